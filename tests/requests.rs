@@ -125,7 +125,7 @@ fn all(stream: &mut impl Read, into: &mut Vec<u8>) {
     }
 }
 
-/// Status and body of each reply.
+/// BuildStatus and body of each reply.
 fn split(mut raw: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let mut replies = Vec::new();
     while !raw.is_empty() {

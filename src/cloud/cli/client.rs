@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Task;
 use super::flags::Typed;
 use crate::config::{BuildTask, ClientConfig, ClientTask, Wait};
-use crate::proto::build::unusable;
+use crate::proto::build::build_file_problem;
 use edge_runner_proto::config::Secret;
 use edge_runner_proto::limits::API_KEY_BYTES;
 use edge_runner_proto::options::{Misuse, Surroundings, not_unicode, values};
@@ -125,7 +125,7 @@ fn file(text: &str) -> Result<String, Misuse> {
         .filter(|part| !part.is_empty() && *part != ".")
         .collect();
     let path = parts.join("/");
-    let is_usable = !text.starts_with('/') && !text.ends_with('/') && unusable(&path).is_none();
+    let is_usable = !text.starts_with('/') && !text.ends_with('/') && build_file_problem(&path).is_none();
     match is_usable {
         true => Ok(path),
         false => Err(Misuse::value(

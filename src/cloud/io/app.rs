@@ -35,7 +35,7 @@ use super::upload::Uploads;
 use crate::config::CloudConfig;
 use crate::limits::{CLOUD_ANSWER, DOWNLOAD_STALL, JSON_BYTES_MAX, UPLOAD_STALL, UPLOADS_GRACE};
 use crate::proto::api_error::{ApiError, ErrorHeader, wants_xml};
-use crate::proto::build::{Build, Filter, Image, Org, Place, Slug, Status, Wanted};
+use crate::proto::build::{Build, BuildFilter, BuildRequest, BuildStatus, Image, ImageLocation, Org, Slug};
 use crate::proto::grant;
 use crate::proto::keys::{KeyHolder, KeyKind};
 use crate::proto::range::{self, ByteRange, LogQuery};
@@ -314,7 +314,7 @@ async fn act(
         }
         CloudRoute::Grant => grant(asked, &holder?, body).await,
         CloudRoute::Create => create(asked, org?, body).await,
-        CloudRoute::List => list(app, org?, Filter::read(query, holder?.hash)?).await,
+        CloudRoute::List => list(app, org?, BuildFilter::parse(query, holder?.hash)?).await,
         CloudRoute::Build(id) => {
             let build = app.house.get(&org?, id).await?;
             Ok(ok(&json!({"build": app.shown(&build)})))
@@ -432,7 +432,7 @@ async fn grant(asked: Asked<'_>, to: &KeyHolder, body: Incoming) -> Result<Reply
 async fn create(asked: Asked<'_>, org: Org, body: Incoming) -> Result<Reply, ApiError> {
     let app = asked.app;
     let body = asked.json(body).await?;
-    let wanted = Wanted::read(&body)?;
+    let wanted = BuildRequest::parse(&body)?;
     app.region_for_builds(Some(&wanted.region))?;
     let Created { build, cached } = app.house.create(org, wanted, asked.base()?).await?;
     let status = if cached { StatusCode::OK } else { StatusCode::CREATED };
@@ -440,7 +440,7 @@ async fn create(asked: Asked<'_>, org: Org, body: Incoming) -> Result<Reply, Api
     Ok(json_reply(status, json.to_string()))
 }
 
-async fn list(app: &App, org: Org, filter: Filter) -> Result<Reply, ApiError> {
+async fn list(app: &App, org: Org, filter: BuildFilter) -> Result<Reply, ApiError> {
     let (limit, offset) = (filter.limit, filter.offset);
     let (builds, total) = app.house.list(org, filter).await?;
     let builds: Vec<Value> = builds.iter().map(|build| app.shown(build)).collect();
@@ -468,9 +468,9 @@ async fn logs(app: &App, id: Uuid, lines: LogQuery) -> Result<Reply, ApiError> {
 /// Sends an image that the service keeps, or a part of it.
 async fn image(asked: Asked<'_>, build: &Build, name: &str) -> Result<Reply, ApiError> {
     let unknown = || ApiError::not_found("the service keeps no such image");
-    let is_kept = |image: &Image| matches!(&image.place, Place::Kept(kept) if kept == name);
+    let is_kept = |image: &Image| matches!(&image.location, ImageLocation::Stored(kept) if kept == name);
     // The name is the recorded one, so it leads nowhere else.
-    if build.status != Status::Success || !build.image.as_ref().is_some_and(is_kept) {
+    if build.status != BuildStatus::Success || !build.image.as_ref().is_some_and(is_kept) {
         return Err(unknown());
     }
     let path = asked.app.house.images_path(build.id).join(name);

@@ -14,7 +14,7 @@ use md5::{Digest as _, Md5};
 use sha2::Sha256;
 
 use crate::io::folder;
-use crate::proto::build::{Facts, Org, Upload};
+use crate::proto::build::{ArchiveInfo, Org, UploadRecord};
 use crate::proto::grant;
 use edge_runner_http::common;
 use edge_runner_proto::uuid::Uuid;
@@ -27,8 +27,8 @@ const UNSYNCED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// A place for archives. Blocks. An S3-compatible store follows by another implementation.
 pub trait Archives: Send + Sync + 'static {
-    /// Tells what is there of an upload; nothing when nothing is. Hashes it again if `upload.facts` are not of the file that is there.
-    fn head(&self, upload: &Upload) -> io::Result<Option<Facts>>;
+    /// Tells what is there of an upload; nothing when nothing is. Hashes it again if `upload.info` are not of the file that is there.
+    fn head(&self, upload: &UploadRecord) -> io::Result<Option<ArchiveInfo>>;
     /// Opens an archive from its first byte.
     fn open(&self, org: &Org, id: Uuid) -> io::Result<Box<dyn io::Read + Send>>;
     /// Deletes an archive; one that is not there is deleted already.
@@ -126,14 +126,14 @@ impl Folder {
 }
 
 impl Archives for Folder {
-    fn head(&self, upload: &Upload) -> io::Result<Option<Facts>> {
+    fn head(&self, upload: &UploadRecord) -> io::Result<Option<ArchiveInfo>> {
         let mut file = match File::open(self.place(&upload.org, upload.id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
         let found = file.metadata()?;
-        let known = upload.facts.filter(|facts| {
-            (facts.inode, facts.modified_ns, facts.size) == (found.ino(), modified_ns(&found), found.len())
+        let known = upload.info.filter(|info| {
+            (info.inode, info.modified_ns, info.size) == (found.ino(), modified_ns(&found), found.len())
         });
         if known.is_some() {
             return Ok(known);
@@ -142,7 +142,7 @@ impl Archives for Folder {
         let mut piece = vec![0; HASH_PIECE_BYTES];
         loop {
             match file.read(&mut piece)? {
-                0 => return Ok(Some(hashes.facts(&found))),
+                0 => return Ok(Some(hashes.info(&found))),
                 read => hashes.update(&piece[..read]),
             }
         }
@@ -174,8 +174,8 @@ impl Hashes {
     }
 
     /// Returns what is known of the file, all of which has come.
-    fn facts(self, of: &fs::Metadata) -> Facts {
-        Facts {
+    fn info(self, of: &fs::Metadata) -> ArchiveInfo {
+        ArchiveInfo {
             size: of.len(),
             md5: self.md5.finalize().into(),
             sha256: self.sha256.finalize().into(),
@@ -223,13 +223,13 @@ impl Part {
     ///
     /// # Errors
     /// The system's.
-    pub fn settle(&self) -> io::Result<Facts> {
+    pub fn settle(&self) -> io::Result<ArchiveInfo> {
         self.file.sync_all()?;
         let found = self.file.metadata()?;
         if found.len() != self.bytes {
             return Err(io::Error::other("somebody else wrote to the file of an upload"));
         }
-        Ok(self.hashes.clone().facts(&found))
+        Ok(self.hashes.clone().info(&found))
     }
 }
 
@@ -281,26 +281,26 @@ mod tests {
         Org::parse("org-7").expect("a name")
     }
 
-    fn upload(id: Uuid, facts: Option<Facts>) -> Upload {
-        Upload {
+    fn upload(id: Uuid, info: Option<ArchiveInfo>) -> UploadRecord {
+        UploadRecord {
             id,
             org: org(),
             region: org(),
             expires_ms: 0,
             sealed: false,
             key: None,
-            facts,
+            info,
         }
     }
 
-    fn put(folder: &Folder, id: Uuid, pieces: &[&[u8]]) -> Facts {
+    fn put(folder: &Folder, id: Uuid, pieces: &[&[u8]]) -> ArchiveInfo {
         let mut part = folder.begin().expect("a part");
         for piece in pieces {
             part.write(piece).expect("space");
         }
-        let facts = part.settle().expect("on disk");
+        let info = part.settle().expect("on disk");
         folder.keep(part, &org(), id).expect("in its place");
-        facts
+        info
     }
 
     /// I-08: an archive is under its name when all of it is there, and what is dropped before leaves nothing.
@@ -316,15 +316,15 @@ mod tests {
         drop(dropped);
         assert_eq!(place.files(), [""; 0]);
 
-        let facts = put(&folder, id, &[b"ab", b"c"]);
+        let info = put(&folder, id, &[b"ab", b"c"]);
         assert_eq!(place.files(), [format!("archives/org-7/{id}.tar.gz")]);
-        assert_eq!(facts.size, 3);
+        assert_eq!(info.size, 3);
         assert_eq!(
-            facts.md5,
+            info.md5,
             *b"\x90\x01\x50\x98\x3c\xd2\x4f\xb0\xd6\x96\x3f\x7d\x28\xe1\x7f\x72"
         );
         let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(data_encoding::HEXLOWER.encode(&facts.sha256), known);
+        assert_eq!(data_encoding::HEXLOWER.encode(&info.sha256), known);
         let mut read = String::new();
         folder
             .open(&org(), id)
@@ -420,7 +420,7 @@ mod tests {
             assert_eq!(folder.head(&upload(id, known)).expect("readable"), Some(second));
         }
         // A record that fits is believed, so that half a gigabyte is not read again for each build.
-        let believed = Facts { md5: [0; 16], ..second };
+        let believed = ArchiveInfo { md5: [0; 16], ..second };
         assert_eq!(
             folder.head(&upload(id, Some(believed))).expect("readable"),
             Some(believed)

@@ -31,8 +31,8 @@ use super::guard;
 use super::log::Log;
 use super::unpack::{self, ExtractError};
 use crate::limits::{BUILD_LINE_BYTES_MAX, BUILD_STOP_WITHIN};
-use crate::proto::build::{Build, Image, Place};
-use crate::proto::outcome::{self, End, Item, Phase, Tail};
+use crate::proto::build::{Build, Image, ImageLocation};
+use crate::proto::outcome::{self, BuildPhase, CommandExit, OutEntry, StderrTail};
 use crate::proto::unpack::UnpackLimits;
 use edge_runner_http::common;
 use edge_runner_http::group::ProcessGroup;
@@ -216,8 +216,8 @@ async fn attempt(mut job: Job, places: &Places, heard: &Arc<Heard>, stop: &mut S
     let sum = match unpacked.await {
         Some(Ok(sum)) => sum,
         Some(Err(ExtractError::Stopped)) => return Ran::Interrupted,
-        Some(Err(fault)) => return heard.failed(Phase::Unpack, &fault.to_string()).await,
-        None => return heard.failed(Phase::Unpack, PANIC).await,
+        Some(Err(fault)) => return heard.failed(BuildPhase::Unpack, &fault.to_string()).await,
+        None => return heard.failed(BuildPhase::Unpack, PANIC).await,
     };
     heard
         .own(format!("unpacked {} entries, {} bytes", sum.entries, sum.bytes))
@@ -229,16 +229,16 @@ async fn attempt(mut job: Job, places: &Places, heard: &Arc<Heard>, stop: &mut S
     let (at, images, last) = (places.clone(), job.images, heard.last_line());
     match blocking(move || image(&at, &last, &images)).await {
         Some(Ok(image)) => {
-            let name = match &image.place {
-                Place::Uri(name) | Place::Kept(name) => name,
+            let name = match &image.location {
+                ImageLocation::Uri(name) | ImageLocation::Stored(name) => name,
             };
             heard.own(format!("the image is {name}, {} bytes", image.size)).await;
             Ran::Success(image)
         }
         // It was told to end as well, and did so in good order.
         Some(Err(_)) if stop.is_set() => Ran::Interrupted,
-        Some(Err(why)) => heard.failed(Phase::Image, &why).await,
-        None => heard.failed(Phase::Image, PANIC).await,
+        Some(Err(why)) => heard.failed(BuildPhase::Image, &why).await,
+        None => heard.failed(BuildPhase::Image, PANIC).await,
     }
 }
 
@@ -258,7 +258,7 @@ async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut 
     let mut entry = guard::Entry::next();
     let mut child = match start(job, places) {
         Ok(child) => child,
-        Err(why) => return Err(heard.failed(Phase::Build, &why).await),
+        Err(why) => return Err(heard.failed(BuildPhase::Build, &why).await),
     };
     let id = child.id().expect("a child that was never waited for has a number");
     // Dropped before the child: its signal needs the leader's number, which is free for others once
@@ -304,12 +304,12 @@ async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut 
         First::Ended(Ok(status)) => judge(&end_of(status), heard, stop).await,
         First::Ended(Err(error)) => {
             let why = format!("waiting for the command: {error}");
-            Err(heard.failed(Phase::Build, &why).await)
+            Err(heard.failed(BuildPhase::Build, &why).await)
         }
         First::Late => {
             let limit = job.limits.timeout.as_secs_f64();
             let why = format!("no end within {limit} seconds (`--build-timeout`), so it was stopped");
-            Err(match heard.failed(Phase::Build, &why).await {
+            Err(match heard.failed(BuildPhase::Build, &why).await {
                 Ran::Failed(text) => Ran::TimedOut(text),
                 other => other,
             })
@@ -319,16 +319,16 @@ async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut 
 }
 
 /// Returns how the command ended, by its status.
-fn end_of(status: ExitStatus) -> End {
+fn end_of(status: ExitStatus) -> CommandExit {
     match (status.code(), status.signal()) {
-        (Some(code), _) => End::Code(code),
-        (None, signal) => End::Signal(signal.unwrap_or(0)),
+        (Some(code), _) => CommandExit::Code(code),
+        (None, signal) => CommandExit::Signal(signal.unwrap_or(0)),
     }
 }
 
 /// Tells the log how the command ended, and makes the outcome unless the end is a good one.
-async fn judge(end: &End, heard: &Arc<Heard>, stop: &mut Shutdown) -> Result<(), Ran> {
-    if *end == End::Code(0) {
+async fn judge(end: &CommandExit, heard: &Arc<Heard>, stop: &mut Shutdown) -> Result<(), Ran> {
+    if *end == CommandExit::Code(0) {
         heard.own(format!("the command ended: {end}")).await;
         return Ok(());
     }
@@ -336,15 +336,19 @@ async fn judge(end: &End, heard: &Arc<Heard>, stop: &mut Shutdown) -> Result<(),
         heard.own(format!("the service stops: the command ended: {end}")).await;
         return Err(Ran::Interrupted);
     }
-    Err(heard.failed(Phase::Build, &end.to_string()).await)
+    Err(heard.failed(BuildPhase::Build, &end.to_string()).await)
 }
 
 /// Tells whether a bad end comes of the service's stop: whoever ends all processes of a service at
 /// once reaches the command too, and maybe before the service knows.
-async fn is_stopped(end: &End, stop: &mut Shutdown) -> bool {
-    let (End::Code(number) | End::Signal(number)) = *end;
+async fn is_stopped(end: &CommandExit, stop: &mut Shutdown) -> bool {
+    let (CommandExit::Code(number) | CommandExit::Signal(number)) = *end;
     // Shells tell so of a signal that ended what they ran.
-    let signal = if let End::Code(_) = end { number - 128 } else { number };
+    let signal = if let CommandExit::Code(_) = end {
+        number - 128
+    } else {
+        number
+    };
     if [Signal::TERM, Signal::INT, Signal::HUP]
         .iter()
         .any(|stops| stops.as_raw() == signal)
@@ -474,9 +478,9 @@ fn image(places: &Places, last_line: &str, images: &Path) -> Result<Image, Strin
     };
     let names = out.as_ref().map_or(Ok(Vec::new()), |out| out.list(2));
     let names = names.map_err(|error| format!("BUILD_OUT is unusable: {error}"))?;
-    let items: Vec<Item> = names.into_iter().map(|(name, size)| Item { name, size }).collect();
-    let image = outcome::image(result.as_deref(), last_line, &items)?;
-    if let (Place::Kept(name), Some(out)) = (&image.place, &out) {
+    let items: Vec<OutEntry> = names.into_iter().map(|(name, size)| OutEntry { name, size }).collect();
+    let image = outcome::find_image(result.as_deref(), last_line, &items)?;
+    if let (ImageLocation::Stored(name), Some(out)) = (&image.location, &out) {
         keep(out, name, images).map_err(|error| format!("keeping `{name}`: {error}"))?;
     }
     Ok(image)
@@ -523,7 +527,7 @@ struct Words {
     log: Log,
     /// The last line of stdout that was not empty.
     last_line: String,
-    stderr: Tail,
+    stderr: StderrTail,
 }
 
 impl Heard {
@@ -531,7 +535,7 @@ impl Heard {
         Arc::new(Heard(Mutex::new(Words {
             log,
             last_line: String::new(),
-            stderr: Tail::default(),
+            stderr: StderrTail::default(),
         })))
     }
 
@@ -546,11 +550,15 @@ impl Heard {
     }
 
     /// Tells the log why a build fails, and makes the error.
-    async fn failed(self: &Arc<Heard>, phase: Phase, why: &str) -> Ran {
-        self.own(outcome::error(phase, why, "")).await;
+    async fn failed(self: &Arc<Heard>, phase: BuildPhase, why: &str) -> Ran {
+        self.own(outcome::error_message(phase, why, "")).await;
         let words = common::lock(&self.0);
-        let stderr = if phase == Phase::Build { words.stderr.end() } else { "" };
-        Ran::Failed(outcome::error(phase, why, stderr))
+        let stderr = if phase == BuildPhase::Build {
+            words.stderr.end()
+        } else {
+            ""
+        };
+        Ran::Failed(outcome::error_message(phase, why, stderr))
     }
 
     fn last_line(&self) -> String {

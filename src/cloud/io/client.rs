@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::config::{BuildTask, ClientConfig, ClientTask, Wait};
 use crate::limits::{ANSWER_BYTES_MAX, CLIENT_CREATE};
-use crate::proto::build::Status;
+use crate::proto::build::BuildStatus;
 use crate::proto::progress::size;
 use edge_runner_http::client::{self as http_client, ResponseLimits, RestError, RestResponse};
 use edge_runner_proto::aliases::{self, Area};
@@ -159,7 +159,7 @@ impl Client<'_> {
             "/builds?contextHash={}&region={}&status={}&limit=100",
             segment(hash),
             segment(region),
-            Status::Success.name()
+            BuildStatus::Success.name()
         );
         let mut answer = object(&self.get(&path).await?)?;
         let Some(Value::Array(builds)) = answer.get_mut("builds").map(Value::take) else {
@@ -255,8 +255,8 @@ impl Client<'_> {
 const FILE: &str = "buildfilePath";
 
 /// How a wait ends with its build.
-fn ended(build: &Value, status: Status) -> Result<(), End> {
-    if status == Status::Success {
+fn ended(build: &Value, status: BuildStatus) -> Result<(), End> {
+    if status == BuildStatus::Success {
         return Ok(());
     }
     let (id, why) = (text(build, "id"), text(build, "errorMessage"));
@@ -355,10 +355,10 @@ fn id_of(build: &Value) -> Result<&str, End> {
 }
 
 /// The status of a build; nothing for a word that is not known here, which is no end.
-fn status_of(build: &Value) -> Result<Option<Status>, End> {
+fn status_of(build: &Value) -> Result<Option<BuildStatus>, End> {
     let status = build.get("status").and_then(Value::as_str);
     let status = status.ok_or_else(|| End::Failed("the service's answer has no build with a `status`".into()))?;
-    Ok(Status::from_name(status))
+    Ok(BuildStatus::from_name(status))
 }
 
 fn path_of(id: &str) -> String {

@@ -23,8 +23,8 @@ use crate::io::records::{RecordError, Records};
 use crate::io::turns::Turns;
 use crate::limits::RECONCILE_WITHIN;
 use crate::proto::api_error::ApiError;
-use crate::proto::build::{Build, Change, Filter, Org, Status, Wanted};
-use crate::proto::queue::{self, Queue};
+use crate::proto::build::{Build, BuildChange, BuildFilter, BuildRequest, BuildStatus, Org};
+use crate::proto::queue::{self, BuildQueue};
 use edge_runner_http::common::{lock, random, unix_time_ms};
 use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::tasks;
@@ -45,7 +45,7 @@ pub struct House {
     /// The environment of every command.
     env: Vec<(OsString, OsString)>,
     runner: Runner,
-    queue: Mutex<Queue>,
+    queue: Mutex<BuildQueue>,
     /// Held from a record to its place in the queue, so that both have one order.
     order: Mutex<()>,
     /// Builds whose command runs, or whose end is being recorded.
@@ -101,7 +101,7 @@ impl House {
             attempts_max: config.attempts_max,
             env,
             runner,
-            queue: Mutex::new(Queue::new(config.builds_max, config.pending_max)),
+            queue: Mutex::new(BuildQueue::new(config.builds_max, config.pending_max)),
             order: Mutex::new(()),
             stages: Mutex::default(),
             busy: watch::Sender::new(0),
@@ -118,18 +118,18 @@ impl House {
         let house = self.clone();
         let unfinished = blocking(move || house.records.unfinished()).await?;
         let plan = queue::recover(unfinished, self.attempts_max);
-        if !(plan.again.is_empty() && plan.waiting.is_empty() && plan.spent.is_empty()) {
+        if !(plan.interrupted.is_empty() && plan.pending.is_empty() && plan.exhausted.is_empty()) {
             log::info!(
                 "builds: {} were interrupted and run again, {} wait, {} had their last attempt",
-                plan.again.len(),
-                plan.waiting.len(),
-                plan.spent.len()
+                plan.interrupted.len(),
+                plan.pending.len(),
+                plan.exhausted.len()
             );
         }
-        lock(&self.queue).resume(&plan);
-        for build in plan.spent {
-            let why = queue::spent(build.attempt);
-            if let Ok(failed) = build.change(Change::Fail(why), unix_time_ms()) {
+        lock(&self.queue).restore(&plan);
+        for build in plan.exhausted {
+            let why = queue::exhausted_message(build.attempt);
+            if let Ok(failed) = build.change(BuildChange::Fail(why), unix_time_ms()) {
                 self.busy.send_modify(|busy| *busy += 1);
                 tasks::spawn(self.clone().conclude(build, failed));
             }
@@ -142,7 +142,7 @@ impl House {
     ///
     /// # Errors
     /// 400, 429 or 500.
-    pub async fn create(self: &Arc<Self>, org: Org, wanted: Wanted, base: String) -> Result<Created, ApiError> {
+    pub async fn create(self: &Arc<Self>, org: Org, wanted: BuildRequest, base: String) -> Result<Created, ApiError> {
         let house = self.clone();
         // A task of its own: a client that goes away must not stop it between the record and the queue.
         let made = tokio::spawn(async move {
@@ -162,7 +162,7 @@ impl House {
             .unwrap_or_else(|error| Err(ApiError::internal(format!("making a build: {error}"))))
     }
 
-    fn make(&self, org: &Org, wanted: &Wanted, base: String) -> Result<Created, ApiError> {
+    fn make(&self, org: &Org, wanted: &BuildRequest, base: String) -> Result<Created, ApiError> {
         let upload = self.records.upload(wanted.upload).map_err(broken)?;
         let upload = upload.filter(|upload| upload.org == *org).ok_or_else(|| {
             ApiError::bad_request("there is no upload with this `uploadId`; ask for a grant and upload first")
@@ -171,32 +171,32 @@ impl House {
             let text = format!("the grant of this upload is for the region `{}`", upload.region);
             return Err(ApiError::bad_request(text));
         }
-        let facts = self
+        let info = self
             .archives
             .head(&upload)
             .map_err(|error| ApiError::internal(format!("looking at the archive of upload {}: {error}", upload.id)))?
             .ok_or_else(|| {
                 ApiError::bad_request("nothing was uploaded with this grant, or it was deleted since; upload first")
             })?;
-        let cached = self.records.cached(org, &facts.sha256, &wanted.region, &wanted.file);
+        let cached = self.records.cached(org, &info.sha256, &wanted.region, &wanted.file);
         if let Some(build) = cached.map_err(broken)? {
             return Ok(Created { build, cached: true });
         }
         lock(&self.queue)
             .reserve(org)
-            .map_err(|crowded| ApiError::too_many(crowded.to_string()))?;
+            .map_err(|full| ApiError::too_many(full.to_string()))?;
         let id = Uuid::v4(random());
-        let build = Build::new(id, &upload, &facts, wanted.file.clone(), base, unix_time_ms());
+        let build = Build::new(id, &upload, &info, wanted.file.clone(), base, unix_time_ms());
         let _order = lock(&self.order);
         // A kill between an archive's last byte and its record leaves this to be made up for.
-        let stored = match upload.facts == Some(facts) {
+        let stored = match upload.info == Some(info) {
             true => Ok(()),
-            false => self.records.stored(upload.id, &facts),
+            false => self.records.stored(upload.id, &info),
         };
         match stored.and_then(|()| self.records.insert(&build)) {
-            Ok(()) => lock(&self.queue).admit(org.clone(), id),
+            Ok(()) => lock(&self.queue).push(org.clone(), id),
             Err(error) => {
-                lock(&self.queue).give_back(org);
+                lock(&self.queue).release(org);
                 return Err(broken(error));
             }
         }
@@ -211,7 +211,7 @@ impl House {
         let unknown = || ApiError::not_found("there is no build with this identifier");
         let fetch = || self.records.fetch(org, id).map_err(broken)?.ok_or_else(unknown);
         let build = fetch()?;
-        if build.status != Status::Building {
+        if build.status != BuildStatus::Building {
             return Ok(build);
         }
         let stage = lock(&self.stages).get(&id).cloned();
@@ -240,7 +240,7 @@ impl House {
     ///
     /// # Errors
     /// 500.
-    pub async fn list(self: &Arc<Self>, org: Org, of: Filter) -> Result<(Vec<Build>, u64), ApiError> {
+    pub async fn list(self: &Arc<Self>, org: Org, of: BuildFilter) -> Result<(Vec<Build>, u64), ApiError> {
         let house = self.clone();
         blocking(move || house.records.list(&org, &of)).await.map_err(broken)
     }

@@ -23,9 +23,9 @@ use std::path::PathBuf;
 
 pub use sqlite::Sqlite;
 
-use crate::proto::build::{Build, Facts, Filter, Org, Status, Upload};
+use crate::proto::build::{ArchiveInfo, Build, BuildFilter, BuildStatus, Org, UploadRecord};
 use crate::proto::keys::Sha256Digest;
-use crate::proto::sweep::Held;
+use crate::proto::sweep::UploadUsage;
 use edge_runner_proto::uuid::Uuid;
 
 /// Why a record was not written or read.
@@ -65,23 +65,23 @@ pub enum OpenError {
 /// Records of uploads and builds. Blocks; what was written is on disk when a call returns. Another
 /// database follows by another implementation.
 pub trait Records: Send + Sync + 'static {
-    /// Keeps the upload of a new grant.
-    fn granted(&self, upload: &Upload) -> Result<(), RecordError>;
-    fn upload(&self, id: Uuid) -> Result<Option<Upload>, RecordError>;
-    /// Keeps what came for an upload.
-    fn stored(&self, id: Uuid, facts: &Facts) -> Result<(), RecordError>;
-    /// Keeps a new build and seals its upload, both or neither.
+    /// Retention the upload of a new grant.
+    fn granted(&self, upload: &UploadRecord) -> Result<(), RecordError>;
+    fn upload(&self, id: Uuid) -> Result<Option<UploadRecord>, RecordError>;
+    /// Retention what has_archive for an upload.
+    fn stored(&self, id: Uuid, info: &ArchiveInfo) -> Result<(), RecordError>;
+    /// Retention a new build and seals its upload, both or neither.
     fn insert(&self, build: &Build) -> Result<(), RecordError>;
     fn fetch(&self, org: &Org, id: Uuid) -> Result<Option<Build>, RecordError>;
     /// Returns a page, newest first, and how many there are in all. A hash finds builds of archives
     /// that the asking key has uploaded, be it for another build.
-    fn list(&self, org: &Org, of: &Filter) -> Result<(Vec<Build>, u64), RecordError>;
+    fn list(&self, org: &Org, of: &BuildFilter) -> Result<(Vec<Build>, u64), RecordError>;
     /// Returns the newest success with that archive, by its SHA-256, region and build file.
     fn cached(&self, org: &Org, archive: &Sha256Digest, region: &str, file: &str)
     -> Result<Option<Build>, RecordError>;
-    /// Keeps the next value of a build if its status is still the expected one; tells whether it
+    /// Retention the next value of a build if its status is still the expected one; tells whether it
     /// was.
-    fn change(&self, expected: Status, next: &Build) -> Result<bool, RecordError>;
+    fn change(&self, expected: BuildStatus, next: &Build) -> Result<bool, RecordError>;
     /// Returns the builds in no final state, oldest first.
     fn unfinished(&self) -> Result<Vec<Build>, RecordError>;
 
@@ -93,9 +93,9 @@ pub trait Records: Send + Sync + 'static {
     fn has_build(&self, id: Uuid) -> Result<bool, RecordError>;
     /// Returns up to `max` uploads whose identifiers follow `after`, in their order, with what a
     /// sweep needs to know.
-    fn held(&self, after: Option<Uuid>, max: usize) -> Result<Vec<Held>, RecordError>;
+    fn held(&self, after: Option<Uuid>, max: usize) -> Result<Vec<UploadUsage>, RecordError>;
     /// Returns the same of one upload.
-    fn held_of(&self, id: Uuid) -> Result<Option<Held>, RecordError>;
+    fn held_of(&self, id: Uuid) -> Result<Option<UploadUsage>, RecordError>;
     /// Deletes the record of an upload.
     fn forget_upload(&self, id: Uuid) -> Result<(), RecordError>;
 }

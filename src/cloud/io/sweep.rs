@@ -19,7 +19,7 @@ use crate::io::records::{RecordError, Records};
 use crate::io::turns::Turns;
 use crate::limits::SWEEP_STEP;
 use crate::proto::build::{Org, Slug};
-use crate::proto::sweep::{Fate, Held, Keeps};
+use crate::proto::sweep::{Retention, SweepAction, UploadUsage};
 use edge_runner_http::common::unix_time_ms;
 use edge_runner_http::shutdown::Shutdown;
 use edge_runner_proto::uuid::Uuid;
@@ -30,7 +30,7 @@ pub struct Sweep {
     archives: Arc<dyn Archives>,
     turns: Arc<Turns>,
     data_dir: PathBuf,
-    keeps: Keeps,
+    retention: Retention,
 }
 
 /// What a sweep deleted.
@@ -53,7 +53,7 @@ impl Sweep {
             archives,
             turns,
             data_dir: config.data_dir.clone(),
-            keeps: Keeps {
+            retention: Retention {
                 archives: config.keep_archives,
                 builds: config.keep_builds,
             },
@@ -83,7 +83,7 @@ impl Sweep {
             }
             is_first = false;
             tokio::select! {
-                () = sleep(sweep.keeps.interval()) => {}
+                () = sleep(sweep.retention.interval()) => {}
                 () = stop.wait() => return,
             }
         }
@@ -100,7 +100,7 @@ impl Sweep {
     }
 
     fn builds(&self, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
-        let Some(until_ms) = self.keeps.builds_until(now_ms) else {
+        let Some(until_ms) = self.retention.builds_until(now_ms) else {
             return Ok(());
         };
         loop {
@@ -125,27 +125,30 @@ impl Sweep {
                 return Ok(());
             };
             after = Some(last.id);
-            for of in held.iter().filter(|of| self.keeps.fate(of, now_ms) != Fate::Stays) {
+            for of in held
+                .iter()
+                .filter(|of| self.retention.action(of, now_ms) != SweepAction::Keep)
+            {
                 self.upload(of, now_ms, swept)?;
             }
         }
     }
 
-    fn upload(&self, of: &Held, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
-        // Somebody uploads, or makes a build of it at this moment: the next sweep sees what came of that.
+    fn upload(&self, of: &UploadUsage, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
+        // Somebody uploads, or makes a build of it at this moment: the next sweep sees what has_archive of that.
         let Some(_turn) = self.turns.try_of(of.id) else {
             return Ok(());
         };
         let Some(of) = self.records.held_of(of.id)? else {
             return Ok(());
         };
-        match self.keeps.fate(&of, now_ms) {
-            Fate::Stays => Ok(()),
-            Fate::LosesArchive => {
+        match self.retention.action(&of, now_ms) {
+            SweepAction::Keep => Ok(()),
+            SweepAction::DeleteArchive => {
                 swept.archives += usize::from(self.delete(&of));
                 Ok(())
             }
-            Fate::Goes => {
+            SweepAction::Delete => {
                 let was_there = self.delete(&of);
                 swept.archives += usize::from(was_there);
                 // What could not be deleted stays known, and is tried again.
@@ -154,18 +157,18 @@ impl Sweep {
                     false => self.records.forget_upload(of.id),
                 }
             }
-            Fate::GoesIfEmpty if self.is_there(&of) => Ok(()),
-            Fate::GoesIfEmpty => self.records.forget_upload(of.id),
+            SweepAction::DeleteIfEmpty if self.is_there(&of) => Ok(()),
+            SweepAction::DeleteIfEmpty => self.records.forget_upload(of.id),
         }
     }
 
-    fn is_there(&self, of: &Held) -> bool {
+    fn is_there(&self, of: &UploadUsage) -> bool {
         let opened = self.archives.open(&of.org, of.id);
         !opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
     /// Deletes an archive; tells whether there was one.
-    fn delete(&self, of: &Held) -> bool {
+    fn delete(&self, of: &UploadUsage) -> bool {
         let was_there = self.is_there(of);
         if let Err(error) = self.archives.delete(&of.org, of.id) {
             log::warn!("sweeping: deleting the archive of upload {}: {error}", of.id);
@@ -175,7 +178,7 @@ impl Sweep {
 
     /// Deletes files that no record names and that are as old as those of a record that is due.
     fn strays(&self, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
-        let old_build = |entry: &DirEntry| self.keeps.stray_build_is_due(written_ms(entry), now_ms);
+        let old_build = |entry: &DirEntry| self.retention.is_orphan_build_due(written_ms(entry), now_ms);
         for entry in entries(&self.data_dir.join("logs")) {
             let id = named(&entry, ".log");
             if let Some(id) = id.filter(|_| old_build(&entry))
@@ -207,7 +210,7 @@ impl Sweep {
 
     fn stray_archive(&self, org: &Org, entry: &DirEntry, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
         if let Some(id) = named(entry, ".tar.gz")
-            && self.keeps.stray_archive_is_due(written_ms(entry), now_ms)
+            && self.retention.is_orphan_archive_due(written_ms(entry), now_ms)
             && self.records.upload(id)?.is_none()
         {
             swept.strays += 1;

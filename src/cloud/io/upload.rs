@@ -32,7 +32,7 @@ use crate::io::records::{RecordError, Records};
 use crate::io::turns::{Turn, Turns};
 use crate::limits::UPLOAD_STALL;
 use crate::proto::api_error::{ApiError, ErrorHeader};
-use crate::proto::build::{Slug, Upload};
+use crate::proto::build::{Slug, UploadRecord};
 use crate::proto::grant::{self, GrantTerms, UploadGrant};
 use crate::proto::keys::KeyHolder;
 use crate::proto::sign::GrantSigner;
@@ -126,14 +126,14 @@ impl Uploads {
             return Err(ApiError::storage_full());
         }
         let now_ms = unix_time_ms();
-        let upload = Upload {
+        let upload = UploadRecord {
             id: Uuid::v4(random()),
             org: to.org,
             region,
             expires_ms: now_ms.saturating_add(self.grant_ms),
             sealed: false,
             key: Some(to.hash),
-            facts: None,
+            info: None,
         };
         self.records.granted(&upload).map_err(|error| match error {
             RecordError::Full => ApiError::storage_full(),
@@ -373,18 +373,18 @@ struct Keeper {
 impl Keeper {
     fn keep(self, part: Part) -> Result<Stored, ApiError> {
         let VerifiedUpload { org, upload, .. } = &self.verified;
-        let facts = part.settle().map_err(unwritten)?;
+        let info = part.settle().map_err(unwritten)?;
         open(&*self.records, &self.keys, &self.verified)?;
         self.folder.keep(part, org, *upload).map_err(unwritten)?;
-        // It is in its place, so it is no refusal any more: who needs the facts finds that they are
+        // It is in its place, so it is no refusal any more: who needs the info finds that they are
         // not of this file, and hashes it.
-        if let Err(error) = self.records.stored(*upload, &facts) {
+        if let Err(error) = self.records.stored(*upload, &info) {
             log::warn!("upload {upload} of {org}: it is kept, but what came is not recorded: {error}");
         }
         drop(self.turn);
         Ok(Stored {
             key: grant::archive_key(org, *upload),
-            md5: facts.md5,
+            md5: info.md5,
         })
     }
 }

@@ -31,7 +31,7 @@ const FILE_DEFAULT: &str = "Dockerfile";
 
 /// An upload: what its grant says, and what came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Upload {
+pub struct UploadRecord {
     pub id: Uuid,
     pub org: Org,
     pub region: Slug,
@@ -43,13 +43,13 @@ pub struct Upload {
     /// down.
     pub key: Option<Sha256Digest>,
     /// What came last; nothing until an upload is done.
-    pub facts: Option<Facts>,
+    pub info: Option<ArchiveInfo>,
 }
 
 /// What is known of an archive that is whole. The file is the one that was hashed if `inode` and
 /// `modified_ns` are its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct ArchiveInfo {
     /// Bytes.
     pub size: u64,
     /// What clients know an archive by, in half.
@@ -63,7 +63,7 @@ pub struct Facts {
 
 /// Where a build stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum BuildStatus {
     Pending,
     Building,
     Success,
@@ -71,52 +71,52 @@ pub enum Status {
     Timeout,
 }
 
-impl Status {
-    pub const ALL: [Status; 5] = [
-        Status::Pending,
-        Status::Building,
-        Status::Success,
-        Status::Failed,
-        Status::Timeout,
+impl BuildStatus {
+    pub const ALL: [BuildStatus; 5] = [
+        BuildStatus::Pending,
+        BuildStatus::Building,
+        BuildStatus::Success,
+        BuildStatus::Failed,
+        BuildStatus::Timeout,
     ];
 
     /// Returns its word in JSON, queries and records.
     pub fn name(self) -> &'static str {
         match self {
-            Status::Pending => "pending",
-            Status::Building => "building",
-            Status::Success => "success",
-            Status::Failed => "failed",
-            Status::Timeout => "timeout",
+            BuildStatus::Pending => "pending",
+            BuildStatus::Building => "building",
+            BuildStatus::Success => "success",
+            BuildStatus::Failed => "failed",
+            BuildStatus::Timeout => "timeout",
         }
     }
 
     /// Returns the status of that word.
-    pub fn from_name(name: &str) -> Option<Status> {
-        Status::ALL.into_iter().find(|status| status.name() == name)
+    pub fn from_name(name: &str) -> Option<BuildStatus> {
+        BuildStatus::ALL.into_iter().find(|status| status.name() == name)
     }
 
     /// Tells whether nothing follows.
     pub fn is_final(self) -> bool {
-        !matches!(self, Status::Pending | Status::Building)
+        !matches!(self, BuildStatus::Pending | BuildStatus::Building)
     }
 }
 
 /// What a successful build made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    pub place: Place,
+    pub location: ImageLocation,
     /// Bytes.
     pub size: u64,
 }
 
 /// Where an image is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ImageLocation {
     /// The command put it somewhere and said where.
     Uri(String),
     /// The service keeps it under this file name.
-    Kept(String),
+    Stored(String),
 }
 
 /// One build as it is recorded.
@@ -139,7 +139,7 @@ pub struct Build {
     pub size: u64,
     /// SigningScheme and host of the request that made it, for URLs when no `--public-url` is set.
     pub base: String,
-    pub status: Status,
+    pub status: BuildStatus,
     /// Runs of the command so far.
     pub attempt: u32,
     pub created_ms: u64,
@@ -154,7 +154,7 @@ pub struct Build {
 
 /// What happens to a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum BuildChange {
     /// Its command begins, for the first time or again.
     Start,
     Succeed(Image),
@@ -164,33 +164,33 @@ pub enum Change {
 
 /// A build that has ended, or one whose state does not lead there, was to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unfit {
-    pub status: Status,
+pub struct InvalidTransition {
+    pub status: BuildStatus,
 }
 
-impl fmt::Display for Unfit {
+impl fmt::Display for InvalidTransition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a build that is `{}` does not change so", self.status.name())
     }
 }
 
-impl std::error::Error for Unfit {}
+impl std::error::Error for InvalidTransition {}
 
 impl Build {
     /// Makes a new one, which waits.
-    pub fn new(id: Uuid, upload: &Upload, facts: &Facts, file: String, base: String, now_ms: u64) -> Build {
+    pub fn new(id: Uuid, upload: &UploadRecord, info: &ArchiveInfo, file: String, base: String, now_ms: u64) -> Build {
         Build {
             id,
             org: upload.org.clone(),
             upload: upload.id,
             region: upload.region.clone(),
-            hash: facts.context_hash(),
-            sha256: Some(facts.sha256),
+            hash: info.context_hash(),
+            sha256: Some(info.sha256),
             key: upload.key,
             file,
-            size: facts.size,
+            size: info.size,
             base,
-            status: Status::Pending,
+            status: BuildStatus::Pending,
             attempt: 0,
             created_ms: now_ms,
             updated_ms: now_ms,
@@ -204,11 +204,11 @@ impl Build {
     /// Returns the build after a change. Its times are never before those it has.
     ///
     /// # Errors
-    /// [`Unfit`] for a build that has ended, and for a success of one that never started.
-    pub fn change(&self, to: Change, now_ms: u64) -> Result<Build, Unfit> {
-        let unfit = Unfit { status: self.status };
+    /// [`InvalidTransition`] for a build that has ended, and for a success of one that never started.
+    pub fn change(&self, to: BuildChange, now_ms: u64) -> Result<Build, InvalidTransition> {
+        let invalid = InvalidTransition { status: self.status };
         if self.status.is_final() {
-            return Err(unfit);
+            return Err(invalid);
         }
         let now_ms = now_ms.max(self.updated_ms);
         let mut next = Build {
@@ -216,23 +216,23 @@ impl Build {
             ..self.clone()
         };
         match to {
-            Change::Start => {
-                next.status = Status::Building;
+            BuildChange::Start => {
+                next.status = BuildStatus::Building;
                 next.attempt += 1;
                 next.started_ms.get_or_insert(now_ms);
                 return Ok(next);
             }
-            Change::Succeed(_) if self.status == Status::Pending => return Err(unfit),
-            Change::Succeed(image) => {
-                next.status = Status::Success;
+            BuildChange::Succeed(_) if self.status == BuildStatus::Pending => return Err(invalid),
+            BuildChange::Succeed(image) => {
+                next.status = BuildStatus::Success;
                 next.image = Some(image);
             }
-            Change::Fail(why) => {
-                next.status = Status::Failed;
+            BuildChange::Fail(why) => {
+                next.status = BuildStatus::Failed;
                 next.error = Some(why);
             }
-            Change::TimeOut(why) => {
-                next.status = Status::Timeout;
+            BuildChange::TimeOut(why) => {
+                next.status = BuildStatus::Timeout;
                 next.error = Some(why);
             }
         }
@@ -279,7 +279,7 @@ impl Build {
     }
 }
 
-impl Facts {
+impl ArchiveInfo {
     /// Returns the first half of the archive's MD5 as hex digits: what clients know an archive by.
     pub fn context_hash(&self) -> String {
         let first = self.md5.first_chunk().expect("half of sixteen bytes are eight");
@@ -290,9 +290,9 @@ impl Facts {
 impl Image {
     /// Returns where clients find it.
     fn uri(&self, base: &str, build: Uuid) -> String {
-        match &self.place {
-            Place::Uri(uri) => uri.clone(),
-            Place::Kept(name) => {
+        match &self.location {
+            ImageLocation::Uri(uri) => uri.clone(),
+            ImageLocation::Stored(name) => {
                 let mut uri = format!("{base}/v1/images/{build}/");
                 for byte in name.bytes() {
                     if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -309,7 +309,7 @@ impl Image {
 
 /// What a client asks for in `POST /builds`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct BuildRequest {
     pub upload: Uuid,
     pub region: String,
     pub file: String,
@@ -317,42 +317,44 @@ pub struct Wanted {
 
 /// What a client asks for in `GET /builds`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filter {
-    pub status: Option<Status>,
+pub struct BuildFilter {
+    pub status: Option<BuildStatus>,
     pub region: Option<String>,
-    /// In lower case. It finds what `asker` has uploaded, since two archives may have one: the
+    /// In lower case. It finds what `key` has uploaded, since two archives may have one: the
     /// holder of another key of the organization could make an image that is taken for another's.
     pub hash: Option<String>,
     /// The key that asks, by its SHA-256.
-    pub asker: Sha256Digest,
+    pub key: Sha256Digest,
     pub limit: usize,
     pub offset: u64,
 }
 
-impl Wanted {
+impl BuildRequest {
     /// Reads the body of a request.
     ///
     /// # Errors
     /// 400, naming the member.
-    pub fn read(body: &[u8]) -> Result<Wanted, ApiError> {
+    pub fn parse(body: &[u8]) -> Result<BuildRequest, ApiError> {
         let body: Value = serde_json::from_slice(body)
             .map_err(|error| ApiError::bad_request(format!("the body is to be a JSON object: {error}")))?;
         let Value::Object(body) = body else {
             return Err(ApiError::bad_request("the body is to be a JSON object"));
         };
-        let upload = text(&body, "uploadId")?.ok_or_else(|| lacks("uploadId"))?;
+        let upload = text(&body, "uploadId")?.ok_or_else(|| missing_member("uploadId"))?;
         let upload = Uuid::parse(upload)
             .ok_or_else(|| ApiError::bad_request("`uploadId` is to be a version-4 UUID, as the grant has it"))?;
-        let region = text(&body, "region")?.ok_or_else(|| lacks("region"))?.to_owned();
+        let region = text(&body, "region")?
+            .ok_or_else(|| missing_member("region"))?
+            .to_owned();
         let named = aliases::first(Area::JsonKey, FILE, |name| text(&body, name).transpose()).transpose()?;
         let file = named.unwrap_or(FILE_DEFAULT).to_owned();
-        if let Some(what) = unusable(&file) {
+        if let Some(what) = build_file_problem(&file) {
             return Err(ApiError::bad_request(format!(
                 "`{FILE}` {what}; it is to be a path of 1 to {BUILD_FILE_BYTES_MAX} bytes from the root of the archive, such as \
                  `{FILE_DEFAULT}`"
             )));
         }
-        Ok(Wanted { upload, region, file })
+        Ok(BuildRequest { upload, region, file })
     }
 }
 
@@ -365,13 +367,13 @@ fn text<'b>(body: &'b Map<String, Value>, name: &str) -> Result<Option<&'b str>,
     }
 }
 
-fn lacks(name: &str) -> ApiError {
+fn missing_member(name: &str) -> ApiError {
     ApiError::bad_request(format!("`{name}` is missing; `uploadId` and `region` are required"))
 }
 
 /// Says what is wrong with the path of a build file. It becomes an argument of the builder command,
 /// and a part of lines.
-pub fn unusable(file: &str) -> Option<&'static str> {
+pub fn build_file_problem(file: &str) -> Option<&'static str> {
     let misleads = |letter: char| {
         // Line and paragraph separators, and what turns the direction of the text around it.
         letter.is_control()
@@ -400,17 +402,17 @@ pub fn unusable(file: &str) -> Option<&'static str> {
     }
 }
 
-impl Filter {
+impl BuildFilter {
     /// Reads the query of a request: what stands behind the `?`.
     ///
     /// # Errors
     /// 400, naming the parameter.
-    pub fn read(query: &str, asker: Sha256Digest) -> Result<Filter, ApiError> {
+    pub fn parse(query: &str, key: Sha256Digest) -> Result<BuildFilter, ApiError> {
         let pairs = form::pairs(query.as_bytes());
         let status = match form::value(&pairs, "status") {
             None => None,
-            Some(word) => Some(Status::from_name(word).ok_or_else(|| {
-                let names = Status::ALL.map(Status::name).join("`, `");
+            Some(word) => Some(BuildStatus::from_name(word).ok_or_else(|| {
+                let names = BuildStatus::ALL.map(BuildStatus::name).join("`, `");
                 ApiError::bad_request(format!("`status` is to be one of `{names}`"))
             })?),
         };
@@ -427,11 +429,11 @@ impl Filter {
             None => 0,
             Some(text) => number(text).ok_or_else(|| ApiError::bad_request("`offset` is to be a number from 0 on"))?,
         };
-        Ok(Filter {
+        Ok(BuildFilter {
             status,
             region: form::value(&pairs, "region").map(str::to_owned),
             hash: form::value(&pairs, "contextHash").map(str::to_lowercase),
-            asker,
+            key,
             limit,
             offset,
         })

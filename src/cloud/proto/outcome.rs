@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::build::{Image, Place};
+use super::build::{Image, ImageLocation};
 use super::unpack::escape_name;
 
 /// Characters of the end of stderr that a build's error tells.
@@ -22,7 +22,7 @@ const IMAGE_URI_BYTES_MAX: usize = 2048;
 
 /// The phases of a build, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum BuildPhase {
     Unpack,
     Build,
     Image,
@@ -30,16 +30,16 @@ pub enum Phase {
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum CommandExit {
     Code(i32),
     Signal(i32),
 }
 
-impl fmt::Display for End {
+impl fmt::Display for CommandExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            End::Code(code) => write!(f, "exit status {code}"),
-            End::Signal(signal) => {
+            CommandExit::Code(code) => write!(f, "exit status {code}"),
+            CommandExit::Signal(signal) => {
                 write!(f, "signal {signal}")?;
                 // Those whose numbers are the same on every board.
                 let name = match signal {
@@ -64,11 +64,11 @@ impl fmt::Display for End {
 
 /// Writes an error: the phase that broke with the reason first, by which programs know it, then the phases passed, then the end
 /// of stderr, which is empty for other phases than the build.
-pub fn error(phase: Phase, reason: &str, stderr: &str) -> String {
+pub fn error_message(phase: BuildPhase, reason: &str, stderr: &str) -> String {
     let (name, passed) = match phase {
-        Phase::Unpack => ("unpack", ""),
-        Phase::Build => ("build", "; passed: unpack"),
-        Phase::Image => ("image", "; passed: unpack, build"),
+        BuildPhase::Unpack => ("unpack", ""),
+        BuildPhase::Build => ("build", "; passed: unpack"),
+        BuildPhase::Image => ("image", "; passed: unpack, build"),
     };
     let ends = if stderr.is_empty() { "" } else { "; stderr ends: " };
     format!("{name}: {reason}{passed}{ends}{stderr}")
@@ -76,9 +76,9 @@ pub fn error(phase: Phase, reason: &str, stderr: &str) -> String {
 
 /// The end of what a command wrote to stderr.
 #[derive(Default)]
-pub struct Tail(String);
+pub struct StderrTail(String);
 
-impl Tail {
+impl StderrTail {
     pub fn push(&mut self, line: &str) {
         self.0.push_str(line);
         self.0.push('\n');
@@ -99,7 +99,7 @@ impl Tail {
 
 /// What lies in `BUILD_OUT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct OutEntry {
     pub name: Vec<u8>,
     /// Bytes of a regular file; nothing for everything else.
     pub size: Option<u64>,
@@ -110,11 +110,11 @@ pub struct Item {
 ///
 /// # Errors
 /// What was unusable, or that there was nothing.
-pub fn image(result: Option<&[u8]>, last_line: &str, out: &[Item]) -> Result<Image, String> {
+pub fn find_image(result: Option<&[u8]>, last_line: &str, out: &[OutEntry]) -> Result<Image, String> {
     if let Some(result) = result.map(<[u8]>::trim_ascii).filter(|result| !result.is_empty()) {
         let value: Option<Value> = serde_json::from_slice(result).ok();
         return match value {
-            Some(Value::Object(told)) => named(&told),
+            Some(Value::Object(told)) => image_from_json(&told),
             _ => Err("it is not a JSON object".to_owned()),
         }
         .map_err(|why| format!("BUILD_RESULT is unusable: {why}"));
@@ -123,18 +123,18 @@ pub fn image(result: Option<&[u8]>, last_line: &str, out: &[Item]) -> Result<Ima
     if let Ok(Value::Object(told)) = serde_json::from_str(last_line)
         && ["imageUri", "imageSizeBytes"].iter().any(|key| told.contains_key(*key))
     {
-        return named(&told).map_err(|why| format!("the last line of stdout is unusable: {why}"));
+        return image_from_json(&told).map_err(|why| format!("the last line of stdout is unusable: {why}"));
     }
     match out {
         [] => Err("the command tells of no image: expected is JSON, {\"imageUri\":\"...\",\"imageSizeBytes\":N}, in BUILD_RESULT or \
                    as the last line of stdout, or one file in BUILD_OUT"
             .to_owned()),
-        [item] => kept(item).map_err(|why| format!("`{}` in BUILD_OUT is unusable: {why}", escape_name(&item.name))),
+        [item] => image_from_file(item).map_err(|why| format!("`{}` in BUILD_OUT is unusable: {why}", escape_name(&item.name))),
         _ => Err("BUILD_OUT holds more than one file, so that nobody knows which is the image".to_owned()),
     }
 }
 
-fn named(told: &serde_json::Map<String, Value>) -> Result<Image, String> {
+fn image_from_json(told: &serde_json::Map<String, Value>) -> Result<Image, String> {
     let uri = match told.get("imageUri") {
         Some(Value::String(uri)) => uri,
         Some(_) => return Err("`imageUri` is no string".to_owned()),
@@ -156,19 +156,19 @@ fn named(told: &serde_json::Map<String, Value>) -> Result<Image, String> {
         .filter(|&size| size <= IMAGE_SIZE_MAX)
         .ok_or("`imageSizeBytes` is no number of bytes")?;
     Ok(Image {
-        place: Place::Uri(uri.clone()),
+        location: ImageLocation::Uri(uri.clone()),
         size,
     })
 }
 
-fn kept(item: &Item) -> Result<Image, String> {
+fn image_from_file(item: &OutEntry) -> Result<Image, String> {
     let size = item.size.ok_or("it is no regular file")?;
     let name = std::str::from_utf8(&item.name).map_err(|_| "its name is not UTF-8")?;
     if name.contains(char::is_control) {
         return Err("its name has control characters".to_owned());
     }
     Ok(Image {
-        place: Place::Kept(name.to_owned()),
+        location: ImageLocation::Stored(name.to_owned()),
         size,
     })
 }
@@ -179,13 +179,13 @@ mod tests {
 
     fn uri(uri: &str, size: u64) -> Result<Image, String> {
         Ok(Image {
-            place: Place::Uri(uri.to_owned()),
+            location: ImageLocation::Uri(uri.to_owned()),
             size,
         })
     }
 
-    fn item(name: &[u8], size: Option<u64>) -> Item {
-        Item {
+    fn item(name: &[u8], size: Option<u64>) -> OutEntry {
+        OutEntry {
             name: name.to_vec(),
             size,
         }
@@ -198,22 +198,22 @@ mod tests {
         let line = r#"{"imageSizeBytes":0,"imageUri":"b"}"#;
         let file = [item(b"image one.tar", Some(7))];
         assert_eq!(
-            image(Some(json.as_bytes()), line, &file),
+            find_image(Some(json.as_bytes()), line, &file),
             uri("registry.example/a:1", 5)
         );
         let with_ends = format!("\n {json}\n\n");
         assert_eq!(
-            image(Some(with_ends.as_bytes()), line, &file),
+            find_image(Some(with_ends.as_bytes()), line, &file),
             uri("registry.example/a:1", 5)
         );
         for absent in [None, Some(&b""[..]), Some(&b" \n"[..])] {
-            assert_eq!(image(absent, line, &file), uri("b", 0));
+            assert_eq!(find_image(absent, line, &file), uri("b", 0));
             for other in ["", "done", "{}", "[1]", r#"{"imageUri"#, r#"{"level":"info"}"#] {
                 let kept = Image {
-                    place: Place::Kept("image one.tar".to_owned()),
+                    location: ImageLocation::Stored("image one.tar".to_owned()),
                     size: 7,
                 };
-                assert_eq!(image(absent, other, &file), Ok(kept), "{other}");
+                assert_eq!(find_image(absent, other, &file), Ok(kept), "{other}");
             }
         }
     }
@@ -226,7 +226,7 @@ mod tests {
             r#"{{"imageUri":"{}","imageSizeBytes":1}}"#,
             "x".repeat(IMAGE_URI_BYTES_MAX)
         );
-        assert!(image(Some(long.as_bytes()), "", &[]).is_ok());
+        assert!(find_image(Some(long.as_bytes()), "", &[]).is_ok());
         let longer = long.replacen('x', "xx", 1);
         for (json, why) in [
             ("image:1", "it is not a JSON object"),
@@ -263,14 +263,14 @@ mod tests {
             ),
         ] {
             let expected = Err(format!("BUILD_RESULT is unusable: {why}"));
-            assert_eq!(image(Some(json.as_bytes()), "", &file), expected);
+            assert_eq!(find_image(Some(json.as_bytes()), "", &file), expected);
             if json.contains(":") && json.contains("image") && json.starts_with('{') {
                 let expected = Err(format!("the last line of stdout is unusable: {why}"));
-                assert_eq!(image(None, json, &file), expected);
+                assert_eq!(find_image(None, json, &file), expected);
             }
         }
-        assert!(image(Some(b"\xff"), "", &file).is_err());
-        let none = image(None, "", &[]).expect_err("there is nothing");
+        assert!(find_image(Some(b"\xff"), "", &file).is_err());
+        let none = find_image(None, "", &[]).expect_err("there is nothing");
         assert!(
             none.starts_with("the command tells of no image: expected is JSON"),
             "{none}"
@@ -293,7 +293,7 @@ mod tests {
                 "BUILD_OUT holds more than one file, so that nobody knows which is the image",
             ),
         ] {
-            assert_eq!(image(None, "", &out), Err(why.to_owned()));
+            assert_eq!(find_image(None, "", &out), Err(why.to_owned()));
         }
     }
 
@@ -302,23 +302,23 @@ mod tests {
     fn an_error_names_the_phases() {
         for (text, expected) in [
             (
-                error(Phase::Unpack, "the entry `../x` is refused", ""),
+                error_message(BuildPhase::Unpack, "the entry `../x` is refused", ""),
                 "unpack: the entry `../x` is refused",
             ),
             (
-                error(Phase::Build, &End::Code(3).to_string(), ""),
+                error_message(BuildPhase::Build, &CommandExit::Code(3).to_string(), ""),
                 "build: exit status 3; passed: unpack",
             ),
             (
-                error(Phase::Build, &End::Signal(9).to_string(), "no\nspace"),
+                error_message(BuildPhase::Build, &CommandExit::Signal(9).to_string(), "no\nspace"),
                 "build: signal 9 (SIGKILL); passed: unpack; stderr ends: no\nspace",
             ),
             (
-                error(Phase::Build, &End::Signal(64).to_string(), ""),
+                error_message(BuildPhase::Build, &CommandExit::Signal(64).to_string(), ""),
                 "build: signal 64; passed: unpack",
             ),
             (
-                error(Phase::Image, "nothing", ""),
+                error_message(BuildPhase::Image, "nothing", ""),
                 "image: nothing; passed: unpack, build",
             ),
         ] {
@@ -329,7 +329,7 @@ mod tests {
     /// I-13: of stderr the last 2000 characters are told, however long it was and wherever its lines end.
     #[test]
     fn the_end_of_stderr_is_kept() {
-        let mut tail = Tail::default();
+        let mut tail = StderrTail::default();
         assert_eq!(tail.end(), "");
         tail.push("one");
         tail.push("");

@@ -28,11 +28,11 @@ pub fn bar(done: u64, total: u64, elapsed: Duration, columns: usize) -> String {
     text.chars().take(columns).collect()
 }
 
-/// Which tenths were told of already.
+/// Which lines were told of already.
 #[derive(Debug, Default)]
-pub struct Tenths(u64);
+pub struct ProgressLines(u64);
 
-impl Tenths {
+impl ProgressLines {
     /// Returns the line for people when a further tenth is done.
     pub fn line(&mut self, done: u64, total: u64, elapsed: Duration) -> Option<String> {
         let tenth = percent(done, total) / 10;
@@ -115,23 +115,23 @@ mod tests {
     /// I-27
     #[test]
     fn each_tenth_is_told_once() {
-        let mut tenths = Tenths::default();
+        let mut lines = ProgressLines::default();
         let told: Vec<String> = (0..=1000)
-            .filter_map(|done| tenths.line(done, 1000, SECOND * 65))
+            .filter_map(|done| lines.line(done, 1000, SECOND * 65))
             .collect();
         assert_eq!(told.len(), 10);
         assert_eq!(told[0], "10 % 100 B of 1000 B, 1 B/s, 9:45 min left");
         assert_eq!(told[9], "100 % 1000 B of 1000 B, 15 B/s");
-        let mut tenths = Tenths::default();
-        assert_eq!(tenths.line(9, 100, SECOND), None);
+        let mut lines = ProgressLines::default();
+        assert_eq!(lines.line(9, 100, SECOND), None);
         assert!(
-            tenths
+            lines
                 .line(59, 100, SECOND)
                 .is_some_and(|line| line.starts_with("50 % "))
         );
-        assert_eq!(tenths.line(59, 100, SECOND), None);
+        assert_eq!(lines.line(59, 100, SECOND), None);
         assert!(
-            tenths
+            lines
                 .line(100, 100, SECOND * 4000)
                 .is_some_and(|line| line.starts_with("100 % "))
         );

@@ -1,21 +1,21 @@
 //! Which build runs next, and what becomes of builds when the service starts again.
 //!
-//! In: builds that wait, in the order in which they were recorded, and those that ended. Out: the next one, while fewer run than
+//! In: builds that wait, in the order in which they were recorded, and those that finish. Out: the next one, while fewer run than
 //! may; how many of an organization wait; and of what a stop left behind, what runs again and what has had its attempts.
 //! Refuses: a build more of an organization than may wait. Source: `--max-builds`, `--max-pending`, `--max-attempts`.
 
 use std::collections::VecDeque;
 use std::fmt;
 
-use crate::proto::build::{Build, Org, Status};
+use crate::proto::build::{Build, BuildStatus, Org};
 use edge_runner_proto::uuid::Uuid;
 
 /// The builds that wait and those that run. Places in it are taken before a build is recorded, so that two that come at once do
 /// not both take the last one.
 #[derive(Debug)]
-pub struct Queue {
+pub struct BuildQueue {
     /// The oldest is in front; those that were cut off stand before those that never ran.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedBuild>,
     running: Vec<Uuid>,
     /// Places that were taken for builds that are being recorded.
     reserved: Vec<Org>,
@@ -24,20 +24,20 @@ pub struct Queue {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedBuild {
     id: Uuid,
     org: Org,
     /// It ran before, so that it does not count as pending.
-    again: bool,
+    is_retry: bool,
 }
 
 /// As many builds of the organization wait as may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crowded {
+pub struct QueueFull {
     pub pending_max: usize,
 }
 
-impl fmt::Display for Crowded {
+impl fmt::Display for QueueFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let max = self.pending_max;
         write!(
@@ -47,12 +47,12 @@ impl fmt::Display for Crowded {
     }
 }
 
-impl std::error::Error for Crowded {}
+impl std::error::Error for QueueFull {}
 
-impl Queue {
+impl BuildQueue {
     /// Makes an empty one: `running_max` at once, `pending_max` waiting per organization.
-    pub fn new(running_max: usize, pending_max: usize) -> Queue {
-        Queue {
+    pub fn new(running_max: usize, pending_max: usize) -> BuildQueue {
+        BuildQueue {
             waiting: VecDeque::new(),
             running: Vec::new(),
             reserved: Vec::new(),
@@ -61,13 +61,13 @@ impl Queue {
         }
     }
 
-    /// Takes a place for a build that is about to be recorded; [`Queue::admit`] or [`Queue::give_back`] must follow.
+    /// Takes a place for a build that is about to be recorded; [`BuildQueue::push`] or [`BuildQueue::release`] must follow.
     ///
     /// # Errors
-    /// [`Crowded`] when the organization has none left.
-    pub fn reserve(&mut self, org: &Org) -> Result<(), Crowded> {
+    /// [`QueueFull`] when the organization has none left.
+    pub fn reserve(&mut self, org: &Org) -> Result<(), QueueFull> {
         if self.pending(org) >= self.pending_max {
-            return Err(Crowded {
+            return Err(QueueFull {
                 pending_max: self.pending_max,
             });
         }
@@ -76,31 +76,35 @@ impl Queue {
     }
 
     /// Gives a place back for which no build was recorded.
-    pub fn give_back(&mut self, org: &Org) {
+    pub fn release(&mut self, org: &Org) {
         if let Some(at) = self.reserved.iter().position(|reserved| reserved == org) {
             self.reserved.swap_remove(at);
         }
     }
 
     /// Puts a recorded build behind all others, in the place that was taken for it.
-    pub fn admit(&mut self, org: Org, id: Uuid) {
-        self.give_back(&org);
-        self.waiting.push_back(Waiting { id, org, again: false });
+    pub fn push(&mut self, org: Org, id: Uuid) {
+        self.release(&org);
+        self.waiting.push_back(QueuedBuild {
+            id,
+            org,
+            is_retry: false,
+        });
     }
 
     /// Puts builds in that an earlier run of the service left, in the order of the plan; no cap holds them out.
-    pub fn resume(&mut self, plan: &Recovery) {
-        for build in plan.again.iter().chain(&plan.waiting) {
-            self.waiting.push_back(Waiting {
+    pub fn restore(&mut self, plan: &RecoveryPlan) {
+        for build in plan.interrupted.iter().chain(&plan.pending) {
+            self.waiting.push_back(QueuedBuild {
                 id: build.id,
                 org: build.org.clone(),
-                again: build.status == Status::Building,
+                is_retry: build.status == BuildStatus::Building,
             });
         }
     }
 
     /// Takes the oldest build that waits, and counts it as running; nothing while as many run as may.
-    pub fn begin(&mut self) -> Option<(Org, Uuid)> {
+    pub fn start_next(&mut self) -> Option<(Org, Uuid)> {
         if self.running.len() >= self.running_max {
             return None;
         }
@@ -110,7 +114,7 @@ impl Queue {
     }
 
     /// Counts a build as running no more.
-    pub fn ended(&mut self, id: Uuid) {
+    pub fn finish(&mut self, id: Uuid) {
         self.running.retain(|running| *running != id);
     }
 
@@ -128,7 +132,7 @@ impl Queue {
 
     /// Returns how many places of an organization are taken by builds that never ran.
     fn pending(&self, org: &Org) -> usize {
-        let waiting = self.waiting.iter().filter(|build| !build.again && build.org == *org);
+        let waiting = self.waiting.iter().filter(|build| !build.is_retry && build.org == *org);
         let reserved = self.reserved.iter().filter(|reserved| *reserved == org);
         waiting.count() + reserved.count()
     }
@@ -136,44 +140,44 @@ impl Queue {
 
 /// What becomes of the builds that an earlier run of the service left unfinished.
 #[derive(Debug, Default)]
-pub struct Recovery {
+pub struct RecoveryPlan {
     /// They were building, and run again, oldest first.
-    pub again: Vec<Build>,
+    pub interrupted: Vec<Build>,
     /// They never ran, and wait again, oldest first.
-    pub waiting: Vec<Build>,
+    pub pending: Vec<Build>,
     /// They were building, and have had their attempts.
-    pub spent: Vec<Build>,
+    pub exhausted: Vec<Build>,
 }
 
 /// Sorts unfinished builds, which come oldest first.
-pub fn recover(unfinished: Vec<Build>, attempts_max: u32) -> Recovery {
-    let mut plan = Recovery::default();
+pub fn recover(unfinished: Vec<Build>, attempts_max: u32) -> RecoveryPlan {
+    let mut plan = RecoveryPlan::default();
     for build in unfinished {
         match build.status {
-            Status::Building if build.attempt >= attempts_max => plan.spent.push(build),
-            Status::Building => plan.again.push(build),
-            Status::Pending => plan.waiting.push(build),
-            Status::Success | Status::Failed | Status::Timeout => {}
+            BuildStatus::Building if build.attempt >= attempts_max => plan.exhausted.push(build),
+            BuildStatus::Building => plan.interrupted.push(build),
+            BuildStatus::Pending => plan.pending.push(build),
+            BuildStatus::Success | BuildStatus::Failed | BuildStatus::Timeout => {}
         }
     }
     plan
 }
 
 /// Says why a build failed whose every attempt was cut off.
-pub fn spent(attempts: u32) -> String {
+pub fn exhausted_message(attempts: u32) -> String {
     let times = if attempts == 1 { "time" } else { "times" };
     format!("build: interrupted {attempts} {times} by stops of the service; no attempts are left")
 }
 
 /// The service's line in the log that parts two attempts.
-pub fn interrupted(attempt: u32, attempts_max: u32) -> String {
+pub fn attempt_message(attempt: u32, attempts_max: u32) -> String {
     format!("interrupted, attempt {attempt} of {attempts_max}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::build::{Change, Facts, Slug, Upload};
+    use crate::proto::build::{ArchiveInfo, BuildChange, Slug, UploadRecord};
 
     fn org(name: &str) -> Org {
         Slug::parse(name).expect("a name")
@@ -183,59 +187,59 @@ mod tests {
         Uuid::v4([n; 16])
     }
 
-    fn admit(queue: &mut Queue, of: &str, n: u8) -> Result<(), Crowded> {
+    fn push(queue: &mut BuildQueue, of: &str, n: u8) -> Result<(), QueueFull> {
         queue.reserve(&org(of))?;
-        queue.admit(org(of), id(n));
+        queue.push(org(of), id(n));
         Ok(())
     }
 
-    fn next(queue: &mut Queue) -> Option<Uuid> {
-        queue.begin().map(|(_, id)| id)
+    fn next(queue: &mut BuildQueue) -> Option<Uuid> {
+        queue.start_next().map(|(_, id)| id)
     }
 
     /// A build that ran so many times and was cut off each time; 0: it waits.
     fn left(n: u8, attempts: u32) -> Build {
-        let facts = Facts {
+        let info = ArchiveInfo {
             size: 1,
             md5: [0; 16],
             sha256: [0; 32],
             inode: 0,
             modified_ns: 0,
         };
-        let upload = Upload {
+        let upload = UploadRecord {
             id: id(n),
             org: org("o"),
             region: org("r"),
             expires_ms: 0,
             sealed: true,
             key: None,
-            facts: Some(facts),
+            info: Some(info),
         };
-        let new = Build::new(id(n), &upload, &facts, "f".into(), "http://h".into(), 0);
+        let new = Build::new(id(n), &upload, &info, "f".into(), "http://h".into(), 0);
         (0..attempts).fold(new, |build, _| {
-            build.change(Change::Start, 1).expect("it is unfinished")
+            build.change(BuildChange::Start, 1).expect("it is unfinished")
         })
     }
 
     /// I-20: no more run than may; the rest goes on in the order in which it came, whoever it is of.
     #[test]
     fn the_oldest_runs_next_when_there_is_a_place() {
-        let mut queue = Queue::new(2, 100);
+        let mut queue = BuildQueue::new(2, 100);
         for n in 1..=5 {
-            admit(&mut queue, if n % 2 == 0 { "a" } else { "b" }, n).expect("there is room");
+            push(&mut queue, if n % 2 == 0 { "a" } else { "b" }, n).expect("there is room");
         }
         assert_eq!(
             (next(&mut queue), next(&mut queue), next(&mut queue)),
             (Some(id(1)), Some(id(2)), None)
         );
         assert_eq!((queue.running(), queue.waiting()), (2, 3));
-        queue.ended(id(2));
+        queue.finish(id(2));
         assert_eq!((next(&mut queue), next(&mut queue)), (Some(id(3)), None));
         // What does not run does not end twice.
-        queue.ended(id(2));
+        queue.finish(id(2));
         assert_eq!(next(&mut queue), None);
-        queue.ended(id(1));
-        queue.ended(id(3));
+        queue.finish(id(1));
+        queue.finish(id(3));
         assert_eq!(
             (next(&mut queue), next(&mut queue), next(&mut queue)),
             (Some(id(4)), Some(id(5)), None)
@@ -253,17 +257,17 @@ mod tests {
                 state ^= state << 17;
                 state
             };
-            let mut queue = Queue::new(3, 200);
+            let mut queue = BuildQueue::new(3, 200);
             let (mut runs, mut begun, mut came) = (Vec::new(), Vec::new(), 0);
             while begun.len() < 40 || !runs.is_empty() {
                 match random() % 3 {
                     0 if came < 40 => {
-                        admit(&mut queue, "o", came).expect("there is room");
+                        push(&mut queue, "o", came).expect("there is room");
                         came += 1;
                     }
                     1 if !runs.is_empty() => {
                         let at = (random() % runs.len() as u64) as usize;
-                        queue.ended(runs.swap_remove(at));
+                        queue.finish(runs.swap_remove(at));
                     }
                     _ => {
                         if let Some(next) = next(&mut queue) {
@@ -281,20 +285,20 @@ mod tests {
     /// `--max-pending` counts what waits of one organization, and what is about to; others and running builds do not count.
     #[test]
     fn an_organization_has_so_many_places() {
-        let mut queue = Queue::new(1, 2);
-        admit(&mut queue, "a", 1).expect("there is room");
+        let mut queue = BuildQueue::new(1, 2);
+        push(&mut queue, "a", 1).expect("there is room");
         assert_eq!(next(&mut queue), Some(id(1)));
-        admit(&mut queue, "a", 2).expect("the first runs");
+        push(&mut queue, "a", 2).expect("the first runs");
         queue.reserve(&org("a")).expect("one place is left");
-        assert_eq!(queue.reserve(&org("a")), Err(Crowded { pending_max: 2 }));
-        assert_eq!(admit(&mut queue, "b", 3), Ok(()));
-        queue.give_back(&org("a"));
-        admit(&mut queue, "a", 4).expect("the place came back");
-        assert!(admit(&mut queue, "a", 5).is_err());
-        queue.ended(id(1));
+        assert_eq!(queue.reserve(&org("a")), Err(QueueFull { pending_max: 2 }));
+        assert_eq!(push(&mut queue, "b", 3), Ok(()));
+        queue.release(&org("a"));
+        push(&mut queue, "a", 4).expect("the place came back");
+        assert!(push(&mut queue, "a", 5).is_err());
+        queue.finish(id(1));
         assert_eq!(next(&mut queue), Some(id(2)));
-        admit(&mut queue, "a", 6).expect("one more has begun");
-        assert!(admit(&mut queue, "a", 7).is_err());
+        push(&mut queue, "a", 6).expect("one more has begun");
+        assert!(push(&mut queue, "a", 7).is_err());
     }
 
     /// I-19: interrupted builds run before those that never did, each oldest first, but not when their attempts are used up.
@@ -303,12 +307,12 @@ mod tests {
         let unfinished = vec![left(1, 0), left(2, 1), left(3, 3), left(4, 0), left(5, 2), left(6, 4)];
         let plan = recover(unfinished, 3);
         let ids = |builds: &[Build]| builds.iter().map(|build| build.id).collect::<Vec<_>>();
-        assert_eq!(ids(&plan.again), [id(2), id(5)]);
-        assert_eq!(ids(&plan.waiting), [id(1), id(4)]);
-        assert_eq!(ids(&plan.spent), [id(3), id(6)]);
+        assert_eq!(ids(&plan.interrupted), [id(2), id(5)]);
+        assert_eq!(ids(&plan.pending), [id(1), id(4)]);
+        assert_eq!(ids(&plan.exhausted), [id(3), id(6)]);
 
-        let mut queue = Queue::new(9, 2);
-        queue.resume(&plan);
+        let mut queue = BuildQueue::new(9, 2);
+        queue.restore(&plan);
         // Those that run again take no place of those that wait.
         assert!(queue.reserve(&org("o")).is_err());
         let order: Vec<Uuid> = std::iter::from_fn(|| next(&mut queue)).collect();
@@ -318,8 +322,8 @@ mod tests {
     /// I-19: the words.
     #[test]
     fn interruptions_have_their_words() {
-        assert_eq!(interrupted(2, 3), "interrupted, attempt 2 of 3");
-        assert!(spent(3).starts_with("build: interrupted 3 times"));
-        assert!(spent(1).starts_with("build: interrupted 1 time by"));
+        assert_eq!(attempt_message(2, 3), "interrupted, attempt 2 of 3");
+        assert!(exhausted_message(3).starts_with("build: interrupted 3 times"));
+        assert!(exhausted_message(1).starts_with("build: interrupted 1 time by"));
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 use crate::io::scratch::Scratch;
-use crate::proto::build::{Slug, Status};
+use crate::proto::build::{BuildStatus, Slug};
 use edge_runner_proto::uuid::Uuid;
 
 /// An archive with a build file and a folder.
@@ -54,7 +54,7 @@ impl House {
                 file: "Dockerfile".into(),
                 size: 100,
                 base: "http://localhost".into(),
-                status: Status::Building,
+                status: BuildStatus::Building,
                 attempt: 2,
                 created_ms: 0,
                 updated_ms: 0,
@@ -115,7 +115,7 @@ impl House {
 
 fn uri(uri: &str, size: u64) -> Ran {
     Ran::Success(Image {
-        place: Place::Uri(uri.into()),
+        location: ImageLocation::Uri(uri.into()),
         size,
     })
 }
@@ -222,7 +222,7 @@ async fn an_image_is_found_in_three_places() {
     assert_eq!(house.script(&format!("{DONE}; echo; echo '  '; {file}")).await, done());
     assert!(!house.path("images").exists(), "nothing is kept that is not the image");
     let kept = Ran::Success(Image {
-        place: Place::Kept("im age.tar".into()),
+        location: ImageLocation::Stored("im age.tar".into()),
         size: 5,
     });
     for _ in 0..2 {
@@ -485,9 +485,9 @@ async fn a_stop_may_reach_the_command_first() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_may_come_a_little_late() {
     for end in [
-        End::Signal(Signal::TERM.as_raw()),
-        End::Signal(Signal::INT.as_raw()),
-        End::Code(128 + Signal::HUP.as_raw()),
+        CommandExit::Signal(Signal::TERM.as_raw()),
+        CommandExit::Signal(Signal::INT.as_raw()),
+        CommandExit::Code(128 + Signal::HUP.as_raw()),
     ] {
         let (trigger, mut stop) = Shutdown::channel();
         let stopping = async {
@@ -502,9 +502,9 @@ async fn a_stop_may_come_a_little_late() {
         assert!(began.elapsed() <= 2 * BUILD_STOP_WITHIN);
     }
     for end in [
-        End::Signal(Signal::SEGV.as_raw()),
-        End::Code(1),
-        End::Code(Signal::TERM.as_raw()),
+        CommandExit::Signal(Signal::SEGV.as_raw()),
+        CommandExit::Code(1),
+        CommandExit::Code(Signal::TERM.as_raw()),
     ] {
         let (_trigger, mut stop) = Shutdown::channel();
         let began = tokio::time::Instant::now();

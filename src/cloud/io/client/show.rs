@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use serde_json::Value;
 
 use super::{End, object_of, text};
-use crate::proto::build::Status;
+use crate::proto::build::BuildStatus;
 use edge_runner_proto::aliases::{self, Area};
 
 /// Characters of a refusal that are shown.
@@ -109,7 +109,7 @@ pub fn built(build: &Value, hash: &str, is_cached: bool, json: bool) -> Result<(
     let status = text(build, "status");
     let mut lines = format!("build {} {status}\n", text(build, "id"));
     let image = text(build, "imageUri");
-    if status == Status::Success.name() && !image.is_empty() {
+    if status == BuildStatus::Success.name() && !image.is_empty() {
         lines.push_str(&format!("image {image}\n"));
     }
     print(&lines)

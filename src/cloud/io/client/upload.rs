@@ -15,7 +15,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::{End, Packed, judged, tried};
 use crate::limits::ANSWER_BYTES_MAX;
-use crate::proto::progress::{Tenths, bar};
+use crate::proto::progress::{ProgressLines, bar};
 use edge_runner_http::client::{self as http_client, ResponseLimits, RestError, RestResponse, UploadBody};
 use edge_runner_http::common::random;
 
@@ -165,7 +165,7 @@ struct Shown {
     total: u64,
     began: Instant,
     terminal: Option<Option<Instant>>,
-    tenths: Tenths,
+    lines: ProgressLines,
 }
 
 impl Shown {
@@ -174,7 +174,7 @@ impl Shown {
             total,
             began: Instant::now(),
             terminal: io::stderr().is_terminal().then_some(None),
-            tenths: Tenths::default(),
+            lines: ProgressLines::default(),
         }
     }
 
@@ -182,7 +182,7 @@ impl Shown {
         let elapsed = self.began.elapsed();
         let text = match &mut self.terminal {
             None => self
-                .tenths
+                .lines
                 .line(done, self.total, elapsed)
                 .map(|line| format!("upload: {line}\n")),
             Some(Some(last)) if done < self.total && last.elapsed() < BAR_EVERY => None,

@@ -18,7 +18,7 @@ use crate::io::builder::{self, Job, Ran};
 use crate::io::guard;
 use crate::io::log::Log;
 use crate::io::records::RecordError;
-use crate::proto::build::{Build, Change, Org};
+use crate::proto::build::{Build, BuildChange, Org};
 use crate::proto::queue;
 use edge_runner_http::common::{lock, unix_time_ms};
 use edge_runner_http::shutdown::Shutdown;
@@ -79,7 +79,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         lock(&self.house.stages).remove(&self.id);
-        lock(&self.house.queue).ended(self.id);
+        lock(&self.house.queue).finish(self.id);
         self.house.busy.send_modify(|busy| *busy -= 1);
         self.house.fill();
     }
@@ -89,7 +89,7 @@ impl House {
     /// Gives free places to the builds that have waited longest.
     pub(super) fn fill(self: &Arc<Self>) {
         while self.command.is_some() && !self.stop.is_set() {
-            let next = lock(&self.queue).begin();
+            let next = lock(&self.queue).start_next();
             let Some((org, id)) = next else {
                 return;
             };
@@ -128,9 +128,9 @@ impl House {
             Err(why) => Ran::Failed(why),
         };
         let to = match ran {
-            Ran::Success(image) => Some(Change::Succeed(image)),
-            Ran::Failed(why) => Some(Change::Fail(why)),
-            Ran::TimedOut(why) => Some(Change::TimeOut(why)),
+            Ran::Success(image) => Some(BuildChange::Succeed(image)),
+            Ran::Failed(why) => Some(BuildChange::Fail(why)),
+            Ran::TimedOut(why) => Some(BuildChange::TimeOut(why)),
             Ran::Interrupted => None,
         };
         match to.and_then(|to| build.change(to, unix_time_ms()).ok()) {
@@ -165,7 +165,7 @@ impl House {
                 let Some(build) = house.records.fetch(&org, id)? else {
                     return Ok(None);
                 };
-                let Ok(next) = build.change(Change::Start, unix_time_ms()) else {
+                let Ok(next) = build.change(BuildChange::Start, unix_time_ms()) else {
                     return Ok(None);
                 };
                 Ok(house.records.change(build.status, &next)?.then_some(next))
@@ -197,7 +197,7 @@ impl House {
             Log::dropped()
         });
         if build.attempt > 1 {
-            log.service(&queue::interrupted(build.attempt, self.attempts_max));
+            log.service(&queue::attempt_message(build.attempt, self.attempts_max));
         }
         let archive = self.archives.open(&build.org, build.upload);
         let archive = archive.map_err(|error| match error.kind() {

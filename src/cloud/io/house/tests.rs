@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::*;
 use crate::io::builder::{Job, Ran};
 use crate::io::records::Sqlite;
-use crate::proto::build::{Facts, Image, Place, Slug, Upload};
+use crate::proto::build::{ArchiveInfo, Image, ImageLocation, Slug, UploadRecord};
 use edge_runner_http::shutdown::ShutdownTrigger;
 use edge_runner_proto::config::{Host, Tls};
 
@@ -37,8 +37,8 @@ impl Drop for Folder {
 struct Shelf;
 
 impl Archives for Shelf {
-    fn head(&self, upload: &Upload) -> io::Result<Option<Facts>> {
-        Ok(upload.facts)
+    fn head(&self, upload: &UploadRecord) -> io::Result<Option<ArchiveInfo>> {
+        Ok(upload.info)
     }
 
     fn open(&self, org: &Org, _: Uuid) -> io::Result<Box<dyn Read + Send>> {
@@ -154,21 +154,21 @@ impl Stand {
         self.house.idle().await;
     }
 
-    /// Keeps an upload whose archive has a hash with this number in it.
+    /// Retention an upload whose archive has a hash with this number in it.
     fn upload(&self, of: &str, n: u8) -> Uuid {
         self.upload_with(of, [n; 16], [n; 32])
     }
 
     fn upload_with(&self, of: &str, md5: [u8; 16], sha256: [u8; 32]) -> Uuid {
         let id = Uuid::v4(random());
-        let upload = Upload {
+        let upload = UploadRecord {
             id,
             org: name(of),
             region: name("us-west"),
             expires_ms: u64::MAX >> 1,
             sealed: false,
             key: None,
-            facts: Some(Facts {
+            info: Some(ArchiveInfo {
                 size: 5,
                 md5,
                 sha256,
@@ -181,7 +181,7 @@ impl Stand {
     }
 
     async fn create(&self, of: &str, upload: Uuid) -> Result<Created, ApiError> {
-        let wanted = Wanted {
+        let wanted = BuildRequest {
             upload,
             region: "us-west".into(),
             file: "Dockerfile".into(),
@@ -193,7 +193,7 @@ impl Stand {
     async fn new_build(&self, of: &str, n: u8) -> Uuid {
         let created = self.create(of, self.upload(of, n)).await.expect("there is room");
         assert!(!created.cached);
-        assert_eq!(created.build.status, Status::Pending);
+        assert_eq!(created.build.status, BuildStatus::Pending);
         created.build.id
     }
 
@@ -206,7 +206,7 @@ impl Stand {
     }
 
     /// Waits until a build is in this state.
-    async fn wait_for(&self, id: Uuid, status: Status) -> Build {
+    async fn wait_for(&self, id: Uuid, status: BuildStatus) -> Build {
         loop {
             let build = self.get(id).await;
             if build.status == status {
@@ -223,7 +223,7 @@ fn name(text: &str) -> Slug {
 
 fn success() -> Ran {
     Ran::Success(Image {
-        place: Place::Uri("registry/bot:1".into()),
+        location: ImageLocation::Uri("registry/bot:1".into()),
         size: 9,
     })
 }
@@ -236,7 +236,7 @@ async fn a_build_runs_and_succeeds() {
     let id = stand.new_build("o", 1).await;
     let run = stand.run().await;
     let building = stand.get(id).await;
-    assert_eq!((building.status, building.attempt), (Status::Building, 1));
+    assert_eq!((building.status, building.attempt), (BuildStatus::Building, 1));
     assert_eq!(run.job.build, building);
     let data_dir = folder.0.canonicalize().expect("it is there");
     assert_eq!(run.job.scratch, data_dir.join(format!("scratch/{id}-1")));
@@ -251,7 +251,7 @@ async fn a_build_runs_and_succeeds() {
     run.end(success());
     // C-052: from the end of the command on, nobody is told that it builds.
     let done = stand.get(id).await;
-    assert_eq!(done.status, Status::Success);
+    assert_eq!(done.status, BuildStatus::Success);
     assert!(done.image.is_some() && done.completed_ms.is_some());
     stand.house.idle().await;
 }
@@ -262,8 +262,8 @@ async fn a_build_that_does_not_succeed_says_why() {
     let folder = Folder::new();
     let mut stand = stand(&folder).await;
     for (ran, status) in [
-        (Ran::Failed("build: exit status 1".into()), Status::Failed),
-        (Ran::TimedOut("build: 1200 s are over".into()), Status::Timeout),
+        (Ran::Failed("build: exit status 1".into()), BuildStatus::Failed),
+        (Ran::TimedOut("build: 1200 s are over".into()), BuildStatus::Timeout),
     ] {
         let id = stand.new_build("o", 1).await;
         stand.run().await.end(ran);
@@ -274,7 +274,7 @@ async fn a_build_that_does_not_succeed_says_why() {
     let id = stand.new_build("gone", 1).await;
     stand.house.idle().await;
     let build = stand.house.get(&name("gone"), id).await.expect("it is recorded");
-    assert_eq!(build.status, Status::Failed);
+    assert_eq!(build.status, BuildStatus::Failed);
     assert_eq!(
         build.error.as_deref(),
         Some("unpack: the archive is not there any more")
@@ -294,7 +294,7 @@ async fn a_build_needs_an_upload_of_its_organization_and_region() {
     };
     assert!(refused(stand.create("o", Uuid::v4([9; 16])).await).contains("uploadId"));
     assert!(refused(stand.create("p", upload).await).contains("uploadId"));
-    let wanted = Wanted {
+    let wanted = BuildRequest {
         upload,
         region: "us-east".into(),
         file: "f".into(),
@@ -302,9 +302,9 @@ async fn a_build_needs_an_upload_of_its_organization_and_region() {
     let elsewhere = stand.house.create(name("o"), wanted, String::new()).await;
     assert!(refused(elsewhere).contains("us-west"));
     let id = Uuid::v4([8; 16]);
-    let empty = Upload {
+    let empty = UploadRecord {
         id,
-        facts: None,
+        info: None,
         ..stand.records.upload(upload).expect("read").expect("it was granted")
     };
     stand.records.granted(&empty).expect("there is space");
@@ -329,10 +329,10 @@ async fn archives_of_one_short_hash_are_built_apart() {
         let created = stand.create("o", upload).await.expect("there is room");
         assert!(!created.cached, "{uri}");
         stand.run().await.end(Ran::Success(Image {
-            place: Place::Uri(uri.into()),
+            location: ImageLocation::Uri(uri.into()),
             size: 9,
         }));
-        made.push(stand.wait_for(created.build.id, Status::Success).await);
+        made.push(stand.wait_for(created.build.id, BuildStatus::Success).await);
     }
     assert_eq!(made[0].hash, made[1].hash);
     for (n, build) in [1, 2].into_iter().zip(&made) {
@@ -349,17 +349,17 @@ async fn a_success_is_found_again() {
     let mut stand = stand(&folder).await;
     let failed = stand.new_build("o", 1).await;
     stand.run().await.end(Ran::Failed("build: no".into()));
-    stand.wait_for(failed, Status::Failed).await;
+    stand.wait_for(failed, BuildStatus::Failed).await;
     let first = stand.new_build("o", 1).await;
     let run = stand.run().await;
     let second = stand.new_build("o", 1).await;
     run.end(success());
-    stand.wait_for(first, Status::Success).await;
+    stand.wait_for(first, BuildStatus::Success).await;
     let upload = stand.upload("o", 1);
     let hit = stand.create("o", upload).await.expect("a hit");
     assert_eq!((hit.build.id, hit.cached), (first, true));
     assert!(!stand.records.upload(upload).expect("read").expect("it is there").sealed);
-    let wanted = Wanted {
+    let wanted = BuildRequest {
         upload,
         region: "us-west".into(),
         file: "other".into(),
@@ -389,8 +389,8 @@ async fn so_many_run_and_so_many_wait() {
             stand.keep(run);
         }
     }
-    let crowded = stand.create("o", stand.upload("o", 9)).await.expect_err("three wait");
-    assert_eq!((crowded.status, crowded.code), (429, "TOO_MANY_REQUESTS"));
+    let full = stand.create("o", stand.upload("o", 9)).await.expect_err("three wait");
+    assert_eq!((full.status, full.code), (429, "TOO_MANY_REQUESTS"));
     stand.new_build("p", 9).await;
     assert!(stand.runs.try_recv().is_err(), "two run");
 }
@@ -469,10 +469,10 @@ async fn whoever_asks_waits_for_the_record() {
     let id = stand.new_build("o", 1).await;
     let Run { job, end } = stand.run().await;
     let began = tasks::now();
-    assert_eq!(stand.get(id).await.status, Status::Building);
+    assert_eq!(stand.get(id).await.status, BuildStatus::Building);
     assert_eq!(tasks::now(), began, "a command that runs is not waited for");
     (job.over)();
-    assert_eq!(stand.get(id).await.status, Status::Building);
+    assert_eq!(stand.get(id).await.status, BuildStatus::Building);
     assert_eq!(tasks::now() - began, RECONCILE_WITHIN);
     let asks = tokio::spawn({
         let house = stand.house.clone();
@@ -481,7 +481,7 @@ async fn whoever_asks_waits_for_the_record() {
     tokio::task::yield_now().await;
     end.send(success()).expect("the house waits for it");
     let told = asks.await.expect("no panic").expect("it is recorded");
-    assert_eq!(told.status, Status::Success);
+    assert_eq!(told.status, BuildStatus::Success);
 }
 
 /// The result is told as soon as it is recorded, while the scratch folder is removed, however often one asks; the place is given on
@@ -495,7 +495,7 @@ async fn a_large_scratch_folder_holds_no_result_up() {
     run.know(success());
     let began = tasks::now();
     let build = stand.get(id).await;
-    assert_eq!(build.status, Status::Success);
+    assert_eq!(build.status, BuildStatus::Success);
     assert_eq!(stand.get(id).await, build);
     assert_eq!(tasks::now(), began, "nobody waits for the folder");
     assert_eq!(stand.records.fetch(&name("o"), id).expect("read"), Some(build.clone()));
@@ -518,7 +518,7 @@ async fn an_end_is_recorded_as_soon_as_there_is_space() {
         .records
         .ask("CREATE TRIGGER full BEFORE UPDATE ON build BEGIN SELECT RAISE(ABORT, 'no space'); END");
     run.end(success());
-    assert_eq!(stand.get(id).await.status, Status::Success);
+    assert_eq!(stand.get(id).await.status, BuildStatus::Success);
     let recorded = || {
         stand
             .records
@@ -527,12 +527,12 @@ async fn an_end_is_recorded_as_soon_as_there_is_space() {
             .expect("it is there")
             .status
     };
-    assert_eq!(recorded(), Status::Building);
+    assert_eq!(recorded(), BuildStatus::Building);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(recorded(), Status::Building);
+    assert_eq!(recorded(), BuildStatus::Building);
     stand.records.ask("DROP TRIGGER full");
     stand.house.idle().await;
-    assert_eq!(recorded(), Status::Success);
+    assert_eq!(recorded(), BuildStatus::Success);
 }
 
 /// I-21: a build that cannot be recorded is refused, takes no place, and runs nothing; nor does one begin that cannot be recorded.
@@ -553,11 +553,11 @@ async fn what_cannot_be_recorded_does_not_run() {
         .ask("CREATE TRIGGER full BEFORE UPDATE ON build BEGIN SELECT RAISE(ABORT, 'no space'); END");
     let id = stand.new_build("o", 1).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(stand.get(id).await.status, Status::Pending);
+    assert_eq!(stand.get(id).await.status, BuildStatus::Pending);
     assert!(stand.runs.try_recv().is_err());
     stand.records.ask("DROP TRIGGER full");
     stand.run().await.end(success());
-    assert_eq!(stand.get(id).await.status, Status::Success);
+    assert_eq!(stand.get(id).await.status, BuildStatus::Success);
 }
 
 /// I-19: what a stop cut off runs again from its archive, up to three times; what waited waits again.
@@ -577,14 +577,14 @@ async fn builds_go_on_after_a_stop() {
         let run = after.run().await;
         let build = run.job.build.clone();
         assert!(ids.contains(&build.id));
-        assert_eq!((build.status, build.attempt), (Status::Building, 2));
+        assert_eq!((build.status, build.attempt), (BuildStatus::Building, 2));
         assert!(run.job.scratch.ends_with(format!("{}-2", build.id)));
         if build.id == first.id {
             assert_eq!(build.started_ms, first.started_ms);
         }
         after.keep(run);
     }
-    assert_eq!(after.get(waiting).await.status, Status::Pending);
+    assert_eq!(after.get(waiting).await.status, BuildStatus::Pending);
     let log = fs::read_to_string(after.house.log_path(ids[0])).expect("its log");
     assert_eq!(log, "[service] interrupted, attempt 2 of 3\n");
     after.kill().await;
@@ -597,13 +597,13 @@ async fn builds_go_on_after_a_stop() {
 
     let mut last = stand(&folder).await;
     for id in ids {
-        let build = last.wait_for(id, Status::Failed).await;
+        let build = last.wait_for(id, BuildStatus::Failed).await;
         assert!(build.error.expect("a reason").starts_with("build: interrupted 3 times"));
     }
     let run = last.run().await;
     assert_eq!((run.job.build.id, run.job.build.attempt), (waiting, 1));
     run.end(success());
-    last.wait_for(waiting, Status::Success).await;
+    last.wait_for(waiting, BuildStatus::Success).await;
 }
 
 /// A panic in a run fails its build, its scratch folder goes, and the place is free again.
@@ -618,13 +618,13 @@ async fn a_panic_fails_one_build() {
         let scratch = run.job.scratch.clone();
         fs::create_dir_all(scratch.join("context")).expect("the folder is writable");
         drop(run);
-        let build = stand.wait_for(id, Status::Failed).await;
+        let build = stand.wait_for(id, BuildStatus::Failed).await;
         assert!(build.error.expect("a reason").starts_with("build: the service failed"));
         assert!(!scratch.exists());
     }
     let id = stand.new_build("o", 9).await;
     stand.run().await.end(success());
-    stand.wait_for(id, Status::Success).await;
+    stand.wait_for(id, BuildStatus::Success).await;
 }
 
 /// I-21: a build does not fail for its log, one that cannot even be opened.
@@ -635,7 +635,7 @@ async fn a_build_needs_no_log() {
     let mut stand = stand(&folder).await;
     let id = stand.new_build("o", 1).await;
     stand.run().await.end(success());
-    stand.wait_for(id, Status::Success).await;
+    stand.wait_for(id, BuildStatus::Success).await;
 }
 
 /// A client that goes away leaves no build behind that is recorded and never runs.
@@ -660,9 +660,9 @@ async fn without_a_command_builds_wait() {
     let idle = stand_with(&folder, None).await;
     let id = idle.new_build("o", 1).await;
     idle.house.idle().await;
-    assert_eq!(idle.get(id).await.status, Status::Pending);
+    assert_eq!(idle.get(id).await.status, BuildStatus::Pending);
     idle.kill().await;
     let mut stand = stand(&folder).await;
     stand.run().await.end(success());
-    stand.wait_for(id, Status::Success).await;
+    stand.wait_for(id, BuildStatus::Success).await;
 }

@@ -19,9 +19,11 @@ use rusqlite::{
 use rustix::io::Errno;
 
 use super::{OpenError, RecordError, Records};
-use crate::proto::build::{Build, Facts, Filter, Image, Org, Place, Slug, Status, Upload};
+use crate::proto::build::{
+    ArchiveInfo, Build, BuildFilter, BuildStatus, Image, ImageLocation, Org, Slug, UploadRecord,
+};
 use crate::proto::keys::Sha256Digest;
-use crate::proto::sweep::Held;
+use crate::proto::sweep::UploadUsage;
 use edge_runner_http::common::lock;
 use edge_runner_proto::uuid::Uuid;
 
@@ -152,7 +154,7 @@ fn make(folder: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Keeps the journal's files when the last connection is closed, emptied: on a full disk they could
+/// Retention the journal's files when the last connection is closed, emptied: on a full disk they could
 /// not be made again, and the service has to start there too. The system's refusal only costs that.
 fn persist(connection: &Connection) {
     let mut on: std::ffi::c_int = 1;
@@ -244,8 +246,8 @@ fn system_error(connection: &Connection) -> Errno {
 }
 
 impl Records for Sqlite {
-    fn granted(&self, upload: &Upload) -> Result<(), RecordError> {
-        let facts = upload.facts.as_ref();
+    fn granted(&self, upload: &UploadRecord) -> Result<(), RecordError> {
+        let info = upload.info.as_ref();
         self.write(|tx| {
             tx.execute(
                 &format!("INSERT INTO upload ({UPLOAD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
@@ -255,11 +257,11 @@ impl Records for Sqlite {
                     upload.region.as_str(),
                     int(upload.expires_ms),
                     upload.sealed,
-                    facts.map(|facts| int(facts.size)),
-                    facts.map(|facts| facts.md5),
-                    facts.map(|facts| facts.inode.cast_signed()),
-                    facts.map(|facts| facts.modified_ns),
-                    facts.map(|facts| facts.sha256),
+                    info.map(|info| int(info.size)),
+                    info.map(|info| info.md5),
+                    info.map(|info| info.inode.cast_signed()),
+                    info.map(|info| info.modified_ns),
+                    info.map(|info| info.sha256),
                     upload.key,
                 ],
             )
@@ -267,21 +269,21 @@ impl Records for Sqlite {
         .map(drop)
     }
 
-    fn upload(&self, id: Uuid) -> Result<Option<Upload>, RecordError> {
+    fn upload(&self, id: Uuid) -> Result<Option<UploadRecord>, RecordError> {
         let sql = format!("SELECT {UPLOAD} FROM upload WHERE id = ?");
         self.read(|of| of.query_row(&sql, [id.to_string()], upload_of).optional())
     }
 
-    fn stored(&self, id: Uuid, facts: &Facts) -> Result<(), RecordError> {
+    fn stored(&self, id: Uuid, info: &ArchiveInfo) -> Result<(), RecordError> {
         self.write(|tx| {
             tx.execute(
                 "UPDATE upload SET size = ?, md5 = ?, sha256 = ?, inode = ?, modified_ns = ? WHERE id = ?",
                 params![
-                    int(facts.size),
-                    facts.md5,
-                    facts.sha256,
-                    facts.inode.cast_signed(),
-                    facts.modified_ns,
+                    int(info.size),
+                    info.md5,
+                    info.sha256,
+                    info.inode.cast_signed(),
+                    info.modified_ns,
                     id.to_string()
                 ],
             )
@@ -313,7 +315,7 @@ impl Records for Sqlite {
         })
     }
 
-    fn list(&self, org: &Org, of: &Filter) -> Result<(Vec<Build>, u64), RecordError> {
+    fn list(&self, org: &Org, of: &BuildFilter) -> Result<(Vec<Build>, u64), RecordError> {
         let mut chosen = "FROM build WHERE org = ?".to_owned();
         let mut named: Vec<Value> = vec![org.as_str().to_owned().into()];
         let status = of.status.map(|status| status.name().to_owned());
@@ -329,8 +331,8 @@ impl Records for Sqlite {
         }
         if of.hash.is_some() {
             chosen.push_str(" AND (key = ? OR sha256 IN (SELECT sha256 FROM upload WHERE org = ? AND key = ?))");
-            let asker = of.asker.to_vec();
-            named.extend([asker.clone().into(), org.as_str().to_owned().into(), asker.into()]);
+            let key = of.key.to_vec();
+            named.extend([key.clone().into(), org.as_str().to_owned().into(), key.into()]);
         }
         self.walk(|connection| {
             // The count and the page are of the same moment.
@@ -365,7 +367,7 @@ impl Records for Sqlite {
         })
     }
 
-    fn change(&self, expected: Status, next: &Build) -> Result<bool, RecordError> {
+    fn change(&self, expected: BuildStatus, next: &Build) -> Result<bool, RecordError> {
         let image = Columns::of(next.image.as_ref());
         self.write(|tx| {
             let changed = tx.execute(
@@ -418,7 +420,7 @@ impl Records for Sqlite {
         self.read(|of| of.query_row(sql, [id.to_string()], |row| row.get(0)))
     }
 
-    fn held(&self, after: Option<Uuid>, max: usize) -> Result<Vec<Held>, RecordError> {
+    fn held(&self, after: Option<Uuid>, max: usize) -> Result<Vec<UploadUsage>, RecordError> {
         let sql = format!("SELECT {HELD} FROM upload WHERE id > ? ORDER BY id LIMIT ?");
         // Nothing sorts before the empty text.
         let after = after.map(|id| id.to_string()).unwrap_or_default();
@@ -426,7 +428,7 @@ impl Records for Sqlite {
         self.walk(|of| all(of, &sql, params![after, max], held_of))
     }
 
-    fn held_of(&self, id: Uuid) -> Result<Option<Held>, RecordError> {
+    fn held_of(&self, id: Uuid) -> Result<Option<UploadUsage>, RecordError> {
         let sql = format!("SELECT {HELD} FROM upload WHERE id = ?");
         self.read(|of| of.query_row(&sql, [id.to_string()], held_of).optional())
     }
@@ -461,10 +463,10 @@ struct Columns {
 
 impl Columns {
     fn of(image: Option<&Image>) -> Columns {
-        let (uri, name) = match image.map(|image| image.place.clone()) {
+        let (uri, name) = match image.map(|image| image.location.clone()) {
             None => (None, None),
-            Some(Place::Uri(uri)) => (Some(uri), None),
-            Some(Place::Kept(name)) => (None, Some(name)),
+            Some(ImageLocation::Uri(uri)) => (Some(uri), None),
+            Some(ImageLocation::Stored(name)) => (None, Some(name)),
         };
         let size = image.map(|image| int(image.size));
         Columns { uri, name, size }
@@ -500,9 +502,9 @@ fn values(build: &Build) -> [Value; 20] {
 
 /// Reads the columns of [`BUILD`].
 fn build_of(row: &Row<'_>) -> rusqlite::Result<Build> {
-    let place = match (row.get(14)?, row.get(15)?) {
-        (Some(uri), _) => Some(Place::Uri(uri)),
-        (None, Some(name)) => Some(Place::Kept(name)),
+    let location = match (row.get(14)?, row.get(15)?) {
+        (Some(uri), _) => Some(ImageLocation::Uri(uri)),
+        (None, Some(name)) => Some(ImageLocation::Stored(name)),
         (None, None) => None,
     };
     let size = maybe(row, 16)?;
@@ -515,13 +517,13 @@ fn build_of(row: &Row<'_>) -> rusqlite::Result<Build> {
         file: row.get(5)?,
         size: number(row, 6)?,
         base: row.get(7)?,
-        status: parsed(row, 8, Status::from_name)?,
+        status: parsed(row, 8, BuildStatus::from_name)?,
         attempt: row.get(9)?,
         created_ms: number(row, 10)?,
         updated_ms: number(row, 11)?,
         started_ms: maybe(row, 12)?,
         completed_ms: maybe(row, 13)?,
-        image: place.zip(size).map(|(place, size)| Image { place, size }),
+        image: location.zip(size).map(|(location, size)| Image { location, size }),
         error: row.get(17)?,
         sha256: row.get(18)?,
         key: row.get(19)?,
@@ -529,10 +531,10 @@ fn build_of(row: &Row<'_>) -> rusqlite::Result<Build> {
 }
 
 /// Reads the columns of [`UPLOAD`].
-fn upload_of(row: &Row<'_>) -> rusqlite::Result<Upload> {
-    let facts = match (maybe(row, 5)?, row.get(9)?) {
+fn upload_of(row: &Row<'_>) -> rusqlite::Result<UploadRecord> {
+    let info = match (maybe(row, 5)?, row.get(9)?) {
         (None, _) | (_, None) => None,
-        (Some(size), Some(sha256)) => Some(Facts {
+        (Some(size), Some(sha256)) => Some(ArchiveInfo {
             size,
             md5: row.get(6)?,
             sha256,
@@ -540,24 +542,24 @@ fn upload_of(row: &Row<'_>) -> rusqlite::Result<Upload> {
             modified_ns: row.get(8)?,
         }),
     };
-    Ok(Upload {
+    Ok(UploadRecord {
         id: uuid(row, 0)?,
         org: name(row, 1)?,
         region: name(row, 2)?,
         expires_ms: number(row, 3)?,
         sealed: row.get(4)?,
         key: row.get(10)?,
-        facts,
+        info,
     })
 }
 
 /// Reads the columns of [`HELD`].
-fn held_of(row: &Row<'_>) -> rusqlite::Result<Held> {
-    Ok(Held {
+fn held_of(row: &Row<'_>) -> rusqlite::Result<UploadUsage> {
+    Ok(UploadUsage {
         id: uuid(row, 0)?,
         org: name(row, 1)?,
         expires_ms: number(row, 2)?,
-        came: row.get(3)?,
+        has_archive: row.get(3)?,
         ended_ms: maybe(row, 4)?,
         unfinished: number(row, 5)?,
     })

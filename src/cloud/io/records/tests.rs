@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::proto::build::{Change, Image, Place, Slug};
+use crate::proto::build::{BuildChange, Image, ImageLocation, Slug};
 
 /// A folder that is deleted with the test.
 struct Folder(PathBuf);
@@ -54,8 +54,8 @@ fn name(text: &str) -> Slug {
 const ARCHIVE: Sha256Digest = [7; 32];
 const KEY: Sha256Digest = [8; 32];
 
-fn facts(n: u32) -> Facts {
-    Facts {
+fn info(n: u32) -> ArchiveInfo {
+    ArchiveInfo {
         size: u64::from(n),
         md5: [7; 16],
         sha256: ARCHIVE,
@@ -64,15 +64,15 @@ fn facts(n: u32) -> Facts {
     }
 }
 
-fn upload(n: u32, org: &str) -> Upload {
-    Upload {
+fn upload(n: u32, org: &str) -> UploadRecord {
+    UploadRecord {
         id: id(n),
         org: name(org),
         region: name("us-west"),
         expires_ms: 900,
         sealed: false,
         key: Some(KEY),
-        facts: None,
+        info: None,
     }
 }
 
@@ -81,7 +81,7 @@ fn build(n: u32, org: &str, file: &str, now_ms: u64) -> Build {
     Build::new(
         id(1000 + n),
         &upload(n, org),
-        &facts(n),
+        &info(n),
         file.into(),
         "http://h:1".into(),
         now_ms,
@@ -90,27 +90,27 @@ fn build(n: u32, org: &str, file: &str, now_ms: u64) -> Build {
 
 fn insert(records: &Sqlite, n: u32, org: &str, file: &str, now_ms: u64) -> Build {
     records.granted(&upload(n, org)).expect("there is space");
-    records.stored(id(n), &facts(n)).expect("there is space");
+    records.stored(id(n), &info(n)).expect("there is space");
     let build = build(n, org, file, now_ms);
     records.insert(&build).expect("there is space");
     build
 }
 
-fn change(records: &Sqlite, build: &Build, to: Change) -> Build {
+fn change(records: &Sqlite, build: &Build, to: BuildChange) -> Build {
     let next = build.change(to, build.updated_ms + 10).expect("it may");
     assert!(records.change(build.status, &next).expect("there is space"));
     next
 }
 
-fn image(place: Place) -> Change {
-    Change::Succeed(Image { place, size: 5 })
+fn image(location: ImageLocation) -> BuildChange {
+    BuildChange::Succeed(Image { location, size: 5 })
 }
 
-const ALL: Filter = Filter {
+const ALL: BuildFilter = BuildFilter {
     status: None,
     region: None,
     hash: None,
-    asker: KEY,
+    key: KEY,
     limit: 100,
     offset: 0,
 };
@@ -127,20 +127,20 @@ fn what_is_written_is_read_again() {
     let mut unused = upload(1, "o");
     records.granted(&unused).expect("there is space");
     assert_eq!(records.upload(id(1)).expect("read"), Some(unused.clone()));
-    records.stored(id(1), &facts(1)).expect("there is space");
-    unused.facts = Some(facts(1));
+    records.stored(id(1), &info(1)).expect("there is space");
+    unused.info = Some(info(1));
     assert_eq!(records.upload(id(1)).expect("read"), Some(unused.clone()));
 
     let mut builds = vec![insert(&records, 2, "o", "Dockerfile", 50)];
     for n in 3..8 {
         let waits = insert(&records, n, "o", "a/\u{e9} '\"; --", 60);
-        let runs = change(&records, &waits, Change::Start);
+        let runs = change(&records, &waits, BuildChange::Start);
         builds.push(match n {
             3 => runs,
-            4 => change(&records, &runs, image(Place::Uri("r/i:1".into()))),
-            5 => change(&records, &runs, image(Place::Kept("i.tar".into()))),
-            6 => change(&records, &runs, Change::Fail("build: no\n".into())),
-            _ => change(&records, &runs, Change::TimeOut("build: late".into())),
+            4 => change(&records, &runs, image(ImageLocation::Uri("r/i:1".into()))),
+            5 => change(&records, &runs, image(ImageLocation::Stored("i.tar".into()))),
+            6 => change(&records, &runs, BuildChange::Fail("build: no\n".into())),
+            _ => change(&records, &runs, BuildChange::TimeOut("build: late".into())),
         });
     }
     drop(records);
@@ -176,9 +176,9 @@ fn a_change_expects_a_state() {
     let folder = Folder::new();
     let records = open(&folder);
     let waits = insert(&records, 1, "o", "f", 0);
-    let runs = change(&records, &waits, Change::Start);
-    let late = waits.change(Change::Fail("x".into()), 5).expect("it may");
-    assert!(!records.change(Status::Pending, &late).expect("there is space"));
+    let runs = change(&records, &waits, BuildChange::Start);
+    let late = waits.change(BuildChange::Fail("x".into()), 5).expect("it may");
+    assert!(!records.change(BuildStatus::Pending, &late).expect("there is space"));
     assert_eq!(records.fetch(&name("o"), waits.id).expect("read"), Some(runs));
 }
 
@@ -193,38 +193,38 @@ fn builds_are_listed_newest_first() {
     insert(&records, 6, "p", "f", 0);
     let mut newest = ids(&all);
     newest.reverse();
-    let list = |of: Filter| {
+    let list = |of: BuildFilter| {
         let (page, total) = records.list(&name("o"), &of).expect("read");
         (ids(&page), total)
     };
     assert_eq!(list(ALL), (newest.clone(), 5));
-    let page = Filter { limit: 2, ..ALL };
+    let page = BuildFilter { limit: 2, ..ALL };
     assert_eq!(list(page.clone()), (newest[..2].to_vec(), 5));
     assert_eq!(
-        list(Filter {
+        list(BuildFilter {
             offset: 4,
             ..page.clone()
         }),
         (newest[4..].to_vec(), 5)
     );
     assert_eq!(
-        list(Filter {
+        list(BuildFilter {
             offset: u64::MAX,
             ..page
         }),
         (vec![], 5)
     );
 
-    let runs = change(&records, &all[1], Change::Start);
-    change(&records, &runs, image(Place::Uri("u".into())));
-    let of = |status| Filter {
+    let runs = change(&records, &all[1], BuildChange::Start);
+    change(&records, &runs, image(ImageLocation::Uri("u".into())));
+    let of = |status| BuildFilter {
         status: Some(status),
         ..ALL
     };
-    assert_eq!(list(of(Status::Success)), (vec![all[1].id], 1));
-    assert_eq!(list(of(Status::Pending)).1, 4);
-    assert_eq!(list(of(Status::Timeout)), (vec![], 0));
-    let of = |region: &str, hash: &str| Filter {
+    assert_eq!(list(of(BuildStatus::Success)), (vec![all[1].id], 1));
+    assert_eq!(list(of(BuildStatus::Pending)).1, 4);
+    assert_eq!(list(of(BuildStatus::Timeout)), (vec![], 0));
+    let of = |region: &str, hash: &str| BuildFilter {
         region: Some(region.into()),
         hash: Some(hash.into()),
         ..ALL
@@ -247,14 +247,17 @@ fn successes_are_found_again() {
     for n in 1..=3 {
         let waits = insert(&records, n, "o", "f", 0);
         assert_eq!(hit("o", "us-west", "f"), last);
-        let runs = change(&records, &waits, Change::Start);
+        let runs = change(&records, &waits, BuildChange::Start);
         assert_eq!(hit("o", "us-west", "f"), last);
-        change(&records, &runs, image(Place::Uri("u".into())));
+        change(&records, &runs, image(ImageLocation::Uri("u".into())));
         last = Some(waits.id);
         assert_eq!(hit("o", "us-west", "f"), last);
     }
-    for (n, end) in [(4, Change::Fail("x".into())), (5, Change::TimeOut("x".into()))] {
-        let runs = change(&records, &insert(&records, n, "o", "f", 0), Change::Start);
+    for (n, end) in [
+        (4, BuildChange::Fail("x".into())),
+        (5, BuildChange::TimeOut("x".into())),
+    ] {
+        let runs = change(&records, &insert(&records, n, "o", "f", 0), BuildChange::Start);
         change(&records, &runs, end);
     }
     assert_eq!(hit("o", "us-west", "f"), last);
@@ -276,27 +279,29 @@ fn a_short_hash_is_no_proof() {
     let records = open(&folder);
     let (forged, other): (Sha256Digest, Sha256Digest) = ([9; 32], [10; 32]);
     let put = |n: u32, sha256: Sha256Digest, key: Sha256Digest| {
-        let upload = Upload {
+        let upload = UploadRecord {
             key: Some(key),
             ..upload(n, "o")
         };
-        let facts = Facts { sha256, ..facts(n) };
+        let info = ArchiveInfo { sha256, ..info(n) };
         records.granted(&upload).expect("there is space");
-        records.stored(id(n), &facts).expect("there is space");
-        Build::new(id(1000 + n), &upload, &facts, "f".into(), "http://h:1".into(), 0)
+        records.stored(id(n), &info).expect("there is space");
+        Build::new(id(1000 + n), &upload, &info, "f".into(), "http://h:1".into(), 0)
     };
     let make = |build: Build| {
         records.insert(&build).expect("there is space");
-        let runs = change(&records, &build, Change::Start);
-        change(&records, &runs, image(Place::Uri("u".into()))).id
+        let runs = change(&records, &build, BuildChange::Start);
+        change(&records, &runs, image(ImageLocation::Uri("u".into()))).id
     };
     let cached = |sha256: &Sha256Digest| {
         let hit = records.cached(&name("o"), sha256, "us-west", "f").expect("read");
         hit.map(|build| build.id)
     };
-    let found = |asker: Sha256Digest| {
+    let found = |key: Sha256Digest| {
         let hash = Some("0707070707070707".to_owned());
-        let (page, total) = records.list(&name("o"), &Filter { hash, asker, ..ALL }).expect("read");
+        let (page, total) = records
+            .list(&name("o"), &BuildFilter { hash, key, ..ALL })
+            .expect("read");
         assert_eq!(page.len() as u64, total);
         ids(&page)
     };
@@ -311,7 +316,7 @@ fn a_short_hash_is_no_proof() {
     assert_eq!((found(other), found(KEY)), (vec![second, first], vec![second]));
     // Another organization's upload shows nothing here.
     records
-        .granted(&Upload {
+        .granted(&UploadRecord {
             key: Some(KEY),
             ..upload(4, "p")
         })
@@ -319,9 +324,9 @@ fn a_short_hash_is_no_proof() {
     records
         .stored(
             id(4),
-            &Facts {
+            &ArchiveInfo {
                 sha256: forged,
-                ..facts(4)
+                ..info(4)
             },
         )
         .expect("there is space");
@@ -373,7 +378,7 @@ fn an_older_database_is_taken_over() {
         assert_eq!((ids(&all), total), (vec![id(1003), id(1001)], 2));
         assert_eq!(
             (all[1].sha256, all[1].key, all[1].status),
-            (None, None, Status::Success)
+            (None, None, BuildStatus::Success)
         );
         assert_eq!(all[1].image.as_ref().map(|image| image.size), Some(5));
         assert_eq!(
@@ -381,19 +386,22 @@ fn an_older_database_is_taken_over() {
             None
         );
         let hash = Some("0707070707070707".to_owned());
-        assert_eq!(records.list(&name("o"), &Filter { hash, ..ALL }).expect("read").1, 0);
+        assert_eq!(
+            records.list(&name("o"), &BuildFilter { hash, ..ALL }).expect("read").1,
+            0
+        );
         assert_eq!(ids(&records.unfinished().expect("read")), [id(1003)]);
         for n in 1..=3 {
             let known = records.upload(id(n)).expect("read").expect("it was granted");
-            assert_eq!((known.facts, known.key, known.sealed), (None, None, n % 2 == 1));
+            assert_eq!((known.info, known.key, known.sealed), (None, None, n % 2 == 1));
         }
-        assert!(records.held_of(id(1)).expect("read").expect("it is held").came);
+        assert!(records.held_of(id(1)).expect("read").expect("it is held").has_archive);
     }
     // It goes on as one of its own.
     let records = open(&folder);
     let waits = insert(&records, 4, "o", "f", 0);
-    let runs = change(&records, &waits, Change::Start);
-    change(&records, &runs, image(Place::Uri("u".into())));
+    let runs = change(&records, &waits, BuildChange::Start);
+    change(&records, &runs, image(ImageLocation::Uri("u".into())));
     let hit = records.cached(&name("o"), &ARCHIVE, "us-west", "f").expect("read");
     assert_eq!(hit.map(|build| build.id), Some(waits.id));
 }
@@ -406,23 +414,23 @@ fn sweeps_learn_what_is_held() {
     records.granted(&upload(1, "o")).expect("there is space");
     let waits = insert(&records, 2, "o", "f", 0);
     let held = |n| records.held_of(id(n)).expect("read");
-    let unused = Held {
+    let unused = UploadUsage {
         id: id(1),
         org: name("o"),
         expires_ms: 900,
-        came: false,
+        has_archive: false,
         unfinished: 0,
         ended_ms: None,
     };
-    let used = Held {
+    let used = UploadUsage {
         id: id(2),
-        came: true,
+        has_archive: true,
         unfinished: 1,
         ..unused.clone()
     };
     assert_eq!(held(1), Some(unused.clone()));
     assert_eq!(held(2), Some(used.clone()));
-    let runs = change(&records, &waits, Change::Start);
+    let runs = change(&records, &waits, BuildChange::Start);
     assert_eq!(held(2), Some(used.clone()));
     assert_eq!(records.ended(u64::MAX, 9).expect("read"), []);
     records.forget_builds(&[runs.id]).expect("there is space");
@@ -430,8 +438,8 @@ fn sweeps_learn_what_is_held() {
         records.has_build(runs.id).expect("read"),
         "one that runs is not forgotten"
     );
-    change(&records, &runs, Change::Fail("x".into()));
-    let ended = Held {
+    change(&records, &runs, BuildChange::Fail("x".into()));
+    let ended = UploadUsage {
         unfinished: 0,
         ended_ms: Some(20),
         ..used
@@ -503,7 +511,7 @@ fn every_beginning_of_the_journal_is_a_whole_moment() {
     let records = open(&folder);
     for n in 1..=6 {
         let waits = insert(&records, n, "o", "f", 0);
-        change(&records, &waits, Change::Start);
+        change(&records, &waits, BuildChange::Start);
     }
     let db = fs::read(folder.db()).expect("the database");
     let journal = fs::read(folder.0.join("builds.db-wal")).expect("the journal");
@@ -520,7 +528,7 @@ fn every_beginning_of_the_journal_is_a_whole_moment() {
         for build in builds {
             let upload = records.upload(build.upload).expect("read").expect("its upload");
             assert!(
-                upload.sealed && upload.facts == Some(facts(build.size as u32)),
+                upload.sealed && upload.info == Some(info(build.size as u32)),
                 "{upload:?}"
             );
             now.insert(build.id);
@@ -621,7 +629,7 @@ fn threads_share_the_records() {
             threads.spawn(move || {
                 for n in 0..20 {
                     let waits = insert(records, t * 100 + n, "o", "f", 0);
-                    change(records, &waits, Change::Start);
+                    change(records, &waits, BuildChange::Start);
                 }
             });
         }
@@ -633,7 +641,7 @@ fn threads_share_the_records() {
                 assert_eq!(page.len() as u64, total);
                 assert!(total >= seen, "{total} after {seen}");
                 seen = total;
-                for build in page.iter().filter(|build| build.status == Status::Building) {
+                for build in page.iter().filter(|build| build.status == BuildStatus::Building) {
                     assert!(build.started_ms.is_some() && build.attempt == 1);
                 }
             }
@@ -656,6 +664,6 @@ fn one_record_is_read_during_a_walk() {
             None
         );
         assert!(records.has_build(made.id).expect("read") && records.held_of(id(1)).expect("read").is_some());
-        assert!(change(&records, &made, Change::Start).started_ms.is_some());
+        assert!(change(&records, &made, BuildChange::Start).started_ms.is_some());
     });
 }

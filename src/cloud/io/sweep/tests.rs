@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::io::archives::Folder;
 use crate::io::records::Sqlite;
-use crate::proto::build::{Build, Change, Status, Upload};
+use crate::proto::build::{Build, BuildChange, BuildStatus, UploadRecord};
 use edge_runner_http::common::random;
 
 /// A sweep on a folder that is deleted with the test. Archives are kept for 100 s, builds for 1000 s.
@@ -34,7 +34,7 @@ fn stand() -> Stand {
         archives: Arc::new(Folder::open(&folder).expect("the folder is writable")),
         turns: Arc::default(),
         data_dir: folder.clone(),
-        keeps: Keeps {
+        retention: Retention {
             archives: Some(Duration::from_secs(100)),
             builds: Some(Duration::from_secs(1000)),
         },
@@ -47,40 +47,40 @@ impl Stand {
         self.folder.join(format!("archives/o/{id}.tar.gz"))
     }
 
-    /// Keeps an upload, with its archive if it `came`.
-    fn upload(&self, came: bool) -> Upload {
-        let mut upload = Upload {
+    /// Retention an upload, with its archive if it `has_archive`.
+    fn upload(&self, has_archive: bool) -> UploadRecord {
+        let mut upload = UploadRecord {
             id: Uuid::v4(random()),
             org: Slug::parse("o").expect("a name"),
             region: Slug::parse("r").expect("a name"),
             expires_ms: T0,
             sealed: false,
             key: None,
-            facts: None,
+            info: None,
         };
         self.sweep.records.granted(&upload).expect("there is space");
-        if came {
+        if has_archive {
             fs::create_dir_all(self.folder.join("archives/o")).expect("the folder is writable");
             fs::write(self.archive(upload.id), "archive").expect("the folder is writable");
-            let facts = self
+            let info = self
                 .sweep
                 .archives
                 .head(&upload)
                 .expect("it is there")
                 .expect("it is there");
-            self.sweep.records.stored(upload.id, &facts).expect("there is space");
-            upload.facts = Some(facts);
+            self.sweep.records.stored(upload.id, &info).expect("there is space");
+            upload.info = Some(info);
         }
         upload
     }
 
-    /// Keeps a build of it with a log and an image.
-    fn build(&self, of: &Upload) -> Build {
-        let facts = of.facts.expect("it came");
+    /// Retention a build of it with a log and an image.
+    fn build(&self, of: &UploadRecord) -> Build {
+        let info = of.info.expect("it came");
         let build = Build::new(
             Uuid::v4(random()),
             of,
-            &facts,
+            &info,
             "f".into(),
             "http://h".into(),
             T0 - 60_000,
@@ -95,11 +95,13 @@ impl Stand {
     }
 
     fn end(&self, build: &Build, at_ms: u64) {
-        let ended = build.change(Change::Fail("build: no".into()), at_ms).expect("it waits");
+        let ended = build
+            .change(BuildChange::Fail("build: no".into()), at_ms)
+            .expect("it waits");
         assert!(
             self.sweep
                 .records
-                .change(Status::Pending, &ended)
+                .change(BuildStatus::Pending, &ended)
                 .expect("there is space")
         );
     }
@@ -109,7 +111,7 @@ impl Stand {
         (swept.archives, swept.builds, swept.strays)
     }
 
-    fn knows(&self, upload: &Upload) -> bool {
+    fn knows(&self, upload: &UploadRecord) -> bool {
         self.sweep.records.upload(upload.id).expect("read").is_some()
     }
 }
@@ -134,23 +136,23 @@ fn each_thing_goes_at_its_time() {
     assert!(!stand.sweep.records.has_build(build.id).expect("read"));
 }
 
-/// A grant that was never used leaves no record; one that is still good keeps its seal although the archive is gone.
+/// A grant that was never used leaves no record; one that is still good retention its seal although the archive is gone.
 #[test]
 fn records_of_uploads_go_with_their_grants() {
     let stand = stand();
     let (unused, sealed) = (stand.upload(false), stand.upload(true));
     let build = stand.build(&sealed);
     stand.end(&build, T0 - 50_000);
-    let brief = Keeps {
+    let brief = Retention {
         archives: Some(Duration::from_secs(1)),
-        ..stand.sweep.keeps
+        ..stand.sweep.retention
     };
     let mut stand = stand;
-    stand.sweep.keeps = brief;
+    stand.sweep.retention = brief;
     assert_eq!(stand.sweep(T0 - 49_000), (1, 0, 0));
     assert!(!stand.archive(sealed.id).exists() && stand.knows(&sealed) && stand.knows(&unused));
     assert_eq!(stand.sweep(T0 - 48_000), (0, 0, 0));
-    stand.sweep.keeps.archives = None;
+    stand.sweep.retention.archives = None;
     assert_eq!(stand.sweep(T0 + 299_999), (0, 0, 0));
     assert!(stand.knows(&unused));
     assert_eq!(stand.sweep(T0 + 300_000), (0, 0, 0));
@@ -165,10 +167,10 @@ async fn what_is_there_or_in_use_is_not_taken_for_empty() {
     fs::create_dir_all(stand.folder.join("archives/o")).expect("the folder is writable");
     fs::write(stand.archive(upload.id), "archive").expect("the folder is writable");
     let mut stand = stand;
-    stand.sweep.keeps.archives = None;
+    stand.sweep.retention.archives = None;
     stand.sweep(T0 + 10_000_000);
     assert!(stand.knows(&upload));
-    stand.sweep.keeps.archives = Some(Duration::from_secs(100));
+    stand.sweep.retention.archives = Some(Duration::from_secs(100));
     let turn = stand.sweep.turns.of(upload.id).await;
     assert_eq!(stand.sweep(T0 + 100_000), (0, 0, 0));
     drop(turn);
@@ -180,7 +182,7 @@ async fn what_is_there_or_in_use_is_not_taken_for_empty() {
 #[test]
 fn a_sweep_takes_all_that_is_due() {
     let stand = stand();
-    let uploads: Vec<Upload> = (0..SWEEP_STEP + 3).map(|_| stand.upload(false)).collect();
+    let uploads: Vec<UploadRecord> = (0..SWEEP_STEP + 3).map(|_| stand.upload(false)).collect();
     stand.sweep(T0 + 100_000);
     assert!(!uploads.iter().any(|upload| stand.knows(upload)));
 }

@@ -149,7 +149,7 @@ impl House {
         fs::read(self.path.join("archives").join(&grant.upload_fields.key)).ok()
     }
 
-    fn recorded(&self, grant: &UploadGrant) -> Upload {
+    fn recorded(&self, grant: &UploadGrant) -> UploadRecord {
         let id = Uuid::parse(&grant.upload_id).expect("a UUID");
         let recorded = self.uploads.records.upload(id).expect("readable");
         recorded.expect("it was granted")
@@ -211,9 +211,9 @@ async fn what_was_sent_is_kept() {
         assert_eq!(stored.key, grant.upload_fields.key);
         assert!(house.archive(&grant) == Some(file), "{bytes} in pieces of {piece}");
         let upload = house.recorded(&grant);
-        let facts = upload.facts.expect("recorded");
-        assert_eq!((facts.size, facts.md5), (bytes as u64, stored.md5));
-        assert_eq!(house.uploads.folder.head(&upload).expect("readable"), Some(facts));
+        let info = upload.info.expect("recorded");
+        assert_eq!((info.size, info.md5), (bytes as u64, stored.md5));
+        assert_eq!(house.uploads.folder.head(&upload).expect("readable"), Some(info));
         assert!(stored.etag().len() == 34 && stored.etag().starts_with('"'));
     }
     assert_eq!(house.parts(), 0);
@@ -387,8 +387,8 @@ async fn the_last_one_wins_until_a_build_is_made() {
     let both = tokio::join!(first, second);
     assert!(both.0.is_ok() && both.1.is_ok());
     let kept = house.archive(&grant).expect("one of them");
-    let facts = house.recorded(&grant).facts.expect("recorded");
-    assert!(files.contains(&kept) && facts.size == kept.len() as u64);
+    let info = house.recorded(&grant).info.expect("recorded");
+    assert!(files.contains(&kept) && info.size == kept.len() as u64);
 
     // While a build has its turn, an upload waits, and then comes too late.
     let id = Uuid::parse(&grant.upload_id).expect("a UUID");
@@ -405,7 +405,7 @@ async fn the_last_one_wins_until_a_build_is_made() {
     let build = Build::new(
         Uuid::v4(random()),
         &house.recorded(&grant),
-        &facts,
+        &info,
         "Dockerfile".into(),
         String::new(),
         1,
@@ -446,7 +446,7 @@ async fn a_grant_ends_with_its_key() {
         .await
         .expect("stored");
     let id = Uuid::parse(&old.upload_id).expect("a UUID");
-    let unsigned = Upload {
+    let unsigned = UploadRecord {
         key: None,
         ..house.recorded(&old)
     };
@@ -595,12 +595,12 @@ async fn what_is_in_its_place_is_no_refusal() {
             .expect("stored");
         let upload = house.recorded(&grant);
         if sql == full {
-            assert_eq!(upload.facts, known, "nothing new is recorded");
+            assert_eq!(upload.info, known, "nothing new is recorded");
         }
         let found = house.uploads.folder.head(&upload).expect("readable").expect("there");
         assert_eq!((found.size, found.md5), (file.len() as u64, stored.md5));
         assert!(house.archive(&grant) == Some(file));
-        known = upload.facts;
+        known = upload.info;
     }
     assert!(known.is_some());
 }

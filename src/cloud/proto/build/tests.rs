@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn facts() -> Facts {
-    Facts {
+fn info() -> ArchiveInfo {
+    ArchiveInfo {
         size: 119,
         md5: [0x93, 0x3a, 0x11, 0xaa, 0x3b, 0x2a, 0x07, 0xdd, 1, 2, 3, 4, 5, 6, 7, 8],
         sha256: [5; 32],
@@ -12,29 +12,29 @@ fn facts() -> Facts {
     }
 }
 
-fn upload() -> Upload {
-    Upload {
+fn upload() -> UploadRecord {
+    UploadRecord {
         id: Uuid::v4([1; 16]),
         org: Slug::parse("org-7").expect("a name"),
         region: Slug::parse("us-west").expect("a name"),
         expires_ms: 0,
         sealed: false,
         key: Some([6; 32]),
-        facts: Some(facts()),
+        info: Some(info()),
     }
 }
 
 /// A build made at 2026-11-21T12:00:00.000Z.
 fn build() -> Build {
     let base = "http://localhost:7870".to_owned();
-    Build::new(Uuid::v4([2; 16]), &upload(), &facts(), "Dockerfile".into(), base, T0)
+    Build::new(Uuid::v4([2; 16]), &upload(), &info(), "Dockerfile".into(), base, T0)
 }
 
 const T0: u64 = 1_795_262_400_000;
 
 fn image() -> Image {
     Image {
-        place: Place::Uri("registry.example.net/bot:1".into()),
+        location: ImageLocation::Uri("registry.example.net/bot:1".into()),
         size: 1234,
     }
 }
@@ -51,30 +51,33 @@ fn members(build: &Build) -> Vec<String> {
 fn a_build_goes_forward_alone() {
     let pending = build();
     assert_eq!(
-        pending.change(Change::Succeed(image()), T0),
-        Err(Unfit {
-            status: Status::Pending
+        pending.change(BuildChange::Succeed(image()), T0),
+        Err(InvalidTransition {
+            status: BuildStatus::Pending
         })
     );
     for (end, status) in [
-        (Change::Succeed(image()), Status::Success),
-        (Change::Fail("build: exit status 1".into()), Status::Failed),
-        (Change::TimeOut("build: 1200 s are over".into()), Status::Timeout),
+        (BuildChange::Succeed(image()), BuildStatus::Success),
+        (BuildChange::Fail("build: exit status 1".into()), BuildStatus::Failed),
+        (
+            BuildChange::TimeOut("build: 1200 s are over".into()),
+            BuildStatus::Timeout,
+        ),
     ] {
-        let building = pending.change(Change::Start, T0 + 1).expect("it waits");
-        assert_eq!((building.status, building.attempt), (Status::Building, 1));
+        let building = pending.change(BuildChange::Start, T0 + 1).expect("it waits");
+        assert_eq!((building.status, building.attempt), (BuildStatus::Building, 1));
         let ended = building.change(end.clone(), T0 + 2).expect("it runs");
         assert_eq!(ended.status, status);
-        if status != Status::Success {
+        if status != BuildStatus::Success {
             assert_eq!(pending.change(end, T0 + 2).expect("it waits").status, status);
         }
         for to in [
-            Change::Start,
-            Change::Succeed(image()),
-            Change::Fail(String::new()),
-            Change::TimeOut(String::new()),
+            BuildChange::Start,
+            BuildChange::Succeed(image()),
+            BuildChange::Fail(String::new()),
+            BuildChange::TimeOut(String::new()),
         ] {
-            assert_eq!(ended.change(to, T0 + 3), Err(Unfit { status }));
+            assert_eq!(ended.change(to, T0 + 3), Err(InvalidTransition { status }));
         }
     }
 }
@@ -82,9 +85,9 @@ fn a_build_goes_forward_alone() {
 /// I-19: a build that runs again stays `building`, and began when it first did.
 #[test]
 fn another_attempt_counts_up_and_keeps_the_start() {
-    let first = build().change(Change::Start, T0 + 5).expect("it waits");
-    let second = first.change(Change::Start, T0 + 9).expect("it was cut off");
-    assert_eq!(second.status, Status::Building);
+    let first = build().change(BuildChange::Start, T0 + 5).expect("it waits");
+    let second = first.change(BuildChange::Start, T0 + 9).expect("it was cut off");
+    assert_eq!(second.status, BuildStatus::Building);
     assert_eq!((second.attempt, second.started_ms), (2, Some(T0 + 5)));
     assert_eq!(second.updated_ms, T0 + 9);
 }
@@ -92,11 +95,13 @@ fn another_attempt_counts_up_and_keeps_the_start() {
 /// C-025: a clock that is set back moves no time of a build back, and a duration is never negative.
 #[test]
 fn no_time_goes_back() {
-    let building = build().change(Change::Start, T0 - 60_000).expect("it waits");
+    let building = build().change(BuildChange::Start, T0 - 60_000).expect("it waits");
     assert_eq!(building.updated_ms, T0);
     assert_eq!(building.started_ms, Some(T0));
-    let later = building.change(Change::Start, T0 + 5_000).expect("again");
-    let ended = later.change(Change::Succeed(image()), T0 + 1_000).expect("it runs");
+    let later = building.change(BuildChange::Start, T0 + 5_000).expect("again");
+    let ended = later
+        .change(BuildChange::Succeed(image()), T0 + 1_000)
+        .expect("it runs");
     assert_eq!(ended.updated_ms, T0 + 5_000);
     assert_eq!(ended.completed_ms, Some(T0 + 5_000));
     assert_eq!(ended.json(None)["buildDurationSeconds"], 5);
@@ -125,15 +130,20 @@ fn members_come_with_the_state() {
     };
     let pending = build();
     assert_eq!(members(&pending), with(&[]));
-    let building = pending.change(Change::Start, T0 + 1500).expect("it waits");
+    let building = pending.change(BuildChange::Start, T0 + 1500).expect("it waits");
     assert_eq!(members(&building), with(&["startedAt"]));
     let ended = ["startedAt", "completedAt", "buildDurationSeconds"];
-    let success = building.change(Change::Succeed(image()), T0 + 4499).expect("it runs");
+    let success = building
+        .change(BuildChange::Succeed(image()), T0 + 4499)
+        .expect("it runs");
     assert_eq!(
         members(&success),
         with(&[&ended[..], &["imageUri", "imageSizeBytes"]].concat())
     );
-    for to in [Change::Fail("build: no".into()), Change::TimeOut("build: no".into())] {
+    for to in [
+        BuildChange::Fail("build: no".into()),
+        BuildChange::TimeOut("build: no".into()),
+    ] {
         let failed = building.change(to.clone(), T0 + 4499).expect("it runs");
         assert_eq!(members(&failed), with(&[&ended[..], &["errorMessage"]].concat()));
         // One that never began has no start.
@@ -149,9 +159,9 @@ fn members_come_with_the_state() {
 /// C-014, C-017, C-019, C-022 to C-025: the forms of values.
 #[test]
 fn values_have_their_forms() {
-    let building = build().change(Change::Start, T0 + 1500).expect("it waits");
+    let building = build().change(BuildChange::Start, T0 + 1500).expect("it waits");
     let json = building
-        .change(Change::Succeed(image()), T0 + 4499)
+        .change(BuildChange::Succeed(image()), T0 + 4499)
         .expect("it runs")
         .json(None);
     assert_eq!(json["id"], "02020202-0202-4202-8202-020202020202");
@@ -179,11 +189,14 @@ fn values_have_their_forms() {
 #[test]
 fn a_kept_image_has_a_url() {
     let kept = Image {
-        place: Place::Kept("my image \u{e9}#1.tar".into()),
+        location: ImageLocation::Stored("my image \u{e9}#1.tar".into()),
         size: 5,
     };
-    let building = build().change(Change::Start, T0).expect("it waits");
-    let json = building.change(Change::Succeed(kept), T0).expect("it runs").json(None);
+    let building = build().change(BuildChange::Start, T0).expect("it waits");
+    let json = building
+        .change(BuildChange::Succeed(kept), T0)
+        .expect("it runs")
+        .json(None);
     assert_eq!(
         json["imageUri"],
         "http://localhost:7870/v1/images/02020202-0202-4202-8202-020202020202/my%20image%20%C3%A9%231.tar"
@@ -207,7 +220,7 @@ fn a_request_for_a_build_is_read() {
         (r#","unknown":[1]"#, "Dockerfile"),
     ] {
         let body = format!(r#"{{"uploadId":"{upload}","region":"us-west"{more}}}"#);
-        let wanted = Wanted::read(body.as_bytes()).unwrap_or_else(|fault| panic!("{fault:?}: {body}"));
+        let wanted = BuildRequest::parse(body.as_bytes()).unwrap_or_else(|fault| panic!("{fault:?}: {body}"));
         assert_eq!(
             (wanted.upload, &*wanted.region, &*wanted.file),
             (upload, "us-west", file)
@@ -215,8 +228,8 @@ fn a_request_for_a_build_is_read() {
     }
     let longest = "f".repeat(BUILD_FILE_BYTES_MAX);
     let body = |file: &str| format!(r#"{{"uploadId":"{upload}","region":"r","buildfilePath":"{file}"}}"#);
-    assert!(Wanted::read(body(&longest).as_bytes()).is_ok());
-    assert!(Wanted::read(body(&format!("{longest}f")).as_bytes()).is_err());
+    assert!(BuildRequest::parse(body(&longest).as_bytes()).is_ok());
+    assert!(BuildRequest::parse(body(&format!("{longest}f")).as_bytes()).is_err());
 }
 
 /// Finding 12: the path becomes an argument of the builder command, so what an option looks like,
@@ -245,7 +258,7 @@ fn a_build_file_that_is_no_plain_relative_path_is_refused() {
         ("a/.", "names a folder"),
     ] {
         let body = serde_json::json!({"uploadId": id.to_string(), "region": "r", "dockerfilePath": file});
-        let fault = Wanted::read(body.to_string().as_bytes()).expect_err(file);
+        let fault = BuildRequest::parse(body.to_string().as_bytes()).expect_err(file);
         assert_eq!((fault.status, fault.code), (400, "GENERIC_BAD_REQUEST"), "{file:?}");
         assert!(fault.text.contains(says), "{file:?}: {}", fault.text);
         assert!(!fault.text.chars().any(char::is_control), "{file:?}: {}", fault.text);
@@ -297,42 +310,42 @@ fn what_is_no_request_for_a_build_is_refused() {
             "NUL",
         ),
     ] {
-        let fault = Wanted::read(body.as_bytes()).expect_err(body);
+        let fault = BuildRequest::parse(body.as_bytes()).expect_err(body);
         assert_eq!((fault.status, fault.code), (400, "GENERIC_BAD_REQUEST"), "{body}");
         assert!(fault.text.contains(names), "{body}: {}", fault.text);
     }
-    assert!(Wanted::read(b"\xff\xfe").is_err());
+    assert!(BuildRequest::parse(b"\xff\xfe").is_err());
 }
 
 /// `GET /builds`: the filters, and the page that is meant without them.
 #[test]
 fn a_query_for_builds_is_read() {
-    let all = Filter {
-        asker: [6; 32],
+    let all = BuildFilter {
+        key: [6; 32],
         status: None,
         region: None,
         hash: None,
         limit: 20,
         offset: 0,
     };
-    assert_eq!(Filter::read("", [6; 32]), Ok(all.clone()));
-    assert_eq!(Filter::read("unknown=1", [6; 32]), Ok(all.clone()));
-    let some = Filter::read(
+    assert_eq!(BuildFilter::parse("", [6; 32]), Ok(all.clone()));
+    assert_eq!(BuildFilter::parse("unknown=1", [6; 32]), Ok(all.clone()));
+    let some = BuildFilter::parse(
         "contextHash=933A11AA3B2A07DD&region=us%2Dwest&status=success&limit=1&offset=40",
         [6; 32],
     );
-    let wanted = Filter {
-        asker: [6; 32],
-        status: Some(Status::Success),
+    let wanted = BuildFilter {
+        key: [6; 32],
+        status: Some(BuildStatus::Success),
         region: Some("us-west".into()),
         hash: Some("933a11aa3b2a07dd".into()),
         limit: 1,
         offset: 40,
     };
     assert_eq!(some, Ok(wanted));
-    assert_eq!(Filter::read("limit=100", [6; 32]).map(|of| of.limit), Ok(100));
-    for status in Status::ALL {
-        let of = Filter::read(&format!("status={}", status.name()), [6; 32]).expect("a status");
+    assert_eq!(BuildFilter::parse("limit=100", [6; 32]).map(|of| of.limit), Ok(100));
+    for status in BuildStatus::ALL {
+        let of = BuildFilter::parse(&format!("status={}", status.name()), [6; 32]).expect("a status");
         assert_eq!(of.status, Some(status));
     }
 }
@@ -355,7 +368,7 @@ fn a_query_without_sense_is_refused() {
         "offset=",
         "offset=99999999999999999999999",
     ] {
-        let fault = Filter::read(query, [6; 32]).expect_err(query);
+        let fault = BuildFilter::parse(query, [6; 32]).expect_err(query);
         assert_eq!((fault.status, fault.code), (400, "GENERIC_BAD_REQUEST"), "{query}");
         let name = query.split('=').next().expect("a name");
         assert!(fault.text.contains(name), "{query}: {}", fault.text);
