@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::abilities::{guarded, sockets};
 use crate::abilities::Ability;
 use crate::config::{Config, Host, Listening, Tls, Transport};
-use crate::proto::livekit::missing;
+use crate::proto::livekit::missing_variables;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::is_protected;
 
@@ -187,7 +187,7 @@ fn rooms(config: &Config, listening: &Listening) -> Vec<Row> {
             ),
         });
     }
-    let missing = missing(&config.mediaroom);
+    let missing = missing_variables(&config.mediaroom);
     if serves(Transport::Mediaroom) && !missing.is_empty() {
         rows.push(lacks(Transport::Mediaroom, &missing));
     } else if alone(Transport::Mediaroom) {

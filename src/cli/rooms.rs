@@ -10,7 +10,7 @@ use super::Misuse;
 use super::flags::Typed;
 use crate::config::{Mediaroom, Secret, SecretBytes, StartNames, Videoroom};
 use crate::limits::ROOM_NAME_BYTES_MAX;
-use crate::proto::livekit::missing;
+use crate::proto::livekit::missing_variables;
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::{all_names, base, credential, url, wrong};
 
@@ -82,7 +82,7 @@ pub(super) fn mediaroom(variables: &Variables, warnings: &mut Vec<String>) -> Re
         secret: credential(variables, "MEDIAROOM_API_SECRET")?.map(Secret::new),
         room_name: room_name.map(str::to_owned),
     };
-    let missing = missing(&config);
+    let missing = missing_variables(&config);
     if (1..3).contains(&missing.len()) {
         let names: Vec<String> = missing.into_iter().map(all_names).collect();
         warnings.push(format!(

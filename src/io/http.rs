@@ -11,14 +11,14 @@ mod daily;
 #[cfg(feature = "page")]
 mod file;
 mod lease;
+#[cfg(feature = "mediaroom")]
+mod livekit;
 mod note;
 #[cfg(feature = "webrtc")]
 mod offer;
 pub mod own;
 mod read;
 mod refusal;
-#[cfg(feature = "mediaroom")]
-mod rooms;
 #[cfg(any(feature = "telephony", feature = "websocket"))]
 mod socket;
 #[cfg(feature = "telephony")]
@@ -333,7 +333,7 @@ async fn start(app: &App, body: &Bytes, asked: Asked<'_>, peer: PeerInfo) -> Res
         #[cfg(feature = "videoroom")]
         Plan::Videoroom { room, body } => daily::start(app, room, body, peer).await?,
         #[cfg(feature = "mediaroom")]
-        Plan::Mediaroom { body } => rooms::mediaroom(app, body, peer)?,
+        Plan::Mediaroom { body } => livekit::start(app, body, peer)?,
         // A plan is made of what this build has.
         #[cfg(not(all(feature = "videoroom", feature = "mediaroom")))]
         _ => return Err(Refusal::Route(route::Refusal::NotFound)),

@@ -23,7 +23,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
 use crate::bot::{Kind, MediaroomArguments};
-use crate::config::{Config, Secret, Transport};
+use crate::config::{Config, Transport};
 use crate::io::addresses::own_addresses;
 use crate::io::admission::Permit;
 use crate::io::session::{self, Carrier, Closed, SessionTask};
@@ -33,33 +33,32 @@ use crate::io::udp::{Datagram, Inbox, Port};
 use crate::io::webrtc::seeding;
 use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::counts::Count;
-use crate::proto::livekit::session::{Command, Dial, Local, RoomSession, Setup};
-use crate::proto::livekit::wire::Target;
+use crate::proto::livekit::connection_details::ConnectionDetails;
+use crate::proto::livekit::session::{DialRequest, LocalAddresses, RoomCommand, RoomSession, RoomSetup};
+use crate::proto::livekit::wire::SignalTarget;
 use crate::proto::webrtc::connection::{ConnectionContext, Transmit};
-use dial::{Failure, Socket, dial};
-
-/// The room of a session.
-pub struct Room {
-    pub name: String,
-    pub url: String,
-    /// The bot's.
-    pub token: Secret,
-}
+use dial::{DialError, RoomSocket, dial};
 
 /// Begins a session in a room: its bot starts at once.
-pub fn begin(sessions: Sessions, permit: Permit, common: Arc<ConnectionContext>, start: Start, room: Room) {
+pub fn begin(
+    sessions: Sessions,
+    permit: Permit,
+    common: Arc<ConnectionContext>,
+    start: Start,
+    details: ConnectionDetails,
+) {
     let id = start.session_id.clone();
-    let setup = Setup {
+    let setup = RoomSetup {
         common,
-        url: room.url.clone(),
-        token: room.token.clone(),
+        url: details.url.clone(),
+        token: details.bot_token.clone(),
         unix: SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default(),
     };
     let session = Box::new(RoomSession::new(setup, tasks::now()));
-    let carrier = RoomCarrier {
-        wire: Wire::None,
+    let carrier = RoomTransport {
+        socket: SignalSocket::Closed,
         ports: None,
         config: sessions.config().clone(),
     };
@@ -69,7 +68,14 @@ pub fn begin(sessions: Sessions, permit: Permit, common: Arc<ConnectionContext>,
         start.body,
         Transport::Mediaroom,
         AUDIO_IN_FRAMES_MAX,
-        |slot| Kind::Mediaroom(MediaroomArguments::new(room.name, room.url, room.token, slot)),
+        |slot| {
+            Kind::Mediaroom(MediaroomArguments::new(
+                details.room_name,
+                details.url,
+                details.bot_token,
+                slot,
+            ))
+        },
     );
     session::spawn(
         &sessions,
@@ -80,37 +86,37 @@ pub fn begin(sessions: Sessions, permit: Permit, common: Arc<ConnectionContext>,
 }
 
 /// The sockets of one session.
-struct RoomCarrier {
-    wire: Wire,
+struct RoomTransport {
+    socket: SignalSocket,
     /// Those of the publisher and of the subscriber connection; opened with the first dial, kept
     /// until the end.
-    ports: Option<[Opened; 2]>,
+    ports: Option<[MediaPort; 2]>,
     config: Arc<Config>,
 }
 
 /// The socket of the signalling connection.
-enum Wire {
-    None,
-    Dialing(Pin<Box<dyn Future<Output = Result<Box<Socket>, Failure>> + Send>>),
+enum SignalSocket {
+    Closed,
+    Connecting(Pin<Box<dyn Future<Output = Result<Box<RoomSocket>, DialError>> + Send>>),
     Open {
-        socket: Box<Socket>,
+        socket: Box<RoomSocket>,
         /// It took all that it was given.
         is_flushed: bool,
     },
 }
 
 /// A UDP port of the session's own, which is read until this is dropped.
-struct Opened {
+struct MediaPort {
     inbox: Inbox,
     reader: AbortHandle,
 }
 
-impl Opened {
+impl MediaPort {
     fn open(config: &Config) -> io::Result<Self> {
         let port = Port::bind(config.host, 0)?;
         let inbox = port.open();
         let reader = tasks::spawn(port.run()).abort_handle();
-        Ok(Opened { inbox, reader })
+        Ok(MediaPort { inbox, reader })
     }
 
     /// Returns how many datagrams were a stranger's, or came faster than they were taken.
@@ -120,39 +126,39 @@ impl Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for MediaPort {
     fn drop(&mut self) {
         self.reader.abort();
     }
 }
 
 /// What has come.
-enum Input {
-    Traffic(Traffic),
-    Datagram(Target, Datagram),
+enum RoomInput {
+    Socket(SocketEvent),
+    Datagram(SignalTarget, Datagram),
 }
 
-impl Carrier for RoomCarrier {
+impl Carrier for RoomTransport {
     type Session = RoomSession;
-    type Input = Input;
+    type Input = RoomInput;
 
-    async fn recv(&mut self) -> Input {
-        let RoomCarrier { wire, ports, .. } = self;
+    async fn recv(&mut self) -> RoomInput {
+        let RoomTransport { socket, ports, .. } = self;
         let [publisher, subscriber] = match ports {
             Some([publisher, subscriber]) => [Some(&mut publisher.inbox), Some(&mut subscriber.inbox)],
             None => [None, None],
         };
         tokio::select! {
-            traffic = poll_fn(|cx| poll_wire(wire, cx)) => Input::Traffic(traffic),
-            datagram = received(publisher) => Input::Datagram(Target::Publisher, datagram),
-            datagram = received(subscriber) => Input::Datagram(Target::Subscriber, datagram),
+            event = poll_fn(|cx| poll_socket(socket, cx)) => RoomInput::Socket(event),
+            datagram = recv_from(publisher) => RoomInput::Datagram(SignalTarget::Publisher, datagram),
+            datagram = recv_from(subscriber) => RoomInput::Datagram(SignalTarget::Subscriber, datagram),
         }
     }
 
-    fn deliver(&mut self, input: Input, session: &mut RoomSession, task: &mut SessionTask) {
+    fn deliver(&mut self, input: RoomInput, session: &mut RoomSession, task: &mut SessionTask) {
         match input {
-            Input::Traffic(traffic) => self.handle_traffic(traffic, session),
-            Input::Datagram(target, datagram) => {
+            RoomInput::Socket(event) => self.handle_socket_event(event, session),
+            RoomInput::Datagram(target, datagram) => {
                 task.counts.add(Count::PacketsIn, 1);
                 task.counts.add(Count::BytesIn, datagram.contents.len() as u64);
                 session.handle_packet(target, &datagram.packet(), datagram.arrived);
@@ -160,30 +166,36 @@ impl Carrier for RoomCarrier {
         }
     }
 
-    fn perform(&mut self, command: Command, session: &mut RoomSession, task: &mut SessionTask, cx: &mut Context<'_>) {
+    fn perform(
+        &mut self,
+        command: RoomCommand,
+        session: &mut RoomSession,
+        task: &mut SessionTask,
+        cx: &mut Context<'_>,
+    ) {
         match command {
-            Command::Dial(request) => self.dial(request, session, tasks::now()),
-            Command::Send(bytes) => self.send(Frame::Binary(Bytes::from(bytes)), session, cx),
-            Command::CloseSocket => {
+            RoomCommand::Dial(request) => self.dial(request, session, tasks::now()),
+            RoomCommand::Send(bytes) => self.send(Frame::Binary(Bytes::from(bytes)), session, cx),
+            RoomCommand::CloseSocket => {
                 // It is read until the server has said goodbye as well.
-                if let Wire::Dialing(_) = self.wire {
-                    self.wire = Wire::None;
+                if let SignalSocket::Connecting(_) = self.socket {
+                    self.socket = SignalSocket::Closed;
                 }
                 let code = CloseCode::Normal;
                 let reason = "".into();
                 self.send(Frame::Close(Some(CloseFrame { code, reason })), session, cx);
             }
-            Command::Listen(target, ufrag) => {
+            RoomCommand::Listen(target, ufrag) => {
                 if let Some(ports) = &mut self.ports {
                     ports[target as usize].inbox.listen(ufrag);
                 }
             }
-            Command::Transmit(target, transmit) => self.transmit(target, transmit, task),
+            RoomCommand::Transmit(target, transmit) => self.transmit(target, transmit, task),
         }
     }
 
     fn close(self, _session: &RoomSession, _host: &SessionTask) -> Closed {
-        let unrouted = self.ports.iter().flatten().map(Opened::dropped).sum::<u64>();
+        let unrouted = self.ports.iter().flatten().map(MediaPort::dropped).sum::<u64>();
         Closed {
             words: format!(", {unrouted} datagrams of no connection"),
             ..Closed::default()
@@ -191,7 +203,7 @@ impl Carrier for RoomCarrier {
     }
 }
 
-async fn received(inbox: Option<&mut Inbox>) -> Datagram {
+async fn recv_from(inbox: Option<&mut Inbox>) -> Datagram {
     match inbox {
         Some(inbox) => inbox.recv().await,
         None => std::future::pending().await,
@@ -199,88 +211,88 @@ async fn received(inbox: Option<&mut Inbox>) -> Datagram {
 }
 
 /// What the socket has for its session.
-enum Traffic {
-    Dialled(Result<Box<Socket>, Failure>),
+enum SocketEvent {
+    Connected(Result<Box<RoomSocket>, DialError>),
     /// All that was written has left.
     Flushed(Result<(), Error>),
     Message(Option<Result<Frame, Error>>),
 }
 
 /// Moves bytes both ways until something comes of it.
-fn poll_wire(wire: &mut Wire, cx: &mut Context<'_>) -> Poll<Traffic> {
-    match wire {
-        Wire::None => Poll::Pending,
-        Wire::Dialing(dialing) => dialing.as_mut().poll(cx).map(Traffic::Dialled),
-        Wire::Open { socket, is_flushed } => {
+fn poll_socket(socket: &mut SignalSocket, cx: &mut Context<'_>) -> Poll<SocketEvent> {
+    match socket {
+        SignalSocket::Closed => Poll::Pending,
+        SignalSocket::Connecting(connecting) => connecting.as_mut().poll(cx).map(SocketEvent::Connected),
+        SignalSocket::Open { socket, is_flushed } => {
             if !*is_flushed && let Poll::Ready(flushed) = Pin::new(&mut **socket).poll_flush(cx) {
-                return Poll::Ready(Traffic::Flushed(flushed));
+                return Poll::Ready(SocketEvent::Flushed(flushed));
             }
-            Pin::new(&mut **socket).poll_next(cx).map(Traffic::Message)
+            Pin::new(&mut **socket).poll_next(cx).map(SocketEvent::Message)
         }
     }
 }
 
-impl RoomCarrier {
-    fn handle_traffic(&mut self, traffic: Traffic, session: &mut RoomSession) {
+impl RoomTransport {
+    fn handle_socket_event(&mut self, event: SocketEvent, session: &mut RoomSession) {
         let now = tasks::now();
-        match traffic {
-            Traffic::Dialled(Ok(socket)) => {
-                self.wire = Wire::Open {
+        match event {
+            SocketEvent::Connected(Ok(socket)) => {
+                self.socket = SignalSocket::Open {
                     socket,
                     is_flushed: true,
                 };
                 session.handle_open(self.local(), u64::from_be_bytes(random()), now);
             }
-            Traffic::Dialled(Err(failure)) => {
-                self.wire = Wire::None;
+            SocketEvent::Connected(Err(failure)) => {
+                self.socket = SignalSocket::Closed;
                 match failure {
-                    Failure::Refused { status, text } => session.handle_refused(status, &text, now),
-                    Failure::Unreachable(words) => session.handle_unreachable(words, now),
+                    DialError::Refused { status, text } => session.handle_refused(status, &text, now),
+                    DialError::Unreachable(words) => session.handle_unreachable(words, now),
                 }
             }
-            Traffic::Flushed(Ok(())) => {
-                if let Wire::Open { is_flushed, .. } = &mut self.wire {
+            SocketEvent::Flushed(Ok(())) => {
+                if let SignalSocket::Open { is_flushed, .. } = &mut self.socket {
                     *is_flushed = true;
                 }
             }
-            Traffic::Message(Some(Ok(Frame::Binary(bytes)))) => session.handle_binary(bytes, now),
+            SocketEvent::Message(Some(Ok(Frame::Binary(bytes)))) => session.handle_binary(bytes, now),
             // The library answers pings, and a close with the next read.
-            Traffic::Message(Some(Ok(_))) => {}
-            Traffic::Message(None) => self.socket_gone(session),
-            Traffic::Message(Some(Err(error))) | Traffic::Flushed(Err(error)) => {
+            SocketEvent::Message(Some(Ok(_))) => {}
+            SocketEvent::Message(None) => self.handle_socket_closed(session),
+            SocketEvent::Message(Some(Err(error))) | SocketEvent::Flushed(Err(error)) => {
                 log::debug!("signalling: {error}");
-                self.socket_gone(session);
+                self.handle_socket_closed(session);
             }
         }
     }
 
-    fn socket_gone(&mut self, session: &mut RoomSession) {
-        self.wire = Wire::None;
-        session.handle_socket_gone();
+    fn handle_socket_closed(&mut self, session: &mut RoomSession) {
+        self.socket = SignalSocket::Closed;
+        session.handle_socket_closed();
     }
 
     /// Returns the addresses under which the two connections are reached at this moment.
-    fn local(&self) -> Local {
+    fn local(&self) -> LocalAddresses {
         let Some([publisher, subscriber]) = &self.ports else {
-            return Local::default();
+            return LocalAddresses::default();
         };
         let addresses = own_addresses(&self.config);
-        let of = |opened: &Opened| {
+        let of = |opened: &MediaPort| {
             let port = opened.inbox.port();
             let served = addresses.iter().filter(|address| port.serves(**address));
             served.map(|address| (*address, port.number()).into()).collect()
         };
-        Local {
+        LocalAddresses {
             publisher: of(publisher),
             subscriber: of(subscriber),
         }
     }
 
     /// Opens what a stay in the room needs.
-    fn dial(&mut self, request: Dial, session: &mut RoomSession, now: Instant) {
+    fn dial(&mut self, request: DialRequest, session: &mut RoomSession, now: Instant) {
         if self.ports.is_none() {
             let config = &self.config;
-            match Opened::open(config).and_then(|publisher| Ok([publisher, Opened::open(config)?])) {
+            match MediaPort::open(config).and_then(|publisher| Ok([publisher, MediaPort::open(config)?])) {
                 Ok(ports) => self.ports = Some(ports),
                 Err(error) => {
                     let words = format!("no UDP port of this machine's own can be opened: {error}");
@@ -288,12 +300,12 @@ impl RoomCarrier {
                 }
             }
         }
-        self.wire = Wire::Dialing(Box::pin(dial(request)));
+        self.socket = SignalSocket::Connecting(Box::pin(dial(request)));
     }
 
     /// Hands a message to the socket, and notes whether it took all of it.
     fn send(&mut self, frame: Frame, session: &mut RoomSession, cx: &mut Context<'_>) {
-        let Wire::Open { socket, is_flushed } = &mut self.wire else {
+        let SignalSocket::Open { socket, is_flushed } = &mut self.socket else {
             return;
         };
         let mut socket = Pin::new(&mut **socket);
@@ -306,12 +318,12 @@ impl RoomCarrier {
             Poll::Ready(Ok(())) => *is_flushed = true,
             Poll::Ready(Err(error)) => {
                 log::debug!("signalling: {error}");
-                self.socket_gone(session);
+                self.handle_socket_closed(session);
             }
         }
     }
 
-    fn transmit(&self, target: Target, mut transmit: Transmit, task: &mut SessionTask) {
+    fn transmit(&self, target: SignalTarget, mut transmit: Transmit, task: &mut SessionTask) {
         task.counts.add(Count::PacketsOut, 1);
         let (over, source, destination) = (transmit.over, transmit.source, transmit.destination);
         let finds_peer = transmit.is_check() || transmit.is_answer();

@@ -41,9 +41,9 @@ use edge_runner_cloud::proto::unpack::{self, ExtractOp, UnpackError, UnpackLimit
 use edge_runner_cloud::proto::verify::UploadForm;
 use edge_runner_proto::http::token::{Family, Issuer, Refusal, Tokens};
 use edge_runner_proto::limits;
-use edge_runner_proto::livekit::roster::Change;
-use edge_runner_proto::livekit::signal::{Output, Signal};
-use edge_runner_proto::livekit::wire::{self, DataPacket, Request, SignalRequest, SignalResponse};
+use edge_runner_proto::livekit::roster::RosterChange;
+use edge_runner_proto::livekit::signal::{SignalClient, SignalOutput};
+use edge_runner_proto::livekit::wire::{self, ClientMessage, DataPacket, SignalRequest, SignalResponse};
 use edge_runner_proto::server::multipart::{self, Broken, Event, Parser};
 use edge_runner_proto::sockets::frames::{self, Frame};
 use edge_runner_proto::telephony::{self, Call, Heard, PROVIDERS};
@@ -285,7 +285,7 @@ pub fn mediaroom_signal(bytes: &[u8]) {
 
 /// A stay in a room, and what its outputs say of it.
 struct Stay {
-    signal: Signal,
+    signal: SignalClient,
     now: Instant,
     /// Who is there, and whether they speak.
     present: BTreeMap<Arc<str>, bool>,
@@ -297,7 +297,7 @@ impl Stay {
     fn new() -> Stay {
         let now = Instant::now();
         Stay {
-            signal: Signal::new(now),
+            signal: SignalClient::new(now),
             now,
             present: BTreeMap::new(),
             subscribed: BTreeSet::new(),
@@ -316,7 +316,7 @@ impl Stay {
         };
         join.participant = Some(own);
         let message = SignalResponse {
-            message: Some(wire::Response::Join(Box::new(join))),
+            message: Some(wire::ServerMessage::Join(Box::new(join))),
         };
         stay.hear(&message.encode_to_vec());
         stay.signal.add_track("cid", "bot-audio");
@@ -347,30 +347,32 @@ impl Stay {
         while let Some(output) = self.signal.poll_output() {
             assert!(!self.over, "{output:?} after the end");
             match output {
-                Output::Send(bytes) => self.sent(&bytes),
-                Output::Change(Change::Joined(who)) => {
+                SignalOutput::Send(bytes) => self.sent(&bytes),
+                SignalOutput::Change(RosterChange::Joined(who)) => {
                     assert!((1..=limits::ROOM_NAME_BYTES_MAX).contains(&who.identity.len()));
                     assert!(who.name.len() <= limits::ROOM_NAME_BYTES_MAX);
                     assert_eq!(self.present.insert(who.identity, false), None);
                 }
-                Output::Change(Change::Left(who)) => assert_eq!(self.present.remove(&who.identity), Some(false)),
-                Output::Change(Change::Speaking { identity, speaking }) => {
+                SignalOutput::Change(RosterChange::Left(who)) => {
+                    assert_eq!(self.present.remove(&who.identity), Some(false))
+                }
+                SignalOutput::Change(RosterChange::Speaking { identity, speaking }) => {
                     assert_eq!(self.present.insert(identity, speaking), Some(!speaking));
                 }
-                Output::Candidate { candidate, .. } => {
+                SignalOutput::Candidate { candidate, .. } => {
                     assert!((1..=limits::CANDIDATE_BYTES_MAX).contains(&candidate.len()));
                     assert!(!candidate.contains(char::is_control));
                 }
-                Output::Token(token) => assert!(token.expose().bytes().all(|byte| byte.is_ascii_graphic())),
-                Output::Leave { .. } | Output::Silent => self.over = true,
+                SignalOutput::Token(token) => assert!(token.expose().bytes().all(|byte| byte.is_ascii_graphic())),
+                SignalOutput::Leave { .. } | SignalOutput::PingTimeout => self.over = true,
                 _ => {}
             }
         }
         assert!(self.present.len() <= limits::ROOM_PARTICIPANTS_MAX && self.signal.callers() <= self.present.len());
-        self.subscribed.retain(|sid| self.signal.owner(sid).is_some());
+        self.subscribed.retain(|sid| self.signal.track_owner(sid).is_some());
         assert!(self.subscribed.len() <= limits::ROOM_TRACKS_MAX);
         for sid in &self.subscribed {
-            let owner = self.signal.owner(sid).expect("kept above");
+            let owner = self.signal.track_owner(sid).expect("kept above");
             assert!(self.present.contains_key(owner));
         }
     }
@@ -378,13 +380,13 @@ impl Stay {
     fn sent(&mut self, bytes: &[u8]) {
         let request = SignalRequest::decode(bytes).expect("a request");
         match request.message.expect("one that is known") {
-            Request::Subscription(subscription) => {
+            ClientMessage::Subscription(subscription) => {
                 for sid in subscription.track_sids {
-                    assert!(self.signal.owner(&sid).is_some());
+                    assert!(self.signal.track_owner(&sid).is_some());
                     self.subscribed.insert(sid);
                 }
             }
-            Request::Leave(_) => self.over = true,
+            ClientMessage::Leave(_) => self.over = true,
             _ => {}
         }
     }

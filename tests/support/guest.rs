@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use edge_runner_proto::audio::opus::{Decoder, Encoder, EncoderSettings};
 use edge_runner_proto::livekit::wire::{
-    AddTrackRequest, Data, DataPacket, LeaveRequest, Request, Response, SessionDescription, SignalRequest,
-    SignalResponse, Target, TrackSource, UserPacket,
+    AddTrackRequest, ClientMessage, DataPacket, DataValue, LeaveRequest, ServerMessage, SessionDescription,
+    SignalRequest, SignalResponse, SignalTarget, TrackSource, UserPacket,
 };
 use edge_runner_proto::webrtc::connection::{
     AudioLevel, ConnectionContext, ConnectionOutput, PeerConnection, ReceivedPacket, SfuSetup,
@@ -171,7 +171,7 @@ impl Stay {
                     Some(Order::Talk(speech)) => self.speech = speech,
                     Some(Order::Say(text)) => self.unsent.push(text),
                     Some(Order::Leave) | None => {
-                        self.ask(Request::Leave(LeaveRequest { reason: 1, ..LeaveRequest::default() })).await;
+                        self.ask(ClientMessage::Leave(LeaveRequest { reason: 1, ..LeaveRequest::default() })).await;
                         let _ = self.socket.close(None).await;
                         return;
                     }
@@ -183,22 +183,22 @@ impl Stay {
         }
     }
 
-    async fn ask(&mut self, request: Request) {
+    async fn ask(&mut self, request: ClientMessage) {
         let bytes = SignalRequest { message: Some(request) }.encode_to_vec();
         let _ = self.socket.send(Message::Binary(bytes.into())).await;
     }
 
     /// Does what a message of the server asks for; `true` when it is the last.
-    async fn hear(&mut self, message: Option<Response>) -> bool {
+    async fn hear(&mut self, message: Option<ServerMessage>) -> bool {
         match message {
-            Some(Response::Join(join)) => {
+            Some(ServerMessage::Join(join)) => {
                 let others = join.other_participants.into_iter().filter(|other| other.state == 2);
                 lock(&self.seen).others.extend(others.map(|other| other.identity));
                 let (socket, local) = socket().await;
                 let (peer, offer) =
                     PeerConnection::publisher(&setup(&[local]), "microphone", Instant::now()).expect("an offer");
                 self.publisher = Some(Leg::new(peer, socket, local));
-                self.ask(Request::AddTrack(AddTrackRequest {
+                self.ask(ClientMessage::AddTrack(AddTrackRequest {
                     cid: "microphone".into(),
                     name: "microphone".into(),
                     source: TrackSource::Microphone as i32,
@@ -206,13 +206,13 @@ impl Stay {
                     ..AddTrackRequest::default()
                 }))
                 .await;
-                self.ask(Request::Offer(description("offer", offer, 1))).await;
+                self.ask(ClientMessage::Offer(description("offer", offer, 1))).await;
             }
-            Some(Response::Answer(answer)) => {
+            Some(ServerMessage::Answer(answer)) => {
                 let leg = self.publisher.as_mut().expect("an offer was made");
                 leg.peer.handle_answer(&answer.sdp, Instant::now()).expect("an answer");
             }
-            Some(Response::Offer(offer)) => {
+            Some(ServerMessage::Offer(offer)) => {
                 let mids = &offer.mid_to_track_id;
                 let answer = match &mut self.subscriber {
                     Some(leg) => leg.peer.answer_room(&offer.sdp, mids).expect("an offer"),
@@ -225,11 +225,12 @@ impl Stay {
                         answer
                     }
                 };
-                self.ask(Request::Answer(description("answer", answer, offer.id))).await;
+                self.ask(ClientMessage::Answer(description("answer", answer, offer.id)))
+                    .await;
             }
-            Some(Response::Trickle(trickle)) => {
+            Some(ServerMessage::Trickle(trickle)) => {
                 let init: serde_json::Value = serde_json::from_str(&trickle.candidate_init).expect("JSON");
-                let leg = match trickle.target == Target::Publisher as i32 {
+                let leg = match trickle.target == SignalTarget::Publisher as i32 {
                     true => &mut self.publisher,
                     false => &mut self.subscriber,
                 };
@@ -237,7 +238,7 @@ impl Stay {
                     leg.peer.add_remote_candidate(candidate);
                 }
             }
-            Some(Response::Update(update)) => {
+            Some(ServerMessage::Update(update)) => {
                 let mut seen = lock(&self.seen);
                 for who in update.participants {
                     match who.state {
@@ -248,7 +249,7 @@ impl Stay {
                     };
                 }
             }
-            Some(Response::Leave(_)) => return true,
+            Some(ServerMessage::Leave(_)) => return true,
             _ => {}
         }
         false
@@ -304,7 +305,7 @@ impl Stay {
                     }
                     ConnectionOutput::Data(bytes) => {
                         let packet = DataPacket::decode(&bytes[..]).expect("a data packet");
-                        if let Some(Data::User(user)) = packet.value {
+                        if let Some(DataValue::User(user)) = packet.value {
                             let text = String::from_utf8(user.payload.into()).expect("a text");
                             lock(&self.seen).texts.push(text);
                         }
@@ -356,7 +357,7 @@ fn text_packet(text: &str) -> Vec<u8> {
         ..UserPacket::default()
     };
     DataPacket {
-        value: Some(Data::User(user)),
+        value: Some(DataValue::User(user)),
         ..DataPacket::default()
     }
     .encode_to_vec()

@@ -14,7 +14,7 @@ use crate::limits;
 use crate::proto::daily::{self, dialin};
 use crate::proto::http::access::{self, Denied};
 use crate::proto::http::{route, start, table, token};
-use crate::proto::livekit::entry;
+use crate::proto::livekit::connection_details::MissingVariables;
 use crate::proto::server::body::Invalid;
 use crate::proto::telephony::signature;
 use crate::proto::webrtc::offer::OfferError;
@@ -79,7 +79,7 @@ pub enum Refusal {
     Signature(signature::Wrong),
     /// The runner was not told of a media-room server.
     #[error("{0}")]
-    Mediaroom(entry::Missing),
+    Mediaroom(MissingVariables),
     /// The same of a number that leads to a video room.
     #[error("invalid signature")]
     Caller(dialin::Wrong),

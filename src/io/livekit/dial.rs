@@ -26,50 +26,51 @@ use crate::io::rest::{self, ClientStream, RestError, UrlParts};
 use crate::limits::{
     REST_HEAD_BYTES_MAX, ROOM_DIAL_WITHIN, ROOM_MESSAGE_BYTES_MAX, ROOM_REFUSAL_BYTES_MAX, ROOM_SEND_BYTES_MAX,
 };
-use crate::proto::livekit::session::Dial;
+use crate::proto::livekit::session::DialRequest;
 
 /// An open socket.
-pub type Socket = WebSocketStream<ClientStream>;
+pub type RoomSocket = WebSocketStream<ClientStream>;
 
 /// Why there is none.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum DialError {
     /// The server answered with another status, and this text.
     Refused { status: u16, text: String },
     /// Nobody answered, or not as a server does: why.
     Unreachable(String),
 }
 
-impl From<RestError> for Failure {
+impl From<RestError> for DialError {
     fn from(error: RestError) -> Self {
-        Failure::Unreachable(error.to_string())
+        DialError::Unreachable(error.to_string())
     }
 }
 
 /// Opens the socket.
 ///
 /// # Errors
-/// [`Failure`].
-pub async fn dial(request: Dial) -> Result<Box<Socket>, Failure> {
+/// [`DialError`].
+pub async fn dial(request: DialRequest) -> Result<Box<RoomSocket>, DialError> {
     match timeout(ROOM_DIAL_WITHIN, open(&request)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(Failure::Unreachable(format!(
+        Err(_) => Err(DialError::Unreachable(format!(
             "it did not answer within {} s",
             ROOM_DIAL_WITHIN.as_secs()
         ))),
     }
 }
 
-async fn open(request: &Dial) -> Result<Box<Socket>, Failure> {
+async fn open(request: &DialRequest) -> Result<Box<RoomSocket>, DialError> {
     let target = UrlParts::of(&request.url)?;
     let stream = rest::open(&target, None).await?;
     upgrade(stream, &target, request).await
 }
 
-async fn upgrade(stream: ClientStream, target: &UrlParts, request: &Dial) -> Result<Box<Socket>, Failure> {
-    let broken = |error: hyper::Error| Failure::Unreachable(format!("{} gave no proper answer: {error}", target.host));
+async fn upgrade(stream: ClientStream, target: &UrlParts, request: &DialRequest) -> Result<Box<RoomSocket>, DialError> {
+    let broken =
+        |error: hyper::Error| DialError::Unreachable(format!("{} gave no proper answer: {error}", target.host));
     let key = generate_key();
-    let message = message(target, request, &key)?;
+    let message = upgrade_request(target, request, &key)?;
     let (mut sender, connection) = http1::Builder::new()
         .max_buf_size(REST_HEAD_BYTES_MAX)
         .handshake(TokioIo::new(stream))
@@ -78,12 +79,12 @@ async fn upgrade(stream: ClientStream, target: &UrlParts, request: &Dial) -> Res
     let answer = async {
         let answer = sender.send_request(message).await.map_err(broken)?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return Err(refused(answer).await);
+            return Err(read_refusal(answer).await);
         }
         let accepted = answer.headers().get(SEC_WEBSOCKET_ACCEPT);
         if accepted.map(HeaderValue::as_bytes) != Some(derive_accept_key(key.as_bytes()).as_bytes()) {
             // It switches to something else.
-            return Err(Failure::Refused {
+            return Err(DialError::Refused {
                 status: 101,
                 text: String::new(),
             });
@@ -99,15 +100,20 @@ async fn upgrade(stream: ClientStream, target: &UrlParts, request: &Dial) -> Res
     };
     let parts = upgraded
         .downcast::<TokioIo<ClientStream>>()
-        .map_err(|_| Failure::Unreachable("its connection is not the one that was made".into()))?;
+        .map_err(|_| DialError::Unreachable("its connection is not the one that was made".into()))?;
     let read = parts.read_buf.into();
-    let socket = WebSocketStream::from_partially_read(parts.io.into_inner(), read, Role::Client, Some(config())).await;
+    let socket =
+        WebSocketStream::from_partially_read(parts.io.into_inner(), read, Role::Client, Some(socket_config())).await;
     Ok(Box::new(socket))
 }
 
-fn message(target: &UrlParts, request: &Dial, key: &str) -> Result<hyper::Request<Full<Bytes>>, Failure> {
+fn upgrade_request(
+    target: &UrlParts,
+    request: &DialRequest,
+    key: &str,
+) -> Result<hyper::Request<Full<Bytes>>, DialError> {
     let text = |text: &str, what: &str| {
-        HeaderValue::try_from(text).map_err(|_| Failure::Unreachable(format!("no header can hold {what}")))
+        HeaderValue::try_from(text).map_err(|_| DialError::Unreachable(format!("no header can hold {what}")))
     };
     // An empty body of the type that `rest` sends.
     let mut message = hyper::Request::new(Full::default());
@@ -125,19 +131,19 @@ fn message(target: &UrlParts, request: &Dial, key: &str) -> Result<hyper::Reques
 }
 
 /// Reads why a server refuses: the first line of a short text.
-async fn refused(answer: Response<Incoming>) -> Failure {
+async fn read_refusal(answer: Response<Incoming>) -> DialError {
     let status = answer.status().as_u16();
     let body = Limited::new(answer.into_body(), ROOM_REFUSAL_BYTES_MAX).collect().await;
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
     let text = String::from_utf8_lossy(&body);
-    Failure::Refused {
+    DialError::Refused {
         status,
         text: text.lines().next().unwrap_or_default().to_owned(),
     }
 }
 
 /// What the library may hold.
-fn config() -> WebSocketConfig {
+fn socket_config() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(4096)
         .write_buffer_size(0)

@@ -7,8 +7,8 @@ use super::Finding;
 use crate::config::{Config, Transport};
 use crate::daily::room_name;
 use crate::limits::ROOM_CLOCK_LEEWAY;
-use crate::livekit::token::{Grant, agent_identity, mint};
-use crate::livekit::{http_base, missing};
+use crate::livekit::token::{TokenParams, agent_identity, mint};
+use crate::livekit::{http_base, missing_variables};
 use crate::server::rest::{Method, Request, bearer, segment};
 
 /// Something that is asked.
@@ -50,7 +50,7 @@ impl Question {
             Question::Server => {
                 let media = &config.mediaroom;
                 let token = mint(
-                    &Grant {
+                    &TokenParams {
                         key: media.key.as_deref()?,
                         secret: media.secret.as_ref()?,
                         identity: &agent_identity("doctor"),
@@ -205,7 +205,7 @@ pub fn wanting(config: &Config) -> Vec<Finding> {
             "VIDEOROOM_DIALIN_HMAC is not set: whoever finds the webhook can start bots",
         ));
     }
-    let missing = missing(&config.mediaroom);
+    let missing = missing_variables(&config.mediaroom);
     let asked = config.transport == Some(Transport::Mediaroom) || missing.len() < 3;
     if asked && !missing.is_empty() {
         let words = format!("not set, and needed to join rooms: {}", missing.join(", "));

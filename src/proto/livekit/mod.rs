@@ -1,14 +1,14 @@
 //! The open-source media room, joined natively: access tokens, signalling, two peer connections, one life.
 //!
-//! [`entry`] is what a session begins with; [`token`] proves who may join; [`signal`] speaks with the server, in the messages
-//! of [`wire`], and knows who is there ([`roster`]); [`ears`] makes one sound, or
+//! [`connection_details`] is what a session begins with; [`token`] proves who may join; [`signal`] speaks with the server, in the messages
+//! of [`wire`], and knows who is there ([`roster`]); [`receiver`] makes one sound, or
 //! several, of the participants' voices; [`session`] is the whole life of a bot in a room. What stands here is what the rest
 //! of the runner asks about a server: what is not configured, and where it is.
 //! Source: the rooms fact sheet, part B.
 
+pub mod connection_details;
 #[cfg(feature = "mediaroom")]
-pub mod ears;
-pub mod entry;
+pub mod receiver;
 #[cfg(feature = "mediaroom")]
 pub mod roster;
 #[cfg(feature = "mediaroom")]
@@ -22,7 +22,7 @@ pub mod wire;
 use crate::config::Mediaroom;
 
 /// Returns the variables that a session needs and that are not set.
-pub fn missing(config: &Mediaroom) -> Vec<&'static str> {
+pub fn missing_variables(config: &Mediaroom) -> Vec<&'static str> {
     let needed = [
         ("MEDIAROOM_URL", config.url.is_some()),
         ("MEDIAROOM_API_KEY", config.key.is_some()),
@@ -62,7 +62,7 @@ mod tests {
     fn each_variable_that_is_missing_is_named() {
         let none = Mediaroom::default();
         assert_eq!(
-            missing(&none),
+            missing_variables(&none),
             ["MEDIAROOM_URL", "MEDIAROOM_API_KEY", "MEDIAROOM_API_SECRET"]
         );
         let half = Mediaroom {
@@ -70,11 +70,11 @@ mod tests {
             secret: Some(Secret::new("secret")),
             ..none
         };
-        assert_eq!(missing(&half), ["MEDIAROOM_API_KEY"]);
+        assert_eq!(missing_variables(&half), ["MEDIAROOM_API_KEY"]);
         let whole = Mediaroom {
             key: Some("devkey".into()),
             ..half
         };
-        assert!(missing(&whole).is_empty());
+        assert!(missing_variables(&whole).is_empty());
     }
 }

@@ -1,8 +1,8 @@
 //! Who is in a room, and which of their tracks are to be heard.
 //!
-//! In: what the server says of participants and of who speaks. Out: `Change`s, and whose track a
-//! sid is. A participant is known by its identity, which stays, and by its sid, which is new with
-//! each join: the news of an earlier stay is told from that of the present one. Ignored: ourselves,
+//! In: what the server says of participants and of who speaks. Out: `RosterChange`s, and whose track a
+//! sid is. A participant is known by its identity, which entries, and by its sid, which is new with
+//! each join: the news of an earlier entry is changes from that of the sid_by_identity one. Ignored: ourselves,
 //! participants and tracks beyond their caps, names that no server hands out. Source: the rooms
 //! fact sheet, B3 to B5.
 
@@ -30,7 +30,7 @@ const AGENT: i32 = 4;
 
 /// What became different in the room.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum RosterChange {
     Joined(Participant),
     /// A participant that joins again under its identity has left before, even where the server
     /// does not say so.
@@ -47,14 +47,14 @@ pub enum Change {
 
 /// What follows from one message of the server.
 #[derive(Default)]
-pub(super) struct Changes {
-    pub told: Vec<Change>,
+pub(super) struct RosterUpdate {
+    pub changes: Vec<RosterChange>,
     /// Sids of tracks to subscribe to.
-    pub tracks: Vec<String>,
+    pub new_tracks: Vec<String>,
 }
 
-/// One stay of one participant.
-struct Stay {
+/// One entry of one participant.
+struct RosterEntry {
     participant: Participant,
     /// Its media are up.
     active: bool,
@@ -69,11 +69,11 @@ pub(super) struct Roster {
     own_sid: String,
     own_identity: String,
     /// By sid.
-    stays: HashMap<Arc<str>, Stay>,
-    /// The sid of the present stay, by identity.
-    present: HashMap<Arc<str>, Arc<str>>,
+    entries: HashMap<Arc<str>, RosterEntry>,
+    /// The sid of the sid_by_identity entry, by identity.
+    sid_by_identity: HashMap<Arc<str>, Arc<str>>,
     /// The identity of its owner, by the sid of a track.
-    owners: HashMap<Arc<str>, Arc<str>>,
+    track_owners: HashMap<Arc<str>, Arc<str>>,
     /// Sids of those that left last.
     departed: VecDeque<Arc<str>>,
 }
@@ -84,25 +84,25 @@ impl Roster {
         Roster {
             own_sid,
             own_identity,
-            stays: HashMap::new(),
-            present: HashMap::new(),
-            owners: HashMap::new(),
+            entries: HashMap::new(),
+            sid_by_identity: HashMap::new(),
+            track_owners: HashMap::new(),
             departed: VecDeque::new(),
         }
     }
 
     /// Takes what the server says of one participant.
-    pub fn update(&mut self, info: &ParticipantInfo, changes: &mut Changes) {
+    pub fn update(&mut self, info: &ParticipantInfo, update: &mut RosterUpdate) {
         if info.sid == self.own_sid || info.identity == self.own_identity {
             return;
         }
         if info.state == DISCONNECTED {
             // By its sid alone: old servers name no identity here, and the identity may be back
             // under another sid.
-            self.leave(&info.sid, changes);
+            self.leave(&info.sid, update);
             return;
         }
-        if !nameable(&info.sid) || !nameable(&info.identity) {
+        if !is_valid_id(&info.sid) || !is_valid_id(&info.identity) {
             debug!("a participant without a name, or with one that is too long, is ignored");
             return;
         }
@@ -110,38 +110,38 @@ impl Roster {
             debug!("late news of a participant who left is ignored");
             return;
         }
-        match self.stays.get(&*info.sid) {
-            Some(stay) if *stay.participant.identity != *info.identity => {
+        match self.entries.get(&*info.sid) {
+            Some(entry) if *entry.participant.identity != *info.identity => {
                 debug!("a participant who changes its identity is ignored");
                 return;
             }
-            Some(stay) if info.version < stay.version => {
+            Some(entry) if info.version < entry.version => {
                 debug!("stale news of a participant is ignored");
                 return;
             }
             Some(_) => {}
             None => {
-                if let Some(earlier) = self.present.get(&*info.identity).cloned() {
-                    self.leave(&earlier, changes);
+                if let Some(earlier) = self.sid_by_identity.get(&*info.identity).cloned() {
+                    self.leave(&earlier, update);
                 }
-                if !self.join(info, changes) {
+                if !self.join(info, update) {
                     return;
                 }
             }
         }
-        self.refresh(info, changes);
+        self.refresh(info, update);
     }
 
     /// Takes what the server says of who speaks; who is not named is as before.
-    pub fn speakers(&mut self, speakers: &[SpeakerInfo], changes: &mut Changes) {
+    pub fn update_speakers(&mut self, speakers: &[SpeakerInfo], update: &mut RosterUpdate) {
         for speaker in speakers {
-            let Some(stay) = self.stays.get_mut(&*speaker.sid) else {
+            let Some(entry) = self.entries.get_mut(&*speaker.sid) else {
                 continue;
             };
-            if stay.speaking != speaker.active {
-                stay.speaking = speaker.active;
-                changes.told.push(Change::Speaking {
-                    identity: stay.participant.identity.clone(),
+            if entry.speaking != speaker.active {
+                entry.speaking = speaker.active;
+                update.changes.push(RosterChange::Speaking {
+                    identity: entry.participant.identity.clone(),
                     speaking: speaker.active,
                 });
             }
@@ -149,39 +149,39 @@ impl Roster {
     }
 
     /// Returns the identity of whose track it is, if it is one that is heard.
-    pub fn owner(&self, track_sid: &str) -> Option<&Arc<str>> {
-        self.owners.get(track_sid)
+    pub fn track_owner(&self, track_sid: &str) -> Option<&Arc<str>> {
+        self.track_owners.get(track_sid)
     }
 
     /// Returns how many are within reach that are no agents.
     pub fn callers(&self) -> usize {
-        let is_caller = |stay: &&Stay| stay.active && !stay.participant.is_agent;
-        self.stays.values().filter(is_caller).count()
+        let is_caller = |entry: &&RosterEntry| entry.active && !entry.participant.is_agent;
+        self.entries.values().filter(is_caller).count()
     }
 
-    /// Returns how much is remembered: stays, identities, tracks, those who left.
+    /// Returns how much is remembered: entries, identities, tracks, those who left.
     #[cfg(test)]
     pub fn known(&self) -> [usize; 4] {
         [
-            self.stays.len(),
-            self.present.len(),
-            self.owners.len(),
+            self.entries.len(),
+            self.sid_by_identity.len(),
+            self.track_owners.len(),
             self.departed.len(),
         ]
     }
 
-    fn join(&mut self, info: &ParticipantInfo, changes: &mut Changes) -> bool {
-        if self.stays.len() >= ROOM_PARTICIPANTS_MAX {
+    fn join(&mut self, info: &ParticipantInfo, update: &mut RosterUpdate) -> bool {
+        if self.entries.len() >= ROOM_PARTICIPANTS_MAX {
             debug!("a participant is ignored: {ROOM_PARTICIPANTS_MAX} are known");
             return false;
         }
         let (sid, identity): (Arc<str>, Arc<str>) = (info.sid.as_str().into(), info.identity.as_str().into());
-        let participant = describe(identity.clone(), info);
-        changes.told.push(Change::Joined(participant.clone()));
-        self.present.insert(identity, sid.clone());
-        self.stays.insert(
+        let participant = participant_of(identity.clone(), info);
+        update.changes.push(RosterChange::Joined(participant.clone()));
+        self.sid_by_identity.insert(identity, sid.clone());
+        self.entries.insert(
             sid,
-            Stay {
+            RosterEntry {
                 participant,
                 active: info.state == ACTIVE,
                 version: info.version,
@@ -192,76 +192,79 @@ impl Roster {
         true
     }
 
-    /// Brings a stay up to date, its tracks first of all.
-    fn refresh(&mut self, info: &ParticipantInfo, changes: &mut Changes) {
-        let Some(stay) = self.stays.get_mut(&*info.sid) else {
+    /// Brings a entry up to date, its tracks first of all.
+    fn refresh(&mut self, info: &ParticipantInfo, update: &mut RosterUpdate) {
+        let Some(entry) = self.entries.get_mut(&*info.sid) else {
             return;
         };
-        stay.version = info.version;
-        let participant = describe(stay.participant.identity.clone(), info);
-        let was_active = std::mem::replace(&mut stay.active, info.state == ACTIVE);
-        if was_active != stay.active || participant != stay.participant {
-            stay.participant = participant;
-            changes.told.push(Change::Changed(stay.participant.clone()));
+        entry.version = info.version;
+        let participant = participant_of(entry.participant.identity.clone(), info);
+        let was_active = std::mem::replace(&mut entry.active, info.state == ACTIVE);
+        if was_active != entry.active || participant != entry.participant {
+            entry.participant = participant;
+            update.changes.push(RosterChange::Changed(entry.participant.clone()));
         }
         let heard: HashSet<&str> = info
             .tracks
             .iter()
-            .filter(|track| !stay.participant.is_agent && track.kind == TrackType::Audio as i32 && nameable(&track.sid))
+            .filter(|track| {
+                !entry.participant.is_agent && track.kind == TrackType::Audio as i32 && is_valid_id(&track.sid)
+            })
             .map(|track| track.sid.as_str())
             .collect();
-        stay.tracks.retain(|sid| {
-            let stays = heard.contains(&**sid);
-            if !stays {
-                self.owners.remove(sid);
+        entry.tracks.retain(|sid| {
+            let is_kept = heard.contains(&**sid);
+            if !is_kept {
+                self.track_owners.remove(sid);
             }
-            stays
+            is_kept
         });
         // In the order of the message, so that the same message has the same effect each time.
         for track in info.tracks.iter().filter(|track| heard.contains(track.sid.as_str())) {
-            if self.owners.contains_key(&*track.sid) {
+            if self.track_owners.contains_key(&*track.sid) {
                 continue;
             }
-            if self.owners.len() >= ROOM_TRACKS_MAX {
+            if self.track_owners.len() >= ROOM_TRACKS_MAX {
                 debug!("an audio track is ignored: {ROOM_TRACKS_MAX} are heard");
                 break;
             }
             let sid: Arc<str> = track.sid.as_str().into();
-            self.owners.insert(sid.clone(), stay.participant.identity.clone());
-            stay.tracks.insert(sid.clone());
-            changes.tracks.push(sid.to_string());
+            self.track_owners
+                .insert(sid.clone(), entry.participant.identity.clone());
+            entry.tracks.insert(sid.clone());
+            update.new_tracks.push(sid.to_string());
         }
     }
 
-    fn leave(&mut self, sid: &str, changes: &mut Changes) {
-        let Some((sid, stay)) = self.stays.remove_entry(sid) else {
+    fn leave(&mut self, sid: &str, update: &mut RosterUpdate) {
+        let Some((sid, entry)) = self.entries.remove_entry(sid) else {
             return;
         };
-        for track in &stay.tracks {
-            self.owners.remove(track);
+        for track in &entry.tracks {
+            self.track_owners.remove(track);
         }
-        self.present.remove(&stay.participant.identity);
+        self.sid_by_identity.remove(&entry.participant.identity);
         if self.departed.len() >= ROOM_DEPARTED_MAX {
             self.departed.pop_front();
         }
         self.departed.push_back(sid);
-        if stay.speaking {
-            changes.told.push(Change::Speaking {
-                identity: stay.participant.identity.clone(),
+        if entry.speaking {
+            update.changes.push(RosterChange::Speaking {
+                identity: entry.participant.identity.clone(),
                 speaking: false,
             });
         }
-        changes.told.push(Change::Left(stay.participant));
+        update.changes.push(RosterChange::Left(entry.participant));
     }
 }
 
 /// Tells whether it is a sid or an identity that a server hands out.
-pub(super) fn nameable(name: &str) -> bool {
+pub(super) fn is_valid_id(name: &str) -> bool {
     (1..=ROOM_NAME_BYTES_MAX).contains(&name.len())
 }
 
 /// A name for people, cut where no server has one.
-pub(super) fn shortened(name: &str) -> &str {
+pub(super) fn truncated(name: &str) -> &str {
     let mut end = name.len().min(ROOM_NAME_BYTES_MAX);
     while !name.is_char_boundary(end) {
         end -= 1;
@@ -269,7 +272,7 @@ pub(super) fn shortened(name: &str) -> &str {
     &name[..end]
 }
 
-fn describe(identity: Arc<str>, info: &ParticipantInfo) -> Participant {
+fn participant_of(identity: Arc<str>, info: &ParticipantInfo) -> Participant {
     let mut held = 0;
     let attributes = info.attributes.iter().take_while(|(name, value)| {
         held += name.len() + value.len();
@@ -277,7 +280,7 @@ fn describe(identity: Arc<str>, info: &ParticipantInfo) -> Participant {
     });
     Participant {
         identity,
-        name: shortened(&info.name).to_owned(),
+        name: truncated(&info.name).to_owned(),
         is_agent: is_agent(info),
         is_telephone: info.kind == SIP,
         attributes: attributes.map(|(name, value)| (name.clone(), value.clone())).collect(),

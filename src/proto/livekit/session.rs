@@ -1,21 +1,21 @@
 //! One life of a bot in a media room, from the moment when the bot takes its media to the one when
 //! nothing is left.
 //!
-//! `Waiting -> Entering -> Live <-> Away -> Finishing -> Closing -> Gone`, with a deadline in every
+//! `Waiting -> Entering -> Live <-> Reconnect -> Finishing -> Closing -> Gone`, with a deadline in every
 //! phase but the first: a bot that never takes its media joins the room by itself. In: what became
 //! of a dial, the messages of the server, datagrams of the two connections, the bot's speech, texts
 //! and interruptions, and `now`. Out, by [`RoomSession::poll_output`]: a WebSocket to open,
 //! messages and datagrams to send, PCM for the bot, events, and the next deadline. Whatever is lost
-//! of a stay in the room, it is made anew as a whole; the bot, its speech, its texts and who is
-//! known to be there outlive it. The way in and back is `joining`, one stay `stay`, who is there
-//! `company`, what is written `texts`, the end `leaving`. Times and their reasons stand in
+//! of a connection in the room, it is made anew as a whole; the bot, its speech, its texts and who is
+//! known to be there outlive it. The way in and back is `joining`, one connection `connection`, who is there
+//! `participants`, what is written `texts`, the end `leaving`. Times and their reasons stand in
 //! `limits`. Source: the rooms fact sheet, B2 to B5.
 
-mod company;
-mod joining;
-mod leaving;
-mod stay;
-mod texts;
+mod connection;
+mod join;
+mod leave;
+mod messages;
+mod participants;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -30,18 +30,18 @@ use crate::config::{Secret, Transport};
 use crate::counts::{Count, Counts};
 use crate::event::{Event, LeaveReason};
 use crate::limits::{ROOM_EMPTY, ROOM_NOBODY, ROOM_REGATHER};
-use crate::livekit::ears::Ears;
-use crate::livekit::wire::Target;
+use crate::livekit::receiver::RoomAudioReceiver;
+use crate::livekit::wire::SignalTarget;
 use crate::session::{Deadline, Output, Session};
 use crate::webrtc::connection::{ConnectionContext, ReceivedPacket, Transmit};
 use crate::webrtc::outbox::Outbox;
-use company::Company;
-use stay::Stay;
-use texts::EarlyWords;
+use connection::{RoomConnection, RoomOutput};
+use messages::EarlyMessages;
+use participants::Participants;
 
 /// A WebSocket to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dial {
+pub struct DialRequest {
     /// `http` or `https`, as the connection below is plain or TLS.
     pub url: String,
     /// Goes into `Authorization: Bearer`.
@@ -49,26 +49,26 @@ pub struct Dial {
 }
 
 /// What a session asks of its transport.
-pub enum Command {
+pub enum RoomCommand {
     /// Exactly one of [`RoomSession::handle_open`], [`RoomSession::handle_refused`] and
     /// [`RoomSession::handle_unreachable`] follows, unless the socket is closed before.
-    Dial(Dial),
+    Dial(DialRequest),
     /// One binary message.
     Send(Vec<u8>),
     /// Closes the socket in good order, or gives up opening it.
     CloseSocket,
     /// Datagrams that carry this user name fragment are this connection's from here on.
-    Listen(Target, String),
-    Transmit(Target, Transmit),
+    Listen(SignalTarget, String),
+    Transmit(SignalTarget, Transmit),
 }
 
 /// Where a session is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum RoomPhase {
     /// The bot has not taken its media.
     Waiting,
     /// It has not been in the room yet.
-    Entering {
+    Joining {
         tries: usize,
     },
     /// In the room, since then.
@@ -76,7 +76,7 @@ enum Phase {
         since: Instant,
     },
     /// On the way back into the room.
-    Away(Away),
+    Reconnecting(Reconnect),
     /// The bot has ended, and its last words are still leaving.
     Finishing {
         until: Instant,
@@ -86,28 +86,28 @@ enum Phase {
     Closing {
         until: Instant,
     },
-    Gone,
+    Closed,
 }
 
 /// A way back into the room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Away {
+struct Reconnect {
     since: Instant,
     tries: usize,
 }
 
 /// Where the connection to the server is.
-enum Way {
+enum SignalState {
     /// There is none.
-    None,
+    Disconnected,
     /// The next try is made then.
-    Pause(Instant),
-    Dialing,
-    Open(Box<Stay>),
+    Backoff(Instant),
+    Connecting,
+    Open(Box<RoomConnection>),
 }
 
 /// What a session is made from.
-pub struct Setup {
+pub struct RoomSetup {
     pub common: Arc<ConnectionContext>,
     /// The server's: `ws`, `wss`, `http` or `https`.
     pub url: String,
@@ -124,82 +124,82 @@ pub struct RoomSession {
     token: Secret,
     /// One moment by both clocks.
     clock: (Instant, Duration),
-    phase: Phase,
-    way: Way,
+    phase: RoomPhase,
+    signal: SignalState,
     /// The last way back, for as long as it may turn out to have led nowhere.
-    back: Option<Away>,
+    last_reconnect: Option<Reconnect>,
     /// How often a description of the server could not be used once the room was entered.
-    misunderstood: u32,
+    bad_descriptions: u32,
     joined: bool,
     lost: bool,
-    company: Company,
+    participants: Participants,
     /// Whether a caller has ever been there.
-    met: bool,
+    had_caller: bool,
     /// Since when there is no caller, or since when the room was entered.
-    alone: Option<Instant>,
-    ears: Ears,
+    no_caller_since: Option<Instant>,
+    receiver: RoomAudioReceiver,
     speaker: Speaker,
     outbox: Outbox,
     /// What callers wrote before the bot was told that it has joined.
-    early: EarlyWords,
+    early_messages: EarlyMessages,
     /// Texts of the bot that are too long for the server.
-    refused_texts: u64,
+    oversized_messages: u64,
     events: VecDeque<Event>,
-    commands: VecDeque<Command>,
+    commands: VecDeque<RoomCommand>,
     /// The bot has no more speech, as its last answer showed.
-    source_dry: bool,
+    speech_ended: bool,
     /// The bot's turn is on, or was until a moment ago.
-    speaking: bool,
+    bot_speaking: bool,
 }
 
 impl RoomSession {
-    pub fn new(setup: Setup, now: Instant) -> Self {
+    pub fn new(setup: RoomSetup, now: Instant) -> Self {
         let speaker = Speaker::new(Codec::Opus, false, setup.common.voice);
         RoomSession {
             common: setup.common,
             url: setup.url,
             token: setup.token,
             clock: (now, setup.unix),
-            phase: Phase::Waiting,
-            way: Way::None,
-            back: None,
-            misunderstood: 0,
+            phase: RoomPhase::Waiting,
+            signal: SignalState::Disconnected,
+            last_reconnect: None,
+            bad_descriptions: 0,
             joined: false,
             lost: false,
-            company: Company::default(),
-            met: false,
-            alone: None,
-            ears: Ears::new(),
+            participants: Participants::default(),
+            had_caller: false,
+            no_caller_since: None,
+            receiver: RoomAudioReceiver::new(),
             speaker,
             outbox: Outbox::new(false),
-            early: EarlyWords::default(),
-            refused_texts: 0,
+            early_messages: EarlyMessages::default(),
+            oversized_messages: 0,
             events: VecDeque::new(),
             commands: VecDeque::new(),
-            source_dry: true,
-            speaking: false,
+            speech_ended: true,
+            bot_speaking: false,
         }
     }
 
     /// Takes one binary message of the server.
     pub fn handle_binary(&mut self, bytes: Bytes, now: Instant) {
-        if let Way::Open(stay) = &mut self.way {
-            stay.handle_binary(bytes, now);
+        if let SignalState::Open(connection) = &mut self.signal {
+            connection.handle_binary(bytes, now);
         }
     }
 
     /// Takes a datagram that came to this connection's port.
-    pub fn handle_packet(&mut self, target: Target, packet: &ReceivedPacket<'_>, now: Instant) {
-        if let Way::Open(stay) = &mut self.way {
-            stay.handle_packet(target, packet, now);
+    pub fn handle_packet(&mut self, target: SignalTarget, packet: &ReceivedPacket<'_>, now: Instant) {
+        if let SignalState::Open(connection) = &mut self.signal {
+            connection.handle_packet(target, packet, now);
         }
     }
 
     /// Ends what nobody is left in, and stops waiting for those who do not come back.
-    fn look_around(&mut self, now: Instant) {
-        self.settle(now);
-        if self.alone_until().is_some_and(|until| now >= until) {
-            let reason = match self.met {
+    fn check_empty(&mut self, now: Instant) {
+        self.expire_missing(now);
+        if self.empty_deadline().is_some_and(|until| now >= until) {
+            let reason = match self.had_caller {
                 true => LeaveReason::Left,
                 false => LeaveReason::NeverConnected,
             };
@@ -208,37 +208,39 @@ impl RoomSession {
     }
 
     /// Returns until when a room without callers is stayed in; `None` where there are any.
-    fn alone_until(&self) -> Option<Instant> {
-        let alone = self.alone?;
-        if !self.met {
+    fn empty_deadline(&self) -> Option<Instant> {
+        let alone = self.no_caller_since?;
+        if !self.had_caller {
             return Some(alone + ROOM_NOBODY);
         }
-        let regathered = self.regather_until().filter(|_| self.company.is_waiting_for_callers());
+        let regathered = self
+            .rejoin_deadline()
+            .filter(|_| self.participants.is_missing_callers());
         regathered.into_iter().chain([alone + ROOM_EMPTY]).max()
     }
 
     /// Returns until when those who were there before the connection was lost may come back as
     /// well.
-    fn regather_until(&self) -> Option<Instant> {
+    fn rejoin_deadline(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Live { since } if self.company.is_waiting() => Some(since + ROOM_REGATHER),
+            RoomPhase::Live { since } if self.participants.is_missing_any() => Some(since + ROOM_REGATHER),
             _ => None,
         }
     }
 
     /// Tells the bot of those who have not come back.
-    fn settle(&mut self, now: Instant) {
-        if self.regather_until().is_some_and(|until| now >= until) {
-            self.company.give_up(&mut self.events);
+    fn expire_missing(&mut self, now: Instant) {
+        if self.rejoin_deadline().is_some_and(|until| now >= until) {
+            self.participants.remove_missing(&mut self.events);
         }
     }
 
     /// Lets the frames that are due leave.
-    fn speak(&mut self, now: Instant) {
+    fn send_speech(&mut self, now: Instant) {
         if self.queue_frames(now) {
             let unix_ms = self.unix_ms(now);
-            if let Way::Open(stay) = &mut self.way {
-                stay.handle_timeout(now, unix_ms);
+            if let SignalState::Open(connection) = &mut self.signal {
+                connection.handle_timeout(now, unix_ms);
             }
         }
     }
@@ -246,71 +248,71 @@ impl RoomSession {
     /// Hands the connection the frames that are due, and tells whether there were any.
     fn queue_frames(&mut self, now: Instant) -> bool {
         let mut any = false;
-        if self.speaks()
-            && let Way::Open(stay) = &mut self.way
+        if self.sends_audio()
+            && let SignalState::Open(connection) = &mut self.signal
         {
             while let Some(packet) = self.speaker.poll_packet(now) {
-                stay.send_audio(&packet, now);
+                connection.send_audio(&packet, now);
                 any = true;
             }
         }
         any
     }
 
-    fn speaks(&self) -> bool {
-        matches!(self.phase, Phase::Live { .. } | Phase::Finishing { .. })
+    fn sends_audio(&self) -> bool {
+        matches!(self.phase, RoomPhase::Live { .. } | RoomPhase::Finishing { .. })
     }
 
-    /// Takes what the stay has, if there is one.
-    fn poll_stay(&mut self, now: Instant) -> Polled {
-        let Way::Open(stay) = &mut self.way else {
-            return Polled::Done(None);
+    /// Takes what the connection has, if there is one.
+    fn poll_connection(&mut self, now: Instant) -> RoomPoll {
+        let SignalState::Open(connection) = &mut self.signal else {
+            return RoomPoll::Idle(None);
         };
-        match stay.poll_output(&self.common, now) {
-            stay::Output::Timeout(at) => return Polled::Done(at),
-            stay::Output::Transmit(target, transmit) => return Polled::Transmit(target, transmit),
-            stay::Output::Send(bytes) => self.commands.push_back(Command::Send(bytes)),
-            stay::Output::Listen(target, ufrag) => self.commands.push_back(Command::Listen(target, ufrag)),
-            stay::Output::Audio { track, packet } => {
-                if let Some(identity) = stay.owner(&track).filter(|_| self.joined) {
-                    self.ears.handle_packet(&track, identity, &packet, now);
+        match connection.poll_output(&self.common, now) {
+            RoomOutput::Timeout(at) => return RoomPoll::Idle(at),
+            RoomOutput::Transmit(target, transmit) => return RoomPoll::Transmit(target, transmit),
+            RoomOutput::Send(bytes) => self.commands.push_back(RoomCommand::Send(bytes)),
+            RoomOutput::Listen(target, ufrag) => self.commands.push_back(RoomCommand::Listen(target, ufrag)),
+            RoomOutput::Audio { track, packet } => {
+                if let Some(identity) = connection.track_owner(&track).filter(|_| self.joined) {
+                    self.receiver.handle_packet(&track, identity, &packet, now);
                 }
             }
-            stay::Output::TrackGone(track) => self.ears.handle_gone(&track),
-            stay::Output::ChannelOpen => self.outbox.handle_open(now),
-            stay::Output::Data(bytes) => self.take_data(&bytes),
-            stay::Output::Up => self.up(now),
-            stay::Output::Change(change) => {
-                self.company.handle_change(change, &mut self.events);
-                self.count_callers(now);
+            RoomOutput::TrackGone(track) => self.receiver.handle_track_ended(&track),
+            RoomOutput::ChannelOpen => self.outbox.handle_open(now),
+            RoomOutput::Data(bytes) => self.handle_data(&bytes),
+            RoomOutput::Up => self.handle_media_up(now),
+            RoomOutput::Change(change) => {
+                self.participants.handle_change(change, &mut self.events);
+                self.update_callers(now);
             }
-            stay::Output::Token(token) => self.token = token,
-            stay::Output::Over(why) => self.stay_over(&why, now),
+            RoomOutput::Token(token) => self.token = token,
+            RoomOutput::Ended(cause) => self.handle_connection_end(&cause, now),
         }
-        Polled::More
+        RoomPoll::More
     }
 
     /// Notes whether anybody is there to talk to, and tells the bot when that has changed.
-    fn count_callers(&mut self, now: Instant) {
+    fn update_callers(&mut self, now: Instant) {
         if self.is_ending() {
             return;
         }
-        let (callers, is_up) = match &self.way {
-            Way::Open(stay) => (stay.callers(), stay.is_up()),
+        let (callers, is_up) = match &self.signal {
+            SignalState::Open(connection) => (connection.callers(), connection.is_up()),
             _ => (0, false),
         };
-        self.met |= callers > 0;
+        self.had_caller |= callers > 0;
         if callers > 0 {
-            self.alone = None;
+            self.no_caller_since = None;
         } else if is_up {
-            self.alone.get_or_insert(now);
+            self.no_caller_since.get_or_insert(now);
         }
         let here = callers > 0 && is_up;
         if here && !std::mem::replace(&mut self.joined, true) {
             let after = now.saturating_duration_since(self.clock.0).as_secs_f64();
             log::info!("connected after {after:.1} s");
             self.events.push_back(Event::Joined);
-            self.events.extend(self.early.take());
+            self.events.extend(self.early_messages.take());
         } else if here && std::mem::replace(&mut self.lost, false) {
             log::info!("a caller is heard again");
             self.events.push_back(Event::Resumed);
@@ -320,19 +322,19 @@ impl RoomSession {
         }
     }
 
-    /// Does what a stay that has nothing more to give lets the session do, and tells whether more
+    /// Does what a connection that has nothing more to give lets the session do, and tells whether more
     /// output follows.
-    fn go_on(&mut self, now: Instant) -> bool {
-        if self.send_texts(now) {
+    fn advance(&mut self, now: Instant) -> bool {
+        if self.send_messages(now) {
             return true;
         }
-        let (Way::Open(stay), Phase::Closing { .. }) = (&mut self.way, self.phase) else {
+        let (SignalState::Open(connection), RoomPhase::Closing { .. }) = (&mut self.signal, self.phase) else {
             return false;
         };
-        if stay.wants_close() {
-            self.commands.push_back(Command::CloseSocket);
-        } else if stay.is_gone() {
-            self.phase = Phase::Gone;
+        if connection.wants_close() {
+            self.commands.push_back(RoomCommand::CloseSocket);
+        } else if connection.is_closed() {
+            self.phase = RoomPhase::Closed;
         } else {
             return false;
         }
@@ -341,35 +343,35 @@ impl RoomSession {
 
     /// Tells whether what the bot says is taken from it. What is said while no caller is there
     /// waits with the bot; only the last words of one that has ended cannot.
-    fn takes_speech(&self) -> bool {
+    fn accepts_speech(&self) -> bool {
         match self.phase {
-            Phase::Live { .. } => self.joined && !self.lost,
-            Phase::Finishing { .. } => true,
+            RoomPhase::Live { .. } => self.joined && !self.lost,
+            RoomPhase::Finishing { .. } => true,
             _ => false,
         }
     }
 
-    fn next_timeout(&self, stay: Option<Instant>, now: Instant) -> Deadline {
+    fn next_timeout(&self, connection: Option<Instant>, now: Instant) -> Deadline {
         let phase = match self.phase {
-            Phase::Finishing { until, .. } | Phase::Closing { until } => Some(until),
-            _ => self.regather_until(),
+            RoomPhase::Finishing { until, .. } | RoomPhase::Closing { until } => Some(until),
+            _ => self.rejoin_deadline(),
         };
-        let alone = matches!(self.phase, Phase::Live { .. })
-            .then(|| self.alone_until())
+        let alone = matches!(self.phase, RoomPhase::Live { .. })
+            .then(|| self.empty_deadline())
             .flatten();
-        let pause = match self.way {
-            Way::Pause(until) => Some(until),
+        let pause = match self.signal {
+            SignalState::Backoff(until) => Some(until),
             _ => None,
         };
-        let speaker = self.speaks().then(|| self.speaker.poll_timeout()).flatten();
+        let speaker = self.sends_audio().then(|| self.speaker.poll_timeout()).flatten();
         // Nothing is due before the bot or the transport does something.
         Deadline::new(now + ROOM_NOBODY, "nothing")
-            .or(stay, "connection")
+            .or(connection, "connection")
             .or(phase, "phase")
             .or(alone, "no caller")
             .or(pause, "next try")
             .or(speaker, "speech out")
-            .or(self.ears.poll_timeout(), "speech in")
+            .or(self.receiver.poll_timeout(), "speech in")
     }
 
     fn unix_ms(&self, now: Instant) -> u64 {
@@ -379,12 +381,12 @@ impl RoomSession {
 
     #[cfg(test)]
     fn is_live(&self) -> bool {
-        matches!(self.phase, Phase::Live { .. })
+        matches!(self.phase, RoomPhase::Live { .. })
     }
 }
 
 impl Session for RoomSession {
-    type Command = Command;
+    type Command = RoomCommand;
 
     fn name(&self) -> String {
         Transport::Mediaroom.name().to_owned()
@@ -392,32 +394,32 @@ impl Session for RoomSession {
 
     /// The first call is what enters the room.
     fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, mixed: bool, now: Instant) {
-        self.ears.set(in_rate_hz, mixed, now);
+        self.receiver.configure(in_rate_hz, mixed, now);
         self.speaker.set_rate(out_rate_hz, now);
-        if self.phase == Phase::Waiting {
-            self.enter(now);
+        if self.phase == RoomPhase::Waiting {
+            self.join(now);
         }
     }
 
     fn speech_room(&self) -> Option<usize> {
-        self.takes_speech().then(|| self.speaker.room())
+        self.accepts_speech().then(|| self.speaker.room())
     }
 
     fn handle_speech(&mut self, pcm: &[i16], now: Instant) {
-        if self.takes_speech() {
-            self.source_dry = pcm.is_empty();
+        if self.accepts_speech() {
+            self.speech_ended = pcm.is_empty();
             self.speaker.handle_audio(pcm, now);
-            self.speak(now);
+            self.send_speech(now);
         }
     }
 
     fn handle_interruption(&mut self, now: Instant) {
         self.speaker.handle_interruption(now);
-        self.speak(now);
+        self.send_speech(now);
     }
 
     fn handle_message(&mut self, text: String) {
-        self.push_text(text);
+        self.push_message(text);
     }
 
     fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
@@ -437,30 +439,30 @@ impl Session for RoomSession {
 
     fn handle_timeout(&mut self, now: Instant) {
         match self.phase {
-            Phase::Finishing { until, reason } => {
-                let said = self.source_dry && self.speaker.is_silent() && !self.speaking;
+            RoomPhase::Finishing { until, reason } => {
+                let said = self.speech_ended && self.speaker.is_silent() && !self.bot_speaking;
                 if now >= until || said {
                     self.end(reason, now);
                 }
             }
-            Phase::Closing { until } if now >= until => self.phase = Phase::Gone,
-            Phase::Live { .. } => self.look_around(now),
+            RoomPhase::Closing { until } if now >= until => self.phase = RoomPhase::Closed,
+            RoomPhase::Live { .. } => self.check_empty(now),
             _ => {}
         }
-        if let Way::Pause(until) = self.way
+        if let SignalState::Backoff(until) = self.signal
             && now >= until
         {
             self.dial();
         }
-        self.ears.handle_timeout(now);
+        self.receiver.handle_timeout(now);
         self.queue_frames(now);
         let unix_ms = self.unix_ms(now);
-        if let Way::Open(stay) = &mut self.way {
-            stay.handle_timeout(now, unix_ms);
+        if let SignalState::Open(connection) = &mut self.signal {
+            connection.handle_timeout(now, unix_ms);
         }
     }
 
-    fn poll_output(&mut self, now: Instant) -> Output<'_, Command> {
+    fn poll_output(&mut self, now: Instant) -> Output<'_, RoomCommand> {
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Output::Event(event);
@@ -468,20 +470,22 @@ impl Session for RoomSession {
             if let Some(command) = self.commands.pop_front() {
                 return Output::Command(command);
             }
-            if self.phase == Phase::Gone {
+            if self.phase == RoomPhase::Closed {
                 return Output::Gone;
             }
             // A frame is borrowed, so handing it out is the last thing that this function does.
-            if self.ears.poll_frame() {
-                return Output::Audio(self.ears.take_frame());
+            if self.receiver.poll_frame() {
+                return Output::Audio(self.receiver.take_frame());
             }
-            let at = match self.poll_stay(now) {
-                Polled::More => continue,
-                Polled::Transmit(target, transmit) => return Output::Command(Command::Transmit(target, transmit)),
-                Polled::Done(at) => at,
+            let at = match self.poll_connection(now) {
+                RoomPoll::More => continue,
+                RoomPoll::Transmit(target, transmit) => {
+                    return Output::Command(RoomCommand::Transmit(target, transmit));
+                }
+                RoomPoll::Idle(at) => at,
             };
             if let Some(turn) = self.speaker.poll_turn() {
-                self.speaking = turn == Turn::Started;
+                self.bot_speaking = turn == Turn::Started;
                 if !self.is_ending() {
                     self.events.push_back(match turn {
                         Turn::Started => Event::SpeechStarted,
@@ -490,37 +494,37 @@ impl Session for RoomSession {
                 }
                 continue;
             }
-            if !self.go_on(now) {
+            if !self.advance(now) {
                 return Output::Timeout(self.next_timeout(at, now));
             }
         }
     }
 
     fn has_caller(&self) -> bool {
-        self.company.had_any()
+        self.participants.had_any()
     }
 
     fn count(&self, counts: &mut Counts) {
-        self.ears.tally().count(counts);
+        self.receiver.tally().count(counts);
         self.speaker.counters().count(counts);
-        counts.set(Count::MessagesDropped, self.outbox.dropped() + self.refused_texts);
+        counts.set(Count::MessagesDropped, self.outbox.dropped() + self.oversized_messages);
     }
 
     fn summary(&self, counts: &Counts) -> String {
-        self.ears.tally().summary(counts)
+        self.receiver.tally().summary(counts)
     }
 }
 
-/// What became of asking the stay.
-enum Polled {
+/// What became of asking the connection.
+enum RoomPoll {
     More,
-    Transmit(Target, Transmit),
-    Done(Option<Instant>),
+    Transmit(SignalTarget, Transmit),
+    Idle(Option<Instant>),
 }
 
 /// The host candidates of the two connections, each with the port of the connection's own socket.
 #[derive(Clone, Debug, Default)]
-pub struct Local {
+pub struct LocalAddresses {
     pub publisher: Vec<SocketAddr>,
     pub subscriber: Vec<SocketAddr>,
 }

@@ -18,7 +18,7 @@ const ID_CHARS: usize = 8;
 
 /// What a token allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant<'a> {
+pub struct TokenParams<'a> {
     /// The API key, by which the server finds the secret.
     pub key: &'a str,
     pub secret: &'a Secret,
@@ -29,15 +29,15 @@ pub struct Grant<'a> {
 }
 
 #[derive(Serialize)]
-struct Header {
+struct JwtHeader {
     alg: &'static str,
     typ: &'static str,
 }
 
 #[derive(Serialize)]
-struct Claims<'a> {
+struct AccessClaims<'a> {
     name: &'a str,
-    video: Video<'a>,
+    video: VideoGrant<'a>,
     sub: &'a str,
     iss: &'a str,
     nbf: u64,
@@ -46,7 +46,7 @@ struct Claims<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Video<'a> {
+struct VideoGrant<'a> {
     room_join: bool,
     room: &'a str,
     can_publish: bool,
@@ -57,28 +57,28 @@ struct Video<'a> {
 }
 
 /// Makes a token that is good from `now_s`, in seconds since 1970, for [`ROOM_TOKEN_LIFE`].
-pub fn mint(grant: &Grant<'_>, now_s: u64) -> Secret {
-    let header = Header {
+pub fn mint(params: &TokenParams<'_>, now_s: u64) -> Secret {
+    let header = JwtHeader {
         alg: "HS256",
         typ: "JWT",
     };
-    let claims = Claims {
-        name: grant.identity,
-        video: Video {
+    let claims = AccessClaims {
+        name: params.identity,
+        video: VideoGrant {
             room_join: true,
-            room: grant.room,
+            room: params.room,
             can_publish: true,
             can_subscribe: true,
             can_publish_data: true,
-            agent: grant.agent,
+            agent: params.agent,
         },
-        sub: grant.identity,
-        iss: grant.key,
+        sub: params.identity,
+        iss: params.key,
         nbf: now_s,
         exp: now_s.saturating_add(ROOM_TOKEN_LIFE.as_secs()),
     };
-    let mut token = format!("{}.{}", part(&header), part(&claims));
-    let key = grant.secret.expose().as_bytes();
+    let mut token = format!("{}.{}", encode_part(&header), encode_part(&claims));
+    let key = params.secret.expose().as_bytes();
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
     mac.update(token.as_bytes());
     let tag = BASE64URL_NOPAD.encode(&mac.finalize().into_bytes());
@@ -87,7 +87,7 @@ pub fn mint(grant: &Grant<'_>, now_s: u64) -> Secret {
     Secret::new(token)
 }
 
-fn part(json: &impl Serialize) -> String {
+fn encode_part(json: &impl Serialize) -> String {
     BASE64URL_NOPAD.encode(&serde_json::to_vec(json).expect("strings and numbers are JSON"))
 }
 
@@ -98,15 +98,15 @@ pub fn room_name(random: [u8; 4]) -> String {
 
 /// Returns the identity of the bot of a session. Sessions of one room must not share it: the later one would evict the earlier.
 pub fn agent_identity(session_id: &str) -> String {
-    format!("Agent-{}", start_of(session_id))
+    format!("Agent-{}", id_prefix(session_id))
 }
 
 /// Returns the identity of the caller of a session.
 pub fn user_identity(session_id: &str) -> String {
-    format!("User-{}", start_of(session_id))
+    format!("User-{}", id_prefix(session_id))
 }
 
-fn start_of(session_id: &str) -> &str {
+fn id_prefix(session_id: &str) -> &str {
     let end = session_id.char_indices().nth(ID_CHARS);
     end.map_or(session_id, |(end, _)| &session_id[..end])
 }
@@ -118,17 +118,17 @@ mod tests {
     use super::*;
 
     fn minted(identity: &str, room: &str, agent: bool) -> String {
-        let grant = Grant {
+        let params = TokenParams {
             key: "devkey",
             secret: &Secret::new("secret"),
             identity,
             room,
             agent,
         };
-        mint(&grant, 1_795_252_753).expose().to_owned()
+        mint(&params, 1_795_252_753).expose().to_owned()
     }
 
-    /// Header and claims, as text.
+    /// JwtHeader and claims, as text.
     fn decoded(token: &str) -> [String; 2] {
         let parts: Vec<&str> = token.split('.').collect();
         let [header, claims, _signature] = parts[..] else {
@@ -257,14 +257,14 @@ mod tests {
     #[test]
     fn a_clock_at_its_end_does_not_overflow() {
         let secret = Secret::new("");
-        let grant = Grant {
+        let params = TokenParams {
             key: "",
             secret: &secret,
             identity: "",
             room: "",
             agent: true,
         };
-        assert!(decoded(mint(&grant, u64::MAX).expose())[1].contains(&u64::MAX.to_string()));
+        assert!(decoded(mint(&params, u64::MAX).expose())[1].contains(&u64::MAX.to_string()));
     }
 
     /// the identities of two sessions differ, whatever their ids are made of.

@@ -1,7 +1,7 @@
 //! The messages of the signalling connection, and the packets of the data channels: those fields of them that are used.
 //!
 //! Unknown fields and messages are skipped when read. In: bytes of one binary WebSocket message, or of one data-channel
-//! message. [`read`] refuses what would take far more memory than it has bytes.
+//! message. [`parse`] refuses what would take far more memory than it has bytes.
 //! Source: the rooms fact sheet, B3 and B5; the numbers are those of the published protocol.
 
 use std::collections::BTreeMap;
@@ -15,12 +15,12 @@ use crate::limits::{ROOM_MESSAGE_BYTES_MAX, ROOM_MESSAGE_PARTS_MAX};
 /// What a client sends.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SignalRequest {
-    #[prost(oneof = "Request", tags = "1, 2, 3, 4, 5, 6, 8, 16")]
-    pub message: Option<Request>,
+    #[prost(oneof = "ClientMessage", tags = "1, 2, 3, 4, 5, 6, 8, 16")]
+    pub message: Option<ClientMessage>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Request {
+pub enum ClientMessage {
     /// Of the publisher connection.
     #[prost(message, tag = "1")]
     Offer(SessionDescription),
@@ -44,12 +44,12 @@ pub enum Request {
 /// What a server sends.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SignalResponse {
-    #[prost(oneof = "Response", tags = "1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 16, 17, 19, 20, 22")]
-    pub message: Option<Response>,
+    #[prost(oneof = "ServerMessage", tags = "1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 16, 17, 19, 20, 22")]
+    pub message: Option<ServerMessage>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Response {
+pub enum ServerMessage {
     #[prost(message, tag = "1")]
     Join(Box<JoinResponse>),
     /// To the publisher's offer.
@@ -100,7 +100,7 @@ pub struct SessionDescription {
 /// Which of the two connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, prost::Enumeration)]
 #[repr(i32)]
-pub enum Target {
+pub enum SignalTarget {
     Publisher = 0,
     Subscriber = 1,
 }
@@ -110,7 +110,7 @@ pub struct TrickleRequest {
     /// JSON: `{"candidate": "candidate:...", "sdpMid": ..., "sdpMLineIndex": ...}`.
     #[prost(string, tag = "1")]
     pub candidate_init: String,
-    #[prost(enumeration = "Target", tag = "2")]
+    #[prost(enumeration = "SignalTarget", tag = "2")]
     pub target: i32,
     #[prost(bool, tag = "3")]
     pub last: bool,
@@ -233,7 +233,7 @@ pub struct LeaveRequest {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct JoinResponse {
     #[prost(message, optional, tag = "1")]
-    pub room: Option<Room>,
+    pub room: Option<RoomInfo>,
     /// Ourselves.
     #[prost(message, optional, tag = "2")]
     pub participant: Option<ParticipantInfo>,
@@ -242,7 +242,7 @@ pub struct JoinResponse {
     #[prost(string, tag = "4")]
     pub server_version: String,
     #[prost(message, repeated, tag = "5")]
-    pub ice_servers: Vec<IceServer>,
+    pub ice_servers: Vec<RoomIceServer>,
     #[prost(bool, tag = "6")]
     pub subscriber_primary: bool,
     #[prost(string, tag = "7")]
@@ -258,7 +258,7 @@ pub struct JoinResponse {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Room {
+pub struct RoomInfo {
     #[prost(string, tag = "1")]
     pub sid: String,
     #[prost(string, tag = "2")]
@@ -272,7 +272,7 @@ pub struct Room {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RoomUpdate {
     #[prost(message, optional, tag = "1")]
-    pub room: Option<Room>,
+    pub room: Option<RoomInfo>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -331,7 +331,7 @@ pub struct ParticipantUpdate {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct IceServer {
+pub struct RoomIceServer {
     #[prost(string, repeated, tag = "1")]
     pub urls: Vec<String>,
     #[prost(string, tag = "2")]
@@ -343,7 +343,7 @@ pub struct IceServer {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ReconnectResponse {
     #[prost(message, repeated, tag = "1")]
-    pub ice_servers: Vec<IceServer>,
+    pub ice_servers: Vec<RoomIceServer>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -387,12 +387,12 @@ pub struct DataPacket {
     pub destination_identities: Vec<String>,
     #[prost(string, tag = "17")]
     pub participant_sid: String,
-    #[prost(oneof = "Data", tags = "2, 6")]
-    pub value: Option<Data>,
+    #[prost(oneof = "DataValue", tags = "2, 6")]
+    pub value: Option<DataValue>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Data {
+pub enum DataValue {
     #[prost(message, tag = "2")]
     User(UserPacket),
     #[prost(message, tag = "6")]
@@ -420,7 +420,7 @@ pub struct SipDtmf {
 
 /// Why bytes are no message of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unreadable {
+pub enum WireError {
     TooLong {
         bytes: usize,
     },
@@ -429,44 +429,44 @@ pub enum Unreadable {
     Malformed,
 }
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unreadable::TooLong { bytes } => {
+            WireError::TooLong { bytes } => {
                 write!(
                     f,
                     "a message of {bytes} bytes, at most {ROOM_MESSAGE_BYTES_MAX} are taken"
                 )
             }
-            Unreadable::TooManyParts => {
+            WireError::TooManyParts => {
                 write!(
                     f,
                     "a message with more than {ROOM_MESSAGE_PARTS_MAX} participants, tracks and other parts"
                 )
             }
-            Unreadable::Malformed => f.write_str("bytes that are no message of a media-room server"),
+            WireError::Malformed => f.write_str("bytes that are no message of a media-room server"),
         }
     }
 }
 
-impl std::error::Error for Unreadable {}
+impl std::error::Error for WireError {}
 
 /// Reads one message of a server.
 ///
 /// # Errors
-/// See [`Unreadable`].
-pub fn read(bytes: Bytes) -> Result<SignalResponse, Unreadable> {
+/// See [`WireError`].
+pub fn parse(bytes: Bytes) -> Result<SignalResponse, WireError> {
     if bytes.len() > ROOM_MESSAGE_BYTES_MAX {
-        return Err(Unreadable::TooLong { bytes: bytes.len() });
+        return Err(WireError::TooLong { bytes: bytes.len() });
     }
     let mut left = ROOM_MESSAGE_PARTS_MAX;
-    count(&bytes, Shape::Response, &mut left)?;
-    SignalResponse::decode(bytes).map_err(|_| Unreadable::Malformed)
+    count_parts(&bytes, MessageShape::Response, &mut left)?;
+    SignalResponse::decode(bytes).map_err(|_| WireError::Malformed)
 }
 
 /// A message that has parts in any number, or holds one that has.
 #[derive(Clone, Copy)]
-enum Shape {
+enum MessageShape {
     Response,
     Join,
     Description,
@@ -479,19 +479,20 @@ enum Shape {
     Leaf,
 }
 
-impl Shape {
-    fn part(self, tag: u64) -> Option<Shape> {
+impl MessageShape {
+    fn child(self, tag: u64) -> Option<MessageShape> {
         Some(match (self, tag) {
-            (Shape::Response, 1) => Shape::Join,
-            (Shape::Response, 2 | 3) => Shape::Description,
-            (Shape::Response, 5) => Shape::Update,
-            (Shape::Response, 10) => Shape::Speakers,
-            (Shape::Response, 19) => Shape::Reconnect,
-            (Shape::Join, 2 | 3) | (Shape::Update, 1) => Shape::Participant,
-            (Shape::Join, 5) | (Shape::Reconnect, 1) => Shape::IceServer,
-            (Shape::Description, 4) | (Shape::Speakers, 1) | (Shape::Participant, 4 | 15) | (Shape::IceServer, 1) => {
-                Shape::Leaf
-            }
+            (MessageShape::Response, 1) => MessageShape::Join,
+            (MessageShape::Response, 2 | 3) => MessageShape::Description,
+            (MessageShape::Response, 5) => MessageShape::Update,
+            (MessageShape::Response, 10) => MessageShape::Speakers,
+            (MessageShape::Response, 19) => MessageShape::Reconnect,
+            (MessageShape::Join, 2 | 3) | (MessageShape::Update, 1) => MessageShape::Participant,
+            (MessageShape::Join, 5) | (MessageShape::Reconnect, 1) => MessageShape::IceServer,
+            (MessageShape::Description, 4)
+            | (MessageShape::Speakers, 1)
+            | (MessageShape::Participant, 4 | 15)
+            | (MessageShape::IceServer, 1) => MessageShape::Leaf,
             _ => return None,
         })
     }
@@ -499,7 +500,7 @@ impl Shape {
 
 /// Counts the parts of a message against what is left of the cap, before memory is spent on them: two bytes can stand for a
 /// participant, which takes a hundred times that.
-fn count(mut bytes: &[u8], shape: Shape, left: &mut usize) -> Result<(), Unreadable> {
+fn count_parts(mut bytes: &[u8], shape: MessageShape, left: &mut usize) -> Result<(), WireError> {
     while !bytes.is_empty() {
         let key = varint(&mut bytes)?;
         let length = match key & 7 {
@@ -508,30 +509,30 @@ fn count(mut bytes: &[u8], shape: Shape, left: &mut usize) -> Result<(), Unreada
             2 => varint(&mut bytes)?,
             5 => 4,
             // Groups, which this protocol has none of.
-            _ => return Err(Unreadable::Malformed),
+            _ => return Err(WireError::Malformed),
         };
-        let length = usize::try_from(length).map_err(|_| Unreadable::Malformed)?;
-        let (value, rest) = bytes.split_at_checked(length).ok_or(Unreadable::Malformed)?;
+        let length = usize::try_from(length).map_err(|_| WireError::Malformed)?;
+        let (value, rest) = bytes.split_at_checked(length).ok_or(WireError::Malformed)?;
         bytes = rest;
-        if let (2, Some(part)) = (key & 7, shape.part(key >> 3)) {
-            *left = left.checked_sub(1).ok_or(Unreadable::TooManyParts)?;
-            if !matches!(part, Shape::Leaf) {
-                count(value, part, left)?;
+        if let (2, Some(part)) = (key & 7, shape.child(key >> 3)) {
+            *left = left.checked_sub(1).ok_or(WireError::TooManyParts)?;
+            if !matches!(part, MessageShape::Leaf) {
+                count_parts(value, part, left)?;
             }
         }
     }
     Ok(())
 }
 
-fn varint(bytes: &mut &[u8]) -> Result<u64, Unreadable> {
+fn varint(bytes: &mut &[u8]) -> Result<u64, WireError> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first().ok_or(Unreadable::Malformed)?;
+        let (byte, rest) = bytes.split_first().ok_or(WireError::Malformed)?;
         *bytes = rest;
         value |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Ok(value);
         }
     }
-    Err(Unreadable::Malformed)
+    Err(WireError::Malformed)
 }

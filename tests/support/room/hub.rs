@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use edge_runner_proto::livekit::wire::{ParticipantUpdate, Response, SignalRequest, Target};
+use edge_runner_proto::livekit::wire::{ParticipantUpdate, ServerMessage, SignalRequest, SignalTarget};
 use prost::Message as _;
 use tokio::net::UdpSocket;
 use tokio::sync::{mpsc, oneshot};
@@ -59,7 +59,7 @@ pub enum Input {
     /// A WebSocket is gone.
     Hung(u64),
     /// For this link, or for whoever takes it.
-    Datagram(Option<(u64, Target)>, SocketAddr, Vec<u8>),
+    Datagram(Option<(u64, SignalTarget)>, SocketAddr, Vec<u8>),
     Order(Order),
     Stats(oneshot::Sender<Stats>),
 }
@@ -201,7 +201,7 @@ impl Hub {
             return;
         }
         for other in self.others(id, &room) {
-            other.send(Response::Update(ParticipantUpdate {
+            other.send(ServerMessage::Update(ParticipantUpdate {
                 participants: vec![info.clone()],
             }));
         }
@@ -242,7 +242,7 @@ impl Hub {
         let room = person.claims.room.clone();
         if !person.claims.hidden {
             for other in self.others(id, &room) {
-                other.send(Response::Update(ParticipantUpdate {
+                other.send(ServerMessage::Update(ParticipantUpdate {
                     participants: vec![info.clone()],
                 }));
             }
@@ -344,7 +344,7 @@ impl Hub {
     }
 }
 
-async fn read(socket: Arc<UdpSocket>, whose: Option<(u64, Target)>, feed: mpsc::UnboundedSender<Input>) {
+async fn read(socket: Arc<UdpSocket>, whose: Option<(u64, SignalTarget)>, feed: mpsc::UnboundedSender<Input>) {
     let mut datagram = [0; DATAGRAM_BYTES_MAX];
     loop {
         // An error is a peer's port that is closed, as ICMP tells; the next one may be fine.

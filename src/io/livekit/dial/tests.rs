@@ -18,8 +18,8 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future).await.expect("it happens in time")
 }
 
-fn to(url: String) -> Dial {
-    Dial {
+fn to(url: String) -> DialRequest {
+    DialRequest {
         url,
         token: Secret::new("a.b.c"),
     }
@@ -108,13 +108,13 @@ async fn a_refusal_is_told_with_its_text() {
         let (url, task) = server(move |_| format!("HTTP/1.1 {answer}").into_bytes()).await;
         let failure = within(dial(to(url))).await.err().expect("refused");
         let text = text.to_owned();
-        assert_eq!(failure, Failure::Refused { status, text });
+        assert_eq!(failure, DialError::Refused { status, text });
         drop(task);
     }
     let long = format!("HTTP/1.1 503 No\r\nContent-Length: 9000\r\n\r\n{}", "x".repeat(9000));
     let (url, task) = server(move |_| long.into_bytes()).await;
     let failure = within(dial(to(url))).await.err().expect("refused");
-    assert!(matches!(failure, Failure::Refused { status: 503, text } if text.len() <= ROOM_REFUSAL_BYTES_MAX));
+    assert!(matches!(failure, DialError::Refused { status: 503, text } if text.len() <= ROOM_REFUSAL_BYTES_MAX));
     drop(task);
 }
 
@@ -133,13 +133,13 @@ async fn whoever_does_not_answer_is_unreachable() {
         "nonsense".into(),
     ] {
         let failure = within(dial(to(url.clone()))).await.err().expect("nobody is there");
-        let Failure::Unreachable(words) = failure else {
+        let DialError::Unreachable(words) = failure else {
             panic!("{url}: {failure:?}")
         };
         assert!(!words.is_empty() && !words.contains("a.b.c"), "{words}");
     }
     drop(task);
-    let bad = Dial {
+    let bad = DialRequest {
         url: format!("http://{closed}/rtc"),
         token: Secret::new("a\nb"),
     };
@@ -154,7 +154,7 @@ async fn a_server_that_says_nothing_is_given_up() {
     let held = tokio::spawn(async move { listener.accept().await.map(|(stream, _)| stream) });
     let began = tokio::time::Instant::now();
     let failure = dial(to(url)).await.err().expect("it has an end");
-    assert!(matches!(failure, Failure::Unreachable(words) if words.contains("did not answer within 10 s")));
+    assert!(matches!(failure, DialError::Unreachable(words) if words.contains("did not answer within 10 s")));
     assert_eq!(began.elapsed().as_secs(), ROOM_DIAL_WITHIN.as_secs());
     drop(held);
 }

@@ -1,7 +1,7 @@
 //! The signalling connection against messages of a server, as bytes. Source: the rooms fact sheet, B3 to B5.
 
 use super::wire::{
-    IceServer, ParticipantInfo, ParticipantPermission, ParticipantUpdate, Room, RoomUpdate, SignalResponse,
+    ParticipantInfo, ParticipantPermission, ParticipantUpdate, RoomIceServer, RoomInfo, RoomUpdate, SignalResponse,
     SpeakerInfo, SpeakersChanged, TrackInfo, TrackUnpublishedResponse,
 };
 use super::*;
@@ -14,12 +14,12 @@ use crate::participant::Participant;
 const UNIX_MS: u64 = 1_795_252_753_000;
 
 struct Stay {
-    signal: Signal,
+    signal: SignalClient,
     start: Instant,
     now: Instant,
 }
 
-fn bytes(message: Response) -> Bytes {
+fn bytes(message: ServerMessage) -> Bytes {
     SignalResponse { message: Some(message) }.encode_to_vec().into()
 }
 
@@ -52,16 +52,16 @@ fn gone(sid: &str, identity: &str) -> ParticipantInfo {
     }
 }
 
-fn update(participants: impl Into<Vec<ParticipantInfo>>) -> Response {
+fn update(participants: impl Into<Vec<ParticipantInfo>>) -> ServerMessage {
     let participants = participants.into();
-    Response::Update(ParticipantUpdate { participants })
+    ServerMessage::Update(ParticipantUpdate { participants })
 }
 
 fn join(others: impl Into<Vec<ParticipantInfo>>) -> JoinResponse {
     JoinResponse {
-        room: Some(Room {
+        room: Some(RoomInfo {
             name: "room-1".into(),
-            ..Room::default()
+            ..RoomInfo::default()
         }),
         participant: Some(ParticipantInfo {
             sid: "PA_own".into(),
@@ -87,49 +87,49 @@ fn participant(identity: &str, is_agent: bool) -> Participant {
     }
 }
 
-fn joined(identity: &str) -> Output {
-    Output::Change(Change::Joined(participant(identity, false)))
+fn joined(identity: &str) -> SignalOutput {
+    SignalOutput::Change(RosterChange::Joined(participant(identity, false)))
 }
 
-fn left(identity: &str) -> Output {
-    Output::Change(Change::Left(participant(identity, false)))
+fn left(identity: &str) -> SignalOutput {
+    SignalOutput::Change(RosterChange::Left(participant(identity, false)))
 }
 
-fn speaking(identity: &str, speaking: bool) -> Output {
-    Output::Change(Change::Speaking {
+fn speaking(identity: &str, speaking: bool) -> SignalOutput {
+    SignalOutput::Change(RosterChange::Speaking {
         identity: identity.into(),
         speaking,
     })
 }
 
-fn sent(message: Request) -> Output {
-    Output::Send(SignalRequest { message: Some(message) }.encode_to_vec())
+fn sent(message: ClientMessage) -> SignalOutput {
+    SignalOutput::Send(SignalRequest { message: Some(message) }.encode_to_vec())
 }
 
-fn subscribed(sids: &[&str]) -> Output {
-    sent(Request::Subscription(UpdateSubscription {
+fn subscribed(sids: &[&str]) -> SignalOutput {
+    sent(ClientMessage::Subscription(UpdateSubscription {
         track_sids: sids.iter().map(|sid| (*sid).to_owned()).collect(),
         subscribe: true,
     }))
 }
 
-fn candidate(target: Target, candidate: &str) -> Output {
-    Output::Candidate {
+fn candidate(target: SignalTarget, candidate: &str) -> SignalOutput {
+    SignalOutput::Candidate {
         target,
         candidate: candidate.into(),
     }
 }
 
-fn trickled(target: Target, init: &str) -> Response {
-    Response::Trickle(TrickleRequest {
+fn trickled(target: SignalTarget, init: &str) -> ServerMessage {
+    ServerMessage::Trickle(TrickleRequest {
         candidate_init: init.into(),
         target: target as i32,
         last: false,
     })
 }
 
-fn offer(id: u32) -> Response {
-    Response::Offer(SessionDescription {
+fn offer(id: u32) -> ServerMessage {
+    ServerMessage::Offer(SessionDescription {
         kind: "offer".into(),
         sdp: format!("v={id}"),
         id,
@@ -137,8 +137,8 @@ fn offer(id: u32) -> Response {
     })
 }
 
-fn answer(id: u32) -> Response {
-    Response::Answer(SessionDescription {
+fn answer(id: u32) -> ServerMessage {
+    ServerMessage::Answer(SessionDescription {
         kind: "answer".into(),
         sdp: format!("v={id}"),
         id,
@@ -150,7 +150,7 @@ impl Stay {
     fn opening() -> Stay {
         let start = Instant::now();
         Stay {
-            signal: Signal::new(start),
+            signal: SignalClient::new(start),
             start,
             now: start,
         }
@@ -159,16 +159,16 @@ impl Stay {
     /// A stay that has begun, with what followed from it taken out.
     fn with(others: impl Into<Vec<ParticipantInfo>>) -> Stay {
         let mut stay = Stay::opening();
-        let outputs = stay.hear(Response::Join(Box::new(join(others))));
-        assert!(matches!(outputs[0], Output::Joined(_)));
+        let outputs = stay.hear(ServerMessage::Join(Box::new(join(others))));
+        assert!(matches!(outputs[0], SignalOutput::Joined(_)));
         stay
     }
 
-    fn take(&mut self) -> Vec<Output> {
+    fn take(&mut self) -> Vec<SignalOutput> {
         std::iter::from_fn(|| self.signal.poll_output()).collect()
     }
 
-    fn hear(&mut self, message: Response) -> Vec<Output> {
+    fn hear(&mut self, message: ServerMessage) -> Vec<SignalOutput> {
         self.signal.handle_message(bytes(message), self.now).expect("a message");
         self.take()
     }
@@ -180,7 +180,7 @@ impl Stay {
     }
 
     /// Moves the clock to so many milliseconds after the start.
-    fn at(&mut self, ms: u64) -> Vec<Output> {
+    fn at(&mut self, ms: u64) -> Vec<SignalOutput> {
         self.now = self.start + Duration::from_millis(ms);
         self.signal.handle_timeout(self.now, UNIX_MS + ms);
         self.take()
@@ -193,15 +193,15 @@ impl Stay {
     }
 }
 
-fn ping(ms: u64, rtt: i64) -> Output {
-    sent(Request::Ping(Ping {
+fn ping(ms: u64, rtt: i64) -> SignalOutput {
+    sent(ClientMessage::Ping(Ping {
         timestamp: (UNIX_MS + ms) as i64,
         rtt,
     }))
 }
 
-fn pong(ms: u64) -> Response {
-    Response::Pong(Pong {
+fn pong(ms: u64) -> ServerMessage {
+    ServerMessage::Pong(Pong {
         last_ping_timestamp: (UNIX_MS + ms) as i64,
         timestamp: 1,
     })
@@ -217,7 +217,7 @@ fn a_join_tells_who_is_there() {
         kind: 4,
         ..somebody("PA_b", "bot")
     };
-    let outputs = stay.hear(Response::Join(Box::new(join([
+    let outputs = stay.hear(ServerMessage::Join(Box::new(join([
         somebody("PA_a", "ann"),
         bot,
         somebody("PA_c", "cid"),
@@ -225,7 +225,7 @@ fn a_join_tells_who_is_there() {
     assert_eq!(
         outputs,
         [
-            Output::Joined(Joined {
+            SignalOutput::Joined(JoinInfo {
                 room_name: "room-1".into(),
                 sid: "PA_own".into(),
                 subscriber_primary: true,
@@ -233,14 +233,14 @@ fn a_join_tells_who_is_there() {
                 server_version: "1.13.5".into(),
             }),
             joined("ann"),
-            Output::Change(Change::Joined(participant("bot", true))),
+            SignalOutput::Change(RosterChange::Joined(participant("bot", true))),
             joined("cid"),
             subscribed(&["TR_ann", "TR_cid"]),
         ]
     );
     assert_eq!(stay.signal.callers(), 2);
-    // A second one changes nothing.
-    assert_eq!(stay.hear(Response::Join(Box::new(join([])))), []);
+    // A second one update nothing.
+    assert_eq!(stay.hear(ServerMessage::Join(Box::new(join([])))), []);
     assert_eq!(stay.signal.callers(), 2);
 }
 
@@ -264,10 +264,10 @@ fn a_join_that_does_not_say_who_we_are_is_refused() {
             participant: Some(own),
             ..join([])
         };
-        let words = stay.refuse(bytes(Response::Join(Box::new(nobody))));
+        let words = stay.refuse(bytes(ServerMessage::Join(Box::new(nobody))));
         assert_eq!(words, "a join that does not say who we are");
         // A whole one is still taken.
-        assert!(!stay.hear(Response::Join(Box::new(join([])))).is_empty());
+        assert!(!stay.hear(ServerMessage::Join(Box::new(join([])))).is_empty());
     }
 }
 
@@ -278,7 +278,7 @@ fn another_server_is_not_followed() {
         alternative_url: "wss://elsewhere.example".into(),
         ..JoinResponse::default()
     };
-    let words = Stay::opening().refuse(bytes(Response::Join(Box::new(elsewhere))));
+    let words = Stay::opening().refuse(bytes(ServerMessage::Join(Box::new(elsewhere))));
     assert!(
         words.contains("MEDIAROOM_URL") && !words.contains("elsewhere.example"),
         "{words}"
@@ -291,20 +291,20 @@ fn nothing_but_a_goodbye_or_a_token_counts_before_the_join() {
     assert_eq!(stay.hear(update([somebody("PA_a", "ann")])), []);
     assert_eq!(stay.hear(offer(1)), []);
     assert_eq!(stay.signal.callers(), 0);
-    assert_eq!(stay.signal.owner("TR_ann"), None);
+    assert_eq!(stay.signal.track_owner("TR_ann"), None);
     assert_eq!(
-        stay.hear(Response::RefreshToken("a.b".into())),
-        [Output::Token(Secret::new("a.b"))]
+        stay.hear(ServerMessage::RefreshToken("a.b".into())),
+        [SignalOutput::Token(Secret::new("a.b"))]
     );
-    let leave = Response::Leave(LeaveRequest {
+    let leave = ServerMessage::Leave(LeaveRequest {
         reason: 7,
         ..LeaveRequest::default()
     });
     assert_eq!(
         stay.hear(leave),
-        [Output::Leave {
+        [SignalOutput::Leave {
             reason: 7,
-            then: Then::Nothing
+            action: LeaveAction::Disconnect
         }]
     );
 }
@@ -339,11 +339,11 @@ fn pings_leave_at_the_interval_with_the_last_round_trip() {
 fn a_server_that_says_nothing_for_the_ping_timeout_is_silent() {
     let mut stay = Stay::with([]);
     stay.at(9_000);
-    stay.hear(Response::RoomUpdate(RoomUpdate::default()));
+    stay.hear(ServerMessage::RoomUpdate(RoomUpdate::default()));
     stay.at(19_000);
     stay.at(23_999);
     assert_eq!(stay.due_ms(), Some(24_000));
-    assert_eq!(stay.at(24_000), [Output::Silent]);
+    assert_eq!(stay.at(24_000), [SignalOutput::PingTimeout]);
     assert_eq!(stay.due_ms(), None);
     assert_eq!(stay.at(60_000), []);
     assert_eq!(stay.hear(update([somebody("PA_a", "ann")])), []);
@@ -356,7 +356,7 @@ fn a_server_that_does_not_begin_is_silent_too_and_is_not_pinged() {
     let mut stay = Stay::opening();
     assert_eq!(stay.due_ms(), Some(15_000));
     assert_eq!(stay.at(14_999), []);
-    assert_eq!(stay.at(15_000), [Output::Silent]);
+    assert_eq!(stay.at(15_000), [SignalOutput::PingTimeout]);
 }
 
 /// No number of a server stops the pings, makes a storm of them, or makes its silence shorter than they are apart.
@@ -376,11 +376,17 @@ fn the_times_of_a_server_are_kept_within_reason() {
             ping_timeout: timeout,
             ..join([])
         };
-        stay.hear(Response::Join(Box::new(numbers)));
+        stay.hear(ServerMessage::Join(Box::new(numbers)));
         assert_eq!(stay.due_ms(), Some(u128::from(ping_s) * 1_000), "{interval}");
         assert_eq!(stay.at(ping_s * 1_000).len(), 1);
-        assert!(!stay.at(silent_s * 1_000 - 1).contains(&Output::Silent), "{timeout}");
-        assert!(stay.at(silent_s * 1_000).contains(&Output::Silent), "{timeout}");
+        assert!(
+            !stay.at(silent_s * 1_000 - 1).contains(&SignalOutput::PingTimeout),
+            "{timeout}"
+        );
+        assert!(
+            stay.at(silent_s * 1_000).contains(&SignalOutput::PingTimeout),
+            "{timeout}"
+        );
     }
 }
 
@@ -390,7 +396,7 @@ fn bytes_that_are_no_message_do_not_count_as_heard() {
     let mut stay = Stay::with([]);
     stay.at(14_000);
     assert!(stay.refuse(&b"\xff"[..]).contains("no message"));
-    assert_eq!(stay.at(15_000), [Output::Silent]);
+    assert_eq!(stay.at(15_000), [SignalOutput::PingTimeout]);
 }
 
 // ---- offers and answers
@@ -411,11 +417,11 @@ fn only_the_answer_to_the_last_offer_is_handed_on() {
     assert_eq!(
         stay.take(),
         [
-            sent(Request::Offer(described("offer", 1))),
-            sent(Request::Offer(described("offer", 2)))
+            sent(ClientMessage::Offer(described("offer", 1))),
+            sent(ClientMessage::Offer(described("offer", 2)))
         ]
     );
-    let handed_on = |id: u32| [Output::Answer { sdp: format!("v={id}") }];
+    let handed_on = |id: u32| [SignalOutput::Answer { sdp: format!("v={id}") }];
     assert_eq!(stay.hear(answer(1)), []);
     assert_eq!(stay.hear(answer(3)), []);
     assert_eq!(stay.hear(answer(2)), handed_on(2));
@@ -433,7 +439,7 @@ fn every_offer_of_the_server_is_handed_on_and_answered_by_its_id() {
     for id in [7, 8, 8, 0] {
         assert_eq!(
             stay.hear(offer(id)),
-            [Output::Offer {
+            [SignalOutput::Offer {
                 sdp: format!("v={id}"),
                 id,
                 mid_to_track: [("0".to_owned(), "TR_ann".to_owned())].into(),
@@ -446,7 +452,7 @@ fn every_offer_of_the_server_is_handed_on_and_answered_by_its_id() {
             id,
             ..SessionDescription::default()
         };
-        assert_eq!(stay.take(), [sent(Request::Answer(described))]);
+        assert_eq!(stay.take(), [sent(ClientMessage::Answer(described))]);
     }
 }
 
@@ -462,7 +468,7 @@ fn candidates_of_both_connections_are_handed_on() {
     stay.signal.offer("v=0".into());
     stay.take();
     stay.hear(offer(1));
-    for target in [Target::Publisher, Target::Subscriber] {
+    for target in [SignalTarget::Publisher, SignalTarget::Subscriber] {
         for (text, found) in [
             (
                 format!(r#"{{"candidate":"{HOST}","sdpMid":"0","sdpMLineIndex":0}}"#),
@@ -501,14 +507,14 @@ fn malformed_candidates_and_the_end_of_them_are_ignored() {
         &long,
         &"[".repeat(100_000),
     ] {
-        assert_eq!(stay.hear(trickled(Target::Publisher, init)), [], "{init}");
+        assert_eq!(stay.hear(trickled(SignalTarget::Publisher, init)), [], "{init}");
     }
     let unknown = TrickleRequest {
         candidate_init: format!(r#"{{"candidate":"{HOST}"}}"#),
         target: 7,
         last: true,
     };
-    assert_eq!(stay.hear(Response::Trickle(unknown)), []);
+    assert_eq!(stay.hear(ServerMessage::Trickle(unknown)), []);
 }
 
 /// B4 rule 6: candidates may come before what they belong to, in any number.
@@ -517,24 +523,24 @@ fn candidates_wait_for_their_connection() {
     let mut stay = Stay::with([]);
     let numbered = |i: usize| format!("candidate:{i} 1 udp 1 192.0.2.1 50000 typ host");
     let text = |i: usize| format!(r#"{{"candidate":"{}"}}"#, numbered(i));
-    assert_eq!(stay.hear(trickled(Target::Publisher, &text(0))), []);
+    assert_eq!(stay.hear(trickled(SignalTarget::Publisher, &text(0))), []);
     for i in 1..ROOM_CANDIDATES_HELD_MAX + 10 {
-        assert_eq!(stay.hear(trickled(Target::Subscriber, &text(i))), []);
+        assert_eq!(stay.hear(trickled(SignalTarget::Subscriber, &text(i))), []);
     }
     let outputs = stay.hear(offer(1));
-    assert!(matches!(outputs[0], Output::Offer { .. }));
-    let kept: Vec<Output> = (1..ROOM_CANDIDATES_HELD_MAX)
-        .map(|i| candidate(Target::Subscriber, &numbered(i)))
+    assert!(matches!(outputs[0], SignalOutput::Offer { .. }));
+    let kept: Vec<SignalOutput> = (1..ROOM_CANDIDATES_HELD_MAX)
+        .map(|i| candidate(SignalTarget::Subscriber, &numbered(i)))
         .collect();
     assert_eq!(outputs[1..], kept);
     stay.signal.offer("v=0".into());
-    assert_eq!(stay.take()[1..], [candidate(Target::Publisher, &numbered(0))]);
+    assert_eq!(stay.take()[1..], [candidate(SignalTarget::Publisher, &numbered(0))]);
     // Once it is there, none waits, and none comes twice.
     assert_eq!(
-        stay.hear(trickled(Target::Subscriber, &text(99))),
-        [candidate(Target::Subscriber, &numbered(99))]
+        stay.hear(trickled(SignalTarget::Subscriber, &text(99))),
+        [candidate(SignalTarget::Subscriber, &numbered(99))]
     );
-    assert!(matches!(stay.hear(offer(2))[..], [Output::Offer { .. }]));
+    assert!(matches!(stay.hear(offer(2))[..], [SignalOutput::Offer { .. }]));
 }
 
 // ---- our track
@@ -550,8 +556,8 @@ fn announced() -> AddTrackRequest {
     }
 }
 
-fn published(cid: &str, sid: &str) -> Response {
-    Response::TrackPublished(TrackPublishedResponse {
+fn published(cid: &str, sid: &str) -> ServerMessage {
+    ServerMessage::TrackPublished(TrackPublishedResponse {
         cid: cid.into(),
         track: Some(track(sid, TrackType::Audio)),
     })
@@ -562,24 +568,24 @@ fn published(cid: &str, sid: &str) -> Response {
 fn the_track_is_announced_and_its_publication_told_once() {
     let mut stay = Stay::with([]);
     stay.signal.add_track("cid-1", "bot-audio");
-    assert_eq!(stay.take(), [sent(Request::AddTrack(announced()))]);
+    assert_eq!(stay.take(), [sent(ClientMessage::AddTrack(announced()))]);
     assert_eq!(stay.hear(published("cid-2", "TR_other")), []);
     assert_eq!(stay.hear(published("cid-1", "")), []);
-    let told = [Output::Published { sid: "TR_own".into() }];
+    let told = [SignalOutput::Published { sid: "TR_own".into() }];
     assert_eq!(stay.hear(published("cid-1", "TR_own")), told);
     assert_eq!(stay.hear(published("cid-1", "TR_own")), []);
     let nothing = TrackPublishedResponse {
         cid: String::new(),
         track: None,
     };
-    assert_eq!(stay.hear(Response::TrackPublished(nothing)), []);
+    assert_eq!(stay.hear(ServerMessage::TrackPublished(nothing)), []);
 }
 
 /// B4 rule 10; newer servers repeat the request, and only tell when it is queued.
 #[test]
 fn a_refused_track_is_told_with_the_reason() {
     let response = |reason: i32, message: &str, cid: Option<&str>| {
-        Response::Request(RequestResponse {
+        ServerMessage::Request(RequestResponse {
             request_id: 0,
             reason,
             message: message.into(),
@@ -611,7 +617,7 @@ fn a_refused_track_is_told_with_the_reason() {
             assert_eq!(stay.hear(response(reason, message, Some("cid-2"))), []);
             assert_eq!(
                 stay.hear(response(reason, message, cid)),
-                [Output::PublishRefused(words.into())]
+                [SignalOutput::PublishRefused(words.into())]
             );
             assert_eq!(stay.hear(response(reason, message, cid)), []);
         }
@@ -620,7 +626,7 @@ fn a_refused_track_is_told_with_the_reason() {
     stay.signal.add_track("cid-1", "bot-audio");
     stay.take();
     let outputs = stay.hear(response(2, &"ä".repeat(100_000), None));
-    assert!(matches!(&outputs[..], [Output::PublishRefused(words)] if words.chars().count() < 300));
+    assert!(matches!(&outputs[..], [SignalOutput::PublishRefused(words)] if words.chars().count() < 300));
 }
 
 #[test]
@@ -629,10 +635,10 @@ fn a_track_that_the_server_takes_away_is_told() {
     stay.signal.add_track("cid-1", "bot-audio");
     stay.take();
     stay.hear(published("cid-1", "TR_own"));
-    let unpublished = |sid: &str| Response::TrackUnpublished(TrackUnpublishedResponse { track_sid: sid.into() });
+    let unpublished = |sid: &str| ServerMessage::TrackUnpublished(TrackUnpublishedResponse { track_sid: sid.into() });
     assert_eq!(stay.hear(unpublished("TR_other")), []);
     let outputs = stay.hear(unpublished("TR_own"));
-    assert!(matches!(outputs[..], [Output::PublishRefused(_)]));
+    assert!(matches!(outputs[..], [SignalOutput::PublishRefused(_)]));
     assert_eq!(stay.hear(unpublished("TR_own")), []);
 }
 
@@ -645,12 +651,15 @@ fn participants_come_and_go() {
         stay.hear(update([somebody("PA_a", "ann"), somebody("PA_b", "bob")])),
         [joined("ann"), joined("bob"), subscribed(&["TR_ann", "TR_bob"])]
     );
-    assert_eq!(stay.signal.owner("TR_ann").map(|identity| &**identity), Some("ann"));
-    assert_eq!(stay.signal.owner("TR_x"), None);
+    assert_eq!(
+        stay.signal.track_owner("TR_ann").map(|identity| &**identity),
+        Some("ann")
+    );
+    assert_eq!(stay.signal.track_owner("TR_x"), None);
     // The same again.
     assert_eq!(stay.hear(update([somebody("PA_a", "ann")])), []);
     assert_eq!(stay.hear(update([gone("PA_a", "ann")])), [left("ann")]);
-    assert_eq!(stay.signal.owner("TR_ann"), None);
+    assert_eq!(stay.signal.track_owner("TR_ann"), None);
     assert_eq!(stay.signal.callers(), 1);
     assert_eq!(stay.hear(update([gone("PA_a", "ann"), gone("PA_z", "zoe")])), []);
 }
@@ -689,7 +698,7 @@ fn stale_news_is_ignored() {
         [subscribed(&["TR_3"])]
     );
     assert_eq!(stay.hear(update([version(6, &[])])), []);
-    assert_eq!(stay.signal.owner("TR_1"), None);
+    assert_eq!(stay.signal.track_owner("TR_1"), None);
     // Whoever left does not come back by late news.
     stay.hear(update([gone("PA_a", "ann")]));
     assert_eq!(stay.hear(update([version(7, &["TR_1"])])), []);
@@ -712,7 +721,7 @@ fn the_same_identity_joins_again_under_a_new_sid() {
     assert_eq!(stay.hear(update([gone("PA_a", "ann")])), []);
     assert_eq!(stay.hear(update([somebody("PA_a", "ann")])), []);
     assert_eq!(stay.signal.callers(), 1);
-    assert_eq!(stay.signal.owner("TR_ann"), None);
+    assert_eq!(stay.signal.track_owner("TR_ann"), None);
 
     let mut stay = Stay::with([somebody("PA_a", "ann")]);
     assert_eq!(
@@ -768,10 +777,10 @@ fn agents_and_recorders_are_told_but_neither_heard_nor_counted() {
             is_telephone: kind == 3,
             ..participant("ann", is_agent)
         };
-        assert_eq!(outputs[0], Output::Change(Change::Joined(ann)));
+        assert_eq!(outputs[0], SignalOutput::Change(RosterChange::Joined(ann)));
         assert_eq!(outputs.len(), if is_agent { 1 } else { 2 });
         assert_eq!(stay.signal.callers(), usize::from(!is_agent), "{kind}");
-        assert_eq!(stay.signal.owner("TR_ann").is_none(), is_agent);
+        assert_eq!(stay.signal.track_owner("TR_ann").is_none(), is_agent);
     }
 }
 
@@ -784,7 +793,7 @@ fn callers_count_once_they_are_active() {
         kind,
         ..somebody("PA_a", "ann")
     };
-    let changed = |is_agent| Output::Change(Change::Changed(participant("ann", is_agent)));
+    let changed = |is_agent| SignalOutput::Change(RosterChange::Changed(participant("ann", is_agent)));
     assert_eq!(stay.hear(update([ann(0, 0)])), [joined("ann"), subscribed(&["TR_ann"])]);
     assert_eq!(stay.signal.callers(), 0);
     assert_eq!(stay.hear(update([ann(1, 0)])), []);
@@ -810,7 +819,7 @@ fn attributes_are_bounded_and_not_printed() {
         ..somebody("PA_a", "ann")
     };
     let outputs = stay.hear(update([info]));
-    let Output::Change(Change::Joined(who)) = &outputs[0] else {
+    let SignalOutput::Change(RosterChange::Joined(who)) = &outputs[0] else {
         panic!("{outputs:?}")
     };
     assert_eq!(who.attributes, [("a.number".to_owned(), "+15550100".to_owned())].into());
@@ -845,17 +854,17 @@ fn audio_tracks_are_subscribed_to_as_they_appear() {
         [subscribed(&["TR_4"])]
     );
     assert_eq!(stay.hear(update([with(4, vec![second.clone()])])), []);
-    assert_eq!(stay.signal.owner("TR_1"), None);
-    assert!(stay.signal.owner("TR_2").is_none() && stay.signal.owner("TR_4").is_some());
+    assert_eq!(stay.signal.track_owner("TR_1"), None);
+    assert!(stay.signal.track_owner("TR_2").is_none() && stay.signal.track_owner("TR_4").is_some());
     // Somebody else's track of the same name stays whose it was.
     let thief = ParticipantInfo {
         tracks: vec![second],
         ..somebody("PA_b", "bob")
     };
     assert_eq!(stay.hear(update([thief])), [joined("bob")]);
-    assert_eq!(stay.signal.owner("TR_4").map(|identity| &**identity), Some("ann"));
+    assert_eq!(stay.signal.track_owner("TR_4").map(|identity| &**identity), Some("ann"));
     stay.hear(update([gone("PA_b", "bob")]));
-    assert!(stay.signal.owner("TR_4").is_some());
+    assert!(stay.signal.track_owner("TR_4").is_some());
 }
 
 #[test]
@@ -871,7 +880,7 @@ fn participants_without_a_usable_name_are_ignored() {
         ..somebody("PA_a", &longest)
     };
     let outputs = stay.hear(update([named]));
-    let Output::Change(Change::Joined(told)) = &outputs[0] else {
+    let SignalOutput::Change(RosterChange::Joined(told)) = &outputs[0] else {
         panic!("{outputs:?}")
     };
     assert_eq!((told.identity.len(), told.name.len()), (256, 256));
@@ -886,7 +895,7 @@ fn participants_without_a_usable_name_are_ignored() {
 fn changes_of_who_speaks_are_told() {
     let mut stay = Stay::with([somebody("PA_a", "ann"), somebody("PA_b", "bob")]);
     let speakers = |list: &[(&str, bool)]| {
-        Response::SpeakersChanged(SpeakersChanged {
+        ServerMessage::SpeakersChanged(SpeakersChanged {
             speakers: list
                 .iter()
                 .map(|(sid, active)| SpeakerInfo {
@@ -927,37 +936,40 @@ fn changes_of_who_speaks_are_told() {
 fn renewed_tokens_are_handed_on_if_they_can_be_one() {
     let mut stay = Stay::with([]);
     assert_eq!(
-        stay.hear(Response::RefreshToken("eyJ.a-b_c".into())),
-        [Output::Token(Secret::new("eyJ.a-b_c"))]
+        stay.hear(ServerMessage::RefreshToken("eyJ.a-b_c".into())),
+        [SignalOutput::Token(Secret::new("eyJ.a-b_c"))]
     );
     for token in ["", "a b", "a\r\nX-Evil: 1", "ä", &"x".repeat(ROOM_TOKEN_BYTES_MAX + 1)] {
-        assert_eq!(stay.hear(Response::RefreshToken(token.into())), []);
+        assert_eq!(stay.hear(ServerMessage::RefreshToken(token.into())), []);
     }
-    let shown = format!("{:?}", Output::Token(Secret::new("eyJ")));
+    let shown = format!("{:?}", SignalOutput::Token(Secret::new("eyJ")));
     assert!(!shown.contains("eyJ"), "{shown}");
 }
 
 /// B4 rule 9: the action says what a server wants, and before version 13 `can_reconnect` alone.
 #[test]
 fn a_goodbye_of_the_server_says_whether_to_come_back() {
-    for (can_reconnect, action, then) in [
-        (false, 0, Then::Nothing),
-        (true, 0, Then::Reconnect),
-        (false, 1, Then::Reconnect),
-        (false, 2, Then::Reconnect),
-        (true, 2, Then::Reconnect),
-        (false, 3, Then::Nothing),
-        (false, -1, Then::Nothing),
+    for (can_reconnect, action, expected) in [
+        (false, 0, LeaveAction::Disconnect),
+        (true, 0, LeaveAction::Reconnect),
+        (false, 1, LeaveAction::Reconnect),
+        (false, 2, LeaveAction::Reconnect),
+        (true, 2, LeaveAction::Reconnect),
+        (false, 3, LeaveAction::Disconnect),
+        (false, -1, LeaveAction::Disconnect),
     ] {
         let mut stay = Stay::with([somebody("PA_a", "ann")]);
-        let leave = Response::Leave(LeaveRequest {
+        let leave = ServerMessage::Leave(LeaveRequest {
             can_reconnect,
             reason: 99,
             action,
         });
         assert_eq!(
             stay.hear(leave.clone()),
-            [Output::Leave { reason: 99, then }],
+            [SignalOutput::Leave {
+                reason: 99,
+                action: expected
+            }],
             "{action}"
         );
         // Nothing follows.
@@ -977,7 +989,7 @@ fn our_goodbye_is_the_last_that_is_sent() {
         reason: 1,
         action: 0,
     };
-    assert_eq!(stay.take(), [sent(Request::Leave(goodbye))]);
+    assert_eq!(stay.take(), [sent(ClientMessage::Leave(goodbye))]);
     stay.signal.leave();
     stay.signal.add_track("cid", "bot-audio");
     stay.signal.answer("v=0".into(), 1);
@@ -1038,7 +1050,7 @@ fn bytes_that_are_no_message_are_refused_and_the_stay_goes_on() {
 #[test]
 fn a_message_at_the_cap_is_taken_and_one_past_it_refused() {
     let long = |bytes: usize| {
-        Response::Offer(SessionDescription {
+        ServerMessage::Offer(SessionDescription {
             sdp: "x".repeat(bytes),
             ..SessionDescription::default()
         })
@@ -1064,20 +1076,20 @@ fn a_message_of_too_many_parts_is_refused_before_it_takes_memory() {
         tracks: vec![TrackInfo::default(); count],
         ..ParticipantInfo::default()
     };
-    let servers = |count: usize| vec![IceServer::default(); count];
-    let joined = |participant: ParticipantInfo, others: Vec<ParticipantInfo>, ice_servers: Vec<IceServer>| {
+    let servers = |count: usize| vec![RoomIceServer::default(); count];
+    let joined = |participant: ParticipantInfo, others: Vec<ParticipantInfo>, ice_servers: Vec<RoomIceServer>| {
         let join = JoinResponse {
             participant: Some(participant),
             other_participants: others,
             ice_servers,
             ..JoinResponse::default()
         };
-        bytes(Response::Join(Box::new(join)))
+        bytes(ServerMessage::Join(Box::new(join)))
     };
     let entries = (0..many).map(|i| (i.to_string(), String::new())).collect();
-    let urls = IceServer {
+    let urls = RoomIceServer {
         urls: vec![String::new(); many],
-        ..IceServer::default()
+        ..RoomIceServer::default()
     };
     for hostile in [
         bytes(update(infos(many))),
@@ -1087,13 +1099,13 @@ fn a_message_of_too_many_parts_is_refused_before_it_takes_memory() {
         joined(ParticipantInfo::default(), vec![tracked(many)], vec![]),
         joined(ParticipantInfo::default(), vec![], servers(many)),
         joined(ParticipantInfo::default(), vec![], vec![urls]),
-        bytes(Response::Reconnect(wire::ReconnectResponse {
+        bytes(ServerMessage::Reconnect(wire::ReconnectResponse {
             ice_servers: servers(many),
         })),
-        bytes(Response::SpeakersChanged(SpeakersChanged {
+        bytes(ServerMessage::SpeakersChanged(SpeakersChanged {
             speakers: vec![SpeakerInfo::default(); many],
         })),
-        bytes(Response::Offer(SessionDescription {
+        bytes(ServerMessage::Offer(SessionDescription {
             mid_to_track_id: entries,
             ..SessionDescription::default()
         })),
@@ -1133,8 +1145,8 @@ fn no_more_participants_and_tracks_are_known_than_the_caps() {
     };
     stay.hear(update([loud]));
     let last = ROOM_TRACKS_MAX - 1;
-    assert!(stay.signal.owner(&format!("TR_{last}")).is_some());
-    assert!(stay.signal.owner(&format!("TR_{}", last + 1)).is_none());
+    assert!(stay.signal.track_owner(&format!("TR_{last}")).is_some());
+    assert!(stay.signal.track_owner(&format!("TR_{}", last + 1)).is_none());
 }
 
 /// A server whose participants come and go for ever leaves nothing behind.
@@ -1146,7 +1158,7 @@ fn whoever_left_is_forgotten() {
         stay.hear(update([somebody(&sid, &identity)]));
         stay.hear(update([gone(&sid, &identity)]));
     }
-    let Phase::In(roster) = &stay.signal.phase else {
+    let SignalPhase::Joined(roster) = &stay.signal.phase else {
         panic!("in the room")
     };
     assert_eq!(roster.known(), [0, 0, 0, crate::limits::ROOM_DEPARTED_MAX]);

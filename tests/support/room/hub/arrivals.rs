@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use edge_runner_proto::livekit::wire::{JoinResponse, ParticipantInfo, Response, Room, Target};
+use edge_runner_proto::livekit::wire::{JoinResponse, ParticipantInfo, RoomInfo, ServerMessage, SignalTarget};
 use tokio::net::UdpSocket;
 use tokio::sync::{mpsc, oneshot};
 
@@ -116,8 +116,8 @@ impl Hub {
             .filter(|other| !other.claims.hidden)
             .map(Participant::info)
             .collect();
-        person.send(Response::Join(Box::new(JoinResponse {
-            room: Some(Room {
+        person.send(ServerMessage::Join(Box::new(JoinResponse {
+            room: Some(RoomInfo {
                 sid: room_sid,
                 name: room.clone(),
                 num_participants: others.len() as u32 + 1,
@@ -132,12 +132,12 @@ impl Hub {
             fast_publish: person.claims.can_publish,
             ..Default::default()
         })));
-        person.send(Response::RefreshToken(token::renew(
+        person.send(ServerMessage::RefreshToken(token::renew(
             &person.claims,
             &self.options.secret,
         )));
         if person.claims.can_subscribe {
-            person.subscriber = self.link(id, Target::Subscriber, now);
+            person.subscriber = self.link(id, SignalTarget::Subscriber, now);
         }
         self.people.insert(id, person);
         self.broadcast(id);
@@ -146,7 +146,7 @@ impl Hub {
     }
 
     /// Makes a connection on the socket of everybody, or on one of its own.
-    pub(super) fn link(&self, id: u64, target: Target, now: Instant) -> Option<Link> {
+    pub(super) fn link(&self, id: u64, target: SignalTarget, now: Instant) -> Option<Link> {
         let wire = match &self.shared {
             Some(socket) => Wire {
                 local: socket.local_addr().ok()?,
@@ -165,7 +165,7 @@ impl Hub {
                 }
             }
         };
-        let subscriber = target == Target::Subscriber;
+        let subscriber = target == SignalTarget::Subscriber;
         Some(Link::new(
             wire,
             subscriber,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use edge_runner_proto::livekit::wire::{DataPacket, Response, SpeakerInfo, SpeakersChanged, Target};
+use edge_runner_proto::livekit::wire::{DataPacket, ServerMessage, SignalTarget, SpeakerInfo, SpeakersChanged};
 use prost::Message as _;
 use str0m::rtp::RtpPacket;
 
@@ -12,16 +12,16 @@ use super::super::link::{Happened, LOSSY, Link, RELIABLE};
 use super::{ACTIVE, CONNECTION_TIMEOUT, GONE_AFTER, Hub, JOINED, RESUME, SIGNAL_CLOSE};
 
 impl Hub {
-    pub(super) fn happened(&mut self, id: u64, target: Target, event: Happened, now: Instant) {
+    pub(super) fn happened(&mut self, id: u64, target: SignalTarget, event: Happened, now: Instant) {
         let Some(person) = self.people.get_mut(&id) else {
             return;
         };
         match event {
             Happened::Connected => {
                 let primary = if person.subscriber.is_some() {
-                    Target::Subscriber
+                    SignalTarget::Subscriber
                 } else {
-                    Target::Publisher
+                    SignalTarget::Publisher
                 };
                 if target == primary && person.state == JOINED {
                     person.state = ACTIVE;
@@ -43,7 +43,7 @@ impl Hub {
             Happened::Audio(mid, packet) => self.audio(id, &mid.to_string(), &packet, now),
             Happened::Data(label, bytes) => self.data(id, &label, &bytes),
             Happened::Open(label) => {
-                if target == Target::Subscriber && label == RELIABLE {
+                if target == SignalTarget::Subscriber && label == RELIABLE {
                     for message in std::mem::take(&mut person.waiting) {
                         person.deliver(RELIABLE, &message);
                     }
@@ -132,7 +132,7 @@ impl Hub {
                 let is_told = |speaker: &&SpeakerInfo| speaker.sid == person.sid || person.heard.contains(&speaker.sid);
                 let speakers: Vec<_> = speakers.iter().filter(is_told).cloned().collect();
                 if !speakers.is_empty() {
-                    person.send(Response::SpeakersChanged(SpeakersChanged { speakers }));
+                    person.send(ServerMessage::SpeakersChanged(SpeakersChanged { speakers }));
                 }
             }
         }
@@ -153,11 +153,17 @@ impl Hub {
         let speakers: Vec<_> = begun.chain(ended).map(|(sid, eighths)| speaker(sid, eighths)).collect();
         person.heard = now;
         if !speakers.is_empty() {
-            person.send(Response::SpeakersChanged(SpeakersChanged { speakers }));
+            person.send(ServerMessage::SpeakersChanged(SpeakersChanged { speakers }));
         }
     }
 
-    pub(super) fn datagram(&mut self, whose: Option<(u64, Target)>, source: SocketAddr, contents: &[u8], now: Instant) {
+    pub(super) fn datagram(
+        &mut self,
+        whose: Option<(u64, SignalTarget)>,
+        source: SocketAddr,
+        contents: &[u8],
+        now: Instant,
+    ) {
         if let Some((id, target)) = whose {
             if let Some(link) = self.people.get_mut(&id).and_then(|person| person.link(target)) {
                 link.handle_datagram(source, contents, now);

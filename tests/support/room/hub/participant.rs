@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use edge_runner_proto::livekit::wire::{
-    LeaveRequest, ParticipantInfo, ParticipantPermission, Response, SignalResponse, Target, TrackInfo,
+    LeaveRequest, ParticipantInfo, ParticipantPermission, ServerMessage, SignalResponse, SignalTarget, TrackInfo,
 };
 use prost::Message as _;
 use tokio::sync::mpsc;
@@ -52,7 +52,7 @@ pub struct Participant {
 }
 
 impl Participant {
-    pub fn send(&self, response: Response) {
+    pub fn send(&self, response: ServerMessage) {
         if let Some(tell) = self.tell.as_ref().filter(|_| !self.silent) {
             let message = Some(response);
             let _ = tell.send(Outgoing::Message(SignalResponse { message }.encode_to_vec()));
@@ -89,20 +89,20 @@ impl Participant {
         }
     }
 
-    pub fn link(&mut self, target: Target) -> Option<&mut Link> {
+    pub fn link(&mut self, target: SignalTarget) -> Option<&mut Link> {
         match target {
-            Target::Publisher => self.publisher.as_mut(),
-            Target::Subscriber => self.subscriber.as_mut(),
+            SignalTarget::Publisher => self.publisher.as_mut(),
+            SignalTarget::Subscriber => self.subscriber.as_mut(),
         }
     }
 
-    pub fn links(&mut self) -> impl Iterator<Item = (Target, &mut Link)> {
-        let publisher = self.publisher.iter_mut().map(|link| (Target::Publisher, link));
-        publisher.chain(self.subscriber.iter_mut().map(|link| (Target::Subscriber, link)))
+    pub fn links(&mut self) -> impl Iterator<Item = (SignalTarget, &mut Link)> {
+        let publisher = self.publisher.iter_mut().map(|link| (SignalTarget::Publisher, link));
+        publisher.chain(self.subscriber.iter_mut().map(|link| (SignalTarget::Subscriber, link)))
     }
 
     pub fn leave(&self, reason: i32, action: i32) {
-        self.send(Response::Leave(LeaveRequest {
+        self.send(ServerMessage::Leave(LeaveRequest {
             can_reconnect: action != DISCONNECT,
             reason,
             action,

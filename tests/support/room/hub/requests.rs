@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use edge_runner_proto::livekit::wire::{
-    AddTrackRequest, Pong, Request, RequestResponse, Response, SessionDescription, Target, TrackInfo,
+    AddTrackRequest, ClientMessage, Pong, RequestResponse, ServerMessage, SessionDescription, SignalTarget, TrackInfo,
     TrackPublishedResponse, TrickleRequest,
 };
 use serde_json::{Value, json};
@@ -18,47 +18,47 @@ const AUDIO: i32 = 0;
 const VIDEO: i32 = 1;
 
 impl Hub {
-    pub(super) fn request(&mut self, id: u64, request: Request, now: Instant) {
+    pub(super) fn request(&mut self, id: u64, request: ClientMessage, now: Instant) {
         let Some(person) = self.people.get_mut(&id) else {
             return;
         };
         match request {
-            Request::Ping(ping) => person.send(Response::Pong(Pong {
+            ClientMessage::Ping(ping) => person.send(ServerMessage::Pong(Pong {
                 last_ping_timestamp: ping.timestamp,
                 timestamp: unix_ms(),
             })),
-            Request::AddTrack(wanted) => self.add_track(id, wanted),
-            Request::Offer(offer) => {
+            ClientMessage::AddTrack(wanted) => self.add_track(id, wanted),
+            ClientMessage::Offer(offer) => {
                 if person.publisher.is_none() {
-                    let link = self.link(id, Target::Publisher, now);
+                    let link = self.link(id, SignalTarget::Publisher, now);
                     self.people.get_mut(&id).expect("it was just there").publisher = link;
                 }
                 self.publish(id, &offer);
             }
-            Request::Answer(answer) => {
+            ClientMessage::Answer(answer) => {
                 if let Some(Err(error)) = person.subscriber.as_mut().map(|link| link.handle_answer(&answer)) {
                     log::warn!("{}: its answer: {error}\n{}", self.name(id), answer.sdp);
                 }
                 self.tell_speakers_of_heard(id);
                 self.offer(id);
             }
-            Request::Trickle(trickle) => {
+            ClientMessage::Trickle(trickle) => {
                 let init: Value = serde_json::from_str(&trickle.candidate_init).unwrap_or_default();
                 let text = init["candidate"].as_str().unwrap_or_default();
-                let target = Target::try_from(trickle.target).unwrap_or(Target::Publisher);
+                let target = SignalTarget::try_from(trickle.target).unwrap_or(SignalTarget::Publisher);
                 if let Some(link) = person.link(target).filter(|_| !text.is_empty())
                     && let Err(error) = link.add_remote_candidate(text)
                 {
                     log::warn!("{}: the candidate {text}: {error}", self.name(id));
                 }
             }
-            Request::Mute(mute) => {
+            ClientMessage::Mute(mute) => {
                 if let Some(track) = person.tracks.iter_mut().find(|track| track.info.sid == mute.sid) {
                     track.info.muted = mute.muted;
                     self.broadcast(id);
                 }
             }
-            Request::Subscription(subscription) => {
+            ClientMessage::Subscription(subscription) => {
                 for track in subscription.track_sids {
                     if subscription.subscribe {
                         person.wanted.insert(track);
@@ -68,7 +68,7 @@ impl Hub {
                 }
                 self.offer(id);
             }
-            Request::Leave(_) => self.remove(id, CLIENT_INITIATED, Some(DISCONNECT), now),
+            ClientMessage::Leave(_) => self.remove(id, CLIENT_INITIATED, Some(DISCONNECT), now),
         }
     }
 
@@ -78,7 +78,7 @@ impl Hub {
         };
         if !person.claims.can_publish {
             // 2 is "not allowed".
-            person.send(Response::Request(RequestResponse {
+            person.send(ServerMessage::Request(RequestResponse {
                 reason: 2,
                 ..Default::default()
             }));
@@ -106,7 +106,7 @@ impl Hub {
             .into(),
             ..Default::default()
         };
-        person.send(Response::TrackPublished(TrackPublishedResponse {
+        person.send(ServerMessage::TrackPublished(TrackPublishedResponse {
             cid: wanted.cid.clone(),
             track: Some(info.clone()),
         }));
@@ -160,8 +160,8 @@ impl Hub {
                 changed |= kind == VIDEO;
             }
         }
-        person.send(Response::Answer(answer));
-        trickle(person, candidates, Target::Publisher);
+        person.send(ServerMessage::Answer(answer));
+        trickle(person, candidates, SignalTarget::Publisher);
         if changed {
             self.broadcast(id);
             self.offer_others(id);
@@ -203,8 +203,8 @@ impl Hub {
             return;
         };
         let candidates = link.candidates();
-        person.send(Response::Offer(offer));
-        trickle(person, candidates, Target::Subscriber);
+        person.send(ServerMessage::Offer(offer));
+        trickle(person, candidates, SignalTarget::Subscriber);
     }
 
     pub(super) fn offer_others(&mut self, id: u64) {
@@ -220,11 +220,11 @@ impl Hub {
     }
 }
 
-fn trickle(person: &Participant, candidates: Vec<String>, target: Target) {
+fn trickle(person: &Participant, candidates: Vec<String>, target: SignalTarget) {
     let count = candidates.len();
     for (at, candidate) in candidates.into_iter().enumerate() {
         let init = json!({"candidate": candidate, "sdpMid": "", "sdpMLineIndex": 0, "usernameFragment": null});
-        person.send(Response::Trickle(TrickleRequest {
+        person.send(ServerMessage::Trickle(TrickleRequest {
             candidate_init: init.to_string(),
             target: target.into(),
             last: at + 1 == count,

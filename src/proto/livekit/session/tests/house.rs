@@ -16,8 +16,9 @@ use str0m::net::{Protocol, Receive};
 
 use super::super::*;
 use crate::livekit::wire::{
-    self, JoinResponse, LeaveRequest, ParticipantInfo, ParticipantUpdate, Pong, Request, Response, SessionDescription,
-    SignalRequest, SignalResponse, SpeakerInfo, SpeakersChanged, TrackInfo, TrackPublishedResponse, TrackType,
+    self, ClientMessage, JoinResponse, LeaveRequest, ParticipantInfo, ParticipantUpdate, Pong, ServerMessage,
+    SessionDescription, SignalRequest, SignalResponse, SpeakerInfo, SpeakersChanged, TrackInfo, TrackPublishedResponse,
+    TrackType,
 };
 use crate::webrtc::connection::sfu::tests::world::{Kind, RATE_HZ, Server, Talker, decode, ms, ours, theirs};
 
@@ -115,8 +116,8 @@ pub struct House {
     pub answers: bool,
     lodging: Option<Lodging>,
     // What the session did.
-    pub dials: Vec<(Duration, Dial)>,
-    pub requests: Vec<(Duration, Request)>,
+    pub dials: Vec<(Duration, DialRequest)>,
+    pub requests: Vec<(Duration, ClientMessage)>,
     pub closes: usize,
     pub events: Vec<(Duration, Event)>,
     pub heard: BTreeMap<Option<Arc<str>>, Vec<i16>>,
@@ -131,13 +132,13 @@ pub struct House {
     is_open: bool,
     wake: Instant,
     seeds: u64,
-    flights: VecDeque<(Instant, bool, Target, Vec<u8>)>,
+    flights: VecDeque<(Instant, bool, SignalTarget, Vec<u8>)>,
 }
 
 impl House {
     pub fn new() -> Self {
         let start = Instant::now();
-        let setup = Setup {
+        let setup = RoomSetup {
             common: Arc::new(ConnectionContext::default()),
             url: "wss://media.example.net".into(),
             token: Secret::new("first"),
@@ -236,7 +237,7 @@ impl House {
 
     pub fn has_left_politely(&self) -> bool {
         let last = self.requests.last().map(|(_, request)| request);
-        matches!(last, Some(Request::Leave(leave)) if leave.reason == 1) && self.closes > 0
+        matches!(last, Some(ClientMessage::Leave(leave)) if leave.reason == 1) && self.closes > 0
     }
 
     pub fn run(&mut self, time: Duration) {
@@ -246,7 +247,7 @@ impl House {
     /// Lets time pass until `done`, at most so much; tells whether it is.
     pub fn run_until(&mut self, time: Duration, done: impl Fn(&House) -> bool) -> bool {
         let end = self.now + time;
-        self.settle();
+        self.expire_missing();
         let mut turns_at_once = 0;
         loop {
             if done(self) {
@@ -299,14 +300,14 @@ impl House {
                 }
             }
         }
-        self.settle();
+        self.expire_missing();
     }
 
-    fn take_datagram(&mut self, target: Target, datagram: &[u8]) {
+    fn take_datagram(&mut self, target: SignalTarget, datagram: &[u8]) {
         let Some(lodging) = &mut self.lodging else { return };
         let server = match target {
-            Target::Publisher => lodging.publisher.as_mut(),
-            Target::Subscriber => Some(&mut lodging.subscriber),
+            SignalTarget::Publisher => lodging.publisher.as_mut(),
+            SignalTarget::Subscriber => Some(&mut lodging.subscriber),
         };
         let Some(server) = server else { return };
         let receive = Receive::new(Protocol::Udp, ours(), theirs(), datagram).expect("a datagram");
@@ -317,11 +318,11 @@ impl House {
     }
 
     /// Lets the server's connections say what they have to say, and keeps what came to them.
-    fn settle(&mut self) {
+    fn expire_missing(&mut self) {
         let Some(lodging) = &mut self.lodging else { return };
         let servers = [
-            (Target::Publisher, lodging.publisher.as_mut()),
-            (Target::Subscriber, Some(&mut lodging.subscriber)),
+            (SignalTarget::Publisher, lodging.publisher.as_mut()),
+            (SignalTarget::Subscriber, Some(&mut lodging.subscriber)),
         ];
         for (target, server) in servers {
             let Some(server) = server else { continue };
@@ -337,7 +338,7 @@ impl House {
             }
             for (_, data) in server.data.drain(..) {
                 let packet = wire::DataPacket::decode(&data[..]).expect("a data packet");
-                let Some(wire::Data::User(user)) = packet.value else {
+                let Some(wire::DataValue::User(user)) = packet.value else {
                     panic!("{packet:?} is no text")
                 };
                 assert!(packet.destination_identities.is_empty() && user.topic.is_none());
@@ -379,19 +380,19 @@ impl House {
         }
     }
 
-    fn perform(&mut self, command: Command) {
+    fn perform(&mut self, command: RoomCommand) {
         match command {
-            Command::Dial(dial) => self.dialled(dial),
-            Command::Send(bytes) => self.take_request(&bytes),
-            Command::CloseSocket => {
+            RoomCommand::Dial(dial) => self.dialled(dial),
+            RoomCommand::Send(bytes) => self.take_request(&bytes),
+            RoomCommand::CloseSocket => {
                 self.closes += 1;
                 // The server closes its side at once.
                 if std::mem::take(&mut self.is_open) {
-                    self.session.handle_socket_gone();
+                    self.session.handle_socket_closed();
                 }
             }
-            Command::Listen(_, ufrag) => assert!(!ufrag.is_empty()),
-            Command::Transmit(target, mut transmit) => {
+            RoomCommand::Listen(_, ufrag) => assert!(!ufrag.is_empty()),
+            RoomCommand::Transmit(target, mut transmit) => {
                 let datagram = transmit.contents().to_vec();
                 if (transmit.source, transmit.destination) == (ours(), theirs()) {
                     self.flights.push_back((self.now + ms(2), true, target, datagram));
@@ -400,13 +401,13 @@ impl House {
         }
     }
 
-    fn dialled(&mut self, dial: Dial) {
+    fn dialled(&mut self, dial: DialRequest) {
         self.dials.push((self.time(), dial));
         match self.door {
             Door::Open | Door::Mute => {
                 self.is_open = true;
                 let local: Vec<SocketAddr> = vec![ours()];
-                let local = Local {
+                let local = LocalAddresses {
                     publisher: local.clone(),
                     subscriber: local,
                 };
@@ -448,12 +449,12 @@ impl House {
             fast_publish: self.fast_publish,
             ..JoinResponse::default()
         };
-        self.tell(Response::Join(Box::new(join)));
+        self.tell(ServerMessage::Join(Box::new(join)));
         self.offer();
     }
 
     /// Sends the session a message.
-    pub fn tell(&mut self, message: Response) {
+    pub fn tell(&mut self, message: ServerMessage) {
         let bytes = SignalResponse { message: Some(message) }.encode_to_vec();
         self.tell_bytes(&bytes);
     }
@@ -464,7 +465,7 @@ impl House {
     }
 
     /// The same from outside a drain.
-    pub fn say(&mut self, message: Response) {
+    pub fn say(&mut self, message: ServerMessage) {
         self.tell(message);
         self.drain();
     }
@@ -484,7 +485,7 @@ impl House {
         lodging.mids.extend(wanted.into_iter().zip(mids));
         lodging.offer_id += 1;
         let id = lodging.offer_id;
-        self.describe(Target::Subscriber, "offer", &sdp, id);
+        self.describe(SignalTarget::Subscriber, "offer", &sdp, id);
     }
 
     fn kind(&self) -> Kind {
@@ -495,7 +496,7 @@ impl House {
     }
 
     /// Sends a description, and its candidates with it or after it.
-    fn describe(&mut self, target: Target, kind: &str, sdp: &str, id: u32) {
+    fn describe(&mut self, target: SignalTarget, kind: &str, sdp: &str, id: u32) {
         let is_candidate = |line: &&str| line.starts_with("a=candidate:") || line.starts_with("a=end-of-candidates");
         let trickled: Vec<&str> = sdp.lines().filter(is_candidate).filter(|_| self.lite).collect();
         let kept = sdp.lines().filter(|line| !trickled.contains(line));
@@ -506,13 +507,13 @@ impl House {
             ..SessionDescription::default()
         };
         self.tell(match target {
-            Target::Publisher => Response::Answer(description),
-            Target::Subscriber => Response::Offer(description),
+            SignalTarget::Publisher => ServerMessage::Answer(description),
+            SignalTarget::Subscriber => ServerMessage::Offer(description),
         });
         for line in trickled {
             let candidate = line.trim_start_matches("a=");
             let init = serde_json::json!({"candidate": candidate, "sdpMid": "0", "sdpMLineIndex": 0});
-            self.tell(Response::Trickle(wire::TrickleRequest {
+            self.tell(ServerMessage::Trickle(wire::TrickleRequest {
                 candidate_init: init.to_string(),
                 target: target as i32,
                 last: false,
@@ -531,35 +532,35 @@ impl House {
         let kind = self.kind();
         let Some(lodging) = &mut self.lodging else { return };
         match request {
-            Request::AddTrack(track) if self.takes_track => {
+            ClientMessage::AddTrack(track) if self.takes_track => {
                 let info = TrackInfo {
                     sid: "TR_own".into(),
                     ..TrackInfo::default()
                 };
-                self.tell(Response::TrackPublished(TrackPublishedResponse {
+                self.tell(ServerMessage::TrackPublished(TrackPublishedResponse {
                     cid: track.cid,
                     track: Some(info),
                 }));
             }
-            Request::Offer(offer) => {
+            ClientMessage::Offer(offer) => {
                 let mut server = Server::new(kind, self.now);
                 let sdp = server.answer(&offer.sdp);
                 lodging.publisher = Some(server);
-                self.describe(Target::Publisher, "answer", &sdp, offer.id);
+                self.describe(SignalTarget::Publisher, "answer", &sdp, offer.id);
             }
-            Request::Answer(answer) => {
+            ClientMessage::Answer(answer) => {
                 assert_eq!(answer.id, lodging.offer_id);
                 lodging.subscriber.accept(&answer.sdp);
                 if !lodging.wanted.is_empty() {
                     self.offer();
                 }
             }
-            Request::Subscription(subscription) => {
+            ClientMessage::Subscription(subscription) => {
                 assert!(subscription.subscribe);
                 lodging.wanted.extend(subscription.track_sids);
                 self.offer();
             }
-            Request::Ping(ping) => self.tell(Response::Pong(Pong {
+            ClientMessage::Ping(ping) => self.tell(ServerMessage::Pong(Pong {
                 last_ping_timestamp: ping.timestamp,
                 timestamp: ping.timestamp + 1,
             })),
@@ -571,7 +572,7 @@ impl House {
     pub fn comes(&mut self, guest: Guest) {
         let info = guest.info(guest.state);
         self.guests.push(guest);
-        self.say(Response::Update(ParticipantUpdate {
+        self.say(ServerMessage::Update(ParticipantUpdate {
             participants: vec![info],
         }));
     }
@@ -582,11 +583,11 @@ impl House {
         let guest = guest.expect("one who is there");
         change(guest);
         let participants = vec![guest.info(guest.state)];
-        self.say(Response::Update(ParticipantUpdate { participants }));
+        self.say(ServerMessage::Update(ParticipantUpdate { participants }));
     }
 
     /// Tells whether speech would be taken from the bot.
-    pub fn takes_speech(&self) -> bool {
+    pub fn accepts_speech(&self) -> bool {
         self.session.speech_room().is_some()
     }
 
@@ -594,7 +595,7 @@ impl House {
     pub fn goes(&mut self, identity: &str) {
         let at = self.guests.iter().position(|guest| guest.identity == identity);
         let guest = self.guests.remove(at.expect("one who is there"));
-        self.say(Response::Update(ParticipantUpdate {
+        self.say(ServerMessage::Update(ParticipantUpdate {
             participants: vec![guest.info(3)],
         }));
     }
@@ -605,7 +606,7 @@ impl House {
             level: 0.5,
             active,
         };
-        self.say(Response::SpeakersChanged(SpeakersChanged {
+        self.say(ServerMessage::SpeakersChanged(SpeakersChanged {
             speakers: vec![speaker],
         }));
     }
@@ -636,7 +637,7 @@ impl House {
 
     /// The server ends the stay.
     pub fn leave(&mut self, reason: i32, action: i32) {
-        self.say(Response::Leave(LeaveRequest {
+        self.say(ServerMessage::Leave(LeaveRequest {
             reason,
             action,
             ..LeaveRequest::default()
@@ -653,7 +654,7 @@ impl House {
     /// The socket breaks.
     pub fn breaks(&mut self) {
         self.is_open = false;
-        self.session.handle_socket_gone();
+        self.session.handle_socket_closed();
         self.drain();
     }
 

@@ -7,7 +7,8 @@ use super::house::{Door, Guest, House, secs};
 use super::*;
 use crate::audio::tone::{Tone, share};
 use crate::livekit::wire::{
-    Data, DataPacket, Request, Response, SipDtmf, TrackInfo, TrackPublishedResponse, TrackSource, UserPacket,
+    ClientMessage, DataPacket, DataValue, ServerMessage, SipDtmf, TrackInfo, TrackPublishedResponse, TrackSource,
+    UserPacket,
 };
 use crate::participant::Participant;
 use crate::webrtc::connection::sfu::tests::world::{RATE_HZ, Talker, ms};
@@ -24,7 +25,7 @@ fn participant(identity: &str, is_agent: bool) -> Participant {
 fn text(identity: &str, payload: &[u8], topic: Option<&str>) -> Vec<u8> {
     DataPacket {
         participant_identity: identity.into(),
-        value: Some(Data::User(UserPacket {
+        value: Some(DataValue::User(UserPacket {
             payload: payload.to_vec().into(),
             topic: topic.map(ToOwned::to_owned),
             id: None,
@@ -62,21 +63,21 @@ fn the_room_is_entered_when_the_bot_takes_its_media() {
     );
     let published: Vec<_> = (house.requests.iter())
         .filter_map(|(_, request)| match request {
-            Request::AddTrack(track) => Some((track.source, track.disable_red)),
+            ClientMessage::AddTrack(track) => Some((track.source, track.disable_red)),
             _ => None,
         })
         .collect();
     assert_eq!(published, [(TrackSource::Microphone as i32, true)]);
     let asked: Vec<_> = (house.requests.iter())
         .filter_map(|(_, request)| match request {
-            Request::Subscription(subscription) => Some(subscription.track_sids.clone()),
+            ClientMessage::Subscription(subscription) => Some(subscription.track_sids.clone()),
             _ => None,
         })
         .collect();
     assert_eq!(asked, [["TR_ann1"]], "agents are not heard");
     house.run(secs(120));
     assert_eq!((house.dials.len(), house.left()), (1, None), "it stays");
-    let pings = (house.requests.iter()).filter(|(_, request)| matches!(request, Request::Ping(_)));
+    let pings = (house.requests.iter()).filter(|(_, request)| matches!(request, ClientMessage::Ping(_)));
     assert!((20..=26).contains(&pings.count()));
 }
 
@@ -100,7 +101,7 @@ fn the_offer_waits_for_the_track_where_the_server_wants_it_so() {
                 !house
                     .requests
                     .iter()
-                    .any(|(_, request)| matches!(request, Request::Offer(_)))
+                    .any(|(_, request)| matches!(request, ClientMessage::Offer(_)))
             );
         }
     }
@@ -163,7 +164,7 @@ fn what_comes_before_the_bot_has_joined_follows_it() {
     house.talks(&mut [("TR_ann1", Talker::new(440.0))], 20);
     assert_eq!(house.events.len(), 1, "{:?}", house.events);
     assert!(house.mixed().iter().all(|sample| *sample == 0));
-    house.say(Response::TrackPublished(TrackPublishedResponse {
+    house.say(ServerMessage::TrackPublished(TrackPublishedResponse {
         cid: "bot-audio".into(),
         track: Some(TrackInfo {
             sid: "TR_own".into(),
@@ -178,12 +179,12 @@ fn what_comes_before_the_bot_has_joined_follows_it() {
 #[test]
 fn speech_waits_while_nobody_is_there() {
     let mut house = House::new();
-    assert!(!house.takes_speech());
+    assert!(!house.accepts_speech());
     house.enter();
     house.run(secs(1));
-    assert!(!house.takes_speech());
+    assert!(!house.accepts_speech());
     house.comes(Guest::caller("PA_ann1", "ann"));
-    assert!(house.takes_speech());
+    assert!(house.accepts_speech());
     house
         .speech
         .extend(Tone::new(440.0, RATE_HZ).take(5 * RATE_HZ as usize));
@@ -191,7 +192,7 @@ fn speech_waits_while_nobody_is_there() {
     house.goes("ann");
     let waiting = house.speech.len();
     house.run(secs(5));
-    assert_eq!((house.speech.len(), house.takes_speech()), (waiting, false));
+    assert_eq!((house.speech.len(), house.accepts_speech()), (waiting, false));
     assert_eq!(house.count(&Event::SpeechStopped), 1);
     house.comes(Guest::caller("PA_ann2", "ann"));
     house.run(secs(6));
@@ -291,7 +292,7 @@ fn texts_and_keys_pass() {
     assert_eq!(house.texts.len(), 3);
     assert_eq!(house.texts[..2], [r#"{"early":1}"#, "second"]);
     assert_eq!(
-        (house.texts[2].len(), house.session.refused_texts),
+        (house.texts[2].len(), house.session.oversized_messages),
         (ROOM_TEXT_BYTES_MAX, 1)
     );
 
@@ -306,7 +307,7 @@ fn texts_and_keys_pass() {
     for (code, digit) in [(7, "7"), (10, ""), (99, "")] {
         let dtmf = DataPacket {
             participant_identity: "ann".into(),
-            value: Some(Data::Dtmf(SipDtmf {
+            value: Some(DataValue::Dtmf(SipDtmf {
                 code,
                 digit: digit.into(),
             })),

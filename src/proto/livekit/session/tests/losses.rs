@@ -4,7 +4,7 @@ use super::super::*;
 use super::house::{Door, Guest, House, secs};
 use super::*;
 use crate::audio::tone::{Tone, share};
-use crate::livekit::wire::Response;
+use crate::livekit::wire::ServerMessage;
 use crate::participant::Participant;
 use crate::webrtc::connection::sfu::tests::world::{RATE_HZ, Talker, ms};
 
@@ -153,7 +153,7 @@ fn a_turn_ends_with_the_stay_that_heard_it() {
         let turns = |house: &House| [Event::SpeechStarted, Event::SpeechStopped].map(|turn| house.count(&turn));
         assert_eq!(turns(&house), [1, 0]);
         house.dies();
-        assert_eq!((turns(&house), house.takes_speech()), ([1, 1], false));
+        assert_eq!((turns(&house), house.accepts_speech()), ([1, 1], false));
         house.guests[0] = Guest::caller("PA_ann2", "ann");
         if interrupted {
             house.speech.clear();
@@ -271,7 +271,7 @@ fn a_stay_ends_as_the_server_says() {
 #[test]
 fn the_newest_token_opens_the_door() {
     let mut house = House::with_caller();
-    house.say(Response::RefreshToken("second".into()));
+    house.say(ServerMessage::RefreshToken("second".into()));
     house.breaks();
     house.run(secs(3));
     let tokens: Vec<&str> = house.dials.iter().map(|(_, dial)| dial.token.expose()).collect();

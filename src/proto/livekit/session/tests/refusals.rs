@@ -3,7 +3,7 @@
 use super::super::*;
 use super::house::{Door, Guest, House, secs};
 use super::*;
-use crate::livekit::wire::{RequestResponse, Response, SessionDescription};
+use crate::livekit::wire::{RequestResponse, ServerMessage, SessionDescription};
 use crate::webrtc::connection::sfu::tests::world::ms;
 
 /// A refusal that no second try will change is told at once, in words that name what to look at; one that passes is tried
@@ -97,7 +97,7 @@ fn a_bot_that_is_not_wanted_is_told() {
     house.takes_track = false;
     house.enter();
     house.run(ms(100));
-    house.say(Response::Request(RequestResponse {
+    house.say(ServerMessage::Request(RequestResponse {
         request_id: 0,
         reason: 2,
         message: "not allowed".into(),
@@ -129,7 +129,7 @@ fn an_offer_that_cannot_be_answered_ends_the_stay() {
     for (stay, sdp) in (1..).zip(BAD) {
         house.run(ROOM_SETTLED + secs(5));
         assert_eq!((house.dials.len(), house.left()), (stay, None));
-        house.say(Response::Offer(SessionDescription {
+        house.say(ServerMessage::Offer(SessionDescription {
             kind: "offer".into(),
             sdp: sdp.into(),
             id: 7,
@@ -175,7 +175,7 @@ fn hostile_messages_do_no_harm() {
     }
     for sdp in BAD {
         for id in [0, 2, u32::MAX] {
-            house.say(Response::Answer(SessionDescription {
+            house.say(ServerMessage::Answer(SessionDescription {
                 kind: "answer".into(),
                 sdp: sdp.into(),
                 id,

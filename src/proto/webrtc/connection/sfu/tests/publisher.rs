@@ -8,7 +8,7 @@ use super::super::*;
 use super::world::{Kind, Server, Talker, World, audio_level, decode, ms, ours, setup, theirs};
 use crate::audio::tone::share;
 use crate::limits::ROOM_MEDIA_LOST_AFTER;
-use crate::livekit::wire::{Data, DataPacket, UserPacket};
+use crate::livekit::wire::{DataPacket, DataValue, UserPacket};
 
 /// Speaks for so many times 20 ms.
 fn talk(world: &mut World, talker: &mut Talker, times: u64, level: u8) {
@@ -96,7 +96,7 @@ fn messages_go_both_ways_on_the_reliable_channel() {
         ..UserPacket::default()
     };
     let packet = DataPacket {
-        value: Some(Data::User(user)),
+        value: Some(DataValue::User(user)),
         ..DataPacket::default()
     };
     let bytes = packet.encode_to_vec();

@@ -77,7 +77,7 @@ struct Heard {
 
 struct Stage {
     start: Instant,
-    ears: Ears,
+    receiver: RoomAudioReceiver,
     heard: Vec<Heard>,
     keep: bool,
     frames: usize,
@@ -87,11 +87,11 @@ struct Stage {
 impl Stage {
     fn new(mixed: bool) -> Self {
         let start = Instant::now();
-        let mut ears = Ears::new();
-        ears.set(RATE_HZ, mixed, start);
+        let mut receiver = RoomAudioReceiver::new();
+        receiver.configure(RATE_HZ, mixed, start);
         Stage {
             start,
-            ears,
+            receiver,
             heard: Vec::new(),
             keep: true,
             frames: 0,
@@ -114,7 +114,7 @@ impl Stage {
             // `ann` and `ann's screen` are tracks of one participant.
             let identity = Arc::from(arrival.track.split('/').next().expect("a word"));
             let now = self.start + arrival.at;
-            self.ears
+            self.receiver
                 .handle_packet(&Arc::from(arrival.track), &identity, &packet, now);
             self.drain(arrival.at);
         }
@@ -123,16 +123,19 @@ impl Stage {
 
     fn run(&mut self, until: Duration) {
         let until = self.start + until;
-        while let Some(at) = self.ears.poll_timeout().filter(|at| *at <= until) {
-            self.ears.handle_timeout(at);
+        while let Some(at) = self.receiver.poll_timeout().filter(|at| *at <= until) {
+            self.receiver.handle_timeout(at);
             self.drain(at - self.start);
-            assert!(self.ears.poll_timeout().is_none_or(|next| next > at), "the ears spin");
+            assert!(
+                self.receiver.poll_timeout().is_none_or(|next| next > at),
+                "the receiver spins"
+            );
         }
     }
 
     fn drain(&mut self, at: Duration) {
-        while self.ears.poll_frame() {
-            let frame = self.ears.take_frame();
+        while self.receiver.poll_frame() {
+            let frame = self.receiver.take_frame();
             assert_eq!((frame.pcm.len(), frame.rate_hz), (FRAME, RATE_HZ));
             self.frames += 1;
             if self.keep {
@@ -143,7 +146,7 @@ impl Stage {
                 });
             }
         }
-        let held = self.ears.tracks().map(Track::held).max().unwrap_or(0);
+        let held = self.receiver.tracks().map(Track::held).max().unwrap_or(0);
         self.held_max = self.held_max.max(held);
     }
 
@@ -211,8 +214,8 @@ fn one_talker_alone_comes_through_sample_for_sample_and_at_once() {
             assert!(heard == expected, "mixed: {mixed}");
             let whose = (!mixed).then(|| "ann".to_owned());
             assert!(stage.heard.iter().all(|heard| heard.whose == whose));
-            assert_eq!(stage.ears.mixed(), Mixed::default());
-            assert_eq!(stage.ears.tally().counters.received, arrivals.len() as u64);
+            assert_eq!(stage.receiver.mix_stats(), MixStats::default());
+            assert_eq!(stage.receiver.tally().counters.received, arrivals.len() as u64);
         }
     }
 }
@@ -288,7 +291,7 @@ fn nothing_is_heard_while_nobody_sends() {
         steady("bob", ms(60_000), &tone(1_000.0, 8_000.0, 10)),
     ]);
     assert_eq!(stage.heard.len(), 20);
-    assert_eq!(stage.ears.poll_timeout(), None);
+    assert_eq!(stage.receiver.poll_timeout(), None);
 }
 
 #[test]
@@ -302,7 +305,7 @@ fn single_packets_of_a_silent_one_are_heard_and_not_waited_for() {
     stage.play(vec![steady("ann", ms(0), &tone(440.0, 8_000.0, 200)), rare]);
     let latest = stage.heard.iter().map(|heard| heard.at.as_millis() % 20).max();
     assert!(latest.is_some_and(|late| late <= 10), "ann is heard when she speaks");
-    assert_eq!(stage.ears.mixed(), Mixed::default());
+    assert_eq!(stage.receiver.mix_stats(), MixStats::default());
     assert_eq!(stage.heard.len(), 200);
 }
 
@@ -312,7 +315,7 @@ fn losses_of_one_voice_are_made_up_and_the_other_does_not_wait() {
     let mut lossy = steady("bob", ms(7), &tone(1_000.0, 8_000.0, 500));
     lossy.retain(|arrival| arrival.sequence % 10 != 5);
     stage.play(vec![steady("ann", ms(0), &tone(440.0, 8_000.0, 500)), lossy]);
-    let tally = stage.ears.tally();
+    let tally = stage.receiver.tally();
     assert_eq!(tally.counters.lost, 50);
     assert!((500..=503).contains(&stage.heard.len()), "{}", stage.heard.len());
     let gaps = stage.heard.windows(2).map(|two| two[1].at - two[0].at);
@@ -354,7 +357,7 @@ fn clocks_that_drift_for_ten_minutes_cost_a_frame_now_and_then() {
             drifting("ann", -100.0, jitter_ms, over, &mut rng),
             drifting("bob", 100.0, jitter_ms, over, &mut rng),
         ]);
-        let mixed = stage.ears.mixed();
+        let mixed = stage.receiver.mix_stats();
         assert!((29_995..30_010).contains(&stage.frames), "{} frames", stage.frames);
         assert!(
             mixed.inserted <= inserted_max && mixed.dropped <= inserted_max,
@@ -376,7 +379,11 @@ fn a_voice_that_comes_in_bursts_lags_by_no_more_than_the_cap() {
         }
     }
     stage.play(vec![steady("ann", ms(0), &tone(440.0, 8_000.0, 500)), bursts]);
-    assert!(stage.ears.mixed().dropped > 20, "{:?}", stage.ears.mixed());
+    assert!(
+        stage.receiver.mix_stats().dropped > 20,
+        "{:?}",
+        stage.receiver.mix_stats()
+    );
     // What a burst brings is there until the next frame of the other.
     let cap = (MIX_HELD_MAX.as_millis() / 20) as usize;
     assert!(stage.held_max <= (cap + 1) * FRAME, "{}", stage.held_max);
@@ -393,10 +400,10 @@ fn what_was_left_waiting_is_dropped_in_a_quiet_moment() {
         arrival.at = ms(20 * 13);
     }
     stage.play(vec![steady("ann", ms(3), &tone(440.0, 8_000.0, 600)), bob]);
-    let mixed = stage.ears.mixed();
+    let mixed = stage.receiver.mix_stats();
     assert!(mixed.inserted >= 2 && mixed.dropped >= 2, "{mixed:?}");
     assert!(mixed.dropped <= mixed.inserted + 1, "{mixed:?}");
-    let last = stage.ears.tracks().map(Track::held).max();
+    let last = stage.receiver.tracks().map(Track::held).max();
     assert_eq!(last, Some(0));
 }
 
@@ -434,7 +441,7 @@ fn the_bot_may_change_its_mind_and_its_rate() {
     assert_eq!(stage.heard.len(), 100);
     stage.heard.clear();
     let now = stage.start + ms(5_000);
-    stage.ears.set(RATE_HZ, true, now);
+    stage.receiver.configure(RATE_HZ, true, now);
     let later = |mut arrivals: Vec<Arrival>| {
         for arrival in &mut arrivals {
             arrival.at += ms(6_000);
@@ -448,65 +455,65 @@ fn the_bot_may_change_its_mind_and_its_rate() {
     ]);
     assert!(stage.heard.iter().all(|heard| heard.whose.is_none()));
     assert!((50..=52).contains(&stage.heard.len()));
-    assert_eq!(stage.ears.tally().counters.received, 200, "the counts go on");
+    assert_eq!(stage.receiver.tally().counters.received, 200, "the counts go on");
 
     let now = stage.start + ms(20_000);
-    stage.ears.set(24_000, false, now);
+    stage.receiver.configure(24_000, false, now);
     let packet = AudioPacket {
         sequence: 200,
         timestamp: 200 * 960,
         payload: ann[10].clone().into(),
     };
-    stage.ears.handle_packet(&"ann".into(), &"ann".into(), &packet, now);
-    assert!(stage.ears.poll_frame());
-    let frame = stage.ears.take_frame();
+    stage.receiver.handle_packet(&"ann".into(), &"ann".into(), &packet, now);
+    assert!(stage.receiver.poll_frame());
+    let frame = stage.receiver.take_frame();
     assert_eq!((frame.pcm.len(), frame.rate_hz), (480, 24_000));
     assert_eq!(frame.identity.map(|identity| &**identity), Some("ann"));
 }
 
 #[test]
 fn nothing_is_kept_before_the_bot_listens() {
-    let mut ears = Ears::new();
+    let mut receiver = RoomAudioReceiver::new();
     let now = Instant::now();
     let packet = AudioPacket {
         sequence: 1,
         timestamp: 0,
         payload: tone(440.0, 8_000.0, 1)[0].clone().into(),
     };
-    ears.handle_packet(&"ann".into(), &"ann".into(), &packet, now);
-    assert!(!ears.poll_frame());
-    assert_eq!(ears.poll_timeout(), None);
-    assert_eq!(ears.tracks().count(), 0);
+    receiver.handle_packet(&"ann".into(), &"ann".into(), &packet, now);
+    assert!(!receiver.poll_frame());
+    assert_eq!(receiver.poll_timeout(), None);
+    assert_eq!(receiver.tracks().count(), 0);
 }
 
 /// At the cap and one past it, and again once somebody has left.
 #[test]
 fn voices_have_an_end_and_make_room_when_they_leave() {
-    let mut ears = Ears::new();
+    let mut receiver = RoomAudioReceiver::new();
     let now = Instant::now();
-    ears.set(RATE_HZ, true, now);
+    receiver.configure(RATE_HZ, true, now);
     let packet = AudioPacket {
         sequence: 1,
         timestamp: 0,
         payload: tone(440.0, 8_000.0, 1)[0].clone().into(),
     };
-    let say = |ears: &mut Ears, nth: usize| {
+    let say = |receiver: &mut RoomAudioReceiver, nth: usize| {
         let sid = Arc::from(format!("TR_{nth}"));
-        ears.handle_packet(&sid, &sid, &packet, now);
-        while ears.poll_frame() {
-            ears.take_frame();
+        receiver.handle_packet(&sid, &sid, &packet, now);
+        while receiver.poll_frame() {
+            receiver.take_frame();
         }
-        ears.tracks().any(|track| track.sid == sid)
+        receiver.tracks().any(|track| track.sid == sid)
     };
-    assert!((0..ROOM_VOICES_MAX).all(|nth| say(&mut ears, nth)));
-    assert!(!say(&mut ears, ROOM_VOICES_MAX));
-    ears.handle_gone("TR_0");
-    ears.handle_gone("TR_unknown");
-    assert!(!ears.poll_frame());
-    assert_eq!(ears.tracks().count(), ROOM_VOICES_MAX - 1);
-    assert!(say(&mut ears, ROOM_VOICES_MAX));
+    assert!((0..ROOM_VOICES_MAX).all(|nth| say(&mut receiver, nth)));
+    assert!(!say(&mut receiver, ROOM_VOICES_MAX));
+    receiver.handle_track_ended("TR_0");
+    receiver.handle_track_ended("TR_unknown");
+    assert!(!receiver.poll_frame());
+    assert_eq!(receiver.tracks().count(), ROOM_VOICES_MAX - 1);
+    assert!(say(&mut receiver, ROOM_VOICES_MAX));
     assert_eq!(
-        ears.tally().counters.received,
+        receiver.tally().counters.received,
         ROOM_VOICES_MAX as u64 + 1,
         "the gone ones count"
     );
@@ -528,12 +535,12 @@ fn the_last_words_of_a_track_that_is_gone_are_heard_and_it_may_come_back() {
         timestamp: last.sequence * 960,
         payload: last.payload.into(),
     };
-    stage.ears.handle_packet(&"ann".into(), &"ann".into(), &packet, now);
-    stage.ears.handle_gone("ann");
+    stage.receiver.handle_packet(&"ann".into(), &"ann".into(), &packet, now);
+    stage.receiver.handle_track_ended("ann");
     stage.drain(ms(1_400));
     stage.run(ms(3_000));
     assert_eq!(stage.heard.len(), 20);
-    assert_eq!(stage.ears.tracks().count(), 0);
+    assert_eq!(stage.receiver.tracks().count(), 0);
     let mut again = steady("ann", ms(4_000), &packets);
     again.iter_mut().for_each(|arrival| arrival.sequence -= 90);
     stage.play(vec![again]);
@@ -553,5 +560,5 @@ fn short_packets_are_joined() {
     });
     stage.play(vec![arrivals.collect()]);
     assert_eq!(stage.heard.len(), 6);
-    assert_eq!(stage.ears.poll_timeout(), None);
+    assert_eq!(stage.receiver.poll_timeout(), None);
 }

@@ -1,38 +1,38 @@
-//! Who is in the room, as the bot knows it: what a stay tells, kept over the loss of one.
+//! Who is in the room, as the bot knows it: what a connection tells, kept over the loss of one.
 //!
 //! In: who joined, left and speaks, as the server tells it. Out: the events that are news to the bot. Whoever was there before
-//! the connection was lost and is there after it, has never been away.
+//! the connection was lost and is there after it, has never been reconnect.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::event::Event;
 use crate::limits::ROOM_PARTICIPANTS_MAX;
-use crate::livekit::roster::{Change, Participant};
+use crate::livekit::roster::{Participant, RosterChange};
 
 /// Those whom the bot knows to be in the room.
 #[derive(Default)]
-pub(super) struct Company {
+pub(super) struct Participants {
     known: BTreeMap<Arc<str>, Participant>,
     /// Of those, the ones that were not seen since the connection was lost.
-    awaited: BTreeSet<Arc<str>>,
+    missing: BTreeSet<Arc<str>>,
     speaking: BTreeSet<Arc<str>>,
     had_any: bool,
 }
 
-impl Company {
+impl Participants {
     /// Takes what the server tells.
-    pub fn handle_change(&mut self, change: Change, events: &mut VecDeque<Event>) {
+    pub fn handle_change(&mut self, change: RosterChange, events: &mut VecDeque<Event>) {
         match change {
-            Change::Joined(who) => self.joined(who, events),
-            Change::Left(who) => self.forget(&who.identity, events),
-            Change::Changed(who) => self.changed(who),
-            Change::Speaking { identity, speaking } => self.speaking(&identity, speaking, events),
+            RosterChange::Joined(who) => self.add(who, events),
+            RosterChange::Left(who) => self.remove(&who.identity, events),
+            RosterChange::Changed(who) => self.update(who),
+            RosterChange::Speaking { identity, speaking } => self.set_speaking(&identity, speaking, events),
         }
     }
 
-    fn joined(&mut self, who: Participant, events: &mut VecDeque<Event>) {
-        self.awaited.remove(&who.identity);
+    fn add(&mut self, who: Participant, events: &mut VecDeque<Event>) {
+        self.missing.remove(&who.identity);
         if self.known.insert(who.identity.clone(), who.clone()).is_none() {
             log::debug!("`{}` is in the room", who.identity);
             self.had_any = true;
@@ -40,17 +40,17 @@ impl Company {
         }
         if self.known.len() > ROOM_PARTICIPANTS_MAX {
             // The room is full of others by now.
-            self.give_up(events);
+            self.remove_missing(events);
         }
     }
 
-    fn changed(&mut self, who: Participant) {
+    fn update(&mut self, who: Participant) {
         if let Some(known) = self.known.get_mut(&who.identity) {
             *known = who;
         }
     }
 
-    fn speaking(&mut self, identity: &Arc<str>, speaking: bool, events: &mut VecDeque<Event>) {
+    fn set_speaking(&mut self, identity: &Arc<str>, speaking: bool, events: &mut VecDeque<Event>) {
         if !self.known.contains_key(identity) {
             return;
         }
@@ -74,14 +74,14 @@ impl Company {
                 speaking: false,
             });
         }
-        self.awaited.clear();
-        self.awaited.extend(self.known.keys().cloned());
+        self.missing.clear();
+        self.missing.extend(self.known.keys().cloned());
     }
 
     /// Whoever has not come back is gone.
-    pub fn give_up(&mut self, events: &mut VecDeque<Event>) {
-        for identity in std::mem::take(&mut self.awaited) {
-            self.forget(&identity, events);
+    pub fn remove_missing(&mut self, events: &mut VecDeque<Event>) {
+        for identity in std::mem::take(&mut self.missing) {
+            self.remove(&identity, events);
         }
     }
 
@@ -91,14 +91,14 @@ impl Company {
     }
 
     /// Tells whether somebody may yet come back.
-    pub fn is_waiting(&self) -> bool {
-        !self.awaited.is_empty()
+    pub fn is_missing_any(&self) -> bool {
+        !self.missing.is_empty()
     }
 
     /// Tells whether a caller is among them.
-    pub fn is_waiting_for_callers(&self) -> bool {
+    pub fn is_missing_callers(&self) -> bool {
         let is_caller = |identity| self.known.get(identity).is_some_and(|who| !who.is_agent);
-        self.awaited.iter().any(is_caller)
+        self.missing.iter().any(is_caller)
     }
 
     /// Returns whose identity it is.
@@ -106,9 +106,9 @@ impl Company {
         self.known.get(identity)
     }
 
-    fn forget(&mut self, identity: &Arc<str>, events: &mut VecDeque<Event>) {
-        self.awaited.remove(identity);
-        self.speaking(identity, false, events);
+    fn remove(&mut self, identity: &Arc<str>, events: &mut VecDeque<Event>) {
+        self.missing.remove(identity);
+        self.set_speaking(identity, false, events);
         if let Some(who) = self.known.remove(identity) {
             log::debug!("`{}` left the room", who.identity);
             events.push_back(Event::ParticipantLeft(who));

@@ -9,29 +9,24 @@ use super::note::caller;
 use super::{App, Refusal, fresh_id};
 use crate::io::livekit;
 use crate::io::sessions::Start;
-use crate::proto::livekit::entry::Access;
+use crate::proto::livekit::connection_details::LiveKitCredentials;
 use crate::proto::server::admission::Kind;
 use edge_runner_http::common::{PeerInfo, random, unix_time_s};
 
 /// Makes the tokens of a media room, and starts the bot; returns the JSON of the reply.
-pub(super) fn mediaroom(app: &App, body: Value, peer: PeerInfo) -> Result<Vec<u8>, Refusal> {
-    let access = Access::new(&app.config.mediaroom).map_err(Refusal::Mediaroom)?;
+pub(super) fn start(app: &App, body: Value, peer: PeerInfo) -> Result<Vec<u8>, Refusal> {
+    let credentials = LiveKitCredentials::new(&app.config.mediaroom).map_err(Refusal::Mediaroom)?;
     let common = app.webrtc()?.common().clone();
     let permit = app.permit(peer.requester(), Kind::Silent)?;
     let session_id = fresh_id();
-    let entry = access.entry(&session_id, random(), unix_time_s());
-    let reply = entry.reply(&session_id);
+    let details = credentials.connection_details(&session_id, random(), unix_time_s());
+    let reply = details.reply(&session_id);
     let start = Start {
         session_id,
         body,
         caller: caller(app, peer),
         lease: None,
     };
-    let room = livekit::Room {
-        name: entry.room_name,
-        url: entry.url,
-        token: entry.bot_token,
-    };
-    livekit::begin(app.sessions.clone(), permit, common, start, room);
+    livekit::begin(app.sessions.clone(), permit, common, start, details);
     Ok(reply)
 }

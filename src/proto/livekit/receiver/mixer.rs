@@ -7,13 +7,13 @@
 //! A track that is late misses its frame and comes with the next one, so it lags by as much as its network asks for. What is
 //! left waiting by that, or by a clock that is faster than ours, is at most [`MIX_HELD_MAX`]; what was never needed over
 //! [`MIX_WATCHED`] is dropped in a quiet moment. A slower clock misses a frame each time it is one frame behind.
-//! Sums that are too loud are cut at full scale.
+//! ReceiverStats that are too loud are cut at full scale.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Mixed;
+use super::MixStats;
 use crate::audio::codec::Codec;
 use crate::audio::listener::Listener;
 use crate::audio::packet::AudioPacket;
@@ -30,21 +30,21 @@ pub struct Track {
     pub sid: Arc<str>,
     pub identity: Arc<str>,
     pub listener: Listener,
-    pub is_gone: bool,
-    pub mixed: Mixed,
+    pub is_ended: bool,
+    pub mix_stats: MixStats,
     /// Decoded, and not handed out.
     pcm: VecDeque<i16>,
     rate_hz: u32,
     /// When it was last decoded from, and for how long it counts as speaking after that.
     last: Option<Instant>,
-    patience: Duration,
+    activity_timeout: Duration,
     /// It was speaking already when that packet came.
     is_steady: bool,
     /// The least that was left over after a frame, in frames, since so many frames.
-    low: usize,
-    watched: u32,
+    backlog_min: usize,
+    watched_frames: u32,
     /// Frames that were left over all the time.
-    excess: usize,
+    excess_frames: usize,
 }
 
 impl Track {
@@ -53,16 +53,16 @@ impl Track {
             sid,
             identity,
             listener: Listener::new(Codec::Opus),
-            is_gone: false,
-            mixed: Mixed::default(),
+            is_ended: false,
+            mix_stats: MixStats::default(),
             pcm: VecDeque::new(),
             rate_hz: 0,
             last: None,
-            patience: FRAME,
+            activity_timeout: FRAME,
             is_steady: false,
-            low: usize::MAX,
-            watched: 0,
-            excess: 0,
+            backlog_min: usize::MAX,
+            watched_frames: 0,
+            excess_frames: 0,
         }
     }
 
@@ -77,9 +77,9 @@ impl Track {
     }
 
     pub fn handle_packet(&mut self, packet: &AudioPacket, now: Instant) {
-        if self.is_gone {
+        if self.is_ended {
             // It is back, with numbers of its own.
-            self.is_gone = false;
+            self.is_ended = false;
             self.listener.handle_restart();
         }
         self.listener.handle_packet(packet, now);
@@ -87,7 +87,7 @@ impl Track {
 
     /// Tells whether nothing will come of the track any more.
     pub fn is_over(&self) -> bool {
-        self.is_gone && self.pcm.is_empty() && self.listener.poll_timeout().is_none()
+        self.is_ended && self.pcm.is_empty() && self.listener.poll_timeout().is_none()
     }
 
     /// Returns how many samples wait.
@@ -105,49 +105,53 @@ impl Track {
             self.pcm.extend(pcm);
         }
         if let Some(length) = came {
-            self.is_steady = self.counts_at(now);
-            self.patience = 2 * length + FRAME;
+            self.is_steady = self.is_active_at(now);
+            self.activity_timeout = 2 * length + FRAME;
             self.last = Some(now);
         }
     }
 
-    fn counts_at(&self, now: Instant) -> bool {
-        self.last.is_some_and(|last| now < last + self.patience)
+    fn is_active_at(&self, now: Instant) -> bool {
+        self.last.is_some_and(|last| now < last + self.activity_timeout)
     }
 
     /// Tells whether it is in the middle of something, so that a missing frame is a hole.
     fn is_speaking(&self, now: Instant) -> bool {
-        self.is_steady && !self.is_gone && self.counts_at(now)
+        self.is_steady && !self.is_ended && self.is_active_at(now)
     }
 
     /// Returns when what is left of its last words, less than a frame, leaves with silence behind it.
-    fn rest_at(&self) -> Option<Instant> {
-        let is_rest = (1..self.rate_hz as usize / 50).contains(&self.pcm.len());
-        let last = self.last.filter(|_| is_rest)?;
-        Some(if self.is_gone { last } else { last + self.patience })
+    fn flush_at(&self) -> Option<Instant> {
+        let is_partial = (1..self.rate_hz as usize / 50).contains(&self.pcm.len());
+        let last = self.last.filter(|_| is_partial)?;
+        Some(if self.is_ended {
+            last
+        } else {
+            last + self.activity_timeout
+        })
     }
 
     fn drop_frames(&mut self, frames: usize, samples: usize) {
         self.pcm.drain(..frames * samples);
-        self.mixed.dropped += frames as u64;
+        self.mix_stats.dropped += frames as u64;
     }
 
     /// Watches what is left over after a frame, and drops of it what is never needed.
-    fn shorten(&mut self, samples: usize) {
-        self.low = self.low.min(self.pcm.len() / samples);
-        self.watched += 1;
-        if FRAME * self.watched >= MIX_WATCHED {
-            self.excess = self.low;
-            self.low = usize::MAX;
-            self.watched = 0;
+    fn drop_excess(&mut self, samples: usize) {
+        self.backlog_min = self.backlog_min.min(self.pcm.len() / samples);
+        self.watched_frames += 1;
+        if FRAME * self.watched_frames >= MIX_WATCHED {
+            self.excess_frames = self.backlog_min;
+            self.backlog_min = usize::MAX;
+            self.watched_frames = 0;
         }
-        if self.excess > 0 && self.pcm.len() >= samples {
+        if self.excess_frames > 0 && self.pcm.len() >= samples {
             let mut front = self.pcm.iter().take(samples);
             if front.all(|sample| sample.unsigned_abs() <= QUIET) {
                 self.drop_frames(1, samples);
-                self.excess -= 1;
-                self.low = usize::MAX;
-                self.watched = 0;
+                self.excess_frames -= 1;
+                self.backlog_min = usize::MAX;
+                self.watched_frames = 0;
             }
         }
     }
@@ -173,7 +177,7 @@ impl Mixer {
         self.is_waiting = false;
         for track in &mut self.tracks {
             track.fill(now);
-            if track.rest_at().is_some_and(|at| now >= at) {
+            if track.flush_at().is_some_and(|at| now >= at) {
                 track.pcm.resize(samples, 0);
             }
         }
@@ -181,26 +185,26 @@ impl Mixer {
         if !self.tracks.iter().any(has_frame) {
             return false;
         }
-        let takes_part = |track: &&Track| has_frame(track) || (track.counts_at(now) && !track.is_gone);
+        let takes_part = |track: &&Track| has_frame(track) || (track.is_active_at(now) && !track.is_ended);
         let is_alone = self.tracks.iter().filter(takes_part).count() == 1;
         // A clock that is too far behind has stopped.
         let tick = self.tick.filter(|tick| now < *tick + MIX_HELD_MAX && !is_alone);
         if let Some(tick) = tick.filter(|tick| now < *tick) {
             self.tick = Some(tick);
             self.is_waiting = true;
-            self.trim(samples);
+            self.trim_backlog(samples);
             return false;
         }
         self.tick = Some(tick.map_or(now + SLACK, |tick| tick) + FRAME);
         self.mix(samples, now, frame);
         if !is_alone {
-            self.tracks.iter_mut().for_each(|track| track.shorten(samples));
+            self.tracks.iter_mut().for_each(|track| track.drop_excess(samples));
         }
         true
     }
 
     /// Drops the oldest of those who are too far ahead.
-    fn trim(&mut self, samples: usize) {
+    fn trim_backlog(&mut self, samples: usize) {
         let held_max = (MIX_HELD_MAX.as_millis() / FRAME.as_millis()) as usize;
         for track in &mut self.tracks {
             let held = track.pcm.len() / samples;
@@ -215,7 +219,7 @@ impl Mixer {
         self.sum.resize(samples, 0);
         for track in &mut self.tracks {
             if track.pcm.len() < samples {
-                track.mixed.inserted += u64::from(track.is_speaking(now));
+                track.mix_stats.inserted += u64::from(track.is_speaking(now));
                 continue;
             }
             for (sum, sample) in self.sum.iter_mut().zip(track.pcm.drain(..samples)) {
@@ -229,7 +233,7 @@ impl Mixer {
 
     pub fn poll_timeout(&self) -> Option<Instant> {
         let tracks = self.tracks.iter();
-        let tracks = tracks.flat_map(|track| [track.listener.poll_timeout(), track.rest_at()]);
+        let tracks = tracks.flat_map(|track| [track.listener.poll_timeout(), track.flush_at()]);
         let tick = self.tick.filter(|_| self.is_waiting);
         tracks.chain([tick]).flatten().min()
     }

@@ -9,19 +9,19 @@ use std::time::Instant;
 use bytes::Bytes;
 use prost::Message as _;
 
-use super::{RoomSession, Way};
+use super::{RoomSession, SignalState};
 use crate::event::Event;
 use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_EARLY_MAX, ROOM_TEXT_BYTES_MAX};
-use crate::livekit::wire::{Data, DataPacket, SipDtmf, UserPacket};
+use crate::livekit::wire::{DataPacket, DataValue, SipDtmf, UserPacket};
 
 /// What callers write before the bot has joined: our ears may be up before our voice is, and a caller who waits speaks at once.
 #[derive(Default)]
-pub(super) struct EarlyWords {
+pub(super) struct EarlyMessages {
     events: VecDeque<Event>,
     bytes: usize,
 }
 
-impl EarlyWords {
+impl EarlyMessages {
     /// Keeps it, if there is room.
     fn push(&mut self, event: Event) {
         let bytes = match &event {
@@ -44,30 +44,30 @@ impl EarlyWords {
 
 impl RoomSession {
     /// Takes a text for the room.
-    pub(super) fn push_text(&mut self, text: String) {
+    pub(super) fn push_message(&mut self, text: String) {
         if text.len() > ROOM_TEXT_BYTES_MAX {
             log::warn!(
                 "message dropped: {} bytes, a room takes {ROOM_TEXT_BYTES_MAX}",
                 text.len()
             );
-            self.refused_texts += 1;
+            self.oversized_messages += 1;
             return;
         }
         self.outbox.push(text);
     }
 
     /// Hands the channel what it takes now, and tells whether that was anything.
-    pub(super) fn send_texts(&mut self, now: Instant) -> bool {
+    pub(super) fn send_messages(&mut self, now: Instant) -> bool {
         let mut sent = false;
         // The server keeps nothing for those who come later.
-        if !self.joined || self.lost || !self.speaks() {
+        if !self.joined || self.lost || !self.sends_audio() {
             return sent;
         }
-        let Way::Open(stay) = &mut self.way else {
+        let SignalState::Open(connection) = &mut self.signal else {
             return sent;
         };
-        while let Some(text) = self.outbox.next(stay.data_in_flight(), now) {
-            if !stay.send_data(&packet(text)) {
+        while let Some(text) = self.outbox.next(connection.data_in_flight(), now) {
+            if !connection.send_data(&user_packet(text)) {
                 break;
             }
             self.outbox.handle_sent(now);
@@ -77,7 +77,7 @@ impl RoomSession {
     }
 
     /// Takes the bytes of one `DataPacket`.
-    pub(super) fn take_data(&mut self, bytes: &[u8]) {
+    pub(super) fn handle_data(&mut self, bytes: &[u8]) {
         if self.is_ending() {
             return;
         }
@@ -86,18 +86,18 @@ impl RoomSession {
             Err(error) => return log::debug!("data ignored: {error}"),
         };
         let is_callers = self
-            .company
+            .participants
             .get(&packet.participant_identity)
             .is_some_and(|who| !who.is_agent);
         if !is_callers {
             return log::debug!("data ignored: no caller sent it");
         }
         let event = match packet.value {
-            Some(Data::User(user)) => match String::from_utf8(user.payload.into()) {
+            Some(DataValue::User(user)) => match String::from_utf8(user.payload.into()) {
                 Ok(text) => Event::Message(text),
                 Err(_) => return log::debug!("data ignored: it is not UTF-8"),
             },
-            Some(Data::Dtmf(dtmf)) => match key(&dtmf) {
+            Some(DataValue::Dtmf(dtmf)) => match dtmf_key(&dtmf) {
                 Some(key) => Event::Dtmf(key),
                 None => return log::debug!("a key of the telephone ignored: there is no such"),
             },
@@ -106,25 +106,25 @@ impl RoomSession {
         if self.joined {
             self.events.push_back(event);
         } else {
-            self.early.push(event);
+            self.early_messages.push(event);
         }
     }
 }
 
-fn packet(text: &str) -> Vec<u8> {
+fn user_packet(text: &str) -> Vec<u8> {
     let user = UserPacket {
         payload: Bytes::copy_from_slice(text.as_bytes()),
         ..UserPacket::default()
     };
     let packet = DataPacket {
-        value: Some(Data::User(user)),
+        value: Some(DataValue::User(user)),
         ..DataPacket::default()
     };
     packet.encode_to_vec()
 }
 
 /// Returns the key: by its sign, else by its number, RFC 4733 section 3.2.
-fn key(dtmf: &SipDtmf) -> Option<char> {
+fn dtmf_key(dtmf: &SipDtmf) -> Option<char> {
     const KEYS: &str = "0123456789*#ABCD";
     let mut digits = dtmf.digit.chars();
     match (digits.next(), digits.next()) {
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn early_words_are_bounded() {
-        let mut early = EarlyWords::default();
+        let mut early = EarlyMessages::default();
         for count in 0..=ROOM_EARLY_MAX {
             early.push(Event::Message(count.to_string()));
         }
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_key_is_told_by_its_sign_or_its_number() {
         let key = |code, digit: &str| {
-            key(&SipDtmf {
+            dtmf_key(&SipDtmf {
                 code,
                 digit: digit.into(),
             })

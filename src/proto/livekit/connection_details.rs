@@ -1,21 +1,21 @@
 //! What a session in a media room begins with: the names of room and participants, their tokens, and the reply to who asked.
 //!
-//! In: the configuration, the session's name, random bits, the time. Out: [`Entry`]. Refuses: a runner that was not told of a
+//! In: the configuration, the session's name, random bits, the time. Out: [`ConnectionDetails`]. Refuses: a runner that was not told of a
 //! server. Source: the rooms fact sheet, B1; checklist.
 
 use std::fmt;
 
 use serde_json::json;
 
-use super::missing;
-use super::token::{self, Grant};
+use super::missing_variables;
+use super::token::{self, TokenParams};
 use crate::config::{Mediaroom, Secret};
 
 /// The variables without which there are no sessions in media rooms, and that are not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing(Vec<&'static str>);
+pub struct MissingVariables(Vec<&'static str>);
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingVariables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let missing = self.0.join(", ");
         write!(
@@ -26,50 +26,50 @@ impl fmt::Display for Missing {
     }
 }
 
-impl std::error::Error for Missing {}
+impl std::error::Error for MissingVariables {}
 
 /// The server and the account on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Access<'c> {
+pub struct LiveKitCredentials<'c> {
     url: &'c str,
     key: &'c str,
     secret: &'c Secret,
     room_name: Option<&'c str>,
 }
 
-impl<'c> Access<'c> {
+impl<'c> LiveKitCredentials<'c> {
     /// Takes it from the configuration.
     ///
     /// # Errors
-    /// [`Missing`] names every variable that is not set.
-    pub fn new(config: &'c Mediaroom) -> Result<Self, Missing> {
+    /// [`MissingVariables`] names every variable that is not set.
+    pub fn new(config: &'c Mediaroom) -> Result<Self, MissingVariables> {
         match (&config.url, &config.key, &config.secret) {
-            (Some(url), Some(key), Some(secret)) => Ok(Access {
+            (Some(url), Some(key), Some(secret)) => Ok(LiveKitCredentials {
                 url,
                 key,
                 secret,
                 room_name: config.room_name.as_deref(),
             }),
-            _ => Err(Missing(missing(config))),
+            _ => Err(MissingVariables(missing_variables(config))),
         }
     }
 
     /// Makes what the session of this name begins with. `random` names its room, where the configuration does not.
-    pub fn entry(&self, session_id: &str, random: [u8; 4], now_s: u64) -> Entry {
+    pub fn connection_details(&self, session_id: &str, random: [u8; 4], now_s: u64) -> ConnectionDetails {
         let room_name = self
             .room_name
             .map_or_else(|| token::room_name(random), ToOwned::to_owned);
         let token = |identity: String, agent| {
-            let grant = Grant {
+            let params = TokenParams {
                 key: self.key,
                 secret: self.secret,
                 identity: &identity,
                 room: &room_name,
                 agent,
             };
-            token::mint(&grant, now_s)
+            token::mint(&params, now_s)
         };
-        Entry {
+        ConnectionDetails {
             url: super::socket_base(self.url),
             bot_token: token(token::agent_identity(session_id), true),
             user_token: token(token::user_identity(session_id), false),
@@ -80,7 +80,7 @@ impl<'c> Access<'c> {
 
 /// What a session in a media room begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ConnectionDetails {
     pub room_name: String,
     /// The server's, `ws` or `wss`.
     pub url: String,
@@ -88,7 +88,7 @@ pub struct Entry {
     user_token: Secret,
 }
 
-impl Entry {
+impl ConnectionDetails {
     /// Returns the JSON of the reply to the caller, who joins with what is in it.
     pub fn reply(&self, session_id: &str) -> Vec<u8> {
         let reply = json!({
@@ -131,7 +131,9 @@ mod tests {
             config.url = config.url.filter(|_| !is_absent(0));
             config.key = config.key.filter(|_| !is_absent(1));
             config.secret = config.secret.filter(|_| !is_absent(2));
-            let missing = Access::new(&config).expect_err("something is missing").to_string();
+            let missing = LiveKitCredentials::new(&config)
+                .expect_err("something is missing")
+                .to_string();
             let (_, listed) = missing.split_once("not set: ").expect("a list");
             for (at, name) in names.into_iter().enumerate() {
                 assert_eq!(
@@ -147,15 +149,15 @@ mod tests {
     #[test]
     fn bot_and_caller_meet_in_one_room() {
         let mut config = config();
-        let entry = |config: &Mediaroom| {
-            let access = Access::new(config).expect("nothing is missing");
-            access.entry(
+        let details = |config: &Mediaroom| {
+            let access = LiveKitCredentials::new(config).expect("nothing is missing");
+            access.connection_details(
                 "2b1f1a52-3f2e-4a50-9d5c-7d5a5b0d1c11",
                 [0x9f, 0x8e, 0x7d, 0x6c],
                 1_795_252_753,
             )
         };
-        let made = entry(&config);
+        let made = details(&config);
         assert_eq!(
             (&*made.room_name, &*made.url),
             ("room-9f8e7d6c", "wss://media.example.net")
@@ -190,7 +192,7 @@ mod tests {
 
         config.room_name = Some("lobby".into());
         config.url = Some("ws://127.0.0.1:7880".into());
-        let made = entry(&config);
+        let made = details(&config);
         assert_eq!((&*made.room_name, &*made.url), ("lobby", "ws://127.0.0.1:7880"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Command, Phase, RoomSession, Way};
+use super::{RoomCommand, RoomPhase, RoomSession, SignalState};
 use crate::event::{Event, LeaveReason};
 use crate::limits::{FINISH_WITHIN, ROOM_CLOSE_WITHIN};
 
@@ -10,38 +10,40 @@ impl RoomSession {
     /// The bot has ended: what it said last still leaves where somebody hears it, then the session ends.
     pub(super) fn finish(&mut self, reason: LeaveReason, now: Instant) {
         match self.phase {
-            Phase::Live { .. } if self.joined && !self.lost => {
-                self.source_dry = false;
-                self.phase = Phase::Finishing {
+            RoomPhase::Live { .. } if self.joined && !self.lost => {
+                self.speech_ended = false;
+                self.phase = RoomPhase::Finishing {
                     until: now + FINISH_WITHIN,
                     reason,
                 };
             }
-            Phase::Waiting | Phase::Entering { .. } | Phase::Live { .. } | Phase::Away(_) => self.end(reason, now),
-            Phase::Finishing { .. } | Phase::Closing { .. } | Phase::Gone => {}
+            RoomPhase::Waiting | RoomPhase::Joining { .. } | RoomPhase::Live { .. } | RoomPhase::Reconnecting(_) => {
+                self.end(reason, now)
+            }
+            RoomPhase::Finishing { .. } | RoomPhase::Closing { .. } | RoomPhase::Closed => {}
         }
     }
 
     /// Tells whether goodbye is being said.
     pub(super) fn is_ending(&self) -> bool {
-        matches!(self.phase, Phase::Closing { .. } | Phase::Gone)
+        matches!(self.phase, RoomPhase::Closing { .. } | RoomPhase::Closed)
     }
 
     /// Ends the session now, with a goodbye to a server that is there.
     pub(super) fn end(&mut self, reason: LeaveReason, now: Instant) {
         self.events.push_back(Event::Left(reason));
-        match &mut self.way {
-            Way::Open(stay) => {
-                stay.leave();
-                self.phase = Phase::Closing {
+        match &mut self.signal {
+            SignalState::Open(connection) => {
+                connection.leave();
+                self.phase = RoomPhase::Closing {
                     until: now + ROOM_CLOSE_WITHIN,
                 };
             }
-            Way::Dialing => {
-                self.commands.push_back(Command::CloseSocket);
-                self.phase = Phase::Gone;
+            SignalState::Connecting => {
+                self.commands.push_back(RoomCommand::CloseSocket);
+                self.phase = RoomPhase::Closed;
             }
-            Way::None | Way::Pause(_) => self.phase = Phase::Gone,
+            SignalState::Disconnected | SignalState::Backoff(_) => self.phase = RoomPhase::Closed,
         }
     }
 }

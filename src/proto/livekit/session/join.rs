@@ -1,0 +1,313 @@
+//! The way into a room, and the way back when it is lost.
+//!
+//! In: what became of a dial, and why a connection is over. Out: the next dial, or the end. The first way in is short, since somebody
+//! waits for the bot; the way back outlives the restart of a server.
+
+use std::time::Instant;
+
+use super::connection::{DisconnectCause, RoomConnection};
+use super::{DialRequest, LocalAddresses, Reconnect, RoomCommand, RoomPhase, RoomSession, SignalState};
+use crate::event::{Event, LeaveReason};
+use crate::limits::{ROOM_BACK_PAUSES, ROOM_BACK_WITHIN, ROOM_JOIN_PAUSES, ROOM_MISUNDERSTOOD_MAX, ROOM_SETTLED};
+use crate::livekit::http_base;
+use crate::livekit::signal::LeaveAction;
+use crate::server::rest;
+
+/// What follows from the end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RetryDecision {
+    /// The next try may go better.
+    Retry,
+    /// No try will.
+    GiveUp(LeaveReason),
+}
+
+/// Judges why a connection is over, or was none.
+fn retry_decision(cause: &DisconnectCause) -> RetryDecision {
+    match cause {
+        DisconnectCause::Refused { status, .. } if *status != 429 && *status < 500 => {
+            RetryDecision::GiveUp(LeaveReason::Failed)
+        }
+        DisconnectCause::PublishRefused(_) => RetryDecision::GiveUp(LeaveReason::Failed),
+        // A server that shuts down is often one that is started again.
+        DisconnectCause::Ended { reason, action } if *action == LeaveAction::Disconnect && *reason != 3 => {
+            RetryDecision::GiveUp(match reason {
+                2 => LeaveReason::Replaced,
+                4 | 5 | 10 => LeaveReason::Left,
+                _ => LeaveReason::Failed,
+            })
+        }
+        _ => RetryDecision::Retry,
+    }
+}
+
+impl RoomSession {
+    /// The bot has taken its media.
+    pub(super) fn join(&mut self, now: Instant) {
+        self.clock.1 += now.saturating_duration_since(self.clock.0);
+        self.clock.0 = now;
+        self.phase = RoomPhase::Joining { tries: 0 };
+        self.dial();
+    }
+
+    pub(super) fn dial(&mut self) {
+        if let RoomPhase::Joining { tries } | RoomPhase::Reconnecting(Reconnect { tries, .. }) = &mut self.phase {
+            *tries += 1;
+        }
+        self.signal = SignalState::Connecting;
+        self.commands.push_back(RoomCommand::Dial(DialRequest {
+            url: join_url(&self.url),
+            token: self.token.clone(),
+        }));
+    }
+
+    /// The WebSocket is open. `seed` is random, and another one each time.
+    pub fn handle_open(&mut self, local: LocalAddresses, seed: u64, now: Instant) {
+        if !matches!(self.signal, SignalState::Connecting) {
+            return self.commands.push_back(RoomCommand::CloseSocket);
+        }
+        self.signal = SignalState::Open(Box::new(RoomConnection::new(local, seed, now)));
+    }
+
+    /// The server answered with another status than that of a WebSocket, and this text.
+    pub fn handle_refused(&mut self, status: u16, text: &str, now: Instant) {
+        if matches!(self.signal, SignalState::Connecting) {
+            // Some servers repeat the token.
+            let text = rest::bland(text);
+            self.handle_connection_end(&DisconnectCause::Refused { status, text }, now);
+        }
+    }
+
+    /// There was no answer: why.
+    pub fn handle_unreachable(&mut self, words: String, now: Instant) {
+        if matches!(self.signal, SignalState::Connecting) {
+            self.handle_connection_end(&DisconnectCause::Unreachable(words), now);
+        }
+    }
+
+    /// The WebSocket is closed, by either side, or broke.
+    pub fn handle_socket_closed(&mut self) {
+        if let SignalState::Open(connection) = &mut self.signal {
+            connection.handle_socket_closed();
+        }
+    }
+
+    /// Our track is published, and its connection is up.
+    pub(super) fn handle_media_up(&mut self, now: Instant) {
+        match self.phase {
+            RoomPhase::Reconnecting(reconnect) => self.last_reconnect = Some(reconnect),
+            RoomPhase::Joining { .. } => {}
+            _ => return,
+        }
+        self.phase = RoomPhase::Live { since: now };
+        self.speaker.start(now);
+        self.send_speech(now);
+        self.update_callers(now);
+    }
+
+    /// There is no connection any more, or none came to be.
+    pub(super) fn handle_connection_end(&mut self, cause: &DisconnectCause, now: Instant) {
+        if let DisconnectCause::Refused { status, text } = cause {
+            log::debug!("the server said: {}", loggable(*status, text));
+        }
+        let mut decision = retry_decision(cause);
+        if let (DisconnectCause::BadDescription(_), RoomPhase::Live { .. } | RoomPhase::Reconnecting(_)) =
+            (cause, self.phase)
+        {
+            // What cannot be understood will not be understood the next time, unless it had to do with the connection.
+            self.bad_descriptions += 1;
+            if self.bad_descriptions > ROOM_MISUNDERSTOOD_MAX {
+                decision = RetryDecision::GiveUp(LeaveReason::Failed);
+            }
+        }
+        if !self.had_caller && decision == RetryDecision::GiveUp(LeaveReason::Left) {
+            // Rooms that only bots are in are closed by the server after a while.
+            decision = RetryDecision::GiveUp(LeaveReason::NeverConnected);
+        }
+        // A server that still takes us for one of the room is told when we go for good.
+        let server_knows_us = match (&self.signal, cause) {
+            (_, DisconnectCause::Ended { .. }) => false,
+            (SignalState::Open(connection), _) => connection.can_leave(),
+            _ => false,
+        };
+        if !server_knows_us {
+            self.drop_connection();
+        }
+        match (self.phase, decision) {
+            (RoomPhase::Joining { tries }, _) => {
+                // Media that does not flow will not flow the next time, and somebody waits.
+                let is_permanent = matches!(
+                    cause,
+                    DisconnectCause::NoMedia(_) | DisconnectCause::BadMessage(_) | DisconnectCause::BadDescription(_)
+                );
+                let is_final = is_permanent || decision != RetryDecision::Retry;
+                match ROOM_JOIN_PAUSES.get(tries - 1).filter(|_| !is_final) {
+                    Some(pause) => {
+                        log::debug!("entering the room: {cause}; once more in {pause:?}");
+                        self.drop_connection();
+                        self.signal = SignalState::Backoff(now + *pause);
+                    }
+                    None => {
+                        log::warn!("the room was not entered: {cause}");
+                        self.events.push_back(Event::JoinFailed(cause.to_string()));
+                        let reason = match decision {
+                            RetryDecision::GiveUp(reason) if reason != LeaveReason::Failed => reason,
+                            _ => LeaveReason::NeverConnected,
+                        };
+                        self.end(reason, now);
+                    }
+                }
+            }
+            (RoomPhase::Live { .. } | RoomPhase::Reconnecting(_), RetryDecision::GiveUp(reason)) => {
+                log::info!("the room is over: {cause}");
+                self.end(reason, now);
+            }
+            (RoomPhase::Live { since }, RetryDecision::Retry) => {
+                log::info!("the room is lost: {cause}; trying to come back");
+                // A room that is lost again and again is not come back to for ever.
+                let again = self.last_reconnect.filter(|_| now < since + ROOM_SETTLED);
+                let reconnect = again.unwrap_or(Reconnect { since: now, tries: 0 });
+                self.handle_lost(now);
+                self.schedule_reconnect(reconnect, cause, now);
+            }
+            (RoomPhase::Reconnecting(reconnect), RetryDecision::Retry) => {
+                self.schedule_reconnect(reconnect, cause, now)
+            }
+            (RoomPhase::Finishing { reason, .. }, _) => self.end(reason, now),
+            (RoomPhase::Waiting | RoomPhase::Closing { .. } | RoomPhase::Closed, _) => {}
+        }
+    }
+
+    fn schedule_reconnect(&mut self, reconnect: Reconnect, cause: &DisconnectCause, now: Instant) {
+        let last = ROOM_BACK_PAUSES.len() - 1;
+        let next = now + ROOM_BACK_PAUSES[reconnect.tries.min(last)];
+        if next > reconnect.since + ROOM_BACK_WITHIN {
+            log::warn!("the room was not come back to: {cause}");
+            return self.end(LeaveReason::Failed, now);
+        }
+        log::debug!(
+            "coming back into the room: {cause}; the next try is the {}th",
+            reconnect.tries + 1
+        );
+        self.drop_connection();
+        self.phase = RoomPhase::Reconnecting(reconnect);
+        self.signal = SignalState::Backoff(next);
+    }
+
+    /// What a connection has told is true no longer; what the bot has to say waits.
+    fn handle_lost(&mut self, now: Instant) {
+        if self.had_caller {
+            self.no_caller_since = None;
+        }
+        self.participants.handle_lost(&mut self.events);
+        self.speaker.handle_pause();
+        self.update_callers(now);
+    }
+
+    /// Lets go of the connection and of its socket.
+    fn drop_connection(&mut self) {
+        if let SignalState::Open(connection) = std::mem::replace(&mut self.signal, SignalState::Disconnected) {
+            self.commands.push_back(RoomCommand::CloseSocket);
+            self.outbox.handle_close();
+            for track in connection.into_tracks() {
+                self.receiver.handle_track_ended(&track);
+            }
+        }
+    }
+}
+
+/// Returns what of a refusal's text may stand in a log: servers repeat the key or the token that they refuse.
+fn loggable(status: u16, text: &str) -> &str {
+    match status {
+        401 => "nothing that is logged",
+        _ if text.contains("eyJ") => "something with a token in it",
+        _ => text,
+    }
+}
+
+/// Returns where a room of this server is joined.
+fn join_url(url: &str) -> String {
+    let base = http_base(url);
+    let version = env!("CARGO_PKG_VERSION");
+    format!("{base}/rtc?protocol=15&auto_subscribe=0&sdk=edge-runner&version={version}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_room_is_joined_over_http() {
+        let query = format!(
+            "/rtc?protocol=15&auto_subscribe=0&sdk=edge-runner&version={}",
+            env!("CARGO_PKG_VERSION")
+        );
+        for (url, base) in [
+            ("ws://127.0.0.1:7880", "http://127.0.0.1:7880"),
+            ("wss://media.example.net/", "https://media.example.net"),
+            ("https://media.example.net/sfu", "https://media.example.net/sfu"),
+        ] {
+            assert_eq!(join_url(url), format!("{base}{query}"));
+        }
+    }
+
+    /// Older servers answer a wrong secret with the token, and a wrong key with the key.
+    #[test]
+    fn a_refusal_that_repeats_a_token_is_not_logged() {
+        for (status, text) in [
+            (
+                401,
+                "invalid token: eyJhbGciOiJIUzI1NiJ9.e30.c2ln, error: go-jose/go-jose: error",
+            ),
+            (401, "invalid API key: devkey"),
+            (403, "no: eyJhbGciOiJIUzI1NiJ9.e30.c2ln"),
+            (500, "token eyJhbGciOiJI"),
+        ] {
+            let printed = loggable(status, text);
+            assert!(!printed.contains("eyJ") && !printed.contains("devkey"), "{printed}");
+        }
+        assert_eq!(
+            loggable(404, "requested room does not exist"),
+            "requested room does not exist"
+        );
+    }
+
+    /// What a server says decides whether there is a next try.
+    #[test]
+    fn the_end_of_a_stay_is_judged_by_its_reason() {
+        let ended = |reason, action| retry_decision(&DisconnectCause::Ended { reason, action });
+        let refused = |status| {
+            retry_decision(&DisconnectCause::Refused {
+                status,
+                text: String::new(),
+            })
+        };
+        assert_eq!(
+            ended(2, LeaveAction::Disconnect),
+            RetryDecision::GiveUp(LeaveReason::Replaced)
+        );
+        for reason in [4, 5, 10] {
+            assert_eq!(
+                ended(reason, LeaveAction::Disconnect),
+                RetryDecision::GiveUp(LeaveReason::Left)
+            );
+        }
+        for reason in [0, 1, 6, 7, 9, 14, 15, 16, 99, -1] {
+            assert_eq!(
+                ended(reason, LeaveAction::Disconnect),
+                RetryDecision::GiveUp(LeaveReason::Failed)
+            );
+        }
+        assert_eq!(ended(3, LeaveAction::Disconnect), RetryDecision::Retry);
+        for reason in [0, 2, 4, 6] {
+            assert_eq!(ended(reason, LeaveAction::Reconnect), RetryDecision::Retry);
+        }
+        for status in [200, 302, 400, 401, 403, 404] {
+            assert_eq!(refused(status), RetryDecision::GiveUp(LeaveReason::Failed));
+        }
+        for status in [429, 500, 502, 503] {
+            assert_eq!(refused(status), RetryDecision::Retry);
+        }
+        assert_eq!(retry_decision(&DisconnectCause::SocketClosed), RetryDecision::Retry);
+    }
+}
