@@ -1,32 +1,32 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2034,SC2154
-# The tree of files: Debian's packages, ours, and the files of image.d/files. Read by boards/image, which sets the variables
-# and `fail`. Uses $board_packages of the board's part.
+# The file tree: Debian's packages, ours, and image.d/files. Sourced by boards/image, which defines the variables and
+# `fail`. Uses $board_packages of the board's part.
 
-# What every image has, beside Debian's essential packages, apt, and the board's kernel.
+# Packages of every image, beside Debian's essential packages, apt, and the board's kernel.
 common_packages=(
-    # The system: init, network with DHCP, names (its own, <name>.local, and others'), time.
+    # init, network with DHCP, name resolution with mDNS, time.
     systemd-sysv systemd-resolved systemd-timesyncd libnss-resolve libnss-myhostname dbus udev kmod
-    # Wi-Fi, and which channels are allowed where.
+    # Wi-Fi, and the regulatory database of channels.
     wpasupplicant wireless-regdb
-    # A way in, and to be root there.
+    # Login and sudo.
     openssh-server sudo
-    # The authorities that providers' certificates are checked with.
+    # Trust store for the certificates of providers.
     ca-certificates
-    # Start, checking and growing of the root file system.
+    # Boot, check and growth of the root file system.
     initramfs-tools zstd e2fsprogs dosfstools fdisk
-    # What one reaches for when something is wrong.
+    # Tools for troubleshooting.
     iproute2 iputils-ping netbase procps less nano-tiny
 )
 
-# Runs ARM programs through qemu-user: the kernel is told which program runs them, as the package itself does it on a system that
-# was started with it. The mount is this process's own.
+# Registers qemu-user with the kernel for ARM programs, as its package does at boot. The mount is private to this
+# process.
 emulate_arm() {
     [ "$(dpkg --print-architecture)" != arm64 ] || return 0
     local place=/proc/sys/fs/binfmt_misc line=/usr/lib/binfmt.d/qemu-aarch64.conf
     if [ ! -e $place/register ]; then
         [ -z "${EDGE_RUNNER_IMAGE_INNER:-}" ] || fail "the kernel has no binfmt_misc: modprobe binfmt_misc"
-        # Once more, in mounts of its own: what is mounted there goes with it.
+        # Runs this script again in a mount namespace of its own.
         EDGE_RUNNER_IMAGE_INNER=1 unshare --mount sh -c 'mount -t binfmt_misc none "$0" && exec "$@"' $place "$here/image" "${arguments[@]}"
         exit
     fi
@@ -36,7 +36,7 @@ emulate_arm() {
     fi
 }
 
-# Debian's mirror as this system's apt knows it: of a Debian system the first address that serves the main archive.
+# The Debian mirror of this system's apt sources: the first address that serves the main archive.
 mirror() {
     local found=''
     if [ "$(. /etc/os-release && printf %s "$ID")" = debian ]; then
@@ -55,8 +55,8 @@ make_tree() {
     mkdir "$work/put"
     cp "$deb" "$work/put/edge-runner.deb"
     local components='main non-free-firmware'
-    # INITRD=No is known to the kernel's hooks: after-packages makes the initrd, once.
-    # dpkg leaves out, here and in later upgrades, what nobody reads on a board.
+    # INITRD=No tells the kernel's hooks to skip the initrd; after-packages makes it once.
+    # dpkg excludes documentation, here and in later upgrades.
     env INITRD=No TMPDIR="$work" LC_ALL=C.UTF-8 mmdebstrap --verbose --mode=root --format=directory --architectures=arm64 --variant=apt \
         --skip=check/qemu,essential/unlink,download/empty \
         --include="$packages" --components="$components" \
@@ -81,7 +81,7 @@ make_tree() {
     }
 }
 
-# What is secret, or must differ between boards, is made at the first start and never in an image.
+# Secrets and ids of a board are generated at the first boot and never part of an image.
 inspect_tree() {
     local root=$1 found
     [ ! -s "$root/etc/machine-id" ] || fail "the image has a machine-id"
@@ -93,17 +93,17 @@ inspect_tree() {
     for found in "$root/var/lib/systemd/random-seed" "$root/boot/efi/loader/random-seed"; do
         [ ! -e "$found" ] || fail "the image has a seed of random numbers: $found"
     done
-    # A password field that is a hash would be a default password.
+    # A hash in the password field would be a default password.
     found=$(cut -d: -f1,2 "$root/etc/shadow" | grep -vE ':[*!]+$' || true)
     [ -z "$found" ] || fail "somebody has a password: ${found%%:*}"
-    # Where the builder's packages came from is theirs alone, and so is a proxy, and a password for either.
+    # The builder's mirror, proxy and their passwords are private.
     found=$(grep -rhoE '[a-z+]+:/[^ ]+' "$root/etc/apt/sources.list" "$root/etc/apt/sources.list.d" |
         grep -vxE 'http://deb\.debian\.org/debian(-security)?' || true)
     [ -z "$found" ] || fail "the image would fetch packages from somewhere else than deb.debian.org"
     found=$(grep -rliE '://[^/ ]*@|proxy' "$root/etc/apt" || true)
     [ -z "$found$(find "$root/etc/apt/auth.conf" "$root/etc/apt/auth.conf.d" -type f 2>/dev/null)" ] ||
         fail "the image has the builder's proxy, or a password for packages: $found"
-    # Certificates of authorities are public; private keys are nobody's.
+    # CA certificates are public; private keys must not be present.
     found=$(grep -rlI --include='*.pem' --include='*.key' 'PRIVATE KEY' "$root/etc" "$root/var" "$root/usr/share" "$root/usr/lib" 2>/dev/null || true)
     [ -z "$found" ] || fail "private keys: $found"
 }

@@ -1,24 +1,24 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2034,SC2154
-# The disk: a table of two partitions, FAT for what firmware reads, ext4 for the system, each made as a file and put in its place, so
-# that neither loop devices nor mounts are needed. Read by boards/image; $table and $boot_mib are the board's.
+# The disk: two partitions, FAT for the firmware and ext4 for the system, each made as a file and copied to its place, so
+# that neither loop devices nor mounts are needed. Sourced by boards/image; the board's part sets $table and $boot_mib.
 
 # make_disk ROOT BOOT IMAGE
 make_disk() {
     local root=$1 boot=$2 image=$3 used_kib root_mib
     cp "$parts/edge-runner.txt" "$boot/edge-runner.txt"
-    # Windows' editor of old shows one long line otherwise.
+    # Old versions of Notepad need CRLF.
     sed -i 's/$/\r/' "$boot/edge-runner.txt"
 
     rm -f "$work/fat" && truncate -s "${boot_mib}M" "$work/fat"
     mkfs.vfat -F 32 -n EDGE-BOOT --invariant -i "${stamp:0:8}" "$work/fat" >/dev/null
     find "$boot" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
-    # Sorted, so that the folder's order repeats.
+    # Sorted for a reproducible order.
     (cd "$boot" && find . -mindepth 1 -maxdepth 1 -printf '%P\n' | sort | while IFS= read -r name; do
         TZ=UTC mcopy -i "$work/fat" -s -m -Q "$name" ::
     done)
 
-    # A tenth more than there is, and 64 MiB: room to log in and look around even where nothing grows.
+    # A tenth more than the content, plus 64 MiB: enough space to log in even if the file system does not grow.
     used_kib=$(du -sk --apparent-size "$root" | cut -f1)
     root_mib=$(((used_kib * 11 / 10) / 1024 + 64))
     rm -f "$work/ext4" && truncate -s "${root_mib}M" "$work/ext4"
@@ -27,7 +27,7 @@ make_disk() {
 
     local boot_start=2048 boot_sectors=$((boot_mib * 2048)) root_sectors=$((root_mib * 2048)) root_start
     root_start=$((boot_start + boot_sectors))
-    # The GPT's copy takes the last 33 sectors; 1 MiB keeps the end even.
+    # The backup GPT takes the last 33 sectors; 1 MiB keeps the end aligned.
     truncate -s $(((root_start + root_sectors + 2048) * sector)) "$image"
     case $table in
     gpt)

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2034,SC2154
-# Virtual machines with UEFI, as `qemu-system-aarch64 -M virt` is one: GPT, an EFI system partition with systemd-boot, and the
-# kernel for clouds, which has the virtual devices and little else.
+# Virtual machines with UEFI, such as `qemu-system-aarch64 -M virt`: GPT, an EFI system partition with systemd-boot, and
+# Debian's cloud kernel, which has the virtual devices and little else.
 board_packages=(linux-image-cloud-arm64 systemd-boot systemd-boot-efi)
 table=gpt
-# Two kernels of about 40 MB with their initrds, and room.
+# Two kernels of about 40 MB with their initrds, and spare space.
 boot_mib=224
 
 boot_files() {

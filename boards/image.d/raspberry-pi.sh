@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2034,SC2154
-# Raspberry Pi Zero 2 W, 3 and 4: MBR, since the boot ROM of the Pi 3 family reads nothing else; a FAT partition with the firmware,
-# kernel, initrd and device trees, which Debian's raspi-firmware keeps up to date. A Pi 5 gets no Ethernet from this kernel.
+# Raspberry Pi Zero 2 W, 3 and 4: MBR, the only format that the boot ROM of the Pi 3 family reads, and a FAT partition with
+# firmware, kernel, initrd and device trees, which Debian's raspi-firmware updates. This kernel has no Ethernet on a Pi 5.
 board_packages=(linux-image-arm64 raspi-firmware firmware-brcm80211)
 table=dos
-# Firmware, and two kernels with their initrds.
+# Firmware, and two kernels with initrds.
 boot_mib=256
 
 boot_files() {
