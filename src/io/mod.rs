@@ -163,13 +163,13 @@ pub async fn run_with(
 fn bot_of(config: &Config, bot: Bot) -> Result<Bot, RunError> {
     match &config.command {
         Some(command) => {
-            let recipe = process::Recipe {
+            let spec = process::ProgramSpec {
                 command: command.clone(),
                 withheld: config.withheld.clone(),
-                folder: config.bot_folder.clone(),
+                working_dir: config.bot_folder.clone(),
             };
-            process::check(command, recipe.folder.as_deref()).map_err(RunError::Command)?;
-            Ok(process::bot(recipe))
+            process::check(command, spec.working_dir.as_deref()).map_err(RunError::Command)?;
+            Ok(process::bot(spec))
         }
         None => Ok(bot),
     }

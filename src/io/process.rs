@@ -5,12 +5,12 @@
 //! lives until it exits, closes its media, or the session is over; then its whole group gets SIGTERM, and SIGKILL when its
 //! time is up. Refuses: a program that cannot be run, and one that breaks the protocol of its media.
 //!
-//! The media is [`talk`], its door [`door`], the process and its group [`program`], its words in the log [`output`].
+//! The media is [`protobuf`], its listener [`listener`], the process and its group [`program`], its words in the log [`output_log`].
 
-pub mod door;
-pub mod output;
+pub mod listener;
+pub mod output_log;
 pub mod program;
-pub mod talk;
+pub mod protobuf;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -28,24 +28,24 @@ use crate::limits::{
     PROCESS_LAST_WORDS, PROCESS_REST,
 };
 use crate::proto::process;
-use door::Door;
+use listener::MediaListener;
 use program::Program;
-pub use program::Recipe;
-use talk::{End, Fault, Waiting};
+pub use program::ProgramSpec;
+use protobuf::{MediaEnd, MediaProtocolError, PendingMedia};
 
 /// Makes the bot that runs a command for every session. The log names the variables that it does
 /// not get.
-pub fn bot(recipe: Recipe) -> Bot {
+pub fn bot(spec: ProgramSpec) -> Bot {
     let is_set = |name: &&String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let set: Vec<&str> = recipe.withheld.iter().filter(is_set).map(String::as_str).collect();
+    let set: Vec<&str> = spec.withheld.iter().filter(is_set).map(String::as_str).collect();
     if !set.is_empty() {
         log::info!(
             "withheld from the bot's environment: {}; `--pass-env NAME` gives it one of them",
             set.join(", ")
         );
     }
-    let recipe = Arc::new(recipe);
-    bot::erase(move |args| run(recipe.clone(), args))
+    let spec = Arc::new(spec);
+    bot::erase(move |args| run(spec.clone(), args))
 }
 
 /// Why a command cannot be run.
@@ -105,45 +105,45 @@ fn is_executable(path: &OsStr) -> bool {
 
 /// How a program failed its session.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum ProgramError {
     /// Its media could not be opened.
     #[error("opening a socket for its media: {0}")]
-    Door(#[source] io::Error),
+    Listener(#[source] io::Error),
     #[error("starting `{}`: {source}", .program.display())]
     Start { program: OsString, source: io::Error },
     #[error("{0}")]
     Exit(ExitStatus),
     /// The system does not tell how it ended.
     #[error("waiting for its exit status: {0}")]
-    Lost(#[source] io::Error),
+    Wait(#[source] io::Error),
     #[error(transparent)]
-    Fault(Fault),
+    Media(MediaProtocolError),
     /// It was killed, since SIGTERM did not end it.
     #[error("it did not end in time on SIGTERM and was killed")]
-    Stubborn,
+    Killed,
 }
 
-async fn run(recipe: Arc<Recipe>, mut args: RunnerArguments) -> Result<(), BotError> {
+async fn run(spec: Arc<ProgramSpec>, mut args: RunnerArguments) -> Result<(), BotError> {
     // A kind without media has none; the program lives until it exits.
-    let media = Waiting::of(&mut args);
-    let door = media
+    let media = PendingMedia::of(&mut args);
+    let listener = media
         .as_ref()
-        .map(|_| Door::open())
+        .map(|_| MediaListener::bind())
         .transpose()
-        .map_err(Failure::Door)?;
-    let arguments = arguments(&args, door.as_ref())?;
-    let program = Program::start(&recipe, &arguments, args.session_id.clone());
-    let mut program = program.map_err(|source| Failure::Start {
-        program: recipe.command.first().cloned().unwrap_or_default(),
+        .map_err(ProgramError::Listener)?;
+    let arguments = arguments(&args, listener.as_ref())?;
+    let program = Program::start(&spec, &arguments, args.session_id.clone());
+    let mut program = program.map_err(|source| ProgramError::Start {
+        program: spec.command.first().cloned().unwrap_or_default(),
         source,
     })?;
-    let result = live(&mut program, media.zip(door), args.shutdown).await;
-    program.finish_output().await;
+    let result = supervise(&mut program, media.zip(listener), args.shutdown).await;
+    program.flush_output().await;
     Ok(result?)
 }
 
-fn arguments(args: &RunnerArguments, door: Option<&Door>) -> Result<String, process::TooLong> {
-    let media_url = door.map(Door::url);
+fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result<String, process::TooLong> {
+    let media_url = listener.map(MediaListener::url);
     let common = process::Common {
         session_id: &args.session_id,
         body: &args.body,
@@ -179,71 +179,75 @@ fn arguments(args: &RunnerArguments, door: Option<&Door>) -> Result<String, proc
 }
 
 /// Waits for the first of what can end a program, and sees it to its end.
-async fn live(program: &mut Program, media: Option<(Waiting, Door)>, mut shutdown: Shutdown) -> Result<(), Failure> {
+async fn supervise(
+    program: &mut Program,
+    media: Option<(PendingMedia, MediaListener)>,
+    mut shutdown: Shutdown,
+) -> Result<(), ProgramError> {
     let exited = Notify::new();
     let has_media = media.is_some();
-    let talk = async {
+    let media_task = async {
         match media {
-            Some((media, door)) => talk::run(media, door, &exited).await,
+            Some((media, listener)) => protobuf::run(media, listener, &exited).await,
             None => std::future::pending().await,
         }
     };
-    let mut talk = std::pin::pin!(talk);
-    enum First {
+    let mut media_task = std::pin::pin!(media_task);
+    enum FirstEnd {
         Exited(io::Result<ExitStatus>),
-        Talk(End),
+        Talk(MediaEnd),
         Shutdown,
     }
     let stopping = shutdown.clone();
     let first = tokio::select! {
-        status = program.exited() => First::Exited(status),
-        end = &mut talk => First::Talk(end),
-        () = shutdown.wait() => First::Shutdown,
+        status = program.exited() => FirstEnd::Exited(status),
+        end = &mut media_task => FirstEnd::Talk(end),
+        () = shutdown.wait() => FirstEnd::Shutdown,
     };
     match first {
-        First::Exited(status) => {
-            by_itself(status)?;
+        FirstEnd::Exited(status) => {
+            check_status(status)?;
             if !has_media {
-                clear(program).await;
+                reap_group(program).await;
                 return Ok(());
             }
             exited.notify_one();
             // What it said is heard to its end; what it left behind is ended meanwhile.
-            match tokio::join!(timeout(PROCESS_LAST_WORDS, talk), clear(program)) {
-                (Ok(End::Fault(fault, _)), ()) => Err(Failure::Fault(fault)),
+            match tokio::join!(timeout(PROCESS_LAST_WORDS, media_task), reap_group(program)) {
+                (Ok(MediaEnd::ProtocolError(fault, _)), ()) => Err(ProgramError::Media(fault)),
                 _ => Ok(()),
             }
         }
-        First::Talk(End::HungUp) => end_after_hang_up(program, stopping).await,
-        First::Talk(End::Over(mut farewell)) => {
+        FirstEnd::Talk(MediaEnd::HungUp) => end_after_hang_up(program, stopping).await,
+        FirstEnd::Talk(MediaEnd::SessionOver(mut closing)) => {
             // SIGTERM ends most programs at once, and they would never know why.
-            if farewell.tell().await {
+            if closing.flush().await {
                 let mut shutdown = stopping.clone();
                 tokio::select! {
                     () = sleep(PROCESS_CLOSE_WITHIN) => {}
                     () = shutdown.wait() => {}
                 }
             }
-            while_doing(farewell.say(), stop(program, stopping)).await
+            run_beside(closing.close(), stop(program, stopping)).await
         }
-        First::Talk(End::Fault(fault, farewell)) => {
+        FirstEnd::Talk(MediaEnd::ProtocolError(fault, closing)) => {
             log::warn!("the bot's media is closed: {fault}");
-            let stopped = while_doing(farewell.say(), stop(program, stopping)).await;
-            stopped.and(Err(Failure::Fault(fault)))
+            let stopped = run_beside(closing.close(), stop(program, stopping)).await;
+            stopped.and(Err(ProgramError::Media(fault)))
         }
-        First::Shutdown => {
+        FirstEnd::Shutdown => {
             let rest = async {
-                if let End::Over(farewell) | End::Fault(_, farewell) = talk.await {
-                    farewell.say().await;
+                if let MediaEnd::SessionOver(closing) | MediaEnd::ProtocolError(_, closing) = media_task.await {
+                    closing.close().await;
                 }
             };
-            while_doing(rest, stop(program, stopping)).await
+            run_beside(rest, stop(program, stopping)).await
         }
     }
 }
 
 /// Gives a program that closed its media time to exit by itself, and stops it after that.
-async fn end_after_hang_up(program: &mut Program, shutdown: Shutdown) -> Result<(), Failure> {
+async fn end_after_hang_up(program: &mut Program, shutdown: Shutdown) -> Result<(), ProgramError> {
     let mut stopping = shutdown.clone();
     let status = tokio::select! {
         status = program.exited() => Some(status),
@@ -252,8 +256,8 @@ async fn end_after_hang_up(program: &mut Program, shutdown: Shutdown) -> Result<
     };
     match status {
         Some(status) => {
-            by_itself(status)?;
-            clear(program).await;
+            check_status(status)?;
+            reap_group(program).await;
             Ok(())
         }
         None => stop(program, shutdown).await,
@@ -261,25 +265,25 @@ async fn end_after_hang_up(program: &mut Program, shutdown: Shutdown) -> Result<
 }
 
 /// Judges the end of a program that nobody asked to end.
-fn by_itself(status: io::Result<ExitStatus>) -> Result<(), Failure> {
+fn check_status(status: io::Result<ExitStatus>) -> Result<(), ProgramError> {
     match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Failure::Exit(status)),
-        Err(error) => Err(Failure::Lost(error)),
+        Ok(status) => Err(ProgramError::Exit(status)),
+        Err(error) => Err(ProgramError::Wait(error)),
     }
 }
 
 /// Ends what a program left behind in its group.
-async fn clear(program: &mut Program) {
+async fn reap_group(program: &mut Program) {
     program.terminate();
-    if timeout(PROCESS_HANG_UP_GRACE, program.gone()).await.is_err() {
+    if timeout(PROCESS_HANG_UP_GRACE, program.group_exited()).await.is_err() {
         log::info!("the bot left processes behind, which are killed");
         program.kill();
     }
 }
 
 /// Asks the program's group to end, and kills it when its time is up. What the program makes of the signal is no failure.
-async fn stop(program: &mut Program, mut shutdown: Shutdown) -> Result<(), Failure> {
+async fn stop(program: &mut Program, mut shutdown: Shutdown) -> Result<(), ProgramError> {
     program.terminate();
     let patience = async {
         tokio::select! {
@@ -291,26 +295,26 @@ async fn stop(program: &mut Program, mut shutdown: Shutdown) -> Result<(), Failu
         }
     };
     tokio::select! {
-        status = program.gone() => match status {
-            Ok(status) if program::is_of_sigterm(status) => Ok(()),
+        status = program.group_exited() => match status {
+            Ok(status) if program::is_exit_on_sigterm(status) => Ok(()),
             Ok(status) if status.code().is_some() => {
                 log::info!("the bot ended on SIGTERM with {status}");
                 Ok(())
             }
-            Ok(status) => Err(Failure::Exit(status)),
-            Err(error) => Err(Failure::Lost(error)),
+            Ok(status) => Err(ProgramError::Exit(status)),
+            Err(error) => Err(ProgramError::Wait(error)),
         },
         () = patience => {
             program.kill();
             // One that even SIGKILL does not end waits for a disk or a driver; nobody can do more.
-            let _ = timeout(PROCESS_REST, program.gone()).await;
-            Err(Failure::Stubborn)
+            let _ = timeout(PROCESS_REST, program.group_exited()).await;
+            Err(ProgramError::Killed)
         }
     }
 }
 
 /// Waits for `main`, and gets on with `aside` meanwhile.
-async fn while_doing<T>(aside: impl Future<Output = ()>, main: impl Future<Output = T>) -> T {
+async fn run_beside<T>(aside: impl Future<Output = ()>, main: impl Future<Output = T>) -> T {
     let aside = async {
         aside.await;
         std::future::pending::<()>().await;

@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::output;
+use super::output_log;
 use crate::bot::SessionId;
 use crate::io::group::ProcessGroup;
 use crate::io::tasks;
@@ -23,12 +23,12 @@ use crate::limits::{PROCESS_GROUP_INTERVAL, PROCESS_REST};
 use crate::logging;
 
 /// What is run for every session.
-pub struct Recipe {
+pub struct ProgramSpec {
     pub command: Vec<OsString>,
     /// Variables of this process that it does not inherit.
     pub withheld: Vec<String>,
     /// Where it starts; `None` means where this process did.
-    pub folder: Option<PathBuf>,
+    pub working_dir: Option<PathBuf>,
 }
 
 /// A running program.
@@ -37,7 +37,7 @@ pub struct Program {
     group: ProcessGroup,
     child: Child,
     /// Its words on their way to the log; a task of its own, so that a flood of them holds up nothing else.
-    output: JoinSet<()>,
+    output_log: JoinSet<()>,
 }
 
 impl Program {
@@ -45,14 +45,14 @@ impl Program {
     ///
     /// # Errors
     /// The system's, when there is no such program, no memory for it or no right to it.
-    pub fn start(recipe: &Recipe, arguments: &str, session_id: SessionId) -> io::Result<Program> {
-        let (program, rest) = recipe.command.split_first().ok_or(io::ErrorKind::NotFound)?;
+    pub fn start(spec: &ProgramSpec, arguments: &str, session_id: SessionId) -> io::Result<Program> {
+        let (program, rest) = spec.command.split_first().ok_or(io::ErrorKind::NotFound)?;
         let mut command = Command::new(program);
-        for name in &recipe.withheld {
+        for name in &spec.withheld {
             command.env_remove(name);
         }
-        if let Some(folder) = &recipe.folder {
-            command.current_dir(folder);
+        if let Some(working_dir) = &spec.working_dir {
+            command.current_dir(working_dir);
         }
         let mut child = command
             .args(rest)
@@ -72,17 +72,17 @@ impl Program {
             .spawn()?;
         let id = child.id().expect("a child that was never waited for has a number");
         log::debug!("the bot is process {id}");
-        let mut output = JoinSet::new();
+        let mut output_log = JoinSet::new();
         if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
-            output.spawn(tasks::boxed(logging::in_session(
+            output_log.spawn(tasks::boxed(logging::in_session(
                 session_id,
-                output::log(stdout, stderr),
+                output_log::run(stdout, stderr),
             )));
         }
         Ok(Program {
             group: ProcessGroup::led_by(id),
             child,
-            output,
+            output_log,
         })
     }
 
@@ -100,7 +100,7 @@ impl Program {
     ///
     /// # Errors
     /// As [`Program::exited`].
-    pub async fn gone(&mut self) -> io::Result<ExitStatus> {
+    pub async fn group_exited(&mut self) -> io::Result<ExitStatus> {
         let status = self.exited().await;
         while !self.group.is_gone() {
             sleep(PROCESS_GROUP_INTERVAL).await;
@@ -119,12 +119,12 @@ impl Program {
     }
 
     /// Waits until the last words are in the log; not for long, since a process that left the group may hold the pipes.
-    pub async fn finish_output(&mut self) {
-        let _ = timeout(PROCESS_REST, self.output.join_next()).await;
+    pub async fn flush_output(&mut self) {
+        let _ = timeout(PROCESS_REST, self.output_log.join_next()).await;
     }
 }
 
 /// Tells whether a program ended as SIGTERM ends programs: by the signal, with 0, or as shells report the signal.
-pub fn is_of_sigterm(status: ExitStatus) -> bool {
+pub fn is_exit_on_sigterm(status: ExitStatus) -> bool {
     status.signal() == Some(Signal::TERM.as_raw()) || matches!(status.code(), Some(0 | 143))
 }

@@ -28,14 +28,14 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future).await.expect("it happens in time")
 }
 
-/// A folder of one test, gone with it.
+/// A working_dir of one test, gone with it.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Folder {
         let name = format!("edge-runner-{:016x}", u64::from_be_bytes(random()));
         let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).expect("a folder");
+        fs::create_dir(&path).expect("a working_dir");
         Folder(path)
     }
 
@@ -65,30 +65,35 @@ impl Drop for Folder {
 
 /// One session with a script as its bot.
 struct Rig {
-    folder: Folder,
+    working_dir: Folder,
     link: TransportSide,
     stop: ShutdownTrigger,
     bot: JoinHandle<Result<(), BotError>>,
 }
 
 impl Rig {
-    /// Runs a script in a folder of its own, which it finds in `$0`.
+    /// Runs a script in a working_dir of its own, which it finds in `$0`.
     fn new(script: &str) -> Rig {
         Rig::with_body(script, json!({}))
     }
 
     fn with_body(script: &str, body: Value) -> Rig {
-        let folder = Folder::new();
-        let command = ["/bin/sh".into(), "-c".into(), script.into(), folder.0.clone().into()];
+        let working_dir = Folder::new();
+        let command = [
+            "/bin/sh".into(),
+            "-c".into(),
+            script.into(),
+            working_dir.0.clone().into(),
+        ];
         let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
         let connection = WebRtcConnection::new("pc-1".into(), false, true);
         let kind = Kind::WebRtc(WebRtcArguments::new(connection, slot));
         let mut args = RunnerArguments::new("test".into(), body, Arc::new(Config::default()), kind);
         let (stop, shutdown) = Shutdown::channel();
         args.shutdown = shutdown;
-        let bot = tokio::spawn(bot(recipe(&command))(args));
+        let bot = tokio::spawn(bot(spec(&command))(args));
         Rig {
-            folder,
+            working_dir,
             link,
             stop,
             bot,
@@ -97,14 +102,14 @@ impl Rig {
 
     /// Waits until the script has written its arguments, as `printf '%s\n' "$RUNNER_ARGUMENTS" > $0/arguments` does.
     async fn arguments(&self) -> Value {
-        serde_json::from_str(&self.folder.line("arguments").await).expect("JSON")
+        serde_json::from_str(&self.working_dir.line("arguments").await).expect("JSON")
     }
 
     async fn connect(&self) -> WebSocketStream<TcpStream> {
         let arguments = self.arguments().await;
         let url = arguments["media_url"].as_str().expect("a URL");
         let address = url.trim_start_matches("ws://").split('/').next().expect("an address");
-        let stream = TcpStream::connect(address).await.expect("the door is open");
+        let stream = TcpStream::connect(address).await.expect("the listener is open");
         client_async(url, stream).await.expect("the right path").0
     }
 
@@ -116,11 +121,11 @@ impl Rig {
 }
 
 /// Tells whether a process runs; a zombie does not.
-fn recipe(command: &[OsString]) -> Recipe {
-    Recipe {
+fn spec(command: &[OsString]) -> ProgramSpec {
+    ProgramSpec {
         command: command.to_vec(),
         withheld: Vec::new(),
-        folder: None,
+        working_dir: None,
     }
 }
 
@@ -168,10 +173,10 @@ async fn the_program_finds_its_arguments() {
             "handle_sigterm": true, "idle_timeout": 300, "webrtc_connection": {"pc_id": "pc-1"}, "media_url": url,
         })
     );
-    assert_eq!(rig.folder.line("env").await, "local");
-    assert_eq!(rig.folder.line("done").await, "done");
+    assert_eq!(rig.working_dir.line("env").await, "local");
+    assert_eq!(rig.working_dir.line("done").await, "done");
     assert_eq!(
-        fs::read(rig.folder.path("stdin")).expect("written"),
+        fs::read(rig.working_dir.path("stdin")).expect("written"),
         b"",
         "stdin is empty"
     );
@@ -181,11 +186,16 @@ async fn the_program_finds_its_arguments() {
 /// A kind without media runs without a `media_url`, until the program exits.
 #[tokio::test]
 async fn a_session_without_media_lasts_as_long_as_its_program() {
-    let folder = Folder::new();
+    let working_dir = Folder::new();
     let script = "case $RUNNER_ARGUMENTS in *media_url*) exit 9;; esac; exit 4";
-    let command = ["/bin/sh".into(), "-c".into(), script.into(), folder.0.clone().into()];
+    let command = [
+        "/bin/sh".into(),
+        "-c".into(),
+        script.into(),
+        working_dir.0.clone().into(),
+    ];
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), Kind::Base);
-    let failed = within(bot(recipe(&command))(args)).await.expect_err("it exits with 4");
+    let failed = within(bot(spec(&command))(args)).await.expect_err("it exits with 4");
     assert_eq!(failed.to_string(), "exit status: 4");
 }
 
@@ -212,7 +222,7 @@ async fn a_program_that_cannot_be_started_is_named() {
         slot,
     ));
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), kind);
-    let failed = bot(recipe(&["/nonexistent/bot".into()]))(args)
+    let failed = bot(spec(&["/nonexistent/bot".into()]))(args)
         .await
         .expect_err("there is no such file");
     assert!(
@@ -252,11 +262,11 @@ async fn the_end_of_the_session_terminates_the_program() {
         ),
     ] {
         let mut rig = Rig::new(script);
-        rig.folder.line("up").await;
+        rig.working_dir.line("up").await;
         rig.link.push(Event::Left(LeaveReason::Left));
         assert_eq!(rig.end().await, Ok(()), "{script}");
         if let Some(word) = word {
-            assert_eq!(rig.folder.line("bye").await, word);
+            assert_eq!(rig.working_dir.line("bye").await, word);
         }
     }
 }
@@ -265,7 +275,7 @@ async fn the_end_of_the_session_terminates_the_program() {
 #[tokio::test]
 async fn the_stop_of_the_runner_terminates_the_program() {
     let mut rig = Rig::new("echo up > $0/up; exec sleep 1000");
-    rig.folder.line("up").await;
+    rig.working_dir.line("up").await;
     rig.stop.set();
     assert_eq!(rig.end().await, Ok(()));
 }
@@ -274,7 +284,7 @@ async fn the_stop_of_the_runner_terminates_the_program() {
 #[tokio::test]
 async fn a_crash_on_the_way_out_is_told() {
     let mut rig = Rig::new("trap 'kill -SEGV $$' TERM; echo up > $0/up; while :; do sleep 0.01; done");
-    rig.folder.line("up").await;
+    rig.working_dir.line("up").await;
     drop(std::mem::replace(&mut rig.link, pair(1).0));
     let failed = rig.end().await.expect_err("it crashed");
     assert!(failed.starts_with("signal: 11 (SIGSEGV)"), "{failed}");
@@ -287,7 +297,7 @@ async fn a_stubborn_program_is_killed() {
         "trap '' TERM; (trap '' TERM; while :; do sleep 0.01; done) & echo $! > $0/child; echo $$ > $0/up; \
          while :; do sleep 0.01; done",
     );
-    let (own, child) = (rig.folder.line("up").await, rig.folder.line("child").await);
+    let (own, child) = (rig.working_dir.line("up").await, rig.working_dir.line("child").await);
     rig.stop.set();
     let ended = timeout(BOT_GRACE_AT_SHUTDOWN, &mut rig.bot).await;
     // On a busy machine it may be late; that it is killed is what counts.
@@ -306,11 +316,11 @@ async fn what_the_program_started_gets_its_time() {
     let mut rig = Rig::new(
         "(trap 'sleep 0.3; echo saved > $0/saved; exit 0' TERM; echo up > $0/up; while :; do sleep 0.01; done) & wait",
     );
-    rig.folder.line("up").await;
+    rig.working_dir.line("up").await;
     rig.link.push(Event::Left(LeaveReason::Left));
     assert_eq!(rig.end().await, Ok(()));
     assert_eq!(
-        fs::read_to_string(rig.folder.path("saved")).expect("it was there first"),
+        fs::read_to_string(rig.working_dir.path("saved")).expect("it was there first"),
         "saved\n"
     );
 }
@@ -321,7 +331,7 @@ async fn nothing_is_left_behind() {
     for (exit, told) in [("exit 0", Ok(())), ("exit 3", Err("exit status: 3".to_owned()))] {
         let mut rig = Rig::new(&format!("sleep 1000 & echo $! > $0/child; {exit}"));
         assert_eq!(rig.end().await, told);
-        let child = rig.folder.line("child").await;
+        let child = rig.working_dir.line("child").await;
         stopped(&child).await;
     }
 }
@@ -330,7 +340,7 @@ async fn nothing_is_left_behind() {
 #[tokio::test]
 async fn an_aborted_bot_leaves_nobody() {
     let rig = Rig::new("trap '' TERM; sleep 1000 & echo $! > $0/child; echo $$ > $0/up; wait; sleep 1000");
-    let (own, child) = (rig.folder.line("up").await, rig.folder.line("child").await);
+    let (own, child) = (rig.working_dir.line("up").await, rig.working_dir.line("child").await);
     assert!(is_running(&own) && is_running(&child));
     rig.bot.abort();
     reaped(&own).await;
@@ -358,8 +368,8 @@ async fn last_words_are_heard() {
     }
     program.close(None).await.expect("open");
     while let Some(Ok(_)) = program.next().await {}
-    fs::write(rig.folder.path("go"), "").expect("a file");
-    let own = rig.folder.line("gone").await;
+    fs::write(rig.working_dir.path("go"), "").expect("a file");
+    let own = rig.working_dir.line("gone").await;
     reaped(&own).await;
     assert!(!rig.bot.is_finished(), "most of it was not heard yet");
     let mut heard = Vec::new();
@@ -392,7 +402,7 @@ async fn a_program_that_closes_its_media_has_hung_up() {
         let mut program = rig.connect().await;
         program.close(None).await.expect("open");
         while let Some(Ok(_)) = program.next().await {}
-        fs::write(rig.folder.path("go"), "").expect("a file");
+        fs::write(rig.working_dir.path("go"), "").expect("a file");
         assert_eq!(rig.end().await, told, "{script}");
     }
 }
@@ -406,7 +416,7 @@ async fn a_fault_ends_the_program() {
     while let Some(Ok(_)) = program.next().await {}
     let failed = rig.end().await.expect_err("a fault");
     assert!(failed.contains("a text message"), "{failed}");
-    let own = rig.folder.line("up").await;
+    let own = rig.working_dir.line("up").await;
     reaped(&own).await;
 }
 
@@ -415,8 +425,8 @@ async fn a_fault_ends_the_program() {
 fn a_command_is_checked_at_the_start() {
     use std::os::unix::fs::PermissionsExt as _;
 
-    let folder = Folder::new();
-    let script = folder.path("bot.sh");
+    let working_dir = Folder::new();
+    let script = working_dir.path("bot.sh");
     fs::write(&script, "#!/bin/sh\n").expect("a file");
     let checked = |command: &OsStr| check(&[command.to_owned(), "--option".into()], None);
     let refused = |command: &OsStr| {
@@ -427,8 +437,8 @@ fn a_command_is_checked_at_the_start() {
     assert!(refused(script.as_os_str()).contains("chmod +x"));
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("ours");
     assert!(checked(script.as_os_str()).is_ok());
-    assert!(refused(folder.0.as_os_str()).contains("folder"));
-    assert!(refused(folder.path("none").as_os_str()).contains("No such file"));
+    assert!(refused(working_dir.0.as_os_str()).contains("folder"));
+    assert!(refused(working_dir.path("none").as_os_str()).contains("No such file"));
     assert!(checked("sh".as_ref()).is_ok());
     assert!(refused("no-such-program-4f1c".as_ref()).contains("PATH"));
     assert!(refused("Cargo.toml".as_ref()).contains("./Cargo.toml"));

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Rig {
     link: TransportSide,
     program: WebSocketStream<TcpStream>,
-    talk: JoinHandle<End>,
+    talk: JoinHandle<MediaEnd>,
     exited: Arc<Notify>,
 }
 
@@ -25,20 +25,20 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future).await.expect("it happens in time")
 }
 
-fn begin() -> (TransportSide, JoinHandle<End>, Arc<Notify>, String) {
+fn begin() -> (TransportSide, JoinHandle<MediaEnd>, Arc<Notify>, String) {
     let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
-    let media = Waiting::Open(slot.open(Audio::default()));
-    let door = Door::open().expect("a free port");
-    let url = door.url();
+    let media = PendingMedia::Open(slot.open(Audio::default()));
+    let listener = MediaListener::bind().expect("a free port");
+    let url = listener.url();
     let exited = Arc::new(Notify::new());
     let told = exited.clone();
-    let talk = tokio::spawn(async move { run(media, door, &told).await });
+    let talk = tokio::spawn(async move { run(media, listener, &told).await });
     (link, talk, exited, url)
 }
 
 async fn connect(url: &str) -> WebSocketStream<TcpStream> {
     let address = url.trim_start_matches("ws://").split('/').next().expect("an address");
-    let stream = TcpStream::connect(address).await.expect("the door is open");
+    let stream = TcpStream::connect(address).await.expect("the listener is open");
     client_async(url, stream).await.expect("the right path").0
 }
 
@@ -100,7 +100,7 @@ impl Rig {
         spoken
     }
 
-    async fn end(self) -> End {
+    async fn end(self) -> MediaEnd {
         within(self.talk).await.expect("no panic")
     }
 }
@@ -309,7 +309,10 @@ async fn what_came_early_waits_for_the_program() {
 async fn the_end_of_the_session_ends_the_talk() {
     let (link, talk, _, _) = begin();
     drop(link);
-    assert!(matches!(within(talk).await.expect("no panic"), End::Over(_)));
+    assert!(matches!(
+        within(talk).await.expect("no panic"),
+        MediaEnd::SessionOver(_)
+    ));
 
     for how in ["left", "dropped", "left while it speaks and does not read"] {
         let mut rig = Rig::new().await;
@@ -332,10 +335,10 @@ async fn the_end_of_the_session_ends_the_talk() {
             link.push(Event::Left(LeaveReason::Left));
         }
         drop(link);
-        let End::Over(farewell) = within(talk).await.expect("no panic") else {
+        let MediaEnd::SessionOver(closing) = within(talk).await.expect("no panic") else {
             panic!("{how}: it ended otherwise");
         };
-        let farewell = tokio::spawn(farewell.say());
+        let closing = tokio::spawn(closing.close());
         let close = within(async {
             loop {
                 match program.next().await {
@@ -350,7 +353,7 @@ async fn the_end_of_the_session_ends_the_talk() {
             (close.code, close.reason.as_str()),
             (CloseCode::Normal, "the session is over")
         );
-        within(farewell).await.expect("no panic");
+        within(closing).await.expect("no panic");
     }
 }
 
@@ -383,11 +386,11 @@ async fn a_fault_ends_the_talk_with_its_reason() {
             link: _link,
             ..
         } = rig;
-        let End::Fault(fault, farewell) = within(talk).await.expect("no panic") else {
+        let MediaEnd::ProtocolError(fault, closing) = within(talk).await.expect("no panic") else {
             panic!("{words}: no fault");
         };
         assert!(fault.to_string().contains(words), "{fault}");
-        let farewell = tokio::spawn(farewell.say());
+        let closing = tokio::spawn(closing.close());
         match within(program.next()).await {
             Some(Ok(Message::Close(Some(close)))) => {
                 assert_eq!(close.code, code);
@@ -395,7 +398,7 @@ async fn a_fault_ends_the_talk_with_its_reason() {
             }
             other => panic!("{words}: {other:?} instead of a close"),
         }
-        within(farewell).await.expect("no panic");
+        within(closing).await.expect("no panic");
     }
 }
 
@@ -439,7 +442,7 @@ async fn a_hang_up_loses_no_speech() {
         };
         assert!(!rig.talk.is_finished(), "most of it was not heard yet");
         assert_eq!(rig.spoken(total).await, ramp(0, total));
-        assert!(matches!(rig.end().await, End::HungUp), "properly: {properly}");
+        assert!(matches!(rig.end().await, MediaEnd::HungUp), "properly: {properly}");
     }
 }
 
@@ -447,18 +450,18 @@ async fn a_hang_up_loses_no_speech() {
 async fn a_program_that_ends_without_its_media_hangs_up() {
     let (_link, talk, exited, _) = begin();
     exited.notify_one();
-    assert!(matches!(within(talk).await.expect("no panic"), End::HungUp));
+    assert!(matches!(within(talk).await.expect("no panic"), MediaEnd::HungUp));
 }
 
 /// A room is entered when its program connects, and not before: a program that enters by itself never does.
 #[tokio::test]
 async fn a_closed_media_is_opened_at_the_door() {
     let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
-    let door = Door::open().expect("a free port");
-    let url = door.url();
+    let listener = MediaListener::bind().expect("a free port");
+    let url = listener.url();
     let exited = Arc::new(Notify::new());
     let told = exited.clone();
-    let talk = tokio::spawn(async move { run(Waiting::Closed(slot), door, &told).await });
+    let talk = tokio::spawn(async move { run(PendingMedia::Slot(slot), listener, &told).await });
     tokio::task::yield_now().await;
     assert_eq!(link.audio(), None);
     let program = connect(&url).await;
@@ -485,10 +488,10 @@ async fn news_of_a_room_are_told_to_the_last() {
     assert_eq!(rig.hear_json().await["type"], "speaking");
     rig.link.push(Event::JoinFailed("the server refused the token".into()));
     rig.link.push(Event::Left(LeaveReason::NeverConnected));
-    let End::Over(farewell) = within(&mut rig.talk).await.expect("no panic") else {
+    let MediaEnd::SessionOver(closing) = within(&mut rig.talk).await.expect("no panic") else {
         panic!("the session is over");
     };
-    let said = tokio::spawn(farewell.say());
+    let said = tokio::spawn(closing.close());
     assert_eq!(rig.hear_json().await["error"], "the server refused the token");
     assert!(matches!(
         within(rig.program.next()).await,

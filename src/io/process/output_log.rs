@@ -18,20 +18,20 @@ const STDOUT: &str = "edge_runner::bot::stdout";
 const STDERR: &str = "edge_runner::bot::stderr";
 
 /// Logs both streams until both have ended.
-pub async fn log(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin) {
-    carry(stdout, stderr, |entry| match entry {
-        Entry::Line { target, text } => log::info!(target: target, "{text}"),
-        Entry::Flood => {
+pub async fn run(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin) {
+    read_streams(stdout, stderr, |entry| match entry {
+        OutputEntry::Line { target, text } => log::info!(target: target, "{text}"),
+        OutputEntry::Flood => {
             log::warn!("the bot writes more than {PROCESS_LOG_BYTES_PER_S} bytes a second: lines are dropped");
         }
-        Entry::Dropped(lines) => log::info!("{lines} lines of the bot were dropped"),
+        OutputEntry::Dropped(lines) => log::info!("{lines} lines of the bot were dropped"),
     })
     .await;
 }
 
 /// What goes to the log.
 #[derive(Debug)]
-enum Entry<'a> {
+enum OutputEntry<'a> {
     Line {
         target: &'static str,
         text: &'a str,
@@ -41,14 +41,18 @@ enum Entry<'a> {
     Dropped(u64),
 }
 
-async fn carry(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin, mut book: impl FnMut(Entry<'_>)) {
+async fn read_streams(
+    stdout: impl AsyncRead + Unpin,
+    stderr: impl AsyncRead + Unpin,
+    mut sink: impl FnMut(OutputEntry<'_>),
+) {
     let mut allowance = Allowance::new(tasks::now());
-    let mut stdout = Stream::new(stdout, STDOUT);
-    let mut stderr = Stream::new(stderr, STDERR);
+    let mut stdout = OutputStream::new(stdout, STDOUT);
+    let mut stderr = OutputStream::new(stderr, STDERR);
     while stdout.is_open || stderr.is_open {
         tokio::select! {
-            read = stdout.read(), if stdout.is_open => stdout.take(read, &mut allowance, &mut book),
-            read = stderr.read(), if stderr.is_open => stderr.take(read, &mut allowance, &mut book),
+            read = stdout.read(), if stdout.is_open => stdout.take(read, &mut allowance, &mut sink),
+            read = stderr.read(), if stderr.is_open => stderr.take(read, &mut allowance, &mut sink),
         }
         if allowance.dropped() > 0 {
             // Else a program that only writes would keep a whole core busy with reading.
@@ -56,11 +60,11 @@ async fn carry(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin, m
         }
     }
     if allowance.dropped() > 0 {
-        book(Entry::Dropped(allowance.dropped()));
+        sink(OutputEntry::Dropped(allowance.dropped()));
     }
 }
 
-struct Stream<R> {
+struct OutputStream<R> {
     pipe: R,
     target: &'static str,
     lines: Lines,
@@ -68,9 +72,9 @@ struct Stream<R> {
     is_open: bool,
 }
 
-impl<R: AsyncRead + Unpin> Stream<R> {
+impl<R: AsyncRead + Unpin> OutputStream<R> {
     fn new(pipe: R, target: &'static str) -> Self {
-        Stream {
+        OutputStream {
             pipe,
             target,
             lines: Lines::default(),
@@ -83,16 +87,16 @@ impl<R: AsyncRead + Unpin> Stream<R> {
         self.pipe.read(&mut *self.buffer).await
     }
 
-    fn take(&mut self, read: io::Result<usize>, allowance: &mut Allowance, book: &mut impl FnMut(Entry<'_>)) {
+    fn take(&mut self, read: io::Result<usize>, allowance: &mut Allowance, sink: &mut impl FnMut(OutputEntry<'_>)) {
         let target = self.target;
         let line = |text: &str| {
             match allowance.take(text.len(), tasks::now()) {
                 Verdict::Log => {}
-                Verdict::LogAfter(dropped) => book(Entry::Dropped(dropped)),
-                Verdict::DropFirst => return book(Entry::Flood),
+                Verdict::LogAfter(dropped) => sink(OutputEntry::Dropped(dropped)),
+                Verdict::DropFirst => return sink(OutputEntry::Flood),
                 Verdict::Drop => return,
             }
-            book(Entry::Line { target, text });
+            sink(OutputEntry::Line { target, text });
         };
         match read {
             Ok(count) if count > 0 => self.lines.push(&self.buffer[..count], line),
@@ -111,9 +115,9 @@ mod tests {
 
     async fn logged(stdout: &[u8], stderr: &[u8]) -> Vec<String> {
         let mut entries = Vec::new();
-        carry(stdout, stderr, |entry| {
+        read_streams(stdout, stderr, |entry| {
             entries.push(match entry {
-                Entry::Line { target, text } => format!("{target}: {text}"),
+                OutputEntry::Line { target, text } => format!("{target}: {text}"),
                 other => format!("{other:?}"),
             });
         })

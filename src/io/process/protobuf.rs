@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::error::{CapacityError, Error, ProtocolError}
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
-use super::door::{Door, Socket};
+use super::listener::{MediaListener, MediaSocket};
 use crate::bot::media::{Audio, Event, Media, MediaError, MediaSlot, Output};
 use crate::bot::{Kind, RunnerArguments};
 use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST, PROCESS_SETTLE};
@@ -30,18 +30,18 @@ use crate::proto::process::backlog::Backlog;
 use crate::proto::sockets::frames::{self, BadFrame, Frame};
 
 /// How a talk ended.
-pub enum End {
+pub enum MediaEnd {
     /// The session is over.
-    Over(Farewell),
+    SessionOver(ClosingMedia),
     /// The program closed its media, or is gone, and all that it said was handed over.
     HungUp,
     /// The program broke the protocol.
-    Fault(Fault, Farewell),
+    ProtocolError(MediaProtocolError, ClosingMedia),
 }
 
 /// What a program did wrong on its media.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum MediaProtocolError {
     #[error("on its media it sent a text message; every message is a binary frame")]
     Text,
     #[error("on its media it sent a bad frame: {0}")]
@@ -54,54 +54,56 @@ pub enum Fault {
     WebSocket(String),
 }
 
-impl Fault {
+impl MediaProtocolError {
     fn code(&self) -> CloseCode {
         match self {
-            Fault::Text => CloseCode::Unsupported,
-            Fault::Frame(_) => CloseCode::Invalid,
-            Fault::Rate(_) => CloseCode::Policy,
-            Fault::TooLong => CloseCode::Size,
-            Fault::WebSocket(_) => CloseCode::Protocol,
+            MediaProtocolError::Text => CloseCode::Unsupported,
+            MediaProtocolError::Frame(_) => CloseCode::Invalid,
+            MediaProtocolError::Rate(_) => CloseCode::Policy,
+            MediaProtocolError::TooLong => CloseCode::Size,
+            MediaProtocolError::WebSocket(_) => CloseCode::Protocol,
         }
     }
 }
 
 /// The last words to a program, if it ever connected: messages that still wait, and why its socket is closed.
-pub struct Farewell(Option<Parting>);
+pub struct ClosingMedia(Option<ClosingSocket>);
 
-struct Parting {
-    socket: Box<Socket>,
-    settling: Pin<Box<Sleep>>,
+struct ClosingSocket {
+    socket: Box<MediaSocket>,
+    write_delay: Pin<Box<Sleep>>,
     rest: Backlog,
     close: CloseFrame,
 }
 
-impl Farewell {
+impl ClosingMedia {
     /// The program never connected.
-    fn nobody() -> Self {
-        Farewell(None)
+    fn unconnected() -> Self {
+        ClosingMedia(None)
     }
 
-    fn new(line: Line, rest: Backlog, code: CloseCode, reason: String) -> Self {
-        let Line { socket, settling, .. } = line;
+    fn new(connection: MediaConnection, rest: Backlog, code: CloseCode, reason: String) -> Self {
+        let MediaConnection {
+            socket, write_delay, ..
+        } = connection;
         let reason = reason.into();
-        Farewell(socket.map(|socket| Parting {
+        ClosingMedia(socket.map(|socket| ClosingSocket {
             socket,
-            settling,
+            write_delay,
             rest,
             close: CloseFrame { code, reason },
         }))
     }
 
     /// Hands over the messages that wait, as far as the program reads, and tells whether there were any.
-    pub async fn tell(&mut self) -> bool {
-        let Some(parting) = self.0.as_mut().filter(|parting| !parting.rest.is_empty()) else {
+    pub async fn flush(&mut self) -> bool {
+        let Some(closing) = self.0.as_mut().filter(|closing| !closing.rest.is_empty()) else {
             return false;
         };
-        parting.settling.as_mut().await;
+        closing.write_delay.as_mut().await;
         let rest = async {
-            while let Some(frame) = parting.rest.pop() {
-                if parting.socket.send(Message::Binary(frame.into())).await.is_err() {
+            while let Some(frame) = closing.rest.pop() {
+                if closing.socket.send(Message::Binary(frame.into())).await.is_err() {
                     return;
                 }
             }
@@ -111,13 +113,13 @@ impl Farewell {
     }
 
     /// Closes the socket, and waits a little for the program to close its side.
-    pub async fn say(mut self) {
-        self.tell().await;
-        let Some(mut parting) = self.0 else { return };
+    pub async fn close(mut self) {
+        self.flush().await;
+        let Some(mut closing) = self.0 else { return };
         let close = async {
             // Its end is what is wanted; how it comes about is not.
-            if parting.socket.close(Some(parting.close)).await.is_ok() {
-                while let Some(Ok(_)) = parting.socket.next().await {}
+            if closing.socket.close(Some(closing.close)).await.is_ok() {
+                while let Some(Ok(_)) = closing.socket.next().await {}
             }
         };
         let _ = timeout(PROCESS_CLOSE_WITHIN, close).await;
@@ -125,51 +127,51 @@ impl Farewell {
 }
 
 /// The media of a session until its program connects.
-pub enum Waiting {
+pub enum PendingMedia {
     /// It is open: what the caller says meanwhile is kept.
     Open(Media),
     /// To take it is to enter a room under the bot's name, and a program that enters by itself would be driven out.
-    Closed(MediaSlot),
+    Slot(MediaSlot),
 }
 
-impl Waiting {
+impl PendingMedia {
     /// Takes it from the arguments of a bot; nothing where the kind has none.
     pub fn of(args: &mut RunnerArguments) -> Option<Self> {
         match &mut args.kind {
-            Kind::Mediaroom(room) => room.slot().map(Waiting::Closed),
-            _ => args.media(Audio::default()).ok().map(Waiting::Open),
+            Kind::Mediaroom(room) => room.slot().map(PendingMedia::Slot),
+            _ => args.media(Audio::default()).ok().map(PendingMedia::Open),
         }
     }
 
     async fn event(&mut self) -> Option<Event> {
         match self {
-            Waiting::Open(media) => media.recv().await,
-            Waiting::Closed(_) => std::future::pending().await,
+            PendingMedia::Open(media) => media.recv().await,
+            PendingMedia::Slot(_) => std::future::pending().await,
         }
     }
 
     fn open(self) -> Media {
         match self {
-            Waiting::Open(media) => media,
-            Waiting::Closed(slot) => slot.open(Audio::default()),
+            PendingMedia::Open(media) => media,
+            PendingMedia::Slot(slot) => slot.open(Audio::default()),
         }
     }
 }
 
 /// Carries the media of one session until it ends. `exited` is told when the program has ended.
-pub async fn run(mut media: Waiting, door: Door, exited: &Notify) -> End {
+pub async fn run(mut media: PendingMedia, listener: MediaListener, exited: &Notify) -> MediaEnd {
     let mut backlog = Backlog::default();
-    let mut admitted = pin!(door.admit());
-    let mut line = loop {
+    let mut accepted_media = pin!(listener.accept());
+    let mut connection = loop {
         tokio::select! {
-            event = media.event() => if !hear(event, &mut backlog) {
-                return End::Over(Farewell::nobody());
+            event = media.event() => if !queue_event(event, &mut backlog) {
+                return MediaEnd::SessionOver(ClosingMedia::unconnected());
             },
-            socket = &mut admitted => break Line::new(socket),
-            () = exited.notified() => match timeout(PROCESS_REST, &mut admitted).await {
+            socket = &mut accepted_media => break MediaConnection::new(socket),
+            () = exited.notified() => match timeout(PROCESS_REST, &mut accepted_media).await {
                 // It connected, spoke and ended while nobody looked.
-                Ok(socket) => break Line::new(socket),
-                Err(_) => return End::HungUp,
+                Ok(socket) => break MediaConnection::new(socket),
+                Err(_) => return MediaEnd::HungUp,
             },
         }
     };
@@ -179,27 +181,27 @@ pub async fn run(mut media: Waiting, door: Door, exited: &Notify) -> End {
         "the bot has opened its media; {} frames from before that were dropped",
         early.frames
     );
-    let speech = Speech::default();
-    let mut speaking = pin!(speech.hand_over(&output));
+    let speech = SpeechQueue::default();
+    let mut speaking = pin!(speech.forward(&output));
     let end = loop {
-        if line.is_closed() && speech.ahead().is_done() {
-            break End::HungUp;
+        if connection.is_closed() && speech.ahead().is_done() {
+            break MediaEnd::HungUp;
         }
         let has_room = speech.ahead().has_room();
         tokio::select! {
-            event = events.recv() => if !hear(event, &mut backlog) {
-                break over(line, &mut backlog);
-            } else if !line.writable {
+            event = events.recv() => if !queue_event(event, &mut backlog) {
+                break session_over(connection, &mut backlog);
+            } else if !connection.writable {
                 backlog.clear();
             },
-            message = poll_fn(|cx| line.exchange(&mut backlog, has_room, cx)) => {
-                if let Err(fault) = take(message, &output, &speech, &mut backlog, &mut line) {
-                    let farewell = Farewell::new(line, Backlog::default(), fault.code(), fault.to_string());
-                    break End::Fault(fault, farewell);
+            message = poll_fn(|cx| connection.poll_exchange(&mut backlog, has_room, cx)) => {
+                if let Err(fault) = handle_message(message, &output, &speech, &mut backlog, &mut connection) {
+                    let closing = ClosingMedia::new(connection, Backlog::default(), fault.code(), fault.to_string());
+                    break MediaEnd::ProtocolError(fault, closing);
                 }
             }
-            MediaError = &mut speaking => break over(line, &mut backlog),
-            () = speech.caught_up.notified() => {}
+            MediaError = &mut speaking => break session_over(connection, &mut backlog),
+            () = speech.progressed.notified() => {}
         }
     };
     let dropped = backlog.take_dropped();
@@ -214,14 +216,14 @@ pub async fn run(mut media: Waiting, door: Door, exited: &Notify) -> End {
 }
 
 /// Ends the talk. Messages that wait are still told: one of them may say why the session is over.
-fn over(line: Line, backlog: &mut Backlog) -> End {
+fn session_over(connection: MediaConnection, backlog: &mut Backlog) -> MediaEnd {
     let mut rest = std::mem::take(backlog);
     rest.drop_speech();
-    if !line.writable {
+    if !connection.writable {
         rest.clear();
     }
-    End::Over(Farewell::new(
-        line,
+    MediaEnd::SessionOver(ClosingMedia::new(
+        connection,
         rest,
         CloseCode::Normal,
         "the session is over".into(),
@@ -229,41 +231,41 @@ fn over(line: Line, backlog: &mut Backlog) -> End {
 }
 
 /// Queues what happened for the program; `false` once the session is over.
-fn hear(event: Option<Event>, backlog: &mut Backlog) -> bool {
+fn queue_event(event: Option<Event>, backlog: &mut Backlog) -> bool {
     match event {
         None | Some(Event::Left(_)) => return false,
         Some(Event::Audio(frame)) => backlog.push_speech(frames::audio(&frame, frame.rate_hz()), frame.len()),
-        Some(Event::Message(text)) => tell(backlog, &text),
-        Some(Event::Dtmf(digit)) => tell(backlog, &process::dtmf(digit)),
-        Some(Event::Mark { name, played }) => tell(backlog, &process::mark(&name, played)),
-        Some(Event::ParticipantJoined(who)) => tell(backlog, &process::participant(&who, true)),
-        Some(Event::ParticipantLeft(who)) => tell(backlog, &process::participant(&who, false)),
-        Some(Event::Speaking { identity, speaking }) => tell(backlog, &process::speaking(&identity, speaking)),
-        Some(Event::JoinFailed(why)) => tell(backlog, &process::join_failed(&why)),
+        Some(Event::Message(text)) => queue_message(backlog, &text),
+        Some(Event::Dtmf(digit)) => queue_message(backlog, &process::dtmf(digit)),
+        Some(Event::Mark { name, played }) => queue_message(backlog, &process::mark(&name, played)),
+        Some(Event::ParticipantJoined(who)) => queue_message(backlog, &process::participant(&who, true)),
+        Some(Event::ParticipantLeft(who)) => queue_message(backlog, &process::participant(&who, false)),
+        Some(Event::Speaking { identity, speaking }) => queue_message(backlog, &process::speaking(&identity, speaking)),
+        Some(Event::JoinFailed(why)) => queue_message(backlog, &process::join_failed(&why)),
         Some(_) => {}
     }
     true
 }
 
-fn tell(backlog: &mut Backlog, json: &str) {
+fn queue_message(backlog: &mut Backlog, json: &str) {
     backlog.push_message(frames::message(json));
 }
 
 /// The socket of the program, as far as it still works.
-struct Line {
+struct MediaConnection {
     /// Gone once nothing more can be read: a program that closes waits until it is.
-    socket: Option<Box<Socket>>,
+    socket: Option<Box<MediaSocket>>,
     writable: bool,
     /// Before this is over, nothing is written: a pipeline that connects before it runs would choke on it.
-    settling: Pin<Box<Sleep>>,
+    write_delay: Pin<Box<Sleep>>,
 }
 
-impl Line {
-    fn new(socket: Socket) -> Self {
-        Line {
+impl MediaConnection {
+    fn new(socket: MediaSocket) -> Self {
+        MediaConnection {
             socket: Some(Box::new(socket)),
             writable: true,
-            settling: Box::pin(sleep(PROCESS_SETTLE)),
+            write_delay: Box::pin(sleep(PROCESS_SETTLE)),
         }
     }
 
@@ -272,7 +274,7 @@ impl Line {
     }
 
     /// Writes what waits, as far as the program reads, and reads the next message, if there is room for it.
-    fn exchange(
+    fn poll_exchange(
         &mut self,
         backlog: &mut Backlog,
         has_room: bool,
@@ -281,8 +283,8 @@ impl Line {
         let Some(socket) = &mut self.socket else {
             return Poll::Pending;
         };
-        let settled = self.settling.is_elapsed() || self.settling.as_mut().poll(cx).is_ready();
-        if self.writable && settled && write(socket, backlog, cx).is_err() {
+        let may_write = self.write_delay.is_elapsed() || self.write_delay.as_mut().poll(cx).is_ready();
+        if self.writable && may_write && write(socket, backlog, cx).is_err() {
             // What the program said before it went is still to be read.
             self.writable = false;
         }
@@ -298,7 +300,7 @@ impl Line {
     }
 }
 
-fn write(socket: &mut Socket, backlog: &mut Backlog, cx: &mut Context<'_>) -> Result<(), Error> {
+fn write(socket: &mut MediaSocket, backlog: &mut Backlog, cx: &mut Context<'_>) -> Result<(), Error> {
     while socket.poll_ready_unpin(cx)?.is_ready() {
         match backlog.pop() {
             Some(frame) => socket.start_send_unpin(Message::Binary(frame.into()))?,
@@ -312,40 +314,50 @@ fn write(socket: &mut Socket, backlog: &mut Backlog, cx: &mut Context<'_>) -> Re
 }
 
 /// Does what a message of the program asks for.
-fn take(
+fn handle_message(
     message: Option<Result<Message, Error>>,
     output: &Output,
-    speech: &Speech,
+    speech: &SpeechQueue,
     backlog: &mut Backlog,
-    line: &mut Line,
-) -> Result<(), Fault> {
+    connection: &mut MediaConnection,
+) -> Result<(), MediaProtocolError> {
     match message {
-        Some(Ok(Message::Binary(bytes))) => take_frame(bytes, output, speech, backlog)?,
-        Some(Ok(Message::Text(_))) => return Err(Fault::Text),
+        Some(Ok(Message::Binary(bytes))) => handle_frame(bytes, output, speech, backlog)?,
+        Some(Ok(Message::Text(_))) => return Err(MediaProtocolError::Text),
         // The library answers pings, and a close with the next read.
-        Some(Ok(Message::Close(_))) => line.writable = false,
+        Some(Ok(Message::Close(_))) => connection.writable = false,
         Some(Ok(_)) => {}
-        Some(Err(Error::Capacity(CapacityError::MessageTooLong { .. }))) => return Err(Fault::TooLong),
+        Some(Err(Error::Capacity(CapacityError::MessageTooLong { .. }))) => return Err(MediaProtocolError::TooLong),
         // A program that ends without a word hangs up as well.
-        None | Some(Err(Error::Io(_) | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake))) => line.close(),
-        Some(Err(error)) => return Err(Fault::WebSocket(error.to_string())),
+        None | Some(Err(Error::Io(_) | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake))) => {
+            connection.close()
+        }
+        Some(Err(error)) => return Err(MediaProtocolError::WebSocket(error.to_string())),
     }
     Ok(())
 }
 
-fn take_frame(bytes: Bytes, output: &Output, speech: &Speech, backlog: &mut Backlog) -> Result<(), Fault> {
-    let mut tell_unplayed = |name: &str| backlog.push_message(frames::message(&process::mark(name, false)));
-    match frames::decode(bytes).map_err(Fault::Frame)? {
+fn handle_frame(
+    bytes: Bytes,
+    output: &Output,
+    speech: &SpeechQueue,
+    backlog: &mut Backlog,
+) -> Result<(), MediaProtocolError> {
+    let mut queue_unplayed_mark = |name: &str| backlog.push_message(frames::message(&process::mark(name, false)));
+    match frames::decode(bytes).map_err(MediaProtocolError::Frame)? {
         Frame::Audio { pcm, rate_hz, channels } => {
             let mut samples = Vec::with_capacity(pcm.len() / 2);
-            frames::samples(&pcm, channels, &mut samples).map_err(Fault::Frame)?;
-            speech.ahead().push_speech(samples, rate_hz).map_err(Fault::Rate)?;
+            frames::samples(&pcm, channels, &mut samples).map_err(MediaProtocolError::Frame)?;
+            speech
+                .ahead()
+                .push_speech(samples, rate_hz)
+                .map_err(MediaProtocolError::Rate)?;
             speech.queued.notify_one();
         }
         Frame::Message(text) => match process::asked_mark(&text) {
             Some(name) => match speech.ahead().push_mark(name) {
                 Ok(()) => speech.queued.notify_one(),
-                Err(name) => tell_unplayed(&name),
+                Err(name) => queue_unplayed_mark(&name),
             },
             // When the session is over, the next event says so.
             None => drop(output.send_message(text)),
@@ -353,7 +365,7 @@ fn take_frame(bytes: Bytes, output: &Output, speech: &Speech, backlog: &mut Back
         Frame::Interruption => {
             let marks = speech.ahead().interrupt();
             output.interrupt();
-            marks.iter().for_each(|name| tell_unplayed(name));
+            marks.iter().for_each(|name| queue_unplayed_mark(name));
         }
         // What a pipeline says to itself.
         Frame::Text(_) | Frame::Transcription { .. } | Frame::Unset => {}
@@ -362,34 +374,34 @@ fn take_frame(bytes: Bytes, output: &Output, speech: &Speech, backlog: &mut Back
 }
 
 /// Speech on its way from the program to the session.
-struct Speech {
+struct SpeechQueue {
     ahead: Mutex<Ahead>,
     /// Something was queued.
     queued: Notify,
     /// Something was handed over.
-    caught_up: Notify,
+    progressed: Notify,
 }
 
-impl Default for Speech {
+impl Default for SpeechQueue {
     fn default() -> Self {
-        Speech {
+        SpeechQueue {
             ahead: Mutex::new(Ahead::new(Audio::default().out_rate_hz)),
             queued: Notify::new(),
-            caught_up: Notify::new(),
+            progressed: Notify::new(),
         }
     }
 }
 
-impl Speech {
+impl SpeechQueue {
     fn ahead(&self) -> MutexGuard<'_, Ahead> {
         lock(&self.ahead)
     }
 
     /// Hands speech over as fast as the session takes it, until the session is over.
-    async fn hand_over(&self, output: &Output) -> MediaError {
+    async fn forward(&self, output: &Output) -> MediaError {
         loop {
             let step = self.ahead().poll_step();
-            self.caught_up.notify_one();
+            self.progressed.notify_one();
             let done = match step {
                 None => {
                     self.queued.notified().await;

@@ -1,4 +1,4 @@
-//! The door to a session's media: a listener on loopback that lets one connection in.
+//! The listener to a session's media: a listener on loopback that lets one connection in.
 //!
 //! In: connections. Out: the WebSocket of the one that asks for the secret path; the listener is
 //! closed with that. Whoever asks for another path gets 403 and uses nothing up; who does not ask
@@ -26,27 +26,27 @@ use crate::limits::{
 };
 
 /// The media of one session, as its program sees it.
-pub type Socket = WebSocketStream<TcpStream>;
+pub type MediaSocket = WebSocketStream<TcpStream>;
 
 /// A listener that waits for one connection.
-pub struct Door {
+pub struct MediaListener {
     listener: TcpListener,
     address: SocketAddr,
-    secret: Arc<Secret>,
+    secret: Arc<SecretPath>,
 }
 
-struct Secret {
+struct SecretPath {
     path: String,
     /// A connection with the right path is being let in.
     taken: AtomicBool,
 }
 
-impl Door {
+impl MediaListener {
     /// Listens on a free port of 127.0.0.1.
     ///
     /// # Errors
     /// The system's, as when the process is out of files.
-    pub fn open() -> io::Result<Door> {
+    pub fn bind() -> io::Result<MediaListener> {
         let socket = TcpSocket::new_v4()?;
         // What is accepted has them too. The system's own would hold a minute of speech.
         socket.set_recv_buffer_size(PROCESS_SOCKET_BUFFER_BYTES)?;
@@ -54,10 +54,10 @@ impl Door {
         socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
         let listener = socket.listen(PROCESS_HANDSHAKES_MAX as u32)?;
         let address = listener.local_addr()?;
-        Ok(Door {
+        Ok(MediaListener {
             listener,
             address,
-            secret: Arc::new(Secret {
+            secret: Arc::new(SecretPath {
                 path: format!("/{:032x}", u128::from_be_bytes(random())),
                 taken: AtomicBool::new(false),
             }),
@@ -68,16 +68,16 @@ impl Door {
         format!("ws://{}{}", self.address, self.secret.path)
     }
 
-    /// Waits for the connection that is let in, and closes the door behind it.
-    pub async fn admit(self) -> Socket {
-        let mut guests = JoinSet::new();
+    /// Waits for the connection that is let in, and closes the listener behind it.
+    pub async fn accept(self) -> MediaSocket {
+        let mut handshakes = JoinSet::new();
         let mut pending = VecDeque::with_capacity(PROCESS_HANDSHAKES_MAX);
         loop {
             tokio::select! {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => {
-                        if self.make_place(&mut pending) {
-                            pending.push_back(guests.spawn(greet(stream, self.secret.clone())));
+                        if self.make_room(&mut pending) {
+                            pending.push_back(handshakes.spawn(handshake(stream, self.secret.clone())));
                         }
                     }
                     Err(error) => {
@@ -85,7 +85,7 @@ impl Door {
                         sleep(ACCEPT_PAUSE_MAX).await;
                     }
                 },
-                Some(greeted) = guests.join_next() => match greeted {
+                Some(finished) = handshakes.join_next() => match finished {
                     Ok(Ok(socket)) => return socket,
                     Ok(Err(why)) => log::debug!("a connection to the bot's media was refused: {why}"),
                     // It panicked, which the log has.
@@ -96,11 +96,11 @@ impl Door {
     }
 }
 
-impl Door {
+impl MediaListener {
     /// Makes a place for one more handshake: the oldest of too many gives way, since a program that
     /// has just connected asks at once. Tells whether there is one; there is none once the right
     /// path was asked for, as that handshake may be the oldest.
-    fn make_place(&self, pending: &mut VecDeque<AbortHandle>) -> bool {
+    fn make_room(&self, pending: &mut VecDeque<AbortHandle>) -> bool {
         pending.retain(|handshake| !handshake.is_finished());
         if pending.len() < PROCESS_HANDSHAKES_MAX {
             return true;
@@ -125,7 +125,7 @@ fn config() -> WebSocketConfig {
         .max_frame_size(Some(PROCESS_MESSAGE_BYTES_MAX))
 }
 
-async fn greet(stream: TcpStream, secret: Arc<Secret>) -> Result<Socket, String> {
+async fn handshake(stream: TcpStream, secret: Arc<SecretPath>) -> Result<MediaSocket, String> {
     // A frame of speech must not wait for the next.
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let mut ours = false;
