@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Installs the Debian package in a Debian of its own, for the package's architecture, and takes it through its life.
+"""Tests the life cycle of the Debian package in a minimal Debian of the package's architecture.
 
     tests/deb/run.py [--arch arm64|armhf|amd64] [--binary FILE]
 
@@ -33,7 +33,7 @@ HOUSE = Path(__file__).resolve().parents[2]
 SUITE = "bookworm"
 CANNOT = 77
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
-# What a program for the architecture begins with, as the kernel's binfmt_misc reads it: magic and mask.
+# ELF magic and mask of the architecture, for binfmt_misc.
 ELF = {
     "arm64": ("aarch64", r"\x7fELF\x02\x01\x01" + r"\x00" * 9 + r"\x02\x00\xb7\x00"),
     "armhf": ("arm", r"\x7fELF\x01\x01\x01" + r"\x00" * 9 + r"\x02\x00\x28\x00"),
@@ -45,7 +45,7 @@ ENV = "/etc/edge-runner/edge-runner.env"
 KEY = "/etc/edge-runner/api-key.env"
 AVAHI = "/etc/avahi/services/edge-runner.service"
 DEVICES = ["null", "zero", "full", "random", "urandom", "tty"]
-# A start under emulation takes seconds on a busy machine; this is only how long a failure waits.
+# A start under emulation takes seconds on a busy machine; only a failure waits this long.
 PATIENCE_S = 120
 
 
@@ -74,8 +74,8 @@ def run(*command, **kept):
 
 
 def inside(does, more):
-    """Calls it in a process of its own and in namespaces of its own, in which that is root and every user has its number.
-    Returns the exit code."""
+    """Calls a function in a child process with its own namespaces, as root there, with all user ids mapped. Returns the
+    exit code."""
     libc = ctypes.CDLL(None, use_errno=True)
     ready, mapped = os.pipe(), os.pipe()
     child = os.fork()
@@ -95,7 +95,7 @@ def inside(does, more):
             traceback.print_exc()
         finally:
             sys.stdout.flush()
-            # The folders that the parent has made are the parent's to remove.
+            # The parent removes the folders that it made.
             os._exit(code)
     os.close(ready[1])
     if os.read(ready[0], 1):
@@ -107,7 +107,7 @@ def inside(does, more):
 
 
 def register(arch):
-    """Tells the kernel, for this namespace, what runs programs of the architecture."""
+    """Registers the emulator of the architecture with the kernel, for this namespace."""
     if arch not in ELF:
         return
     name, magic = ELF[arch]
@@ -117,7 +117,7 @@ def register(arch):
         entry.name not in ("register", "status") for entry in Path("/proc/sys/fs/binfmt_misc").iterdir()
     ):
         cannot("this kernel has one binfmt_misc for the whole machine; 6.7 and later have one for each user namespace")
-    # F: the interpreter is opened here and now, so it need not be in the chroot.
+    # F: the kernel opens the interpreter now, so it need not be in the chroot.
     Path("/proc/sys/fs/binfmt_misc/register").write_text(f":qemu-{name}:M::{magic}:{MASK}:{interpreter}:F")
 
 
@@ -130,7 +130,7 @@ def tools():
 
 
 def mirror():
-    """The mirror that this machine takes Debian from, or Debian's own."""
+    """The Debian mirror of this machine, or deb.debian.org."""
     listed = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"], capture_output=True, text=True
     ).stdout.split()
@@ -139,13 +139,13 @@ def mirror():
 
 
 def make_tarball(arch, tarball):
-    """Makes a minimal Debian. Programs of the package's architecture run meanwhile."""
+    """Makes a minimal Debian of the package's architecture."""
     register(arch)
     tarball.parent.mkdir(parents=True, exist_ok=True)
     new = tarball.with_suffix(f".{os.getpid()}.tar")
     run(
         "mmdebstrap", "--mode=root", "--skip=check/qemu", "--variant=minbase", f"--architectures={arch}",
-        # No list of packages and no cache: nothing is fetched in here again.
+        # Without package lists and cache, since nothing is downloaded later.
         "--include=ca-certificates", "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
         "--dpkgopt=path-include=/usr/share/doc/edge-runner/*",
         SUITE, new, mirror(),
@@ -172,11 +172,11 @@ class Chroot:
         return run("chroot", self.root, *command, env=environment)
 
     def apt(self, *command):
-        # No prompt: where both have changed a file, the answer is dpkg's own default, to keep the owner's.
+        # No prompt: if both sides changed a file, dpkg keeps the administrator's.
         return self.run("apt-get", "-qq", "-y", "-o", "Dpkg::Options::=--force-confdef", *command)
 
     def files(self):
-        """Every path but those that change by themselves."""
+        """Every path except those that change by themselves."""
         ours = ("./proc", "./dev", "./var/log", "./var/cache", "./var/lib/dpkg", "./var/lib/apt", "./tmp", "./etc/.pwd.lock")
         found = set()
         for folder, folders, files in os.walk(self.root):
@@ -203,8 +203,8 @@ def make_package(binary, arch, out):
     again = out / "again"
     run(HOUSE / "boards/package", "--binary", binary, "--arch", arch, "--out", again)
     if package.read_bytes() != (again / package.name).read_bytes():
-        failed("the same input makes another package")
-    seen(f"{package.name}: {package.stat().st_size} bytes, the same when made again")
+        failed("the same input gives a different package")
+    seen(f"{package.name}: {package.stat().st_size} bytes, identical when built again")
     if shutil.which("lintian"):
         for line in run("lintian", "--allow-root", "--fail-on", "error", package).splitlines():
             seen(f"lintian: {line}")
@@ -213,7 +213,7 @@ def make_package(binary, arch, out):
 
 
 def make_older(package, out):
-    """The same package with a lower version, and other files of configuration, so that an upgrade has something to do."""
+    """The same package with a lower version and different configuration files, to test an upgrade."""
     tree = out / "older"
     run("dpkg-deb", "-R", package, tree)
     for inside in (ENV, AVAHI):
@@ -249,7 +249,7 @@ def check_files(chroot):
         failed(f"{wanted} is missing: the service is not enabled")
     chroot.run("dpkg", "--verify", "edge-runner")
     seen("files, owners, modes, the user, and the service enabled")
-    # Boards get the build without the cloud service; the package for PCs has its unit.
+    # The build for boards has no cloud service; the package for PCs has its unit.
     brings_cloud = chroot.path("/usr/lib/systemd/system/edge-runner-cloud.service").exists()
     if brings_cloud != (chroot.run("dpkg", "--print-architecture").strip() == "amd64"):
         failed("the package has the unit of the cloud service where its binary has none, or lacks it where it has")
@@ -259,13 +259,13 @@ def check_files(chroot):
 
 
 def settings(file):
-    """What systemd reads from an EnvironmentFile without quotes."""
+    """The variables of an EnvironmentFile without quotes."""
     lines = (line.strip() for line in file.read_text().splitlines())
     return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
 
 def unit_of(chroot):
-    """The lines of the unit by their keys; of a key that stands twice, all."""
+    """The lines of the unit by key, with all values of a repeated key."""
     keys = {}
     for line in chroot.path(f"/usr/lib/systemd/system/{UNIT}").read_text().splitlines():
         if line and line[0] not in "#[":
@@ -275,7 +275,7 @@ def unit_of(chroot):
 
 
 def notified(supervisor, text):
-    """Waits until the runner tells this."""
+    """Waits for a notification of the runner."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         supervisor.settimeout(deadline - time.monotonic())
@@ -299,7 +299,7 @@ def ask(path, secure, method="GET", **headers):
 
 def check_service(chroot):
     unit = unit_of(chroot)
-    # The folders that systemd makes for the unit.
+    # The folders that systemd creates for the unit.
     for folder in ("/var/lib/edge-runner", "/var/log/edge-runner", "/run/edge-runner"):
         chroot.run("install", "-d", "-o", unit["User"][0], "-g", unit["Group"][0], "-m", "750", folder)
     as_user = [shutil.which("chroot"), f"--userspec={unit['User'][0]}:{unit['Group'][0]}", str(chroot.root)]
@@ -309,9 +309,9 @@ def check_service(chroot):
         environment.update(settings(chroot.path(file.removeprefix("-"))))
     key = environment["RUNNER_API_KEY"]
     if len(key) != 48 or f"/#key={key}" not in chroot.run("/usr/lib/edge-runner/api-key"):
-        failed("the key is not shown, or is none")
+        failed("the key is not shown or not valid")
     supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    # The path of a socket is short; that of the chroot may not be.
+    # The length of a socket path is limited, and the path of the chroot may be longer.
     os.chdir(chroot.path("/run/edge-runner"))
     supervisor.bind("n")
     os.chmod("n", 0o666)
@@ -352,8 +352,8 @@ def check_service(chroot):
     if chroot.stat("/var/lib/edge-runner/authority.pem") != "600 edge-runner:edge-runner":
         failed("the authority's key is not the user's alone")
     seen(board)
-    seen("callers are asked for the key that was made, and it stands in no log")
-    seen(f"as its user: ready, {status['version']}, HTTP and HTTPS answer, SIGHUP is told, SIGTERM ends it with 0")
+    seen("callers need the generated key, and no log has it")
+    seen(f"as its user: ready, {status['version']}, HTTP and HTTPS answer, SIGHUP reloads, SIGTERM ends it with 0")
 
 
 # --- The life of a package
@@ -373,7 +373,7 @@ def life(chroot, package, older):
     chroot.apt("install", "--reinstall", "/new.deb")
     check_files(chroot)
     if chroot.path(KEY).read_text() != made:
-        failed("another installation made another key")
+        failed("a second installation made a new key")
     seen("installed again: the same key")
     chroot.apt("purge", "edge-runner")
     check_gone(chroot, before)
@@ -383,7 +383,7 @@ def life(chroot, package, older):
         failed("two installations have one key")
     env.write_text(env.read_text().replace("#RUNNER_PORT=7860", "RUNNER_PORT=7861"))
     own = env.read_text()
-    # As versions left it that made no key.
+    # The state of earlier versions, which made no key.
     chroot.path(KEY).unlink()
     chroot.run("chown", "root:edge-runner", ENV)
     chroot.run("chmod", "640", ENV)
@@ -394,24 +394,24 @@ def life(chroot, package, older):
     if env.read_text() != own or chroot.stat(ENV) != "600 root:root":
         failed(f"{ENV} was changed by its owner, and not kept, or can be read by bots")
     if chroot.path(KEY).exists():
-        failed("an upgrade has made a key, and shut callers out")
+        failed("an upgrade made a key and locked callers out")
     if "older version" in avahi.read_text():
-        failed(f"{AVAHI} was changed by nobody, and not replaced")
-    seen("upgraded: the changed file is kept, the unchanged one replaced; what ran without a key goes on without one")
+        failed(f"{AVAHI} was not modified, but not replaced either")
+    seen("upgraded: the modified file is kept, the unmodified one replaced; no key is added")
     chroot.apt("install", "--allow-downgrades", "--no-install-recommends", "/older.deb")
     chroot.apt("install", "--no-install-recommends", "/new.deb")
     chroot.path(f"/etc/systemd/system/multi-user.target.wants/{UNIT}").unlink()
     chroot.apt("install", "--reinstall", "/new.deb")
     if chroot.path(f"/etc/systemd/system/multi-user.target.wants/{UNIT}").exists():
         failed("a service that was disabled is enabled again")
-    seen("downgraded and upgraded; disabled, it stays so")
+    seen("downgraded and upgraded; a disabled service stays disabled")
     chroot.run("install", "-D", "/dev/null", "/var/lib/edge-runner/kept")
     chroot.run("install", "-D", "/dev/null", "/var/log/edge-runner/kept")
     chroot.apt("remove", "edge-runner")
     if chroot.path("/usr/bin/edge-runner").exists() or env.read_text() != own:
-        failed("after the removal the binary is there, or the configuration is not")
+        failed("after the removal the binary exists, or the configuration does not")
     if not chroot.path("/var/lib/edge-runner/kept").exists():
-        failed("a removal took the state")
+        failed("a removal deleted the state")
     seen("removed: configuration and state stay")
     with pretended_systemd(chroot) as told:
         chroot.apt("install", "--no-install-recommends", "/new.deb")
@@ -420,14 +420,14 @@ def life(chroot, package, older):
         check_told(told, "restart")
         chroot.apt("remove", "edge-runner")
         check_told(told, "stop")
-    seen("installed again: systemd is told to start it, and at the removal to stop it")
+    seen("installed again: systemd gets a start, and a stop at the removal")
     chroot.apt("purge", "edge-runner")
     check_gone(chroot, before)
 
 
 @contextlib.contextmanager
 def pretended_systemd(chroot):
-    """A systemd as far as a package asks for one: it knows no service that is active, and writes down what it is told."""
+    """A fake systemctl: reports no active service and records its arguments."""
     systemctl, folder = chroot.path("/usr/bin/systemctl"), chroot.path("/run/systemd/system")
     if systemctl.exists():
         failed("this Debian has a systemctl of its own")
@@ -455,14 +455,14 @@ def check_told(told, word):
 
 def check_gone(chroot, before):
     left = {path for path in chroot.files() - before if not re.match(r"\./etc/(passwd|group|shadow|gshadow|sub[ug]id)-?$", path)}
-    # The folders of systemd are nobody's, and empty.
+    # Folders of systemd belong to no package, and are empty.
     left = {path for path in left if not (path.startswith("./etc/systemd") and chroot.path(path[2:]).is_dir())}
     left = {path for path in left if not path.startswith("./var/lib/systemd") or not chroot.path(path[2:]).is_dir()}
     if left or chroot.path("/var/log/edge-runner").exists():
         failed(f"left after the purge: {sorted(left)}")
     if lost := before - chroot.files():
         failed(f"lost after the purge: {sorted(lost)}")
-    seen("purged: nothing is left but the account")
+    seen("purged: only the user is left")
 
 
 def main():
@@ -482,11 +482,11 @@ def main():
         if not shutil.which("mmdebstrap"):
             cannot("mmdebstrap is not installed: apt-get install mmdebstrap qemu-user-static")
         print(f"making a Debian for {arch}, once", flush=True)
-        # It is fetched, so this has the machine's network.
+        # Downloads packages, so it needs the network.
         if code := inside(lambda: make_tarball(arch, tarball), 0):
             sys.exit(code)
     with tempfile.TemporaryDirectory() as work:
-        # What is mounted below it is mounted for the child alone, so that removing the folder removes nothing else.
+        # Mounts below the folder exist only in the child, so removing it is safe.
         code = inside(lambda: take_through(arch, binary, tarball, Path(work)), CLONE_NEWNET)
     sys.exit(code)
 

@@ -24,7 +24,7 @@ FLAGS = 1 << 0 | 1 << 2 | 1 << 3
 
 
 class Cache:
-    """The file, and the writes that no flush has made safe yet."""
+    """The file, and the writes since the last flush."""
 
     def __init__(self, path, seed):
         self.file = os.open(path, os.O_RDWR)
@@ -50,7 +50,7 @@ class Cache:
             self.unsafe.clear()
 
     def cut(self):
-        """How many writes since the last flush were kept, and how many there were."""
+        """The numbers of writes since the last flush: kept, and all."""
         with self.lock:
             self.dead = True
             for offset, before, _ in reversed(self.unsafe):
@@ -72,7 +72,7 @@ def receive(peer, length):
 
 
 def shake_hands(peer, cache):
-    """The fixed new style, for the one export there is."""
+    """The fixed newstyle handshake, for the one export."""
     peer.sendall(b"NBDMAGICIHAVEOPT" + struct.pack(">H", 3))
     no_zeroes = struct.unpack(">I", receive(peer, 4))[0] & 2
     while True:

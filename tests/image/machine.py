@@ -8,9 +8,9 @@ import sys
 import time
 
 FIRMWARE = "/usr/share/qemu-efi-aarch64/QEMU_EFI.fd"
-# Emulated, on a busy machine: starts take one to five minutes.
+# Emulated, on a busy machine: a boot takes one to five minutes.
 BOOT_LIMIT_S = 1200
-# Where the image's first partition begins, as boards/image.d/disk.sh lays it out.
+# Offset of the first partition, from boards/image.d/disk.sh.
 BOOT_PARTITION = 1 << 20
 
 
@@ -30,7 +30,7 @@ class Board:
         self.disk = self.folder / "disk.img"
         shutil.copyfile("/dev/null", self.disk)
         run("cp", "--sparse=always", image, self.disk)
-        # A card is larger than what is written to it.
+        # A card is larger than the image.
         run("truncate", "-s", "2G", self.disk)
         (self.folder / "edge-runner.txt").write_bytes(settings)
         run("mcopy", "-o", "-i", f"{self.disk}@@{BOOT_PARTITION}", self.folder / "edge-runner.txt", "::edge-runner.txt")
@@ -69,14 +69,14 @@ class Board:
         return said.strip()
 
     def cut(self):
-        """The power goes, in the middle of whatever is going on. What the disk says of its cache."""
+        """Cuts the power at once. Returns the report of the disk cache."""
         self.machine.kill()
         self.machine.wait()
         self.machine = None
         return self.end_disk("cut\n")
 
     async def off(self, limit_s=300):
-        """Waits until a machine that was told to has switched itself off."""
+        """Waits until the machine has shut down."""
         start = time.monotonic()
         while self.machine.poll() is None:
             if time.monotonic() - start > limit_s:

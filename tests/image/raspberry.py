@@ -22,10 +22,10 @@ from machine import BOOT_PARTITION, run
 BOOT_LIMIT_S = 2400
 # Colours of the console.
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-# Drivers without which root is not found: the SD controllers of Pi 3 and 4, cards as disks, the file system.
+# Drivers required to mount root: SD controllers of Pi 3 and 4, MMC block devices, the file system.
 INITRD = ["bcm2835.ko", "sdhci-iproc.ko", "mmc_block.ko", "ext4.ko", "fsck.ext4"]
 DEVICE_TREES = ["bcm2837-rpi-zero-2-w.dtb", "bcm2837-rpi-3-a-plus.dtb", "bcm2837-rpi-3-b.dtb", "bcm2837-rpi-3-b-plus.dtb", "bcm2711-rpi-4-b.dtb"]
-# Debian has none for the chip of some Zero 2 W (43436); IMAGE.md says so.
+# Debian has no firmware for the chip of some Zero 2 W (43436); see IMAGE.md.
 WIFI = ["brcmfmac43430-sdio.bin", "brcmfmac43430-sdio.raspberrypi,model-zero-2-w.txt", "brcmfmac43455-sdio.bin"]
 
 
@@ -35,7 +35,7 @@ def boot_file(image, name):
 
 
 def kernel_names(image):
-    """Kernel and initrd, as config.txt has them."""
+    """Kernel and initrd according to config.txt."""
     config = boot_file(image, "config.txt").decode()
     lines = [line.strip() for line in config.splitlines()]
     kernel = next(line.removeprefix("kernel=") for line in lines if line.startswith("kernel="))
@@ -104,7 +104,7 @@ def boot(image, folder):
         (folder / name).write_bytes(boot_file(image, name))
     card = folder / "card.img"
     run("cp", "--sparse=always", image, card)
-    # The model takes cards whose size is a power of two.
+    # The model needs cards whose size is a power of two.
     run("truncate", "-s", "2G", card)
     console = folder / "console"
     start = time.monotonic()
@@ -112,10 +112,10 @@ def boot(image, folder):
         ["qemu-system-aarch64", "-M", "raspi3b", "-kernel", folder / kernel, "-initrd", folder / initrd,
          "-dtb", folder / "bcm2837-rpi-3-b.dtb", "-append", boot_file(image, "cmdline.txt").decode().strip(),
          "-drive", f"file={card},if=sd,format=raw", "-display", "none", "-monitor", "none", "-no-reboot",
-         # The first port is the one that Bluetooth has on the board, the second is the console.
+         # The first port is Bluetooth on the board, the second is the console.
          "-serial", "null", "-serial", f"file:{console}"], stdin=subprocess.DEVNULL)
     try:
-        # "Started" stands there once the service has said that it listens.
+        # systemd prints "Started" when the service has notified readiness.
         while True:
             text = ANSI.sub("", console.read_text(errors="replace") if console.exists() else "")
             if re.search(r"Started\s+edge-runner\.service", text):

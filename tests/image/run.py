@@ -1,10 +1,10 @@
-"""The image of qemu-virt, from its first start to a power cut, as a black box. Prints a line per check; exits with 1 when one failed.
+"""Black-box checks of the qemu-virt image, from first boot to power cuts. Prints a line per check; exits with 1 when one failed.
 
     run.py IMAGE [--seed N] [--keep]      as root, in a network namespace of its own: `unshare --net python run.py IMAGE`
 
 Two boards start from the same image. The first has a fixed address, a name, a key and wrong lines in its edge-runner.txt; the second
 has a key alone and asks DHCP. The first one's power is cut in the middle of its first start, and later while it writes and talks: its
-disk keeps each write since the last flush, or loses it, by a throw of dice. Everything is waited for, with a long limit; the machines
+disk keeps each write since the last flush, or loses it, by a throw of rng. Everything is waited for, with a long limit; the machines
 are emulated.
 """
 
@@ -39,11 +39,11 @@ from runner import Runner
 
 PORT = 7860
 ROOT_PARTITION = 2
-BOARD_SECRET = "a pass phrase of nobody"
+BOARD_SECRET = "a pass phrase of no one"
 
 
 class Remote(Runner):
-    """The runner on a board, spoken to as if it were started here."""
+    """The runner on a board, with the interface of a local one."""
 
     def __init__(self, address, key):
         self.url = f"http://{address}:{PORT}"
@@ -53,8 +53,8 @@ class Remote(Runner):
         pass
 
 
-class House:
-    """Both boards and what is known of them; checks come in the order of the story they tell."""
+class TestBed:
+    """Both boards and their state. Checks run in order and depend on each other."""
 
     def __init__(self, folder, image, seed):
         self.folder, self.image, self.seed = pathlib.Path(folder), image, seed
@@ -74,7 +74,7 @@ class House:
                 "-o", "ServerAliveInterval=15", *more, f"edge@{board.address}"]
 
     async def inside(self, board, command, check=True, limit_s=240):
-        """What a command on the board prints."""
+        """The output of a command on the board."""
         process = await asyncio.create_subprocess_exec(
             *self.ssh_command(board), command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
@@ -94,7 +94,7 @@ class House:
 
 
 async def until(condition, what, limit_s, pause_s=1.0):
-    """Polls; the first true answer, and the seconds it took."""
+    """Polls until the result is true; returns it and the seconds that passed."""
     start = time.monotonic()
     while True:
         with contextlib.suppress(OSError, http.client.HTTPException, RuntimeError, AssertionError, ValueError):
@@ -132,13 +132,13 @@ async def ready(board):
         return True
 
     took = (await until(ask, f"/status of {board.address}", BOOT_LIMIT_S))[1]
-    # The runner may be there before ssh is.
+    # The runner may answer before ssh does.
     await until(knock, f"ssh of {board.address}", BOOT_LIMIT_S)
     return took
 
 
 def certificate(board):
-    """The SHA-256 of what the board shows, after it was verified with the authority that the board serves."""
+    """The SHA-256 of the board's certificate, after verification against the CA that the board serves."""
     authority = fetch(board.address, "/ca.crt")
     try:
         text = authority.decode()
@@ -157,7 +157,7 @@ def ssh_host_keys(board):
 
 
 def ask_mdns(host, name, limit_s=30):
-    """The address that a multicast question for `name` brings back."""
+    """The address in the answer to an mDNS query for `name`."""
     labels = b"".join(struct.pack("B", len(part)) + part.encode() for part in name.split("."))
     question = struct.pack(">HHHHHH", 7, 0, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", 1, 1)
     asker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -176,7 +176,7 @@ def ask_mdns(host, name, limit_s=30):
 
 @contextlib.asynccontextmanager
 async def call(board, hz):
-    """A WebRTC call over UDP that is connected."""
+    """A connected WebRTC call over UDP."""
     aioice.ice.get_host_addresses = lambda use_ipv4, use_ipv6: [board.host]
     client = Client(Remote(board.address, board.key), hz=hz)
     try:
@@ -187,107 +187,107 @@ async def call(board, hz):
             await asyncio.wait_for(client.close(), 20)
 
 
-# The story. ---------------------------------------------------------------------------------------------------------------------
+# Checks. ----------------------------------------------------------------------------------------------------------------------
 
 
 async def cut_while_starting(board, word, pause_s):
-    """The power goes so long after the console has said the word. What the disk says of its cache."""
+    """Cuts the power this long after the console printed the word. Returns the report of the disk cache."""
     await until(lambda: asyncio.sleep(0, word in (board.folder / f"console-{board.starts:02}").read_text(errors="replace")),
                 f"{word} on the console", BOOT_LIMIT_S, 0.2)
     await asyncio.sleep(pause_s)
     return await asyncio.to_thread(board.cut)
 
 
-async def unfinished(house):
-    """the power is cut in the middle of the first start, where the board makes what is its own; what it has then must do, and stay"""
+async def unfinished(bed):
+    """a power cut during the first boot, while the board generates its ids: what it has then must work and stay"""
     settings = "\r\n".join([
         "\ufeff# a comment", "HostName = kitchen", "this line is wrong", "address=10.77.1.2/24", "  gateway = 10.77.1.1", "dns = 10.77.1.1",
-        f"wifi_passphrase = {BOARD_SECRET}", f"ssh_key = {house.public}", "hostname = not_a_name", "RUNNER_BOT = echo",
+        f"wifi_passphrase = {BOARD_SECRET}", f"ssh_key = {bed.public}", "hostname = not_a_name", "RUNNER_BOT = echo",
         "runner_max_sessions = 3", f"RUNNER_PROXY = {BOARD_SECRET}\udcff", ""])
-    house.one = house.board(1, settings)
-    house.one.start()
-    dice = random.Random(house.seed)
-    # Where it makes its machine-id, the partition and its file system, name and ssh key, the certificate.
-    word = dice.choice(["systemd[1]", "edge-board-grow.service", "edge-board.service", "edge-runner.service"])
-    pause_s = dice.uniform(0, 5)
-    return f"{pause_s:.1f} s after {word}; {await cut_while_starting(house.one, word, pause_s)}"
+    bed.one = bed.board(1, settings)
+    bed.one.start()
+    rng = random.Random(bed.seed)
+    # While it generates machine-id, partition and file system, name and ssh key, certificate.
+    word = rng.choice(["systemd[1]", "edge-board-grow.service", "edge-board.service", "edge-runner.service"])
+    pause_s = rng.uniform(0, 5)
+    return f"{pause_s:.1f} s after {word}; {await cut_while_starting(bed.one, word, pause_s)}"
 
 
-async def first_start(house):
-    """from there to /status: the board takes the fixed address of edge-runner.txt, with Windows' line ends and a byte-order mark"""
-    house.one.start()
-    took = await ready(house.one)
-    return f"/status after {took:.0f} s: {status_of(house.one)}"
+async def first_start(bed):
+    """the board takes the fixed address of edge-runner.txt, with CRLF and a byte-order mark, and answers /status"""
+    bed.one.start()
+    took = await ready(bed.one)
+    return f"/status after {took:.0f} s: {status_of(bed.one)}"
 
 
-async def https(house):
-    """/status over HTTPS too, with the board's own certificate, which its own authority vouches for"""
-    house.certificate = await asyncio.to_thread(certificate, house.one)
+async def https(bed):
+    """/status over HTTPS, with the board's certificate, signed by its own CA"""
+    bed.certificate = await asyncio.to_thread(certificate, bed.one)
     unverified = ssl._create_unverified_context()
-    status_of(house.one, scheme="https", context=unverified)
-    return house.certificate[:16]
+    status_of(bed.one, scheme="https", context=unverified)
+    return bed.certificate[:16]
 
 
-async def keys_only(house):
-    """ssh lets the key of edge-runner.txt in, as edge, who may become root; root and passwords are refused"""
-    said = await house.inside(house.one, "id -un; sudo id -un")
+async def keys_only(bed):
+    """ssh accepts the key of edge-runner.txt for edge, who has sudo; root and passwords are rejected"""
+    said = await bed.inside(bed.one, "id -un; sudo id -un")
     assert said.split() == ["edge", "root"], said
     for user in ("edge", "root"):
         command = ["ssh", "-v", "-o", "PubkeyAuthentication=no", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
-                   "-o", f"UserKnownHostsFile={house.folder / 'any'}", f"{user}@{house.one.address}", "true"]
+                   "-o", f"UserKnownHostsFile={bed.folder / 'any'}", f"{user}@{bed.one.address}", "true"]
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
         refusal = [line for line in done.stderr.splitlines() if "Permission denied" in line]
         assert done.returncode and refusal and "(publickey)" in refusal[0], done.stderr[-500:]
-    root = house.ssh_command(house.one)[:-1] + [f"root@{house.one.address}", "true"]
+    root = bed.ssh_command(bed.one)[:-1] + [f"root@{bed.one.address}", "true"]
     assert (await asyncio.to_thread(subprocess.run, root, capture_output=True)).returncode
-    shadow = await house.inside(house.one, "sudo cut -d: -f1,2 /etc/shadow | grep -E '^(root|edge):'")
+    shadow = await bed.inside(bed.one, "sudo cut -d: -f1,2 /etc/shadow | grep -E '^(root|edge):'")
     assert all(line.split(":")[1].startswith(("*", "!")) for line in shadow.splitlines()), shadow
     return "edge by key; only publickey is offered"
 
 
-async def key_of_callers(house):
-    """the board has made a key: callers without it get 401, the console shows it in a URL, and no journal has it"""
-    shown = await house.inside(house.one, "sudo /usr/lib/edge-runner/api-key; sudo stat -c '%a %U' /etc/edge-runner/api-key.env /run/issue.d/edge-board.issue")
-    house.one.key = shown.split("#key=", 1)[1].split()[0]
-    assert len(house.one.key) == 48 and shown.split()[-4:] == ["600", "root", "600", "root"], shown
+async def key_of_callers(bed):
+    """the board generated an API key: without it callers get 401, the console shows it in a URL, the journal never does"""
+    shown = await bed.inside(bed.one, "sudo /usr/lib/edge-runner/api-key; sudo stat -c '%a %U' /etc/edge-runner/api-key.env /run/issue.d/edge-board.issue")
+    bed.one.key = shown.split("#key=", 1)[1].split()[0]
+    assert len(bed.one.key) == 48 and shown.split()[-4:] == ["600", "root", "600", "root"], shown
     try:
-        await asyncio.to_thread(post, house.one.address, "/start")
+        await asyncio.to_thread(post, bed.one.address, "/start")
         raise AssertionError("a caller without the key was served")
     except urllib.error.HTTPError as error:
         assert error.code == 401, error
-    await asyncio.to_thread(post, house.one.address, "/start", Authorization=f"Bearer {house.one.key}")
-    assert f"#key={house.one.key}" in house.one.console, "the console does not show it"
-    journal = await house.inside(house.one, "sudo journalctl --no-pager")
-    assert house.one.key not in journal, "the journal has it"
+    await asyncio.to_thread(post, bed.one.address, "/start", Authorization=f"Bearer {bed.one.key}")
+    assert f"#key={bed.one.key}" in bed.one.console, "the console does not show it"
+    journal = await bed.inside(bed.one, "sudo journalctl --no-pager")
+    assert bed.one.key not in journal, "the journal has it"
     return "/start asks for it"
 
 
-async def names(house):
-    """the host name is that of edge-runner.txt, and kitchen.local is answered by multicast"""
-    said = await house.inside(house.one, "hostname; cat /etc/hostname; getent hosts kitchen")
+async def names(bed):
+    """the host name is that of edge-runner.txt, and kitchen.local resolves by mDNS"""
+    said = await bed.inside(bed.one, "hostname; cat /etc/hostname; getent hosts kitchen")
     assert said.split()[:2] == ["kitchen", "kitchen"] and "kitchen" in said.splitlines()[2], said
-    address = await asyncio.to_thread(ask_mdns, house.one.host, "kitchen.local")
-    assert address == house.one.address, address
+    address = await asyncio.to_thread(ask_mdns, bed.one.host, "kitchen.local")
+    assert address == bed.one.address, address
     return address
 
 
-async def wrong_lines(house):
-    """wrong lines are told by their numbers, in the journal and on the console, without their values, and the others count"""
-    journal = await house.inside(house.one, "sudo journalctl --no-pager -u edge-board -o cat")
+async def wrong_lines(bed):
+    """wrong lines are reported by number, in the journal and on the console, without their values; the others apply"""
+    journal = await bed.inside(bed.one, "sudo journalctl --no-pager -u edge-board -o cat")
     for number in (3, 9, 12):
         assert f"line {number}:" in journal, journal
-        assert f"line {number}:" in house.one.console, "not on the console"
+        assert f"line {number}:" in bed.one.console, "not on the console"
     assert "wifi_passphrase is there, and no wifi_ssid" in journal, journal
-    everything = await house.inside(house.one, "sudo journalctl --no-pager; sudo cat /run/issue.d/*")
-    for text in (journal, everything, house.one.console):
+    everything = await bed.inside(bed.one, "sudo journalctl --no-pager; sudo cat /run/issue.d/*")
+    for text in (journal, everything, bed.one.console):
         assert BOARD_SECRET not in text, "the value of a wrong line was told"
     return "lines 3, 9 and 12"
 
 
-async def unreadable(house):
-    """settings that cannot be read, or are gone, leave the runner to the board alone, and the board its name"""
-    said = await house.inside(
-        house.one, "sudo sh -c 'exec 2>&1; cd /run/edge-board; printf \"\\377\\376R\\0\" >wrong; for file in wrong gone; do /usr/local/lib/edge-board/apply $file;"
+async def unreadable(bed):
+    """unreadable or missing settings restrict the runner to the board and keep the host name"""
+    said = await bed.inside(
+        bed.one, "sudo sh -c 'exec 2>&1; cd /run/edge-board; printf \"\\377\\376R\\0\" >wrong; for file in wrong gone; do /usr/local/lib/edge-board/apply $file;"
         " echo \"then: $(cat runner.env) $(hostname)\"; done; rm wrong; /usr/local/lib/edge-board/apply; cat runner.env'")
     then = [line for line in said.splitlines() if line.startswith("then: ")]
     assert then == ['then: RUNNER_HOST="localhost" kitchen'] * 2 and said.count("the runner answers this board alone") == 2, said
@@ -296,10 +296,10 @@ async def unreadable(house):
     return then[0]
 
 
-async def service(house):
+async def service(bed):
     """the service is active with a watchdog, as its own user, with the RUNNER_ lines; its start-up line is in the journal"""
-    said = await house.inside(
-        house.one, "systemctl show edge-runner -p ActiveState,SubState,WatchdogUSec,Type,User; systemctl is-enabled edge-runner;"
+    said = await bed.inside(
+        bed.one, "systemctl show edge-runner -p ActiveState,SubState,WatchdogUSec,Type,User; systemctl is-enabled edge-runner;"
         " systemctl --failed --no-legend --plain; sudo cat /proc/$(systemctl show -p MainPID --value edge-runner)/environ"
         " | tr '\\0' '\\n' | grep ^RUNNER_; ps -o user= -p $(systemctl show -p MainPID --value edge-runner)")
     for wanted in ("ActiveState=active", "SubState=running", "Type=notify", "enabled", "RUNNER_BOT=echo", "RUNNER_MAX_SESSIONS=3"):
@@ -308,22 +308,22 @@ async def service(house):
     assert watchdog not in ("WatchdogUSec=0", "WatchdogUSec=infinity"), said
     assert said.splitlines()[-1].startswith("edge"), said
     assert ".service" not in said.split("enabled", 1)[1], f"failed units: {said}"
-    journal = await house.inside(house.one, "sudo journalctl --no-pager -u edge-runner -o cat")
+    journal = await bed.inside(bed.one, "sudo journalctl --no-pager -u edge-runner -o cat")
     assert "listening" in journal, journal[-1000:]
     return watchdog
 
 
-async def doctor(house):
-    """edge-runner doctor, with the settings of edge-runner.txt and beside the service, finds nothing that keeps callers out"""
-    said = await house.inside(house.one, "sudo /usr/lib/edge-runner/doctor")
+async def doctor(bed):
+    """edge-runner doctor, with the settings of edge-runner.txt and beside the service, finds no problem"""
+    said = await bed.inside(bed.one, "sudo /usr/lib/edge-runner/doctor")
     assert " 3 sessions" in said and "FAIL" not in said, said
     return f"{len(said.splitlines())} lines: " + " | ".join(line.strip() for line in said.splitlines()[-2:])
 
 
-async def disk_grown(house):
-    """the root file system has grown to the disk's end; the boot partition is read-only; the journal is in memory"""
-    said = await house.inside(
-        house.one, "df -BM --output=size / | tail -1; findmnt -n -o OPTIONS /; findmnt -n -o OPTIONS /boot/efi; ls /var/log/journal 2>&1;"
+async def disk_grown(bed):
+    """the root file system fills the disk; the boot partition is read-only; the journal is in memory"""
+    said = await bed.inside(
+        bed.one, "df -BM --output=size / | tail -1; findmnt -n -o OPTIONS /; findmnt -n -o OPTIONS /boot/efi; ls /var/log/journal 2>&1;"
         " systemctl list-timers --no-legend --plain | awk '{print $(NF-1)}'")
     lines = said.splitlines()
     assert int(lines[0].strip("M ")) > 1500, said
@@ -332,34 +332,34 @@ async def disk_grown(house):
     return f"{lines[0].strip()} of a disk of 2 GiB"
 
 
-async def echo(house):
+async def echo(bed):
     """a WebRTC call over UDP with aiortc: the tone comes back"""
-    async with call(house.one, 440) as client:
+    async with call(bed.one, 440) as client:
         share = tone_share(await client.listen_for(3), client.hz)
         assert share > 0.9, f"share of the tone {share:.2f}"
     return f"share {share:.3f}"
 
 
-async def killed(house):
-    """kill -9 of the runner: systemd has it back, and callers do not need to know"""
-    before = await house.inside(house.one, "systemctl show -p MainPID --value edge-runner")
-    await house.inside(house.one, f"sudo kill -9 {before}")
+async def killed(bed):
+    """after kill -9 systemd restarts the runner, and callers connect as before"""
+    before = await bed.inside(bed.one, "systemctl show -p MainPID --value edge-runner")
+    await bed.inside(bed.one, f"sudo kill -9 {before}")
 
     async def another():
-        now = await house.inside(house.one, "systemctl show -p MainPID,ActiveState edge-runner")
-        return "ActiveState=active" in now and f"MainPID={before}" not in now.splitlines() and await asyncio.to_thread(status_of, house.one)
+        now = await bed.inside(bed.one, "systemctl show -p MainPID,ActiveState edge-runner")
+        return "ActiveState=active" in now and f"MainPID={before}" not in now.splitlines() and await asyncio.to_thread(status_of, bed.one)
 
     _, took = await until(another, "a new process", 120, 0.2)
-    stamps = await house.inside(
-        house.one, "sudo journalctl --no-pager -u edge-runner -o short-monotonic | grep -E 'Main process exited|Started' | tail -2")
+    stamps = await bed.inside(
+        bed.one, "sudo journalctl --no-pager -u edge-runner -o short-monotonic | grep -E 'Main process exited|Started' | tail -2")
     died, started = (float(line.split("[")[1].split("]")[0]) for line in stamps.splitlines())
     return f"back {started - died:.1f} s later by the board's clock, seen after {took:.1f} s"
 
 
-async def kernel_hook(house):
-    """the hook that a new kernel's package calls puts kernel and initrd on the boot partition; the next start is with them"""
-    said = await house.inside(
-        house.one, "set -e; version=$(uname -r); sudo mount -o remount,rw /boot/efi; sudo rm -r /boot/efi/edge-runner /boot/efi/loader/entries;"
+async def kernel_hook(bed):
+    """the hook of a kernel package copies kernel and initrd to the boot partition; the next boot uses them"""
+    said = await bed.inside(
+        bed.one, "set -e; version=$(uname -r); sudo mount -o remount,rw /boot/efi; sudo rm -r /boot/efi/edge-runner /boot/efi/loader/entries;"
         " sudo mkdir /boot/efi/loader/entries; sudo env DEB_MAINT_PARAMS=configure /etc/kernel/postinst.d/zz-systemd-boot $version /boot/vmlinuz-$version;"
         " sudo sh -c 'cat /boot/efi/loader/entries/*.conf'; sudo mount -o remount,ro /boot/efi; findmnt -n -o OPTIONS /boot/efi | cut -d, -f1")
     entry = dict(line.split(None, 1) for line in said.splitlines() if line.startswith(("linux ", "initrd ", "options ")))
@@ -368,111 +368,111 @@ async def kernel_hook(house):
     return entry["linux"]
 
 
-async def reboot(house):
-    """a restart in good order: the same certificate, the same ssh key, the same machine-id"""
-    house.host_keys = await asyncio.to_thread(ssh_host_keys, house.one)
-    assert house.host_keys, "no ssh key"
-    house.machine_id = await house.inside(house.one, "cat /etc/machine-id")
-    assert len(house.machine_id) == 32
-    boot = await house.inside(house.one, "cat /proc/sys/kernel/random/boot_id")
-    await house.inside(house.one, "sudo systemctl reboot", check=False)
+async def reboot(bed):
+    """a clean restart keeps certificate, ssh key and machine-id"""
+    bed.host_keys = await asyncio.to_thread(ssh_host_keys, bed.one)
+    assert bed.host_keys, "no ssh key"
+    bed.machine_id = await bed.inside(bed.one, "cat /etc/machine-id")
+    assert len(bed.machine_id) == 32
+    boot = await bed.inside(bed.one, "cat /proc/sys/kernel/random/boot_id")
+    await bed.inside(bed.one, "sudo systemctl reboot", check=False)
 
     async def another():
-        return await house.inside(house.one, "cat /proc/sys/kernel/random/boot_id") != boot
+        return await bed.inside(bed.one, "cat /proc/sys/kernel/random/boot_id") != boot
 
     _, took = await until(another, "another boot", BOOT_LIMIT_S)
-    await ready(house.one)
-    assert await asyncio.to_thread(certificate, house.one) == house.certificate, "another certificate"
-    assert await asyncio.to_thread(ssh_host_keys, house.one) == house.host_keys, "another ssh key"
-    assert await house.inside(house.one, "cat /etc/machine-id") == house.machine_id, "another machine-id"
+    await ready(bed.one)
+    assert await asyncio.to_thread(certificate, bed.one) == bed.certificate, "another certificate"
+    assert await asyncio.to_thread(ssh_host_keys, bed.one) == bed.host_keys, "another ssh key"
+    assert await bed.inside(bed.one, "cat /etc/machine-id") == bed.machine_id, "another machine-id"
     return f"ready after {took:.0f} s"
 
 
-async def twins(house):
-    """a second board from the same image, with DHCP: another name, certificate, ssh key and machine-id"""
-    house.two = house.board(2, f"ssh_key = {house.public}\n")
-    house.others.append(subprocess.Popen(
-        ["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", f"--interface={house.two.tap}", "--bind-interfaces",
-         f"--dhcp-range={house.two.address},{house.two.address},255.255.255.0,1h", f"--dhcp-leasefile={house.folder / 'leases'}",
-         f"--pid-file={house.folder / 'dnsmasq.pid'}", "--user=root"], stderr=subprocess.DEVNULL))
-    house.two.start()
-    took = await ready(house.two)
-    name = await house.inside(house.two, "hostname")
+async def twins(bed):
+    """a second board from the same image, with DHCP, has another name, certificate, ssh key and machine-id"""
+    bed.two = bed.board(2, f"ssh_key = {bed.public}\n")
+    bed.others.append(subprocess.Popen(
+        ["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", f"--interface={bed.two.tap}", "--bind-interfaces",
+         f"--dhcp-range={bed.two.address},{bed.two.address},255.255.255.0,1h", f"--dhcp-leasefile={bed.folder / 'leases'}",
+         f"--pid-file={bed.folder / 'dnsmasq.pid'}", "--user=root"], stderr=subprocess.DEVNULL))
+    bed.two.start()
+    took = await ready(bed.two)
+    name = await bed.inside(bed.two, "hostname")
     assert name.startswith("edge-runner-") and len(name) == 16, name
-    assert await asyncio.to_thread(certificate, house.two) != house.certificate, "the same certificate"
-    other = await house.inside(house.two, "sudo /usr/lib/edge-runner/api-key")
-    assert "#key=" in other and house.one.key not in other, "the same key of callers"
-    keys = await asyncio.to_thread(ssh_host_keys, house.two)
-    assert keys and not set(keys) & set(house.host_keys), "the same ssh key"
-    assert await house.inside(house.two, "cat /etc/machine-id") != house.machine_id, "the same machine-id"
-    address = await asyncio.to_thread(ask_mdns, house.two.host, f"{name}.local")
-    assert address == house.two.address
-    await house.inside(house.two, "sudo systemctl poweroff", check=False)
-    await house.two.off()
+    assert await asyncio.to_thread(certificate, bed.two) != bed.certificate, "the same certificate"
+    other = await bed.inside(bed.two, "sudo /usr/lib/edge-runner/api-key")
+    assert "#key=" in other and bed.one.key not in other, "the same key of callers"
+    keys = await asyncio.to_thread(ssh_host_keys, bed.two)
+    assert keys and not set(keys) & set(bed.host_keys), "the same ssh key"
+    assert await bed.inside(bed.two, "cat /etc/machine-id") != bed.machine_id, "the same machine-id"
+    address = await asyncio.to_thread(ask_mdns, bed.two.host, f"{name}.local")
+    assert address == bed.two.address
+    await bed.inside(bed.two, "sudo systemctl poweroff", check=False)
+    await bed.two.off()
     return f"{name} after {took:.0f} s"
 
 
-async def power_cut(house, n):
-    """The power goes while files are written and a call is on; then the board starts as if nothing had been."""
+async def power_cut(bed, n):
+    """Cuts the power during writes and a call; then the board boots normally."""
     writer = await asyncio.create_subprocess_exec(
-        *house.ssh_command(house.one), "sudo sh -c 'mkdir -p /var/lib/edge-runner/w; n=0; while :; do n=$((n+1));"
+        *bed.ssh_command(bed.one), "sudo sh -c 'mkdir -p /var/lib/edge-runner/w; n=0; while :; do n=$((n+1));"
         " head -c 300000 /dev/urandom >/var/lib/edge-runner/w/$((n % 40)); [ $((n % 7)) != 0 ] || sync; echo $n; done'",
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    async with call(house.one, 660) as client:
+    async with call(bed.one, 660) as client:
         share = tone_share(await client.listen_for(2), client.hz)
         assert share > 0.8, f"share of the tone {share:.2f}"
         written = 0
         while written < 60 + 13 * n:
             written = int(await asyncio.wait_for(writer.stdout.readline(), 300))
-        cache = await asyncio.to_thread(house.one.cut)
+        cache = await asyncio.to_thread(bed.one.cut)
     writer.kill()
     await writer.wait()
-    console = len(house.one.console)
-    house.one.start()
-    took = await ready(house.one)
-    assert await asyncio.to_thread(certificate, house.one) == house.certificate, "another certificate"
-    assert await asyncio.to_thread(ssh_host_keys, house.one) == house.host_keys, "another ssh key"
-    assert await house.inside(house.one, "cat /etc/machine-id; hostname") == f"{house.machine_id}\nkitchen"
-    kernel = await house.inside(house.one, "sudo dmesg")
+    console = len(bed.one.console)
+    bed.one.start()
+    took = await ready(bed.one)
+    assert await asyncio.to_thread(certificate, bed.one) == bed.certificate, "another certificate"
+    assert await asyncio.to_thread(ssh_host_keys, bed.one) == bed.host_keys, "another ssh key"
+    assert await bed.inside(bed.one, "cat /etc/machine-id; hostname") == f"{bed.machine_id}\nkitchen"
+    kernel = await bed.inside(bed.one, "sudo dmesg")
     assert "EXT4-fs error" not in kernel, [line for line in kernel.splitlines() if "EXT4" in line]
-    failed = await house.inside(house.one, "systemctl --failed --no-legend --plain")
+    failed = await bed.inside(bed.one, "systemctl --failed --no-legend --plain")
     assert not failed, failed
-    async with call(house.one, 550) as client:
+    async with call(bed.one, 550) as client:
         share = tone_share(await client.listen_for(2), client.hz)
         assert share > 0.9, f"share of the tone {share:.2f}"
-    recovered = [line for line in house.one.console[console:].splitlines() if "recover" in line.lower()]
+    recovered = [line for line in bed.one.console[console:].splitlines() if "recover" in line.lower()]
     return f"{cache}; ready after {took:.0f} s, the same certificate, a call at once; {(recovered or ['no recovery needed'])[0].strip()[-70:]}"
 
 
-async def first_cut(house):
-    """the power is cut while files are written and a call is on: it starts again, the same board, and talks"""
-    return await power_cut(house, 0)
+async def first_cut(bed):
+    """after a power cut during writes and a call the board boots with the same ids and takes calls"""
+    return await power_cut(bed, 0)
 
 
-async def second_cut(house):
-    """and once more, at another moment"""
-    return await power_cut(house, 1)
+async def second_cut(bed):
+    """the same at another moment"""
+    return await power_cut(bed, 1)
 
 
-async def early_cut(house):
-    """the power is cut in the middle of a start, and the board starts all the same"""
-    await asyncio.to_thread(house.one.cut)
-    house.one.start()
-    cache = await cut_while_starting(house.one, "systemd[1]", random.Random(house.seed).uniform(0, 10))
-    house.one.start()
-    took = await ready(house.one)
-    assert await asyncio.to_thread(certificate, house.one) == house.certificate, "another certificate"
+async def early_cut(bed):
+    """after a power cut during boot the board boots"""
+    await asyncio.to_thread(bed.one.cut)
+    bed.one.start()
+    cache = await cut_while_starting(bed.one, "systemd[1]", random.Random(bed.seed).uniform(0, 10))
+    bed.one.start()
+    took = await ready(bed.one)
+    assert await asyncio.to_thread(certificate, bed.one) == bed.certificate, "another certificate"
     return f"{cache}; ready after {took:.0f} s"
 
 
-async def clean(house):
-    """after all that the file system is clean: switched off, and checked from outside"""
-    await house.inside(house.one, "sudo systemctl poweroff", check=False)
-    await house.one.off()
-    table = json.loads(run("sfdisk", "--json", house.one.disk))["partitiontable"]
+async def clean(bed):
+    """after shutdown the file system is clean, checked from outside"""
+    await bed.inside(bed.one, "sudo systemctl poweroff", check=False)
+    await bed.one.off()
+    table = json.loads(run("sfdisk", "--json", bed.one.disk))["partitiontable"]
     root = table["partitions"][ROOT_PARTITION - 1]
-    out = house.one.folder / "root"
-    run("dd", f"if={house.one.disk}", f"of={out}", "bs=1M", f"skip={root['start'] // 2048}", f"count={root['size'] // 2048}", "conv=sparse")
+    out = bed.one.folder / "root"
+    run("dd", f"if={bed.one.disk}", f"of={out}", "bs=1M", f"skip={root['start'] // 2048}", f"count={root['size'] // 2048}", "conv=sparse")
     done = subprocess.run(["e2fsck", "-f", "-n", out], capture_output=True, text=True)
     out.unlink()
     assert done.returncode == 0, done.stdout + done.stderr
@@ -491,12 +491,12 @@ async def main():
     args = parser.parse_args()
     run("ip", "link", "set", "lo", "up")
     folder = tempfile.mkdtemp(prefix="edge-runner-boot-")
-    house, failed, begin = House(folder, args.image, args.seed), 0, time.monotonic()
+    bed, failed, begin = TestBed(folder, args.image, args.seed), 0, time.monotonic()
     try:
         for check in STORY:
             start = time.monotonic()
             try:
-                found = await check(house)
+                found = await check(bed)
                 print(f"PASS {check.__name__} ({time.monotonic() - start:.0f} s): {check.__doc__.splitlines()[0]}\n     {found}", flush=True)
             except Exception as error:
                 failed += 1
@@ -504,10 +504,10 @@ async def main():
                 if not isinstance(error, AssertionError):
                     traceback.print_exc()
                 if check in (unfinished, first_start):
-                    print(house.one.console[-3000:])
+                    print(bed.one.console[-3000:])
                     break
     finally:
-        house.stop()
+        bed.stop()
         if args.keep:
             print(f"kept: {folder}")
         else:
