@@ -2,10 +2,9 @@
 
     run.py IMAGE [--seed N] [--keep]      as root, in a network namespace of its own: `unshare --net python run.py IMAGE`
 
-Two boards start from the same image. The first has a fixed address, a name, a key and wrong lines in its edge-runner.txt; the second
-has a key alone and asks DHCP. The first one's power is cut in the middle of its first start, and later while it writes and talks: its
-disk keeps each write since the last flush, or loses it, by a throw of rng. Everything is waited for, with a long limit; the machines
-are emulated.
+Two boards boot from the same image. The first has a fixed address, a name, a key and wrong lines in its edge-runner.txt; the second
+has only a key and uses DHCP. The power of the first is cut during its first boot, and later during writes and a call: the disk keeps or
+loses each write since the last flush at random. Every wait has a long limit, because the machines are emulated.
 """
 
 import argparse
@@ -127,13 +126,13 @@ async def ready(board):
         assert board.machine.poll() is None, "the machine ended"
         return await asyncio.to_thread(status_of, board)
 
-    async def knock():
+    async def ssh_answers():
         (await asyncio.open_connection(board.address, 22))[1].close()
         return True
 
     took = (await until(ask, f"/status of {board.address}", BOOT_LIMIT_S))[1]
     # The runner may answer before ssh does.
-    await until(knock, f"ssh of {board.address}", BOOT_LIMIT_S)
+    await until(ssh_answers, f"ssh of {board.address}", BOOT_LIMIT_S)
     return took
 
 
