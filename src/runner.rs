@@ -48,9 +48,9 @@ use tokio::task::JoinHandle;
 use crate::bot::{self, BotError, RunnerArguments};
 use crate::config::{Config, Host, Secret};
 use crate::http::{Request, Response};
-use crate::io::http::own::Routes;
+use crate::io::http::custom_routes::CustomRoutes;
 use crate::io::services::Services;
-use crate::io::serving::{Seen, Serving as Parts};
+use crate::io::serving::{RunnerInstance as Parts, RunnerStatus};
 use crate::io::tls::{CertificateWatcher, ServerTls};
 use crate::io::{RunError, tasks};
 
@@ -59,7 +59,7 @@ use crate::io::{RunError, tasks};
 #[must_use = "a runner does nothing before it serves"]
 pub struct Runner {
     config: Config,
-    routes: Routes,
+    routes: CustomRoutes,
 }
 
 impl Runner {
@@ -68,7 +68,7 @@ impl Runner {
     pub fn new(config: Config) -> Self {
         Runner {
             config,
-            routes: Routes::default(),
+            routes: CustomRoutes::default(),
         }
     }
 
@@ -208,7 +208,7 @@ impl RunnerBuilder {
 /// A runner that serves.
 #[must_use = "only `ended` tells of its end"]
 pub struct Serving {
-    seen: Seen,
+    seen: RunnerStatus,
     ended: tokio::sync::oneshot::Receiver<Result<(), RunError>>,
     task: JoinHandle<()>,
 }

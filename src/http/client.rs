@@ -149,7 +149,7 @@ pub struct UploadBody {
 /// # Errors
 /// [`RestError`] when nothing moved for as long as the caller waits, or no whole answer came.
 pub async fn upload(url: &str, upload: UploadBody, within: ResponseLimits) -> Result<RestResponse, RestError> {
-    let target = UrlParts::of(url)?;
+    let target = RequestUrl::of(url)?;
     let mut message = bare_message(hyper::Method::POST, &target)?;
     let content_type = HeaderValue::try_from(upload.content_type)
         .map_err(|_| RestError::Request("no header can hold the type of its body"))?;
@@ -242,7 +242,7 @@ impl Body for RequestBody {
 }
 
 /// Where a URL leads.
-pub struct UrlParts {
+pub struct RequestUrl {
     pub tls: bool,
     /// Without brackets.
     pub host: String,
@@ -252,7 +252,7 @@ pub struct UrlParts {
     pub path: hyper::Uri,
 }
 
-impl UrlParts {
+impl RequestUrl {
     pub fn of(url: &str) -> Result<Self, RestError> {
         let uri: hyper::Uri = url.parse().map_err(|_| RestError::Request("its URL cannot be read"))?;
         let tls = match uri.scheme_str() {
@@ -278,7 +278,7 @@ impl UrlParts {
         };
         let path = uri.path_and_query().map_or("", |path| path.as_str());
         let slash = if path.starts_with('/') { "" } else { "/" };
-        Ok(UrlParts {
+        Ok(RequestUrl {
             tls,
             host: authority.host().trim_matches(['[', ']']).to_owned(),
             port,
@@ -291,7 +291,7 @@ impl UrlParts {
 }
 
 /// What every request has.
-fn bare_message(method: hyper::Method, target: &UrlParts) -> Result<hyper::Request<RequestBody>, RestError> {
+fn bare_message(method: hyper::Method, target: &RequestUrl) -> Result<hyper::Request<RequestBody>, RestError> {
     let mut message = hyper::Request::new(RequestBody::whole(Bytes::new()));
     *message.method_mut() = method;
     *message.uri_mut() = target.path.clone();
@@ -304,7 +304,7 @@ fn bare_message(method: hyper::Method, target: &UrlParts) -> Result<hyper::Reque
     Ok(message)
 }
 
-fn message(request: &Request, target: &UrlParts) -> Result<hyper::Request<RequestBody>, RestError> {
+fn message(request: &Request, target: &RequestUrl) -> Result<hyper::Request<RequestBody>, RestError> {
     let method = match request.method {
         Method::Get => hyper::Method::GET,
         Method::Post => hyper::Method::POST,
@@ -331,7 +331,7 @@ async fn send_trusting(
     request: &Request,
     within: ResponseLimits,
 ) -> Result<RestResponse, RestError> {
-    let target = UrlParts::of(&request.url)?;
+    let target = RequestUrl::of(&request.url)?;
     let message = message(request, &target)?;
     let whole = async {
         let stream = open(&target, trust).await?;
@@ -355,7 +355,7 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
 /// Connects to the server of a URL, with the TLS that the URL asks for. `trust` replaces what the system trusts.
-pub async fn open(target: &UrlParts, trust: Option<TlsConnector>) -> Result<ClientStream, RestError> {
+pub async fn open(target: &RequestUrl, trust: Option<TlsConnector>) -> Result<ClientStream, RestError> {
     let tcp = connect(target).await?;
     // What is sent is written whole; waiting for more would only delay it.
     tcp.set_nodelay(true).map_err(|source| RestError::Connect {
@@ -373,7 +373,7 @@ pub async fn open(target: &UrlParts, trust: Option<TlsConnector>) -> Result<Clie
 }
 
 /// Connects to the server of a URL, without TLS.
-pub async fn connect(target: &UrlParts) -> Result<TcpStream, RestError> {
+pub async fn connect(target: &RequestUrl) -> Result<TcpStream, RestError> {
     let host = || target.host.clone();
     match lookup_host((target.host.as_str(), target.port)).await {
         Ok(addresses) => connect_to_one(addresses)

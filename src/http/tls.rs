@@ -31,7 +31,7 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, AlertDescription, ServerConfig};
 
 use self::auto::{AutoTls, BoxError};
-use self::pair::{CertificateError, CertificatePair};
+use self::pair::{CertificatePair, TlsFileError};
 use crate::notify;
 use crate::shutdown::Shutdown;
 use crate::store;
@@ -46,7 +46,7 @@ pub enum TlsError {
     Read { path: PathBuf, source: io::Error },
     /// What is in a file does not do.
     #[error("--tls: {}: {source}", .path.display())]
-    File { path: PathBuf, source: CertificateError },
+    File { path: PathBuf, source: TlsFileError },
     #[error("--tls: making a certificate: {0}")]
     Make(#[source] BoxError),
 }

@@ -1,6 +1,6 @@
 //! The places of sessions and of handshakes: how one is taken, given up, and taken away.
 //!
-//! In: requesters, and the cap on live sessions. Out: a [`Permit`], which holds a place until it is
+//! In: requesters, and the cap on live sessions. Out: a [`SessionPermit`], which holds a place until it is
 //! dropped. Where places are short, a newcomer takes that of a pending entry at once, and what was
 //! evicted ends beside the sessions. Who is evicted, and when, says `proto::admission`.
 
@@ -19,37 +19,37 @@ use crate::proto::server::admission::{Caps, Kind, Ledger, Refused, Requester, Ti
 
 /// The admission of one runner.
 pub struct Admission {
-    sessions: Shared,
+    sessions: SharedLedger,
     live: SlotPool,
     /// Evicted sessions, until their bots have ended.
     leaving: SlotPool,
-    handshakes: Shared,
+    handshakes: SharedLedger,
     /// Sockets in their handshake, and those that were evicted and close.
     sockets: SlotPool,
     /// Offers that wait for what inquiries find.
-    offers: Shared,
+    offers: SharedLedger,
     waiting: SlotPool,
 }
 
-type Shared = Arc<Mutex<Ledger<Held>>>;
+type SharedLedger = Arc<Mutex<Ledger<LedgerSlot>>>;
 
 /// What an entry holds.
-struct Held {
+struct LedgerSlot {
     /// Exchanged for one beside the sessions when the entry is evicted.
     place: Slot,
     evicted: Arc<Notify>,
 }
 
 /// The place of a session, or of a socket in its handshake.
-pub struct Permit {
-    ledger: Shared,
+pub struct SessionPermit {
+    ledger: SharedLedger,
     ticket: Ticket,
     requester: Requester,
     evicted: Arc<Notify>,
     is_settled: bool,
 }
 
-impl Permit {
+impl SessionPermit {
     /// Names it to [`Admission::replace`].
     pub fn ticket(&self) -> Ticket {
         self.ticket
@@ -75,7 +75,7 @@ impl Permit {
     }
 }
 
-impl Drop for Permit {
+impl Drop for SessionPermit {
     fn drop(&mut self) {
         lock(&self.ledger).leave(self.ticket);
     }
@@ -121,7 +121,7 @@ impl Admission {
     ///
     /// # Errors
     /// [`Refused`].
-    pub fn session(&self, requester: Requester, kind: Kind) -> Result<Permit, Refused> {
+    pub fn session(&self, requester: Requester, kind: Kind) -> Result<SessionPermit, Refused> {
         let now = tasks::now();
         let mut ledger = lock(&self.sessions);
         let place = match ledger.plan(requester, kind, now)? {
@@ -135,7 +135,7 @@ impl Admission {
     ///
     /// # Errors
     /// [`Refused::Full`] if it has none any more, or may not lose it to this requester.
-    pub fn replace(&self, ticket: Ticket, requester: Requester) -> Result<Permit, Refused> {
+    pub fn replace(&self, ticket: Ticket, requester: Requester) -> Result<SessionPermit, Refused> {
         let now = tasks::now();
         let mut ledger = lock(&self.sessions);
         if !ledger.may_replace(ticket, requester, Kind::Offer) {
@@ -146,7 +146,7 @@ impl Admission {
     }
 
     /// Takes an entry's place, and lets it end beside the sessions.
-    fn evict(&self, ledger: &mut Ledger<Held>, victim: Ticket) -> Result<Slot, Refused> {
+    fn evict(&self, ledger: &mut Ledger<LedgerSlot>, victim: Ticket) -> Result<Slot, Refused> {
         let aside = self.leaving.enter().ok_or(Refused::Full)?;
         let held = ledger.evict(victim).ok_or(Refused::Full)?;
         held.evicted.notify_one();
@@ -155,14 +155,14 @@ impl Admission {
 
     fn admit(
         &self,
-        mut ledger: MutexGuard<'_, Ledger<Held>>,
+        mut ledger: MutexGuard<'_, Ledger<LedgerSlot>>,
         requester: Requester,
         kind: Kind,
         place: Slot,
         now: Instant,
-    ) -> Permit {
+    ) -> SessionPermit {
         let evicted = Arc::new(Notify::new());
-        let held = Held {
+        let held = LedgerSlot {
             place,
             evicted: evicted.clone(),
         };
@@ -174,12 +174,12 @@ impl Admission {
     ///
     /// # Errors
     /// [`Refused`]: too many wait, of its source or of all.
-    pub fn wait(&self, requester: Requester) -> Result<Permit, Refused> {
+    pub fn wait(&self, requester: Requester) -> Result<SessionPermit, Refused> {
         let now = tasks::now();
         let mut ledger = lock(&self.offers);
         ledger.plan(requester, Kind::Caller, now)?;
         let evicted = Arc::new(Notify::new());
-        let held = Held {
+        let held = LedgerSlot {
             place: self.waiting.enter().ok_or(Refused::Full)?,
             evicted: evicted.clone(),
         };
@@ -191,7 +191,7 @@ impl Admission {
     ///
     /// # Errors
     /// [`Refused`].
-    pub fn handshake(&self, requester: Requester) -> Result<Permit, Refused> {
+    pub fn handshake(&self, requester: Requester) -> Result<SessionPermit, Refused> {
         let now = tasks::now();
         lock(&self.sessions).plan(requester, Kind::Caller, now)?;
         let mut ledger = lock(&self.handshakes);
@@ -201,7 +201,7 @@ impl Admission {
             held.evicted.notify_one();
         }
         let evicted = Arc::new(Notify::new());
-        let held = Held {
+        let held = LedgerSlot {
             place,
             evicted: evicted.clone(),
         };
@@ -218,8 +218,8 @@ impl Admission {
     }
 }
 
-fn permit(ledger: &Shared, ticket: Ticket, requester: Requester, evicted: Arc<Notify>) -> Permit {
-    Permit {
+fn permit(ledger: &SharedLedger, ticket: Ticket, requester: Requester, evicted: Arc<Notify>) -> SessionPermit {
+    SessionPermit {
         ledger: ledger.clone(),
         ticket,
         requester,
@@ -251,7 +251,7 @@ mod tests {
         tokio::time::sleep(time).await;
     }
 
-    async fn is_evicted(permit: &Permit) -> bool {
+    async fn is_evicted(permit: &SessionPermit) -> bool {
         tokio::time::timeout(Duration::ZERO, permit.evicted()).await.is_ok()
     }
 
@@ -290,7 +290,7 @@ mod tests {
     async fn offers_that_are_not_followed_up_are_capped() {
         let live = SlotPool::new(2 * PENDING_OFFERS_MAX);
         let admission = Admission::new(live.clone());
-        let offers: Vec<Permit> = (0..PENDING_OFFERS_MAX)
+        let offers: Vec<SessionPermit> = (0..PENDING_OFFERS_MAX)
             .map(|_| admission.session(A, Kind::Offer).expect("a place"))
             .collect();
         assert_eq!(admission.session(A, Kind::Offer).err(), Some(Refused::Full));
@@ -368,7 +368,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn offers_that_wait_are_capped() {
         let admission = Admission::new(SlotPool::new(1));
-        let mut waiting: Vec<Permit> = (0..share(WAITING_OFFERS_MAX))
+        let mut waiting: Vec<SessionPermit> = (0..share(WAITING_OFFERS_MAX))
             .map(|_| admission.wait(A).expect("room"))
             .collect();
         assert_eq!(admission.wait(A).err(), Some(Refused::Share));
@@ -388,7 +388,7 @@ mod tests {
         let live = SlotPool::new(1);
         let admission = Admission::new(live.clone());
         let handshake = |requester| admission.handshake(requester).expect("a place");
-        let mut held: Vec<Permit> = (0..HANDSHAKES_MAX).map(|_| handshake(A)).collect();
+        let mut held: Vec<SessionPermit> = (0..HANDSHAKES_MAX).map(|_| handshake(A)).collect();
         assert_eq!(live.count(), 0);
         assert!(!is_evicted(&held[0]).await);
         for nth in 0..share(HANDSHAKES_ENDING_MAX) {

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::io::daily::{Prepared, prepare};
 use crate::io::room;
 use crate::io::services::Services;
-use crate::io::sessions::{Outcome, Sessions, Start};
+use crate::io::sessions::{BotOutcome, SessionStart, Sessions};
 use crate::io::signal::Signals;
 use crate::io::tasks::SlotPool;
 use crate::limits::{RUNTIME_END, SHUTDOWN_GRACE};
@@ -62,7 +62,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
     let Prepared { room, token, .. } = prepared;
     announce(&room.url);
     sessions.watch().ready();
-    let start = Start {
+    let start = SessionStart {
         session_id: table::session_id(random()),
         body: json!({}),
         // Nobody called; the lines are the runner's own.
@@ -99,10 +99,10 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
 }
 
 /// Judges the end of a bot that nobody asked to end.
-fn ended_by_itself(outcome: Outcome) -> Result<(), RunError> {
+fn ended_by_itself(outcome: BotOutcome) -> Result<(), RunError> {
     match outcome {
-        Outcome::Returned => Ok(()),
-        Outcome::Failed(why) => Err(RunError::Bot(why)),
-        Outcome::Aborted => Err(RunError::Bot("it was aborted".to_owned())),
+        BotOutcome::Returned => Ok(()),
+        BotOutcome::Failed(why) => Err(RunError::Bot(why)),
+        BotOutcome::Aborted => Err(RunError::Bot("it was aborted".to_owned())),
     }
 }

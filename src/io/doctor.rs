@@ -4,14 +4,14 @@
 //! once, each with a time limit; what they find is judged in `proto::doctor`. Nobody is asked whom the configuration does not
 //! name, nothing is bought, and nothing stays behind.
 
-mod asks;
 #[cfg_attr(not(feature = "tls"), path = "doctor/certificate/absent.rs")]
 mod certificate;
-mod holder;
 #[cfg_attr(not(feature = "turn"), path = "doctor/ice_servers/absent.rs")]
 mod ice_servers;
 mod machine;
+mod port_owner;
 mod ports;
+mod remote;
 #[cfg(test)]
 mod tests;
 #[cfg_attr(not(feature = "webrtc"), path = "doctor/udp_port/absent.rs")]
@@ -35,11 +35,11 @@ pub async fn examine(config: Arc<Config>) -> Findings {
         within("ports", ports::examine(&config)),
         within("machine", on_machine),
         within("https", blocking(&config, certificate::examine)),
-        within("resolver", asks::resolver(&config)),
+        within("resolver", remote::resolver(&config)),
         within("ice servers", ice_servers::examine(&config)),
-        within("telephony", asks::providers(&config)),
-        within("rooms", asks::rooms(&config)),
-        within("messaging", asks::messaging(&config)),
+        within("telephony", remote::providers(&config)),
+        within("rooms", remote::rooms(&config)),
+        within("messaging", remote::messaging(&config)),
         within("bot", blocking(&config, machine::program)),
     );
     let https = only(Ability::Tls, https);

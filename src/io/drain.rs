@@ -15,7 +15,7 @@ use crate::limits::DRAIN_REPORT;
 
 /// Why the waiting is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum DrainEnd {
     /// There is nobody left to wait for.
     Empty,
     TimeUp,
@@ -23,12 +23,12 @@ pub enum Over {
     Signal(&'static str),
 }
 
-impl fmt::Display for Over {
+impl fmt::Display for DrainEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Over::Empty => f.write_str("all sessions have ended"),
-            Over::TimeUp => f.write_str("the drain time is over"),
-            Over::Signal(name) => write!(f, "{name} again"),
+            DrainEnd::Empty => f.write_str("all sessions have ended"),
+            DrainEnd::TimeUp => f.write_str("the drain time is over"),
+            DrainEnd::Signal(name) => write!(f, "{name} again"),
         }
     }
 }
@@ -39,7 +39,7 @@ pub async fn drain(
     live: &SlotPool,
     hang_ups: &SlotPool,
     again: impl Future<Output = &'static str>,
-) -> Over {
+) -> DrainEnd {
     let mut told = live.count();
     log::info!(
         "waiting up to {} s for {told} sessions; new ones are refused",
@@ -55,9 +55,9 @@ pub async fn drain(
     loop {
         tokio::select! {
             biased;
-            () = &mut empty => return Over::Empty,
-            name = &mut again => return Over::Signal(name),
-            () = &mut time_up => return Over::TimeUp,
+            () = &mut empty => return DrainEnd::Empty,
+            name = &mut again => return DrainEnd::Signal(name),
+            () = &mut time_up => return DrainEnd::TimeUp,
             _ = report.tick() => {
                 let left = live.count();
                 if left != told {
@@ -83,7 +83,7 @@ mod tests {
         live: &SlotPool,
         hang_ups: &SlotPool,
         again: impl Future<Output = &'static str>,
-    ) -> (Over, Duration) {
+    ) -> (DrainEnd, Duration) {
         let start = Instant::now();
         let over = drain(time, live, hang_ups, again).await;
         (over, start.elapsed())
@@ -98,10 +98,10 @@ mod tests {
     async fn a_drain_lasts_as_long_as_its_sessions_and_no_longer_than_its_time() {
         let (live, hang_ups) = (SlotPool::new(8), SlotPool::new(8));
         let nobody = drained(MINUTE, &live, &hang_ups, pending()).await;
-        assert_eq!(nobody, (Over::Empty, Duration::ZERO));
+        assert_eq!(nobody, (DrainEnd::Empty, Duration::ZERO));
         for (ends, over) in [
-            (MINUTE / 2, (Over::Empty, MINUTE / 2)),
-            (MINUTE * 2, (Over::TimeUp, MINUTE)),
+            (MINUTE / 2, (DrainEnd::Empty, MINUTE / 2)),
+            (MINUTE * 2, (DrainEnd::TimeUp, MINUTE)),
         ] {
             let (first, last) = (live.enter().expect("a place"), live.enter().expect("a place"));
             let leaving = tokio::spawn(async move {
@@ -121,7 +121,7 @@ mod tests {
         let asked = tokio::spawn(async move { drop(after(MINUTE / 4, asking).await) });
         assert_eq!(
             drained(MINUTE, &live, &hang_ups, pending()).await,
-            (Over::Empty, MINUTE / 4)
+            (DrainEnd::Empty, MINUTE / 4)
         );
         asked.await.expect("it does not panic");
     }
@@ -132,6 +132,6 @@ mod tests {
         let _stays = live.enter();
         let again = after(MINUTE / 4, "SIGTERM");
         let over = drained(MINUTE, &live, &hang_ups, again).await;
-        assert_eq!(over, (Over::Signal("SIGTERM"), MINUTE / 4));
+        assert_eq!(over, (DrainEnd::Signal("SIGTERM"), MINUTE / 4));
     }
 }

@@ -6,19 +6,19 @@
 //! `note` its line in the log.
 
 mod access;
+mod body;
+pub mod custom_routes;
 #[cfg(feature = "videoroom")]
 mod daily;
-#[cfg(feature = "page")]
-mod file;
+mod error;
 mod lease;
 #[cfg(feature = "mediaroom")]
 mod livekit;
-mod note;
 #[cfg(feature = "webrtc")]
 mod offer;
-pub mod own;
-mod read;
-mod refusal;
+#[cfg(feature = "page")]
+mod page;
+mod refusal_log;
 #[cfg(any(feature = "telephony", feature = "websocket"))]
 mod socket;
 #[cfg(feature = "telephony")]
@@ -42,13 +42,13 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use self::access::{admit, authorizations, put, values};
-use self::note::log_refusal;
-use self::read::{Takes, read};
-pub use self::refusal::Refusal;
+use self::body::{AcceptedBody, read};
+pub use self::error::HttpError;
+use self::refusal_log::log_refusal;
 use crate::abilities::{Ability, Absent};
 use crate::bot::SessionId;
 use crate::config::Config;
-use crate::io::admission::Permit;
+use crate::io::admission::SessionPermit;
 use crate::io::metrics;
 use crate::io::server::{ConnState, HttpService};
 use crate::io::sessions::Sessions;
@@ -76,7 +76,7 @@ const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=
 
 /// What every request is answered from: the sessions of one runner, the ways to them, and who may
 /// come.
-pub struct App {
+pub struct RunnerApp {
     config: Arc<Config>,
     sessions: Sessions,
     /// Nothing in a build without it.
@@ -97,14 +97,19 @@ pub struct App {
     /// What takes TLS; nothing when TLS is off.
     tls: Option<Arc<ServerTls>>,
     /// Those of a developer's own.
-    routes: own::Routes,
+    routes: custom_routes::CustomRoutes,
 }
 
-impl App {
+impl RunnerApp {
     /// Makes it for the runner of these sessions.
-    pub fn new(sessions: Sessions, webrtc: Option<WebRtc>, tls: Option<Arc<ServerTls>>, routes: own::Routes) -> Self {
+    pub fn new(
+        sessions: Sessions,
+        webrtc: Option<WebRtc>,
+        tls: Option<Arc<ServerTls>>,
+        routes: custom_routes::CustomRoutes,
+    ) -> Self {
         let config = sessions.config().clone();
-        App {
+        RunnerApp {
             access: Access::new(&config, random()),
             status: Status::new(&config),
             table: Arc::default(),
@@ -124,23 +129,23 @@ impl App {
     }
 
     /// Returns what carries WebRTC.
-    fn webrtc(&self) -> Result<&WebRtc, Refusal> {
-        self.webrtc.as_ref().ok_or(Refusal::Absent(Absent(Ability::WebRtc)))
+    fn webrtc(&self) -> Result<&WebRtc, HttpError> {
+        self.webrtc.as_ref().ok_or(HttpError::Absent(Absent(Ability::WebRtc)))
     }
 
     /// Refuses what would become a session that is not let in any more.
-    fn still_open(&self) -> Result<(), Refusal> {
+    fn still_open(&self) -> Result<(), HttpError> {
         match self.sessions.is_closed() {
-            true => Err(Refusal::Offer(OfferError::Stopping)),
+            true => Err(HttpError::Offer(OfferError::Stopping)),
             false => Ok(()),
         }
     }
 
     /// Takes a place for a session.
-    fn permit(&self, requester: Requester, kind: Kind) -> Result<Permit, Refusal> {
+    fn permit(&self, requester: Requester, kind: Kind) -> Result<SessionPermit, HttpError> {
         self.still_open()?;
         let permit = self.sessions.admission().session(requester, kind);
-        permit.map_err(|refused| Refusal::Offer(refused.into()))
+        permit.map_err(|refused| HttpError::Offer(refused.into()))
     }
 
     /// Returns where a request came from, before any trusted proxy.
@@ -151,7 +156,7 @@ impl App {
     }
 }
 
-impl HttpService for App {
+impl HttpService for RunnerApp {
     fn times(&self) -> ConnLimits {
         self.times
     }
@@ -189,7 +194,7 @@ impl HttpService for App {
 }
 
 /// Answers one request.
-async fn answer(app: &App, request: Request<Incoming>, peer: PeerInfo, becomes: &UpgradeSlot) -> Reply {
+async fn answer(app: &RunnerApp, request: Request<Incoming>, peer: PeerInfo, becomes: &UpgradeSlot) -> Reply {
     let (head, body) = request.into_parts();
     let peer = PeerInfo {
         source: app.client(&head.headers, peer),
@@ -208,7 +213,7 @@ async fn answer(app: &App, request: Request<Incoming>, peer: PeerInfo, becomes: 
                 is_call = matches!(&route, Route::Whip(request) if request.is_call());
                 dispatch(app, route, &head, body, peer, becomes).await
             }
-            Err(refusal) => own::answer(app, refusal, &head, body, peer).await,
+            Err(refusal) => custom_routes::answer(app, refusal, &head, body, peer).await,
         },
         Err(refusal) => Err(refusal),
     };
@@ -231,20 +236,20 @@ async fn answer(app: &App, request: Request<Incoming>, peer: PeerInfo, becomes: 
 /// Does what an endpoint is for: the one table of endpoints. What this build lacks is refused by
 /// the name of its feature.
 async fn dispatch(
-    app: &App,
+    app: &RunnerApp,
     route: Route<'_>,
     head: &Parts,
     body: Incoming,
     peer: PeerInfo,
     _becomes: &UpgradeSlot,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, HttpError> {
     let headers = &head.headers;
     if let Some(absent) = route.ability().and_then(Ability::absent) {
-        return Err(Refusal::Absent(absent));
+        return Err(HttpError::Absent(absent));
     }
     let is_session = |id: &str| lock(&app.table).contains(id, Instant::now());
     if !app.access.may_ask(&route, authorizations(headers), is_session) {
-        return Err(Refusal::NoKey);
+        return Err(HttpError::NoKey);
     }
     match route {
         Route::Status => {
@@ -253,7 +258,7 @@ async fn dispatch(
         }
         Route::Robots => Ok(robots()),
         Route::Start => {
-            let body = read(app.times, headers, Takes::Json, body).await?;
+            let body = read(app.times, headers, AcceptedBody::Json, body).await?;
             app.still_open()?;
             let asked = asked(headers, peer, app.config.proxy.is_some());
             start(app, &body, asked, peer).await
@@ -262,9 +267,9 @@ async fn dispatch(
         Route::Authority => authority(app),
         Route::Metrics => metrics_reply(app, headers, peer),
         #[cfg(feature = "page")]
-        Route::ToPage => Ok(file::to_page()),
+        Route::ToPage => Ok(page::to_page()),
         #[cfg(feature = "page")]
-        Route::Page(name) => file::file(&name, headers).ok_or(Refusal::Route(route::Refusal::NotFound)),
+        Route::Page(name) => page::file(&name, headers).ok_or(HttpError::Route(route::Refusal::NotFound)),
         #[cfg(feature = "webrtc")]
         Route::Offer(session) => offer::take_offer(app, session.as_deref(), headers, body, peer).await,
         #[cfg(feature = "webrtc")]
@@ -285,7 +290,7 @@ async fn dispatch(
             unreachable_patterns,
             reason = "a build of every feature has an arm for each endpoint"
         )]
-        _ => Err(Refusal::Route(route::Refusal::NotFound)),
+        _ => Err(HttpError::Route(route::Refusal::NotFound)),
     }
 }
 
@@ -307,13 +312,13 @@ fn methods(allowed: &'static str) -> Reply {
     reply
 }
 
-async fn start(app: &App, body: &Bytes, asked: Asked<'_>, peer: PeerInfo) -> Result<Reply, Refusal> {
+async fn start(app: &RunnerApp, body: &Bytes, asked: Asked<'_>, peer: PeerInfo) -> Result<Reply, HttpError> {
     let plan = start::plan(&app.config, body).map_err(|refusal| match refusal {
-        start::Refusal::Invalid(invalid) => Refusal::Invalid {
+        start::Refusal::Invalid(invalid) => HttpError::Invalid {
             invalid,
             body: body.clone(),
         },
-        other => Refusal::Start(other),
+        other => HttpError::Start(other),
     })?;
     let reply = match plan {
         Plan::Register { body, ice_servers } => {
@@ -336,23 +341,23 @@ async fn start(app: &App, body: &Bytes, asked: Asked<'_>, peer: PeerInfo) -> Res
         Plan::Mediaroom { body } => livekit::start(app, body, peer)?,
         // A plan is made of what this build has.
         #[cfg(not(all(feature = "videoroom", feature = "mediaroom")))]
-        _ => return Err(Refusal::Route(route::Refusal::NotFound)),
+        _ => return Err(HttpError::Route(route::Refusal::NotFound)),
     };
     Ok(json_reply(StatusCode::OK, reply))
 }
 
 /// Keeps a body for the connection to come, under a new name.
-fn register(app: &App, body: &Value, peer: PeerInfo) -> Result<SessionId, Refusal> {
+fn register(app: &RunnerApp, body: &Value, peer: PeerInfo) -> Result<SessionId, HttpError> {
     let id = fresh_id();
     lock(&app.table)
         .register(id.clone(), body, peer.requester(), Instant::now())
-        .map_err(Refusal::Full)?;
+        .map_err(HttpError::Full)?;
     Ok(id)
 }
 
 /// Makes a token for a socket, where one is asked for. A registered session's name in it leads to
 /// that session. Who has the API key gets one for calls too that need proof otherwise.
-fn mint(app: &App, family: Family, session: Option<&str>, is_authorised: bool) -> Option<String> {
+fn mint(app: &RunnerApp, family: Family, session: Option<&str>, is_authorised: bool) -> Option<String> {
     let proves = family == Family::Call && is_authorised && proof::protects_any(&PROVIDERS, &app.config.telephony);
     if !app.config.ws_tokens && !proves {
         return None;
@@ -363,14 +368,14 @@ fn mint(app: &App, family: Family, session: Option<&str>, is_authorised: bool) -
 }
 
 /// Shows what was counted, to those for whom it is.
-fn metrics_reply(app: &App, headers: &HeaderMap, peer: PeerInfo) -> Result<Reply, Refusal> {
+fn metrics_reply(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result<Reply, HttpError> {
     let on_this_machine = peer.ip().to_canonical().is_loopback();
     // Not every proxy tells of itself, but what it is called by from outside is not `localhost`.
     let named_otherwise = headers
         .get(header::HOST)
         .is_some_and(|host| !host::is_loopback(host.as_bytes()));
     let forwarded = named_otherwise || headers.keys().any(|name| is_forwarding(name.as_str()));
-    judge(app.config.metrics, on_this_machine, forwarded).map_err(Refusal::Metrics)?;
+    judge(app.config.metrics, on_this_machine, forwarded).map_err(HttpError::Metrics)?;
     let mut reply = Reply::new(whole(metrics::text(&app.sessions, app.webrtc.as_ref())));
     let put = reply.headers_mut();
     put.insert(header::CONTENT_TYPE, METRICS_TYPE);
@@ -384,9 +389,9 @@ fn fresh_id() -> SessionId {
 
 /// Gives devices the certificate to trust. It has no name of a file with it: phones then offer to
 /// install it.
-fn authority(app: &App) -> Result<Reply, Refusal> {
+fn authority(app: &RunnerApp) -> Result<Reply, HttpError> {
     let pem = app.tls.as_ref().and_then(|tls| tls.authority());
-    let mut reply = Reply::new(whole(pem.ok_or(Refusal::NoAuthority)?));
+    let mut reply = Reply::new(whole(pem.ok_or(HttpError::NoAuthority)?));
     let headers = reply.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,

@@ -19,7 +19,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use crate::io::udp::{Attached, Port};
+use crate::io::udp::{OutgoingQueue, UdpPort};
 use crate::limits::{FRAMED_BYTES_MAX, ICE_TCP_PROVEN_WITHIN, ICE_TCP_SEND_BUFFER_BYTES, PEER_FREED_AFTER};
 use crate::proto::webrtc::packet_kind::PacketKind;
 use crate::proto::webrtc::rfc4571::{self, Rfc4571Reader};
@@ -27,15 +27,15 @@ use crate::proto::webrtc::tcp_connections::TcpConnections;
 
 /// The places of all connections.
 #[derive(Clone, Default)]
-pub struct Places(Arc<Mutex<TcpConnections<oneshot::Sender<()>>>>);
+pub struct TcpSlots(Arc<Mutex<TcpConnections<oneshot::Sender<()>>>>);
 
-impl Places {
+impl TcpSlots {
     /// Takes a place for a connection whose caller has named a session; who has to go for it is
     /// closed.
-    fn enter(&self, session: u64, peer: SocketAddr) -> Option<Place> {
+    fn enter(&self, session: u64, peer: SocketAddr) -> Option<TcpSlot> {
         let (handle, evicted) = oneshot::channel();
         let admitted = self.connections().admit(session, peer.ip(), handle)?;
-        Some(Place {
+        Some(TcpSlot {
             places: self.clone(),
             id: admitted.id,
             evicted,
@@ -49,37 +49,42 @@ impl Places {
 }
 
 /// One place, until it is dropped.
-struct Place {
-    places: Places,
+struct TcpSlot {
+    places: TcpSlots,
     id: u64,
     /// Ends when another connection has the place.
     evicted: oneshot::Receiver<()>,
 }
 
-impl Drop for Place {
+impl Drop for TcpSlot {
     fn drop(&mut self) {
         self.places.connections().remove(self.id);
     }
 }
 
 /// A connection whose caller has named a live session.
-pub struct Connected {
-    incoming: Incoming,
-    place: Place,
-    outgoing: Attached,
+pub struct IceTcpConnection {
+    incoming: IceTcpReader,
+    place: TcpSlot,
+    outgoing: OutgoingQueue,
     write: OwnedWriteHalf,
 }
 
-impl Connected {
+impl IceTcpConnection {
     /// Reads the first packet, and hands it on; the caller of this sets the time for it.
     ///
     /// # Errors
     /// The connection's, that of a packet for no session, and that of one connection too many.
-    pub async fn open(port: &Arc<Port>, places: &Places, stream: TcpStream, peer: SocketAddr) -> io::Result<Connected> {
+    pub async fn open(
+        port: &Arc<UdpPort>,
+        places: &TcpSlots,
+        stream: TcpStream,
+        peer: SocketAddr,
+    ) -> io::Result<IceTcpConnection> {
         socket2::SockRef::from(&stream).set_send_buffer_size(ICE_TCP_SEND_BUFFER_BYTES)?;
         let local = stream.local_addr()?;
         let (read, write) = stream.into_split();
-        let mut incoming = Incoming {
+        let mut incoming = IceTcpReader {
             read,
             framed: Rfc4571Reader::default(),
             arena: BytesMut::new(),
@@ -98,7 +103,7 @@ impl Connected {
         };
         let place = places.enter(session, peer);
         let place = place.ok_or_else(|| io::Error::other("its session or its address has too many already"))?;
-        Ok(Connected {
+        Ok(IceTcpConnection {
             incoming,
             place,
             outgoing,
@@ -128,16 +133,16 @@ impl Connected {
 }
 
 /// The caller's half of a connection.
-struct Incoming {
+struct IceTcpReader {
     read: OwnedReadHalf,
     framed: Rfc4571Reader,
     arena: BytesMut,
-    port: Arc<Port>,
+    port: Arc<UdpPort>,
     peer: SocketAddr,
     local: SocketAddr,
 }
 
-impl Incoming {
+impl IceTcpReader {
     async fn carry(mut self, answered: &Notify) -> io::Result<()> {
         let mut until = Instant::now() + ICE_TCP_PROVEN_WITHIN;
         loop {
@@ -171,7 +176,7 @@ impl Incoming {
 }
 
 /// Writes what sessions send, and tells of each answer to a check.
-async fn send(mut outgoing: Attached, mut write: OwnedWriteHalf, answered: impl Fn()) -> io::Result<()> {
+async fn send(mut outgoing: OutgoingQueue, mut write: OwnedWriteHalf, answered: impl Fn()) -> io::Result<()> {
     let mut framed = Vec::with_capacity(FRAMED_BYTES_MAX);
     loop {
         let packet = outgoing.next().await;

@@ -25,11 +25,11 @@ use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 use crate::bot::{Kind, MediaroomArguments};
 use crate::config::{Config, Transport};
 use crate::io::addresses::own_addresses;
-use crate::io::admission::Permit;
-use crate::io::session::{self, Carrier, Closed, SessionTask};
-use crate::io::sessions::{Sessions, Start};
+use crate::io::admission::SessionPermit;
+use crate::io::session::{self, CloseOutcome, SessionIo, SessionTask};
+use crate::io::sessions::{SessionStart, Sessions};
 use crate::io::tasks;
-use crate::io::udp::{Datagram, Inbox, Port};
+use crate::io::udp::{Datagram, SessionInbox, UdpPort};
 use crate::io::webrtc::seeding;
 use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::counts::Count;
@@ -42,9 +42,9 @@ use dial::{DialError, RoomSocket, dial};
 /// Begins a session in a room: its bot starts at once.
 pub fn begin(
     sessions: Sessions,
-    permit: Permit,
+    permit: SessionPermit,
     common: Arc<ConnectionContext>,
-    start: Start,
+    start: SessionStart,
     details: ConnectionDetails,
 ) {
     let id = start.session_id.clone();
@@ -107,13 +107,13 @@ enum SignalSocket {
 
 /// A UDP port of the session's own, which is read until this is dropped.
 struct MediaPort {
-    inbox: Inbox,
+    inbox: SessionInbox,
     reader: AbortHandle,
 }
 
 impl MediaPort {
     fn open(config: &Config) -> io::Result<Self> {
-        let port = Port::bind(config.host, 0)?;
+        let port = UdpPort::bind(config.host, 0)?;
         let inbox = port.open();
         let reader = tasks::spawn(port.run()).abort_handle();
         Ok(MediaPort { inbox, reader })
@@ -138,7 +138,7 @@ enum RoomInput {
     Datagram(SignalTarget, Datagram),
 }
 
-impl Carrier for RoomTransport {
+impl SessionIo for RoomTransport {
     type Session = RoomSession;
     type Input = RoomInput;
 
@@ -194,16 +194,16 @@ impl Carrier for RoomTransport {
         }
     }
 
-    fn close(self, _session: &RoomSession, _host: &SessionTask) -> Closed {
+    fn close(self, _session: &RoomSession, _host: &SessionTask) -> CloseOutcome {
         let unrouted = self.ports.iter().flatten().map(MediaPort::dropped).sum::<u64>();
-        Closed {
+        CloseOutcome {
             words: format!(", {unrouted} datagrams of no connection"),
-            ..Closed::default()
+            ..CloseOutcome::default()
         }
     }
 }
 
-async fn recv_from(inbox: Option<&mut Inbox>) -> Datagram {
+async fn recv_from(inbox: Option<&mut SessionInbox>) -> Datagram {
     match inbox {
         Some(inbox) => inbox.recv().await,
         None => std::future::pending().await,

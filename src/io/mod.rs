@@ -52,10 +52,10 @@ use std::time::Duration;
 
 use crate::bot::Bot;
 use crate::config::{Config, Listening};
-use crate::io::http::own::Routes;
+use crate::io::http::custom_routes::CustomRoutes;
 use crate::io::server::BindError;
 use crate::io::services::{LostService, Services};
-use crate::io::serving::Serving;
+use crate::io::serving::RunnerInstance;
 use crate::io::signal::Signals;
 use crate::io::tls::{CertificateWatcher, ServerTls, TlsError};
 use crate::limits::{RELAY_END, RUNTIME_END, SHUTDOWN_GRACE};
@@ -123,7 +123,7 @@ pub async fn run_with(
     let keeper = CertificateWatcher::listen().map_err(RunError::Signals)?;
     let tls = ServerTls::open(&config.tls_settings()).map_err(RunError::Tls)?;
     let drain = config.drain;
-    let serving = Serving::start(config, bot, tls.clone(), Routes::default(), &services).await?;
+    let serving = RunnerInstance::start(config, bot, tls.clone(), CustomRoutes::default(), &services).await?;
     let (live, sessions) = (serving.live.clone(), serving.sessions.clone());
     let tidy = services.spawn("the tidying of memory", memory::tidy(live.clone()));
     let watch = sessions.watch().start(Some(live.clone()), &services);

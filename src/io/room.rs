@@ -6,8 +6,8 @@
 
 use crate::bot::Kind;
 use crate::config::Transport;
-use crate::io::admission::Permit;
-use crate::io::sessions::{Outcome, Sessions, Start};
+use crate::io::admission::SessionPermit;
+use crate::io::sessions::{BotOutcome, SessionStart, Sessions};
 use crate::io::tasks;
 use crate::logging;
 use crate::proto::counts::Counts;
@@ -17,7 +17,7 @@ use crate::proto::stall::Task;
 
 /// Begins a session in a hosted video room, or without a room, in the place that it was given
 /// before.
-pub fn begin(sessions: Sessions, permit: Permit, start: Start, kind: Kind) {
+pub fn begin(sessions: Sessions, permit: SessionPermit, start: SessionStart, kind: Kind) {
     let (id, caller, watch) = (start.session_id.clone(), start.caller.clone(), sessions.watch().clone());
     let life = async move {
         alone(&sessions, start, kind).await;
@@ -28,7 +28,7 @@ pub fn begin(sessions: Sessions, permit: Permit, start: Start, kind: Kind) {
 }
 
 /// Runs a bot that is by itself, from its start to its end, and tells how it ended.
-pub async fn alone(sessions: &Sessions, start: Start, kind: Kind) -> Outcome {
+pub async fn alone(sessions: &Sessions, start: SessionStart, kind: Kind) -> BotOutcome {
     let began = tasks::now();
     log::info!("session started: {}", kind.name());
     let share = match kind {

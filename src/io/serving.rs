@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 use super::{RunError, bot_of};
 use crate::bot::{Bot, Shutdown, ShutdownTrigger};
 use crate::config::{Config, Listening};
-use crate::io::http::App;
-use crate::io::http::own::Routes;
+use crate::io::http::RunnerApp;
+use crate::io::http::custom_routes::CustomRoutes;
 use crate::io::services::Services;
 use crate::io::sessions::Sessions;
 use crate::io::signal::Signals;
@@ -27,18 +27,18 @@ use crate::io::{addresses, drain, metrics, server};
 use crate::limits::SHUTDOWN_GRACE;
 
 /// A runner that serves.
-pub struct Serving {
+pub struct RunnerInstance {
     pub sessions: Sessions,
     pub live: SlotPool,
     pub listening: Listening,
-    pub seen: Seen,
+    pub seen: RunnerStatus,
     stop: ShutdownTrigger,
     server: JoinHandle<()>,
 }
 
 /// What can be asked of a runner while it serves. Clones share it.
 #[derive(Clone)]
-pub struct Seen {
+pub struct RunnerStatus {
     /// Where HTTP is served, at least one address.
     pub addresses: Arc<[SocketAddr]>,
     pub rtc_port: u16,
@@ -47,7 +47,7 @@ pub struct Seen {
     runtime: Handle,
 }
 
-impl Seen {
+impl RunnerStatus {
     /// Returns how many sessions are live.
     pub fn sessions(&self) -> usize {
         self.sessions.count()
@@ -60,7 +60,7 @@ impl Seen {
     }
 }
 
-impl Serving {
+impl RunnerInstance {
     /// Binds the sockets, and begins to answer.
     ///
     /// # Errors
@@ -69,9 +69,9 @@ impl Serving {
         config: Arc<Config>,
         bot: Bot,
         tls: Option<Arc<ServerTls>>,
-        routes: Routes,
+        routes: CustomRoutes,
         services: &Services,
-    ) -> Result<Serving, RunError> {
+    ) -> Result<RunnerInstance, RunError> {
         let bot = bot_of(&config, bot)?;
         let listeners = server::bind(config.host, config.port).await.map_err(RunError::Bind)?;
         let (stop, shutdown) = Shutdown::channel();
@@ -83,16 +83,16 @@ impl Serving {
             rtc_port: webrtc.as_ref().map_or(0, WebRtc::port_number),
             addresses: addresses::local_addresses(&config),
         };
-        let seen = Seen {
+        let seen = RunnerStatus {
             addresses: listeners.addresses().into(),
             rtc_port: listening.rtc_port,
             sessions: sessions.clone(),
             webrtc: webrtc.clone(),
             runtime: Handle::current(),
         };
-        let app = App::new(sessions.clone(), webrtc, tls, routes);
+        let app = RunnerApp::new(sessions.clone(), webrtc, tls, routes);
         let server = services.spawn("the HTTP server", server::serve(listeners, Arc::new(app), shutdown));
-        Ok(Serving {
+        Ok(RunnerInstance {
             sessions,
             live,
             listening,

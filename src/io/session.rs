@@ -1,6 +1,6 @@
 //! The one loop that every session runs in, whatever carries its bytes.
 //!
-//! It waits for whichever comes first, something that the [`Carrier`] brings, something of the bot,
+//! It waits for whichever comes first, something that the [`SessionIo`] brings, something of the bot,
 //! the deadline, the bot's end, an eviction or the runner's end, hands it to the [`Session`], and
 //! does what the session answers: commands go to the carrier, audio and events to the bot. It ends
 //! when nothing of the session is left, its bot included.
@@ -16,8 +16,8 @@ use tokio::time::sleep_until;
 use crate::bot::media::{self, AudioMix, MediaSlot, TransportSide};
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
-use crate::io::admission::Permit;
-use crate::io::sessions::{BotTask, Outcome, Sessions};
+use crate::io::admission::SessionPermit;
+use crate::io::sessions::{BotOutcome, BotTask, Sessions};
 use crate::io::tasks;
 use crate::logging::{self, LogClient};
 use crate::proto::counts::{Count, Counts};
@@ -27,7 +27,7 @@ use crate::proto::session::{Deadline, Frame, Output, Session};
 use crate::proto::stall::Task;
 
 /// Carries the bytes of one session, and does what the session asks for.
-pub trait Carrier: Send + 'static {
+pub trait SessionIo: Send + 'static {
     type Session: Session + Send;
     /// What comes: a datagram, a message, a request.
     type Input: Send;
@@ -48,12 +48,12 @@ pub trait Carrier: Send + 'static {
     );
 
     /// The session is over: closes what is open.
-    fn close(self, session: &Self::Session, task: &SessionTask) -> Closed;
+    fn close(self, session: &Self::Session, task: &SessionTask) -> CloseOutcome;
 }
 
 /// What a carrier leaves behind.
 #[derive(Default)]
-pub struct Closed {
+pub struct CloseOutcome {
     /// What goes on beside the end of the bot.
     pub hang_up: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Goes to the end of the last line in the log.
@@ -75,12 +75,12 @@ pub struct SessionTask {
     lease: Option<Box<dyn Send>>,
     /// Released last, as fields are dropped in this order: what waits for the last permit finds
     /// nothing left.
-    pub permit: Permit,
+    pub permit: SessionPermit,
 }
 
 impl SessionTask {
     /// Makes one whose bot has not started. `lease` is dropped when the session has ended.
-    pub fn new(sessions: Sessions, permit: Permit, lease: Option<Box<dyn Send>>) -> Self {
+    pub fn new(sessions: Sessions, permit: SessionPermit, lease: Option<Box<dyn Send>>) -> Self {
         SessionTask {
             sessions,
             counts: Counts::default(),
@@ -170,7 +170,7 @@ pub fn spawn(sessions: &Sessions, id: SessionId, caller: LogClient, task: impl F
 }
 
 /// Runs a session to its end.
-pub async fn run<C: Carrier>(mut session: Box<C::Session>, mut carrier: C, mut task: SessionTask) {
+pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut carrier: C, mut task: SessionTask) {
     if task.has_bot() {
         log::info!("session started: {}", session.name());
     }
@@ -178,7 +178,7 @@ pub async fn run<C: Carrier>(mut session: Box<C::Session>, mut carrier: C, mut t
     // The bot has its own time to end, and holds its permit until then.
     task.permit.settle();
     task.count(&*session);
-    let Closed { hang_up, words } = carrier.close(&session, &task);
+    let CloseOutcome { hang_up, words } = carrier.close(&session, &task);
     let SessionTask {
         sessions,
         counts,
@@ -227,7 +227,11 @@ pub async fn run<C: Carrier>(mut session: Box<C::Session>, mut carrier: C, mut t
 }
 
 /// Returns how the bot ended, if it did before the session.
-async fn run_loop<C: Carrier>(session: &mut C::Session, carrier: &mut C, task: &mut SessionTask) -> Option<Outcome> {
+async fn run_loop<C: SessionIo>(
+    session: &mut C::Session,
+    carrier: &mut C,
+    task: &mut SessionTask,
+) -> Option<BotOutcome> {
     let mut timer = pin!(sleep_until(tasks::now().into()));
     let mut shutdown = task.sessions.shutdown().clone();
     let mut stop = pin!(async move { shutdown.wait().await });
@@ -275,7 +279,7 @@ async fn notified(link: Option<&TransportSide>) {
     }
 }
 
-async fn ended(bot: Option<&mut BotTask>) -> Outcome {
+async fn ended(bot: Option<&mut BotTask>) -> BotOutcome {
     match bot {
         Some(bot) => bot.ended().await,
         None => std::future::pending().await,
@@ -295,7 +299,7 @@ fn handle_timeout(session: &mut impl Session, task: &mut SessionTask, deadline: 
 }
 
 /// Does what the session answers, up to its next deadline; `None` when nothing of it is left.
-fn drain<C: Carrier>(
+fn drain<C: SessionIo>(
     session: &mut C::Session,
     carrier: &mut C,
     task: &mut SessionTask,

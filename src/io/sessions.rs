@@ -22,7 +22,7 @@ use crate::proto::metrics::Metrics;
 use crate::proto::stall::Task;
 
 /// What a new session starts from.
-pub struct Start {
+pub struct SessionStart {
     pub session_id: SessionId,
     pub body: Value,
     /// Whose session it will be, for the log.
@@ -33,9 +33,9 @@ pub struct Start {
 
 /// The sessions of a runner. Clones share them.
 #[derive(Clone)]
-pub struct Sessions(Arc<Inner>);
+pub struct Sessions(Arc<SessionsInner>);
 
-struct Inner {
+struct SessionsInner {
     config: Arc<Config>,
     bot: Bot,
     live: SlotPool,
@@ -50,7 +50,7 @@ struct Inner {
 
 impl Sessions {
     pub fn new(config: Arc<Config>, bot: Bot, live: SlotPool, shutdown: Shutdown) -> Self {
-        Sessions(Arc::new(Inner {
+        Sessions(Arc::new(SessionsInner {
             config,
             bot,
             admission: Admission::new(live.clone()),
@@ -129,12 +129,12 @@ pub struct BotTask(JoinHandle<Result<(), BotError>>);
 
 impl BotTask {
     /// Waits until the bot has ended. Not to be called again after that.
-    pub async fn ended(&mut self) -> Outcome {
-        Outcome::of((&mut self.0).await)
+    pub async fn ended(&mut self) -> BotOutcome {
+        BotOutcome::of((&mut self.0).await)
     }
 
     /// Gives the bot of a session that is over its time to end, and aborts it after that.
-    pub async fn finish(mut self, shutdown: &Shutdown) -> Outcome {
+    pub async fn finish(mut self, shutdown: &Shutdown) -> BotOutcome {
         let mut stopping = shutdown.clone();
         let patience = async {
             tokio::select! {
@@ -149,7 +149,7 @@ impl BotTask {
             ended = self.ended() => ended,
             () = patience => {
                 self.0.abort();
-                Outcome::Aborted
+                BotOutcome::Aborted
             }
         }
     }
@@ -163,37 +163,37 @@ impl Drop for BotTask {
 }
 
 /// How a bot ended.
-pub enum Outcome {
+pub enum BotOutcome {
     Returned,
     Failed(String),
     Aborted,
 }
 
-impl Outcome {
+impl BotOutcome {
     fn of(result: Result<Result<(), BotError>, JoinError>) -> Self {
         match result {
-            Ok(Ok(())) => Outcome::Returned,
+            Ok(Ok(())) => BotOutcome::Returned,
             // A bot that was speaking when the caller left: that is how a talk ends, not how a bot fails.
-            Ok(Err(error)) if error.is::<MediaError>() => Outcome::Returned,
-            Ok(Err(error)) => Outcome::Failed(error.to_string()),
-            Err(error) if error.is_panic() => Outcome::Failed(panic_words(error)),
-            Err(_) => Outcome::Aborted,
+            Ok(Err(error)) if error.is::<MediaError>() => BotOutcome::Returned,
+            Ok(Err(error)) => BotOutcome::Failed(error.to_string()),
+            Err(error) if error.is_panic() => BotOutcome::Failed(panic_words(error)),
+            Err(_) => BotOutcome::Aborted,
         }
     }
 
     pub fn reason(&self) -> LeaveReason {
         match self {
-            Outcome::Returned => LeaveReason::BotEnded,
-            Outcome::Failed(_) | Outcome::Aborted => LeaveReason::BotFailed,
+            BotOutcome::Returned => LeaveReason::BotEnded,
+            BotOutcome::Failed(_) | BotOutcome::Aborted => LeaveReason::BotFailed,
         }
     }
 
     /// Writes the last line of a session.
     pub fn log(&self, reason: LeaveReason, counts: &str) {
         match self {
-            Outcome::Returned => log::info!("session ended: {reason}; {counts}"),
-            Outcome::Failed(why) => log::warn!("session ended: {reason}; {counts}; the bot failed: {why}"),
-            Outcome::Aborted => {
+            BotOutcome::Returned => log::info!("session ended: {reason}; {counts}"),
+            BotOutcome::Failed(why) => log::warn!("session ended: {reason}; {counts}; the bot failed: {why}"),
+            BotOutcome::Aborted => {
                 log::warn!("session ended: {reason}; {counts}; the bot did not end in time and was aborted");
             }
         }

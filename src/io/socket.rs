@@ -21,10 +21,10 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
 use crate::bot::{self, Shutdown, WebSocketArguments, WebSocketConnection};
-use crate::io::admission::Permit;
+use crate::io::admission::SessionPermit;
 use crate::io::rest;
-use crate::io::session::{self, Carrier, Closed, SessionTask};
-use crate::io::sessions::{Sessions, Start};
+use crate::io::session::{self, CloseOutcome, SessionIo, SessionTask};
+use crate::io::sessions::{SessionStart, Sessions};
 use crate::io::stream::MaybeTlsStream;
 use crate::io::tasks;
 use crate::limits::{
@@ -40,22 +40,22 @@ use crate::proto::telephony::proof::{Proof, Unproven};
 use edge_runner_http::common::Upgrade;
 
 /// What a socket was let in with.
-pub enum Entry {
+pub enum SocketPermit {
     /// The place of a session, whose bot starts at once.
-    Session(Permit),
+    Session(SessionPermit),
     /// The place of a handshake, after which one of a session is to be had.
-    Handshake(Permit),
+    Handshake(SessionPermit),
 }
 
 /// The endpoint that a socket came to.
-pub enum Endpoint {
+pub enum SocketEndpoint {
     Client,
     /// A telephone's, with what shows whose call it is.
     Call(Proof),
 }
 
 /// Makes what an accepted upgrade becomes: a session of its own.
-pub fn upgrade(sessions: Sessions, endpoint: Endpoint, start: Start, entry: Entry) -> Upgrade {
+pub fn upgrade(sessions: Sessions, endpoint: SocketEndpoint, start: SessionStart, entry: SocketPermit) -> Upgrade {
     Box::new(move |stream, read| {
         let (id, caller) = (start.session_id.clone(), start.caller.clone());
         let task = run(sessions.clone(), stream, read, endpoint, start, entry);
@@ -67,9 +67,9 @@ async fn run(
     sessions: Sessions,
     stream: MaybeTlsStream,
     read: Bytes,
-    endpoint: Endpoint,
-    mut start: Start,
-    entry: Entry,
+    endpoint: SocketEndpoint,
+    mut start: SessionStart,
+    entry: SocketPermit,
 ) {
     if let Err(error) = socket2::SockRef::from(stream.tcp()).set_send_buffer_size(SOCKET_SEND_BUFFER_BYTES) {
         log::debug!("the size of the send buffer: {error}");
@@ -77,15 +77,15 @@ async fn run(
     let socket = WebSocketStream::from_partially_read(stream, read.into(), Role::Server, Some(config())).await;
     let now = tasks::now();
     let (session, path, proof) = match endpoint {
-        Endpoint::Client => (SocketSession::client(now), "/ws-client", Proof::Nothing),
-        Endpoint::Call(proof) => (SocketSession::call(now), "/ws", proof),
+        SocketEndpoint::Client => (SocketSession::client(now), "/ws-client", Proof::Nothing),
+        SocketEndpoint::Call(proof) => (SocketSession::call(now), "/ws", proof),
     };
     let (permit, is_handshake) = match entry {
-        Entry::Session(permit) => (permit, false),
-        Entry::Handshake(permit) => (permit, true),
+        SocketPermit::Session(permit) => (permit, false),
+        SocketPermit::Handshake(permit) => (permit, true),
     };
     let task = SessionTask::new(sessions, permit, start.lease.take());
-    let carrier = SocketCarrier {
+    let carrier = WebSocketIo {
         socket,
         path,
         is_handshake,
@@ -111,10 +111,10 @@ pub fn config() -> WebSocketConfig {
 }
 
 /// A hang-up on its way.
-type HangUp = Pin<Box<dyn Future<Output = ()> + Send>>;
+type HangUpFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The socket of one session.
-struct SocketCarrier {
+struct WebSocketIo {
     socket: WebSocketStream<MaybeTlsStream>,
     path: &'static str,
     /// The permit is that of a handshake, after which one of a session is to be had.
@@ -124,9 +124,9 @@ struct SocketCarrier {
     /// The call was refused for want of that.
     unproven: Option<Unproven>,
     /// What the bot starts from; gone once it has.
-    start: Option<Start>,
+    start: Option<SessionStart>,
     /// The provider's answer to a hang-up is awaited.
-    hang_up: Option<HangUp>,
+    hang_up: Option<HangUpFuture>,
     /// The socket took all that it was given.
     is_writable: bool,
     /// The socket's messages can be read; after an error they cannot.
@@ -136,17 +136,17 @@ struct SocketCarrier {
 }
 
 /// What has come.
-enum Input {
-    Traffic(Traffic),
+enum SocketInput {
+    Event(WebSocketEvent),
     HungUp,
 }
 
-impl Carrier for SocketCarrier {
+impl SessionIo for WebSocketIo {
     type Session = SocketSession;
-    type Input = Input;
+    type Input = SocketInput;
 
-    async fn recv(&mut self) -> Input {
-        let SocketCarrier {
+    async fn recv(&mut self) -> SocketInput {
+        let WebSocketIo {
             socket,
             hang_up,
             is_writable,
@@ -155,23 +155,23 @@ impl Carrier for SocketCarrier {
             ..
         } = self;
         tokio::select! {
-            traffic = poll_fn(|cx| traffic(socket, *is_readable, *is_writable, discard, cx)) => Input::Traffic(traffic),
-            () = done(hang_up.as_mut()) => Input::HungUp,
+            traffic = poll_fn(|cx| traffic(socket, *is_readable, *is_writable, discard, cx)) => SocketInput::Event(traffic),
+            () = done(hang_up.as_mut()) => SocketInput::HungUp,
         }
     }
 
-    fn deliver(&mut self, input: Input, session: &mut SocketSession, task: &mut SessionTask) {
+    fn deliver(&mut self, input: SocketInput, session: &mut SocketSession, task: &mut SessionTask) {
         let now = tasks::now();
         match input {
-            Input::HungUp => {
+            SocketInput::HungUp => {
                 self.hang_up = None;
                 session.handle_hung_up(now);
             }
-            Input::Traffic(Traffic::Flushed(Ok(()))) => {
+            SocketInput::Event(WebSocketEvent::Flushed(Ok(()))) => {
                 self.is_writable = true;
                 session.handle_writable();
             }
-            Input::Traffic(Traffic::Message(Some(Ok(frame)))) => {
+            SocketInput::Event(WebSocketEvent::Message(Some(Ok(frame)))) => {
                 task.counts.add(Count::PacketsIn, 1);
                 task.counts.add(Count::BytesIn, frame.len() as u64);
                 match frame {
@@ -182,10 +182,10 @@ impl Carrier for SocketCarrier {
                     Frame::Frame(_) => {}
                 }
             }
-            Input::Traffic(Traffic::Message(None) | Traffic::Drained) => {
+            SocketInput::Event(WebSocketEvent::Message(None) | WebSocketEvent::Drained) => {
                 session.handle_read_error(ReadError::Ended, now);
             }
-            Input::Traffic(Traffic::Message(Some(Err(error))) | Traffic::Flushed(Err(error))) => {
+            SocketInput::Event(WebSocketEvent::Message(Some(Err(error))) | WebSocketEvent::Flushed(Err(error))) => {
                 self.is_readable = false;
                 session.handle_read_error(read_error(&error), now);
             }
@@ -204,7 +204,7 @@ impl Carrier for SocketCarrier {
         }
     }
 
-    fn close(self, session: &SocketSession, task: &SessionTask) -> Closed {
+    fn close(self, session: &SocketSession, task: &SessionTask) -> CloseOutcome {
         if !task.has_bot() {
             let (path, seconds) = (self.path, (tasks::now() - task.began).as_secs_f64());
             match (self.unproven, session.refused()) {
@@ -217,17 +217,17 @@ impl Carrier for SocketCarrier {
             }
         }
         let shutdown = task.sessions.shutdown().clone();
-        Closed {
+        CloseOutcome {
             hang_up: self
                 .hang_up
-                .map(|hang_up| Box::pin(hung_up(hang_up, shutdown)) as HangUp),
-            ..Closed::default()
+                .map(|hang_up| Box::pin(hung_up(hang_up, shutdown)) as HangUpFuture),
+            ..CloseOutcome::default()
         }
     }
 }
 
 /// Waits for a hang-up, and at the runner's end not for long.
-async fn hung_up(hang_up: HangUp, mut stopping: Shutdown) {
+async fn hung_up(hang_up: HangUpFuture, mut stopping: Shutdown) {
     tokio::select! {
         () = hang_up => {}
         () = async {
@@ -237,7 +237,7 @@ async fn hung_up(hang_up: HangUp, mut stopping: Shutdown) {
     }
 }
 
-async fn done(hang_up: Option<&mut HangUp>) {
+async fn done(hang_up: Option<&mut HangUpFuture>) {
     match hang_up {
         Some(hang_up) => hang_up.await,
         None => std::future::pending().await,
@@ -245,7 +245,7 @@ async fn done(hang_up: Option<&mut HangUp>) {
 }
 
 /// What a socket has for its session.
-enum Traffic {
+enum WebSocketEvent {
     /// All that was written has left.
     Flushed(Result<(), Error>),
     Message(Option<Result<Frame, Error>>),
@@ -260,12 +260,12 @@ fn traffic(
     writable: bool,
     discard: &mut usize,
     cx: &mut Context<'_>,
-) -> Poll<Traffic> {
+) -> Poll<WebSocketEvent> {
     if !writable && let Poll::Ready(flushed) = Pin::new(&mut *socket).poll_flush(cx) {
-        return Poll::Ready(Traffic::Flushed(flushed));
+        return Poll::Ready(WebSocketEvent::Flushed(flushed));
     }
     if readable {
-        return Pin::new(socket).poll_next(cx).map(Traffic::Message);
+        return Pin::new(socket).poll_next(cx).map(WebSocketEvent::Message);
     }
     // Closing while the peer still sends would make its system throw our close away.
     let mut bytes = [0; 1024];
@@ -279,7 +279,7 @@ fn traffic(
             Poll::Ready(_) => break,
         }
     }
-    Poll::Ready(Traffic::Drained)
+    Poll::Ready(WebSocketEvent::Drained)
 }
 
 /// Sorts the library's errors.
@@ -296,7 +296,7 @@ fn read_error(error: &Error) -> ReadError {
     }
 }
 
-impl SocketCarrier {
+impl WebSocketIo {
     /// Hands a message to the socket, and tells the session whether it took all of it.
     fn send(&mut self, message: Message, session: &mut SocketSession, task: &mut SessionTask, cx: &mut Context<'_>) {
         let frame = match message {

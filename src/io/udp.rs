@@ -34,9 +34,9 @@ use crate::limits::{
 use crate::proto::webrtc::backoff::{Backoff, BackoffDelay};
 use crate::proto::webrtc::connection::{IceProtocol, ReceivedPacket};
 use crate::proto::webrtc::packet_router::{PacketRouter, RemotePath};
-use queues::{Queues, Table};
+use queues::{OutgoingQueues, QueueKind};
 
-pub use queues::{Attached, Outgoing};
+pub use queues::{OutgoingPacket, OutgoingQueue};
 
 mod queues;
 
@@ -62,38 +62,38 @@ impl Datagram {
 }
 
 /// What a session is reached by.
-type Sender = mpsc::Sender<Datagram>;
+type InboxSender = mpsc::Sender<Datagram>;
 
-struct Socket {
+struct UdpFamilySocket {
     socket: UdpSocket,
     state: UdpSocketState,
     port: u16,
 }
 
 /// The port, shared by everything that sends.
-pub struct Port {
-    v4: Option<Socket>,
-    v6: Option<Socket>,
-    routes: Mutex<PacketRouter<Sender>>,
+pub struct UdpPort {
+    v4: Option<UdpFamilySocket>,
+    v6: Option<UdpFamilySocket>,
+    routes: Mutex<PacketRouter<InboxSender>>,
     last_session: AtomicU64,
-    relays: Queues,
+    relays: OutgoingQueues,
     /// Peers that came over TCP.
-    connected: Queues,
+    connected: OutgoingQueues,
     /// Addresses of the configuration that no interface has: those of a router before this machine.
     elsewhere: OnceLock<Vec<IpAddr>>,
-    dropped: Dropped,
+    dropped: DroppedDatagrams,
 }
 
 /// Datagrams that reached no session.
 #[derive(Default)]
-pub struct Dropped {
+pub struct DroppedDatagrams {
     /// Those of no session.
     pub strangers: AtomicU64,
     /// Those of a session whose inbox was full.
     pub inbox_full: AtomicU64,
 }
 
-impl Port {
+impl UdpPort {
     /// Binds the port: on every interface, or on the one address that the host names. Port 0 takes a free one.
     ///
     /// A host of loopback is about HTTP: a page that came through a tunnel sends its audio straight to this machine, and the
@@ -101,7 +101,7 @@ impl Port {
     ///
     /// # Errors
     /// The operating system's, when no family can be bound.
-    pub fn bind(host: Host, port: u16) -> io::Result<Arc<Port>> {
+    pub fn bind(host: Host, port: u16) -> io::Result<Arc<UdpPort>> {
         let everywhere = (Some(Ipv4Addr::UNSPECIFIED), Some(Ipv6Addr::UNSPECIFIED));
         let (v4, v6) = match host {
             Host::Localhost => everywhere,
@@ -110,7 +110,7 @@ impl Port {
             Host::Address(IpAddr::V6(address)) => (None, Some(address)),
         };
         let mut refused = None;
-        let mut bind = |address: IpAddr, port: u16| match Socket::bind(SocketAddr::new(address, port)) {
+        let mut bind = |address: IpAddr, port: u16| match UdpFamilySocket::bind(SocketAddr::new(address, port)) {
             Ok(socket) => Some(socket),
             Err(error) => {
                 refused = Some(error);
@@ -125,15 +125,15 @@ impl Port {
         if (wanted_v4 && v4.is_none()) || (v4.is_none() && v6.is_none()) {
             return Err(refused.unwrap_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable)));
         }
-        Ok(Arc::new(Port {
+        Ok(Arc::new(UdpPort {
             v4,
             v6,
             routes: Mutex::default(),
             last_session: AtomicU64::new(0),
-            relays: Queues::default(),
-            connected: Queues::default(),
+            relays: OutgoingQueues::default(),
+            connected: OutgoingQueues::default(),
             elsewhere: OnceLock::new(),
-            dropped: Dropped::default(),
+            dropped: DroppedDatagrams::default(),
         }))
     }
 
@@ -152,7 +152,7 @@ impl Port {
     }
 
     /// Returns what was dropped since the port was bound.
-    pub fn dropped(&self) -> &Dropped {
+    pub fn dropped(&self) -> &DroppedDatagrams {
         &self.dropped
     }
 
@@ -170,7 +170,7 @@ impl Port {
         tokio::join!(self.read(self.v4.as_ref()), v6.read(v6.v6.as_ref()));
     }
 
-    async fn read(&self, socket: Option<&Socket>) {
+    async fn read(&self, socket: Option<&UdpFamilySocket>) {
         let Some(socket) = socket else {
             return;
         };
@@ -252,13 +252,13 @@ impl Port {
 
     /// Takes a relay's address for one of this machine, until what is returned is dropped. `None` for one with this port's
     /// own number, which could not be told apart.
-    pub fn attach(self: &Arc<Self>, relayed: SocketAddr) -> Option<Attached> {
-        (relayed.port() != self.number()).then(|| Attached::new(self.clone(), Table::Relays, relayed))
+    pub fn attach(self: &Arc<Self>, relayed: SocketAddr) -> Option<OutgoingQueue> {
+        (relayed.port() != self.number()).then(|| OutgoingQueue::new(self.clone(), QueueKind::Relays, relayed))
     }
 
     /// Lets what is sent to a peer over TCP go to its connection, until what is returned is dropped.
-    pub fn connect(self: &Arc<Self>, peer: SocketAddr) -> Attached {
-        Attached::new(self.clone(), Table::Connected, peer)
+    pub fn connect(self: &Arc<Self>, peer: SocketAddr) -> OutgoingQueue {
+        OutgoingQueue::new(self.clone(), QueueKind::Connected, peer)
     }
 
     /// Hands on what a peer sent to an address at a relay.
@@ -281,17 +281,17 @@ impl Port {
         deliver(&self.routes(), path, local, contents, arena, now, dropped)
     }
 
-    fn queues(&self, table: Table) -> &Queues {
+    fn queues(&self, table: QueueKind) -> &OutgoingQueues {
         match table {
-            Table::Relays => &self.relays,
-            Table::Connected => &self.connected,
+            QueueKind::Relays => &self.relays,
+            QueueKind::Connected => &self.connected,
         }
     }
 
     /// Opens an inbox for a new session.
-    pub fn open(self: &Arc<Self>) -> Inbox {
+    pub fn open(self: &Arc<Self>) -> SessionInbox {
         let (sender, receiver) = mpsc::channel(SESSION_INBOX_DATAGRAMS);
-        Inbox {
+        SessionInbox {
             port: self.clone(),
             session: self.last_session.fetch_add(1, Relaxed) + 1,
             sender,
@@ -322,7 +322,7 @@ impl Port {
         self.routes().len()
     }
 
-    fn routes(&self) -> MutexGuard<'_, PacketRouter<Sender>> {
+    fn routes(&self) -> MutexGuard<'_, PacketRouter<InboxSender>> {
         // The maps are whole after every single statement, so a panic elsewhere leaves nothing to repair.
         lock(&self.routes)
     }
@@ -330,13 +330,13 @@ impl Port {
 
 /// Hands a packet to those who take it, and returns the first of them.
 fn deliver(
-    routes: &PacketRouter<Sender>,
+    routes: &PacketRouter<InboxSender>,
     path: RemotePath,
     destination: SocketAddr,
     contents: &[u8],
     arena: &mut BytesMut,
     arrived: Instant,
-    dropped: &Dropped,
+    dropped: &DroppedDatagrams,
 ) -> Option<u64> {
     let mut first = None;
     let mut copy: Option<Bytes> = None;
@@ -368,8 +368,8 @@ fn deliver(
     first
 }
 
-impl Socket {
-    fn bind(address: SocketAddr) -> io::Result<Socket> {
+impl UdpFamilySocket {
+    fn bind(address: SocketAddr) -> io::Result<UdpFamilySocket> {
         let socket = match address {
             SocketAddr::V4(_) => std::net::UdpSocket::bind(address)?,
             SocketAddr::V6(_) => bind_v6_only(address)?,
@@ -378,7 +378,7 @@ impl Socket {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         widen(&socket);
         let port = socket.local_addr()?.port();
-        Ok(Socket {
+        Ok(UdpFamilySocket {
             socket: UdpSocket::from_std(socket)?,
             state,
             port,
@@ -418,16 +418,16 @@ fn bind_v6_only(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
 }
 
 /// One session's place at the port; its routes go when it is dropped.
-pub struct Inbox {
-    port: Arc<Port>,
+pub struct SessionInbox {
+    port: Arc<UdpPort>,
     session: u64,
     /// Held, so that the queue never ends.
-    sender: Sender,
+    sender: InboxSender,
     receiver: mpsc::Receiver<Datagram>,
     ufrag: Option<String>,
 }
 
-impl Inbox {
+impl SessionInbox {
     /// Waits for the session's next datagram.
     pub async fn recv(&mut self) -> Datagram {
         match self.receiver.recv().await {
@@ -472,7 +472,7 @@ impl Inbox {
     }
 
     /// Lets everything from an address in that the configuration names, for as long as the inbox is open or until
-    /// [`Inbox::release`]: no other session gets any of it.
+    /// [`SessionInbox::release`]: no other session gets any of it.
     pub fn reserve(&self, address: SocketAddr) {
         self.port.routes().reserve(address.into(), self.session, &self.sender);
     }
@@ -487,12 +487,12 @@ impl Inbox {
         self.session
     }
 
-    pub fn port(&self) -> &Port {
+    pub fn port(&self) -> &UdpPort {
         &self.port
     }
 }
 
-impl Drop for Inbox {
+impl Drop for SessionInbox {
     fn drop(&mut self) {
         self.port.routes().forget(self.ufrag.as_deref(), self.session, None);
     }

@@ -7,10 +7,10 @@
 //! socket listens for the session's ufrag, never later.
 
 mod call;
-mod carrier;
-mod opened;
 mod progress;
+mod session_io;
 mod shared;
+mod startup;
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,10 +23,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::bot::{self, WebRtcArguments, WebRtcConnection};
 use crate::config::Transport;
-use crate::io::admission::Permit;
-use crate::io::ice_tcp::{Connected, Places};
+use crate::io::admission::SessionPermit;
+use crate::io::ice_tcp::{IceTcpConnection, TcpSlots};
 use crate::io::session::{self, SessionTask};
-use crate::io::sessions::{Sessions, Start};
+use crate::io::sessions::{SessionStart, Sessions};
 use crate::io::tasks;
 use crate::limits::{AUDIO_IN_FRAMES_MAX, INQUIRY_WITHIN, SESSION_REQUESTS};
 use crate::proto::metrics::Seen;
@@ -38,26 +38,26 @@ use crate::proto::webrtc::session::{OfferOrigin, WebRtcSession};
 use crate::proto::webrtc::whip::resource::WhipResource;
 use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError, WhipOffer};
 
-pub use call::{Answered, Running};
-use carrier::WebRtcCarrier;
-pub use opened::{seed_thread, seeding};
-pub use progress::Progress;
+pub use call::{AnsweredCall, RunningCall};
+pub use progress::CallEvent;
+use session_io::WebRtcIo;
 pub use shared::Sockets;
-use shared::{Request, Shared, new_pc_id, refusal};
+use shared::{SessionRequest, WebRtcShared, new_pc_id, refusal};
+pub use startup::{seed_thread, seeding};
 
 /// What carries WebRTC: the connections of one runner. Clones share it.
 #[derive(Clone)]
 pub struct WebRtc {
-    shared: Arc<Shared>,
+    shared: Arc<WebRtcShared>,
     /// The places of callers' connections over TCP.
-    framed: Places,
+    framed: TcpSlots,
 }
 
 impl WebRtc {
     pub fn new(sessions: Sessions, common: Arc<ConnectionContext>, sockets: Sockets) -> Self {
         WebRtc {
-            shared: Arc::new(Shared::new(sessions, common, sockets)),
-            framed: Places::default(),
+            shared: Arc::new(WebRtcShared::new(sessions, common, sockets)),
+            framed: TcpSlots::default(),
         }
     }
 
@@ -89,7 +89,7 @@ impl WebRtc {
     /// # Errors
     /// The connection's, that of a packet for no session, and that of one connection too many.
     pub async fn framed(&self, stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
-        let connected = Connected::open(&self.shared.sockets.port, &self.framed, stream, peer).await?;
+        let connected = IceTcpConnection::open(&self.shared.sockets.port, &self.framed, stream, peer).await?;
         tasks::spawn(connected.carry());
         Ok(())
     }
@@ -102,7 +102,7 @@ impl WebRtc {
         &self,
         offer: OfferBody,
         requester: Requester,
-        start: impl FnOnce() -> Start + Send,
+        start: impl FnOnce() -> SessionStart + Send,
     ) -> Result<AnswerBody, OfferError> {
         if self.shared.sessions.shutdown().is_set() {
             return Err(OfferError::Stopping);
@@ -113,7 +113,7 @@ impl WebRtc {
             .and_then(|pc_id| Some((pc_id.clone(), self.shared.connection(pc_id)?)));
         let purpose = offer.purpose(known.is_some())?;
         let Some((former, session)) = known else {
-            let beginning = Beginning {
+            let beginning = NewSession {
                 offer: offer.sdp,
                 data: offer.request_data,
                 call_data: None,
@@ -123,14 +123,14 @@ impl WebRtc {
         };
         let (reply, answer) = oneshot::channel();
         let request = match purpose {
-            OfferPurpose::Restart => Request::Restart {
+            OfferPurpose::Restart => SessionRequest::Restart {
                 offer: offer.sdp,
                 pc_id: new_pc_id(),
                 former,
                 reached: requester.reached,
                 reply,
             },
-            OfferPurpose::Begin | OfferPurpose::Renegotiate => Request::Renegotiate {
+            OfferPurpose::Begin | OfferPurpose::Renegotiate => SessionRequest::Renegotiate {
                 offer: offer.sdp,
                 reply,
             },
@@ -148,9 +148,9 @@ impl WebRtc {
         &self,
         opening: WhipOffer,
         requester: Requester,
-        start: impl FnOnce() -> Start + Send,
+        start: impl FnOnce() -> SessionStart + Send,
     ) -> Result<AnswerBody, OfferError> {
-        let beginning = Beginning {
+        let beginning = NewSession {
             offer: opening.sdp,
             data: None,
             call_data: Some(opening.call_data),
@@ -167,7 +167,7 @@ impl WebRtc {
         let unknown = || WhipError::Offer(OfferError::UnknownConnection);
         let session = self.shared.connection(id).ok_or_else(unknown)?;
         let (reply, done) = oneshot::channel();
-        let request = Request::Resource(asked, reply);
+        let request = SessionRequest::Resource(asked, reply);
         session.send(request).await.map_err(|_| unknown())?;
         done.await.unwrap_or_else(|_| Err(unknown()))
     }
@@ -183,7 +183,7 @@ impl WebRtc {
             .ok_or(OfferError::UnknownConnection)?;
         let lines = candidates.candidates.into_iter().map(|each| each.candidate).collect();
         session
-            .send(Request::Candidates(lines))
+            .send(SessionRequest::Candidates(lines))
             .await
             .map_err(|_| OfferError::UnknownConnection)
     }
@@ -195,7 +195,7 @@ impl WebRtc {
     /// silent for longest gives its place, if it answers no question. That is decided within 2 s,
     /// since a device that was reset is to be back by then: the only case in which a network that
     /// is away for longer costs a place. As long as there are places, nobody is asked.
-    async fn place(&self, offer: &str, requester: Requester) -> Result<Permit, OfferError> {
+    async fn place(&self, offer: &str, requester: Requester) -> Result<SessionPermit, OfferError> {
         let sessions = &self.shared.sessions;
         let refused = match sessions.admission().session(requester, Kind::Offer) {
             Ok(permit) => return Ok(permit),
@@ -229,11 +229,11 @@ impl WebRtc {
 
     async fn begin(
         &self,
-        beginning: Beginning,
+        beginning: NewSession,
         requester: Requester,
-        start: impl FnOnce() -> Start + Send,
+        start: impl FnOnce() -> SessionStart + Send,
     ) -> Result<AnswerBody, OfferError> {
-        let Beginning {
+        let NewSession {
             offer,
             data,
             call_data,
@@ -269,7 +269,7 @@ impl WebRtc {
         task.start_bot(id.clone(), body, Transport::WebRtc, AUDIO_IN_FRAMES_MAX, |slot| {
             bot::Kind::WebRtc(WebRtcArguments::new(connection, slot).with_call_data(call_data))
         });
-        let carrier = WebRtcCarrier {
+        let carrier = WebRtcIo {
             resource: has_resource.then(|| WhipResource::new(offer, &sdp)),
             inbox,
             used: None,
@@ -286,7 +286,7 @@ impl WebRtc {
 }
 
 /// What a new session comes of.
-struct Beginning {
+struct NewSession {
     offer: String,
     /// For the bot, in place of what `/start` was given.
     data: Option<Value>,

@@ -17,11 +17,11 @@ use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
 use crate::config::Messaging;
-use crate::io::admission::Permit;
+use crate::io::admission::SessionPermit;
 use crate::io::rest;
-use crate::io::sessions::Start;
+use crate::io::sessions::SessionStart;
 use crate::io::tasks::{self, Slot};
-use crate::io::webrtc::{Answered, Progress, Running, WebRtc};
+use crate::io::webrtc::{AnsweredCall, CallEvent, RunningCall, WebRtc};
 use crate::logging;
 use crate::proto::server::admission::{Kind, Requester};
 use crate::proto::whatsapp::call::{Call, Output};
@@ -57,7 +57,7 @@ pub fn take(
     registry: &Registry,
     news: Vec<News>,
     requester: Requester,
-    start: &dyn Fn(Value) -> Start,
+    start: &dyn Fn(Value) -> SessionStart,
 ) {
     let now = tasks::now();
     for news in news {
@@ -90,7 +90,7 @@ fn begin(
     registry: &Registry,
     mut connect: Connect,
     requester: Requester,
-    start: &dyn Fn(Value) -> Start,
+    start: &dyn Fn(Value) -> SessionStart,
 ) {
     let sessions = engine.sessions();
     let Some(config) = sessions.config().messaging.clone() else {
@@ -145,7 +145,7 @@ fn place_and_answer(
     engine: &WebRtc,
     offer: Option<&str>,
     requester: Requester,
-) -> Result<(Answered, Permit), (Level, String)> {
+) -> Result<(AnsweredCall, SessionPermit), (Level, String)> {
     let sessions = engine.sessions();
     if sessions.is_closed() {
         return Err((Level::Info, "the runner is stopping".to_owned()));
@@ -181,7 +181,7 @@ enum Session {
         _place: Option<Slot>,
     },
     Waiting(Box<Waiting>),
-    Running(Running),
+    Running(RunningCall),
     /// Over, with the place that it left.
     Over {
         _place: Option<Slot>,
@@ -190,16 +190,16 @@ enum Session {
 
 struct Waiting {
     engine: WebRtc,
-    answered: Answered,
-    start: Start,
-    permit: Permit,
+    answered: AnsweredCall,
+    start: SessionStart,
+    permit: SessionPermit,
 }
 
 /// What happens next.
 enum Happened {
     Answered(Verdict),
     Due,
-    Progress(Progress),
+    Progress(CallEvent),
     /// A webhook tells the end; nothing when the table has forgotten the call.
     Terminated(Option<Terminate>),
     /// The runner stops before there is a session that would end.
@@ -213,7 +213,7 @@ impl Session {
             Session::Running(running) => Happened::Progress(match running.progress.recv().await {
                 Some(progress) => progress,
                 // Its task is gone without a word: a panic.
-                None => Progress::Ended(None),
+                None => CallEvent::Ended(None),
             }),
             Session::Waiting(waiting) => {
                 waiting.engine.sessions().shutdown().clone().wait().await;
@@ -297,12 +297,12 @@ async fn run(mut line: Line, mut call: Call, mut terminated: oneshot::Receiver<T
                 call.handle_answer(&verdict, tasks::now());
             }
             Happened::Due => call.handle_timeout(tasks::now()),
-            Happened::Progress(Progress::Secured) => {
+            Happened::Progress(CallEvent::Secured) => {
                 line.times.add("secured");
                 call.handle_secured();
             }
-            Happened::Progress(Progress::Heard) => line.times.add("first audio of the caller"),
-            Happened::Progress(Progress::Ended(place)) => {
+            Happened::Progress(CallEvent::Heard) => line.times.add("first audio of the caller"),
+            Happened::Progress(CallEvent::Ended(place)) => {
                 line.times.add("end");
                 session = Session::Over { _place: place };
                 call.handle_session_end();

@@ -138,7 +138,7 @@ async fn requests_that_cannot_be_sent_say_why() {
 #[test]
 fn urls_lead_where_they_say() {
     let of = |url: &str| {
-        let target = UrlParts::of(url).expect("a target");
+        let target = RequestUrl::of(url).expect("a target");
         (
             target.tls,
             target.host,

@@ -1,6 +1,6 @@
 //! A certificate and its key, out of PEM, checked against each other.
 //!
-//! In: the bytes of one file with both, or of two. Out: a [`CertificatePair`], or a [`CertificateError`] that says what is the matter. Whether
+//! In: the bytes of one file with both, or of two. Out: a [`CertificatePair`], or a [`TlsFileError`] that says what is the matter. Whether
 //! anybody trusts the certificate is not asked here.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct CertificatePair {
 
 /// What is wrong with a certificate or its key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CertificateError {
+pub enum TlsFileError {
     /// There is no certificate in PEM form.
     #[error("there is no certificate in it, in PEM form (-----BEGIN CERTIFICATE-----)")]
     NoCertificate,
@@ -46,15 +46,12 @@ pub enum CertificateError {
     Mismatch,
 }
 
-impl CertificateError {
+impl TlsFileError {
     /// Tells whether it lies in the key rather than the certificate.
     pub fn is_of_key(&self) -> bool {
         matches!(
             self,
-            CertificateError::NoKey
-                | CertificateError::Encrypted
-                | CertificateError::BadKey(_)
-                | CertificateError::Mismatch
+            TlsFileError::NoKey | TlsFileError::Encrypted | TlsFileError::BadKey(_) | TlsFileError::Mismatch
         )
     }
 }
@@ -63,28 +60,24 @@ impl CertificatePair {
     /// Reads certificates and a key out of PEM, which may be the same text twice.
     ///
     /// # Errors
-    /// [`CertificateError`].
-    pub fn read(
-        certificates: &[u8],
-        key: &[u8],
-        provider: &CryptoProvider,
-    ) -> Result<CertificatePair, CertificateError> {
+    /// [`TlsFileError`].
+    pub fn read(certificates: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertificatePair, TlsFileError> {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificates)
             .collect::<Result<_, _>>()
-            .map_err(|_| CertificateError::NoCertificate)?;
-        let first = chain.first().ok_or(CertificateError::NoCertificate)?;
-        let certificate = Certificate::read(first).map_err(|_| CertificateError::BadCertificate)?;
+            .map_err(|_| TlsFileError::NoCertificate)?;
+        let first = chain.first().ok_or(TlsFileError::NoCertificate)?;
+        let certificate = Certificate::read(first).map_err(|_| TlsFileError::BadCertificate)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
             let encrypted = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
             match key.windows(encrypted.len()).any(|words| words == encrypted) {
-                true => CertificateError::Encrypted,
-                false => CertificateError::NoKey,
+                true => TlsFileError::Encrypted,
+                false => TlsFileError::NoKey,
             }
         })?;
         let key = CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
-            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => CertificateError::Mismatch,
-            Error::InvalidCertificate(_) => CertificateError::BadCertificate,
-            other => CertificateError::BadKey(other.to_string()),
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => TlsFileError::Mismatch,
+            Error::InvalidCertificate(_) => TlsFileError::BadCertificate,
+            other => TlsFileError::BadKey(other.to_string()),
         })?;
         Ok(CertificatePair {
             key: Arc::new(key),

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use super::holder::{holder, taken};
+use super::port_owner::{holder, taken};
 use super::{Finding, udp_port};
 use crate::config::Config;
 use crate::io::server;

@@ -96,7 +96,7 @@ async fn providers_say_whether_they_take_the_credentials() {
             ("TELCO_C_AUTH_TOKEN", CANARY),
             ("TELCO_C_API_URL", &url),
         ]);
-        let findings = asks::providers(&config).await;
+        let findings = remote::providers(&config).await;
         assert_eq!(one(&findings, "telephony_c").verdict, verdict, "{findings:?}");
         assert!(!format!("{findings:?}").contains(CANARY));
         let head = asked.await.expect("one request");
@@ -116,7 +116,7 @@ async fn who_has_rooms_says_whether_they_can_be_had() {
         let mut config = config();
         config.videoroom.key = Some(Secret::new(CANARY));
         config.videoroom.url = url;
-        let findings = asks::rooms(&config).await;
+        let findings = remote::rooms(&config).await;
         assert_eq!(one(&findings, "videoroom").verdict, verdict, "{findings:?}");
         assert!(!format!("{findings:?}").contains(CANARY));
         let head = asked.await.expect("one request");
@@ -128,14 +128,14 @@ async fn who_has_rooms_says_whether_they_can_be_had() {
         config.mediaroom.url = Some(url.replace("http:", "ws:"));
         config.mediaroom.key = Some("devkey".into());
         config.mediaroom.secret = Some(Secret::new(CANARY));
-        let findings = asks::rooms(&config).await;
+        let findings = remote::rooms(&config).await;
         // What stands here answers `{}`, and a media-room server something else.
         assert_eq!(one(&findings, "mediaroom").verdict, verdict, "{findings:?}");
         let head = asked.await.expect("one request");
         assert!(head.starts_with("GET /rtc/validate?protocol=15 HTTP/1.1\r\n"), "{head}");
         assert!(head.to_ascii_lowercase().contains("\r\nauthorization: bearer eyj") && !head.contains(CANARY));
     }
-    assert_eq!(asks::rooms(&config()).await, []);
+    assert_eq!(remote::rooms(&config()).await, []);
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn a_provider_that_cannot_be_reached_is_told() {
     drop(listener);
     let mut config = config();
     config.telephony.settings = Settings::from([("TELCO_B_API_KEY", CANARY), ("TELCO_B_API_URL", &url)]);
-    let findings = asks::providers(&config).await;
+    let findings = remote::providers(&config).await;
     let finding = one(&findings, "telephony_b");
     assert_eq!(finding.verdict, Verdict::Broken);
     assert!(finding.words.contains("127.0.0.1") && !finding.words.contains(CANARY));
@@ -154,7 +154,7 @@ async fn a_provider_that_cannot_be_reached_is_told() {
     config.videoroom.url = url;
     config.allowed_origins.push("https://app.example".into());
     config.videoroom.room_url = Some("https://example.net/room".into());
-    let findings = asks::rooms(&config).await;
+    let findings = remote::rooms(&config).await;
     let finding = one(&findings, "videoroom");
     assert_eq!((findings.len(), finding.verdict), (1, Verdict::Broken));
     assert!(finding.words.contains("127.0.0.1") && !finding.words.contains(CANARY));
@@ -206,15 +206,15 @@ async fn ice_servers_are_asked() {
 /// Without credentials nobody is asked, and what then does not work is said.
 #[tokio::test]
 async fn nobody_is_asked_whom_the_configuration_does_not_name() {
-    let findings = asks::providers(&config()).await;
+    let findings = remote::providers(&config()).await;
     assert_eq!(one(&findings, "telephony").verdict, Verdict::Good);
     let served = Config {
         transport: Some(Transport::Telephony(crate::proto::telephony::PROVIDERS[0])),
         ..config()
     };
-    let findings = asks::providers(&served).await;
+    let findings = remote::providers(&served).await;
     assert_eq!(one(&findings, "telephony_a").verdict, Verdict::Doubtful);
-    let names = asks::resolver(&config()).await;
+    let names = remote::resolver(&config()).await;
     assert!(one(&names, "resolver").words.contains("no name"));
 }
 
@@ -226,7 +226,7 @@ async fn a_name_that_is_not_found_is_told() {
         proxy: Some(name.clone()),
         ..config()
     };
-    let findings = asks::resolver(&config).await;
+    let findings = remote::resolver(&config).await;
     let finding = one(&findings, "resolver");
     assert_eq!(finding.verdict, Verdict::Broken);
     assert!(finding.words.contains(&name));
@@ -235,7 +235,7 @@ async fn a_name_that_is_not_found_is_told() {
         ..config
     };
     assert!(
-        one(&asks::resolver(&address).await, "resolver")
+        one(&remote::resolver(&address).await, "resolver")
             .words
             .contains("no name")
     );

@@ -4,17 +4,17 @@ use std::io;
 use std::sync::Arc;
 
 use super::Finding;
-use super::holder::{holder, taken};
+use super::port_owner::{holder, taken};
 use crate::config::Config;
-use crate::io::udp::Port;
+use crate::io::udp::UdpPort;
 
 /// Tries the port.
 pub fn examine(config: &Config) -> Option<Finding> {
     const WHAT: &str = "udp port";
     let port = config.rtc_port.unwrap_or(config.port);
-    Some(match Port::bind(config.host, port) {
+    Some(match UdpPort::bind(config.host, port) {
         Ok(bound) => {
-            drop::<Arc<Port>>(bound);
+            drop::<Arc<UdpPort>>(bound);
             let number = if port == 0 {
                 "any free one".to_owned()
             } else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::abilities::{Ability, Absent};
 use crate::config::Config;
 use crate::io::services::Services;
-use crate::io::udp::Port;
+use crate::io::udp::UdpPort;
 use crate::proto::webrtc::gather::{GatheredAddresses, ServerStatus};
 
 /// Gathers nothing.
@@ -14,7 +14,7 @@ pub struct Gatherer;
 
 impl Gatherer {
     /// Says so, if there is anybody to ask.
-    pub fn start(config: &Config, _port: &Arc<Port>, _services: &Services) -> Gatherer {
+    pub fn start(config: &Config, _port: &Arc<UdpPort>, _services: &Services) -> Gatherer {
         if !config.ice_servers.is_empty() && config.embedded.is_none() {
             log::warn!(
                 "the ICE servers are for clients alone: asking them for this side {}",

@@ -6,11 +6,11 @@ use tokio::time::timeout;
 
 use crate::bot::Shutdown;
 use crate::config::Host;
-use crate::io::gather::link::Link;
 use crate::io::gather::relay::silence;
+use crate::io::gather::turn_connection::TurnConnection;
 use crate::io::gather::{Gatherer, resolve, shown, status, stun};
 use crate::io::tasks::{self, SlotPool};
-use crate::io::udp::Port;
+use crate::io::udp::UdpPort;
 use crate::limits::{GATHER_PROBE, RELAY_END};
 use crate::proto::webrtc::gather::ServerState;
 use crate::proto::webrtc::gather::server::{GatherServer, ServerUse, TurnTransport};
@@ -39,7 +39,7 @@ pub async fn probe(server: &GatherServer) -> Result<String, String> {
 }
 
 async fn ask_stun(server: &GatherServer) -> Result<String, String> {
-    let port = Port::bind(Host::Localhost, 0).map_err(|error| format!("binding a UDP port: {error}"))?;
+    let port = UdpPort::bind(Host::Localhost, 0).map_err(|error| format!("binding a UDP port: {error}"))?;
     let (stop, stopped) = Shutdown::channel();
     let gatherer = Gatherer::of(vec![status(server)], SlotPool::new(0), stop);
     let asking = stun::run(vec![(0, server.clone())], port.open(), gatherer.clone(), stopped);
@@ -69,7 +69,7 @@ async fn ask_turn(
 ) -> Result<String, String> {
     let mut why = format!("{} has no address", server.host);
     for address in resolve(server, |_| true).await? {
-        let mut link = match Link::connect(server, transport, address).await {
+        let mut link = match TurnConnection::connect(server, transport, address).await {
             Ok(link) => link,
             Err(words) => {
                 why = words;
@@ -98,7 +98,7 @@ async fn ask_turn(
 }
 
 /// Moves messages until there is an allocation, or none any more.
-async fn allocate(relay: &mut TurnAllocation, link: &mut Link) -> Result<String, String> {
+async fn allocate(relay: &mut TurnAllocation, link: &mut TurnConnection) -> Result<String, String> {
     loop {
         let due = match relay.poll_output() {
             RelayOutput::Transmit(message) => {

@@ -11,20 +11,20 @@ use bytes::BytesMut;
 use tokio::time::{sleep, sleep_until};
 
 use crate::bot::Shutdown;
-use crate::io::gather::link::Link;
+use crate::io::gather::turn_connection::TurnConnection;
 use crate::io::gather::{Gatherer, resolve};
 use crate::io::tasks::{self, Slot};
-use crate::io::udp::{Attached, Outgoing, Port};
+use crate::io::udp::{OutgoingPacket, OutgoingQueue, UdpPort};
 use crate::limits::GATHER_SETTLED;
 use crate::proto::webrtc::gather::server::{GatherServer, ServerUse, TurnTransport};
 use crate::proto::webrtc::gather::{RetryDelays, ServerState};
 use crate::proto::webrtc::relay::{AllocationEnd, AllocationSetup, RelayOutput, TurnAllocation};
 
 /// One TURN server, its place in the list, and what its task needs.
-pub(super) struct Task {
+pub(super) struct RelayTask {
     pub index: usize,
     pub server: GatherServer,
-    pub port: Arc<Port>,
+    pub port: Arc<UdpPort>,
     pub gatherer: Gatherer,
     pub stopped: Shutdown,
     /// Held until the allocation is given back.
@@ -32,16 +32,16 @@ pub(super) struct Task {
 }
 
 /// Why there is no allocation, and since when there was one.
-struct Failure {
+struct RelayFailure {
     words: String,
     up_since: Option<Instant>,
     /// Whether another address of the server would say the same.
     is_final: bool,
 }
 
-impl From<String> for Failure {
+impl From<String> for RelayFailure {
     fn from(words: String) -> Self {
-        Failure {
+        RelayFailure {
             words,
             up_since: None,
             is_final: false,
@@ -49,7 +49,7 @@ impl From<String> for Failure {
     }
 }
 
-impl Task {
+impl RelayTask {
     /// Holds an allocation until the runner stops.
     pub(super) async fn run(mut self) {
         let mut pauses = RetryDelays::new();
@@ -69,7 +69,7 @@ impl Task {
     }
 
     /// Tries one address of the server after the other. `Ok` means that the runner stops.
-    async fn hold(&mut self) -> Result<(), Failure> {
+    async fn hold(&mut self) -> Result<(), RelayFailure> {
         let ServerUse::Turn {
             transport,
             username,
@@ -83,10 +83,10 @@ impl Task {
             found = resolve(&self.server, |_| true) => found?,
             () = stopped.wait() => return Ok(()),
         };
-        let mut failure = Failure::from(format!("{} has no address", self.server.host));
+        let mut failure = RelayFailure::from(format!("{} has no address", self.server.host));
         for address in found {
             let link = tokio::select! {
-                link = Link::connect(&self.server, transport, address) => link,
+                link = TurnConnection::connect(&self.server, transport, address) => link,
                 () = stopped.wait() => return Ok(()),
             };
             let link = match link {
@@ -106,7 +106,7 @@ impl Task {
                 },
                 tasks::now(),
             );
-            match (Held {
+            match (Allocation {
                 task: self,
                 link,
                 relay,
@@ -127,19 +127,19 @@ impl Task {
 }
 
 /// One connection with its allocation.
-struct Held<'t> {
-    task: &'t mut Task,
-    link: Link,
+struct Allocation<'t> {
+    task: &'t mut RelayTask,
+    link: TurnConnection,
     relay: TurnAllocation,
     /// One address per family.
-    attached: Vec<Attached>,
+    attached: Vec<OutgoingQueue>,
     up_since: Option<Instant>,
     arena: BytesMut,
 }
 
-impl Held<'_> {
+impl Allocation<'_> {
     /// Moves datagrams until the allocation is lost, or given back because the runner stops.
-    async fn run(mut self) -> Result<(), Failure> {
+    async fn run(mut self) -> Result<(), RelayFailure> {
         let mut stopped = self.task.stopped.clone();
         let mut stopping = false;
         let outcome = loop {
@@ -167,7 +167,7 @@ impl Held<'_> {
     }
 
     /// Does what the relay answers, up to its next deadline.
-    fn drain(&mut self) -> Result<Instant, Failure> {
+    fn drain(&mut self) -> Result<Instant, RelayFailure> {
         loop {
             match self.relay.poll_output() {
                 RelayOutput::Transmit(message) => self.link.send(&message),
@@ -178,11 +178,11 @@ impl Held<'_> {
         }
     }
 
-    fn offer(&mut self, addresses: Vec<SocketAddr>) -> Result<(), Failure> {
+    fn offer(&mut self, addresses: Vec<SocketAddr>) -> Result<(), RelayFailure> {
         let attached = addresses.into_iter().map(|address| self.task.port.attach(address));
         self.attached = attached.collect::<Option<_>>().ok_or_else(|| {
             // One in sixteen thousand; the next try gets another.
-            Failure::from("the relayed port is the runner's own number".to_owned())
+            RelayFailure::from("the relayed port is the runner's own number".to_owned())
         })?;
         let (index, local) = (self.task.index, self.link.local);
         let relayed = self
@@ -200,14 +200,14 @@ impl Held<'_> {
         // Whatever the number of families, a peer reaches the address of its own.
         let (attached, port, arena) = (&self.attached, &self.task.port, &mut self.arena);
         self.relay.handle_message(message, tasks::now(), |peer, contents| {
-            let relayed = attached.iter().map(Attached::address);
+            let relayed = attached.iter().map(OutgoingQueue::address);
             for relayed in relayed.filter(|relayed| relayed.is_ipv4() == peer.is_ipv4()) {
                 port.deliver_relayed(peer, relayed, contents, arena);
             }
         });
     }
 
-    fn send(&mut self, outgoing: &Outgoing) {
+    fn send(&mut self, outgoing: &OutgoingPacket) {
         if let Some(message) = self.relay.send(outgoing.peer, &outgoing.contents, tasks::now()) {
             self.link.send_data(message);
         }
@@ -225,19 +225,19 @@ impl Held<'_> {
         self.attached = attached;
     }
 
-    fn lost(&self, loss: &AllocationEnd) -> Failure {
+    fn lost(&self, loss: &AllocationEnd) -> RelayFailure {
         let words = match loss {
             AllocationEnd::NoAnswer => silence(&self.task.server),
             loss => loss.to_string(),
         };
-        Failure {
+        RelayFailure {
             is_final: self.up_since.is_some() || matches!(loss, AllocationEnd::Refused { .. }),
             ..self.failure(words)
         }
     }
 
-    fn failure(&self, words: String) -> Failure {
-        Failure {
+    fn failure(&self, words: String) -> RelayFailure {
+        RelayFailure {
             words: format!("{words} ({})", self.task.server.authority()),
             up_since: self.up_since,
             is_final: self.up_since.is_some(),
@@ -258,7 +258,7 @@ pub(super) fn silence(server: &GatherServer) -> String {
 }
 
 /// Waits for the next datagram of a session, whichever of the addresses it leaves from.
-async fn next(attached: &mut [Attached]) -> Outgoing {
+async fn next(attached: &mut [OutgoingQueue]) -> OutgoingPacket {
     match attached {
         [] => std::future::pending().await,
         [one] => one.next().await,

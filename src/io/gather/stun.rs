@@ -8,7 +8,7 @@ use tokio::time::sleep_until;
 use crate::bot::Shutdown;
 use crate::io::gather::{Gatherer, resolve};
 use crate::io::tasks;
-use crate::io::udp::Inbox;
+use crate::io::udp::SessionInbox;
 use crate::proto::webrtc::connection::IceProtocol;
 use crate::proto::webrtc::gather::reflexive::{ReflexiveGatherer, ReflexiveOutput};
 use crate::proto::webrtc::gather::server::{GatherServer, ServerUse};
@@ -16,7 +16,7 @@ use crate::proto::webrtc::gather::server::{GatherServer, ServerUse};
 /// Asks until the runner stops. Each server comes with its place in the list.
 pub(super) async fn run(
     servers: Vec<(usize, GatherServer)>,
-    mut inbox: Inbox,
+    mut inbox: SessionInbox,
     gatherer: Gatherer,
     mut stopped: Shutdown,
 ) {

@@ -48,7 +48,7 @@ fn config(urls: Vec<String>, embedded: bool) -> Config {
 #[tokio::test]
 async fn a_mapping_of_the_runners_port_is_gathered() {
     let (url, server) = stun_server().await;
-    let port = Port::bind(Host::Localhost, 0).expect("a free port");
+    let port = UdpPort::bind(Host::Localhost, 0).expect("a free port");
     let reader = tokio::spawn(port.clone().run());
     let gatherer = Gatherer::start(
         &config(vec![url.clone(), "stuns:s.example".into()], false),
@@ -74,7 +74,7 @@ async fn a_mapping_of_the_runners_port_is_gathered() {
 /// With `--embedded` no server is asked, and the status says so.
 #[tokio::test]
 async fn devices_are_offered_nothing_of_servers() {
-    let port = Port::bind(Host::Localhost, 0).expect("a free port");
+    let port = UdpPort::bind(Host::Localhost, 0).expect("a free port");
     let gatherer = Gatherer::start(
         &config(vec!["stun:127.0.0.1:9".into()], true),
         &port,

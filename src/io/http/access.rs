@@ -3,7 +3,7 @@
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
-use super::Refusal;
+use super::HttpError;
 use crate::proto::http::access::{Access, Admitted, Head};
 use crate::proto::http::origin::{self, Standing};
 use crate::proto::http::route::{self, Route};
@@ -15,7 +15,7 @@ pub(super) fn admit(
     head: &Parts,
     route: &Result<Route<'_>, route::Refusal>,
     standing: Standing<'_>,
-) -> Result<Option<Reply>, Refusal> {
+) -> Result<Option<Reply>, HttpError> {
     let judged = Head {
         method: head.method.as_str(),
         path: head.uri.path(),
@@ -24,7 +24,7 @@ pub(super) fn admit(
         has_host: has_host(head),
         header: &|name| head.headers.get(name).map(HeaderValue::as_bytes),
     };
-    match access.admit(&judged, standing).map_err(Refusal::Denied)? {
+    match access.admit(&judged, standing).map_err(HttpError::Denied)? {
         Admitted::Request => Ok(None),
         Admitted::Preflight(asked) => {
             let mut reply = Reply::default();

@@ -5,23 +5,23 @@
 
 use serde_json::Value;
 
-use super::note::caller;
-use super::{App, Refusal, fresh_id};
+use super::refusal_log::caller;
+use super::{HttpError, RunnerApp, fresh_id};
 use crate::io::livekit;
-use crate::io::sessions::Start;
+use crate::io::sessions::SessionStart;
 use crate::proto::livekit::connection_details::LiveKitCredentials;
 use crate::proto::server::admission::Kind;
 use edge_runner_http::common::{PeerInfo, random, unix_time_s};
 
 /// Makes the tokens of a media room, and starts the bot; returns the JSON of the reply.
-pub(super) fn start(app: &App, body: Value, peer: PeerInfo) -> Result<Vec<u8>, Refusal> {
-    let credentials = LiveKitCredentials::new(&app.config.mediaroom).map_err(Refusal::Mediaroom)?;
+pub(super) fn start(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
+    let credentials = LiveKitCredentials::new(&app.config.mediaroom).map_err(HttpError::Mediaroom)?;
     let common = app.webrtc()?.common().clone();
     let permit = app.permit(peer.requester(), Kind::Silent)?;
     let session_id = fresh_id();
     let details = credentials.connection_details(&session_id, random(), unix_time_s());
     let reply = details.reply(&session_id);
-    let start = Start {
+    let start = SessionStart {
         session_id,
         body,
         caller: caller(app, peer),

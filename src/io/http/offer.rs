@@ -10,10 +10,10 @@ use hyper::body::Incoming;
 use hyper::header::HeaderMap;
 use serde_json::json;
 
-use super::lease::{Lease, requester, starting};
-use super::note::caller;
-use super::read::{Takes, read};
-use super::{App, Refusal};
+use super::body::{AcceptedBody, read};
+use super::lease::{RegistrationLease, requester, starting};
+use super::refusal_log::caller;
+use super::{HttpError, RunnerApp};
 use crate::logging;
 use crate::proto::http::table;
 use crate::proto::webrtc::offer::{CandidatesBody, OfferBody};
@@ -21,16 +21,16 @@ use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock};
 
 /// Answers an offer: of the session that `/start` registered, or of a new one.
 pub(super) async fn take_offer(
-    app: &App,
+    app: &RunnerApp,
     session: Option<&str>,
     headers: &HeaderMap,
     body: Incoming,
     peer: PeerInfo,
-) -> Result<Reply, Refusal> {
-    let body = read(app.times, headers, Takes::Offer, body).await?;
-    let mut offer = OfferBody::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
+) -> Result<Reply, HttpError> {
+    let body = read(app.times, headers, AcceptedBody::Offer, body).await?;
+    let mut offer = OfferBody::parse(&body).map_err(|invalid| HttpError::Invalid { invalid, body })?;
     let lease = match session {
-        Some(id) => Some(Lease::claim(&app.table, id).map_err(Refusal::Unknown)?),
+        Some(id) => Some(RegistrationLease::claim(&app.table, id).map_err(HttpError::Unknown)?),
         None => None,
     };
     // `WebRtc` hands the bot what `start` gives; data of the offer goes before that of `/start`.
@@ -42,25 +42,25 @@ pub(super) async fn take_offer(
     });
     let began = Instant::now();
     let answer = logging::of_caller(caller, app.webrtc()?.offer(offer, requester, begin)).await;
-    let answer = answer.map_err(Refusal::Offer)?;
+    let answer = answer.map_err(HttpError::Offer)?;
     app.sessions.metrics().answered(began.elapsed());
     Ok(json_reply(StatusCode::OK, answer.to_json()))
 }
 
 /// Hands candidates to the connection that they are for.
 pub(super) async fn take_candidates(
-    app: &App,
+    app: &RunnerApp,
     session: Option<&str>,
     headers: &HeaderMap,
     body: Incoming,
-) -> Result<Reply, Refusal> {
-    let body = read(app.times, headers, Takes::Json, body).await?;
-    let candidates = CandidatesBody::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
+) -> Result<Reply, HttpError> {
+    let body = read(app.times, headers, AcceptedBody::Json, body).await?;
+    let candidates = CandidatesBody::parse(&body).map_err(|invalid| HttpError::Invalid { invalid, body })?;
     if let Some(id) = session
         && !lock(&app.table).contains(id, Instant::now())
     {
-        return Err(Refusal::Unknown(table::Unknown));
+        return Err(HttpError::Unknown(table::Unknown));
     }
-    app.webrtc()?.candidates(candidates).await.map_err(Refusal::Offer)?;
+    app.webrtc()?.candidates(candidates).await.map_err(HttpError::Offer)?;
     Ok(json_reply(StatusCode::OK, r#"{"status":"success"}"#))
 }

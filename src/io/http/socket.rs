@@ -11,10 +11,10 @@ use hyper::{Request, Response};
 use serde_json::json;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
-use super::lease::{Lease, requester, starting};
-use super::note::caller;
-use super::{App, Refusal};
-use crate::io::socket::{Endpoint, Entry, upgrade};
+use super::lease::{RegistrationLease, requester, starting};
+use super::refusal_log::caller;
+use super::{HttpError, RunnerApp};
+use crate::io::socket::{SocketEndpoint, SocketPermit, upgrade};
 use crate::proto::http::route;
 use crate::proto::http::token::{self, Family, Issuer, Unused};
 use crate::proto::server::admission::{Kind, Requester};
@@ -25,13 +25,13 @@ use edge_runner_http::common::{PeerInfo, Reply, ResponseBody, UpgradeSlot, lock}
 
 /// Answers an upgrade, and says what the connection becomes.
 pub(super) fn socket(
-    app: &App,
+    app: &RunnerApp,
     family: Family,
     in_path: Option<String>,
     head: &Parts,
     peer: PeerInfo,
     becomes: &UpgradeSlot,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, HttpError> {
     let switching = switching(head)?;
     let signed = match family {
         #[cfg(feature = "telephony")]
@@ -57,7 +57,7 @@ pub(super) fn socket(
         }
     };
     let lease = match named {
-        Some(id) => Some(Lease::claim(&app.table, &id).map_err(Refusal::Unknown)?),
+        Some(id) => Some(RegistrationLease::claim(&app.table, &id).map_err(HttpError::Unknown)?),
         None => None,
     };
     let issuer = token.as_ref().map(|token| token.claims().issuer);
@@ -73,10 +73,10 @@ pub(super) fn socket(
     app.still_open()?;
     let admission = app.sessions.admission();
     let entry = match endpoint {
-        Endpoint::Client => admission.session(requester, Kind::Silent).map(Entry::Session),
-        Endpoint::Call(_) => admission.handshake(requester).map(Entry::Handshake),
+        SocketEndpoint::Client => admission.session(requester, Kind::Silent).map(SocketPermit::Session),
+        SocketEndpoint::Call(_) => admission.handshake(requester).map(SocketPermit::Handshake),
     };
-    let entry = entry.map_err(|refused| Refusal::Offer(refused.into()))?;
+    let entry = entry.map_err(|refused| HttpError::Offer(refused.into()))?;
     if let Some(token) = token {
         token.use_up();
     }
@@ -87,12 +87,12 @@ pub(super) fn socket(
 }
 
 /// Makes the answer that accepts an upgrade.
-fn switching(head: &Parts) -> Result<Response<()>, Refusal> {
+fn switching(head: &Parts) -> Result<Response<()>, HttpError> {
     let mut request = Request::new(());
     *request.method_mut() = head.method.clone();
     *request.version_mut() = head.version;
     *request.headers_mut() = head.headers.clone();
-    create_response(&request).map_err(|_| Refusal::NoUpgrade)
+    create_response(&request).map_err(|_| HttpError::NoUpgrade)
 }
 
 /// Returns the token of the header `Authorization`.
@@ -105,24 +105,24 @@ fn bearer(head: &Parts) -> Option<String> {
 fn good_token<'t>(
     verified: Option<Result<Unused<'t>, token::Refusal>>,
     is_needed: bool,
-) -> Result<Option<Unused<'t>>, Refusal> {
+) -> Result<Option<Unused<'t>>, HttpError> {
     match verified {
         Some(Ok(token)) => Ok(Some(token)),
-        None if is_needed => Err(Refusal::NoToken),
+        None if is_needed => Err(HttpError::NoToken),
         // Where none is needed, what others made for others is no concern of ours.
         None => Ok(None),
         Some(Err(token::Refusal::Foreign)) if !is_needed => Ok(None),
-        Some(Err(refusal)) => Err(Refusal::Token(refusal)),
+        Some(Err(refusal)) => Err(HttpError::Token(refusal)),
     }
 }
 
 /// Returns the endpoint, and for a call what shows whose it is.
-fn endpoint(family: Family, token: Option<&Unused<'_>>, signed: Option<&'static Provider>) -> Endpoint {
+fn endpoint(family: Family, token: Option<&Unused<'_>>, signed: Option<&'static Provider>) -> SocketEndpoint {
     let proof = match token.map(Unused::claims) {
-        _ if family == Family::Client => return Endpoint::Client,
+        _ if family == Family::Client => return SocketEndpoint::Client,
         Some(claims) if claims.issuer == Issuer::Webhook => Proof::Webhook(claims.id.clone()),
         Some(claims) if claims.issuer == Issuer::ApiKey => Proof::ApiKey,
         _ => signed.map_or(Proof::Nothing, Proof::Signature),
     };
-    Endpoint::Call(proof)
+    SocketEndpoint::Call(proof)
 }

@@ -117,7 +117,12 @@ impl Runner {
         let sessions = Sessions::new(Arc::new(config), bot, live.clone(), Shutdown::default());
         let services = Services::default();
         let webrtc = WebRtc::start(&sessions, listeners.addresses(), 0, &services).expect("a free port");
-        let mut app = App::new(sessions.clone(), webrtc, tls.clone(), own::Routes::default());
+        let mut app = RunnerApp::new(
+            sessions.clone(),
+            webrtc,
+            tls.clone(),
+            custom_routes::CustomRoutes::default(),
+        );
         app.times = times;
         let served = tokio::spawn(serve(listeners, Arc::new(app), shutdown));
         Runner {

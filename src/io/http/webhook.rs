@@ -8,8 +8,8 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 
-use super::read::{Takes, read};
-use super::{App, Refusal, mint};
+use super::body::{AcceptedBody, read};
+use super::{HttpError, RunnerApp, mint};
 use crate::config::Transport;
 use crate::proto::http::route;
 use crate::proto::http::token::Family;
@@ -21,22 +21,22 @@ use edge_runner_http::common::{Reply, lock, unix_time_s, whole};
 
 /// Verifies the upgrade of a call, where its provider signs it, and returns who signed. Where the
 /// URL that was signed is not known for sure, a signature that does not fit is none.
-pub(super) fn verify_upgrade(app: &App, head: &Parts) -> Result<Option<&'static Provider>, Refusal> {
+pub(super) fn verify_upgrade(app: &RunnerApp, head: &Parts) -> Result<Option<&'static Provider>, HttpError> {
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
     let url = format!("wss://{host}{}", head.uri.path());
     let only = app.config.transport.and_then(Transport::provider);
     let known = only.filter(|_| app.config.proxy.is_some());
-    verify::verify_upgrade(&PROVIDERS, known, &app.config.telephony, &url, &text).map_err(Refusal::Signature)
+    verify::verify_upgrade(&PROVIDERS, known, &app.config.telephony, &url, &text).map_err(HttpError::Signature)
 }
 
 /// Tells a telephony provider where to bring a call's audio.
-pub(super) async fn webhook(app: &App, head: &Parts, body: Incoming) -> Result<Reply, Refusal> {
+pub(super) async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Result<Reply, HttpError> {
     let headers = &head.headers;
     let Some(provider) = app.config.transport.and_then(Transport::provider) else {
-        return Err(Refusal::Route(route::Refusal::Method(route::ROOT)));
+        return Err(HttpError::Route(route::Refusal::Method(route::ROOT)));
     };
-    let body = read(app.times, headers, Takes::Anything, body).await?;
+    let body = read(app.times, headers, AcceptedBody::Anything, body).await?;
     // A provider that is refused here has somewhere else to go; one that is refused at the socket only hangs up.
     app.still_open()?;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
@@ -49,7 +49,7 @@ pub(super) async fn webhook(app: &App, head: &Parts, body: Incoming) -> Result<R
         body: &body,
     };
     let telephony = &app.config.telephony;
-    let standing = verify::verify(provider, telephony, &called, unix_time_s()).map_err(Refusal::Signature)?;
+    let standing = verify::verify(provider, telephony, &called, unix_time_s()).map_err(HttpError::Signature)?;
     let token = match standing {
         Standing::Verified(fingerprint) if proof::is_protected(provider, telephony) => {
             let call = CallKey::of(provider, &provider.call_id(&body));

@@ -9,33 +9,38 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
-use super::note::caller;
-use super::read::{Takes, read};
-use super::{App, Refusal, fresh_id, methods};
+use super::body::{AcceptedBody, read};
+use super::refusal_log::caller;
+use super::{HttpError, RunnerApp, fresh_id, methods};
 use crate::config::Messaging;
-use crate::io::sessions::Start;
+use crate::io::sessions::SessionStart;
 use crate::proto::http::route::{self, Query};
 use crate::proto::whatsapp::signature::{self, Wrong};
 use crate::proto::whatsapp::webhook;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, whole};
 
 /// Answers the provider.
-pub(super) async fn handle_webhook(app: &App, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, Refusal> {
+pub(super) async fn handle_webhook(
+    app: &RunnerApp,
+    head: &Parts,
+    body: Incoming,
+    peer: PeerInfo,
+) -> Result<Reply, HttpError> {
     let Some(config) = &app.config.messaging else {
-        return Err(Refusal::Route(route::Refusal::NotFound));
+        return Err(HttpError::Route(route::Refusal::NotFound));
     };
     match head.method {
         Method::GET | Method::HEAD => challenge(config, head),
         Method::POST => {
-            let body = read(app.times, &head.headers, Takes::Anything, body).await?;
-            signature::verify(&config.app_secret, signature_of(&head.headers)?, &body).map_err(Refusal::Messaging)?;
-            let news = webhook::read(&body, &config.phone_number_id).map_err(Refusal::Webhook)?;
+            let body = read(app.times, &head.headers, AcceptedBody::Anything, body).await?;
+            signature::verify(&config.app_secret, signature_of(&head.headers)?, &body).map_err(HttpError::Messaging)?;
+            let news = webhook::read(&body, &config.phone_number_id).map_err(HttpError::Webhook)?;
             // Who signs is the provider, from whichever of its addresses.
             let requester = PeerInfo {
                 is_authorised: true,
                 ..peer
             };
-            let start = |body| Start {
+            let start = |body| SessionStart {
                 session_id: fresh_id(),
                 body,
                 caller: caller(app, peer),
@@ -45,23 +50,23 @@ pub(super) async fn handle_webhook(app: &App, head: &Parts, body: Incoming, peer
             Ok(json_reply(StatusCode::OK, r#"{"status":"success"}"#))
         }
         Method::OPTIONS => Ok(methods(route::CHECKED_WEBHOOK)),
-        _ => Err(Refusal::Route(route::Refusal::Method(route::CHECKED_WEBHOOK))),
+        _ => Err(HttpError::Route(route::Refusal::Method(route::CHECKED_WEBHOOK))),
     }
 }
 
 /// Finds the signature; of two, one would not be checked.
-fn signature_of(headers: &HeaderMap) -> Result<Option<&[u8]>, Refusal> {
+fn signature_of(headers: &HeaderMap) -> Result<Option<&[u8]>, HttpError> {
     let mut values = headers.get_all(signature::HEADER).iter();
     match (values.next(), values.next()) {
         (first, None) => Ok(first.map(HeaderValue::as_bytes)),
-        (_, Some(_)) => Err(Refusal::Messaging(Wrong::Malformed)),
+        (_, Some(_)) => Err(HttpError::Messaging(Wrong::Malformed)),
     }
 }
 
 /// Repeats the challenge, as text that no browser takes for a page.
-fn challenge(config: &Messaging, head: &Parts) -> Result<Reply, Refusal> {
+fn challenge(config: &Messaging, head: &Parts) -> Result<Reply, HttpError> {
     let query = Query::new(head.uri.query().unwrap_or_default());
-    let challenge = signature::challenge(&config.verification_token, query).map_err(Refusal::NotVerified)?;
+    let challenge = signature::challenge(&config.verification_token, query).map_err(HttpError::NotVerified)?;
     log::info!("the provider of the messaging app has checked the address of the webhook");
     let mut reply = Reply::new(whole(challenge));
     let headers = reply.headers_mut();

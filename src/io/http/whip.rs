@@ -15,10 +15,10 @@ use hyper::http::request::Parts;
 use serde_json::Value;
 
 use super::access::authorizations;
-use super::lease::{Lease, requester, starting};
-use super::note::caller;
-use super::read::{Takes, read};
-use super::{App, PeerInfo, Refusal, Reply, register};
+use super::body::{AcceptedBody, read};
+use super::lease::{RegistrationLease, requester, starting};
+use super::refusal_log::caller;
+use super::{HttpError, PeerInfo, Reply, RunnerApp, register};
 use crate::logging;
 use crate::proto::http::origin;
 use crate::proto::http::route::Query;
@@ -29,12 +29,12 @@ use crate::proto::webrtc::whip::{self, ResourceRequest, ResourceResponse, WhipOf
 use edge_runner_http::common::{json_reply, lock, unix_time_s, whole};
 
 pub(super) async fn serve(
-    app: &App,
+    app: &RunnerApp,
     request: WhipRoute,
     head: &Parts,
     body: Incoming,
     peer: PeerInfo,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, HttpError> {
     match request {
         WhipRoute::Open(via, name) => open(app, via, name, head, body, peer).await,
         WhipRoute::Endpoint(via) => Ok(endpoint(via)),
@@ -63,13 +63,13 @@ pub(super) async fn serve(
 }
 
 async fn open(
-    app: &App,
+    app: &RunnerApp,
     via: WhipEndpoint,
     name: Option<String>,
     head: &Parts,
     body: Incoming,
     mut peer: PeerInfo,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, HttpError> {
     let headers = &head.headers;
     let query = head.uri.query().unwrap_or_default();
     let shown = shown(via, headers, query);
@@ -78,14 +78,14 @@ async fn open(
     let is_spent = of_session.is_none() && shown.as_ref().is_some_and(PresentedKey::is_client_secret);
     let has_key = app.access.is_key(shown.as_ref().map(PresentedKey::as_bytes));
     if is_spent {
-        return Err(Refusal::Whip(whip::WhipError::SpentKey));
+        return Err(HttpError::Whip(whip::WhipError::SpentKey));
     }
     if !has_key && of_session.is_none() {
-        return Err(Refusal::NoKey);
+        return Err(HttpError::NoKey);
     }
     peer.is_authorised |= has_key && app.access.wants_key();
     let kind = content_type(headers);
-    let body = read(app.times, headers, Takes::Anything, body).await?;
+    let body = read(app.times, headers, AcceptedBody::Anything, body).await?;
     let call = match via {
         WhipEndpoint::Whip | WhipEndpoint::Whep => CallsRequest::sdp(kind, &body)?,
         WhipEndpoint::Calls => CallsRequest::sdp_or_form(kind, &body)?,
@@ -93,7 +93,9 @@ async fn open(
     drop(body);
     offer::check(via, &call.sdp)?;
     let lease = match of_session {
-        Some(id) => Some(Lease::claim_once(&app.table, id).map_err(|_| Refusal::Whip(whip::WhipError::SpentKey))?),
+        Some(id) => Some(
+            RegistrationLease::claim_once(&app.table, id).map_err(|_| HttpError::Whip(whip::WhipError::SpentKey))?,
+        ),
         None => None,
     };
     let user_agent = headers.get(header::USER_AGENT).map(HeaderValue::as_bytes);
@@ -115,13 +117,13 @@ async fn open(
     });
     let began = Instant::now();
     let answered = logging::of_caller(caller, app.webrtc()?.open(opening, requester, begin)).await;
-    let answered = answered.map_err(Refusal::Offer)?;
+    let answered = answered.map_err(HttpError::Offer)?;
     app.sessions.metrics().answered(began.elapsed());
     Ok(created(app, via, answered))
 }
 
 /// Makes the answer to an offer.
-fn created(app: &App, via: WhipEndpoint, answered: AnswerBody) -> Reply {
+fn created(app: &RunnerApp, via: WhipEndpoint, answered: AnswerBody) -> Reply {
     let etag = answer::etag(answer::ufrag(&answered.sdp));
     let mut reply = text(StatusCode::CREATED, whip::SDP, answered.sdp);
     let headers = reply.headers_mut();
@@ -133,13 +135,13 @@ fn created(app: &App, via: WhipEndpoint, answered: AnswerBody) -> Reply {
     reply
 }
 
-async fn client_secret(app: &App, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, Refusal> {
+async fn client_secret(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
     if !app.access.has_key(authorizations(&head.headers)) {
-        return Err(Refusal::NoKey);
+        return Err(HttpError::NoKey);
     }
-    let body = read(app.times, &head.headers, Takes::Json, body).await?;
+    let body = read(app.times, &head.headers, AcceptedBody::Json, body).await?;
     app.still_open()?;
-    let body = call::client_secret(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
+    let body = call::client_secret(&body).map_err(|invalid| HttpError::Invalid { invalid, body })?;
     let id = register(app, &body, peer)?;
     let reply = call::client_secret_reply(&id, &body, unix_time_s());
     let mut reply = json_reply(StatusCode::OK, reply);
@@ -147,16 +149,16 @@ async fn client_secret(app: &App, head: &Parts, body: Incoming, peer: PeerInfo) 
     Ok(reply)
 }
 
-async fn patch(app: &App, headers: &HeaderMap, body: Incoming) -> Result<ResourceRequest, Refusal> {
+async fn patch(app: &RunnerApp, headers: &HeaderMap, body: Incoming) -> Result<ResourceRequest, HttpError> {
     const TYPES: &str = "application/trickle-ice-sdpfrag";
     let kind = whip::media_type(content_type(headers));
     if ![whip::FRAGMENT, whip::SDP]
         .iter()
         .any(|known| kind.eq_ignore_ascii_case(known.as_bytes()))
     {
-        return Err(Refusal::Whip(whip::WhipError::Type(TYPES)));
+        return Err(HttpError::Whip(whip::WhipError::Type(TYPES)));
     }
-    let body: Bytes = read(app.times, headers, Takes::Anything, body).await?;
+    let body: Bytes = read(app.times, headers, AcceptedBody::Anything, body).await?;
     // A list may be divided over several headers.
     let tags: Vec<&[u8]> = headers
         .get_all(header::IF_MATCH)

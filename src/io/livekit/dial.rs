@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-use crate::io::rest::{self, ClientStream, RestError, UrlParts};
+use crate::io::rest::{self, ClientStream, RequestUrl, RestError};
 use crate::limits::{
     REST_HEAD_BYTES_MAX, ROOM_DIAL_WITHIN, ROOM_MESSAGE_BYTES_MAX, ROOM_REFUSAL_BYTES_MAX, ROOM_SEND_BYTES_MAX,
 };
@@ -61,12 +61,16 @@ pub async fn dial(request: DialRequest) -> Result<Box<RoomSocket>, DialError> {
 }
 
 async fn open(request: &DialRequest) -> Result<Box<RoomSocket>, DialError> {
-    let target = UrlParts::of(&request.url)?;
+    let target = RequestUrl::of(&request.url)?;
     let stream = rest::open(&target, None).await?;
     upgrade(stream, &target, request).await
 }
 
-async fn upgrade(stream: ClientStream, target: &UrlParts, request: &DialRequest) -> Result<Box<RoomSocket>, DialError> {
+async fn upgrade(
+    stream: ClientStream,
+    target: &RequestUrl,
+    request: &DialRequest,
+) -> Result<Box<RoomSocket>, DialError> {
     let broken =
         |error: hyper::Error| DialError::Unreachable(format!("{} gave no proper answer: {error}", target.host));
     let key = generate_key();
@@ -108,7 +112,7 @@ async fn upgrade(stream: ClientStream, target: &UrlParts, request: &DialRequest)
 }
 
 fn upgrade_request(
-    target: &UrlParts,
+    target: &RequestUrl,
     request: &DialRequest,
     key: &str,
 ) -> Result<hyper::Request<Full<Bytes>>, DialError> {

@@ -14,7 +14,7 @@ const GUARD: Duration = Duration::from_secs(30);
 
 /// A port that reads, until it is dropped.
 struct Reading {
-    port: Arc<Port>,
+    port: Arc<UdpPort>,
     task: JoinHandle<()>,
 }
 
@@ -25,7 +25,7 @@ impl Drop for Reading {
 }
 
 fn reading() -> Reading {
-    let port = Port::bind(Host::Localhost, 0).expect("a free port");
+    let port = UdpPort::bind(Host::Localhost, 0).expect("a free port");
     let task = tokio::spawn(port.clone().run());
     Reading { port, task }
 }
@@ -48,7 +48,7 @@ fn address(socket: &UdpSocket) -> SocketAddr {
     socket.local_addr().expect("a bound socket has an address")
 }
 
-async fn next(inbox: &mut Inbox) -> Datagram {
+async fn next(inbox: &mut SessionInbox) -> Datagram {
     tokio::time::timeout(GUARD, inbox.recv()).await.expect("a datagram")
 }
 
@@ -303,7 +303,7 @@ async fn odd_datagrams_do_not_stop_the_port() {
 /// The kernel holds more for the port than for any socket that did not ask, whoever runs this.
 #[tokio::test]
 async fn the_port_holds_a_burst() {
-    let port = Port::bind(Host::Localhost, 0).expect("a free port");
+    let port = UdpPort::bind(Host::Localhost, 0).expect("a free port");
     let plain = socket().await;
     let held = |socket: &UdpSocket| SockRef::from(socket).recv_buffer_size().expect("a size");
     for socket in [&port.v4, &port.v6].into_iter().flatten() {
@@ -315,20 +315,20 @@ async fn the_port_holds_a_burst() {
 /// a tunnel.
 #[tokio::test]
 async fn the_host_says_where_the_port_listens() {
-    let bind = |host: Host| Port::bind(host, 0).expect("a free port");
+    let bind = |host: Host| UdpPort::bind(host, 0).expect("a free port");
     let v4 = |octets: [u8; 4]| IpAddr::from(octets);
     let loopback = bind(Host::Address(v4([127, 0, 0, 1])));
     assert!(loopback.serves(v4([127, 0, 0, 1])));
-    let local = |socket: &Option<Socket>| socket.as_ref().map(|socket| address(&socket.socket).ip());
+    let local = |socket: &Option<UdpFamilySocket>| socket.as_ref().map(|socket| address(&socket.socket).ip());
     assert_eq!(local(&loopback.v4), Some(Ipv4Addr::UNSPECIFIED.into()));
     let any = bind(Host::Address(Ipv4Addr::UNSPECIFIED.into()));
     assert!(any.serves(v4([192, 0, 2, 1])) && !any.serves(Ipv6Addr::LOCALHOST.into()));
     assert_ne!(any.number(), 0);
-    let refused = Port::bind(Host::Address(v4([192, 0, 2, 1])), 0)
+    let refused = UdpPort::bind(Host::Address(v4([192, 0, 2, 1])), 0)
         .err()
         .expect("an address of somebody else");
     assert_eq!(refused.kind(), io::ErrorKind::AddrNotAvailable);
-    let taken = Port::bind(Host::Localhost, any.number())
+    let taken = UdpPort::bind(Host::Localhost, any.number())
         .err()
         .expect("a port that is taken");
     assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
@@ -421,7 +421,7 @@ async fn a_reserved_address_cannot_be_claimed() {
 /// address that is not this machine's is the kernel's to refuse.
 #[tokio::test]
 async fn what_leaves_from_a_routers_address_leaves() {
-    let port = Port::bind(Host::Localhost, 0).expect("a free port");
+    let port = UdpPort::bind(Host::Localhost, 0).expect("a free port");
     let peer = socket().await;
     let router = IpAddr::from([203, 0, 113, 77]);
     port.set_elsewhere(vec![router]);
@@ -446,7 +446,7 @@ async fn junk_takes_no_memory_and_a_packet_hardly_any() {
     const PACKETS: u64 = 2_000;
     /// A block for so many packets, and what counts who still reads it.
     const PACKETS_PER_ALLOCATION: u64 = 20;
-    let port = Port::bind(Host::Localhost, 0).expect("a free port");
+    let port = UdpPort::bind(Host::Localhost, 0).expect("a free port");
     let mut session = port.open();
     session.listen("ours".into());
     let (peer, stranger) = (at("198.51.100.1:5000"), at("198.51.100.66:6666"));
@@ -489,7 +489,7 @@ fn a_flooded_session_lets_others_have_their_turn() {
     const PACKETS_PER_TURN_MAX: u64 = 2 * SESSION_INBOX_DATAGRAMS as u64;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let most = runtime.expect("a runtime").block_on(async {
-        let port = Port::bind(Host::Localhost, 0).expect("a free port");
+        let port = UdpPort::bind(Host::Localhost, 0).expect("a free port");
         let mut session = port.open();
         let peer = at("198.51.100.1:5000");
         session.prove(peer);

@@ -1,6 +1,6 @@
 //! The sessions of calls: answered on a port of their own, and begun when the answer has reached the other side.
 //!
-//! In: the offer of a call; later its bot's arguments. Out: the answer, and [`Progress`] as the session goes on. A provider's
+//! In: the offer of a call; later its bot's arguments. Out: the answer, and [`CallEvent`] as the session goes on. A provider's
 //! server may send several calls from one address and port, which one socket could not tell apart: a packet of media names no
 //! call. So each call has a socket, and since this end checks first, no firewall has to know its port. Such a session has no
 //! name by which an offer or a candidate could reach it.
@@ -13,18 +13,18 @@ use tokio::task::JoinHandle;
 
 use edge_runner_http::common::random;
 
-use super::carrier::WebRtcCarrier;
-use super::progress::{Hook, Progress};
-use super::shared::{Registered, Request, new_pc_id, secret};
+use super::progress::{CallEvent, ProgressSender};
+use super::session_io::WebRtcIo;
+use super::shared::{Registration, SessionRequest, new_pc_id, secret};
 use super::{WebRtc, seed_thread, seeding};
 use crate::bot::{self, WebRtcArguments, WebRtcConnection};
 use crate::config::{Host, Transport};
 use crate::io::addresses::local_address_towards;
-use crate::io::admission::Permit;
+use crate::io::admission::SessionPermit;
 use crate::io::session::{self, SessionTask};
-use crate::io::sessions::Start;
+use crate::io::sessions::SessionStart;
 use crate::io::tasks;
-use crate::io::udp::{Inbox, Port};
+use crate::io::udp::{SessionInbox, UdpPort};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
 use crate::proto::event::LeaveReason;
 use crate::proto::webrtc::candidate::{RemoteCandidatePolicy, parse_remote};
@@ -37,35 +37,35 @@ use crate::proto::webrtc::session::WebRtcSession;
 const PROGRESS_MAX: usize = 4;
 
 /// An answered call whose session has not begun.
-pub struct Answered {
+pub struct AnsweredCall {
     pub sdp: String,
     session: WebRtcSession,
-    inbox: Inbox,
-    port: OwnPort,
+    inbox: SessionInbox,
+    port: CallPort,
 }
 
 /// A session that runs.
-pub struct Running {
-    pub progress: mpsc::Receiver<Progress>,
-    requests: mpsc::Sender<Request>,
+pub struct RunningCall {
+    pub progress: mpsc::Receiver<CallEvent>,
+    requests: mpsc::Sender<SessionRequest>,
 }
 
-impl Running {
+impl RunningCall {
     /// The call was picked up: audio may leave.
     pub fn open(&self) {
-        let _ = self.requests.try_send(Request::Open);
+        let _ = self.requests.try_send(SessionRequest::Open);
     }
 
     /// The call is over.
     pub fn end(&self, reason: LeaveReason) {
-        let _ = self.requests.try_send(Request::End(reason));
+        let _ = self.requests.try_send(SessionRequest::End(reason));
     }
 }
 
 /// A port that is read as long as it is kept.
-pub struct OwnPort(JoinHandle<()>);
+pub struct CallPort(JoinHandle<()>);
 
-impl Drop for OwnPort {
+impl Drop for CallPort {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -76,9 +76,9 @@ impl WebRtc {
     ///
     /// # Errors
     /// [`NegotiationError`] says what was wrong.
-    pub fn answer_call(&self, offer: &str) -> Result<Answered, NegotiationError> {
+    pub fn answer_call(&self, offer: &str) -> Result<AnsweredCall, NegotiationError> {
         let config = self.sessions().config();
-        let port = Port::bind(config.host, 0)
+        let port = UdpPort::bind(config.host, 0)
             .map_err(|error| NegotiationError::NoCandidate(format!("no UDP port could be bound: {error}")))?;
         let local = local_addresses(offer, config.host, &port)?;
         let now = tasks::now();
@@ -99,16 +99,16 @@ impl WebRtc {
         )?;
         let mut inbox = port.open();
         inbox.listen(session.local_ufrag());
-        Ok(Answered {
+        Ok(AnsweredCall {
             sdp,
             session,
             inbox,
-            port: OwnPort(tasks::spawn(port.run())),
+            port: CallPort(tasks::spawn(port.run())),
         })
     }
 
     /// Begins the session of a call, with its bot.
-    pub fn begin_call(&self, answered: Answered, start: Start, permit: Permit) -> Running {
+    pub fn begin_call(&self, answered: AnsweredCall, start: SessionStart, permit: SessionPermit) -> RunningCall {
         let inner = &self.shared;
         let (requests, requests_rx) = mpsc::channel(SESSION_REQUESTS);
         let (progress, progress_rx) = mpsc::channel(PROGRESS_MAX);
@@ -121,19 +121,19 @@ impl WebRtc {
             let arguments = WebRtcArguments::new(connection, slot);
             bot::Kind::WebRtc(arguments.with_call_data(Some(json!({"via": "messaging"}))))
         });
-        let carrier = WebRtcCarrier {
+        let carrier = WebRtcIo {
             inbox: answered.inbox,
             used: None,
             requests: requests_rx,
             inquirers: Vec::new(),
             shared: self.shared.clone(),
-            registered: Registered::unreachable(pc_id),
+            registered: Registration::unreachable(pc_id),
             resource: None,
-            call: Some(Hook(progress)),
+            call: Some(ProgressSender(progress)),
         };
         let task = seeding(session::run(Box::new(answered.session), carrier, task));
         session::spawn(&inner.sessions, id, start.caller, task);
-        Running {
+        RunningCall {
             progress: progress_rx,
             requests,
         }
@@ -141,7 +141,7 @@ impl WebRtc {
 }
 
 /// Finds the addresses from which this machine reaches the offer's candidates: at most one of each family.
-fn local_addresses(offer: &str, host: Host, port: &Port) -> Result<Vec<SocketAddr>, NegotiationError> {
+fn local_addresses(offer: &str, host: Host, port: &UdpPort) -> Result<Vec<SocketAddr>, NegotiationError> {
     let prepared = sdp::prepare_call(offer).map_err(|error| NegotiationError::Bad(error.to_string()))?;
     // Those of a signed offer are the provider's, wherever they lead.
     let policy = RemoteCandidatePolicy {

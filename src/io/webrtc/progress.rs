@@ -7,7 +7,7 @@ use crate::io::tasks::Slot;
 use crate::proto::webrtc::session as webrtc_session;
 
 /// What becomes of the session of a call.
-pub enum Progress {
+pub enum CallEvent {
     /// ICE and DTLS are up.
     Secured,
     /// The caller's first audio has come.
@@ -17,16 +17,16 @@ pub enum Progress {
 }
 
 /// Where a session tells its progress.
-pub struct Hook(pub mpsc::Sender<Progress>);
+pub struct ProgressSender(pub mpsc::Sender<CallEvent>);
 
-impl Hook {
+impl ProgressSender {
     pub fn handle_progress(&self, progress: webrtc_session::CallProgress, sessions: &Sessions) {
         let _ = self.0.try_send(match progress {
-            webrtc_session::CallProgress::Secured => Progress::Secured,
-            webrtc_session::CallProgress::Audible => Progress::Heard,
+            webrtc_session::CallProgress::Secured => CallEvent::Secured,
+            webrtc_session::CallProgress::Audible => CallEvent::Heard,
             // The end of the call is asked for when the session is gone, and the end of the runner
             // waits for it.
-            webrtc_session::CallProgress::Ended => Progress::Ended(sessions.hang_ups().enter()),
+            webrtc_session::CallProgress::Ended => CallEvent::Ended(sessions.hang_ups().enter()),
         });
     }
 }

@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use crate::io::addresses::{device_address, local_addresses};
 use crate::io::gather::Gatherer;
 use crate::io::sessions::Sessions;
-use crate::io::udp::Port;
+use crate::io::udp::UdpPort;
 use crate::proto::event::LeaveReason;
 use crate::proto::server::admission::Ticket;
 use crate::proto::webrtc::candidate;
@@ -26,10 +26,10 @@ use crate::proto::webrtc::session::{CompetingSession, OfferOrigin};
 use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError};
 
 /// A message to the task of a session.
-pub enum Request {
+pub enum SessionRequest {
     Renegotiate {
         offer: String,
-        reply: Reply,
+        reply: AnswerSender,
     },
     /// The client made a new connection; it is to be known under `pc_id`, and asked for it under
     /// `former`.
@@ -39,7 +39,7 @@ pub enum Request {
         former: String,
         /// As in `Requester`.
         reached: Option<IpAddr>,
-        reply: Reply,
+        reply: AnswerSender,
     },
     Candidates(Vec<String>),
     /// Something is asked of the session as a resource of HTTP.
@@ -51,12 +51,12 @@ pub enum Request {
     /// The call is over.
     End(LeaveReason),
     /// Is the caller there? Nothing is sent if it is.
-    Inquire(oneshot::Sender<Silent>),
+    Inquire(oneshot::Sender<SilentSession>),
 }
 
 /// A session whose caller answers no question.
 #[derive(Clone, Copy)]
-pub struct Silent {
+pub struct SilentSession {
     /// When the caller was last heard.
     pub heard: Instant,
     /// The place of the session.
@@ -65,19 +65,19 @@ pub struct Silent {
 
 /// How a session is reached.
 #[derive(Clone)]
-struct Reach {
-    requests: mpsc::Sender<Request>,
+struct SessionHandle {
+    requests: mpsc::Sender<SessionRequest>,
     /// Where the offer of its device came from.
     device: Option<OfferOrigin>,
 }
 
 /// Where the answer of a session goes.
-pub type Reply = oneshot::Sender<Result<AnswerBody, OfferError>>;
+pub type AnswerSender = oneshot::Sender<Result<AnswerBody, OfferError>>;
 
 /// Where the packets of the sessions come from and go to.
 pub struct Sockets {
     /// The UDP port of every session.
-    pub port: Arc<Port>,
+    pub port: Arc<UdpPort>,
     /// Its reader, which ends with the runner.
     pub reader: AbortHandle,
     /// What the STUN and TURN servers gave.
@@ -87,22 +87,22 @@ pub struct Sockets {
 }
 
 #[derive(Default)]
-struct Connections {
-    by_pc_id: HashMap<String, mpsc::Sender<Request>>,
-    by_number: HashMap<u64, Reach>,
+struct ConnectionRegistry {
+    by_pc_id: HashMap<String, mpsc::Sender<SessionRequest>>,
+    by_number: HashMap<u64, SessionHandle>,
 }
 
 /// What the sessions of one runner share.
-pub struct Shared {
+pub struct WebRtcShared {
     pub sessions: Sessions,
     pub common: Arc<ConnectionContext>,
     pub sockets: Sockets,
-    connections: Mutex<Connections>,
+    connections: Mutex<ConnectionRegistry>,
 }
 
-impl Shared {
+impl WebRtcShared {
     pub fn new(sessions: Sessions, common: Arc<ConnectionContext>, sockets: Sockets) -> Self {
-        Shared {
+        WebRtcShared {
             sessions,
             common,
             sockets,
@@ -116,13 +116,13 @@ impl Shared {
         self: &Arc<Self>,
         pc_id: String,
         number: u64,
-        requests: mpsc::Sender<Request>,
+        requests: mpsc::Sender<SessionRequest>,
         device: Option<OfferOrigin>,
-    ) -> Registered {
+    ) -> Registration {
         let mut connections = self.connections();
         connections.by_pc_id.insert(pc_id.clone(), requests.clone());
-        connections.by_number.insert(number, Reach { requests, device });
-        Registered {
+        connections.by_number.insert(number, SessionHandle { requests, device });
+        Registration {
             shared: Arc::downgrade(self),
             pc_id,
             former: None,
@@ -135,7 +135,7 @@ impl Shared {
         let session = self.connections().by_number.get(&number).cloned();
         if let Some(session) = session {
             // A session whose inbox is full is busy dying anyway.
-            let _ = session.requests.try_send(Request::Rival(rival));
+            let _ = session.requests.try_send(SessionRequest::Rival(rival));
         }
     }
 
@@ -143,20 +143,20 @@ impl Shared {
     pub fn tell_others(&self, number: u64, rival: CompetingSession) {
         for (other, session) in &self.connections().by_number {
             if *other != number {
-                let _ = session.requests.try_send(Request::Rival(rival));
+                let _ = session.requests.try_send(SessionRequest::Rival(rival));
             }
         }
     }
 
     /// Asks the sessions whose device may have made another offer; each answers if its caller does
     /// not.
-    pub fn inquire(&self, origin: OfferOrigin) -> Vec<oneshot::Receiver<Silent>> {
+    pub fn inquire(&self, origin: OfferOrigin) -> Vec<oneshot::Receiver<SilentSession>> {
         let connections = self.connections();
-        let may_be = |reach: &&Reach| reach.device.is_some_and(|device| device.may_be(origin));
+        let may_be = |reach: &&SessionHandle| reach.device.is_some_and(|device| device.may_be(origin));
         let sessions = connections.by_number.values().filter(may_be);
         let inquiries = sessions.map(|reach| {
             let (inquirer, inquiry) = oneshot::channel();
-            let _ = reach.requests.try_send(Request::Inquire(inquirer));
+            let _ = reach.requests.try_send(SessionRequest::Inquire(inquirer));
             inquiry
         });
         inquiries.collect()
@@ -192,7 +192,7 @@ impl Shared {
     }
 
     /// Returns where the requests of a connection go, by its name.
-    pub fn connection(&self, pc_id: &str) -> Option<mpsc::Sender<Request>> {
+    pub fn connection(&self, pc_id: &str) -> Option<mpsc::Sender<SessionRequest>> {
         self.connections().by_pc_id.get(pc_id).cloned()
     }
 
@@ -203,24 +203,24 @@ impl Shared {
         (connections.by_pc_id.len(), connections.by_number.len())
     }
 
-    fn connections(&self) -> MutexGuard<'_, Connections> {
+    fn connections(&self) -> MutexGuard<'_, ConnectionRegistry> {
         lock(&self.connections)
     }
 }
 
 /// The names under which a session can be spoken to; they go when it is dropped.
-pub struct Registered {
-    shared: Weak<Shared>,
+pub struct Registration {
+    shared: Weak<WebRtcShared>,
     pc_id: String,
     /// The name before the last restart.
     former: Option<String>,
     number: u64,
 }
 
-impl Registered {
+impl Registration {
     /// Makes that of a session which no offer and no candidate can reach.
     pub fn unreachable(pc_id: String) -> Self {
-        Registered {
+        Registration {
             shared: Weak::new(),
             pc_id,
             former: None,
@@ -240,7 +240,7 @@ impl Registered {
             return;
         };
         let mut connections = shared.connections();
-        if let Some(Reach { requests, .. }) = connections.by_number.get(&self.number).cloned() {
+        if let Some(SessionHandle { requests, .. }) = connections.by_number.get(&self.number).cloned() {
             for name in self.former.iter().chain([&self.pc_id]) {
                 connections.by_pc_id.remove(name);
             }
@@ -252,7 +252,7 @@ impl Registered {
     }
 }
 
-impl Drop for Registered {
+impl Drop for Registration {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
             let mut connections = shared.connections();

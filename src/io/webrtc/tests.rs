@@ -22,7 +22,7 @@ use crate::io::addresses::{local_addresses, own_addresses};
 use crate::io::gather::Gatherer;
 use crate::io::services::Services;
 use crate::io::tasks::SlotPool;
-use crate::io::udp::Port;
+use crate::io::udp::UdpPort;
 use crate::logging;
 use crate::proto::testing::client::Client;
 use crate::proto::webrtc::offer::RemoteCandidate;
@@ -127,7 +127,7 @@ impl Rig {
         let stubborn = Arc::<AtomicUsize>::default();
         let counter = stubborn.clone();
         let bot = bot::erase(move |args| play(args, sender.clone(), counter.clone()));
-        let port = Port::bind(config.host, 0).expect("a free port");
+        let port = UdpPort::bind(config.host, 0).expect("a free port");
         let reader = tokio::spawn(port.clone().run());
         let live = SlotPool::new(sessions_max);
         let (stop, shutdown) = Shutdown::channel();
@@ -156,7 +156,7 @@ impl Rig {
     async fn offer(&mut self, offer: OfferBody, body: Value) -> Result<AnswerBody, OfferError> {
         self.sessions += 1;
         let lease = Counted::new(&self.leases);
-        let start = Start {
+        let start = SessionStart {
             session_id: format!("session {}", self.sessions).into(),
             body,
             caller: logging::LogClient::new(Arc::default(), [127, 0, 0, 1].into()),

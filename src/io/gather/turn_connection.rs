@@ -21,14 +21,14 @@ trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// One connection.
-pub(super) struct Link {
+pub(super) struct TurnConnection {
     pub local: SocketAddr,
     pub server: SocketAddr,
-    kind: Kind,
+    kind: TurnSocket,
     buffer: Vec<u8>,
 }
 
-enum Kind {
+enum TurnSocket {
     Udp(UdpSocket),
     Stream {
         reader: ReadHalf<Box<dyn Duplex>>,
@@ -40,7 +40,7 @@ enum Kind {
     },
 }
 
-impl Link {
+impl TurnConnection {
     /// Connects to one address of a server.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Link {
         server: &GatherServer,
         transport: TurnTransport,
         address: SocketAddr,
-    ) -> Result<Link, String> {
+    ) -> Result<TurnConnection, String> {
         let refused = |error: io::Error| format!("connecting to {}: {error}", server.authority());
         if transport == TurnTransport::Udp {
             let any: SocketAddr = match address {
@@ -61,7 +61,7 @@ impl Link {
             // The runtime sends nothing before it has seen once that there is room.
             socket.writable().await.map_err(refused)?;
             let local = socket.local_addr().map_err(refused)?;
-            return Ok(Link::new(local, address, Kind::Udp(socket)));
+            return Ok(TurnConnection::new(local, address, TurnSocket::Udp(socket)));
         }
         let whole = async {
             let tcp = TcpStream::connect(address).await.map_err(refused)?;
@@ -76,14 +76,14 @@ impl Link {
                 Box::new(tcp)
             };
             let (reader, writer) = tokio::io::split(stream);
-            let kind = Kind::Stream {
+            let kind = TurnSocket::Stream {
                 reader,
                 writer,
                 messages: TurnStreamReader::default(),
                 waiting: BytesMut::new(),
                 unflushed: false,
             };
-            Ok(Link::new(local, address, kind))
+            Ok(TurnConnection::new(local, address, kind))
         };
         match timeout(RELAY_CONNECT, whole).await {
             Ok(outcome) => outcome,
@@ -91,8 +91,8 @@ impl Link {
         }
     }
 
-    fn new(local: SocketAddr, server: SocketAddr, kind: Kind) -> Link {
-        Link {
+    fn new(local: SocketAddr, server: SocketAddr, kind: TurnSocket) -> TurnConnection {
+        TurnConnection {
             local,
             server,
             kind,
@@ -101,7 +101,7 @@ impl Link {
     }
 
     pub(super) fn is_stream(&self) -> bool {
-        matches!(self.kind, Kind::Stream { .. })
+        matches!(self.kind, TurnSocket::Stream { .. })
     }
 
     /// Sends a message of the protocol.
@@ -116,12 +116,12 @@ impl Link {
 
     fn put(&mut self, message: &[u8], bytes_max: usize) {
         match &mut self.kind {
-            Kind::Udp(socket) => {
+            TurnSocket::Udp(socket) => {
                 if let Err(error) = socket.try_send(message) {
                     log::debug!("sending to a relay: {error}");
                 }
             }
-            Kind::Stream { waiting, .. } => {
+            TurnSocket::Stream { waiting, .. } => {
                 if waiting.len() + message.len() <= bytes_max {
                     waiting.extend_from_slice(message);
                 }
@@ -136,7 +136,7 @@ impl Link {
     pub(super) async fn next(&mut self) -> io::Result<Bytes> {
         let buffer = &mut self.buffer;
         match &mut self.kind {
-            Kind::Udp(socket) => loop {
+            TurnSocket::Udp(socket) => loop {
                 match socket.recv(buffer).await {
                     Ok(length) => return Ok(Bytes::copy_from_slice(&buffer[..length])),
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -149,7 +149,7 @@ impl Link {
                     }
                 }
             },
-            Kind::Stream {
+            TurnSocket::Stream {
                 reader,
                 writer,
                 messages,
@@ -206,7 +206,7 @@ mod tests {
             credential: Some("c".into()),
         };
         let server = servers(&[list]).remove(0);
-        let mut link = Link::connect(&server, TurnTransport::Tcp, address)
+        let mut link = TurnConnection::connect(&server, TurnTransport::Tcp, address)
             .await
             .expect("connected");
         let (mut accepted, _) = listener.accept().await.expect("a connection");

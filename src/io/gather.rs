@@ -5,10 +5,10 @@
 //! server that fails is tried again after a pause that grows, and costs nothing meanwhile. Each change of a server's
 //! standing is one line in the log. With `--embedded` nothing is asked: devices take one host candidate.
 
-mod link;
 pub mod probe;
 mod relay;
 mod stun;
+mod turn_connection;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,7 +22,7 @@ use crate::bot::{Shutdown, ShutdownTrigger};
 use crate::config::Config;
 use crate::io::services::Services;
 use crate::io::tasks::SlotPool;
-use crate::io::udp::Port;
+use crate::io::udp::UdpPort;
 use crate::limits::{
     GATHER_ADDRESSES_MAX, GATHER_RESOLVE, REFLEXIVE_OFFERED_MAX, RELAY_END, RELAYED_OFFERED_MAX, RELAYS_MAX,
 };
@@ -31,9 +31,9 @@ use crate::proto::webrtc::gather::{GatheredAddresses, ServerState, ServerStatus}
 
 /// What the servers gave. Clones share it.
 #[derive(Clone)]
-pub struct Gatherer(Arc<Inner>);
+pub struct Gatherer(Arc<GathererInner>);
 
-struct Inner {
+struct GathererInner {
     list: Mutex<Vec<ServerStatus>>,
     changed: Notify,
     relays: SlotPool,
@@ -42,7 +42,7 @@ struct Inner {
 
 impl Gatherer {
     /// Begins to ask, in tasks of their own.
-    pub fn start(config: &Config, port: &Arc<Port>, services: &Services) -> Gatherer {
+    pub fn start(config: &Config, port: &Arc<UdpPort>, services: &Services) -> Gatherer {
         let (stop, stopped) = Shutdown::channel();
         let servers = servers(&config.ice_servers);
         let gatherer = Gatherer::of(servers.iter().map(status).collect(), SlotPool::new(RELAYS_MAX), stop);
@@ -55,7 +55,7 @@ impl Gatherer {
     }
 
     fn of(list: Vec<ServerStatus>, relays: SlotPool, stop: ShutdownTrigger) -> Gatherer {
-        Gatherer(Arc::new(Inner {
+        Gatherer(Arc::new(GathererInner {
             list: Mutex::new(list),
             changed: Notify::new(),
             relays,
@@ -74,7 +74,7 @@ impl Gatherer {
         log::info!("--embedded offers one host address: the ICE servers are for clients alone");
     }
 
-    fn spawn(&self, servers: Vec<GatherServer>, port: &Arc<Port>, stopped: &Shutdown, services: &Services) {
+    fn spawn(&self, servers: Vec<GatherServer>, port: &Arc<UdpPort>, stopped: &Shutdown, services: &Services) {
         let mut asked = Vec::new();
         for (index, server) in servers.into_iter().enumerate() {
             if server.answers_binding() {
@@ -88,7 +88,7 @@ impl Gatherer {
                         .relays
                         .enter()
                         .expect("the list has at most this many TURN servers");
-                    let relay = relay::Task {
+                    let relay = relay::RelayTask {
                         index,
                         server,
                         port: port.clone(),

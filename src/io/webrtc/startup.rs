@@ -13,7 +13,7 @@ use crate::io::addresses::addresses_elsewhere;
 use crate::io::gather::Gatherer;
 use crate::io::services::Services;
 use crate::io::sessions::Sessions;
-use crate::io::udp::Port;
+use crate::io::udp::UdpPort;
 use crate::io::{RunError, tasks};
 use crate::proto::audio::opus::EncoderSettings;
 use crate::proto::webrtc::connection::ConnectionContext;
@@ -57,7 +57,7 @@ impl WebRtc {
         crypto::certificate().map_err(|error| RunError::Certificate(error.to_string()))?;
         let config = sessions.config();
         let number = config.rtc_port.unwrap_or(http_port);
-        let port = Port::bind(config.host, number).map_err(|source| RunError::BindRtc { port: number, source })?;
+        let port = UdpPort::bind(config.host, number).map_err(|source| RunError::BindRtc { port: number, source })?;
         port.set_elsewhere(addresses_elsewhere(config));
         let reader = services.spawn("the reader of the UDP port", port.clone().run());
         let gatherer = Gatherer::start(config, &port, services);

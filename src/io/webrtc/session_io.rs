@@ -10,11 +10,11 @@ use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::progress::Hook;
-use super::shared::{Registered, Reply, Request, Shared, Silent, refusal};
-use crate::io::session::{Carrier, Closed, SessionTask};
+use super::progress::ProgressSender;
+use super::shared::{AnswerSender, Registration, SessionRequest, SilentSession, WebRtcShared, refusal};
+use crate::io::session::{CloseOutcome, SessionIo, SessionTask};
 use crate::io::tasks;
-use crate::io::udp::{Datagram, Inbox};
+use crate::io::udp::{Datagram, SessionInbox};
 use crate::limits::WAITING_OFFERS_MAX;
 use crate::proto::counts::Count;
 use crate::proto::session::Session as _;
@@ -26,55 +26,55 @@ use crate::proto::webrtc::whip::resource::{ResourcePatch, WhipResource};
 use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError};
 
 /// What carries one session.
-pub struct WebRtcCarrier {
-    pub inbox: Inbox,
-    pub requests: mpsc::Receiver<Request>,
-    pub shared: Arc<Shared>,
-    pub registered: Registered,
+pub struct WebRtcIo {
+    pub inbox: SessionInbox,
+    pub requests: mpsc::Receiver<SessionRequest>,
+    pub shared: Arc<WebRtcShared>,
+    pub registered: Registration,
     /// What is remembered of a session that came by one POST.
     pub resource: Option<WhipResource>,
     /// Whom a call's session tells how far it has come.
-    pub call: Option<Hook>,
+    pub call: Option<ProgressSender>,
     /// Where what the bot says is sent to.
-    pub used: Option<Used>,
+    pub used: Option<SelectedPath>,
     /// Who waits to hear whether the caller is there.
-    pub inquirers: Vec<oneshot::Sender<Silent>>,
+    pub inquirers: Vec<oneshot::Sender<SilentSession>>,
 }
 
 /// The way of media to the caller.
 #[derive(Clone, Copy)]
-pub struct Used {
+pub struct SelectedPath {
     path: RemotePath,
     local: SocketAddr,
     peer: SocketAddr,
 }
 
 /// What has come.
-pub enum Input {
+pub enum WebRtcInput {
     Datagram(Datagram),
-    Request(Request),
+    Request(SessionRequest),
 }
 
-impl Carrier for WebRtcCarrier {
+impl SessionIo for WebRtcIo {
     type Session = WebRtcSession;
-    type Input = Input;
+    type Input = WebRtcInput;
 
-    async fn recv(&mut self) -> Input {
+    async fn recv(&mut self) -> WebRtcInput {
         // In no order: a peer that floods its inbox must not keep requests waiting.
         tokio::select! {
-            datagram = self.inbox.recv() => Input::Datagram(datagram),
-            Some(request) = self.requests.recv() => Input::Request(request),
+            datagram = self.inbox.recv() => WebRtcInput::Datagram(datagram),
+            Some(request) = self.requests.recv() => WebRtcInput::Request(request),
         }
     }
 
-    fn deliver(&mut self, input: Input, session: &mut WebRtcSession, task: &mut SessionTask) {
+    fn deliver(&mut self, input: WebRtcInput, session: &mut WebRtcSession, task: &mut SessionTask) {
         match input {
-            Input::Datagram(datagram) => {
+            WebRtcInput::Datagram(datagram) => {
                 task.counts.add(Count::PacketsIn, 1);
                 task.counts.add(Count::BytesIn, datagram.contents.len() as u64);
                 session.handle_packet(&datagram.packet(), datagram.arrived);
             }
-            Input::Request(request) => self.handle_request(request, session),
+            WebRtcInput::Request(request) => self.handle_request(request, session),
         }
     }
 
@@ -89,7 +89,7 @@ impl Carrier for WebRtcCarrier {
             WebRtcCommand::Transmit(transmit) => self.transmit(transmit, task),
             WebRtcCommand::Proven(proven) => self.prove(&proven),
             WebRtcCommand::Found(found) => {
-                let silent = Silent {
+                let silent = SilentSession {
                     heard: session.last_heard(),
                     ticket: task.permit.ticket(),
                 };
@@ -107,13 +107,13 @@ impl Carrier for WebRtcCarrier {
         }
     }
 
-    fn close(self, _session: &WebRtcSession, _host: &SessionTask) -> Closed {
+    fn close(self, _session: &WebRtcSession, _host: &SessionTask) -> CloseOutcome {
         // Nobody can reach the session any more, and who just tried is told so.
-        Closed::default()
+        CloseOutcome::default()
     }
 }
 
-impl WebRtcCarrier {
+impl WebRtcIo {
     fn transmit(&mut self, mut transmit: Transmit, task: &mut SessionTask) {
         task.counts.add(Count::PacketsOut, 1);
         let (over, source, destination) = (transmit.over, transmit.source, transmit.destination);
@@ -121,7 +121,7 @@ impl WebRtcCarrier {
         if transmit.is_check() || transmit.is_answer() {
             self.inbox.expect(path);
         } else {
-            self.used = Some(Used {
+            self.used = Some(SelectedPath {
                 path,
                 local: source,
                 peer: destination,
@@ -139,15 +139,15 @@ impl WebRtcCarrier {
         }
     }
 
-    fn handle_request(&mut self, request: Request, session: &mut WebRtcSession) {
+    fn handle_request(&mut self, request: SessionRequest, session: &mut WebRtcSession) {
         let now = tasks::now();
         match request {
-            Request::Renegotiate { offer, reply } => {
+            SessionRequest::Renegotiate { offer, reply } => {
                 let answer = session.renegotiate(&offer);
                 self.rename(session);
                 self.answer(answer, reply, session);
             }
-            Request::Restart {
+            SessionRequest::Restart {
                 offer,
                 pc_id,
                 former,
@@ -163,22 +163,22 @@ impl WebRtcCarrier {
                 }
                 self.answer(restarted, reply, session);
             }
-            Request::Candidates(lines) => {
+            SessionRequest::Candidates(lines) => {
                 for line in &lines {
                     session.add_remote_candidate(line);
                 }
             }
-            Request::Resource(asked, reply) => {
+            SessionRequest::Resource(asked, reply) => {
                 let done = self.serve(asked, session, now);
                 // A restart has given this end another name.
                 self.rename(session);
                 // The client may have gone away meanwhile.
                 let _ = reply.send(done);
             }
-            Request::Open => session.open(now),
-            Request::End(reason) => session.handle_end(reason, now),
-            Request::Rival(rival) => session.handle_rival(rival, now),
-            Request::Inquire(inquirer) => {
+            SessionRequest::Open => session.open(now),
+            SessionRequest::End(reason) => session.handle_end(reason, now),
+            SessionRequest::Rival(rival) => session.handle_rival(rival, now),
+            SessionRequest::Inquire(inquirer) => {
                 self.inquirers.retain(|other| !other.is_closed());
                 if self.inquirers.len() < WAITING_OFFERS_MAX {
                     self.inquirers.push(inquirer);
@@ -230,7 +230,7 @@ impl WebRtcCarrier {
     }
 
     /// Listens for what the answer announces, then lets the answer go.
-    fn answer(&mut self, answer: Result<String, NegotiationError>, reply: Reply, session: &mut WebRtcSession) {
+    fn answer(&mut self, answer: Result<String, NegotiationError>, reply: AnswerSender, session: &mut WebRtcSession) {
         let answer = answer.map_err(refusal).map(|sdp| AnswerBody {
             sdp,
             pc_id: self.registered.pc_id().to_owned(),

@@ -14,25 +14,25 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Request, Response};
 
-use super::read::{Takes, read};
-use super::{App, Refusal};
+use super::body::{AcceptedBody, read};
+use super::{HttpError, RunnerApp};
 use crate::proto::http::route;
 use edge_runner_http::common::{PeerInfo, Reply, whole};
 
-type Answer = Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>;
-type Handler = Arc<dyn Fn(Request<Bytes>) -> Answer + Send + Sync>;
+type HandlerFuture = Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>;
+type Handler = Arc<dyn Fn(Request<Bytes>) -> HandlerFuture + Send + Sync>;
 
 /// Routes by their paths.
 #[derive(Clone, Default)]
-pub struct Routes(Vec<(String, Handler)>);
+pub struct CustomRoutes(Vec<(String, Handler)>);
 
-impl fmt::Debug for Routes {
+impl fmt::Debug for CustomRoutes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|(path, _)| path)).finish()
     }
 }
 
-impl Routes {
+impl CustomRoutes {
     /// Adds a route, for every method.
     pub fn add<F, Fut>(&mut self, path: String, handler: F)
     where
@@ -64,16 +64,16 @@ impl Routes {
 
 /// Answers a request whose path is none of ours.
 pub(super) async fn answer(
-    app: &App,
+    app: &RunnerApp,
     refusal: route::Refusal,
     head: &Parts,
     body: Incoming,
     peer: PeerInfo,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, HttpError> {
     let Some(handler) = app.routes.find(head.uri.path()) else {
-        return Err(Refusal::Route(refusal));
+        return Err(HttpError::Route(refusal));
     };
-    let body = read(app.times, &head.headers, Takes::Anything, body).await?;
+    let body = read(app.times, &head.headers, AcceptedBody::Anything, body).await?;
     let mut request = Request::new(body);
     *request.method_mut() = head.method.clone();
     *request.uri_mut() = head.uri.clone();

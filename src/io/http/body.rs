@@ -7,13 +7,13 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
 
-use super::Refusal;
+use super::HttpError;
 use crate::limits;
 use edge_runner_http::common::{BodyLimits, ConnLimits, collect};
 
 /// What an endpoint takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Takes {
+pub(super) enum AcceptedBody {
     /// Anything that is not declared as a form: existing clients forget to say that it is JSON.
     Json,
     /// The same, and JSON that is declared as a form: the HTTP client of ESP-IDF declares so every
@@ -28,24 +28,24 @@ pub(super) enum Takes {
 pub(super) async fn read(
     times: ConnLimits,
     headers: &HeaderMap,
-    takes: Takes,
+    takes: AcceptedBody,
     body: Incoming,
-) -> Result<Bytes, Refusal> {
+) -> Result<Bytes, HttpError> {
     let is_refused = match takes {
-        Takes::Json => is_form(headers),
-        Takes::Offer => is_multipart(headers),
-        Takes::Anything => false,
+        AcceptedBody::Json => is_form(headers),
+        AcceptedBody::Offer => is_multipart(headers),
+        AcceptedBody::Anything => false,
     };
     if is_refused {
-        return Err(Refusal::Form);
+        return Err(HttpError::Form);
     }
     let caps = BodyLimits {
         bytes_max: limits::HTTP_BODY_BYTES_MAX,
         within: times.body,
     };
     let body = collect(caps, headers, body).await?;
-    if takes == Takes::Offer && is_form(headers) && !body.trim_ascii_start().starts_with(b"{") {
-        return Err(Refusal::Form);
+    if takes == AcceptedBody::Offer && is_form(headers) && !body.trim_ascii_start().starts_with(b"{") {
+        return Err(HttpError::Form);
     }
     Ok(body)
 }

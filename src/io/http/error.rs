@@ -25,7 +25,7 @@ use edge_runner_http::common::{BodyError, Reply, json_reply};
 
 /// Every way in which a request is refused.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum HttpError {
     /// Before its endpoint saw it.
     #[error("{0}")]
     Denied(access::Denied),
@@ -109,42 +109,44 @@ pub enum Refusal {
     OtherTransport(Transport),
 }
 
-impl Refusal {
+impl HttpError {
     /// The one table from error to status.
     pub(super) fn status(&self) -> StatusCode {
         match self {
-            Refusal::Route(route::Refusal::NotFound) => StatusCode::NOT_FOUND,
-            Refusal::Absent(Absent(Ability::Page | Ability::Tls)) => StatusCode::NOT_FOUND,
-            Refusal::Absent(_) => StatusCode::NOT_IMPLEMENTED,
-            Refusal::NoAuthority | Refusal::OtherTransport(_) => StatusCode::NOT_FOUND,
-            Refusal::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
-            Refusal::Metrics(metrics::Denied::Off) => StatusCode::NOT_FOUND,
-            Refusal::Caller(_)
-            | Refusal::NotVerified(_)
-            | Refusal::NoToken
-            | Refusal::Token(_)
-            | Refusal::Signature(_)
-            | Refusal::Metrics(metrics::Denied::Remote | metrics::Denied::Forwarded) => StatusCode::FORBIDDEN,
-            Refusal::Denied(denied) => match denied {
+            HttpError::Route(route::Refusal::NotFound) => StatusCode::NOT_FOUND,
+            HttpError::Absent(Absent(Ability::Page | Ability::Tls)) => StatusCode::NOT_FOUND,
+            HttpError::Absent(_) => StatusCode::NOT_IMPLEMENTED,
+            HttpError::NoAuthority | HttpError::OtherTransport(_) => StatusCode::NOT_FOUND,
+            HttpError::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
+            HttpError::Metrics(metrics::Denied::Off) => StatusCode::NOT_FOUND,
+            HttpError::Caller(_)
+            | HttpError::NotVerified(_)
+            | HttpError::NoToken
+            | HttpError::Token(_)
+            | HttpError::Signature(_)
+            | HttpError::Metrics(metrics::Denied::Remote | metrics::Denied::Forwarded) => StatusCode::FORBIDDEN,
+            HttpError::Denied(denied) => match denied {
                 Denied::Host | Denied::Preflight => StatusCode::BAD_REQUEST,
                 Denied::Misdirected => StatusCode::MISDIRECTED_REQUEST,
                 Denied::Origin | Denied::Forged | Denied::Page | Denied::Uninvited => StatusCode::FORBIDDEN,
             },
-            Refusal::NoKey | Refusal::Messaging(_) => StatusCode::UNAUTHORIZED,
-            Refusal::NoUpgrade => StatusCode::UPGRADE_REQUIRED,
-            Refusal::Body(BodyError::Broken) => StatusCode::BAD_REQUEST,
-            Refusal::SameCall => StatusCode::CONFLICT,
-            Refusal::Form | Refusal::Body(BodyError::Compressed) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Refusal::Body(BodyError::TooLarge { .. }) | Refusal::TooMuchForProgram => StatusCode::PAYLOAD_TOO_LARGE,
-            Refusal::Body(BodyError::TooSlow { .. }) => StatusCode::REQUEST_TIMEOUT,
-            Refusal::Invalid { .. } | Refusal::Start(start::Refusal::Invalid(_)) => StatusCode::UNPROCESSABLE_ENTITY,
-            Refusal::Start(_) => StatusCode::BAD_REQUEST,
-            Refusal::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Refusal::Unknown(_) => StatusCode::NOT_FOUND,
-            Refusal::Mediaroom(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Refusal::DialIn(_) | Refusal::Webhook(_) => StatusCode::BAD_REQUEST,
-            Refusal::Videoroom(_) | Refusal::CallRoom(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Refusal::Whip(refusal) => match refusal {
+            HttpError::NoKey | HttpError::Messaging(_) => StatusCode::UNAUTHORIZED,
+            HttpError::NoUpgrade => StatusCode::UPGRADE_REQUIRED,
+            HttpError::Body(BodyError::Broken) => StatusCode::BAD_REQUEST,
+            HttpError::SameCall => StatusCode::CONFLICT,
+            HttpError::Form | HttpError::Body(BodyError::Compressed) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            HttpError::Body(BodyError::TooLarge { .. }) | HttpError::TooMuchForProgram => StatusCode::PAYLOAD_TOO_LARGE,
+            HttpError::Body(BodyError::TooSlow { .. }) => StatusCode::REQUEST_TIMEOUT,
+            HttpError::Invalid { .. } | HttpError::Start(start::Refusal::Invalid(_)) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
+            HttpError::Start(_) => StatusCode::BAD_REQUEST,
+            HttpError::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
+            HttpError::Unknown(_) => StatusCode::NOT_FOUND,
+            HttpError::Mediaroom(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            HttpError::DialIn(_) | HttpError::Webhook(_) => StatusCode::BAD_REQUEST,
+            HttpError::Videoroom(_) | HttpError::CallRoom(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            HttpError::Whip(refusal) => match refusal {
                 whip::WhipError::Type(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 whip::WhipError::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
                 whip::WhipError::NotText | whip::WhipError::Form(_) | whip::WhipError::Fragment(_) => {
@@ -155,14 +157,14 @@ impl Refusal {
                 whip::WhipError::SpentKey => StatusCode::UNAUTHORIZED,
                 whip::WhipError::Offer(refusal) => of_offer(refusal),
             },
-            Refusal::Offer(refusal) => of_offer(refusal),
+            HttpError::Offer(refusal) => of_offer(refusal),
         }
     }
 
     /// Returns the answer; `is_call` to a client that looks for its error where the calls endpoint has it.
     pub(super) fn reply(&self, is_call: bool) -> Reply {
         let detail = match self {
-            Refusal::Invalid { invalid, .. } => invalid.detail(),
+            HttpError::Invalid { invalid, .. } => invalid.detail(),
             other => json!(other.to_string()),
         };
         let body = match is_call {
@@ -171,23 +173,23 @@ impl Refusal {
         };
         let mut reply = json_reply(self.status(), body.to_string());
         match self {
-            Refusal::Route(route::Refusal::Method(allowed)) => {
+            HttpError::Route(route::Refusal::Method(allowed)) => {
                 reply
                     .headers_mut()
                     .insert(header::ALLOW, HeaderValue::from_static(allowed));
             }
-            Refusal::NoKey | Refusal::Whip(whip::WhipError::SpentKey) => {
+            HttpError::NoKey | HttpError::Whip(whip::WhipError::SpentKey) => {
                 reply
                     .headers_mut()
                     .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            Refusal::NoUpgrade => {
+            HttpError::NoUpgrade => {
                 let headers = reply.headers_mut();
                 headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
                 headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
                 headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             }
-            Refusal::Full(_) | Refusal::Offer(OfferError::Full | OfferError::Share | OfferError::Stopping) => {
+            HttpError::Full(_) | HttpError::Offer(OfferError::Full | OfferError::Share | OfferError::Stopping) => {
                 reply
                     .headers_mut()
                     .insert(header::RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_S));
@@ -198,12 +200,12 @@ impl Refusal {
     }
 }
 
-impl From<whip::WhipError> for Refusal {
+impl From<whip::WhipError> for HttpError {
     /// What the engine says of an offer is told and counted as of any other.
     fn from(refusal: whip::WhipError) -> Self {
         match refusal {
-            whip::WhipError::Offer(refusal) => Refusal::Offer(refusal),
-            other => Refusal::Whip(other),
+            whip::WhipError::Offer(refusal) => HttpError::Offer(refusal),
+            other => HttpError::Whip(other),
         }
     }
 }
@@ -240,7 +242,7 @@ mod tests {
                 None,
             ),
         ] {
-            let refusal = Refusal::Offer(refusal);
+            let refusal = HttpError::Offer(refusal);
             assert!(refusal.to_string().contains(word), "{refusal}");
             let reply = refusal.reply(false);
             assert_eq!(reply.status().as_u16(), status, "{word}");
