@@ -24,7 +24,7 @@
 //!
 //! # Features
 //!
-//! One cargo feature is one ability, and the default is all of them; `proto::abilities` has the
+//! One cargo feature is one ability, and the default is all of them; `proto::features` has the
 //! table. Callers: `webrtc`, `turn` (the runner's own side), `telephony`, `websocket`, `mediaroom`,
 //! `videoroom`, `messaging`. The server: `tls`, `page`, `doctor`. `cloud` is another program in the
 //! same binary: the cloud agent service. `full`, `runner`, `browser`, `telephone` and `smallest`
@@ -62,7 +62,7 @@ pub mod testing;
 pub use edge_runner_proto::config;
 
 use edge_runner_http::logging;
-use edge_runner_proto::{self as proto, abilities, aliases, limits};
+use edge_runner_proto::{self as proto, aliases, features, limits};
 
 pub use bot::{Audio, BotError, Event, Media, RunnerArguments};
 pub use cli::start::main;
@@ -90,7 +90,7 @@ pub mod inside {
     //! commit.
 
     pub use crate::cli::start::built_in;
-    pub use crate::cli::{Command, Misuse, Surroundings, parse};
+    pub use crate::cli::{CliCommand, Env, UsageError, parse};
     #[cfg(any(feature = "telephony", feature = "websocket"))]
     pub use crate::io::socket::config as socket_config;
     pub use crate::io::{run, run_with};

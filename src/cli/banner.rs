@@ -8,23 +8,23 @@
 use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
 
-use super::abilities::{guarded, sockets};
-use crate::abilities::Ability;
+use super::features::{guarded, sockets};
 use crate::config::{Config, Host, Listening, Tls, Transport};
+use crate::features::Feature;
 use crate::proto::livekit::missing_variables;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::is_protected;
 
 /// A line of the text: its name, empty where it goes on with the one above, and what it says.
-type Row = (&'static str, String);
+type BannerRow = (&'static str, String);
 
 /// Makes the text, with a line break at its end.
 pub fn text(config: &Config, listening: &Listening, on_terminal: bool) -> String {
     let key = config
         .api_key
         .as_ref()
-        .filter(|_| on_terminal && Way::BUILT == Way::Page);
-    let fragment = key.map_or_else(String::new, |key| format!("#key={}", escaped(key.expose())));
+        .filter(|_| on_terminal && EntryPoint::BUILT == EntryPoint::Page);
+    let fragment = key.map_or_else(String::new, |key| format!("#key={}", form_encoded(key.expose())));
     let mut rows = addresses(config, listening, &fragment);
     rows.push((
         "Sessions",
@@ -32,7 +32,7 @@ pub fn text(config: &Config, listening: &Listening, on_terminal: bool) -> String
     ));
     if let Some(program) = config.command.as_ref().and_then(|command| command.first()) {
         // Its arguments may hold secrets.
-        rows.push(("Bot", format!("{}, once per session", shown(program))));
+        rows.push(("Bot", format!("{}, once per session", sanitized(program))));
     }
     if let Some(transport) = config.transport {
         rows.push(("Transport", format!("{} alone", transport.name())));
@@ -59,36 +59,36 @@ pub fn text(config: &Config, listening: &Listening, on_terminal: bool) -> String
 }
 
 /// Where callers and devices find the server.
-fn addresses(config: &Config, listening: &Listening, fragment: &str) -> Vec<Row> {
+fn addresses(config: &Config, listening: &Listening, fragment: &str) -> Vec<BannerRow> {
     let mut rows = Vec::new();
-    if Way::BUILT != Way::Provider {
-        let note = if Way::BUILT == Way::Client {
+    if EntryPoint::BUILT != EntryPoint::Provider {
+        let note = if EntryPoint::BUILT == EntryPoint::Client {
             "; this build has no page"
         } else {
             ""
         };
-        let url = near(config.host, listening.port);
-        rows.push(("Talk", format!("{}{note}", Way::BUILT.to(&url, fragment))));
-        rows.extend(far(config, listening, fragment).map(|far| ("Elsewhere", far)));
+        let url = local_url(config.host, listening.port);
+        rows.push(("Talk", format!("{}{note}", EntryPoint::BUILT.to(&url, fragment))));
+        rows.extend(remote_access(config, listening, fragment).map(|far| ("Elsewhere", far)));
     }
-    rows.extend(trust(config, listening).map(|trust| ("Trust", trust)));
+    rows.extend(certificate_hint(config, listening).map(|trust| ("Trust", trust)));
     if let Some(address) = config.embedded {
         let url = Host::Address(address.into()).url(listening.port);
         rows.push(("Device", format!("{url}/api/offer")));
     }
-    if Ability::WebRtc.in_this_build() {
+    if Feature::WebRtc.in_this_build() {
         rows.push(("WebRTC", format!("UDP port {}", listening.rtc_port)));
     }
     rows
 }
 
 /// Who may call, and with what.
-fn access(config: &Config) -> Vec<Row> {
+fn access(config: &Config) -> Vec<BannerRow> {
     let mut rows = Vec::new();
     rows.extend(config.open_words().map(|words| ("Open", words.into())));
     if config.api_key.is_some() {
         let also = match config.transport {
-            None | Some(Transport::Videoroom) if Ability::Videoroom.in_this_build() => ", and for /videoroom",
+            None | Some(Transport::Videoroom) if Feature::Videoroom.in_this_build() => ", and for /videoroom",
             _ => "",
         };
         rows.push(("Key", format!("`Authorization: Bearer KEY` for {}{also}", guarded())));
@@ -110,7 +110,7 @@ fn access(config: &Config) -> Vec<Row> {
 
 /// How the callers of a build get here.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum EntryPoint {
     /// By the page, in a browser.
     Page,
     /// By a client or a device that people bring.
@@ -119,26 +119,26 @@ enum Way {
     Provider,
 }
 
-impl Way {
-    const BUILT: Way = if Ability::Page.in_this_build() {
-        Way::Page
-    } else if Ability::WebRtc.in_this_build() || Ability::WebSocket.in_this_build() {
-        Way::Client
+impl EntryPoint {
+    const BUILT: EntryPoint = if Feature::Page.in_this_build() {
+        EntryPoint::Page
+    } else if Feature::WebRtc.in_this_build() || Feature::WebSocket.in_this_build() {
+        EntryPoint::Client
     } else {
-        Way::Provider
+        EntryPoint::Provider
     };
 
     /// Says what to do with the URL of a server, and what the page is to find behind it.
     fn to(self, url: &str, fragment: &str) -> String {
         match self {
-            Way::Page => format!("open {url}/{fragment}"),
-            Way::Client | Way::Provider => format!("point a client at {url}"),
+            EntryPoint::Page => format!("open {url}/{fragment}"),
+            EntryPoint::Client | EntryPoint::Provider => format!("point a client at {url}"),
         }
     }
 }
 
 /// What has to be entered at a provider, and what becomes of its calls.
-fn telephone(provider: &Provider, config: &Config) -> Vec<Row> {
+fn telephone(provider: &Provider, config: &Config) -> Vec<BannerRow> {
     let telephony = &config.telephony;
     // A provider that takes no markup does without `--proxy`.
     let host = config.proxy.as_deref().unwrap_or("PUBLIC-HOST");
@@ -167,7 +167,7 @@ fn telephone(provider: &Provider, config: &Config) -> Vec<Row> {
 }
 
 /// Where a talk in a room begins, and what rooms lack.
-fn rooms(config: &Config, listening: &Listening) -> Vec<Row> {
+fn rooms(config: &Config, listening: &Listening) -> Vec<BannerRow> {
     let serves =
         |transport: Transport| transport.in_this_build() && config.transport.is_none_or(|only| only == transport);
     let alone = |transport| config.transport == Some(transport);
@@ -183,7 +183,7 @@ fn rooms(config: &Config, listening: &Listening) -> Vec<Row> {
             (true, Some(_)) => "ask `/start` with the key, which tells the room and a token".into(),
             (true, None) => format!(
                 "open {}/videoroom, or ask `/start`, which tells the room and a token",
-                near(config.host, listening.port)
+                local_url(config.host, listening.port)
             ),
         });
     }
@@ -218,7 +218,7 @@ fn rooms(config: &Config, listening: &Listening) -> Vec<Row> {
 }
 
 /// The key as the value of a form field, which is how the page reads what stands behind the `#`.
-fn escaped(key: &str) -> String {
+fn form_encoded(key: &str) -> String {
     let mut text = String::new();
     for byte in key.bytes() {
         match byte {
@@ -230,7 +230,7 @@ fn escaped(key: &str) -> String {
 }
 
 /// The program of a bot, without what a terminal would obey.
-fn shown(program: &OsStr) -> String {
+fn sanitized(program: &OsStr) -> String {
     program
         .to_string_lossy()
         .chars()
@@ -239,7 +239,7 @@ fn shown(program: &OsStr) -> String {
 }
 
 /// The URL for a browser on this machine: browsers do not open an unspecified address.
-fn near(host: Host, port: u16) -> String {
+fn local_url(host: Host, port: u16) -> String {
     match host {
         Host::Address(address) if address.is_unspecified() => Host::Localhost.url(port),
         other => other.url(port),
@@ -248,17 +248,17 @@ fn near(host: Host, port: u16) -> String {
 
 /// How a browser on another machine gets here. It opens a microphone only for `localhost` or HTTPS, and a tunnel makes this
 /// server `localhost` there too; audio does not go through the tunnel but straight to the UDP port.
-fn far(config: &Config, listening: &Listening, fragment: &str) -> Option<String> {
+fn remote_access(config: &Config, listening: &Listening, fragment: &str) -> Option<String> {
     let port = listening.port;
-    let direct = outside(config, listening).map(|address| SocketAddr::new(address, port));
+    let direct = lan_address(config, listening).map(|address| SocketAddr::new(address, port));
     // What is no browser opens its microphone without HTTPS too.
     if let Some(direct) = direct
-        && (config.tls != Tls::Off || Way::BUILT == Way::Client)
+        && (config.tls != Tls::Off || EntryPoint::BUILT == EntryPoint::Client)
     {
         let scheme = if config.tls == Tls::Off { "http" } else { "https" };
         return Some(format!(
             "{} there",
-            Way::BUILT.to(&format!("{scheme}://{direct}"), fragment)
+            EntryPoint::BUILT.to(&format!("{scheme}://{direct}"), fragment)
         ));
     }
     let (target, address) = match config.host {
@@ -270,13 +270,13 @@ fn far(config: &Config, listening: &Listening, fragment: &str) -> Option<String>
     };
     Some(format!(
         "ssh -L {port}:{target}:{port} {address}, then {} there",
-        Way::BUILT.to(&Host::Localhost.url(port), fragment)
+        EntryPoint::BUILT.to(&Host::Localhost.url(port), fragment)
     ))
 }
 
 /// What makes browsers on other machines take the certificate.
-fn trust(config: &Config, listening: &Listening) -> Option<String> {
-    let address = outside(config, listening)?;
+fn certificate_hint(config: &Config, listening: &Listening) -> Option<String> {
+    let address = lan_address(config, listening)?;
     match &config.tls {
         Tls::Off => None,
         Tls::Auto => Some(format!(
@@ -288,7 +288,7 @@ fn trust(config: &Config, listening: &Listening) -> Option<String> {
 }
 
 /// The address under which other machines reach this one.
-fn outside(config: &Config, listening: &Listening) -> Option<IpAddr> {
+fn lan_address(config: &Config, listening: &Listening) -> Option<IpAddr> {
     match config.host {
         Host::Localhost => None,
         Host::Address(address) if address.is_loopback() => None,
@@ -317,7 +317,7 @@ fn preferred(addresses: &[IpAddr]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{Command, Surroundings, parse};
+    use crate::cli::{CliCommand, Env, parse};
     use crate::proto::options::env::Variables;
     use crate::proto::telephony::invented::INVENTED;
 
@@ -330,15 +330,15 @@ mod tests {
             .iter()
             .map(|&(name, value)| (name.to_owned(), value.to_owned()));
         let addresses: Vec<IpAddr> = addresses.iter().map(|a| a.parse().expect("an address")).collect();
-        let around = Surroundings {
+        let env = Env {
             variables: Variables::new(own, []),
             addresses: addresses.clone(),
             names: vec!["Board".into()],
             read: &|_| Err(std::io::Error::other("no file")),
-            resolve: &|_| Vec::new(),
+            lookup_host: &|_| Vec::new(),
         };
-        let command = parse(arguments.iter().map(Into::into), &around).expect("valid arguments");
-        let Command::Serve { config, .. } = command else {
+        let command = parse(arguments.iter().map(Into::into), &env).expect("valid arguments");
+        let CliCommand::Serve { config, .. } = command else {
             panic!("serves");
         };
         let listening = Listening {

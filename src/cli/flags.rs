@@ -1,7 +1,7 @@
 //! The table of options: one entry per option with its names, value word, help lines and setter.
 //!
-//! Texts of values enter through the setters and leave as [`Typed`]: what was typed, each value read by itself. What the
-//! values mean together is for `meaning`. `--help` is made from the same entries. An alias of an option is in `aliases`.
+//! Texts of values enter through the setters and leave as [`LowArgs`]: what was typed, each value read by itself. What the
+//! values mean together is for `resolve`. `--help` is made from the same entries. An alias of an option is in `aliases`.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -12,13 +12,13 @@ use crate::config::{BuiltInBot, MetricsAccess, Tls, Transport};
 use crate::limits::{
     DRAIN_MAX, OPUS_COMPLEXITY_DEFAULT, OPUS_COMPLEXITY_MAX, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST, WORKERS_MAX,
 };
-use crate::proto::options::unsaid::with_prefix;
-use crate::proto::options::{HOST_HELP, LowArgs, Table, Takes, Wants, flag, number, push, put, tls};
+use crate::proto::options::env_options::with_prefix;
+use crate::proto::options::{Expected, FlagKind, HOST_HELP, OptionStore, OptionTable, flag, number, push, put, tls};
 use crate::proto::server::forwarded::{Network, NoNetwork};
 
 /// What was typed, before the values are held against each other.
 #[derive(Debug, Default)]
-pub(super) struct Typed {
+pub(super) struct LowArgs {
     pub host: Option<String>,
     pub port: Option<u16>,
     pub rtc_port: Option<u16>,
@@ -54,7 +54,7 @@ pub(super) struct Typed {
     /// What stands after `--`.
     pub command: Option<Vec<OsString>>,
     /// The long names of the options that were typed.
-    pub said: Vec<&'static str>,
+    pub given: Vec<&'static str>,
 }
 
 /// Whether WebSockets ask for a token.
@@ -81,17 +81,17 @@ const RIVALS: &[[&str; 2]] = &[
     ["--direct", "--transport"],
 ];
 
-impl LowArgs for Typed {
-    fn said(&mut self) -> &mut Vec<&'static str> {
-        &mut self.said
+impl OptionStore for LowArgs {
+    fn given(&mut self) -> &mut Vec<&'static str> {
+        &mut self.given
     }
 
     fn argument(&mut self) -> &mut Option<OsString> {
         &mut self.argument
     }
 
-    fn overrules(&self, option: &str) -> bool {
-        let said = |long: &str| self.said.contains(&long);
+    fn overrides(&self, option: &str) -> bool {
+        let said = |long: &str| self.given.contains(&long);
         let rival = |[one, other]: &[&str; 2]| match option {
             long if long == *one => said(other),
             long if long == *other => said(one),
@@ -116,7 +116,7 @@ const MOQ: &str = "Media over QUIC [later]";
 const GENERAL: &str = "General";
 
 /// The runner's own table.
-pub(super) static RUNNER: Table<Typed> = Table {
+pub(super) static RUNNER: OptionTable<LowArgs> = OptionTable {
     flags: FLAGS,
     prefix: "RUNNER_",
     argument: None,
@@ -129,28 +129,28 @@ pub(super) fn variable(long: &str) -> String {
 }
 
 /// One option of the runner.
-pub(super) type Flag = crate::proto::options::Flag<Typed>;
+pub(super) type RunnerFlag = crate::proto::options::Flag<LowArgs>;
 
 /// Every option, in the order of the help.
-pub(super) const FLAGS: &[Flag] = &[
+pub(super) const FLAGS: &[RunnerFlag] = &[
     flag(
         None,
         "--host",
-        Takes::One("ADDR", |typed, text| put(&mut typed.host, text)),
+        FlagKind::Value("ADDR", |args, text| put(&mut args.host, text)),
         SERVER,
         HOST_HELP,
     ),
     flag(
         None,
         "--port",
-        Takes::One("N", |typed, text| put(&mut typed.port, number(&text, 0, u16::MAX)?)),
+        FlagKind::Value("N", |args, text| put(&mut args.port, number(&text, 0, u16::MAX)?)),
         SERVER,
         "HTTP port; 0 picks a free one, and the start-up line prints it. [default: 7860]",
     ),
     flag(
         None,
         "--tls",
-        Takes::One("off|auto|CERT:KEY", |typed, text| put(&mut typed.tls, tls(&text)?)),
+        FlagKind::Value("off|auto|CERT:KEY", |args, text| put(&mut args.tls, tls(&text)?)),
         SERVER,
         "HTTPS and WSS on the same port as HTTP: `auto` makes a certificate once and keeps it, CERT:KEY are PEM \
          files, read again on SIGHUP. [default: off]",
@@ -158,7 +158,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         None,
         "--state-dir",
-        Takes::One("DIR", |typed, text| put(&mut typed.state_dir, text)),
+        FlagKind::Value("DIR", |args, text| put(&mut args.state_dir, text)),
         SERVER,
         "Where the certificate of `--tls auto` is kept. [default: STATE_DIRECTORY of systemd, else edge-runner in \
          XDG_STATE_HOME or ~/.local/state]",
@@ -166,9 +166,9 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         None,
         "--drain",
-        Takes::One("SECONDS", |typed, text| {
+        FlagKind::Value("SECONDS", |args, text| {
             put(
-                &mut typed.drain,
+                &mut args.drain,
                 Duration::from_secs(number(&text, 0, DRAIN_MAX.as_secs())?),
             )
         }),
@@ -179,15 +179,15 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         None,
         "--metrics",
-        Takes::One("off|local|any", |typed, text| put(&mut typed.metrics, metrics(&text)?)),
+        FlagKind::Value("off|local|any", |args, text| put(&mut args.metrics, metrics(&text)?)),
         SERVER,
         "Who may read /metrics: nobody, peers on this machine, or everybody. [default: local]",
     ),
     flag(
         None,
         "--max-sessions",
-        Takes::One("N", |typed, text| {
-            put(&mut typed.sessions_max, number(&text, 1, SESSIONS_MAX_HIGHEST)?)
+        FlagKind::Value("N", |args, text| {
+            put(&mut args.sessions_max, number(&text, 1, SESSIONS_MAX_HIGHEST)?)
         }),
         SERVER,
         "Live sessions at most, over every transport; further offers and WebSockets get 503 with Retry-After. \
@@ -196,30 +196,28 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         None,
         "--workers",
-        Takes::One("N", |typed, text| {
-            put(&mut typed.workers, number(&text, 1, WORKERS_MAX)?)
-        }),
+        FlagKind::Value("N", |args, text| put(&mut args.workers, number(&text, 1, WORKERS_MAX)?)),
         SERVER,
         "Threads that carry sessions; 1 runs everything on the main thread. [default: one per core]",
     ),
     flag(
         Some('t'),
         "--transport",
-        Takes::One("T", |typed, text| put(&mut typed.transport, transport(&text)?)),
+        FlagKind::Value("T", |args, text| put(&mut args.transport, transport(&text)?)),
         SERVER,
         "Allow `/start` this transport alone and make it the default.",
     ),
     flag(
         None,
         "--rtc-port",
-        Takes::One("N", |typed, text| put(&mut typed.rtc_port, number(&text, 0, u16::MAX)?)),
+        FlagKind::Value("N", |args, text| put(&mut args.rtc_port, number(&text, 0, u16::MAX)?)),
         WEBRTC,
         "The one UDP port of every WebRTC session; 0 picks a free one. [default: the HTTP port's number]",
     ),
     flag(
         None,
         "--ice-servers",
-        Takes::Many("SERVER", |typed, text| push(&mut typed.ice_servers, text)),
+        FlagKind::List("SERVER", |args, text| push(&mut args.ice_servers, text)),
         WEBRTC,
         "STUN and TURN servers of this runner and its clients: URLs, or JSON objects with `urls`, `username`, \
          `credential`.",
@@ -227,16 +225,14 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         None,
         "--ice-address",
-        Takes::Each("ADDR", |typed, text| {
-            push(&mut typed.ice_addresses, ice_address(&text)?)
-        }),
+        FlagKind::Repeatable("ADDR", |args, text| push(&mut args.ice_addresses, ice_address(&text)?)),
         WEBRTC,
         "Further address to offer to clients, such as the public one of a NAT; repeatable.",
     ),
     flag(
         None,
         "--embedded",
-        Takes::Nothing(|typed| typed.embedded = true),
+        FlagKind::Switch(|args| args.embedded = true),
         WEBRTC,
         "Be strict with addresses, for microcontrollers: every client is offered the IPv4 address of `--host` alone, which is \
          checked at start. Without it devices are offered the address at which they reached the runner, and browsers all.",
@@ -244,8 +240,8 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         None,
         "--opus-complexity",
-        Takes::One("N", |typed, text| {
-            put(&mut typed.opus_complexity, number(&text, 0, OPUS_COMPLEXITY_MAX)?)
+        FlagKind::Value("N", |args, text| {
+            put(&mut args.opus_complexity, number(&text, 0, OPUS_COMPLEXITY_MAX)?)
         }),
         WEBRTC,
         "How hard the encoder of what the bot says tries, 0 to 10: fewer take less of a slow core. [default: 3]",
@@ -253,7 +249,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         None,
         "--bot",
-        Takes::One("NAME", |typed, text| put(&mut typed.bot, bot(&text)?)),
+        FlagKind::Value("NAME", |args, text| put(&mut args.bot, bot(&text)?)),
         BOTS,
         "Built-in bot: `parrot` repeats each utterance after you pause, `echo` plays every frame straight back. \
          A program after `--` takes its place. [default: parrot]",
@@ -261,7 +257,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         None,
         "--pass-env",
-        Takes::Many("NAME", |typed, text| push(&mut typed.pass_env, text)),
+        FlagKind::List("NAME", |args, text| push(&mut args.pass_env, text)),
         BOTS,
         "Secrets of this runner that a program after `--` inherits all the same, such as VIDEOROOM_API_KEY; every other \
          variable it gets anyway.",
@@ -269,14 +265,14 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         None,
         "--allowed-origins",
-        Takes::Many("ORIGIN", |typed, text| push(&mut typed.allowed_origins, text)),
+        FlagKind::List("ORIGIN", |args, text| push(&mut args.allowed_origins, text)),
         ACCESS,
         "Web pages that may connect, such as https://app.example.net; commas are allowed. [default: all]",
     ),
     flag(
         None,
         "--allowed-hosts",
-        Takes::Many("HOST", |typed, text| push(&mut typed.allowed_hosts, text)),
+        FlagKind::List("HOST", |args, text| push(&mut args.allowed_hosts, text)),
         ACCESS,
         "Further names under which this server may be addressed; requests for other ones get 421. [default: \
          localhost, addresses, this machine's names, *.local, the host of --proxy]",
@@ -284,7 +280,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         None,
         "--trusted-proxies",
-        Takes::Many("ADDR[/BITS]", |typed, text| networks(&mut typed.trusted_proxies, &text)),
+        FlagKind::List("ADDR[/BITS]", |args, text| networks(&mut args.trusted_proxies, &text)),
         ACCESS,
         "Reverse proxies whose `X-Forwarded-For` or `Forwarded` says which address a caller has; each address has a share \
          of the places. [default: those on this machine with --proxy, else none]",
@@ -292,7 +288,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         None,
         "--api-key",
-        Takes::One("KEY", |typed, text| put(&mut typed.api_key, text)),
+        FlagKind::Value("KEY", |args, text| put(&mut args.api_key, text)),
         ACCESS,
         "Ask callers of /start, /api/offer, /whip, /whep and /v1/realtime for `Authorization: Bearer KEY`; RUNNER_API_KEY \
          does the same and shows in no list of processes.",
@@ -300,15 +296,15 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         None,
         "--api-key-file",
-        Takes::One("FILE", |typed, text| put(&mut typed.api_key_file, text)),
+        FlagKind::Value("FILE", |args, text| put(&mut args.api_key_file, text)),
         ACCESS,
         "The same, with the key on the first line of a file.",
     ),
     flag(
         None,
         "--ws-auth",
-        Takes::One("none|token", |typed, text| {
-            put(&mut typed.ws_auth, WsAuth::from_name(&text).ok_or("`none` or `token`")?)
+        FlagKind::Value("none|token", |args, text| {
+            put(&mut args.ws_auth, WsAuth::from_name(&text).ok_or("`none` or `token`")?)
         }),
         ACCESS,
         "`token` asks for a one-time token on `/ws` and `/ws-client`; `/start` and the telephony webhook hand them \
@@ -317,21 +313,21 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         Some('x'),
         "--proxy",
-        Takes::One("HOST", |typed, text| put(&mut typed.proxy, text)),
+        FlagKind::Value("HOST", |args, text| put(&mut args.proxy, text)),
         PROVIDERS,
         "Public host name of this server, which telephony providers connect to.",
     ),
     flag(
         None,
         "--no-verify-webhooks",
-        Takes::Nothing(|typed| typed.no_verify_webhooks = true),
+        FlagKind::Switch(|args| args.no_verify_webhooks = true),
         PROVIDERS,
         "Do not verify the signatures of telephony webhooks, which is done wherever a credential for it is set.",
     ),
     flag(
         None,
         "--unverified-calls",
-        Takes::Nothing(|typed| typed.unverified_calls = true),
+        FlagKind::Switch(|args| args.unverified_calls = true),
         PROVIDERS,
         "Take calls on `/ws` without proof that their provider makes them, and hang up whichever ids they name. Where webhooks \
          are verified, a call needs the token of its webhook otherwise, or the provider's signature.",
@@ -339,7 +335,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         Some('d'),
         "--direct",
-        Takes::Nothing(|typed| typed.direct = true),
+        FlagKind::Switch(|args| args.direct = true),
         PROVIDERS,
         "Take one bot straight into a video room, without a web server; implies `-t videoroom` and needs \
          VIDEOROOM_API_KEY.",
@@ -347,21 +343,21 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         None,
         "--dialin",
-        Takes::Nothing(|typed| typed.dialin = true),
+        FlagKind::Switch(|args| args.dialin = true),
         PROVIDERS,
         "Serve the dial-in webhook of video rooms; needs VIDEOROOM_API_KEY.",
     ),
     flag(
         None,
         "--no-dialin",
-        Takes::Nothing(|typed| typed.dialin = false),
+        FlagKind::Switch(|args| args.dialin = false),
         PROVIDERS,
         "Do not serve it; the default.",
     ),
     flag(
         None,
         "--messaging",
-        Takes::Nothing(|typed| typed.messaging = true),
+        FlagKind::Switch(|args| args.messaging = true),
         PROVIDERS,
         "Answer voice calls of the messaging app: serves its webhook at /messaging, and needs MESSAGING_TOKEN, \
          MESSAGING_PHONE_NUMBER_ID, MESSAGING_APP_SECRET and MESSAGING_WEBHOOK_VERIFICATION_TOKEN.",
@@ -369,92 +365,92 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         None,
         "--moq-serve",
-        Takes::Nothing(|typed| typed.moq.serve = true),
+        FlagKind::Switch(|args| args.moq.serve = true),
         MOQ,
         "Serve a socket of our own, even when a relay is named; the default without one.",
     ),
     flag(
         None,
         "--moq-connect",
-        Takes::One("URL", |typed, text| put(&mut typed.moq.connect, text)),
+        FlagKind::Value("URL", |args, text| put(&mut args.moq.connect, text)),
         MOQ,
         "Dial this relay: SCHEME://HOST[:PORT][/PATH].",
     ),
     flag(
         None,
         "--moq-bind",
-        Takes::One("ADDR:PORT", |typed, text| put(&mut typed.moq.bind, text)),
+        FlagKind::Value("ADDR:PORT", |args, text| put(&mut args.moq.bind, text)),
         MOQ,
         "UDP address to listen on, or to dial from. [default: [::]:4080, or any port when dialing]",
     ),
     flag(
         None,
         "--moq-namespace",
-        Takes::One("NAME", |typed, text| put(&mut typed.moq.namespace, text)),
+        FlagKind::Value("NAME", |args, text| put(&mut args.moq.namespace, text)),
         MOQ,
         "Namespace of both sides. [default: pipecat, or a random one per session when dialing]",
     ),
     flag(
         None,
         "--moq-bot-id",
-        Takes::One("ID", |typed, text| put(&mut typed.moq.bot_id, text)),
+        FlagKind::Value("ID", |args, text| put(&mut args.moq.bot_id, text)),
         MOQ,
         "Name under which the bot publishes. [default: response]",
     ),
     flag(
         None,
         "--moq-client-id",
-        Takes::One("ID", |typed, text| put(&mut typed.moq.client_id, text)),
+        FlagKind::Value("ID", |args, text| put(&mut args.moq.client_id, text)),
         MOQ,
         "Name under which the client publishes. [default: request]",
     ),
     flag(
         None,
         "--moq-tls-cert",
-        Takes::One("PEM", |typed, text| put(&mut typed.moq.tls_cert, text)),
+        FlagKind::Value("PEM", |args, text| put(&mut args.moq.tls_cert, text)),
         MOQ,
         "Certificate to serve with, or of the relay, so that browsers may pin it.",
     ),
     flag(
         None,
         "--moq-tls-key",
-        Takes::One("PEM", |typed, text| put(&mut typed.moq.tls_key, text)),
+        FlagKind::Value("PEM", |args, text| put(&mut args.moq.tls_key, text)),
         MOQ,
         "Private key of that certificate, when serving.",
     ),
     flag(
         None,
         "--moq-tls-generate",
-        Takes::One("HOST", |typed, text| put(&mut typed.moq.tls_generate, text)),
+        FlagKind::Value("HOST", |args, text| put(&mut args.moq.tls_generate, text)),
         MOQ,
         "Serve with a self-signed certificate for this host. [default: localhost, without a certificate]",
     ),
     flag(
         None,
         "--moq-tls-insecure",
-        Takes::Nothing(|typed| typed.moq.tls_insecure = true),
+        FlagKind::Switch(|args| args.moq.tls_insecure = true),
         MOQ,
         "Do not verify the relay's certificate.",
     ),
     flag(
         Some('v'),
         "--verbose",
-        Takes::Count(|typed| typed.verbosity = typed.verbosity.saturating_add(1)),
+        FlagKind::Count(|args| args.verbosity = args.verbosity.saturating_add(1)),
         GENERAL,
         "Log more: -v decisions, -vv packets too, -vvv libraries too. RUST_LOG, when set, decides alone.",
     ),
-    flag(Some('h'), "--help", Takes::Help, GENERAL, "Print this help."),
-    flag(Some('V'), "--version", Takes::Version, GENERAL, "Print the version."),
+    flag(Some('h'), "--help", FlagKind::Help, GENERAL, "Print this help."),
+    flag(Some('V'), "--version", FlagKind::Version, GENERAL, "Print the version."),
 ];
 
 // The help spells the default out.
 const _: () = assert!(SESSIONS_MAX_DEFAULT == 32 && OPUS_COMPLEXITY_DEFAULT == 3);
 
-fn transport(text: &str) -> Result<Transport, Wants> {
+fn transport(text: &str) -> Result<Transport, Expected> {
     Transport::from_name(text).ok_or_else(|| format!("one of {}", listed(Transport::ALL.map(Transport::name))))
 }
 
-fn bot(text: &str) -> Result<BuiltInBot, Wants> {
+fn bot(text: &str) -> Result<BuiltInBot, Expected> {
     let found = BuiltInBot::ALL.into_iter().find(|bot| bot.name() == text);
     found.ok_or_else(|| format!("one of {}", listed(BuiltInBot::ALL.map(BuiltInBot::name))))
 }
@@ -463,14 +459,14 @@ fn listed<const N: usize>(names: [&str; N]) -> String {
     names.map(|name| format!("`{name}`")).join(", ")
 }
 
-fn networks(list: &mut Vec<Network>, text: &str) -> Result<(), Wants> {
+fn networks(list: &mut Vec<Network>, text: &str) -> Result<(), Expected> {
     for network in text.split(',').map(str::trim).filter(|text| !text.is_empty()) {
         list.push(network.parse().map_err(|error: NoNetwork| error.to_string())?);
     }
     Ok(())
 }
 
-fn ice_address(text: &str) -> Result<IpAddr, Wants> {
+fn ice_address(text: &str) -> Result<IpAddr, Expected> {
     let usable = |address: &IpAddr| match address {
         IpAddr::V4(v4) => !v4.is_unspecified() && !v4.is_multicast() && !v4.is_broadcast(),
         IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_multicast(),
@@ -479,7 +475,7 @@ fn ice_address(text: &str) -> Result<IpAddr, Wants> {
     address.ok_or_else(|| "the IP address of one machine".into())
 }
 
-fn metrics(text: &str) -> Result<MetricsAccess, Wants> {
+fn metrics(text: &str) -> Result<MetricsAccess, Expected> {
     match text {
         "off" => Ok(MetricsAccess::Off),
         "local" => Ok(MetricsAccess::Local),

@@ -4,13 +4,13 @@
 
 use std::borrow::Cow;
 
-use super::abilities::{of_option, of_variable, what_is_absent};
+use super::features::{missing_features, of_option, of_variable};
 use super::flags;
-use super::flags::{FLAGS, Flag, GROUPS};
-use crate::abilities::Ability;
+use super::flags::{FLAGS, GROUPS, RunnerFlag};
 use crate::aliases::{self, Area};
 use crate::config::Transport;
-use crate::proto::options::help::{ABSENT, entries, entry, marked};
+use crate::features::Feature;
+use crate::proto::options::help::{ABSENT, entries, entry, mark_missing};
 use crate::proto::telephony::settings::{Holds, Setting};
 use crate::proto::telephony::{PROVIDERS, Provider};
 
@@ -20,7 +20,7 @@ telephone, or in a room.
 ";
 
 /// Ways to call the runner, what each is for, and the ability that it needs.
-const USAGE: &[(&str, &str, Option<Ability>)] = &[
+const USAGE: &[(&str, &str, Option<Feature>)] = &[
     ("[OPTIONS]", "serve the built-in bot", None),
     (
         "[OPTIONS] -- COMMAND [ARGS...]",
@@ -30,12 +30,12 @@ const USAGE: &[(&str, &str, Option<Ability>)] = &[
     (
         "doctor [OPTIONS]",
         "say what would keep callers out, and what to do",
-        Some(Ability::Doctor),
+        Some(Feature::Doctor),
     ),
     (
         "cloud <serve|regions|build|...>",
         "the cloud agent service and its client",
-        Some(Ability::Cloud),
+        Some(Feature::Cloud),
     ),
 ];
 
@@ -43,7 +43,7 @@ const LATER: &str = "\nOptions marked [later] are understood and refused: they a
 
 /// How options are set by variables.
 const OF_OPTIONS: &str = "Every option has one: RUNNER_MAX_SESSIONS for `--max-sessions`. Lists have commas, options without \
-                          a value take true or false, -v a number. What is typed wins.";
+                          a value take true or false, -v a number. What is args wins.";
 
 /// What variables say, other than those of options and of telephony providers.
 const ENVIRONMENT: &[(&str, &str)] = &[
@@ -88,7 +88,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("MESSAGING_APP_SECRET", "Secret of the app, which signs the webhooks."),
     (
         "MESSAGING_WEBHOOK_VERIFICATION_TOKEN",
-        "A word of your own, typed into the provider's dashboard too.",
+        "A word of your own, args into the provider's dashboard too.",
     ),
     (
         "MESSAGING_API_URL",
@@ -168,17 +168,17 @@ fn takers_of_markup(providers: &[&Provider]) -> String {
 /// Makes the text.
 pub(super) fn text() -> String {
     let mut text = String::from(HEAD);
-    for (i, (arguments, help, ability)) in USAGE.iter().enumerate() {
+    for (i, (arguments, help, feature)) in USAGE.iter().enumerate() {
         let before = if i == 0 { "\nUsage:" } else { "      " };
         // The mark alone: the line has no room for both.
-        let help = match ability.and_then(Ability::absent) {
+        let help = match feature.and_then(Feature::missing) {
             Some(_) => ABSENT,
             None => help,
         };
         text.push_str(&format!("{before} edge-runner {arguments:<32} {help}\n"));
     }
     text.push_str(LATER);
-    if let Some(lacking) = what_is_absent() {
+    if let Some(lacking) = missing_features() {
         entry(&mut text, "This build lacks:", &lacking);
         text.push_str(&format!(
             "Options marked {ABSENT} are understood and refused; such variables are left alone.\n"
@@ -187,7 +187,7 @@ pub(super) fn text() -> String {
     for title in GROUPS {
         text.push_str(&format!("\n{title}:\n"));
         entries(&mut text, FLAGS.iter().filter(|flag| flag.group == title), |flag| {
-            marked(of_option(flag.long), &described(flag))
+            mark_missing(of_option(flag.long), &described(flag))
         });
     }
     text.push_str("\nEnvironment (also read from .env in the working directory; real variables win):\n");
@@ -200,13 +200,13 @@ pub(super) fn text() -> String {
             entry(
                 &mut text,
                 &format!("  {variable}"),
-                &marked(of_option(flag.long), &help),
+                &mark_missing(of_option(flag.long), &help),
             );
         }
     }
     for (name, help) in environment(&PROVIDERS) {
         let others = aliases::aliases(Area::Variable, name);
-        let mut help = marked(of_variable(name), &help);
+        let mut help = mark_missing(of_variable(name), &help);
         if !others.is_empty() {
             help.push_str(&format!(" Also: {}.", others.join(", ")));
         }
@@ -221,7 +221,7 @@ pub(super) fn text() -> String {
 
 /// What an option does. The one that chooses between transports lists them, each with its own mark;
 /// the one of the public host lists those that need it.
-fn described(flag: &Flag) -> Cow<'static, str> {
+fn described(flag: &RunnerFlag) -> Cow<'static, str> {
     match flag.long {
         "--transport" => {}
         "--proxy" => {
@@ -231,9 +231,9 @@ fn described(flag: &Flag) -> Cow<'static, str> {
         }
         _ => return Cow::Borrowed(flag.help),
     }
-    let listed = Transport::ALL.map(|transport| match transport.ability() {
+    let listed = Transport::ALL.map(|transport| match transport.feature() {
         None => format!("{} [later]", transport.name()),
-        Some(ability) if !ability.in_this_build() => format!("{} {ABSENT}", transport.name()),
+        Some(feature) if !feature.in_this_build() => format!("{} {ABSENT}", transport.name()),
         Some(_) => transport.name().to_owned(),
     });
     Cow::Owned(format!("{} One of {}.", flag.help, listed.join(", ")))

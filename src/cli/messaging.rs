@@ -4,8 +4,8 @@
 //! looked at. Refuses: another transport than WebRTC alone, variables that are missing, all of them named at once, and an id
 //! that is none. No error repeats a secret.
 
-use super::Misuse;
-use super::flags::Typed;
+use super::UsageError;
+use super::flags::LowArgs;
 use crate::config::{Messaging, Secret, Transport};
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::{all_names, base, credential, wrong};
@@ -13,24 +13,24 @@ use crate::proto::options::values::{all_names, base, credential, wrong};
 /// Reads what is there.
 ///
 /// # Errors
-/// [`Misuse`] that names the option, or the variables.
+/// [`UsageError`] that names the option, or the variables.
 pub(super) fn messaging(
-    typed: &Typed,
+    args: &LowArgs,
     transport: Option<Transport>,
     variables: &Variables,
     warnings: &mut Vec<String>,
-) -> Result<Option<Messaging>, Misuse> {
-    if !typed.messaging {
+) -> Result<Option<Messaging>, UsageError> {
+    if !args.messaging {
         return Ok(None);
     }
     if let Some(other) = transport.filter(|transport| *transport != Transport::WebRtc) {
-        return Err(Misuse::Combination(format!(
+        return Err(UsageError::Combination(format!(
             "`--messaging` goes with `-t webrtc`, or without `-t`, and not with `-t {}`: its calls are WebRTC sessions",
             other.name()
         )));
     }
     let mut missing = Vec::new();
-    let mut needed = |name: &'static str| -> Result<String, Misuse> {
+    let mut needed = |name: &'static str| -> Result<String, UsageError> {
         let value = credential(variables, name)?;
         if value.is_none() {
             missing.push(all_names(name));
@@ -45,7 +45,7 @@ pub(super) fn messaging(
         url: base(variables, "MESSAGING_API_URL", warnings)?.unwrap_or_else(|| Messaging::URL.to_owned()),
     };
     if !missing.is_empty() {
-        return Err(Misuse::Combination(format!(
+        return Err(UsageError::Combination(format!(
             "`--messaging` needs {} in the environment or in .env",
             missing.join(" and ")
         )));
@@ -83,14 +83,14 @@ mod tests {
     ) -> Result<(Option<Messaging>, Vec<String>), String> {
         let own = list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
         let variables = Variables::new(own, []);
-        let typed = Typed {
+        let args = LowArgs {
             messaging: asked,
-            ..Typed::default()
+            ..LowArgs::default()
         };
         let mut warnings = Vec::new();
-        messaging(&typed, transport, &variables, &mut warnings)
+        messaging(&args, transport, &variables, &mut warnings)
             .map(|config| (config, warnings))
-            .map_err(|misuse| misuse.to_string())
+            .map_err(|error| error.to_string())
     }
 
     fn pairs(names: [&'static str; 4]) -> Vec<(&'static str, &'static str)> {
@@ -132,12 +132,12 @@ mod tests {
 
     #[test]
     fn everything_that_is_missing_is_named_at_once() {
-        let message = read(true, None, &[]).expect_err("a misuse");
+        let message = read(true, None, &[]).expect_err("a usage error");
         for name in CANONICAL.iter().chain(&ALIASES) {
             assert!(message.contains(name), "{message}");
         }
         let some = &pairs(CANONICAL)[..2];
-        let message = read(true, None, some).expect_err("a misuse");
+        let message = read(true, None, some).expect_err("a usage error");
         assert!(
             message.contains("MESSAGING_APP_SECRET") && !message.contains("MESSAGING_TOKEN"),
             "{message}"
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_and_no_secret_repeated() {
-        let message = read(true, Some(Transport::Videoroom), &pairs(CANONICAL)).expect_err("a misuse");
+        let message = read(true, Some(Transport::Videoroom), &pairs(CANONICAL)).expect_err("a usage error");
         assert!(message.contains("-t videoroom"), "{message}");
         for id in ["+15550002222", "106000000x", "10/6"] {
             let list: Vec<_> = pairs(CANONICAL)
@@ -161,7 +161,7 @@ mod tests {
                     _ => (name, value),
                 })
                 .collect();
-            let message = read(true, None, &list).expect_err("a misuse");
+            let message = read(true, None, &list).expect_err("a usage error");
             assert!(
                 message.contains("MESSAGING_PHONE_NUMBER_ID") && !message.contains(id),
                 "{message}"

@@ -3,7 +3,7 @@
 //! What was typed enters; a misuse or warnings leave. They are checked whatever `-t` says, because a mistake in them is a
 //! mistake at start-up and not at the first session. Naming a relay selects dialing, `--moq-serve` overrules that.
 
-use super::Misuse;
+use super::UsageError;
 use crate::proto::options::hosts;
 
 /// What was typed of `--moq-*`.
@@ -25,8 +25,8 @@ impl Moq {
     /// Checks the options and adds what the user should know to `warnings`.
     ///
     /// # Errors
-    /// [`Misuse`] for a value that fits nowhere, and for a certificate without its key or the other way round.
-    pub fn check(&self, warnings: &mut Vec<String>) -> Result<(), Misuse> {
+    /// [`UsageError`] for a value that fits nowhere, and for a certificate without its key or the other way round.
+    pub fn check(&self, warnings: &mut Vec<String>) -> Result<(), UsageError> {
         if let Some(bind) = &self.bind {
             check_bind(bind)?;
         }
@@ -38,13 +38,13 @@ impl Moq {
             if let Some(name) = name
                 && name.split('/').any(str::is_empty)
             {
-                return Err(Misuse::value(option, name, "a name without slashes at its ends"));
+                return Err(UsageError::value(option, name, "a name without slashes at its ends"));
             }
         }
         if let Some(host) = &self.tls_generate
             && !hosts::is_host(host)
         {
-            return Err(Misuse::value("--moq-tls-generate", host, "a host name"));
+            return Err(UsageError::value("--moq-tls-generate", host, "a host name"));
         }
         match &self.connect {
             Some(url) if !self.serve => self.check_dialing(url),
@@ -52,10 +52,10 @@ impl Moq {
         }
     }
 
-    fn check_serving(&self, warnings: &mut Vec<String>) -> Result<(), Misuse> {
+    fn check_serving(&self, warnings: &mut Vec<String>) -> Result<(), UsageError> {
         match (&self.tls_cert, &self.tls_key) {
-            (Some(_), None) => return Err(Misuse::Combination("`--moq-tls-cert` needs `--moq-tls-key`".into())),
-            (None, Some(_)) => return Err(Misuse::Combination("`--moq-tls-key` needs `--moq-tls-cert`".into())),
+            (Some(_), None) => return Err(UsageError::Combination("`--moq-tls-cert` needs `--moq-tls-key`".into())),
+            (None, Some(_)) => return Err(UsageError::Combination("`--moq-tls-key` needs `--moq-tls-cert`".into())),
             (Some(_), Some(_)) if self.tls_generate.is_some() => {
                 warnings.push("`--moq-tls-generate` is ignored: a certificate is given".into());
             }
@@ -70,17 +70,17 @@ impl Moq {
         Ok(())
     }
 
-    fn check_dialing(&self, relay: &str) -> Result<(), Misuse> {
+    fn check_dialing(&self, relay: &str) -> Result<(), UsageError> {
         check_relay(relay)?;
         if self.tls_key.is_some() && self.tls_cert.is_none() {
-            return Err(Misuse::Combination("`--moq-tls-key` needs `--moq-tls-cert`".into()));
+            return Err(UsageError::Combination("`--moq-tls-key` needs `--moq-tls-cert`".into()));
         }
         Ok(())
     }
 }
 
-fn check_relay(url: &str) -> Result<(), Misuse> {
-    let wrong = |wants| Err(Misuse::value("--moq-connect", url, wants));
+fn check_relay(url: &str) -> Result<(), UsageError> {
+    let wrong = |wants| Err(UsageError::value("--moq-connect", url, wants));
     let Some((scheme, rest)) = url.split_once("://").filter(|(scheme, _)| !scheme.is_empty()) else {
         return wrong("a URL such as https://relay.example.net/moq");
     };
@@ -95,11 +95,11 @@ fn check_relay(url: &str) -> Result<(), Misuse> {
     }
 }
 
-fn check_bind(bind: &str) -> Result<(), Misuse> {
+fn check_bind(bind: &str) -> Result<(), UsageError> {
     match hosts::split_port(bind) {
         // `:4080` listens everywhere.
         Some((host, Some(_))) if host.is_empty() || hosts::is_host(host) => Ok(()),
-        _ => Err(Misuse::value("--moq-bind", bind, "ADDR:PORT with a numeric port")),
+        _ => Err(UsageError::value("--moq-bind", bind, "ADDR:PORT with a numeric port")),
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     fn refused(moq: &Moq) -> String {
-        moq.check(&mut Vec::new()).expect_err("a misuse").to_string()
+        moq.check(&mut Vec::new()).expect_err("a usage error").to_string()
     }
 
     #[test]

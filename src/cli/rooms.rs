@@ -6,8 +6,8 @@
 
 use data_encoding::BASE64;
 
-use super::Misuse;
-use super::flags::Typed;
+use super::UsageError;
+use super::flags::LowArgs;
 use crate::config::{Mediaroom, Secret, SecretBytes, StartNames, Videoroom};
 use crate::limits::ROOM_NAME_BYTES_MAX;
 use crate::proto::livekit::missing_variables;
@@ -17,12 +17,16 @@ use crate::proto::options::values::{all_names, base, credential, url, wrong};
 /// Reads what is there of the provider of video rooms.
 ///
 /// # Errors
-/// [`Misuse`] that names the variable or the option.
-pub(super) fn videoroom(typed: &Typed, variables: &Variables, warnings: &mut Vec<String>) -> Result<Videoroom, Misuse> {
+/// [`UsageError`] that names the variable or the option.
+pub(super) fn videoroom(
+    args: &LowArgs,
+    variables: &Variables,
+    warnings: &mut Vec<String>,
+) -> Result<Videoroom, UsageError> {
     let key = credential(variables, "VIDEOROOM_API_KEY")?.map(Secret::new);
-    let asked = [(typed.direct, "--direct"), (typed.dialin, "--dialin")];
+    let asked = [(args.direct, "--direct"), (args.dialin, "--dialin")];
     if let (Some((_, option)), None) = (asked.into_iter().find(|(asked, _)| *asked), &key) {
-        return Err(Misuse::Combination(format!(
+        return Err(UsageError::Combination(format!(
             "`{option}` needs {} in the environment or in .env",
             all_names("VIDEOROOM_API_KEY")
         )));
@@ -32,21 +36,21 @@ pub(super) fn videoroom(typed: &Typed, variables: &Variables, warnings: &mut Vec
         url: base(variables, "VIDEOROOM_API_URL", warnings)?.unwrap_or(Videoroom::default().url),
         room_url: room_url(variables, "VIDEOROOM_ROOM_URL")?,
         sample_room_url: room_url(variables, "VIDEOROOM_SAMPLE_ROOM_URL")?,
-        dialin: typed.dialin,
+        dialin: args.dialin,
         dialin_hmac: dialin_hmac(variables, "VIDEOROOM_DIALIN_HMAC")?,
     })
 }
 
 /// The room's name is the path of its URL.
-fn room_url(variables: &Variables, name: &'static str) -> Result<Option<String>, Misuse> {
+fn room_url(variables: &Variables, name: &'static str) -> Result<Option<String>, UsageError> {
     let wants = "the URL of a room: https://HOST/ROOM";
     match url(variables, name, &["http", "https"], wants)? {
-        Some(url) if url.path.is_empty() => Err(Misuse::value(name, &url.text, wants)),
+        Some(url) if url.path.is_empty() => Err(UsageError::value(name, &url.text, wants)),
         url => Ok(url.map(|url| url.text)),
     }
 }
 
-fn dialin_hmac(variables: &Variables, name: &'static str) -> Result<Option<SecretBytes>, Misuse> {
+fn dialin_hmac(variables: &Variables, name: &'static str) -> Result<Option<SecretBytes>, UsageError> {
     let Some(text) = variables.get(name) else {
         return Ok(None);
     };
@@ -63,13 +67,13 @@ fn dialin_hmac(variables: &Variables, name: &'static str) -> Result<Option<Secre
 /// Reads what is there of the media-room server.
 ///
 /// # Errors
-/// [`Misuse`] that names the variable.
-pub(super) fn mediaroom(variables: &Variables, warnings: &mut Vec<String>) -> Result<Mediaroom, Misuse> {
+/// [`UsageError`] that names the variable.
+pub(super) fn mediaroom(variables: &Variables, warnings: &mut Vec<String>) -> Result<Mediaroom, UsageError> {
     let wants = "the URL of a media-room server: wss://HOST, ws://HOST, https://HOST or http://HOST, with :PORT and \
                  /PATH if need be";
     let url = url(variables, "MEDIAROOM_URL", &["ws", "wss", "http", "https"], wants)?;
     if let Some(url) = &url {
-        url.warn_in_the_clear(warnings, "access tokens travel");
+        url.warn_if_unencrypted(warnings, "access tokens travel");
     }
     let room_name = variables.get("MEDIAROOM_ROOM_NAME");
     if room_name.is_some_and(|name| name.len() > ROOM_NAME_BYTES_MAX) {
@@ -99,14 +103,14 @@ pub(super) fn mediaroom(variables: &Variables, warnings: &mut Vec<String>) -> Re
 /// Reads under which names clients are told of a video room.
 ///
 /// # Errors
-/// [`Misuse`] that names the variable.
-pub(super) fn start_names(variables: &Variables) -> Result<StartNames, Misuse> {
+/// [`UsageError`] that names the variable.
+pub(super) fn start_names(variables: &Variables) -> Result<StartNames, UsageError> {
     match variables.named("RUNNER_START_NAMES") {
         None => Ok(StartNames::default()),
         Some((_, "canonical")) => Ok(StartNames::Canonical),
         Some((_, "alias")) => Ok(StartNames::Alias),
         Some((_, "both")) => Ok(StartNames::Both),
-        Some((name, text)) => Err(Misuse::value(name, text, "`canonical`, `alias` or `both`")),
+        Some((name, text)) => Err(UsageError::value(name, text, "`canonical`, `alias` or `both`")),
     }
 }
 
@@ -121,16 +125,16 @@ mod tests {
 
     fn video(list: &[(&str, &str)]) -> Result<(Videoroom, Vec<String>), String> {
         let mut warnings = Vec::new();
-        videoroom(&Typed::default(), &variables(list), &mut warnings)
+        videoroom(&LowArgs::default(), &variables(list), &mut warnings)
             .map(|videoroom| (videoroom, warnings))
-            .map_err(|misuse| misuse.to_string())
+            .map_err(|error| error.to_string())
     }
 
     fn media(list: &[(&str, &str)]) -> Result<(Mediaroom, Vec<String>), String> {
         let mut warnings = Vec::new();
         mediaroom(&variables(list), &mut warnings)
             .map(|mediaroom| (mediaroom, warnings))
-            .map_err(|misuse| misuse.to_string())
+            .map_err(|error| error.to_string())
     }
 
     /// R-027 to R-032: nothing is needed until a room is.
@@ -249,7 +253,7 @@ mod tests {
             "wss://a b",
             "wss:///a",
         ] {
-            let message = media(&whole(bad)).expect_err("a misuse");
+            let message = media(&whole(bad)).expect_err("a usage error");
             assert!(
                 message.contains("MEDIAROOM_URL") && message.contains("wss://HOST"),
                 "{message}"
@@ -272,7 +276,7 @@ mod tests {
                 &["MEDIAROOM_URL (or LIVEKIT_URL) is missing"],
             ),
         ] {
-            let (_, warnings) = media(list).expect("no misuse");
+            let (_, warnings) = media(list).expect("no usage error");
             let [warning] = &warnings[..] else {
                 panic!("{warnings:?}")
             };
@@ -282,7 +286,10 @@ mod tests {
             assert!(!warning.contains("hunter2"));
         }
         // A name alone asks for nothing.
-        assert_eq!(media(&[("MEDIAROOM_ROOM_NAME", "r")]).expect("no misuse").1, [""; 0]);
+        assert_eq!(
+            media(&[("MEDIAROOM_ROOM_NAME", "r")]).expect("no usage error").1,
+            [""; 0]
+        );
     }
 
     #[test]
@@ -296,16 +303,16 @@ mod tests {
                 "https://a/room?t=1",
                 "https:///room",
             ] {
-                let message = video(&[(name, bad)]).expect_err("a misuse");
+                let message = video(&[(name, bad)]).expect_err("a usage error");
                 assert!(
                     message.contains(name) && message.contains("https://HOST/ROOM"),
                     "{message}"
                 );
             }
         }
-        let message = video(&[("VIDEOROOM_API_URL", "api.daily.co")]).expect_err("a misuse");
+        let message = video(&[("VIDEOROOM_API_URL", "api.daily.co")]).expect_err("a usage error");
         assert!(message.contains("VIDEOROOM_API_URL"), "{message}");
-        let (_, warnings) = video(&[("DAILY_API_URL", "http://192.0.2.1/v1")]).expect("no misuse");
+        let (_, warnings) = video(&[("DAILY_API_URL", "http://192.0.2.1/v1")]).expect("no usage error");
         assert!(warnings[0].contains("DAILY_API_URL") && warnings[0].contains("in the clear"));
     }
 
@@ -322,7 +329,7 @@ mod tests {
             ("VIDEOROOM_ROOM_URL", "https://a/room?t=hunter2"),
             ("DAILY_SAMPLE_ROOM_URL", "https://a/room?t=hunter2"),
         ] {
-            let message = video(&[(name, value)]).expect_err("a misuse");
+            let message = video(&[(name, value)]).expect_err("a usage error");
             assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
         }
         for (name, value) in [
@@ -330,7 +337,7 @@ mod tests {
             ("LIVEKIT_API_SECRET", "hunter2 x"),
             ("MEDIAROOM_URL", "wss://u:hunter2@a"),
         ] {
-            let message = media(&[(name, value)]).expect_err("a misuse");
+            let message = media(&[(name, value)]).expect_err("a usage error");
             assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
         }
     }
@@ -340,7 +347,7 @@ mod tests {
         let longest = "ü".repeat(128);
         let (config, _) = media(&[("MEDIAROOM_ROOM_NAME", &longest)]).expect("a name");
         assert_eq!(config.room_name.as_ref(), Some(&longest));
-        let message = media(&[("LIVEKIT_ROOM_NAME", &(longest + "x"))]).expect_err("a misuse");
+        let message = media(&[("LIVEKIT_ROOM_NAME", &(longest + "x"))]).expect_err("a usage error");
         assert!(
             message.contains("LIVEKIT_ROOM_NAME") && message.contains("256 bytes"),
             "{message}"
@@ -356,7 +363,7 @@ mod tests {
         ] {
             assert_eq!(start_names(&variables(&[("RUNNER_START_NAMES", text)])), Ok(names));
         }
-        let misuse = start_names(&variables(&[("RUNNER_START_NAMES", "Both")])).expect_err("a misuse");
-        assert!(misuse.to_string().contains("`canonical`, `alias` or `both`"));
+        let error = start_names(&variables(&[("RUNNER_START_NAMES", "Both")])).expect_err("a usage error");
+        assert!(error.to_string().contains("`canonical`, `alias` or `both`"));
     }
 }

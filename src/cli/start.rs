@@ -22,11 +22,11 @@ use std::sync::Arc;
 use edge_runner_http::startup::{FAILED, MISUSED, StartupError, keep_to_itself, runtime, single_thread};
 use tokio::runtime::Runtime;
 
-use super::{Command, Surroundings, banner, trust};
-use crate::abilities::Ability;
+use super::{CliCommand, Env, banner, env_trust};
 use crate::bot::{self, Bot, BotError, RunnerArguments};
 use crate::bots::{STAYS_OUT, stock};
 use crate::config::Config;
+use crate::features::Feature;
 use crate::io::{RunError, webrtc};
 use crate::limits::{ENV_FILE_BYTES_MAX, KEY_FILE_BYTES_MAX, RUNTIME_END};
 use crate::logging;
@@ -41,13 +41,13 @@ where
     // The first part of a function's path is its crate: its records are the user's own, so they are
     // shown like ours.
     let bot_crate = std::any::type_name::<F>().split("::").next().unwrap_or_default();
-    enter(bot::erase(bot), bot_crate, Enters::VideoRooms)
+    run_or_report(bot::erase(bot), bot_crate, Enters::VideoRooms)
 }
 
 /// Runs the built-in bots, which need media of the runner: that they cannot enter video rooms is
 /// said when it starts.
 pub fn built_in() -> ExitCode {
-    enter(bot::erase(stock), env!("CARGO_CRATE_NAME"), Enters::Nothing)
+    run_or_report(bot::erase(stock), env!("CARGO_CRATE_NAME"), Enters::Nothing)
 }
 
 /// What a bot can enter by itself.
@@ -57,7 +57,7 @@ enum Enters {
     Nothing,
 }
 
-fn enter(bot: Bot, bot_crate: &str, enters: Enters) -> ExitCode {
+fn run_or_report(bot: Bot, bot_crate: &str, enters: Enters) -> ExitCode {
     match run(bot, bot_crate, enters) {
         Ok(()) => ExitCode::SUCCESS,
         Err(StartupError { code, message }) => {
@@ -78,28 +78,28 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), StartupError> {
     let process: BTreeMap<String, String> = std::env::vars_os()
         .map(|(name, value)| (lossy(name), lossy(value)))
         .collect();
-    trust::restrict(&mut file, &process);
+    env_trust::restrict(&mut file, &process);
     let of_file: Vec<_> = file.variables.into_iter().map(|line| (line.name, line.value)).collect();
     let for_bots = for_bots(&process, &of_file);
-    let around = Surroundings {
+    let env = Env {
         variables: Variables::new(process, of_file),
         addresses: interface_addresses(),
         names: machine_names(),
         read: &|path| read_text(File::open(path)?, KEY_FILE_BYTES_MAX),
-        resolve: &resolve,
+        lookup_host: &resolve,
     };
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let help = super::help_of(&arguments);
-    let command = super::parse(arguments, &around).map_err(|misuse| {
+    let command = super::parse(arguments, &env).map_err(|error| {
         // What is missing may stand in a line that was skipped.
         let skipped: String = file.warnings.iter().map(|warning| format!("\n{warning}")).collect();
         StartupError {
             code: MISUSED,
-            message: format!("{misuse}{skipped}\nSee `{help}`."),
+            message: format!("{error}{skipped}\nSee `{help}`."),
         }
     })?;
     let (mut config, mut warnings, doctor) = match command {
-        Command::Help(text) | Command::Version(text) => {
+        CliCommand::Help(text) | CliCommand::Version(text) => {
             // `edge-runner --help | head` closes the pipe early, which is no failure.
             let _ = io::stdout().write_all(text.as_bytes());
             return Ok(());
@@ -107,9 +107,9 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), StartupError> {
         // It has no bots, and its commands get no variables but their own: the environment stays as
         // it is.
         #[cfg(feature = "cloud")]
-        Command::Cloud(command) => return cloud(command, file.warnings, &around.variables),
-        Command::Serve { config, warnings } => (config, warnings, false),
-        Command::Doctor { config, warnings } => (config, warnings, true),
+        CliCommand::Cloud(command) => return cloud(command, file.warnings, &env.variables),
+        CliCommand::Serve { config, warnings } => (config, warnings, false),
+        CliCommand::Doctor { config, warnings } => (config, warnings, true),
     };
     config.bot_enters_rooms = enters == Enters::VideoRooms || config.command.is_some();
     if config.direct && !config.bot_enters_rooms && !doctor {
@@ -120,7 +120,7 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), StartupError> {
     }
     warnings.extend(exposures(&config, doctor));
     let alone = set_variables(for_bots);
-    logging::init(config.verbosity, around.variables.get("RUST_LOG"), bot_crate);
+    logging::init(config.verbosity, env.variables.get("RUST_LOG"), bot_crate);
     for warning in file.warnings.iter().chain(&warnings) {
         log::warn!("{warning}");
     }
@@ -133,7 +133,7 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), StartupError> {
     let config = Arc::new(*config);
     let runtime = runtime(config.workers, webrtc::seed_thread)?;
     if doctor {
-        return examine(runtime, config);
+        return run_doctor(runtime, config);
     }
     serve(runtime, config, bot)
 }
@@ -180,7 +180,7 @@ fn cloud(
 }
 
 /// Prints what was found; something that keeps callers out is a failure.
-fn examine(runtime: Runtime, config: Arc<Config>) -> Result<(), StartupError> {
+fn run_doctor(runtime: Runtime, config: Arc<Config>) -> Result<(), StartupError> {
     let findings = runtime.block_on(crate::io::doctor::examine(config));
     runtime.shutdown_timeout(RUNTIME_END);
     let _ = io::stdout().write_all(findings.to_string().as_bytes());
@@ -195,8 +195,8 @@ fn examine(runtime: Runtime, config: Arc<Config>) -> Result<(), StartupError> {
 
 fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), StartupError> {
     if config.direct {
-        let ran = runtime.block_on(crate::io::direct::run(config, bot, say_room));
-        return end(runtime, ran);
+        let ran = runtime.block_on(crate::io::direct::run(config, bot, print_room_url));
+        return finish(runtime, ran);
     }
     let announced = Arc::clone(&config);
     let announce = move |listening: &crate::config::Listening| {
@@ -204,18 +204,18 @@ fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), StartupE
         let text = banner::text(&announced, listening, out.is_terminal());
         // A supervisor may have closed stdout; the log has the address too.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        let rtc_port = match Ability::WebRtc.in_this_build() {
+        let rtc_port = match Feature::WebRtc.in_this_build() {
             true => format!(", WebRTC on UDP port {}", listening.rtc_port),
             false => String::new(),
         };
         log::info!("listening on {}{rtc_port}", announced.host.url(listening.port));
     };
     let served = runtime.block_on(crate::io::run(config, bot, announce));
-    end(runtime, served)
+    finish(runtime, served)
 }
 
 /// Says where people meet the bot.
-fn say_room(url: &str) {
+fn print_room_url(url: &str) {
     let mut out = io::stdout();
     // A supervisor may have closed stdout. The log does not have the address: who knows it may come
     // in.
@@ -223,7 +223,7 @@ fn say_room(url: &str) {
     log::info!("the bot enters the video room that stdout names");
 }
 
-fn end(runtime: Runtime, ran: Result<(), RunError>) -> Result<(), StartupError> {
+fn finish(runtime: Runtime, ran: Result<(), RunError>) -> Result<(), StartupError> {
     // What is left of tasks is dropped, and with it the programs that are bots; a blocking call of
     // a bot must not hold the process.
     runtime.shutdown_timeout(RUNTIME_END);
@@ -262,14 +262,14 @@ fn set_variables(variables: BTreeMap<String, String>) -> bool {
 
 /// Reads `.env` of the working directory; a directory of that name (some Python environments are)
 /// is no such file.
-fn env_file() -> io::Result<env::File> {
+fn env_file() -> io::Result<env::EnvFile> {
     let file = match File::open(".env") {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(env::File::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(env::EnvFile::default()),
         Err(error) => return Err(error),
     };
     if file.metadata()?.is_dir() {
-        return Ok(env::File::default());
+        return Ok(env::EnvFile::default());
     }
     Ok(env::parse(&read_text(file, ENV_FILE_BYTES_MAX)?))
 }

@@ -9,7 +9,7 @@
 
 use data_encoding::BASE64;
 
-use super::Misuse;
+use super::UsageError;
 use crate::config::{Settings, Telephony};
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::{all_names, base, credential, found, wrong};
@@ -19,14 +19,14 @@ use crate::proto::telephony::settings::{Holds, Setting};
 /// Reads what is there for these providers.
 ///
 /// # Errors
-/// [`Misuse`] that names the variable.
+/// [`UsageError`] that names the variable.
 pub(super) fn telephony(
     providers: &[&Provider],
     variables: &Variables,
     verify_webhooks: bool,
     unverified_calls: bool,
     warnings: &mut Vec<String>,
-) -> Result<Telephony, Misuse> {
+) -> Result<Telephony, UsageError> {
     let mut settings = Settings::default();
     for provider in providers {
         credentials(provider, variables, &mut settings, warnings)?;
@@ -52,7 +52,7 @@ fn credentials(
     variables: &Variables,
     settings: &mut Settings,
     warnings: &mut Vec<String>,
-) -> Result<(), Misuse> {
+) -> Result<(), UsageError> {
     for setting in provider.settings {
         let value = match setting.holds {
             Holds::AccountId => account_id(variables, setting.name)?,
@@ -84,7 +84,7 @@ fn credentials(
     Ok(())
 }
 
-fn account_id(variables: &Variables, name: &'static str) -> Result<Option<String>, Misuse> {
+fn account_id(variables: &Variables, name: &'static str) -> Result<Option<String>, UsageError> {
     let id = credential(variables, name)?;
     if id.as_deref().is_some_and(|id| id.contains([':', '/'])) {
         return Err(wrong(variables, name, "an account's id, without `:` and `/`"));
@@ -92,7 +92,7 @@ fn account_id(variables: &Variables, name: &'static str) -> Result<Option<String
     Ok(id)
 }
 
-fn public_key(variables: &Variables, name: &'static str) -> Result<Option<String>, Misuse> {
+fn public_key(variables: &Variables, name: &'static str) -> Result<Option<String>, UsageError> {
     let Some(text) = variables.get(name) else {
         return Ok(None);
     };
@@ -109,7 +109,7 @@ fn public_key(variables: &Variables, name: &'static str) -> Result<Option<String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{help, trust};
+    use crate::cli::{env_trust, help};
     use crate::proto::telephony::PROVIDERS;
 
     fn read(list: &[(&str, &str)]) -> Result<(Telephony, Vec<String>), String> {
@@ -117,7 +117,7 @@ mod tests {
         let mut warnings = Vec::new();
         telephony(&PROVIDERS, &Variables::new(own, []), true, false, &mut warnings)
             .map(|telephony| (telephony, warnings))
-            .map_err(|misuse| misuse.to_string())
+            .map_err(|error| error.to_string())
     }
 
     fn told(list: &[(&str, &str)]) -> Telephony {
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(settings, Settings::from(expected));
         assert_eq!(read(&PROVIDERS, &own), Ok(Telephony::default()), "the product has four");
         let message = read(&FIVE, &[("QUINTEL_KEY".into(), "hunter2 x".into())])
-            .expect_err("a misuse")
+            .expect_err("a usage error")
             .to_string();
         assert!(
             message.contains("QUINTEL_KEY") && !message.contains("hunter2"),
@@ -231,9 +231,9 @@ mod tests {
         );
         assert_eq!(help.len(), help::environment(&PROVIDERS).len() + 2);
 
-        let withheld = |providers| trust::withheld(providers, &[], &mut Vec::new()).expect("nothing wrong");
+        let withheld = |providers| env_trust::withheld(providers, &[], &mut Vec::new()).expect("nothing wrong");
         assert!(withheld(&FIVE).contains(&"QUINTEL_KEY".to_owned()));
-        assert_eq!(trust::sent_to(&FIVE, "QUINTEL_API_URL"), ["QUINTEL_KEY"]);
+        assert_eq!(env_trust::sent_to(&FIVE, "QUINTEL_API_URL"), ["QUINTEL_KEY"]);
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
             ),
             ("PLIVO_AUTH_TOKEN", "TELCO_C_AUTH_ID", "PLIVO_AUTH_ID", "telephony_c"),
         ] {
-            let (telephony, warnings) = read(&[(there, "hunter2")]).expect("no misuse");
+            let (telephony, warnings) = read(&[(there, "hunter2")]).expect("no usage error");
             assert_eq!(telephony, Telephony::default());
             let [warning] = &warnings[..] else {
                 panic!("{warnings:?}");
@@ -283,7 +283,7 @@ mod tests {
             ("TELCO_B_PUBLIC_KEY", "hunter2"),
             ("TELNYX_PUBLIC_KEY", "hunter2@"),
         ] {
-            let message = read(&[(name, value)]).expect_err("a misuse");
+            let message = read(&[(name, value)]).expect_err("a usage error");
             assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
         }
     }
@@ -304,7 +304,7 @@ mod tests {
             &text.replace('/', "_"),
             "-----BEGIN PUBLIC KEY-----",
         ] {
-            let message = read(&[("TELCO_B_PUBLIC_KEY", bad)]).expect_err("a misuse");
+            let message = read(&[("TELCO_B_PUBLIC_KEY", bad)]).expect_err("a usage error");
             assert!(message.contains("32 bytes") && !message.contains(bad), "{message}");
         }
     }
@@ -323,7 +323,7 @@ mod tests {
         for own in ["http://127.0.0.1:8080", "http://localhost:1", "http://[::1]:80/x"] {
             assert_eq!(base(own), own);
         }
-        let (telephony, warnings) = read(&[("TELCO_C_API_URL", "http://192.0.2.7")]).expect("no misuse");
+        let (telephony, warnings) = read(&[("TELCO_C_API_URL", "http://192.0.2.7")]).expect("no usage error");
         assert_eq!(set(&telephony, "TELCO_C_API_URL").as_deref(), Some("http://192.0.2.7"));
         assert!(warnings[0].contains("TELCO_C_API_URL") && warnings[0].contains("in the clear"));
 
@@ -342,12 +342,12 @@ mod tests {
                 "https://a/x y",
                 "https://::1",
             ] {
-                let message = read(&[(name, bad)]).expect_err("a misuse");
+                let message = read(&[(name, bad)]).expect_err("a usage error");
                 // Behind a `?` there may be a token.
                 let shown = message.contains(bad) != bad.contains('?');
                 assert!(message.contains(name) && shown, "{message}");
             }
-            let message = read(&[(name, "https://u:hunter2@a")]).expect_err("a misuse");
+            let message = read(&[(name, "https://u:hunter2@a")]).expect_err("a usage error");
             assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
         }
     }

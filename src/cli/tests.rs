@@ -6,11 +6,11 @@ use crate::limits::{ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
 use crate::proto::options::env::Variables;
 
 /// Parses with the given variables on a machine that has 192.0.2.5 and knows the name `board`.
-fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Command, Misuse> {
+fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<CliCommand, UsageError> {
     let variables = variables
         .iter()
         .map(|&(name, value)| (name.to_owned(), value.to_owned()));
-    let around = Surroundings {
+    let env = Env {
         variables: Variables::new(variables, []),
         addresses: ["127.0.0.1", "192.0.2.5", "2001:db8::5"]
             .iter()
@@ -21,7 +21,7 @@ fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Command,
             "key" => Ok("0123456789abcdef\nsecond line\n".into()),
             _ => Err(std::io::ErrorKind::NotFound.into()),
         },
-        resolve: &|name| match name {
+        lookup_host: &|name| match name {
             "board" => vec![
                 "2001:db8::5".parse().expect("an address"),
                 "192.0.2.5".parse().expect("an address"),
@@ -29,12 +29,12 @@ fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Command,
             _ => Vec::new(),
         },
     };
-    parse(arguments.iter().map(OsString::from), &around)
+    parse(arguments.iter().map(OsString::from), &env)
 }
 
 fn served(arguments: &[&str], variables: &[(&str, &str)]) -> (Config, Vec<String>) {
     match parse_with(arguments, variables) {
-        Ok(Command::Serve { config, warnings }) => (*config, warnings),
+        Ok(CliCommand::Serve { config, warnings }) => (*config, warnings),
         other => panic!("{arguments:?} do not serve: {other:?}"),
     }
 }
@@ -45,7 +45,7 @@ fn config(arguments: &[&str]) -> Config {
 
 fn refused_with(arguments: &[&str], variables: &[(&str, &str)]) -> String {
     match parse_with(arguments, variables) {
-        Err(misuse) => misuse.to_string(),
+        Err(error) => error.to_string(),
         Ok(_) => panic!("{arguments:?} are accepted"),
     }
 }
@@ -117,9 +117,15 @@ fn values_are_read_in_every_spelling() {
 
 #[test]
 fn help_and_version_win_over_what_follows() {
-    assert!(matches!(parse_with(&["-h", "--nonsense"], &[]), Ok(Command::Help(_))));
-    assert!(matches!(parse_with(&["--port=1", "--help"], &[]), Ok(Command::Help(_))));
-    let Ok(Command::Version(text)) = parse_with(&["-V"], &[]) else {
+    assert!(matches!(
+        parse_with(&["-h", "--nonsense"], &[]),
+        Ok(CliCommand::Help(_))
+    ));
+    assert!(matches!(
+        parse_with(&["--port=1", "--help"], &[]),
+        Ok(CliCommand::Help(_))
+    ));
+    let Ok(CliCommand::Version(text)) = parse_with(&["-V"], &[]) else {
         panic!("prints the version");
     };
     assert_eq!(text, format!("edge-runner {}\n", env!("CARGO_PKG_VERSION")));
@@ -195,14 +201,14 @@ fn every_transport_is_known_and_those_of_this_build_are_served() {
     for transport in Transport::ALL {
         let arguments = ["-t", transport.name(), "-x", "bots.example.net"];
         match parse_with(&arguments, &[]) {
-            Ok(Command::Serve { config, .. }) => {
+            Ok(CliCommand::Serve { config, .. }) => {
                 assert!(transport.in_this_build(), "{}", transport.name());
                 assert_eq!(config.default_transport(), transport);
             }
             Ok(_) => panic!("{} does something else", transport.name()),
-            Err(misuse) => {
-                assert!(matches!(misuse, Misuse::NotInBuild { .. }), "{misuse}");
-                assert!(!transport.in_this_build() && misuse.to_string().contains(transport.name()));
+            Err(error) => {
+                assert!(matches!(error, UsageError::NotInBuild { .. }), "{error}");
+                assert!(!transport.in_this_build() && error.to_string().contains(transport.name()));
             }
         }
     }
@@ -521,7 +527,7 @@ fn state_has_a_place_where_the_system_wants_it() {
 
 #[test]
 fn the_doctor_takes_the_options_of_the_server() {
-    let Ok(Command::Doctor { config, .. }) = parse_with(&["doctor", "--port", "9"], &[]) else {
+    let Ok(CliCommand::Doctor { config, .. }) = parse_with(&["doctor", "--port", "9"], &[]) else {
         panic!("a doctor");
     };
     assert_eq!(config.port, 9);
@@ -628,10 +634,13 @@ fn every_specified_option_is_known() {
         "-V",
         "--version",
     ] {
-        if let Err(misuse) = parse_with(&[option], &[]) {
+        if let Err(error) = parse_with(&[option], &[]) {
             assert!(
-                !matches!(misuse, Misuse::UnknownOption { .. } | Misuse::UnknownShortOption { .. }),
-                "{misuse}"
+                !matches!(
+                    error,
+                    UsageError::UnknownOption { .. } | UsageError::UnknownShortOption { .. }
+                ),
+                "{error}"
             );
         }
     }
@@ -641,12 +650,12 @@ fn every_specified_option_is_known() {
 #[test]
 fn an_argument_that_is_no_unicode_is_refused_and_not_a_panic() {
     use std::os::unix::ffi::OsStringExt;
-    let around = Surroundings {
+    let env = Env {
         variables: Variables::default(),
         addresses: Vec::new(),
         names: vec!["Board".into()],
         read: &|_| Err(std::io::Error::other("no file")),
-        resolve: &|_| Vec::new(),
+        lookup_host: &|_| Vec::new(),
     };
     let bad = || OsString::from_vec(b"\xff".to_vec());
     for arguments in [
@@ -654,6 +663,6 @@ fn an_argument_that_is_no_unicode_is_refused_and_not_a_panic() {
         vec!["--bot".into(), bad()],
         vec![OsString::from_vec(b"--b\xff".to_vec())],
     ] {
-        assert!(parse(arguments, &around).is_err());
+        assert!(parse(arguments, &env).is_err());
     }
 }

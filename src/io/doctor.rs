@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use crate::abilities::Ability;
 use crate::config::Config;
+use crate::features::Feature;
 use crate::limits::DOCTOR_CHECK;
 use crate::proto::doctor::network;
 pub use crate::proto::doctor::{Finding, Findings, Verdict};
@@ -42,9 +42,9 @@ pub async fn examine(config: Arc<Config>) -> Findings {
         within("messaging", remote::messaging(&config)),
         within("bot", blocking(&config, machine::program)),
     );
-    let https = only(Ability::Tls, https);
-    let ice_servers = only(Ability::WebRtc, ice_servers);
-    let providers = only(Ability::Telephony, providers);
+    let https = only(Feature::Tls, https);
+    let ice_servers = only(Feature::WebRtc, ice_servers);
+    let providers = only(Feature::Telephony, providers);
     let access = vec![network::access(&config)];
     Findings(
         [
@@ -64,8 +64,8 @@ pub async fn examine(config: Arc<Config>) -> Findings {
 }
 
 /// Tells nothing of what this build lacks.
-fn only(ability: Ability, findings: Vec<Finding>) -> Vec<Finding> {
-    match ability.in_this_build() {
+fn only(feature: Feature, findings: Vec<Finding>) -> Vec<Finding> {
+    match feature.in_this_build() {
         true => findings,
         false => Vec::new(),
     }

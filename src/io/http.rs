@@ -45,9 +45,9 @@ use self::access::{admit, authorizations, put, values};
 use self::body::{AcceptedBody, read};
 pub use self::error::HttpError;
 use self::refusal_log::log_refusal;
-use crate::abilities::{Ability, Absent};
 use crate::bot::SessionId;
 use crate::config::Config;
+use crate::features::{Feature, MissingFeature};
 use crate::io::admission::SessionPermit;
 use crate::io::metrics;
 use crate::io::server::{ConnState, HttpService};
@@ -130,7 +130,9 @@ impl RunnerApp {
 
     /// Returns what carries WebRTC.
     fn webrtc(&self) -> Result<&WebRtc, HttpError> {
-        self.webrtc.as_ref().ok_or(HttpError::Absent(Absent(Ability::WebRtc)))
+        self.webrtc
+            .as_ref()
+            .ok_or(HttpError::MissingFeature(MissingFeature(Feature::WebRtc)))
     }
 
     /// Refuses what would become a session that is not let in any more.
@@ -172,7 +174,7 @@ impl HttpService for RunnerApp {
     async fn framed(&self, tcp: TcpStream, peer: SocketAddr) -> io::Result<()> {
         match &self.webrtc {
             Some(webrtc) => webrtc.framed(tcp, peer).await,
-            None => Err(io::Error::other(format!("WebRTC {}", Absent(Ability::WebRtc)))),
+            None => Err(io::Error::other(format!("WebRTC {}", MissingFeature(Feature::WebRtc)))),
         }
     }
 
@@ -244,8 +246,8 @@ async fn dispatch(
     _becomes: &UpgradeSlot,
 ) -> Result<Reply, HttpError> {
     let headers = &head.headers;
-    if let Some(absent) = route.ability().and_then(Ability::absent) {
-        return Err(HttpError::Absent(absent));
+    if let Some(absent) = route.feature().and_then(Feature::missing) {
+        return Err(HttpError::MissingFeature(absent));
     }
     let is_session = |id: &str| lock(&app.table).contains(id, Instant::now());
     if !app.access.may_ask(&route, authorizations(headers), is_session) {

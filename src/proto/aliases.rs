@@ -22,14 +22,14 @@ pub enum Area {
 
 /// One thing and its names.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct AliasRow {
     pub area: Area,
     pub canonical: &'static str,
     pub aliases: &'static [&'static str],
 }
 
-const fn row(area: Area, canonical: &'static str, aliases: &'static [&'static str]) -> Row {
-    Row {
+const fn row(area: Area, canonical: &'static str, aliases: &'static [&'static str]) -> AliasRow {
+    AliasRow {
         area,
         canonical,
         aliases,
@@ -37,7 +37,7 @@ const fn row(area: Area, canonical: &'static str, aliases: &'static [&'static st
 }
 
 /// Every name that has a second one.
-pub const TABLE: &[Row] = &[
+pub const TABLE: &[AliasRow] = &[
     row(Area::Transport, "videoroom", &["daily"]),
     row(Area::Transport, "mediaroom", &["livekit"]),
     row(Area::Transport, "telephony_a", &["twilio"]),
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn no_name_stands_twice_in_an_area() {
-        let names = |row: &Row| {
+        let names = |row: &AliasRow| {
             std::iter::once(row.canonical)
                 .chain(row.aliases.iter().copied())
                 .collect::<Vec<_>>()

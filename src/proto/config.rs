@@ -10,8 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::abilities::Ability;
 use crate::aliases::{self, Area};
+use crate::features::Feature;
 use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
 pub use crate::secret::{Secret, SecretBytes};
 use crate::server::forwarded::Network;
@@ -79,20 +79,20 @@ impl Transport {
     }
 
     /// Returns the ability that serves it; none does where a later version will.
-    pub const fn ability(self) -> Option<Ability> {
+    pub const fn feature(self) -> Option<Feature> {
         match self {
-            Transport::WebRtc => Some(Ability::WebRtc),
-            Transport::Videoroom => Some(Ability::Videoroom),
-            Transport::Mediaroom => Some(Ability::Mediaroom),
-            Transport::Telephony(_) => Some(Ability::Telephony),
-            Transport::WebSocket => Some(Ability::WebSocket),
+            Transport::WebRtc => Some(Feature::WebRtc),
+            Transport::Videoroom => Some(Feature::Videoroom),
+            Transport::Mediaroom => Some(Feature::Mediaroom),
+            Transport::Telephony(_) => Some(Feature::Telephony),
+            Transport::WebSocket => Some(Feature::WebSocket),
             Transport::Moq => None,
         }
     }
 
     /// Tells whether this build can run sessions of the transport.
     pub fn in_this_build(self) -> bool {
-        self.ability().is_some_and(Ability::in_this_build)
+        self.feature().is_some_and(Feature::in_this_build)
     }
 
     /// Returns the telephony provider whose calls it carries.

@@ -10,7 +10,7 @@
 //! - [`session`]: what the loop in `io` runs, whatever the transport; [`event`]: what a bot is told
 //! - [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
 //! - [`http`]: requests, who may ask, admission, `/start`
-//! - [`options`]: arguments and variables; [`config`], [`limits`], [`aliases`], [`abilities`]: what
+//! - [`options`]: arguments and variables; [`config`], [`limits`], [`aliases`], [`features`]: what
 //!   they mean, every cap, second names, what a build can do
 //! - [`counts`], [`doctor`], [`metrics`], [`stall`]: what is told of the runner
 //! - [`time`], [`uuid`], [`secret`], [`address_scope`]
@@ -23,7 +23,6 @@
     )
 )]
 
-pub mod abilities;
 pub mod address_scope;
 pub mod aliases;
 #[cfg(test)]
@@ -35,6 +34,7 @@ pub mod counts;
 pub mod daily;
 pub mod doctor;
 pub mod event;
+pub mod features;
 pub mod http;
 pub mod limits;
 pub mod livekit;

@@ -11,7 +11,7 @@ use crate::proto::build::Slug;
 use crate::proto::keys::KeyKind;
 use edge_runner_proto::aliases::{self, Area};
 use edge_runner_proto::config::Tls;
-use edge_runner_proto::options::{HOST_HELP, LowArgs, Takes, Wants, flag, number, push, put, tls, values};
+use edge_runner_proto::options::{Expected, FlagKind, HOST_HELP, OptionStore, flag, number, push, put, tls, values};
 
 /// Lines of a log that a client prints.
 const LOG_LINES_HIGHEST: u32 = 10_000_000;
@@ -57,7 +57,7 @@ const SIZE_HIGHEST: u64 = 1 << 50;
 pub type Flag = edge_runner_proto::options::Flag<Typed>;
 
 /// The options of one command.
-pub type Table = edge_runner_proto::options::Table<Typed>;
+pub type Table = edge_runner_proto::options::OptionTable<Typed>;
 
 /// What was typed, of whichever command.
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ pub struct Typed {
     /// What stands after `--`.
     pub command: Option<Vec<OsString>>,
     /// The long names of the options that were typed.
-    pub said: Vec<&'static str>,
+    pub given: Vec<&'static str>,
     pub data_dir: Option<String>,
     pub public_url: Option<String>,
     pub regions: Option<String>,
@@ -107,16 +107,16 @@ pub struct Typed {
     pub name: Option<String>,
 }
 
-impl LowArgs for Typed {
-    fn said(&mut self) -> &mut Vec<&'static str> {
-        &mut self.said
+impl OptionStore for Typed {
+    fn given(&mut self) -> &mut Vec<&'static str> {
+        &mut self.given
     }
 
     fn argument(&mut self) -> &mut Option<OsString> {
         &mut self.argument
     }
 
-    fn overrules(&self, _long: &str) -> bool {
+    fn overrides(&self, _long: &str) -> bool {
         false
     }
 }
@@ -140,7 +140,7 @@ const PREFIX: &str = "CLOUD_";
 const DATA_DIR: Flag = flag(
     None,
     "--data-dir",
-    Takes::One("DIR", |typed, text| put(&mut typed.data_dir, text)),
+    FlagKind::Value("DIR", |typed, text| put(&mut typed.data_dir, text)),
     SERVER,
     "Where archives, records, logs, images and keys are kept; made with mode 0700 if it is not there. Required.",
 );
@@ -148,19 +148,19 @@ const DATA_DIR: Flag = flag(
 const VERBOSE: Flag = flag(
     Some('v'),
     "--verbose",
-    Takes::Count(|typed| typed.verbosity = typed.verbosity.saturating_add(1)),
+    FlagKind::Count(|typed| typed.verbosity = typed.verbosity.saturating_add(1)),
     GENERAL,
     "Log more: -v decisions, -vv steps too, -vvv libraries too. RUST_LOG, when set, decides alone.",
 );
 
-const HELP: Flag = flag(Some('h'), "--help", Takes::Help, GENERAL, "Print this help.");
+const HELP: Flag = flag(Some('h'), "--help", FlagKind::Help, GENERAL, "Print this help.");
 
-const VERSION: Flag = flag(Some('V'), "--version", Takes::Version, GENERAL, "Print the version.");
+const VERSION: Flag = flag(Some('V'), "--version", FlagKind::Version, GENERAL, "Print the version.");
 
 const API_URL: Flag = flag(
     None,
     "--api-url",
-    Takes::One("URL", |typed, text| put(&mut typed.api_url, api_url(&text)?)),
+    FlagKind::Value("URL", |typed, text| put(&mut typed.api_url, api_url(&text)?)),
     CLOUD,
     "Where the service is, such as http://board:7870; /v1 is added if it is not there. Required.",
 );
@@ -168,7 +168,7 @@ const API_URL: Flag = flag(
 const API_KEY: Flag = flag(
     None,
     "--api-key",
-    Takes::One("KEY", |typed, text| put(&mut typed.api_key, text)),
+    FlagKind::Value("KEY", |typed, text| put(&mut typed.api_key, text)),
     CLOUD,
     "A private key of the service; CLOUD_API_KEY does the same and shows in no list of processes. Required.",
 );
@@ -176,7 +176,7 @@ const API_KEY: Flag = flag(
 const JSON: Flag = flag(
     None,
     "--json",
-    Takes::Nothing(|typed| typed.json = true),
+    FlagKind::Switch(|typed| typed.json = true),
     GENERAL,
     "Print one JSON object: what the service answered.",
 );
@@ -191,21 +191,21 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--host",
-            Takes::One("ADDR", |typed, text| put(&mut typed.host, text)),
+            FlagKind::Value("ADDR", |typed, text| put(&mut typed.host, text)),
             SERVER,
             HOST_HELP,
         ),
         flag(
             None,
             "--port",
-            Takes::One("N", |typed, text| put(&mut typed.port, number(&text, 0, u16::MAX)?)),
+            FlagKind::Value("N", |typed, text| put(&mut typed.port, number(&text, 0, u16::MAX)?)),
             SERVER,
             "HTTP port; 0 picks a free one, and the start-up line prints it. [default: 7870]",
         ),
         flag(
             None,
             "--tls",
-            Takes::One("off|auto|CERT:KEY", |typed, text| put(&mut typed.tls, tls(&text)?)),
+            FlagKind::Value("off|auto|CERT:KEY", |typed, text| put(&mut typed.tls, tls(&text)?)),
             SERVER,
             "HTTPS on the same port as HTTP: `auto` makes a certificate once and keeps it in the data directory, \
              CERT:KEY are PEM files, read again on SIGHUP. [default: off]",
@@ -213,22 +213,22 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--public-url",
-            Takes::One("URL", |typed, text| put(&mut typed.public_url, public_url(&text)?)),
+            FlagKind::Value("URL", |typed, text| put(&mut typed.public_url, public_url(&text)?)),
             SERVER,
-            "SigningScheme and host that clients see, without /v1; for the URLs of uploads, logs and images. [default: the \
+            "Scheme and host that clients see, without /v1; for the URLs of uploads, logs and images. [default: the \
              request's Host]",
         ),
         flag(
             None,
             "--org",
-            Takes::One("NAME", |typed, text| put(&mut typed.org, name(&text)?)),
+            FlagKind::Value("NAME", |typed, text| put(&mut typed.org, name(&text)?)),
             SERVER,
             "Organization of keys that name none. [default: default]",
         ),
         flag(
             None,
             "--regions",
-            Takes::One("FILE", |typed, text| put(&mut typed.regions, text)),
+            FlagKind::Value("FILE", |typed, text| put(&mut typed.regions, text)),
             BUILDS,
             "JSON: {\"default\":\"eu\", \"regions\":[ {\"code\":\"eu\", \"display_name\":\"Europe\", \"builds\":true} ]}; without \
              `default` the first one is it, without `builds` it has them. Read again when it changes. [default: one \
@@ -237,7 +237,7 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--max-builds",
-            Takes::One("N", |typed, text| {
+            FlagKind::Value("N", |typed, text| {
                 put(&mut typed.max_builds, number(&text, 1, BUILDS_HIGHEST)?)
             }),
             BUILDS,
@@ -246,7 +246,7 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--max-pending",
-            Takes::One("N", |typed, text| {
+            FlagKind::Value("N", |typed, text| {
                 put(&mut typed.max_pending, number(&text, 1, PENDING_HIGHEST)?)
             }),
             BUILDS,
@@ -255,7 +255,7 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--build-timeout",
-            Takes::One("SECONDS", |typed, text| {
+            FlagKind::Value("SECONDS", |typed, text| {
                 put(
                     &mut typed.build_timeout,
                     seconds(&text, Duration::from_millis(1), BUILD_TIMEOUT_HIGHEST)?,
@@ -267,7 +267,7 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--build-grace",
-            Takes::One("SECONDS", |typed, text| {
+            FlagKind::Value("SECONDS", |typed, text| {
                 put(
                     &mut typed.build_grace,
                     seconds(&text, Duration::ZERO, BUILD_GRACE_HIGHEST)?,
@@ -279,7 +279,7 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--max-attempts",
-            Takes::One("N", |typed, text| {
+            FlagKind::Value("N", |typed, text| {
                 put(&mut typed.max_attempts, number(&text, 1, ATTEMPTS_HIGHEST)?)
             }),
             BUILDS,
@@ -288,14 +288,14 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--max-unpacked",
-            Takes::One("BYTES", |typed, text| put(&mut typed.max_unpacked, size(&text, 1)?)),
+            FlagKind::Value("BYTES", |typed, text| put(&mut typed.max_unpacked, size(&text, 1)?)),
             BUILDS,
             "Bytes of a context once it is unpacked. [default: 2g]",
         ),
         flag(
             None,
             "--max-entries",
-            Takes::One("N", |typed, text| {
+            FlagKind::Value("N", |typed, text| {
                 put(&mut typed.max_entries, number(&text, 1, ENTRIES_HIGHEST)?)
             }),
             BUILDS,
@@ -304,14 +304,14 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--builder-env",
-            Takes::Each("NAME", |typed, text| push(&mut typed.builder_env, variable(text)?)),
+            FlagKind::Repeatable("NAME", |typed, text| push(&mut typed.builder_env, variable(text)?)),
             BUILDS,
             "Hand this variable of the service to the command; repeatable.",
         ),
         flag(
             None,
             "--grant-ttl",
-            Takes::One("SECONDS", |typed, text| {
+            FlagKind::Value("SECONDS", |typed, text| {
                 put(
                     &mut typed.grant_ttl,
                     seconds(&text, Duration::from_millis(1), GRANT_TTL_HIGHEST)?,
@@ -323,14 +323,14 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--max-context",
-            Takes::One("BYTES", |typed, text| put(&mut typed.max_context, size(&text, 1)?)),
+            FlagKind::Value("BYTES", |typed, text| put(&mut typed.max_context, size(&text, 1)?)),
             UPLOADS,
             "Bytes of an archive. [default: 524288000]",
         ),
         flag(
             None,
             "--max-uploads",
-            Takes::One("N", |typed, text| {
+            FlagKind::Value("N", |typed, text| {
                 put(&mut typed.max_uploads, number(&text, 1, UPLOADS_HIGHEST)?)
             }),
             UPLOADS,
@@ -339,14 +339,14 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--min-free",
-            Takes::One("BYTES", |typed, text| put(&mut typed.min_free, size(&text, 0)?)),
+            FlagKind::Value("BYTES", |typed, text| put(&mut typed.min_free, size(&text, 0)?)),
             UPLOADS,
             "Free space in the data directory below which no upload is granted. [default: 1g]",
         ),
         flag(
             None,
             "--keep-archives",
-            Takes::One("SECONDS", |typed, text| {
+            FlagKind::Value("SECONDS", |typed, text| {
                 put(&mut typed.keep_archives, seconds(&text, Duration::ZERO, KEEP_HIGHEST)?)
             }),
             KEEPING,
@@ -356,7 +356,7 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--keep-builds",
-            Takes::One("SECONDS", |typed, text| {
+            FlagKind::Value("SECONDS", |typed, text| {
                 put(&mut typed.keep_builds, seconds(&text, Duration::ZERO, KEEP_HIGHEST)?)
             }),
             KEEPING,
@@ -365,14 +365,14 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--store",
-            Takes::One("URL", |typed, text| put(&mut typed.store, text)),
+            FlagKind::Value("URL", |typed, text| put(&mut typed.store, text)),
             KEEPING,
             "[later] Let an object store take the uploads: s3://BUCKET.",
         ),
         flag(
             None,
             "--database",
-            Takes::One("URL", |typed, text| put(&mut typed.database, text)),
+            FlagKind::Value("URL", |typed, text| put(&mut typed.database, text)),
             KEEPING,
             "[later] Keep the records where several services share them: postgres://...",
         ),
@@ -391,21 +391,21 @@ pub static KEYS_CREATE: Table = Table {
         flag(
             None,
             "--type",
-            Takes::One("private|public", |typed, text| put(&mut typed.kind, kind(&text)?)),
+            FlagKind::Value("private|public", |typed, text| put(&mut typed.kind, kind(&text)?)),
             KEY,
             "What the key opens: builds and regions, or the public surface. Required.",
         ),
         flag(
             None,
             "--org",
-            Takes::One("NAME", |typed, text| put(&mut typed.org, name(&text)?)),
+            FlagKind::Value("NAME", |typed, text| put(&mut typed.org, name(&text)?)),
             KEY,
             "Whose it is. [default: default]",
         ),
         flag(
             None,
             "--name",
-            Takes::One("NAME", |typed, text| put(&mut typed.name, label(text)?)),
+            FlagKind::Value("NAME", |typed, text| put(&mut typed.name, label(text)?)),
             KEY,
             "What people call it.",
         ),
@@ -458,21 +458,21 @@ pub static BUILD: Table = Table {
         flag(
             None,
             "--region",
-            Takes::One("REGION", |typed, text| put(&mut typed.region, name(&text)?)),
+            FlagKind::Value("REGION", |typed, text| put(&mut typed.region, name(&text)?)),
             CONTEXT,
             "Where to build. [default: the organization's own region]",
         ),
         flag(
             None,
             "--buildfile",
-            Takes::One("FILE", |typed, text| put(&mut typed.buildfile, text)),
+            FlagKind::Value("FILE", |typed, text| put(&mut typed.buildfile, text)),
             CONTEXT,
             "The build file, relative to DIR. [default: Dockerfile]",
         ),
         flag(
             None,
             "--exclude",
-            Takes::Each("PATTERN", |typed, text| push(&mut typed.exclude, text)),
+            FlagKind::Repeatable("PATTERN", |typed, text| push(&mut typed.exclude, text)),
             CONTEXT,
             "Leave out what this matches, beside what is always left out; repeatable. Of no effect where DIR has a \
              .dockerignore, which decides alone.",
@@ -480,7 +480,7 @@ pub static BUILD: Table = Table {
         flag(
             None,
             "--follow-links",
-            Takes::Nothing(|typed| typed.follow_links = true),
+            FlagKind::Switch(|typed| typed.follow_links = true),
             CONTEXT,
             "Pack what links to files outside DIR lead to. Without it such links are refused, since a folder from \
              somebody else could put any file of yours into an image.",
@@ -488,14 +488,14 @@ pub static BUILD: Table = Table {
         flag(
             None,
             "--wait",
-            Takes::Nothing(|typed| typed.wait = true),
+            FlagKind::Switch(|typed| typed.wait = true),
             WAITING,
             "Wait until the build has ended.",
         ),
         flag(
             None,
             "--poll",
-            Takes::One("SECONDS", |typed, text| {
+            FlagKind::Value("SECONDS", |typed, text| {
                 put(&mut typed.poll, seconds(&text, POLL_LEAST, WAIT_HIGHEST)?)
             }),
             WAITING,
@@ -504,7 +504,7 @@ pub static BUILD: Table = Table {
         flag(
             None,
             "--timeout",
-            Takes::One("SECONDS", |typed, text| {
+            FlagKind::Value("SECONDS", |typed, text| {
                 put(&mut typed.timeout, seconds(&text, Duration::ZERO, WAIT_HIGHEST)?)
             }),
             WAITING,
@@ -536,7 +536,7 @@ pub static LOGS: Table = Table {
         flag(
             None,
             "--limit",
-            Takes::One("N", |typed, text| {
+            FlagKind::Value("N", |typed, text| {
                 put(&mut typed.limit, number(&text, 1, LOG_LINES_HIGHEST)?)
             }),
             CONTEXT,
@@ -564,7 +564,7 @@ pub static TABLES: [&Table; 8] = [
 ];
 
 /// Reads a number of bytes, from `least` up.
-pub fn size(text: &str, least: u64) -> Result<u64, Wants> {
+pub fn size(text: &str, least: u64) -> Result<u64, Expected> {
     let (digits, unit) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 1 << 10),
         Some((at, 'm' | 'M')) => (&text[..at], 1 << 20),
@@ -586,7 +586,7 @@ pub fn size(text: &str, least: u64) -> Result<u64, Wants> {
 }
 
 /// Reads a time in seconds.
-pub fn seconds(text: &str, least: Duration, most: Duration) -> Result<Duration, Wants> {
+pub fn seconds(text: &str, least: Duration, most: Duration) -> Result<Duration, Expected> {
     let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.') && text.bytes().any(|b| b.is_ascii_digit());
     let seconds = plain.then(|| text.parse().ok()).flatten();
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -600,12 +600,12 @@ pub fn seconds(text: &str, least: Duration, most: Duration) -> Result<Duration, 
     }
 }
 
-fn name(text: &str) -> Result<Slug, Wants> {
+fn name(text: &str) -> Result<Slug, Expected> {
     Slug::parse(text)
         .ok_or_else(|| "1 to 63 letters, digits, dots, hyphens and underscores, the first a letter or a digit".into())
 }
 
-fn kind(text: &str) -> Result<KeyKind, Wants> {
+fn kind(text: &str) -> Result<KeyKind, Expected> {
     match text {
         "private" => Ok(KeyKind::Private),
         "public" => Ok(KeyKind::Public),
@@ -614,23 +614,23 @@ fn kind(text: &str) -> Result<KeyKind, Wants> {
 }
 
 /// What people call a key: it is printed in a table, so it is one short line.
-fn label(text: String) -> Result<String, Wants> {
+fn label(text: String) -> Result<String, Expected> {
     match text.chars().count() {
         1..=63 if !text.chars().any(char::is_control) => Ok(text),
         _ => Err("1 to 63 characters on one line".into()),
     }
 }
 
-/// SigningScheme and host without a path.
-fn public_url(text: &str) -> Result<String, Wants> {
-    let url = values::read_url("", text, &["http", "https"]).filter(|url| url.path.is_empty());
+/// Scheme and host without a path.
+fn public_url(text: &str) -> Result<String, Expected> {
+    let url = values::parse_url("", text, &["http", "https"]).filter(|url| url.path.is_empty());
     url.map(|url| url.text)
         .ok_or_else(|| "scheme and host, such as https://builds.example.net, without a path".into())
 }
 
 /// The base of the API, with its version.
-fn api_url(text: &str) -> Result<String, Wants> {
-    let url = values::read_url("", text, &["http", "https"])
+fn api_url(text: &str) -> Result<String, Expected> {
+    let url = values::parse_url("", text, &["http", "https"])
         .ok_or("the address of a service, such as https://builds.example.net")?;
     let versioned = url.path.split('/').any(|part| part == "v1");
     Ok(if versioned { url.text } else { url.text + "/v1" })
@@ -638,7 +638,7 @@ fn api_url(text: &str) -> Result<String, Wants> {
 
 /// The name of a variable that a command may be given. What the service keeps to itself is none of
 /// them, and what it sets for every command would be overwritten.
-fn variable(text: String) -> Result<String, Wants> {
+fn variable(text: String) -> Result<String, Expected> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     let ours = aliases::canonical(Area::Variable, &text).starts_with(PREFIX) || text.starts_with("BUILD_");
     let set = ["PATH", "LANG", "HOME", "TMPDIR"].contains(&&*text);

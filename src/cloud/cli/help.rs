@@ -2,10 +2,10 @@
 //!
 //! Nothing enters but the tables; 100 columns at most leave. A change to a table changes `tests/data/help-cloud.txt`.
 
-use edge_runner_proto::abilities::Ability;
 use edge_runner_proto::aliases::{self, Area};
-use edge_runner_proto::options::help::{entries, entry, marked, paragraph};
-use edge_runner_proto::options::unsaid::with_prefix;
+use edge_runner_proto::features::Feature;
+use edge_runner_proto::options::env_options::with_prefix;
+use edge_runner_proto::options::help::{entries, entry, mark_missing, paragraph};
 
 use super::flags::{Flag, Table};
 use super::{VERBS, Verb, flags};
@@ -141,7 +141,7 @@ fn group_of(text: &mut String, table: &Table, title: &str) {
     if !flags.is_empty() {
         text.push_str(&format!("\n{title}:\n"));
         entries(text, flags.into_iter(), |flag| {
-            marked((flag.long == "--tls").then_some(Ability::Tls), flag.help)
+            mark_missing((flag.long == "--tls").then_some(Feature::Tls), flag.help)
         });
     }
 }

@@ -14,8 +14,8 @@ mod serve;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use edge_runner_proto::options::unsaid::{self, Taken};
-use edge_runner_proto::options::{Asked, Misuse, Surroundings, not_unicode, read, split_command};
+use edge_runner_proto::options::env_options::{self, EnvOption};
+use edge_runner_proto::options::{Env, SpecialMode, UsageError, not_unicode, parse as parse_options, split_command};
 
 use crate::config::{ClientConfig, CloudConfig, KeysConfig};
 use crate::io::guard;
@@ -52,7 +52,7 @@ pub enum Task {
 struct Verb {
     words: &'static [&'static str],
     table: &'static Table,
-    meaning: fn(Typed, &Surroundings<'_>, &mut Vec<String>) -> Result<Task, Misuse>,
+    meaning: fn(Typed, &Env<'_>, &mut Vec<String>) -> Result<Task, UsageError>,
 }
 
 /// Every command, in the order of the help.
@@ -116,8 +116,8 @@ impl Verb {
 /// Reads the arguments behind `cloud`.
 ///
 /// # Errors
-/// [`Misuse`] for the first argument, value or combination that makes no sense.
-pub fn parse(mut arguments: Vec<OsString>, around: &Surroundings<'_>) -> Result<Command, Misuse> {
+/// [`UsageError`] for the first argument, value or combination that makes no sense.
+pub fn parse(mut arguments: Vec<OsString>, env: &Env<'_>) -> Result<Command, UsageError> {
     if let [word, data_dir] = &*arguments
         && word == guard::WORD
     {
@@ -135,45 +135,45 @@ pub fn parse(mut arguments: Vec<OsString>, around: &Surroundings<'_>) -> Result<
         ..Typed::default()
     };
     let takes_command = std::ptr::eq(verb.table, &raw const flags::SERVE);
-    let asked = read(&mut typed, verb.table, arguments).map_err(|misuse| match misuse {
-        Misuse::UnexpectedArgument(given) if !takes_command => Misuse::Combination(format!(
+    let asked = parse_options(&mut typed, verb.table, arguments).map_err(|error| match error {
+        UsageError::UnexpectedArgument(given) if !takes_command => UsageError::Combination(format!(
             "`{given}` is one argument too many: `cloud {}` takes options alone",
             verb.name()
         )),
-        misuse => misuse,
+        error => error,
     });
     match asked? {
-        Some(Asked::Help) => return Ok(Command::Help(help::text(verb))),
-        Some(Asked::Version) => return Ok(version()),
+        Some(SpecialMode::Help) => return Ok(Command::Help(help::text(verb))),
+        Some(SpecialMode::Version) => return Ok(version()),
         None => {}
     }
     if typed.command.is_some() && !takes_command {
-        return Err(Misuse::Combination(format!(
+        return Err(UsageError::Combination(format!(
             "`cloud {}` takes no command after `--`; the builder command belongs to `cloud serve`",
             verb.name()
         )));
     }
     if let (None, Some(word)) = (&typed.argument, verb.table.argument) {
         let name = verb.name();
-        return Err(Misuse::Combination(format!(
+        return Err(UsageError::Combination(format!(
             "`cloud {name}` needs its {word}: cloud {name} {word}"
         )));
     }
     let mut warnings = Vec::new();
     let others = help::ENVIRONMENT.iter().map(|(name, _)| *name);
-    unsaid::slips_of(&flags::TABLES, others, &around.variables, &mut warnings);
-    let taken = unsaid::fill(&mut typed, verb.table, &around.variables)?;
-    pair(&typed, &taken, around)?;
-    let task = (verb.meaning)(typed, around, &mut warnings).map_err(|misuse| misuse.traced(&taken))?;
+    env_options::warn_typos(&flags::TABLES, others, &env.variables, &mut warnings);
+    let taken = env_options::apply(&mut typed, verb.table, &env.variables)?;
+    pair(&typed, &taken, env)?;
+    let task = (verb.meaning)(typed, env, &mut warnings).map_err(|error| error.with_sources(&taken))?;
     Ok(Command::Do { task, warnings })
 }
 
 /// Refuses to send a key that was typed to where a file of the working directory says, as `trust`
 /// does for one of the environment.
-fn pair(typed: &Typed, taken: &[Taken<Typed>], around: &Surroundings<'_>) -> Result<(), Misuse> {
+fn pair(typed: &Typed, taken: &[EnvOption<Typed>], env: &Env<'_>) -> Result<(), UsageError> {
     let url = taken.iter().find(|taken| taken.flag.long == "--api-url");
-    match url.filter(|url| typed.said.contains(&"--api-key") && !around.variables.is_of_process(&url.variable)) {
-        Some(url) => Err(Misuse::Combination(format!(
+    match url.filter(|url| typed.given.contains(&"--api-key") && !env.variables.is_of_process(&url.variable)) {
+        Some(url) => Err(UsageError::Combination(format!(
             "`--api-key` was typed, and where it is sent stands in .env, as {}: type `--api-url` as well",
             url.variable
         ))),
@@ -182,11 +182,11 @@ fn pair(typed: &Typed, taken: &[Taken<Typed>], around: &Surroundings<'_>) -> Res
 }
 
 /// What is meant where no command is named.
-fn without_verb(mut arguments: Vec<OsString>) -> Result<Command, Misuse> {
+fn without_verb(mut arguments: Vec<OsString>) -> Result<Command, UsageError> {
     let listed: Vec<String> = VERBS.iter().map(|verb| format!("`{}`", verb.name())).collect();
     let listed = listed.join(", ");
     if arguments.is_empty() {
-        return Err(Misuse::Combination(format!("`cloud` needs one of {listed}")));
+        return Err(UsageError::Combination(format!("`cloud` needs one of {listed}")));
     }
     let is_option = |argument: &OsString| argument.as_encoded_bytes().starts_with(b"-");
     let first = arguments.remove(0).into_string().map_err(not_unicode)?;
@@ -198,7 +198,7 @@ fn without_verb(mut arguments: Vec<OsString>) -> Result<Command, Misuse> {
         }
         // What stands there is not repeated: it may hold a key.
         other if other.starts_with('-') || (other == "keys" && arguments.first().is_some_and(is_option)) => Err(
-            Misuse::Combination(format!("options stand behind the command, which is one of {listed}")),
+            UsageError::Combination(format!("options stand behind the command, which is one of {listed}")),
         ),
         _ => {
             let next = arguments
@@ -210,7 +210,7 @@ fn without_verb(mut arguments: Vec<OsString>) -> Result<Command, Misuse> {
                 .flatten()
                 .collect::<Vec<_>>()
                 .join(" ");
-            Err(Misuse::Combination(format!(
+            Err(UsageError::Combination(format!(
                 "there is no `cloud {given}`; there are {listed}"
             )))
         }

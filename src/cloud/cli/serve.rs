@@ -13,10 +13,10 @@ use crate::config::{CloudConfig, StoreKey};
 use crate::proto::build::{Org, Slug};
 use crate::proto::keys::EnvKey;
 use crate::proto::keys::KeyKind;
-use edge_runner_proto::abilities::Ability;
 use edge_runner_proto::config::{Host, Secret, SecretBytes, Tls};
+use edge_runner_proto::features::Feature;
 use edge_runner_proto::options::env::Variables;
-use edge_runner_proto::options::{Misuse, Surroundings, hosts, need};
+use edge_runner_proto::options::{Env, UsageError, hosts, need};
 
 const PORT: u16 = 7870;
 const ORG: &str = "default";
@@ -40,7 +40,7 @@ const KEY_CHARS: std::ops::RangeInclusive<usize> = 16..=256;
 /// Characters of the id of that secret.
 const KEY_ID_CHARS: std::ops::RangeInclusive<usize> = 1..=128;
 
-pub fn meaning(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>) -> Result<Task, Misuse> {
+pub fn meaning(typed: Typed, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Task, UsageError> {
     let data_dir = data_dir(&typed, "cloud serve")?;
     later(&typed)?;
     let command = typed.command.clone();
@@ -48,15 +48,15 @@ pub fn meaning(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec<Strin
         .as_ref()
         .is_some_and(|command| command.first().is_none_or(|program| program.is_empty()))
     {
-        return Err(Misuse::Combination(
+        return Err(UsageError::Combination(
             "`--` needs a command after it: -- COMMAND [ARGS...]".into(),
         ));
     }
     let tls = typed.tls.clone().unwrap_or_default();
     if tls != Tls::Off {
-        need("`--tls`", Ability::Tls)?;
+        need("`--tls`", Feature::Tls)?;
     }
-    let host = hosts::host(typed.host.as_deref(), around)?;
+    let host = hosts::host(typed.host.as_deref(), env)?;
     let is_near = match host {
         Host::Localhost => true,
         Host::Address(address) => address.is_loopback(),
@@ -69,14 +69,14 @@ pub fn meaning(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec<Strin
         );
     }
     let org = org(&typed);
-    let variables = &around.variables;
+    let variables = &env.variables;
     let keys = keys(variables, &org)?;
     let store_key = store_key(variables)?;
     // The certificate of `--tls auto` is to hold for the name that clients use.
     let public = typed.public_url.as_deref().and_then(|url| url.split_once("://"));
     let public = public.and_then(|(_, authority)| hosts::split_port(authority));
     let public: Vec<String> = public.map(|(host, _)| host.to_owned()).into_iter().collect();
-    let host_names = hosts::host_names(&public, around)?;
+    let host_names = hosts::host_names(&public, env)?;
     let regions = typed.regions.map(PathBuf::from);
     let for_ever = |time: Duration| (!time.is_zero()).then_some(time);
     Ok(Task::Serve(Box::new(CloudConfig {
@@ -112,10 +112,10 @@ pub fn meaning(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec<Strin
 }
 
 /// The data directory, which every command but the client's needs.
-pub fn data_dir(typed: &Typed, command: &str) -> Result<PathBuf, Misuse> {
+pub fn data_dir(typed: &Typed, command: &str) -> Result<PathBuf, UsageError> {
     match &typed.data_dir {
         Some(folder) if !folder.is_empty() => Ok(folder.into()),
-        _ => Err(Misuse::Combination(format!(
+        _ => Err(UsageError::Combination(format!(
             "`{command}` needs `--data-dir DIR`, or CLOUD_DATA_DIR: the folder in which everything is kept"
         ))),
     }
@@ -128,13 +128,13 @@ pub fn org(typed: &Typed) -> Org {
 }
 
 /// Refuses what is specified for more than one machine.
-fn later(typed: &Typed) -> Result<(), Misuse> {
+fn later(typed: &Typed) -> Result<(), UsageError> {
     let what = match (&typed.store, &typed.database) {
         (Some(_), _) => "`--store`",
         (None, Some(_)) => "`--database`",
         (None, None) => return Ok(()),
     };
-    Err(Misuse::NotInBuild {
+    Err(UsageError::NotInBuild {
         what: what.into(),
         meanwhile: "archives and records are kept in `--data-dir` of one machine",
     })
@@ -156,7 +156,7 @@ fn builder_env(names: Vec<String>, variables: &Variables, warnings: &mut Vec<Str
 }
 
 /// The keys that variables hold: each a key, or an organization, `=` and its key.
-fn keys(variables: &Variables, org: &Org) -> Result<Vec<EnvKey>, Misuse> {
+fn keys(variables: &Variables, org: &Org) -> Result<Vec<EnvKey>, UsageError> {
     let mut keys: Vec<EnvKey> = Vec::new();
     for (variable, kind) in [
         ("CLOUD_PRIVATE_KEYS", KeyKind::Private),
@@ -169,7 +169,7 @@ fn keys(variables: &Variables, org: &Org) -> Result<Vec<EnvKey>, Misuse> {
                 None => (Some(org.clone()), entry),
             };
             let Some(org) = org.filter(|_| is_key(key)) else {
-                return Err(Misuse::Value {
+                return Err(UsageError::Value {
                     source: variable.into(),
                     given: None,
                     wants: "KEY or ORG=KEY with commas between them, each key of 16 to 256 visible ASCII characters without \
@@ -178,7 +178,7 @@ fn keys(variables: &Variables, org: &Org) -> Result<Vec<EnvKey>, Misuse> {
                 });
             };
             if keys.iter().any(|other| other.key.expose() == key) {
-                return Err(Misuse::Combination(format!(
+                return Err(UsageError::Combination(format!(
                     "{variable}: one key stands there twice, or in CLOUD_PRIVATE_KEYS as well; each belongs to one \
                      organization and is of one type"
                 )));
@@ -195,10 +195,10 @@ fn is_key(text: &str) -> bool {
 }
 
 /// What signs grants, if variables say.
-fn store_key(variables: &Variables) -> Result<Option<StoreKey>, Misuse> {
+fn store_key(variables: &Variables) -> Result<Option<StoreKey>, UsageError> {
     const ID: &str = "CLOUD_STORE_KEY_ID";
     const SECRET: &str = "CLOUD_STORE_SECRET";
-    let wrong = |source: &str, wants: String| Misuse::Value {
+    let wrong = |source: &str, wants: String| UsageError::Value {
         source: source.into(),
         given: None,
         wants,
@@ -218,7 +218,7 @@ fn store_key(variables: &Variables) -> Result<Option<StoreKey>, Misuse> {
                 secret: SecretBytes::new(secret),
             }))
         }
-        (Some(_), None) => Err(Misuse::Combination(format!("{ID} needs {SECRET} beside it"))),
-        (None, Some(_)) => Err(Misuse::Combination(format!("{SECRET} needs {ID} beside it"))),
+        (Some(_), None) => Err(UsageError::Combination(format!("{ID} needs {SECRET} beside it"))),
+        (None, Some(_)) => Err(UsageError::Combination(format!("{SECRET} needs {ID} beside it"))),
     }
 }

@@ -13,7 +13,7 @@ fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<(Task, V
     let own = variables
         .iter()
         .map(|&(name, value)| (name.to_owned(), value.to_owned()));
-    let around = Surroundings {
+    let env = Env {
         variables: Variables::new(own, []),
         addresses: Vec::new(),
         names: vec!["Board".into()],
@@ -21,12 +21,12 @@ fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<(Task, V
             "regions.json" => Ok(r#"{"regions":[{"code":"a","display_name":"A"}]}"#.into()),
             _ => Err(std::io::ErrorKind::NotFound.into()),
         },
-        resolve: &|_| Vec::new(),
+        lookup_host: &|_| Vec::new(),
     };
-    match parse(arguments.iter().map(OsString::from).collect(), &around) {
+    match parse(arguments.iter().map(OsString::from).collect(), &env) {
         Ok(Command::Do { task, warnings }) => Ok((task, warnings)),
         Ok(other) => panic!("{arguments:?} are {other:?}"),
-        Err(misuse) => Err(misuse.to_string()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -283,12 +283,12 @@ fn plain_http_beyond_this_machine_is_warned_of() {
     assert!(!warned(&["--host=127.0.0.1"]) && !warned(&["--host=::1"]));
     assert!(!warned(&["--host=0.0.0.0", "--tls=a.pem:b.pem"]));
     // A slip of the pen in a variable.
-    let slips = served(
+    let typos = served(
         &[],
         &[("CLOUD_MAX_BULDS", "1"), ("CLOUD_WAIT", "true"), ("CLOUDSDK_X", "1")],
     )
     .1;
-    assert!(slips.len() == 1 && slips[0].contains("CLOUD_MAX_BUILDS"), "{slips:?}");
+    assert!(typos.len() == 1 && typos[0].contains("CLOUD_MAX_BUILDS"), "{typos:?}");
 }
 
 /// I-03
@@ -493,14 +493,14 @@ fn a_build_is_asked_for_by_its_id() {
 }
 
 fn help(arguments: &[&str]) -> String {
-    let around = Surroundings {
+    let env = Env {
         variables: Variables::default(),
         addresses: Vec::new(),
         names: Vec::new(),
         read: &|_| Err(std::io::ErrorKind::NotFound.into()),
-        resolve: &|_| Vec::new(),
+        lookup_host: &|_| Vec::new(),
     };
-    match parse(arguments.iter().map(OsString::from).collect(), &around) {
+    match parse(arguments.iter().map(OsString::from).collect(), &env) {
         Ok(Command::Help(text)) => text,
         other => panic!("{arguments:?}: {other:?}"),
     }

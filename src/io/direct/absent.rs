@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use super::RunError;
-use crate::abilities::{Ability, Absent};
 use crate::bot::Bot;
 use crate::config::Config;
+use crate::features::{Feature, MissingFeature};
 
 /// # Errors
 /// Always: there is no video room to go to.
 pub async fn run(_config: Arc<Config>, _bot: Bot, _announce: impl FnOnce(&str)) -> Result<(), RunError> {
-    Err(RunError::Bot(format!("`--direct` {}", Absent(Ability::Videoroom))))
+    Err(RunError::Bot(format!(
+        "`--direct` {}",
+        MissingFeature(Feature::Videoroom)
+    )))
 }

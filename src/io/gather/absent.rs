@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::abilities::{Ability, Absent};
 use crate::config::Config;
+use crate::features::{Feature, MissingFeature};
 use crate::io::services::Services;
 use crate::io::udp::UdpPort;
 use crate::proto::webrtc::gather::{GatheredAddresses, ServerStatus};
@@ -18,7 +18,7 @@ impl Gatherer {
         if !config.ice_servers.is_empty() && config.embedded.is_none() {
             log::warn!(
                 "the ICE servers are for clients alone: asking them for this side {}",
-                Absent(Ability::Turn)
+                MissingFeature(Feature::Turn)
             );
         }
         Gatherer

@@ -8,8 +8,8 @@ use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
 use serde_json::json;
 
-use crate::abilities::{Ability, Absent};
 use crate::config::Transport;
+use crate::features::{Feature, MissingFeature};
 use crate::limits;
 use crate::proto::daily::{self, dialin};
 use crate::proto::http::access::{self, Denied};
@@ -36,7 +36,7 @@ pub enum HttpError {
     Route(route::Refusal),
     /// What this build lacks.
     #[error("what is asked for here {0}")]
-    Absent(Absent),
+    MissingFeature(MissingFeature),
     /// There is no authority of this runner's making.
     #[error("there is no certificate to trust here: the runner makes one with `--tls auto`")]
     NoAuthority,
@@ -114,8 +114,8 @@ impl HttpError {
     pub(super) fn status(&self) -> StatusCode {
         match self {
             HttpError::Route(route::Refusal::NotFound) => StatusCode::NOT_FOUND,
-            HttpError::Absent(Absent(Ability::Page | Ability::Tls)) => StatusCode::NOT_FOUND,
-            HttpError::Absent(_) => StatusCode::NOT_IMPLEMENTED,
+            HttpError::MissingFeature(MissingFeature(Feature::Page | Feature::Tls)) => StatusCode::NOT_FOUND,
+            HttpError::MissingFeature(_) => StatusCode::NOT_IMPLEMENTED,
             HttpError::NoAuthority | HttpError::OtherTransport(_) => StatusCode::NOT_FOUND,
             HttpError::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
             HttpError::Metrics(metrics::Denied::Off) => StatusCode::NOT_FOUND,

@@ -9,8 +9,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::abilities::Ability;
 use crate::aliases::{self, Area};
+use crate::features::Feature;
 use crate::http::token::Family;
 use crate::webrtc::whip::path as whip;
 
@@ -50,15 +50,15 @@ pub enum Route<'p> {
 
 impl Route<'_> {
     /// Returns the ability without which nothing is at this endpoint.
-    pub fn ability(&self) -> Option<Ability> {
+    pub fn feature(&self) -> Option<Feature> {
         match self {
-            Route::ToPage | Route::Page(_) => Some(Ability::Page),
-            Route::Authority => Some(Ability::Tls),
-            Route::Offer(_) | Route::Candidates(_) | Route::Whip(_) => Some(Ability::WebRtc),
-            Route::Socket(Family::Client, _) => Some(Ability::WebSocket),
-            Route::Socket(Family::Call, _) | Route::Webhook => Some(Ability::Telephony),
-            Route::Videoroom | Route::DialIn => Some(Ability::Videoroom),
-            Route::Messaging => Some(Ability::Messaging),
+            Route::ToPage | Route::Page(_) => Some(Feature::Page),
+            Route::Authority => Some(Feature::Tls),
+            Route::Offer(_) | Route::Candidates(_) | Route::Whip(_) => Some(Feature::WebRtc),
+            Route::Socket(Family::Client, _) => Some(Feature::WebSocket),
+            Route::Socket(Family::Call, _) | Route::Webhook => Some(Feature::Telephony),
+            Route::Videoroom | Route::DialIn => Some(Feature::Videoroom),
+            Route::Messaging => Some(Feature::Messaging),
             Route::Metrics | Route::Robots | Route::Start | Route::Status | Route::Methods(_) => None,
         }
     }

@@ -11,9 +11,9 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::abilities::Absent;
 use crate::config::{Config, IceServer, Transport};
 use crate::daily::Wanted;
+use crate::features::MissingFeature;
 use crate::http::route;
 use crate::http::token::Family;
 use crate::limits;
@@ -83,8 +83,8 @@ impl fmt::Display for Refusal {
                     "transport `{asked}` is served only by a runner started with -t {asked}"
                 )
             }
-            Refusal::NotInThisBuild(asked) => match asked.ability() {
-                Some(ability) => write!(f, "transport `{}` {}", asked.name(), Absent(ability)),
+            Refusal::NotInThisBuild(asked) => match asked.feature() {
+                Some(feature) => write!(f, "transport `{}` {}", asked.name(), MissingFeature(feature)),
                 None => write!(f, "transport `{}` is not in this build yet", asked.name()),
             },
         }

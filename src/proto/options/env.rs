@@ -83,7 +83,7 @@ impl Variables {
 
 /// One variable of a `.env` file.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct EnvLine {
     /// Where it begins, counted from 1.
     pub number: usize,
     pub name: String,
@@ -92,22 +92,22 @@ pub struct Line {
 
 /// What a `.env` file holds.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct File {
+pub struct EnvFile {
     /// In the file's order; of a name that stands twice the later value counts.
-    pub variables: Vec<Line>,
+    pub variables: Vec<EnvLine>,
     /// One sentence for each line that was skipped.
     pub warnings: Vec<String>,
 }
 
 /// Reads the text of a `.env` file.
-pub fn parse(text: &str) -> File {
-    let mut file = File::default();
+pub fn parse(text: &str) -> EnvFile {
+    let mut file = EnvFile::default();
     let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut line = 1;
     while !rest.is_empty() {
         let taken = match statement(rest) {
             Ok(Statement { variable, taken }) => {
-                file.variables.extend(variable.map(|(name, value)| Line {
+                file.variables.extend(variable.map(|(name, value)| EnvLine {
                     number: line,
                     name,
                     value,
@@ -227,7 +227,7 @@ mod tests {
         pairs(file)
     }
 
-    fn pairs(file: File) -> Vec<(String, String)> {
+    fn pairs(file: EnvFile) -> Vec<(String, String)> {
         let lines = file.variables.into_iter();
         lines.map(|line| (line.name, line.value)).collect()
     }

@@ -1,8 +1,8 @@
 //! The parts of a help text, made from a table of options.
 
-use super::table::{Flag, Takes};
-use crate::abilities::Ability;
+use super::table::{Flag, FlagKind};
 use crate::aliases::{self, Area};
+use crate::features::Feature;
 
 /// The mark of the help at what is not in this build.
 pub const ABSENT: &str = "[not in this build]";
@@ -24,8 +24,8 @@ pub fn entries<T: 'static>(
 }
 
 /// Returns a text of the help with the mark of what is not in this build.
-pub fn marked(ability: Option<Ability>, text: &str) -> String {
-    match ability.and_then(Ability::absent) {
+pub fn mark_missing(feature: Option<Feature>, text: &str) -> String {
+    match feature.and_then(Feature::missing) {
         Some(_) => format!("{ABSENT} {text}"),
         None => text.to_owned(),
     }
@@ -39,10 +39,10 @@ fn names<T>(flag: &Flag<T>) -> String {
     for alias in aliases::aliases(Area::Option, flag.long) {
         names.push_str(&format!(", {alias}"));
     }
-    match flag.takes {
-        Takes::Nothing(_) | Takes::Count(_) | Takes::Help | Takes::Version => {}
-        Takes::One(word, _) | Takes::Each(word, _) => names.push_str(&format!(" {word}")),
-        Takes::Many(word, _) => names.push_str(&format!(" {word}...")),
+    match flag.kind {
+        FlagKind::Switch(_) | FlagKind::Count(_) | FlagKind::Help | FlagKind::Version => {}
+        FlagKind::Value(word, _) | FlagKind::Repeatable(word, _) => names.push_str(&format!(" {word}")),
+        FlagKind::List(word, _) => names.push_str(&format!(" {word}...")),
     }
     names
 }

@@ -1,12 +1,12 @@
 //! Host names, origins and the public host name, as text: what is one, and its normal form.
 //!
-//! Text enters, normal forms and misuses leave. A host is a DNS name, an IPv4 address or an IPv6
+//! Text enters, normal forms and usage errors leave. A host is a DNS name, an IPv4 address or an IPv6
 //! address in brackets; a port is 1 to 65535. An origin is what a browser sends: scheme, host, and
 //! a port unless it is the scheme's own. Source: RFC 3986 section 3.2, RFC 6454 section 6.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::{Misuse, Surroundings};
+use super::{Env, UsageError};
 use crate::config::Host;
 
 /// Longest name that DNS knows, in bytes.
@@ -59,8 +59,8 @@ pub fn is_host(text: &str) -> bool {
 /// be taken off.
 ///
 /// # Errors
-/// [`Misuse`] when what is left is no host.
-pub fn proxy(text: &str) -> Result<(String, Option<String>), Misuse> {
+/// [`UsageError`] when what is left is no host.
+pub fn proxy(text: &str) -> Result<(String, Option<String>), UsageError> {
     let prefix = ["https://", "http://"].into_iter().find(|prefix| {
         text.get(..prefix.len())
             .is_some_and(|head| head.eq_ignore_ascii_case(prefix))
@@ -69,7 +69,7 @@ pub fn proxy(text: &str) -> Result<(String, Option<String>), Misuse> {
     let host = match split_port(stripped) {
         Some((host, _)) if is_host(host) => stripped.to_ascii_lowercase(),
         _ => {
-            return Err(Misuse::value(
+            return Err(UsageError::value(
                 "--proxy",
                 text,
                 "HOST or HOST:PORT, such as bots.example.net",
@@ -111,9 +111,9 @@ pub fn origin(text: &str) -> Option<(String, Option<String>)> {
 /// addresses, IPv4 before IPv6, since most callers have only that.
 ///
 /// # Errors
-/// [`Misuse`] for what is no address and no name that this machine resolves.
-pub fn host(typed: Option<&str>, around: &Surroundings<'_>) -> Result<Host, Misuse> {
-    let Some(text) = typed else {
+/// [`UsageError`] for what is no address and no name that this machine resolves.
+pub fn host(args: Option<&str>, env: &Env<'_>) -> Result<Host, UsageError> {
+    let Some(text) = args else {
         return Ok(Host::Localhost);
     };
     if text.eq_ignore_ascii_case("localhost") {
@@ -128,31 +128,31 @@ pub fn host(typed: Option<&str>, around: &Surroundings<'_>) -> Result<Host, Misu
     }
     let wants = "an IP address, `localhost`, or a name that this machine can resolve";
     if !is_host(text) {
-        return Err(Misuse::value("--host", text, wants));
+        return Err(UsageError::value("--host", text, wants));
     }
-    let found = (around.resolve)(text);
+    let found = (env.lookup_host)(text);
     let address = found.iter().find(|address| address.is_ipv4()).or(found.first());
     address
         .map(|address| Host::Address(*address))
-        .ok_or_else(|| Misuse::value("--host", text, wants))
+        .ok_or_else(|| UsageError::value("--host", text, wants))
 }
 
 /// The names of this machine and those of the option, without a port and a dot at the end, in lower
 /// case.
 ///
 /// # Errors
-/// [`Misuse`] for what is no name.
-pub fn host_names(allowed: &[String], around: &Surroundings<'_>) -> Result<Vec<String>, Misuse> {
+/// [`UsageError`] for what is no name.
+pub fn host_names(allowed: &[String], env: &Env<'_>) -> Result<Vec<String>, UsageError> {
     let mut names = Vec::new();
     let asked = allowed.iter().flat_map(|text| text.split(','));
     for name in asked.map(str::trim).filter(|name| !name.is_empty()) {
         if !is_host(name) {
             let wants = "host names such as bot.example.net, without scheme and port";
-            return Err(Misuse::value("--allowed-hosts", name, wants));
+            return Err(UsageError::value("--allowed-hosts", name, wants));
         }
         names.push(name.trim_end_matches('.').to_ascii_lowercase());
     }
-    let own = around.names.iter().filter(|name| is_host(name));
+    let own = env.names.iter().filter(|name| is_host(name));
     names.extend(own.map(|name| name.trim_end_matches('.').to_ascii_lowercase()));
     names.sort_unstable();
     names.dedup();
@@ -236,7 +236,7 @@ mod tests {
         ] {
             assert!(proxy(bad).is_err(), "{bad}");
         }
-        let secret = proxy("https://u:hunter2@b.net").expect_err("a misuse").to_string();
+        let secret = proxy("https://u:hunter2@b.net").expect_err("a usage error").to_string();
         assert!(!secret.contains("hunter2"), "{secret}");
     }
 

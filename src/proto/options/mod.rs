@@ -1,18 +1,18 @@
 //! Options of a command line and their variables: a table says which there are, arguments and
-//! variables enter as values, and what they say leaves, or a [`Misuse`].
+//! variables enter as values, and what they say leaves, or a [`UsageError`].
 //!
-//! - [`Table`]: the options of one command; [`read()`]: what was typed
-//! - [`unsaid`]: what variables say of options that were not typed; [`mod@env`]: variables, and
+//! - [`OptionTable`]: the options of one command; [`parse()`]: what was typed
+//! - [`env_options`]: what variables say of options that were not typed; [`mod@env`]: variables, and
 //!   `.env`
 //! - [`values`] and [`hosts`]: texts of one kind; [`help`]: the parts of a help text
 
 pub mod env;
+pub mod env_options;
 pub mod help;
 pub mod hosts;
-mod misuse;
-mod read;
+mod parse;
 mod table;
-pub mod unsaid;
+mod usage_error;
 pub mod values;
 
 use std::io;
@@ -20,12 +20,12 @@ use std::net::IpAddr;
 
 use env::Variables;
 
-pub use misuse::{Misuse, need};
-pub use read::{Asked, not_unicode, read, split_command};
-pub use table::{Flag, HOST_HELP, LowArgs, Set, Table, Takes, Wants, flag, number, push, put, tls};
+pub use parse::{SpecialMode, not_unicode, parse, split_command};
+pub use table::{Expected, Flag, FlagKind, HOST_HELP, OptionStore, OptionTable, Setter, flag, number, push, put, tls};
+pub use usage_error::{UsageError, need};
 
 /// What the meaning of the arguments depends on, besides themselves.
-pub struct Surroundings<'a> {
+pub struct Env<'a> {
     /// Environment variables over those of `.env`.
     pub variables: Variables,
     /// The addresses of this machine's interfaces.
@@ -35,5 +35,5 @@ pub struct Surroundings<'a> {
     /// Reads a short text file.
     pub read: &'a dyn Fn(&str) -> io::Result<String>,
     /// Finds the addresses of a host name; none when it is unknown.
-    pub resolve: &'a dyn Fn(&str) -> Vec<IpAddr>,
+    pub lookup_host: &'a dyn Fn(&str) -> Vec<IpAddr>,
 }

@@ -8,13 +8,13 @@ use std::ffi::OsString;
 use crate::config::Tls;
 
 /// Where the values of one command go, and what stands beside its options.
-pub trait LowArgs {
+pub trait OptionStore {
     /// The long names of the options that were typed.
-    fn said(&mut self) -> &mut Vec<&'static str>;
+    fn given(&mut self) -> &mut Vec<&'static str>;
     /// The one argument that is no option, where the table takes one.
     fn argument(&mut self) -> &mut Option<OsString>;
     /// Tells whether something that was typed says otherwise than this option's variable.
-    fn overrules(&self, long: &str) -> bool;
+    fn overrides(&self, long: &str) -> bool;
 }
 
 /// The help of `--host`, which every server has.
@@ -22,22 +22,22 @@ pub const HOST_HELP: &str = "Address to listen on: an IP address, a name of this
      0.0.0.0 listens on every interface. [default: localhost]";
 
 /// What an option does with the text of its value; what it takes instead is the error.
-pub type Set<T> = fn(&mut T, String) -> Result<(), Wants>;
+pub type Setter<T> = fn(&mut T, String) -> Result<(), Expected>;
 
-/// What an option would have taken: the end of "`--port` takes ...".
-pub type Wants = String;
+/// What an option would have taken: the end of "`--port` kind ...".
+pub type Expected = String;
 
 /// How many values an option takes, what stands for one in the help, and where they go.
-pub enum Takes<T> {
-    Nothing(fn(&mut T)),
+pub enum FlagKind<T> {
+    Switch(fn(&mut T)),
     /// No value; every use counts.
     Count(fn(&mut T)),
     /// One value; of several uses the last counts.
-    One(&'static str, Set<T>),
+    Value(&'static str, Setter<T>),
     /// One value; every use adds one.
-    Each(&'static str, Set<T>),
+    Repeatable(&'static str, Setter<T>),
     /// Values up to the next option; every use adds some.
-    Many(&'static str, Set<T>),
+    List(&'static str, Setter<T>),
     /// Prints the help and ends.
     Help,
     /// Prints the version and ends.
@@ -49,7 +49,7 @@ pub struct Flag<T: 'static> {
     pub short: Option<char>,
     /// With its dashes.
     pub long: &'static str,
-    pub takes: Takes<T>,
+    pub kind: FlagKind<T>,
     /// The heading under which it stands in the help.
     pub group: &'static str,
     /// For people; lines are broken by `help`.
@@ -57,7 +57,7 @@ pub struct Flag<T: 'static> {
 }
 
 /// The options of one command, and what stands beside them.
-pub struct Table<T: 'static> {
+pub struct OptionTable<T: 'static> {
     pub flags: &'static [Flag<T>],
     /// What the names of their variables begin with.
     pub prefix: &'static str,
@@ -72,33 +72,33 @@ pub struct Table<T: 'static> {
 pub const fn flag<T>(
     short: Option<char>,
     long: &'static str,
-    takes: Takes<T>,
+    kind: FlagKind<T>,
     group: &'static str,
     help: &'static str,
 ) -> Flag<T> {
     Flag {
         short,
         long,
-        takes,
+        kind,
         group,
         help,
     }
 }
 
-/// Takes the one value.
+/// FlagKind the one value.
 ///
 /// # Errors
 /// None; it is of the shape of a setter.
-pub fn put<T>(slot: &mut Option<T>, value: T) -> Result<(), Wants> {
+pub fn put<T>(slot: &mut Option<T>, value: T) -> Result<(), Expected> {
     *slot = Some(value);
     Ok(())
 }
 
-/// Takes one more value.
+/// FlagKind one more value.
 ///
 /// # Errors
 /// None; it is of the shape of a setter.
-pub fn push<T>(list: &mut Vec<T>, value: T) -> Result<(), Wants> {
+pub fn push<T>(list: &mut Vec<T>, value: T) -> Result<(), Expected> {
     list.push(value);
     Ok(())
 }
@@ -107,7 +107,7 @@ pub fn push<T>(list: &mut Vec<T>, value: T) -> Result<(), Wants> {
 ///
 /// # Errors
 /// What the option takes.
-pub fn number<T>(text: &str, least: T, most: T) -> Result<T, Wants>
+pub fn number<T>(text: &str, least: T, most: T) -> Result<T, Expected>
 where
     T: std::str::FromStr + PartialOrd + std::fmt::Display,
 {
@@ -121,7 +121,7 @@ where
 ///
 /// # Errors
 /// What the option takes.
-pub fn tls(text: &str) -> Result<Tls, Wants> {
+pub fn tls(text: &str) -> Result<Tls, Expected> {
     match text {
         "off" => Ok(Tls::Off),
         "auto" => Ok(Tls::Auto),

@@ -7,11 +7,11 @@
 use std::net::IpAddr;
 
 use super::env::Variables;
-use super::{Misuse, hosts};
+use super::{UsageError, hosts};
 use crate::aliases::{self, Area};
 
 /// A credential becomes part of a header, so it is made of characters that can stand there and that nobody types by accident.
-pub fn credential(variables: &Variables, name: &'static str) -> Result<Option<String>, Misuse> {
+pub fn credential(variables: &Variables, name: &'static str) -> Result<Option<String>, UsageError> {
     match variables.get(name) {
         Some(text) if !text.bytes().all(|b| b.is_ascii_graphic()) => {
             Err(wrong(variables, name, "ASCII characters without white space"))
@@ -21,11 +21,15 @@ pub fn credential(variables: &Variables, name: &'static str) -> Result<Option<St
 }
 
 /// Returns the base of an API, over HTTP.
-pub fn base(variables: &Variables, name: &'static str, warnings: &mut Vec<String>) -> Result<Option<String>, Misuse> {
+pub fn base(
+    variables: &Variables,
+    name: &'static str,
+    warnings: &mut Vec<String>,
+) -> Result<Option<String>, UsageError> {
     let wants = "the base of an API: http://HOST or https://HOST, with :PORT and /PATH if need be";
     let url = url(variables, name, &["http", "https"], wants)?;
     Ok(url.map(|url| {
-        url.warn_in_the_clear(warnings, "the provider's credentials travel");
+        url.warn_if_unencrypted(warnings, "the provider's credentials travel");
         url.text
     }))
 }
@@ -45,7 +49,7 @@ pub struct Url {
 
 impl Url {
     /// Warns of what travels unencrypted to another machine.
-    pub fn warn_in_the_clear(&self, warnings: &mut Vec<String>, what: &str) {
+    pub fn warn_if_unencrypted(&self, warnings: &mut Vec<String>, what: &str) {
         if !self.secure && !self.loopback {
             warnings.push(format!("{} is not encrypted: {what} in the clear", self.source));
         }
@@ -53,16 +57,21 @@ impl Url {
 }
 
 /// Returns a URL of one of these schemes.
-pub fn url(variables: &Variables, name: &'static str, schemes: &[&str], wants: &str) -> Result<Option<Url>, Misuse> {
+pub fn url(
+    variables: &Variables,
+    name: &'static str,
+    schemes: &[&str],
+    wants: &str,
+) -> Result<Option<Url>, UsageError> {
     let Some((source, text)) = variables.named(name) else {
         return Ok(None);
     };
-    let url = read_url(source, text, schemes).ok_or_else(|| Misuse::value(source, text, wants))?;
+    let url = parse_url(source, text, schemes).ok_or_else(|| UsageError::value(source, text, wants))?;
     Ok(Some(url))
 }
 
 /// Reads a URL of one of these schemes; `source` is what it is called in warnings.
-pub fn read_url(source: &'static str, text: &str, schemes: &[&str]) -> Option<Url> {
+pub fn parse_url(source: &'static str, text: &str, schemes: &[&str]) -> Option<Url> {
     let (scheme, rest) = text.split_once("://")?;
     let scheme = scheme.to_ascii_lowercase();
     let rest = rest.trim_end_matches('/');
@@ -84,8 +93,8 @@ pub fn read_url(source: &'static str, text: &str, schemes: &[&str]) -> Option<Ur
 }
 
 /// A misuse that does not repeat the value.
-pub fn wrong(variables: &Variables, name: &'static str, wants: &str) -> Misuse {
-    Misuse::Value {
+pub fn wrong(variables: &Variables, name: &'static str, wants: &str) -> UsageError {
+    UsageError::Value {
         source: found(variables, name).to_owned(),
         given: None,
         wants: wants.to_owned(),

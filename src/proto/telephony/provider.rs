@@ -14,8 +14,8 @@ use super::settings::{Holds, Setting, Settings};
 use super::signature::{Standing, Webhook, Wrong};
 use super::webhook::Reply;
 use super::{Call, Chunk, Format, Refusal};
-use crate::abilities::Ability;
 use crate::aliases::{self, Area};
+use crate::features::Feature;
 use crate::server::form;
 use crate::server::rest::Request;
 
@@ -173,7 +173,7 @@ impl fmt::Debug for Provider {
 /// Returns the protocol of a provider, or none in a build without `telephony`, which keeps the
 /// names and leaves the code out.
 pub(super) const fn built(protocol: &'static dyn Protocol) -> &'static dyn Protocol {
-    if Ability::Telephony.in_this_build() {
+    if Feature::Telephony.in_this_build() {
         protocol
     } else {
         &NotBuilt

@@ -8,7 +8,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
 use edge_runner::config::Config;
-use edge_runner::inside::{Command, Surroundings, parse};
+use edge_runner::inside::{CliCommand, Env, parse};
 use edge_runner_cloud::cli::Command as Cloud;
 use edge_runner_proto::http::host;
 use edge_runner_proto::limits;
@@ -25,7 +25,7 @@ pub fn configuration(bytes: &[u8]) {
     let mut part = || parts.next().unwrap_or_default();
     let (file, arguments, key) = (part(), part(), part());
     let file = variables(file);
-    let around = Surroundings {
+    let around = Env {
         variables: Variables::new([], file),
         addresses: vec![IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10))],
         names: vec!["board".to_owned()],
@@ -33,7 +33,7 @@ pub fn configuration(bytes: &[u8]) {
             true => Err(io::Error::from(io::ErrorKind::NotFound)),
             false => Ok(key.to_owned()),
         },
-        resolve: &|_| Vec::new(),
+        lookup_host: &|_| Vec::new(),
     };
     // The system hands over no argument with a NUL in it.
     let typed: Vec<OsString> = arguments
@@ -52,14 +52,16 @@ pub fn configuration(bytes: &[u8]) {
             let text = misuse.to_string();
             assert!(!text.is_empty() && !is_secret(&text), "{text}");
         }
-        Ok(Command::Serve { config, warnings } | Command::Doctor { config, warnings }) => {
+        Ok(CliCommand::Serve { config, warnings } | CliCommand::Doctor { config, warnings }) => {
             assert!(!warnings.iter().any(|warning| is_secret(warning)));
             assert!(!is_secret(&format!("{config:?}")));
             within_limits(&config);
         }
-        Ok(Command::Cloud(Cloud::Do { warnings, .. })) => assert!(!warnings.iter().any(|warning| is_secret(warning))),
-        Ok(Command::Cloud(Cloud::Help(text) | Cloud::Version(text))) => assert!(!text.is_empty()),
-        Ok(Command::Help(text) | Command::Version(text)) => assert!(!text.is_empty()),
+        Ok(CliCommand::Cloud(Cloud::Do { warnings, .. })) => {
+            assert!(!warnings.iter().any(|warning| is_secret(warning)))
+        }
+        Ok(CliCommand::Cloud(Cloud::Help(text) | Cloud::Version(text))) => assert!(!text.is_empty()),
+        Ok(CliCommand::Help(text) | CliCommand::Version(text)) => assert!(!text.is_empty()),
     }
     for line in arguments.lines() {
         servers(line);
@@ -71,7 +73,7 @@ fn variables(text: &str) -> Vec<(String, String)> {
     let file = env::parse(text);
     assert!(file.warnings.len() <= text.lines().count());
     let mut again = String::new();
-    let variables = |file: env::File| file.variables.into_iter().map(|line| (line.name, line.value));
+    let variables = |file: env::EnvFile| file.variables.into_iter().map(|line| (line.name, line.value));
     let warnings = file.warnings.clone();
     let found: Vec<(String, String)> = variables(file).collect();
     for (name, value) in &found {

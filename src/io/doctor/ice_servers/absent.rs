@@ -1,15 +1,18 @@
 //! The twin of `doctor::ice_servers` in a build without `turn`: the servers are for clients alone, and nobody asks them.
 
 use super::Finding;
-use crate::abilities::{Ability, Absent};
 use crate::config::Config;
+use crate::features::{Feature, MissingFeature};
 
 pub async fn examine(config: &Config) -> Vec<Finding> {
     const WHAT: &str = "ice servers";
     vec![match config.ice_servers.is_empty() {
         true => Finding::good(WHAT, "none: callers on other networks need a forwarded UDP port"),
         false => {
-            let words = format!("for clients alone: asking them for this side {}", Absent(Ability::Turn));
+            let words = format!(
+                "for clients alone: asking them for this side {}",
+                MissingFeature(Feature::Turn)
+            );
             Finding::doubtful(WHAT, words)
         }
     }]

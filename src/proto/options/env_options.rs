@@ -6,22 +6,22 @@
 //! What is typed wins, over its own variable and over that of an option that goes against it.
 //! Refuses what the option itself would refuse, under the variable's name.
 
-use super::Misuse;
+use super::UsageError;
 use super::env::Variables;
-use super::read::{distance, store};
-use super::table::{Flag, LowArgs, Table, Takes};
+use super::parse::{edit_distance, store};
+use super::table::{Flag, FlagKind, OptionStore, OptionTable};
 use crate::aliases::{self, Area};
 
 /// An option that a variable set.
-pub struct Taken<T: 'static> {
+pub struct EnvOption<T: 'static> {
     pub flag: &'static Flag<T>,
     pub variable: String,
 }
 
 /// How much a name may differ from a known one and be a slip. Short names are left alone: RUNNER_OS
 /// is another's.
-const SLIP: usize = 2;
-const SLIP_CHARS_LEAST: usize = 4;
+const TYPO_DISTANCE_MAX: usize = 2;
+const TYPO_CHARS_MIN: usize = 4;
 
 /// Returns the name of an option's variable that begins like this.
 pub fn with_prefix(prefix: &str, long: &str) -> String {
@@ -31,17 +31,21 @@ pub fn with_prefix(prefix: &str, long: &str) -> String {
 
 /// Whether an option has a variable.
 pub fn has_variable<T>(flag: &Flag<T>) -> bool {
-    !matches!(flag.takes, Takes::Help | Takes::Version)
+    !matches!(flag.kind, FlagKind::Help | FlagKind::Version)
 }
 
 /// Sets the options that were not typed and whose variables are set.
 ///
 /// # Errors
-/// [`Misuse`] for a value that the option does not take.
-pub fn fill<T: LowArgs>(typed: &mut T, table: &Table<T>, variables: &Variables) -> Result<Vec<Taken<T>>, Misuse> {
+/// [`UsageError`] for a value that the option does not take.
+pub fn apply<T: OptionStore>(
+    args: &mut T,
+    table: &OptionTable<T>,
+    variables: &Variables,
+) -> Result<Vec<EnvOption<T>>, UsageError> {
     let mut taken = Vec::new();
     for flag in table.flags.iter().filter(|flag| has_variable(flag)) {
-        if typed.said().contains(&flag.long) || typed.overrules(flag.long) {
+        if args.given().contains(&flag.long) || args.overrides(flag.long) {
             continue;
         }
         let names = names(flag, table.prefix);
@@ -53,23 +57,24 @@ pub fn fill<T: LowArgs>(typed: &mut T, table: &Table<T>, variables: &Variables) 
         let Some((variable, text)) = found else {
             continue;
         };
-        let times =
-            |wants: &str, read: fn(&str) -> Option<u8>| read(text).ok_or_else(|| Misuse::value(variable, text, wants));
-        match flag.takes {
-            Takes::Nothing(set) => match times("`true` or `false`", switch)? {
+        let times = |wants: &str, read: fn(&str) -> Option<u8>| {
+            read(text).ok_or_else(|| UsageError::value(variable, text, wants))
+        };
+        match flag.kind {
+            FlagKind::Switch(set) => match times("`true` or `false`", switch)? {
                 0 => continue,
-                _ => set(typed),
+                _ => set(args),
             },
-            Takes::Count(set) => (0..times("a number from 0 to 3", count)?).for_each(|_| set(typed)),
-            Takes::One(_, set) | Takes::Many(_, set) => store(typed, set, variable, text)?,
-            Takes::Each(_, set) => {
+            FlagKind::Count(set) => (0..times("a number from 0 to 3", count)?).for_each(|_| set(args)),
+            FlagKind::Value(_, set) | FlagKind::List(_, set) => store(args, set, variable, text)?,
+            FlagKind::Repeatable(_, set) => {
                 for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
-                    store(typed, set, variable, entry)?;
+                    store(args, set, variable, entry)?;
                 }
             }
-            Takes::Help | Takes::Version => continue,
+            FlagKind::Help | FlagKind::Version => continue,
         }
-        taken.push(Taken {
+        taken.push(EnvOption {
             flag,
             variable: variable.clone(),
         });
@@ -105,8 +110,8 @@ fn count(text: &str) -> Option<u8> {
 
 /// Warns of variables that begin like those of the tables, are none of them and none of the
 /// `others`, and are nearly one.
-pub fn slips_of<'n, T>(
-    tables: &[&Table<T>],
+pub fn warn_typos<'n, T>(
+    tables: &[&OptionTable<T>],
     others: impl Iterator<Item = &'n str>,
     variables: &Variables,
     warnings: &mut Vec<String>,
@@ -125,12 +130,12 @@ pub fn slips_of<'n, T>(
     for name in variables.names() {
         let long_enough = name
             .strip_prefix(prefix)
-            .is_some_and(|rest| rest.len() >= SLIP_CHARS_LEAST);
+            .is_some_and(|rest| rest.len() >= TYPO_CHARS_MIN);
         if !long_enough || known.iter().any(|other| other == name) {
             continue;
         }
-        let near = known.iter().map(|other| (distance(name, other), other)).min();
-        if let Some((1..=SLIP, near)) = near {
+        let near = known.iter().map(|other| (edit_distance(name, other), other)).min();
+        if let Some((1..=TYPO_DISTANCE_MAX, near)) = near {
             warnings.push(format!("{name} is set, and means nothing here; did you mean {near}?"));
         }
     }

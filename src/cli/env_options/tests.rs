@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::cli::flags::variable;
-use crate::cli::flags::{FLAGS, Flag, Typed, WsAuth};
+use crate::cli::flags::{FLAGS, LowArgs, RunnerFlag, WsAuth};
 use crate::config::Transport;
-use crate::proto::options::Takes;
-use crate::proto::options::unsaid::{fill, has_variable};
+use crate::proto::options::FlagKind;
+use crate::proto::options::env_options::{apply, has_variable};
 
 /// The service's file, as the package installs it.
 const SERVICE: &str = include_str!("../../../boards/common/edge-runner.env");
@@ -17,32 +17,32 @@ fn variables(list: &[(&str, &str)]) -> Variables {
     Variables::new(own, [])
 }
 
-fn filled(typed: Typed, list: &[(&str, &str)]) -> Result<(Typed, Vec<String>), String> {
-    let mut typed = typed;
-    let taken = fill(&mut typed, &RUNNER, &variables(list)).map_err(|misuse| misuse.to_string())?;
-    Ok((typed, taken.into_iter().map(|taken| taken.variable).collect()))
+fn filled(args: LowArgs, list: &[(&str, &str)]) -> Result<(LowArgs, Vec<String>), String> {
+    let mut args = args;
+    let taken = apply(&mut args, &RUNNER, &variables(list)).map_err(|error| error.to_string())?;
+    Ok((args, taken.into_iter().map(|taken| taken.variable).collect()))
 }
 
-fn typed(list: &[(&str, &str)]) -> Typed {
-    filled(Typed::default(), list).expect("values that are taken").0
+fn args(list: &[(&str, &str)]) -> LowArgs {
+    filled(LowArgs::default(), list).expect("values that are taken").0
 }
 
 fn refused(name: &str, value: &str) -> String {
-    filled(Typed::default(), &[(name, value)]).expect_err("a value that is refused")
+    filled(LowArgs::default(), &[(name, value)]).expect_err("a value that is refused")
 }
 
-fn said(options: &[&'static str]) -> Typed {
-    Typed {
-        said: options.to_vec(),
-        ..Typed::default()
+fn said(options: &[&'static str]) -> LowArgs {
+    LowArgs {
+        given: options.to_vec(),
+        ..LowArgs::default()
     }
 }
 
 /// A value that the option takes.
-fn fitting(flag: &Flag) -> &'static str {
-    match (&flag.takes, flag.long) {
-        (Takes::Nothing(_), _) => "true",
-        (Takes::Count(_), _) => "2",
+fn fitting(flag: &RunnerFlag) -> &'static str {
+    match (&flag.kind, flag.long) {
+        (FlagKind::Switch(_), _) => "true",
+        (FlagKind::Count(_), _) => "2",
         (_, "--transport") => "webrtc",
         (_, "--bot") => "echo",
         (_, "--tls") => "auto",
@@ -58,7 +58,7 @@ fn every_option_has_a_variable_and_what_is_typed_wins() {
     for flag in FLAGS.iter().filter(|flag| has_variable(flag)) {
         let name = variable(flag.long);
         let list = [(&*name, fitting(flag))];
-        let (_, taken) = filled(Typed::default(), &list).expect(flag.long);
+        let (_, taken) = filled(LowArgs::default(), &list).expect(flag.long);
         assert_eq!(taken, [&*name]);
         let (_, taken) = filled(said(&[flag.long]), &list).expect(flag.long);
         assert_eq!(taken, Vec::<String>::new(), "{}", flag.long);
@@ -68,7 +68,7 @@ fn every_option_has_a_variable_and_what_is_typed_wins() {
 
 #[test]
 fn values_arrive_in_the_forms_of_variables() {
-    let all = typed(&[
+    let all = args(&[
         ("RUNNER_PORT", " 80 "),
         ("RUNNER_HOST", ""),
         ("RUNNER_EMBEDDED", "Yes"),
@@ -83,9 +83,9 @@ fn values_arrive_in_the_forms_of_variables() {
     assert_eq!(all.ice_addresses.len(), 2);
     assert_eq!(all.allowed_hosts, ["a,b"]);
     assert_eq!(all.ws_auth, Some(WsAuth::Token));
-    assert!(typed(&[("RUNNER_ESP32", "1")]).embedded);
+    assert!(args(&[("RUNNER_ESP32", "1")]).embedded);
     for name in ["RUNNER_WS_AUTH", "RUNNER_WEBSOCKET_AUTH"] {
-        assert_eq!(typed(&[(name, "token")]).ws_auth, Some(WsAuth::Token));
+        assert_eq!(args(&[(name, "token")]).ws_auth, Some(WsAuth::Token));
     }
 }
 
@@ -115,20 +115,28 @@ fn a_rival_that_is_typed_silences_the_variable() {
         ("--direct", ("RUNNER_TRANSPORT", "webrtc")),
         ("--transport", ("RUNNER_DIRECT", "true")),
     ] {
-        let (_, taken) = filled(said(&[option]), &[variable]).expect("no misuse");
+        let (_, taken) = filled(said(&[option]), &[variable]).expect("no usage error");
         assert_eq!(taken, Vec::<String>::new());
     }
-    let room = Typed {
+    let room = LowArgs {
         transport: Some(Transport::Videoroom),
         ..said(&["--transport"])
     };
-    assert!(filled(room, &[("RUNNER_DIRECT", "true")]).expect("no misuse").0.direct);
-    let program = Typed {
+    assert!(
+        filled(room, &[("RUNNER_DIRECT", "true")])
+            .expect("no usage error")
+            .0
+            .direct
+    );
+    let program = LowArgs {
         command: Some(vec!["bot".into()]),
-        ..Typed::default()
+        ..LowArgs::default()
     };
     assert_eq!(
-        filled(program, &[("RUNNER_BOT", "echo")]).expect("no misuse").0.bot,
+        filled(program, &[("RUNNER_BOT", "echo")])
+            .expect("no usage error")
+            .0
+            .bot,
         None
     );
 }
@@ -137,7 +145,7 @@ fn a_rival_that_is_typed_silences_the_variable() {
 fn a_slip_in_a_name_is_told_and_names_of_others_are_left_alone() {
     let told = |name: &str| {
         let mut warnings = Vec::new();
-        slips(&variables(&[(name, "secret")]), &mut warnings);
+        warn_typos(&variables(&[(name, "secret")]), &mut warnings);
         assert!(warnings.iter().all(|warning| !warning.contains("secret")));
         warnings.join("\n")
     };
@@ -225,7 +233,7 @@ fn the_service_s_file_states_the_defaults() {
             Some(default) => assert!(!commented || value == default, "{name}: {default}"),
         }
         if commented && !value.is_empty() && name.starts_with("RUNNER_") && flag.is_some() {
-            filled(Typed::default(), &[(name, value)]).expect(name);
+            filled(LowArgs::default(), &[(name, value)]).expect(name);
         }
     }
 }

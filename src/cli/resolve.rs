@@ -1,16 +1,16 @@
 //! The second stage of the command line: what was typed, held against itself and against the surroundings, as a [`Config`].
 //!
-//! [`Typed`] values and [`Surroundings`] enter; a [`Config`] and warnings leave. Wrong combinations are refused first, then what
+//! [`LowArgs`] values and [`Env`] enter; a [`Config`] and warnings leave. Wrong combinations are refused first, then what
 //! this build lacks, so that a user never finds the second mistake only after the first feature has arrived.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
-use super::flags::{Typed, WsAuth};
+use super::flags::{LowArgs, WsAuth};
 use super::moq::Moq;
-use super::{Misuse, Surroundings, abilities, messaging, rooms, telephony, trust};
-use crate::abilities::Ability;
+use super::{Env, UsageError, env_trust, features, messaging, rooms, telephony};
 use crate::config::{BuiltInBot, Config, IceServer, Secret, Tls, Transport};
+use crate::features::Feature;
 use crate::limits::{
     API_KEY_BYTES, ICE_ADDRESSES_MAX, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX,
 };
@@ -24,84 +24,84 @@ const PORT_DEFAULT: u16 = 7860;
 /// Makes the configuration; `warnings` are for the log.
 ///
 /// # Errors
-/// [`Misuse`], see there.
+/// [`UsageError`], see there.
 #[allow(
     clippy::field_reassign_with_default,
     reason = "it may grow, so it is made in no other way"
 )]
-pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>) -> Result<Config, Misuse> {
-    let transport = transport(&typed)?;
-    let proxy = proxy(&typed, transport, warnings)?;
-    let ws_auth = typed.ws_auth.unwrap_or(WsAuth::None);
-    let host_names = hosts::host_names(&typed.allowed_hosts, around)?;
-    let api_key = api_key(&typed, around)?;
-    let state_dir = state_dir(&typed, around);
-    let tls = tls(&typed, state_dir.is_some())?;
-    command(&typed)?;
-    let withheld = trust::withheld(&PROVIDERS, &typed.pass_env, warnings)?;
-    list_lengths(&typed)?;
-    let host = hosts::host(typed.host.as_deref(), around)?;
-    let embedded = typed.embedded.then(|| embedded(&typed, around, warnings)).transpose()?;
-    let allowed_origins = origins(&typed, warnings)?;
-    let ice_servers = ice_servers(&typed)?;
-    let variables = &around.variables;
-    let telephony = abilities::where_built(Ability::Telephony, || {
-        let verify_webhooks = !typed.no_verify_webhooks;
-        telephony::telephony(&PROVIDERS, variables, verify_webhooks, typed.unverified_calls, warnings)
+pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Config, UsageError> {
+    let transport = transport(&args)?;
+    let proxy = proxy(&args, transport, warnings)?;
+    let ws_auth = args.ws_auth.unwrap_or(WsAuth::None);
+    let host_names = hosts::host_names(&args.allowed_hosts, env)?;
+    let api_key = api_key(&args, env)?;
+    let state_dir = state_dir(&args, env);
+    let tls = tls(&args, state_dir.is_some())?;
+    check_command(&args)?;
+    let withheld = env_trust::withheld(&PROVIDERS, &args.pass_env, warnings)?;
+    check_list_lengths(&args)?;
+    let host = hosts::host(args.host.as_deref(), env)?;
+    let embedded = args.embedded.then(|| embedded(&args, env, warnings)).transpose()?;
+    let allowed_origins = origins(&args, warnings)?;
+    let ice_servers = ice_servers(&args)?;
+    let variables = &env.variables;
+    let telephony = features::where_built(Feature::Telephony, || {
+        let verify_webhooks = !args.no_verify_webhooks;
+        telephony::telephony(&PROVIDERS, variables, verify_webhooks, args.unverified_calls, warnings)
     })?;
-    let videoroom = abilities::where_built(Ability::Videoroom, || rooms::videoroom(&typed, variables, warnings))?;
-    let mediaroom = abilities::where_built(Ability::Mediaroom, || rooms::mediaroom(variables, warnings))?;
-    let messaging = abilities::where_built(Ability::Messaging, || {
-        messaging::messaging(&typed, transport, variables, warnings)
+    let videoroom = features::where_built(Feature::Videoroom, || rooms::videoroom(&args, variables, warnings))?;
+    let mediaroom = features::where_built(Feature::Mediaroom, || rooms::mediaroom(variables, warnings))?;
+    let messaging = features::where_built(Feature::Messaging, || {
+        messaging::messaging(&args, transport, variables, warnings)
     })?;
-    let start_names = abilities::where_built(Ability::Videoroom, || rooms::start_names(variables))?;
-    typed.moq.check(warnings)?;
-    in_this_build(&typed, transport)?;
-    abilities::check(&typed, transport)?;
-    abilities::idle_credentials(variables, warnings);
-    abilities::idle_tuning(&typed, warnings);
-    calls(transport, &allowed_origins, ws_auth, warnings);
+    let start_names = features::where_built(Feature::Videoroom, || rooms::start_names(variables))?;
+    args.moq.check(warnings)?;
+    refuse_unimplemented(&args, transport)?;
+    features::check(&args, transport)?;
+    features::warn_unused_credentials(variables, warnings);
+    features::warn_unused_tuning(&args, warnings);
+    warn_about_calls(transport, &allowed_origins, ws_auth, warnings);
     warnings.extend(open_sockets(api_key.is_some(), ws_auth));
     let mut config = Config::default();
     config.host = host;
-    config.port = typed.port.unwrap_or(PORT_DEFAULT);
-    config.rtc_port = typed.rtc_port;
+    config.port = args.port.unwrap_or(PORT_DEFAULT);
+    config.rtc_port = args.rtc_port;
     config.transport = transport;
     config.proxy = proxy;
-    config.trusted_proxies = typed.trusted_proxies;
+    config.trusted_proxies = args.trusted_proxies;
     config.allowed_origins = allowed_origins;
     config.host_names = host_names;
     config.api_key = api_key;
     config.tls = tls;
     config.state_dir = state_dir;
-    config.metrics = typed.metrics.unwrap_or_default();
-    config.drain = typed.drain.unwrap_or_default();
+    config.metrics = args.metrics.unwrap_or_default();
+    config.drain = args.drain.unwrap_or_default();
     config.ice_servers = ice_servers;
-    config.ice_addresses = typed.ice_addresses;
+    config.ice_addresses = args.ice_addresses;
     config.embedded = embedded;
-    config.bot = typed.bot.unwrap_or(BuiltInBot::Parrot);
-    config.command = typed.command;
+    config.bot = args.bot.unwrap_or(BuiltInBot::Parrot);
+    config.command = args.command;
     config.withheld = withheld;
-    config.bot_folder = bot_folder(around);
+    config.bot_folder = bot_folder(env);
     config.ws_tokens = ws_auth == WsAuth::Token;
     config.telephony = telephony;
     config.videoroom = videoroom;
     config.mediaroom = mediaroom;
     config.messaging = messaging;
     config.start_names = start_names;
-    config.direct = typed.direct;
+    config.direct = args.direct;
     config.bot_enters_rooms = true;
-    config.sessions_max = typed.sessions_max.unwrap_or(SESSIONS_MAX_DEFAULT);
-    config.workers = typed.workers;
-    config.opus_complexity = typed.opus_complexity.unwrap_or(OPUS_COMPLEXITY_DEFAULT);
-    config.verbosity = typed.verbosity;
+    config.sessions_max = args.sessions_max.unwrap_or(SESSIONS_MAX_DEFAULT);
+    config.workers = args.workers;
+    config.opus_complexity = args.opus_complexity.unwrap_or(OPUS_COMPLEXITY_DEFAULT);
+    config.verbosity = args.verbosity;
     Ok(config)
 }
 
-fn transport(typed: &Typed) -> Result<Option<Transport>, Misuse> {
-    match (typed.direct, typed.transport) {
+fn transport(args: &LowArgs) -> Result<Option<Transport>, UsageError> {
+    match (args.direct, args.transport) {
         (true, None | Some(Transport::Videoroom)) => Ok(Some(Transport::Videoroom)),
-        (true, Some(other)) => Err(Misuse::Combination(format!(
+        (true, Some(other)) => Err(UsageError::Combination(format!(
             "`--direct` goes with `-t videoroom` alone, not with `-t {}`",
             other.name()
         ))),
@@ -109,14 +109,18 @@ fn transport(typed: &Typed) -> Result<Option<Transport>, Misuse> {
     }
 }
 
-fn proxy(typed: &Typed, transport: Option<Transport>, warnings: &mut Vec<String>) -> Result<Option<String>, Misuse> {
-    if let Some(text) = &typed.proxy {
+fn proxy(
+    args: &LowArgs,
+    transport: Option<Transport>,
+    warnings: &mut Vec<String>,
+) -> Result<Option<String>, UsageError> {
+    if let Some(text) = &args.proxy {
         let (host, warning) = hosts::proxy(text)?;
         warnings.extend(warning);
         return Ok(Some(host));
     }
     match transport {
-        Some(Transport::Telephony(provider)) if provider.takes_markup => Err(Misuse::Combination(format!(
+        Some(Transport::Telephony(provider)) if provider.takes_markup => Err(UsageError::Combination(format!(
             "`-t {}` needs `--proxy HOST`, the public host name that the provider connects to",
             provider.wire_name()
         ))),
@@ -125,9 +129,9 @@ fn proxy(typed: &Typed, transport: Option<Transport>, warnings: &mut Vec<String>
 }
 
 /// How connections are secured; a certificate of the runner's own needs a folder.
-fn tls(typed: &Typed, has_state_dir: bool) -> Result<Tls, Misuse> {
-    match typed.tls.clone().unwrap_or_default() {
-        Tls::Auto if !has_state_dir => Err(Misuse::Combination(
+fn tls(args: &LowArgs, has_state_dir: bool) -> Result<Tls, UsageError> {
+    match args.tls.clone().unwrap_or_default() {
+        Tls::Auto if !has_state_dir => Err(UsageError::Combination(
             "`--tls auto` needs `--state-dir DIR`, where the certificate is kept: neither STATE_DIRECTORY nor \
              XDG_STATE_HOME nor HOME is set"
                 .into(),
@@ -137,14 +141,14 @@ fn tls(typed: &Typed, has_state_dir: bool) -> Result<Tls, Misuse> {
 }
 
 /// Refuses lists that are longer than the runner takes.
-fn list_lengths(typed: &Typed) -> Result<(), Misuse> {
-    if typed.ice_addresses.len() > ICE_ADDRESSES_MAX {
-        return Err(Misuse::Combination(format!(
+fn check_list_lengths(args: &LowArgs) -> Result<(), UsageError> {
+    if args.ice_addresses.len() > ICE_ADDRESSES_MAX {
+        return Err(UsageError::Combination(format!(
             "`--ice-address` can be given {ICE_ADDRESSES_MAX} times"
         )));
     }
-    if typed.trusted_proxies.len() > TRUSTED_PROXIES_MAX {
-        return Err(Misuse::Combination(format!(
+    if args.trusted_proxies.len() > TRUSTED_PROXIES_MAX {
+        return Err(UsageError::Combination(format!(
             "`--trusted-proxies` takes {TRUSTED_PROXIES_MAX} networks"
         )));
     }
@@ -156,7 +160,7 @@ fn open_sockets(has_key: bool, ws_auth: WsAuth) -> Option<String> {
     if !has_key || ws_auth == WsAuth::Token {
         return None;
     }
-    let (guarded, sockets) = (abilities::guarded(), abilities::sockets()?);
+    let (guarded, sockets) = (features::guarded(), features::sockets()?);
     Some(format!(
         "the API key guards {guarded}, and leaves {sockets} open to everybody: `--ws-auth token` asks there for a token \
          of /start"
@@ -164,19 +168,19 @@ fn open_sockets(has_key: bool, ws_auth: WsAuth) -> Option<String> {
 }
 
 /// The program after `--`: there is one, and nothing else names a bot.
-fn command(typed: &Typed) -> Result<(), Misuse> {
-    let wrong = match &typed.command {
+fn check_command(args: &LowArgs) -> Result<(), UsageError> {
+    let wrong = match &args.command {
         Some(command) if command.first().is_none_or(|program| program.is_empty()) => {
             "`--` needs a command after it: -- COMMAND [ARGS...]"
         }
-        Some(_) if typed.bot.is_some() => "`--bot` and `-- COMMAND` both name the bot; give one of them",
+        Some(_) if args.bot.is_some() => "`--bot` and `-- COMMAND` both name the bot; give one of them",
         _ => return Ok(()),
     };
-    Err(Misuse::Combination(wrong.into()))
+    Err(UsageError::Combination(wrong.into()))
 }
 
 /// Says what keeps a provider's calls out.
-fn calls(transport: Option<Transport>, origins: &[String], ws_auth: WsAuth, warnings: &mut Vec<String>) {
+fn warn_about_calls(transport: Option<Transport>, origins: &[String], ws_auth: WsAuth, warnings: &mut Vec<String>) {
     let Some(provider) = transport.and_then(Transport::provider) else {
         return;
     };
@@ -195,14 +199,14 @@ fn calls(transport: Option<Transport>, origins: &[String], ws_auth: WsAuth, warn
 }
 
 /// The address that microcontrollers are offered: they read IPv4 only, take one candidate, and cannot resolve names.
-fn embedded(typed: &Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>) -> Result<Ipv4Addr, Misuse> {
+fn embedded(args: &LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Ipv4Addr, UsageError> {
     let refuse = |why: &str| {
-        Err(Misuse::Combination(format!(
+        Err(UsageError::Combination(format!(
             "`--embedded` needs `--host` with an IPv4 address of this machine, {why}; {}",
-            known(&around.addresses)
+            list_addresses(&env.addresses)
         )))
     };
-    let Some(text) = typed.host.as_deref() else {
+    let Some(text) = args.host.as_deref() else {
         return refuse("and there is no `--host`");
     };
     let address = match text.parse::<IpAddr>() {
@@ -217,10 +221,10 @@ fn embedded(typed: &Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>
         warnings.push(format!(
             "`--embedded` with {address}: only clients on this machine can connect"
         ));
-    } else if !around.addresses.contains(&IpAddr::V4(address)) {
+    } else if !env.addresses.contains(&IpAddr::V4(address)) {
         return refuse(&format!("and no interface has {address}"));
     }
-    if !typed.ice_addresses.is_empty() {
+    if !args.ice_addresses.is_empty() {
         warnings.push(format!(
             "`--ice-address` is not offered to microcontrollers: they take one address, {address}"
         ));
@@ -228,7 +232,7 @@ fn embedded(typed: &Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>
     Ok(address)
 }
 
-fn known(addresses: &[IpAddr]) -> String {
+fn list_addresses(addresses: &[IpAddr]) -> String {
     let list: Vec<_> = addresses
         .iter()
         .filter(|address| address.is_ipv4() && !address.is_loopback())
@@ -240,12 +244,12 @@ fn known(addresses: &[IpAddr]) -> String {
     }
 }
 
-fn origins(typed: &Typed, warnings: &mut Vec<String>) -> Result<Vec<String>, Misuse> {
+fn origins(args: &LowArgs, warnings: &mut Vec<String>) -> Result<Vec<String>, UsageError> {
     let mut origins = Vec::new();
-    for text in &typed.allowed_origins {
+    for text in &args.allowed_origins {
         let wrong = || {
             let wants = "origins such as https://app.example.net (leave it out to allow all)";
-            Misuse::value("--allowed-origins", text, wants)
+            UsageError::value("--allowed-origins", text, wants)
         };
         let mut entries = text
             .split(',')
@@ -267,30 +271,30 @@ fn origins(typed: &Typed, warnings: &mut Vec<String>) -> Result<Vec<String>, Mis
     Ok(origins)
 }
 
-fn ice_servers(typed: &Typed) -> Result<Vec<IceServer>, Misuse> {
-    ice::parse(typed.ice_servers.iter().map(String::as_str))
-        .map_err(|error| Misuse::Combination(format!("`--ice-servers`: {error}")))
+fn ice_servers(args: &LowArgs) -> Result<Vec<IceServer>, UsageError> {
+    ice::parse(args.ice_servers.iter().map(String::as_str))
+        .map_err(|error| UsageError::Combination(format!("`--ice-servers`: {error}")))
 }
 
 /// The option's key, or the file's. No error repeats it.
-fn api_key(typed: &Typed, around: &Surroundings<'_>) -> Result<Option<Secret>, Misuse> {
-    let (source, key) = match (&typed.api_key, &typed.api_key_file) {
+fn api_key(args: &LowArgs, env: &Env<'_>) -> Result<Option<Secret>, UsageError> {
+    let (source, key) = match (&args.api_key, &args.api_key_file) {
         (Some(_), Some(_)) => {
-            return Err(Misuse::Combination(
+            return Err(UsageError::Combination(
                 "`--api-key` and `--api-key-file` both name the key; give one of them".into(),
             ));
         }
         (Some(key), None) => ("--api-key", key.clone()),
         (None, Some(file)) => {
-            let text = (around.read)(file)
-                .map_err(|error| Misuse::Combination(format!("`--api-key-file`: reading {file}: {error}")))?;
+            let text = (env.read)(file)
+                .map_err(|error| UsageError::Combination(format!("`--api-key-file`: reading {file}: {error}")))?;
             ("--api-key-file", text.lines().next().unwrap_or_default().to_owned())
         }
         (None, None) => return Ok(None),
     };
     let key = key.trim();
     if !API_KEY_BYTES.contains(&key.len()) || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Misuse::Value {
+        return Err(UsageError::Value {
             source: source.into(),
             given: None,
             wants: format!(
@@ -304,9 +308,9 @@ fn api_key(typed: &Typed, around: &Surroundings<'_>) -> Result<Option<Secret>, M
 }
 
 /// Where state is kept: the option, systemd's folder, or the user's.
-fn state_dir(typed: &Typed, around: &Surroundings<'_>) -> Option<PathBuf> {
-    let variable = |name: &'static str| around.variables.get(name);
-    if let Some(folder) = &typed.state_dir {
+fn state_dir(args: &LowArgs, env: &Env<'_>) -> Option<PathBuf> {
+    let variable = |name: &'static str| env.variables.get(name);
+    if let Some(folder) = &args.state_dir {
         return Some(folder.into());
     }
     // systemd lists several with colons between them; the first is ours.
@@ -320,23 +324,23 @@ fn state_dir(typed: &Typed, around: &Surroundings<'_>) -> Option<PathBuf> {
 
 /// A service starts where its bots cannot write, so that they leave it no `.env` file; they start
 /// where systemd lets them write.
-fn bot_folder(around: &Surroundings<'_>) -> Option<PathBuf> {
+fn bot_folder(env: &Env<'_>) -> Option<PathBuf> {
     const NAME: &str = "STATE_DIRECTORY";
-    let folders = around
+    let folders = env
         .variables
         .literal(NAME)
-        .filter(|_| around.variables.is_of_process(NAME))?;
+        .filter(|_| env.variables.is_of_process(NAME))?;
     folders.split(':').next().map(PathBuf::from)
 }
 
 /// Refuses what is specified and comes in a later version, so that no option is ever ignored in silence.
-fn in_this_build(typed: &Typed, transport: Option<Transport>) -> Result<(), Misuse> {
+fn refuse_unimplemented(args: &LowArgs, transport: Option<Transport>) -> Result<(), UsageError> {
     let later = [
         (transport == Some(Transport::Moq), "`-t moq`".to_owned()),
-        (typed.moq != Moq::default(), "Media over QUIC (`--moq-*`)".to_owned()),
+        (args.moq != Moq::default(), "Media over QUIC (`--moq-*`)".to_owned()),
     ];
     match later.into_iter().find(|(asked, _)| *asked) {
-        Some((_, what)) => Err(Misuse::NotInBuild {
+        Some((_, what)) => Err(UsageError::NotInBuild {
             what,
             meanwhile: "it serves every other transport",
         }),

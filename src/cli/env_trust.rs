@@ -13,9 +13,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Misuse;
+use super::UsageError;
 use crate::aliases::{self, Area};
-use crate::proto::options::env::{File, Line};
+use crate::proto::options::env::{EnvFile, EnvLine};
 use crate::proto::telephony::settings::{Holds, Setting};
 use crate::proto::telephony::{PROVIDERS, Provider};
 
@@ -139,12 +139,12 @@ pub(super) fn sent_to(providers: &[&Provider], url: &str) -> Vec<&'static str> {
 /// by name.
 ///
 /// # Errors
-/// [`Misuse`] for a name that no variable can have.
+/// [`UsageError`] for a name that no variable can have.
 pub(super) fn withheld(
     providers: &[&Provider],
     passed: &[String],
     warnings: &mut Vec<String>,
-) -> Result<Vec<String>, Misuse> {
+) -> Result<Vec<String>, UsageError> {
     let of = |secret| std::iter::once(secret).chain(aliases::aliases(Area::Variable, secret).iter().copied());
     let mut names: Vec<String> = SECRETS
         .iter()
@@ -159,7 +159,7 @@ pub(super) fn withheld(
         let usable = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if !name.chars().all(usable) || name.starts_with(|c: char| c.is_ascii_digit()) {
             let wants = "names of variables, such as VIDEOROOM_API_KEY";
-            return Err(Misuse::value("--pass-env", name, wants));
+            return Err(UsageError::value("--pass-env", name, wants));
         }
         match names.iter().position(|withheld| withheld == name) {
             Some(at) => drop(names.swap_remove(at)),
@@ -171,12 +171,12 @@ pub(super) fn withheld(
     Ok(names)
 }
 
-/// Takes the lines out that a file of the working directory has no say in.
-pub(super) fn restrict(file: &mut File, process: &BTreeMap<String, String>) {
+/// FlagKind the lines out that a file of the working directory has no say in.
+pub(super) fn restrict(file: &mut EnvFile, process: &BTreeMap<String, String>) {
     let warnings = &mut file.warnings;
     file.variables.retain(|line| match refusal(line, process) {
         Some(why) => {
-            let Line { number, name, .. } = line;
+            let EnvLine { number, name, .. } = line;
             warnings.push(format!(".env line {number}: {name} {why}; the line is skipped"));
             false
         }
@@ -185,7 +185,7 @@ pub(super) fn restrict(file: &mut File, process: &BTreeMap<String, String>) {
 }
 
 /// Tells why a line is refused, as the end of a sentence that begins with its name.
-fn refusal(line: &Line, process: &BTreeMap<String, String>) -> Option<String> {
+fn refusal(line: &EnvLine, process: &BTreeMap<String, String>) -> Option<String> {
     let name = line.name.as_str();
     let loader = LOADERS
         .iter()
@@ -362,7 +362,7 @@ mod tests {
         let (_, warnings) = read(&["OPENAI_API_KEY"]).expect("a name");
         assert!(warnings[0].contains("OPENAI_API_KEY"), "{warnings:?}");
         for bad in ["A=hunter2", "1A", "A B", "A-B"] {
-            let message = read(&[bad]).expect_err("a misuse").to_string();
+            let message = read(&[bad]).expect_err("a usage error").to_string();
             assert!(
                 message.contains("--pass-env") && !message.contains("hunter2"),
                 "{message}"

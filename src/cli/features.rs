@@ -3,11 +3,11 @@
 //! In: what was typed, and the variables. Out: a refusal that names the cargo feature; a warning about credentials that
 //! nobody will use; marks for the help. Where a build has everything, nothing here is ever said.
 
-use super::Misuse;
+use super::UsageError;
 use super::flags;
-use super::flags::{Typed, WsAuth};
-use crate::abilities::Ability;
+use super::flags::{LowArgs, WsAuth};
 use crate::config::{Tls, Transport};
+use crate::features::Feature;
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::found;
 use crate::proto::telephony::PROVIDERS;
@@ -15,35 +15,33 @@ use crate::proto::telephony::settings::Holds;
 
 /// An option; the abilities of which it takes one, the first of them the one to name; and whether it was asked for. What only
 /// turns an ability off asks for nothing.
-type Row = (&'static str, &'static [Ability], fn(&Typed) -> bool);
+type OptionFeatures = (&'static str, &'static [Feature], fn(&LowArgs) -> bool);
 
 /// Options that are nothing without their ability.
-const OPTIONS: &[Row] = &[
-    ("--rtc-port", &[Ability::WebRtc], |typed| typed.rtc_port.is_some()),
-    ("--ice-servers", &[Ability::WebRtc], |typed| {
-        !typed.ice_servers.is_empty()
+const OPTIONS: &[OptionFeatures] = &[
+    ("--rtc-port", &[Feature::WebRtc], |args| args.rtc_port.is_some()),
+    ("--ice-servers", &[Feature::WebRtc], |args| !args.ice_servers.is_empty()),
+    ("--ice-address", &[Feature::WebRtc], |args| {
+        !args.ice_addresses.is_empty()
     }),
-    ("--ice-address", &[Ability::WebRtc], |typed| {
-        !typed.ice_addresses.is_empty()
+    ("--embedded", &[Feature::WebRtc], |args| args.embedded),
+    (COMPLEXITY, &[Feature::WebRtc], |args| args.given.contains(&COMPLEXITY)),
+    ("--no-verify-webhooks", &[Feature::Telephony], |args| {
+        args.no_verify_webhooks
     }),
-    ("--embedded", &[Ability::WebRtc], |typed| typed.embedded),
-    (COMPLEXITY, &[Ability::WebRtc], |typed| typed.said.contains(&COMPLEXITY)),
-    ("--no-verify-webhooks", &[Ability::Telephony], |typed| {
-        typed.no_verify_webhooks
+    ("--unverified-calls", &[Feature::Telephony], |args| {
+        args.unverified_calls
     }),
-    ("--unverified-calls", &[Ability::Telephony], |typed| {
-        typed.unverified_calls
+    ("--direct", &[Feature::Videoroom], |args| args.direct),
+    ("--dialin", &[Feature::Videoroom], |args| args.dialin),
+    ("--no-dialin", &[Feature::Videoroom], |_| false),
+    ("--messaging", &[Feature::Messaging], |args| args.messaging),
+    ("--tls", &[Feature::Tls], |args| {
+        args.tls.as_ref().is_some_and(|tls| *tls != Tls::Off)
     }),
-    ("--direct", &[Ability::Videoroom], |typed| typed.direct),
-    ("--dialin", &[Ability::Videoroom], |typed| typed.dialin),
-    ("--no-dialin", &[Ability::Videoroom], |_| false),
-    ("--messaging", &[Ability::Messaging], |typed| typed.messaging),
-    ("--tls", &[Ability::Tls], |typed| {
-        typed.tls.as_ref().is_some_and(|tls| *tls != Tls::Off)
-    }),
-    ("--state-dir", &[Ability::Tls], |typed| typed.state_dir.is_some()),
-    ("--ws-auth", &[Ability::WebSocket, Ability::Telephony], |typed| {
-        typed.ws_auth == Some(WsAuth::Token)
+    ("--state-dir", &[Feature::Tls], |args| args.state_dir.is_some()),
+    ("--ws-auth", &[Feature::WebSocket, Feature::Telephony], |args| {
+        args.ws_auth == Some(WsAuth::Token)
     }),
 ];
 
@@ -52,64 +50,67 @@ const OPTIONS: &[Row] = &[
 const COMPLEXITY: &str = "--opus-complexity";
 
 /// Paths of sockets that callers open.
-const SOCKETS: &[(Ability, &str)] = &[(Ability::Telephony, "/ws"), (Ability::WebSocket, "/ws-client")];
+const SOCKETS: &[(Feature, &str)] = &[(Feature::Telephony, "/ws"), (Feature::WebSocket, "/ws-client")];
 
 /// Paths that the key of `--api-key` guards, whatever `-t` says.
-const GUARDED: &[(Option<Ability>, &str)] = &[(None, "/start"), (Some(Ability::WebRtc), "/api/offer")];
+const GUARDED: &[(Option<Feature>, &str)] = &[(None, "/start"), (Some(Feature::WebRtc), "/api/offer")];
 
 /// Beginnings of variables that are nothing without their ability. Those of telephony are in the
 /// tables of its providers.
-const VARIABLES: &[(Ability, &[&str])] = &[
-    (Ability::Videoroom, &["VIDEOROOM_", "RUNNER_START_NAMES"]),
-    (Ability::Mediaroom, &["MEDIAROOM_"]),
-    (Ability::Messaging, &["MESSAGING_"]),
+const VARIABLES: &[(Feature, &[&str])] = &[
+    (Feature::Videoroom, &["VIDEOROOM_", "RUNNER_START_NAMES"]),
+    (Feature::Mediaroom, &["MEDIAROOM_"]),
+    (Feature::Messaging, &["MESSAGING_"]),
 ];
 
 /// Variables that hold a credential of an ability. Those of telephony are in the tables of its
 /// providers.
-const CREDENTIALS: &[(Ability, &str)] = &[
-    (Ability::Videoroom, "VIDEOROOM_API_KEY"),
-    (Ability::Videoroom, "VIDEOROOM_DIALIN_HMAC"),
-    (Ability::Mediaroom, "MEDIAROOM_API_KEY"),
-    (Ability::Mediaroom, "MEDIAROOM_API_SECRET"),
-    (Ability::Messaging, "MESSAGING_TOKEN"),
-    (Ability::Messaging, "MESSAGING_APP_SECRET"),
-    (Ability::Messaging, "MESSAGING_WEBHOOK_VERIFICATION_TOKEN"),
+const CREDENTIALS: &[(Feature, &str)] = &[
+    (Feature::Videoroom, "VIDEOROOM_API_KEY"),
+    (Feature::Videoroom, "VIDEOROOM_DIALIN_HMAC"),
+    (Feature::Mediaroom, "MEDIAROOM_API_KEY"),
+    (Feature::Mediaroom, "MEDIAROOM_API_SECRET"),
+    (Feature::Messaging, "MESSAGING_TOKEN"),
+    (Feature::Messaging, "MESSAGING_APP_SECRET"),
+    (Feature::Messaging, "MESSAGING_WEBHOOK_VERIFICATION_TOKEN"),
 ];
 
 /// Returns the ability and the name of every variable that holds a credential.
-fn credentials() -> impl Iterator<Item = (Ability, &'static str)> {
+fn credentials() -> impl Iterator<Item = (Feature, &'static str)> {
     let settings = PROVIDERS.into_iter().flat_map(|provider| provider.settings);
     let keys = settings.filter(|setting| matches!(setting.holds, Holds::Secret | Holds::PublicKey));
-    keys.map(|setting| (Ability::Telephony, setting.name))
+    keys.map(|setting| (Feature::Telephony, setting.name))
         .chain(CREDENTIALS.iter().copied())
 }
 
 /// Returns the ability that an option needs; of several that would do, one that this build has.
-pub(super) fn of_option(long: &str) -> Option<Ability> {
-    let (_, abilities, _) = OPTIONS.iter().find(|(name, ..)| *name == long)?;
-    let built = abilities.iter().find(|ability| ability.in_this_build());
-    built.or(abilities.first()).copied()
+pub(super) fn of_option(long: &str) -> Option<Feature> {
+    let (_, features, _) = OPTIONS.iter().find(|(name, ..)| *name == long)?;
+    let built = features.iter().find(|feature| feature.in_this_build());
+    built.or(features.first()).copied()
 }
 
 /// Returns the ability that a variable needs, by its canonical name.
-pub(super) fn of_variable(name: &str) -> Option<Ability> {
+pub(super) fn of_variable(name: &str) -> Option<Feature> {
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
     let mut settings = PROVIDERS.into_iter().flat_map(|provider| provider.settings);
     if settings.any(|setting| setting.name == name) {
-        return Some(Ability::Telephony);
+        return Some(Feature::Telephony);
     }
     let mut rows = VARIABLES.iter();
     rows.find(|(_, beginnings)| begins(beginnings))
-        .map(|(ability, _)| *ability)
+        .map(|(feature, _)| *feature)
 }
 
 /// Reads what surroundings say of an ability; in a build without it they are left alone, and may say anything.
 ///
 /// # Errors
 /// Those of `read`.
-pub(super) fn where_built<T: Default>(ability: Ability, read: impl FnOnce() -> Result<T, Misuse>) -> Result<T, Misuse> {
-    match ability.in_this_build() {
+pub(super) fn where_built<T: Default>(
+    feature: Feature,
+    read: impl FnOnce() -> Result<T, UsageError>,
+) -> Result<T, UsageError> {
+    match feature.in_this_build() {
         true => read(),
         false => Ok(T::default()),
     }
@@ -117,15 +118,15 @@ pub(super) fn where_built<T: Default>(ability: Ability, read: impl FnOnce() -> R
 
 /// Returns the paths of this build's sockets, for a sentence; nothing where it has none.
 pub(super) fn sockets() -> Option<String> {
-    let built = SOCKETS.iter().filter(|(ability, _)| ability.in_this_build());
+    let built = SOCKETS.iter().filter(|(feature, _)| feature.in_this_build());
     let paths: Vec<&str> = built.map(|(_, path)| *path).collect();
     (!paths.is_empty()).then(|| paths.join(" and "))
 }
 
 /// Returns the paths of this build that the key guards, for a sentence.
 pub(super) fn guarded() -> String {
-    let is_built = |ability: Option<Ability>| ability.is_none_or(Ability::in_this_build);
-    let built = GUARDED.iter().filter(|(ability, _)| is_built(*ability));
+    let is_built = |feature: Option<Feature>| feature.is_none_or(Feature::in_this_build);
+    let built = GUARDED.iter().filter(|(feature, _)| is_built(*feature));
     let paths: Vec<&str> = built.map(|(_, path)| *path).collect();
     paths.join(" and ")
 }
@@ -133,40 +134,40 @@ pub(super) fn guarded() -> String {
 /// Refuses what was asked for and is not in this build. What only turns an ability off is no wish for it.
 ///
 /// # Errors
-/// [`Misuse::Absent`] with the first of them.
-pub(super) fn check(typed: &Typed, transport: Option<Transport>) -> Result<(), Misuse> {
+/// [`UsageError::MissingFeature`] with the first of them.
+pub(super) fn check(args: &LowArgs, transport: Option<Transport>) -> Result<(), UsageError> {
     let by_transport =
-        transport.and_then(|transport| Some((format!("`-t {}`", transport.name()), transport.ability()?)));
-    let asked = OPTIONS.iter().filter(|(.., asked)| asked(typed));
+        transport.and_then(|transport| Some((format!("`-t {}`", transport.name()), transport.feature()?)));
+    let asked = OPTIONS.iter().filter(|(.., asked)| asked(args));
     let by_options = asked.filter_map(|(long, ..)| Some((format!("`{long}`"), of_option(long)?)));
     refuse(by_transport.into_iter().chain(by_options))
 }
 
-fn refuse(mut wishes: impl Iterator<Item = (String, Ability)>) -> Result<(), Misuse> {
-    match wishes.find_map(|(what, ability)| Some((what, ability.absent()?))) {
-        Some((what, absent)) => Err(Misuse::Absent { what, absent }),
+fn refuse(mut wishes: impl Iterator<Item = (String, Feature)>) -> Result<(), UsageError> {
+    match wishes.find_map(|(what, feature)| Some((what, feature.missing()?))) {
+        Some((what, feature)) => Err(UsageError::MissingFeature { what, feature }),
         None => Ok(()),
     }
 }
 
 /// Warns of the variable that every board's profile sets, where nothing reads it.
-pub(super) fn idle_tuning(typed: &Typed, warnings: &mut Vec<String>) {
-    if typed.opus_complexity.is_some() && !Ability::WebRtc.in_this_build() {
+pub(super) fn warn_unused_tuning(args: &LowArgs, warnings: &mut Vec<String>) {
+    if args.opus_complexity.is_some() && !Feature::WebRtc.in_this_build() {
         warnings.push(format!(
             "set, and not used by this build, which lacks `{}`: {}",
-            Ability::WebRtc.feature(),
+            Feature::WebRtc.name(),
             flags::variable(COMPLEXITY)
         ));
     }
 }
 
 /// Warns, once, of credentials that this build has no use for.
-pub(super) fn idle_credentials(variables: &Variables, warnings: &mut Vec<String>) {
-    let idle = credentials().filter(|(ability, name)| !ability.in_this_build() && variables.named(name).is_some());
+pub(super) fn warn_unused_credentials(variables: &Variables, warnings: &mut Vec<String>) {
+    let idle = credentials().filter(|(feature, name)| !feature.in_this_build() && variables.named(name).is_some());
     let (mut names, mut features) = (Vec::new(), Vec::new());
-    for (ability, name) in idle {
+    for (feature, name) in idle {
         names.push(found(variables, name));
-        let feature = format!("`{}`", ability.feature());
+        let feature = format!("`{}`", feature.name());
         if !features.contains(&feature) {
             features.push(feature);
         }
@@ -181,11 +182,11 @@ pub(super) fn idle_credentials(variables: &Variables, warnings: &mut Vec<String>
 }
 
 /// Returns what this build lacks, for the beginning of the help; nothing in a build that lacks nothing.
-pub(super) fn what_is_absent() -> Option<String> {
-    let lacking: Vec<&str> = Ability::ALL
+pub(super) fn missing_features() -> Option<String> {
+    let lacking: Vec<&str> = Feature::ALL
         .iter()
-        .filter(|ability| !ability.in_this_build())
-        .map(|ability| ability.feature())
+        .filter(|feature| !feature.in_this_build())
+        .map(|feature| feature.name())
         .collect();
     (!lacking.is_empty()).then(|| lacking.join(", "))
 }
@@ -196,18 +197,18 @@ mod tests {
 
     use super::*;
     use crate::cli::flags::{FLAGS, WEBRTC};
-    use crate::proto::options::help::marked;
-    use crate::proto::options::{Takes, need};
+    use crate::proto::options::help::mark_missing;
+    use crate::proto::options::{FlagKind, need};
 
     #[test]
     fn every_name_is_one_that_there_is() {
         for (name, ..) in OPTIONS {
             assert!(FLAGS.iter().any(|flag| flag.long == *name), "{name}");
         }
-        for (ability, name) in credentials() {
-            assert_eq!(of_variable(name), Some(ability), "{name}");
+        for (feature, name) in credentials() {
+            assert_eq!(of_variable(name), Some(feature), "{name}");
         }
-        assert_eq!(of_option("--embedded"), Some(Ability::WebRtc));
+        assert_eq!(of_option("--embedded"), Some(Feature::WebRtc));
         assert_eq!(of_option("--port"), None);
         assert_eq!(of_variable("RUST_LOG"), None);
     }
@@ -216,7 +217,7 @@ mod tests {
     #[test]
     fn every_option_of_webrtc_needs_webrtc() {
         for flag in FLAGS.iter().filter(|flag| flag.group == WEBRTC) {
-            assert_eq!(of_option(flag.long), Some(Ability::WebRtc), "{}", flag.long);
+            assert_eq!(of_option(flag.long), Some(Feature::WebRtc), "{}", flag.long);
         }
     }
 
@@ -225,9 +226,9 @@ mod tests {
     fn every_option_is_asked_for_by_being_typed() {
         for (long, _, asked) in OPTIONS {
             let flag = FLAGS.iter().find(|flag| flag.long == *long).expect("an option");
-            let mut typed = Typed::default();
-            assert!(!asked(&typed), "{long}");
-            typed.said.push(flag.long);
+            let mut args = LowArgs::default();
+            assert!(!asked(&args), "{long}");
+            args.given.push(flag.long);
             let value = match *long {
                 "--bot" => "echo",
                 "--tls" => "auto",
@@ -236,40 +237,40 @@ mod tests {
                 "--ice-address" => "192.0.2.1",
                 _ => "7",
             };
-            match &flag.takes {
-                Takes::Nothing(set) => set(&mut typed),
-                Takes::One(_, set) | Takes::Each(_, set) | Takes::Many(_, set) => {
-                    set(&mut typed, value.to_owned()).expect(long);
+            match &flag.kind {
+                FlagKind::Switch(set) => set(&mut args),
+                FlagKind::Value(_, set) | FlagKind::Repeatable(_, set) | FlagKind::List(_, set) => {
+                    set(&mut args, value.to_owned()).expect(long);
                 }
-                Takes::Count(_) | Takes::Help | Takes::Version => panic!("{long} belongs to no ability"),
+                FlagKind::Count(_) | FlagKind::Help | FlagKind::Version => panic!("{long} belongs to no ability"),
             }
-            assert_eq!(asked(&typed), *long != "--no-dialin", "{long}");
+            assert_eq!(asked(&args), *long != "--no-dialin", "{long}");
         }
     }
 
     /// The default build lacks nothing, so nothing is refused, marked, or warned of.
     #[test]
     fn a_build_with_everything_says_nothing() {
-        let typed = Typed {
+        let args = LowArgs {
             direct: true,
             embedded: true,
             command: Some(vec![OsString::from("true")]),
-            ..Typed::default()
+            ..LowArgs::default()
         };
-        assert_eq!(check(&typed, Some(Transport::Telephony(PROVIDERS[0]))), Ok(()));
-        assert_eq!(need("`edge-runner doctor`", Ability::Doctor), Ok(()));
+        assert_eq!(check(&args, Some(Transport::Telephony(PROVIDERS[0]))), Ok(()));
+        assert_eq!(need("`edge-runner doctor`", Feature::Doctor), Ok(()));
         assert_eq!(sockets().as_deref(), Some("/ws and /ws-client"));
         assert_eq!(guarded(), "/start and /api/offer");
-        assert_eq!(marked(Some(Ability::Tls), "text"), "text");
-        assert_eq!(what_is_absent(), None);
+        assert_eq!(mark_missing(Some(Feature::Tls), "text"), "text");
+        assert_eq!(missing_features(), None);
         let mut warnings = Vec::new();
         let own = CREDENTIALS.iter().map(|(_, name)| ((*name).to_owned(), "x".to_owned()));
-        idle_credentials(&Variables::new(own, []), &mut warnings);
-        let typed = Typed {
+        warn_unused_credentials(&Variables::new(own, []), &mut warnings);
+        let args = LowArgs {
             opus_complexity: Some(0),
-            ..Typed::default()
+            ..LowArgs::default()
         };
-        idle_tuning(&typed, &mut warnings);
+        warn_unused_tuning(&args, &mut warnings);
         assert_eq!(warnings, [""; 0]);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::unsaid::Taken;
-use crate::abilities::{Ability, Absent};
+use super::env_options::EnvOption;
+use crate::features::{Feature, MissingFeature};
 
 /// Why the arguments make no sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Misuse {
+pub enum UsageError {
     UnknownOption {
         given: String,
         nearest: &'static str,
@@ -39,18 +39,18 @@ pub enum Misuse {
         meanwhile: &'static str,
     },
     /// An ability that this build lacks, and what asked for it.
-    Absent {
+    MissingFeature {
         what: String,
-        absent: Absent,
+        feature: MissingFeature,
     },
     NotUnicode(String),
 }
 
-impl Misuse {
+impl UsageError {
     /// Text with an `@`, a `?` or a `=` is not repeated: what stands before the first in a URL may
     /// be a password, behind the second a token, behind the third the value of a name.
-    pub fn value(source: &str, given: &str, wants: impl Into<String>) -> Misuse {
-        Misuse::Value {
+    pub fn value(source: &str, given: &str, wants: impl Into<String>) -> UsageError {
+        UsageError::Value {
             source: source.to_owned(),
             given: (!given.contains(['@', '?', '='])).then(|| given.to_owned()),
             wants: wants.into(),
@@ -58,15 +58,17 @@ impl Misuse {
     }
 
     /// Names the variables where it speaks of options that were not typed.
-    pub fn traced<T>(mut self, taken: &[Taken<T>]) -> Misuse {
+    pub fn with_sources<T>(mut self, taken: &[EnvOption<T>]) -> UsageError {
         match &mut self {
-            Misuse::Value { source, .. } => {
+            UsageError::Value { source, .. } => {
                 if let Some(taken) = taken.iter().find(|taken| taken.flag.long == source) {
                     source.clone_from(&taken.variable);
                 }
             }
-            Misuse::Combination(text) | Misuse::NotInBuild { what: text, .. } | Misuse::Absent { what: text, .. } => {
-                let spoken_of = |taken: &&Taken<T>| {
+            UsageError::Combination(text)
+            | UsageError::NotInBuild { what: text, .. }
+            | UsageError::MissingFeature { what: text, .. } => {
+                let spoken_of = |taken: &&EnvOption<T>| {
                     let long = taken.flag.long;
                     let mut names = vec![format!("`{long}`"), format!("`{long} ")];
                     names.extend(taken.flag.short.map(|short| format!("`-{short} ")));
@@ -86,13 +88,13 @@ impl Misuse {
     }
 }
 
-impl fmt::Display for Misuse {
+impl fmt::Display for UsageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Misuse::UnknownOption { given, nearest } => {
+            UsageError::UnknownOption { given, nearest } => {
                 write!(f, "there is no option `{given}`; did you mean `{nearest}`?")
             }
-            Misuse::UnknownShortOption { given, known } => {
+            UsageError::UnknownShortOption { given, known } => {
                 let known: Vec<_> = known.iter().map(|c| format!("-{c}")).collect();
                 write!(
                     f,
@@ -100,42 +102,42 @@ impl fmt::Display for Misuse {
                     known.join(", ")
                 )
             }
-            Misuse::MissingValue { option, word } => write!(f, "`{option}` needs a value: {option} {word}"),
-            Misuse::UnexpectedValue { option } => write!(f, "`{option}` takes no value"),
-            Misuse::UnexpectedArgument(given) => {
+            UsageError::MissingValue { option, word } => write!(f, "`{option}` needs a value: {option} {word}"),
+            UsageError::UnexpectedValue { option } => write!(f, "`{option}` takes no value"),
+            UsageError::UnexpectedArgument(given) => {
                 write!(f, "`{given}` is no option; a command stands after `--`")
             }
-            Misuse::Value {
+            UsageError::Value {
                 source,
                 given: Some(given),
                 wants,
             } => write!(f, "`{source}` takes {wants}, not `{given}`"),
-            Misuse::Value {
+            UsageError::Value {
                 source,
                 given: None,
                 wants,
             } => write!(f, "`{source}` takes {wants}"),
-            Misuse::Combination(sentence) => f.write_str(sentence),
-            Misuse::NotInBuild { what, meanwhile } => {
+            UsageError::Combination(sentence) => f.write_str(sentence),
+            UsageError::NotInBuild { what, meanwhile } => {
                 write!(f, "{what} is not in this build yet: {meanwhile}")
             }
-            Misuse::Absent { what, absent } => write!(f, "{what} {absent}"),
-            Misuse::NotUnicode(shown) => write!(f, "the argument `{shown}` is not valid Unicode"),
+            UsageError::MissingFeature { what, feature } => write!(f, "{what} {feature}"),
+            UsageError::NotUnicode(shown) => write!(f, "the argument `{shown}` is not valid Unicode"),
         }
     }
 }
 
-impl std::error::Error for Misuse {}
+impl std::error::Error for UsageError {}
 
 /// Refuses what needs an ability that this build lacks; `what` is what asked for it.
 ///
 /// # Errors
-/// [`Misuse::Absent`].
-pub fn need(what: &str, ability: Ability) -> Result<(), Misuse> {
-    match ability.absent() {
-        Some(absent) => Err(Misuse::Absent {
+/// [`UsageError::MissingFeature`].
+pub fn need(what: &str, feature: Feature) -> Result<(), UsageError> {
+    match feature.missing() {
+        Some(feature) => Err(UsageError::MissingFeature {
             what: what.to_owned(),
-            absent,
+            feature,
         }),
         None => Ok(()),
     }

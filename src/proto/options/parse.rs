@@ -2,17 +2,17 @@
 
 use std::ffi::OsString;
 
-use super::Misuse;
-use super::table::{Flag, LowArgs, Set, Table, Takes};
+use super::UsageError;
+use super::table::{Flag, FlagKind, OptionStore, OptionTable, Setter};
 use crate::aliases::{self, Area};
 
 /// What ends the reading of options.
-pub enum Asked {
+pub enum SpecialMode {
     Help,
     Version,
 }
 
-/// Takes off what stands after `--`, if that is there.
+/// FlagKind off what stands after `--`, if that is there.
 pub fn split_command(arguments: &mut Vec<OsString>) -> Option<Vec<OsString>> {
     let at = arguments.iter().position(|argument| argument == "--")?;
     Some(arguments.split_off(at).split_off(1))
@@ -21,8 +21,12 @@ pub fn split_command(arguments: &mut Vec<OsString>) -> Option<Vec<OsString>> {
 /// The first stage: what was typed, by a table.
 ///
 /// # Errors
-/// [`Misuse`] for the first option or value that makes no sense.
-pub fn read<T: LowArgs>(typed: &mut T, table: &Table<T>, options: Vec<OsString>) -> Result<Option<Asked>, Misuse> {
+/// [`UsageError`] for the first option or value that makes no sense.
+pub fn parse<T: OptionStore>(
+    args: &mut T,
+    table: &OptionTable<T>,
+    options: Vec<OsString>,
+) -> Result<Option<SpecialMode>, UsageError> {
     let mut parser = lexopt::Parser::from_args(options);
     while let Some(argument) = parser.next().map_err(from_lexopt)? {
         let (flag, name) = match argument {
@@ -32,27 +36,27 @@ pub fn read<T: LowArgs>(typed: &mut T, table: &Table<T>, options: Vec<OsString>)
                 (by_long(table, &name).ok_or_else(|| unknown(table, &name))?, name)
             }
             lexopt::Arg::Value(value) => {
-                argument_of(typed, table, value)?;
+                store_positional(args, table, value)?;
                 continue;
             }
         };
-        typed.said().push(flag.long);
-        match flag.takes {
-            Takes::Help => return Ok(Some(Asked::Help)),
-            Takes::Version => return Ok(Some(Asked::Version)),
+        args.given().push(flag.long);
+        match flag.kind {
+            FlagKind::Help => return Ok(Some(SpecialMode::Help)),
+            FlagKind::Version => return Ok(Some(SpecialMode::Version)),
             // A value attached to it is found by lexopt at the next turn.
-            Takes::Nothing(set) | Takes::Count(set) => set(typed),
-            Takes::One(word, set) | Takes::Each(word, set) => {
+            FlagKind::Switch(set) | FlagKind::Count(set) => set(args),
+            FlagKind::Value(word, set) | FlagKind::Repeatable(word, set) => {
                 let value = one_value(&mut parser, &name, word)?;
-                store(typed, set, &name, &value.text)?;
+                store(args, set, &name, &value.text)?;
             }
-            Takes::Many(word, set) => {
+            FlagKind::List(word, set) => {
                 let first = one_value(&mut parser, &name, word)?;
                 let attached = first.attached;
-                store(typed, set, &name, &first.text)?;
+                store(args, set, &name, &first.text)?;
                 // `--name=value` is one value; after `--name value` more may follow.
                 while !attached && let Some(more) = next_value(&mut parser)? {
-                    store(typed, set, &name, &more.text)?;
+                    store(args, set, &name, &more.text)?;
                 }
             }
         }
@@ -61,17 +65,17 @@ pub fn read<T: LowArgs>(typed: &mut T, table: &Table<T>, options: Vec<OsString>)
 }
 
 /// The text of one value, and whether it was written as `--name=value`.
-struct Text {
+struct OptionValue {
     text: String,
     attached: bool,
 }
 
-fn one_value(parser: &mut lexopt::Parser, name: &str, word: &'static str) -> Result<Text, Misuse> {
+fn one_value(parser: &mut lexopt::Parser, name: &str, word: &'static str) -> Result<OptionValue, UsageError> {
     if let Some(value) = parser.optional_value() {
         let text = value.into_string().map_err(not_unicode)?;
-        return Ok(Text { text, attached: true });
+        return Ok(OptionValue { text, attached: true });
     }
-    next_value(parser)?.ok_or_else(|| Misuse::MissingValue {
+    next_value(parser)?.ok_or_else(|| UsageError::MissingValue {
         option: name.to_owned(),
         word,
     })
@@ -79,7 +83,7 @@ fn one_value(parser: &mut lexopt::Parser, name: &str, word: &'static str) -> Res
 
 /// Returns the next argument unless it is an option. A negative number is a value: what it is for
 /// says what it takes.
-fn next_value(parser: &mut lexopt::Parser) -> Result<Option<Text>, Misuse> {
+fn next_value(parser: &mut lexopt::Parser) -> Result<Option<OptionValue>, UsageError> {
     let Some(mut rest) = parser.try_raw_args() else {
         return Ok(None);
     };
@@ -90,34 +94,34 @@ fn next_value(parser: &mut lexopt::Parser) -> Result<Option<Text>, Misuse> {
     let text = value
         .map(|value| value.into_string().map_err(not_unicode))
         .transpose()?;
-    Ok(text.map(|text| Text { text, attached: false }))
+    Ok(text.map(|text| OptionValue { text, attached: false }))
 }
 
-pub(super) fn store<T>(typed: &mut T, set: Set<T>, name: &str, value: &str) -> Result<(), Misuse> {
-    set(typed, value.to_owned()).map_err(|wants| Misuse::value(name, value, wants))
+pub(super) fn store<T>(args: &mut T, set: Setter<T>, name: &str, value: &str) -> Result<(), UsageError> {
+    set(args, value.to_owned()).map_err(|wants| UsageError::value(name, value, wants))
 }
 
-fn by_short<T>(table: &Table<T>, short: char) -> Result<&'static Flag<T>, Misuse> {
+fn by_short<T>(table: &OptionTable<T>, short: char) -> Result<&'static Flag<T>, UsageError> {
     let found = table.flags.iter().find(|flag| flag.short == Some(short));
-    found.ok_or_else(|| Misuse::UnknownShortOption {
+    found.ok_or_else(|| UsageError::UnknownShortOption {
         given: short,
         known: table.flags.iter().filter_map(|flag| flag.short).collect(),
     })
 }
 
-fn by_long<T>(table: &Table<T>, name: &str) -> Option<&'static Flag<T>> {
+fn by_long<T>(table: &OptionTable<T>, name: &str) -> Option<&'static Flag<T>> {
     let canonical = aliases::canonical(Area::Option, name);
     table.flags.iter().find(|flag| flag.long == canonical)
 }
 
-fn unknown<T>(table: &Table<T>, given: &str) -> Misuse {
+fn unknown<T>(table: &OptionTable<T>, given: &str) -> UsageError {
     let nearest = table
         .flags
         .iter()
         .flat_map(|flag| std::iter::once(flag.long).chain(aliases::aliases(Area::Option, flag.long).iter().copied()))
-        .min_by_key(|known| distance(given, known))
+        .min_by_key(|known| edit_distance(given, known))
         .unwrap_or("--help");
-    Misuse::UnknownOption {
+    UsageError::UnknownOption {
         given: given.to_owned(),
         nearest,
     }
@@ -125,7 +129,7 @@ fn unknown<T>(table: &Table<T>, given: &str) -> Misuse {
 
 /// How many characters have to be put in, taken out or changed to make one text of the other
 /// (Levenshtein).
-pub(super) fn distance(one: &str, other: &str) -> usize {
+pub(super) fn edit_distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.chars().count()).collect();
     for (i, a) in one.chars().enumerate() {
         let mut diagonal = row[0];
@@ -139,31 +143,33 @@ pub(super) fn distance(one: &str, other: &str) -> usize {
     row[other.chars().count()]
 }
 
-/// Takes the argument that is no option, where the table has a word for it.
-fn argument_of<T: LowArgs>(typed: &mut T, table: &Table<T>, value: OsString) -> Result<(), Misuse> {
-    match (table.argument, &*typed.argument()) {
+/// FlagKind the argument that is no option, where the table has a word for it.
+fn store_positional<T: OptionStore>(args: &mut T, table: &OptionTable<T>, value: OsString) -> Result<(), UsageError> {
+    match (table.argument, &*args.argument()) {
         (Some(_), None) => {
-            *typed.argument() = Some(value);
+            *args.argument() = Some(value);
             Ok(())
         }
-        (Some(word), Some(_)) => Err(Misuse::Combination(format!(
+        (Some(word), Some(_)) => Err(UsageError::Combination(format!(
             "`{}` is one argument too many: there is one {word}",
             value.to_string_lossy()
         ))),
-        (None, _) => Err(Misuse::UnexpectedArgument(value.into_string().map_err(not_unicode)?)),
+        (None, _) => Err(UsageError::UnexpectedArgument(
+            value.into_string().map_err(not_unicode)?,
+        )),
     }
 }
 
 /// Refuses an argument that is no text.
-pub fn not_unicode(value: OsString) -> Misuse {
-    Misuse::NotUnicode(value.to_string_lossy().into_owned())
+pub fn not_unicode(value: OsString) -> UsageError {
+    UsageError::NotUnicode(value.to_string_lossy().into_owned())
 }
 
 /// What lexopt itself finds wrong; the rest is found above, where the option's value word is known.
-fn from_lexopt(error: lexopt::Error) -> Misuse {
+fn from_lexopt(error: lexopt::Error) -> UsageError {
     match error {
-        lexopt::Error::UnexpectedValue { option, .. } => Misuse::UnexpectedValue { option },
+        lexopt::Error::UnexpectedValue { option, .. } => UsageError::UnexpectedValue { option },
         lexopt::Error::NonUnicodeValue(value) => not_unicode(value),
-        other => Misuse::Combination(other.to_string()),
+        other => UsageError::Combination(other.to_string()),
     }
 }
