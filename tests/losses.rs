@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use edge_runner_proto::event::Event;
+use edge_runner_proto::event::SessionEvent;
 
 use crate::support::device::timeless::{Call, Rng};
 use crate::support::device::{Lost, Options, Step, Way};
@@ -176,7 +176,7 @@ fn sound_and_texts_survive_an_outage() {
         println!("{outage:?}: a text after {:?}", call.time() - end);
         assert!(back, "{outage:?}");
         assert_eq!(call.left(), None);
-        let lost = call.events.iter().any(|(_, event)| *event == Event::Lost);
+        let lost = call.events.iter().any(|(_, event)| *event == SessionEvent::Lost);
         assert_eq!(lost, outage > Duration::from_secs(6), "{outage:?}");
         assert_eq!(call.report.closed, None);
     }

@@ -19,7 +19,7 @@ use hyper::{Response, StatusCode, Version};
 pub use crate::lock::lock;
 pub use crate::payload::{ResponseBody, whole};
 use crate::stream::MaybeTlsStream;
-use edge_runner_proto::http::start::Asked;
+use edge_runner_proto::http::start::RequestBase;
 use edge_runner_proto::limits;
 use edge_runner_proto::server::admission::Requester;
 
@@ -146,10 +146,10 @@ fn unix_time() -> Duration {
 
 /// Tells how the client reached the server. What a proxy says of that counts if the proxy is ours: on this machine, or one that
 /// the configuration names.
-pub fn asked(headers: &HeaderMap, peer: PeerInfo, names_proxy: bool) -> Asked<'_> {
+pub fn asked(headers: &HeaderMap, peer: PeerInfo, names_proxy: bool) -> RequestBase<'_> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let proxied = peer.ip().to_canonical().is_loopback() || names_proxy;
-    Asked {
+    RequestBase {
         host: text(header::HOST).unwrap_or("localhost"),
         secure: peer.secure
             || proxied

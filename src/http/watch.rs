@@ -28,7 +28,7 @@ use crate::services::Services;
 use crate::tasks::SlotPool;
 use edge_runner_proto::SessionId;
 use edge_runner_proto::limits::NOTIFY_WITHIN;
-use edge_runner_proto::stall::{Change, Heartbeat, OfRuntime, OfTask, Task, Turns};
+use edge_runner_proto::stall::{Heartbeat, RuntimeStallMessage, StallEvent, TaskRole, TaskStallMessage, TaskWatch};
 
 /// The watch of one runner. Clones share it.
 #[derive(Clone, Default)]
@@ -58,9 +58,9 @@ struct WatchedTasks {
 
 struct WatchedTask {
     session: SessionId,
-    task: Task,
+    task: TaskRole,
     moves: Arc<AtomicU32>,
-    turns: Turns,
+    turns: TaskWatch,
 }
 
 /// What the thread does beside looking.
@@ -141,13 +141,13 @@ impl Watchdog {
     }
 
     /// Makes the future of a session's task one whose turns are watched.
-    pub fn over<F: Future>(&self, session: SessionId, task: Task, future: F) -> WatchedFuture<F> {
+    pub fn over<F: Future>(&self, session: SessionId, task: TaskRole, future: F) -> WatchedFuture<F> {
         let moves = Arc::<AtomicU32>::default();
         let watched = WatchedTask {
             session,
             task,
             moves: moves.clone(),
-            turns: Turns::new(Instant::now()),
+            turns: TaskWatch::new(Instant::now()),
         };
         let mut tasks = self.board.tasks();
         tasks.last += 1;
@@ -248,11 +248,11 @@ fn look_at_runtime(board: &WatchState, heartbeat: &mut Heartbeat, now: Instant) 
         board.ask.notify_one();
     }
     match change {
-        Some(change @ Change::Stalled(_)) => {
+        Some(change @ StallEvent::Stalled(_)) => {
             board.runtime_stalls.fetch_add(1, Relaxed);
-            log::error!("{}", OfRuntime(change));
+            log::error!("{}", RuntimeStallMessage(change));
         }
-        Some(change @ Change::Over(_)) => log::info!("{}", OfRuntime(change)),
+        Some(change @ StallEvent::Recovered(_)) => log::info!("{}", RuntimeStallMessage(change)),
         None => {}
     }
     board.runtime_stalled.store(heartbeat.is_stalled(), Relaxed);
@@ -271,8 +271,8 @@ fn look_at_tasks(board: &WatchState, now: Instant) {
     // Not with the lock: a log that is slow to write to must hold up no session.
     for (session, task, change) in changes {
         logging::as_session(session, || match change {
-            Change::Stalled(_) => log::warn!("{}", OfTask(task, change)),
-            Change::Over(_) => log::info!("{}", OfTask(task, change)),
+            StallEvent::Stalled(_) => log::warn!("{}", TaskStallMessage(task, change)),
+            StallEvent::Recovered(_) => log::info!("{}", TaskStallMessage(task, change)),
         });
     }
 }
@@ -302,14 +302,14 @@ mod tests {
         let mut left = 2;
         let mut task = watch.over(
             id.clone(),
-            Task::Media,
+            TaskRole::Media,
             poll_fn(move |_| {
                 assert!(moves(&seen).iter().any(|moves| !moves.is_multiple_of(2)));
                 left -= 1;
                 if left == 0 { Poll::Ready(()) } else { Poll::Pending }
             }),
         );
-        let idle = watch.over(id, Task::Bot, std::future::pending::<()>());
+        let idle = watch.over(id, TaskRole::Bot, std::future::pending::<()>());
         let mut cx = Context::from_waker(Waker::noop());
         assert!(Pin::new(&mut task).poll(&mut cx).is_pending());
         assert!(moves(&watch).iter().all(|moves| moves.is_multiple_of(2)));
@@ -326,7 +326,11 @@ mod tests {
     fn what_stands_still_is_counted() {
         let watch = Watchdog::default();
         let board = &watch.board;
-        let task = watch.over(SessionId::from("a session"), Task::Bot, std::future::pending::<()>());
+        let task = watch.over(
+            SessionId::from("a session"),
+            TaskRole::Bot,
+            std::future::pending::<()>(),
+        );
         task.moves.store(1, Relaxed);
         let start = Instant::now();
         let mut heartbeat = Heartbeat::new(start);

@@ -22,7 +22,7 @@ use crate::io::tasks::SlotPool;
 use crate::limits::{RUNTIME_END, SHUTDOWN_GRACE};
 use crate::logging::{self, LogClient};
 use crate::proto::daily::{Asked, Wanted};
-use crate::proto::http::table;
+use crate::proto::http::registry;
 
 /// Makes or chooses a room, and runs the bot in it once. `announce` is called with the room's URL before the bot begins.
 ///
@@ -63,7 +63,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
     announce(&room.url);
     sessions.watch().ready();
     let start = SessionStart {
-        session_id: table::session_id(random()),
+        session_id: registry::session_id(random()),
         body: json!({}),
         // Nobody called; the lines are the runner's own.
         caller: LogClient::new(Arc::default(), Ipv4Addr::LOCALHOST.into()),

@@ -55,13 +55,13 @@ use crate::io::sessions::Sessions;
 use crate::io::tls::ServerTls;
 use crate::io::webrtc::WebRtc;
 use crate::proto::daily::taken::Taken;
-use crate::proto::http::access::Access;
+use crate::proto::http::access::AccessPolicy;
 use crate::proto::http::host;
-use crate::proto::http::origin::{self, Standing};
+use crate::proto::http::origin::{self, CorsDecision};
+use crate::proto::http::registry::{self, SessionRegistry};
 use crate::proto::http::route::{self, Route};
-use crate::proto::http::start::{self, Asked, Plan, Status};
-use crate::proto::http::table::{self, Table};
-use crate::proto::http::token::{Family, Issuer, Tokens};
+use crate::proto::http::start::{self, RequestBase, StartPlan, StatusReplies};
+use crate::proto::http::token::{Issuer, SocketKind, SocketTokens};
 use crate::proto::metrics::{is_forwarding, judge};
 use crate::proto::server::admission::{Kind, Requester};
 use crate::proto::server::forwarded::TrustedProxies;
@@ -81,11 +81,11 @@ pub struct RunnerApp {
     sessions: Sessions,
     /// Nothing in a build without it.
     webrtc: Option<WebRtc>,
-    access: Access,
-    status: Status,
-    table: Arc<Mutex<Table>>,
+    access: AccessPolicy,
+    status: StatusReplies,
+    table: Arc<Mutex<SessionRegistry>>,
     /// Tokens of WebSockets.
-    tokens: Mutex<Tokens>,
+    tokens: Mutex<SocketTokens>,
     /// Calls to video rooms that have a bot.
     calls: Mutex<Taken>,
     #[cfg(feature = "messaging")]
@@ -110,10 +110,10 @@ impl RunnerApp {
     ) -> Self {
         let config = sessions.config().clone();
         RunnerApp {
-            access: Access::new(&config, random()),
-            status: Status::new(&config),
+            access: AccessPolicy::new(&config, random()),
+            status: StatusReplies::new(&config),
             table: Arc::default(),
-            tokens: Mutex::new(Tokens::new(random(), Instant::now())),
+            tokens: Mutex::new(SocketTokens::new(random(), Instant::now())),
             calls: Mutex::default(),
             #[cfg(feature = "messaging")]
             messaging: crate::io::whatsapp::Registry::default(),
@@ -200,13 +200,13 @@ async fn answer(app: &RunnerApp, request: Request<Incoming>, peer: PeerInfo, bec
     let (head, body) = request.into_parts();
     let peer = PeerInfo {
         source: app.client(&head.headers, peer),
-        is_authorised: app.access.wants_key() && app.access.has_key(authorizations(&head.headers)),
+        is_authorised: app.access.requires_key() && app.access.has_key(authorizations(&head.headers)),
         is_forwarded: head.headers.keys().any(|name| is_forwarding(name.as_str())),
         ..peer
     };
-    let standing = app.access.judge(values(&head.headers, header::ORIGIN));
+    let standing = app.access.check_origin(values(&head.headers, header::ORIGIN));
     let route = route::route(head.method.as_str(), head.uri.path());
-    let takes_offer = route.as_ref().is_ok_and(Route::takes_offer);
+    let takes_offer = route.as_ref().is_ok_and(Route::accepts_offer);
     let mut is_call = false;
     let answered = match admit(&app.access, &head, &route, standing) {
         Ok(Some(preflight)) => Ok(preflight),
@@ -226,10 +226,10 @@ async fn answer(app: &RunnerApp, request: Request<Incoming>, peer: PeerInfo, bec
     // Who may read the metrics is judged by machine, so no page of somebody else's may read them
     // from its visitor's.
     let is_metrics = reply.headers().get(header::CONTENT_TYPE) == Some(&METRICS_TYPE);
-    if let Standing::Allowed(origin) = standing
+    if let CorsDecision::Allowed(origin) = standing
         && !is_metrics
     {
-        put(reply.headers_mut(), origin::headers(origin));
+        put(reply.headers_mut(), origin::response_headers(origin));
     }
     app.sessions.metrics().responded(reply.status().as_u16());
     reply
@@ -250,7 +250,7 @@ async fn dispatch(
         return Err(HttpError::MissingFeature(absent));
     }
     let is_session = |id: &str| lock(&app.table).contains(id, Instant::now());
-    if !app.access.may_ask(&route, authorizations(headers), is_session) {
+    if !app.access.is_authorized(&route, authorizations(headers), is_session) {
         return Err(HttpError::NoKey);
     }
     match route {
@@ -266,12 +266,12 @@ async fn dispatch(
             start(app, &body, asked, peer).await
         }
         Route::Methods(allowed) => Ok(methods(allowed)),
-        Route::Authority => authority(app),
+        Route::CaCertificate => authority(app),
         Route::Metrics => metrics_reply(app, headers, peer),
         #[cfg(feature = "page")]
-        Route::ToPage => Ok(page::to_page()),
+        Route::PageRedirect => Ok(page::to_page()),
         #[cfg(feature = "page")]
-        Route::Page(name) => page::file(&name, headers).ok_or(HttpError::Route(route::Refusal::NotFound)),
+        Route::Page(name) => page::file(&name, headers).ok_or(HttpError::Route(route::RouteError::NotFound)),
         #[cfg(feature = "webrtc")]
         Route::Offer(session) => offer::take_offer(app, session.as_deref(), headers, body, peer).await,
         #[cfg(feature = "webrtc")]
@@ -292,7 +292,7 @@ async fn dispatch(
             unreachable_patterns,
             reason = "a build of every feature has an arm for each endpoint"
         )]
-        _ => Err(HttpError::Route(route::Refusal::NotFound)),
+        _ => Err(HttpError::Route(route::RouteError::NotFound)),
     }
 }
 
@@ -314,36 +314,36 @@ fn methods(allowed: &'static str) -> Reply {
     reply
 }
 
-async fn start(app: &RunnerApp, body: &Bytes, asked: Asked<'_>, peer: PeerInfo) -> Result<Reply, HttpError> {
+async fn start(app: &RunnerApp, body: &Bytes, asked: RequestBase<'_>, peer: PeerInfo) -> Result<Reply, HttpError> {
     let plan = start::plan(&app.config, body).map_err(|refusal| match refusal {
-        start::Refusal::Invalid(invalid) => HttpError::Invalid {
+        start::StartError::Invalid(invalid) => HttpError::Invalid {
             invalid,
             body: body.clone(),
         },
         other => HttpError::Start(other),
     })?;
     let reply = match plan {
-        Plan::Register { body, ice_servers } => {
+        StartPlan::Register { body, ice_servers } => {
             let id = register(app, &body, peer)?;
             start::webrtc_reply(&id, &ice_servers)
         }
-        Plan::Socket { family, body } => {
+        StartPlan::Socket { family, body } => {
             // A telephone's data comes from its provider, so there is nothing to keep.
             let id = match family {
-                Family::Client => Some(register(app, &body, peer)?),
-                Family::Call => None,
+                SocketKind::Client => Some(register(app, &body, peer)?),
+                SocketKind::Call => None,
             };
             let url = start::socket_url(&app.config, asked, family);
             let token = mint(app, family, id.as_deref(), peer.is_authorised);
             start::socket_reply(&url, id.as_deref(), token.as_deref())
         }
         #[cfg(feature = "videoroom")]
-        Plan::Videoroom { room, body } => daily::start(app, room, body, peer).await?,
+        StartPlan::Videoroom { room, body } => daily::start(app, room, body, peer).await?,
         #[cfg(feature = "mediaroom")]
-        Plan::Mediaroom { body } => livekit::start(app, body, peer)?,
+        StartPlan::Mediaroom { body } => livekit::start(app, body, peer)?,
         // A plan is made of what this build has.
         #[cfg(not(all(feature = "videoroom", feature = "mediaroom")))]
-        _ => return Err(HttpError::Route(route::Refusal::NotFound)),
+        _ => return Err(HttpError::Route(route::RouteError::NotFound)),
     };
     Ok(json_reply(StatusCode::OK, reply))
 }
@@ -359,13 +359,13 @@ fn register(app: &RunnerApp, body: &Value, peer: PeerInfo) -> Result<SessionId, 
 
 /// Makes a token for a socket, where one is asked for. A registered session's name in it leads to
 /// that session. Who has the API key gets one for calls too that need proof otherwise.
-fn mint(app: &RunnerApp, family: Family, session: Option<&str>, is_authorised: bool) -> Option<String> {
-    let proves = family == Family::Call && is_authorised && proof::protects_any(&PROVIDERS, &app.config.telephony);
+fn mint(app: &RunnerApp, family: SocketKind, session: Option<&str>, is_authorised: bool) -> Option<String> {
+    let proves = family == SocketKind::Call && is_authorised && proof::protects_any(&PROVIDERS, &app.config.telephony);
     if !app.config.ws_tokens && !proves {
         return None;
     }
     let id = session.map_or_else(fresh_id, SessionId::from);
-    let issuer = if is_authorised { Issuer::ApiKey } else { Issuer::Anybody };
+    let issuer = if is_authorised { Issuer::ApiKey } else { Issuer::Anyone };
     Some(lock(&app.tokens).mint(family, &id, issuer, Instant::now()))
 }
 
@@ -386,7 +386,7 @@ fn metrics_reply(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result
 }
 
 fn fresh_id() -> SessionId {
-    table::session_id(random())
+    registry::session_id(random())
 }
 
 /// Gives devices the certificate to trust. It has no name of a file with it: phones then offer to

@@ -13,7 +13,7 @@ use crate::logging;
 use crate::proto::counts::Counts;
 use crate::proto::event::LeaveReason;
 use crate::proto::metrics::Share;
-use crate::proto::stall::Task;
+use crate::proto::stall::TaskRole;
 
 /// Begins a session in a hosted video room, or without a room, in the place that it was given
 /// before.
@@ -24,7 +24,7 @@ pub fn begin(sessions: Sessions, permit: SessionPermit, start: SessionStart, kin
         drop(permit);
     };
     let task = logging::in_session(id.clone(), logging::of_caller(caller, life));
-    tasks::spawn(watch.over(id, Task::Media, task));
+    tasks::spawn(watch.over(id, TaskRole::Media, task));
 }
 
 /// Runs a bot that is by itself, from its start to its end, and tells how it ended.

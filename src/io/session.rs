@@ -21,10 +21,10 @@ use crate::io::sessions::{BotOutcome, BotTask, Sessions};
 use crate::io::tasks;
 use crate::logging::{self, LogClient};
 use crate::proto::counts::{Count, Counts};
-use crate::proto::event::{Event, LeaveReason};
+use crate::proto::event::{LeaveReason, SessionEvent};
 use crate::proto::metrics::Share;
-use crate::proto::session::{Deadline, Frame, Output, Session};
-use crate::proto::stall::Task;
+use crate::proto::session::{AudioFrame, Deadline, Session, SessionOutput};
+use crate::proto::stall::TaskRole;
 
 /// Carries the bytes of one session, and does what the session asks for.
 pub trait SessionIo: Send + 'static {
@@ -119,7 +119,7 @@ impl SessionTask {
 
     /// Takes over the totals that others count.
     fn count(&mut self, session: &impl Session) {
-        session.count(&mut self.counts);
+        session.update_counts(&mut self.counts);
         let dropped = self.link.as_ref().map(TransportSide::dropped).unwrap_or_default();
         self.counts.set(Count::FramesDropped, dropped.frames_in);
         self.counts.add(Count::MessagesDropped, dropped.messages_out);
@@ -136,7 +136,7 @@ impl SessionTask {
         }
     }
 
-    fn push_audio(&mut self, frame: &Frame<'_>) {
+    fn push_audio(&mut self, frame: &AudioFrame<'_>) {
         let Some(link) = &self.link else { return };
         self.counts.add(Count::FramesIn, 1);
         match frame.identity {
@@ -145,16 +145,16 @@ impl SessionTask {
         }
     }
 
-    fn push_event(&mut self, event: Event, session: &impl Session) {
+    fn push_event(&mut self, event: SessionEvent, session: &impl Session) {
         match &event {
-            Event::Joined => {
+            SessionEvent::Joined => {
                 if let (Some(share), Some(codec)) = (&self.share, session.codec_name()) {
                     share.connected(tasks::now() - self.began);
                     share.spoken(codec);
                 }
             }
-            Event::Message(_) => self.counts.add(Count::MessagesIn, 1),
-            Event::Left(reason) => self.reason = Some(*reason),
+            SessionEvent::Message(_) => self.counts.add(Count::MessagesIn, 1),
+            SessionEvent::Left(reason) => self.reason = Some(*reason),
             _ => {}
         }
         if let Some(link) = &self.link {
@@ -166,7 +166,7 @@ impl SessionTask {
 /// Lets a session run in a task of its own, whose lines in the log are the session's.
 pub fn spawn(sessions: &Sessions, id: SessionId, caller: LogClient, task: impl Future<Output = ()> + Send + 'static) {
     let task = logging::in_session(id.clone(), logging::of_caller(caller, task));
-    tasks::spawn(sessions.watch().over(id, Task::Media, task));
+    tasks::spawn(sessions.watch().over(id, TaskRole::Media, task));
 }
 
 /// Runs a session to its end.
@@ -202,7 +202,7 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut carrier: C, mut
         };
         let reason = reason.unwrap_or(LeaveReason::Failed);
         if let Some(outcome) = outcome {
-            session.explain(reason);
+            session.log_diagnosis(reason);
             let seconds = (tasks::now() - began).as_secs_f64();
             let (frames, dropped) = (counts.get(Count::FramesIn), counts.get(Count::FramesDropped));
             let summary = session.summary(&counts);
@@ -309,17 +309,17 @@ fn drain<C: SessionIo>(
     task.flush(session, now);
     loop {
         match session.poll_output(now) {
-            Output::Timeout(deadline) => {
+            SessionOutput::Timeout(deadline) => {
                 if session.has_caller() {
                     task.permit.settle();
                 }
                 return Some(deadline);
             }
-            Output::Gone => return None,
-            Output::Command(command) => carrier.perform(command, session, task, cx),
-            Output::Audio(frame) => task.push_audio(&frame),
-            Output::Event(event) => task.push_event(event, session),
-            Output::MoreSpeech => hand_speech(session, task),
+            SessionOutput::Closed => return None,
+            SessionOutput::Command(command) => carrier.perform(command, session, task, cx),
+            SessionOutput::Audio(frame) => task.push_audio(&frame),
+            SessionOutput::Event(event) => task.push_event(event, session),
+            SessionOutput::SpeechWanted => hand_speech(session, task),
         }
     }
 }
@@ -351,7 +351,7 @@ fn hand_speech(session: &mut impl Session, task: &mut SessionTask) {
     for name in link.take_unplayed_marks() {
         link.push(bot::Event::Mark { name, played: false });
     }
-    while let Some(room) = session.speech_room() {
+    while let Some(room) = session.speech_capacity() {
         speech.clear();
         if room > 0 {
             link.take_audio(speech, room);

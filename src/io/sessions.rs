@@ -19,7 +19,7 @@ use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, HANG_UPS_MAX};
 use crate::logging::{self, LogClient};
 use crate::proto::event::LeaveReason;
 use crate::proto::metrics::Metrics;
-use crate::proto::stall::Task;
+use crate::proto::stall::TaskRole;
 
 /// What a new session starts from.
 pub struct SessionStart {
@@ -120,7 +120,7 @@ impl Sessions {
         let bot = self.0.bot.clone();
         // The call itself is inside the task: a bot function may panic before its first await.
         let task = logging::in_session(session_id.clone(), async move { bot(args).await });
-        BotTask(tokio::spawn(self.0.watch.over(session_id, Task::Bot, task)))
+        BotTask(tokio::spawn(self.0.watch.over(session_id, TaskRole::Bot, task)))
     }
 }
 

@@ -30,115 +30,115 @@ pub const COUNTS: usize = COUNTERS.len();
 
 /// Who can have a counter.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Of {
+pub enum CounterScope {
     All,
     /// Those whose callers send packets that can be lost.
     Rtp,
 }
 
 /// Name and help of each [`Count`], in its order.
-pub const COUNTERS: [(Count, &str, &str, Of); 17] = [
+pub const COUNTERS: [(Count, &str, &str, CounterScope); 17] = [
     (
         Count::PacketsIn,
         "edge_runner_packets_received_total",
         "Datagrams of WebRTC peers, messages on sockets.",
-        Of::All,
+        CounterScope::All,
     ),
     (
         Count::PacketsOut,
         "edge_runner_packets_sent_total",
         "Datagrams to WebRTC peers, messages on sockets.",
-        Of::All,
+        CounterScope::All,
     ),
     (
         Count::BytesIn,
         "edge_runner_received_bytes_total",
         "Bytes in the packets received.",
-        Of::All,
+        CounterScope::All,
     ),
     (
         Count::BytesOut,
         "edge_runner_sent_bytes_total",
         "Bytes in the packets sent.",
-        Of::All,
+        CounterScope::All,
     ),
     (
         Count::FramesIn,
         "edge_runner_audio_frames_received_total",
         "Audio frames of callers that were handed to bots, those made up included.",
-        Of::All,
+        CounterScope::All,
     ),
     (
         Count::FramesOut,
         "edge_runner_audio_frames_sent_total",
         "Audio frames that left for callers, silence included.",
-        Of::All,
+        CounterScope::All,
     ),
     (
         Count::FramesDropped,
         "edge_runner_audio_frames_dropped_total",
         "Audio frames of callers that a slow bot did not read in time.",
-        Of::All,
+        CounterScope::All,
     ),
     (
         Count::FramesSkipped,
         "edge_runner_audio_frames_skipped_total",
         "Audio frames that did not leave because the runner woke up too late.",
-        Of::Rtp,
+        CounterScope::Rtp,
     ),
     (
         Count::PacketsLost,
         "edge_runner_audio_packets_lost_total",
         "Audio packets of callers that were given up.",
-        Of::Rtp,
+        CounterScope::Rtp,
     ),
     (
         Count::PacketsLate,
         "edge_runner_audio_packets_late_total",
         "Audio packets of callers that came after they were given up.",
-        Of::Rtp,
+        CounterScope::Rtp,
     ),
     (
         Count::PacketsUnreadable,
         "edge_runner_audio_packets_unreadable_total",
         "Audio packets of callers that could not be decoded.",
-        Of::Rtp,
+        CounterScope::Rtp,
     ),
     (
         Count::FramesRecovered,
         "edge_runner_audio_frames_recovered_total",
         "Lost audio frames that were read from the packet behind them.",
-        Of::Rtp,
+        CounterScope::Rtp,
     ),
     (
         Count::FramesConcealed,
         "edge_runner_audio_frames_concealed_total",
         "Audio frames that were made up in place of lost ones.",
-        Of::Rtp,
+        CounterScope::Rtp,
     ),
     (
         Count::MessagesIn,
         "edge_runner_messages_received_total",
         "Text messages of callers that were handed to bots.",
-        Of::All,
+        CounterScope::All,
     ),
     (
         Count::MessagesOut,
         "edge_runner_messages_sent_total",
         "Text messages of bots for callers.",
-        Of::All,
+        CounterScope::All,
     ),
     (
         Count::MessagesDropped,
         "edge_runner_messages_dropped_total",
         "Text messages of bots that callers did not take, or could not.",
-        Of::All,
+        CounterScope::All,
     ),
     (
         Count::Interruptions,
         "edge_runner_interruptions_total",
         "Times that a bot took back what it had not said yet.",
-        Of::All,
+        CounterScope::All,
     ),
 ];
 
@@ -163,7 +163,7 @@ impl Counts {
 
 /// What waits in the queues between a session and its bot at this moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waiting {
+pub struct QueueLevels {
     /// Frames for the bot.
     pub frames: usize,
     /// Speech for the caller.

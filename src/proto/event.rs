@@ -50,7 +50,7 @@ impl fmt::Display for LeaveReason {
 
 /// What a session tells its bot, beside audio.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SessionEvent {
     Joined,
     Message(String),
     /// A key of the telephone: one of `0`-`9`, `*`, `#`, `A`-`D`.
@@ -69,7 +69,7 @@ pub enum Event {
         identity: Arc<str>,
         speaking: bool,
     },
-    /// The room could not be entered: why, in words that help who runs the bot. [`Event::Left`]
+    /// The room could not be entered: why, in words that help who runs the bot. [`SessionEvent::Left`]
     /// follows.
     JoinFailed(String),
     Lost,

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::config::{MetricsAccess, Transport};
-use crate::counts::{COUNTERS, COUNTS, Of};
+use crate::counts::{COUNTERS, COUNTS, CounterScope};
 use crate::event::LeaveReason;
 use crate::webrtc::gather::ServerState;
 use crate::webrtc::offer::OfferError;
@@ -268,7 +268,7 @@ impl Metrics {
         for (what, name, help, of) in COUNTERS {
             text.family(name, Kind::Counter, help);
             for (transport, row) in self.rows() {
-                if of == Of::All || matches!(transport, Transport::WebRtc | Transport::Mediaroom) {
+                if of == CounterScope::All || matches!(transport, Transport::WebRtc | Transport::Mediaroom) {
                     let count = row.counts[what as usize].load(Relaxed);
                     text.sample(&[("transport", transport.name())], count);
                 }

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::counts::Counts;
-use crate::event::{Event, LeaveReason};
+use crate::event::{LeaveReason, SessionEvent};
 
 /// One call between a bot and its callers.
 ///
-/// One input, then [`Session::poll_output`] until it answers [`Output::Timeout`] or
-/// [`Output::Gone`].
+/// One input, then [`Session::poll_output`] until it answers [`SessionOutput::Timeout`] or
+/// [`SessionOutput::Closed`].
 pub trait Session {
     /// What the session asks of its transport.
     type Command;
@@ -29,16 +29,16 @@ pub trait Session {
 
     /// Returns how many samples of speech there is room for, at the bot's rate; `None` while
     /// speech, and the marks in it, wait with the bot.
-    fn speech_room(&self) -> Option<usize>;
+    fn speech_capacity(&self) -> Option<usize>;
 
-    /// Takes the bot's next speech, at most [`Session::speech_room`] of it. None at all says that
+    /// Takes the bot's next speech, at most [`Session::speech_capacity`] of it. None at all says that
     /// the bot has no more.
     fn handle_speech(&mut self, pcm: &[i16], now: Instant);
 
     /// Takes a mark behind all speech so far. Returns the event that it is, where the far end does
     /// not say what it played: the speech before it is as good as gone.
-    fn handle_mark(&mut self, name: String) -> Option<Event> {
-        Some(Event::Mark { name, played: true })
+    fn handle_mark(&mut self, name: String) -> Option<SessionEvent> {
+        Some(SessionEvent::Mark { name, played: true })
     }
 
     /// Drops all speech that has not left.
@@ -56,11 +56,11 @@ pub trait Session {
     /// The permit of this session is another's.
     fn handle_eviction(&mut self, now: Instant);
 
-    /// Serves the deadline of [`Output::Timeout`]; nothing happens before its time.
+    /// Serves the deadline of [`SessionOutput::Timeout`]; nothing happens before its time.
     fn handle_timeout(&mut self, now: Instant);
 
     /// Returns the next thing to do.
-    fn poll_output(&mut self, now: Instant) -> Output<'_, Self::Command>;
+    fn poll_output(&mut self, now: Instant) -> SessionOutput<'_, Self::Command>;
 
     /// Tells whether a caller has shown up, so that a newcomer does not evict the session.
     fn has_caller(&self) -> bool;
@@ -71,29 +71,29 @@ pub trait Session {
     }
 
     /// Puts the totals that the session keeps by itself.
-    fn count(&self, counts: &mut Counts);
+    fn update_counts(&self, counts: &mut Counts);
 
     /// Returns what was heard and sent, for the last line of the log.
     fn summary(&self, counts: &Counts) -> String;
 
     /// Writes to the log what helps to understand why the session ended for this reason.
-    fn explain(&self, _reason: LeaveReason) {}
+    fn log_diagnosis(&self, _reason: LeaveReason) {}
 }
 
 /// What a session answers to an input.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Output<'a, C> {
+pub enum SessionOutput<'a, C> {
     /// Nothing more; the session wants [`Session::handle_timeout`] then.
     Timeout(Deadline),
     /// For the transport.
     Command(C),
     /// Speech of a caller.
-    Audio(Frame<'a>),
-    Event(Event),
-    /// There is more [`Session::speech_room`] than before, and what comes now may leave at once.
-    MoreSpeech,
+    Audio(AudioFrame<'a>),
+    Event(SessionEvent),
+    /// There is more [`Session::speech_capacity`] than before, and what comes now may leave at once.
+    SpeechWanted,
     /// Nothing is left; no input has any effect.
-    Gone,
+    Closed,
 }
 
 /// When a session wants to be woken, and why.
@@ -121,7 +121,7 @@ impl Deadline {
 
 /// One frame of PCM on its way to the bot: `i16` mono, usually 20 ms.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
+pub struct AudioFrame<'a> {
     pub pcm: &'a [i16],
     pub rate_hz: u32,
     /// Whose voice it is, where each participant is heard alone.

@@ -12,30 +12,30 @@ use crate::limits::{RUNTIME_STALL, TURN_STALL, TURN_WARNINGS_MAX, WATCH_GAP_MAX}
 
 /// What a look finds that was not so before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum StallEvent {
     /// It has stood still for so long, and still does.
     Stalled(Duration),
     /// It goes on, after so long.
-    Over(Duration),
+    Recovered(Duration),
 }
 
 /// Time since something was last seen to move, without the time in which nothing could.
 #[derive(Clone, Copy, Debug)]
-struct Standing {
+struct StallTimer {
     since: Instant,
     looked: Instant,
 }
 
-impl Standing {
+impl StallTimer {
     fn new(now: Instant) -> Self {
-        Standing {
+        StallTimer {
             since: now,
             looked: now,
         }
     }
 
     /// Returns for how long it has stood still.
-    fn look(&mut self, now: Instant) -> Duration {
+    fn elapsed(&mut self, now: Instant) -> Duration {
         let gap = now.saturating_duration_since(self.looked);
         if gap > WATCH_GAP_MAX {
             self.since += gap;
@@ -48,28 +48,28 @@ impl Standing {
 /// The heartbeat of the runtime: it is asked for an answer, and must give it soon.
 #[derive(Debug)]
 pub struct Heartbeat {
-    standing: Standing,
+    standing: StallTimer,
     stalled: bool,
 }
 
 impl Heartbeat {
     pub fn new(now: Instant) -> Self {
         Heartbeat {
-            standing: Standing::new(now),
+            standing: StallTimer::new(now),
             stalled: false,
         }
     }
 
     /// Takes whether the last question has been answered; if so, the next one is asked at `now`.
-    pub fn handle_look(&mut self, answered: bool, now: Instant) -> Option<Change> {
-        let silent = self.standing.look(now);
+    pub fn handle_look(&mut self, answered: bool, now: Instant) -> Option<StallEvent> {
+        let silent = self.standing.elapsed(now);
         if answered {
-            self.standing = Standing::new(now);
-            return std::mem::take(&mut self.stalled).then_some(Change::Over(silent));
+            self.standing = StallTimer::new(now);
+            return std::mem::take(&mut self.stalled).then_some(StallEvent::Recovered(silent));
         }
         let news = !self.stalled && silent >= RUNTIME_STALL;
         self.stalled |= news;
-        news.then_some(Change::Stalled(silent))
+        news.then_some(StallEvent::Stalled(silent))
     }
 
     /// Tells whether a supervisor is better off believing that nobody is there.
@@ -80,17 +80,17 @@ impl Heartbeat {
 
 /// The turns of one task: it is entered when something wakes it, and left when it waits again.
 #[derive(Debug)]
-pub struct Turns {
-    standing: Standing,
+pub struct TaskWatch {
+    standing: StallTimer,
     moves: u32,
     stalled: bool,
     told: u32,
 }
 
-impl Turns {
+impl TaskWatch {
     pub fn new(now: Instant) -> Self {
-        Turns {
-            standing: Standing::new(now),
+        TaskWatch {
+            standing: StallTimer::new(now),
             moves: 0,
             stalled: false,
             told: 0,
@@ -98,13 +98,13 @@ impl Turns {
     }
 
     /// Takes how often the task has been entered and left so far: an odd number says that it is at work.
-    pub fn handle_look(&mut self, moves: u32, now: Instant) -> Option<Change> {
-        let busy = self.standing.look(now);
+    pub fn handle_look(&mut self, moves: u32, now: Instant) -> Option<StallEvent> {
+        let busy = self.standing.elapsed(now);
         if moves != self.moves || moves.is_multiple_of(2) {
             self.moves = moves;
-            self.standing = Standing::new(now);
+            self.standing = StallTimer::new(now);
             let over = std::mem::take(&mut self.stalled) && self.told <= TURN_WARNINGS_MAX;
-            return over.then_some(Change::Over(busy));
+            return over.then_some(StallEvent::Recovered(busy));
         }
         let news = !self.stalled && busy >= TURN_STALL;
         if !news {
@@ -112,7 +112,7 @@ impl Turns {
         }
         self.stalled = true;
         self.told = self.told.saturating_add(1);
-        (self.told <= TURN_WARNINGS_MAX).then_some(Change::Stalled(busy))
+        (self.told <= TURN_WARNINGS_MAX).then_some(StallEvent::Stalled(busy))
     }
 
     /// Returns how many turns were too long.
@@ -122,46 +122,48 @@ impl Turns {
 }
 
 /// Says what happened to the runtime.
-pub struct OfRuntime(pub Change);
+pub struct RuntimeStallMessage(pub StallEvent);
 
-impl fmt::Display for OfRuntime {
+impl fmt::Display for RuntimeStallMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Change::Stalled(time) => write!(
+            StallEvent::Stalled(time) => write!(
                 f,
                 "the runtime has been stalled for {:.1} s: a bot blocks its thread; what waits or computes for long belongs \
                  behind `.await`, or into `spawn_blocking`",
                 time.as_secs_f64()
             ),
-            Change::Over(time) => write!(f, "the runtime goes on after a stall of {:.1} s", time.as_secs_f64()),
+            StallEvent::Recovered(time) => {
+                write!(f, "the runtime goes on after a stall of {:.1} s", time.as_secs_f64())
+            }
         }
     }
 }
 
 /// Which task of a session it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
+pub enum TaskRole {
     /// The one that moves the session's packets or messages.
     Media,
     Bot,
 }
 
 /// Says what happened to a task of a session.
-pub struct OfTask(pub Task, pub Change);
+pub struct TaskStallMessage(pub TaskRole, pub StallEvent);
 
-impl fmt::Display for OfTask {
+impl fmt::Display for TaskStallMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let who = match self.0 {
-            Task::Media => "the session's media",
-            Task::Bot => "the session's bot",
+            TaskRole::Media => "the session's media",
+            TaskRole::Bot => "the session's bot",
         };
         match self.1 {
-            Change::Stalled(time) => write!(
+            StallEvent::Stalled(time) => write!(
                 f,
                 "{who} has kept its thread for {:.1} s in one turn, and others wait for that thread",
                 time.as_secs_f64()
             ),
-            Change::Over(time) => write!(f, "{who} goes on after a turn of {:.1} s", time.as_secs_f64()),
+            StallEvent::Recovered(time) => write!(f, "{who} goes on after a turn of {:.1} s", time.as_secs_f64()),
         }
     }
 }
@@ -178,8 +180,8 @@ mod tests {
         start: Instant,
         from: Duration,
         until: Duration,
-        mut look: impl FnMut(Instant) -> Option<Change>,
-    ) -> Vec<(Duration, Change)> {
+        mut look: impl FnMut(Instant) -> Option<StallEvent>,
+    ) -> Vec<(Duration, StallEvent)> {
         let mut at = from;
         let mut told = Vec::new();
         while at <= until {
@@ -202,11 +204,11 @@ mod tests {
         let told = looks(start, RUNTIME_STALL, RUNTIME_STALL * 4, |now| {
             heartbeat.handle_look(false, now)
         });
-        assert_eq!(told, [(RUNTIME_STALL, Change::Stalled(RUNTIME_STALL))]);
+        assert_eq!(told, [(RUNTIME_STALL, StallEvent::Stalled(RUNTIME_STALL))]);
         assert!(heartbeat.is_stalled());
         let end = RUNTIME_STALL * 4 + WATCH_INTERVAL;
         let told = looks(start, end, end * 2, |now| heartbeat.handle_look(true, now));
-        assert_eq!(told, [(end, Change::Over(end))]);
+        assert_eq!(told, [(end, StallEvent::Recovered(end))]);
         assert!(!heartbeat.is_stalled());
     }
 
@@ -227,7 +229,7 @@ mod tests {
     #[test]
     fn the_sleep_of_the_machine_is_nobodys_stall() {
         let start = Instant::now();
-        let (mut heartbeat, mut turns) = (Heartbeat::new(start), Turns::new(start));
+        let (mut heartbeat, mut turns) = (Heartbeat::new(start), TaskWatch::new(start));
         let mut look = |at: Duration| {
             (
                 heartbeat.handle_look(false, start + at),
@@ -247,21 +249,21 @@ mod tests {
         assert_eq!(told, 2);
         // The longest gap between two looks that counts, and the first that does not.
         for (gap, counts) in [(WATCH_GAP_MAX, true), (WATCH_GAP_MAX + MS, false)] {
-            let mut standing = Standing::new(start);
-            assert_eq!(standing.look(start + gap) == gap, counts);
+            let mut standing = StallTimer::new(start);
+            assert_eq!(standing.elapsed(start + gap) == gap, counts);
         }
     }
 
     #[test]
     fn a_turn_that_does_not_end_is_told_once_and_its_end_once() {
         let start = Instant::now();
-        let mut turns = Turns::new(start);
+        let mut turns = TaskWatch::new(start);
         // Entered just before the first look.
         let told = looks(start, Duration::ZERO, TURN_STALL * 3, |now| turns.handle_look(7, now));
-        assert_eq!(told, [(TURN_STALL, Change::Stalled(TURN_STALL))]);
+        assert_eq!(told, [(TURN_STALL, StallEvent::Stalled(TURN_STALL))]);
         let end = TURN_STALL * 3 + WATCH_INTERVAL;
         let told = looks(start, end, end * 2, |now| turns.handle_look(8, now));
-        assert_eq!(told, [(end, Change::Over(end))]);
+        assert_eq!(told, [(end, StallEvent::Recovered(end))]);
         assert_eq!(turns.stalls(), 1);
     }
 
@@ -269,7 +271,7 @@ mod tests {
     #[test]
     fn neither_busy_nor_idle_tasks_stall() {
         let start = Instant::now();
-        let (mut busy, mut idle) = (Turns::new(start), Turns::new(start));
+        let (mut busy, mut idle) = (TaskWatch::new(start), TaskWatch::new(start));
         let mut moves = u32::MAX - 20;
         let told = looks(start, Duration::ZERO, TURN_STALL * 20, |now| {
             // The count begins anew at its end.
@@ -288,14 +290,14 @@ mod tests {
     #[test]
     fn the_warnings_of_one_task_are_bounded() {
         let start = Instant::now();
-        let mut turns = Turns::new(start);
+        let mut turns = TaskWatch::new(start);
         let (mut warnings, mut ends, mut now) = (0, 0, start);
         for nth in 0..TURN_WARNINGS_MAX + 3 {
             for _ in 0..10 {
                 now += WATCH_INTERVAL;
                 match turns.handle_look(2 * nth + 1, now) {
-                    Some(Change::Stalled(_)) => warnings += 1,
-                    Some(Change::Over(_)) => ends += 1,
+                    Some(StallEvent::Stalled(_)) => warnings += 1,
+                    Some(StallEvent::Recovered(_)) => ends += 1,
                     None => {}
                 }
             }
@@ -307,20 +309,20 @@ mod tests {
     #[test]
     fn the_words_say_what_to_do() {
         let time = Duration::from_millis(3_250);
-        let stalled = OfRuntime(Change::Stalled(time)).to_string();
+        let stalled = RuntimeStallMessage(StallEvent::Stalled(time)).to_string();
         assert!(
             stalled.starts_with("the runtime has been stalled for 3.2 s: a bot blocks its thread; "),
             "{stalled}"
         );
         assert!(stalled.contains("spawn_blocking"));
-        let over = OfRuntime(Change::Over(time)).to_string();
+        let over = RuntimeStallMessage(StallEvent::Recovered(time)).to_string();
         assert_eq!(over, "the runtime goes on after a stall of 3.2 s");
-        let bot = OfTask(Task::Bot, Change::Stalled(time)).to_string();
+        let bot = TaskStallMessage(TaskRole::Bot, StallEvent::Stalled(time)).to_string();
         assert!(
             bot.starts_with("the session's bot has kept its thread for 3.2 s"),
             "{bot}"
         );
-        let media = OfTask(Task::Media, Change::Over(time)).to_string();
+        let media = TaskStallMessage(TaskRole::Media, StallEvent::Recovered(time)).to_string();
         assert_eq!(media, "the session's media goes on after a turn of 3.2 s");
     }
 }

@@ -39,7 +39,7 @@ use edge_runner_cloud::proto::policy::{Policy, PolicyViolation};
 use edge_runner_cloud::proto::sign::{GrantSigner, STORE, SigningKey};
 use edge_runner_cloud::proto::unpack::{self, ExtractOp, UnpackError, UnpackLimits, UnpackStats, Unpacker};
 use edge_runner_cloud::proto::verify::UploadForm;
-use edge_runner_proto::http::token::{Family, Issuer, Refusal, Tokens};
+use edge_runner_proto::http::token::{Issuer, SocketKind, SocketTokens, TokenError};
 use edge_runner_proto::limits;
 use edge_runner_proto::livekit::roster::RosterChange;
 use edge_runner_proto::livekit::signal::{SignalClient, SignalOutput};
@@ -188,13 +188,13 @@ pub fn frames(bytes: &[u8]) {
 pub fn token(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let now = Instant::now();
-    let mut tokens = Tokens::new([7; 32], now);
-    let made = [Family::Call, Family::Client].map(|family| tokens.mint(family, TOKEN_ID, Issuer::Anybody, now));
-    for family in [Family::Call, Family::Client] {
+    let mut tokens = SocketTokens::new([7; 32], now);
+    let made = [SocketKind::Call, SocketKind::Client].map(|family| tokens.mint(family, TOKEN_ID, Issuer::Anyone, now));
+    for family in [SocketKind::Call, SocketKind::Client] {
         if let Ok(unused) = tokens.verify(&text, family, now) {
-            unused.use_up();
+            unused.redeem();
             assert!(made.iter().any(|made| *made == text));
-            assert_eq!(tokens.verify(&text, family, now).err(), Some(Refusal::Used));
+            assert_eq!(tokens.verify(&text, family, now).err(), Some(TokenError::Used));
         }
     }
 }

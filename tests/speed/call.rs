@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use edge_runner_proto::audio::codec::Codec;
 use edge_runner_proto::audio::g711;
-use edge_runner_proto::session::{Output as SessionOutput, Session};
+use edge_runner_proto::session::{Session, SessionOutput};
 use edge_runner_proto::sockets::socket;
 use edge_runner_proto::sockets::{frames, socket::Message};
 use edge_runner_proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret, ReceivedPacket};
@@ -156,7 +156,7 @@ impl End for Runner {
             let heard = self.echo.len();
             match self.session.poll_output(now) {
                 SessionOutput::Timeout(deadline) => return deadline.at,
-                SessionOutput::Gone => panic!("the session ended"),
+                SessionOutput::Closed => panic!("the session ended"),
                 SessionOutput::Command(WebRtcCommand::Transmit(mut transmit)) => {
                     sent.push_back(transmit.contents().to_vec())
                 }
@@ -167,7 +167,7 @@ impl End for Runner {
                     }
                     hand(&mut self.echo, &mut self.speech, &mut self.session, now);
                 }
-                SessionOutput::Command(_) | SessionOutput::MoreSpeech => {}
+                SessionOutput::Command(_) | SessionOutput::SpeechWanted => {}
                 SessionOutput::Event(_) => self.joined = true,
             }
         }
@@ -180,7 +180,7 @@ impl End for Runner {
 
 /// Hands a session what waits for it, by way of memory that is kept.
 fn hand(echo: &mut VecDeque<i16>, speech: &mut Vec<i16>, session: &mut impl Session, now: Instant) {
-    let Some(room) = session.speech_room() else { return };
+    let Some(room) = session.speech_capacity() else { return };
     speech.clear();
     speech.extend(echo.drain(..room.min(echo.len())));
     session.handle_speech(speech, now);
@@ -387,7 +387,7 @@ fn talk(
         loop {
             match session.poll_output(now) {
                 SessionOutput::Timeout(_) => break,
-                SessionOutput::Gone => panic!("the session ended"),
+                SessionOutput::Closed => panic!("the session ended"),
                 SessionOutput::Audio(frame) => {
                     heard += 1;
                     echo.extend(frame.pcm);

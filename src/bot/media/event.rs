@@ -56,22 +56,22 @@ pub enum Event {
     Left(LeaveReason),
 }
 
-impl From<event::Event> for Event {
-    fn from(event: event::Event) -> Self {
+impl From<event::SessionEvent> for Event {
+    fn from(event: event::SessionEvent) -> Self {
         match event {
-            event::Event::Joined => Event::Joined,
-            event::Event::Message(text) => Event::Message(text),
-            event::Event::Dtmf(key) => Event::Dtmf(key),
-            event::Event::Mark { name, played } => Event::Mark { name, played },
-            event::Event::SpeechStarted => Event::SpeechStarted,
-            event::Event::SpeechStopped => Event::SpeechStopped,
-            event::Event::ParticipantJoined(who) => Event::ParticipantJoined(who),
-            event::Event::ParticipantLeft(who) => Event::ParticipantLeft(who),
-            event::Event::Speaking { identity, speaking } => Event::Speaking { identity, speaking },
-            event::Event::JoinFailed(why) => Event::JoinFailed(why),
-            event::Event::Lost => Event::Lost,
-            event::Event::Resumed => Event::Resumed,
-            event::Event::Left(reason) => Event::Left(reason),
+            event::SessionEvent::Joined => Event::Joined,
+            event::SessionEvent::Message(text) => Event::Message(text),
+            event::SessionEvent::Dtmf(key) => Event::Dtmf(key),
+            event::SessionEvent::Mark { name, played } => Event::Mark { name, played },
+            event::SessionEvent::SpeechStarted => Event::SpeechStarted,
+            event::SessionEvent::SpeechStopped => Event::SpeechStopped,
+            event::SessionEvent::ParticipantJoined(who) => Event::ParticipantJoined(who),
+            event::SessionEvent::ParticipantLeft(who) => Event::ParticipantLeft(who),
+            event::SessionEvent::Speaking { identity, speaking } => Event::Speaking { identity, speaking },
+            event::SessionEvent::JoinFailed(why) => Event::JoinFailed(why),
+            event::SessionEvent::Lost => Event::Lost,
+            event::SessionEvent::Resumed => Event::Resumed,
+            event::SessionEvent::Left(reason) => Event::Left(reason),
         }
     }
 }

@@ -11,7 +11,7 @@ use edge_runner_http::common::lock;
 use super::queues::MediaQueues;
 use super::{Audio, AudioFrame, Event, Events, Media, Output};
 use crate::limits::{EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX};
-use crate::proto::counts::Waiting;
+use crate::proto::counts::QueueLevels;
 
 /// The media of a session before its bot has opened it, without rates.
 pub struct MediaSlot(Arc<MediaQueues>);
@@ -179,11 +179,11 @@ impl TransportSide {
     }
 
     /// Returns how much audio the queues hold.
-    pub fn waiting(&self) -> Waiting {
+    pub fn waiting(&self) -> QueueLevels {
         let frames = lock(&self.0.inbound).frames;
         let outbound = lock(&self.0.outbound);
         let rate_hz = outbound.audio.unwrap_or_default().out_rate_hz;
-        Waiting {
+        QueueLevels {
             frames,
             speech: Duration::from_secs(outbound.samples.len() as u64) / rate_hz,
         }

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use crate::limits::KEY_BYTES;
 use crate::proto::api_error::ApiError;
 use crate::proto::keys::{self, KeyKind};
-use edge_runner_proto::http::route::decoded;
+use edge_runner_proto::http::route::percent_decode;
 use edge_runner_proto::uuid::Uuid;
 
 /// Where the service answers without a key whether it is well.
@@ -65,7 +65,7 @@ impl<'p> RequestPath<'p> {
     pub fn new(path: &'p str) -> Self {
         let path = path.strip_prefix('/').unwrap_or(path);
         let path = path.strip_suffix('/').unwrap_or(path);
-        let mut segments: Vec<_> = path.split('/').take(SEGMENTS_MAX + 1).map(decoded).collect();
+        let mut segments: Vec<_> = path.split('/').take(SEGMENTS_MAX + 1).map(percent_decode).collect();
         let is_longer = segments.len() > SEGMENTS_MAX;
         let at = |segments: &[Option<Cow<'_, str>>], at: usize, word: &str| {
             segments.get(at).is_some_and(|segment| segment.as_deref() == Some(word))
@@ -157,8 +157,9 @@ fn build(id: &str) -> Result<Uuid, ApiError> {
 /// and is a key, has one in it, or cannot be decoded. Looks at no more of it than that and the longest key take.
 pub fn redact_path(path: &str, bytes_max: usize, is_key: impl Fn(&str) -> bool) -> Cow<'_, str> {
     let is_secret = |part: &str| keys::contains_key(part) || is_key(part);
-    let hides =
-        |part: &str| is_secret(part) || part.contains('%') && decoded(part).is_none_or(|plain| is_secret(&plain));
+    let hides = |part: &str| {
+        is_secret(part) || part.contains('%') && percent_decode(part).is_none_or(|plain| is_secret(&plain))
+    };
     // A key that is cut in two is not known as one, and every byte may be three.
     let seen = &path[..whole(path, bytes_max.saturating_add(3 * KEY_BYTES.end()))];
     let shown_end = whole(path, bytes_max);

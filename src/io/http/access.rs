@@ -4,19 +4,19 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
 use super::HttpError;
-use crate::proto::http::access::{Access, Admitted, Head};
-use crate::proto::http::origin::{self, Standing};
+use crate::proto::http::access::{AccessPolicy, AllowedRequest, RequestHead};
+use crate::proto::http::origin::{self, CorsDecision};
 use crate::proto::http::route::{self, Route};
 use edge_runner_http::common::{Reply, has_host};
 
 /// Lets a request in with `None`, or answers a preflight.
 pub(super) fn admit(
-    access: &Access,
+    access: &AccessPolicy,
     head: &Parts,
-    route: &Result<Route<'_>, route::Refusal>,
-    standing: Standing<'_>,
+    route: &Result<Route<'_>, route::RouteError>,
+    standing: CorsDecision<'_>,
 ) -> Result<Option<Reply>, HttpError> {
-    let judged = Head {
+    let judged = RequestHead {
         method: head.method.as_str(),
         path: head.uri.path(),
         route,
@@ -24,9 +24,9 @@ pub(super) fn admit(
         has_host: has_host(head),
         header: &|name| head.headers.get(name).map(HeaderValue::as_bytes),
     };
-    match access.admit(&judged, standing).map_err(HttpError::Denied)? {
-        Admitted::Request => Ok(None),
-        Admitted::Preflight(asked) => {
+    match access.check(&judged, standing).map_err(HttpError::Denied)? {
+        AllowedRequest::Request => Ok(None),
+        AllowedRequest::Preflight(asked) => {
             let mut reply = Reply::default();
             put(reply.headers_mut(), origin::preflight_headers(asked));
             Ok(Some(reply))
@@ -45,7 +45,7 @@ pub(super) fn authorizations(headers: &HeaderMap) -> impl Iterator<Item = &[u8]>
 }
 
 /// Adds headers.
-pub(super) fn put<'h>(headers: &mut HeaderMap, more: impl IntoIterator<Item = origin::Header<'h>>) {
+pub(super) fn put<'h>(headers: &mut HeaderMap, more: impl IntoIterator<Item = origin::CorsHeader<'h>>) {
     for (name, value) in more {
         // Values that came from a request are valid header values, or hyper had not taken them.
         if let Ok(value) = HeaderValue::from_bytes(value) {

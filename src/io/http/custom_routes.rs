@@ -44,7 +44,7 @@ impl CustomRoutes {
 
     /// Finds a path that cannot be served: one that is ours, that comes twice, or that is no path.
     pub fn unfit(&self) -> Option<&str> {
-        let is_free = |path: &str| route::route("GET", path) == Err(route::Refusal::NotFound);
+        let is_free = |path: &str| route::route("GET", path) == Err(route::RouteError::NotFound);
         let unfit = |(nth, (path, _)): &(usize, &(String, Handler))| {
             let is_path = path.starts_with('/')
                 && path
@@ -65,7 +65,7 @@ impl CustomRoutes {
 /// Answers a request whose path is none of ours.
 pub(super) async fn answer(
     app: &RunnerApp,
-    refusal: route::Refusal,
+    refusal: route::RouteError,
     head: &Parts,
     body: Incoming,
     peer: PeerInfo,

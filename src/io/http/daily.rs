@@ -72,12 +72,12 @@ pub(super) async fn visit(app: &RunnerApp, head: &Parts, peer: PeerInfo) -> Resu
 pub(super) async fn dialled(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
     let config = &app.config.videoroom;
     if !config.dialin {
-        return Err(HttpError::Route(route::Refusal::NotFound));
+        return Err(HttpError::Route(route::RouteError::NotFound));
     }
     match head.method {
         Method::POST => {}
-        Method::OPTIONS => return Ok(methods(route::WRITE)),
-        _ => return Err(HttpError::Route(route::Refusal::Method(route::WRITE))),
+        Method::OPTIONS => return Ok(methods(route::POST_METHODS)),
+        _ => return Err(HttpError::Route(route::RouteError::Method(route::POST_METHODS))),
     }
     let body = read(app.times, &head.headers, AcceptedBody::Anything, body).await?;
     let map = dialin::object(&body).map_err(HttpError::DialIn)?;

@@ -12,8 +12,8 @@ use crate::config::Transport;
 use crate::features::{Feature, MissingFeature};
 use crate::limits;
 use crate::proto::daily::{self, dialin};
-use crate::proto::http::access::{self, Denied};
-use crate::proto::http::{route, start, table, token};
+use crate::proto::http::access::{self, AccessError};
+use crate::proto::http::{registry, route, start, token};
 use crate::proto::livekit::connection_details::MissingVariables;
 use crate::proto::server::body::Invalid;
 use crate::proto::telephony::signature;
@@ -28,12 +28,12 @@ use edge_runner_http::common::{BodyError, Reply, json_reply};
 pub enum HttpError {
     /// Before its endpoint saw it.
     #[error("{0}")]
-    Denied(access::Denied),
+    Denied(access::AccessError),
     /// Without the key of `--api-key`.
     #[error("a key is needed: `Authorization: Bearer KEY`, as --api-key has it")]
     NoKey,
     #[error("{0}")]
-    Route(route::Refusal),
+    Route(route::RouteError),
     /// What this build lacks.
     #[error("what is asked for here {0}")]
     MissingFeature(MissingFeature),
@@ -53,11 +53,11 @@ pub enum HttpError {
     #[error("{invalid}")]
     Invalid { invalid: Invalid, body: Bytes },
     #[error("{0}")]
-    Start(start::Refusal),
+    Start(start::StartError),
     #[error("{0}")]
-    Full(table::Full),
+    Full(registry::RegistryFull),
     #[error("{0}")]
-    Unknown(table::Unknown),
+    Unknown(registry::UnknownSession),
     #[error("{0}")]
     Offer(OfferError),
     /// An offer by one POST, or what is asked of the session that came of one.
@@ -70,7 +70,7 @@ pub enum HttpError {
     #[error("a token is needed: /start gives one, for the path, `?token=` or a bearer header")]
     NoToken,
     #[error("{0}")]
-    Token(token::Refusal),
+    Token(token::TokenError),
     /// `/metrics`, asked for by somebody whom it is not for.
     #[error("{0}")]
     Metrics(metrics::Denied),
@@ -113,11 +113,11 @@ impl HttpError {
     /// The one table from error to status.
     pub(super) fn status(&self) -> StatusCode {
         match self {
-            HttpError::Route(route::Refusal::NotFound) => StatusCode::NOT_FOUND,
+            HttpError::Route(route::RouteError::NotFound) => StatusCode::NOT_FOUND,
             HttpError::MissingFeature(MissingFeature(Feature::Page | Feature::Tls)) => StatusCode::NOT_FOUND,
             HttpError::MissingFeature(_) => StatusCode::NOT_IMPLEMENTED,
             HttpError::NoAuthority | HttpError::OtherTransport(_) => StatusCode::NOT_FOUND,
-            HttpError::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
+            HttpError::Route(route::RouteError::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
             HttpError::Metrics(metrics::Denied::Off) => StatusCode::NOT_FOUND,
             HttpError::Caller(_)
             | HttpError::NotVerified(_)
@@ -126,9 +126,12 @@ impl HttpError {
             | HttpError::Signature(_)
             | HttpError::Metrics(metrics::Denied::Remote | metrics::Denied::Forwarded) => StatusCode::FORBIDDEN,
             HttpError::Denied(denied) => match denied {
-                Denied::Host | Denied::Preflight => StatusCode::BAD_REQUEST,
-                Denied::Misdirected => StatusCode::MISDIRECTED_REQUEST,
-                Denied::Origin | Denied::Forged | Denied::Page | Denied::Uninvited => StatusCode::FORBIDDEN,
+                AccessError::Host | AccessError::Preflight => StatusCode::BAD_REQUEST,
+                AccessError::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+                AccessError::Origin
+                | AccessError::Csrf
+                | AccessError::WebhookFromPage
+                | AccessError::NotUserInitiated => StatusCode::FORBIDDEN,
             },
             HttpError::NoKey | HttpError::Messaging(_) => StatusCode::UNAUTHORIZED,
             HttpError::NoUpgrade => StatusCode::UPGRADE_REQUIRED,
@@ -137,7 +140,7 @@ impl HttpError {
             HttpError::Form | HttpError::Body(BodyError::Compressed) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             HttpError::Body(BodyError::TooLarge { .. }) | HttpError::TooMuchForProgram => StatusCode::PAYLOAD_TOO_LARGE,
             HttpError::Body(BodyError::TooSlow { .. }) => StatusCode::REQUEST_TIMEOUT,
-            HttpError::Invalid { .. } | HttpError::Start(start::Refusal::Invalid(_)) => {
+            HttpError::Invalid { .. } | HttpError::Start(start::StartError::Invalid(_)) => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
             HttpError::Start(_) => StatusCode::BAD_REQUEST,
@@ -173,7 +176,7 @@ impl HttpError {
         };
         let mut reply = json_reply(self.status(), body.to_string());
         match self {
-            HttpError::Route(route::Refusal::Method(allowed)) => {
+            HttpError::Route(route::RouteError::Method(allowed)) => {
                 reply
                     .headers_mut()
                     .insert(header::ALLOW, HeaderValue::from_static(allowed));

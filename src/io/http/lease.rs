@@ -1,7 +1,7 @@
 //! What a new session starts from: a registration of `/start`, or nothing.
 //!
 //! In: the name of a registered session. Out: a [`RegistrationLease`] on it, and the [`SessionStart`] of the session
-//! that uses it. A lease that no session came of goes back to the table when it is dropped.
+//! that uses it. A lease that no session came of goes back to the registry when it is dropped.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::fresh_id;
 use crate::io::sessions::SessionStart;
 use crate::logging;
-use crate::proto::http::table::{self, Claim, Table};
+use crate::proto::http::registry::{self, SessionClaim, SessionRegistry};
 use crate::proto::server::admission::Requester;
 use edge_runner_http::common::{PeerInfo, lock};
 
@@ -42,29 +42,35 @@ pub(super) fn starting(
     }
 }
 
-/// A claim on a registered session; dropped, it goes back to the table.
+/// A claim on a registered session; dropped, it goes back to the registry.
 pub(super) struct RegistrationLease {
-    table: Arc<Mutex<Table>>,
-    claim: Claim,
+    registry: Arc<Mutex<SessionRegistry>>,
+    claim: SessionClaim,
     /// Whether a session came of it.
     used: bool,
 }
 
 impl RegistrationLease {
     /// Takes a name that is good for one session.
-    pub(super) fn claim_once(table: &Arc<Mutex<Table>>, id: &str) -> Result<RegistrationLease, table::Unknown> {
-        let claim = lock(table).claim_once(id, Instant::now())?;
+    pub(super) fn claim_once(
+        sessions: &Arc<Mutex<SessionRegistry>>,
+        id: &str,
+    ) -> Result<RegistrationLease, registry::UnknownSession> {
+        let claim = lock(sessions).claim_once(id, Instant::now())?;
         Ok(RegistrationLease {
-            table: table.clone(),
+            registry: sessions.clone(),
             claim,
             used: false,
         })
     }
 
-    pub(super) fn claim(table: &Arc<Mutex<Table>>, id: &str) -> Result<RegistrationLease, table::Unknown> {
-        let claim = lock(table).claim(id, fresh_id(), Instant::now())?;
+    pub(super) fn claim(
+        sessions: &Arc<Mutex<SessionRegistry>>,
+        id: &str,
+    ) -> Result<RegistrationLease, registry::UnknownSession> {
+        let claim = lock(sessions).claim(id, fresh_id(), Instant::now())?;
         Ok(RegistrationLease {
-            table: table.clone(),
+            registry: sessions.clone(),
             claim,
             used: false,
         })
@@ -83,6 +89,6 @@ pub(super) fn requester(peer: PeerInfo, lease: Option<&RegistrationLease>) -> Re
 
 impl Drop for RegistrationLease {
     fn drop(&mut self) {
-        lock(&self.table).release(&self.claim, self.used);
+        lock(&self.registry).release(&self.claim, self.used);
     }
 }

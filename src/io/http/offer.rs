@@ -15,7 +15,7 @@ use super::lease::{RegistrationLease, requester, starting};
 use super::refusal_log::caller;
 use super::{HttpError, RunnerApp};
 use crate::logging;
-use crate::proto::http::table;
+use crate::proto::http::registry;
 use crate::proto::webrtc::offer::{CandidatesBody, OfferBody};
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock};
 
@@ -59,7 +59,7 @@ pub(super) async fn take_candidates(
     if let Some(id) = session
         && !lock(&app.table).contains(id, Instant::now())
     {
-        return Err(HttpError::Unknown(table::Unknown));
+        return Err(HttpError::Unknown(registry::UnknownSession));
     }
     app.webrtc()?.candidates(candidates).await.map_err(HttpError::Offer)?;
     Ok(json_reply(StatusCode::OK, r#"{"status":"success"}"#))

@@ -20,7 +20,7 @@ pub(super) fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, ta
     if let HttpError::Offer(why) = refusal {
         app.sessions.metrics().offer_refused(why);
     }
-    let path = without_key(app, route::for_log(head.uri.path()));
+    let path = without_key(app, route::path_for_log(head.uri.path()));
     let (method, status) = (&head.method, refusal.status().as_u16());
     let caller = caller(app, peer);
     match refusal {

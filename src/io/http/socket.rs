@@ -16,7 +16,7 @@ use super::refusal_log::caller;
 use super::{HttpError, RunnerApp};
 use crate::io::socket::{SocketEndpoint, SocketPermit, upgrade};
 use crate::proto::http::route;
-use crate::proto::http::token::{self, Family, Issuer, Unused};
+use crate::proto::http::token::{self, Issuer, SocketKind, VerifiedToken};
 use crate::proto::server::admission::{Kind, Requester};
 use crate::proto::server::key;
 use crate::proto::telephony::Provider;
@@ -26,7 +26,7 @@ use edge_runner_http::common::{PeerInfo, Reply, ResponseBody, UpgradeSlot, lock}
 /// Answers an upgrade, and says what the connection becomes.
 pub(super) fn socket(
     app: &RunnerApp,
-    family: Family,
+    family: SocketKind,
     in_path: Option<String>,
     head: &Parts,
     peer: PeerInfo,
@@ -35,7 +35,7 @@ pub(super) fn socket(
     let switching = switching(head)?;
     let signed = match family {
         #[cfg(feature = "telephony")]
-        Family::Call => super::webhook::verify_upgrade(app, head)?,
+        SocketKind::Call => super::webhook::verify_upgrade(app, head)?,
         _ => None,
     };
     let query = route::Query::new(head.uri.query().unwrap_or_default());
@@ -48,10 +48,10 @@ pub(super) fn socket(
     let token = good_token(verified, app.config.ws_tokens)?;
     let named = match (family, &token) {
         // A call's data comes from its provider.
-        (Family::Call, _) => None,
-        (Family::Client, None) => query.value("sessionId"),
+        (SocketKind::Call, _) => None,
+        (SocketKind::Client, None) => query.value("sessionId"),
         // The name in a token is a session's only where `/start` registered one.
-        (Family::Client, Some(token)) => {
+        (SocketKind::Client, Some(token)) => {
             let id = &token.claims().id;
             lock(&app.table).contains(id, Instant::now()).then(|| id.clone())
         }
@@ -65,7 +65,7 @@ pub(super) fn socket(
     let requester = Requester {
         is_authorised: requester.is_authorised
             || signed.is_some()
-            || issuer.is_some_and(|issuer| issuer != Issuer::Anybody),
+            || issuer.is_some_and(|issuer| issuer != Issuer::Anyone),
         ..requester
     };
     let endpoint = endpoint(family, token.as_ref(), signed);
@@ -78,7 +78,7 @@ pub(super) fn socket(
     };
     let entry = entry.map_err(|refused| HttpError::Offer(refused.into()))?;
     if let Some(token) = token {
-        token.use_up();
+        token.redeem();
     }
     let start = starting(lease, caller, |registered| registered.unwrap_or_else(|| json!({})))();
     let upgrade = upgrade(app.sessions.clone(), endpoint, start, entry);
@@ -103,23 +103,27 @@ fn bearer(head: &Parts) -> Option<String> {
 
 /// Returns a token that is good; refuses one that is not, and its absence where one is needed.
 fn good_token<'t>(
-    verified: Option<Result<Unused<'t>, token::Refusal>>,
+    verified: Option<Result<VerifiedToken<'t>, token::TokenError>>,
     is_needed: bool,
-) -> Result<Option<Unused<'t>>, HttpError> {
+) -> Result<Option<VerifiedToken<'t>>, HttpError> {
     match verified {
         Some(Ok(token)) => Ok(Some(token)),
         None if is_needed => Err(HttpError::NoToken),
         // Where none is needed, what others made for others is no concern of ours.
         None => Ok(None),
-        Some(Err(token::Refusal::Foreign)) if !is_needed => Ok(None),
+        Some(Err(token::TokenError::Unrecognized)) if !is_needed => Ok(None),
         Some(Err(refusal)) => Err(HttpError::Token(refusal)),
     }
 }
 
 /// Returns the endpoint, and for a call what shows whose it is.
-fn endpoint(family: Family, token: Option<&Unused<'_>>, signed: Option<&'static Provider>) -> SocketEndpoint {
-    let proof = match token.map(Unused::claims) {
-        _ if family == Family::Client => return SocketEndpoint::Client,
+fn endpoint(
+    family: SocketKind,
+    token: Option<&VerifiedToken<'_>>,
+    signed: Option<&'static Provider>,
+) -> SocketEndpoint {
+    let proof = match token.map(VerifiedToken::claims) {
+        _ if family == SocketKind::Client => return SocketEndpoint::Client,
         Some(claims) if claims.issuer == Issuer::Webhook => Proof::Webhook(claims.id.clone()),
         Some(claims) if claims.issuer == Issuer::ApiKey => Proof::ApiKey,
         _ => signed.map_or(Proof::Nothing, Proof::Signature),

@@ -12,7 +12,7 @@ use super::body::{AcceptedBody, read};
 use super::{HttpError, RunnerApp, mint};
 use crate::config::Transport;
 use crate::proto::http::route;
-use crate::proto::http::token::Family;
+use crate::proto::http::token::SocketKind;
 use crate::proto::telephony::proof::{self, CallKey};
 use crate::proto::telephony::signature::{Standing, Webhook};
 use crate::proto::telephony::verify;
@@ -34,7 +34,7 @@ pub(super) fn verify_upgrade(app: &RunnerApp, head: &Parts) -> Result<Option<&'s
 pub(super) async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Result<Reply, HttpError> {
     let headers = &head.headers;
     let Some(provider) = app.config.transport.and_then(Transport::provider) else {
-        return Err(HttpError::Route(route::Refusal::Method(route::ROOT)));
+        return Err(HttpError::Route(route::RouteError::Method(route::ROOT_METHODS)));
     };
     let body = read(app.times, headers, AcceptedBody::Anything, body).await?;
     // A provider that is refused here has somewhere else to go; one that is refused at the socket only hangs up.
@@ -55,7 +55,7 @@ pub(super) async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Re
             let call = CallKey::of(provider, &provider.call_id(&body));
             Some(lock(&app.tokens).mint_for_call(call, fingerprint, Instant::now()))
         }
-        _ => mint(app, Family::Call, None, false),
+        _ => mint(app, SocketKind::Call, None, false),
     };
     let url = webhook::socket_url(host, token.as_deref());
     let webhook::Reply { content_type, body } = provider.protocol.reply(&url, &body);

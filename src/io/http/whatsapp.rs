@@ -27,7 +27,7 @@ pub(super) async fn handle_webhook(
     peer: PeerInfo,
 ) -> Result<Reply, HttpError> {
     let Some(config) = &app.config.messaging else {
-        return Err(HttpError::Route(route::Refusal::NotFound));
+        return Err(HttpError::Route(route::RouteError::NotFound));
     };
     match head.method {
         Method::GET | Method::HEAD => challenge(config, head),
@@ -49,8 +49,8 @@ pub(super) async fn handle_webhook(
             crate::io::whatsapp::take(app.webrtc()?, &app.messaging, news, requester.requester(), &start);
             Ok(json_reply(StatusCode::OK, r#"{"status":"success"}"#))
         }
-        Method::OPTIONS => Ok(methods(route::CHECKED_WEBHOOK)),
-        _ => Err(HttpError::Route(route::Refusal::Method(route::CHECKED_WEBHOOK))),
+        Method::OPTIONS => Ok(methods(route::WEBHOOK_METHODS)),
+        _ => Err(HttpError::Route(route::RouteError::Method(route::WEBHOOK_METHODS))),
     }
 }
 

@@ -83,7 +83,7 @@ async fn open(
     if !has_key && of_session.is_none() {
         return Err(HttpError::NoKey);
     }
-    peer.is_authorised |= has_key && app.access.wants_key();
+    peer.is_authorised |= has_key && app.access.requires_key();
     let kind = content_type(headers);
     let body = read(app.times, headers, AcceptedBody::Anything, body).await?;
     let call = match via {
@@ -199,7 +199,7 @@ fn options(via: WhipEndpoint, methods: &'static str) -> Reply {
     let mut reply = empty(StatusCode::OK);
     let headers = reply.headers_mut();
     put(headers, header::ALLOW, methods);
-    put(headers, header::ACCESS_CONTROL_ALLOW_METHODS, origin::METHODS);
+    put(headers, header::ACCESS_CONTROL_ALLOW_METHODS, origin::ALLOWED_METHODS);
     put(headers, HeaderName::from_static("accept-patch"), whip::FRAGMENT);
     let posted = match via {
         WhipEndpoint::Whip | WhipEndpoint::Whep => whip::SDP,

@@ -5,7 +5,7 @@
 
 use super::Finding;
 use crate::config::Config;
-use crate::http::host::Hosts;
+use crate::http::host::AllowedHosts;
 use crate::limits::CERTIFICATE_LEFT_MIN;
 use crate::server::tls::known::Certificate;
 use crate::server::tls::{Due, Name, due};
@@ -32,7 +32,7 @@ pub fn of_files(certificate: &Certificate, config: &Config, now_s: u64) -> Findi
         );
     }
     let days = validity.days_left(now_s);
-    let hosts = Hosts::new(config);
+    let hosts = AllowedHosts::new(config);
     let (taken, foreign): (Vec<&Name>, Vec<&Name>) = certificate.names.iter().partition(|name| is_taken(name, &hosts));
     if let Some(Name::Dns(name)) = foreign.first() {
         return Finding::doubtful(
@@ -101,7 +101,7 @@ pub fn none(config: &Config) -> Finding {
 }
 
 /// Tells whether requests for a name of the certificate are taken. Addresses always are, and so is one name of a wildcard.
-fn is_taken(name: &Name, hosts: &Hosts) -> bool {
+fn is_taken(name: &Name, hosts: &AllowedHosts) -> bool {
     match name {
         Name::Dns(name) => name.starts_with("*.") || hosts.accepts(name.as_bytes()),
         Name::Address(_) => true,

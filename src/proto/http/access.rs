@@ -1,9 +1,9 @@
 //! Who may ask: the order in which a request is judged before its endpoint sees it.
 //!
-//! In: the head of a request with its route, and the configuration. Out: [`Admitted`], or
-//! [`Denied`] with words for the caller. First the name of the server, then preflights, the list of
+//! In: the head of a request with its route, and the configuration. Out: [`AllowedRequest`], or
+//! [`AccessError`] with words for the caller. First the name of the server, then preflights, the list of
 //! origins, forged posts, and what only a provider or a person may ask for. The rules themselves
-//! are in `host`, `origin`, `visit` and `key`. A list of origins does not hold for three requests
+//! are in `host`, `origin`, `fetch_metadata` and `key`. A list of origins does not hold for three requests
 //! that name none: the webhooks of dialled numbers and of the messaging app, since no provider
 //! sends an `Origin` (one that does is refused, listed or not), and `/videoroom` when the browser
 //! says that its address was typed. The webhooks need no key either: their signature proves them.
@@ -11,28 +11,28 @@
 use std::fmt;
 
 use crate::config::Config;
-use crate::http::host::Hosts;
-use crate::http::origin::{Origins, Post, Preflight, Standing};
+use crate::http::fetch_metadata::FetchMetadata;
+use crate::http::host::AllowedHosts;
+use crate::http::origin::{AllowedOrigins, CorsDecision, PostHeaders, Preflight};
 use crate::http::route::{self, Route};
-use crate::http::visit::Visit;
 use crate::server::key::ApiKey;
 
 /// What access is judged by.
 #[derive(Debug)]
-pub struct Access {
-    hosts: Hosts,
-    origins: Origins,
+pub struct AccessPolicy {
+    hosts: AllowedHosts,
+    origins: AllowedOrigins,
     /// What `/start` and offers need; `None` when everybody may ask.
     key: Option<ApiKey>,
 }
 
 /// The head of a request.
 #[derive(Clone, Copy)]
-pub struct Head<'r> {
+pub struct RequestHead<'r> {
     pub method: &'r str,
     pub path: &'r str,
     /// Where it leads.
-    pub route: &'r Result<Route<'r>, route::Refusal>,
+    pub route: &'r Result<Route<'r>, route::RouteError>,
     /// The authority of its target, which few requests have.
     pub authority: Option<&'r [u8]>,
     /// Whether it has one `Host`, or needs none.
@@ -43,7 +43,7 @@ pub struct Head<'r> {
 
 /// How a request is let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admitted<'r> {
+pub enum AllowedRequest<'r> {
     /// To its endpoint.
     Request,
     /// It is a preflight, which is answered for any path.
@@ -52,7 +52,7 @@ pub enum Admitted<'r> {
 
 /// Why a request is refused before its endpoint sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Denied {
+pub enum AccessError {
     /// HTTP/1.1 without `Host`, or with two.
     Host,
     /// The name is not one of this server's.
@@ -62,27 +62,27 @@ pub enum Denied {
     /// A request of an origin that is not on the list.
     Origin,
     /// A browser sends it for the page of a stranger without asking the server first.
-    Forged,
+    Csrf,
     /// A page sent what only a provider sends.
-    Page,
+    WebhookFromPage,
     /// It makes a room, and no person asked for it.
-    Uninvited,
+    NotUserInitiated,
 }
 
-impl fmt::Display for Denied {
+impl fmt::Display for AccessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Denied::Host => "HTTP/1.1 wants one Host header",
-            Denied::Misdirected => {
+            AccessError::Host => "HTTP/1.1 wants one Host header",
+            AccessError::Misdirected => {
                 "this is not the name of this runner: ask by its address or host name, or see --allowed-hosts"
             }
-            Denied::Preflight => "Disallowed CORS origin",
-            Denied::Origin => "this origin is not allowed; see --allowed-origins",
-            Denied::Forged => {
+            AccessError::Preflight => "Disallowed CORS origin",
+            AccessError::Origin => "this origin is not allowed; see --allowed-origins",
+            AccessError::Csrf => {
                 "a page of another origin has to send its body as application/json, or with an Authorization header"
             }
-            Denied::Page => "this webhook is for the provider of the number, which is no page and names no origin",
-            Denied::Uninvited => {
+            AccessError::WebhookFromPage => "this webhook is for the provider of the number, which is no page and names no origin",
+            AccessError::NotUserInitiated => {
                 "this makes a room and starts a bot: type the address, or follow a link; other pages, browsers that load ahead, \
                  and crawlers may not"
             }
@@ -90,51 +90,58 @@ impl fmt::Display for Denied {
     }
 }
 
-impl std::error::Error for Denied {}
+impl std::error::Error for AccessError {}
 
-impl Access {
+impl AccessPolicy {
     /// Makes it for a runner of this configuration; `random` is new for every runner.
     pub fn new(config: &Config, random: [u8; 32]) -> Self {
-        Access {
-            hosts: Hosts::new(config),
-            origins: Origins::new(&config.allowed_origins),
+        AccessPolicy {
+            hosts: AllowedHosts::new(config),
+            origins: AllowedOrigins::new(&config.allowed_origins),
             key: config.api_key.as_ref().map(|key| ApiKey::new(key, random)),
         }
     }
 
     /// Judges the `Origin` headers of a request.
-    pub fn judge<'o>(&self, origins: impl Iterator<Item = &'o [u8]>) -> Standing<'o> {
-        self.origins.judge(origins)
+    pub fn check_origin<'o>(&self, origins: impl Iterator<Item = &'o [u8]>) -> CorsDecision<'o> {
+        self.origins.check(origins)
     }
 
     /// Lets a request in, or says why it is refused.
     ///
     /// # Errors
-    /// [`Denied`], the first reason of several.
-    pub fn admit<'r>(&self, head: &Head<'r>, standing: Standing<'_>) -> Result<Admitted<'r>, Denied> {
+    /// [`AccessError`], the first reason of several.
+    pub fn check<'r>(
+        &self,
+        head: &RequestHead<'r>,
+        standing: CorsDecision<'_>,
+    ) -> Result<AllowedRequest<'r>, AccessError> {
         if !head.has_host {
-            return Err(Denied::Host);
+            return Err(AccessError::Host);
         }
-        if !self.is_ours(head) {
-            return Err(Denied::Misdirected);
+        if !self.is_for_this_server(head) {
+            return Err(AccessError::Misdirected);
         }
         if head.is_preflight() {
-            return self.preflight(head, standing).map(Admitted::Preflight);
+            return self.preflight(head, standing).map(AllowedRequest::Preflight);
         }
-        if standing == Standing::Refused && !route::is_navigation(head.method, head.path) && !head.needs_no_origin() {
-            return Err(Denied::Origin);
+        if standing == CorsDecision::Refused
+            && !route::is_navigation(head.method, head.path)
+            && !head.is_exempt_from_origin_list()
+        {
+            return Err(AccessError::Origin);
         }
-        if self.is_forged(head) {
-            return Err(Denied::Forged);
+        if self.is_csrf(head) {
+            return Err(AccessError::Csrf);
         }
         let is_webhook = matches!(head.route, Ok(Route::DialIn | Route::Messaging));
         if is_webhook && head.method == "POST" && head.has("origin") {
-            return Err(Denied::Page);
+            return Err(AccessError::WebhookFromPage);
         }
-        if *head.route == Ok(Route::Videoroom) && self.is_uninvited(head) {
-            return Err(Denied::Uninvited);
+        if *head.route == Ok(Route::Videoroom) && self.is_not_user_initiated(head) {
+            return Err(AccessError::NotUserInitiated);
         }
-        Ok(Admitted::Request)
+        Ok(AllowedRequest::Request)
     }
 
     /// Tells whether the `Authorization` headers of a request carry the key, or none is needed.
@@ -151,14 +158,14 @@ impl Access {
     }
 
     /// Tells whether this runner has a key.
-    pub fn wants_key(&self) -> bool {
+    pub fn requires_key(&self) -> bool {
         self.key.is_some()
     }
 
     /// Tells whether a route needs no key, or its request has it. The name of a session that
     /// `/start` made is as good: only who had the key was told it, and it lets a server keep the
     /// key to itself and its pages connect.
-    pub fn may_ask<'h>(
+    pub fn is_authorized<'h>(
         &self,
         route: &Route<'_>,
         authorizations: impl Iterator<Item = &'h [u8]>,
@@ -175,7 +182,7 @@ impl Access {
     /// Tells whether a request is for this server: by its `Host`, and by the authority of its
     /// target where that has one. The two may not differ, or a proxy on the way and this server
     /// could mean two hosts by one request.
-    fn is_ours(&self, head: &Head<'_>) -> bool {
+    fn is_for_this_server(&self, head: &RequestHead<'_>) -> bool {
         let host = head.value("host");
         let alike = match (host, head.authority) {
             (Some(host), Some(target)) => host.eq_ignore_ascii_case(target),
@@ -188,11 +195,11 @@ impl Access {
                 .all(|name| self.hosts.accepts(name))
     }
 
-    fn preflight<'r>(&self, head: &Head<'r>, standing: Standing<'_>) -> Result<Preflight<'r>, Denied> {
+    fn preflight<'r>(&self, head: &RequestHead<'r>, standing: CorsDecision<'_>) -> Result<Preflight<'r>, AccessError> {
         let granted = match standing {
-            Standing::Refused => return Err(Denied::Preflight),
-            Standing::Unnamed => false,
-            Standing::Allowed(origin) => self.origins.grants_private_network(origin, head.value("host")),
+            CorsDecision::Refused => return Err(AccessError::Preflight),
+            CorsDecision::NotCors => false,
+            CorsDecision::Allowed(origin) => self.origins.grants_private_network(origin, head.value("host")),
         };
         Ok(Preflight {
             headers: head.value("access-control-request-headers"),
@@ -202,30 +209,32 @@ impl Access {
 
     /// Tells whether a browser may have sent this for a page that it should have asked us about. A
     /// list of origins decides by itself.
-    fn is_forged(&self, head: &Head<'_>) -> bool {
-        if head.method != "POST" || !self.origins.is_open() {
+    fn is_csrf(&self, head: &RequestHead<'_>) -> bool {
+        if head.method != "POST" || !self.origins.allows_any() {
             return false;
         }
-        let post = Post {
+        let post = PostHeaders {
             origin: head.value("origin"),
             site: head.value("sec-fetch-site"),
             host: head.value("host"),
             content_type: head.value("content-type"),
             authorized: head.has("authorization"),
         };
-        post.is_forged(&self.hosts)
+        post.is_csrf(&self.hosts)
     }
 
     /// Tells whether no person asked for the room that this request would make. A list of origins
     /// says by itself whose pages may ask; a page that a browser loads ahead was not asked for yet.
-    fn is_uninvited(&self, head: &Head<'_>) -> bool {
-        let visit = head.visit();
+    fn is_not_user_initiated(&self, head: &RequestHead<'_>) -> bool {
+        let fetch_metadata = head.visit();
         head.method == "GET"
-            && (visit.is_guess() || visit.is_crawler() || self.origins.is_open() && visit.is_of_a_stranger(&self.hosts))
+            && (fetch_metadata.is_prefetch()
+                || fetch_metadata.is_crawler()
+                || self.origins.allows_any() && fetch_metadata.is_cross_site(&self.hosts))
     }
 }
 
-impl<'r> Head<'r> {
+impl<'r> RequestHead<'r> {
     fn value(&self, name: &'static str) -> Option<&'r [u8]> {
         (self.header)(name)
     }
@@ -241,18 +250,18 @@ impl<'r> Head<'r> {
     /// Tells whether a list of origins does not cover a request that names none: a provider's
     /// webhook, which no browser sends that way, and a browser that says that a person typed the
     /// address of a new room.
-    fn needs_no_origin(&self) -> bool {
+    fn is_exempt_from_origin_list(&self) -> bool {
         let meant = match self.route {
             Ok(Route::DialIn) => self.method == "POST",
             Ok(Route::Messaging) => true,
-            Ok(Route::Videoroom) => self.visit().is_own(),
+            Ok(Route::Videoroom) => self.visit().is_user_initiated(),
             _ => false,
         };
         meant && !self.has("origin")
     }
 
-    fn visit(&self) -> Visit<'r> {
-        Visit {
+    fn visit(&self) -> FetchMetadata<'r> {
+        FetchMetadata {
             origin: self.value("origin"),
             host: self.value("host"),
             site: self.value("sec-fetch-site"),
@@ -274,7 +283,11 @@ mod tests {
     use crate::secret::Secret;
 
     /// Judges a request with these headers, of which `host` is set where none is given.
-    fn judged(access: &Access, request: &str, headers: &[(&'static str, &'static str)]) -> Result<bool, Denied> {
+    fn judged(
+        access: &AccessPolicy,
+        request: &str,
+        headers: &[(&'static str, &'static str)],
+    ) -> Result<bool, AccessError> {
         let (method, path) = request.split_once(' ').expect("a method and a path");
         let found = |name: &str| {
             headers
@@ -283,7 +296,7 @@ mod tests {
                 .map(|(_, value)| value.as_bytes())
         };
         let header = |name: &'static str| found(name).or((name == "host").then_some(&b"localhost"[..]));
-        let head = Head {
+        let head = RequestHead {
             method,
             path,
             route: &route::route(method, path),
@@ -291,18 +304,18 @@ mod tests {
             has_host: true,
             header: &header,
         };
-        let standing = access.judge(found("origin").into_iter());
-        let admitted = access.admit(&head, standing);
-        admitted.map(|admitted| admitted != Admitted::Request)
+        let standing = access.check_origin(found("origin").into_iter());
+        let admitted = access.check(&head, standing);
+        admitted.map(|admitted| admitted != AllowedRequest::Request)
     }
 
-    fn access(allowed_origins: &[&str]) -> Access {
+    fn access(allowed_origins: &[&str]) -> AccessPolicy {
         let config = Config {
             allowed_origins: allowed_origins.iter().map(|origin| (*origin).to_owned()).collect(),
             api_key: Some(Secret::new("a key")),
             ..Config::default()
         };
-        Access::new(&config, [7; 32])
+        AccessPolicy::new(&config, [7; 32])
     }
 
     const FOREIGN: (&str, &str) = ("origin", "https://evil.example");
@@ -315,22 +328,28 @@ mod tests {
         let asks = ("access-control-request-method", "POST");
         assert_eq!(
             judged(&open, "POST /start", &[misdirected, FOREIGN]),
-            Err(Denied::Misdirected)
+            Err(AccessError::Misdirected)
         );
         assert_eq!(
             judged(&listed, "OPTIONS /start", &[FOREIGN, asks]),
-            Err(Denied::Preflight)
+            Err(AccessError::Preflight)
         );
         assert_eq!(judged(&open, "OPTIONS /any", &[FOREIGN, asks]), Ok(true));
-        assert_eq!(judged(&listed, "POST /start", &[FOREIGN]), Err(Denied::Origin));
+        assert_eq!(judged(&listed, "POST /start", &[FOREIGN]), Err(AccessError::Origin));
         assert_eq!(judged(&listed, "GET /client/", &[FOREIGN]), Ok(false));
-        assert_eq!(judged(&open, "POST /start", &[FOREIGN]), Err(Denied::Forged));
+        assert_eq!(judged(&open, "POST /start", &[FOREIGN]), Err(AccessError::Csrf));
         let json = ("content-type", "application/json");
         assert_eq!(judged(&open, "POST /start", &[FOREIGN, json]), Ok(false));
-        assert_eq!(judged(&open, "POST /messaging", &[FOREIGN, json]), Err(Denied::Page));
+        assert_eq!(
+            judged(&open, "POST /messaging", &[FOREIGN, json]),
+            Err(AccessError::WebhookFromPage)
+        );
         assert_eq!(judged(&listed, "POST /messaging", &[json]), Ok(false));
-        assert_eq!(judged(&open, "GET /videoroom", &[FOREIGN]), Err(Denied::Uninvited));
-        assert_eq!(judged(&listed, "GET /videoroom", &[]), Err(Denied::Origin));
+        assert_eq!(
+            judged(&open, "GET /videoroom", &[FOREIGN]),
+            Err(AccessError::NotUserInitiated)
+        );
+        assert_eq!(judged(&listed, "GET /videoroom", &[]), Err(AccessError::Origin));
     }
 
     #[test]
@@ -338,7 +357,7 @@ mod tests {
         let access = access(&[]);
         let asks = |path: &str, key: Option<&'static [u8]>| {
             let route = route::route("POST", path).expect("a route");
-            access.may_ask(&route, key.into_iter(), |id| id == "known")
+            access.is_authorized(&route, key.into_iter(), |id| id == "known")
         };
         assert!(asks("/start", Some(b"Bearer a key")) && !asks("/start", Some(b"Bearer x")) && !asks("/start", None));
         assert!(asks("/sessions/known/api/offer", None) && !asks("/sessions/other/api/offer", None));

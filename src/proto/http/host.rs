@@ -18,24 +18,24 @@ const NAME_BYTES_MAX: usize = 253;
 
 /// The names of this server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hosts(Vec<String>);
+pub struct AllowedHosts(Vec<String>);
 
 /// Who an authority names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named<'a> {
+enum ParsedHost<'a> {
     Address(IpAddr),
     /// Without the dot at its end.
     Name(&'a [u8]),
 }
 
-impl Hosts {
+impl AllowedHosts {
     /// Makes the list for a runner of this configuration.
     pub fn new(config: &Config) -> Self {
-        let proxy = config.proxy.as_deref().map(|proxy| match split(proxy.as_bytes()) {
+        let proxy = config.proxy.as_deref().map(|proxy| match split_port(proxy.as_bytes()) {
             Some((host, _)) => &proxy[..host.len()],
             None => proxy,
         });
-        Hosts(
+        AllowedHosts(
             config
                 .host_names
                 .iter()
@@ -49,19 +49,19 @@ impl Hosts {
 
     /// Tells whether a request for this authority is for this server.
     pub fn accepts(&self, authority: &[u8]) -> bool {
-        match named(authority) {
-            Some(Named::Address(_)) => true,
-            Some(Named::Name(name)) => self.has_name(name),
+        match parse_host(authority) {
+            Some(ParsedHost::Address(_)) => true,
+            Some(ParsedHost::Name(name)) => self.has_name(name),
             None => false,
         }
     }
 
     /// Tells whether what this authority names is this server, or in the same house: a name that is taken, or an address
     /// that no router of the Internet knows.
-    pub fn is_near(&self, authority: &[u8]) -> bool {
-        match named(authority) {
-            Some(Named::Address(address)) => AddressScope::of(address) != AddressScope::Public,
-            Some(Named::Name(name)) => self.has_name(name),
+    pub fn is_local(&self, authority: &[u8]) -> bool {
+        match parse_host(authority) {
+            Some(ParsedHost::Address(address)) => AddressScope::of(address) != AddressScope::Public,
+            Some(ParsedHost::Name(name)) => self.has_name(name),
             None => false,
         }
     }
@@ -78,30 +78,30 @@ impl Hosts {
 
 /// Tells whether two authorities name the same host, whatever their ports.
 pub fn is_same_host(one: &[u8], other: &[u8]) -> bool {
-    match (named(one), named(other)) {
-        (Some(Named::Address(one)), Some(Named::Address(other))) => one == other,
-        (Some(Named::Name(one)), Some(Named::Name(other))) => one.eq_ignore_ascii_case(other),
+    match (parse_host(one), parse_host(other)) {
+        (Some(ParsedHost::Address(one)), Some(ParsedHost::Address(other))) => one == other,
+        (Some(ParsedHost::Name(one)), Some(ParsedHost::Name(other))) => one.eq_ignore_ascii_case(other),
         _ => false,
     }
 }
 
 /// Tells whether an authority names the machine that the request was made on.
 pub fn is_loopback(authority: &[u8]) -> bool {
-    match named(authority) {
-        Some(Named::Address(address)) => address.to_canonical().is_loopback(),
-        Some(Named::Name(name)) => name.eq_ignore_ascii_case(b"localhost"),
+    match parse_host(authority) {
+        Some(ParsedHost::Address(address)) => address.to_canonical().is_loopback(),
+        Some(ParsedHost::Name(name)) => name.eq_ignore_ascii_case(b"localhost"),
         None => false,
     }
 }
 
 /// Reads an authority; `None` when it is none that a client of good will sends.
-fn named(authority: &[u8]) -> Option<Named<'_>> {
-    let (host, port) = split(authority)?;
+fn parse_host(authority: &[u8]) -> Option<ParsedHost<'_>> {
+    let (host, port) = split_port(authority)?;
     if port.is_some_and(|port| !is_port(port)) {
         return None;
     }
     if let Some(bracketed) = host.strip_prefix(b"[") {
-        return v6(bracketed.strip_suffix(b"]")?).map(|address| Named::Address(address.into()));
+        return parse_ipv6(bracketed.strip_suffix(b"]")?).map(|address| ParsedHost::Address(address.into()));
     }
     let name = host.strip_suffix(b".").unwrap_or(host);
     let label = |label: &[u8]| {
@@ -115,13 +115,13 @@ fn named(authority: &[u8]) -> Option<Named<'_>> {
     }
     // Only the form that browsers send: they write `127.1` and `0x7f.1` out before they do.
     match std::str::from_utf8(host).ok()?.parse::<Ipv4Addr>() {
-        Ok(address) => Some(Named::Address(address.into())),
-        Err(_) => Some(Named::Name(name)),
+        Ok(address) => Some(ParsedHost::Address(address.into())),
+        Err(_) => Some(ParsedHost::Name(name)),
     }
 }
 
 /// Splits a port off.
-fn split(authority: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+fn split_port(authority: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let end = match authority.first()? {
         b'[' => authority.iter().position(|b| *b == b']')? + 1,
         _ => authority.iter().position(|b| *b == b':').unwrap_or(authority.len()),
@@ -142,7 +142,7 @@ fn is_port(text: &[u8]) -> bool {
 }
 
 /// Reads an address of IPv6. Devices add the zone that they reach a link-local address by (RFC 6874), `%eth0` or `%25eth0`.
-fn v6(text: &[u8]) -> Option<Ipv6Addr> {
+fn parse_ipv6(text: &[u8]) -> Option<Ipv6Addr> {
     let (address, zone) = match text.iter().position(|b| *b == b'%') {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
         None => (text, None),
@@ -158,8 +158,8 @@ fn v6(text: &[u8]) -> Option<Ipv6Addr> {
 mod tests {
     use super::*;
 
-    fn hosts() -> Hosts {
-        Hosts::new(&Config {
+    fn hosts() -> AllowedHosts {
+        AllowedHosts::new(&Config {
             proxy: Some("bots.example.net:8443".into()),
             host_names: vec!["board".into(), "board.lan".into(), "voice.example.org".into()],
             ..Config::default()
@@ -169,7 +169,7 @@ mod tests {
     /// Found by the fuzz target of configurations.
     #[test]
     fn a_configured_name_may_end_with_a_dot() {
-        let hosts = Hosts::new(&Config {
+        let hosts = AllowedHosts::new(&Config {
             proxy: Some("bots.example.net.:8443".into()),
             host_names: vec!["board.".into()],
             ..Config::default()
@@ -287,10 +287,10 @@ mod tests {
     /// Without names of its own a runner is found under those that every machine has.
     #[test]
     fn nothing_is_configured() {
-        let none = Hosts::new(&Config::default());
+        let none = AllowedHosts::new(&Config::default());
         assert!(none.accepts(b"localhost") && none.accepts(b"192.0.2.1") && none.accepts(b"a.local"));
         assert!(!none.accepts(b"board") && !none.accepts(b"bots.example.net"));
-        let v6 = Hosts::new(&Config {
+        let v6 = AllowedHosts::new(&Config {
             proxy: Some("[2001:db8::1]:443".into()),
             ..Config::default()
         });
@@ -316,7 +316,7 @@ mod tests {
             "[fe80::1]",
             "[::ffff:10.0.0.1]",
         ] {
-            assert!(hosts.is_near(near.as_bytes()), "{near}");
+            assert!(hosts.is_local(near.as_bytes()), "{near}");
         }
         for far in [
             "evil.example",
@@ -328,7 +328,7 @@ mod tests {
             "",
             "null",
         ] {
-            assert!(!hosts.is_near(far.as_bytes()), "{far}");
+            assert!(!hosts.is_local(far.as_bytes()), "{far}");
         }
     }
 
@@ -362,7 +362,7 @@ mod tests {
                 .flat_map(|text: &Vec<u8>| b"a1[]:.%\xe9".iter().map(move |b| [text.as_slice(), &[*b]].concat()));
             texts = longer.collect();
             for text in &texts {
-                assert!(!hosts.is_near(text) || hosts.accepts(text));
+                assert!(!hosts.is_local(text) || hosts.accepts(text));
                 assert!(!hosts.accepts(text) || is_same_host(text, text));
             }
         }

@@ -1,28 +1,28 @@
 //! Which web pages may use the runner: the list of origins, and the CORS headers that tell a browser so.
 //!
 //! In: the values of `Origin` headers as bytes, and the configured list of whole origins; an empty list allows everything.
-//! Out: a [`Standing`], and the headers of answers and preflights. Origins are compared whole and without regard to case.
+//! Out: a [`CorsDecision`], and the headers of answers and preflights. Origins are compared whole and without regard to case.
 //! Refuses, with a list: a missing, a foreign and a doubled `Origin`. A browser's GET to its own origin names none and is
 //! refused too, but for the page itself: `Sec-Fetch-Site` would tell, but is not sent to plain-HTTP addresses of a LAN.
-//! Refuses, without a list: POSTs that a browser lets any page send unasked ([`Post::is_forged`]). Whoever may send JSON was
+//! Refuses, without a list: POSTs that a browser lets any page send unasked ([`PostHeaders::is_csrf`]). Whoever may send JSON was
 //! asked for by a preflight, so every origin stays able to use the runner. WebSockets of every origin are taken then: R-086
 //! says so, and a page that may ask `/start` for its socket gains nothing by a rule for the socket alone. Against foreign
 //! pages there is the list, and against everybody without it the key.
 //! Source: the Fetch standard (CORS protocol), Private Network Access (draft), checklist.
 
-use crate::http::host::{self, Hosts};
+use crate::http::host::{self, AllowedHosts};
 
 /// A header that an answer gets.
-pub type Header<'h> = (&'static str, &'h [u8]);
+pub type CorsHeader<'h> = (&'static str, &'h [u8]);
 
 /// Every method that a page may be told of.
-pub const METHODS: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
+pub const ALLOWED_METHODS: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
 /// What a page may read of answers: a client of WHIP finds its session and the ICE servers there, and looks for PATCH among the
 /// methods.
-const EXPOSED: &[u8] = b"Location, ETag, Link, Accept-Post, Access-Control-Allow-Methods";
+const EXPOSED_HEADERS: &[u8] = b"Location, ETag, Link, Accept-Post, Access-Control-Allow-Methods";
 const PREFLIGHT_AGE_S: &[u8] = b"600";
 /// The types of body that need no preflight.
-const SIMPLE: [&[u8]; 3] = [
+const SAFELISTED_TYPES: [&[u8]; 3] = [
     b"text/plain",
     b"application/x-www-form-urlencoded",
     b"multipart/form-data",
@@ -30,9 +30,9 @@ const SIMPLE: [&[u8]; 3] = [
 
 /// What a request's `Origin` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing<'o> {
+pub enum CorsDecision<'o> {
     /// No origin and no list: served, without CORS headers.
-    Unnamed,
+    NotCors,
     /// An allowed origin: served, and the page may read the answer.
     Allowed(&'o [u8]),
     /// A missing or foreign origin while there is a list.
@@ -41,12 +41,12 @@ pub enum Standing<'o> {
 
 /// The origins that may use the runner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Origins(Vec<String>);
+pub struct AllowedOrigins(Vec<String>);
 
-impl Origins {
+impl AllowedOrigins {
     /// Makes the list of whole origins; empty allows every one.
     pub fn new(allowed: &[String]) -> Self {
-        Origins(
+        AllowedOrigins(
             allowed
                 .iter()
                 .map(|origin| origin.trim_end_matches('/').to_owned())
@@ -55,12 +55,12 @@ impl Origins {
     }
 
     /// Judges the `Origin` headers of one request.
-    pub fn judge<'o>(&self, mut origins: impl Iterator<Item = &'o [u8]>) -> Standing<'o> {
+    pub fn check<'o>(&self, mut origins: impl Iterator<Item = &'o [u8]>) -> CorsDecision<'o> {
         let (first, second) = (origins.next(), origins.next());
         match (first, second) {
-            (Some(origin), None) if self.contains(origin) => Standing::Allowed(origin),
-            _ if self.0.is_empty() => Standing::Unnamed,
-            _ => Standing::Refused,
+            (Some(origin), None) if self.contains(origin) => CorsDecision::Allowed(origin),
+            _ if self.0.is_empty() => CorsDecision::NotCors,
+            _ => CorsDecision::Refused,
         }
     }
 
@@ -71,11 +71,11 @@ impl Origins {
         let scheme = origin.windows(3).position(|three| three == b"://");
         let page = scheme.map(|at| &origin[at + 3..]);
         let is_own = page.is_some_and(|page| host.is_some_and(|host| host::is_same_host(page, host)));
-        is_own || !self.is_open() && self.contains(origin)
+        is_own || !self.allows_any() && self.contains(origin)
     }
 
     /// Tells whether there is no list.
-    pub fn is_open(&self) -> bool {
+    pub fn allows_any(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -88,7 +88,7 @@ impl Origins {
 
 /// What a POST says of where it comes from.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Post<'r> {
+pub struct PostHeaders<'r> {
     /// `Origin`; the first one where there are several.
     pub origin: Option<&'r [u8]>,
     /// `Sec-Fetch-Site`.
@@ -100,37 +100,37 @@ pub struct Post<'r> {
     pub authorized: bool,
 }
 
-impl Post<'_> {
+impl PostHeaders<'_> {
     /// Tells whether it is one that a browser lets the page of any stranger send without asking the server first: forms, plain
     /// text, and bodies without a type. Browsers ask first for JSON, for `Authorization`, and for every method but POST.
     ///
     /// Pages of this machine and its network are no strangers, nor is whoever says nothing of a page: programs and devices.
     /// `Origin: null` is what the frame of a stranger can make itself, so it is one.
-    pub fn is_forged(&self, hosts: &Hosts) -> bool {
-        self.is_simple() && self.is_of_a_stranger(hosts)
+    pub fn is_csrf(&self, hosts: &AllowedHosts) -> bool {
+        self.is_simple() && self.is_cross_site(hosts)
     }
 
     fn is_simple(&self) -> bool {
         let kind = self.content_type.unwrap_or_default();
         let kind = kind.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
         let simple = |known: &&[u8]| kind.eq_ignore_ascii_case(known);
-        !self.authorized && (kind.is_empty() || SIMPLE.iter().any(simple))
+        !self.authorized && (kind.is_empty() || SAFELISTED_TYPES.iter().any(simple))
     }
 
-    fn is_of_a_stranger(&self, hosts: &Hosts) -> bool {
+    fn is_cross_site(&self, hosts: &AllowedHosts) -> bool {
         match self.origin {
-            Some(origin) => is_stranger(origin, self.host, hosts),
+            Some(origin) => is_cross_site(origin, self.host, hosts),
             None => self.site.is_some_and(|site| site.eq_ignore_ascii_case(b"cross-site")),
         }
     }
 }
 
 /// Tells whether an origin is neither that of the host that is asked nor in the same house.
-pub fn is_stranger(origin: &[u8], host: Option<&[u8]>, hosts: &Hosts) -> bool {
+pub fn is_cross_site(origin: &[u8], host: Option<&[u8]>, hosts: &AllowedHosts) -> bool {
     let scheme = origin.windows(3).position(|three| three == b"://");
     let page = scheme.map(|at| &origin[at + 3..]);
     let is_own = |page: &[u8]| host.is_some_and(|host| host::is_same_host(page, host));
-    !page.is_some_and(|page| is_own(page) || hosts.is_near(page))
+    !page.is_some_and(|page| is_own(page) || hosts.is_local(page))
 }
 
 /// What a preflight asks beyond its method, which is always allowed.
@@ -139,29 +139,29 @@ pub struct Preflight<'r> {
     /// `Access-Control-Request-Headers`.
     pub headers: Option<&'r [u8]>,
     /// `Access-Control-Request-Private-Network: true`, from a page that
-    /// [`Origins::grants_private_network`]: a public page wants to reach this host on a private
+    /// [`AllowedOrigins::grants_private_network`]: a public page wants to reach this host on a private
     /// network.
     pub private_network: bool,
 }
 
 /// Returns the headers of any answer, errors included, to a page of an allowed origin.
-pub fn headers(origin: &[u8]) -> [Header<'_>; 4] {
+pub fn response_headers(origin: &[u8]) -> [CorsHeader<'_>; 4] {
     [
         ("access-control-allow-origin", origin),
         ("access-control-allow-credentials", b"true"),
-        ("access-control-expose-headers", EXPOSED),
+        ("access-control-expose-headers", EXPOSED_HEADERS),
         ("vary", b"Origin"),
     ]
 }
 
-/// Returns the headers that a preflight's answer has besides [`headers`].
-pub fn preflight_headers<'r>(asked: Preflight<'r>) -> impl Iterator<Item = Header<'r>> {
-    let fixed: [Header<'r>; 2] = [
-        ("access-control-allow-methods", METHODS.as_bytes()),
+/// Returns the headers that a preflight's answer has besides [`response_headers`].
+pub fn preflight_headers<'r>(asked: Preflight<'r>) -> impl Iterator<Item = CorsHeader<'r>> {
+    let fixed: [CorsHeader<'r>; 2] = [
+        ("access-control-allow-methods", ALLOWED_METHODS.as_bytes()),
         ("access-control-max-age", PREFLIGHT_AGE_S),
     ];
     let headers = asked.headers.map(|headers| ("access-control-allow-headers", headers));
-    let private: Option<Header<'r>> = asked
+    let private: Option<CorsHeader<'r>> = asked
         .private_network
         .then_some(("access-control-allow-private-network", b"true"));
     fixed.into_iter().chain(headers).chain(private)
@@ -171,26 +171,26 @@ pub fn preflight_headers<'r>(asked: Preflight<'r>) -> impl Iterator<Item = Heade
 mod tests {
     use super::*;
 
-    fn listed() -> Origins {
-        Origins::new(&["https://App.example".to_owned(), "http://localhost:3000/".to_owned()])
+    fn listed() -> AllowedOrigins {
+        AllowedOrigins::new(&["https://App.example".to_owned(), "http://localhost:3000/".to_owned()])
     }
 
-    fn judge<'o>(origins: &Origins, sent: &[&'o str]) -> Standing<'o> {
-        origins.judge(sent.iter().map(|origin| origin.as_bytes()))
+    fn judge<'o>(origins: &AllowedOrigins, sent: &[&'o str]) -> CorsDecision<'o> {
+        origins.check(sent.iter().map(|origin| origin.as_bytes()))
     }
 
     /// no list, every origin; a request without one gets no CORS headers.
     #[test]
     fn without_a_list_every_origin_is_allowed() {
-        let all = Origins::default();
-        assert_eq!(judge(&all, &[]), Standing::Unnamed);
+        let all = AllowedOrigins::default();
+        assert_eq!(judge(&all, &[]), CorsDecision::NotCors);
         assert_eq!(
             judge(&all, &["https://any.example"]),
-            Standing::Allowed(b"https://any.example")
+            CorsDecision::Allowed(b"https://any.example")
         );
-        assert_eq!(judge(&all, &["null"]), Standing::Allowed(b"null"));
-        assert_eq!(judge(&all, &["https://a", "https://b"]), Standing::Unnamed);
-        assert_eq!(judge(&all, &["https://\u{e9}.example"]), Standing::Unnamed);
+        assert_eq!(judge(&all, &["null"]), CorsDecision::Allowed(b"null"));
+        assert_eq!(judge(&all, &["https://a", "https://b"]), CorsDecision::NotCors);
+        assert_eq!(judge(&all, &["https://\u{e9}.example"]), CorsDecision::NotCors);
     }
 
     /// with a list, a missing, a foreign and a doubled origin are refused.
@@ -199,11 +199,11 @@ mod tests {
         let list = listed();
         assert_eq!(
             judge(&list, &["https://app.EXAMPLE"]),
-            Standing::Allowed(b"https://app.EXAMPLE")
+            CorsDecision::Allowed(b"https://app.EXAMPLE")
         );
         assert_eq!(
             judge(&list, &["http://localhost:3000"]),
-            Standing::Allowed(b"http://localhost:3000")
+            CorsDecision::Allowed(b"http://localhost:3000")
         );
         for refused in [
             &[][..],
@@ -217,7 +217,7 @@ mod tests {
             &["https://app.example/"],
             &["https://app.example", "https://app.example"],
         ] {
-            assert_eq!(judge(&list, refused), Standing::Refused, "{refused:?}");
+            assert_eq!(judge(&list, refused), CorsDecision::Refused, "{refused:?}");
         }
     }
 
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn a_private_network_is_granted_by_the_list_alone() {
         let host = Some(&b"192.168.1.9:7860"[..]);
-        let (all, list) = (Origins::default(), listed());
+        let (all, list) = (AllowedOrigins::default(), listed());
         for (origin, open, listed) in [
             ("https://evil.example", false, false),
             ("null", false, false),
@@ -244,20 +244,20 @@ mod tests {
         assert!(!all.grants_private_network(b"http://192.168.1.9", None));
     }
 
-    fn hosts() -> Hosts {
-        Hosts::new(&crate::config::Config {
+    fn hosts() -> AllowedHosts {
+        AllowedHosts::new(&crate::config::Config {
             proxy: Some("bots.example.net".into()),
             host_names: vec!["board".into()],
             ..Default::default()
         })
     }
 
-    fn post<'r>(origin: &'r str, content_type: Option<&'r str>) -> Post<'r> {
-        Post {
+    fn post<'r>(origin: &'r str, content_type: Option<&'r str>) -> PostHeaders<'r> {
+        PostHeaders {
             origin: Some(origin.as_bytes()),
             host: Some(b"203.0.113.5:7860"),
             content_type: content_type.map(str::as_bytes),
-            ..Post::default()
+            ..PostHeaders::default()
         }
     }
 
@@ -282,12 +282,12 @@ mod tests {
                 Some(" application/x-www-form-urlencoded "),
                 Some("multipart/form-data; boundary=x"),
             ] {
-                assert!(post(stranger, simple).is_forged(&hosts()), "{stranger} {simple:?}");
-                let asked = Post {
+                assert!(post(stranger, simple).is_csrf(&hosts()), "{stranger} {simple:?}");
+                let asked = PostHeaders {
                     authorized: true,
                     ..post(stranger, simple)
                 };
-                assert!(!asked.is_forged(&hosts()));
+                assert!(!asked.is_csrf(&hosts()));
             }
             // As browsers read a type: what is none of the three by itself is asked for.
             for asked in [
@@ -297,7 +297,7 @@ mod tests {
                 "text/plain, application/json",
                 "json",
             ] {
-                assert!(!post(stranger, Some(asked)).is_forged(&hosts()), "{stranger} {asked}");
+                assert!(!post(stranger, Some(asked)).is_csrf(&hosts()), "{stranger} {asked}");
             }
         }
     }
@@ -316,14 +316,14 @@ mod tests {
             "https://bots.example.net",
             "capacitor://localhost",
         ] {
-            assert!(!post(near, None).is_forged(&hosts()), "{near}");
+            assert!(!post(near, None).is_csrf(&hosts()), "{near}");
         }
-        let named = Post {
+        let named = PostHeaders {
             host: Some(b"Talk.local:1"),
             ..post("http://talk.local:2", None)
         };
-        assert!(!named.is_forged(&hosts()));
-        assert!(!Post::default().is_forged(&hosts()));
+        assert!(!named.is_csrf(&hosts()));
+        assert!(!PostHeaders::default().is_csrf(&hosts()));
         for (site, forged) in [
             ("cross-site", true),
             ("Cross-Site", true),
@@ -331,27 +331,27 @@ mod tests {
             ("same-origin", false),
             ("none", false),
         ] {
-            let unnamed = Post {
+            let unnamed = PostHeaders {
                 site: Some(site.as_bytes()),
-                ..Post::default()
+                ..PostHeaders::default()
             };
-            assert_eq!(unnamed.is_forged(&hosts()), forged, "{site}");
+            assert_eq!(unnamed.is_csrf(&hosts()), forged, "{site}");
         }
         // The origin says more than the site: two machines of one LAN are different sites.
-        let lan = Post {
+        let lan = PostHeaders {
             site: Some(b"cross-site"),
             ..post("http://192.168.1.9", None)
         };
-        assert!(!lan.is_forged(&hosts()));
+        assert!(!lan.is_csrf(&hosts()));
     }
 
     #[test]
     fn a_preflight_is_answered_with_what_it_asked_for() {
-        let plain: Vec<Header<'_>> = preflight_headers(Preflight::default()).collect();
+        let plain: Vec<CorsHeader<'_>> = preflight_headers(Preflight::default()).collect();
         assert_eq!(
             plain,
             [
-                ("access-control-allow-methods", METHODS.as_bytes()),
+                ("access-control-allow-methods", ALLOWED_METHODS.as_bytes()),
                 ("access-control-max-age", b"600")
             ]
         );
@@ -359,11 +359,11 @@ mod tests {
             headers: Some(b"content-type,x-a"),
             private_network: true,
         };
-        let full: Vec<Header<'_>> = preflight_headers(asked).collect();
+        let full: Vec<CorsHeader<'_>> = preflight_headers(asked).collect();
         assert!(full.contains(&("access-control-allow-headers", b"content-type,x-a")));
         assert!(full.contains(&("access-control-allow-private-network", b"true")));
         for method in ["GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "HEAD"] {
-            assert!(METHODS.split(", ").any(|allowed| allowed == method));
+            assert!(ALLOWED_METHODS.split(", ").any(|allowed| allowed == method));
         }
     }
 }

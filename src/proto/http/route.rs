@@ -1,7 +1,7 @@
 //! Which endpoint a request is for.
 //!
 //! In: the method and the path as they stand in the request line, the path still percent-encoded and without its query.
-//! Out: a [`Route`], or a [`Refusal`] that becomes 404 or 405. HEAD goes wherever GET goes. Paths that other clients know
+//! Out: a [`Route`], or a [`RouteError`] that becomes 404 or 405. HEAD goes wherever GET goes. Paths that other clients know
 //! by an alias mean the same. One slash too many at the end is forgiven.
 //! Refuses: unknown paths, methods that a path does not know, percent-encoding that is no UTF-8, and `.` or `..` segments,
 //! encoded or not. Source: checklist.
@@ -11,18 +11,18 @@ use std::fmt;
 
 use crate::aliases::{self, Area};
 use crate::features::Feature;
-use crate::http::token::Family;
+use crate::http::token::SocketKind;
 use crate::webrtc::whip::path as whip;
 
 /// An endpoint, with what its path says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route<'p> {
     /// `/` and `/client`: the page is at `/client/`.
-    ToPage,
+    PageRedirect,
     /// A file of the page, by its name below `/client/`; an empty name is the page itself.
     Page(Cow<'p, str>),
     /// The certificate of the authority that devices are to trust.
-    Authority,
+    CaCertificate,
     /// What crawlers are to leave alone.
     Robots,
     Start,
@@ -35,7 +35,7 @@ pub enum Route<'p> {
     /// An offer by WHIP, WHEP or a call, or the session that came of one.
     Whip(whip::WhipRoute),
     /// A WebSocket, and the token that its path carries.
-    Socket(Family, Option<String>),
+    Socket(SocketKind, Option<String>),
     /// A telephony provider asks what to do with a call (POST `/`).
     Webhook,
     /// A new video room, and a bot in it (GET).
@@ -52,11 +52,11 @@ impl Route<'_> {
     /// Returns the ability without which nothing is at this endpoint.
     pub fn feature(&self) -> Option<Feature> {
         match self {
-            Route::ToPage | Route::Page(_) => Some(Feature::Page),
-            Route::Authority => Some(Feature::Tls),
+            Route::PageRedirect | Route::Page(_) => Some(Feature::Page),
+            Route::CaCertificate => Some(Feature::Tls),
             Route::Offer(_) | Route::Candidates(_) | Route::Whip(_) => Some(Feature::WebRtc),
-            Route::Socket(Family::Client, _) => Some(Feature::WebSocket),
-            Route::Socket(Family::Call, _) | Route::Webhook => Some(Feature::Telephony),
+            Route::Socket(SocketKind::Client, _) => Some(Feature::WebSocket),
+            Route::Socket(SocketKind::Call, _) | Route::Webhook => Some(Feature::Telephony),
             Route::Videoroom | Route::DialIn => Some(Feature::Videoroom),
             Route::Messaging => Some(Feature::Messaging),
             Route::Metrics | Route::Robots | Route::Start | Route::Status | Route::Methods(_) => None,
@@ -65,106 +65,106 @@ impl Route<'_> {
 
     /// Tells whether a request brings an offer, whose refusal the operator is told of: many clients
     /// show nobody what they were answered, and ask again for ever.
-    pub fn takes_offer(&self) -> bool {
+    pub fn accepts_offer(&self) -> bool {
         matches!(self, Route::Offer(_) | Route::Whip(whip::WhipRoute::Open(..)))
     }
 }
 
 /// Why a request has no endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RouteError {
     /// Nothing is at this path.
     NotFound,
     /// The path knows other methods only: these.
     Method(&'static str),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RouteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::NotFound => f.write_str("nothing is at this path"),
-            Refusal::Method(allowed) => write!(f, "this path takes {allowed} only"),
+            RouteError::NotFound => f.write_str("nothing is at this path"),
+            RouteError::Method(allowed) => write!(f, "this path takes {allowed} only"),
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for RouteError {}
 
-const READ: &str = "GET, HEAD, OPTIONS";
+const GET_METHODS: &str = "GET, HEAD, OPTIONS";
 /// The methods of what only takes bodies.
-pub const WRITE: &str = "POST, OPTIONS";
+pub const POST_METHODS: &str = "POST, OPTIONS";
 /// The methods of a webhook whose address is checked.
-pub const CHECKED_WEBHOOK: &str = "GET, HEAD, POST, OPTIONS";
-const OFFER: &str = "POST, PATCH, OPTIONS";
-const SOCKET: &str = "GET, OPTIONS";
+pub const WEBHOOK_METHODS: &str = "GET, HEAD, POST, OPTIONS";
+const OFFER_METHODS: &str = "POST, PATCH, OPTIONS";
+const SOCKET_METHODS: &str = "GET, OPTIONS";
 /// The methods of `/` without a telephony provider of `-t`.
-pub const ROOT: &str = READ;
+pub const ROOT_METHODS: &str = GET_METHODS;
 
 /// Where devices find the authority to trust.
-pub const AUTHORITY: &str = "/ca.crt";
+pub const CA_CERTIFICATE_PATH: &str = "/ca.crt";
 
 /// Where crawlers ask what they may look at.
-pub const ROBOTS: &str = "/robots.txt";
+pub const ROBOTS_PATH: &str = "/robots.txt";
 
 /// Tells whether a request is exempt from the list of origins: a browser that navigates to the page, or to the certificate
 /// that it is to trust, names no origin, nor does a crawler that asks what it may do.
 pub fn is_navigation(method: &str, path: &str) -> bool {
     matches!(method, "GET" | "HEAD")
-        && (matches!(path, "/" | "/client" | AUTHORITY | ROBOTS) || path.starts_with("/client/"))
+        && (matches!(path, "/" | "/client" | CA_CERTIFICATE_PATH | ROBOTS_PATH) || path.starts_with("/client/"))
 }
 
 /// Finds the endpoint of a request.
 ///
 /// # Errors
-/// [`Refusal`] when there is none.
-pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, Refusal> {
-    let path = decoded(path).ok_or(Refusal::NotFound)?;
+/// [`RouteError`] when there is none.
+pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
+    let path = percent_decode(path).ok_or(RouteError::NotFound)?;
     if path.split(['/', '\\']).any(|segment| matches!(segment, "." | "..")) {
-        return Err(Refusal::NotFound);
+        return Err(RouteError::NotFound);
     }
     if path == "/" && method == "POST" {
         return Ok(Route::Webhook);
     }
     if path == "/" || path == "/client" {
-        return read(method, Route::ToPage);
+        return read_only(method, Route::PageRedirect);
     }
     if path.starts_with("/client/") {
         let name = match path {
             Cow::Borrowed(path) => Cow::Borrowed(&path["/client/".len()..]),
             Cow::Owned(path) => Cow::Owned(path["/client/".len()..].to_owned()),
         };
-        return read(method, Route::Page(name));
+        return read_only(method, Route::Page(name));
     }
     let path = path.strip_suffix('/').unwrap_or(&path);
     match path {
-        "/status" => read(method, Route::Status),
-        "/metrics" => read(method, Route::Metrics),
-        AUTHORITY => read(method, Route::Authority),
-        ROBOTS => read(method, Route::Robots),
+        "/status" => read_only(method, Route::Status),
+        "/metrics" => read_only(method, Route::Metrics),
+        CA_CERTIFICATE_PATH => read_only(method, Route::CaCertificate),
+        ROBOTS_PATH => read_only(method, Route::Robots),
         "/start" => match method {
             "POST" => Ok(Route::Start),
-            "OPTIONS" => Ok(Route::Methods(WRITE)),
-            _ => Err(Refusal::Method(WRITE)),
+            "OPTIONS" => Ok(Route::Methods(POST_METHODS)),
+            _ => Err(RouteError::Method(POST_METHODS)),
         },
         "/api/offer" => offer(method, None),
         _ => {
             if let Some((family, token)) = socket(path) {
                 return match method {
                     "GET" => Ok(Route::Socket(family, token)),
-                    "OPTIONS" => Ok(Route::Methods(SOCKET)),
-                    _ => Err(Refusal::Method(SOCKET)),
+                    "OPTIONS" => Ok(Route::Methods(SOCKET_METHODS)),
+                    _ => Err(RouteError::Method(SOCKET_METHODS)),
                 };
             }
             if let Some(found) = whip::find(method, path) {
-                return found.map(Route::Whip).map_err(Refusal::Method);
+                return found.map(Route::Whip).map_err(RouteError::Method);
             }
             match session(path) {
                 Some(id) => offer(method, Some(id.to_owned())),
                 None => match aliases::canonical(Area::Path, path) {
-                    "/videoroom" => read(method, Route::Videoroom),
+                    "/videoroom" => read_only(method, Route::Videoroom),
                     "/videoroom-dialin-webhook" => Ok(Route::DialIn),
                     "/messaging" => Ok(Route::Messaging),
-                    _ => Err(Refusal::NotFound),
+                    _ => Err(RouteError::NotFound),
                 },
             }
         }
@@ -172,20 +172,20 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, Refusal> {
 }
 
 /// Returns the path of a WebSocket, without a token.
-pub fn socket_path(family: Family) -> &'static str {
+pub fn socket_path(family: SocketKind) -> &'static str {
     match family {
-        Family::Call => "/ws",
-        Family::Client => "/ws-client",
+        SocketKind::Call => "/ws",
+        SocketKind::Client => "/ws-client",
     }
 }
 
 /// Returns what of a path may stand in a log: no token, and no session that others could speak for.
-pub fn for_log(path: &str) -> &str {
+pub fn path_for_log(path: &str) -> &str {
     let end = path.match_indices('/').nth(1).map_or(path.len(), |(at, _)| at);
-    if let Some(shown) = decoded(path).and_then(|path| whip::for_log(&path)) {
+    if let Some(shown) = percent_decode(path).and_then(|path| whip::for_log(&path)) {
         return shown;
     }
-    match decoded(path) {
+    match percent_decode(path) {
         // However the path is spelled, it leads to a socket, or a session.
         Some(Cow::Owned(plain)) if plain.starts_with("/ws") => "/ws...",
         Some(Cow::Owned(plain)) if plain.starts_with("/sessions") => "/sessions...",
@@ -195,15 +195,15 @@ pub fn for_log(path: &str) -> &str {
 }
 
 /// Finds the WebSocket of a path, and the token behind it.
-fn socket(path: &str) -> Option<(Family, Option<String>)> {
+fn socket(path: &str) -> Option<(SocketKind, Option<String>)> {
     let path = path.strip_prefix('/')?;
     let (root, token) = match path.split_once('/') {
         Some((root, token)) => (root, Some(token)),
         None => (path, None),
     };
     let family = match root {
-        "ws" => Family::Call,
-        "ws-client" => Family::Client,
+        "ws" => SocketKind::Call,
+        "ws-client" => SocketKind::Client,
         _ => return None,
     };
     // A token has no slash; what has one is no path of ours.
@@ -227,24 +227,26 @@ impl<'q> Query<'q> {
     pub fn value(self, name: &str) -> Option<String> {
         let mut pairs = self.0.split('&').filter_map(|pair| pair.split_once('='));
         let (_, value) = pairs.find(|(key, _)| *key == name)?;
-        decoded(value).filter(|value| !value.is_empty()).map(Cow::into_owned)
+        percent_decode(value)
+            .filter(|value| !value.is_empty())
+            .map(Cow::into_owned)
     }
 }
 
-fn read<'p>(method: &str, route: Route<'p>) -> Result<Route<'p>, Refusal> {
+fn read_only<'p>(method: &str, route: Route<'p>) -> Result<Route<'p>, RouteError> {
     match method {
         "GET" | "HEAD" => Ok(route),
-        "OPTIONS" => Ok(Route::Methods(READ)),
-        _ => Err(Refusal::Method(READ)),
+        "OPTIONS" => Ok(Route::Methods(GET_METHODS)),
+        _ => Err(RouteError::Method(GET_METHODS)),
     }
 }
 
-fn offer<'p>(method: &str, session: Option<String>) -> Result<Route<'p>, Refusal> {
+fn offer<'p>(method: &str, session: Option<String>) -> Result<Route<'p>, RouteError> {
     match method {
         "POST" => Ok(Route::Offer(session)),
         "PATCH" => Ok(Route::Candidates(session)),
-        "OPTIONS" => Ok(Route::Methods(OFFER)),
-        _ => Err(Refusal::Method(OFFER)),
+        "OPTIONS" => Ok(Route::Methods(OFFER_METHODS)),
+        _ => Err(RouteError::Method(OFFER_METHODS)),
     }
 }
 
@@ -256,7 +258,7 @@ fn session(path: &str) -> Option<&str> {
 }
 
 /// Decodes `%41`; `None` when an escape is cut off or the bytes are no UTF-8, or hold a NUL.
-pub fn decoded(path: &str) -> Option<Cow<'_, str>> {
+pub fn percent_decode(path: &str) -> Option<Cow<'_, str>> {
     if !path.contains('%') {
         return Some(Cow::Borrowed(path));
     }
@@ -283,15 +285,15 @@ pub fn decoded(path: &str) -> Option<Cow<'_, str>> {
 mod tests {
     use super::*;
 
-    fn get(path: &str) -> Result<Route<'_>, Refusal> {
+    fn get(path: &str) -> Result<Route<'_>, RouteError> {
         route("GET", path)
     }
 
     /// `/` leads to the page, whatever the transport.
     #[test]
     fn the_page_is_at_client() {
-        assert_eq!(get("/"), Ok(Route::ToPage));
-        assert_eq!(get("/client"), Ok(Route::ToPage));
+        assert_eq!(get("/"), Ok(Route::PageRedirect));
+        assert_eq!(get("/client"), Ok(Route::PageRedirect));
         assert_eq!(get("/client/"), Ok(Route::Page("".into())));
         assert_eq!(get("/client/app.js"), Ok(Route::Page("app.js".into())));
         assert_eq!(route("HEAD", "/client/app.js"), Ok(Route::Page("app.js".into())));
@@ -321,31 +323,34 @@ mod tests {
 
     #[test]
     fn a_wrong_method_names_the_right_ones() {
-        assert_eq!(get("/start"), Err(Refusal::Method("POST, OPTIONS")));
-        assert_eq!(route("PUT", "/"), Err(Refusal::Method("GET, HEAD, OPTIONS")));
-        assert_eq!(route("POST", "/ws"), Err(Refusal::Method("GET, OPTIONS")));
-        assert_eq!(route("DELETE", "/status"), Err(Refusal::Method("GET, HEAD, OPTIONS")));
-        assert_eq!(get("/api/offer"), Err(Refusal::Method("POST, PATCH, OPTIONS")));
+        assert_eq!(get("/start"), Err(RouteError::Method("POST, OPTIONS")));
+        assert_eq!(route("PUT", "/"), Err(RouteError::Method("GET, HEAD, OPTIONS")));
+        assert_eq!(route("POST", "/ws"), Err(RouteError::Method("GET, OPTIONS")));
+        assert_eq!(
+            route("DELETE", "/status"),
+            Err(RouteError::Method("GET, HEAD, OPTIONS"))
+        );
+        assert_eq!(get("/api/offer"), Err(RouteError::Method("POST, PATCH, OPTIONS")));
         assert_eq!(
             route("PUT", "/sessions/S/api/offer"),
-            Err(Refusal::Method("POST, PATCH, OPTIONS"))
+            Err(RouteError::Method("POST, PATCH, OPTIONS"))
         );
-        assert_eq!(route("post", "/start"), Err(Refusal::Method("POST, OPTIONS")));
+        assert_eq!(route("post", "/start"), Err(RouteError::Method("POST, OPTIONS")));
     }
 
     /// sockets with and without a token, and the provider's webhook beside the page's redirect.
     #[test]
     fn sockets_and_the_webhook_have_their_paths() {
-        assert_eq!(get("/ws"), Ok(Route::Socket(Family::Call, None)));
-        assert_eq!(get("/ws/"), Ok(Route::Socket(Family::Call, None)));
-        assert_eq!(get("/ws/a.b"), Ok(Route::Socket(Family::Call, Some("a.b".into()))));
-        assert_eq!(get("/ws-client"), Ok(Route::Socket(Family::Client, None)));
+        assert_eq!(get("/ws"), Ok(Route::Socket(SocketKind::Call, None)));
+        assert_eq!(get("/ws/"), Ok(Route::Socket(SocketKind::Call, None)));
+        assert_eq!(get("/ws/a.b"), Ok(Route::Socket(SocketKind::Call, Some("a.b".into()))));
+        assert_eq!(get("/ws-client"), Ok(Route::Socket(SocketKind::Client, None)));
         assert_eq!(
             get("/ws-client/a.b/"),
-            Ok(Route::Socket(Family::Client, Some("a.b".into())))
+            Ok(Route::Socket(SocketKind::Client, Some("a.b".into())))
         );
         for path in ["/ws/a/b", "/wsx", "/ws-client-x", "/ws//"] {
-            assert_eq!(get(path), Err(Refusal::NotFound), "{path}");
+            assert_eq!(get(path), Err(RouteError::NotFound), "{path}");
         }
         assert_eq!(route("POST", "/"), Ok(Route::Webhook));
     }
@@ -357,7 +362,7 @@ mod tests {
             assert_eq!(get(path), Ok(Route::Videoroom), "{path}");
             assert_eq!(
                 route("POST", path),
-                Err(Refusal::Method("GET, HEAD, OPTIONS")),
+                Err(RouteError::Method("GET, HEAD, OPTIONS")),
                 "{path}"
             );
         }
@@ -400,7 +405,7 @@ mod tests {
             "/videorooms",
             "/videoroom-dialin-webhook/x",
         ] {
-            assert_eq!(get(path), Err(Refusal::NotFound), "{path}");
+            assert_eq!(get(path), Err(RouteError::NotFound), "{path}");
         }
     }
 
@@ -416,7 +421,7 @@ mod tests {
             ("/%73essions/S/api/offer", "/sessions..."),
             ("/client/%ff", "/client/%ff"),
         ] {
-            assert_eq!(for_log(path), logged, "{path}");
+            assert_eq!(path_for_log(path), logged, "{path}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! `/start` and `/status`: what a request asks for becomes a plan, and the plan's outcome becomes a reply.
 //!
-//! In: the bytes of a body and the configuration. Out: a [`Plan`] for `io` to carry out, then the JSON of the reply. An
+//! In: the bytes of a body and the configuration. Out: a [`StartPlan`] for `io` to carry out, then the JSON of the reply. An
 //! empty body means `{}`; `null` counts as absent; unknown fields are ignored.
 //! Refuses: a body that is no JSON object or has a field of the wrong type (422); a transport that does not exist, that
 //! `-t` excludes, that only an option can choose, or that this build lacks (400).
@@ -15,7 +15,7 @@ use crate::config::{Config, IceServer, Transport};
 use crate::daily::Wanted;
 use crate::features::MissingFeature;
 use crate::http::route;
-use crate::http::token::Family;
+use crate::http::token::SocketKind;
 use crate::limits;
 use crate::server::body::{self, Fields, Invalid};
 use crate::webrtc::ice;
@@ -25,7 +25,7 @@ const DEFAULT_STUN: &str = "stun:stun.l.google.com:19302";
 
 /// What has to be done for a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Plan<'c> {
+pub enum StartPlan<'c> {
     /// Local WebRTC: keep the body under a session id. The bot starts when the offer comes.
     Register {
         body: Value,
@@ -33,7 +33,7 @@ pub enum Plan<'c> {
         ice_servers: Cow<'c, [IceServer]>,
     },
     /// A WebSocket: the client is told where. The bot starts when it connects.
-    Socket { family: Family, body: Value },
+    Socket { family: SocketKind, body: Value },
     /// A hosted video room: it is made or chosen, a token is made, and the bot starts. Without a room, only the bot starts.
     Videoroom { room: Option<Wanted>, body: Value },
     /// A media room: tokens are made, and the bot starts.
@@ -42,7 +42,7 @@ pub enum Plan<'c> {
 
 /// Why a `/start` is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum StartError {
     /// The body has the wrong shape.
     Invalid(Invalid),
     /// No transport has this name; these can be asked for.
@@ -55,35 +55,35 @@ pub enum Refusal {
     NotInThisBuild(Transport),
 }
 
-impl From<Invalid> for Refusal {
+impl From<Invalid> for StartError {
     fn from(invalid: Invalid) -> Self {
-        Refusal::Invalid(invalid)
+        StartError::Invalid(invalid)
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Invalid(invalid) => invalid.fmt(f),
-            Refusal::Unknown { asked, allowed } => {
+            StartError::Invalid(invalid) => invalid.fmt(f),
+            StartError::Unknown { asked, allowed } => {
                 let names: Vec<&str> = allowed.iter().map(|transport| transport.name()).collect();
                 write!(f, "transport `{asked}` is unknown; allowed: {}", names.join(", "))
             }
-            Refusal::Excluded { asked, only } => {
+            StartError::Excluded { asked, only } => {
                 let (asked, only) = (asked.name(), only.name());
                 write!(
                     f,
                     "transport `{asked}` is not allowed: this runner serves `{only}` only (-t {only})"
                 )
             }
-            Refusal::ByOptionOnly(asked) => {
+            StartError::ByOptionOnly(asked) => {
                 let asked = asked.name();
                 write!(
                     f,
                     "transport `{asked}` is served only by a runner started with -t {asked}"
                 )
             }
-            Refusal::NotInThisBuild(asked) => match asked.feature() {
+            StartError::NotInThisBuild(asked) => match asked.feature() {
                 Some(feature) => write!(f, "transport `{}` {}", asked.name(), MissingFeature(feature)),
                 None => write!(f, "transport `{}` is not in this build yet", asked.name()),
             },
@@ -91,13 +91,13 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for StartError {}
 
 /// Plans a `/start`.
 ///
 /// # Errors
-/// [`Refusal`], which says what was asked and what would be right.
-pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<Plan<'c>, Refusal> {
+/// [`StartError`], which says what was asked and what would be right.
+pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, StartError> {
     let map = if request.trim_ascii().is_empty() {
         Default::default()
     } else {
@@ -113,33 +113,33 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<Plan<'c>, Refusal>
     fields.finish()?;
 
     match transport(config, asked, create_room)? {
-        Transport::WebRtc => Ok(Plan::Register {
+        Transport::WebRtc => Ok(StartPlan::Register {
             body,
             ice_servers: ice_servers(config, default_ice),
         }),
-        Transport::WebSocket => Ok(Plan::Socket {
-            family: Family::Client,
+        Transport::WebSocket => Ok(StartPlan::Socket {
+            family: SocketKind::Client,
             body,
         }),
-        Transport::Telephony(_) => Ok(Plan::Socket {
-            family: Family::Call,
+        Transport::Telephony(_) => Ok(StartPlan::Socket {
+            family: SocketKind::Call,
             body,
         }),
-        Transport::Videoroom => Ok(Plan::Videoroom {
+        Transport::Videoroom => Ok(StartPlan::Videoroom {
             room: (create_room || config.videoroom.room_url.is_some()).then(|| Wanted {
                 room: room.unwrap_or_default(),
                 token: token.unwrap_or_default(),
             }),
             body,
         }),
-        Transport::Mediaroom => Ok(Plan::Mediaroom { body }),
-        Transport::Moq => Err(Refusal::NotInThisBuild(Transport::Moq)),
+        Transport::Mediaroom => Ok(StartPlan::Mediaroom { body }),
+        Transport::Moq => Err(StartError::NotInThisBuild(Transport::Moq)),
     }
 }
 
 /// Where a request came from, as its client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked<'r> {
+pub struct RequestBase<'r> {
     /// The `Host` header.
     pub host: &'r str,
     /// Whether the client's own connection is encrypted, by this server or by a proxy before it.
@@ -147,7 +147,7 @@ pub struct Asked<'r> {
 }
 
 /// Returns the URL of a WebSocket: the public one of `--proxy`, else the one by which the client reached the server.
-pub fn socket_url(config: &Config, asked: Asked<'_>, family: Family) -> String {
+pub fn socket_url(config: &Config, asked: RequestBase<'_>, family: SocketKind) -> String {
     let path = route::socket_path(family);
     match &config.proxy {
         Some(proxy) => format!("wss://{proxy}{path}"),
@@ -177,14 +177,14 @@ pub fn webrtc_reply(session_id: &str, ice_servers: &[IceServer]) -> Vec<u8> {
 }
 
 /// Finds the one transport that a request is for, and refuses it where the runner does not serve it.
-fn transport(config: &Config, asked: Option<String>, create_room: bool) -> Result<Transport, Refusal> {
+fn transport(config: &Config, asked: Option<String>, create_room: bool) -> Result<Transport, StartError> {
     let transport = match asked {
         Some(name) => match Transport::from_name(&name) {
             Some(transport) => transport,
             None => {
-                return Err(Refusal::Unknown {
+                return Err(StartError::Unknown {
                     asked: name,
-                    allowed: accepted(config),
+                    allowed: startable_transports(config),
                 });
             }
         },
@@ -192,9 +192,9 @@ fn transport(config: &Config, asked: Option<String>, create_room: bool) -> Resul
         None => config.default_transport(),
     };
     match config.transport {
-        Some(only) if only != transport => Err(Refusal::Excluded { asked: transport, only }),
-        None if transport == Transport::Moq => Err(Refusal::ByOptionOnly(transport)),
-        _ if !transport.in_this_build() => Err(Refusal::NotInThisBuild(transport)),
+        Some(only) if only != transport => Err(StartError::Excluded { asked: transport, only }),
+        None if transport == Transport::Moq => Err(StartError::ByOptionOnly(transport)),
+        _ if !transport.in_this_build() => Err(StartError::NotInThisBuild(transport)),
         _ => Ok(transport),
     }
 }
@@ -212,7 +212,7 @@ fn ice_servers(config: &Config, default_ice: bool) -> Cow<'_, [IceServer]> {
 }
 
 /// The transports that `/start` is for: the one of `-t`, else all but the one that only an option chooses.
-fn served(config: &Config) -> impl Iterator<Item = Transport> {
+fn served_transports(config: &Config) -> impl Iterator<Item = Transport> {
     let only = config.transport;
     Transport::ALL.into_iter().filter(move |transport| match only {
         Some(only) => *transport == only,
@@ -220,28 +220,30 @@ fn served(config: &Config) -> impl Iterator<Item = Transport> {
     })
 }
 
-fn accepted(config: &Config) -> Vec<Transport> {
-    served(config).filter(|transport| transport.in_this_build()).collect()
+fn startable_transports(config: &Config) -> Vec<Transport> {
+    served_transports(config)
+        .filter(|transport| transport.in_this_build())
+        .collect()
 }
 
 /// The reply of `/status`, made ready once: only the number of sessions changes.
 #[derive(Clone, Debug)]
-pub struct Status {
+pub struct StatusReplies {
     ready: Vec<u8>,
     draining: Vec<u8>,
 }
 
-impl Status {
+impl StatusReplies {
     /// Makes it for a runner of this configuration.
     pub fn new(config: &Config) -> Self {
         let names = |available: bool| -> Vec<&str> {
-            served(config)
+            served_transports(config)
                 .filter(|transport| transport.in_this_build() == available)
                 .map(Transport::name)
                 .collect()
         };
         // Sessions that begin, and whose bot stays outside.
-        let without_bot: Vec<&str> = accepted(config)
+        let without_bot: Vec<&str> = startable_transports(config)
             .into_iter()
             .filter(|transport| *transport == Transport::Videoroom && !config.bot_enters_rooms)
             .map(Transport::name)
@@ -257,7 +259,7 @@ impl Status {
             );
             text.into_bytes()
         };
-        Status {
+        StatusReplies {
             ready: before_sessions("ready"),
             draining: before_sessions("draining"),
         }
@@ -287,10 +289,10 @@ mod tests {
         }
     }
 
-    fn start(text: &str) -> Result<(Value, Vec<IceServer>), Refusal> {
+    fn start(text: &str) -> Result<(Value, Vec<IceServer>), StartError> {
         let config = config(None);
         plan(&config, text.as_bytes()).map(|plan| match plan {
-            Plan::Register { body, ice_servers } => (body, ice_servers.into_owned()),
+            StartPlan::Register { body, ice_servers } => (body, ice_servers.into_owned()),
             other => panic!("WebRTC was asked for, not {other:?}"),
         })
     }
@@ -310,8 +312,8 @@ mod tests {
         let telephony = config(Some(Transport::Telephony(TWILIO)));
         assert_eq!(
             plan(&telephony, b"{}"),
-            Ok(Plan::Socket {
-                family: Family::Call,
+            Ok(StartPlan::Socket {
+                family: SocketKind::Call,
                 body: json!({})
             })
         );
@@ -340,7 +342,7 @@ mod tests {
     fn wrong_types_are_invalid() {
         let text = r#"{"transport":1,"createDailyRoom":"yes","enableDefaultIceServers":1,
             "videoroomRoomProperties":[],"dailyMeetingTokenProperties":"x"}"#;
-        let Err(Refusal::Invalid(invalid)) = start(text) else {
+        let Err(StartError::Invalid(invalid)) = start(text) else {
             panic!("taken")
         };
         let detail = invalid.detail();
@@ -366,12 +368,12 @@ mod tests {
             ]
         );
         for text in ["[]", "null", "{", "transport=webrtc", "\u{feff}{}", "{} {}"] {
-            assert!(matches!(start(text), Err(Refusal::Invalid(_))), "{text}");
+            assert!(matches!(start(text), Err(StartError::Invalid(_))), "{text}");
         }
         let longest = "x".repeat(limits::TRANSPORT_BYTES_MAX);
         let one = |name: &str| start(&json!({"transport": name}).to_string());
-        assert!(matches!(one(&longest), Err(Refusal::Unknown { .. })));
-        assert!(matches!(one(&(longest + "x")), Err(Refusal::Invalid(_))));
+        assert!(matches!(one(&longest), Err(StartError::Unknown { .. })));
+        assert!(matches!(one(&(longest + "x")), Err(StartError::Invalid(_))));
     }
 
     /// R-068: an unknown name is refused with the names that would do.
@@ -381,9 +383,9 @@ mod tests {
             let refusal = start(&json!({"transport": name}).to_string()).expect_err("refused");
             assert_eq!(
                 refusal,
-                Refusal::Unknown {
+                StartError::Unknown {
                     asked: name.into(),
-                    allowed: accepted(&config(None))
+                    allowed: startable_transports(&config(None))
                 }
             );
             assert_eq!(
@@ -409,7 +411,7 @@ mod tests {
             let refusal = plan(&only, text.as_bytes()).expect_err("refused");
             assert_eq!(
                 refusal,
-                Refusal::Excluded {
+                StartError::Excluded {
                     asked,
                     only: Transport::WebRtc
                 }
@@ -423,17 +425,17 @@ mod tests {
     fn every_transport_has_a_plan_or_a_reason() {
         let body = || json!([1]);
         let plan_for = |transport| match transport {
-            Transport::Videoroom => Plan::Videoroom {
+            Transport::Videoroom => StartPlan::Videoroom {
                 room: None,
                 body: body(),
             },
-            Transport::Mediaroom => Plan::Mediaroom { body: body() },
-            Transport::WebSocket => Plan::Socket {
-                family: Family::Client,
+            Transport::Mediaroom => StartPlan::Mediaroom { body: body() },
+            Transport::WebSocket => StartPlan::Socket {
+                family: SocketKind::Client,
                 body: body(),
             },
-            _ => Plan::Socket {
-                family: Family::Call,
+            _ => StartPlan::Socket {
+                family: SocketKind::Call,
                 body: body(),
             },
         };
@@ -455,12 +457,12 @@ mod tests {
             }
         }
         assert_eq!(
-            Refusal::NotInThisBuild(Transport::Moq).to_string(),
+            StartError::NotInThisBuild(Transport::Moq).to_string(),
             "transport `moq` is not in this build yet"
         );
         assert_eq!(
             start(r#"{"transport":"moq"}"#),
-            Err(Refusal::ByOptionOnly(Transport::Moq))
+            Err(StartError::ByOptionOnly(Transport::Moq))
         );
         assert!(start(r#"{"createDailyRoom":true,"transport":"webrtc"}"#).is_ok());
     }
@@ -469,7 +471,7 @@ mod tests {
     #[test]
     fn a_video_room_is_asked_for_by_flag_or_by_configuration() {
         let rooms = |config: &Config, text: &str| match plan(config, text.as_bytes()) {
-            Ok(Plan::Videoroom { room, .. }) => room,
+            Ok(StartPlan::Videoroom { room, .. }) => room,
             other => panic!("{text}: {other:?}"),
         };
         let plain = config(None);
@@ -500,16 +502,22 @@ mod tests {
     #[test]
     fn a_socket_is_found_where_the_client_is() {
         let mut config = config(None);
-        let asked = |secure| Asked {
+        let asked = |secure| RequestBase {
             host: "board.local:7860",
             secure,
         };
         let url = |config: &Config, secure, family| socket_url(config, asked(secure), family);
-        assert_eq!(url(&config, false, Family::Client), "ws://board.local:7860/ws-client");
-        assert_eq!(url(&config, true, Family::Client), "wss://board.local:7860/ws-client");
-        assert_eq!(url(&config, false, Family::Call), "ws://board.local:7860/ws");
+        assert_eq!(
+            url(&config, false, SocketKind::Client),
+            "ws://board.local:7860/ws-client"
+        );
+        assert_eq!(
+            url(&config, true, SocketKind::Client),
+            "wss://board.local:7860/ws-client"
+        );
+        assert_eq!(url(&config, false, SocketKind::Call), "ws://board.local:7860/ws");
         config.proxy = Some("bots.example.net".into());
-        assert_eq!(url(&config, false, Family::Call), "wss://bots.example.net/ws");
+        assert_eq!(url(&config, false, SocketKind::Call), "wss://bots.example.net/ws");
         let reply = |id, token| -> Value {
             serde_json::from_slice(&socket_reply("ws://h/ws-client", id, token)).expect("a reply is JSON")
         };
@@ -526,7 +534,7 @@ mod tests {
         let asking = br#"{"enableDefaultIceServers":true}"#;
         let mut config = config(None);
         let reply = |config: &Config, request: &[u8]| -> Value {
-            let Ok(Plan::Register { ice_servers, .. }) = plan(config, request) else {
+            let Ok(StartPlan::Register { ice_servers, .. }) = plan(config, request) else {
                 panic!("refused")
             };
             serde_json::from_slice(&webrtc_reply("S", &ice_servers)).expect("a reply is JSON")
@@ -553,7 +561,7 @@ mod tests {
     #[test]
     fn status_tells_the_truth_about_this_build() {
         let status = |transport, sessions| -> Value {
-            let status = Status::new(&config(transport));
+            let status = StatusReplies::new(&config(transport));
             let reply = |draining| -> Value {
                 serde_json::from_slice(&status.reply(sessions, draining)).expect("a reply is JSON")
             };
@@ -581,7 +589,7 @@ mod tests {
             bot_enters_rooms: false,
             ..Config::default()
         };
-        let stock: Value = serde_json::from_slice(&Status::new(&stock).reply(0, false)).expect("JSON");
+        let stock: Value = serde_json::from_slice(&StatusReplies::new(&stock).reply(0, false)).expect("JSON");
         assert_eq!(stock["without_bot"], json!(["videoroom"]), "its bot cannot enter one");
         assert_eq!(
             stock["transports"].as_array().map(Vec::len),
@@ -592,7 +600,7 @@ mod tests {
             messaging: Some(crate::config::Messaging::for_tests("http://127.0.0.1:9")),
             ..Config::default()
         };
-        let mut calls: Value = serde_json::from_slice(&Status::new(&calls).reply(3, false)).expect("JSON");
+        let mut calls: Value = serde_json::from_slice(&StatusReplies::new(&calls).reply(3, false)).expect("JSON");
         let one_key_more = calls.as_object_mut().expect("an object").remove("messaging");
         assert_eq!((one_key_more, calls), (Some(json!(true)), status(None, 3)));
         let one = status(Some(Transport::WebRtc), usize::MAX);

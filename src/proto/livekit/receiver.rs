@@ -13,7 +13,7 @@ use self::mixer::{Mixer, Track};
 use crate::audio::listener::Tally;
 use crate::audio::packet::AudioPacket;
 use crate::limits::ROOM_VOICES_MAX;
-use crate::session::Frame;
+use crate::session::AudioFrame;
 
 /// Those who are heard in one sound.
 struct MixGroup {
@@ -173,9 +173,9 @@ impl RoomAudioReceiver {
     }
 
     /// Hands out the frame that [`RoomAudioReceiver::poll_frame`] made.
-    pub fn take_frame(&mut self) -> Frame<'_> {
+    pub fn take_frame(&mut self) -> AudioFrame<'_> {
         let whose = self.ready.take().and_then(|at| self.groups.get(at));
-        Frame {
+        AudioFrame {
             identity: whose.and_then(|group| group.identity.as_ref()),
             pcm: &self.pcm,
             rate_hz: self.rate_hz,

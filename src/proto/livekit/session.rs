@@ -28,11 +28,11 @@ use crate::audio::codec::Codec;
 use crate::audio::speaker::{Speaker, Turn};
 use crate::config::{Secret, Transport};
 use crate::counts::{Count, Counts};
-use crate::event::{Event, LeaveReason};
+use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{ROOM_EMPTY, ROOM_NOBODY, ROOM_REGATHER};
 use crate::livekit::receiver::RoomAudioReceiver;
 use crate::livekit::wire::SignalTarget;
-use crate::session::{Deadline, Output, Session};
+use crate::session::{Deadline, Session, SessionOutput};
 use crate::webrtc::connection::{ConnectionContext, ReceivedPacket, Transmit};
 use crate::webrtc::outbox::Outbox;
 use connection::{RoomConnection, RoomOutput};
@@ -144,7 +144,7 @@ pub struct RoomSession {
     early_messages: EarlyMessages,
     /// Texts of the bot that are too long for the server.
     oversized_messages: u64,
-    events: VecDeque<Event>,
+    events: VecDeque<SessionEvent>,
     commands: VecDeque<RoomCommand>,
     /// The bot has no more speech, as its last answer showed.
     speech_ended: bool,
@@ -311,14 +311,14 @@ impl RoomSession {
         if here && !std::mem::replace(&mut self.joined, true) {
             let after = now.saturating_duration_since(self.clock.0).as_secs_f64();
             log::info!("connected after {after:.1} s");
-            self.events.push_back(Event::Joined);
+            self.events.push_back(SessionEvent::Joined);
             self.events.extend(self.early_messages.take());
         } else if here && std::mem::replace(&mut self.lost, false) {
             log::info!("a caller is heard again");
-            self.events.push_back(Event::Resumed);
+            self.events.push_back(SessionEvent::Resumed);
         } else if !here && self.joined && !std::mem::replace(&mut self.lost, true) {
             log::info!("no caller is heard");
-            self.events.push_back(Event::Lost);
+            self.events.push_back(SessionEvent::Lost);
         }
     }
 
@@ -401,7 +401,7 @@ impl Session for RoomSession {
         }
     }
 
-    fn speech_room(&self) -> Option<usize> {
+    fn speech_capacity(&self) -> Option<usize> {
         self.accepts_speech().then(|| self.speaker.room())
     }
 
@@ -462,25 +462,25 @@ impl Session for RoomSession {
         }
     }
 
-    fn poll_output(&mut self, now: Instant) -> Output<'_, RoomCommand> {
+    fn poll_output(&mut self, now: Instant) -> SessionOutput<'_, RoomCommand> {
         loop {
             if let Some(event) = self.events.pop_front() {
-                return Output::Event(event);
+                return SessionOutput::Event(event);
             }
             if let Some(command) = self.commands.pop_front() {
-                return Output::Command(command);
+                return SessionOutput::Command(command);
             }
             if self.phase == RoomPhase::Closed {
-                return Output::Gone;
+                return SessionOutput::Closed;
             }
             // A frame is borrowed, so handing it out is the last thing that this function does.
             if self.receiver.poll_frame() {
-                return Output::Audio(self.receiver.take_frame());
+                return SessionOutput::Audio(self.receiver.take_frame());
             }
             let at = match self.poll_connection(now) {
                 RoomPoll::More => continue,
                 RoomPoll::Transmit(target, transmit) => {
-                    return Output::Command(RoomCommand::Transmit(target, transmit));
+                    return SessionOutput::Command(RoomCommand::Transmit(target, transmit));
                 }
                 RoomPoll::Idle(at) => at,
             };
@@ -488,14 +488,14 @@ impl Session for RoomSession {
                 self.bot_speaking = turn == Turn::Started;
                 if !self.is_ending() {
                     self.events.push_back(match turn {
-                        Turn::Started => Event::SpeechStarted,
-                        Turn::Stopped => Event::SpeechStopped,
+                        Turn::Started => SessionEvent::SpeechStarted,
+                        Turn::Stopped => SessionEvent::SpeechStopped,
                     });
                 }
                 continue;
             }
             if !self.advance(now) {
-                return Output::Timeout(self.next_timeout(at, now));
+                return SessionOutput::Timeout(self.next_timeout(at, now));
             }
         }
     }
@@ -504,7 +504,7 @@ impl Session for RoomSession {
         self.participants.had_any()
     }
 
-    fn count(&self, counts: &mut Counts) {
+    fn update_counts(&self, counts: &mut Counts) {
         self.receiver.tally().count(counts);
         self.speaker.counters().count(counts);
         counts.set(Count::MessagesDropped, self.outbox.dropped() + self.oversized_messages);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{BUCKETS, LATENESS, Metrics, bucket, outcome};
 use crate::config::Transport;
-use crate::counts::{Counts, Waiting};
+use crate::counts::{Counts, QueueLevels};
 use crate::event::LeaveReason;
 use crate::limits::METRICS_INTERVAL;
 
@@ -18,7 +18,7 @@ pub struct Share {
     metrics: Arc<Metrics>,
     transport: Transport,
     told: Counts,
-    waiting: Waiting,
+    waiting: QueueLevels,
     told_at: Instant,
     /// Served deadlines that were not told of yet.
     lateness: [u64; BUCKETS + 1],
@@ -36,7 +36,7 @@ impl Share {
             metrics,
             transport,
             told: Counts::default(),
-            waiting: Waiting::default(),
+            waiting: QueueLevels::default(),
             told_at: now,
             lateness: [0; BUCKETS + 1],
             lateness_sum_us: 0,
@@ -66,7 +66,7 @@ impl Share {
     }
 
     /// Adds what is new to what everybody sees.
-    pub fn tell(&mut self, counts: &Counts, waiting: Waiting, now: Instant) {
+    pub fn tell(&mut self, counts: &Counts, waiting: QueueLevels, now: Instant) {
         let row = self.metrics.row(self.transport);
         for ((shared, told), count) in row.counts.iter().zip(self.told.0).zip(counts.0) {
             if count != told {
@@ -89,11 +89,11 @@ impl Share {
     pub fn end(mut self, counts: &Counts, reason: LeaveReason) {
         self.reason = reason;
         let now = self.told_at;
-        self.tell(counts, Waiting::default(), now);
+        self.tell(counts, QueueLevels::default(), now);
     }
 
     /// Replaces this session's part of the depths that everybody sees; a sum that wraps stays right.
-    fn wait(&mut self, waiting: Waiting) {
+    fn wait(&mut self, waiting: QueueLevels) {
         let row = self.metrics.row(self.transport);
         let frames = (waiting.frames as u64).wrapping_sub(self.waiting.frames as u64);
         let us = |speech: Duration| speech.as_micros() as u64;
@@ -106,7 +106,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.wait(Waiting::default());
+        self.wait(QueueLevels::default());
         let row = self.metrics.row(self.transport);
         row.live.fetch_sub(1, Relaxed);
         row.ended[outcome(self.reason)].fetch_add(1, Relaxed);

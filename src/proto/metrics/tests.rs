@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::*;
-use crate::counts::{Count, Counts, Waiting};
+use crate::counts::{Count, Counts, QueueLevels};
 use crate::limits::METRICS_INTERVAL;
 
 fn value(text: &str, series: &str) -> f64 {
@@ -42,7 +42,7 @@ fn a_session_is_counted_while_it_lives_and_when_it_ends() {
     assert_eq!(seen(r#"edge_runner_sessions{transport="webrtc"}"#), 1.0);
     assert_eq!(seen(r#"edge_runner_sessions{transport="websocket"}"#), 0.0);
     assert_eq!(seen(r#"edge_runner_sessions_started_total{transport="webrtc"}"#), 1.0);
-    let waiting = Waiting {
+    let waiting = QueueLevels {
         frames: 3,
         speech: Duration::from_millis(250),
     };
@@ -101,7 +101,7 @@ fn a_share_is_due_an_interval_after_it_was_told() {
     let now = Instant::now();
     let mut share = Share::begin(Arc::default(), Transport::WebSocket, now);
     assert_eq!(share.due(), now + METRICS_INTERVAL);
-    share.tell(&Counts::default(), Waiting::default(), now + METRICS_INTERVAL);
+    share.tell(&Counts::default(), QueueLevels::default(), now + METRICS_INTERVAL);
     assert_eq!(share.due(), now + 2 * METRICS_INTERVAL);
 }
 

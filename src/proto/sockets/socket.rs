@@ -1,7 +1,7 @@
 //! One session on a WebSocket: a plain client, or a telephone call from its provider's first
 //! message to its hang-up.
 //!
-//! `Handshake -> Live -> Finishing -> HangingUp -> Closing -> Gone`, with a deadline in every
+//! `Handshake -> Live -> Finishing -> HangingUp -> Closing -> Closed`, with a deadline in every
 //! phase; a plain client begins live. In: messages of the peer, the bot's speech, texts, marks and
 //! interruptions, and `now`. Out, by
 //! [`SocketSession::poll_output`]: messages for the peer, PCM for the bot at the rate it asked for, events, the moment when the bot
@@ -24,12 +24,12 @@ use serde_json::Value;
 use crate::audio::cadence::{self, Cut};
 use crate::config::Transport;
 use crate::counts::{Count, Counts};
-use crate::event::{Event, LeaveReason};
+use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{
     CALL_LEAD, CALL_PLAYOUT_MARGIN, CLIENT_LEAD, FINISH_WITHIN, HANDSHAKE_WITHIN, MARKS_MAX, MESSAGE_BYTES_MAX,
     MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, SOCKET_FREED_AFTER, SOCKET_PING_INTERVAL, SOCKET_STALL,
 };
-use crate::session::{Deadline, Frame, Output, Session};
+use crate::session::{AudioFrame, Deadline, Session, SessionOutput};
 use crate::sockets::frames;
 use crate::telephony::Call;
 use ear::Ear;
@@ -105,7 +105,7 @@ pub struct SocketSession {
     /// Messages that wait for room in the socket.
     waiting: VecDeque<Message>,
     waiting_bytes: usize,
-    events: VecDeque<Event>,
+    events: VecDeque<SessionEvent>,
     begin: bool,
     hang_up: bool,
     /// When the peer was last heard, and last pinged.
@@ -191,7 +191,7 @@ impl SocketSession {
     fn begin(&mut self) {
         self.begin = true;
         self.has_begun = true;
-        self.events.push_back(Event::Joined);
+        self.events.push_back(SessionEvent::Joined);
     }
 
     /// Returns the call, once its provider is recognised.
@@ -281,13 +281,13 @@ impl SocketSession {
     }
 
     /// Returns what is due of the bot's speech.
-    fn speak(&mut self, now: Instant) -> Option<Output<'static, Command>> {
+    fn speak(&mut self, now: Instant) -> Option<SessionOutput<'static, Command>> {
         if !self.speaks() {
             return None;
         }
         let message = match (self.voice.poll_output(now)?, &self.wire) {
-            (cadence::Output::SpeechStarted, _) => return Some(Output::Event(Event::SpeechStarted)),
-            (cadence::Output::SpeechStopped, _) => return Some(Output::Event(Event::SpeechStopped)),
+            (cadence::Output::SpeechStarted, _) => return Some(SessionOutput::Event(SessionEvent::SpeechStarted)),
+            (cadence::Output::SpeechStopped, _) => return Some(SessionOutput::Event(SessionEvent::SpeechStopped)),
             (cadence::Output::Chunk(pcm), Wire::Call(Some(call))) => Message::Text(call.media(pcm)),
             (cadence::Output::Chunk(pcm), _) => Message::Binary(frames::audio(pcm, CLIENT_HZ)),
             (cadence::Output::Mark(name), Wire::Call(Some(call))) => {
@@ -298,10 +298,12 @@ impl SocketSession {
                 self.marks.push_back(name);
                 Message::Text(text)
             }
-            (cadence::Output::Mark(name), _) => return Some(Output::Event(Event::Mark { name, played: true })),
+            (cadence::Output::Mark(name), _) => {
+                return Some(SessionOutput::Event(SessionEvent::Mark { name, played: true }));
+            }
         };
         self.has_room = true;
-        Some(Output::Command(Command::Send(message)))
+        Some(SessionOutput::Command(Command::Send(message)))
     }
 
     fn next_timeout(&self) -> Deadline {
@@ -333,7 +335,7 @@ impl Session for SocketSession {
         self.voice.set_rate(out_rate_hz);
     }
 
-    fn speech_room(&self) -> Option<usize> {
+    fn speech_capacity(&self) -> Option<usize> {
         Some(if self.speaks() { self.voice.room() } else { 0 })
     }
 
@@ -345,7 +347,7 @@ impl Session for SocketSession {
     }
 
     /// A provider says what it has played; a plain client has played what has left.
-    fn handle_mark(&mut self, name: String) -> Option<Event> {
+    fn handle_mark(&mut self, name: String) -> Option<SessionEvent> {
         self.voice.handle_mark(name);
         None
     }
@@ -361,14 +363,14 @@ impl Session for SocketSession {
             self.send(message);
         }
         for name in unsent {
-            self.events.push_back(Event::Mark { name, played: false });
+            self.events.push_back(SessionEvent::Mark { name, played: false });
         }
         for name in std::mem::take(&mut self.marks) {
             if self.cleared.len() == MARKS_MAX {
                 self.cleared.pop_front();
             }
             self.cleared.push_back(name.clone());
-            self.events.push_back(Event::Mark { name, played: false });
+            self.events.push_back(SessionEvent::Mark { name, played: false });
         }
     }
 
@@ -450,42 +452,42 @@ impl Session for SocketSession {
         }
     }
 
-    fn poll_output(&mut self, now: Instant) -> Output<'_, Command> {
+    fn poll_output(&mut self, now: Instant) -> SessionOutput<'_, Command> {
         if std::mem::take(&mut self.begin) {
-            return Output::Command(Command::Begin);
+            return SessionOutput::Command(Command::Begin);
         }
         // What a message brought in sound comes before what it said, its end included.
         if self.ear.poll_frame() {
             let (pcm, rate_hz) = self.ear.take_frame();
-            return Output::Audio(Frame {
+            return SessionOutput::Audio(AudioFrame {
                 pcm,
                 rate_hz,
                 identity: None,
             });
         }
         if let Some(event) = self.events.pop_front() {
-            return Output::Event(event);
+            return SessionOutput::Event(event);
         }
         if std::mem::take(&mut self.hang_up) {
-            return Output::Command(Command::HangUp);
+            return SessionOutput::Command(Command::HangUp);
         }
         if self.phase == Phase::Gone {
-            return Output::Gone;
+            return SessionOutput::Closed;
         }
         if self.blocked.is_none() {
             // What left makes room for more, which may be due as well.
             if std::mem::take(&mut self.has_room) {
-                return Output::MoreSpeech;
+                return SessionOutput::SpeechWanted;
             }
             if let Some(message) = self.waiting.pop_front() {
                 self.waiting_bytes -= length(&message);
-                return Output::Command(Command::Send(message));
+                return SessionOutput::Command(Command::Send(message));
             }
             if let Some(output) = self.speak(now) {
                 return output;
             }
         }
-        Output::Timeout(self.next_timeout())
+        SessionOutput::Timeout(self.next_timeout())
     }
 
     /// A first frame has come, of a caller who is known.
@@ -493,7 +495,7 @@ impl Session for SocketSession {
         self.has_begun && self.has_heard && self.refused.is_none()
     }
 
-    fn count(&self, counts: &mut Counts) {
+    fn update_counts(&self, counts: &mut Counts) {
         counts.set(Count::FramesOut, self.voice.chunks());
         counts.set(Count::MessagesDropped, self.dropped);
     }

@@ -26,9 +26,9 @@ use crate::audio::listener::Listener;
 use crate::audio::speaker::{Speaker, Turn};
 use crate::config::Transport;
 use crate::counts::{Count, Counts};
-use crate::event::{Event, LeaveReason};
+use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{CHECK_AT_ONCE_AFTER, FINISH_WITHIN, INQUIRY_CHECKS, OUTAGE_AFTER, PEER_LOST_AFTER};
-use crate::session::{Deadline, Frame, Output, Session};
+use crate::session::{AudioFrame, Deadline, Session, SessionOutput};
 use crate::webrtc::connection::{
     self, ChannelLabel, PacketTrust, PeerConnection, ReceivedPacket, Transmit, ValidatedPath,
 };
@@ -100,7 +100,7 @@ pub struct WebRtcSession {
     outbox: Outbox,
     /// What the client's channel expects of whoever is behind it.
     events: Option<RealtimeEvents>,
-    event: Option<Event>,
+    event: Option<SessionEvent>,
     commands: VecDeque<WebRtcCommand>,
     /// The bot has no more speech, as its last answer showed.
     source_dry: bool,
@@ -268,20 +268,20 @@ impl WebRtcSession {
     }
 
     /// Takes the next event, and does what the others have to know of it.
-    fn next_event(&mut self) -> Option<Event> {
+    fn next_event(&mut self) -> Option<SessionEvent> {
         if std::mem::take(&mut self.resumed) {
             log::info!("the caller is heard again");
-            return Some(Event::Resumed);
+            return Some(SessionEvent::Resumed);
         }
         let event = self.event.take()?;
         match event {
-            Event::Joined => {
+            SessionEvent::Joined => {
                 log::info!("connected");
                 self.commands
                     .extend(self.device().map(CompetingSession::Device).map(WebRtcCommand::Announce));
             }
-            Event::Lost => log::info!("nothing heard of the caller for some seconds"),
-            Event::Left(_) => self.progress(CallProgress::Ended),
+            SessionEvent::Lost => log::info!("nothing heard of the caller for some seconds"),
+            SessionEvent::Left(_) => self.progress(CallProgress::Ended),
             _ => {}
         }
         Some(event)
@@ -342,7 +342,7 @@ impl WebRtcSession {
         self.speaker.start(now);
         self.speak(now);
         if !std::mem::replace(&mut self.joined, true) {
-            self.event = Some(Event::Joined);
+            self.event = Some(SessionEvent::Joined);
         }
     }
 
@@ -383,7 +383,7 @@ impl Session for WebRtcSession {
         self.speaker.set_rate(out_rate_hz, now);
     }
 
-    fn speech_room(&self) -> Option<usize> {
+    fn speech_capacity(&self) -> Option<usize> {
         Some(if self.speaks() { self.speaker.room() } else { 0 })
     }
 
@@ -456,7 +456,7 @@ impl Session for WebRtcSession {
                     self.end(LeaveReason::Replaced, now);
                 } else if silent >= PEER_LOST_AFTER && !self.lost {
                     self.lost = true;
-                    self.event = Some(Event::Lost);
+                    self.event = Some(SessionEvent::Lost);
                 }
                 // A client that is told goodbye stops playing what it still holds, so the turn must
                 // be over at its end, too.
@@ -477,25 +477,25 @@ impl Session for WebRtcSession {
         self.peer.handle_timeout(now);
     }
 
-    fn poll_output(&mut self, now: Instant) -> Output<'_, WebRtcCommand> {
+    fn poll_output(&mut self, now: Instant) -> SessionOutput<'_, WebRtcCommand> {
         loop {
             if let Some(event) = self.next_event() {
-                return Output::Event(event);
+                return SessionOutput::Event(event);
             }
             if let Some(command) = self.next_command() {
-                return Output::Command(command);
+                return SessionOutput::Command(command);
             }
             if self.phase == WebRtcPhase::Gone {
-                return Output::Gone;
+                return SessionOutput::Closed;
             }
             // A decoded frame is borrowed, so handing it out is the last thing that this function
             // does.
             if self.listener.poll_frame() {
                 if self.is_call && !std::mem::replace(&mut self.was_audible, true) {
-                    return Output::Command(WebRtcCommand::Progress(CallProgress::Audible));
+                    return SessionOutput::Command(WebRtcCommand::Progress(CallProgress::Audible));
                 }
                 let (pcm, rate_hz) = self.listener.take_frame();
-                return Output::Audio(Frame {
+                return SessionOutput::Audio(AudioFrame {
                     pcm,
                     rate_hz,
                     identity: None,
@@ -505,22 +505,24 @@ impl Session for WebRtcSession {
                 connection::ConnectionOutput::Timeout(at) => {
                     if let Some(turn) = self.speaker.poll_turn() {
                         self.speaking = turn == Turn::Started;
-                        return Output::Event(match turn {
-                            Turn::Started => Event::SpeechStarted,
-                            Turn::Stopped => Event::SpeechStopped,
+                        return SessionOutput::Event(match turn {
+                            Turn::Started => SessionEvent::SpeechStarted,
+                            Turn::Stopped => SessionEvent::SpeechStopped,
                         });
                     }
                     if !self.go_on(now) {
-                        return Output::Timeout(self.next_timeout(at, now));
+                        return SessionOutput::Timeout(self.next_timeout(at, now));
                     }
                 }
                 connection::ConnectionOutput::Transmit(transmit) => {
                     if transmit.is_check() {
                         self.liveness.handle_check(now);
                     }
-                    return Output::Command(WebRtcCommand::Transmit(transmit));
+                    return SessionOutput::Command(WebRtcCommand::Transmit(transmit));
                 }
-                connection::ConnectionOutput::Proven(proven) => return Output::Command(WebRtcCommand::Proven(proven)),
+                connection::ConnectionOutput::Proven(proven) => {
+                    return SessionOutput::Command(WebRtcCommand::Proven(proven));
+                }
                 connection::ConnectionOutput::Connected => self.connected(now),
                 connection::ConnectionOutput::Audio { packet, .. } => {
                     self.handle_sign_of_life(now);
@@ -528,7 +530,7 @@ impl Session for WebRtcSession {
                 }
                 connection::ConnectionOutput::Key(key) => {
                     self.handle_sign_of_life(now);
-                    self.event = Some(Event::Dtmf(key));
+                    self.event = Some(SessionEvent::Dtmf(key));
                 }
                 connection::ConnectionOutput::ChannelOpen => self.handle_channel(now),
                 connection::ConnectionOutput::Message(text) => {
@@ -555,7 +557,7 @@ impl Session for WebRtcSession {
         Some(self.codec().name())
     }
 
-    fn count(&self, counts: &mut Counts) {
+    fn update_counts(&self, counts: &mut Counts) {
         self.listener.tally().count(counts);
         self.speaker.counters().count(counts);
         counts.set(Count::MessagesDropped, self.outbox.dropped());
@@ -567,7 +569,7 @@ impl Session for WebRtcSession {
 
     /// Says why a connection did not come to be. A client that gives up says so over HTTP, if it
     /// has a resource there.
-    fn explain(&self, reason: LeaveReason) {
+    fn log_diagnosis(&self, reason: LeaveReason) {
         let is_unexplained = matches!(
             reason,
             LeaveReason::NeverConnected | LeaveReason::Vanished | LeaveReason::Failed | LeaveReason::Left
@@ -585,7 +587,7 @@ impl Session for WebRtcSession {
 }
 
 /// Sorts a text of the client: keep-alives and signalling are not the bot's.
-fn incoming(text: String) -> Option<Event> {
+fn incoming(text: String) -> Option<SessionEvent> {
     #[derive(Deserialize)]
     struct TypeField<'a> {
         #[serde(borrow)]
@@ -602,7 +604,7 @@ fn incoming(text: String) -> Option<Event> {
         log::debug!("signalling message read");
         return None;
     }
-    Some(Event::Message(text))
+    Some(SessionEvent::Message(text))
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
-use edge_runner_proto::event::Event;
+use edge_runner_proto::event::SessionEvent;
 use edge_runner_proto::limits;
-use edge_runner_proto::session::{Output, Session as _};
+use edge_runner_proto::session::{Session as _, SessionOutput};
 use edge_runner_proto::webrtc::connection::{
     ConnectionContext, ConnectionSetup, IceSecret, NegotiationError, ReceivedPacket,
 };
@@ -93,7 +93,7 @@ pub struct Call {
     pub under_way: VecDeque<Vec<u8>>,
     /// The transaction of the session's last check.
     pub checked: Option<[u8; 12]>,
-    pub events: Vec<Event>,
+    pub events: Vec<SessionEvent>,
     /// Samples that the bot heard.
     pub heard: usize,
     /// RTP payloads that the caller heard.
@@ -208,7 +208,7 @@ impl Call {
     /// Connects as a caller of good will; tells whether that came to be within 10 s.
     pub fn connect(&mut self) -> bool {
         for _ in 0..100 {
-            if self.dtls_connected && self.events.contains(&Event::Joined) {
+            if self.dtls_connected && self.events.contains(&SessionEvent::Joined) {
                 return true;
             }
             if self.wake.is_none() {
@@ -281,7 +281,7 @@ impl Call {
     }
 
     fn speak(&mut self) {
-        let taken = self.session.speech_room().unwrap_or_default().min(self.speech);
+        let taken = self.session.speech_capacity().unwrap_or_default().min(self.speech);
         self.speech -= taken;
         let pcm: Vec<i16> = (0..taken).map(|at| (at % 50) as i16 * 200).collect();
         self.session.handle_speech(&pcm, self.now);
@@ -291,15 +291,15 @@ impl Call {
     fn drain(&mut self) {
         for _ in 0..OUTPUTS_MAX {
             match self.session.poll_output(self.now) {
-                Output::Timeout(deadline) => {
+                SessionOutput::Timeout(deadline) => {
                     self.wake = Some(deadline.at);
                     return;
                 }
-                Output::Gone => {
+                SessionOutput::Closed => {
                     self.wake = None;
                     return;
                 }
-                Output::Command(WebRtcCommand::Transmit(mut transmit)) => {
+                SessionOutput::Command(WebRtcCommand::Transmit(mut transmit)) => {
                     let destination = transmit.destination;
                     let contents = transmit.contents().to_vec();
                     assert!(!contents.is_empty() && contents.len() <= DATAGRAM_BYTES_MAX);
@@ -313,12 +313,12 @@ impl Call {
                         }
                     }
                 }
-                Output::Audio(frame) => {
+                SessionOutput::Audio(frame) => {
                     assert_eq!(frame.rate_hz, 16_000);
                     self.heard += frame.pcm.len();
                 }
-                Output::Command(_) | Output::MoreSpeech => {}
-                Output::Event(event) => self.events.push(event),
+                SessionOutput::Command(_) | SessionOutput::SpeechWanted => {}
+                SessionOutput::Event(event) => self.events.push(event),
             }
         }
         panic!("the session's output has no end");
@@ -420,27 +420,35 @@ impl Call {
         for at in self.judged..self.events.len() {
             let before = &self.events[..at];
             assert!(
-                !before.iter().any(|event| matches!(event, Event::Left(_))),
+                !before.iter().any(|event| matches!(event, SessionEvent::Left(_))),
                 "after the end: {:?}",
                 self.events
             );
-            let last = |one: &Event, other: &Event| before.iter().rev().find(|event| *event == one || *event == other);
+            let last = |one: &SessionEvent, other: &SessionEvent| {
+                before.iter().rev().find(|event| *event == one || *event == other)
+            };
             match &self.events[at] {
-                Event::Joined => assert!(!before.contains(&Event::Joined)),
-                Event::Message(text) => {
-                    assert!(before.contains(&Event::Joined) && text.len() <= limits::MESSAGE_BYTES_MAX);
+                SessionEvent::Joined => assert!(!before.contains(&SessionEvent::Joined)),
+                SessionEvent::Message(text) => {
+                    assert!(before.contains(&SessionEvent::Joined) && text.len() <= limits::MESSAGE_BYTES_MAX);
                 }
-                Event::Lost => assert_ne!(last(&Event::Lost, &Event::Resumed), Some(&Event::Lost)),
-                Event::Resumed => assert_eq!(last(&Event::Lost, &Event::Resumed), Some(&Event::Lost)),
-                Event::SpeechStarted => assert_ne!(
-                    last(&Event::SpeechStarted, &Event::SpeechStopped),
-                    Some(&Event::SpeechStarted)
+                SessionEvent::Lost => assert_ne!(
+                    last(&SessionEvent::Lost, &SessionEvent::Resumed),
+                    Some(&SessionEvent::Lost)
                 ),
-                Event::SpeechStopped => assert_eq!(
-                    last(&Event::SpeechStarted, &Event::SpeechStopped),
-                    Some(&Event::SpeechStarted)
+                SessionEvent::Resumed => assert_eq!(
+                    last(&SessionEvent::Lost, &SessionEvent::Resumed),
+                    Some(&SessionEvent::Lost)
                 ),
-                Event::Left(_) => {}
+                SessionEvent::SpeechStarted => assert_ne!(
+                    last(&SessionEvent::SpeechStarted, &SessionEvent::SpeechStopped),
+                    Some(&SessionEvent::SpeechStarted)
+                ),
+                SessionEvent::SpeechStopped => assert_eq!(
+                    last(&SessionEvent::SpeechStarted, &SessionEvent::SpeechStopped),
+                    Some(&SessionEvent::SpeechStarted)
+                ),
+                SessionEvent::Left(_) => {}
                 other => panic!("no event of a WebRTC session: {other:?}"),
             }
         }
@@ -450,7 +458,7 @@ impl Call {
     /// Returns the texts that the bot was told.
     pub fn texts(&self) -> Vec<&str> {
         let texts = self.events.iter().filter_map(|event| match event {
-            Event::Message(text) => Some(text.as_str()),
+            SessionEvent::Message(text) => Some(text.as_str()),
             _ => None,
         });
         texts.collect()

@@ -108,7 +108,7 @@ fn within_limits(config: &Config) {
         assert!(!scheme.is_empty() && !host.is_empty() && !host.contains(['/', ' ', ',']));
         assert_eq!(*origin, origin.to_ascii_lowercase());
     }
-    let hosts = host::Hosts::new(config);
+    let hosts = host::AllowedHosts::new(config);
     for name in &config.host_names {
         assert!(hosts.accepts(name.as_bytes()), "{name}");
     }

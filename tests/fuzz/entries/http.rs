@@ -10,8 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use edge_runner::config::{Config, Secret};
 use edge_runner_cloud::proto::range::{self, ByteRange, LogQuery};
 use edge_runner_cloud::proto::route as cloud;
-use edge_runner_proto::http::host::{self, Hosts};
-use edge_runner_proto::http::origin::{Origins, Post, Standing};
+use edge_runner_proto::http::host::{self, AllowedHosts};
+use edge_runner_proto::http::origin::{AllowedOrigins, CorsDecision, PostHeaders};
 use edge_runner_proto::http::route::{self, Query, Route};
 use edge_runner_proto::server::form;
 use edge_runner_proto::server::forwarded::{Network, TrustedProxies};
@@ -87,7 +87,7 @@ fn paths(method: &str, path: &str, query: &str) {
     if let Some(secret) = secret {
         assert!(!secret.is_empty() && !secret.contains('/'));
         // Shorter ones are parts of the names of paths.
-        assert!(secret.len() < 16 || !route::for_log(path).contains(&secret));
+        assert!(secret.len() < 16 || !route::path_for_log(path).contains(&secret));
     }
     if let Ok(Route::Page(name)) = &found {
         assert!(!name.split(['/', '\\']).any(|segment| matches!(segment, "." | "..")));
@@ -108,8 +108,8 @@ fn paths(method: &str, path: &str, query: &str) {
     let _ = LogQuery::parse(query);
 }
 
-fn names() -> Hosts {
-    Hosts::new(&Config {
+fn names() -> AllowedHosts {
+    AllowedHosts::new(&Config {
         proxy: Some("bots.example.net:8443".into()),
         host_names: vec!["board".into()],
         ..Config::default()
@@ -120,7 +120,7 @@ fn hosts(value: &[u8]) {
     let names = names();
     let accepted = names.accepts(value);
     assert_eq!(accepted, names.accepts(&value.to_ascii_uppercase()));
-    assert!(!names.is_near(value) || accepted);
+    assert!(!names.is_local(value) || accepted);
     assert!(!host::is_loopback(value) || accepted);
     if accepted {
         assert!(is_ours(value), "{:?} is accepted", String::from_utf8_lossy(value));
@@ -153,22 +153,22 @@ fn origins(
     authorized: bool,
     site: Option<&[u8]>,
 ) {
-    let list = Origins::new(&LISTED.map(str::to_owned));
+    let list = AllowedOrigins::new(&LISTED.map(str::to_owned));
     let all: Vec<&[u8]> = sent.iter().copied().flatten().collect();
-    match list.judge(all.iter().copied()) {
-        Standing::Allowed(origin) => {
+    match list.check(all.iter().copied()) {
+        CorsDecision::Allowed(origin) => {
             assert_eq!(all, [origin]);
             let is = |listed: &&str| listed.as_bytes().eq_ignore_ascii_case(origin);
             assert!(LISTED.iter().any(is));
         }
-        Standing::Refused => {}
-        Standing::Unnamed => panic!("a list leaves nobody unnamed"),
+        CorsDecision::Refused => {}
+        CorsDecision::NotCors => panic!("a list leaves nobody unnamed"),
     }
-    if let Standing::Allowed(origin) = Origins::default().judge(all.iter().copied()) {
+    if let CorsDecision::Allowed(origin) = AllowedOrigins::default().check(all.iter().copied()) {
         // It is repeated in a header of the answer.
         assert!(origin.is_ascii());
     }
-    let post = Post {
+    let post = PostHeaders {
         origin: sent[0],
         site,
         host,
@@ -176,7 +176,7 @@ fn origins(
         authorized,
     };
     let names = names();
-    let forged = post.is_forged(&names);
+    let forged = post.is_csrf(&names);
     assert!(!(forged && authorized));
     if content_type == Some(b"application/json") {
         assert!(!forged);

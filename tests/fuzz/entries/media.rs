@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use edge_runner_proto::event::{Event, LeaveReason};
+use edge_runner_proto::event::{LeaveReason, SessionEvent};
 use edge_runner_proto::limits;
 use edge_runner_proto::session::Session as _;
 use edge_runner_proto::webrtc::crypto;
@@ -199,7 +199,7 @@ pub fn dtls(bytes: &[u8]) {
 
 /// Once the handshake is done, records that nobody sealed end nothing.
 fn forged_records(call: &mut Call, bytes: &[u8]) {
-    if !call.events.contains(&Event::Joined) || call.is_gone() {
+    if !call.events.contains(&SessionEvent::Joined) || call.is_gone() {
         return;
     }
     let before = call.events.len();
@@ -209,7 +209,7 @@ fn forged_records(call: &mut Call, bytes: &[u8]) {
     }
     let ended = call.events[before..]
         .iter()
-        .any(|event| matches!(event, Event::Left(_)));
+        .any(|event| matches!(event, SessionEvent::Left(_)));
     assert!(!ended, "a forged record ended the call: {:?}", call.events);
 }
 
@@ -253,7 +253,7 @@ pub fn media(bytes: &[u8]) {
         assert!(call.heard <= 16_000 * 60);
     }
     if unsealed && !call.is_gone() {
-        let left = call.events.iter().any(|event| matches!(event, Event::Left(_)));
+        let left = call.events.iter().any(|event| matches!(event, SessionEvent::Left(_)));
         assert!(!left, "what nobody sealed ended the call: {:?}", call.events);
         let before = call.heard;
         for _ in 0..25 {
@@ -440,7 +440,9 @@ impl Model {
         } else {
             Duration::ZERO
         };
-        if self.silent >= limits::PEER_FREED_AFTER && call.events.iter().any(|event| matches!(event, Event::Left(_))) {
+        if self.silent >= limits::PEER_FREED_AFTER
+            && call.events.iter().any(|event| matches!(event, SessionEvent::Left(_)))
+        {
             self.ended = true;
             call.advance(limits::GOODBYE_WITHIN + limits::CLOSE_WITHIN);
             assert!(call.is_gone());
@@ -452,7 +454,7 @@ impl Model {
         self.ended = true;
         call.advance(within);
         let reason = call.events.iter().find_map(|event| match event {
-            Event::Left(reason) => Some(*reason),
+            SessionEvent::Left(reason) => Some(*reason),
             _ => None,
         });
         assert!(

@@ -11,8 +11,8 @@ use std::f64::consts::TAU;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use edge_runner_proto::event::{Event, LeaveReason};
-use edge_runner_proto::session::{Output, Session as _};
+use edge_runner_proto::event::{LeaveReason, SessionEvent};
+use edge_runner_proto::session::{Session as _, SessionOutput};
 use edge_runner_proto::webrtc::candidate::DeviceAddress;
 use edge_runner_proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret, ReceivedPacket};
 use edge_runner_proto::webrtc::gather::GatheredAddresses;
@@ -55,7 +55,7 @@ pub type Carries = Box<dyn FnMut(Way, Duration) -> bool>;
 pub struct Call {
     pub report: Report,
     /// What the bot was told.
-    pub events: Vec<(Duration, Event)>,
+    pub events: Vec<(Duration, SessionEvent)>,
     /// When the handshake was done.
     pub connected: Option<Duration>,
     /// Frames that the bot heard, and when.
@@ -151,7 +151,11 @@ impl Call {
     }
 
     fn pull_speech(&mut self) {
-        let samples = self.session.speech_room().unwrap_or_default().min(self.speech.len());
+        let samples = self
+            .session
+            .speech_capacity()
+            .unwrap_or_default()
+            .min(self.speech.len());
         let pcm: Vec<i16> = self.speech.drain(..samples).collect();
         self.session.handle_speech(&pcm, self.now);
     }
@@ -159,14 +163,14 @@ impl Call {
     /// The texts that the bot got, each with its time.
     pub fn texts(&self) -> impl Iterator<Item = (Duration, &str)> {
         self.events.iter().filter_map(|(at, event)| match event {
-            Event::Message(text) => Some((*at, text.as_str())),
+            SessionEvent::Message(text) => Some((*at, text.as_str())),
             _ => None,
         })
     }
 
     pub fn left(&self) -> Option<(Duration, LeaveReason)> {
         self.events.iter().find_map(|(at, event)| match event {
-            Event::Left(reason) => Some((*at, *reason)),
+            SessionEvent::Left(reason) => Some((*at, *reason)),
             _ => None,
         })
     }
@@ -235,23 +239,23 @@ impl Call {
         let at = self.time();
         while !self.gone {
             match self.session.poll_output(self.now) {
-                Output::Timeout(deadline) => {
+                SessionOutput::Timeout(deadline) => {
                     self.wake = deadline.at;
                     return;
                 }
-                Output::Gone => self.gone = true,
-                Output::Command(WebRtcCommand::Transmit(mut transmit)) => {
+                SessionOutput::Closed => self.gone = true,
+                SessionOutput::Command(WebRtcCommand::Transmit(mut transmit)) => {
                     let contents = transmit.contents().to_vec();
                     self.launch(Way::ToDevice, contents);
                 }
-                Output::Audio(frame) => {
+                SessionOutput::Audio(frame) => {
                     self.heard.push(at);
                     if frame.pcm.iter().any(|sample| sample.unsigned_abs() > LOUD) {
                         self.loud.push(at);
                     }
                 }
-                Output::Event(event) => self.events.push((at, event)),
-                Output::Command(_) | Output::MoreSpeech => {}
+                SessionOutput::Event(event) => self.events.push((at, event)),
+                SessionOutput::Command(_) | SessionOutput::SpeechWanted => {}
             }
         }
     }

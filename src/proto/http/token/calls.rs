@@ -1,7 +1,7 @@
 //! Which serial number a telephone call's token has, so that a webhook that comes again gets no
 //! second one.
 //!
-//! In: a call, the signed webhook that named it, and the serial numbers. Out: the [`Issued`]
+//! In: a call, the signed webhook that named it, and the serial numbers. Out: the [`IssuedToken`]
 //! number. A webhook that came before, be it a provider's retry or a captured one that is sent
 //! again, gets what it got; another webhook of the same call shares the number until that was used
 //! or has expired, and gets a new one then, since a call may come back to its bot. Refuses nothing:
@@ -9,13 +9,13 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::serials::{Serials, State};
+use super::serials::{SerialState, Serials};
 use crate::limits::{CALLS_REMEMBERED_MAX, TOKEN_LIFE};
 use crate::telephony::proof::CallKey;
 
 /// A number that was given to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Issued {
+pub(super) struct IssuedToken {
     pub call: CallKey,
     pub serial: u64,
     /// When the token expires.
@@ -24,40 +24,40 @@ pub(super) struct Issued {
 
 /// What a number is remembered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Key {
+enum CallTokenKey {
     Call(CallKey),
     Webhook([u8; 16]),
 }
 
 /// The numbers of the last calls.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
-    issued: HashMap<Key, Issued>,
-    order: VecDeque<Key>,
+pub(super) struct CallTokens {
+    issued: HashMap<CallTokenKey, IssuedToken>,
+    order: VecDeque<CallTokenKey>,
 }
 
-impl Calls {
+impl CallTokens {
     /// Returns the number of a webhook's call: a fresh one, or the one that the call or this
     /// webhook had before.
-    pub fn issue(&mut self, call: CallKey, webhook: [u8; 16], serials: &mut Serials, second: u64) -> Issued {
-        if let Some(issued) = self.issued.get(&Key::Webhook(webhook)) {
+    pub fn issue(&mut self, call: CallKey, webhook: [u8; 16], serials: &mut Serials, second: u64) -> IssuedToken {
+        if let Some(issued) = self.issued.get(&CallTokenKey::Webhook(webhook)) {
             return *issued;
         }
-        let is_good = |last: &&Issued| second < last.expires && serials.state(last.serial) == State::Fresh;
-        let issued = match self.issued.get(&Key::Call(call)).filter(is_good) {
+        let is_good = |last: &&IssuedToken| second < last.expires && serials.state(last.serial) == SerialState::Fresh;
+        let issued = match self.issued.get(&CallTokenKey::Call(call)).filter(is_good) {
             Some(last) => *last,
             None => {
                 let expires = second + TOKEN_LIFE.as_secs();
                 let serial = serials.issue(expires);
-                Issued { call, serial, expires }
+                IssuedToken { call, serial, expires }
             }
         };
-        self.keep(Key::Call(call), issued);
-        self.keep(Key::Webhook(webhook), issued);
+        self.remember(CallTokenKey::Call(call), issued);
+        self.remember(CallTokenKey::Webhook(webhook), issued);
         issued
     }
 
-    fn keep(&mut self, key: Key, issued: Issued) {
+    fn remember(&mut self, key: CallTokenKey, issued: IssuedToken) {
         if self.issued.insert(key, issued).is_some() {
             return;
         }
@@ -93,7 +93,7 @@ mod tests {
     /// works.
     #[test]
     fn a_retry_shares_the_number_of_its_call() {
-        let (mut calls, mut serials) = (Calls::default(), Serials::default());
+        let (mut calls, mut serials) = (CallTokens::default(), Serials::default());
         let first = calls.issue(key(1), webhook(1), &mut serials, 0);
         assert_eq!(calls.issue(key(1), webhook(1), &mut serials, 5), first);
         assert_eq!(calls.issue(key(1), webhook(2), &mut serials, 5), first);
@@ -106,10 +106,10 @@ mod tests {
     /// come back to its bot.
     #[test]
     fn a_webhook_that_is_sent_again_gives_no_second_number() {
-        let (mut calls, mut serials) = (Calls::default(), Serials::default());
+        let (mut calls, mut serials) = (CallTokens::default(), Serials::default());
         let first = calls.issue(key(1), webhook(1), &mut serials, 0);
         assert_eq!(calls.issue(key(1), webhook(2), &mut serials, 0), first);
-        serials.use_up(first.serial);
+        serials.redeem(first.serial);
         for seen in [webhook(1), webhook(2)] {
             for second in [0, 299, 300, 86_400] {
                 serials.expire(second);
@@ -127,7 +127,7 @@ mod tests {
     /// good.
     #[test]
     fn an_expired_number_is_not_shared() {
-        let (mut calls, mut serials) = (Calls::default(), Serials::default());
+        let (mut calls, mut serials) = (CallTokens::default(), Serials::default());
         let first = calls.issue(key(1), webhook(1), &mut serials, 0);
         assert_eq!(calls.issue(key(1), webhook(2), &mut serials, 299), first);
         let later = calls.issue(key(1), webhook(3), &mut serials, 300);
@@ -137,13 +137,13 @@ mod tests {
     /// The oldest is forgotten, which only a provider's own calls can bring about.
     #[test]
     fn the_memory_has_an_end() {
-        let (mut calls, mut serials) = (Calls::default(), Serials::default());
+        let (mut calls, mut serials) = (CallTokens::default(), Serials::default());
         let first = calls.issue(key(0), webhook(0), &mut serials, 0);
         let last = CALLS_REMEMBERED_MAX as u32 / 2;
         for n in 1..last {
             calls.issue(key(n), webhook(n), &mut serials, 0);
         }
-        serials.use_up(first.serial);
+        serials.redeem(first.serial);
         assert_eq!(calls.issue(key(0), webhook(0), &mut serials, 0), first);
         calls.issue(key(last), webhook(last), &mut serials, 0);
         assert_ne!(calls.issue(key(0), webhook(0), &mut serials, 0), first);

@@ -1,7 +1,7 @@
 //! Serial numbers of tokens, and one bit for each that says whether it was used.
 //!
 //! In: when a number expires, in seconds of the caller's count. Out: the next number, and its
-//! [`State`] later. Numbers are given in the order in which they expire, and their bits are kept in
+//! [`SerialState`] later. Numbers are given in the order in which they expire, and their bits are kept in
 //! pages, so that a page goes when its last number has expired. A number without a bit counts as
 //! expired, never as fresh: forgetting makes no token usable again. Refuses nothing: past
 //! [`TOKENS_KEPT_MAX`] the oldest page goes early, and the tokens on it expire with it.
@@ -17,7 +17,7 @@ const PAGES_MAX: usize = TOKENS_KEPT_MAX / PAGE as usize;
 
 /// What is known of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum SerialState {
     /// It was not given out.
     Unknown,
     Fresh,
@@ -28,14 +28,14 @@ pub(super) enum State {
 /// The numbers that were given out and have not expired.
 #[derive(Debug, Default)]
 pub(super) struct Serials {
-    pages: VecDeque<Page>,
+    pages: VecDeque<SerialPage>,
     /// The first number of the first page.
     first: u64,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Page {
+struct SerialPage {
     /// When the last of its numbers expires.
     expires: u64,
     used: [u64; WORDS],
@@ -52,7 +52,7 @@ impl Serials {
                 if self.pages.len() == PAGES_MAX {
                     self.drop_first();
                 }
-                self.pages.push_back(Page {
+                self.pages.push_back(SerialPage {
                     expires,
                     used: [0; WORDS],
                 });
@@ -68,26 +68,26 @@ impl Serials {
         }
     }
 
-    pub fn state(&self, serial: u64) -> State {
+    pub fn state(&self, serial: u64) -> SerialState {
         if serial >= self.next {
-            return State::Unknown;
+            return SerialState::Unknown;
         }
-        match self.place(serial) {
-            None => State::Expired,
-            Some((page, word, bit)) if self.pages[page].used[word] & bit == 0 => State::Fresh,
-            Some(_) => State::Used,
+        match self.locate(serial) {
+            None => SerialState::Expired,
+            Some((page, word, bit)) if self.pages[page].used[word] & bit == 0 => SerialState::Fresh,
+            Some(_) => SerialState::Used,
         }
     }
 
     /// Notes that a number was used.
-    pub fn use_up(&mut self, serial: u64) {
-        if let Some((page, word, bit)) = self.place(serial) {
+    pub fn redeem(&mut self, serial: u64) {
+        if let Some((page, word, bit)) = self.locate(serial) {
             self.pages[page].used[word] |= bit;
         }
     }
 
     /// Finds the page, the word and the bit of a number.
-    fn place(&self, serial: u64) -> Option<(usize, usize, u64)> {
+    fn locate(&self, serial: u64) -> Option<(usize, usize, u64)> {
         let at = serial.checked_sub(self.first)?;
         let (page, on_page) = (usize::try_from(at / PAGE).ok()?, at % PAGE);
         let (word, bit) = (on_page / u64::from(u64::BITS), on_page % u64::from(u64::BITS));
@@ -103,7 +103,7 @@ impl Serials {
     /// Returns the bytes that the bits take.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
-        self.pages.capacity() * size_of::<Page>()
+        self.pages.capacity() * size_of::<SerialPage>()
     }
 }
 
@@ -117,14 +117,14 @@ mod tests {
         let given: Vec<u64> = (0..3 * PAGE).map(|_| serials.issue(300)).collect();
         assert!(given.iter().copied().eq(0..3 * PAGE));
         for used in [0, 63, 64, PAGE - 1, PAGE, 3 * PAGE - 1] {
-            serials.use_up(used);
+            serials.redeem(used);
         }
         for serial in given {
             let used = [0, 63, 64, PAGE - 1, PAGE, 3 * PAGE - 1].contains(&serial);
-            assert_eq!(serials.state(serial) == State::Used, used, "{serial}");
+            assert_eq!(serials.state(serial) == SerialState::Used, used, "{serial}");
         }
         for unknown in [3 * PAGE, u64::MAX] {
-            assert_eq!(serials.state(unknown), State::Unknown);
+            assert_eq!(serials.state(unknown), SerialState::Unknown);
         }
     }
 
@@ -135,17 +135,27 @@ mod tests {
         for serial in 0..PAGE {
             serials.issue(300 + serial);
         }
-        serials.use_up(1);
+        serials.redeem(1);
         let later = serials.issue(9_000);
         serials.expire(300 + PAGE - 2);
-        assert_eq!((serials.state(0), serials.state(1)), (State::Fresh, State::Used));
+        assert_eq!(
+            (serials.state(0), serials.state(1)),
+            (SerialState::Fresh, SerialState::Used)
+        );
         serials.expire(300 + PAGE - 1);
-        assert_eq!((serials.state(0), serials.state(1)), (State::Expired, State::Expired));
+        assert_eq!(
+            (serials.state(0), serials.state(1)),
+            (SerialState::Expired, SerialState::Expired)
+        );
         serials.expire(u64::MAX);
-        assert_eq!(serials.state(later), State::Fresh, "its page is the one that is filled");
-        serials.use_up(0);
-        serials.use_up(u64::MAX);
-        assert_eq!(serials.state(later), State::Fresh);
+        assert_eq!(
+            serials.state(later),
+            SerialState::Fresh,
+            "its page is the one that is filled"
+        );
+        serials.redeem(0);
+        serials.redeem(u64::MAX);
+        assert_eq!(serials.state(later), SerialState::Fresh);
     }
 
     /// 17,000 tokens a second, each of them used, for as long as a token is good: every number is
@@ -157,11 +167,11 @@ mod tests {
             serials.expire(second);
             for _ in 0..17_000 {
                 let serial = serials.issue(second + 300);
-                serials.use_up(serial);
+                serials.redeem(serial);
             }
         }
         let first_live = 300 * 17_000;
-        assert_eq!(serials.state(first_live), State::Used);
+        assert_eq!(serials.state(first_live), SerialState::Used);
         assert!(serials.bytes() <= 1_100_000, "{} bytes", serials.bytes());
     }
 
@@ -173,13 +183,13 @@ mod tests {
         for _ in 0..cap {
             serials.issue(300);
         }
-        assert_eq!(serials.state(0), State::Fresh);
+        assert_eq!(serials.state(0), SerialState::Fresh);
         let newest = serials.issue(300);
         assert_eq!(
             (serials.state(PAGE - 1), serials.state(PAGE)),
-            (State::Expired, State::Fresh)
+            (SerialState::Expired, SerialState::Fresh)
         );
-        assert_eq!((newest, serials.state(newest)), (cap, State::Fresh));
+        assert_eq!((newest, serials.state(newest)), (cap, SerialState::Fresh));
         for _ in 0..cap {
             serials.issue(300);
         }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::connection::{DisconnectCause, RoomConnection};
 use super::{DialRequest, LocalAddresses, Reconnect, RoomCommand, RoomPhase, RoomSession, SignalState};
-use crate::event::{Event, LeaveReason};
+use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{ROOM_BACK_PAUSES, ROOM_BACK_WITHIN, ROOM_JOIN_PAUSES, ROOM_MISUNDERSTOOD_MAX, ROOM_SETTLED};
 use crate::livekit::http_base;
 use crate::livekit::signal::LeaveAction;
@@ -149,7 +149,7 @@ impl RoomSession {
                     }
                     None => {
                         log::warn!("the room was not entered: {cause}");
-                        self.events.push_back(Event::JoinFailed(cause.to_string()));
+                        self.events.push_back(SessionEvent::JoinFailed(cause.to_string()));
                         let reason = match decision {
                             RetryDecision::GiveUp(reason) if reason != LeaveReason::Failed => reason,
                             _ => LeaveReason::NeverConnected,

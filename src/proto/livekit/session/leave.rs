@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{RoomCommand, RoomPhase, RoomSession, SignalState};
-use crate::event::{Event, LeaveReason};
+use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{FINISH_WITHIN, ROOM_CLOSE_WITHIN};
 
 impl RoomSession {
@@ -31,7 +31,7 @@ impl RoomSession {
 
     /// Ends the session now, with a goodbye to a server that is there.
     pub(super) fn end(&mut self, reason: LeaveReason, now: Instant) {
-        self.events.push_back(Event::Left(reason));
+        self.events.push_back(SessionEvent::Left(reason));
         match &mut self.signal {
             SignalState::Open(connection) => {
                 connection.leave();

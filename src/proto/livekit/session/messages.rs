@@ -10,22 +10,22 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::{RoomSession, SignalState};
-use crate::event::Event;
+use crate::event::SessionEvent;
 use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_EARLY_MAX, ROOM_TEXT_BYTES_MAX};
 use crate::livekit::wire::{DataPacket, DataValue, SipDtmf, UserPacket};
 
 /// What callers write before the bot has joined: our ears may be up before our voice is, and a caller who waits speaks at once.
 #[derive(Default)]
 pub(super) struct EarlyMessages {
-    events: VecDeque<Event>,
+    events: VecDeque<SessionEvent>,
     bytes: usize,
 }
 
 impl EarlyMessages {
     /// Keeps it, if there is room.
-    fn push(&mut self, event: Event) {
+    fn push(&mut self, event: SessionEvent) {
         let bytes = match &event {
-            Event::Message(text) => text.len(),
+            SessionEvent::Message(text) => text.len(),
             _ => 0,
         };
         if self.events.len() < ROOM_EARLY_MAX && self.bytes + bytes <= MESSAGES_IN_BYTES_MAX {
@@ -37,7 +37,7 @@ impl EarlyMessages {
     }
 
     /// Returns it in its order, once.
-    pub fn take(&mut self) -> VecDeque<Event> {
+    pub fn take(&mut self) -> VecDeque<SessionEvent> {
         std::mem::take(self).events
     }
 }
@@ -94,11 +94,11 @@ impl RoomSession {
         }
         let event = match packet.value {
             Some(DataValue::User(user)) => match String::from_utf8(user.payload.into()) {
-                Ok(text) => Event::Message(text),
+                Ok(text) => SessionEvent::Message(text),
                 Err(_) => return log::debug!("data ignored: it is not UTF-8"),
             },
             Some(DataValue::Dtmf(dtmf)) => match dtmf_key(&dtmf) {
-                Some(key) => Event::Dtmf(key),
+                Some(key) => SessionEvent::Dtmf(key),
                 None => return log::debug!("a key of the telephone ignored: there is no such"),
             },
             None => return log::debug!("data ignored: of no kind that is read here"),
@@ -142,13 +142,16 @@ mod tests {
     fn early_words_are_bounded() {
         let mut early = EarlyMessages::default();
         for count in 0..=ROOM_EARLY_MAX {
-            early.push(Event::Message(count.to_string()));
+            early.push(SessionEvent::Message(count.to_string()));
         }
         let kept = early.take();
-        assert_eq!((kept.len(), &kept[0]), (ROOM_EARLY_MAX, &Event::Message("0".into())));
-        early.push(Event::Message("x".repeat(MESSAGES_IN_BYTES_MAX)));
-        early.push(Event::Message("y".into()));
-        early.push(Event::Dtmf('1'));
+        assert_eq!(
+            (kept.len(), &kept[0]),
+            (ROOM_EARLY_MAX, &SessionEvent::Message("0".into()))
+        );
+        early.push(SessionEvent::Message("x".repeat(MESSAGES_IN_BYTES_MAX)));
+        early.push(SessionEvent::Message("y".into()));
+        early.push(SessionEvent::Dtmf('1'));
         assert_eq!(early.take().len(), 2);
         assert!(early.take().is_empty());
     }

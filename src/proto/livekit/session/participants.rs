@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::event::Event;
+use crate::event::SessionEvent;
 use crate::limits::ROOM_PARTICIPANTS_MAX;
 use crate::livekit::roster::{Participant, RosterChange};
 
@@ -22,7 +22,7 @@ pub(super) struct Participants {
 
 impl Participants {
     /// Takes what the server tells.
-    pub fn handle_change(&mut self, change: RosterChange, events: &mut VecDeque<Event>) {
+    pub fn handle_change(&mut self, change: RosterChange, events: &mut VecDeque<SessionEvent>) {
         match change {
             RosterChange::Joined(who) => self.add(who, events),
             RosterChange::Left(who) => self.remove(&who.identity, events),
@@ -31,12 +31,12 @@ impl Participants {
         }
     }
 
-    fn add(&mut self, who: Participant, events: &mut VecDeque<Event>) {
+    fn add(&mut self, who: Participant, events: &mut VecDeque<SessionEvent>) {
         self.missing.remove(&who.identity);
         if self.known.insert(who.identity.clone(), who.clone()).is_none() {
             log::debug!("`{}` is in the room", who.identity);
             self.had_any = true;
-            events.push_back(Event::ParticipantJoined(who));
+            events.push_back(SessionEvent::ParticipantJoined(who));
         }
         if self.known.len() > ROOM_PARTICIPANTS_MAX {
             // The room is full of others by now.
@@ -50,7 +50,7 @@ impl Participants {
         }
     }
 
-    fn set_speaking(&mut self, identity: &Arc<str>, speaking: bool, events: &mut VecDeque<Event>) {
+    fn set_speaking(&mut self, identity: &Arc<str>, speaking: bool, events: &mut VecDeque<SessionEvent>) {
         if !self.known.contains_key(identity) {
             return;
         }
@@ -59,7 +59,7 @@ impl Participants {
             false => self.speaking.remove(identity),
         };
         if is_news {
-            events.push_back(Event::Speaking {
+            events.push_back(SessionEvent::Speaking {
                 identity: identity.clone(),
                 speaking,
             });
@@ -67,9 +67,9 @@ impl Participants {
     }
 
     /// The connection is lost: nobody is heard, and who is gone is not known.
-    pub fn handle_lost(&mut self, events: &mut VecDeque<Event>) {
+    pub fn handle_lost(&mut self, events: &mut VecDeque<SessionEvent>) {
         for identity in std::mem::take(&mut self.speaking) {
-            events.push_back(Event::Speaking {
+            events.push_back(SessionEvent::Speaking {
                 identity,
                 speaking: false,
             });
@@ -79,7 +79,7 @@ impl Participants {
     }
 
     /// Whoever has not come back is gone.
-    pub fn remove_missing(&mut self, events: &mut VecDeque<Event>) {
+    pub fn remove_missing(&mut self, events: &mut VecDeque<SessionEvent>) {
         for identity in std::mem::take(&mut self.missing) {
             self.remove(&identity, events);
         }
@@ -106,12 +106,12 @@ impl Participants {
         self.known.get(identity)
     }
 
-    fn remove(&mut self, identity: &Arc<str>, events: &mut VecDeque<Event>) {
+    fn remove(&mut self, identity: &Arc<str>, events: &mut VecDeque<SessionEvent>) {
         self.missing.remove(identity);
         self.set_speaking(identity, false, events);
         if let Some(who) = self.known.remove(identity) {
             log::debug!("`{}` left the room", who.identity);
-            events.push_back(Event::ParticipantLeft(who));
+            events.push_back(SessionEvent::ParticipantLeft(who));
         }
     }
 }

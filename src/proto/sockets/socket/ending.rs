@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use super::{Message, Phase, SocketSession};
-use crate::event::{Event, LeaveReason};
+use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{HANG_UP_BEFORE_CLOSE, SOCKET_CLOSE_WITHIN};
 use crate::server::admission;
 use crate::telephony::proof::Unproven;
@@ -123,7 +123,7 @@ impl SocketSession {
     /// Tells the bot that nothing more comes, unless it was told before.
     pub(super) fn leave(&mut self, reason: LeaveReason) {
         if self.speaks() {
-            self.events.push_back(Event::Left(reason));
+            self.events.push_back(SessionEvent::Left(reason));
         }
     }
 

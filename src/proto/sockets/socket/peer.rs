@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::voice::Voice;
 use super::{Phase, SocketSession, Wire, call_cut};
-use crate::event::{Event, LeaveReason};
+use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ};
 use crate::sockets::frames::{self, Frame};
 use crate::telephony::{self, Call, Heard, PROVIDERS};
@@ -96,7 +96,7 @@ impl SocketSession {
         }
         match heard {
             Heard::Audio | Heard::Nothing => {}
-            Heard::Dtmf(key) => self.events.push_back(Event::Dtmf(key)),
+            Heard::Dtmf(key) => self.events.push_back(SessionEvent::Dtmf(key)),
             Heard::Mark(name) => self.mark_returned(name),
             Heard::Stop => {
                 self.leave(LeaveReason::Left);
@@ -119,7 +119,7 @@ impl SocketSession {
         if let Some(at) = awaited {
             self.marks.remove(at);
         }
-        self.events.push_back(Event::Mark { name, played: true });
+        self.events.push_back(SessionEvent::Mark { name, played: true });
     }
 
     fn take_frame(&mut self, bytes: Bytes, now: Instant) {
@@ -134,7 +134,7 @@ impl SocketSession {
                     self.end(LeaveReason::Protocol, 1008, "the rate changed too often", now);
                 }
             }
-            Ok(Frame::Message(text)) => self.events.push_back(Event::Message(text)),
+            Ok(Frame::Message(text)) => self.events.push_back(SessionEvent::Message(text)),
             Ok(_) => {}
         }
     }

@@ -23,7 +23,7 @@ struct Rig {
     /// What the bot has to say.
     speech: VecDeque<i16>,
     sent: Vec<(Duration, Message)>,
-    events: Vec<Event>,
+    events: Vec<SessionEvent>,
     heard: Vec<i16>,
     heard_hz: u32,
     begun: u32,
@@ -71,33 +71,33 @@ impl Rig {
         self.hand_speech();
         loop {
             match self.session.poll_output(self.now) {
-                Output::Timeout(deadline) => {
+                SessionOutput::Timeout(deadline) => {
                     self.next = deadline.at;
                     return;
                 }
-                Output::Gone => {
+                SessionOutput::Closed => {
                     self.gone = true;
                     return;
                 }
-                Output::MoreSpeech => self.hand_speech(),
-                Output::Command(Command::Send(message)) => self.sent.push((self.now - self.start, message)),
-                Output::Command(Command::Begin) => {
+                SessionOutput::SpeechWanted => self.hand_speech(),
+                SessionOutput::Command(Command::Send(message)) => self.sent.push((self.now - self.start, message)),
+                SessionOutput::Command(Command::Begin) => {
                     assert!(self.events.is_empty(), "the bot starts before anything happens");
                     self.begun += 1;
                 }
-                Output::Command(Command::HangUp) => self.hang_ups += 1,
-                Output::Audio(Frame { pcm, rate_hz, .. }) => {
+                SessionOutput::Command(Command::HangUp) => self.hang_ups += 1,
+                SessionOutput::Audio(AudioFrame { pcm, rate_hz, .. }) => {
                     assert!(pcm.len() <= rate_hz as usize / 50, "at most 20 ms");
                     self.heard.extend_from_slice(pcm);
                     self.heard_hz = rate_hz;
                 }
-                Output::Event(event) => self.events.push(event),
+                SessionOutput::Event(event) => self.events.push(event),
             }
         }
     }
 
     fn hand_speech(&mut self) {
-        if let Some(room) = self.session.speech_room() {
+        if let Some(room) = self.session.speech_capacity() {
             let take = self.speech.len().min(room);
             let pcm: Vec<i16> = self.speech.drain(..take).collect();
             self.session.handle_speech(&pcm, self.now);
@@ -147,14 +147,14 @@ impl Rig {
 
     /// The reason of the last event, which must be the end.
     fn left(&self) -> Option<LeaveReason> {
-        let ends: Vec<&Event> = self
+        let ends: Vec<&SessionEvent> = self
             .events
             .iter()
-            .filter(|event| matches!(event, Event::Left(_)))
+            .filter(|event| matches!(event, SessionEvent::Left(_)))
             .collect();
         assert!(ends.len() <= 1, "a session ends once");
         match self.events.last() {
-            Some(Event::Left(reason)) => Some(*reason),
+            Some(SessionEvent::Left(reason)) => Some(*reason),
             _ => None,
         }
     }

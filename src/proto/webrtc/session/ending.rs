@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{WebRtcPhase, WebRtcSession};
-use crate::event::{Event, LeaveReason};
+use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{CLOSE_WITHIN, GOODBYE_WITHIN};
 use crate::webrtc::connection::ChannelLabel;
 
@@ -19,13 +19,13 @@ impl WebRtcSession {
             return;
         }
         if !matches!(self.phase, WebRtcPhase::Goodbye { .. }) {
-            self.event = Some(Event::Left(reason));
+            self.event = Some(SessionEvent::Left(reason));
         }
         self.close(now);
     }
 
     pub(super) fn end(&mut self, reason: LeaveReason, now: Instant) {
-        self.event = Some(Event::Left(reason));
+        self.event = Some(SessionEvent::Left(reason));
         let listens = self.peer.has_channel() && !self.lost && !self.peer.is_device();
         if !listens {
             return self.close(now);

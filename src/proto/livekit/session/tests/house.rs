@@ -119,7 +119,7 @@ pub struct House {
     pub dials: Vec<(Duration, DialRequest)>,
     pub requests: Vec<(Duration, ClientMessage)>,
     pub closes: usize,
-    pub events: Vec<(Duration, Event)>,
+    pub events: Vec<(Duration, SessionEvent)>,
     pub heard: BTreeMap<Option<Arc<str>>, Vec<i16>>,
     pub speech: VecDeque<i16>,
     pub gone: Option<Duration>,
@@ -182,7 +182,7 @@ impl House {
         house.guests.push(Guest::caller("PA_ann1", "ann"));
         house.enter();
         assert!(
-            house.run_until(secs(5), |house| house.has(&Event::Joined)),
+            house.run_until(secs(5), |house| house.has(&SessionEvent::Joined)),
             "{:?}",
             house.events
         );
@@ -209,20 +209,23 @@ impl House {
         self.now - self.start
     }
 
-    pub fn has(&self, event: &Event) -> bool {
+    pub fn has(&self, event: &SessionEvent) -> bool {
         self.count(event) > 0
     }
 
-    pub fn count(&self, event: &Event) -> usize {
+    pub fn count(&self, event: &SessionEvent) -> usize {
         self.events.iter().filter(|(_, each)| each == event).count()
     }
 
     /// Returns the reason of the last event, which is the end.
     pub fn left(&self) -> Option<LeaveReason> {
-        let ends = self.events.iter().filter(|(_, event)| matches!(event, Event::Left(_)));
+        let ends = self
+            .events
+            .iter()
+            .filter(|(_, event)| matches!(event, SessionEvent::Left(_)));
         assert!(ends.count() <= 1, "a session ends once");
         match self.events.last() {
-            Some((_, Event::Left(reason))) => Some(*reason),
+            Some((_, SessionEvent::Left(reason))) => Some(*reason),
             _ => None,
         }
     }
@@ -230,7 +233,7 @@ impl House {
     /// Returns what was said of a join that failed.
     pub fn join_failed(&self) -> Option<&str> {
         self.events.iter().find_map(|(_, event)| match event {
-            Event::JoinFailed(why) => Some(why.as_str()),
+            SessionEvent::JoinFailed(why) => Some(why.as_str()),
             _ => None,
         })
     }
@@ -351,29 +354,29 @@ impl House {
         self.hand_speech();
         for _ in 0..100_000 {
             match self.session.poll_output(self.now) {
-                Output::Timeout(deadline) => {
+                SessionOutput::Timeout(deadline) => {
                     self.wake = deadline.at;
                     return;
                 }
-                Output::Gone => {
+                SessionOutput::Closed => {
                     self.gone.get_or_insert(self.now - self.start);
                     self.lodging = None;
                     return;
                 }
-                Output::Command(command) => self.perform(command),
-                Output::MoreSpeech => self.hand_speech(),
-                Output::Audio(frame) => {
+                SessionOutput::Command(command) => self.perform(command),
+                SessionOutput::SpeechWanted => self.hand_speech(),
+                SessionOutput::Audio(frame) => {
                     let pcm = self.heard.entry(frame.identity.cloned()).or_default();
                     pcm.extend_from_slice(frame.pcm);
                 }
-                Output::Event(event) => self.events.push((self.now - self.start, event)),
+                SessionOutput::Event(event) => self.events.push((self.now - self.start, event)),
             }
         }
         panic!("the session's output has no end");
     }
 
     fn hand_speech(&mut self) {
-        if let Some(room) = self.session.speech_room() {
+        if let Some(room) = self.session.speech_capacity() {
             let take = self.speech.len().min(room);
             let pcm: Vec<i16> = self.speech.drain(..take).collect();
             self.session.handle_speech(&pcm, self.now);
@@ -588,7 +591,7 @@ impl House {
 
     /// Tells whether speech would be taken from the bot.
     pub fn accepts_speech(&self) -> bool {
-        self.session.speech_room().is_some()
+        self.session.speech_capacity().is_some()
     }
 
     /// Somebody goes.

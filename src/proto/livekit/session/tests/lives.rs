@@ -52,13 +52,13 @@ fn the_room_is_entered_when_the_bot_takes_its_media() {
             .starts_with("https://media.example.net/rtc?protocol=15&auto_subscribe=0&")
     );
     assert_eq!(dial.token.expose(), "first");
-    let events: Vec<&Event> = house.events.iter().map(|(_, event)| event).collect();
+    let events: Vec<&SessionEvent> = house.events.iter().map(|(_, event)| event).collect();
     assert_eq!(
         events,
         [
-            &Event::ParticipantJoined(participant("ann", false)),
-            &Event::ParticipantJoined(participant("bob", true)),
-            &Event::Joined
+            &SessionEvent::ParticipantJoined(participant("ann", false)),
+            &SessionEvent::ParticipantJoined(participant("bob", true)),
+            &SessionEvent::Joined
         ]
     );
     let published: Vec<_> = (house.requests.iter())
@@ -90,7 +90,7 @@ fn the_offer_waits_for_the_track_where_the_server_wants_it_so() {
         house.guests.push(Guest::caller("PA_ann1", "ann"));
         house.enter();
         house.run(secs(1));
-        assert!(house.has(&Event::Joined), "{fast_publish}");
+        assert!(house.has(&SessionEvent::Joined), "{fast_publish}");
         if !fast_publish {
             house = House::new();
             house.fast_publish = false;
@@ -115,7 +115,7 @@ fn a_server_that_waits_for_us_is_met_at_once() {
     house.guests.push(Guest::caller("PA_ann1", "ann"));
     house.enter();
     house.run(ms(500));
-    assert!(house.has(&Event::Joined));
+    assert!(house.has(&SessionEvent::Joined));
     let mut talkers = [("TR_ann1", Talker::new(440.0))];
     house.talks(&mut talkers, 60);
     assert!(share(&house.mixed()[5_000..], 440.0, RATE_HZ) > 0.8);
@@ -134,19 +134,19 @@ fn the_bot_has_joined_once_a_caller_is_within_reach() {
     house.with(|session, _| session.handle_message("hello".into()));
     house.enter();
     house.run(secs(2));
-    let ann = Event::ParticipantJoined(participant("ann", false));
-    let told: Vec<&Event> = house.events.iter().map(|(_, event)| event).collect();
+    let ann = SessionEvent::ParticipantJoined(participant("ann", false));
+    let told: Vec<&SessionEvent> = house.events.iter().map(|(_, event)| event).collect();
     assert_eq!(told, [&ann]);
     assert_eq!((house.speech.len(), house.texts.len()), (RATE_HZ as usize, 0));
     house.becomes("ann", |guest| guest.state = 2);
     house.run(secs(2));
-    assert!(house.has(&Event::Joined) && house.speech.is_empty());
+    assert!(house.has(&SessionEvent::Joined) && house.speech.is_empty());
     assert_eq!(house.texts, ["hello"]);
 
     house.becomes("ann", |guest| guest.kind = 4);
-    assert_eq!(house.count(&Event::Lost), 1);
+    assert_eq!(house.count(&SessionEvent::Lost), 1);
     house.data(&text("ann", b"from an agent", None));
-    assert!(!house.has(&Event::Message("from an agent".into())));
+    assert!(!house.has(&SessionEvent::Message("from an agent".into())));
     assert_eq!(house.count(&ann), 1, "nobody is announced twice");
     house.run(ROOM_EMPTY);
     assert_eq!(house.left(), Some(LeaveReason::Left));
@@ -171,8 +171,11 @@ fn what_comes_before_the_bot_has_joined_follows_it() {
             ..TrackInfo::default()
         }),
     }));
-    let told: Vec<&Event> = house.events[1..].iter().map(|(_, event)| event).collect();
-    assert_eq!(told, [&Event::Joined, &Event::Message("client-ready".into())]);
+    let told: Vec<&SessionEvent> = house.events[1..].iter().map(|(_, event)| event).collect();
+    assert_eq!(
+        told,
+        [&SessionEvent::Joined, &SessionEvent::Message("client-ready".into())]
+    );
 }
 
 /// A caller who reloads the page misses nothing: what the bot says meanwhile waits, with its marks.
@@ -193,12 +196,12 @@ fn speech_waits_while_nobody_is_there() {
     let waiting = house.speech.len();
     house.run(secs(5));
     assert_eq!((house.speech.len(), house.accepts_speech()), (waiting, false));
-    assert_eq!(house.count(&Event::SpeechStopped), 1);
+    assert_eq!(house.count(&SessionEvent::SpeechStopped), 1);
     house.comes(Guest::caller("PA_ann2", "ann"));
     house.run(secs(6));
     assert!(house.speech.is_empty());
-    assert_eq!(house.count(&Event::SpeechStarted), 2);
-    assert_eq!(house.count(&Event::SpeechStopped), 2);
+    assert_eq!(house.count(&SessionEvent::SpeechStarted), 2);
+    assert_eq!(house.count(&SessionEvent::SpeechStopped), 2);
 }
 
 /// The bot is heard with its level, and silence is sent while it says nothing; what it says first waits for the first caller.
@@ -226,7 +229,7 @@ fn the_bot_is_heard() {
     assert!(share(&said[from + 2_000..from + 10_000], 440.0, RATE_HZ) > 0.9);
     // A sine of a quarter of full scale is 15 dB below overload.
     assert!(house.levels.iter().filter(|level| (-17..=-13).contains(*level)).count() > 40);
-    assert!(house.has(&Event::SpeechStarted) && house.has(&Event::SpeechStopped));
+    assert!(house.has(&SessionEvent::SpeechStarted) && house.has(&SessionEvent::SpeechStopped));
 }
 
 /// What was not said when the bot was interrupted is not said.
@@ -243,7 +246,7 @@ fn an_interruption_drops_what_has_not_left() {
     house.run(secs(1));
     let after = &house.bot_said()[(before + 3) * RATE_HZ as usize / 50..];
     assert!(after.iter().all(|sample| sample.unsigned_abs() < 500));
-    assert!(house.has(&Event::SpeechStopped));
+    assert!(house.has(&SessionEvent::SpeechStopped));
 }
 
 /// Callers are heard as one, or each by name.
@@ -315,14 +318,14 @@ fn texts_and_keys_pass() {
         };
         house.data(&dtmf.encode_to_vec());
     }
-    let told: Vec<&Event> = house.events[before..].iter().map(|(_, event)| event).collect();
+    let told: Vec<&SessionEvent> = house.events[before..].iter().map(|(_, event)| event).collect();
     assert_eq!(
         told,
         [
-            &Event::Message("hello".into()),
-            &Event::Message("{\"t\":\"\u{e9}\"}".into()),
-            &Event::Dtmf('7'),
-            &Event::Dtmf('*'),
+            &SessionEvent::Message("hello".into()),
+            &SessionEvent::Message("{\"t\":\"\u{e9}\"}".into()),
+            &SessionEvent::Dtmf('7'),
+            &SessionEvent::Dtmf('*'),
         ]
     );
 }
@@ -334,23 +337,23 @@ fn an_empty_room_is_left_after_a_while() {
     house.comes(Guest::agent("PA_bot1", "bot"));
     house.comes(Guest::caller("PA_bob1", "bob"));
     house.speaks("PA_bob1", true);
-    assert!(house.has(&Event::Speaking {
+    assert!(house.has(&SessionEvent::Speaking {
         identity: "bob".into(),
         speaking: true
     }));
     house.goes("bob");
-    assert!(house.has(&Event::Speaking {
+    assert!(house.has(&SessionEvent::Speaking {
         identity: "bob".into(),
         speaking: false
     }));
-    assert!(house.has(&Event::ParticipantLeft(participant("bob", false))));
-    assert!(!house.has(&Event::Lost), "ann is there");
+    assert!(house.has(&SessionEvent::ParticipantLeft(participant("bob", false))));
+    assert!(!house.has(&SessionEvent::Lost), "ann is there");
 
     house.goes("ann");
-    assert_eq!(house.count(&Event::Lost), 1);
+    assert_eq!(house.count(&SessionEvent::Lost), 1);
     house.run(ROOM_EMPTY - ms(10));
     house.comes(Guest::caller("PA_ann2", "ann"));
-    assert_eq!(house.count(&Event::Resumed), 1);
+    assert_eq!(house.count(&SessionEvent::Resumed), 1);
     house.run(ROOM_EMPTY * 2);
     house.goes("ann");
     house.run(ROOM_EMPTY - ms(1));
@@ -359,7 +362,7 @@ fn an_empty_room_is_left_after_a_while() {
     assert_eq!(house.left(), Some(LeaveReason::Left));
     house.run(secs(1));
     assert!(house.gone.is_some() && house.has_left_politely());
-    assert_eq!(house.count(&Event::Joined), 1);
+    assert_eq!(house.count(&SessionEvent::Joined), 1);
 }
 
 /// A room that nobody comes to is given up after five minutes.
@@ -373,7 +376,7 @@ fn a_room_that_nobody_comes_to_is_given_up() {
     assert_eq!(house.left(), None);
     house.run(secs(3));
     assert_eq!(house.left(), Some(LeaveReason::NeverConnected));
-    assert!(!house.has(&Event::Joined) && house.join_failed().is_none());
+    assert!(!house.has(&SessionEvent::Joined) && house.join_failed().is_none());
     house.run(secs(1));
     assert!(house.gone.is_some());
 }

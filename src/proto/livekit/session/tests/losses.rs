@@ -9,14 +9,14 @@ use crate::participant::Participant;
 use crate::webrtc::connection::sfu::tests::world::{RATE_HZ, Talker, ms};
 
 fn names(house: &House, from: usize) -> Vec<&'static str> {
-    let name = |event: &Event| match event {
-        Event::Joined => "joined",
-        Event::ParticipantJoined(_) => "came",
-        Event::ParticipantLeft(_) => "went",
-        Event::Lost => "lost",
-        Event::Resumed => "resumed",
-        Event::Left(_) => "left",
-        Event::SpeechStarted | Event::SpeechStopped => "speech",
+    let name = |event: &SessionEvent| match event {
+        SessionEvent::Joined => "joined",
+        SessionEvent::ParticipantJoined(_) => "came",
+        SessionEvent::ParticipantLeft(_) => "went",
+        SessionEvent::Lost => "lost",
+        SessionEvent::Resumed => "resumed",
+        SessionEvent::Left(_) => "left",
+        SessionEvent::SpeechStarted | SessionEvent::SpeechStopped => "speech",
         _ => "else",
     };
     let names = house.events[from..].iter().map(|(_, event)| name(event));
@@ -43,7 +43,7 @@ fn the_restart_of_a_server_is_survived() {
     );
     assert_eq!(names(&house, before), ["lost"]);
     house.door = Door::Open;
-    assert!(house.run_until(secs(10), |house| house.has(&Event::Resumed)));
+    assert!(house.run_until(secs(10), |house| house.has(&SessionEvent::Resumed)));
     house.run(secs(4));
     assert_eq!(names(&house, before), ["lost", "resumed"], "nobody is announced twice");
     assert_eq!(house.texts, ["while away"]);
@@ -150,7 +150,8 @@ fn a_turn_ends_with_the_stay_that_heard_it() {
             .speech
             .extend(Tone::new(440.0, RATE_HZ).take(3 * RATE_HZ as usize));
         house.run(secs(1));
-        let turns = |house: &House| [Event::SpeechStarted, Event::SpeechStopped].map(|turn| house.count(&turn));
+        let turns =
+            |house: &House| [SessionEvent::SpeechStarted, SessionEvent::SpeechStopped].map(|turn| house.count(&turn));
         assert_eq!(turns(&house), [1, 0]);
         house.dies();
         assert_eq!((turns(&house), house.accepts_speech()), ([1, 1], false));
@@ -196,24 +197,24 @@ fn whatever_breaks_is_mended() {
     let mut house = House::with_caller();
     house.breaks();
     house.run(secs(3));
-    assert_eq!((house.dials.len(), house.count(&Event::Resumed)), (2, 1));
+    assert_eq!((house.dials.len(), house.count(&SessionEvent::Resumed)), (2, 1));
 
     house.answers = false;
     house.run(ROOM_PING_TIMEOUT + secs(6));
-    assert_eq!(house.count(&Event::Lost), 2);
+    assert_eq!(house.count(&SessionEvent::Lost), 2);
     house.answers = true;
     // The stay that was not answered has its time first.
     house.run(CONNECT_WITHIN + secs(6));
-    assert_eq!(house.count(&Event::Resumed), 2);
+    assert_eq!(house.count(&SessionEvent::Resumed), 2);
 
     house.run(ROOM_SETTLED);
     house.network = false;
     house.run(secs(12));
-    assert_eq!(house.count(&Event::Lost), 3);
+    assert_eq!(house.count(&SessionEvent::Lost), 3);
     house.network = true;
     house.run(CONNECT_WITHIN + secs(6));
-    assert_eq!((house.count(&Event::Resumed), house.left()), (3, None));
-    assert_eq!(house.count(&Event::ParticipantLeft(ann())), 0);
+    assert_eq!((house.count(&SessionEvent::Resumed), house.left()), (3, None));
+    assert_eq!(house.count(&SessionEvent::ParticipantLeft(ann())), 0);
 }
 
 fn ann() -> Participant {

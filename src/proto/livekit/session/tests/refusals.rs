@@ -59,7 +59,7 @@ fn a_server_that_stumbles_is_tried_again() {
     house.run(ms(600));
     house.door = Door::Open;
     house.run(secs(3));
-    assert!(house.has(&Event::Joined) && house.join_failed().is_none());
+    assert!(house.has(&SessionEvent::Joined) && house.join_failed().is_none());
     assert_eq!(house.dials.len(), 3);
 }
 

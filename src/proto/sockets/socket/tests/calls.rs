@@ -41,9 +41,9 @@ fn events_sent(rig: &Rig) -> Vec<String> {
     rig.sent.iter().filter_map(|(_, message)| event(message)).collect()
 }
 
-fn told(name: &str, played: bool) -> Event {
+fn told(name: &str, played: bool) -> SessionEvent {
     let name = name.into();
-    Event::Mark { name, played }
+    SessionEvent::Mark { name, played }
 }
 
 /// nothing begins before the provider is known, and then everything is.
@@ -57,7 +57,7 @@ fn the_bot_starts_with_a_complete_call() {
     let call = rig.session.telephone().expect("a call");
     assert_eq!(call.provider, TWILIO);
     assert_eq!(call.data["call_id"], json!("CA1"));
-    assert_eq!(rig.events, [Event::Joined]);
+    assert_eq!(rig.events, [SessionEvent::Joined]);
 }
 
 /// Five messages, or ten seconds, and what is not recognised is closed; garbage and binary count as messages.
@@ -95,7 +95,7 @@ fn a_call_without_a_place_is_closed_before_its_bot_begins() {
     rig.with(|session, now| {
         session.handle_text(&start_a().to_string(), now);
         session.handle_text(&media(&[0x10; 160]).to_string(), now);
-        assert_eq!(session.poll_output(now), Output::Command(Command::Begin));
+        assert_eq!(session.poll_output(now), SessionOutput::Command(Command::Begin));
         session.handle_refused(full, now);
     });
     let why = "all places are taken; try again later";
@@ -182,7 +182,7 @@ fn audio_before_the_handshake_is_heard() {
     rig.json(start_a());
     rig.with(|session, now| session.set_audio(8_000, 8_000, true, now));
     assert_eq!(rig.heard.len(), 160);
-    assert_eq!(rig.events, [Event::Joined]);
+    assert_eq!(rig.events, [SessionEvent::Joined]);
 }
 
 /// Keys and marks are events; a stop ends the call, and nobody is asked to hang up.
@@ -196,10 +196,10 @@ fn what_the_provider_says_becomes_events() {
     assert_eq!(
         rig.events,
         [
-            Event::Joined,
-            Event::Dtmf('5'),
+            SessionEvent::Joined,
+            SessionEvent::Dtmf('5'),
             told("other", true),
-            Event::Left(LeaveReason::Left)
+            SessionEvent::Left(LeaveReason::Left)
         ]
     );
     assert_eq!((rig.closed(), rig.hang_ups), (Some((1000, "")), 0));
@@ -376,8 +376,8 @@ fn sound_of_a_running_call_costs_little() {
             let mut frames = 0;
             loop {
                 match session.poll_output(now) {
-                    Output::Timeout(_) => return frames,
-                    Output::Audio(_) => frames += 1,
+                    SessionOutput::Timeout(_) => return frames,
+                    SessionOutput::Audio(_) => frames += 1,
                     _ => {}
                 }
             }
@@ -385,13 +385,13 @@ fn sound_of_a_running_call_costs_little() {
         let (texts, said) = allocations::of(|| {
             session.handle_writable();
             session.handle_timeout(now);
-            let room = session.speech_room().unwrap_or_default();
+            let room = session.speech_capacity().unwrap_or_default();
             session.handle_speech(&[700; 320][..room.min(320)], now);
             let mut texts = 0;
             loop {
                 match session.poll_output(now) {
-                    Output::Timeout(_) => return texts,
-                    Output::Command(Command::Send(Message::Text(_))) => texts += 1,
+                    SessionOutput::Timeout(_) => return texts,
+                    SessionOutput::Command(Command::Send(Message::Text(_))) => texts += 1,
                     _ => {}
                 }
             }

@@ -29,7 +29,7 @@ fn frames_sent(rig: &Rig) -> Vec<Frame> {
 #[test]
 fn nothing_said_before_the_bot_listens_is_lost() {
     let mut rig = Rig::new(SocketSession::client);
-    assert_eq!((rig.begun, rig.events.clone()), (1, vec![Event::Joined]));
+    assert_eq!((rig.begun, rig.events.clone()), (1, vec![SessionEvent::Joined]));
     rig.binary(frames::message(r#"{"type":"client-ready"}"#));
     let said = tone(16_000, 16_000);
     for chunk in said.chunks(256) {
@@ -38,7 +38,10 @@ fn nothing_said_before_the_bot_listens_is_lost() {
     assert!(rig.heard.is_empty());
     rig.with(|session, now| session.set_audio(16_000, 24_000, true, now));
     assert_eq!((rig.heard_hz, &rig.heard), (16_000, &said));
-    assert_eq!(rig.events[1], Event::Message(r#"{"type":"client-ready"}"#.into()));
+    assert_eq!(
+        rig.events[1],
+        SessionEvent::Message(r#"{"type":"client-ready"}"#.into())
+    );
 }
 
 /// The rate of a frame is what it says, and the bot hears the rate that it asked for.
@@ -75,7 +78,10 @@ fn speech_is_paced() {
             "frame {nth} left at {at:?}"
         );
     }
-    assert_eq!(rig.events[1..], [Event::SpeechStarted, Event::SpeechStopped]);
+    assert_eq!(
+        rig.events[1..],
+        [SessionEvent::SpeechStarted, SessionEvent::SpeechStopped]
+    );
 }
 
 /// A message overtakes queued speech, and an interruption drops it and says so.
@@ -93,7 +99,7 @@ fn an_interruption_drops_what_has_not_left() {
     let frames = frames_sent(&rig);
     assert!(frames.contains(&Frame::Message(r#"{"a":1}"#.into())));
     assert_eq!(frames.last(), Some(&Frame::Interruption));
-    assert_eq!(rig.events.last(), Some(&Event::SpeechStopped));
+    assert_eq!(rig.events.last(), Some(&SessionEvent::SpeechStopped));
 }
 
 /// At the cap a message of the bot leaves, and one byte past it does not.
@@ -113,7 +119,7 @@ fn marks_come_back_when_their_speech_has_left() {
     rig.speech.extend(tone(480, 24_000));
     rig.drain();
     rig.with(|session, _| assert_eq!(session.handle_mark("one".into()), None));
-    let mark = Event::Mark {
+    let mark = SessionEvent::Mark {
         name: "one".into(),
         played: true,
     };

@@ -13,7 +13,7 @@ const A4: f64 = 440.0;
 #[test]
 fn silence_flows_from_the_moment_the_connection_is_up() {
     let mut pair = Pair::connected();
-    let joined = pair.times(&Event::Joined);
+    let joined = pair.times(&SessionEvent::Joined);
     assert_eq!(joined.len(), 1);
     let first = pair.client.heard.first().expect("a packet").at;
     assert!(
@@ -70,7 +70,10 @@ fn the_caller_hears_the_bot_at_any_rate() {
         let pcm = pair.client.pcm_since(began);
         let middle = &pcm[48_000 / 4..48_000 * 3 / 4];
         assert!(share(middle, A4, 48_000) > 0.9, "{}", share(middle, A4, 48_000));
-        let (started, stopped) = (pair.times(&Event::SpeechStarted), pair.times(&Event::SpeechStopped));
+        let (started, stopped) = (
+            pair.times(&SessionEvent::SpeechStarted),
+            pair.times(&SessionEvent::SpeechStopped),
+        );
         assert_eq!((started.len(), stopped.len()), (1, 1), "{:?}", pair.bot.events);
         assert!(started[0] - began <= ms(20));
         let spoke = stopped[0] - started[0];
@@ -95,7 +98,7 @@ fn an_interruption_is_heard_at_once() {
         packet.at > interrupted + ms(5) && pcm.iter().any(|sample| sample.unsigned_abs() > 1_000)
     });
     assert!(loud.count() <= 2);
-    let stopped = pair.times(&Event::SpeechStopped);
+    let stopped = pair.times(&SessionEvent::SpeechStopped);
     assert!(
         stopped.len() == 1 && stopped[0] <= interrupted + ms(20),
         "{stopped:?} after {interrupted:?}"
@@ -121,7 +124,7 @@ fn a_bad_network_is_no_end() {
         pair.client.send(&format!("up {number}"));
         pair.run(ms(500));
     }
-    assert!(!pair.saw(&Event::Lost), "{:?}", pair.bot.events);
+    assert!(!pair.saw(&SessionEvent::Lost), "{:?}", pair.bot.events);
     assert_eq!(pair.left(), None);
     let heard = pair.client.heard_between(began, began + secs(10));
     assert!(
@@ -155,7 +158,7 @@ fn a_muted_caller_is_neither_lost_nor_gone() {
     pair.run(secs(1));
     pair.client.mute();
     pair.run(secs(60));
-    assert!(!pair.saw(&Event::Lost), "{:?}", pair.bot.events);
+    assert!(!pair.saw(&SessionEvent::Lost), "{:?}", pair.bot.events);
     assert_eq!(pair.left(), None);
     let frames = pair.bot.frames;
     pair.client.speak(A4, pair.now);

@@ -75,7 +75,7 @@ fn nothing_leaves_before_the_pick_up() {
     let picked_up = pair.time();
     open(&mut pair);
     pair.run(secs(1));
-    assert_eq!(pair.bot.events.first(), Some(&(picked_up, Event::Joined)));
+    assert_eq!(pair.bot.events.first(), Some(&(picked_up, SessionEvent::Joined)));
     let heard = first(&pair, is_rtp).expect("audio");
     assert!(heard - picked_up <= ms(20), "{heard:?} after {picked_up:?}");
     assert!(
@@ -92,7 +92,10 @@ fn a_call_that_is_picked_up_first_joins_when_it_is_secured() {
     open(&mut pair);
     assert!(pair.progress.is_empty() && pair.bot.events.is_empty());
     pair.run(secs(1));
-    assert_eq!(pair.bot.events.first().map(|(_, event)| event), Some(&Event::Joined));
+    assert_eq!(
+        pair.bot.events.first().map(|(_, event)| event),
+        Some(&SessionEvent::Joined)
+    );
     assert!(first(&pair, is_rtp).is_some());
 }
 
@@ -107,11 +110,14 @@ fn a_call_that_is_never_secured_ends_after_its_time() {
     pair.run(secs(20));
     assert_eq!(
         pair.bot.events,
-        [(picked_up + CONNECT_WITHIN, Event::Left(LeaveReason::NeverConnected))]
+        [(
+            picked_up + CONNECT_WITHIN,
+            SessionEvent::Left(LeaveReason::NeverConnected)
+        )]
     );
     let mut forgotten = held();
     forgotten.run(secs(90));
-    let left = Event::Left(LeaveReason::NeverConnected);
+    let left = SessionEvent::Left(LeaveReason::NeverConnected);
     assert_eq!(forgotten.bot.events, [(CALL_HELD_WITHIN, left)]);
 }
 
@@ -151,7 +157,11 @@ fn a_call_whose_server_is_gone_ends() {
         .iter()
         .map(|(at, event)| (*at - gone, event.clone()))
         .collect();
-    let [(lost, Event::Lost), (left, Event::Left(LeaveReason::Vanished))] = &events[..] else {
+    let [
+        (lost, SessionEvent::Lost),
+        (left, SessionEvent::Left(LeaveReason::Vanished)),
+    ] = &events[..]
+    else {
         panic!("{events:?}");
     };
     assert!(

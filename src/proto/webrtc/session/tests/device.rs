@@ -177,7 +177,7 @@ fn a_device_without_power_is_freed() {
     pair.up.cut = true;
     pair.down.cut = true;
     pair.run(secs(40));
-    assert!(pair.times(&Event::Lost)[0] - vanished < secs(7));
+    assert!(pair.times(&SessionEvent::Lost)[0] - vanished < secs(7));
     let (reason, at) = pair.left().expect("the end");
     assert_eq!(reason, LeaveReason::Vanished);
     assert!(at - vanished < secs(35));

@@ -56,7 +56,10 @@ fn assert_undisturbed(world: &mut World, victim: u64, time: Duration, mut each_1
         "{frames} frames, {heard} packets of {wanted}"
     );
     let life = &world.lives[&victim];
-    assert_eq!((life.left(), life.at(&Event::Lost), life.gone), (None, None, false));
+    assert_eq!(
+        (life.left(), life.at(&SessionEvent::Lost), life.gone),
+        (None, None, false)
+    );
 }
 
 /// Asserts that a session sent an address nothing but STUN, whose first byte is 0 or 1.
@@ -197,7 +200,7 @@ fn restarts_make_no_more_guesses() {
     world.client(forger).send("still here");
     world.run(secs(1));
     let mut events = world.lives[&forger].events.iter();
-    assert!(events.any(|(_, event)| *event == Event::Message("still here".into())));
+    assert!(events.any(|(_, event)| *event == SessionEvent::Message("still here".into())));
 }
 
 fn a_device(world: &World, at: &str) -> Client {
@@ -320,9 +323,9 @@ fn a_forger_keeps_no_session_alive() {
         world.run(ms(500));
         assert!(world.time() - gone < secs(31));
     }
-    let lost = world.lives[&victim].at(&Event::Lost).expect("it was noticed");
+    let lost = world.lives[&victim].at(&SessionEvent::Lost).expect("it was noticed");
     assert!(lost - gone <= PEER_LOST_AFTER + ms(50));
-    assert_eq!(world.lives[&victim].at(&Event::Resumed), None);
+    assert_eq!(world.lives[&victim].at(&SessionEvent::Resumed), None);
 }
 
 /// Ten minutes of a device that reboots every few seconds, at the same port and at others of its
@@ -384,7 +387,7 @@ fn a_storm_of_reboots_is_weathered() {
     let seconds = (world.time() - from).as_secs() as usize;
     for (number, (frames, heard)) in neighbours.into_iter().zip(before) {
         let life = &world.lives[&number];
-        assert_eq!((life.left(), life.at(&Event::Lost)), (None, None));
+        assert_eq!((life.left(), life.at(&SessionEvent::Lost)), (None, None));
         let (frames, heard) = (life.frames - frames, world.clients[&number].heard.len() - heard);
         assert!(
             frames.min(heard) + 100 >= seconds * 50,

@@ -251,7 +251,10 @@ fn a_restart_may_change_the_codec() {
         pair.run(ms(500));
         restart::assert_talks(&mut pair);
     }
-    let (started, stopped) = (pair.times(&Event::SpeechStarted), pair.times(&Event::SpeechStopped));
+    let (started, stopped) = (
+        pair.times(&SessionEvent::SpeechStarted),
+        pair.times(&SessionEvent::SpeechStopped),
+    );
     assert_eq!(started.len(), stopped.len(), "{started:?} {stopped:?}");
 }
 

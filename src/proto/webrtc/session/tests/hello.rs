@@ -108,9 +108,11 @@ fn with_hello(mut change: impl FnMut(&[u8]) -> Vec<Vec<u8>> + 'static) -> Pair {
 
 /// Connects, and tells when.
 fn connected(mut pair: Pair, what: &str) -> Duration {
-    let up = pair.run_until(secs(10), |pair| pair.client.connected && pair.saw(&Event::Joined));
+    let up = pair.run_until(secs(10), |pair| {
+        pair.client.connected && pair.saw(&SessionEvent::Joined)
+    });
     assert!(up, "{what}: {:?}", pair.bot.events);
-    pair.times(&Event::Joined)[0]
+    pair.times(&SessionEvent::Joined)[0]
 }
 
 fn shuffle<T>(list: &mut [T], rng: &mut Rng) {
@@ -306,7 +308,7 @@ fn pieces_that_lie_are_refused() {
         let mut pair = with_hello(lie);
         pair.run(CONNECT_WITHIN + secs(3));
         match pair.left() {
-            None => assert!(pair.saw(&Event::Joined), "{what}: {:?}", pair.bot.events),
+            None => assert!(pair.saw(&SessionEvent::Joined), "{what}: {:?}", pair.bot.events),
             Some((reason, at)) => {
                 assert!(
                     matches!(reason, LeaveReason::NeverConnected | LeaveReason::Failed),

@@ -99,7 +99,7 @@ fn no_datagram_of_a_stranger_ends_a_talk() {
     }
     assert_eq!(pair.texts(), ["hello"]);
     assert_talks(&mut pair);
-    assert_eq!(pair.times(&Event::Joined).len(), 1);
+    assert_eq!(pair.times(&SessionEvent::Joined).len(), 1);
 }
 
 /// The same while the connection is being made: whatever comes between the client's own datagrams, it connects, and without
@@ -124,7 +124,7 @@ fn no_datagram_of_a_stranger_keeps_a_client_out() {
             pair.run(ms(2));
         }
         pair.connect();
-        let joined = pair.times(&Event::Joined)[0];
+        let joined = pair.times(&SessionEvent::Joined)[0];
         assert!(joined < ms(200), "{joined:?}");
     }
 }
@@ -199,7 +199,7 @@ fn strangers_do_not_keep_a_session_alive() {
         pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(stranger, runner(), &datagram), now));
         pair.run(ms(100));
     }
-    let lost = pair.times(&Event::Lost);
+    let lost = pair.times(&SessionEvent::Lost);
     assert!(lost.len() == 1 && lost[0] - vanished < secs(7), "{:?}", pair.bot.events);
     assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::Vanished));
 }
@@ -374,7 +374,10 @@ fn a_stranger_gets_no_answer_and_has_no_effect() {
         0
     );
     assert_eq!(
-        (pair.times(&Event::Joined).len(), pair.times(&Event::Lost).len()),
+        (
+            pair.times(&SessionEvent::Joined).len(),
+            pair.times(&SessionEvent::Lost).len()
+        ),
         (1, 0)
     );
 
@@ -460,7 +463,7 @@ fn sent_to(
     let (mut now, mut next) = (start, start);
     loop {
         match session.poll_output(now) {
-            Output::Timeout(Deadline { at, .. }) => {
+            SessionOutput::Timeout(Deadline { at, .. }) => {
                 if now >= next {
                     next += ms(100);
                     each_100_ms(&mut session, &mut client);
@@ -468,12 +471,15 @@ fn sent_to(
                 now = at.clamp(now + ms(1), next.max(now + ms(1)));
                 session.handle_timeout(now);
             }
-            Output::Gone => return sent,
-            Output::Command(WebRtcCommand::Transmit(mut transmit)) => {
+            SessionOutput::Closed => return sent,
+            SessionOutput::Command(WebRtcCommand::Transmit(mut transmit)) => {
                 let sent = sent.entry(transmit.destination).or_default();
                 sent.push((now - start, transmit.contents().len()));
             }
-            Output::Event(_) | Output::Audio(_) | Output::Command(_) | Output::MoreSpeech => {}
+            SessionOutput::Event(_)
+            | SessionOutput::Audio(_)
+            | SessionOutput::Command(_)
+            | SessionOutput::SpeechWanted => {}
         }
     }
 }

@@ -22,7 +22,7 @@ fn a_client_that_never_connects_is_given_up() {
     assert_eq!(pair.left(), Some((LeaveReason::NeverConnected, secs(15))));
     pair.run(secs(1));
     assert!(pair.gone.expect("gone") <= secs(15) + CLOSE_WITHIN);
-    assert!(!pair.saw(&Event::Joined));
+    assert!(!pair.saw(&SessionEvent::Joined));
 }
 
 /// The same when connectivity checks pass and the handshake does not.
@@ -45,7 +45,7 @@ fn a_caller_who_vanishes_is_noticed_and_freed() {
     pair.up.cut = true;
     pair.down.cut = true;
     pair.run(secs(40));
-    let lost = pair.times(&Event::Lost);
+    let lost = pair.times(&SessionEvent::Lost);
     assert_eq!(lost.len(), 1);
     assert!(
         (secs(5)..secs(7)).contains(&(lost[0] - vanished)),
@@ -72,19 +72,19 @@ fn a_caller_who_comes_back_is_resumed() {
         pair.up.cut = true;
         pair.down.cut = true;
         pair.run(away);
-        assert!(pair.saw(&Event::Lost));
-        assert!(!pair.saw(&Event::Resumed));
+        assert!(pair.saw(&SessionEvent::Lost));
+        assert!(!pair.saw(&SessionEvent::Resumed));
         pair.send("while away");
         pair.up.cut = false;
         pair.down.cut = false;
         pair.run(secs(5));
-        assert_eq!(pair.times(&Event::Resumed).len(), 1);
+        assert_eq!(pair.times(&SessionEvent::Resumed).len(), 1);
         let (frames, packets) = (pair.bot.frames, pair.client.heard.len());
         pair.run(secs(12));
         assert!(pair.bot.frames - frames >= 590, "{} frames", pair.bot.frames - frames);
         assert!(pair.client.heard.len() - packets >= 590);
         assert_eq!(pair.client.texts(), ["while away"]);
-        assert_eq!((pair.times(&Event::Joined).len(), pair.left()), (1, None));
+        assert_eq!((pair.times(&SessionEvent::Joined).len(), pair.left()), (1, None));
     }
 }
 
@@ -136,7 +136,7 @@ fn a_caller_may_leave_during_the_set_up() {
         pair.run(secs(50));
         let (reason, at) = pair.left().expect("the end");
         assert!(pair.gone.is_some());
-        if pair.saw(&Event::Joined) && closed {
+        if pair.saw(&SessionEvent::Joined) && closed {
             assert_eq!(reason, LeaveReason::Left, "left after {after} ms, told at {at:?}");
         }
     }
@@ -152,7 +152,7 @@ fn a_caller_who_leaves_before_messages_can_pass_is_gone_at_once() {
         !pair.client.wires.lock().expect("whole").from_session.is_empty()
     }));
     pair.run(ms(100));
-    assert!(pair.saw(&Event::Joined));
+    assert!(pair.saw(&SessionEvent::Joined));
     pair.client.wires.lock().expect("whole").close = true;
     let left = pair.time();
     pair.run(secs(1));
@@ -199,7 +199,7 @@ fn the_last_words_of_a_bot_leave_before_it_does() {
         "{:?}",
         at - began
     );
-    assert_eq!(pair.times(&Event::SpeechStopped).len(), 1);
+    assert_eq!(pair.times(&SessionEvent::SpeechStopped).len(), 1);
     assert_eq!(pair.client.texts(), ["last message", PEER_LEFT_TEXT]);
     let told = pair.client.read.last().expect("a text").0;
     let closed = pair.client.closed.expect("a closed connection");
@@ -334,6 +334,6 @@ fn a_session_ends_once() {
             now,
         )
     });
-    assert!(matches!(pair.session.poll_output(pair.now), Output::Gone));
+    assert!(matches!(pair.session.poll_output(pair.now), SessionOutput::Closed));
     assert_eq!(pair.bot.events.len(), events);
 }

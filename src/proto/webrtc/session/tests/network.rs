@@ -56,7 +56,11 @@ impl Call {
             assert!(waits <= AUDIO_OUT_QUEUE, "{waits:?} of speech wait in second {number}");
         }
         assert_eq!(call.pair.left(), None);
-        assert!(!call.pair.saw(&Event::Lost), "{:?}", call.pair.times(&Event::Lost));
+        assert!(
+            !call.pair.saw(&SessionEvent::Lost),
+            "{:?}",
+            call.pair.times(&SessionEvent::Lost)
+        );
         call
     }
 
@@ -134,7 +138,7 @@ impl Call {
         let read = self.pair.client.read.iter();
         let downs = read.map(|(at, text)| (*at, String::from_utf8_lossy(text).into_owned()));
         let ups = self.pair.bot.events.iter().filter_map(|(at, event)| match event {
-            Event::Message(text) => Some((*at, text.clone())),
+            SessionEvent::Message(text) => Some((*at, text.clone())),
             _ => None,
         });
         let mut slowest = Duration::ZERO;
@@ -275,7 +279,9 @@ fn callers_connect_in_time_at_5_percent_loss() {
                 ..Way::new(delay)
             };
             (pair.up, pair.down) = (way, way);
-            let joined = pair.run_until(secs(15), |pair| pair.client.connected && pair.saw(&Event::Joined));
+            let joined = pair.run_until(secs(15), |pair| {
+                pair.client.connected && pair.saw(&SessionEvent::Joined)
+            });
             assert!(joined, "seed {seed}, {delay:?}: {:?}", pair.bot.events);
             slowest = slowest.max(pair.time());
         }

@@ -82,8 +82,8 @@ fn every_outage_up_to_the_limit_is_survived() {
             assert_eq!(pair.client.texts(), [message(1), message(2), message(3)], "{what}");
             let last = pair.client.read.last().expect("three").0;
             println!("{what}: the last message {:?} after the end of it", last - back);
-            let lost = pair.times(&Event::Lost).len();
-            assert_eq!((lost, pair.times(&Event::Resumed).len()), (lost, lost), "{what}");
+            let lost = pair.times(&SessionEvent::Lost).len();
+            assert_eq!((lost, pair.times(&SessionEvent::Resumed).len()), (lost, lost), "{what}");
             // Checks went on in the outage, and do so after it.
             let from = pair.time();
             pair.run(secs(40));
@@ -122,7 +122,7 @@ fn checks_never_stop() {
     pair.pass = answers_only;
     pair.run(secs(100));
     assert_sound(&mut pair, false, "answers alone");
-    assert!(!pair.saw(&Event::Lost));
+    assert!(!pair.saw(&SessionEvent::Lost));
 }
 
 /// Builds with the library's keep-alive count from the last check that reached them: after an

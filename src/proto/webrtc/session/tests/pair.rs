@@ -59,7 +59,7 @@ struct Flight {
 
 /// The bot's side: what it saw, and what it wants to say.
 pub struct Bot {
-    pub events: Vec<(Duration, Event)>,
+    pub events: Vec<(Duration, SessionEvent)>,
     /// Everything heard, at [`Bot::rate_hz`].
     pub pcm: Vec<i16>,
     pub frames: u64,
@@ -369,7 +369,7 @@ impl Pair {
     fn pull_speech(&mut self) {
         let (session, now) = (&mut self.session, self.now);
         let Bot { speech, endless, .. } = &mut self.bot;
-        let room = session.speech_room().unwrap_or_default();
+        let room = session.speech_capacity().unwrap_or_default();
         if let Some(tone) = endless {
             speech.extend(tone.take(room.saturating_sub(speech.len())));
         }
@@ -417,19 +417,19 @@ impl Pair {
         for _ in 0..10_000 {
             let (session, now) = (&mut self.session, self.now);
             let (output, allocations) = allocations::of(move || session.poll_output(now));
-            let sent = u32::from(matches!(output, Output::Command(WebRtcCommand::Transmit(_))));
-            let frames = u32::from(matches!(output, Output::Audio(..)));
+            let sent = u32::from(matches!(output, SessionOutput::Command(WebRtcCommand::Transmit(_))));
+            let frames = u32::from(matches!(output, SessionOutput::Audio(..)));
             add(&mut self.costs, allocations, sent, frames);
             match output {
-                Output::Timeout(deadline) => {
+                SessionOutput::Timeout(deadline) => {
                     self.wake = deadline.at;
                     return;
                 }
-                Output::Gone => {
+                SessionOutput::Closed => {
                     self.gone.get_or_insert(at);
                     return;
                 }
-                Output::Command(WebRtcCommand::Transmit(mut transmit)) => {
+                SessionOutput::Command(WebRtcCommand::Transmit(mut transmit)) => {
                     let (source, destination) = (transmit.source, transmit.destination);
                     self.answers += usize::from(transmit.is_answer());
                     let contents = transmit.contents().to_vec();
@@ -439,10 +439,11 @@ impl Pair {
                     }
                     self.launch(false, source, destination, contents);
                 }
-                Output::Command(WebRtcCommand::Proven(proven)) => self.proven.push((at, proven.peer)),
-                Output::Command(WebRtcCommand::Found(_) | WebRtcCommand::Announce(_)) | Output::MoreSpeech => {}
-                Output::Command(WebRtcCommand::Progress(progress)) => self.progress.push(progress),
-                Output::Audio(Frame { pcm, rate_hz, .. }) => {
+                SessionOutput::Command(WebRtcCommand::Proven(proven)) => self.proven.push((at, proven.peer)),
+                SessionOutput::Command(WebRtcCommand::Found(_) | WebRtcCommand::Announce(_))
+                | SessionOutput::SpeechWanted => {}
+                SessionOutput::Command(WebRtcCommand::Progress(progress)) => self.progress.push(progress),
+                SessionOutput::Audio(AudioFrame { pcm, rate_hz, .. }) => {
                     self.bot.frames += 1;
                     self.bot.rate_hz = rate_hz;
                     self.bot.heard_at.push(at);
@@ -451,7 +452,7 @@ impl Pair {
                         self.bot.speech.extend(pcm);
                     }
                 }
-                Output::Event(event) => self.bot.events.push((at, event)),
+                SessionOutput::Event(event) => self.bot.events.push((at, event)),
             }
         }
         panic!("the session's output has no end");
@@ -477,19 +478,19 @@ impl Pair {
     }
 
     /// Returns when the bot saw the event, each time.
-    pub fn times(&self, wanted: &Event) -> Vec<Duration> {
+    pub fn times(&self, wanted: &SessionEvent) -> Vec<Duration> {
         let seen = self.bot.events.iter().filter(|(_, event)| event == wanted);
         seen.map(|(at, _)| *at).collect()
     }
 
-    pub fn saw(&self, wanted: &Event) -> bool {
+    pub fn saw(&self, wanted: &SessionEvent) -> bool {
         !self.times(wanted).is_empty()
     }
 
     /// Returns the reason that the bot was told, and when.
     pub fn left(&self) -> Option<(LeaveReason, Duration)> {
         let mut reasons = self.bot.events.iter().filter_map(|(at, event)| match event {
-            Event::Left(reason) => Some((*reason, *at)),
+            SessionEvent::Left(reason) => Some((*reason, *at)),
             _ => None,
         });
         let reason = reasons.next();
@@ -500,7 +501,7 @@ impl Pair {
     /// Returns the texts that reached the bot.
     pub fn texts(&self) -> Vec<&str> {
         let texts = self.bot.events.iter().filter_map(|(_, event)| match event {
-            Event::Message(text) => Some(text.as_str()),
+            SessionEvent::Message(text) => Some(text.as_str()),
             _ => None,
         });
         texts.collect()

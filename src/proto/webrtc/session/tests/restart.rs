@@ -57,7 +57,7 @@ pub fn assert_talks(pair: &mut Pair) {
     let tail = &pair.bot.pcm[pair.bot.pcm.len() - 8_000..];
     assert!(share(tail, 440.0, 16_000) > 0.9);
     assert_eq!((pair.client.read.len() - down, pair.texts().len() - up), (1, 1));
-    assert_eq!((pair.times(&Event::Joined).len(), pair.left()), (1, None));
+    assert_eq!((pair.times(&SessionEvent::Joined).len(), pair.left()), (1, None));
 }
 
 /// A further offer on the same connection changes nothing that is in use: credentials, names, roles, channel and bot stay,
@@ -208,7 +208,7 @@ fn a_lost_client_restarts() {
     pair.up.cut = true;
     pair.down.cut = true;
     pair.run(secs(12));
-    assert!(pair.saw(&Event::Lost) && !pair.saw(&Event::Resumed));
+    assert!(pair.saw(&SessionEvent::Lost) && !pair.saw(&SessionEvent::Resumed));
     pair.up.cut = false;
     pair.down.cut = false;
     let mut client = Client::at("198.51.100.3:40000", pair.start);
@@ -216,12 +216,12 @@ fn a_lost_client_restarts() {
     pair.restart(client, &offer);
     pair.client.speak(440.0, pair.now);
     pair.connect();
-    assert_eq!(pair.times(&Event::Resumed).len(), 1);
+    assert_eq!(pair.times(&SessionEvent::Resumed).len(), 1);
     assert_talks(&mut pair);
     // The new connection is watched like the old one.
     pair.up.cut = true;
     pair.run(secs(8));
-    assert_eq!(pair.times(&Event::Lost).len(), 2);
+    assert_eq!(pair.times(&SessionEvent::Lost).len(), 2);
 }
 
 /// Once the session says goodbye, a further offer is refused, so that the client stops trying.

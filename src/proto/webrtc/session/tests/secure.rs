@@ -44,7 +44,7 @@ fn a_foreign_fingerprint_ends_the_session_at_once() {
         let (reason, at) = pair.left().expect("it has ended");
         assert_eq!(reason, LeaveReason::Failed, "{role}");
         assert!(at < ms(500), "{role}: {at:?}");
-        assert!(!pair.saw(&Event::Joined) && pair.gone.is_some());
+        assert!(!pair.saw(&SessionEvent::Joined) && pair.gone.is_some());
         assert!(!pair.sent.iter().any(|(_, datagram)| is_rtp(datagram)));
     }
 }

@@ -21,7 +21,7 @@ pub const WAY: Duration = Duration::from_millis(5);
 /// A session with what its bot saw.
 pub struct Life {
     pub session: WebRtcSession,
-    pub events: Vec<(Duration, Event)>,
+    pub events: Vec<(Duration, SessionEvent)>,
     /// Frames that the bot heard.
     pub frames: usize,
     /// Whom it has sent something, each with the first byte.
@@ -36,18 +36,18 @@ pub struct Life {
 }
 
 impl Life {
-    pub fn at(&self, wanted: &Event) -> Option<Duration> {
+    pub fn at(&self, wanted: &SessionEvent) -> Option<Duration> {
         let mut events = self.events.iter();
         events.find(|(_, event)| event == wanted).map(|(at, _)| *at)
     }
 
     pub fn joined(&self) -> Option<Duration> {
-        self.at(&Event::Joined)
+        self.at(&SessionEvent::Joined)
     }
 
     pub fn left(&self) -> Option<(LeaveReason, Duration)> {
         let mut left = self.events.iter().filter_map(|(at, event)| match event {
-            Event::Left(reason) => Some((*reason, *at)),
+            SessionEvent::Left(reason) => Some((*reason, *at)),
             _ => None,
         });
         left.next()
@@ -332,18 +332,18 @@ impl World {
         loop {
             let life = self.lives.get_mut(&number).expect("a session");
             match life.session.poll_output(now) {
-                Output::Timeout(Deadline { at: wake, .. }) => {
+                SessionOutput::Timeout(Deadline { at: wake, .. }) => {
                     // A session that has spoken is asked again for what its bot says: nothing.
                     life.wake = wake.max(now + Duration::from_micros(1));
                     break;
                 }
-                Output::Gone => {
+                SessionOutput::Closed => {
                     life.gone = true;
                     let ufrag = life.ufrag.clone();
                     self.routes.forget(Some(&ufrag), number, None);
                     break;
                 }
-                Output::Command(WebRtcCommand::Transmit(mut transmit)) => {
+                SessionOutput::Command(WebRtcCommand::Transmit(mut transmit)) => {
                     let (source, destination) = (transmit.source, transmit.destination);
                     let finds_peer = transmit.is_check() || transmit.is_answer();
                     let contents = transmit.contents().to_vec();
@@ -353,19 +353,19 @@ impl World {
                     }
                     self.launch(false, source, destination, contents);
                 }
-                Output::Command(WebRtcCommand::Proven(proven)) => {
+                SessionOutput::Command(WebRtcCommand::Proven(proven)) => {
                     life.proven.push((at, proven.peer));
                     let others = self.routes.prove(proven.peer.into(), number, &());
                     rivals.extend(others.into_iter().map(|other| (other, CompetingSession::AtAddress)));
                 }
-                Output::Command(WebRtcCommand::Found(found)) => life.found.push((at, found)),
-                Output::Command(WebRtcCommand::Announce(rival)) => {
+                SessionOutput::Command(WebRtcCommand::Found(found)) => life.found.push((at, found)),
+                SessionOutput::Command(WebRtcCommand::Announce(rival)) => {
                     let others = self.lives.keys().filter(|other| **other != number);
                     rivals.extend(others.map(|other| (*other, rival)));
                 }
-                Output::Command(WebRtcCommand::Progress(_)) | Output::MoreSpeech => {}
-                Output::Audio(_) => life.frames += 1,
-                Output::Event(event) => life.events.push((at, event)),
+                SessionOutput::Command(WebRtcCommand::Progress(_)) | SessionOutput::SpeechWanted => {}
+                SessionOutput::Audio(_) => life.frames += 1,
+                SessionOutput::Event(event) => life.events.push((at, event)),
             }
         }
         for (other, rival) in rivals {

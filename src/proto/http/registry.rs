@@ -1,6 +1,6 @@
 //! The sessions that `/start` registered, by id, with the body that waits for their bot.
 //!
-//! In: bodies, ids, who asked, and `now`. Out: a [`Claim`] for each new connection. The first
+//! In: bodies, ids, who asked, and `now`. Out: a [`SessionClaim`] for each new connection. The first
 //! connection of an id has the id as its session's name; further ones, while others live, get a
 //! fresh name that the caller passes in, and the same body. An id that nobody uses is gone after
 //! 300 s; one that was used is gone when its last session has ended, because a bot that hung up
@@ -27,36 +27,36 @@ use crate::uuid::Uuid;
 
 /// The registered sessions.
 #[derive(Debug, Default)]
-pub struct Table {
-    sessions: HashMap<Arc<str>, Registered>,
+pub struct SessionRegistry {
+    sessions: HashMap<Arc<str>, RegistryEntry>,
     bodies_bytes: usize,
     /// The unused ones, in the order in which they came and expire.
-    unused: BTreeMap<Ticket, Arc<str>>,
+    unused: BTreeMap<EntryId, Arc<str>>,
     /// Those of them that an authorised request made.
-    authorised: BTreeSet<Ticket>,
+    authorised: BTreeSet<EntryId>,
     /// What each source holds by anonymous requests.
-    sources: HashMap<SourceKey, Holding>,
+    sources: HashMap<SourceKey, SourceUsage>,
     /// The sources that hold anything unused, by how much.
     by_entries: BTreeSet<Rank>,
     by_bytes: BTreeSet<Rank>,
-    next: Ticket,
+    next: EntryId,
 }
 
 /// Counts registrations.
-type Ticket = u64;
+type EntryId = u64;
 
 /// How much a source holds; of two that hold as much the one with the older unused entry stands
 /// behind.
-type Rank = (usize, Reverse<Ticket>, SourceKey);
+type Rank = (usize, Reverse<EntryId>, SourceKey);
 
 #[derive(Debug, Default)]
-struct Holding {
+struct SourceUsage {
     entries: usize,
     bytes: usize,
-    unused: BTreeSet<Ticket>,
+    unused: BTreeSet<EntryId>,
 }
 
-impl Holding {
+impl SourceUsage {
     /// Returns its places by entries and by bytes; none while nothing of it may give way.
     fn ranks(&self, source: SourceKey) -> Option<(Rank, Rank)> {
         let oldest = Reverse(*self.unused.first()?);
@@ -65,34 +65,34 @@ impl Holding {
 }
 
 #[derive(Debug)]
-struct Registered {
-    ticket: Ticket,
+struct RegistryEntry {
+    entry_id: EntryId,
     requester: Requester,
     /// JSON text.
     body: Box<str>,
     expires: Instant,
     /// Claims that were not given back.
-    held: usize,
+    claims: usize,
     /// Whether a connection has the id itself as its session's name.
-    named: bool,
+    id_taken: bool,
     /// Whether any claim became a session.
     used: bool,
 }
 
-impl Registered {
+impl RegistryEntry {
     fn is_expired(&self, now: Instant) -> bool {
-        self.held == 0 && now >= self.expires
+        self.claims == 0 && now >= self.expires
     }
 
     /// Tells whether it was left alone for long enough to give way to its equal.
-    fn had_its_time(&self, now: Instant) -> bool {
+    fn is_past_grace_period(&self, now: Instant) -> bool {
         now >= self.expires - limits::REGISTERED_UNUSED + limits::REGISTERED_YIELDS_AFTER
     }
 }
 
-/// What a new connection gets; it goes back with [`Table::release`].
+/// What a new connection gets; it goes back with [`SessionRegistry::release`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Claim {
+pub struct SessionClaim {
     /// The id that was registered.
     pub registered: Arc<str>,
     /// The name of the session to be.
@@ -104,96 +104,104 @@ pub struct Claim {
 
 /// There is no place for another session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
-    Table,
+pub enum RegistryFull {
+    Capacity,
     /// The source address holds its share.
-    Share,
+    SourceShare,
 }
 
-impl fmt::Display for Full {
+impl fmt::Display for RegistryFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Full::Table => "too many sessions were started and not used; try again later",
-            Full::Share => "this address has its share of the started sessions; try again later",
+            RegistryFull::Capacity => "too many sessions were started and not used; try again later",
+            RegistryFull::SourceShare => "this address has its share of the started sessions; try again later",
         })
     }
 }
 
-impl std::error::Error for Full {}
+impl std::error::Error for RegistryFull {}
 
 /// No session of this id is registered, or it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unknown;
+pub struct UnknownSession;
 
-impl fmt::Display for Unknown {
+impl fmt::Display for UnknownSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Invalid or not-yet-ready session_id")
     }
 }
 
-impl std::error::Error for Unknown {}
+impl std::error::Error for UnknownSession {}
 
-impl Table {
+impl SessionRegistry {
     /// Keeps a body for the connection to come.
     ///
     /// # Errors
-    /// [`Full`] when another session, or its body, is beyond the caps.
-    pub fn register(&mut self, id: Arc<str>, body: &Value, requester: Requester, now: Instant) -> Result<(), Full> {
+    /// [`RegistryFull`] when another session, or its body, is beyond the caps.
+    pub fn register(
+        &mut self,
+        id: Arc<str>,
+        body: &Value,
+        requester: Requester,
+        now: Instant,
+    ) -> Result<(), RegistryFull> {
         self.expire(now);
         let body = body.to_string().into_boxed_str();
         if !requester.is_authorised {
-            self.make_room_of(requester.source, body.len())?;
+            self.evict_for(requester.source, body.len())?;
         }
         loop {
             let too_many = self.sessions.len() >= limits::REGISTERED_MAX;
             if !too_many && self.bodies_bytes + body.len() <= limits::REGISTERED_BYTES_MAX {
                 break;
             }
-            let victim = self.victim(requester, too_many, body.len(), now).ok_or(Full::Table)?;
-            self.remove_ticket(victim);
+            let eviction_candidate = self
+                .victim(requester, too_many, body.len(), now)
+                .ok_or(RegistryFull::Capacity)?;
+            self.remove_entry(eviction_candidate);
         }
         let ticket = self.next;
         self.next += 1;
         self.bodies_bytes += body.len();
-        self.hold(requester, |held| {
+        self.update_usage(requester, |held| {
             held.entries += 1;
             held.bytes += body.len();
         });
-        let session = Registered {
-            ticket,
+        let session = RegistryEntry {
+            entry_id: ticket,
             requester,
             body,
             expires: now + limits::REGISTERED_UNUSED,
-            held: 0,
-            named: false,
+            claims: 0,
+            id_taken: false,
             used: false,
         };
         self.sessions.insert(id.clone(), session);
-        self.set_unused(ticket, id, requester);
+        self.mark_unused(ticket, id, requester);
         Ok(())
     }
 
     /// Makes a source's own oldest give way while it has its share.
-    fn make_room_of(&mut self, source: SourceKey, bytes: usize) -> Result<(), Full> {
+    fn evict_for(&mut self, source: SourceKey, bytes: usize) -> Result<(), RegistryFull> {
         while let Some(holding) = self.sources.get(&source) {
             let has_share = holding.entries >= limits::REGISTERED_SHARE_MAX
                 || holding.bytes + bytes > limits::REGISTERED_SHARE_BYTES_MAX;
             if !has_share {
                 break;
             }
-            let oldest = *holding.unused.first().ok_or(Full::Share)?;
-            self.remove_ticket(oldest);
+            let oldest = *holding.unused.first().ok_or(RegistryFull::SourceShare)?;
+            self.remove_entry(oldest);
         }
         Ok(())
     }
 
     /// Finds what gives way to a body of so many bytes.
-    fn victim(&self, requester: Requester, by_entries: bool, bytes: usize, now: Instant) -> Option<Ticket> {
+    fn victim(&self, requester: Requester, by_entries: bool, bytes: usize, now: Instant) -> Option<EntryId> {
         let ranks = if by_entries { &self.by_entries } else { &self.by_bytes };
-        let had_its_time = |ticket: &Ticket| {
+        let had_its_time = |ticket: &EntryId| {
             let id = self.unused.get(ticket)?;
             let session = self.sessions.get(id)?;
-            session.had_its_time(now).then_some(*ticket)
+            session.is_past_grace_period(now).then_some(*ticket)
         };
         match (ranks.last(), requester.is_authorised) {
             (Some((_, Reverse(oldest), _)), true) => Some(*oldest),
@@ -221,23 +229,23 @@ impl Table {
     /// Lends the body to a new connection. `fresh` becomes the session's name when the id is taken as one.
     ///
     /// # Errors
-    /// [`Unknown`] when the id was never registered, has expired, or has ended.
-    pub fn claim(&mut self, id: &str, fresh: Arc<str>, now: Instant) -> Result<Claim, Unknown> {
+    /// [`UnknownSession`] when the id was never registered, has expired, or has ended.
+    pub fn claim(&mut self, id: &str, fresh: Arc<str>, now: Instant) -> Result<SessionClaim, UnknownSession> {
         let (registered, session) = match self.sessions.get_key_value(id) {
             Some((registered, session)) if !session.is_expired(now) => (registered.clone(), session),
-            _ => return Err(Unknown),
+            _ => return Err(UnknownSession),
         };
         let body = serde_json::from_str(&session.body).expect("a body that was written as JSON is JSON");
         let session = self.sessions.get_mut(id).expect("it was there a line ago");
-        session.held += 1;
-        let session_id = if std::mem::replace(&mut session.named, true) {
+        session.claims += 1;
+        let session_id = if std::mem::replace(&mut session.id_taken, true) {
             fresh
         } else {
             registered.clone()
         };
-        let (ticket, requester) = (session.ticket, session.requester);
-        self.set_used(ticket, requester);
-        Ok(Claim {
+        let (ticket, requester) = (session.entry_id, session.requester);
+        self.mark_used(ticket, requester);
+        Ok(SessionClaim {
             registered,
             session_id,
             body,
@@ -248,10 +256,10 @@ impl Table {
     /// The same for a name that is good for one session: nobody may hold it, nor have used it.
     ///
     /// # Errors
-    /// [`Unknown`], as well when it was used.
-    pub fn claim_once(&mut self, id: &str, now: Instant) -> Result<Claim, Unknown> {
+    /// [`UnknownSession`], as well when it was used.
+    pub fn claim_once(&mut self, id: &str, now: Instant) -> Result<SessionClaim, UnknownSession> {
         if !self.is_unused(id, now) {
-            return Err(Unknown);
+            return Err(UnknownSession);
         }
         self.claim(id, id.into(), now)
     }
@@ -260,28 +268,28 @@ impl Table {
     pub fn is_unused(&self, id: &str, now: Instant) -> bool {
         self.sessions
             .get(id)
-            .is_some_and(|session| session.held == 0 && !session.used && !session.is_expired(now))
+            .is_some_and(|session| session.claims == 0 && !session.used && !session.is_expired(now))
     }
 
     /// Takes a claim back: `used` when a session came of it and has ended, not `used` when its connection never came to
     /// be, so that the client may try again.
-    pub fn release(&mut self, claim: &Claim, used: bool) {
+    pub fn release(&mut self, claim: &SessionClaim, used: bool) {
         let Some(session) = self.sessions.get_mut(&claim.registered) else {
             return;
         };
-        session.held = session.held.saturating_sub(1);
+        session.claims = session.claims.saturating_sub(1);
         session.used |= used;
         if !used && claim.session_id == claim.registered {
-            session.named = false;
+            session.id_taken = false;
         }
-        if session.held > 0 {
+        if session.claims > 0 {
             return;
         }
-        let (ticket, requester) = (session.ticket, session.requester);
+        let (ticket, requester) = (session.entry_id, session.requester);
         match session.used {
             true => self.remove(&claim.registered),
             // It can expire again, and its time may have come while it was held.
-            false => self.set_unused(ticket, claim.registered.clone(), requester),
+            false => self.mark_unused(ticket, claim.registered.clone(), requester),
         }
     }
 
@@ -295,26 +303,26 @@ impl Table {
         self.sessions.is_empty()
     }
 
-    fn set_unused(&mut self, ticket: Ticket, id: Arc<str>, requester: Requester) {
+    fn mark_unused(&mut self, ticket: EntryId, id: Arc<str>, requester: Requester) {
         self.unused.insert(ticket, id);
         if requester.is_authorised {
             self.authorised.insert(ticket);
         }
-        self.hold(requester, |held| {
+        self.update_usage(requester, |held| {
             held.unused.insert(ticket);
         });
     }
 
-    fn set_used(&mut self, ticket: Ticket, requester: Requester) {
+    fn mark_used(&mut self, ticket: EntryId, requester: Requester) {
         self.unused.remove(&ticket);
         self.authorised.remove(&ticket);
-        self.hold(requester, |held| {
+        self.update_usage(requester, |held| {
             held.unused.remove(&ticket);
         });
     }
 
     /// Changes what a source holds, and its rank with it.
-    fn hold(&mut self, requester: Requester, change: impl FnOnce(&mut Holding)) {
+    fn update_usage(&mut self, requester: Requester, change: impl FnOnce(&mut SourceUsage)) {
         if requester.is_authorised {
             return;
         }
@@ -334,7 +342,7 @@ impl Table {
         }
     }
 
-    fn remove_ticket(&mut self, ticket: Ticket) {
+    fn remove_entry(&mut self, ticket: EntryId) {
         if let Some(id) = self.unused.get(&ticket).cloned() {
             self.remove(&id);
         }
@@ -342,9 +350,9 @@ impl Table {
 
     fn remove(&mut self, id: &str) {
         if let Some(session) = self.sessions.remove(id) {
-            self.set_used(session.ticket, session.requester);
+            self.mark_used(session.entry_id, session.requester);
             self.bodies_bytes -= session.body.len();
-            self.hold(session.requester, |held| {
+            self.update_usage(session.requester, |held| {
                 held.entries -= 1;
                 held.bytes -= session.body.len();
             });
@@ -357,7 +365,7 @@ impl Table {
             if self.sessions.get(id).is_some_and(|session| now < session.expires) {
                 break;
             }
-            self.remove_ticket(*ticket);
+            self.remove_entry(*ticket);
         }
     }
 }
@@ -402,7 +410,7 @@ mod tests {
 
     /// Fills the table from so many sources that none is beyond its share; `nth` is registered by
     /// source `nth % 8`.
-    fn fill(table: &mut Table, ids: std::ops::Range<usize>, now: Instant) {
+    fn fill(table: &mut SessionRegistry, ids: std::ops::Range<usize>, now: Instant) {
         for nth in ids {
             let requester = from(100 + (nth % 8) as u8);
             table
@@ -411,8 +419,8 @@ mod tests {
         }
     }
 
-    fn table() -> (Table, Instant) {
-        let (mut table, now) = (Table::default(), Instant::now());
+    fn table() -> (SessionRegistry, Instant) {
+        let (mut table, now) = (SessionRegistry::default(), Instant::now());
         table.register(id("S"), &json!({"a": 1}), A, now).expect("room");
         (table, now)
     }
@@ -424,14 +432,14 @@ mod tests {
         let claim = table.claim("S", id("F"), now).expect("known");
         assert_eq!(
             claim,
-            Claim {
+            SessionClaim {
                 registered: id("S"),
                 session_id: id("S"),
                 body: json!({"a": 1}),
                 is_authorised: false,
             }
         );
-        assert_eq!(table.claim("T", id("F"), now), Err(Unknown));
+        assert_eq!(table.claim("T", id("F"), now), Err(UnknownSession));
     }
 
     /// A name that is a key makes one session: not a second while that lives, nor after it, nor once it expired; but another try
@@ -441,14 +449,17 @@ mod tests {
         let (mut table, now) = table();
         let claim = table.claim_once("S", now).expect("known");
         assert_eq!((&*claim.session_id, &claim.body), ("S", &json!({"a": 1})));
-        assert_eq!(table.claim_once("S", now), Err(Unknown));
+        assert_eq!(table.claim_once("S", now), Err(UnknownSession));
         table.release(&claim, false);
         let claim = table.claim_once("S", now).expect("no session came of it");
         table.release(&claim, true);
-        assert_eq!(table.claim_once("S", now), Err(Unknown));
+        assert_eq!(table.claim_once("S", now), Err(UnknownSession));
         table.register(id("T"), &json!({}), A, now).expect("room");
         assert!(table.is_unused("T", now + limits::REGISTERED_UNUSED - TICK));
-        assert_eq!(table.claim_once("T", now + limits::REGISTERED_UNUSED), Err(Unknown));
+        assert_eq!(
+            table.claim_once("T", now + limits::REGISTERED_UNUSED),
+            Err(UnknownSession)
+        );
     }
 
     /// An id is good for more than one connection while one of them lives; then it is gone.
@@ -467,7 +478,7 @@ mod tests {
         assert!(!table.contains("S", now));
         assert_eq!(
             table.claim("S", id("F4"), now),
-            Err(Unknown),
+            Err(UnknownSession),
             "a bot that hung up does not come back"
         );
         assert_eq!((table.len(), table.bodies_bytes), (0, 0));
@@ -497,7 +508,7 @@ mod tests {
         let end = now + limits::REGISTERED_UNUSED;
         assert!(table.contains("S", end - TICK));
         assert!(!table.contains("S", end));
-        assert_eq!(table.claim("S", id("F"), end), Err(Unknown));
+        assert_eq!(table.claim("S", id("F"), end), Err(UnknownSession));
         assert!(table.contains("used", end));
         table.register(id("T"), &json!({}), A, end).expect("room");
         assert_eq!(table.len(), 2, "what expired was dropped");
@@ -512,15 +523,15 @@ mod tests {
     /// and not before its time.
     #[test]
     fn the_number_of_ids_is_capped_and_time_makes_room() {
-        let (mut table, now) = (Table::default(), Instant::now());
+        let (mut table, now) = (SessionRegistry::default(), Instant::now());
         fill(&mut table, 0..limits::REGISTERED_MAX, now);
         let claim = table.claim("0", id("F"), now).expect("known");
         // Each source holds as much as any other.
         let newcomer = from(100);
-        let asks = |table: &mut Table, name: &str, at| table.register(id(name), &json!({}), newcomer, at);
-        assert_eq!(asks(&mut table, "one more", now + TICK), Err(Full::Table));
+        let asks = |table: &mut SessionRegistry, name: &str, at| table.register(id(name), &json!({}), newcomer, at);
+        assert_eq!(asks(&mut table, "one more", now + TICK), Err(RegistryFull::Capacity));
         let yields = now + limits::REGISTERED_YIELDS_AFTER;
-        assert_eq!(asks(&mut table, "one more", yields - TICK), Err(Full::Table));
+        assert_eq!(asks(&mut table, "one more", yields - TICK), Err(RegistryFull::Capacity));
         assert_eq!(asks(&mut table, "one more", yields), Ok(()));
         assert!(!table.contains("1", yields) && table.contains("0", yields) && table.contains("2", yields));
         assert_eq!(table.len(), limits::REGISTERED_MAX);
@@ -535,7 +546,7 @@ mod tests {
     /// registrations of one address within a moment leave every other's alone.
     #[test]
     fn a_flood_drives_out_its_own() {
-        let (mut table, now) = (Table::default(), Instant::now());
+        let (mut table, now) = (SessionRegistry::default(), Instant::now());
         table.register(id("honest"), &json!({}), B, now).expect("room");
         for nth in 0..20_000 {
             assert_eq!(table.register(id(&nth.to_string()), &json!({}), A, now), Ok(()));
@@ -557,7 +568,7 @@ mod tests {
     /// the cost of one of them.
     #[test]
     fn a_full_table_has_room_for_who_holds_less() {
-        let (mut table, now) = (Table::default(), Instant::now());
+        let (mut table, now) = (SessionRegistry::default(), Instant::now());
         for nth in 0..limits::REGISTERED_MAX {
             let requester = from(10 + (nth % 4) as u8);
             table
@@ -574,7 +585,7 @@ mod tests {
     /// Addresses of one IPv6 network of 64 bits have one share.
     #[test]
     fn a_network_has_one_share() {
-        let (mut table, now) = (Table::default(), Instant::now());
+        let (mut table, now) = (SessionRegistry::default(), Instant::now());
         for nth in 0..=limits::REGISTERED_SHARE_MAX {
             let address: std::net::IpAddr = format!("2001:db8::{nth:x}").parse().expect("an address");
             let requester = Requester {
@@ -591,7 +602,7 @@ mod tests {
     /// none of them.
     #[test]
     fn authorised_entries_never_give_way_to_anonymous_ones() {
-        let (mut table, now) = (Table::default(), Instant::now());
+        let (mut table, now) = (SessionRegistry::default(), Instant::now());
         table.register(id("anonymous"), &json!({}), B, now).expect("room");
         for nth in 0..limits::REGISTERED_MAX {
             assert_eq!(
@@ -602,13 +613,16 @@ mod tests {
         assert!(!table.contains("anonymous", now) && table.contains("0", now));
         let late = now + limits::REGISTERED_UNUSED - TICK;
         for at in [now, late] {
-            assert_eq!(table.register(id("anonymous"), &json!({}), B, at), Err(Full::Table));
+            assert_eq!(
+                table.register(id("anonymous"), &json!({}), B, at),
+                Err(RegistryFull::Capacity)
+            );
         }
         let yields = now + limits::REGISTERED_YIELDS_AFTER;
         let name = id("authorised");
         assert_eq!(
             table.register(name.clone(), &json!({}), authorised(B), yields - TICK),
-            Err(Full::Table)
+            Err(RegistryFull::Capacity)
         );
         assert_eq!(table.register(name.clone(), &json!({}), authorised(B), yields), Ok(()));
         assert!(!table.contains("0", yields) && table.contains("1", yields));
@@ -624,7 +638,7 @@ mod tests {
     /// takes, and none that are used.
     #[test]
     fn a_source_s_bytes_are_capped() {
-        let (mut table, now) = (Table::default(), Instant::now());
+        let (mut table, now) = (SessionRegistry::default(), Instant::now());
         let half = limits::REGISTERED_SHARE_BYTES_MAX / 2;
         table.register(id("used"), &body(half), A, now).expect("room");
         let claim = table.claim("used", id("F"), now).expect("known");
@@ -633,7 +647,10 @@ mod tests {
         }
         assert_eq!(table.register(id("long"), &body(half), A, now), Ok(()));
         assert!(!table.contains("a", now) && !table.contains("b", now) && table.contains("used", now));
-        assert_eq!(table.register(id("longer"), &body(half + 1), A, now), Err(Full::Share));
+        assert_eq!(
+            table.register(id("longer"), &body(half + 1), A, now),
+            Err(RegistryFull::SourceShare)
+        );
         assert!(!table.contains("long", now), "it made room in vain");
         table.release(&claim, true);
         assert_eq!(table.register(id("longer"), &body(half + 1), A, now), Ok(()));
@@ -644,7 +661,7 @@ mod tests {
     /// way.
     #[test]
     fn the_bytes_of_bodies_are_capped() {
-        let (mut table, now) = (Table::default(), Instant::now());
+        let (mut table, now) = (SessionRegistry::default(), Instant::now());
         let share = limits::REGISTERED_SHARE_BYTES_MAX;
         let all = limits::REGISTERED_BYTES_MAX / share;
         for nth in 0..all {
@@ -655,15 +672,18 @@ mod tests {
             );
         }
         assert_eq!(table.bodies_bytes, limits::REGISTERED_BYTES_MAX);
-        assert_eq!(table.register(id("equal"), &body(share), B, now), Err(Full::Table));
+        assert_eq!(
+            table.register(id("equal"), &body(share), B, now),
+            Err(RegistryFull::Capacity)
+        );
         assert_eq!(table.register(id("small"), &body(3), B, now), Ok(()));
         assert!(!table.contains("0", now) && table.contains("1", now) && table.contains("small", now));
-        let claims: Vec<Claim> = (1..all)
+        let claims: Vec<SessionClaim> = (1..all)
             .map(|nth| table.claim(&nth.to_string(), id("F"), now).expect("known"))
             .collect();
         assert_eq!(
             table.register(id("large"), &body(share), from(9), now),
-            Err(Full::Table)
+            Err(RegistryFull::Capacity)
         );
         assert_eq!(claims.len(), all - 1);
     }
@@ -671,7 +691,7 @@ mod tests {
     /// Nothing is kept of what is gone, whichever way it went.
     #[test]
     fn an_empty_table_holds_nothing() {
-        let (mut table, now) = (Table::default(), Instant::now());
+        let (mut table, now) = (SessionRegistry::default(), Instant::now());
         fill(&mut table, 0..64, now);
         table
             .register(id("authorised"), &json!({}), authorised(A), now)
@@ -684,7 +704,7 @@ mod tests {
         table.expire(end - TICK);
         assert_eq!(table.len(), 63);
         table.expire(end);
-        let Table {
+        let SessionRegistry {
             sessions,
             bodies_bytes,
             unused,

@@ -9,7 +9,7 @@
 //! network without HTTPS a page of a stranger may make rooms. A key, or HTTPS, keeps it out.
 //! Source: Fetch Metadata Request Headers (W3C), HTML's `Sec-Purpose`, the Fetch standard on `Accept`; R-042, R-086.
 
-use crate::http::host::Hosts;
+use crate::http::host::AllowedHosts;
 use crate::http::origin;
 
 /// Parts of the names of crawlers and of messengers' previews. Programs of one's own, curl among them, have none of these.
@@ -17,7 +17,7 @@ const CRAWLERS: [&[u8]; 6] = [b"bot", b"crawl", b"spider", b"preview", b"externa
 
 /// What a GET says of itself.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Visit<'r> {
+pub struct FetchMetadata<'r> {
     /// `Origin`; the first one where there are several.
     pub origin: Option<&'r [u8]>,
     /// `Host`.
@@ -33,9 +33,9 @@ pub struct Visit<'r> {
     pub agent: Option<&'r [u8]>,
 }
 
-impl Visit<'_> {
+impl FetchMetadata<'_> {
     /// Tells whether a browser only guesses that somebody will want this.
-    pub fn is_guess(&self) -> bool {
+    pub fn is_prefetch(&self) -> bool {
         let words = self.purpose.unwrap_or_default();
         [&b"prefetch"[..], b"prerender", b"preview"]
             .into_iter()
@@ -51,19 +51,19 @@ impl Visit<'_> {
     }
 
     /// Tells whether a browser went here by itself: an address that was typed, or a page of this very server.
-    pub fn is_own(&self) -> bool {
+    pub fn is_user_initiated(&self) -> bool {
         self.is_navigation() && is(self.site, &[b"none", b"same-origin"])
     }
 
     /// Tells whether the page of a stranger did this without anybody's click.
-    pub fn is_of_a_stranger(&self, hosts: &Hosts) -> bool {
+    pub fn is_cross_site(&self, hosts: &AllowedHosts) -> bool {
         if let Some(origin) = self.origin {
-            return origin::is_stranger(origin, self.host, hosts);
+            return origin::is_cross_site(origin, self.host, hosts);
         }
         match self.site {
             Some(_) if is(self.site, &[b"none", b"same-origin", b"same-site"]) => false,
             Some(_) => !(self.is_navigation() && is(self.user, &[b"?1"])),
-            None => self.is_browser() && !self.takes_pages(),
+            None => self.is_browser() && !self.accepts_html(),
         }
     }
 
@@ -75,7 +75,7 @@ impl Visit<'_> {
         self.agent.is_some_and(|agent| agent.starts_with(b"Mozilla/"))
     }
 
-    fn takes_pages(&self) -> bool {
+    fn accepts_html(&self) -> bool {
         let accept = self.accept.unwrap_or_default();
         accept.windows(9).any(|part| part.eq_ignore_ascii_case(b"text/html"))
     }
@@ -92,39 +92,39 @@ mod tests {
     const CHROME: &[u8] = b"Mozilla/5.0 (X11; Linux aarch64) AppleWebKit/537.36 Chrome/142.0.0.0 Safari/537.36";
     const PAGE: &[u8] = b"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
-    fn hosts() -> Hosts {
-        Hosts::new(&crate::config::Config {
+    fn hosts() -> AllowedHosts {
+        AllowedHosts::new(&crate::config::Config {
             proxy: Some("bots.example.net".into()),
             ..Default::default()
         })
     }
 
-    fn browser<'r>(site: &'r str, mode: &'r str, dest: &'r str) -> Visit<'r> {
-        Visit {
+    fn browser<'r>(site: &'r str, mode: &'r str, dest: &'r str) -> FetchMetadata<'r> {
+        FetchMetadata {
             site: Some(site.as_bytes()),
             mode: Some(mode.as_bytes()),
             dest: Some(dest.as_bytes()),
             host: Some(b"bots.example.net"),
             agent: Some(CHROME),
             accept: Some(PAGE),
-            ..Visit::default()
+            ..FetchMetadata::default()
         }
     }
 
     /// R-042: a typed address, a bookmark, a click on any page, and a program.
     #[test]
     fn who_means_it_is_let_through() {
-        let click = Visit {
+        let click = FetchMetadata {
             user: Some(b"?1"),
             ..browser("cross-site", "navigate", "document")
         };
-        let lan = Visit {
+        let lan = FetchMetadata {
             agent: Some(CHROME),
             accept: Some(PAGE),
             host: Some(b"192.168.1.5:7860"),
-            ..Visit::default()
+            ..FetchMetadata::default()
         };
-        let own_script = Visit {
+        let own_script = FetchMetadata {
             origin: Some(b"http://localhost:5173"),
             ..browser("same-site", "cors", "empty")
         };
@@ -134,12 +134,16 @@ mod tests {
             click,
             lan,
             own_script,
-            Visit::default(),
+            FetchMetadata::default(),
         ] {
-            assert!(!meant.is_of_a_stranger(&hosts()) && !meant.is_guess(), "{meant:?}");
+            assert!(!meant.is_cross_site(&hosts()) && !meant.is_prefetch(), "{meant:?}");
         }
-        assert!(browser("none", "navigate", "document").is_own());
-        assert!(!click.is_own() && !lan.is_own() && !browser("none", "navigate", "iframe").is_own());
+        assert!(browser("none", "navigate", "document").is_user_initiated());
+        assert!(
+            !click.is_user_initiated()
+                && !lan.is_user_initiated()
+                && !browser("none", "navigate", "iframe").is_user_initiated()
+        );
     }
 
     /// What the page of a stranger makes a browser do while nobody clicks.
@@ -153,33 +157,33 @@ mod tests {
             ("navigate", "document"),
         ] {
             assert!(
-                browser("cross-site", mode, dest).is_of_a_stranger(&hosts()),
+                browser("cross-site", mode, dest).is_cross_site(&hosts()),
                 "{mode} {dest}"
             );
         }
-        let clicked_frame = Visit {
+        let clicked_frame = FetchMetadata {
             user: Some(b"?1"),
             ..browser("cross-site", "navigate", "iframe")
         };
-        assert!(clicked_frame.is_of_a_stranger(&hosts()));
-        assert!(browser("new-word", "navigate", "document").is_of_a_stranger(&hosts()));
+        assert!(clicked_frame.is_cross_site(&hosts()));
+        assert!(browser("new-word", "navigate", "document").is_cross_site(&hosts()));
         // Without the metadata, an image and a script still do not take pages.
         for accept in [Some(&b"image/avif,image/webp,*/*;q=0.8"[..]), Some(b"*/*"), None] {
-            let lan = Visit {
+            let lan = FetchMetadata {
                 agent: Some(CHROME),
                 accept,
-                ..Visit::default()
+                ..FetchMetadata::default()
             };
-            assert!(lan.is_of_a_stranger(&hosts()), "{accept:?}");
+            assert!(lan.is_cross_site(&hosts()), "{accept:?}");
         }
         for origin in ["https://evil.example", "null", ""] {
-            let fetched = Visit {
+            let fetched = FetchMetadata {
                 origin: Some(origin.as_bytes()),
                 agent: Some(CHROME),
                 accept: Some(PAGE),
-                ..Visit::default()
+                ..FetchMetadata::default()
             };
-            assert!(fetched.is_of_a_stranger(&hosts()), "{origin}");
+            assert!(fetched.is_cross_site(&hosts()), "{origin}");
         }
     }
 
@@ -191,11 +195,11 @@ mod tests {
             "prefetch;anonymous-client-ip",
             "preview",
         ] {
-            let guess = Visit {
+            let guess = FetchMetadata {
                 purpose: Some(purpose.as_bytes()),
                 ..browser("none", "navigate", "document")
             };
-            assert!(guess.is_guess(), "{purpose}");
+            assert!(guess.is_prefetch(), "{purpose}");
         }
     }
 }
