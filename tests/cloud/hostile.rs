@@ -1,4 +1,4 @@
-//! Archives that try to lead out, or to be larger than they look.
+//! ArchiveStore that try to lead out, or to be larger than they look.
 
 use std::fs;
 

@@ -27,10 +27,10 @@ use rustix::fs::OFlags;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
+use super::build_log::BuildLog;
 use super::house::{Created, House};
 use super::keys::{self, Keys};
-use super::log::Log;
-use super::reread::Reread;
+use super::reloading_file::ReloadingFile;
 use super::upload::Uploads;
 use crate::config::CloudConfig;
 use crate::limits::{CLOUD_ANSWER, DOWNLOAD_STALL, JSON_BYTES_MAX, UPLOAD_STALL, UPLOADS_GRACE};
@@ -71,7 +71,7 @@ pub struct App {
     pub config: Arc<CloudConfig>,
     pub keys: Arc<Keys>,
     /// Nothing: there is one region, `local`.
-    pub regions: Option<Reread<Regions>>,
+    pub regions: Option<ReloadingFile<Regions>>,
     pub uploads: Arc<Uploads>,
     pub house: Arc<House>,
     pub tls: Option<Arc<ServerTls>>,
@@ -334,7 +334,7 @@ async fn act(
 impl App {
     fn regions(&self) -> Result<Arc<Regions>, ApiError> {
         match &self.regions {
-            Some(file) => file.look().map_err(|why| ApiError::internal(why.to_string())),
+            Some(file) => file.load().map_err(|why| ApiError::internal(why.to_string())),
             None => Ok(Arc::default()),
         }
     }
@@ -451,7 +451,7 @@ async fn list(app: &App, org: Org, filter: BuildFilter) -> Result<Reply, ApiErro
 
 async fn logs(app: &App, id: Uuid, lines: LogQuery) -> Result<Reply, ApiError> {
     let path = app.house.log_path(id);
-    let page = blocking(move || Log::page(&path, lines.token.as_deref(), lines.limit)).await?;
+    let page = blocking(move || BuildLog::read_page(&path, lines.token.as_deref(), lines.limit)).await?;
     let page = page.map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => {
             ApiError::bad_request("`nextToken` is none of this log's; leave it out to begin anew")

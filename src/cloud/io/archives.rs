@@ -1,7 +1,7 @@
 //! Where archives are kept.
 //!
 //! In: an upload, piece by piece. Out: an archive under its name, whole and on disk, or nothing: it is written to `tmp/`, and
-//! moved to `archives/{org}/{upload}.tar.gz` when all of it is there ([`Folder::keep`]). A part that is dropped is deleted, and
+//! moved to `archives/{org}/{upload}.tar.gz` when all of it is there ([`ArchiveDir::commit`]). A part that is dropped is deleted, and
 //! those of a run that was killed are deleted at the next start. Everything here blocks. Folders and files belong to their owner
 //! alone. Refuses: nothing; who may write what is decided before.
 
@@ -26,8 +26,8 @@ const HASH_PIECE_BYTES: usize = 64 * 1024;
 const UNSYNCED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// A place for archives. Blocks. An S3-compatible store follows by another implementation.
-pub trait Archives: Send + Sync + 'static {
-    /// Tells what is there of an upload; nothing when nothing is. Hashes it again if `upload.info` are not of the file that is there.
+pub trait ArchiveStore: Send + Sync + 'static {
+    /// Tells what is there of an upload; nothing when nothing is. ArchiveHasher it again if `upload.info` are not of the file that is there.
     fn head(&self, upload: &UploadRecord) -> io::Result<Option<ArchiveInfo>>;
     /// Opens an archive from its first byte.
     fn open(&self, org: &Org, id: Uuid) -> io::Result<Box<dyn io::Read + Send>>;
@@ -35,22 +35,22 @@ pub trait Archives: Send + Sync + 'static {
     fn delete(&self, org: &Org, id: Uuid) -> io::Result<()>;
 }
 
-/// Archives in a folder.
+/// ArchiveStore in a folder.
 #[derive(Debug)]
-pub struct Folder {
+pub struct ArchiveDir {
     archives: PathBuf,
     tmp: PathBuf,
 }
 
-impl Folder {
+impl ArchiveDir {
     /// Finds or makes the folders below the data directory, that of images among them, waits until
     /// they are there for good, and deletes what is left of uploads that never ended. Only one
     /// process may do so.
     ///
     /// # Errors
     /// The system's.
-    pub fn open(data_dir: &Path) -> io::Result<Folder> {
-        let folder = Folder {
+    pub fn open(data_dir: &Path) -> io::Result<ArchiveDir> {
+        let folder = ArchiveDir {
             archives: data_dir.join("archives"),
             tmp: data_dir.join("tmp"),
         };
@@ -83,17 +83,17 @@ impl Folder {
     ///
     /// # Errors
     /// The system's.
-    pub fn begin(&self) -> io::Result<Part> {
+    pub fn create(&self) -> io::Result<PartialArchive> {
         let path = self.tmp.join(format!("{}.part", Uuid::v4(common::random())));
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&path)?;
-        Ok(Part {
+        Ok(PartialArchive {
             path: Some(path),
             file,
-            hashes: Hashes::default(),
+            hasher: ArchiveHasher::default(),
             bytes: 0,
             unsynced: 0,
         })
@@ -105,14 +105,14 @@ impl Folder {
     /// # Errors
     /// The system's; then what was there before is there still, unless it was a folder that could not be synced: then the new one is
     /// in its place, and perhaps not there for good.
-    pub fn keep(&self, mut part: Part, org: &Org, id: Uuid) -> io::Result<()> {
+    pub fn commit(&self, mut part: PartialArchive, org: &Org, id: Uuid) -> io::Result<()> {
         let folder = self.archives.join(org.as_str());
         match DirBuilder::new().mode(0o700).create(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
         if let Some(path) = &part.path {
-            fs::rename(path, self.place(org, id))?;
+            fs::rename(path, self.path(org, id))?;
             part.path = None;
         }
         // Another upload may have made the folder a moment ago and not have come to this line yet: each one sees to both.
@@ -120,14 +120,14 @@ impl Folder {
         File::open(&self.archives)?.sync_all()
     }
 
-    fn place(&self, org: &Org, id: Uuid) -> PathBuf {
+    fn path(&self, org: &Org, id: Uuid) -> PathBuf {
         self.archives.join(grant::archive_key(org, id))
     }
 }
 
-impl Archives for Folder {
+impl ArchiveStore for ArchiveDir {
     fn head(&self, upload: &UploadRecord) -> io::Result<Option<ArchiveInfo>> {
-        let mut file = match File::open(self.place(&upload.org, upload.id)) {
+        let mut file = match File::open(self.path(&upload.org, upload.id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
@@ -138,22 +138,22 @@ impl Archives for Folder {
         if known.is_some() {
             return Ok(known);
         }
-        let mut hashes = Hashes::default();
+        let mut hasher = ArchiveHasher::default();
         let mut piece = vec![0; HASH_PIECE_BYTES];
         loop {
             match file.read(&mut piece)? {
-                0 => return Ok(Some(hashes.info(&found))),
-                read => hashes.update(&piece[..read]),
+                0 => return Ok(Some(hasher.info(&found))),
+                read => hasher.update(&piece[..read]),
             }
         }
     }
 
     fn open(&self, org: &Org, id: Uuid) -> io::Result<Box<dyn io::Read + Send>> {
-        Ok(Box::new(File::open(self.place(org, id))?))
+        Ok(Box::new(File::open(self.path(org, id))?))
     }
 
     fn delete(&self, org: &Org, id: Uuid) -> io::Result<()> {
-        match fs::remove_file(self.place(org, id)) {
+        match fs::remove_file(self.path(org, id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             deleted => deleted,
         }
@@ -162,12 +162,12 @@ impl Archives for Folder {
 
 /// What an archive is known by, as far as it has come.
 #[derive(Clone, Debug, Default)]
-struct Hashes {
+struct ArchiveHasher {
     md5: Md5,
     sha256: Sha256,
 }
 
-impl Hashes {
+impl ArchiveHasher {
     fn update(&mut self, piece: &[u8]) {
         self.md5.update(piece);
         self.sha256.update(piece);
@@ -191,24 +191,24 @@ fn modified_ns(of: &fs::Metadata) -> i64 {
 
 /// An archive that is being written. Deleted when it is dropped.
 #[derive(Debug)]
-pub struct Part {
+pub struct PartialArchive {
     /// Nothing once it is in its place.
     path: Option<PathBuf>,
     file: File,
-    hashes: Hashes,
+    hasher: ArchiveHasher,
     bytes: u64,
     /// Bytes that are perhaps not on disk.
     unsynced: u64,
 }
 
-impl Part {
+impl PartialArchive {
     /// Writes the next piece.
     ///
     /// # Errors
     /// The system's.
     pub fn write(&mut self, piece: &[u8]) -> io::Result<()> {
         self.file.write_all(piece)?;
-        self.hashes.update(piece);
+        self.hasher.update(piece);
         self.bytes += piece.len() as u64;
         self.unsynced += piece.len() as u64;
         // A slow card takes what comes at its own pace, not half a gigabyte at the end.
@@ -223,17 +223,17 @@ impl Part {
     ///
     /// # Errors
     /// The system's.
-    pub fn settle(&self) -> io::Result<ArchiveInfo> {
+    pub fn sync(&self) -> io::Result<ArchiveInfo> {
         self.file.sync_all()?;
         let found = self.file.metadata()?;
         if found.len() != self.bytes {
             return Err(io::Error::other("somebody else wrote to the file of an upload"));
         }
-        Ok(self.hashes.clone().info(&found))
+        Ok(self.hasher.clone().info(&found))
     }
 }
 
-impl Drop for Part {
+impl Drop for PartialArchive {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
             // What cannot be deleted is deleted at the next start.
@@ -246,12 +246,12 @@ impl Drop for Part {
 mod tests {
     use super::*;
 
-    struct Place(PathBuf);
+    struct DataDir(PathBuf);
 
-    impl Place {
-        fn new() -> Place {
+    impl DataDir {
+        fn new() -> DataDir {
             let path = std::env::temp_dir().join(format!("edge-runner-{}", Uuid::v4(common::random())));
-            Place(path)
+            DataDir(path)
         }
 
         fn files(&self) -> Vec<String> {
@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for DataDir {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -293,24 +293,24 @@ mod tests {
         }
     }
 
-    fn put(folder: &Folder, id: Uuid, pieces: &[&[u8]]) -> ArchiveInfo {
-        let mut part = folder.begin().expect("a part");
+    fn put(folder: &ArchiveDir, id: Uuid, pieces: &[&[u8]]) -> ArchiveInfo {
+        let mut part = folder.create().expect("a part");
         for piece in pieces {
             part.write(piece).expect("space");
         }
-        let info = part.settle().expect("on disk");
-        folder.keep(part, &org(), id).expect("in its place");
+        let info = part.sync().expect("on disk");
+        folder.commit(part, &org(), id).expect("in its place");
         info
     }
 
     /// I-08: an archive is under its name when all of it is there, and what is dropped before leaves nothing.
     #[test]
     fn an_archive_is_there_whole_or_not_at_all() {
-        let place = Place::new();
-        let folder = Folder::open(&place.0).expect("a folder");
+        let place = DataDir::new();
+        let folder = ArchiveDir::open(&place.0).expect("a folder");
         let id = Uuid::v4([7; 16]);
         assert_eq!(folder.head(&upload(id, None)).expect("readable"), None);
-        let mut dropped = folder.begin().expect("a part");
+        let mut dropped = folder.create().expect("a part");
         dropped.write(b"half").expect("space");
         assert_eq!(place.files().len(), 1);
         drop(dropped);
@@ -343,17 +343,17 @@ mod tests {
     /// it is where the data directory is named by way of a link.
     #[test]
     fn parts_do_not_outlive_a_start() {
-        let (place, link) = (Place::new(), Place::new());
+        let (place, link) = (DataDir::new(), DataDir::new());
         fs::create_dir(&place.0).expect("a folder");
         std::os::unix::fs::symlink(&place.0, &link.0).expect("a link");
         for data_dir in [&place.0, &link.0] {
-            let folder = Folder::open(data_dir).expect("a folder");
+            let folder = ArchiveDir::open(data_dir).expect("a folder");
             let id = Uuid::v4([7; 16]);
             put(&folder, id, &[b"abc"]);
-            let mut part = folder.begin().expect("a part");
+            let mut part = folder.create().expect("a part");
             part.write(b"half").expect("space");
             std::mem::forget(part);
-            Folder::open(data_dir).expect("a folder");
+            ArchiveDir::open(data_dir).expect("a folder");
             assert_eq!(place.files(), [format!("archives/org-7/{id}.tar.gz")], "{data_dir:?}");
         }
         fs::remove_file(&link.0).expect("the link");
@@ -366,8 +366,8 @@ mod tests {
         use std::os::unix::fs::{PermissionsExt as _, symlink};
         use std::os::unix::net::UnixListener;
 
-        let (place, other) = (Place::new(), Place::new());
-        Folder::open(&place.0).expect("a folder");
+        let (place, other) = (DataDir::new(), DataDir::new());
+        ArchiveDir::open(&place.0).expect("a folder");
         fs::create_dir_all(other.0.join("kept")).expect("a folder elsewhere");
         fs::write(other.0.join("kept/file"), "x").expect("a file elsewhere");
         let tmp = place.0.join("tmp");
@@ -390,7 +390,7 @@ mod tests {
         }
         let id = Uuid::v4([7; 16]);
         let check = |why: &str| {
-            let folder = Folder::open(&place.0).unwrap_or_else(|error| panic!("{why}: {error}"));
+            let folder = ArchiveDir::open(&place.0).unwrap_or_else(|error| panic!("{why}: {error}"));
             let left: Vec<_> = fs::read_dir(&tmp).expect("a folder").collect();
             assert!(left.is_empty(), "{why}: {left:?}");
             put(&folder, id, &[b"abc"]);
@@ -410,8 +410,8 @@ mod tests {
     /// wrote that down is hashed again.
     #[test]
     fn facts_are_those_of_the_file_that_is_there() {
-        let place = Place::new();
-        let folder = Folder::open(&place.0).expect("a folder");
+        let place = DataDir::new();
+        let folder = ArchiveDir::open(&place.0).expect("a folder");
         let id = Uuid::v4([7; 16]);
         let first = put(&folder, id, &[b"abc"]);
         let second = put(&folder, id, &[b"abd"]);
@@ -429,8 +429,8 @@ mod tests {
 
     #[test]
     fn only_the_owner_may_look() {
-        let place = Place::new();
-        let folder = Folder::open(&place.0).expect("a folder");
+        let place = DataDir::new();
+        let folder = ArchiveDir::open(&place.0).expect("a folder");
         let id = Uuid::v4([7; 16]);
         put(&folder, id, &[b"abc"]);
         for (path, mode) in [

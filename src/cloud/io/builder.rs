@@ -26,9 +26,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
+use super::build_log::BuildLog;
 use super::folder::{self, Folder};
 use super::guard;
-use super::log::Log;
 use super::unpack::{self, ExtractError};
 use crate::limits::{BUILD_LINE_BYTES_MAX, BUILD_STOP_WITHIN};
 use crate::proto::build::{Build, Image, ImageLocation};
@@ -128,7 +128,7 @@ fn program(name: &OsStr, path: &OsStr) -> Result<PathBuf, String> {
 }
 
 /// Runs a build to its end. `log` is open, and continued.
-pub async fn run(mut job: Job, log: Log, mut stop: Shutdown) -> Ran {
+pub async fn run(mut job: Job, log: BuildLog, mut stop: Shutdown) -> Ran {
     let places = Places::of(&job.scratch);
     let heard = Heard::new(log);
     let known = std::mem::replace(&mut job.known, Box::new(drop));
@@ -524,14 +524,14 @@ fn keep(out: &Folder, name: &str, images: &Path) -> io::Result<()> {
 struct Heard(Mutex<Words>);
 
 struct Words {
-    log: Log,
+    log: BuildLog,
     /// The last line of stdout that was not empty.
     last_line: String,
     stderr: StderrTail,
 }
 
 impl Heard {
-    fn new(log: Log) -> Arc<Heard> {
+    fn new(log: BuildLog) -> Arc<Heard> {
         Arc::new(Heard(Mutex::new(Words {
             log,
             last_line: String::new(),
@@ -546,7 +546,7 @@ impl Heard {
     }
 
     async fn own(self: &Arc<Heard>, line: String) {
-        self.with(move |words| words.log.service(&line)).await;
+        self.with(move |words| words.log.write_service_line(&line)).await;
     }
 
     /// Tells the log why a build fails, and makes the error.
@@ -580,7 +580,7 @@ async fn listen(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin, 
             continue;
         };
         let write = move |words: &mut Words| {
-            words.log.lines(&lines);
+            words.log.write_lines(&lines);
             if is_stdout {
                 if let Some(last) = lines.rsplit('\n').find(|line| !line.trim().is_empty()) {
                     last.trim().clone_into(&mut words.last_line);

@@ -17,10 +17,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::config::CloudConfig;
-use crate::io::archives::Archives;
+use crate::io::archives::ArchiveStore;
 use crate::io::builder::Limits;
 use crate::io::records::{RecordError, Records};
-use crate::io::turns::Turns;
+use crate::io::upload_locks::UploadLocks;
 use crate::limits::RECONCILE_WITHIN;
 use crate::proto::api_error::ApiError;
 use crate::proto::build::{Build, BuildChange, BuildFilter, BuildRequest, BuildStatus, Org};
@@ -35,8 +35,8 @@ use run::{Runner, Stage};
 /// What is kept and where: shared by the rooms of the service.
 pub struct House {
     records: Arc<dyn Records>,
-    archives: Arc<dyn Archives>,
-    turns: Arc<Turns>,
+    archives: Arc<dyn ArchiveStore>,
+    upload_locks: Arc<UploadLocks>,
     data_dir: PathBuf,
     /// Nothing: builds wait until the service is started with a command.
     command: Option<Arc<[OsString]>>,
@@ -68,18 +68,18 @@ impl House {
     pub fn new(
         config: &CloudConfig,
         records: Arc<dyn Records>,
-        archives: Arc<dyn Archives>,
-        turns: Arc<Turns>,
+        archives: Arc<dyn ArchiveStore>,
+        upload_locks: Arc<UploadLocks>,
         stop: Shutdown,
     ) -> Arc<House> {
-        House::with_runner(config, records, archives, turns, stop, run::runner())
+        House::with_runner(config, records, archives, upload_locks, stop, run::runner())
     }
 
     fn with_runner(
         config: &CloudConfig,
         records: Arc<dyn Records>,
-        archives: Arc<dyn Archives>,
-        turns: Arc<Turns>,
+        archives: Arc<dyn ArchiveStore>,
+        upload_locks: Arc<UploadLocks>,
         stop: Shutdown,
         runner: Runner,
     ) -> Arc<House> {
@@ -89,7 +89,7 @@ impl House {
         Arc::new(House {
             records,
             archives,
-            turns,
+            upload_locks,
             data_dir: config.data_dir.clone(),
             command: config.command.as_deref().map(Arc::from),
             limits: Limits {
@@ -146,11 +146,11 @@ impl House {
         let house = self.clone();
         // A task of its own: a client that goes away must not stop it between the record and the queue.
         let made = tokio::spawn(async move {
-            let turn = house.turns.of(wanted.upload).await;
+            let turn = house.upload_locks.lock(wanted.upload).await;
             let made = blocking({
                 let house = house.clone();
                 move || {
-                    let _turn = turn;
+                    let _lock = turn;
                     house.make(&org, &wanted, base)
                 }
             });
@@ -178,7 +178,9 @@ impl House {
             .ok_or_else(|| {
                 ApiError::bad_request("nothing was uploaded with this grant, or it was deleted since; upload first")
             })?;
-        let cached = self.records.cached(org, &info.sha256, &wanted.region, &wanted.file);
+        let cached = self
+            .records
+            .find_success(org, &info.sha256, &wanted.region, &wanted.file);
         if let Some(build) = cached.map_err(broken)? {
             return Ok(Created { build, cached: true });
         }
@@ -191,9 +193,9 @@ impl House {
         // A kill between an archive's last byte and its record leaves this to be made up for.
         let stored = match upload.info == Some(info) {
             true => Ok(()),
-            false => self.records.stored(upload.id, &info),
+            false => self.records.set_archive(upload.id, &info),
         };
-        match stored.and_then(|()| self.records.insert(&build)) {
+        match stored.and_then(|()| self.records.insert_build(&build)) {
             Ok(()) => lock(&self.queue).push(org.clone(), id),
             Err(error) => {
                 lock(&self.queue).release(org);
@@ -209,7 +211,7 @@ impl House {
     /// 404 or 500.
     pub async fn get(&self, org: &Org, id: Uuid) -> Result<Build, ApiError> {
         let unknown = || ApiError::not_found("there is no build with this identifier");
-        let fetch = || self.records.fetch(org, id).map_err(broken)?.ok_or_else(unknown);
+        let fetch = || self.records.build(org, id).map_err(broken)?.ok_or_else(unknown);
         let build = fetch()?;
         if build.status != BuildStatus::Building {
             return Ok(build);

@@ -1,7 +1,7 @@
 //! The files of keys and of the signing secret.
 //!
 //! In: the data directory, and the keys of variables. Out: whose a key is, by what `keys.json` says at that moment; and the changes
-//! of `cloud keys`, which take turns by a lock of their own, so that a service that runs is in nobody's way. No file has a key
+//! of `cloud keys`, which take upload_locks by a lock of their own, so that a service that runs is in nobody's way. No file has a key
 //! but `first-keys.json`, which is made once, where nobody could ask for anything otherwise. Files are their owner's alone.
 //! Refuses: files that are damaged, by their names; they are left as they are. Source: I-03, I-05.
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use data_encoding::BASE64URL_NOPAD;
 use serde_json::json;
 
-use super::reread::Reread;
+use super::reloading_file::ReloadingFile;
 use crate::config::{KeysConfig, KeysTask};
 use crate::limits::KEY_BYTES;
 use crate::proto::build::Org;
@@ -34,7 +34,7 @@ const SECRET: &str = "store.secret";
 
 /// The keys of a service that runs.
 pub struct Keys {
-    file: Reread<KeySet>,
+    file: ReloadingFile<KeySet>,
     /// Without those of the file, for the time when that is of no use.
     variables: KeySet,
 }
@@ -44,7 +44,7 @@ impl Keys {
     pub fn new(folder: &Path, variables: Vec<EnvKey>) -> Keys {
         Keys {
             variables: KeySet::new(&variables, &[]),
-            file: Reread::new(folder.join(KEYS), move |text| {
+            file: ReloadingFile::new(folder.join(KEYS), move |text| {
                 let kept = text.map_or(Ok(Vec::new()), keys::parse_file);
                 let kept = kept.map_err(|wrong| wrong.to_string())?;
                 Ok(KeySet::new(&variables, &kept))
@@ -66,7 +66,7 @@ impl Keys {
     /// # Errors
     /// Why the file is of no use, if the key is of no variable.
     pub fn grants_access(&self, hash: &Sha256Digest, org: &Org) -> Result<bool, Arc<str>> {
-        match self.file.look() {
+        match self.file.load() {
             Ok(set) => Ok(set.grants_access(hash, org)),
             Err(why) => match self.variables.grants_access(hash, org) {
                 true => Ok(true),
@@ -88,7 +88,7 @@ impl Keys {
     /// # Errors
     /// In words, with the name of the file.
     pub fn make_first(&self, folder: &Path, org: &Org) -> Result<Option<PathBuf>, String> {
-        let set = self.file.look().map_err(|why| why.to_string())?;
+        let set = self.file.load().map_err(|why| why.to_string())?;
         if !set.is_empty() {
             return Ok(None);
         }
@@ -124,7 +124,7 @@ impl Once<'_> {
         if !KEY_BYTES.contains(&key.len()) {
             return Ok(None);
         }
-        match self.seen.get_or_init(|| self.keys.file.look()) {
+        match self.seen.get_or_init(|| self.keys.file.load()) {
             Ok(set) => Ok(set.find(key).cloned()),
             Err(why) => self
                 .keys

@@ -14,6 +14,7 @@
 
 pub mod app;
 pub mod archives;
+pub mod build_log;
 pub mod builder;
 pub mod client;
 pub mod disk;
@@ -21,15 +22,14 @@ pub mod folder;
 pub mod guard;
 pub mod house;
 pub mod keys;
-pub mod log;
 pub mod records;
-pub mod reread;
-#[cfg(test)]
-pub mod scratch;
+pub mod reloading_file;
 pub mod sweep;
-pub mod turns;
+#[cfg(test)]
+pub mod test_dir;
 pub mod unpack;
 pub mod upload;
+pub mod upload_locks;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -37,18 +37,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::log::{error, info, warn};
+use log::{error, info, warn};
 use tokio::time::sleep;
 
 use self::app::App;
-use self::archives::Folder;
+use self::archives::ArchiveDir;
 use self::house::House;
 use self::keys::Keys;
-use self::records::Sqlite;
-use self::reread::Reread;
+use self::records::SqliteRecords;
+use self::reloading_file::ReloadingFile;
 use self::sweep::Sweep;
-use self::turns::Turns;
 use self::upload::Uploads;
+use self::upload_locks::UploadLocks;
 use crate::RunError;
 use crate::config::CloudConfig;
 use crate::limits::UPLOADS_GRACE;
@@ -91,9 +91,9 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
         .make_first(&config.data_dir, &config.org)
         .map_err(RunError::Setup)?;
     let signing = signing(&config).map_err(RunError::Setup)?;
-    let records = Sqlite::open(&config.data_dir).map_err(|error| RunError::Setup(error.to_string()))?;
-    let (records, turns) = (Arc::new(records), Arc::new(Turns::default()));
-    let archives = Arc::new(Folder::open(&config.data_dir).map_err(of(&config.data_dir))?);
+    let records = SqliteRecords::open(&config.data_dir).map_err(|error| RunError::Setup(error.to_string()))?;
+    let (records, upload_locks) = (Arc::new(records), Arc::new(UploadLocks::default()));
+    let archives = Arc::new(ArchiveDir::open(&config.data_dir).map_err(of(&config.data_dir))?);
     let (tls, authority) = tls(&config)?;
     let listeners = server::bind(config.host, config.port).await.map_err(RunError::Bind)?;
     let port = listeners.port();
@@ -102,11 +102,11 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
         &config,
         records.clone(),
         archives.clone(),
-        turns.clone(),
+        upload_locks.clone(),
         shutdown.clone(),
     );
-    let sweep = Sweep::new(&config, records.clone(), archives.clone(), turns.clone());
-    let uploads = Uploads::new(&config, signing, archives, records, turns, keys.clone());
+    let sweep = Sweep::new(&config, records.clone(), archives.clone(), upload_locks.clone());
+    let uploads = Uploads::new(&config, signing, archives, records, upload_locks, keys.clone());
     house
         .recover()
         .await
@@ -207,15 +207,15 @@ fn clear(data_dir: &Path) {
 }
 
 /// Names the file of regions, and looks whether it is of use.
-fn regions(config: &CloudConfig) -> Result<Option<Reread<Regions>>, RunError> {
+fn regions(config: &CloudConfig) -> Result<Option<ReloadingFile<Regions>>, RunError> {
     let Some(path) = &config.regions else {
         return Ok(None);
     };
-    let regions = Reread::new(path.clone(), |text| match text {
+    let regions = ReloadingFile::new(path.clone(), |text| match text {
         Some(text) => Regions::parse(text),
         None => Err("there is no such file".into()),
     });
-    match regions.look() {
+    match regions.load() {
         Ok(_) => Ok(Some(regions)),
         Err(why) => Err(RunError::Misuse(format!("--regions {why}"))),
     }

@@ -1,4 +1,4 @@
-//! Where uploads and builds are recorded: [`Records`] is the interface, [`Sqlite`] the one database
+//! Where uploads and builds are recorded: [`Records`] is the interface, [`SqliteRecords`] the one database
 //! behind it.
 //!
 //! In: values of [`crate::proto::build`]. Out: the same, as they were last written. What a call has
@@ -21,7 +21,7 @@ mod sqlite;
 
 use std::path::PathBuf;
 
-pub use sqlite::Sqlite;
+pub use sqlite::SqliteRecords;
 
 use crate::proto::build::{ArchiveInfo, Build, BuildFilter, BuildStatus, Org, UploadRecord};
 use crate::proto::keys::Sha256Digest;
@@ -41,7 +41,7 @@ pub enum RecordError {
 
 /// Why the database could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum OpenRecordsError {
     /// It is no database, or damaged.
     #[error(
         "the records of builds in {} are damaged: {why}; put a copy back, with `-wal` beside it if the copy has that, or \
@@ -66,38 +66,43 @@ pub enum OpenError {
 /// database follows by another implementation.
 pub trait Records: Send + Sync + 'static {
     /// Retention the upload of a new grant.
-    fn granted(&self, upload: &UploadRecord) -> Result<(), RecordError>;
+    fn insert_upload(&self, upload: &UploadRecord) -> Result<(), RecordError>;
     fn upload(&self, id: Uuid) -> Result<Option<UploadRecord>, RecordError>;
     /// Retention what has_archive for an upload.
-    fn stored(&self, id: Uuid, info: &ArchiveInfo) -> Result<(), RecordError>;
+    fn set_archive(&self, id: Uuid, info: &ArchiveInfo) -> Result<(), RecordError>;
     /// Retention a new build and seals its upload, both or neither.
-    fn insert(&self, build: &Build) -> Result<(), RecordError>;
-    fn fetch(&self, org: &Org, id: Uuid) -> Result<Option<Build>, RecordError>;
+    fn insert_build(&self, build: &Build) -> Result<(), RecordError>;
+    fn build(&self, org: &Org, id: Uuid) -> Result<Option<Build>, RecordError>;
     /// Returns a page, newest first, and how many there are in all. A hash finds builds of archives
     /// that the asking key has uploaded, be it for another build.
     fn list(&self, org: &Org, of: &BuildFilter) -> Result<(Vec<Build>, u64), RecordError>;
     /// Returns the newest success with that archive, by its SHA-256, region and build file.
-    fn cached(&self, org: &Org, archive: &Sha256Digest, region: &str, file: &str)
-    -> Result<Option<Build>, RecordError>;
+    fn find_success(
+        &self,
+        org: &Org,
+        archive: &Sha256Digest,
+        region: &str,
+        file: &str,
+    ) -> Result<Option<Build>, RecordError>;
     /// Retention the next value of a build if its status is still the expected one; tells whether it
     /// was.
-    fn change(&self, expected: BuildStatus, next: &Build) -> Result<bool, RecordError>;
+    fn update_build(&self, expected: BuildStatus, next: &Build) -> Result<bool, RecordError>;
     /// Returns the builds in no final state, oldest first.
     fn unfinished(&self) -> Result<Vec<Build>, RecordError>;
 
     /// Returns up to `max` builds that ended at `until_ms` or before, in no order.
-    fn ended(&self, until_ms: u64, max: usize) -> Result<Vec<Uuid>, RecordError>;
+    fn builds_ended_until(&self, until_ms: u64, max: usize) -> Result<Vec<Uuid>, RecordError>;
     /// Deletes the records of builds; of those that have ended alone.
-    fn forget_builds(&self, ids: &[Uuid]) -> Result<(), RecordError>;
+    fn delete_builds(&self, ids: &[Uuid]) -> Result<(), RecordError>;
     /// Tells whether a build of any organization is recorded.
     fn has_build(&self, id: Uuid) -> Result<bool, RecordError>;
     /// Returns up to `max` uploads whose identifiers follow `after`, in their order, with what a
     /// sweep needs to know.
-    fn held(&self, after: Option<Uuid>, max: usize) -> Result<Vec<UploadUsage>, RecordError>;
+    fn upload_usages(&self, after: Option<Uuid>, max: usize) -> Result<Vec<UploadUsage>, RecordError>;
     /// Returns the same of one upload.
-    fn held_of(&self, id: Uuid) -> Result<Option<UploadUsage>, RecordError>;
+    fn upload_usage(&self, id: Uuid) -> Result<Option<UploadUsage>, RecordError>;
     /// Deletes the record of an upload.
-    fn forget_upload(&self, id: Uuid) -> Result<(), RecordError>;
+    fn delete_upload(&self, id: Uuid) -> Result<(), RecordError>;
 }
 
 #[cfg(test)]

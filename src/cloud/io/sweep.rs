@@ -14,9 +14,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use crate::config::CloudConfig;
-use crate::io::archives::Archives;
+use crate::io::archives::ArchiveStore;
 use crate::io::records::{RecordError, Records};
-use crate::io::turns::Turns;
+use crate::io::upload_locks::UploadLocks;
 use crate::limits::SWEEP_STEP;
 use crate::proto::build::{Org, Slug};
 use crate::proto::sweep::{Retention, SweepAction, UploadUsage};
@@ -27,8 +27,8 @@ use edge_runner_proto::uuid::Uuid;
 /// What a sweep needs.
 pub struct Sweep {
     records: Arc<dyn Records>,
-    archives: Arc<dyn Archives>,
-    turns: Arc<Turns>,
+    archives: Arc<dyn ArchiveStore>,
+    upload_locks: Arc<UploadLocks>,
     data_dir: PathBuf,
     retention: Retention,
 }
@@ -45,13 +45,13 @@ impl Sweep {
     pub fn new(
         config: &CloudConfig,
         records: Arc<dyn Records>,
-        archives: Arc<dyn Archives>,
-        turns: Arc<Turns>,
+        archives: Arc<dyn ArchiveStore>,
+        upload_locks: Arc<UploadLocks>,
     ) -> Sweep {
         Sweep {
             records,
             archives,
-            turns,
+            upload_locks,
             data_dir: config.data_dir.clone(),
             retention: Retention {
                 archives: config.keep_archives,
@@ -104,11 +104,11 @@ impl Sweep {
             return Ok(());
         };
         loop {
-            let due = self.records.ended(until_ms, SWEEP_STEP)?;
+            let due = self.records.builds_ended_until(until_ms, SWEEP_STEP)?;
             if due.is_empty() {
                 return Ok(());
             }
-            self.records.forget_builds(&due)?;
+            self.records.delete_builds(&due)?;
             swept.builds += due.len();
             for id in due {
                 told(&self.log(id), fs::remove_file(self.log(id)));
@@ -120,7 +120,7 @@ impl Sweep {
     fn uploads(&self, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
         let mut after = None;
         loop {
-            let held = self.records.held(after, SWEEP_STEP)?;
+            let held = self.records.upload_usages(after, SWEEP_STEP)?;
             let Some(last) = held.last() else {
                 return Ok(());
             };
@@ -136,10 +136,10 @@ impl Sweep {
 
     fn upload(&self, of: &UploadUsage, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
         // Somebody uploads, or makes a build of it at this moment: the next sweep sees what has_archive of that.
-        let Some(_turn) = self.turns.try_of(of.id) else {
+        let Some(_lock) = self.upload_locks.try_lock(of.id) else {
             return Ok(());
         };
-        let Some(of) = self.records.held_of(of.id)? else {
+        let Some(of) = self.records.upload_usage(of.id)? else {
             return Ok(());
         };
         match self.retention.action(&of, now_ms) {
@@ -154,11 +154,11 @@ impl Sweep {
                 // What could not be deleted stays known, and is tried again.
                 match was_there && self.is_there(&of) {
                     true => Ok(()),
-                    false => self.records.forget_upload(of.id),
+                    false => self.records.delete_upload(of.id),
                 }
             }
             SweepAction::DeleteIfEmpty if self.is_there(&of) => Ok(()),
-            SweepAction::DeleteIfEmpty => self.records.forget_upload(of.id),
+            SweepAction::DeleteIfEmpty => self.records.delete_upload(of.id),
         }
     }
 

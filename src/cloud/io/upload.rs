@@ -25,11 +25,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::config::CloudConfig;
-use crate::io::archives::{Folder, Part};
+use crate::io::archives::{ArchiveDir, PartialArchive};
 use crate::io::disk;
 use crate::io::keys::Keys;
 use crate::io::records::{RecordError, Records};
-use crate::io::turns::{Turn, Turns};
+use crate::io::upload_locks::{UploadLock, UploadLocks};
 use crate::limits::UPLOAD_STALL;
 use crate::proto::api_error::{ApiError, ErrorHeader};
 use crate::proto::build::{Slug, UploadRecord};
@@ -54,9 +54,9 @@ const UPLOAD_PIECE_BYTES: usize = 256 * 1024;
 
 /// What grants and uploads need.
 pub struct Uploads {
-    folder: Arc<Folder>,
+    folder: Arc<ArchiveDir>,
     records: Arc<dyn Records>,
-    turns: Arc<Turns>,
+    upload_locks: Arc<UploadLocks>,
     keys: Arc<Keys>,
     signing: GrantSigner,
     data_dir: PathBuf,
@@ -91,15 +91,15 @@ impl Uploads {
     pub fn new(
         config: &CloudConfig,
         signing: GrantSigner,
-        folder: Arc<Folder>,
+        folder: Arc<ArchiveDir>,
         records: Arc<dyn Records>,
-        turns: Arc<Turns>,
+        upload_locks: Arc<UploadLocks>,
         keys: Arc<Keys>,
     ) -> Self {
         Uploads {
             folder,
             records,
-            turns,
+            upload_locks,
             keys,
             signing,
             data_dir: config.data_dir.clone(),
@@ -135,7 +135,7 @@ impl Uploads {
             key: Some(to.hash),
             info: None,
         };
-        self.records.granted(&upload).map_err(|error| match error {
+        self.records.insert_upload(&upload).map_err(|error| match error {
             RecordError::Full => ApiError::storage_full(),
             RecordError::Broken(why) => internal(why),
         })?;
@@ -218,13 +218,13 @@ impl Uploads {
         check.handle_end(unix_time_ms())?;
         writer.write(taking.piece, note).await?;
         let part = writer.end(note).await?;
-        let turn = landed(self.turns.of(verified.upload), note).await;
+        let lock = landed(self.upload_locks.lock(verified.upload), note).await;
         let keeper = Keeper {
             folder: self.folder.clone(),
             records: self.records.clone(),
             keys: self.keys.clone(),
             verified,
-            turn,
+            lock,
         };
         landed(spawn_blocking(move || keeper.keep(part)), note)
             .await
@@ -309,11 +309,11 @@ impl Taking<'_> {
 }
 
 /// What a thread that wrote gives back: the part, and the emptied piece.
-type Written = io::Result<(Part, Vec<u8>)>;
+type Written = io::Result<(PartialArchive, Vec<u8>)>;
 
 /// Writes a part, piece by piece.
 struct Writer {
-    folder: Arc<Folder>,
+    folder: Arc<ArchiveDir>,
     /// A thread has the part. When this is dropped, that thread drops the part.
     writing: Option<JoinHandle<Written>>,
 }
@@ -330,7 +330,7 @@ impl Writer {
         };
         let folder = self.folder.clone();
         self.writing = Some(spawn_blocking(move || {
-            let mut part = part.map_or_else(|| folder.begin(), Ok)?;
+            let mut part = part.map_or_else(|| folder.create(), Ok)?;
             part.write(&piece)?;
             piece.clear();
             Ok((part, piece))
@@ -339,13 +339,13 @@ impl Writer {
     }
 
     /// Waits for the last piece.
-    async fn end(self, note: Note<'_>) -> Result<Part, ApiError> {
+    async fn end(self, note: Note<'_>) -> Result<PartialArchive, ApiError> {
         let writing = self.writing.ok_or_else(|| internal("nothing was written"))?;
         Ok(written(landed(writing, note).await)?.0)
     }
 }
 
-fn written(joined: Result<Written, tokio::task::JoinError>) -> Result<(Part, Vec<u8>), ApiError> {
+fn written(joined: Result<Written, tokio::task::JoinError>) -> Result<(PartialArchive, Vec<u8>), ApiError> {
     joined.map_err(internal)?.map_err(unwritten)
 }
 
@@ -363,25 +363,25 @@ async fn landed<T>(work: impl Future<Output = T>, note: Note<'_>) -> T {
 /// The last steps, on a thread that may block: they are taken to their end even if the client is
 /// gone.
 struct Keeper {
-    folder: Arc<Folder>,
+    folder: Arc<ArchiveDir>,
     records: Arc<dyn Records>,
     keys: Arc<Keys>,
     verified: VerifiedUpload,
-    turn: Turn,
+    lock: UploadLock,
 }
 
 impl Keeper {
-    fn keep(self, part: Part) -> Result<Stored, ApiError> {
+    fn keep(self, part: PartialArchive) -> Result<Stored, ApiError> {
         let VerifiedUpload { org, upload, .. } = &self.verified;
-        let info = part.settle().map_err(unwritten)?;
+        let info = part.sync().map_err(unwritten)?;
         open(&*self.records, &self.keys, &self.verified)?;
-        self.folder.keep(part, org, *upload).map_err(unwritten)?;
+        self.folder.commit(part, org, *upload).map_err(unwritten)?;
         // It is in its place, so it is no refusal any more: who needs the info finds that they are
         // not of this file, and hashes it.
-        if let Err(error) = self.records.stored(*upload, &info) {
+        if let Err(error) = self.records.set_archive(*upload, &info) {
             log::warn!("upload {upload} of {org}: it is kept, but what came is not recorded: {error}");
         }
-        drop(self.turn);
+        drop(self.lock);
         Ok(Stored {
             key: grant::archive_key(org, *upload),
             md5: info.md5,

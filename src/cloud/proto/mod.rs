@@ -3,7 +3,7 @@
 //! - Requests: [`route`], [`fault`] (every refusal), [`keys`] (whose request), [`regions`], [`range`]
 //! - Grants: [`grant`], [`policy`], [`sign`]; uploads: `multipart` of the shared cores, [`verify`]
 //! - Builds: [`build`] (states, JSON), [`queue`] (which is next), [`outcome`] (what a command's end means), [`sweep`]
-//! - Archives: [`tar`], [`gzip`], [`unpack`] (which entries may be made), [`pack`] and [`glob`] (what is packed), [`progress`]
+//! - ArchiveStore: [`tar`], [`gzip`], [`unpack`] (which entries may be made), [`pack`] and [`glob`] (what is packed), [`progress`]
 
 pub mod api_error;
 pub mod build;

@@ -1,4 +1,4 @@
-//! Archives of the POSIX tar format.
+//! ArchiveStore of the POSIX tar format.
 
 pub mod read;
 pub mod write;

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
-use crate::io::scratch::Scratch;
+use crate::io::test_dir::TestDir;
 use crate::proto::build::{BuildStatus, Slug};
 use edge_runner_proto::uuid::Uuid;
 
@@ -35,14 +35,14 @@ fn archive() -> Vec<u8> {
 
 /// A data directory, and runs in it.
 struct House {
-    data: Scratch,
+    data: TestDir,
     build: Build,
 }
 
 impl House {
     fn new() -> House {
         House {
-            data: Scratch::make(),
+            data: TestDir::new(),
             build: Build {
                 id: Uuid::v4([7; 16]),
                 org: Slug::parse("org-7").expect("a name"),
@@ -94,7 +94,7 @@ impl House {
     }
 
     async fn run(&self, job: Job, stop: Shutdown) -> Ran {
-        let log = Log::open(&self.path("log")).expect("a log");
+        let log = BuildLog::open(&self.path("log")).expect("a log");
         let ran = run(job, log, stop).await;
         assert!(!self.scratch().exists(), "scratch is gone however it ended");
         ran
@@ -107,7 +107,7 @@ impl House {
 
     /// The lines of the log that are not the service's own.
     fn lines(&self) -> Vec<String> {
-        let page = Log::page(&self.path("log"), None, usize::MAX).expect("a log");
+        let page = BuildLog::read_page(&self.path("log"), None, usize::MAX).expect("a log");
         let is_own = |line: &String| line.starts_with("[service] ");
         page.lines.into_iter().filter(|line| !is_own(line)).collect()
     }
@@ -542,7 +542,7 @@ async fn words_of_a_command_reach_the_log() {
     assert_eq!(lines[4], "x".repeat(BUILD_LINE_BYTES_MAX));
     assert_eq!(lines[5], "\u{fffd}".repeat(BUILD_LINE_BYTES_MAX / 3));
     assert_eq!(lines[6..], ["last"]);
-    let all = Log::page(&house.path("log"), None, 100).expect("a log").lines;
+    let all = BuildLog::read_page(&house.path("log"), None, 100).expect("a log").lines;
     let own: Vec<&String> = all.iter().filter(|line| line.starts_with("[service] ")).collect();
     assert_eq!(own[0], "[service] attempt 2: unpacking the build context, 100 bytes");
     assert!(own[1].starts_with("[service] unpacked 3 entries, "), "{}", own[1]);

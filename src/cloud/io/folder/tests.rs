@@ -7,7 +7,7 @@ use rustix::mount::MountPropagationFlags;
 use rustix::thread::UnshareFlags;
 
 use super::*;
-use crate::io::scratch::Scratch;
+use crate::io::test_dir::TestDir;
 
 fn cstr(text: &str) -> CString {
     name(text.as_bytes()).expect("no NUL")
@@ -16,7 +16,7 @@ fn cstr(text: &str) -> CString {
 /// Nothing is opened or made through a link, and nothing that is there is written over.
 #[test]
 fn links_are_not_followed() {
-    let scratch = Scratch::make();
+    let scratch = TestDir::new();
     fs::create_dir(scratch.path().join("real")).expect("a folder");
     fs::write(scratch.path().join("file"), "kept").expect("a file");
     symlink("real", scratch.path().join("link")).expect("a link");
@@ -42,7 +42,7 @@ fn links_are_not_followed() {
 /// A FIFO, which would make a reader wait for ever, is no regular file.
 #[test]
 fn only_regular_files_are_read() {
-    let scratch = Scratch::make();
+    let scratch = TestDir::new();
     let fifo = scratch.path().join("fifo");
     rustix::fs::mkfifoat(CWD, fifo, Mode::RUSR).expect("a FIFO");
     let folder = Folder::open(scratch.path()).expect("it is there");
@@ -64,7 +64,7 @@ fn deep(at: &Path, name: &str, depth: usize) {
 /// I-12: a tree is removed however deep it is, whatever rights its folders have, and without what its links lead to.
 #[test]
 fn trees_of_all_kinds_are_removed() {
-    let scratch = Scratch::make();
+    let scratch = TestDir::new();
     let outside = scratch.path().join("outside");
     fs::create_dir(&outside).expect("a folder");
     fs::write(outside.join("file"), "kept").expect("a file");
@@ -122,7 +122,7 @@ fn bind(what: &Path, at: &Path) {
 /// stands before or behind what stays.
 #[test]
 fn mounts_are_left_alone() {
-    let scratch = Scratch::make();
+    let scratch = TestDir::new();
     let (outside, tree) = (scratch.path().join("outside"), scratch.path().join("tree"));
     fs::create_dir(&outside).expect("a folder");
     fs::write(outside.join("file"), "kept").expect("a file");
@@ -160,7 +160,7 @@ fn mounts_are_left_alone() {
 /// A folder that is to be empty stays, also where it is a mount, as a disk of its own is.
 #[test]
 fn a_folder_is_emptied() {
-    let scratch = Scratch::make();
+    let scratch = TestDir::new();
     let (disk, at) = (scratch.path().join("disk"), scratch.path().join("at"));
     for path in [&disk, &at] {
         fs::create_dir_all(path.join("a/b")).expect("folders");

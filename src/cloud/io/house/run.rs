@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::{House, blocking};
+use crate::io::build_log::BuildLog;
 use crate::io::builder::{self, Job, Ran};
 use crate::io::guard;
-use crate::io::log::Log;
 use crate::io::records::RecordError;
 use crate::proto::build::{Build, BuildChange, Org};
 use crate::proto::queue;
@@ -29,7 +29,7 @@ use edge_runner_proto::uuid::Uuid;
 const RECORD_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a build is run by, erased once.
-pub type Runner = Arc<dyn Fn(Job, Log, Shutdown) -> Pin<Box<dyn Future<Output = Ran> + Send>> + Send + Sync>;
+pub type Runner = Arc<dyn Fn(Job, BuildLog, Shutdown) -> Pin<Box<dyn Future<Output = Ran> + Send>> + Send + Sync>;
 
 /// Returns the one that runs the command.
 pub fn runner() -> Runner {
@@ -150,8 +150,8 @@ impl House {
     /// Records what became of a build that has had its attempts.
     pub(super) async fn conclude(self: Arc<Self>, build: Build, ended: Build) {
         let (_place, tells) = Place::take(&self, build.id, Stage::Known(Box::new(ended.clone())));
-        if let Ok(mut log) = Log::open(&self.log_path(build.id)) {
-            log.service("interrupted, no attempts are left");
+        if let Ok(mut log) = BuildLog::open(&self.log_path(build.id)) {
+            log.write_service_line("interrupted, no attempts are left");
         }
         self.record(&build, ended).await;
         tells.send_replace(Stage::Recorded);
@@ -162,13 +162,13 @@ impl House {
         loop {
             let (house, org) = (self.clone(), org.clone());
             let begun = blocking(move || {
-                let Some(build) = house.records.fetch(&org, id)? else {
+                let Some(build) = house.records.build(&org, id)? else {
                     return Ok(None);
                 };
                 let Ok(next) = build.change(BuildChange::Start, unix_time_ms()) else {
                     return Ok(None);
                 };
-                Ok(house.records.change(build.status, &next)?.then_some(next))
+                Ok(house.records.update_build(build.status, &next)?.then_some(next))
             });
             match begun.await {
                 Ok(begun) => return begun,
@@ -188,16 +188,16 @@ impl House {
         build: Build,
         tells: watch::Sender<Stage>,
         knows: oneshot::Sender<Ran>,
-    ) -> Result<(Job, Log), String> {
-        let mut log = Log::open(&self.log_path(build.id)).unwrap_or_else(|error| {
+    ) -> Result<(Job, BuildLog), String> {
+        let mut log = BuildLog::open(&self.log_path(build.id)).unwrap_or_else(|error| {
             log::warn!(
                 "build {}: its log cannot be opened, and stays as it is: {error}",
                 build.id
             );
-            Log::dropped()
+            BuildLog::discarding()
         });
         if build.attempt > 1 {
-            log.service(&queue::attempt_message(build.attempt, self.attempts_max));
+            log.write_service_line(&queue::attempt_message(build.attempt, self.attempts_max));
         }
         let archive = self.archives.open(&build.org, build.upload);
         let archive = archive.map_err(|error| match error.kind() {
@@ -226,7 +226,7 @@ impl House {
     async fn record(self: &Arc<Self>, build: &Build, ended: Build) {
         loop {
             let (house, from, next) = (self.clone(), build.status, ended.clone());
-            match blocking(move || house.records.change(from, &next)).await {
+            match blocking(move || house.records.update_build(from, &next)).await {
                 Ok(_) => break,
                 Err(error) => {
                     if self.later(build.id, &error).await.is_none() {

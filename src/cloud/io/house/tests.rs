@@ -9,34 +9,34 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::*;
 use crate::io::builder::{Job, Ran};
-use crate::io::records::Sqlite;
+use crate::io::records::SqliteRecords;
 use crate::proto::build::{ArchiveInfo, Image, ImageLocation, Slug, UploadRecord};
 use edge_runner_http::shutdown::ShutdownTrigger;
 use edge_runner_proto::config::{Host, Tls};
 
 /// A folder that is deleted with the test.
-struct Folder(PathBuf);
+struct ArchiveDir(PathBuf);
 
-impl Folder {
-    fn new() -> Folder {
+impl ArchiveDir {
+    fn new() -> ArchiveDir {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("house-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).expect("the system's folder for such things is writable");
-        Folder(path)
+        ArchiveDir(path)
     }
 }
 
-impl Drop for Folder {
+impl Drop for ArchiveDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Archives of which the records say all, but for those of the organization `gone`.
+/// ArchiveStore of which the records say all, but for those of the organization `gone`.
 struct Shelf;
 
-impl Archives for Shelf {
+impl ArchiveStore for Shelf {
     fn head(&self, upload: &UploadRecord) -> io::Result<Option<ArchiveInfo>> {
         Ok(upload.info)
     }
@@ -75,17 +75,17 @@ impl Run {
 
 struct Stand {
     house: Arc<House>,
-    records: Arc<Sqlite>,
+    records: Arc<SqliteRecords>,
     runs: mpsc::UnboundedReceiver<Run>,
     stop: ShutdownTrigger,
 }
 
 /// A house on what is in the folder: two commands at once, three builds waiting, three attempts.
-async fn stand(folder: &Folder) -> Stand {
+async fn stand(folder: &ArchiveDir) -> Stand {
     stand_with(folder, Some(vec!["build".into()])).await
 }
 
-async fn stand_with(folder: &Folder, command: Option<Vec<OsString>>) -> Stand {
+async fn stand_with(folder: &ArchiveDir, command: Option<Vec<OsString>>) -> Stand {
     let config = CloudConfig {
         data_dir: folder.0.clone(),
         host: Host::Localhost,
@@ -116,7 +116,7 @@ async fn stand_with(folder: &Folder, command: Option<Vec<OsString>>) -> Stand {
         lang: None,
         verbosity: 0,
     };
-    let records = Arc::new(Sqlite::open(&folder.0).unwrap_or_else(|error| panic!("{error}")));
+    let records = Arc::new(SqliteRecords::open(&folder.0).unwrap_or_else(|error| panic!("{error}")));
     let (stop, stopped) = Shutdown::channel();
     let (begun, runs) = mpsc::unbounded_channel();
     let runner: Runner = Arc::new(move |job, _, mut stop| {
@@ -176,7 +176,7 @@ impl Stand {
                 modified_ns: 1,
             }),
         };
-        self.records.granted(&upload).expect("there is space");
+        self.records.insert_upload(&upload).expect("there is space");
         id
     }
 
@@ -231,7 +231,7 @@ fn success() -> Ran {
 /// C-007, C-046 to C-048: a build waits, runs, and succeeds; its run is given what it needs.
 #[tokio::test(start_paused = true)]
 async fn a_build_runs_and_succeeds() {
-    let folder = Folder::new();
+    let folder = ArchiveDir::new();
     let mut stand = stand(&folder).await;
     let id = stand.new_build("o", 1).await;
     let run = stand.run().await;
@@ -259,7 +259,7 @@ async fn a_build_runs_and_succeeds() {
 /// C-049, C-050, C-091: other ends, each with its reason.
 #[tokio::test(start_paused = true)]
 async fn a_build_that_does_not_succeed_says_why() {
-    let folder = Folder::new();
+    let folder = ArchiveDir::new();
     let mut stand = stand(&folder).await;
     for (ran, status) in [
         (Ran::Failed("build: exit status 1".into()), BuildStatus::Failed),
@@ -284,7 +284,7 @@ async fn a_build_that_does_not_succeed_says_why() {
 /// `cloud.md` §2.3: uploads that are none, or another's, or for another region, or never came.
 #[tokio::test(start_paused = true)]
 async fn a_build_needs_an_upload_of_its_organization_and_region() {
-    let folder = Folder::new();
+    let folder = ArchiveDir::new();
     let stand = stand(&folder).await;
     let upload = stand.upload("o", 1);
     let refused = |made: Result<Created, ApiError>| {
@@ -307,7 +307,7 @@ async fn a_build_needs_an_upload_of_its_organization_and_region() {
         info: None,
         ..stand.records.upload(upload).expect("read").expect("it was granted")
     };
-    stand.records.granted(&empty).expect("there is space");
+    stand.records.insert_upload(&empty).expect("there is space");
     assert!(refused(stand.create("o", id).await).contains("uploaded"));
     // And none of them sealed anything.
     assert!(!stand.records.upload(upload).expect("read").expect("it is there").sealed);
@@ -321,7 +321,7 @@ async fn a_build_needs_an_upload_of_its_organization_and_region() {
 /// its own.
 #[tokio::test(start_paused = true)]
 async fn archives_of_one_short_hash_are_built_apart() {
-    let folder = Folder::new();
+    let folder = ArchiveDir::new();
     let mut stand = stand(&folder).await;
     let mut made = Vec::new();
     for (n, uri) in [(1, "registry/forged:1"), (2, "registry/honest:1")] {
@@ -345,7 +345,7 @@ async fn archives_of_one_short_hash_are_built_apart() {
 /// I-16: a success is a hit for the same archive and build file; a build that runs or failed is none, nor one of another.
 #[tokio::test(start_paused = true)]
 async fn a_success_is_found_again() {
-    let folder = Folder::new();
+    let folder = ArchiveDir::new();
     let mut stand = stand(&folder).await;
     let failed = stand.new_build("o", 1).await;
     stand.run().await.end(Ran::Failed("build: no".into()));
@@ -377,7 +377,7 @@ async fn a_success_is_found_again() {
 /// I-20, `--max-pending`: two run, three of an organization wait, the next is refused; hits are not, nor are others.
 #[tokio::test(start_paused = true)]
 async fn so_many_run_and_so_many_wait() {
-    let folder = Folder::new();
+    let folder = ArchiveDir::new();
     let mut stand = stand(&folder).await;
     let mut ids = Vec::new();
     for n in 0..5 {
@@ -405,7 +405,7 @@ impl Stand {
 /// I-20: ten builds, and never more than two at once; the oldest first.
 #[tokio::test(start_paused = true)]
 async fn ten_builds_run_two_at_a_time() {
-    let folder = Folder::new();
+    let folder = ArchiveDir::new();
     let mut stand = stand(&folder).await;
     let mut ids = Vec::new();
     let mut began = Vec::new();
@@ -464,7 +464,7 @@ impl Stand {
 /// C-052: whoever asks between the end of the command and the record waits; after two seconds that is over.
 #[tokio::test(start_paused = true)]
 async fn whoever_asks_waits_for_the_record() {
-    let folder = Folder::new();
+    let folder = ArchiveDir::new();
     let mut stand = stand(&folder).await;
     let id = stand.new_build("o", 1).await;
     let Run { job, end } = stand.run().await;
@@ -488,7 +488,7 @@ async fn whoever_asks_waits_for_the_record() {
 /// after it.
 #[tokio::test(start_paused = true)]
 async fn a_large_scratch_folder_holds_no_result_up() {
-    let folder = Folder::new();
+    let folder = ArchiveDir::new();
     let mut stand = stand(&folder).await;
     let id = stand.new_build("o", 1).await;
     let mut run = stand.run().await;
@@ -498,7 +498,7 @@ async fn a_large_scratch_folder_holds_no_result_up() {
     assert_eq!(build.status, BuildStatus::Success);
     assert_eq!(stand.get(id).await, build);
     assert_eq!(tasks::now(), began, "nobody waits for the folder");
-    assert_eq!(stand.records.fetch(&name("o"), id).expect("read"), Some(build.clone()));
+    assert_eq!(stand.records.build(&name("o"), id).expect("read"), Some(build.clone()));
     assert_eq!(lock(&stand.house.queue).running(), 1);
     run.end
         .send(Ran::Failed("it does not count".into()))
@@ -510,7 +510,7 @@ async fn a_large_scratch_folder_holds_no_result_up() {
 /// I-21: where there is no space for the record of an end, the end is told all the same, and recorded once there is.
 #[tokio::test(start_paused = true)]
 async fn an_end_is_recorded_as_soon_as_there_is_space() {
-    let folder = Folder::new();
+    let folder = ArchiveDir::new();
     let mut stand = stand(&folder).await;
     let id = stand.new_build("o", 1).await;
     let run = stand.run().await;
@@ -522,7 +522,7 @@ async fn an_end_is_recorded_as_soon_as_there_is_space() {
     let recorded = || {
         stand
             .records
-            .fetch(&name("o"), id)
+            .build(&name("o"), id)
             .expect("read")
             .expect("it is there")
             .status
@@ -538,7 +538,7 @@ async fn an_end_is_recorded_as_soon_as_there_is_space() {
 /// I-21: a build that cannot be recorded is refused, takes no place, and runs nothing; nor does one begin that cannot be recorded.
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_recorded_does_not_run() {
-    let folder = Folder::new();
+    let folder = ArchiveDir::new();
     let mut stand = stand(&folder).await;
     stand
         .records
@@ -563,7 +563,7 @@ async fn what_cannot_be_recorded_does_not_run() {
 /// I-19: what a stop cut off runs again from its archive, up to three times; what waited waits again.
 #[tokio::test(start_paused = true)]
 async fn builds_go_on_after_a_stop() {
-    let folder = Folder::new();
+    let folder = ArchiveDir::new();
     let mut before = stand(&folder).await;
     let ids = [before.new_build("o", 1).await, before.new_build("o", 2).await];
     let runs = [before.run().await, before.run().await];
@@ -609,7 +609,7 @@ async fn builds_go_on_after_a_stop() {
 /// A panic in a run fails its build, its scratch folder goes, and the place is free again.
 #[tokio::test(start_paused = true)]
 async fn a_panic_fails_one_build() {
-    let folder = Folder::new();
+    let folder = ArchiveDir::new();
     let mut stand = stand(&folder).await;
     for n in 0..4 {
         let id = stand.new_build("o", n).await;
@@ -630,7 +630,7 @@ async fn a_panic_fails_one_build() {
 /// I-21: a build does not fail for its log, one that cannot even be opened.
 #[tokio::test(start_paused = true)]
 async fn a_build_needs_no_log() {
-    let folder = Folder::new();
+    let folder = ArchiveDir::new();
     fs::write(folder.0.join("logs"), "no folder").expect("the folder is writable");
     let mut stand = stand(&folder).await;
     let id = stand.new_build("o", 1).await;
@@ -641,10 +641,10 @@ async fn a_build_needs_no_log() {
 /// A client that goes away leaves no build behind that is recorded and never runs.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_goes_away_stops_nothing() {
-    let folder = Folder::new();
+    let folder = ArchiveDir::new();
     let mut stand = stand(&folder).await;
     let upload = stand.upload("o", 1);
-    let turn = stand.house.turns.of(upload).await;
+    let turn = stand.house.upload_locks.lock(upload).await;
     let made = tokio::time::timeout(Duration::from_secs(1), stand.create("o", upload)).await;
     assert!(made.is_err(), "somebody else has its turn");
     drop(turn);
@@ -656,7 +656,7 @@ async fn a_client_that_goes_away_stops_nothing() {
 /// A service that is started without a command leaves what waits alone; with one it runs.
 #[tokio::test(start_paused = true)]
 async fn without_a_command_builds_wait() {
-    let folder = Folder::new();
+    let folder = ArchiveDir::new();
     let idle = stand_with(&folder, None).await;
     let id = idle.new_build("o", 1).await;
     idle.house.idle().await;

@@ -18,7 +18,7 @@ use rusqlite::{
 
 use rustix::io::Errno;
 
-use super::{OpenError, RecordError, Records};
+use super::{OpenRecordsError, RecordError, Records};
 use crate::proto::build::{
     ArchiveInfo, Build, BuildFilter, BuildStatus, Image, ImageLocation, Org, Slug, UploadRecord,
 };
@@ -45,27 +45,27 @@ const BUILD: &str =
     "id, org, upload, region, hash, file, size, base, status, attempt, created_ms, updated_ms, started_ms,
     completed_ms, image_uri, image_name, image_size, error, sha256, key";
 const UPLOAD: &str = "id, org, region, expires_ms, sealed, size, md5, inode, modified_ns, sha256, key";
-const HELD: &str =
+const USAGE: &str =
     "id, org, expires_ms, size IS NOT NULL, ended_ms, (SELECT COUNT(*) FROM build WHERE build.upload = upload.id
     AND status IN ('pending', 'building'))";
 
 /// The database. A holder of a connection that panics has its change rolled back, so others go on
 /// with it.
-pub struct Sqlite {
+pub struct SqliteRecords {
     writer: Mutex<Connection>,
     reader: Mutex<Connection>,
     /// For what takes longer the more there is: nobody who wants one record waits for that.
-    walker: Mutex<Connection>,
+    scanner: Mutex<Connection>,
 }
 
-impl Sqlite {
+impl SqliteRecords {
     /// Opens the database of a data directory, or makes it where there is none.
     ///
     /// # Errors
-    /// [`OpenError`] says what is wrong with the file, and what to do.
-    pub fn open(folder: &Path) -> Result<Sqlite, OpenError> {
+    /// [`OpenRecordsError`] says what is wrong with the file, and what to do.
+    pub fn open(folder: &Path) -> Result<SqliteRecords, OpenRecordsError> {
         let path = folder.join(FILE);
-        make(folder, &path).map_err(|error| OpenError::Io {
+        make(folder, &path).map_err(|error| OpenRecordsError::Io {
             path: path.clone(),
             why: error.to_string(),
         })?;
@@ -75,19 +75,19 @@ impl Sqlite {
             persist(&connection);
             Ok(connection)
         };
-        let told = |error: rusqlite::Error| unopened(&path, &error);
-        let writer: Connection = open(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(told)?;
+        let map_error = |error: rusqlite::Error| open_error(&path, &error);
+        let writer: Connection = open(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(map_error)?;
         prepare(&writer, &path)?;
         // A reader has to write what it reads from into the index of the journal.
-        let reader = || -> Result<Mutex<Connection>, OpenError> {
-            let reader: Connection = open(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(told)?;
-            reader.execute_batch("PRAGMA query_only = 1").map_err(told)?;
+        let reader = || -> Result<Mutex<Connection>, OpenRecordsError> {
+            let reader: Connection = open(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(map_error)?;
+            reader.execute_batch("PRAGMA query_only = 1").map_err(map_error)?;
             Ok(Mutex::new(reader))
         };
-        Ok(Sqlite {
+        Ok(SqliteRecords {
             writer: Mutex::new(writer),
             reader: reader()?,
-            walker: reader()?,
+            scanner: reader()?,
         })
     }
 
@@ -111,23 +111,23 @@ impl Sqlite {
             transaction.commit()?;
             Ok(changed)
         })();
-        done.map_err(|error| failure(&connection, &error))
+        done.map_err(|error| record_error(&connection, &error))
     }
 
     /// Reads a record as it was at one moment.
     fn read<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, RecordError> {
-        look_at(&self.reader, look)
+        read_with(&self.reader, look)
     }
 
     /// Reads as many records as there are.
-    fn walk<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, RecordError> {
-        look_at(&self.walker, look)
+    fn scan<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, RecordError> {
+        read_with(&self.scanner, look)
     }
 
     /// Does something while all records are being walked through.
     #[cfg(test)]
-    pub(super) fn during_walk(&self, act: impl FnOnce()) {
-        let walked = self.walk(|_| {
+    pub(super) fn during_scan(&self, act: impl FnOnce()) {
+        let walked = self.scan(|_| {
             act();
             Ok(())
         });
@@ -135,12 +135,12 @@ impl Sqlite {
     }
 }
 
-fn look_at<T>(
+fn read_with<T>(
     connection: &Mutex<Connection>,
     look: impl FnOnce(&Connection) -> rusqlite::Result<T>,
 ) -> Result<T, RecordError> {
     let connection = lock(connection);
-    look(&connection).map_err(|error| failure(&connection, &error))
+    look(&connection).map_err(|error| record_error(&connection, &error))
 }
 
 /// Makes the file, for its owner alone, where there is none; what SQLite lays beside it has the
@@ -171,12 +171,12 @@ fn persist(connection: &Connection) {
 }
 
 /// Looks whether the database is ours and whole, and gives an empty one its tables.
-fn prepare(connection: &Connection, path: &Path) -> Result<(), OpenError> {
-    let told = |error: rusqlite::Error| unopened(path, &error);
+fn prepare(connection: &Connection, path: &Path) -> Result<(), OpenRecordsError> {
+    let map_error = |error: rusqlite::Error| open_error(path, &error);
     let number = |pragma: &str| {
         connection
             .query_row(pragma, [], |row| row.get::<_, i64>(0))
-            .map_err(told)
+            .map_err(map_error)
     };
     let application = number("PRAGMA application_id")?;
     let version = number("PRAGMA user_version")?;
@@ -184,50 +184,50 @@ fn prepare(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let path = || path.to_owned();
     let is_empty = (application, version, tables) == (0, 0, 0);
     if !is_empty && application != APPLICATION {
-        return Err(OpenError::Foreign { path: path() });
+        return Err(OpenRecordsError::Foreign { path: path() });
     }
     if version > VERSION {
-        return Err(OpenError::Later { path: path(), version });
+        return Err(OpenRecordsError::Later { path: path(), version });
     }
     let mode: String = connection
         .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
-        .map_err(told)?;
+        .map_err(map_error)?;
     if mode != "wal" {
         let why = format!(
             "the journal is of the kind `{mode}`; the file system of the data directory has to know shared memory"
         );
-        return Err(OpenError::Io { path: path(), why });
+        return Err(OpenRecordsError::Io { path: path(), why });
     }
     if is_empty {
         let made = format!("BEGIN IMMEDIATE; {SCHEMA}; COMMIT;");
-        return connection.execute_batch(&made).map_err(told);
+        return connection.execute_batch(&made).map_err(map_error);
     }
     let found: String = connection
         .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
-        .map_err(told)?;
+        .map_err(map_error)?;
     if found != "ok" {
-        return Err(OpenError::Damaged {
+        return Err(OpenRecordsError::Damaged {
             path: path(),
             why: found,
         });
     }
     if version < VERSION {
         let changed = format!("BEGIN IMMEDIATE; {FROM_1}; COMMIT;");
-        connection.execute_batch(&changed).map_err(told)?;
+        connection.execute_batch(&changed).map_err(map_error)?;
     }
     Ok(())
 }
 
-fn unopened(path: &Path, error: &rusqlite::Error) -> OpenError {
+fn open_error(path: &Path, error: &rusqlite::Error) -> OpenRecordsError {
     let path = path.to_owned();
     let why = error.to_string();
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => OpenError::Damaged { path, why },
-        _ => OpenError::Io { path, why },
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => OpenRecordsError::Damaged { path, why },
+        _ => OpenRecordsError::Io { path, why },
     }
 }
 
-fn failure(connection: &Connection, error: &rusqlite::Error) -> RecordError {
+fn record_error(connection: &Connection, error: &rusqlite::Error) -> RecordError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => RecordError::Full,
         // Only the main file and the journal say "full" by themselves; the index of the journal
@@ -245,8 +245,8 @@ fn system_error(connection: &Connection) -> Errno {
     Errno::from_raw_os_error(unsafe { ffi::sqlite3_system_errno(connection.handle()) })
 }
 
-impl Records for Sqlite {
-    fn granted(&self, upload: &UploadRecord) -> Result<(), RecordError> {
+impl Records for SqliteRecords {
+    fn insert_upload(&self, upload: &UploadRecord) -> Result<(), RecordError> {
         let info = upload.info.as_ref();
         self.write(|tx| {
             tx.execute(
@@ -274,7 +274,7 @@ impl Records for Sqlite {
         self.read(|of| of.query_row(&sql, [id.to_string()], upload_of).optional())
     }
 
-    fn stored(&self, id: Uuid, info: &ArchiveInfo) -> Result<(), RecordError> {
+    fn set_archive(&self, id: Uuid, info: &ArchiveInfo) -> Result<(), RecordError> {
         self.write(|tx| {
             tx.execute(
                 "UPDATE upload SET size = ?, md5 = ?, sha256 = ?, inode = ?, modified_ns = ? WHERE id = ?",
@@ -291,7 +291,7 @@ impl Records for Sqlite {
         .map(drop)
     }
 
-    fn insert(&self, build: &Build) -> Result<(), RecordError> {
+    fn insert_build(&self, build: &Build) -> Result<(), RecordError> {
         self.write(|tx| {
             tx.execute(
                 &format!(
@@ -307,7 +307,7 @@ impl Records for Sqlite {
         })
     }
 
-    fn fetch(&self, org: &Org, id: Uuid) -> Result<Option<Build>, RecordError> {
+    fn build(&self, org: &Org, id: Uuid) -> Result<Option<Build>, RecordError> {
         let sql = format!("SELECT {BUILD} FROM build WHERE id = ? AND org = ?");
         self.read(|of| {
             of.query_row(&sql, params![id.to_string(), org.as_str()], build_of)
@@ -334,7 +334,7 @@ impl Records for Sqlite {
             let key = of.key.to_vec();
             named.extend([key.clone().into(), org.as_str().to_owned().into(), key.into()]);
         }
-        self.walk(|connection| {
+        self.scan(|connection| {
             // The count and the page are of the same moment.
             let tx = connection.unchecked_transaction()?;
             let total: i64 = tx.query_row(
@@ -350,7 +350,7 @@ impl Records for Sqlite {
         })
     }
 
-    fn cached(
+    fn find_success(
         &self,
         org: &Org,
         archive: &Sha256Digest,
@@ -367,8 +367,8 @@ impl Records for Sqlite {
         })
     }
 
-    fn change(&self, expected: BuildStatus, next: &Build) -> Result<bool, RecordError> {
-        let image = Columns::of(next.image.as_ref());
+    fn update_build(&self, expected: BuildStatus, next: &Build) -> Result<bool, RecordError> {
+        let image = ImageColumns::of(next.image.as_ref());
         self.write(|tx| {
             let changed = tx.execute(
                 "UPDATE build SET status = ?, attempt = ?, updated_ms = ?, started_ms = ?, completed_ms = ?, image_uri = ?,
@@ -399,16 +399,16 @@ impl Records for Sqlite {
 
     fn unfinished(&self) -> Result<Vec<Build>, RecordError> {
         let sql = format!("SELECT {BUILD} FROM build WHERE status IN ('pending', 'building') ORDER BY seq");
-        self.walk(|of| all(of, &sql, [], build_of))
+        self.scan(|of| all(of, &sql, [], build_of))
     }
 
-    fn ended(&self, until_ms: u64, max: usize) -> Result<Vec<Uuid>, RecordError> {
+    fn builds_ended_until(&self, until_ms: u64, max: usize) -> Result<Vec<Uuid>, RecordError> {
         let sql = "SELECT id FROM build WHERE completed_ms IS NOT NULL AND completed_ms <= ? LIMIT ?";
         let max = i64::try_from(max).unwrap_or(i64::MAX);
-        self.walk(|of| all(of, sql, [int(until_ms), max], |row| uuid(row, 0)))
+        self.scan(|of| all(of, sql, [int(until_ms), max], |row| uuid(row, 0)))
     }
 
-    fn forget_builds(&self, ids: &[Uuid]) -> Result<(), RecordError> {
+    fn delete_builds(&self, ids: &[Uuid]) -> Result<(), RecordError> {
         self.write(|tx| {
             let mut delete = tx.prepare("DELETE FROM build WHERE id = ? AND completed_ms IS NOT NULL")?;
             ids.iter().try_for_each(|id| delete.execute([id.to_string()]).map(drop))
@@ -420,20 +420,20 @@ impl Records for Sqlite {
         self.read(|of| of.query_row(sql, [id.to_string()], |row| row.get(0)))
     }
 
-    fn held(&self, after: Option<Uuid>, max: usize) -> Result<Vec<UploadUsage>, RecordError> {
-        let sql = format!("SELECT {HELD} FROM upload WHERE id > ? ORDER BY id LIMIT ?");
+    fn upload_usages(&self, after: Option<Uuid>, max: usize) -> Result<Vec<UploadUsage>, RecordError> {
+        let sql = format!("SELECT {USAGE} FROM upload WHERE id > ? ORDER BY id LIMIT ?");
         // Nothing sorts before the empty text.
         let after = after.map(|id| id.to_string()).unwrap_or_default();
         let max = i64::try_from(max).unwrap_or(i64::MAX);
-        self.walk(|of| all(of, &sql, params![after, max], held_of))
+        self.scan(|of| all(of, &sql, params![after, max], usage_of))
     }
 
-    fn held_of(&self, id: Uuid) -> Result<Option<UploadUsage>, RecordError> {
-        let sql = format!("SELECT {HELD} FROM upload WHERE id = ?");
-        self.read(|of| of.query_row(&sql, [id.to_string()], held_of).optional())
+    fn upload_usage(&self, id: Uuid) -> Result<Option<UploadUsage>, RecordError> {
+        let sql = format!("SELECT {USAGE} FROM upload WHERE id = ?");
+        self.read(|of| of.query_row(&sql, [id.to_string()], usage_of).optional())
     }
 
-    fn forget_upload(&self, id: Uuid) -> Result<(), RecordError> {
+    fn delete_upload(&self, id: Uuid) -> Result<(), RecordError> {
         self.write(|tx| tx.execute("DELETE FROM upload WHERE id = ?", [id.to_string()]))
             .map(drop)
     }
@@ -455,27 +455,27 @@ fn int(number: u64) -> i64 {
 }
 
 /// The columns of an image.
-struct Columns {
+struct ImageColumns {
     uri: Option<String>,
     name: Option<String>,
     size: Option<i64>,
 }
 
-impl Columns {
-    fn of(image: Option<&Image>) -> Columns {
+impl ImageColumns {
+    fn of(image: Option<&Image>) -> ImageColumns {
         let (uri, name) = match image.map(|image| image.location.clone()) {
             None => (None, None),
             Some(ImageLocation::Uri(uri)) => (Some(uri), None),
             Some(ImageLocation::Stored(name)) => (None, Some(name)),
         };
         let size = image.map(|image| int(image.size));
-        Columns { uri, name, size }
+        ImageColumns { uri, name, size }
     }
 }
 
 /// The values of [`BUILD`].
 fn values(build: &Build) -> [Value; 20] {
-    let image = Columns::of(build.image.as_ref());
+    let image = ImageColumns::of(build.image.as_ref());
     [
         build.id.to_string().into(),
         build.org.to_string().into(),
@@ -507,7 +507,7 @@ fn build_of(row: &Row<'_>) -> rusqlite::Result<Build> {
         (None, Some(name)) => Some(ImageLocation::Stored(name)),
         (None, None) => None,
     };
-    let size = maybe(row, 16)?;
+    let size = optional_number(row, 16)?;
     Ok(Build {
         id: uuid(row, 0)?,
         org: name(row, 1)?,
@@ -517,12 +517,12 @@ fn build_of(row: &Row<'_>) -> rusqlite::Result<Build> {
         file: row.get(5)?,
         size: number(row, 6)?,
         base: row.get(7)?,
-        status: parsed(row, 8, BuildStatus::from_name)?,
+        status: parse_column(row, 8, BuildStatus::from_name)?,
         attempt: row.get(9)?,
         created_ms: number(row, 10)?,
         updated_ms: number(row, 11)?,
-        started_ms: maybe(row, 12)?,
-        completed_ms: maybe(row, 13)?,
+        started_ms: optional_number(row, 12)?,
+        completed_ms: optional_number(row, 13)?,
         image: location.zip(size).map(|(location, size)| Image { location, size }),
         error: row.get(17)?,
         sha256: row.get(18)?,
@@ -532,7 +532,7 @@ fn build_of(row: &Row<'_>) -> rusqlite::Result<Build> {
 
 /// Reads the columns of [`UPLOAD`].
 fn upload_of(row: &Row<'_>) -> rusqlite::Result<UploadRecord> {
-    let info = match (maybe(row, 5)?, row.get(9)?) {
+    let info = match (optional_number(row, 5)?, row.get(9)?) {
         (None, _) | (_, None) => None,
         (Some(size), Some(sha256)) => Some(ArchiveInfo {
             size,
@@ -553,14 +553,14 @@ fn upload_of(row: &Row<'_>) -> rusqlite::Result<UploadRecord> {
     })
 }
 
-/// Reads the columns of [`HELD`].
-fn held_of(row: &Row<'_>) -> rusqlite::Result<UploadUsage> {
+/// Reads the columns of [`USAGE`].
+fn usage_of(row: &Row<'_>) -> rusqlite::Result<UploadUsage> {
     Ok(UploadUsage {
         id: uuid(row, 0)?,
         org: name(row, 1)?,
         expires_ms: number(row, 2)?,
         has_archive: row.get(3)?,
-        ended_ms: maybe(row, 4)?,
+        ended_ms: optional_number(row, 4)?,
         unfinished: number(row, 5)?,
     })
 }
@@ -569,20 +569,20 @@ fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(i64::cast_unsigned)
 }
 
-fn maybe(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u64>> {
+fn optional_number(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u64>> {
     Ok(row.get::<_, Option<i64>>(column)?.map(i64::cast_unsigned))
 }
 
 fn uuid(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
-    parsed(row, column, Uuid::parse)
+    parse_column(row, column, Uuid::parse)
 }
 
 fn name(row: &Row<'_>, column: usize) -> rusqlite::Result<Slug> {
-    parsed(row, column, Slug::parse)
+    parse_column(row, column, Slug::parse)
 }
 
 /// Reads text that has a form; another hand wrote it if it has not.
-fn parsed<T>(row: &Row<'_>, column: usize, read: fn(&str) -> Option<T>) -> rusqlite::Result<T> {
+fn parse_column<T>(row: &Row<'_>, column: usize, read: fn(&str) -> Option<T>) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
     let name = || row.as_ref().column_name(column).map_or("?", |name| name).to_owned();
     read(&text).ok_or_else(|| rusqlite::Error::InvalidColumnName(format!("{} with the value `{text}`", name())))

@@ -36,8 +36,8 @@ impl Drop for Folder {
     }
 }
 
-fn open(folder: &Folder) -> Sqlite {
-    Sqlite::open(&folder.0).unwrap_or_else(|error| panic!("{error}"))
+fn open(folder: &Folder) -> SqliteRecords {
+    SqliteRecords::open(&folder.0).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn id(n: u32) -> Uuid {
@@ -88,17 +88,17 @@ fn build(n: u32, org: &str, file: &str, now_ms: u64) -> Build {
     )
 }
 
-fn insert(records: &Sqlite, n: u32, org: &str, file: &str, now_ms: u64) -> Build {
-    records.granted(&upload(n, org)).expect("there is space");
-    records.stored(id(n), &info(n)).expect("there is space");
+fn insert(records: &SqliteRecords, n: u32, org: &str, file: &str, now_ms: u64) -> Build {
+    records.insert_upload(&upload(n, org)).expect("there is space");
+    records.set_archive(id(n), &info(n)).expect("there is space");
     let build = build(n, org, file, now_ms);
-    records.insert(&build).expect("there is space");
+    records.insert_build(&build).expect("there is space");
     build
 }
 
-fn change(records: &Sqlite, build: &Build, to: BuildChange) -> Build {
+fn change(records: &SqliteRecords, build: &Build, to: BuildChange) -> Build {
     let next = build.change(to, build.updated_ms + 10).expect("it may");
-    assert!(records.change(build.status, &next).expect("there is space"));
+    assert!(records.update_build(build.status, &next).expect("there is space"));
     next
 }
 
@@ -125,9 +125,9 @@ fn what_is_written_is_read_again() {
     let folder = Folder::new();
     let records = open(&folder);
     let mut unused = upload(1, "o");
-    records.granted(&unused).expect("there is space");
+    records.insert_upload(&unused).expect("there is space");
     assert_eq!(records.upload(id(1)).expect("read"), Some(unused.clone()));
-    records.stored(id(1), &info(1)).expect("there is space");
+    records.set_archive(id(1), &info(1)).expect("there is space");
     unused.info = Some(info(1));
     assert_eq!(records.upload(id(1)).expect("read"), Some(unused.clone()));
 
@@ -147,8 +147,8 @@ fn what_is_written_is_read_again() {
     let records = open(&folder);
     assert_eq!(records.upload(id(1)).expect("read"), Some(unused));
     for build in &builds {
-        assert_eq!(records.fetch(&name("o"), build.id).expect("read").as_ref(), Some(build));
-        assert_eq!(records.fetch(&name("p"), build.id).expect("read"), None);
+        assert_eq!(records.build(&name("o"), build.id).expect("read").as_ref(), Some(build));
+        assert_eq!(records.build(&name("p"), build.id).expect("read"), None);
         assert!(records.has_build(build.id).expect("read"));
         assert!(records.upload(build.upload).expect("read").expect("its upload").sealed);
     }
@@ -162,11 +162,11 @@ fn a_build_without_an_upload_is_not_kept() {
     let folder = Folder::new();
     let records = open(&folder);
     let build = build(1, "o", "f", 0);
-    assert!(matches!(records.insert(&build), Err(RecordError::Broken(_))));
+    assert!(matches!(records.insert_build(&build), Err(RecordError::Broken(_))));
     assert!(!records.has_build(build.id).expect("read"));
     // The same identifier twice is refused too, and leaves the first.
     let first = insert(&records, 1, "o", "f", 0);
-    assert!(records.insert(&first).is_err());
+    assert!(records.insert_build(&first).is_err());
     assert_eq!(records.list(&name("o"), &ALL).expect("read").1, 1);
 }
 
@@ -178,8 +178,12 @@ fn a_change_expects_a_state() {
     let waits = insert(&records, 1, "o", "f", 0);
     let runs = change(&records, &waits, BuildChange::Start);
     let late = waits.change(BuildChange::Fail("x".into()), 5).expect("it may");
-    assert!(!records.change(BuildStatus::Pending, &late).expect("there is space"));
-    assert_eq!(records.fetch(&name("o"), waits.id).expect("read"), Some(runs));
+    assert!(
+        !records
+            .update_build(BuildStatus::Pending, &late)
+            .expect("there is space")
+    );
+    assert_eq!(records.build(&name("o"), waits.id).expect("read"), Some(runs));
 }
 
 /// `GET /builds`: newest first as they were recorded, although the clock went back; the filters; and pages with the total.
@@ -240,7 +244,7 @@ fn successes_are_found_again() {
     let folder = Folder::new();
     let records = open(&folder);
     let hit = |org: &str, region: &str, file: &str| {
-        let found = records.cached(&name(org), &ARCHIVE, region, file).expect("read");
+        let found = records.find_success(&name(org), &ARCHIVE, region, file).expect("read");
         found.map(|build| build.id)
     };
     let mut last = None;
@@ -265,7 +269,7 @@ fn successes_are_found_again() {
     assert_eq!(hit("o", "us-east", "f"), None);
     assert_eq!(hit("o", "us-west", "F"), None);
     records
-        .forget_builds(&[last.expect("three succeeded")])
+        .delete_builds(&[last.expect("three succeeded")])
         .expect("there is space");
     assert_eq!(hit("o", "us-west", "f"), Some(id(1002)));
 }
@@ -284,17 +288,17 @@ fn a_short_hash_is_no_proof() {
             ..upload(n, "o")
         };
         let info = ArchiveInfo { sha256, ..info(n) };
-        records.granted(&upload).expect("there is space");
-        records.stored(id(n), &info).expect("there is space");
+        records.insert_upload(&upload).expect("there is space");
+        records.set_archive(id(n), &info).expect("there is space");
         Build::new(id(1000 + n), &upload, &info, "f".into(), "http://h:1".into(), 0)
     };
     let make = |build: Build| {
-        records.insert(&build).expect("there is space");
+        records.insert_build(&build).expect("there is space");
         let runs = change(&records, &build, BuildChange::Start);
         change(&records, &runs, image(ImageLocation::Uri("u".into()))).id
     };
     let cached = |sha256: &Sha256Digest| {
-        let hit = records.cached(&name("o"), sha256, "us-west", "f").expect("read");
+        let hit = records.find_success(&name("o"), sha256, "us-west", "f").expect("read");
         hit.map(|build| build.id)
     };
     let found = |key: Sha256Digest| {
@@ -316,13 +320,13 @@ fn a_short_hash_is_no_proof() {
     assert_eq!((found(other), found(KEY)), (vec![second, first], vec![second]));
     // Another organization's upload shows nothing here.
     records
-        .granted(&UploadRecord {
+        .insert_upload(&UploadRecord {
             key: Some(KEY),
             ..upload(4, "p")
         })
         .expect("there is space");
     records
-        .stored(
+        .set_archive(
             id(4),
             &ArchiveInfo {
                 sha256: forged,
@@ -382,7 +386,9 @@ fn an_older_database_is_taken_over() {
         );
         assert_eq!(all[1].image.as_ref().map(|image| image.size), Some(5));
         assert_eq!(
-            records.cached(&name("o"), &ARCHIVE, "us-west", "f").expect("read"),
+            records
+                .find_success(&name("o"), &ARCHIVE, "us-west", "f")
+                .expect("read"),
             None
         );
         let hash = Some("0707070707070707".to_owned());
@@ -395,14 +401,22 @@ fn an_older_database_is_taken_over() {
             let known = records.upload(id(n)).expect("read").expect("it was granted");
             assert_eq!((known.info, known.key, known.sealed), (None, None, n % 2 == 1));
         }
-        assert!(records.held_of(id(1)).expect("read").expect("it is held").has_archive);
+        assert!(
+            records
+                .upload_usage(id(1))
+                .expect("read")
+                .expect("it is held")
+                .has_archive
+        );
     }
     // It goes on as one of its own.
     let records = open(&folder);
     let waits = insert(&records, 4, "o", "f", 0);
     let runs = change(&records, &waits, BuildChange::Start);
     change(&records, &runs, image(ImageLocation::Uri("u".into())));
-    let hit = records.cached(&name("o"), &ARCHIVE, "us-west", "f").expect("read");
+    let hit = records
+        .find_success(&name("o"), &ARCHIVE, "us-west", "f")
+        .expect("read");
     assert_eq!(hit.map(|build| build.id), Some(waits.id));
 }
 
@@ -411,9 +425,9 @@ fn an_older_database_is_taken_over() {
 fn sweeps_learn_what_is_held() {
     let folder = Folder::new();
     let records = open(&folder);
-    records.granted(&upload(1, "o")).expect("there is space");
+    records.insert_upload(&upload(1, "o")).expect("there is space");
     let waits = insert(&records, 2, "o", "f", 0);
-    let held = |n| records.held_of(id(n)).expect("read");
+    let held = |n| records.upload_usage(id(n)).expect("read");
     let unused = UploadUsage {
         id: id(1),
         org: name("o"),
@@ -432,8 +446,8 @@ fn sweeps_learn_what_is_held() {
     assert_eq!(held(2), Some(used.clone()));
     let runs = change(&records, &waits, BuildChange::Start);
     assert_eq!(held(2), Some(used.clone()));
-    assert_eq!(records.ended(u64::MAX, 9).expect("read"), []);
-    records.forget_builds(&[runs.id]).expect("there is space");
+    assert_eq!(records.builds_ended_until(u64::MAX, 9).expect("read"), []);
+    records.delete_builds(&[runs.id]).expect("there is space");
     assert!(
         records.has_build(runs.id).expect("read"),
         "one that runs is not forgotten"
@@ -445,15 +459,15 @@ fn sweeps_learn_what_is_held() {
         ..used
     };
     assert_eq!(held(2), Some(ended.clone()));
-    assert_eq!(records.held(None, 1).expect("read"), [unused]);
-    assert_eq!(records.held(Some(id(1)), 9).expect("read"), [ended]);
-    assert_eq!(records.held(Some(id(2)), 9).expect("read"), []);
+    assert_eq!(records.upload_usages(None, 1).expect("read"), [unused]);
+    assert_eq!(records.upload_usages(Some(id(1)), 9).expect("read"), [ended]);
+    assert_eq!(records.upload_usages(Some(id(2)), 9).expect("read"), []);
 
-    assert_eq!(records.ended(19, 9).expect("read"), []);
-    assert_eq!(records.ended(20, 9).expect("read"), [runs.id]);
-    assert_eq!(records.ended(20, 0).expect("read"), []);
-    records.forget_builds(&[runs.id]).expect("there is space");
-    records.forget_upload(id(2)).expect("there is space");
+    assert_eq!(records.builds_ended_until(19, 9).expect("read"), []);
+    assert_eq!(records.builds_ended_until(20, 9).expect("read"), [runs.id]);
+    assert_eq!(records.builds_ended_until(20, 0).expect("read"), []);
+    records.delete_builds(&[runs.id]).expect("there is space");
+    records.delete_upload(id(2)).expect("there is space");
     assert!(!records.has_build(runs.id).expect("read"));
     assert_eq!(held(2), None);
 }
@@ -468,8 +482,8 @@ fn without_space_nothing_is_half_written() {
     let long = "f".repeat(255);
     let mut kept = 0;
     let refused = loop {
-        let granted = records.granted(&upload(kept, "o"));
-        let inserted = granted.and_then(|()| records.insert(&build(kept, "o", &long, 0)));
+        let granted = records.insert_upload(&upload(kept, "o"));
+        let inserted = granted.and_then(|()| records.insert_build(&build(kept, "o", &long, 0)));
         match inserted {
             Ok(()) => kept += 1,
             Err(error) => break error,
@@ -489,17 +503,19 @@ fn without_space_nothing_is_half_written() {
     };
     whole(kept);
     // Again, since an error must not leave a transaction open.
-    let granted = records.granted(&upload(kept, "o"));
+    let granted = records.insert_upload(&upload(kept, "o"));
     assert!(
         granted
-            .and_then(|()| records.insert(&build(kept, "o", &long, 0)))
+            .and_then(|()| records.insert_build(&build(kept, "o", &long, 0)))
             .is_err()
     );
     whole(kept);
 
     records.ask("PRAGMA max_page_count = 100000");
-    let _ = records.granted(&upload(kept, "o"));
-    records.insert(&build(kept, "o", &long, 0)).expect("there is space");
+    let _ = records.insert_upload(&upload(kept, "o"));
+    records
+        .insert_build(&build(kept, "o", &long, 0))
+        .expect("there is space");
     whole(kept + 1);
 }
 
@@ -545,7 +561,7 @@ fn what_is_no_database_of_ours_is_left_alone() {
     let garbage: Vec<u8> = (0..20_000_u32).map(|n| (n * 7 % 251) as u8).collect();
     let told = |folder: &Folder| {
         let before = fs::read(folder.db()).expect("the file");
-        let Err(error) = Sqlite::open(&folder.0) else {
+        let Err(error) = SqliteRecords::open(&folder.0) else {
             panic!("it was opened");
         };
         assert_eq!(fs::read(folder.db()).expect("the file"), before, "{error}");
@@ -554,13 +570,13 @@ fn what_is_no_database_of_ours_is_left_alone() {
     };
     let folder = Folder::new();
     fs::write(folder.db(), &garbage).expect("a file");
-    assert!(matches!(told(&folder), OpenError::Damaged { .. }));
+    assert!(matches!(told(&folder), OpenRecordsError::Damaged { .. }));
 
     let make = || {
         let folder = Folder::new();
         let records = open(&folder);
         for n in 0..60 {
-            records.granted(&upload(n, "o")).expect("there is space");
+            records.insert_upload(&upload(n, "o")).expect("there is space");
         }
         drop(records);
         folder
@@ -571,23 +587,26 @@ fn what_is_no_database_of_ours_is_left_alone() {
     let len = bytes.len();
     bytes[4096..len - 4096].fill(0x5a);
     fs::write(folder.db(), &bytes).expect("a file");
-    assert!(matches!(told(&folder), OpenError::Damaged { .. }));
+    assert!(matches!(told(&folder), OpenRecordsError::Damaged { .. }));
     // Its end is missing.
     let folder = make();
     let bytes = fs::read(folder.db()).expect("the file");
     fs::write(folder.db(), &bytes[..bytes.len() / 2]).expect("a file");
-    assert!(matches!(told(&folder), OpenError::Damaged { .. }));
+    assert!(matches!(told(&folder), OpenRecordsError::Damaged { .. }));
 
     let folder = make();
     open(&folder).ask("PRAGMA application_id = 7");
-    assert!(matches!(told(&folder), OpenError::Foreign { .. }));
+    assert!(matches!(told(&folder), OpenRecordsError::Foreign { .. }));
     let folder = make();
     open(&folder).ask("PRAGMA user_version = 3");
-    assert!(matches!(told(&folder), OpenError::Later { version: 3, .. }));
+    assert!(matches!(told(&folder), OpenRecordsError::Later { version: 3, .. }));
 
     let folder = Folder::new();
     fs::create_dir(folder.db()).expect("a folder");
-    assert!(matches!(Sqlite::open(&folder.0), Err(OpenError::Io { .. })));
+    assert!(matches!(
+        SqliteRecords::open(&folder.0),
+        Err(OpenRecordsError::Io { .. })
+    ));
 }
 
 /// A kill between the making of the file and of its tables leaves an empty one; that is no damage.
@@ -603,7 +622,7 @@ fn an_empty_file_is_a_beginning() {
 fn the_files_are_the_owners_alone() {
     let folder = Folder::new();
     let records = open(&folder);
-    records.granted(&upload(1, "o")).expect("there is space");
+    records.insert_upload(&upload(1, "o")).expect("there is space");
     let mode = |path: &Path| fs::metadata(path).expect("a file").permissions().mode() & 0o777;
     for name in ["builds.db", "builds.db-wal", "builds.db-shm"] {
         assert_eq!(mode(&folder.0.join(name)), 0o600, "{name}");
@@ -656,14 +675,16 @@ fn one_record_is_read_during_a_walk() {
     let folder = Folder::new();
     let records = open(&folder);
     let made = insert(&records, 1, "o", "f", 10);
-    records.during_walk(|| {
-        assert_eq!(records.fetch(&name("o"), made.id).expect("read"), Some(made.clone()));
+    records.during_scan(|| {
+        assert_eq!(records.build(&name("o"), made.id).expect("read"), Some(made.clone()));
         assert!(records.upload(id(1)).expect("read").is_some());
         assert_eq!(
-            records.cached(&name("o"), &ARCHIVE, "us-west", "f").expect("read"),
+            records
+                .find_success(&name("o"), &ARCHIVE, "us-west", "f")
+                .expect("read"),
             None
         );
-        assert!(records.has_build(made.id).expect("read") && records.held_of(id(1)).expect("read").is_some());
+        assert!(records.has_build(made.id).expect("read") && records.upload_usage(id(1)).expect("read").is_some());
         assert!(change(&records, &made, BuildChange::Start).started_ms.is_some());
     });
 }

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::*;
-use crate::io::archives::Folder;
-use crate::io::records::Sqlite;
+use crate::io::archives::ArchiveDir;
+use crate::io::records::SqliteRecords;
 use crate::proto::build::{Build, BuildChange, BuildStatus, UploadRecord};
 use edge_runner_http::common::random;
 
-/// A sweep on a folder that is deleted with the test. Archives are kept for 100 s, builds for 1000 s.
+/// A sweep on a folder that is deleted with the test. ArchiveStore are kept for 100 s, builds for 1000 s.
 struct Stand {
     sweep: Sweep,
     folder: PathBuf,
@@ -30,9 +30,9 @@ fn stand() -> Stand {
     let folder = std::env::temp_dir().join(name);
     fs::create_dir_all(&folder).expect("the system's folder for such things is writable");
     let sweep = Sweep {
-        records: Arc::new(Sqlite::open(&folder).unwrap_or_else(|error| panic!("{error}"))),
-        archives: Arc::new(Folder::open(&folder).expect("the folder is writable")),
-        turns: Arc::default(),
+        records: Arc::new(SqliteRecords::open(&folder).unwrap_or_else(|error| panic!("{error}"))),
+        archives: Arc::new(ArchiveDir::open(&folder).expect("the folder is writable")),
+        upload_locks: Arc::default(),
         data_dir: folder.clone(),
         retention: Retention {
             archives: Some(Duration::from_secs(100)),
@@ -58,7 +58,7 @@ impl Stand {
             key: None,
             info: None,
         };
-        self.sweep.records.granted(&upload).expect("there is space");
+        self.sweep.records.insert_upload(&upload).expect("there is space");
         if has_archive {
             fs::create_dir_all(self.folder.join("archives/o")).expect("the folder is writable");
             fs::write(self.archive(upload.id), "archive").expect("the folder is writable");
@@ -68,7 +68,10 @@ impl Stand {
                 .head(&upload)
                 .expect("it is there")
                 .expect("it is there");
-            self.sweep.records.stored(upload.id, &info).expect("there is space");
+            self.sweep
+                .records
+                .set_archive(upload.id, &info)
+                .expect("there is space");
             upload.info = Some(info);
         }
         upload
@@ -85,7 +88,7 @@ impl Stand {
             "http://h".into(),
             T0 - 60_000,
         );
-        self.sweep.records.insert(&build).expect("there is space");
+        self.sweep.records.insert_build(&build).expect("there is space");
         let (log, images) = (self.sweep.log(build.id), self.sweep.images(build.id));
         fs::create_dir_all(self.folder.join("logs")).expect("the folder is writable");
         fs::write(log, "log").expect("the folder is writable");
@@ -101,7 +104,7 @@ impl Stand {
         assert!(
             self.sweep
                 .records
-                .change(BuildStatus::Pending, &ended)
+                .update_build(BuildStatus::Pending, &ended)
                 .expect("there is space")
         );
     }
@@ -171,7 +174,7 @@ async fn what_is_there_or_in_use_is_not_taken_for_empty() {
     stand.sweep(T0 + 10_000_000);
     assert!(stand.knows(&upload));
     stand.sweep.retention.archives = Some(Duration::from_secs(100));
-    let turn = stand.sweep.turns.of(upload.id).await;
+    let turn = stand.sweep.upload_locks.lock(upload.id).await;
     assert_eq!(stand.sweep(T0 + 100_000), (0, 0, 0));
     drop(turn);
     assert_eq!(stand.sweep(T0 + 100_000), (1, 0, 0));

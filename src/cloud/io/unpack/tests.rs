@@ -1,10 +1,10 @@
-//! Archives on a real disk: what is made, and what is outside and stays as it was.
+//! ArchiveStore on a real disk: what is made, and what is outside and stays as it was.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
 use super::*;
-use crate::io::scratch::Scratch;
+use crate::io::test_dir::TestDir;
 
 const BOUNDS: UnpackLimits = UnpackLimits {
     bytes_max: 1 << 24,
@@ -35,7 +35,7 @@ fn gzip(data: &[u8]) -> Vec<u8> {
     packer.finish().expect("memory")
 }
 
-fn run(scratch: &Scratch, plain: &[u8]) -> Result<UnpackStats, ExtractError> {
+fn run(scratch: &TestDir, plain: &[u8]) -> Result<UnpackStats, ExtractError> {
     unpack(&mut &*gzip(plain), scratch.path(), BOUNDS, "Dockerfile", &|| false)
 }
 
@@ -43,7 +43,7 @@ fn run(scratch: &Scratch, plain: &[u8]) -> Result<UnpackStats, ExtractError> {
 /// service is.
 #[test]
 fn an_archive_becomes_a_tree() {
-    let scratch = Scratch::make();
+    let scratch = TestDir::new();
     let big: Vec<u8> = (0..300_000_u32).map(|at| (at / 7) as u8).collect();
     let mut plain = Vec::new();
     put(&mut plain, "Dockerfile", b'0', "", b"first", 0o644);
@@ -83,8 +83,8 @@ fn an_archive_becomes_a_tree() {
 /// I-17: a link that stands where a name leads is not gone through even when the tree does not know of it.
 #[test]
 fn a_link_that_was_there_is_not_followed() {
-    let scratch = Scratch::make();
-    let outside = Scratch::make();
+    let scratch = TestDir::new();
+    let outside = TestDir::new();
     std::os::unix::fs::symlink(outside.path(), scratch.path().join("src")).expect("a link");
     let mut plain = Vec::new();
     put(&mut plain, "Dockerfile", b'0', "", b"x", 0o644);
@@ -97,7 +97,7 @@ fn a_link_that_was_there_is_not_followed() {
 /// I-17, I-18: the reasons reach whoever asked, with the name in question.
 #[test]
 fn refusals_and_failures_are_told() {
-    let scratch = Scratch::make();
+    let scratch = TestDir::new();
     let mut plain = Vec::new();
     put(&mut plain, "../x", b'0', "", b"x", 0o644);
     let refused = run(&scratch, &plain).expect_err("it leads out");

@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use tokio::time::Instant;
 
 use super::*;
-use crate::io::archives::Archives as _;
-use crate::io::records::Sqlite;
+use crate::io::archives::ArchiveStore as _;
+use crate::io::records::SqliteRecords;
 use crate::proto::build::Build;
 use crate::proto::keys::{self, KeyKind, StoredKey};
 use crate::proto::sign::SigningKey;
@@ -90,9 +90,9 @@ impl House {
         let path = std::env::temp_dir().join(format!("edge-runner-{}", Uuid::v4(random())));
         let keys = Keys::new(&path, Vec::new());
         let mut uploads = Uploads {
-            folder: Arc::new(Folder::open(&path).expect("a folder")),
-            records: Arc::new(Sqlite::open(&path).expect("records")),
-            turns: Arc::default(),
+            folder: Arc::new(ArchiveDir::open(&path).expect("a folder")),
+            records: Arc::new(SqliteRecords::open(&path).expect("records")),
+            upload_locks: Arc::default(),
             keys: Arc::new(keys),
             signing: GrantSigner::Fixed(SigningKey {
                 id: "SK1".into(),
@@ -390,9 +390,9 @@ async fn the_last_one_wins_until_a_build_is_made() {
     let info = house.recorded(&grant).info.expect("recorded");
     assert!(files.contains(&kept) && info.size == kept.len() as u64);
 
-    // While a build has its turn, an upload waits, and then comes too late.
+    // While a build has its lock, an upload waits, and then comes too late.
     let id = Uuid::parse(&grant.upload_id).expect("a UUID");
-    let turn = house.uploads.turns.of(id).await;
+    let lock = house.uploads.upload_locks.lock(id).await;
     let late = form(&grant, &archive(500, 3));
     let mut late = pin!(house.take(ChunkedReader::new(&late, 10_000)));
     let mut is_written = false;
@@ -410,8 +410,8 @@ async fn the_last_one_wins_until_a_build_is_made() {
         String::new(),
         1,
     );
-    house.uploads.records.insert(&build).expect("space");
-    drop(turn);
+    house.uploads.records.insert_build(&build).expect("space");
+    drop(lock);
     assert_eq!(late.await.expect_err("sealed").code, "CONFLICT");
     let early = house
         .take(ChunkedReader::new(&form(&grant, b"PK"), 500))
@@ -427,7 +427,7 @@ async fn the_last_one_wins_until_a_build_is_made() {
 
     let (file, granted) = (archive(500, 1), house.grant().await);
     let id = Uuid::parse(&granted.upload_id).expect("a UUID");
-    house.uploads.records.forget_upload(id).expect("space");
+    house.uploads.records.delete_upload(id).expect("space");
     let body = form(&granted, &file);
     let unknown = house.take(ChunkedReader::new(&body, 500)).await.expect_err("unknown");
     assert_eq!((unknown.status, unknown.code), (403, "AccessDenied"));
@@ -450,8 +450,8 @@ async fn a_grant_ends_with_its_key() {
         key: None,
         ..house.recorded(&old)
     };
-    house.uploads.records.forget_upload(id).expect("space");
-    house.uploads.records.granted(&unsigned).expect("space");
+    house.uploads.records.delete_upload(id).expect("space");
+    house.uploads.records.insert_upload(&unsigned).expect("space");
 
     // This one has begun: its first piece is written.
     let long = form(&other, &archive(SIZE_MAX as usize - 5, 2));
@@ -578,7 +578,7 @@ fn a_full_disk_is_said_as_such() {
 async fn what_is_in_its_place_is_no_refusal() {
     let records = Arc::new(Mutex::new(None));
     let house = House::with(|uploads| {
-        let full = Arc::new(Sqlite::open(&uploads.data_dir).expect("records"));
+        let full = Arc::new(SqliteRecords::open(&uploads.data_dir).expect("records"));
         *lock(&records) = Some(full.clone());
         uploads.records = full;
     });

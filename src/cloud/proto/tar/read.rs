@@ -1,4 +1,4 @@
-//! Archives of the POSIX tar format, read entry by entry.
+//! ArchiveStore of the POSIX tar format, read entry by entry.
 //!
 //! In: bytes, from any reader. Out: entries, and the bytes of those that are files. Read are the
 //! headers of ustar, POSIX's extended ones (`path`, `linkpath`, `size`, `mtime`; of the next file

@@ -1,4 +1,4 @@
-//! Archives that the tests write, block by block, and cut in every way.
+//! ArchiveStore that the tests write, block by block, and cut in every way.
 
 use super::*;
 use crate::proto::chunked::ChunkedReader;

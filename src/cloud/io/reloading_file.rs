@@ -2,7 +2,7 @@
 //!
 //! In: a path, and what makes a value of the file's text. Out: the value, or why there is none, in
 //! words. Every look asks the system for the file's time, size and number, and reads it when one of
-//! them changed; a file that changed within the last `REREAD_WITHIN` is read in any case, since the
+//! them changed; a file that changed within the last `RELOAD_WITHIN` is read in any case, since the
 //! clocks of file systems are coarse. The log tells when a file is no longer of use, and when it is
 //! again.
 
@@ -19,28 +19,28 @@ use edge_runner_http::store::read_bounded;
 
 /// How long after its change a small file is read at every look: clocks of file systems go by
 /// seconds at worst.
-const REREAD_WITHIN: Duration = Duration::from_secs(2);
+const RELOAD_WITHIN: Duration = Duration::from_secs(2);
 
 /// A file and what it says.
-pub struct Reread<T> {
+pub struct ReloadingFile<T> {
     path: PathBuf,
     parse: Parse<T>,
-    held: Mutex<Option<Held<T>>>,
+    cached: Mutex<Option<CachedValue<T>>>,
 }
 
 /// Makes a value of a text; of none, when there is no such file.
 type Parse<T> = Box<dyn Fn(Option<&[u8]>) -> Result<T, String> + Send + Sync>;
 
 /// What the last look found.
-struct Held<T> {
-    stamp: Stamp,
+struct CachedValue<T> {
+    stamp: FileStamp,
     value: Result<Arc<T>, Arc<str>>,
 }
 
 /// What tells one state of a file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stamp {
-    Nothing(io::ErrorKind),
+enum FileStamp {
+    Missing(io::ErrorKind),
     File {
         device: u64,
         inode: u64,
@@ -50,13 +50,13 @@ enum Stamp {
     },
 }
 
-impl<T> Reread<T> {
+impl<T> ReloadingFile<T> {
     /// Names the file; the first look reads it.
     pub fn new(path: PathBuf, parse: impl Fn(Option<&[u8]>) -> Result<T, String> + Send + Sync + 'static) -> Self {
-        Reread {
+        ReloadingFile {
             path,
             parse: Box::new(parse),
-            held: Mutex::default(),
+            cached: Mutex::default(),
         }
     }
 
@@ -65,20 +65,20 @@ impl<T> Reread<T> {
     ///
     /// # Errors
     /// Why it is of no use, with its name.
-    pub fn look(&self) -> Result<Arc<T>, Arc<str>> {
-        let mut held = lock(&self.held);
+    pub fn load(&self) -> Result<Arc<T>, Arc<str>> {
+        let mut cached = lock(&self.cached);
         let (stamp, is_old) = self.stamp();
-        match &*held {
-            Some(held) if held.stamp == stamp && is_old => held.value.clone(),
+        match &*cached {
+            Some(cached) if cached.stamp == stamp && is_old => cached.value.clone(),
             was => {
                 let value = self.read();
-                match (was.as_ref().map(|held| &held.value), &value) {
+                match (was.as_ref().map(|cached| &cached.value), &value) {
                     (Some(Ok(_)), Err(why)) => log::error!("{why}"),
                     (Some(Err(_)), Ok(_)) => log::info!("{} is of use again", self.path.display()),
                     (Some(Err(before)), Err(why)) if before != why => log::error!("{why}"),
                     _ => {}
                 }
-                *held = Some(Held {
+                *cached = Some(CachedValue {
                     stamp,
                     value: value.clone(),
                 });
@@ -88,12 +88,12 @@ impl<T> Reread<T> {
     }
 
     /// Returns the state of the file, and whether a change of it would show.
-    fn stamp(&self) -> (Stamp, bool) {
+    fn stamp(&self) -> (FileStamp, bool) {
         let file = match fs::metadata(&self.path) {
             Ok(file) => file,
-            Err(error) => return (Stamp::Nothing(error.kind()), true),
+            Err(error) => return (FileStamp::Missing(error.kind()), true),
         };
-        let stamp = Stamp::File {
+        let stamp = FileStamp::File {
             device: file.dev(),
             inode: file.ino(),
             bytes: file.len(),
@@ -106,7 +106,7 @@ impl<T> Reread<T> {
             Ok(age) => age,
             Err(ahead) => ahead.duration(),
         });
-        (stamp, age.is_ok_and(|age| age > REREAD_WITHIN))
+        (stamp, age.is_ok_and(|age| age > RELOAD_WITHIN))
     }
 
     fn read(&self) -> Result<Arc<T>, Arc<str>> {
@@ -144,8 +144,8 @@ mod tests {
     fn every_change_is_seen() {
         let folder = TempDir::new();
         let path = folder.path("file");
-        let file = Reread::new(path.clone(), text);
-        let look = || file.look().map(|text| (*text).clone()).map_err(|why| why.to_string());
+        let file = ReloadingFile::new(path.clone(), text);
+        let look = || file.load().map(|text| (*text).clone()).map_err(|why| why.to_string());
         let wrong = |why: &str| Err(format!("{}: {why}", path.display()));
         assert_eq!(look(), wrong("there is no such file"));
         fs::write(&path, "one").expect("written");
@@ -170,22 +170,22 @@ mod tests {
         let folder = TempDir::new();
         let path = folder.path("file");
         let now = SystemTime::now();
-        for written in [SystemTime::UNIX_EPOCH + REREAD_WITHIN, now + 1000 * REREAD_WITHIN] {
+        for written in [SystemTime::UNIX_EPOCH + RELOAD_WITHIN, now + 1000 * RELOAD_WITHIN] {
             fs::write(&path, "old").expect("written");
             let file = fs::File::options().append(true).open(&path).expect("there");
             file.set_modified(written).expect("it is ours");
             let reads = Arc::new(AtomicUsize::new(0));
             let counted = reads.clone();
-            let file = Reread::new(path.clone(), move |text| {
+            let file = ReloadingFile::new(path.clone(), move |text| {
                 counted.fetch_add(1, Ordering::Relaxed);
                 super::tests::text(text)
             });
             for _ in 0..3 {
-                assert_eq!(file.look().as_deref().map(String::as_str), Ok("old"));
+                assert_eq!(file.load().as_deref().map(String::as_str), Ok("old"));
             }
             assert_eq!(reads.load(Ordering::Relaxed), 1);
             fs::write(&path, "new").expect("written");
-            assert_eq!(file.look().as_deref().map(String::as_str), Ok("new"));
+            assert_eq!(file.load().as_deref().map(String::as_str), Ok("new"));
         }
     }
 }

@@ -27,14 +27,14 @@ const OWN: &str = "[service] ";
 
 /// Lines of a page, and where the next one begins.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct LogPage {
     pub lines: Vec<String>,
     pub next: Option<String>,
 }
 
 /// A log that is written.
 #[derive(Debug)]
-pub struct Log {
+pub struct BuildLog {
     /// Nothing: it could not be opened.
     file: Option<File>,
     /// Bytes of whole lines.
@@ -44,12 +44,12 @@ pub struct Log {
     is_broken: bool,
 }
 
-impl Log {
+impl BuildLog {
     /// Opens a log at its end, or begins it, with the folder that it is in.
     ///
     /// # Errors
     /// The system's.
-    pub fn open(path: &Path) -> io::Result<Log> {
+    pub fn open(path: &Path) -> io::Result<BuildLog> {
         if let Some(folder) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
@@ -67,7 +67,7 @@ impl Log {
                 length += 1;
             }
         }
-        Ok(Log {
+        Ok(BuildLog {
             file: Some(file),
             length,
             is_full: false,
@@ -76,8 +76,8 @@ impl Log {
     }
 
     /// A log that drops every line, for a build whose log cannot be opened.
-    pub fn dropped() -> Log {
-        Log {
+    pub fn discarding() -> BuildLog {
+        BuildLog {
             file: None,
             length: 0,
             is_full: true,
@@ -86,7 +86,7 @@ impl Log {
     }
 
     /// Writes one line of the service's own.
-    pub fn service(&mut self, line: &str) {
+    pub fn write_service_line(&mut self, line: &str) {
         let line = format!("{OWN}{}\n", line.replace(['\n', '\r'], " "));
         if self.length + line.len() as u64 <= BUILD_LOG_BYTES_MAX {
             self.write(line.as_bytes());
@@ -95,7 +95,7 @@ impl Log {
 
     /// Writes one line of the command's. Several may be handed over at once, each but the last
     /// ended by a line feed.
-    pub fn lines(&mut self, text: &str) {
+    pub fn write_lines(&mut self, text: &str) {
         if self.is_full {
             return;
         }
@@ -114,7 +114,7 @@ impl Log {
             self.write(&text.as_bytes()[..=end]);
         }
         self.is_full = true;
-        self.service(&format!(
+        self.write_service_line(&format!(
             "the log ends here: it has {BUILD_LOG_BYTES_MAX} bytes at most; what the command writes is dropped"
         ));
     }
@@ -143,14 +143,14 @@ impl Log {
     ///
     /// # Errors
     /// `InvalidInput` for a token that this log did not give, else the system's.
-    pub fn page(path: &Path, token: Option<&str>, limit: usize) -> io::Result<Page> {
+    pub fn read_page(path: &Path, token: Option<&str>, limit: usize) -> io::Result<LogPage> {
         let start = match token {
             None => 0,
             Some(token) => offset(token).ok_or(io::ErrorKind::InvalidInput)?,
         };
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && start == 0 => {
-                return Ok(Page {
+                return Ok(LogPage {
                     lines: Vec::new(),
                     next: None,
                 });
@@ -173,13 +173,13 @@ impl Log {
             file.read_until(b'\n', &mut line)?;
             // The last one is still being written.
             if line.pop() != Some(b'\n') {
-                return Ok(Page { lines, next: None });
+                return Ok(LogPage { lines, next: None });
             }
             let read = String::from_utf8_lossy(&line);
             json_bytes += json_len(&read);
             let is_full = !lines.is_empty() && json_bytes > BUILD_LOG_PAGE_BYTES_MAX;
             if lines.len() >= limit || is_full {
-                return Ok(Page {
+                return Ok(LogPage {
                     lines,
                     next: Some(at.to_string()),
                 });
@@ -211,24 +211,24 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::io::scratch::Scratch;
+    use crate::io::test_dir::TestDir;
     use crate::limits::BUILD_LINE_BYTES_MAX;
 
     fn page(path: &Path, token: Option<&str>, limit: usize) -> (Vec<String>, Option<String>) {
-        let page = Log::page(path, token, limit).expect("a page");
+        let page = BuildLog::read_page(path, token, limit).expect("a page");
         (page.lines, page.next)
     }
 
     /// I-14: a log can be read while it is written, first lines first, in pages of any size.
     #[test]
     fn pages_follow_one_another() {
-        let scratch = Scratch::make();
+        let scratch = TestDir::new();
         let path = scratch.path().join("log");
         assert_eq!(page(&path, None, 10), (vec![], None), "before the first line");
-        let mut log = Log::open(&path).expect("a log");
+        let mut log = BuildLog::open(&path).expect("a log");
         assert_eq!(page(&path, None, 10), (vec![], None));
-        log.service("one");
-        log.lines("two\n\nf\u{fc}nf");
+        log.write_service_line("one");
+        log.write_lines("two\n\nf\u{fc}nf");
         assert_eq!(page(&path, None, 500).0, ["[service] one", "two", "", "f\u{fc}nf"]);
         for limit in 1..6 {
             let (mut all, mut token) = (Vec::new(), None);
@@ -244,17 +244,17 @@ mod tests {
             assert_eq!(all, ["[service] one", "two", "", "f\u{fc}nf"], "{limit}");
         }
         let (_, token) = page(&path, None, 3);
-        log.lines("six");
+        log.write_lines("six");
         assert_eq!(page(&path, token.as_deref(), 10).0, ["f\u{fc}nf", "six"]);
     }
 
     /// I-14: tokens are offsets of lines, and nothing else is one.
     #[test]
     fn bad_tokens_are_refused() {
-        let scratch = Scratch::make();
+        let scratch = TestDir::new();
         let path = scratch.path().join("log");
-        Log::open(&path).expect("a log").lines("one\ntwo");
-        let is_refused = |token: &str, path: &Path| matches!(Log::page(path, Some(token), 9), Err(error) if error.kind() == io::ErrorKind::InvalidInput);
+        BuildLog::open(&path).expect("a log").write_lines("one\ntwo");
+        let is_refused = |token: &str, path: &Path| matches!(BuildLog::read_page(path, Some(token), 9), Err(error) if error.kind() == io::ErrorKind::InvalidInput);
         for good in ["0", "4", "8"] {
             assert!(!is_refused(good, &path), "{good}");
         }
@@ -283,14 +283,14 @@ mod tests {
     /// never empty before the end.
     #[test]
     fn a_page_has_a_size() {
-        let scratch = Scratch::make();
+        let scratch = TestDir::new();
         for letter in ["x", "\u{1}", "\"", "\u{e9}", "\u{7f}"] {
             let path = scratch
                 .path()
                 .join(format!("log-{}", u32::from(letter.chars().next().expect("one"))));
             let line = letter.repeat(BUILD_LINE_BYTES_MAX / letter.len());
-            let mut log = Log::open(&path).expect("a log");
-            (0..400).for_each(|_| log.lines(&line));
+            let mut log = BuildLog::open(&path).expect("a log");
+            (0..400).for_each(|_| log.write_lines(&line));
             let (mut read, mut token) = (0, None);
             loop {
                 let (lines, next) = page(&path, token.as_deref(), 10_000);
@@ -311,14 +311,14 @@ mod tests {
     /// stays a line of its own.
     #[test]
     fn a_log_is_continued() {
-        let scratch = Scratch::make();
+        let scratch = TestDir::new();
         let path = scratch.path().join("log");
-        Log::open(&path).expect("a log").lines("one");
+        BuildLog::open(&path).expect("a log").write_lines("one");
         fs::write(&path, "one\nhal").expect("a cut");
         assert_eq!(page(&path, None, 9).0, ["one"], "what is cut may still be on its way");
-        Log::open(&path)
+        BuildLog::open(&path)
             .expect("a log")
-            .service("interrupted\r\nattempt 2 of 3");
+            .write_service_line("interrupted\r\nattempt 2 of 3");
         assert_eq!(
             page(&path, None, 9).0,
             ["one", "hal", "[service] interrupted  attempt 2 of 3"]
@@ -329,15 +329,15 @@ mod tests {
     /// and the cap holds for all.
     #[test]
     fn a_log_has_an_end() {
-        let scratch = Scratch::make();
+        let scratch = TestDir::new();
         let path = scratch.path().join("log");
-        let mut log = Log::open(&path).expect("a log");
+        let mut log = BuildLog::open(&path).expect("a log");
         let line = "x".repeat(BUILD_LINE_BYTES_MAX);
         let batch = format!("{line}\n{line}\n{line}");
         for _ in 0..500 {
-            log.lines(&batch);
+            log.write_lines(&batch);
         }
-        log.service("it ended");
+        log.write_service_line("it ended");
         let length = fs::metadata(&path).expect("a log").len();
         assert!(length <= BUILD_LOG_BYTES_MAX && length > BUILD_LOG_BYTES_MAX - 2 * BUILD_LOG_OWN_BYTES);
         let (mut token, mut pages) = (None, 0);
@@ -359,7 +359,7 @@ mod tests {
         );
         assert_eq!(last[end - 1], "[service] it ended");
         for _ in 0..100_000 {
-            log.service("one more");
+            log.write_service_line("one more");
         }
         assert!(fs::metadata(&path).expect("a log").len() <= BUILD_LOG_BYTES_MAX);
     }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use edge_runner_http::common::random;
 
-pub struct Scratch(PathBuf);
+pub struct TestDir(PathBuf);
 
-impl Scratch {
-    pub fn make() -> Scratch {
+impl TestDir {
+    pub fn new() -> TestDir {
         let name = format!("edge-runner-{:016x}", u64::from_be_bytes(random()));
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).expect("a folder of a name that nobody has");
-        Scratch(path)
+        TestDir(path)
     }
 
     pub fn path(&self) -> &Path {
@@ -20,7 +20,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TestDir {
     fn drop(&mut self) {
         let _ = super::folder::remove(&self.0);
     }

@@ -1,0 +1,73 @@
+//! Who may touch an archive: one at a time per upload.
+//!
+//! An archive that is put in its place, a build that is made of it, and a sweep that deletes it each do two things that belong
+//! together, one in the records and one on the disk. In: the name of an upload. Out: a [`UploadLock`], which ends when it is dropped.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+
+use edge_runner_http::common;
+use edge_runner_proto::uuid::Uuid;
+
+/// The uploads that somebody has, or waits for.
+#[derive(Debug, Default)]
+pub struct UploadLocks(Mutex<HashMap<Uuid, Weak<AsyncMutex<()>>>>);
+
+/// Has an upload until it is dropped; may go to another thread.
+#[derive(Debug)]
+pub struct UploadLock(#[expect(dead_code, reason = "its end is the end of the turn")] OwnedMutexGuard<()>);
+
+impl UploadLocks {
+    /// Waits for an upload.
+    pub async fn lock(&self, upload: Uuid) -> UploadLock {
+        UploadLock(self.mutex(upload).lock_owned().await)
+    }
+
+    /// Has an upload now, or not.
+    pub fn try_lock(&self, upload: Uuid) -> Option<UploadLock> {
+        self.mutex(upload).try_lock_owned().ok().map(UploadLock)
+    }
+
+    fn mutex(&self, upload: Uuid) -> Arc<AsyncMutex<()>> {
+        let mut mutexes = common::lock(&self.0);
+        if let Some(mutex) = mutexes.get(&upload).and_then(Weak::upgrade) {
+            return mutex;
+        }
+        // As many are left as have holders.
+        mutexes.retain(|_, mutex| mutex.strong_count() > 0);
+        let mutex = Arc::new(AsyncMutex::new(()));
+        mutexes.insert(upload, Arc::downgrade(&mutex));
+        mutex
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// I-09: two of one upload follow each other, and those of others do not wait.
+    #[tokio::test]
+    async fn one_has_an_upload_at_a_time() {
+        let upload_locks = UploadLocks::default();
+        let (a, b) = (Uuid::v4([1; 16]), Uuid::v4([2; 16]));
+        let first = upload_locks.lock(a).await;
+        assert!(upload_locks.try_lock(a).is_none());
+        let _other = upload_locks.lock(b).await;
+        drop(first);
+        let second = upload_locks.lock(a).await;
+        assert!(upload_locks.try_lock(a).is_none());
+        drop(second);
+        assert!(upload_locks.try_lock(a).is_some());
+    }
+
+    #[tokio::test]
+    async fn what_nobody_has_takes_no_memory() {
+        let upload_locks = UploadLocks::default();
+        for n in 0..100 {
+            drop(upload_locks.lock(Uuid::v4([n; 16])).await);
+        }
+        assert!(upload_locks.0.lock().expect("no holder panics").len() <= 1);
+    }
+}
