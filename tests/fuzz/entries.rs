@@ -31,7 +31,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
-use edge_runner_cloud::io::{folder, unpack as disk};
+use edge_runner_cloud::io::{dir, extract};
 use edge_runner_cloud::proto::api_error::ApiError;
 use edge_runner_cloud::proto::build::Slug;
 use edge_runner_cloud::proto::grant::{self, GrantTerms};
@@ -571,7 +571,7 @@ pub fn tar_entries(bytes: &[u8]) {
     }
     let place = Place::make();
     let context = place.0.join("context");
-    let taken = disk::unpack(&mut &packed[..], &context, BOUNDS, "f", &|| false);
+    let taken = extract::extract(&mut &packed[..], &context, BOUNDS, "f", &|| false);
     let around = fs::read_dir(&place.0).expect("a folder").count();
     let witness = place.0.join("witness");
     assert_eq!((around, fs::read(&witness).expect("a file")), (2, b"witness".to_vec()));
@@ -591,7 +591,7 @@ pub fn tar_entries(bytes: &[u8]) {
             }
             assert!(fs::metadata(context.join("f")).expect("it was looked for").is_file());
         }
-        Err(disk::ExtractError::Refused(refusal)) => {
+        Err(extract::ExtractError::Refused(refusal)) => {
             let text = refusal.to_string();
             assert!(
                 text.chars().count() < 1_000 && !text.contains(char::is_control),
@@ -711,7 +711,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        folder::remove(&self.0).expect("it can be removed");
+        dir::remove_tree(&self.0).expect("it can be removed");
     }
 }
 

@@ -119,7 +119,7 @@ impl Verb {
 /// [`UsageError`] for the first argument, value or combination that makes no sense.
 pub fn parse(mut arguments: Vec<OsString>, env: &Env<'_>) -> Result<Command, UsageError> {
     if let [word, data_dir] = &*arguments
-        && word == guard::WORD
+        && word == guard::SUBCOMMAND
     {
         let task = Task::Guard(data_dir.into());
         let warnings = Vec::new();

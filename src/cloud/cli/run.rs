@@ -30,7 +30,7 @@ impl Task {
             Task::Keys(config) => config.verbosity,
             Task::Client(config) => config.verbosity,
             Task::Guard(data_dir) => {
-                runtime(Some(1), || {})?.block_on(async { guard::watch(data_dir) });
+                runtime(Some(1), || {})?.block_on(async { guard::run(data_dir) });
                 return Ok(());
             }
         };

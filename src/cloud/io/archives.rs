@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use md5::{Digest as _, Md5};
 use sha2::Sha256;
 
-use crate::io::folder;
+use crate::io::dir;
 use crate::proto::build::{ArchiveInfo, Org, UploadRecord};
 use crate::proto::grant;
 use edge_runner_http::common;
@@ -60,9 +60,7 @@ impl ArchiveDir {
         let tmp = &folder.tmp;
         // The data directory may be named by way of a link, which the removal of trees does not
         // follow.
-        let emptied = data_dir
-            .canonicalize()
-            .and_then(|whole| folder::empty(&whole.join("tmp")));
+        let emptied = data_dir.canonicalize().and_then(|whole| dir::clear(&whole.join("tmp")));
         if let Err(error) = emptied {
             log::warn!(
                 "{}: not everything can be removed: {error}; it stays, and takes space until somebody removes it",

@@ -27,9 +27,9 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use super::build_log::BuildLog;
-use super::folder::{self, Folder};
+use super::dir::{self, DirHandle};
+use super::extract::{self, ExtractError};
 use super::guard;
-use super::unpack::{self, ExtractError};
 use crate::limits::{BUILD_LINE_BYTES_MAX, BUILD_STOP_WITHIN};
 use crate::proto::build::{Build, Image, ImageLocation};
 use crate::proto::outcome::{self, BuildPhase, CommandExit, OutEntry, StderrTail};
@@ -147,7 +147,7 @@ pub async fn put_away(scratch: &Path) {
 
 async fn remove(scratch: PathBuf) {
     let path = scratch.clone();
-    if let Some(Err(error)) = blocking(move || folder::remove(&scratch)).await {
+    if let Some(Err(error)) = blocking(move || dir::remove_tree(&scratch)).await {
         log::warn!("{}: not everything can be removed: {error}", path.display());
     }
 }
@@ -177,7 +177,7 @@ impl Places {
     }
 
     fn make(&self) -> io::Result<()> {
-        folder::remove(&self.scratch)?;
+        dir::remove_tree(&self.scratch)?;
         let mut builder = DirBuilder::new();
         builder.mode(0o700).recursive(true);
         for folder in [&self.context, &self.out, &self.home, &self.tmp] {
@@ -211,7 +211,7 @@ async fn attempt(mut job: Job, places: &Places, heard: &Arc<Heard>, stop: &mut S
             name: "the scratch folder".to_owned(),
             source,
         })?;
-        unpack::unpack(&mut *archive, &at.context, bounds, &file, &|| stopping.is_set())
+        extract::extract(&mut *archive, &at.context, bounds, &file, &|| stopping.is_set())
     });
     let sum = match unpacked.await {
         Some(Ok(sum)) => sum,
@@ -255,7 +255,7 @@ async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut 
         return Err(Ran::Interrupted);
     }
     heard.own("running the builder command".to_owned()).await;
-    let mut entry = guard::Entry::next();
+    let mut entry = guard::GuardEntry::announce();
     let mut child = match start(job, places) {
         Ok(child) => child,
         Err(why) => return Err(heard.failed(BuildPhase::Build, &why).await),
@@ -264,7 +264,7 @@ async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut 
     // Dropped before the child: its signal needs the leader's number, which is free for others once
     // the leader is reaped.
     let mut group = ProcessGroup::led_by(id);
-    entry.begins(group.id());
+    entry.started(group.id());
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let mut output = tokio::task::JoinSet::new();
     if let (Some(stdout), Some(stderr)) = (stdout, stderr) {
@@ -375,7 +375,7 @@ async fn end_escaped(context: &Path) {
         let mut killed = Vec::new();
         loop {
             let context = context.to_owned();
-            let found = blocking(move || guard::end_run(&context)).await.unwrap_or_default();
+            let found = blocking(move || guard::kill_run(&context)).await.unwrap_or_default();
             guard::reap(&mut killed);
             if found.is_empty() {
                 return;
@@ -472,7 +472,7 @@ fn fill_in(argument: &OsStr, job: &Job, places: &Places) -> OsString {
 /// Finds the image, and keeps it if it is a file.
 fn image(places: &Places, last_line: &str, images: &Path) -> Result<Image, String> {
     let result = result(&places.result).map_err(|why| format!("BUILD_RESULT is unusable: {why}"))?;
-    let out = match Folder::open(&places.out) {
+    let out = match DirHandle::open(&places.out) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         other => Some(other.map_err(|error| format!("BUILD_OUT is unusable: {error}"))?),
     };
@@ -488,9 +488,12 @@ fn image(places: &Places, last_line: &str, images: &Path) -> Result<Image, Strin
 
 /// Reads what the command wrote, if it wrote anything.
 fn result(path: &Path) -> Result<Option<Vec<u8>>, String> {
-    let folder = path.parent().map(Folder::open);
-    let name = folder::name(b"result").map_err(|error| error.to_string())?;
-    let file = match folder.ok_or("it has no folder")?.and_then(|folder| folder.file(&name)) {
+    let folder = path.parent().map(DirHandle::open);
+    let name = dir::c_name(b"result").map_err(|error| error.to_string())?;
+    let file = match folder
+        .ok_or("it has no folder")?
+        .and_then(|folder| folder.open_file(&name))
+    {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => return Err("it is a link".to_owned()),
         other => other.map_err(|error| error.to_string())?,
@@ -506,18 +509,18 @@ fn result(path: &Path) -> Result<Option<Vec<u8>>, String> {
 
 /// Moves a file to the images, and waits until it is there for good: the record that follows says
 /// so.
-fn keep(out: &Folder, name: &str, images: &Path) -> io::Result<()> {
-    let file_name = folder::name(name.as_bytes())?;
-    let file = out.file(&file_name)?;
+fn keep(out: &DirHandle, name: &str, images: &Path) -> io::Result<()> {
+    let file_name = dir::c_name(name.as_bytes())?;
+    let file = out.open_file(&file_name)?;
     file.set_permissions(Permissions::from_mode(0o600))?;
     file.sync_all()?;
     // What an attempt left behind that was killed here.
-    folder::remove(images)?;
+    dir::remove_tree(images)?;
     DirBuilder::new().mode(0o700).recursive(true).create(images)?;
-    let to = Folder::open(images)?;
+    let to = DirHandle::open(images)?;
     out.move_to(&file_name, &to)?;
     to.sync()?;
-    images.parent().map_or(Ok(()), |parent| Folder::open(parent)?.sync())
+    images.parent().map_or(Ok(()), |parent| DirHandle::open(parent)?.sync())
 }
 
 /// What is known of a command's words, and where they go.

@@ -6,7 +6,7 @@
 //! gone then, however it went. It gets no variable of the service's, so that it has no key.
 //!
 //! In: groups that begin and end, a line each. Out: nothing, until the service is gone. What is in
-//! no group that it was told of, and what a guard left that was killed as well, [`end_leftovers`]
+//! no group that it was told of, and what a guard left that was killed as well, [`kill_leftovers`]
 //! finds by the data directory in its environment. Source: `setpgid(2)`, `kill(2)`,
 //! `proc_pid_environ(5)`.
 
@@ -29,7 +29,7 @@ static GUARD: OnceLock<ChildStdin> = OnceLock::new();
 pub const LOCK: &str = "guard.lock";
 
 /// The word behind `cloud` that makes this program a guard; what follows it is the data directory.
-pub const WORD: &str = "guard";
+pub const SUBCOMMAND: &str = "guard";
 
 /// Makes the guard of this process. `data_dir` is where its commands work.
 ///
@@ -38,7 +38,7 @@ pub const WORD: &str = "guard";
 pub fn start(data_dir: &Path) -> io::Result<()> {
     let mut guard = Command::new("/proc/self/exe")
         .arg0("cloud-guard")
-        .args(["cloud", WORD])
+        .args(["cloud", SUBCOMMAND])
         .arg(std::path::absolute(data_dir)?)
         .env_clear()
         // It holds nothing that anybody could wait for: no terminal, no pipe, no folder.
@@ -55,33 +55,33 @@ pub fn start(data_dir: &Path) -> io::Result<()> {
 }
 
 /// One command's entry in the guard's book; nothing is left of its group when it is dropped.
-pub struct Entry(Option<i32>);
+pub struct GuardEntry(Option<i32>);
 
-impl Entry {
+impl GuardEntry {
     /// Says that a command is about to be started.
-    pub fn next() -> Entry {
-        tell("?");
-        Entry(None)
+    pub fn announce() -> GuardEntry {
+        send("?");
+        GuardEntry(None)
     }
 
     /// Says which group it has. What ends the service between the two leaves the command to
-    /// [`end_leftovers`].
-    pub fn begins(&mut self, group: i32) {
+    /// [`kill_leftovers`].
+    pub fn started(&mut self, group: i32) {
         self.0 = Some(group);
-        tell(&format!("+{group}"));
+        send(&format!("+{group}"));
     }
 }
 
-impl Drop for Entry {
+impl Drop for GuardEntry {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            tell(&format!("-{group}"));
+            send(&format!("-{group}"));
         }
     }
 }
 
 /// Without its guard the service goes on; the next start looks for leftovers.
-fn tell(line: &str) {
+fn send(line: &str) {
     if let Some(mut guard) = GUARD.get() {
         let _ = guard.write_all(format!("{line}\n").as_bytes());
     }
@@ -89,7 +89,7 @@ fn tell(line: &str) {
 
 /// What the guard does all its life; it has to be called inside a runtime. A signal to all of a
 /// service's processes is not for it: it ends when the service has.
-pub fn watch(data_dir: &Path) {
+pub fn run(data_dir: &Path) {
     for kind in [
         SignalKind::interrupt(),
         SignalKind::terminate(),
@@ -104,7 +104,7 @@ pub fn watch(data_dir: &Path) {
     // the directory: what runs there is another's.
     let mut held = None;
     for line in io::stdin().lines().map_while(Result::ok) {
-        held = held.or_else(|| hold(data_dir));
+        held = held.or_else(|| lock(data_dir));
         match (line.strip_prefix('+'), line.strip_prefix('-')) {
             (Some(group), _) => groups.extend(group.parse().ok().and_then(Pid::from_raw)),
             (_, Some(group)) => groups.retain(|known| Some(*known) != group.parse().ok().and_then(Pid::from_raw)),
@@ -115,13 +115,13 @@ pub fn watch(data_dir: &Path) {
         let _ = kill_process_group(group, Signal::KILL);
     }
     if held.is_some() {
-        end_leftovers(data_dir);
+        kill_leftovers(data_dir);
     }
 }
 
 /// Takes the lock of a data directory's guard, once the guard before is gone. Some network file
 /// systems know no locks; there the file alone has to do.
-fn hold(data_dir: &Path) -> Option<fs::File> {
+fn lock(data_dir: &Path) -> Option<fs::File> {
     let mut options = fs::OpenOptions::new();
     let opened = options
         .write(true)
@@ -134,19 +134,19 @@ fn hold(data_dir: &Path) -> Option<fs::File> {
 
 /// Kills every process that was started as a command of a data directory, or by one, and their
 /// groups. Returns how many there were.
-pub fn end_leftovers(data_dir: &Path) -> usize {
+pub fn kill_leftovers(data_dir: &Path) -> usize {
     let mut wanted = b"BUILD_CONTEXT=".to_vec();
-    wanted.extend_from_slice(scratch(data_dir).as_os_str().as_bytes());
+    wanted.extend_from_slice(scratch_dir(data_dir).as_os_str().as_bytes());
     wanted.push(b'/');
-    end_where(|variable| variable.starts_with(&wanted)).len()
+    kill_matching(|variable| variable.starts_with(&wanted)).len()
 }
 
 /// Kills every process that was started as the command of one run, or by it, wherever it has gone.
 /// Returns their numbers. One that gave its own children another environment has hidden them.
-pub fn end_run(context: &Path) -> Vec<Pid> {
+pub fn kill_run(context: &Path) -> Vec<Pid> {
     let mut wanted = b"BUILD_CONTEXT=".to_vec();
     wanted.extend_from_slice(context.as_os_str().as_bytes());
-    end_where(|variable| variable == wanted)
+    kill_matching(|variable| variable == wanted)
 }
 
 /// Reaps those of the processes that have ended and are this one's children, and takes them out.
@@ -159,17 +159,17 @@ pub fn reap(killed: &mut Vec<Pid>) {
 
 /// Returns where the commands of a data directory work, written in the one way that leftovers are
 /// looked for: it need not be there yet, as the data directory has to.
-pub fn scratch(data_dir: &Path) -> PathBuf {
-    whole(data_dir).join("scratch")
+pub fn scratch_dir(data_dir: &Path) -> PathBuf {
+    canonical(data_dir).join("scratch")
 }
 
 /// Returns the one way to write the path of a folder.
-pub fn whole(folder: &Path) -> PathBuf {
+pub fn canonical(folder: &Path) -> PathBuf {
     let whole = folder.canonicalize().or_else(|_| std::path::absolute(folder));
     whole.unwrap_or_else(|_| folder.to_owned())
 }
 
-fn end_where(is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Pid> {
+fn kill_matching(is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Pid> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
     };

@@ -17,8 +17,9 @@ pub mod archives;
 pub mod build_log;
 pub mod builder;
 pub mod client;
+pub mod dir;
 pub mod disk;
-pub mod folder;
+pub mod extract;
 pub mod guard;
 pub mod house;
 pub mod keys;
@@ -27,7 +28,6 @@ pub mod reloading_file;
 pub mod sweep;
 #[cfg(test)]
 pub mod test_dir;
-pub mod unpack;
 pub mod upload;
 pub mod upload_locks;
 
@@ -193,12 +193,12 @@ fn clear(data_dir: &Path) {
         // same.
         warn!("{}: {error}", data_dir.join(guard::LOCK).display());
     }
-    let left = guard::end_leftovers(data_dir);
+    let left = guard::kill_leftovers(data_dir);
     if left > 0 {
         warn!("{left} processes of builder commands were left by an earlier run, and are killed");
     }
-    let scratch = guard::scratch(data_dir);
-    if let Err(error) = folder::empty(&scratch) {
+    let scratch = guard::scratch_dir(data_dir);
+    if let Err(error) = dir::clear(&scratch) {
         warn!(
             "{}: not everything can be removed: {error}; it stays, and takes space until somebody removes it",
             scratch.display()

@@ -22,6 +22,6 @@ impl TestDir {
 
 impl Drop for TestDir {
     fn drop(&mut self) {
-        let _ = super::folder::remove(&self.0);
+        let _ = super::dir::remove_tree(&self.0);
     }
 }

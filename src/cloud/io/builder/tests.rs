@@ -67,11 +67,11 @@ impl House {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        guard::whole(self.data.path()).join(name)
+        guard::canonical(self.data.path()).join(name)
     }
 
     fn scratch(&self) -> PathBuf {
-        guard::scratch(self.data.path()).join(format!("{}-2", self.build.id))
+        guard::scratch_dir(self.data.path()).join(format!("{}-2", self.build.id))
     }
 
     fn job(&self, command: &[&str]) -> Job {
@@ -441,7 +441,7 @@ async fn what_a_command_leaves_behind_is_killed() {
         let line = line(&house, name).await;
         assert!(!runs(&line[name.len()..]), "{line}");
     }
-    assert!(guard::end_run(&house.scratch().join("context")).is_empty());
+    assert!(guard::kill_run(&house.scratch().join("context")).is_empty());
 }
 
 /// I-29, I-19: when the service stops, the command is told so and the run counts as interrupted, whatever it makes of the signal.

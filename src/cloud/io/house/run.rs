@@ -179,7 +179,7 @@ impl House {
 
     /// Returns where a build is unpacked and run.
     fn scratch_path(&self, build: &Build) -> PathBuf {
-        guard::scratch(&self.data_dir).join(format!("{}-{}", build.id, build.attempt))
+        guard::scratch_dir(&self.data_dir).join(format!("{}-{}", build.id, build.attempt))
     }
 
     /// Opens what a run needs.

@@ -18,38 +18,38 @@ use rustix::io::Errno;
 use crate::limits::{REMOVE_DEPTH_MAX, REMOVE_NAMES_MAX};
 
 /// An open folder.
-pub struct Folder(OwnedFd);
+pub struct DirHandle(OwnedFd);
 
-impl Folder {
+impl DirHandle {
     /// Opens a folder by its path, in which only the last component must not be a link.
     ///
     /// # Errors
     /// The system's; `ENOTDIR` for what is no folder.
-    pub fn open(path: &Path) -> io::Result<Folder> {
-        open_at(CWD, &name(path.as_os_str().as_bytes())?, FOLDER, Mode::empty()).map(Folder)
+    pub fn open(path: &Path) -> io::Result<DirHandle> {
+        open_at(CWD, &c_name(path.as_os_str().as_bytes())?, FOLDER, Mode::empty()).map(DirHandle)
     }
 
     /// Opens a folder in this one.
     ///
     /// # Errors
-    /// As [`Folder::open`].
-    pub fn folder(&self, name: &CStr) -> io::Result<Folder> {
-        open_at(self.0.as_fd(), name, FOLDER, Mode::empty()).map(Folder)
+    /// As [`DirHandle::open`].
+    pub fn open_dir(&self, name: &CStr) -> io::Result<DirHandle> {
+        open_at(self.0.as_fd(), name, FOLDER, Mode::empty()).map(DirHandle)
     }
 
     /// Makes one more descriptor of the same folder.
     ///
     /// # Errors
     /// The system's, when there are too many.
-    pub fn again(&self) -> io::Result<Folder> {
-        self.0.try_clone().map(Folder)
+    pub fn try_clone(&self) -> io::Result<DirHandle> {
+        self.0.try_clone().map(DirHandle)
     }
 
     /// Makes a folder in this one, for its owner alone.
     ///
     /// # Errors
     /// The system's.
-    pub fn make(&self, name: &CStr) -> io::Result<()> {
+    pub fn create_dir(&self, name: &CStr) -> io::Result<()> {
         Ok(rustix::fs::mkdirat(&self.0, name, Mode::RWXU)?)
     }
 
@@ -57,7 +57,7 @@ impl Folder {
     ///
     /// # Errors
     /// The system's; `EEXIST` when something has the name.
-    pub fn create(&self, name: &CStr) -> io::Result<File> {
+    pub fn create_file(&self, name: &CStr) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         open_at(self.0.as_fd(), name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
     }
@@ -66,7 +66,7 @@ impl Folder {
     ///
     /// # Errors
     /// The system's; `InvalidInput` for what is no regular file.
-    pub fn file(&self, name: &CStr) -> io::Result<File> {
+    pub fn open_file(&self, name: &CStr) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = File::from(open_at(self.0.as_fd(), name, flags, Mode::empty())?);
         if !file.metadata()?.is_file() {
@@ -87,7 +87,7 @@ impl Folder {
     ///
     /// # Errors
     /// The system's.
-    pub fn link(&self, name: &CStr, from: &Folder, target: &CStr) -> io::Result<()> {
+    pub fn hard_link(&self, name: &CStr, from: &DirHandle, target: &CStr) -> io::Result<()> {
         Ok(rustix::fs::linkat(&from.0, target, &self.0, name, AtFlags::empty())?)
     }
 
@@ -113,17 +113,17 @@ impl Folder {
 
     /// Opens a folder in this one whatever its rights are, and gives its owner all of them. Only one of the mount `of` is touched,
     /// if that is given.
-    fn seize(&self, name: &CStr, of: Option<Mount>) -> io::Result<Folder> {
+    fn open_forced(&self, name: &CStr, of: Option<MountId>) -> io::Result<DirHandle> {
         // A descriptor that only names it: from here on it is this folder, whatever else gets the name.
-        let named = Folder(open_at(self.0.as_fd(), name, FOLDER | OFlags::PATH, Mode::empty())?);
+        let named = DirHandle(open_at(self.0.as_fd(), name, FOLDER | OFlags::PATH, Mode::empty())?);
         if of.is_some() && of != Some(named.mount()?) {
             return Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
                 "something is mounted there",
             ));
         }
-        let path = self::name(named.path().as_bytes())?;
-        let open = || open_at(CWD, &path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).map(Folder);
+        let path = self::c_name(named.path().as_bytes())?;
+        let open = || open_at(CWD, &path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).map(DirHandle);
         let folder = match open() {
             Err(error) if is_of(&error, &[Errno::ACCESS]) => {
                 fs::set_permissions(named.path(), Permissions::from_mode(0o700))?;
@@ -137,7 +137,7 @@ impl Folder {
     }
 
     /// Tells by which mount it was opened.
-    fn mount(&self) -> io::Result<Mount> {
+    fn mount(&self) -> io::Result<MountId> {
         let device = fs::metadata(self.path())?.dev();
         // What is mounted from the same file system has the same device. A system that does not tell has to do with that.
         let told = fs::read_to_string(format!("/proc/self/fdinfo/{}", self.0.as_raw_fd())).unwrap_or_default();
@@ -164,7 +164,7 @@ impl Folder {
     ///
     /// # Errors
     /// The system's.
-    pub fn move_to(&self, name: &CStr, to: &Folder) -> io::Result<()> {
+    pub fn move_to(&self, name: &CStr, to: &DirHandle) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.0, name, &to.0, name)?)
     }
 
@@ -182,9 +182,9 @@ impl Folder {
     }
 
     /// Moves a folder in this one to another place, under a name that is free there.
-    fn move_up(&self, name: &CStr, top: &Folder, moved: &mut u64) -> io::Result<()> {
+    fn move_up(&self, name: &CStr, top: &DirHandle, moved: &mut u64) -> io::Result<()> {
         loop {
-            let new = self::name(format!(".moved-{moved}").as_bytes())?;
+            let new = self::c_name(format!(".moved-{moved}").as_bytes())?;
             *moved += 1;
             match rustix::fs::renameat(&self.0, name, &top.0, &new) {
                 // The tree itself has something of that name.
@@ -199,13 +199,13 @@ impl Folder {
         fs::read_dir(self.path())?
             .skip(without)
             .take(REMOVE_NAMES_MAX)
-            .map(|entry| name(entry?.file_name().as_bytes()))
+            .map(|entry| c_name(entry?.file_name().as_bytes()))
             .collect()
     }
 }
 
 /// The device of a folder's file system, and the number of the mount that shows it.
-type Mount = (u64, Option<u64>);
+type MountId = (u64, Option<u64>);
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
 
@@ -221,7 +221,7 @@ fn is_of(error: &io::Error, kinds: &[Errno]) -> bool {
 ///
 /// # Errors
 /// `InvalidInput` when it has a NUL inside.
-pub fn name(bytes: &[u8]) -> io::Result<CString> {
+pub fn c_name(bytes: &[u8]) -> io::Result<CString> {
     CString::new(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a name has a NUL inside"))
 }
 
@@ -231,7 +231,7 @@ pub fn name(bytes: &[u8]) -> io::Result<CString> {
 /// # Errors
 /// The first one, with the name that it is about. Everything else that could be removed is gone by then; what is mounted in it is as
 /// it was.
-pub fn remove(path: &Path) -> io::Result<()> {
+pub fn remove_tree(path: &Path) -> io::Result<()> {
     put_away(path, true)
 }
 
@@ -239,7 +239,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// As [`remove`].
-pub fn empty(path: &Path) -> io::Result<()> {
+pub fn clear(path: &Path) -> io::Result<()> {
     put_away(path, false)
 }
 
@@ -247,24 +247,24 @@ fn put_away(path: &Path, with_itself: bool) -> io::Result<()> {
     let (Some(parent), Some(last)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let parent = match Folder::open(parent) {
+    let parent = match DirHandle::open(parent) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
-    let last = name(last.as_bytes())?;
+    let last = c_name(last.as_bytes())?;
     let of = if with_itself { Some(parent.mount()?) } else { None };
-    let top = match parent.seize(&last, of) {
+    let top = match parent.open_forced(&last, of) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         // A file or a link of that name.
         Err(error) if is_no_folder(&error) => return parent.unlink(&last),
         other => other?,
     };
-    let mut tree = Tree {
+    let mut tree = TreeRemoval {
         of: top.mount()?,
         top,
         moved: 0,
     };
-    let top = tree.top.again()?;
+    let top = tree.top.try_clone()?;
     tree.clear(&top, 0)?;
     drop((tree, top));
     match with_itself {
@@ -274,17 +274,17 @@ fn put_away(path: &Path, with_itself: bool) -> io::Result<()> {
 }
 
 /// A tree that is removed.
-struct Tree {
-    top: Folder,
-    of: Mount,
+struct TreeRemoval {
+    top: DirHandle,
+    of: MountId,
     /// How many folders were moved up to the top.
     moved: u64,
 }
 
-impl Tree {
+impl TreeRemoval {
     /// Empties a folder. One that lies too deep is moved up to the top, so that neither the stack nor the number of open files
     /// grows with the tree; the top is emptied until nothing comes any more. What cannot be removed keeps nothing else from it.
-    fn clear(&mut self, folder: &Folder, depth: usize) -> io::Result<()> {
+    fn clear(&mut self, folder: &DirHandle, depth: usize) -> io::Result<()> {
         loop {
             let (mut first, mut left, mut is_changed) = (None, 0, false);
             loop {
@@ -295,7 +295,7 @@ impl Tree {
                 }
                 for name in names {
                     let moved = self.moved;
-                    match self.remove(folder, &name, depth) {
+                    match self.remove_entry(folder, &name, depth) {
                         Ok(()) => is_changed = true,
                         Err(error) => {
                             left += 1;
@@ -314,12 +314,12 @@ impl Tree {
         }
     }
 
-    fn remove(&mut self, folder: &Folder, name: &CStr, depth: usize) -> io::Result<()> {
+    fn remove_entry(&mut self, folder: &DirHandle, name: &CStr, depth: usize) -> io::Result<()> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{name:?}: {error}"));
         match folder.unlink(name) {
             // EPERM is what POSIX says of a folder, EISDIR what Linux says.
             Err(error) if is_of(&error, &[Errno::ISDIR, Errno::PERM]) => {
-                let inner = match folder.seize(name, Some(self.of)) {
+                let inner = match folder.open_forced(name, Some(self.of)) {
                     // It is no folder, so that it was said of something else.
                     Err(inner) if is_no_folder(&inner) => return Err(named(error)),
                     other => other.map_err(named)?,

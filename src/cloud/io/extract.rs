@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::folder::{Folder, name};
+use super::dir::{DirHandle, c_name};
 use crate::limits::UNPACK_BUFFER_BYTES;
 use crate::proto::unpack::{ArchiveError, ExtractOp, UnpackError, UnpackLimits, UnpackStats, Unpacker, escape_name};
 
@@ -60,7 +60,7 @@ impl From<UnpackError> for ExtractError {
 ///
 /// # Errors
 /// [`ExtractError`].
-pub fn unpack(
+pub fn extract(
     archive: &mut dyn Read,
     context: &Path,
     bounds: UnpackLimits,
@@ -94,9 +94,9 @@ impl Read for CancellableReader<'_> {
 }
 
 struct Extractor {
-    root: Folder,
+    root: DirHandle,
     /// The folder of the last entry, in which the next one mostly is, and its name.
-    last: Option<(Vec<u8>, Folder)>,
+    last: Option<(Vec<u8>, DirHandle)>,
 }
 
 /// A file that is being written.
@@ -109,7 +109,7 @@ struct OpenFile {
 impl Extractor {
     fn new(context: &Path) -> io::Result<Extractor> {
         Ok(Extractor {
-            root: Folder::open(context)?,
+            root: DirHandle::open(context)?,
             last: None,
         })
     }
@@ -155,9 +155,9 @@ impl Extractor {
             ExtractOp::Dir { path, mode, exists } => {
                 let (folder, name) = self.parent(&path)?;
                 if !exists {
-                    folder.make(&name)?;
+                    folder.create_dir(&name)?;
                 }
-                folder.folder(&name)?.set_mode(mode)?;
+                folder.open_dir(&name)?.set_mode(mode)?;
             }
             ExtractOp::File {
                 path,
@@ -170,34 +170,34 @@ impl Extractor {
                 if exists {
                     folder.unlink(&name)?;
                 }
-                let file = folder.create(&name)?;
+                let file = folder.create_file(&name)?;
                 return Ok(Some(OpenFile { file, mode, mtime_s }));
             }
             ExtractOp::Symlink { path, target } => {
                 let (folder, own) = self.parent(&path)?;
-                folder.symlink(&own, &name(&target)?)?;
+                folder.symlink(&own, &c_name(&target)?)?;
             }
             ExtractOp::HardLink { path, target, exists } => {
                 let (from, target) = self.parent(&target)?;
                 // The descriptor is of the folder that stays open below.
-                let from = from.again()?;
+                let from = from.try_clone()?;
                 let (folder, name) = self.parent(&path)?;
                 if exists {
                     folder.unlink(&name)?;
                 }
-                folder.link(&name, &from, &target)?;
+                folder.hard_link(&name, &from, &target)?;
             }
         }
         Ok(None)
     }
 
     /// Opens the folder that an entry is in, and returns it with the entry's own name.
-    fn parent(&mut self, path: &[u8]) -> io::Result<(&Folder, CString)> {
+    fn parent(&mut self, path: &[u8]) -> io::Result<(&DirHandle, CString)> {
         let (parent, own) = match path.iter().rposition(|&byte| byte == b'/') {
             Some(at) => (&path[..at], &path[at + 1..]),
             None => (&b""[..], path),
         };
-        let own = name(own)?;
+        let own = c_name(own)?;
         if parent.is_empty() {
             return Ok((&self.root, own));
         }
@@ -205,7 +205,7 @@ impl Extractor {
             let mut folder = None;
             for component in parent.split(|&byte| byte == b'/') {
                 let at = folder.as_ref().unwrap_or(&self.root);
-                folder = Some(at.folder(&name(component)?)?);
+                folder = Some(at.open_dir(&c_name(component)?)?);
             }
             self.last = folder.map(|folder| (parent.to_vec(), folder));
         }

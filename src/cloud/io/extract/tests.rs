@@ -36,7 +36,7 @@ fn gzip(data: &[u8]) -> Vec<u8> {
 }
 
 fn run(scratch: &TestDir, plain: &[u8]) -> Result<UnpackStats, ExtractError> {
-    unpack(&mut &*gzip(plain), scratch.path(), BOUNDS, "Dockerfile", &|| false)
+    extract(&mut &*gzip(plain), scratch.path(), BOUNDS, "Dockerfile", &|| false)
 }
 
 /// I-17: what is on the disk is what is in the archive; rights are dropped as far as they are dangerous, whatever the mask of the
@@ -112,11 +112,11 @@ fn refusals_and_failures_are_told() {
             Err(io::Error::other("the disk is gone"))
         }
     }
-    let fault = unpack(&mut Broken, scratch.path(), BOUNDS, "Dockerfile", &|| false).expect_err("it is broken");
+    let fault = extract(&mut Broken, scratch.path(), BOUNDS, "Dockerfile", &|| false).expect_err("it is broken");
     assert_eq!(fault.to_string(), "reading the archive: the disk is gone");
-    let no_folder = unpack(&mut io::empty(), Path::new("/no/such"), BOUNDS, "x", &|| false);
+    let no_folder = extract(&mut io::empty(), Path::new("/no/such"), BOUNDS, "x", &|| false);
     assert!(matches!(no_folder, Err(ExtractError::Create { .. })));
-    let stopped = unpack(&mut Broken, scratch.path(), BOUNDS, "Dockerfile", &|| true);
+    let stopped = extract(&mut Broken, scratch.path(), BOUNDS, "Dockerfile", &|| true);
     assert!(matches!(stopped, Err(ExtractError::Stopped)));
     let mut huge = Vec::new();
     put(&mut huge, "Dockerfile", b'0', "", &vec![0; 20 << 20], 0o644);

@@ -10,7 +10,7 @@ use super::*;
 use crate::io::test_dir::TestDir;
 
 fn cstr(text: &str) -> CString {
-    name(text.as_bytes()).expect("no NUL")
+    c_name(text.as_bytes()).expect("no NUL")
 }
 
 /// Nothing is opened or made through a link, and nothing that is there is written over.
@@ -21,22 +21,22 @@ fn links_are_not_followed() {
     fs::write(scratch.path().join("file"), "kept").expect("a file");
     symlink("real", scratch.path().join("link")).expect("a link");
     symlink("file", scratch.path().join("to-file")).expect("a link");
-    let folder = Folder::open(scratch.path()).expect("it is there");
-    assert!(Folder::open(&scratch.path().join("link")).is_err());
-    assert!(folder.folder(&cstr("link")).is_err());
-    assert!(folder.folder(&cstr("real")).is_ok());
-    assert!(folder.file(&cstr("to-file")).is_err());
+    let folder = DirHandle::open(scratch.path()).expect("it is there");
+    assert!(DirHandle::open(&scratch.path().join("link")).is_err());
+    assert!(folder.open_dir(&cstr("link")).is_err());
+    assert!(folder.open_dir(&cstr("real")).is_ok());
+    assert!(folder.open_file(&cstr("to-file")).is_err());
     for taken in ["link", "to-file", "file", "real"] {
-        assert!(folder.create(&cstr(taken)).is_err());
-        assert!(folder.make(&cstr(taken)).is_err());
+        assert!(folder.create_file(&cstr(taken)).is_err());
+        assert!(folder.create_dir(&cstr(taken)).is_err());
     }
     folder
-        .link(&cstr("again"), &folder, &cstr("to-file"))
+        .hard_link(&cstr("again"), &folder, &cstr("to-file"))
         .expect("a link to the link");
     let again = fs::symlink_metadata(scratch.path().join("again")).expect("it is there");
     assert!(again.is_symlink(), "the link itself got one more name");
     assert_eq!(fs::read(scratch.path().join("file")).expect("a file"), b"kept");
-    assert!(name(b"a\0b").is_err());
+    assert!(c_name(b"a\0b").is_err());
 }
 
 /// A FIFO, which would make a reader wait for ever, is no regular file.
@@ -45,19 +45,19 @@ fn only_regular_files_are_read() {
     let scratch = TestDir::new();
     let fifo = scratch.path().join("fifo");
     rustix::fs::mkfifoat(CWD, fifo, Mode::RUSR).expect("a FIFO");
-    let folder = Folder::open(scratch.path()).expect("it is there");
-    assert!(folder.file(&cstr("fifo")).is_err());
-    assert!(folder.file(&cstr(".")).is_err());
+    let folder = DirHandle::open(scratch.path()).expect("it is there");
+    assert!(folder.open_file(&cstr("fifo")).is_err());
+    assert!(folder.open_file(&cstr(".")).is_err());
 }
 
 /// Makes a chain of folders, which is deeper than any path may be long.
 fn deep(at: &Path, name: &str, depth: usize) {
     let name = cstr(name);
-    let mut folder = Folder::open(at).expect("it is there");
+    let mut folder = DirHandle::open(at).expect("it is there");
     for _ in 0..depth {
-        folder.make(&name).expect("a folder");
-        folder = folder.folder(&name).expect("the folder");
-        drop(folder.create(&cstr("file")).expect("a file"));
+        folder.create_dir(&name).expect("a folder");
+        folder = folder.open_dir(&name).expect("the folder");
+        drop(folder.create_file(&cstr("file")).expect("a file"));
     }
 }
 
@@ -84,7 +84,7 @@ fn trees_of_all_kinds_are_removed() {
     for path in ["a/b", "a", ".moved-0"] {
         fs::set_permissions(tree.join(path), Permissions::from_mode(0o0)).expect("its owner may");
     }
-    remove(&tree).expect("it is removed");
+    remove_tree(&tree).expect("it is removed");
     assert!(!tree.exists());
     assert_eq!(fs::read(outside.join("file")).expect("it stays"), b"kept");
     assert_eq!(fs::metadata(outside.join("file")).expect("it stays").nlink(), 1);
@@ -93,10 +93,10 @@ fn trees_of_all_kinds_are_removed() {
         .map(|entry| entry.expect("an entry").path())
         .collect();
     assert_eq!(names, std::slice::from_ref(&outside));
-    remove(&tree).expect("what is not there is removed already");
-    remove(&scratch.path().join("no/such")).expect("nor is this");
+    remove_tree(&tree).expect("what is not there is removed already");
+    remove_tree(&scratch.path().join("no/such")).expect("nor is this");
     symlink(&outside, &tree).expect("a link");
-    remove(&tree).expect("the link is removed");
+    remove_tree(&tree).expect("the link is removed");
     assert!(outside.join("file").exists());
 }
 
@@ -140,7 +140,7 @@ fn mounts_are_left_alone() {
         for at in [7, REMOVE_NAMES_MAX + 7, 2 * REMOVE_NAMES_MAX + 7] {
             bind(&outside.join("file"), &tree.join(format!("a/{at}")));
         }
-        let error = remove(&tree).expect_err("not all of it can be removed");
+        let error = remove_tree(&tree).expect_err("not all of it can be removed");
         assert_eq!(error.kind(), io::ErrorKind::ResourceBusy, "{error}");
         assert_eq!(fs::read(outside.join("file")).expect("it stays"), b"kept");
         let mode = fs::metadata(&outside).expect("it stays").permissions().mode();
@@ -148,12 +148,12 @@ fn mounts_are_left_alone() {
         assert_eq!(fs::read_dir(&tree).expect("it stays").count(), 1);
         assert_eq!(fs::read_dir(tree.join("a")).expect("it stays").count(), 4);
         // What the folder itself is, whoever has made it a mount may say.
-        let error = remove(&tree.join("a/mount")).expect_err("it is a mount");
+        let error = remove_tree(&tree.join("a/mount")).expect_err("it is a mount");
         assert!(error.to_string().contains("mounted"), "{error}");
         assert!(outside.join("file").exists());
     });
     assert_eq!(fs::read(outside.join("file")).expect("it stays"), b"kept");
-    remove(&tree).expect("nothing is mounted there any more");
+    remove_tree(&tree).expect("nothing is mounted there any more");
     assert!(!tree.exists());
 }
 
@@ -165,13 +165,13 @@ fn a_folder_is_emptied() {
     for path in [&disk, &at] {
         fs::create_dir_all(path.join("a/b")).expect("folders");
     }
-    empty(&at).expect("it is emptied");
+    clear(&at).expect("it is emptied");
     assert_eq!(fs::read_dir(&at).expect("it stays").count(), 0);
     let (own_disk, own_at) = (disk.clone(), at.clone());
     with_own_mounts(move || {
         bind(&own_disk, &own_at);
-        empty(&own_at).expect("it is emptied");
+        clear(&own_at).expect("it is emptied");
         assert_eq!(fs::read_dir(&own_disk).expect("it stays").count(), 0);
     });
-    empty(&scratch.path().join("no/such")).expect("what is not there is empty");
+    clear(&scratch.path().join("no/such")).expect("what is not there is empty");
 }
