@@ -3,7 +3,7 @@
 //! In: hyper's requests. Out: answers in JSON, archives' 204, kept images as files, and one line in
 //! the log per request: method, path, status, time, whose it was. A request is judged in this
 //! order: its key, its organization, its path, its body; what `proto` says is done here, by
-//! `upload`, `house` and `log`. What failed inside the service is told to the log, under a number
+//! `upload`, `builds` and `log`. What failed inside the service is told to the log, under a number
 //! that the client gets instead. Source: `cloud-interface.md` section 2, I-04, I-22, I-24, I-30.
 
 use std::borrow::Cow;
@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use super::build_log::BuildLog;
-use super::house::{Created, House};
+use super::build_service::{BuildService, CreateResult};
 use super::keys::{self, Keys};
 use super::reloading_file::ReloadingFile;
 use super::upload::Uploads;
@@ -73,7 +73,7 @@ pub struct App {
     /// Nothing: there is one region, `local`.
     pub regions: Option<ReloadingFile<Regions>>,
     pub uploads: Arc<Uploads>,
-    pub house: Arc<House>,
+    pub builds: Arc<BuildService>,
     pub tls: Option<Arc<ServerTls>>,
 }
 
@@ -316,16 +316,16 @@ async fn act(
         CloudRoute::Create => create(asked, org?, body).await,
         CloudRoute::List => list(app, org?, BuildFilter::parse(query, holder?.hash)?).await,
         CloudRoute::Build(id) => {
-            let build = app.house.get(&org?, id).await?;
+            let build = app.builds.get(&org?, id).await?;
             Ok(ok(&json!({"build": app.shown(&build)})))
         }
         CloudRoute::Logs(id) => {
             let lines = LogQuery::parse(query)?;
-            app.house.get(&org?, id).await?;
+            app.builds.get(&org?, id).await?;
             logs(app, id, lines).await
         }
         CloudRoute::Image(id, name) => {
-            let build = app.house.get(&org?, id).await?;
+            let build = app.builds.get(&org?, id).await?;
             image(asked, &build, &name).await
         }
     }
@@ -434,7 +434,7 @@ async fn create(asked: Asked<'_>, org: Org, body: Incoming) -> Result<Reply, Api
     let body = asked.json(body).await?;
     let wanted = BuildRequest::parse(&body)?;
     app.region_for_builds(Some(&wanted.region))?;
-    let Created { build, cached } = app.house.create(org, wanted, asked.base()?).await?;
+    let CreateResult { build, cached } = app.builds.create(org, wanted, asked.base()?).await?;
     let status = if cached { StatusCode::OK } else { StatusCode::CREATED };
     let json = json!({"build": app.shown(&build), "contextHash": build.hash, "cached": cached});
     Ok(json_reply(status, json.to_string()))
@@ -442,7 +442,7 @@ async fn create(asked: Asked<'_>, org: Org, body: Incoming) -> Result<Reply, Api
 
 async fn list(app: &App, org: Org, filter: BuildFilter) -> Result<Reply, ApiError> {
     let (limit, offset) = (filter.limit, filter.offset);
-    let (builds, total) = app.house.list(org, filter).await?;
+    let (builds, total) = app.builds.list(org, filter).await?;
     let builds: Vec<Value> = builds.iter().map(|build| app.shown(build)).collect();
     Ok(ok(
         &json!({"builds": builds, "total": total, "limit": limit, "offset": offset}),
@@ -450,7 +450,7 @@ async fn list(app: &App, org: Org, filter: BuildFilter) -> Result<Reply, ApiErro
 }
 
 async fn logs(app: &App, id: Uuid, lines: LogQuery) -> Result<Reply, ApiError> {
-    let path = app.house.log_path(id);
+    let path = app.builds.log_path(id);
     let page = blocking(move || BuildLog::read_page(&path, lines.token.as_deref(), lines.limit)).await?;
     let page = page.map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => {
@@ -473,7 +473,7 @@ async fn image(asked: Asked<'_>, build: &Build, name: &str) -> Result<Reply, Api
     if build.status != BuildStatus::Success || !build.image.as_ref().is_some_and(is_kept) {
         return Err(unknown());
     }
-    let path = asked.app.house.images_path(build.id).join(name);
+    let path = asked.app.builds.images_path(build.id).join(name);
     let (file, bytes) = match blocking(move || open(&path)).await? {
         Ok(Some(opened)) => opened,
         Ok(None) => return Err(unknown()),

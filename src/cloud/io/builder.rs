@@ -1,7 +1,7 @@
 //! One run of the builder command: the archive is unpacked, the command runs, and its end becomes
 //! an outcome.
 //!
-//! In: a [`Job`]. Out: [`Ran`], and lines in the build's log while it runs. The command has a
+//! In: a [`BuildJob`]. Out: [`RunOutcome`], and lines in the build's log while it runs. The command has a
 //! process group of its own, the unpacked context as its folder, nothing on stdin, and an
 //! environment that is made for it. However it ends, its whole group is killed then, as is what
 //! left the group but still has the run's environment, and the scratch folder is removed. The
@@ -41,7 +41,7 @@ use edge_runner_http::tasks;
 use edge_runner_proto::limits::PROCESS_GROUP_INTERVAL;
 use edge_runner_proto::process::lines::Lines;
 
-/// How long a command may take to be gone after SIGKILL, before its folder is removed in spite of
+/// How long a command may take to be wait_for_group after SIGKILL, before its folder is removed in spite of
 /// it: it waits for a disk or a driver.
 const BUILD_KILL_REST: Duration = Duration::from_secs(5);
 
@@ -52,7 +52,7 @@ const BUILD_PIPE_BYTES: usize = 16 * 1024;
 const RESULT_BYTES_MAX: usize = 64 * 1024;
 
 /// What a run needs to know.
-pub struct Job {
+pub struct BuildJob {
     pub build: Build,
     pub archive: Box<dyn io::Read + Send>,
     /// `scratch/{id}-{attempt}` in [`guard::scratch`], which the run makes and removes.
@@ -60,20 +60,20 @@ pub struct Job {
     /// `images/{id}`, which the run makes if it keeps an image.
     pub images: PathBuf,
     pub command: Arc<[OsString]>,
-    pub limits: Limits,
+    pub limits: RunLimits,
     /// `PATH`, `LANG` and what `--builder-env` names.
     pub env: Vec<(OsString, OsString)>,
     /// Called when the command has ended, before what it left is put away: from then on, whoever
     /// asks for the build waits for what became of it.
-    pub over: Box<dyn FnOnce() + Send>,
+    pub on_exit: Box<dyn FnOnce() + Send>,
     /// Called with what became of it, before its scratch folder is removed, which takes a while
     /// where that is large: so the result is recorded meanwhile.
-    pub known: Box<dyn FnOnce(Ran) + Send>,
+    pub on_outcome: Box<dyn FnOnce(RunOutcome) + Send>,
 }
 
 /// UnpackLimits of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct RunLimits {
     pub timeout: Duration,
     pub grace: Duration,
     /// Bytes.
@@ -81,10 +81,10 @@ pub struct Limits {
     pub entries_max: u64,
 }
 
-/// How a run ended. Its process group is gone by then; its scratch folder is when [`run`] returns,
-/// and not yet when [`Job::known`] is called.
+/// How a run ended. Its process group is wait_for_group by then; its scratch folder is when [`run`] returns,
+/// and not yet when [`BuildJob::on_outcome`] is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ran {
+pub enum RunOutcome {
     Success(Image),
     Failed(String),
     TimedOut(String),
@@ -96,7 +96,7 @@ pub enum Ran {
 ///
 /// # Errors
 /// What is wrong, with the name of the program.
-pub fn check(command: &[OsString], path: &OsStr) -> Result<(), String> {
+pub fn check_command(command: &[OsString], path: &OsStr) -> Result<(), String> {
     let Some(first) = command.first().filter(|first| !first.is_empty()) else {
         return Err("the builder command after `--` is empty".to_owned());
     };
@@ -128,21 +128,21 @@ fn program(name: &OsStr, path: &OsStr) -> Result<PathBuf, String> {
 }
 
 /// Runs a build to its end. `log` is open, and continued.
-pub async fn run(mut job: Job, log: BuildLog, mut stop: Shutdown) -> Ran {
-    let places = Places::of(&job.scratch);
-    let heard = Heard::new(log);
-    let known = std::mem::replace(&mut job.known, Box::new(drop));
-    let ran = attempt(job, &places, &heard, &mut stop).await;
-    known(ran.clone());
-    remove(places.scratch).await;
-    ran
+pub async fn run(mut job: BuildJob, log: BuildLog, mut stop: Shutdown) -> RunOutcome {
+    let dirs = RunDirs::of(&job.scratch);
+    let output = OutputLog::new(log);
+    let known = std::mem::replace(&mut job.on_outcome, Box::new(drop));
+    let outcome = attempt(job, &dirs, &output, &mut stop).await;
+    known(outcome.clone());
+    remove(dirs.scratch).await;
+    outcome
 }
 
 /// Puts away what a run has left that did not come to its end: it panicked.
-pub async fn put_away(scratch: &Path) {
-    let places = Places::of(scratch);
-    end_escaped(&places.context).await;
-    remove(places.scratch).await;
+pub async fn clean_up(scratch: &Path) {
+    let dirs = RunDirs::of(scratch);
+    kill_escaped(&dirs.context).await;
+    remove(dirs.scratch).await;
 }
 
 async fn remove(scratch: PathBuf) {
@@ -154,7 +154,7 @@ async fn remove(scratch: PathBuf) {
 
 /// The folders of a run.
 #[derive(Clone)]
-struct Places {
+struct RunDirs {
     scratch: PathBuf,
     context: PathBuf,
     out: PathBuf,
@@ -164,9 +164,9 @@ struct Places {
     result: PathBuf,
 }
 
-impl Places {
-    fn of(scratch: &Path) -> Places {
-        Places {
+impl RunDirs {
+    fn of(scratch: &Path) -> RunDirs {
+        RunDirs {
             context: scratch.join("context"),
             out: scratch.join("out"),
             home: scratch.join("home"),
@@ -195,13 +195,13 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 /// What stands in an error for a panic.
 const PANIC: &str = "an error inside of the service, which its log tells of";
 
-async fn attempt(mut job: Job, places: &Places, heard: &Arc<Heard>, stop: &mut Shutdown) -> Ran {
+async fn attempt(mut job: BuildJob, dirs: &RunDirs, output: &Arc<OutputLog>, stop: &mut Shutdown) -> RunOutcome {
     let Build { attempt, size, .. } = job.build;
-    heard
-        .own(format!("attempt {attempt}: unpacking the build context, {size} bytes"))
+    output
+        .note(format!("attempt {attempt}: unpacking the build context, {size} bytes"))
         .await;
     let mut archive = std::mem::replace(&mut job.archive, Box::new(io::empty()));
-    let (file, stopping, at) = (job.build.file.clone(), stop.clone(), places.clone());
+    let (file, stopping, at) = (job.build.file.clone(), stop.clone(), dirs.clone());
     let bounds = UnpackLimits {
         bytes_max: job.limits.unpacked_max,
         entries_max: job.limits.entries_max,
@@ -215,50 +215,55 @@ async fn attempt(mut job: Job, places: &Places, heard: &Arc<Heard>, stop: &mut S
     });
     let sum = match unpacked.await {
         Some(Ok(sum)) => sum,
-        Some(Err(ExtractError::Stopped)) => return Ran::Interrupted,
-        Some(Err(fault)) => return heard.failed(BuildPhase::Unpack, &fault.to_string()).await,
-        None => return heard.failed(BuildPhase::Unpack, PANIC).await,
+        Some(Err(ExtractError::Stopped)) => return RunOutcome::Interrupted,
+        Some(Err(fault)) => return output.failed(BuildPhase::Unpack, &fault.to_string()).await,
+        None => return output.failed(BuildPhase::Unpack, PANIC).await,
     };
-    heard
-        .own(format!("unpacked {} entries, {} bytes", sum.entries, sum.bytes))
+    output
+        .note(format!("unpacked {} entries, {} bytes", sum.entries, sum.bytes))
         .await;
-    match command(&mut job, places, heard, stop).await {
+    match command(&mut job, dirs, output, stop).await {
         Ok(()) => {}
-        Err(ran) => return ran,
+        Err(outcome) => return outcome,
     }
-    let (at, images, last) = (places.clone(), job.images, heard.last_line());
+    let (at, images, last) = (dirs.clone(), job.images, output.last_line());
     match blocking(move || image(&at, &last, &images)).await {
         Some(Ok(image)) => {
             let name = match &image.location {
                 ImageLocation::Uri(name) | ImageLocation::Stored(name) => name,
             };
-            heard.own(format!("the image is {name}, {} bytes", image.size)).await;
-            Ran::Success(image)
+            output.note(format!("the image is {name}, {} bytes", image.size)).await;
+            RunOutcome::Success(image)
         }
         // It was told to end as well, and did so in good order.
-        Some(Err(_)) if stop.is_set() => Ran::Interrupted,
-        Some(Err(why)) => heard.failed(BuildPhase::Image, &why).await,
-        None => heard.failed(BuildPhase::Image, PANIC).await,
+        Some(Err(_)) if stop.is_set() => RunOutcome::Interrupted,
+        Some(Err(why)) => output.failed(BuildPhase::Image, &why).await,
+        None => output.failed(BuildPhase::Image, PANIC).await,
     }
 }
 
 /// What happens first while the command runs.
-enum First {
+enum WaitResult {
     Ended(io::Result<ExitStatus>),
     Late,
     Stopped,
 }
 
 /// Runs the command to its end, which is a good one or an outcome.
-async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut Shutdown) -> Result<(), Ran> {
+async fn command(
+    job: &mut BuildJob,
+    dirs: &RunDirs,
+    output: &Arc<OutputLog>,
+    stop: &mut Shutdown,
+) -> Result<(), RunOutcome> {
     if stop.is_set() {
-        return Err(Ran::Interrupted);
+        return Err(RunOutcome::Interrupted);
     }
-    heard.own("running the builder command".to_owned()).await;
+    output.note("running the builder command".to_owned()).await;
     let mut entry = guard::GuardEntry::announce();
-    let mut child = match start(job, places) {
+    let mut child = match start(job, dirs) {
         Ok(child) => child,
-        Err(why) => return Err(heard.failed(BuildPhase::Build, &why).await),
+        Err(why) => return Err(output.failed(BuildPhase::Build, &why).await),
     };
     let id = child.id().expect("a child that was never waited for has a number");
     // Dropped before the child: its signal needs the leader's number, which is free for others once
@@ -266,55 +271,58 @@ async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut 
     let mut group = ProcessGroup::led_by(id);
     entry.started(group.id());
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let mut output = tokio::task::JoinSet::new();
+    let mut readers = tokio::task::JoinSet::new();
     if let (Some(stdout), Some(stderr)) = (stdout, stderr) {
-        output.spawn(tasks::boxed(listen(stdout, stderr, heard.clone())));
+        readers.spawn(tasks::boxed(copy_output(stdout, stderr, output.clone())));
     }
     let first = tokio::select! {
         biased;
-        status = child.wait() => First::Ended(status),
-        () = stop.wait() => First::Stopped,
-        () = sleep(job.limits.timeout) => First::Late,
+        status = child.wait() => WaitResult::Ended(status),
+        () = stop.wait() => WaitResult::Stopped,
+        () = sleep(job.limits.timeout) => WaitResult::Late,
     };
     match first {
-        First::Ended(_) => group.leader_ended(),
-        First::Late | First::Stopped => {
-            let why = if let First::Late = first {
+        WaitResult::Ended(_) => group.leader_ended(),
+        WaitResult::Late | WaitResult::Stopped => {
+            let why = if let WaitResult::Late = first {
                 "it is too late"
             } else {
                 "the service stops"
             };
-            heard.own(format!("{why}: the command is told to end")).await;
+            output.note(format!("{why}: the command is told to end")).await;
             group.signal(Signal::TERM);
-            let _ = timeout(job.limits.grace, gone(&mut child, &mut group)).await;
+            let _ = timeout(job.limits.grace, wait_for_group(&mut child, &mut group)).await;
         }
     }
-    if !matches!(first, First::Stopped) {
-        std::mem::replace(&mut job.over, Box::new(|| ()))();
+    if !matches!(first, WaitResult::Stopped) {
+        std::mem::replace(&mut job.on_exit, Box::new(|| ()))();
     }
     group.signal(Signal::KILL);
-    if timeout(BUILD_KILL_REST, gone(&mut child, &mut group)).await.is_err() {
+    if timeout(BUILD_KILL_REST, wait_for_group(&mut child, &mut group))
+        .await
+        .is_err()
+    {
         log::warn!("process group {} does not end on SIGKILL", group.id());
     }
-    end_escaped(&places.context).await;
+    kill_escaped(&dirs.context).await;
     // Whoever may still hold the pipes has nothing to say.
-    let _ = timeout(BUILD_KILL_REST, output.join_next()).await;
-    output.abort_all();
+    let _ = timeout(BUILD_KILL_REST, readers.join_next()).await;
+    readers.abort_all();
     match first {
-        First::Ended(Ok(status)) => judge(&end_of(status), heard, stop).await,
-        First::Ended(Err(error)) => {
+        WaitResult::Ended(Ok(status)) => classify_exit(&end_of(status), output, stop).await,
+        WaitResult::Ended(Err(error)) => {
             let why = format!("waiting for the command: {error}");
-            Err(heard.failed(BuildPhase::Build, &why).await)
+            Err(output.failed(BuildPhase::Build, &why).await)
         }
-        First::Late => {
+        WaitResult::Late => {
             let limit = job.limits.timeout.as_secs_f64();
             let why = format!("no end within {limit} seconds (`--build-timeout`), so it was stopped");
-            Err(match heard.failed(BuildPhase::Build, &why).await {
-                Ran::Failed(text) => Ran::TimedOut(text),
+            Err(match output.failed(BuildPhase::Build, &why).await {
+                RunOutcome::Failed(text) => RunOutcome::TimedOut(text),
                 other => other,
             })
         }
-        First::Stopped => Err(Ran::Interrupted),
+        WaitResult::Stopped => Err(RunOutcome::Interrupted),
     }
 }
 
@@ -327,23 +335,25 @@ fn end_of(status: ExitStatus) -> CommandExit {
 }
 
 /// Tells the log how the command ended, and makes the outcome unless the end is a good one.
-async fn judge(end: &CommandExit, heard: &Arc<Heard>, stop: &mut Shutdown) -> Result<(), Ran> {
+async fn classify_exit(end: &CommandExit, output: &Arc<OutputLog>, stop: &mut Shutdown) -> Result<(), RunOutcome> {
     if *end == CommandExit::Code(0) {
-        heard.own(format!("the command ended: {end}")).await;
+        output.note(format!("the command ended: {end}")).await;
         return Ok(());
     }
     if is_stopped(end, stop).await {
-        heard.own(format!("the service stops: the command ended: {end}")).await;
-        return Err(Ran::Interrupted);
+        output
+            .note(format!("the service stops: the command ended: {end}"))
+            .await;
+        return Err(RunOutcome::Interrupted);
     }
-    Err(heard.failed(BuildPhase::Build, &end.to_string()).await)
+    Err(output.failed(BuildPhase::Build, &end.to_string()).await)
 }
 
 /// Tells whether a bad end comes of the service's stop: whoever ends all processes of a service at
 /// once reaches the command too, and maybe before the service knows.
 async fn is_stopped(end: &CommandExit, stop: &mut Shutdown) -> bool {
     let (CommandExit::Code(number) | CommandExit::Signal(number)) = *end;
-    // Shells tell so of a signal that ended what they ran.
+    // Shells tell so of a signal that ended what they outcome.
     let signal = if let CommandExit::Code(_) = end {
         number - 128
     } else {
@@ -359,7 +369,7 @@ async fn is_stopped(end: &CommandExit, stop: &mut Shutdown) -> bool {
 }
 
 /// Waits until the command and all of its group have ended.
-async fn gone(child: &mut Child, group: &mut ProcessGroup) {
+async fn wait_for_group(child: &mut Child, group: &mut ProcessGroup) {
     // It may have been waited for already, which is answered again.
     let _ = child.wait().await;
     group.leader_ended();
@@ -370,7 +380,7 @@ async fn gone(child: &mut Child, group: &mut ProcessGroup) {
 
 /// Ends what left the group, until nothing more is found; one that is found may be starting
 /// another.
-async fn end_escaped(context: &Path) {
+async fn kill_escaped(context: &Path) {
     let search = async {
         let mut killed = Vec::new();
         loop {
@@ -389,21 +399,21 @@ async fn end_escaped(context: &Path) {
     }
 }
 
-fn start(job: &Job, places: &Places) -> Result<Child, String> {
+fn start(job: &BuildJob, dirs: &RunDirs) -> Result<Child, String> {
     let (first, rest) = job.command.split_first().ok_or("there is no builder command")?;
-    let env = environment(job, places);
+    let env = environment(job, dirs);
     let path = env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
     let name = first.display();
     let program = program(first, &path).map_err(|why| format!("starting `{name}`: {why}"))?;
     let mut command = Command::new(program);
     command
         .as_std_mut()
-        .args(rest.iter().map(|argument| fill_in(argument, job, places)));
+        .args(rest.iter().map(|argument| expand(argument, job, dirs)));
     command
         .arg0(first)
         .env_clear()
         .envs(env)
-        .current_dir(&places.context)
+        .current_dir(&dirs.context)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -414,23 +424,23 @@ fn start(job: &Job, places: &Places) -> Result<Child, String> {
 
 /// Makes the environment, which is all of it. What `--builder-env` names wins over the defaults,
 /// and never over the build's own.
-fn environment(job: &Job, places: &Places) -> BTreeMap<OsString, OsString> {
+fn environment(job: &BuildJob, dirs: &RunDirs) -> BTreeMap<OsString, OsString> {
     let build = &job.build;
     let defaults: [(&str, OsString); 4] = [
         ("PATH", "/usr/local/bin:/usr/bin:/bin".into()),
         ("LANG", "C.UTF-8".into()),
-        ("HOME", places.home.clone().into()),
-        ("TMPDIR", places.tmp.clone().into()),
+        ("HOME", dirs.home.clone().into()),
+        ("TMPDIR", dirs.tmp.clone().into()),
     ];
     let own: [(&str, OsString); 9] = [
         ("BUILD_ID", build.id.to_string().into()),
         ("BUILD_ORG", build.org.as_str().into()),
         ("BUILD_REGION", build.region.as_str().into()),
         ("BUILD_FILE", build.file.clone().into()),
-        ("BUILD_CONTEXT", places.context.clone().into()),
+        ("BUILD_CONTEXT", dirs.context.clone().into()),
         ("BUILD_CONTEXT_HASH", build.hash.clone().into()),
-        ("BUILD_OUT", places.out.clone().into()),
-        ("BUILD_RESULT", places.result.clone().into()),
+        ("BUILD_OUT", dirs.out.clone().into()),
+        ("BUILD_RESULT", dirs.result.clone().into()),
         ("BUILD_ATTEMPT", build.attempt.to_string().into()),
     ];
     let named = |(name, value): (&str, OsString)| (OsString::from(name), value);
@@ -440,16 +450,16 @@ fn environment(job: &Job, places: &Places) -> BTreeMap<OsString, OsString> {
     all
 }
 
-/// Puts the words of a run in the place of `{word}`. `{{` is a brace; every other brace stays,
+/// Puts the state of a run in the place of `{word}`. `{{` is a brace; every other brace stays,
 /// since scripts have theirs.
-fn fill_in(argument: &OsStr, job: &Job, places: &Places) -> OsString {
+fn expand(argument: &OsStr, job: &BuildJob, dirs: &RunDirs) -> OsString {
     let id = job.build.id.to_string();
-    let words: [(&[u8], &[u8]); 9] = [
+    let state: [(&[u8], &[u8]); 9] = [
         (b"{{", b"{"),
-        (b"{context}", places.context.as_os_str().as_bytes()),
+        (b"{context}", dirs.context.as_os_str().as_bytes()),
         (b"{buildfile}", job.build.file.as_bytes()),
-        (b"{out}", places.out.as_os_str().as_bytes()),
-        (b"{result}", places.result.as_os_str().as_bytes()),
+        (b"{out}", dirs.out.as_os_str().as_bytes()),
+        (b"{result}", dirs.result.as_os_str().as_bytes()),
         (b"{id}", id.as_bytes()),
         (b"{org}", job.build.org.as_str().as_bytes()),
         (b"{region}", job.build.region.as_str().as_bytes()),
@@ -458,7 +468,7 @@ fn fill_in(argument: &OsStr, job: &Job, places: &Places) -> OsString {
     let mut rest = argument.as_bytes();
     let mut filled = Vec::with_capacity(rest.len());
     while let Some(&byte) = rest.first() {
-        if let Some((word, value)) = words.iter().find(|(word, _)| rest.starts_with(word)) {
+        if let Some((word, value)) = state.iter().find(|(word, _)| rest.starts_with(word)) {
             filled.extend_from_slice(value);
             rest = &rest[word.len()..];
         } else {
@@ -470,9 +480,9 @@ fn fill_in(argument: &OsStr, job: &Job, places: &Places) -> OsString {
 }
 
 /// Finds the image, and keeps it if it is a file.
-fn image(places: &Places, last_line: &str, images: &Path) -> Result<Image, String> {
-    let result = result(&places.result).map_err(|why| format!("BUILD_RESULT is unusable: {why}"))?;
-    let out = match DirHandle::open(&places.out) {
+fn image(dirs: &RunDirs, last_line: &str, images: &Path) -> Result<Image, String> {
+    let result = result(&dirs.result).map_err(|why| format!("BUILD_RESULT is unusable: {why}"))?;
+    let out = match DirHandle::open(&dirs.out) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         other => Some(other.map_err(|error| format!("BUILD_OUT is unusable: {error}"))?),
     };
@@ -523,57 +533,57 @@ fn keep(out: &DirHandle, name: &str, images: &Path) -> io::Result<()> {
     images.parent().map_or(Ok(()), |parent| DirHandle::open(parent)?.sync())
 }
 
-/// What is known of a command's words, and where they go.
-struct Heard(Mutex<Words>);
+/// What is known of a command's state, and where they go.
+struct OutputLog(Mutex<OutputState>);
 
-struct Words {
+struct OutputState {
     log: BuildLog,
     /// The last line of stdout that was not empty.
     last_line: String,
     stderr: StderrTail,
 }
 
-impl Heard {
-    fn new(log: BuildLog) -> Arc<Heard> {
-        Arc::new(Heard(Mutex::new(Words {
+impl OutputLog {
+    fn new(log: BuildLog) -> Arc<OutputLog> {
+        Arc::new(OutputLog(Mutex::new(OutputState {
             log,
             last_line: String::new(),
             stderr: StderrTail::default(),
         })))
     }
 
-    /// Does something with the words that may wait for the disk.
-    async fn with(self: &Arc<Heard>, work: impl FnOnce(&mut Words) + Send + 'static) {
-        let heard = self.clone();
-        blocking(move || work(&mut common::lock(&heard.0))).await;
+    /// Does something with the state that may wait for the disk.
+    async fn with(self: &Arc<OutputLog>, work: impl FnOnce(&mut OutputState) + Send + 'static) {
+        let output = self.clone();
+        blocking(move || work(&mut common::lock(&output.0))).await;
     }
 
-    async fn own(self: &Arc<Heard>, line: String) {
-        self.with(move |words| words.log.write_service_line(&line)).await;
+    async fn note(self: &Arc<OutputLog>, line: String) {
+        self.with(move |state| state.log.write_service_line(&line)).await;
     }
 
     /// Tells the log why a build fails, and makes the error.
-    async fn failed(self: &Arc<Heard>, phase: BuildPhase, why: &str) -> Ran {
-        self.own(outcome::error_message(phase, why, "")).await;
-        let words = common::lock(&self.0);
+    async fn failed(self: &Arc<OutputLog>, phase: BuildPhase, why: &str) -> RunOutcome {
+        self.note(outcome::error_message(phase, why, "")).await;
+        let state = common::lock(&self.0);
         let stderr = if phase == BuildPhase::Build {
-            words.stderr.end()
+            state.stderr.end()
         } else {
             ""
         };
-        Ran::Failed(outcome::error_message(phase, why, stderr))
+        RunOutcome::Failed(outcome::error_message(phase, why, stderr))
     }
 
     fn last_line(&self) -> String {
-        let words = common::lock(&self.0);
-        words.last_line.clone()
+        let state = common::lock(&self.0);
+        state.last_line.clone()
     }
 }
 
 /// Carries both streams to the log until both have ended. The pipes are always read, whatever the
 /// log takes, so that a command waits for the disk at most.
-async fn listen(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin, heard: Arc<Heard>) {
-    let (mut stdout, mut stderr) = (Stream::new(stdout), Stream::new(stderr));
+async fn copy_output(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin, output: Arc<OutputLog>) {
+    let (mut stdout, mut stderr) = (PipeReader::new(stdout), PipeReader::new(stderr));
     while stdout.is_open || stderr.is_open {
         let (lines, is_stdout) = tokio::select! {
             lines = stdout.lines(), if stdout.is_open => (lines, true),
@@ -582,30 +592,30 @@ async fn listen(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin, 
         let Some(lines) = lines else {
             continue;
         };
-        let write = move |words: &mut Words| {
-            words.log.write_lines(&lines);
+        let write = move |state: &mut OutputState| {
+            state.log.write_lines(&lines);
             if is_stdout {
                 if let Some(last) = lines.rsplit('\n').find(|line| !line.trim().is_empty()) {
-                    last.trim().clone_into(&mut words.last_line);
+                    last.trim().clone_into(&mut state.last_line);
                 }
             } else {
-                lines.split('\n').for_each(|line| words.stderr.push(line));
+                lines.split('\n').for_each(|line| state.stderr.push(line));
             }
         };
-        heard.with(write).await;
+        output.with(write).await;
     }
 }
 
-struct Stream<R> {
+struct PipeReader<R> {
     pipe: R,
     cutter: Lines,
     buffer: Box<[u8]>,
     is_open: bool,
 }
 
-impl<R: AsyncRead + Unpin> Stream<R> {
+impl<R: AsyncRead + Unpin> PipeReader<R> {
     fn new(pipe: R) -> Self {
-        Stream {
+        PipeReader {
             pipe,
             cutter: Lines::new(BUILD_LINE_BYTES_MAX, "", true),
             buffer: vec![0; BUILD_PIPE_BYTES].into(),

@@ -15,13 +15,13 @@
 pub mod app;
 pub mod archives;
 pub mod build_log;
+pub mod build_service;
 pub mod builder;
 pub mod client;
 pub mod dir;
 pub mod disk;
 pub mod extract;
 pub mod guard;
-pub mod house;
 pub mod keys;
 pub mod records;
 pub mod reloading_file;
@@ -42,11 +42,11 @@ use tokio::time::sleep;
 
 use self::app::App;
 use self::archives::ArchiveDir;
-use self::house::House;
+use self::build_service::BuildService;
 use self::keys::Keys;
 use self::records::SqliteRecords;
 use self::reloading_file::ReloadingFile;
-use self::sweep::Sweep;
+use self::sweep::Sweeper;
 use self::upload::Uploads;
 use self::upload_locks::UploadLocks;
 use crate::RunError;
@@ -82,7 +82,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     let keeper = CertificateWatcher::listen().map_err(RunError::Signals)?;
     let regions = regions(&config)?;
     if let Some(command) = &config.command {
-        builder::check(command, &config.path).map_err(RunError::Setup)?;
+        builder::check_command(command, &config.path).map_err(RunError::Setup)?;
     }
     let _lock = take(&config.data_dir)?;
     clear(&config.data_dir);
@@ -98,16 +98,16 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     let listeners = server::bind(config.host, config.port).await.map_err(RunError::Bind)?;
     let port = listeners.port();
     let (stop, shutdown) = Shutdown::channel();
-    let house = House::new(
+    let builds = BuildService::new(
         &config,
         records.clone(),
         archives.clone(),
         upload_locks.clone(),
         shutdown.clone(),
     );
-    let sweep = Sweep::new(&config, records.clone(), archives.clone(), upload_locks.clone());
+    let sweep = Sweeper::new(&config, records.clone(), archives.clone(), upload_locks.clone());
     let uploads = Uploads::new(&config, signing, archives, records, upload_locks, keys.clone());
-    house
+    builds
         .recover()
         .await
         .map_err(|error| RunError::Setup(error.to_string()))?;
@@ -118,7 +118,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
         keys,
         regions,
         uploads: Arc::new(uploads),
-        house: house.clone(),
+        builds: builds.clone(),
         tls: tls.clone(),
     };
     let mut server = services.spawn(
@@ -138,7 +138,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     let ended = async {
         // An error here is a panic that the server has logged.
         let _ = (&mut server).await;
-        house.idle().await;
+        builds.idle().await;
         supervisor_told.await;
     };
     wait(ended, within, &mut signals).await?;

@@ -25,7 +25,7 @@ use edge_runner_http::shutdown::Shutdown;
 use edge_runner_proto::uuid::Uuid;
 
 /// What a sweep needs.
-pub struct Sweep {
+pub struct Sweeper {
     records: Arc<dyn Records>,
     archives: Arc<dyn ArchiveStore>,
     upload_locks: Arc<UploadLocks>,
@@ -35,20 +35,20 @@ pub struct Sweep {
 
 /// What a sweep deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Swept {
+struct SweepStats {
     archives: usize,
     builds: usize,
-    strays: usize,
+    orphans: usize,
 }
 
-impl Sweep {
+impl Sweeper {
     pub fn new(
         config: &CloudConfig,
         records: Arc<dyn Records>,
         archives: Arc<dyn ArchiveStore>,
         upload_locks: Arc<UploadLocks>,
-    ) -> Sweep {
-        Sweep {
+    ) -> Sweeper {
+        Sweeper {
             records,
             archives,
             upload_locks,
@@ -65,17 +65,17 @@ impl Sweep {
         let sweep = Arc::new(self);
         let mut is_first = true;
         loop {
-            let swept = spawn_blocking({
+            let stats = spawn_blocking({
                 let sweep = sweep.clone();
                 move || sweep.once(is_first, unix_time_ms())
             });
-            match swept.await {
-                Ok(Ok(Swept {
+            match stats.await {
+                Ok(Ok(SweepStats {
                     archives,
                     builds,
-                    strays,
-                })) if archives + builds + strays > 0 => {
-                    log::info!("swept: {archives} archives, {builds} builds, {strays} files without a record");
+                    orphans,
+                })) if archives + builds + orphans > 0 => {
+                    log::info!("swept: {archives} archives, {builds} builds, {orphans} files without a record");
                 }
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => log::warn!("sweeping: {error}; it is tried again"),
@@ -89,17 +89,17 @@ impl Sweep {
         }
     }
 
-    fn once(&self, is_first: bool, now_ms: u64) -> Result<Swept, RecordError> {
-        let mut swept = Swept::default();
-        self.builds(now_ms, &mut swept)?;
-        self.uploads(now_ms, &mut swept)?;
+    fn once(&self, is_first: bool, now_ms: u64) -> Result<SweepStats, RecordError> {
+        let mut stats = SweepStats::default();
+        self.builds(now_ms, &mut stats)?;
+        self.uploads(now_ms, &mut stats)?;
         if is_first {
-            self.strays(now_ms, &mut swept)?;
+            self.orphans(now_ms, &mut stats)?;
         }
-        Ok(swept)
+        Ok(stats)
     }
 
-    fn builds(&self, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
+    fn builds(&self, now_ms: u64, stats: &mut SweepStats) -> Result<(), RecordError> {
         let Some(until_ms) = self.retention.builds_until(now_ms) else {
             return Ok(());
         };
@@ -109,15 +109,15 @@ impl Sweep {
                 return Ok(());
             }
             self.records.delete_builds(&due)?;
-            swept.builds += due.len();
+            stats.builds += due.len();
             for id in due {
-                told(&self.log(id), fs::remove_file(self.log(id)));
-                told(&self.images(id), fs::remove_dir_all(self.images(id)));
+                warn_on_error(&self.log(id), fs::remove_file(self.log(id)));
+                warn_on_error(&self.images(id), fs::remove_dir_all(self.images(id)));
             }
         }
     }
 
-    fn uploads(&self, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
+    fn uploads(&self, now_ms: u64, stats: &mut SweepStats) -> Result<(), RecordError> {
         let mut after = None;
         loop {
             let held = self.records.upload_usages(after, SWEEP_STEP)?;
@@ -129,12 +129,12 @@ impl Sweep {
                 .iter()
                 .filter(|of| self.retention.action(of, now_ms) != SweepAction::Keep)
             {
-                self.upload(of, now_ms, swept)?;
+                self.upload(of, now_ms, stats)?;
             }
         }
     }
 
-    fn upload(&self, of: &UploadUsage, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
+    fn upload(&self, of: &UploadUsage, now_ms: u64, stats: &mut SweepStats) -> Result<(), RecordError> {
         // Somebody uploads, or makes a build of it at this moment: the next sweep sees what has_archive of that.
         let Some(_lock) = self.upload_locks.try_lock(of.id) else {
             return Ok(());
@@ -145,12 +145,12 @@ impl Sweep {
         match self.retention.action(&of, now_ms) {
             SweepAction::Keep => Ok(()),
             SweepAction::DeleteArchive => {
-                swept.archives += usize::from(self.delete(&of));
+                stats.archives += usize::from(self.delete(&of));
                 Ok(())
             }
             SweepAction::Delete => {
                 let was_there = self.delete(&of);
-                swept.archives += usize::from(was_there);
+                stats.archives += usize::from(was_there);
                 // What could not be deleted stays known, and is tried again.
                 match was_there && self.is_there(&of) {
                     true => Ok(()),
@@ -177,15 +177,15 @@ impl Sweep {
     }
 
     /// Deletes files that no record names and that are as old as those of a record that is due.
-    fn strays(&self, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
+    fn orphans(&self, now_ms: u64, stats: &mut SweepStats) -> Result<(), RecordError> {
         let old_build = |entry: &DirEntry| self.retention.is_orphan_build_due(written_ms(entry), now_ms);
         for entry in entries(&self.data_dir.join("logs")) {
             let id = named(&entry, ".log");
             if let Some(id) = id.filter(|_| old_build(&entry))
                 && !self.records.has_build(id)?
             {
-                swept.strays += 1;
-                told(&entry.path(), fs::remove_file(entry.path()));
+                stats.orphans += 1;
+                warn_on_error(&entry.path(), fs::remove_file(entry.path()));
             }
         }
         for entry in entries(&self.data_dir.join("images")) {
@@ -193,8 +193,8 @@ impl Sweep {
             if let Some(id) = id.filter(|_| old_build(&entry))
                 && !self.records.has_build(id)?
             {
-                swept.strays += 1;
-                told(&entry.path(), fs::remove_dir_all(entry.path()));
+                stats.orphans += 1;
+                warn_on_error(&entry.path(), fs::remove_dir_all(entry.path()));
             }
         }
         for folder in entries(&self.data_dir.join("archives")) {
@@ -202,19 +202,25 @@ impl Sweep {
                 continue;
             };
             for entry in entries(&folder.path()) {
-                self.stray_archive(&org, &entry, now_ms, swept)?;
+                self.orphan_archive(&org, &entry, now_ms, stats)?;
             }
         }
         Ok(())
     }
 
-    fn stray_archive(&self, org: &Org, entry: &DirEntry, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
+    fn orphan_archive(
+        &self,
+        org: &Org,
+        entry: &DirEntry,
+        now_ms: u64,
+        stats: &mut SweepStats,
+    ) -> Result<(), RecordError> {
         if let Some(id) = named(entry, ".tar.gz")
             && self.retention.is_orphan_archive_due(written_ms(entry), now_ms)
             && self.records.upload(id)?.is_none()
         {
-            swept.strays += 1;
-            told(&entry.path(), self.archives.delete(org, id));
+            stats.orphans += 1;
+            warn_on_error(&entry.path(), self.archives.delete(org, id));
         }
         Ok(())
     }
@@ -229,7 +235,7 @@ impl Sweep {
 }
 
 /// Says what could not be deleted; what is not there is deleted already.
-fn told(path: &Path, deleted: io::Result<()>) {
+fn warn_on_error(path: &Path, deleted: io::Result<()>) {
     match deleted {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             log::warn!("sweeping: deleting {}: {error}", path.display());

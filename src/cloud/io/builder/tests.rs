@@ -34,14 +34,14 @@ fn archive() -> Vec<u8> {
 }
 
 /// A data directory, and runs in it.
-struct House {
+struct BuildService {
     data: TestDir,
     build: Build,
 }
 
-impl House {
-    fn new() -> House {
-        House {
+impl BuildService {
+    fn new() -> BuildService {
+        BuildService {
             data: TestDir::new(),
             build: Build {
                 id: Uuid::v4([7; 16]),
@@ -74,26 +74,26 @@ impl House {
         guard::scratch_dir(self.data.path()).join(format!("{}-2", self.build.id))
     }
 
-    fn job(&self, command: &[&str]) -> Job {
-        Job {
+    fn job(&self, command: &[&str]) -> BuildJob {
+        BuildJob {
             build: self.build.clone(),
             archive: Box::new(io::Cursor::new(archive())),
             scratch: self.scratch(),
             images: self.path("images").join(self.build.id.to_string()),
             command: command.iter().map(OsString::from).collect(),
-            limits: Limits {
+            limits: RunLimits {
                 timeout: Duration::from_secs(600),
                 grace: Duration::from_secs(600),
                 unpacked_max: 1 << 20,
                 entries_max: 100,
             },
             env: vec![("PATH".into(), "/usr/bin:/bin".into()), ("LANG".into(), "C".into())],
-            over: Box::new(|| ()),
-            known: Box::new(drop),
+            on_exit: Box::new(|| ()),
+            on_outcome: Box::new(drop),
         }
     }
 
-    async fn run(&self, job: Job, stop: Shutdown) -> Ran {
+    async fn run(&self, job: BuildJob, stop: Shutdown) -> RunOutcome {
         let log = BuildLog::open(&self.path("log")).expect("a log");
         let ran = run(job, log, stop).await;
         assert!(!self.scratch().exists(), "scratch is gone however it ended");
@@ -101,7 +101,7 @@ impl House {
     }
 
     /// Runs a script of the shell.
-    async fn script(&self, script: &str) -> Ran {
+    async fn script(&self, script: &str) -> RunOutcome {
         self.run(self.job(&["sh", "-c", script]), Shutdown::default()).await
     }
 
@@ -113,8 +113,8 @@ impl House {
     }
 }
 
-fn uri(uri: &str, size: u64) -> Ran {
-    Ran::Success(Image {
+fn uri(uri: &str, size: u64) -> RunOutcome {
+    RunOutcome::Success(Image {
         location: ImageLocation::Uri(uri.into()),
         size,
     })
@@ -122,14 +122,14 @@ fn uri(uri: &str, size: u64) -> Ran {
 
 const DONE: &str = r#"echo '{"imageUri":"registry.example/a:1","imageSizeBytes":5}'"#;
 
-fn done() -> Ran {
+fn done() -> RunOutcome {
     uri("registry.example/a:1", 5)
 }
 
 /// I-10, I-22: the environment is what the specification names, and nothing else; the folder is the context, stdin is empty.
 #[tokio::test]
 async fn a_command_finds_what_it_is_promised() {
-    let house = House::new();
+    let house = BuildService::new();
     let mut job = house.job(&[
         "sh",
         "-c",
@@ -177,12 +177,12 @@ async fn a_command_finds_what_it_is_promised() {
 /// I-10: words of the run stand in arguments, without a shell; other braces stay, and so do other bytes.
 #[tokio::test]
 async fn words_are_filled_in() {
-    let house = House::new();
+    let house = BuildService::new();
     let scratch = house.scratch();
     let scratch = scratch.to_str().expect("UTF-8");
     let id = house.build.id.to_string();
     let job = house.job(&[]);
-    let places = Places::of(&job.scratch);
+    let dirs = RunDirs::of(&job.scratch);
     for (argument, expected) in [
         (
             "{context}:{out}:{result}",
@@ -199,29 +199,29 @@ async fn words_are_filled_in() {
         ("$(id); *", "$(id); *".into()),
         ("", String::new()),
     ] {
-        assert_eq!(fill_in(OsStr::new(argument), &job, &places), OsString::from(expected));
+        assert_eq!(expand(OsStr::new(argument), &job, &dirs), OsString::from(expected));
     }
     let bytes = OsStr::from_bytes(b"\xff{id}\xfe");
     assert_eq!(
-        fill_in(bytes, &job, &places).into_vec(),
+        expand(bytes, &job, &dirs).into_vec(),
         [b"\xff", id.as_bytes(), b"\xfe"].concat()
     );
     let job = house.job(&["printf", "%s\\n", "{id}", "a b", "$HOME", ";"]);
     let ran = house.run(job, Shutdown::default()).await;
-    assert!(matches!(ran, Ran::Failed(text) if text.starts_with("image: ")));
+    assert!(matches!(ran, RunOutcome::Failed(text) if text.starts_with("image: ")));
     assert_eq!(house.lines(), [&id, "a b", "$HOME", ";"]);
 }
 
 /// I-11: `BUILD_RESULT`, the last line of stdout, one file in `BUILD_OUT`, which is kept.
 #[tokio::test]
 async fn an_image_is_found_in_three_places() {
-    let house = House::new();
+    let house = BuildService::new();
     let result = r#"printf '{"imageUri":"b","imageSizeBytes":1}' > "$BUILD_RESULT""#;
     let file = r#"printf image > "$BUILD_OUT/im age.tar"; chmod 0 "$BUILD_OUT/im age.tar""#;
     assert_eq!(house.script(&format!("{DONE}; {result}; {file}")).await, uri("b", 1));
     assert_eq!(house.script(&format!("{DONE}; echo; echo '  '; {file}")).await, done());
     assert!(!house.path("images").exists(), "nothing is kept that is not the image");
-    let kept = Ran::Success(Image {
+    let kept = RunOutcome::Success(Image {
         location: ImageLocation::Stored("im age.tar".into()),
         size: 5,
     });
@@ -239,7 +239,7 @@ async fn an_image_is_found_in_three_places() {
 /// I-11: what is no image is a failure of the phase `image`, whatever else there is.
 #[tokio::test]
 async fn unusable_images_fail() {
-    let house = House::new();
+    let house = BuildService::new();
     for (script, expected) in [
         ("true", "image: the command tells of no image"),
         (
@@ -288,7 +288,7 @@ async fn unusable_images_fail() {
             "image: the last line of stdout is unusable: `imageSizeBytes` is missing",
         ),
     ] {
-        let Ran::Failed(text) = house.script(script).await else {
+        let RunOutcome::Failed(text) = house.script(script).await else {
             panic!("{script} is no failure");
         };
         assert!(text.starts_with(expected), "{script}: {text}");
@@ -299,7 +299,7 @@ async fn unusable_images_fail() {
 /// I-12, I-13: another status and a signal are failures; the error has the end of stderr.
 #[tokio::test]
 async fn a_bad_end_is_a_failure() {
-    let house = House::new();
+    let house = BuildService::new();
     for (script, expected) in [
         (format!("{DONE}; exit 3"), "build: exit status 3; passed: unpack"),
         (
@@ -308,10 +308,10 @@ async fn a_bad_end_is_a_failure() {
         ),
         ("kill -9 $$".into(), "build: signal 9 (SIGKILL); passed: unpack"),
     ] {
-        assert_eq!(house.script(&script).await, Ran::Failed(expected.into()));
+        assert_eq!(house.script(&script).await, RunOutcome::Failed(expected.into()));
     }
     let long = "i=0; while [ $i -lt 3000 ]; do echo \"line $i\"; i=$((i+1)); done >&2; exit 1";
-    let Ran::Failed(text) = house.script(long).await else {
+    let RunOutcome::Failed(text) = house.script(long).await else {
         panic!("it is no failure");
     };
     let (_, tail) = text.split_once("; stderr ends: ").expect("the end of stderr");
@@ -322,7 +322,7 @@ async fn a_bad_end_is_a_failure() {
 /// I-13, I-17, I-18: what is wrong with the archive is a failure of the phase `unpack`, and the command never starts.
 #[tokio::test]
 async fn a_bad_archive_never_reaches_the_command() {
-    let house = House::new();
+    let house = BuildService::new();
     let witness = house.path("witness");
     let command = format!("touch {}; {DONE}", witness.display());
     let mut job = house.job(&["sh", "-c", &command]);
@@ -345,7 +345,10 @@ async fn a_bad_archive_never_reaches_the_command() {
         ),
         (many, "unpack: the archive has more than 2 entries (`--max-entries`)"),
     ] {
-        assert_eq!(house.run(job, Shutdown::default()).await, Ran::Failed(expected.into()));
+        assert_eq!(
+            house.run(job, Shutdown::default()).await,
+            RunOutcome::Failed(expected.into())
+        );
     }
     assert!(!witness.exists());
 }
@@ -353,18 +356,18 @@ async fn a_bad_archive_never_reaches_the_command() {
 /// A command that cannot be started is a failure of the phase `build`; a program that the archive brings is never taken.
 #[tokio::test]
 async fn a_program_is_looked_for_outside_of_the_context() {
-    let house = House::new();
+    let house = BuildService::new();
     let ran = house.run(house.job(&["no-such-program"]), Shutdown::default()).await;
     let expected = "build: starting `no-such-program`: no program of that name is in PATH; passed: unpack";
-    assert_eq!(ran, Ran::Failed(expected.into()));
+    assert_eq!(ran, RunOutcome::Failed(expected.into()));
     let mut job = house.job(&["main"]);
     job.env = vec![("PATH".into(), "src:.::/usr/bin".into())];
     let ran = house.run(job, Shutdown::default()).await;
-    assert!(matches!(ran, Ran::Failed(text) if text.contains("no program of that name")));
+    assert!(matches!(ran, RunOutcome::Failed(text) if text.contains("no program of that name")));
     let ran = house.run(house.job(&["src/main"]), Shutdown::default()).await;
-    assert!(matches!(ran, Ran::Failed(text) if text.contains("starting `src/main`")));
+    assert!(matches!(ran, RunOutcome::Failed(text) if text.contains("starting `src/main`")));
     let path = OsStr::new("/usr/bin:/bin");
-    let checked = |command: &str| check(&[command.into()], path);
+    let checked = |command: &str| check_command(&[command.into()], path);
     assert_eq!(checked("sh"), Ok(()));
     assert_eq!(checked("/bin/sh"), Ok(()));
     for (command, expected) in [
@@ -380,11 +383,11 @@ async fn a_program_is_looked_for_outside_of_the_context() {
         let why = checked(command).expect_err("it cannot be run");
         assert!(why.contains(expected), "{why}");
     }
-    assert!(check(&[], path).is_err());
+    assert!(check_command(&[], path).is_err());
 }
 
 /// Waits for a line in the log; whoever writes it may take as long as the machine lets it.
-async fn line(house: &House, wanted: &str) -> String {
+async fn line(house: &BuildService, wanted: &str) -> String {
     let wait = async {
         loop {
             if let Some(line) = house.lines().into_iter().find(|line| line.starts_with(wanted)) {
@@ -405,7 +408,7 @@ fn runs(id: &str) -> bool {
 /// I-12: the time limit is a `timeout`; SIGTERM is heard, and what does not heed it is killed, down to children that left the group.
 #[tokio::test]
 async fn time_is_limited() {
-    let house = House::new();
+    let house = BuildService::new();
     // What traps the signal ends by itself within the grace, which nobody waits for in full.
     let polite = "trap 'echo heard; exit 0' TERM; echo ready; while :; do sleep 0.01; done";
     let mut job = house.job(&["sh", "-c", polite]);
@@ -413,7 +416,7 @@ async fn time_is_limited() {
     let ran = house.run(job, Shutdown::default()).await;
     let expected = "build: no end within 2.5 seconds (`--build-timeout`), so it was stopped; passed: unpack";
     // The shell may tell of its own child that the signal ended.
-    assert!(matches!(ran, Ran::TimedOut(text) if text.starts_with(expected)));
+    assert!(matches!(ran, RunOutcome::TimedOut(text) if text.starts_with(expected)));
     assert!(house.lines().contains(&"heard".to_owned()));
     let stubborn = "trap '' TERM; (trap '' TERM; exec sleep 1000) & echo \"child $!\"; setsid sleep 1000 & \
                     echo \"escaped $!\"; echo cause >&2; while :; do sleep 1000; done";
@@ -421,7 +424,7 @@ async fn time_is_limited() {
     job.limits.timeout = Duration::from_secs(2);
     job.limits.grace = Duration::from_millis(10);
     let ran = house.run(job, Shutdown::default()).await;
-    assert!(matches!(ran, Ran::TimedOut(text) if text.ends_with("; stderr ends: cause")));
+    assert!(matches!(ran, RunOutcome::TimedOut(text) if text.ends_with("; stderr ends: cause")));
     for name in ["child ", "escaped "] {
         let line = line(&house, name).await;
         assert!(!runs(&line[name.len()..]), "{line}");
@@ -431,7 +434,7 @@ async fn time_is_limited() {
 /// I-12: a good end leaves nothing behind either: neither in the group nor outside of it, and what holds the pipes holds nobody up.
 #[tokio::test]
 async fn what_a_command_leaves_behind_is_killed() {
-    let house = House::new();
+    let house = BuildService::new();
     let script = format!(
         "sleep 1000 & echo \"child $!\"; setsid sh -c 'sleep 1000 & echo \"escaped $!\"; touch $TMPDIR/up; wait' & \
          setsid sleep 1000 >/dev/null 2>&1 & while [ ! -e $TMPDIR/up ]; do sleep 0.01; done; mkdir -p x/y; chmod 0 x/y x; {DONE}"
@@ -447,7 +450,7 @@ async fn what_a_command_leaves_behind_is_killed() {
 /// I-29, I-19: when the service stops, the command is told so and the run counts as interrupted, whatever it makes of the signal.
 #[tokio::test]
 async fn a_stop_interrupts() {
-    let house = House::new();
+    let house = BuildService::new();
     let (trigger, stop) = Shutdown::channel();
     let script = format!(
         "trap '{}; exit 0' TERM; echo ready; while :; do sleep 0.01; done",
@@ -458,26 +461,26 @@ async fn a_stop_interrupts() {
         trigger.set();
     };
     let (ran, ()) = tokio::join!(house.run(house.job(&["sh", "-c", &script]), stop.clone()), stopping);
-    assert_eq!(ran, Ran::Interrupted);
+    assert_eq!(ran, RunOutcome::Interrupted);
     let ran = house.run(house.job(&["sh", "-c", DONE]), stop).await;
-    assert_eq!(ran, Ran::Interrupted, "before it has begun");
+    assert_eq!(ran, RunOutcome::Interrupted, "before it has begun");
 }
 
 /// I-29: a signal that reaches the command before the service knows of its stop is no end of the build.
 #[tokio::test]
 async fn a_stop_may_reach_the_command_first() {
     for script in ["kill -TERM $$", "exit 1", "exit 0"] {
-        let house = House::new();
+        let house = BuildService::new();
         let (trigger, stop) = Shutdown::channel();
         let mut job = house.job(&["sh", "-c", script]);
         // The command has ended by then.
-        job.over = Box::new(move || trigger.set());
-        assert_eq!(house.run(job, stop).await, Ran::Interrupted, "{script}");
+        job.on_exit = Box::new(move || trigger.set());
+        assert_eq!(house.run(job, stop).await, RunOutcome::Interrupted, "{script}");
     }
-    let house = House::new();
+    let house = BuildService::new();
     let (trigger, stop) = Shutdown::channel();
     let mut job = house.job(&["sh", "-c", DONE]);
-    job.over = Box::new(move || trigger.set());
+    job.on_exit = Box::new(move || trigger.set());
     assert_eq!(house.run(job, stop).await, done(), "what is done is done");
 }
 
@@ -516,14 +519,14 @@ async fn a_stop_may_come_a_little_late() {
 /// I-12: what left the group and came to the service, as orphans come to the first process of a container, is reaped as well.
 #[tokio::test]
 async fn orphans_leave_no_zombies() {
-    let house = House::new();
+    let house = BuildService::new();
     let context = house.scratch().join("context");
     let mut orphan = std::process::Command::new("sleep")
         .arg("1000")
         .env("BUILD_CONTEXT", &context)
         .spawn()
         .expect("it is there");
-    end_escaped(&context).await;
+    kill_escaped(&context).await;
 
     let again = orphan.wait().expect_err("nothing is left to wait for");
     assert_eq!(Errno::from_io_error(&again), Some(Errno::CHILD));
@@ -532,11 +535,11 @@ async fn orphans_leave_no_zombies() {
 /// I-14: lines of both streams come as they are written, those without end too; what is no UTF-8 is replaced; long ones are cut.
 #[tokio::test]
 async fn words_of_a_command_reach_the_log() {
-    let house = House::new();
+    let house = BuildService::new();
     let script = "printf 'one\\n\\ntwo\\r\\n'; printf '\\377\\n'; head -c 9000 /dev/zero | tr '\\0' x; echo; \
                   head -c 9000 /dev/zero | tr '\\0' '\\377'; echo; printf last; exit 1";
     let ran = house.script(script).await;
-    assert!(matches!(ran, Ran::Failed(_)));
+    assert!(matches!(ran, RunOutcome::Failed(_)));
     let lines = house.lines();
     assert_eq!(lines[..4], ["one", "", "two", "\u{fffd}"]);
     assert_eq!(lines[4], "x".repeat(BUILD_LINE_BYTES_MAX));

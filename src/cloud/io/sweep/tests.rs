@@ -11,7 +11,7 @@ use edge_runner_http::common::random;
 
 /// A sweep on a folder that is deleted with the test. ArchiveStore are kept for 100 s, builds for 1000 s.
 struct Stand {
-    sweep: Sweep,
+    sweep: Sweeper,
     folder: PathBuf,
 }
 
@@ -29,7 +29,7 @@ fn stand() -> Stand {
     let name = format!("sweep-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let folder = std::env::temp_dir().join(name);
     fs::create_dir_all(&folder).expect("the system's folder for such things is writable");
-    let sweep = Sweep {
+    let sweep = Sweeper {
         records: Arc::new(SqliteRecords::open(&folder).unwrap_or_else(|error| panic!("{error}"))),
         archives: Arc::new(ArchiveDir::open(&folder).expect("the folder is writable")),
         upload_locks: Arc::default(),
@@ -111,7 +111,7 @@ impl Stand {
 
     fn sweep(&self, now_ms: u64) -> (usize, usize, usize) {
         let swept = self.sweep.once(false, now_ms).expect("the records are there");
-        (swept.archives, swept.builds, swept.strays)
+        (swept.archives, swept.builds, swept.orphans)
     }
 
     fn knows(&self, upload: &UploadRecord) -> bool {

@@ -73,7 +73,7 @@ impl Body for ChunkedReader {
 }
 
 /// Uploads in a folder of their own.
-struct House {
+struct BuildService {
     path: PathBuf,
     uploads: Arc<Uploads>,
 }
@@ -81,12 +81,12 @@ struct House {
 const SIZE_MAX: u64 = 1_000_000;
 const KEY: &str = "sk_0123456789abcdef";
 
-impl House {
-    fn new() -> House {
-        House::with(|_| {})
+impl BuildService {
+    fn new() -> BuildService {
+        BuildService::with(|_| {})
     }
 
-    fn with(change: impl FnOnce(&mut Uploads)) -> House {
+    fn with(change: impl FnOnce(&mut Uploads)) -> BuildService {
         let path = std::env::temp_dir().join(format!("edge-runner-{}", Uuid::v4(random())));
         let keys = Keys::new(&path, Vec::new());
         let mut uploads = Uploads {
@@ -105,8 +105,8 @@ impl House {
             places: Arc::new(Semaphore::new(4)),
         };
         change(&mut uploads);
-        House::set_keys(&path, true);
-        House {
+        BuildService::set_keys(&path, true);
+        BuildService {
             path,
             uploads: Arc::new(uploads),
         }
@@ -124,7 +124,7 @@ impl House {
             .expect("a grant")
     }
 
-    /// Whoever has the key of [`House::set_keys`].
+    /// Whoever has the key of [`BuildService::set_keys`].
     fn holder(&self) -> KeyHolder {
         let keys = &self.uploads.keys;
         keys.find(KEY).expect("readable").expect("it is one")
@@ -156,7 +156,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for BuildService {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
     }
@@ -200,7 +200,7 @@ fn archive(bytes: usize, seed: u8) -> Vec<u8> {
 /// C-066 to C-069, I-08: what was sent is what is kept, wherever the network cut it, and it is recorded as it is.
 #[tokio::test]
 async fn what_was_sent_is_kept() {
-    let house = House::new();
+    let house = BuildService::new();
     for (bytes, piece) in [(2, 1), (1_000, 7), (600_000, 4_096), (SIZE_MAX as usize, 700_000)] {
         let grant = house.grant().await;
         let file = archive(bytes, 1);
@@ -223,7 +223,7 @@ async fn what_was_sent_is_kept() {
 /// I-07: sixty seconds without a byte are the end, and fifty-nine are not, however often.
 #[tokio::test(start_paused = true)]
 async fn an_upload_that_stands_still_ends() {
-    let house = House::new();
+    let house = BuildService::new();
     let grant = house.grant().await;
     let body = form(&grant, &archive(1_000, 1));
     let mut slow = ChunkedReader::new(&body, 100);
@@ -260,7 +260,7 @@ async fn an_upload_that_stands_still_ends() {
 }
 
 /// Waits until no part is left: a thread that has one deletes it when it is done with it.
-async fn gone(house: &House) {
+async fn gone(house: &BuildService) {
     while house.parts() > 0 {
         spawn_blocking(std::thread::yield_now).await.expect("no panic");
     }
@@ -269,7 +269,7 @@ async fn gone(house: &House) {
 /// I-08: whoever goes away, at any moment, leaves what was there before, or all of the new archive; and no part.
 #[tokio::test]
 async fn an_upload_that_is_dropped_leaves_no_part() {
-    let house = House::new();
+    let house = BuildService::new();
     let grant = house.grant().await;
     let (old, new) = (archive(500, 1), archive(600_000, 2));
     house
@@ -327,7 +327,7 @@ async fn an_upload_that_is_dropped_leaves_no_part() {
 /// I-06, I-08: each refusal comes before the rest of the body is asked for, and leaves the archive of before.
 #[tokio::test]
 async fn a_refusal_changes_nothing() {
-    let house = House::new();
+    let house = BuildService::new();
     let grant = house.grant().await;
     let file = archive(500, 1);
     house
@@ -377,7 +377,7 @@ async fn a_refusal_changes_nothing() {
 /// I-09: of two with one grant the last to end wins, whole; once a build was made of it nobody does.
 #[tokio::test]
 async fn the_last_one_wins_until_a_build_is_made() {
-    let house = House::new();
+    let house = BuildService::new();
     let grant = house.grant().await;
     let files = [archive(600_000, 1), archive(599_999, 2)];
     let bodies = files.each_ref().map(|file| form(&grant, file));
@@ -438,7 +438,7 @@ async fn the_last_one_wins_until_a_build_is_made() {
 /// down, goes on until it expires.
 #[tokio::test]
 async fn a_grant_ends_with_its_key() {
-    let house = House::new();
+    let house = BuildService::new();
     let (grant, other, old) = (house.grant().await, house.grant().await, house.grant().await);
     let kept = archive(700, 1);
     house
@@ -461,7 +461,7 @@ async fn a_grant_ends_with_its_key() {
         assert!(polled.is_pending());
         tokio::task::yield_now().await;
     }
-    House::set_keys(&house.path, false);
+    BuildService::set_keys(&house.path, false);
     let late = long.await.expect_err("its key is revoked");
     assert_eq!((late.status, late.code), (403, "AccessDenied"));
     // The body of this one would not come to an end, and is not waited for.
@@ -484,7 +484,7 @@ async fn a_grant_ends_with_its_key() {
         .await
         .expect_err("unknown");
     assert_eq!(unknown.status, 500);
-    House::set_keys(&house.path, true);
+    BuildService::set_keys(&house.path, true);
     house
         .take(ChunkedReader::new(&form(&grant, &archive(8, 5)), 300))
         .await
@@ -495,7 +495,7 @@ async fn a_grant_ends_with_its_key() {
 /// leave to send it.
 #[tokio::test]
 async fn a_body_that_is_too_long_is_not_asked_for() {
-    let house = House::new();
+    let house = BuildService::new();
     let longest = SIZE_MAX + FRAME_BYTES_MAX as u64;
     let grant = house.grant().await;
     let body = form(&grant, &archive(100, 1));
@@ -515,7 +515,7 @@ async fn a_body_that_is_too_long_is_not_asked_for() {
 /// I-09: past the places for uploads the next one is told to come again; a stranger takes none.
 #[tokio::test]
 async fn uploads_have_places() {
-    let house = House::with(|uploads| uploads.places = Arc::new(Semaphore::new(1)));
+    let house = BuildService::with(|uploads| uploads.places = Arc::new(Semaphore::new(1)));
     let grant = house.grant().await;
     let body = form(&grant, &archive(500, 1));
     let place = house.uploads.places.clone().try_acquire_owned().expect("a place");
@@ -540,7 +540,7 @@ async fn uploads_have_places() {
 #[tokio::test]
 async fn grants_need_space() {
     let region = name("us-west");
-    let house = House::with(|uploads| uploads.free_min = u64::MAX);
+    let house = BuildService::with(|uploads| uploads.free_min = u64::MAX);
     let refused = house
         .uploads
         .grant(&house.holder(), &region, String::new())
@@ -548,7 +548,7 @@ async fn grants_need_space() {
         .expect_err("full");
     assert_eq!((refused.status, refused.code), (503, "STORAGE_FULL"));
     assert_eq!(refused.header, ErrorHeader::RetryAfterS(RETRY_AFTER_S));
-    let house = House::with(|uploads| uploads.free_min = 1);
+    let house = BuildService::with(|uploads| uploads.free_min = 1);
     assert!(
         house
             .uploads
@@ -577,7 +577,7 @@ fn a_full_disk_is_said_as_such() {
 #[tokio::test]
 async fn what_is_in_its_place_is_no_refusal() {
     let records = Arc::new(Mutex::new(None));
-    let house = House::with(|uploads| {
+    let house = BuildService::with(|uploads| {
         let full = Arc::new(SqliteRecords::open(&uploads.data_dir).expect("records"));
         *lock(&records) = Some(full.clone());
         uploads.records = full;

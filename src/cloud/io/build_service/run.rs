@@ -13,9 +13,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::{House, blocking};
+use super::{BuildService, blocking};
 use crate::io::build_log::BuildLog;
-use crate::io::builder::{self, Job, Ran};
+use crate::io::builder::{self, BuildJob, RunOutcome};
 use crate::io::guard;
 use crate::io::records::RecordError;
 use crate::proto::build::{Build, BuildChange, Org};
@@ -29,77 +29,78 @@ use edge_runner_proto::uuid::Uuid;
 const RECORD_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a build is run by, erased once.
-pub type Runner = Arc<dyn Fn(Job, BuildLog, Shutdown) -> Pin<Box<dyn Future<Output = Ran> + Send>> + Send + Sync>;
+pub type BuildRunner =
+    Arc<dyn Fn(BuildJob, BuildLog, Shutdown) -> Pin<Box<dyn Future<Output = RunOutcome> + Send>> + Send + Sync>;
 
 /// Returns the one that runs the command.
-pub fn runner() -> Runner {
+pub fn runner() -> BuildRunner {
     Arc::new(|job, log, stop| Box::pin(builder::run(job, log, stop)))
 }
 
 /// How far a build is that has a place.
 #[derive(Clone, Debug)]
-pub enum Stage {
+pub enum RunStage {
     /// It is being unpacked, or its command runs.
-    Runs,
+    Running,
     /// The command has ended.
-    Over,
+    Exited,
     /// What became of it is known, and not recorded yet.
-    Known(Box<Build>),
+    Finished(Box<Build>),
     /// It is recorded, and what it left is being put away.
     Recorded,
 }
 
 /// Waits for a run, whose scratch folder is gone then.
-async fn ended(run: &mut JoinHandle<Ran>, scratch: &Path) -> Ran {
+async fn ended(run: &mut JoinHandle<RunOutcome>, scratch: &Path) -> RunOutcome {
     match run.await {
-        Ok(ran) => ran,
+        Ok(outcome) => outcome,
         Err(_) => {
-            builder::put_away(scratch).await;
-            Ran::Failed("build: the service failed while it ran; its log says why".into())
+            builder::clean_up(scratch).await;
+            RunOutcome::Failed("build: the service failed while it ran; its log says why".into())
         }
     }
 }
 
 /// One of the places of builds that run; given back when it is dropped.
-struct Place {
-    house: Arc<House>,
+struct RunPermit {
+    service: Arc<BuildService>,
     id: Uuid,
 }
 
-impl Place {
+impl RunPermit {
     /// Takes it for a build that is counted as busy already.
-    fn take(house: &Arc<House>, id: Uuid, stage: Stage) -> (Place, watch::Sender<Stage>) {
-        let (tells, stage) = watch::channel(stage);
-        lock(&house.stages).insert(id, stage);
-        let house = house.clone();
-        (Place { house, id }, tells)
+    fn take(service: &Arc<BuildService>, id: Uuid, stage: RunStage) -> (RunPermit, watch::Sender<RunStage>) {
+        let (stage_sender, stage) = watch::channel(stage);
+        lock(&service.stages).insert(id, stage);
+        let service = service.clone();
+        (RunPermit { service, id }, stage_sender)
     }
 }
 
-impl Drop for Place {
+impl Drop for RunPermit {
     fn drop(&mut self) {
-        lock(&self.house.stages).remove(&self.id);
-        lock(&self.house.queue).finish(self.id);
-        self.house.busy.send_modify(|busy| *busy -= 1);
-        self.house.fill();
+        lock(&self.service.stages).remove(&self.id);
+        lock(&self.service.queue).finish(self.id);
+        self.service.busy.send_modify(|busy| *busy -= 1);
+        self.service.start_pending();
     }
 }
 
-impl House {
+impl BuildService {
     /// Gives free places to the builds that have waited longest.
-    pub(super) fn fill(self: &Arc<Self>) {
+    pub(super) fn start_pending(self: &Arc<Self>) {
         while self.command.is_some() && !self.stop.is_set() {
             let next = lock(&self.queue).start_next();
             let Some((org, id)) = next else {
                 return;
             };
             self.busy.send_modify(|busy| *busy += 1);
-            tasks::spawn(self.clone().work(org, id));
+            tasks::spawn(self.clone().run_build(org, id));
         }
     }
 
-    async fn work(self: Arc<Self>, org: Org, id: Uuid) {
-        let (_place, tells) = Place::take(&self, id, Stage::Runs);
+    async fn run_build(self: Arc<Self>, org: Org, id: Uuid) {
+        let (_permit, stage_sender) = RunPermit::take(&self, id, RunStage::Running);
         let Some(build) = self.begin(&org, id).await else {
             return;
         };
@@ -108,36 +109,36 @@ impl House {
             build.attempt,
             self.attempts_max
         );
-        let (knows, known) = oneshot::channel();
-        let (house, of, says) = (self.clone(), build.clone(), tells.clone());
+        let (outcome_sender, known) = oneshot::channel();
+        let (service, of, says) = (self.clone(), build.clone(), stage_sender.clone());
         let scratch = self.scratch_path(&build);
         let mut run = None;
-        let ran = match blocking(move || house.job(of, says, knows)).await {
+        let outcome = match blocking(move || service.job(of, says, outcome_sender)).await {
             // A task of its own: a panic in there fails this build alone.
             Ok((job, log)) => {
                 let mut task = tokio::spawn((self.runner)(job, log, self.stop.clone()));
                 tokio::select! {
                     biased;
-                    Ok(ran) = known => {
+                    Ok(outcome) = known => {
                         run = Some(task);
-                        ran
+                        outcome
                     }
-                    ran = ended(&mut task, &scratch) => ran,
+                    outcome = ended(&mut task, &scratch) => outcome,
                 }
             }
-            Err(why) => Ran::Failed(why),
+            Err(why) => RunOutcome::Failed(why),
         };
-        let to = match ran {
-            Ran::Success(image) => Some(BuildChange::Succeed(image)),
-            Ran::Failed(why) => Some(BuildChange::Fail(why)),
-            Ran::TimedOut(why) => Some(BuildChange::TimeOut(why)),
-            Ran::Interrupted => None,
+        let to = match outcome {
+            RunOutcome::Success(image) => Some(BuildChange::Succeed(image)),
+            RunOutcome::Failed(why) => Some(BuildChange::Fail(why)),
+            RunOutcome::TimedOut(why) => Some(BuildChange::TimeOut(why)),
+            RunOutcome::Interrupted => None,
         };
         match to.and_then(|to| build.change(to, unix_time_ms()).ok()) {
             Some(ended) => {
-                tells.send_replace(Stage::Known(Box::new(ended.clone())));
+                stage_sender.send_replace(RunStage::Finished(Box::new(ended.clone())));
                 self.record(&build, ended).await;
-                tells.send_replace(Stage::Recorded);
+                stage_sender.send_replace(RunStage::Recorded);
             }
             None => log::info!("build {id} of {org}: interrupted"),
         }
@@ -148,31 +149,31 @@ impl House {
     }
 
     /// Records what became of a build that has had its attempts.
-    pub(super) async fn conclude(self: Arc<Self>, build: Build, ended: Build) {
-        let (_place, tells) = Place::take(&self, build.id, Stage::Known(Box::new(ended.clone())));
+    pub(super) async fn fail_exhausted(self: Arc<Self>, build: Build, ended: Build) {
+        let (_permit, stage_sender) = RunPermit::take(&self, build.id, RunStage::Finished(Box::new(ended.clone())));
         if let Ok(mut log) = BuildLog::open(&self.log_path(build.id)) {
             log.write_service_line("interrupted, no attempts are left");
         }
         self.record(&build, ended).await;
-        tells.send_replace(Stage::Recorded);
+        stage_sender.send_replace(RunStage::Recorded);
     }
 
     /// Records that a build begins; nothing when it is not to begin.
     async fn begin(self: &Arc<Self>, org: &Org, id: Uuid) -> Option<Build> {
         loop {
-            let (house, org) = (self.clone(), org.clone());
+            let (service, org) = (self.clone(), org.clone());
             let begun = blocking(move || {
-                let Some(build) = house.records.build(&org, id)? else {
+                let Some(build) = service.records.build(&org, id)? else {
                     return Ok(None);
                 };
                 let Ok(next) = build.change(BuildChange::Start, unix_time_ms()) else {
                     return Ok(None);
                 };
-                Ok(house.records.update_build(build.status, &next)?.then_some(next))
+                Ok(service.records.update_build(build.status, &next)?.then_some(next))
             });
             match begun.await {
                 Ok(begun) => return begun,
-                Err(error) => self.later(id, &error).await?,
+                Err(error) => self.wait_to_retry(id, &error).await?,
             }
         }
     }
@@ -186,9 +187,9 @@ impl House {
     fn job(
         &self,
         build: Build,
-        tells: watch::Sender<Stage>,
-        knows: oneshot::Sender<Ran>,
-    ) -> Result<(Job, BuildLog), String> {
+        stage_sender: watch::Sender<RunStage>,
+        outcome_sender: oneshot::Sender<RunOutcome>,
+    ) -> Result<(BuildJob, BuildLog), String> {
         let mut log = BuildLog::open(&self.log_path(build.id)).unwrap_or_else(|error| {
             log::warn!(
                 "build {}: its log cannot be opened, and stays as it is: {error}",
@@ -204,18 +205,18 @@ impl House {
             io::ErrorKind::NotFound => "unpack: the archive is not there any more".to_owned(),
             _ => format!("unpack: opening the archive: {error}"),
         })?;
-        let job = Job {
+        let job = BuildJob {
             archive,
             scratch: self.scratch_path(&build),
             images: self.images_path(build.id),
             command: self.command.clone().unwrap_or_default(),
             limits: self.limits,
             env: self.env.clone(),
-            over: Box::new(move || {
-                tells.send_replace(Stage::Over);
+            on_exit: Box::new(move || {
+                stage_sender.send_replace(RunStage::Exited);
             }),
-            known: Box::new(move |ran| {
-                let _ = knows.send(ran);
+            on_outcome: Box::new(move |outcome| {
+                let _ = outcome_sender.send(outcome);
             }),
             build,
         };
@@ -225,11 +226,11 @@ impl House {
     /// Records what became of a build.
     async fn record(self: &Arc<Self>, build: &Build, ended: Build) {
         loop {
-            let (house, from, next) = (self.clone(), build.status, ended.clone());
-            match blocking(move || house.records.update_build(from, &next)).await {
+            let (service, from, next) = (self.clone(), build.status, ended.clone());
+            match blocking(move || service.records.update_build(from, &next)).await {
                 Ok(_) => break,
                 Err(error) => {
-                    if self.later(build.id, &error).await.is_none() {
+                    if self.wait_to_retry(build.id, &error).await.is_none() {
                         return;
                     }
                 }
@@ -246,7 +247,7 @@ impl House {
     }
 
     /// Waits before the next try at a record; nothing when the service stops first.
-    async fn later(&self, id: Uuid, error: &RecordError) -> Option<()> {
+    async fn wait_to_retry(&self, id: Uuid, error: &RecordError) -> Option<()> {
         log::warn!("build {id}: {error}; trying again");
         let mut stop = self.stop.clone();
         tokio::select! {

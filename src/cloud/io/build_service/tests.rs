@@ -1,4 +1,4 @@
-//! Tests of the house, with a command that ends when and how the test says, and real records.
+//! Tests of the service, with a command that ends when and how the test says, and real records.
 
 use std::fs;
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use super::*;
-use crate::io::builder::{Job, Ran};
+use crate::io::builder::{BuildJob, RunOutcome};
 use crate::io::records::SqliteRecords;
 use crate::proto::build::{ArchiveInfo, Image, ImageLocation, Slug, UploadRecord};
 use edge_runner_http::shutdown::ShutdownTrigger;
@@ -55,32 +55,32 @@ impl ArchiveStore for Shelf {
 
 /// A run that waits for the test.
 struct Run {
-    job: Job,
-    end: oneshot::Sender<Ran>,
+    job: BuildJob,
+    end: oneshot::Sender<RunOutcome>,
 }
 
 impl Run {
     /// The command ends so, and what it left is still being put away.
-    fn know(&mut self, ran: Ran) {
-        std::mem::replace(&mut self.job.over, Box::new(|| ()))();
-        std::mem::replace(&mut self.job.known, Box::new(drop))(ran);
+    fn know(&mut self, ran: RunOutcome) {
+        std::mem::replace(&mut self.job.on_exit, Box::new(|| ()))();
+        std::mem::replace(&mut self.job.on_outcome, Box::new(drop))(ran);
     }
 
     /// The command ends so.
-    fn end(self, ran: Ran) {
-        (self.job.over)();
+    fn end(self, ran: RunOutcome) {
+        (self.job.on_exit)();
         self.end.send(ran).expect("the house waits for it");
     }
 }
 
 struct Stand {
-    house: Arc<House>,
+    service: Arc<BuildService>,
     records: Arc<SqliteRecords>,
     runs: mpsc::UnboundedReceiver<Run>,
     stop: ShutdownTrigger,
 }
 
-/// A house on what is in the folder: two commands at once, three builds waiting, three attempts.
+/// A service on what is in the folder: two commands at once, three builds waiting, three attempts.
 async fn stand(folder: &ArchiveDir) -> Stand {
     stand_with(folder, Some(vec!["build".into()])).await
 }
@@ -119,18 +119,18 @@ async fn stand_with(folder: &ArchiveDir, command: Option<Vec<OsString>>) -> Stan
     let records = Arc::new(SqliteRecords::open(&folder.0).unwrap_or_else(|error| panic!("{error}")));
     let (stop, stopped) = Shutdown::channel();
     let (begun, runs) = mpsc::unbounded_channel();
-    let runner: Runner = Arc::new(move |job, _, mut stop| {
+    let runner: BuildRunner = Arc::new(move |job, _, mut stop| {
         let begun = begun.clone();
         Box::pin(async move {
             let (end, ended) = oneshot::channel();
             let _ = begun.send(Run { job, end });
             tokio::select! {
                 ran = ended => ran.expect("the test ends what it began"),
-                () = stop.wait() => Ran::Interrupted,
+                () = stop.wait() => RunOutcome::Interrupted,
             }
         })
     });
-    let house = House::with_runner(
+    let service = BuildService::with_runner(
         &config,
         records.clone(),
         Arc::new(Shelf),
@@ -138,9 +138,9 @@ async fn stand_with(folder: &ArchiveDir, command: Option<Vec<OsString>>) -> Stan
         stopped,
         runner,
     );
-    house.recover().await.expect("the records are there");
+    service.recover().await.expect("the records are there");
     Stand {
-        house,
+        service,
         records,
         runs,
         stop,
@@ -151,7 +151,7 @@ impl Stand {
     /// Ends the service as a kill would: whatever runs is forgotten, the records stay as they are.
     async fn kill(self) {
         self.stop.set();
-        self.house.idle().await;
+        self.service.idle().await;
     }
 
     /// Retention an upload whose archive has a hash with this number in it.
@@ -180,13 +180,13 @@ impl Stand {
         id
     }
 
-    async fn create(&self, of: &str, upload: Uuid) -> Result<Created, ApiError> {
+    async fn create(&self, of: &str, upload: Uuid) -> Result<CreateResult, ApiError> {
         let wanted = BuildRequest {
             upload,
             region: "us-west".into(),
             file: "Dockerfile".into(),
         };
-        self.house.create(name(of), wanted, "http://h:1".into()).await
+        self.service.create(name(of), wanted, "http://h:1".into()).await
     }
 
     /// Makes a build that is no hit.
@@ -202,7 +202,7 @@ impl Stand {
     }
 
     async fn get(&self, id: Uuid) -> Build {
-        self.house.get(&name("o"), id).await.expect("it is recorded")
+        self.service.get(&name("o"), id).await.expect("it is recorded")
     }
 
     /// Waits until a build is in this state.
@@ -221,8 +221,8 @@ fn name(text: &str) -> Slug {
     Slug::parse(text).expect("a name")
 }
 
-fn success() -> Ran {
-    Ran::Success(Image {
+fn success() -> RunOutcome {
+    RunOutcome::Success(Image {
         location: ImageLocation::Uri("registry/bot:1".into()),
         size: 9,
     })
@@ -253,7 +253,7 @@ async fn a_build_runs_and_succeeds() {
     let done = stand.get(id).await;
     assert_eq!(done.status, BuildStatus::Success);
     assert!(done.image.is_some() && done.completed_ms.is_some());
-    stand.house.idle().await;
+    stand.service.idle().await;
 }
 
 /// C-049, C-050, C-091: other ends, each with its reason.
@@ -262,8 +262,11 @@ async fn a_build_that_does_not_succeed_says_why() {
     let folder = ArchiveDir::new();
     let mut stand = stand(&folder).await;
     for (ran, status) in [
-        (Ran::Failed("build: exit status 1".into()), BuildStatus::Failed),
-        (Ran::TimedOut("build: 1200 s are over".into()), BuildStatus::Timeout),
+        (RunOutcome::Failed("build: exit status 1".into()), BuildStatus::Failed),
+        (
+            RunOutcome::TimedOut("build: 1200 s are over".into()),
+            BuildStatus::Timeout,
+        ),
     ] {
         let id = stand.new_build("o", 1).await;
         stand.run().await.end(ran);
@@ -272,8 +275,8 @@ async fn a_build_that_does_not_succeed_says_why() {
         assert!(build.error.expect("a reason").starts_with("build: "));
     }
     let id = stand.new_build("gone", 1).await;
-    stand.house.idle().await;
-    let build = stand.house.get(&name("gone"), id).await.expect("it is recorded");
+    stand.service.idle().await;
+    let build = stand.service.get(&name("gone"), id).await.expect("it is recorded");
     assert_eq!(build.status, BuildStatus::Failed);
     assert_eq!(
         build.error.as_deref(),
@@ -287,7 +290,7 @@ async fn a_build_needs_an_upload_of_its_organization_and_region() {
     let folder = ArchiveDir::new();
     let stand = stand(&folder).await;
     let upload = stand.upload("o", 1);
-    let refused = |made: Result<Created, ApiError>| {
+    let refused = |made: Result<CreateResult, ApiError>| {
         let fault = made.expect_err("a refusal");
         assert_eq!((fault.status, fault.code), (400, "GENERIC_BAD_REQUEST"));
         fault.text
@@ -299,7 +302,7 @@ async fn a_build_needs_an_upload_of_its_organization_and_region() {
         region: "us-east".into(),
         file: "f".into(),
     };
-    let elsewhere = stand.house.create(name("o"), wanted, String::new()).await;
+    let elsewhere = stand.service.create(name("o"), wanted, String::new()).await;
     assert!(refused(elsewhere).contains("us-west"));
     let id = Uuid::v4([8; 16]);
     let empty = UploadRecord {
@@ -312,7 +315,7 @@ async fn a_build_needs_an_upload_of_its_organization_and_region() {
     // And none of them sealed anything.
     assert!(!stand.records.upload(upload).expect("read").expect("it is there").sealed);
     assert_eq!(
-        stand.house.get(&name("o"), id).await.map_err(|fault| fault.status),
+        stand.service.get(&name("o"), id).await.map_err(|fault| fault.status),
         Err(404)
     );
 }
@@ -328,7 +331,7 @@ async fn archives_of_one_short_hash_are_built_apart() {
         let upload = stand.upload_with("o", [7; 16], [n; 32]);
         let created = stand.create("o", upload).await.expect("there is room");
         assert!(!created.cached, "{uri}");
-        stand.run().await.end(Ran::Success(Image {
+        stand.run().await.end(RunOutcome::Success(Image {
             location: ImageLocation::Uri(uri.into()),
             size: 9,
         }));
@@ -348,7 +351,7 @@ async fn a_success_is_found_again() {
     let folder = ArchiveDir::new();
     let mut stand = stand(&folder).await;
     let failed = stand.new_build("o", 1).await;
-    stand.run().await.end(Ran::Failed("build: no".into()));
+    stand.run().await.end(RunOutcome::Failed("build: no".into()));
     stand.wait_for(failed, BuildStatus::Failed).await;
     let first = stand.new_build("o", 1).await;
     let run = stand.run().await;
@@ -365,7 +368,7 @@ async fn a_success_is_found_again() {
         file: "other".into(),
     };
     let other = stand
-        .house
+        .service
         .create(name("o"), wanted, String::new())
         .await
         .expect("a build");
@@ -439,7 +442,7 @@ async fn ten_builds_run_two_at_a_time() {
     for run in running {
         run.end(success());
     }
-    stand.house.idle().await;
+    stand.service.idle().await;
     // Two that run at once may be told in either order.
     for (at, pair) in ids.chunks(2).enumerate() {
         for id in pair {
@@ -471,12 +474,12 @@ async fn whoever_asks_waits_for_the_record() {
     let began = tasks::now();
     assert_eq!(stand.get(id).await.status, BuildStatus::Building);
     assert_eq!(tasks::now(), began, "a command that runs is not waited for");
-    (job.over)();
+    (job.on_exit)();
     assert_eq!(stand.get(id).await.status, BuildStatus::Building);
     assert_eq!(tasks::now() - began, RECONCILE_WITHIN);
     let asks = tokio::spawn({
-        let house = stand.house.clone();
-        async move { house.get(&name("o"), id).await }
+        let service = stand.service.clone();
+        async move { service.get(&name("o"), id).await }
     });
     tokio::task::yield_now().await;
     end.send(success()).expect("the house waits for it");
@@ -499,11 +502,11 @@ async fn a_large_scratch_folder_holds_no_result_up() {
     assert_eq!(stand.get(id).await, build);
     assert_eq!(tasks::now(), began, "nobody waits for the folder");
     assert_eq!(stand.records.build(&name("o"), id).expect("read"), Some(build.clone()));
-    assert_eq!(lock(&stand.house.queue).running(), 1);
+    assert_eq!(lock(&stand.service.queue).running(), 1);
     run.end
-        .send(Ran::Failed("it does not count".into()))
+        .send(RunOutcome::Failed("it does not count".into()))
         .expect("the house waits for it");
-    stand.house.idle().await;
+    stand.service.idle().await;
     assert_eq!(stand.get(id).await, build);
 }
 
@@ -531,7 +534,7 @@ async fn an_end_is_recorded_as_soon_as_there_is_space() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(recorded(), BuildStatus::Building);
     stand.records.ask("DROP TRIGGER full");
-    stand.house.idle().await;
+    stand.service.idle().await;
     assert_eq!(recorded(), BuildStatus::Success);
 }
 
@@ -585,7 +588,7 @@ async fn builds_go_on_after_a_stop() {
         after.keep(run);
     }
     assert_eq!(after.get(waiting).await.status, BuildStatus::Pending);
-    let log = fs::read_to_string(after.house.log_path(ids[0])).expect("its log");
+    let log = fs::read_to_string(after.service.log_path(ids[0])).expect("its log");
     assert_eq!(log, "[service] interrupted, attempt 2 of 3\n");
     after.kill().await;
 
@@ -644,7 +647,7 @@ async fn a_client_that_goes_away_stops_nothing() {
     let folder = ArchiveDir::new();
     let mut stand = stand(&folder).await;
     let upload = stand.upload("o", 1);
-    let turn = stand.house.upload_locks.lock(upload).await;
+    let turn = stand.service.upload_locks.lock(upload).await;
     let made = tokio::time::timeout(Duration::from_secs(1), stand.create("o", upload)).await;
     assert!(made.is_err(), "somebody else has its turn");
     drop(turn);
@@ -659,7 +662,7 @@ async fn without_a_command_builds_wait() {
     let folder = ArchiveDir::new();
     let idle = stand_with(&folder, None).await;
     let id = idle.new_build("o", 1).await;
-    idle.house.idle().await;
+    idle.service.idle().await;
     assert_eq!(idle.get(id).await.status, BuildStatus::Pending);
     idle.kill().await;
     let mut stand = stand(&folder).await;

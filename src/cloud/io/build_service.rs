@@ -3,7 +3,7 @@
 //! In: requests of clients that were let in, and the ends of runs. Out: builds, or a [`ApiError`]. A build is recorded before its
 //! client is answered, and begins when one of `--max-builds` places is free. What became of it is recorded before the place is given
 //! on; where there is no space for that, it is tried until there is. What a stop of the service cuts off stays `building` in the
-//! records, and [`House::recover`] takes it up at the next start. Source: `cloud-interface.md` §4, I-16, I-19, I-20, I-29.
+//! records, and [`BuildService::recover`] takes it up at the next start. Source: `cloud-interface.md` §4, I-16, I-19, I-20, I-29.
 
 mod run;
 
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::config::CloudConfig;
 use crate::io::archives::ArchiveStore;
-use crate::io::builder::Limits;
+use crate::io::builder::RunLimits;
 use crate::io::records::{RecordError, Records};
 use crate::io::upload_locks::UploadLocks;
 use crate::limits::RECONCILE_WITHIN;
@@ -30,26 +30,26 @@ use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::tasks;
 use edge_runner_proto::uuid::Uuid;
 
-use run::{Runner, Stage};
+use run::{BuildRunner, RunStage};
 
 /// What is kept and where: shared by the rooms of the service.
-pub struct House {
+pub struct BuildService {
     records: Arc<dyn Records>,
     archives: Arc<dyn ArchiveStore>,
     upload_locks: Arc<UploadLocks>,
     data_dir: PathBuf,
     /// Nothing: builds wait until the service is started with a command.
     command: Option<Arc<[OsString]>>,
-    limits: Limits,
+    limits: RunLimits,
     attempts_max: u32,
     /// The environment of every command.
     env: Vec<(OsString, OsString)>,
-    runner: Runner,
+    runner: BuildRunner,
     queue: Mutex<BuildQueue>,
     /// Held from a record to its place in the queue, so that both have one order.
     order: Mutex<()>,
     /// Builds whose command runs, or whose end is being recorded.
-    stages: Mutex<HashMap<Uuid, watch::Receiver<Stage>>>,
+    stages: Mutex<HashMap<Uuid, watch::Receiver<RunStage>>>,
     /// How many of those there are.
     busy: watch::Sender<usize>,
     stop: Shutdown,
@@ -57,22 +57,22 @@ pub struct House {
 
 /// The answer to a client that wants a build.
 #[derive(Debug)]
-pub struct Created {
+pub struct CreateResult {
     pub build: Build,
     /// Whether it is an earlier success, so that nothing runs.
     pub cached: bool,
 }
 
-impl House {
-    /// Puts it together; nothing runs before [`House::recover`].
+impl BuildService {
+    /// Puts it together; nothing runs before [`BuildService::recover`].
     pub fn new(
         config: &CloudConfig,
         records: Arc<dyn Records>,
         archives: Arc<dyn ArchiveStore>,
         upload_locks: Arc<UploadLocks>,
         stop: Shutdown,
-    ) -> Arc<House> {
-        House::with_runner(config, records, archives, upload_locks, stop, run::runner())
+    ) -> Arc<BuildService> {
+        BuildService::with_runner(config, records, archives, upload_locks, stop, run::runner())
     }
 
     fn with_runner(
@@ -81,18 +81,18 @@ impl House {
         archives: Arc<dyn ArchiveStore>,
         upload_locks: Arc<UploadLocks>,
         stop: Shutdown,
-        runner: Runner,
-    ) -> Arc<House> {
+        runner: BuildRunner,
+    ) -> Arc<BuildService> {
         let mut env = vec![(OsString::from("PATH"), config.path.clone())];
         env.extend(config.lang.clone().map(|lang| ("LANG".into(), lang)));
         env.extend(config.builder_env.iter().cloned());
-        Arc::new(House {
+        Arc::new(BuildService {
             records,
             archives,
             upload_locks,
             data_dir: config.data_dir.clone(),
             command: config.command.as_deref().map(Arc::from),
-            limits: Limits {
+            limits: RunLimits {
                 timeout: config.build_timeout,
                 grace: config.build_grace,
                 unpacked_max: config.unpacked_max,
@@ -115,8 +115,8 @@ impl House {
     /// # Errors
     /// When the records cannot be read.
     pub async fn recover(self: &Arc<Self>) -> Result<(), RecordError> {
-        let house = self.clone();
-        let unfinished = blocking(move || house.records.unfinished()).await?;
+        let service = self.clone();
+        let unfinished = blocking(move || service.records.unfinished()).await?;
         let plan = queue::recover(unfinished, self.attempts_max);
         if !(plan.interrupted.is_empty() && plan.pending.is_empty() && plan.exhausted.is_empty()) {
             log::info!(
@@ -131,10 +131,10 @@ impl House {
             let why = queue::exhausted_message(build.attempt);
             if let Ok(failed) = build.change(BuildChange::Fail(why), unix_time_ms()) {
                 self.busy.send_modify(|busy| *busy += 1);
-                tasks::spawn(self.clone().conclude(build, failed));
+                tasks::spawn(self.clone().fail_exhausted(build, failed));
             }
         }
-        self.fill();
+        self.start_pending();
         Ok(())
     }
 
@@ -142,27 +142,32 @@ impl House {
     ///
     /// # Errors
     /// 400, 429 or 500.
-    pub async fn create(self: &Arc<Self>, org: Org, wanted: BuildRequest, base: String) -> Result<Created, ApiError> {
-        let house = self.clone();
+    pub async fn create(
+        self: &Arc<Self>,
+        org: Org,
+        wanted: BuildRequest,
+        base: String,
+    ) -> Result<CreateResult, ApiError> {
+        let service = self.clone();
         // A task of its own: a client that goes away must not stop it between the record and the queue.
         let made = tokio::spawn(async move {
-            let turn = house.upload_locks.lock(wanted.upload).await;
+            let turn = service.upload_locks.lock(wanted.upload).await;
             let made = blocking({
-                let house = house.clone();
+                let service = service.clone();
                 move || {
                     let _lock = turn;
-                    house.make(&org, &wanted, base)
+                    service.make(&org, &wanted, base)
                 }
             });
             let made = made.await;
-            house.fill();
+            service.start_pending();
             made
         });
         made.await
             .unwrap_or_else(|error| Err(ApiError::internal(format!("making a build: {error}"))))
     }
 
-    fn make(&self, org: &Org, wanted: &BuildRequest, base: String) -> Result<Created, ApiError> {
+    fn make(&self, org: &Org, wanted: &BuildRequest, base: String) -> Result<CreateResult, ApiError> {
         let upload = self.records.upload(wanted.upload).map_err(broken)?;
         let upload = upload.filter(|upload| upload.org == *org).ok_or_else(|| {
             ApiError::bad_request("there is no upload with this `uploadId`; ask for a grant and upload first")
@@ -182,7 +187,7 @@ impl House {
             .records
             .find_success(org, &info.sha256, &wanted.region, &wanted.file);
         if let Some(build) = cached.map_err(broken)? {
-            return Ok(Created { build, cached: true });
+            return Ok(CreateResult { build, cached: true });
         }
         lock(&self.queue)
             .reserve(org)
@@ -202,7 +207,7 @@ impl House {
                 return Err(broken(error));
             }
         }
-        Ok(Created { build, cached: false })
+        Ok(CreateResult { build, cached: false })
     }
 
     /// Returns a build as it stands. One whose command has ended is waited for, for a while: until the result is recorded.
@@ -221,15 +226,15 @@ impl House {
             // It is about to run again, or its end was recorded a moment ago.
             return fetch();
         };
-        if matches!(*stage.borrow(), Stage::Runs) {
+        if matches!(*stage.borrow(), RunStage::Running) {
             return Ok(build);
         }
         // The other end is dropped when there is nothing to record.
-        let recorded = async { drop(stage.wait_for(|stage| matches!(stage, Stage::Recorded)).await) };
+        let recorded = async { drop(stage.wait_for(|stage| matches!(stage, RunStage::Recorded)).await) };
         let _ = timeout(RECONCILE_WITHIN, recorded).await;
         let became = match &*stage.borrow() {
-            Stage::Known(build) => Some(build.clone()),
-            Stage::Runs | Stage::Over | Stage::Recorded => None,
+            RunStage::Finished(build) => Some(build.clone()),
+            RunStage::Running | RunStage::Exited | RunStage::Recorded => None,
         };
         match became {
             // There is no space for the record, but it is known what it will say.
@@ -243,8 +248,8 @@ impl House {
     /// # Errors
     /// 500.
     pub async fn list(self: &Arc<Self>, org: Org, of: BuildFilter) -> Result<(Vec<Build>, u64), ApiError> {
-        let house = self.clone();
-        blocking(move || house.records.list(&org, &of)).await.map_err(broken)
+        let service = self.clone();
+        blocking(move || service.records.list(&org, &of)).await.map_err(broken)
     }
 
     /// Returns where the log of a build is.
