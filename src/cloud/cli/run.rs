@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use super::Task;
 use crate::RunError;
 use crate::config::{ClientConfig, CloudConfig, KeysConfig};
-use crate::io::client::{self, End};
+use crate::io::client::{self, ClientError};
 use crate::io::{guard, keys};
 use edge_runner_http::logging;
 use edge_runner_http::startup::{FAILED, MISUSED, StartupError, keep_to_itself, runtime};
@@ -17,7 +17,7 @@ use edge_runner_proto::limits::RUNTIME_END;
 use edge_runner_proto::options::env::Variables;
 
 /// The exit code of a wait whose time has passed.
-const GOES_ON: u8 = 3;
+const STILL_RUNNING: u8 = 3;
 
 impl Task {
     /// Does it, and ends.
@@ -93,9 +93,12 @@ fn ask(config: ClientConfig) -> Result<(), StartupError> {
     let asked = runtime.block_on(client::run(config));
     runtime.shutdown_timeout(RUNTIME_END);
     asked.map_err(|end| match end {
-        End::Failed(message) => failed(message),
-        End::Misused(message) => StartupError { code: MISUSED, message },
-        End::GoesOn(message) => StartupError { code: GOES_ON, message },
+        ClientError::Failed(message) => failed(message),
+        ClientError::Usage(message) => StartupError { code: MISUSED, message },
+        ClientError::StillRunning(message) => StartupError {
+            code: STILL_RUNNING,
+            message,
+        },
     })
 }
 

@@ -29,9 +29,9 @@ use tokio::net::TcpStream;
 
 use super::build_log::BuildLog;
 use super::build_service::{BuildService, CreateResult};
-use super::keys::{self, Keys};
+use super::keys::{self, KeyStore};
 use super::reloading_file::ReloadingFile;
-use super::upload::Uploads;
+use super::upload::UploadService;
 use crate::config::CloudConfig;
 use crate::limits::{CLOUD_ANSWER, DOWNLOAD_STALL, JSON_BYTES_MAX, UPLOAD_STALL, UPLOADS_GRACE};
 use crate::proto::api_error::{ApiError, ErrorHeader, wants_xml};
@@ -67,12 +67,12 @@ const HOST_BYTES_MAX: usize = 255;
 const UPLOAD_STALL_MARGIN: Duration = Duration::from_secs(5);
 
 /// What every request is answered from.
-pub struct App {
+pub struct CloudApp {
     pub config: Arc<CloudConfig>,
-    pub keys: Arc<Keys>,
+    pub keys: Arc<KeyStore>,
     /// Nothing: there is one region, `local`.
     pub regions: Option<ReloadingFile<Regions>>,
-    pub uploads: Arc<Uploads>,
+    pub uploads: Arc<UploadService>,
     pub builds: Arc<BuildService>,
     pub tls: Option<Arc<ServerTls>>,
 }
@@ -92,7 +92,7 @@ fn times() -> ConnLimits {
     }
 }
 
-impl HttpService for App {
+impl HttpService for CloudApp {
     fn times(&self) -> ConnLimits {
         times()
     }
@@ -126,20 +126,20 @@ impl HttpService for App {
 }
 
 /// Answers one request, and tells the log.
-async fn answer(app: &App, request: Request<Incoming>, peer: PeerInfo, doing: &Arc<ConnState>) -> Reply {
+async fn answer(app: &CloudApp, request: Request<Incoming>, peer: PeerInfo, doing: &Arc<ConnState>) -> Reply {
     let (head, body) = request.into_parts();
-    let (mut line, asked) = {
-        let keys = app.keys.once();
-        let mut line = Line::new(&keys, &head);
-        let asked = judge(&keys, &head, &mut line.of);
-        (line, asked)
+    let (mut line, request) = {
+        let keys = app.keys.snapshot();
+        let mut line = AccessLogLine::new(&keys, &head);
+        let request = authorize(&keys, &head, &mut line.requester);
+        (line, request)
     };
-    let is_upload = matches!(asked, Ok((_, CloudRoute::Upload)));
-    let answered = match asked {
+    let is_upload = matches!(request, Ok((_, CloudRoute::Upload)));
+    let answered = match request {
         Ok((holder, route)) => {
             let head = &head;
-            let asked = Asked { app, head, peer, doing };
-            act(asked, holder, route, body, &mut line.of).await
+            let request = AuthorizedRequest { app, head, peer, doing };
+            dispatch(request, holder, route, body, &mut line.requester).await
         }
         Err(error) => Err(error),
     };
@@ -155,27 +155,27 @@ async fn answer(app: &App, request: Request<Incoming>, peer: PeerInfo, doing: &A
 
 /// Whose request it is, for the log.
 #[derive(Default)]
-struct Of {
+struct Requester {
     org: Option<Org>,
     /// The beginning of the key's hash.
     tag: Option<String>,
 }
 
 /// The line of a request, written when it ends, however it ends.
-struct Line<'a> {
+struct AccessLogLine<'a> {
     method: &'a str,
     path: Cow<'a, str>,
     began: Instant,
-    of: Of,
+    requester: Requester,
     /// Nothing: the client did not wait for it.
     status: Option<StatusCode>,
 }
 
-impl<'a> Line<'a> {
-    fn new(keys: &keys::Once<'_>, head: &'a Parts) -> Self {
+impl<'a> AccessLogLine<'a> {
+    fn new(keys: &keys::KeySnapshot<'_>, head: &'a Parts) -> Self {
         // Where nobody can tell, it may be one.
         let is_key = |text: &str| !matches!(keys.find(text), Ok(None));
-        Line {
+        AccessLogLine {
             method: match head.method.as_str() {
                 // A client may invent methods, of any length.
                 method @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") => method,
@@ -183,25 +183,29 @@ impl<'a> Line<'a> {
             },
             path: route::redact_path(head.uri.path(), LOGGED_PATH_BYTES_MAX, is_key),
             began: Instant::now(),
-            of: Of::default(),
+            requester: Requester::default(),
             status: None,
         }
     }
 }
 
-impl Drop for Line<'_> {
+impl Drop for AccessLogLine<'_> {
     fn drop(&mut self) {
         let (method, path) = (self.method, &self.path);
         let status = self.status.as_ref().map_or("gone", StatusCode::as_str);
         let took_ms = self.began.elapsed().as_millis();
-        let org = self.of.org.as_ref().map_or("-", Slug::as_str);
-        let tag = self.of.tag.as_deref().unwrap_or("-");
+        let org = self.requester.org.as_ref().map_or("-", Slug::as_str);
+        let tag = self.requester.tag.as_deref().unwrap_or("-");
         log::info!("{method} {path} {status} {took_ms} ms {org} {tag}");
     }
 }
 
 /// Finds out who asks, and for what.
-fn judge(keys: &keys::Once<'_>, head: &Parts, of: &mut Of) -> Result<(Option<KeyHolder>, CloudRoute), ApiError> {
+fn authorize(
+    keys: &keys::KeySnapshot<'_>,
+    head: &Parts,
+    requester: &mut Requester,
+) -> Result<(Option<KeyHolder>, CloudRoute), ApiError> {
     if !common::has_host(head) {
         return Err(ApiError::bad_request("HTTP/1.1 wants one Host header"));
     }
@@ -210,7 +214,7 @@ fn judge(keys: &keys::Once<'_>, head: &Parts, of: &mut Of) -> Result<(Option<Key
         return Ok((None, path.route(head.method.as_str())?));
     };
     let holder = holder(keys, &head.headers)?.ok_or_else(|| ApiError::unauthorized(kind))?;
-    (of.org, of.tag) = (Some(holder.org.clone()), Some(holder.tag()));
+    (requester.org, requester.tag) = (Some(holder.org.clone()), Some(holder.tag()));
     if holder.kind != kind {
         return Err(ApiError::unauthorized(kind));
     }
@@ -221,7 +225,7 @@ fn judge(keys: &keys::Once<'_>, head: &Parts, of: &mut Of) -> Result<(Option<Key
 }
 
 /// Finds whose key a request carries.
-fn holder(keys: &keys::Once<'_>, headers: &HeaderMap) -> Result<Option<KeyHolder>, ApiError> {
+fn holder(keys: &keys::KeySnapshot<'_>, headers: &HeaderMap) -> Result<Option<KeyHolder>, ApiError> {
     let mut authorizations = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(only), None) = (authorizations.next(), authorizations.next()) else {
         return Ok(None);
@@ -274,24 +278,24 @@ fn ok(json: &Value) -> Reply {
 }
 
 /// A request that was let in, and what is known of it.
-struct Asked<'a> {
-    app: &'a App,
+struct AuthorizedRequest<'a> {
+    app: &'a CloudApp,
     head: &'a Parts,
     peer: PeerInfo,
     doing: &'a Arc<ConnState>,
 }
 
 /// Does what an operation is for. Whoever needs a key has a holder.
-async fn act(
-    asked: Asked<'_>,
+async fn dispatch(
+    request: AuthorizedRequest<'_>,
     holder: Option<KeyHolder>,
     route: CloudRoute,
     body: Incoming,
-    of: &mut Of,
+    requester: &mut Requester,
 ) -> Result<Reply, ApiError> {
-    let app = asked.app;
+    let app = request.app;
     let unkeyed = || ApiError::unauthorized(KeyKind::Private);
-    let query = asked.head.uri.query().unwrap_or_default();
+    let query = request.head.uri.query().unwrap_or_default();
     let holder = holder.ok_or_else(unkeyed);
     let org = holder
         .as_ref()
@@ -299,7 +303,7 @@ async fn act(
         .map_err(ApiError::clone);
     match route {
         CloudRoute::Health => Ok(health()),
-        CloudRoute::Upload => upload(asked, body, of).await,
+        CloudRoute::Upload => upload(request, body, requester).await,
         CloudRoute::Regions => org.and_then(|_| Ok(ok(&app.regions()?.json()))),
         CloudRoute::Properties => {
             org?;
@@ -312,8 +316,8 @@ async fn act(
             let org = json!({"name": org.as_str(), "verboseName": org.as_str()});
             Ok(ok(&json!({"organizations": [org]})))
         }
-        CloudRoute::Grant => grant(asked, &holder?, body).await,
-        CloudRoute::Create => create(asked, org?, body).await,
+        CloudRoute::Grant => grant(request, &holder?, body).await,
+        CloudRoute::Create => create(request, org?, body).await,
         CloudRoute::List => list(app, org?, BuildFilter::parse(query, holder?.hash)?).await,
         CloudRoute::Build(id) => {
             let build = app.builds.get(&org?, id).await?;
@@ -326,12 +330,12 @@ async fn act(
         }
         CloudRoute::Image(id, name) => {
             let build = app.builds.get(&org?, id).await?;
-            image(asked, &build, &name).await
+            image(request, &build, &name).await
         }
     }
 }
 
-impl App {
+impl CloudApp {
     fn regions(&self) -> Result<Arc<Regions>, ApiError> {
         match &self.regions {
             Some(file) => file.load().map_err(|why| ApiError::internal(why.to_string())),
@@ -362,7 +366,7 @@ impl App {
     }
 }
 
-impl Asked<'_> {
+impl AuthorizedRequest<'_> {
     /// Returns scheme and host as clients see them, without a slash at the end.
     ///
     /// # Errors
@@ -371,9 +375,9 @@ impl Asked<'_> {
         if let Some(url) = &self.app.config.public_url {
             return Ok(url.clone());
         }
-        let asked = common::asked(&self.head.headers, self.peer, false);
-        let scheme = if asked.secure { "https" } else { "http" };
-        let host = Some(asked.host).filter(|host| host.len() <= HOST_BYTES_MAX && !host.contains('@'));
+        let request = common::asked(&self.head.headers, self.peer, false);
+        let scheme = if request.secure { "https" } else { "http" };
+        let host = Some(request.host).filter(|host| host.len() <= HOST_BYTES_MAX && !host.contains('@'));
         match host.and_then(|host| host.parse::<Authority>().ok()) {
             Some(host) => Ok(format!("{scheme}://{host}")),
             None => Err(ApiError::bad_request("the Host header is no name of a host")),
@@ -401,10 +405,10 @@ fn health() -> Reply {
     ok(&json!({"status": "ok", "version": env!("CARGO_PKG_VERSION")}))
 }
 
-async fn upload(asked: Asked<'_>, body: Incoming, of: &mut Of) -> Result<Reply, ApiError> {
-    let base = asked.base()?;
-    let stored = asked.app.uploads.receive(asked.head, body, asked.doing).await?;
-    of.org = stored.key.split('/').next().and_then(Slug::parse);
+async fn upload(request: AuthorizedRequest<'_>, body: Incoming, requester: &mut Requester) -> Result<Reply, ApiError> {
+    let base = request.base()?;
+    let stored = request.app.uploads.receive(request.head, body, request.doing).await?;
+    requester.org = stored.key.split('/').next().and_then(Slug::parse);
     let mut reply = Reply::default();
     *reply.status_mut() = StatusCode::NO_CONTENT;
     let location = format!("{base}/{}/{}", grant::BUCKET, stored.key);
@@ -417,30 +421,30 @@ async fn upload(asked: Asked<'_>, body: Incoming, of: &mut Of) -> Result<Reply, 
     Ok(reply)
 }
 
-async fn grant(asked: Asked<'_>, to: &KeyHolder, body: Incoming) -> Result<Reply, ApiError> {
-    let app = asked.app;
-    let body = asked.json(body).await?;
+async fn grant(request: AuthorizedRequest<'_>, to: &KeyHolder, body: Incoming) -> Result<Reply, ApiError> {
+    let app = request.app;
+    let body = request.json(body).await?;
     let wanted = regions::parse_grant_request(&body)?;
     let region = app.region_for_builds(wanted.as_deref())?;
-    let url = format!("{}/{}", asked.base()?, grant::BUCKET);
+    let url = format!("{}/{}", request.base()?, grant::BUCKET);
     let granted = app.uploads.grant(to, &region, url).await?;
     // Not by way of a `Value`: its members would lose their order.
     let json = serde_json::to_string(&granted).map_err(|error| ApiError::internal(error.to_string()))?;
     Ok(json_reply(StatusCode::OK, json))
 }
 
-async fn create(asked: Asked<'_>, org: Org, body: Incoming) -> Result<Reply, ApiError> {
-    let app = asked.app;
-    let body = asked.json(body).await?;
+async fn create(request: AuthorizedRequest<'_>, org: Org, body: Incoming) -> Result<Reply, ApiError> {
+    let app = request.app;
+    let body = request.json(body).await?;
     let wanted = BuildRequest::parse(&body)?;
     app.region_for_builds(Some(&wanted.region))?;
-    let CreateResult { build, cached } = app.builds.create(org, wanted, asked.base()?).await?;
+    let CreateResult { build, cached } = app.builds.create(org, wanted, request.base()?).await?;
     let status = if cached { StatusCode::OK } else { StatusCode::CREATED };
     let json = json!({"build": app.shown(&build), "contextHash": build.hash, "cached": cached});
     Ok(json_reply(status, json.to_string()))
 }
 
-async fn list(app: &App, org: Org, filter: BuildFilter) -> Result<Reply, ApiError> {
+async fn list(app: &CloudApp, org: Org, filter: BuildFilter) -> Result<Reply, ApiError> {
     let (limit, offset) = (filter.limit, filter.offset);
     let (builds, total) = app.builds.list(org, filter).await?;
     let builds: Vec<Value> = builds.iter().map(|build| app.shown(build)).collect();
@@ -449,7 +453,7 @@ async fn list(app: &App, org: Org, filter: BuildFilter) -> Result<Reply, ApiErro
     ))
 }
 
-async fn logs(app: &App, id: Uuid, lines: LogQuery) -> Result<Reply, ApiError> {
+async fn logs(app: &CloudApp, id: Uuid, lines: LogQuery) -> Result<Reply, ApiError> {
     let path = app.builds.log_path(id);
     let page = blocking(move || BuildLog::read_page(&path, lines.token.as_deref(), lines.limit)).await?;
     let page = page.map_err(|error| match error.kind() {
@@ -466,14 +470,14 @@ async fn logs(app: &App, id: Uuid, lines: LogQuery) -> Result<Reply, ApiError> {
 }
 
 /// Sends an image that the service keeps, or a part of it.
-async fn image(asked: Asked<'_>, build: &Build, name: &str) -> Result<Reply, ApiError> {
+async fn image(request: AuthorizedRequest<'_>, build: &Build, name: &str) -> Result<Reply, ApiError> {
     let unknown = || ApiError::not_found("the service keeps no such image");
     let is_kept = |image: &Image| matches!(&image.location, ImageLocation::Stored(kept) if kept == name);
     // The name is the recorded one, so it leads nowhere else.
     if build.status != BuildStatus::Success || !build.image.as_ref().is_some_and(is_kept) {
         return Err(unknown());
     }
-    let path = asked.app.builds.images_path(build.id).join(name);
+    let path = request.app.builds.images_path(build.id).join(name);
     let (file, bytes) = match blocking(move || open(&path)).await? {
         Ok(Some(opened)) => opened,
         Ok(None) => return Err(unknown()),
@@ -484,7 +488,7 @@ async fn image(asked: Asked<'_>, build: &Build, name: &str) -> Result<Reply, Api
             )));
         }
     };
-    let headers = &asked.head.headers;
+    let headers = &request.head.headers;
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     // An image never changes, and a build has one.
     let etag = format!("\"{}\"", build.id);
@@ -495,7 +499,7 @@ async fn image(asked: Asked<'_>, build: &Build, name: &str) -> Result<Reply, Api
         ByteRange::Partial(part) => (StatusCode::PARTIAL_CONTENT, part),
     };
     let content_range = format!("bytes {}-{}/{bytes}", part.start, part.end.saturating_sub(1));
-    let mut reply = Reply::new(ResponseBody::part(file, part, asked.doing.clone()));
+    let mut reply = Reply::new(ResponseBody::part(file, part, request.doing.clone()));
     *reply.status_mut() = status;
     let put = reply.headers_mut();
     put.insert(

@@ -33,16 +33,16 @@ const FIRST: &str = "first-keys.json";
 const SECRET: &str = "store.secret";
 
 /// The keys of a service that runs.
-pub struct Keys {
+pub struct KeyStore {
     file: ReloadingFile<KeySet>,
     /// Without those of the file, for the time when that is of no use.
     variables: KeySet,
 }
 
-impl Keys {
+impl KeyStore {
     /// Takes the keys of variables, and those of the data directory.
-    pub fn new(folder: &Path, variables: Vec<EnvKey>) -> Keys {
-        Keys {
+    pub fn new(folder: &Path, variables: Vec<EnvKey>) -> KeyStore {
+        KeyStore {
             variables: KeySet::new(&variables, &[]),
             file: ReloadingFile::new(folder.join(KEYS), move |text| {
                 let kept = text.map_or(Ok(Vec::new()), keys::parse_file);
@@ -57,7 +57,7 @@ impl Keys {
     /// # Errors
     /// Why the file is of no use, if the key is of no variable.
     pub fn find(&self, key: &str) -> Result<Option<KeyHolder>, Arc<str>> {
-        self.once().find(key)
+        self.snapshot().find(key)
     }
 
     /// Tells whether the key of that hash, which did so once, still grants_access the private surface of an
@@ -76,8 +76,8 @@ impl Keys {
     }
 
     /// Returns the keys for one request, which looks at the file once at most.
-    pub fn once(&self) -> Once<'_> {
-        Once {
+    pub fn snapshot(&self) -> KeySnapshot<'_> {
+        KeySnapshot {
             keys: self,
             seen: OnceCell::new(),
         }
@@ -87,12 +87,12 @@ impl Keys {
     ///
     /// # Errors
     /// In words, with the name of the file.
-    pub fn make_first(&self, folder: &Path, org: &Org) -> Result<Option<PathBuf>, String> {
+    pub fn create_first_keys(&self, folder: &Path, org: &Org) -> Result<Option<PathBuf>, String> {
         let set = self.file.load().map_err(|why| why.to_string())?;
         if !set.is_empty() {
             return Ok(None);
         }
-        let file = File::open(folder)?;
+        let file = KeyFile::open(folder)?;
         let _lock = file.lock()?;
         let mut kept = file.read()?;
         let mut make = |kind| add(&mut kept, kind, org, Some("first".into()));
@@ -109,12 +109,12 @@ impl Keys {
 }
 
 /// The keys as they are when somebody first asks for one.
-pub struct Once<'k> {
-    keys: &'k Keys,
+pub struct KeySnapshot<'k> {
+    keys: &'k KeyStore,
     seen: OnceCell<Result<Arc<KeySet>, Arc<str>>>,
 }
 
-impl Once<'_> {
+impl KeySnapshot<'_> {
     /// Returns whose key that is; nobody's is `None`.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ pub fn edit(config: &KeysConfig) -> Result<String, String> {
             config.data_dir.display()
         ));
     }
-    let file = File::open(&config.data_dir)?;
+    let file = KeyFile::open(&config.data_dir)?;
     match &config.task {
         KeysTask::Create { kind, org, name } => {
             if let Some(why) = name.as_deref().and_then(keys::unfit_name) {
@@ -202,14 +202,14 @@ fn line(kept: &StoredKey) -> String {
 }
 
 /// `keys.json` in its folder, which is there.
-struct File {
+struct KeyFile {
     store: Store,
 }
 
-impl File {
-    fn open(folder: &Path) -> Result<File, String> {
+impl KeyFile {
+    fn open(folder: &Path) -> Result<KeyFile, String> {
         match Store::open(folder) {
-            Ok(store) => Ok(File { store }),
+            Ok(store) => Ok(KeyFile { store }),
             Err(error) => Err(format!("{}: {error}", folder.display())),
         }
     }
@@ -244,7 +244,7 @@ impl File {
 /// # Errors
 /// In words, with the name of the file.
 pub fn store_secret(folder: &Path) -> Result<[u8; 32], String> {
-    let file = File::open(folder)?;
+    let file = KeyFile::open(folder)?;
     let found = file.store.read(SECRET).map_err(|error| file.named(SECRET, error))?;
     let Some(found) = found else {
         let secret: [u8; 32] = random();
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_key_comes_and_goes_under_a_running_service() {
         let folder = TempDir::new();
-        let keys = Keys::new(&folder.0, Vec::new());
+        let keys = KeyStore::new(&folder.0, Vec::new());
         let key = create(&folder, KeyKind::Private);
         let holder = keys.find(&key).expect("readable").expect("known");
         assert_eq!((holder.kind, &holder.org), (KeyKind::Private, &org()));
@@ -327,9 +327,9 @@ mod tests {
     #[test]
     fn a_request_looks_once() {
         let folder = TempDir::new();
-        let keys = Keys::new(&folder.0, Vec::new());
+        let keys = KeyStore::new(&folder.0, Vec::new());
         let key = create(&folder, KeyKind::Private);
-        let once = keys.once();
+        let once = keys.snapshot();
         assert!(once.find(&key).expect("readable").is_some());
         fs::write(folder.path(KEYS), "{").expect("written");
         assert!(once.find(&key).expect("it was readable").is_some());
@@ -340,9 +340,9 @@ mod tests {
     #[test]
     fn the_first_keys_are_made_once() {
         let folder = TempDir::new();
-        let keys = Keys::new(&folder.0, Vec::new());
+        let keys = KeyStore::new(&folder.0, Vec::new());
         let path = keys
-            .make_first(&folder.0, &org())
+            .create_first_keys(&folder.0, &org())
             .expect("made")
             .expect("none was there");
         assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
@@ -353,7 +353,7 @@ mod tests {
             assert!(!fs::read_to_string(folder.path(KEYS)).expect("there").contains(key));
         }
         assert_eq!(fs::metadata(folder.path(KEYS)).expect("there").mode() & 0o777, 0o600);
-        assert_eq!(keys.make_first(&folder.0, &org()), Ok(None));
+        assert_eq!(keys.create_first_keys(&folder.0, &org()), Ok(None));
     }
 
     /// I-03: the keys of variables do for a start, and go on while the file is damaged, which is nobody's 401.
@@ -365,8 +365,8 @@ mod tests {
             org: org(),
             key: Secret::new("0123456789abcdef"),
         };
-        let keys = Keys::new(&folder.0, vec![said]);
-        assert_eq!(keys.make_first(&folder.0, &org()), Ok(None));
+        let keys = KeyStore::new(&folder.0, vec![said]);
+        assert_eq!(keys.create_first_keys(&folder.0, &org()), Ok(None));
         fs::write(folder.path(KEYS), "{").expect("written");
         assert!(keys.find("0123456789abcdef").expect("a variable's").is_some());
         assert!(

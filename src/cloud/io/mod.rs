@@ -40,14 +40,14 @@ use std::time::Duration;
 use log::{error, info, warn};
 use tokio::time::sleep;
 
-use self::app::App;
+use self::app::CloudApp;
 use self::archives::ArchiveDir;
 use self::build_service::BuildService;
-use self::keys::Keys;
+use self::keys::KeyStore;
 use self::records::SqliteRecords;
 use self::reloading_file::ReloadingFile;
 use self::sweep::Sweeper;
-use self::upload::Uploads;
+use self::upload::UploadService;
 use self::upload_locks::UploadLocks;
 use crate::RunError;
 use crate::config::CloudConfig;
@@ -86,9 +86,9 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     }
     let _lock = take(&config.data_dir)?;
     clear(&config.data_dir);
-    let keys = Arc::new(Keys::new(&config.data_dir, config.keys.clone()));
+    let keys = Arc::new(KeyStore::new(&config.data_dir, config.keys.clone()));
     let first = keys
-        .make_first(&config.data_dir, &config.org)
+        .create_first_keys(&config.data_dir, &config.org)
         .map_err(RunError::Setup)?;
     let signing = signing(&config).map_err(RunError::Setup)?;
     let records = SqliteRecords::open(&config.data_dir).map_err(|error| RunError::Setup(error.to_string()))?;
@@ -106,14 +106,14 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
         shutdown.clone(),
     );
     let sweep = Sweeper::new(&config, records.clone(), archives.clone(), upload_locks.clone());
-    let uploads = Uploads::new(&config, signing, archives, records, upload_locks, keys.clone());
+    let uploads = UploadService::new(&config, signing, archives, records, upload_locks, keys.clone());
     builds
         .recover()
         .await
         .map_err(|error| RunError::Setup(error.to_string()))?;
     let (watch, services) = (Watchdog::default(), Services::default());
     watch.start(None, &services).map_err(RunError::Watch)?;
-    let app = App {
+    let app = CloudApp {
         config: config.clone(),
         keys,
         regions,

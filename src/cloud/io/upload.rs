@@ -3,7 +3,7 @@
 //! In: who asks for a grant, then the head and the body of a form. Out: the grant, then what is
 //! stored. What the form may do is said by `proto::verify`, as soon as the file begins; the file
 //! goes in pieces to threads that may block, one piece being written while the next one fills, and
-//! no thread waits for a slow client. An archive is in its place when all of the body was there in
+//! no thread waits for a slow client. An archive is in its permit when all of the body was there in
 //! time, and is on disk. Whoever drops an upload, wherever it stands, leaves no part of it behind.
 //! Refuses: what `verify` refuses; too many uploads at once; one without a byte for
 //! [`UPLOAD_STALL`]; one for which there is no space; one of which a build was made. Source:
@@ -27,7 +27,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::config::CloudConfig;
 use crate::io::archives::{ArchiveDir, PartialArchive};
 use crate::io::disk;
-use crate::io::keys::Keys;
+use crate::io::keys::KeyStore;
 use crate::io::records::{RecordError, Records};
 use crate::io::upload_locks::{UploadLock, UploadLocks};
 use crate::limits::UPLOAD_STALL;
@@ -53,40 +53,40 @@ const UPLOAD_RENEWED_EVERY: Duration = Duration::from_secs(10);
 const UPLOAD_PIECE_BYTES: usize = 256 * 1024;
 
 /// What grants and uploads need.
-pub struct Uploads {
+pub struct UploadService {
     folder: Arc<ArchiveDir>,
     records: Arc<dyn Records>,
     upload_locks: Arc<UploadLocks>,
-    keys: Arc<Keys>,
+    keys: Arc<KeyStore>,
     signing: GrantSigner,
     data_dir: PathBuf,
     size_max: u64,
     grant_ms: u64,
     free_min: u64,
     /// One per upload that was verified.
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 /// An upload that is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredUpload {
     /// The name of the archive in the store, behind the address of the store:
     /// `{org}/{upload}.tar.gz`.
     pub key: String,
     md5: [u8; 16],
 }
 
-impl Stored {
+impl StoredUpload {
     /// Returns the value of `ETag`.
     pub fn etag(&self) -> String {
         format!("\"{}\"", HEXLOWER.encode(&self.md5))
     }
 }
 
-/// Notes a phase of the connection; tells whether it still has its place.
-type Note<'n> = &'n (dyn Fn(ConnPhase) -> bool + Sync);
+/// Notes a phase of the connection; tells whether it still has its permit.
+type PhaseSetter<'n> = &'n (dyn Fn(ConnPhase) -> bool + Sync);
 
-impl Uploads {
+impl UploadService {
     /// Takes the parts that it works with.
     pub fn new(
         config: &CloudConfig,
@@ -94,9 +94,9 @@ impl Uploads {
         folder: Arc<ArchiveDir>,
         records: Arc<dyn Records>,
         upload_locks: Arc<UploadLocks>,
-        keys: Arc<Keys>,
+        keys: Arc<KeyStore>,
     ) -> Self {
-        Uploads {
+        UploadService {
             folder,
             records,
             upload_locks,
@@ -106,7 +106,7 @@ impl Uploads {
             size_max: config.context_max,
             grant_ms: u64::try_from(config.grant_ttl.as_millis()).unwrap_or(u64::MAX),
             free_min: config.free_min,
-            places: Arc::new(Semaphore::new(config.uploads_max)),
+            permits: Arc::new(Semaphore::new(config.uploads_max)),
         }
     }
 
@@ -154,11 +154,16 @@ impl Uploads {
     ///
     /// # Errors
     /// The refusal that comes first; the rest of the body is not read.
-    pub async fn receive(&self, head: &Parts, body: Incoming, doing: &ConnState) -> Result<Stored, ApiError> {
-        self.take(head, body, &|phase| doing.set(phase)).await
+    pub async fn receive(&self, head: &Parts, body: Incoming, doing: &ConnState) -> Result<StoredUpload, ApiError> {
+        self.receive_form(head, body, &|phase| doing.set(phase)).await
     }
 
-    async fn take<B>(&self, head: &Parts, mut body: B, note: Note<'_>) -> Result<Stored, ApiError>
+    async fn receive_form<B>(
+        &self,
+        head: &Parts,
+        mut body: B,
+        set_phase: PhaseSetter<'_>,
+    ) -> Result<StoredUpload, ApiError>
     where
         B: Body<Data = Bytes> + Unpin,
     {
@@ -171,25 +176,25 @@ impl Uploads {
         if declared > self.size_max.saturating_add(FRAME_BYTES_MAX as u64) {
             return Err(verify::too_large(self.size_max));
         }
-        let mut taking = Taking {
+        let mut receiver = FormReceiver {
             uploads: self,
             declared,
             form: UploadForm::default(),
             file: None,
             piece: Vec::new(),
         };
-        let mut writer = Writer {
+        let mut writer = ArchiveWriter {
             folder: self.folder.clone(),
             writing: None,
         };
         loop {
-            let phase = if taking.file.is_some() {
+            let phase = if receiver.file.is_some() {
                 ConnPhase::Upload
             } else {
                 ConnPhase::Receiving
             };
-            if !note(phase) {
-                // Another has the place; the end is on its way.
+            if !set_phase(phase) {
+                // Another has the permit; the end is on its way.
                 pending::<()>().await;
             }
             let Ok(frame) = tokio::time::timeout(UPLOAD_STALL, body.frame()).await else {
@@ -203,30 +208,32 @@ impl Uploads {
                 Some(Err(_)) => return Err(verify::malformed("the body broke off")),
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             };
-            if let Some((_, check, _)) = &taking.file {
+            if let Some((_, check, _)) = &receiver.file {
                 check.handle_time(unix_time_ms())?;
             }
-            parser.push(&data, &mut |event| taking.handle(event))?;
+            parser.push(&data, &mut |event| receiver.handle(event))?;
             // Another part of the body as long as this one might not fit.
-            if !taking.piece.is_empty() && taking.piece.len() + data.len() > UPLOAD_PIECE_BYTES {
-                let piece = std::mem::take(&mut taking.piece);
-                taking.piece = writer.write(piece, note).await?;
+            if !receiver.piece.is_empty() && receiver.piece.len() + data.len() > UPLOAD_PIECE_BYTES {
+                let piece = std::mem::take(&mut receiver.piece);
+                receiver.piece = writer.write(piece, set_phase).await?;
             }
         }
         parser.finish()?;
-        let (verified, check, _place) = taking.file.ok_or_else(|| internal("a form was whole without a file"))?;
+        let (verified, check, _permit) = receiver
+            .file
+            .ok_or_else(|| internal("a form was whole without a file"))?;
         check.handle_end(unix_time_ms())?;
-        writer.write(taking.piece, note).await?;
-        let part = writer.end(note).await?;
-        let lock = landed(self.upload_locks.lock(verified.upload), note).await;
-        let keeper = Keeper {
+        writer.write(receiver.piece, set_phase).await?;
+        let part = writer.end(set_phase).await?;
+        let lock = with_keepalive(self.upload_locks.lock(verified.upload), set_phase).await;
+        let commit = ArchiveCommit {
             folder: self.folder.clone(),
             records: self.records.clone(),
             keys: self.keys.clone(),
             verified,
             lock,
         };
-        landed(spawn_blocking(move || keeper.keep(part)), note)
+        with_keepalive(spawn_blocking(move || commit.keep(part)), set_phase)
             .await
             .map_err(internal)?
     }
@@ -238,8 +245,8 @@ impl Uploads {
 
 /// Refuses an upload by a grant whose key was revoked since, one of which a build was made, and one
 /// for which no grant is recorded: it would never be used or deleted.
-fn open(records: &dyn Records, keys: &Keys, verified: &VerifiedUpload) -> Result<(), ApiError> {
-    let upload = records.upload(verified.upload).map_err(unrecorded)?;
+fn open(records: &dyn Records, keys: &KeyStore, verified: &VerifiedUpload) -> Result<(), ApiError> {
+    let upload = records.upload(verified.upload).map_err(record_error)?;
     if let Some(key) = upload.as_ref().and_then(|upload| upload.key)
         && !keys.grants_access(&key, &verified.org).map_err(internal)?
     {
@@ -261,18 +268,18 @@ fn open(records: &dyn Records, keys: &Keys, verified: &VerifiedUpload) -> Result
 }
 
 /// A form as it comes.
-struct Taking<'u> {
-    uploads: &'u Uploads,
+struct FormReceiver<'u> {
+    uploads: &'u UploadService,
     /// Bytes of the body as its head says; 0 when it says nothing.
     declared: u64,
     form: UploadForm,
-    /// Once the file began.
+    /// KeySnapshot the file began.
     file: Option<(VerifiedUpload, FileCheck, OwnedSemaphorePermit)>,
     /// Of the file, to be written next.
     piece: Vec<u8>,
 }
 
-impl Taking<'_> {
+impl FormReceiver<'_> {
     fn handle(&mut self, event: Event<'_>) -> Result<(), ApiError> {
         match event {
             Event::Field { name, value } => self.form.add(name, value),
@@ -289,12 +296,12 @@ impl Taking<'_> {
         }
     }
 
-    /// All fields are there. Nobody who was not verified takes a place.
+    /// All fields are there. Nobody who was not verified takes a permit.
     fn begin(&mut self) -> Result<(), ApiError> {
         let uploads = self.uploads;
         let verified = std::mem::take(&mut self.form).verify(&uploads.signing, unix_time_ms())?;
         uploads.open(&verified)?;
-        let place = uploads.places.clone().try_acquire_owned().map_err(|_| {
+        let permit = uploads.permits.clone().try_acquire_owned().map_err(|_| {
             ApiError::new(503, "SlowDown", "too many uploads are under way; try again later")
                 .with_header(ErrorHeader::RetryAfterS(RETRY_AFTER_S))
         })?;
@@ -303,28 +310,28 @@ impl Taking<'_> {
             return Err(verify::too_large(check.size_max()));
         }
         self.piece.reserve(UPLOAD_PIECE_BYTES);
-        self.file = Some((verified, check, place));
+        self.file = Some((verified, check, permit));
         Ok(())
     }
 }
 
 /// What a thread that wrote gives back: the part, and the emptied piece.
-type Written = io::Result<(PartialArchive, Vec<u8>)>;
+type WriteResult = io::Result<(PartialArchive, Vec<u8>)>;
 
 /// Writes a part, piece by piece.
-struct Writer {
+struct ArchiveWriter {
     folder: Arc<ArchiveDir>,
     /// A thread has the part. When this is dropped, that thread drops the part.
-    writing: Option<JoinHandle<Written>>,
+    writing: Option<JoinHandle<WriteResult>>,
 }
 
-impl Writer {
+impl ArchiveWriter {
     /// Has a piece written, once the one before is; gives an empty one.
-    async fn write(&mut self, mut piece: Vec<u8>, note: Note<'_>) -> Result<Vec<u8>, ApiError> {
+    async fn write(&mut self, mut piece: Vec<u8>, set_phase: PhaseSetter<'_>) -> Result<Vec<u8>, ApiError> {
         let (part, empty) = match &mut self.writing {
             None => (None, Vec::with_capacity(UPLOAD_PIECE_BYTES)),
             Some(writing) => {
-                let (part, empty) = written(landed(writing, note).await)?;
+                let (part, empty) = written(with_keepalive(writing, set_phase).await)?;
                 (Some(part), empty)
             }
         };
@@ -339,21 +346,21 @@ impl Writer {
     }
 
     /// Waits for the last piece.
-    async fn end(self, note: Note<'_>) -> Result<PartialArchive, ApiError> {
+    async fn end(self, set_phase: PhaseSetter<'_>) -> Result<PartialArchive, ApiError> {
         let writing = self.writing.ok_or_else(|| internal("nothing was written"))?;
-        Ok(written(landed(writing, note).await)?.0)
+        Ok(written(with_keepalive(writing, set_phase).await)?.0)
     }
 }
 
-fn written(joined: Result<Written, tokio::task::JoinError>) -> Result<(PartialArchive, Vec<u8>), ApiError> {
-    joined.map_err(internal)?.map_err(unwritten)
+fn written(joined: Result<WriteResult, tokio::task::JoinError>) -> Result<(PartialArchive, Vec<u8>), ApiError> {
+    joined.map_err(internal)?.map_err(write_error)
 }
 
 /// Waits for the disk, or for those that are before; the connection is no idle one meanwhile.
-async fn landed<T>(work: impl Future<Output = T>, note: Note<'_>) -> T {
+async fn with_keepalive<T>(work: impl Future<Output = T>, set_phase: PhaseSetter<'_>) -> T {
     let mut work = std::pin::pin!(work);
     loop {
-        note(ConnPhase::Upload);
+        set_phase(ConnPhase::Upload);
         if let Ok(done) = tokio::time::timeout(UPLOAD_RENEWED_EVERY, &mut work).await {
             return done;
         }
@@ -362,41 +369,41 @@ async fn landed<T>(work: impl Future<Output = T>, note: Note<'_>) -> T {
 
 /// The last steps, on a thread that may block: they are taken to their end even if the client is
 /// gone.
-struct Keeper {
+struct ArchiveCommit {
     folder: Arc<ArchiveDir>,
     records: Arc<dyn Records>,
-    keys: Arc<Keys>,
+    keys: Arc<KeyStore>,
     verified: VerifiedUpload,
     lock: UploadLock,
 }
 
-impl Keeper {
-    fn keep(self, part: PartialArchive) -> Result<Stored, ApiError> {
+impl ArchiveCommit {
+    fn keep(self, part: PartialArchive) -> Result<StoredUpload, ApiError> {
         let VerifiedUpload { org, upload, .. } = &self.verified;
-        let info = part.sync().map_err(unwritten)?;
+        let info = part.sync().map_err(write_error)?;
         open(&*self.records, &self.keys, &self.verified)?;
-        self.folder.commit(part, org, *upload).map_err(unwritten)?;
-        // It is in its place, so it is no refusal any more: who needs the info finds that they are
+        self.folder.commit(part, org, *upload).map_err(write_error)?;
+        // It is in its permit, so it is no refusal any more: who needs the info finds that they are
         // not of this file, and hashes it.
         if let Err(error) = self.records.set_archive(*upload, &info) {
             log::warn!("upload {upload} of {org}: it is kept, but what came is not recorded: {error}");
         }
         drop(self.lock);
-        Ok(Stored {
+        Ok(StoredUpload {
             key: grant::archive_key(org, *upload),
             md5: info.md5,
         })
     }
 }
 
-fn unwritten(error: io::Error) -> ApiError {
+fn write_error(error: io::Error) -> ApiError {
     match disk::is_full(&error) {
         true => no_space(),
         false => internal(format!("writing an upload: {error}")),
     }
 }
 
-fn unrecorded(error: RecordError) -> ApiError {
+fn record_error(error: RecordError) -> ApiError {
     match error {
         RecordError::Full => no_space(),
         RecordError::Broken(why) => internal(why),

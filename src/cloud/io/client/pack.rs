@@ -1,7 +1,7 @@
 //! Packs a folder: reads what `proto::pack` does not leave out, and writes the archive to a file
 //! without a name.
 //!
-//! In: a folder, its build file, further patterns. Out: [`Packed`]. Symbolic links to files are
+//! In: a folder, its build file, further patterns. Out: [`PackedContext`]. Symbolic links to files are
 //! packed as what they lead to, those to directories are not; sockets, pipes and devices are not,
 //! and are warned of. Memory holds paths and one piece of one file at a time. Refuses a folder
 //! without its build file, links to files outside the folder unless those are asked for, files that
@@ -21,7 +21,7 @@ use flate2::write::GzEncoder;
 use md5::{Digest, Md5};
 use rustix::fs::{Access, OFlags};
 
-use super::End;
+use super::ClientError;
 use crate::proto::pack::{IGNORE_FILE, IgnoreRules, mode, order};
 use crate::proto::progress::size;
 use crate::proto::tar::write::{end, header, padding};
@@ -41,7 +41,7 @@ const CONTEXT_BYTES_MAX: u64 = 500 * 1024 * 1024;
 const PIECE: usize = 64 * 1024;
 
 /// An archive that is ready to be sent.
-pub struct Packed {
+pub struct PackedContext {
     pub archive: File,
     /// Bytes of it.
     pub size: u64,
@@ -56,7 +56,7 @@ pub struct Packed {
 /// Which symbolic links to files are packed. A hard link is the file itself: neither a repository
 /// nor an archive brings one to a file that is elsewhere, and caches of packages are full of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Links {
+pub enum LinkPolicy {
     /// Those whose last target is in the folder, by whatever way; one that leads out is refused,
     /// since a repository of somebody else's could put any file of the user's into an image.
     Inside,
@@ -70,20 +70,25 @@ const LINKS_SHOWN_MAX: usize = 10;
 /// Packs a folder.
 ///
 /// # Errors
-/// [`End::Misused`] for a folder that is none, or has no build file, or has links that lead out of
-/// it; [`End::Failed`] with the file that cannot be read.
-pub fn pack(dir: &Path, file: &str, further: &[String], links: Links) -> Result<Packed, End> {
+/// [`ClientError::Usage`] for a folder that is none, or has no build file, or has links that lead out of
+/// it; [`ClientError::Failed`] with the file that cannot be read.
+pub fn pack(dir: &Path, file: &str, further: &[String], links: LinkPolicy) -> Result<PackedContext, ClientError> {
     let root = match fs::canonicalize(dir) {
         Ok(root) if root.is_dir() => root,
-        Ok(_) => return Err(End::Misused(format!("{} is no folder", dir.display()))),
-        Err(error) => return Err(End::Misused(format!("reading the folder {}: {error}", dir.display()))),
+        Ok(_) => return Err(ClientError::Usage(format!("{} is no folder", dir.display()))),
+        Err(error) => {
+            return Err(ClientError::Usage(format!(
+                "reading the folder {}: {error}",
+                dir.display()
+            )));
+        }
     };
     let ignore = ignore_file(&root)?;
     let rules = IgnoreRules::new(ignore.as_deref(), further);
     let mut files = walk(&root, &rules, links)?;
     files.sort_unstable_by(|one, other| order(one, other));
     if files.binary_search_by(|other| order(other, file.as_bytes())).is_err() {
-        return Err(End::Misused(without_build_file(
+        return Err(ClientError::Usage(without_build_file(
             &root,
             dir,
             file,
@@ -91,7 +96,7 @@ pub fn pack(dir: &Path, file: &str, further: &[String], links: Links) -> Result<
             &rules,
         )));
     }
-    let mut archive = Archive::new()?;
+    let mut archive = ContextArchive::new()?;
     let mut plain = 0;
     for path in &files {
         plain = archive.add(&root, path, plain)?;
@@ -102,7 +107,7 @@ pub fn pack(dir: &Path, file: &str, further: &[String], links: Links) -> Result<
 
 /// Reads the ignore file. One that cannot be understood is as good as none, as for the published
 /// client, but not in silence.
-fn ignore_file(root: &Path) -> Result<Option<String>, End> {
+fn ignore_file(root: &Path) -> Result<Option<String>, ClientError> {
     let mut bytes = Vec::new();
     let read =
         File::open(root.join(IGNORE_FILE)).and_then(|file| file.take(IGNORE_BYTES_MAX + 1).read_to_end(&mut bytes));
@@ -110,7 +115,7 @@ fn ignore_file(root: &Path) -> Result<Option<String>, End> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => error.to_string(),
         Ok(_) if bytes.len() as u64 > IGNORE_BYTES_MAX => {
-            return Err(End::Failed(format!(
+            return Err(ClientError::Failed(format!(
                 "{IGNORE_FILE} is longer than {IGNORE_BYTES_MAX} bytes"
             )));
         }
@@ -141,14 +146,15 @@ fn without_build_file(root: &Path, dir: &Path, file: &str, has_ignore: bool, rul
 }
 
 /// Finds every file that is packed, by its path relative to the root, which is free of links.
-fn walk(root: &Path, rules: &IgnoreRules, links: Links) -> Result<Vec<Vec<u8>>, End> {
+fn walk(root: &Path, rules: &IgnoreRules, links: LinkPolicy) -> Result<Vec<Vec<u8>>, ClientError> {
     let mut files = Vec::new();
-    let mut outside = Outside::default();
+    let mut outside = OutsideLinks::default();
     let mut folders: Vec<Vec<u8>> = vec![Vec::new()];
     while let Some(folder) = folders.pop() {
-        let entries = fs::read_dir(root.join(OsStr::from_bytes(&folder))).map_err(|error| of_file(&folder, &error))?;
+        let entries =
+            fs::read_dir(root.join(OsStr::from_bytes(&folder))).map_err(|error| file_error(&folder, &error))?;
         for entry in entries {
-            let entry = entry.map_err(|error| of_file(&folder, &error))?;
+            let entry = entry.map_err(|error| file_error(&folder, &error))?;
             let name = entry.file_name().into_vec();
             let path = match folder.is_empty() {
                 true => name,
@@ -157,7 +163,7 @@ fn walk(root: &Path, rules: &IgnoreRules, links: Links) -> Result<Vec<Vec<u8>>, 
             if rules.excludes(&path) {
                 continue;
             }
-            let kind = entry.file_type().map_err(|error| of_file(&path, &error))?;
+            let kind = entry.file_type().map_err(|error| file_error(&path, &error))?;
             if kind.is_dir() {
                 folders.push(path);
                 continue;
@@ -167,7 +173,7 @@ fn walk(root: &Path, rules: &IgnoreRules, links: Links) -> Result<Vec<Vec<u8>>, 
                 true => match target_of(&entry.path()) {
                     Ok((kind, target)) => (kind, Some(target)),
                     Err(error) => {
-                        return Err(of_file(
+                        return Err(file_error(
                             &path,
                             &format_args!("it is a link that leads nowhere: {error}"),
                         ));
@@ -177,7 +183,7 @@ fn walk(root: &Path, rules: &IgnoreRules, links: Links) -> Result<Vec<Vec<u8>>, 
             if kind.is_file() {
                 if let Some(target) = target {
                     match target.strip_prefix(root) {
-                        Err(_) if links == Links::Inside => outside.add(&path, &target),
+                        Err(_) if links == LinkPolicy::Inside => outside.add(&path, &target),
                         Ok(inside) if rules.excludes(inside.as_os_str().as_bytes()) => log::warn!(
                             "{}: packed with the content of {}, which is left out under its own name",
                             shown(&path),
@@ -187,7 +193,7 @@ fn walk(root: &Path, rules: &IgnoreRules, links: Links) -> Result<Vec<Vec<u8>>, 
                     }
                 }
                 if files.len() == CONTEXT_FILES_MAX {
-                    return Err(End::Failed(format!(
+                    return Err(ClientError::Failed(format!(
                         "there are more than {CONTEXT_FILES_MAX} files; {IGNORE_FILE} or `--exclude` leaves some out"
                     )));
                 }
@@ -199,19 +205,19 @@ fn walk(root: &Path, rules: &IgnoreRules, links: Links) -> Result<Vec<Vec<u8>>, 
     }
     match outside.count {
         0 => Ok(files),
-        _ => Err(End::Misused(outside.refusal())),
+        _ => Err(ClientError::Usage(outside.refusal())),
     }
 }
 
-/// Links to files outside the folder.
+/// LinkPolicy to files outside the folder.
 #[derive(Default)]
-struct Outside {
+struct OutsideLinks {
     /// The first [`LINKS_SHOWN_MAX`], with their targets.
     shown: Vec<String>,
     count: usize,
 }
 
-impl Outside {
+impl OutsideLinks {
     fn add(&mut self, link: &[u8], target: &Path) {
         self.count += 1;
         if self.shown.len() < LINKS_SHOWN_MAX {
@@ -243,20 +249,20 @@ fn target_of(link: &Path) -> io::Result<(fs::FileType, PathBuf)> {
 
 /// An archive on its way: a header without name and time, as Python's `gzip` writes it for
 /// `mtime=0`, and the best compression. What that makes is valid, and is not what zlib would make.
-struct Archive {
-    gzip: GzEncoder<Hashed>,
+struct ContextArchive {
+    gzip: GzEncoder<HashingFile>,
     /// Bytes before compression.
     tar: u64,
 }
 
 /// A file whose content has a hash.
-struct Hashed {
+struct HashingFile {
     file: File,
     hash: Md5,
     size: u64,
 }
 
-impl Write for Hashed {
+impl Write for HashingFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = self.file.write(bytes)?;
         self.hash.update(&bytes[..count]);
@@ -269,36 +275,36 @@ impl Write for Hashed {
     }
 }
 
-impl Archive {
-    fn new() -> Result<Archive, End> {
-        let hashed = Hashed {
-            file: nameless().map_err(|error| End::Failed(format!("making a temporary file: {error}")))?,
+impl ContextArchive {
+    fn new() -> Result<ContextArchive, ClientError> {
+        let hashed = HashingFile {
+            file: unlinked_file().map_err(|error| ClientError::Failed(format!("making a temporary file: {error}")))?,
             hash: Md5::new(),
             size: 0,
         };
-        Ok(Archive {
+        Ok(ContextArchive {
             gzip: GzEncoder::new(hashed, Compression::best()),
             tar: 0,
         })
     }
 
     /// Adds a file, and returns how many bytes of files there are with it.
-    fn add(&mut self, root: &Path, path: &[u8], before: u64) -> Result<u64, End> {
+    fn add(&mut self, root: &Path, path: &[u8], before: u64) -> Result<u64, ClientError> {
         let whole = root.join(OsStr::from_bytes(path));
         // What became a pipe since it was looked at must not be waited for.
         let opened = OpenOptions::new()
             .read(true)
             .custom_flags(OFlags::NONBLOCK.bits() as i32)
             .open(&whole);
-        let mut file = opened.map_err(|error| of_file(path, &error))?;
-        let metadata = file.metadata().map_err(|error| of_file(path, &error))?;
+        let mut file = opened.map_err(|error| file_error(path, &error))?;
+        let metadata = file.metadata().map_err(|error| file_error(path, &error))?;
         if !metadata.is_file() {
-            return Err(of_file(path, &CHANGED));
+            return Err(file_error(path, &CHANGED));
         }
         let length = metadata.len();
         let sum = before.saturating_add(length);
         if sum > CONTEXT_BYTES_MAX {
-            return Err(End::Failed(format!(
+            return Err(ClientError::Failed(format!(
                 "the files are more than {} in all; {IGNORE_FILE} or `--exclude` leaves some out",
                 size(CONTEXT_BYTES_MAX)
             )));
@@ -310,13 +316,13 @@ impl Archive {
             let count = match file.read(&mut piece) {
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(of_file(path, &error)),
+                Err(error) => return Err(file_error(path, &error)),
             };
             // Shorter or longer than its header says.
             match left.checked_sub(count as u64) {
                 Some(rest) if count > 0 => left = rest,
                 Some(0) => break,
-                _ => return Err(of_file(path, &CHANGED)),
+                _ => return Err(file_error(path, &CHANGED)),
             }
             self.push(&piece[..count])?;
         }
@@ -324,18 +330,18 @@ impl Archive {
         Ok(sum)
     }
 
-    fn push(&mut self, bytes: &[u8]) -> Result<(), End> {
+    fn push(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
         self.tar += bytes.len() as u64;
         self.gzip.write_all(bytes).map_err(unwritten)
     }
 
-    fn finish(mut self, files: usize, plain: u64) -> Result<Packed, End> {
+    fn finish(mut self, files: usize, plain: u64) -> Result<PackedContext, ClientError> {
         let zeros = vec![0; end(self.tar)];
         self.push(&zeros)?;
         let hashed = self.gzip.finish().map_err(unwritten)?;
         let mut hash = HEXLOWER.encode(&hashed.hash.finalize());
         hash.truncate(16);
-        Ok(Packed {
+        Ok(PackedContext {
             archive: hashed.file,
             size: hashed.size,
             hash,
@@ -345,14 +351,14 @@ impl Archive {
     }
 }
 
-fn unwritten(error: io::Error) -> End {
-    End::Failed(format!("writing the archive to a temporary file: {error}"))
+fn unwritten(error: io::Error) -> ClientError {
+    ClientError::Failed(format!("writing the archive to a temporary file: {error}"))
 }
 
 const CHANGED: &str = "it changed while it was packed";
 
 /// Makes a file that no folder has, so that nothing is left of it whatever happens.
-fn nameless() -> io::Result<File> {
+fn unlinked_file() -> io::Result<File> {
     let name = format!("edge-runner-{}.tar.gz", HEXLOWER.encode(&random::<16>()));
     let path = std::env::temp_dir().join(name);
     let file = OpenOptions::new()
@@ -369,17 +375,17 @@ fn is_executable(path: &Path) -> bool {
     rustix::fs::access(path, Access::EXEC_OK).is_ok()
 }
 
-fn of_file(path: &[u8], why: &dyn std::fmt::Display) -> End {
+fn file_error(path: &[u8], why: &dyn std::fmt::Display) -> ClientError {
     let name = match path.is_empty() {
         true => ".".into(),
         false => shown(path),
     };
-    End::Failed(format!("packing {name}: {why}"))
+    ClientError::Failed(format!("packing {name}: {why}"))
 }
 
 /// A name fit for a line.
 fn shown(path: &[u8]) -> String {
-    super::plain(&String::from_utf8_lossy(path))
+    super::sanitize(&String::from_utf8_lossy(path))
 }
 
 #[cfg(test)]
@@ -414,8 +420,8 @@ mod tests {
             fs::write(path, content).expect("a file");
         }
 
-        fn pack(&self) -> Result<Packed, End> {
-            pack(&self.0, "Dockerfile", &[], Links::Inside)
+        fn pack(&self) -> Result<PackedContext, ClientError> {
+            pack(&self.0, "Dockerfile", &[], LinkPolicy::Inside)
         }
 
         /// Names and contents of what is packed.
@@ -446,7 +452,7 @@ mod tests {
         }
     }
 
-    fn tar_of(mut packed: Packed) -> Vec<u8> {
+    fn tar_of(mut packed: PackedContext) -> Vec<u8> {
         let mut bytes = Vec::new();
         packed.archive.seek(SeekFrom::Start(0)).expect("a file");
         packed.archive.read_to_end(&mut bytes).expect("a file");
@@ -459,17 +465,17 @@ mod tests {
         plain
     }
 
-    fn failed(outcome: Result<Packed, End>) -> String {
+    fn failed(outcome: Result<PackedContext, ClientError>) -> String {
         match outcome {
-            Err(End::Failed(why)) => why,
+            Err(ClientError::Failed(why)) => why,
             Err(other) => panic!("{other:?}"),
             Ok(packed) => panic!("{} files are packed", packed.files),
         }
     }
 
-    fn misused(outcome: Result<Packed, End>) -> String {
+    fn misused(outcome: Result<PackedContext, ClientError>) -> String {
         match outcome {
-            Err(End::Misused(why)) => why,
+            Err(ClientError::Usage(why)) => why,
             Err(other) => panic!("{other:?}"),
             Ok(packed) => panic!("{} files are packed", packed.files),
         }
@@ -523,7 +529,7 @@ mod tests {
         fs::remove_file(folder.0.join(".dockerignore")).expect("a file");
         let further = ["*.txt".to_owned()];
         assert_eq!(
-            pack(&folder.0, "Dockerfile", &further, Links::Inside)
+            pack(&folder.0, "Dockerfile", &further, LinkPolicy::Inside)
                 .expect("an archive")
                 .files,
             2
@@ -620,7 +626,10 @@ mod tests {
             );
             assert!(why.contains("--follow-links") && !why.contains("far away"), "{why}");
             let further = [link.to_owned()];
-            assert!(pack(&folder.0, "Dockerfile", &further, Links::Inside).is_ok(), "{link}");
+            assert!(
+                pack(&folder.0, "Dockerfile", &further, LinkPolicy::Inside).is_ok(),
+                "{link}"
+            );
             fs::remove_file(folder.0.join(link)).expect("a link");
         }
         // A link to a link: where it ends counts.
@@ -632,7 +641,7 @@ mod tests {
         let why = misused(folder.pack());
         assert_eq!(why.matches(" -> ").count(), LINKS_SHOWN_MAX, "{why}");
         assert!(why.contains("and 2 more"), "{why}");
-        let packed = pack(&folder.0, "Dockerfile", &[], Links::Follow).expect("an archive");
+        let packed = pack(&folder.0, "Dockerfile", &[], LinkPolicy::Follow).expect("an archive");
         assert_eq!(packed.files, 3 + LINKS_SHOWN_MAX + 2);
         assert!(String::from_utf8_lossy(&tar_of(packed)).contains("far away"));
     }
@@ -653,7 +662,7 @@ mod tests {
     fn a_folder_needs_its_build_file() {
         let folder = Folder::with(&[("docker/Buildfile", "x"), (".dockerignore", "*.old")]);
         assert!(misused(folder.pack()).contains("there is no build file `Dockerfile`"));
-        let pack_with = |file: &str| pack(&folder.0, file, &[], Links::Inside);
+        let pack_with = |file: &str| pack(&folder.0, file, &[], LinkPolicy::Inside);
         assert_eq!(pack_with("docker/Buildfile").expect("an archive").files, 2);
         assert!(misused(pack_with("docker")).contains("no regular file"));
         folder.write(".dockerignore", "docker/*");
@@ -661,8 +670,8 @@ mod tests {
         symlink("docker", folder.0.join("alias")).expect("a link");
         folder.write(".dockerignore", "");
         assert!(misused(pack_with("alias/Buildfile")).contains("behind a link"));
-        assert!(misused(pack(&folder.0.join("nothing"), "x", &[], Links::Inside)).contains("reading the folder"));
-        assert!(misused(pack(&folder.0.join(".dockerignore"), "x", &[], Links::Inside)).contains("is no folder"));
+        assert!(misused(pack(&folder.0.join("nothing"), "x", &[], LinkPolicy::Inside)).contains("reading the folder"));
+        assert!(misused(pack(&folder.0.join(".dockerignore"), "x", &[], LinkPolicy::Inside)).contains("is no folder"));
     }
 
     /// C-092: the cap counts files as they are, and is told before they are read.

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
-use super::{End, object_of, text};
+use super::{ClientError, object_of, text};
 use crate::proto::build::BuildStatus;
 use edge_runner_proto::aliases::{self, Area};
 
@@ -18,33 +18,33 @@ const REFUSAL_CHARS: usize = 500;
 const FIRST: [&str; 6] = ["id", "status", "imageUri", "errorMessage", "region", "contextHash"];
 
 /// Writes a line for people.
-pub fn say(line: &str) {
+pub fn eprint_line(line: &str) {
     // Nobody may be left to read it.
     let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Writes what was asked for. Whoever closes stdout early has seen enough.
-fn print(text: &str) -> Result<(), End> {
+fn print(text: &str) -> Result<(), ClientError> {
     let mut out = io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(End::Failed(format!("writing to stdout: {error}")))
+            Err(ClientError::Failed(format!("writing to stdout: {error}")))
         }
         _ => Ok(()),
     }
 }
 
 /// Prints the service's own JSON.
-pub fn raw(body: &[u8]) -> Result<(), End> {
+pub fn raw(body: &[u8]) -> Result<(), ClientError> {
     object_of(body)?;
     let text = String::from_utf8_lossy(body);
     print(&format!("{}\n", text.trim()))
 }
 
 /// Prints a line for each region.
-pub fn regions(answer: &Value) -> Result<(), End> {
+pub fn regions(answer: &Value) -> Result<(), ClientError> {
     let Some(Value::Array(regions)) = answer.get("regions") else {
-        return Err(End::Failed("the service's answer has no list `regions`".into()));
+        return Err(ClientError::Failed("the service's answer has no list `regions`".into()));
     };
     let rows = regions
         .iter()
@@ -59,9 +59,9 @@ pub fn regions(answer: &Value) -> Result<(), End> {
 }
 
 /// Prints `name: value` for each member of a build; the further lines of a value are indented.
-pub fn status(build: &Value) -> Result<(), End> {
+pub fn status(build: &Value) -> Result<(), ClientError> {
     let Some(members) = build.as_object() else {
-        return Err(End::Failed("the service's answer has no build".into()));
+        return Err(ClientError::Failed("the service's answer has no build".into()));
     };
     // The other name of one that is there.
     let is_alias = |name: &str| {
@@ -78,20 +78,20 @@ pub fn status(build: &Value) -> Result<(), End> {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        let value: Vec<String> = value.trim_end().lines().map(plain).collect();
-        lines.push_str(&format!("{}: {}\n", plain(name), value.join("\n  ")));
+        let value: Vec<String> = value.trim_end().lines().map(sanitize).collect();
+        lines.push_str(&format!("{}: {}\n", sanitize(name), value.join("\n  ")));
     }
     print(&lines)
 }
 
 /// Prints the lines of a page of a log, and returns their number.
-pub fn lines(answer: &Value) -> Result<u32, End> {
+pub fn lines(answer: &Value) -> Result<u32, ClientError> {
     let Some(Value::Array(lines)) = answer.get("logs") else {
-        return Err(End::Failed("the service's answer has no list `logs`".into()));
+        return Err(ClientError::Failed("the service's answer has no list `logs`".into()));
     };
     let mut text = String::new();
     for line in lines {
-        text.push_str(&plain(line.as_str().unwrap_or_default()));
+        text.push_str(&sanitize(line.as_str().unwrap_or_default()));
         text.push('\n');
     }
     print(&text)?;
@@ -99,7 +99,7 @@ pub fn lines(answer: &Value) -> Result<u32, End> {
 }
 
 /// Prints how a build stands at the end of `cloud build`.
-pub fn built(build: &Value, hash: &str, is_cached: bool, json: bool) -> Result<(), End> {
+pub fn built(build: &Value, hash: &str, is_cached: bool, json: bool) -> Result<(), ClientError> {
     if json {
         let hash = Value::from(hash);
         return print(&format!(
@@ -131,14 +131,14 @@ pub fn refusal(status: u16, body: &[u8]) -> String {
         (Some(one), None) | (None, Some(one)) => one,
         (None, None) => text.trim().to_owned(),
     };
-    let told: String = plain(&told).chars().take(REFUSAL_CHARS).collect();
+    let told: String = sanitize(&told).chars().take(REFUSAL_CHARS).collect();
     format!("the service answers {status}: {told}")
         .trim_end_matches(": ")
         .to_owned()
 }
 
 /// Takes from text what could move a terminal's cursor or turn its text around.
-pub fn plain(text: &str) -> String {
+pub fn sanitize(text: &str) -> String {
     let unfit = |c: char| c.is_control() && c != '\t' || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|c| if unfit(c) { '\u{fffd}' } else { c }).collect()
 }

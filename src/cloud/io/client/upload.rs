@@ -1,4 +1,4 @@
-//! Uploads an archive as a form: the grant's fields in the order in which they came, then the file.
+//! UploadService an archive as a form: the grant's fields in the order in which they came, then the file.
 //!
 //! In: the grant as the service wrote it, and the archive. Out: nothing once the store has it. No
 //! credential but the fields is sent, and none of them reaches the log. Three tries, each of the
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-use super::{End, Packed, judged, tried};
+use super::{ClientError, PackedContext, check_status, with_retries};
 use crate::limits::ANSWER_BYTES_MAX;
 use crate::proto::progress::{ProgressLines, bar};
 use edge_runner_http::client::{self as http_client, ResponseLimits, RestError, RestResponse, UploadBody};
@@ -28,53 +28,53 @@ const CLIENT_UPLOAD_STALL: Duration = Duration::from_secs(180);
 
 /// How much is read and sent at once.
 const PIECE: usize = 64 * 1024;
-/// Columns of a terminal that does not say.
+/// Columns of a terminal that does not eprint_line.
 const COLUMNS: usize = 80;
 
 /// What the service grants.
 #[derive(serde::Deserialize)]
-pub struct Grant {
+pub struct ReceivedGrant {
     #[serde(rename = "uploadId")]
     pub id: String,
     #[serde(rename = "uploadUrl")]
     url: String,
     #[serde(rename = "uploadFields")]
-    fields: Fields,
+    fields: GrantFields,
 }
 
 /// Names and values in the order of the JSON text.
-struct Fields(Vec<(String, String)>);
+struct GrantFields(Vec<(String, String)>);
 
-impl<'de> Deserialize<'de> for Fields {
+impl<'de> Deserialize<'de> for GrantFields {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct InOrder;
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Fields;
+        struct OrderedFields;
+        impl<'de> Visitor<'de> for OrderedFields {
+            type Value = GrantFields;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object of strings")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<GrantFields, A::Error> {
                 let mut fields = Vec::new();
                 while let Some(field) = map.next_entry()? {
                     fields.push(field);
                 }
-                Ok(Fields(fields))
+                Ok(GrantFields(fields))
             }
         }
-        from.deserialize_map(InOrder)
+        from.deserialize_map(OrderedFields)
     }
 }
 
-impl Grant {
+impl ReceivedGrant {
     /// Reads the service's answer.
     ///
     /// # Errors
-    /// [`End::Failed`], without a word of what stands in it.
-    pub fn read(body: &[u8]) -> Result<Grant, End> {
-        let wrong = || End::Failed("the service's answer is no upload grant".into());
-        let grant: Grant = serde_json::from_slice(body).map_err(|_| wrong())?;
+    /// [`ClientError::Failed`], without a word of what stands in it.
+    pub fn read(body: &[u8]) -> Result<ReceivedGrant, ClientError> {
+        let wrong = || ClientError::Failed("the service's answer is no upload grant".into());
+        let grant: ReceivedGrant = serde_json::from_slice(body).map_err(|_| wrong())?;
         // It could end its part and begin another.
         let is_name = |name: &str| !name.is_empty() && !name.contains(char::is_control);
         match grant.fields.0.iter().all(|(name, _)| is_name(name)) {
@@ -110,28 +110,28 @@ impl Grant {
     }
 }
 
-/// Uploads the archive, and shows on stderr how far it is.
+/// UploadService the archive, and shows on stderr how far it is.
 ///
 /// # Errors
-/// [`End::Failed`] with the store's words.
-pub async fn upload(grant: &Grant, packed: &Packed) -> Result<(), End> {
-    let answer = judged(tried(async || send(grant, packed).await).await)?;
+/// [`ClientError::Failed`] with the store's words.
+pub async fn upload(grant: &ReceivedGrant, packed: &PackedContext) -> Result<(), ClientError> {
+    let answer = check_status(with_retries(async || send(grant, packed).await).await)?;
     match answer.status {
         200 | 201 | 204 => Ok(()),
-        other => Err(End::Failed(format!(
+        other => Err(ClientError::Failed(format!(
             "the upload was answered with {other}, which is no success"
         ))),
     }
 }
 
-async fn send(grant: &Grant, packed: &Packed) -> Result<RestResponse, RestError> {
+async fn send(grant: &ReceivedGrant, packed: &PackedContext) -> Result<RestResponse, RestError> {
     let boundary = format!("edge-runner-{}", HEXLOWER.encode(&random::<16>()));
     let head = Bytes::from(grant.head(&boundary));
     let tail = Bytes::from(format!("\r\n--{boundary}--\r\n"));
     let mut archive = packed.archive.try_clone().map_err(RestError::Body)?;
     archive.seek(SeekFrom::Start(0)).map_err(RestError::Body)?;
     let size = head.len() as u64 + packed.size + tail.len() as u64;
-    let mut shown = Shown::new(packed.size);
+    let mut shown = UploadProgress::new(packed.size);
     let (mut head, mut done) = (Some(head), 0);
     let next = move || -> io::Result<Bytes> {
         if let Some(head) = head.take() {
@@ -161,16 +161,16 @@ async fn send(grant: &Grant, packed: &Packed) -> Result<RestResponse, RestError>
 }
 
 /// What people see of an upload: a bar where there is a terminal, else a line for each tenth.
-struct Shown {
+struct UploadProgress {
     total: u64,
     began: Instant,
     terminal: Option<Option<Instant>>,
     lines: ProgressLines,
 }
 
-impl Shown {
-    fn new(total: u64) -> Shown {
-        Shown {
+impl UploadProgress {
+    fn new(total: u64) -> UploadProgress {
+        UploadProgress {
             total,
             began: Instant::now(),
             terminal: io::stderr().is_terminal().then_some(None),
@@ -207,7 +207,7 @@ impl Shown {
     }
 }
 
-impl Drop for Shown {
+impl Drop for UploadProgress {
     fn drop(&mut self) {
         self.end();
     }
@@ -224,8 +224,8 @@ fn columns() -> usize {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Grant, End> {
-        Grant::read(text.as_bytes())
+    fn read(text: &str) -> Result<ReceivedGrant, ClientError> {
+        ReceivedGrant::read(text.as_bytes())
     }
 
     /// I-27, C-030, C-032, C-068: fields are sent under their names, in the order received, and the
@@ -267,7 +267,7 @@ mod tests {
             r#"{"uploadId":"secret","uploadUrl":"http://s/","uploadFields":{"":"secret"}}"#,
         ] {
             match read(bad) {
-                Err(End::Failed(why)) => assert!(!why.contains("secret"), "{why}"),
+                Err(ClientError::Failed(why)) => assert!(!why.contains("secret"), "{why}"),
                 _ => panic!("{bad}"),
             }
         }

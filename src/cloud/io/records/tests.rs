@@ -617,7 +617,7 @@ fn an_empty_file_is_a_beginning() {
     insert(&open(&folder), 1, "o", "f", 0);
 }
 
-/// Keys are not in there, but whose builds there are is nobody else's business.
+/// KeyStore are not in there, but whose builds there are is nobody else's business.
 #[test]
 fn the_files_are_the_owners_alone() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Uploads whose body, clock and records are the test's; on a real folder.
+//! UploadService whose body, clock and records are the test's; on a real folder.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -72,10 +72,10 @@ impl Body for ChunkedReader {
     }
 }
 
-/// Uploads in a folder of their own.
+/// UploadService in a folder of their own.
 struct BuildService {
     path: PathBuf,
-    uploads: Arc<Uploads>,
+    uploads: Arc<UploadService>,
 }
 
 const SIZE_MAX: u64 = 1_000_000;
@@ -86,10 +86,10 @@ impl BuildService {
         BuildService::with(|_| {})
     }
 
-    fn with(change: impl FnOnce(&mut Uploads)) -> BuildService {
+    fn with(change: impl FnOnce(&mut UploadService)) -> BuildService {
         let path = std::env::temp_dir().join(format!("edge-runner-{}", Uuid::v4(random())));
-        let keys = Keys::new(&path, Vec::new());
-        let mut uploads = Uploads {
+        let keys = KeyStore::new(&path, Vec::new());
+        let mut uploads = UploadService {
             folder: Arc::new(ArchiveDir::open(&path).expect("a folder")),
             records: Arc::new(SqliteRecords::open(&path).expect("records")),
             upload_locks: Arc::default(),
@@ -102,7 +102,7 @@ impl BuildService {
             size_max: SIZE_MAX,
             grant_ms: 900_000,
             free_min: 0,
-            places: Arc::new(Semaphore::new(4)),
+            permits: Arc::new(Semaphore::new(4)),
         };
         change(&mut uploads);
         BuildService::set_keys(&path, true);
@@ -137,8 +137,8 @@ impl BuildService {
         fs::write(path.join("keys.json"), keys::encode_file(&kept)).expect("a writable folder");
     }
 
-    async fn take(&self, body: ChunkedReader) -> Result<Stored, ApiError> {
-        self.uploads.take(&head(), body, &|_| true).await
+    async fn take(&self, body: ChunkedReader) -> Result<StoredUpload, ApiError> {
+        self.uploads.receive_form(&head(), body, &|_| true).await
     }
 
     fn parts(&self) -> usize {
@@ -217,7 +217,7 @@ async fn what_was_sent_is_kept() {
         assert!(stored.etag().len() == 34 && stored.etag().starts_with('"'));
     }
     assert_eq!(house.parts(), 0);
-    assert_eq!(house.uploads.places.available_permits(), 4);
+    assert_eq!(house.uploads.permits.available_permits(), 4);
 }
 
 /// I-07: sixty seconds without a byte are the end, and fifty-nine are not, however often.
@@ -238,13 +238,13 @@ async fn an_upload_that_stands_still_ends() {
         let mut still = ChunkedReader::new(&body, 100);
         still.pieces[at].0 = Duration::from_secs(61);
         let began = Instant::now();
-        let note = |phase| {
+        let set_phase = |phase| {
             lock(&phases).push(phase);
             true
         };
         let refused = house
             .uploads
-            .take(&head(), still, &note)
+            .receive_form(&head(), still, &set_phase)
             .await
             .expect_err("it stood still");
         assert_eq!((refused.status, refused.code), (408, "RequestTimeout"));
@@ -321,7 +321,7 @@ async fn an_upload_that_is_dropped_leaves_no_part() {
         let kept = house.archive(&grant).expect("the old one or the new one");
         assert!(kept.len() == 500 || kept.len() == 600_000, "{} bytes", kept.len());
     }
-    assert_eq!(house.uploads.places.available_permits(), 4);
+    assert_eq!(house.uploads.permits.available_permits(), 4);
 }
 
 /// I-06, I-08: each refusal comes before the rest of the body is asked for, and leaves the archive of before.
@@ -369,7 +369,7 @@ async fn a_refusal_changes_nothing() {
     let no_form = Request::post("/").body(()).expect("a request").into_parts().0;
     let refused = house
         .uploads
-        .take(&no_form, ChunkedReader::new(b"", 1), &|_| true)
+        .receive_form(&no_form, ChunkedReader::new(b"", 1), &|_| true)
         .await;
     assert_eq!(refused.expect_err("no form").status, 412);
 }
@@ -512,13 +512,13 @@ async fn a_body_that_is_too_long_is_not_asked_for() {
     house.take(sent(longest)).await.expect("stored");
 }
 
-/// I-09: past the places for uploads the next one is told to come again; a stranger takes none.
+/// I-09: past the permits for uploads the next one is told to come again; a stranger takes none.
 #[tokio::test]
 async fn uploads_have_places() {
-    let house = BuildService::with(|uploads| uploads.places = Arc::new(Semaphore::new(1)));
+    let house = BuildService::with(|uploads| uploads.permits = Arc::new(Semaphore::new(1)));
     let grant = house.grant().await;
     let body = form(&grant, &archive(500, 1));
-    let place = house.uploads.places.clone().try_acquire_owned().expect("a place");
+    let place = house.uploads.permits.clone().try_acquire_owned().expect("a place");
     let refused = house.take(ChunkedReader::new(&body, 100)).await.expect_err("no place");
     assert_eq!((refused.status, refused.code), (503, "SlowDown"));
     assert_eq!(refused.header, ErrorHeader::RetryAfterS(RETRY_AFTER_S));
@@ -561,15 +561,15 @@ async fn grants_need_space() {
 /// I-21: what the system says of a full disk becomes 507, anything else is the service's own failure.
 #[test]
 fn a_full_disk_is_said_as_such() {
-    let of = |errno: Errno| unwritten(errno.into());
+    let of = |errno: Errno| write_error(errno.into());
     assert_eq!(
         (of(Errno::NOSPC).status, of(Errno::NOSPC).code),
         (507, "InsufficientStorage")
     );
     assert_eq!(of(Errno::DQUOT).status, 507);
     assert!(of(Errno::IO).is_internal());
-    assert_eq!(unrecorded(RecordError::Full).status, 507);
-    assert!(unrecorded(RecordError::Broken("locked".into())).is_internal());
+    assert_eq!(record_error(RecordError::Full).status, 507);
+    assert!(record_error(RecordError::Broken("locked".into())).is_internal());
 }
 
 /// I-08, I-21: an archive that is in its place is an answer of success, also when what came finds no space in the records; the next
