@@ -35,7 +35,7 @@ pub enum CliCommand {
     Doctor { config: Box<Config>, warnings: Vec<String> },
     /// What `edge-runner cloud` is asked for.
     #[cfg(feature = "cloud")]
-    Cloud(edge_runner_cloud::cli::Command),
+    Cloud(edge_runner_cloud::cli::CloudCommand),
     /// Print this text and end.
     Help(String),
     /// Print this text and end.

@@ -165,17 +165,17 @@ fn exposures(config: &Config, doctor: bool) -> Vec<String> {
 
 #[cfg(feature = "cloud")]
 fn cloud(
-    command: edge_runner_cloud::cli::Command,
+    command: edge_runner_cloud::cli::CloudCommand,
     skipped: Vec<String>,
     variables: &Variables,
 ) -> Result<(), StartupError> {
-    use edge_runner_cloud::cli::Command;
+    use edge_runner_cloud::cli::CloudCommand;
     match command {
-        Command::Help(text) | Command::Version(text) => {
+        CloudCommand::Help(text) | CloudCommand::Version(text) => {
             let _ = io::stdout().write_all(text.as_bytes());
             Ok(())
         }
-        Command::Do { task, warnings } => task.run(&[skipped, warnings].concat(), variables),
+        CloudCommand::Do { task, warnings } => task.run(&[skipped, warnings].concat(), variables),
     }
 }
 

@@ -21,7 +21,7 @@ pub struct CloudConfig {
     pub tls: Tls,
     /// This machine's own names, for the certificate of `--tls auto`.
     pub host_names: Vec<String>,
-    /// SigningScheme and host that clients see, without a slash at its end; nothing: the request's.
+    /// Scheme and host that clients see, without a slash at its end; nothing: the request's.
     pub public_url: Option<String>,
     /// The file of regions; nothing: one region `local`.
     pub regions: Option<PathBuf>,
@@ -132,12 +132,12 @@ pub struct BuildTask {
     /// Whether links to files outside the folder are packed as those files, instead of refused.
     pub follow_links: bool,
     /// Nothing: not at all.
-    pub wait: Option<Wait>,
+    pub wait: Option<WaitOptions>,
 }
 
 /// How to wait for a build.
 #[derive(Clone, Copy, Debug)]
-pub struct Wait {
+pub struct WaitOptions {
     /// From one question to the next.
     pub poll: Duration,
     /// In all.

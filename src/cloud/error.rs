@@ -8,10 +8,10 @@ use edge_runner_http::tls::TlsError;
 
 /// Why the service could not serve.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
+pub enum ServeError {
     /// What it was told makes no sense.
     #[error("{0}")]
-    Misuse(String),
+    Usage(String),
     /// It has not what it needs.
     #[error("{0}")]
     Setup(String),

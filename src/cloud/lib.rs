@@ -19,4 +19,4 @@ pub mod io;
 pub mod limits;
 pub mod proto;
 
-pub use error::RunError;
+pub use error::ServeError;

@@ -115,7 +115,7 @@ impl TestCloud {
     pub fn send(&self, grant: &Value, archive: &[u8]) -> Reply {
         let (kind, body) = form(grant, archive);
         let target = grant["uploadUrl"].as_str().expect("a URL");
-        // SigningScheme and host are those of the request for the grant.
+        // Scheme and host are those of the request for the grant.
         let path = target.splitn(4, '/').nth(3).expect("a path");
         http::request(self.runner.addr, "POST", &format!("/{path}"), &[&kind], &body).expect("the service answers")
     }

@@ -1,14 +1,14 @@
-//! The meaning of `cloud regions`, `build`, `status` and `logs`.
+//! The resolve of `cloud regions`, `build`, `status` and `logs`.
 //!
-//! What was typed enters; a [`ClientConfig`] leaves. Refuses what no service could take: no URL, no key, a build file outside the
+//! What was args enters; a [`ClientConfig`] leaves. Refuses what no service could take: no URL, no key, a build file outside the
 //! folder. Source: `cloud-interface.md` §7.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::Task;
-use super::flags::Typed;
-use crate::config::{BuildTask, ClientConfig, ClientTask, Wait};
+use super::CloudTask;
+use super::flags::CloudArgs;
+use crate::config::{BuildTask, ClientConfig, ClientTask, WaitOptions};
 use crate::proto::build::build_file_problem;
 use edge_runner_proto::config::Secret;
 use edge_runner_proto::limits::API_KEY_BYTES;
@@ -19,25 +19,25 @@ const FILE: &str = "Dockerfile";
 const POLL: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(1800);
 
-pub fn regions(typed: Typed, _: &Env<'_>, warnings: &mut Vec<String>) -> Result<Task, UsageError> {
-    client(typed, warnings, |_| Ok(ClientTask::Regions))
+pub fn regions(args: CloudArgs, _: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+    client(args, warnings, |_| Ok(ClientTask::Regions))
 }
 
-pub fn status(typed: Typed, _: &Env<'_>, warnings: &mut Vec<String>) -> Result<Task, UsageError> {
-    client(typed, warnings, |typed| Ok(ClientTask::Status(id(typed)?)))
+pub fn status(args: CloudArgs, _: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+    client(args, warnings, |args| Ok(ClientTask::Status(id(args)?)))
 }
 
-pub fn logs(typed: Typed, _: &Env<'_>, warnings: &mut Vec<String>) -> Result<Task, UsageError> {
-    client(typed, warnings, |typed| {
-        let limit = typed.limit;
-        Ok(ClientTask::Logs { id: id(typed)?, limit })
+pub fn logs(args: CloudArgs, _: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+    client(args, warnings, |args| {
+        let limit = args.limit;
+        Ok(ClientTask::Logs { id: id(args)?, limit })
     })
 }
 
-pub fn build(typed: Typed, _: &Env<'_>, warnings: &mut Vec<String>) -> Result<Task, UsageError> {
-    client(typed, warnings, |typed| {
-        let wait = wait(typed)?;
-        let argument = typed.argument.take().unwrap_or_default();
+pub fn build(args: CloudArgs, _: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+    client(args, warnings, |args| {
+        let wait = wait(args)?;
+        let argument = args.argument.take().unwrap_or_default();
         if argument.is_empty() {
             return Err(UsageError::Combination(
                 "`cloud build` needs its DIR: an empty one is none".into(),
@@ -45,10 +45,10 @@ pub fn build(typed: Typed, _: &Env<'_>, warnings: &mut Vec<String>) -> Result<Ta
         }
         Ok(ClientTask::Build(Box::new(BuildTask {
             dir: argument.into(),
-            region: typed.region.take(),
-            file: file(typed.buildfile.as_deref().unwrap_or(FILE))?,
-            exclude: std::mem::take(&mut typed.exclude),
-            follow_links: typed.follow_links,
+            region: args.region.take(),
+            file: file(args.buildfile.as_deref().unwrap_or(FILE))?,
+            exclude: std::mem::take(&mut args.exclude),
+            follow_links: args.follow_links,
             wait,
         })))
     })
@@ -56,19 +56,19 @@ pub fn build(typed: Typed, _: &Env<'_>, warnings: &mut Vec<String>) -> Result<Ta
 
 /// What all of them need, env what one of them does.
 fn client(
-    mut typed: Typed,
+    mut args: CloudArgs,
     warnings: &mut Vec<String>,
-    task: impl FnOnce(&mut Typed) -> Result<ClientTask, UsageError>,
-) -> Result<Task, UsageError> {
-    let task = task(&mut typed)?;
+    task: impl FnOnce(&mut CloudArgs) -> Result<ClientTask, UsageError>,
+) -> Result<CloudTask, UsageError> {
+    let task = task(&mut args)?;
     let needs = |option: &str, variable: &'static str| {
         UsageError::Combination(format!(
             "`{option}` is missing, and so is {}",
             values::all_names(variable)
         ))
     };
-    let base = typed.api_url.ok_or_else(|| needs("--api-url", "CLOUD_API_URL"))?;
-    let key = typed.api_key.ok_or_else(|| needs("--api-key", "CLOUD_API_KEY"))?;
+    let base = args.api_url.ok_or_else(|| needs("--api-url", "CLOUD_API_URL"))?;
+    let key = args.api_key.ok_or_else(|| needs("--api-key", "CLOUD_API_KEY"))?;
     if !API_KEY_BYTES.contains(&key.len()) || !key.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(UsageError::Value {
             source: "--api-key".into(),
@@ -83,20 +83,20 @@ fn client(
     if let Some(url) = values::parse_url("`--api-url`", &base, &["http", "https"]) {
         url.warn_if_unencrypted(warnings, "the key and what is packed travel");
     }
-    Ok(Task::Client(Box::new(ClientConfig {
+    Ok(CloudTask::Client(Box::new(ClientConfig {
         base,
         key: Secret::new(key),
-        json: typed.json,
+        json: args.json,
         task,
-        verbosity: typed.verbosity,
+        verbosity: args.verbosity,
     })))
 }
 
-fn wait(typed: &Typed) -> Result<Option<Wait>, UsageError> {
-    if !typed.wait {
+fn wait(args: &CloudArgs) -> Result<Option<WaitOptions>, UsageError> {
+    if !args.wait {
         let idle = ["--poll", "--timeout"]
             .into_iter()
-            .find(|long| typed.given.contains(long));
+            .find(|long| args.given.contains(long));
         return match idle {
             Some(long) => Err(UsageError::Combination(format!(
                 "`{long}` means nothing without `--wait`"
@@ -104,15 +104,15 @@ fn wait(typed: &Typed) -> Result<Option<Wait>, UsageError> {
             None => Ok(None),
         };
     }
-    Ok(Some(Wait {
-        poll: typed.poll.unwrap_or(POLL),
-        timeout: typed.timeout.unwrap_or(TIMEOUT),
+    Ok(Some(WaitOptions {
+        poll: args.poll.unwrap_or(POLL),
+        timeout: args.timeout.unwrap_or(TIMEOUT),
     }))
 }
 
 /// The id of a build, whatever it looks like: the service says what it takes.
-fn id(typed: &mut Typed) -> Result<String, UsageError> {
-    let id = OsString::into_string(typed.argument.take().unwrap_or_default()).map_err(not_unicode)?;
+fn id(args: &mut CloudArgs) -> Result<String, UsageError> {
+    let id = OsString::into_string(args.argument.take().unwrap_or_default()).map_err(not_unicode)?;
     // They would mean other paths than that of a build.
     match id.is_empty() || id == "." || id == ".." {
         true => Err(UsageError::Combination(format!("`{id}` is no id of a build"))),

@@ -1,6 +1,6 @@
 //! The options of `edge-runner cloud`, one table for each of its commands.
 //!
-//! Texts of values enter through the setters, [`Typed`] leaves. Sizes are bytes, with `k`, `m` or
+//! Texts of values enter through the setters, [`CloudArgs`] leaves. Sizes are bytes, with `k`, `m` or
 //! `g` behind them in units of 1024; times are seconds, with a fraction if you like. Source:
 //! `cloud-interface.md` §1, §3, §7.
 
@@ -54,14 +54,14 @@ const GRANT_TTL_HIGHEST: Duration = Duration::from_secs(86_400);
 const SIZE_HIGHEST: u64 = 1 << 50;
 
 /// One option.
-pub type Flag = edge_runner_proto::options::Flag<Typed>;
+pub type CloudFlag = edge_runner_proto::options::Flag<CloudArgs>;
 
 /// The options of one command.
-pub type Table = edge_runner_proto::options::OptionTable<Typed>;
+pub type OptionTable = edge_runner_proto::options::OptionTable<CloudArgs>;
 
-/// What was typed, of whichever command.
+/// What was args, of whichever command.
 #[derive(Debug, Default)]
-pub struct Typed {
+pub struct CloudArgs {
     pub host: Option<String>,
     pub port: Option<u16>,
     pub tls: Option<Tls>,
@@ -71,7 +71,7 @@ pub struct Typed {
     pub argument: Option<OsString>,
     /// What stands after `--`.
     pub command: Option<Vec<OsString>>,
-    /// The long names of the options that were typed.
+    /// The long names of the options that were args.
     pub given: Vec<&'static str>,
     pub data_dir: Option<String>,
     pub public_url: Option<String>,
@@ -107,7 +107,7 @@ pub struct Typed {
     pub name: Option<String>,
 }
 
-impl OptionStore for Typed {
+impl OptionStore for CloudArgs {
     fn given(&mut self) -> &mut Vec<&'static str> {
         &mut self.given
     }
@@ -137,52 +137,52 @@ const GENERAL: &str = "General";
 /// What the names of variables begin with.
 const PREFIX: &str = "CLOUD_";
 
-const DATA_DIR: Flag = flag(
+const DATA_DIR: CloudFlag = flag(
     None,
     "--data-dir",
-    FlagKind::Value("DIR", |typed, text| put(&mut typed.data_dir, text)),
+    FlagKind::Value("DIR", |args, text| put(&mut args.data_dir, text)),
     SERVER,
     "Where archives, records, logs, images and keys are kept; made with mode 0700 if it is not there. Required.",
 );
 
-const VERBOSE: Flag = flag(
+const VERBOSE: CloudFlag = flag(
     Some('v'),
     "--verbose",
-    FlagKind::Count(|typed| typed.verbosity = typed.verbosity.saturating_add(1)),
+    FlagKind::Count(|args| args.verbosity = args.verbosity.saturating_add(1)),
     GENERAL,
     "Log more: -v decisions, -vv steps too, -vvv libraries too. RUST_LOG, when set, decides alone.",
 );
 
-const HELP: Flag = flag(Some('h'), "--help", FlagKind::Help, GENERAL, "Print this help.");
+const HELP: CloudFlag = flag(Some('h'), "--help", FlagKind::Help, GENERAL, "Print this help.");
 
-const VERSION: Flag = flag(Some('V'), "--version", FlagKind::Version, GENERAL, "Print the version.");
+const VERSION: CloudFlag = flag(Some('V'), "--version", FlagKind::Version, GENERAL, "Print the version.");
 
-const API_URL: Flag = flag(
+const API_URL: CloudFlag = flag(
     None,
     "--api-url",
-    FlagKind::Value("URL", |typed, text| put(&mut typed.api_url, api_url(&text)?)),
+    FlagKind::Value("URL", |args, text| put(&mut args.api_url, api_url(&text)?)),
     CLOUD,
     "Where the service is, such as http://board:7870; /v1 is added if it is not there. Required.",
 );
 
-const API_KEY: Flag = flag(
+const API_KEY: CloudFlag = flag(
     None,
     "--api-key",
-    FlagKind::Value("KEY", |typed, text| put(&mut typed.api_key, text)),
+    FlagKind::Value("KEY", |args, text| put(&mut args.api_key, text)),
     CLOUD,
     "A private key of the service; CLOUD_API_KEY does the same and shows in no list of processes. Required.",
 );
 
-const JSON: Flag = flag(
+const JSON: CloudFlag = flag(
     None,
     "--json",
-    FlagKind::Switch(|typed| typed.json = true),
+    FlagKind::Switch(|args| args.json = true),
     GENERAL,
     "Print one JSON object: what the service answered.",
 );
 
 /// `cloud serve`.
-pub static SERVE: Table = Table {
+pub static SERVE: OptionTable = OptionTable {
     prefix: PREFIX,
     argument: None,
     own_variable_first: false,
@@ -191,21 +191,21 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--host",
-            FlagKind::Value("ADDR", |typed, text| put(&mut typed.host, text)),
+            FlagKind::Value("ADDR", |args, text| put(&mut args.host, text)),
             SERVER,
             HOST_HELP,
         ),
         flag(
             None,
             "--port",
-            FlagKind::Value("N", |typed, text| put(&mut typed.port, number(&text, 0, u16::MAX)?)),
+            FlagKind::Value("N", |args, text| put(&mut args.port, number(&text, 0, u16::MAX)?)),
             SERVER,
             "HTTP port; 0 picks a free one, and the start-up line prints it. [default: 7870]",
         ),
         flag(
             None,
             "--tls",
-            FlagKind::Value("off|auto|CERT:KEY", |typed, text| put(&mut typed.tls, tls(&text)?)),
+            FlagKind::Value("off|auto|CERT:KEY", |args, text| put(&mut args.tls, tls(&text)?)),
             SERVER,
             "HTTPS on the same port as HTTP: `auto` makes a certificate once and keeps it in the data directory, \
              CERT:KEY are PEM files, read again on SIGHUP. [default: off]",
@@ -213,7 +213,7 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--public-url",
-            FlagKind::Value("URL", |typed, text| put(&mut typed.public_url, public_url(&text)?)),
+            FlagKind::Value("URL", |args, text| put(&mut args.public_url, public_url(&text)?)),
             SERVER,
             "Scheme and host that clients see, without /v1; for the URLs of uploads, logs and images. [default: the \
              request's Host]",
@@ -221,14 +221,14 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--org",
-            FlagKind::Value("NAME", |typed, text| put(&mut typed.org, name(&text)?)),
+            FlagKind::Value("NAME", |args, text| put(&mut args.org, name(&text)?)),
             SERVER,
             "Organization of keys that name none. [default: default]",
         ),
         flag(
             None,
             "--regions",
-            FlagKind::Value("FILE", |typed, text| put(&mut typed.regions, text)),
+            FlagKind::Value("FILE", |args, text| put(&mut args.regions, text)),
             BUILDS,
             "JSON: {\"default\":\"eu\", \"regions\":[ {\"code\":\"eu\", \"display_name\":\"Europe\", \"builds\":true} ]}; without \
              `default` the first one is it, without `builds` it has them. Read again when it changes. [default: one \
@@ -237,8 +237,8 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--max-builds",
-            FlagKind::Value("N", |typed, text| {
-                put(&mut typed.max_builds, number(&text, 1, BUILDS_HIGHEST)?)
+            FlagKind::Value("N", |args, text| {
+                put(&mut args.max_builds, number(&text, 1, BUILDS_HIGHEST)?)
             }),
             BUILDS,
             "Commands at once; further builds wait, oldest first. [default: 2]",
@@ -246,8 +246,8 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--max-pending",
-            FlagKind::Value("N", |typed, text| {
-                put(&mut typed.max_pending, number(&text, 1, PENDING_HIGHEST)?)
+            FlagKind::Value("N", |args, text| {
+                put(&mut args.max_pending, number(&text, 1, PENDING_HIGHEST)?)
             }),
             BUILDS,
             "Builds of one organization that wait; more get 429. [default: 100]",
@@ -255,9 +255,9 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--build-timeout",
-            FlagKind::Value("SECONDS", |typed, text| {
+            FlagKind::Value("SECONDS", |args, text| {
                 put(
-                    &mut typed.build_timeout,
+                    &mut args.build_timeout,
                     seconds(&text, Duration::from_millis(1), BUILD_TIMEOUT_HIGHEST)?,
                 )
             }),
@@ -267,9 +267,9 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--build-grace",
-            FlagKind::Value("SECONDS", |typed, text| {
+            FlagKind::Value("SECONDS", |args, text| {
                 put(
-                    &mut typed.build_grace,
+                    &mut args.build_grace,
                     seconds(&text, Duration::ZERO, BUILD_GRACE_HIGHEST)?,
                 )
             }),
@@ -279,8 +279,8 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--max-attempts",
-            FlagKind::Value("N", |typed, text| {
-                put(&mut typed.max_attempts, number(&text, 1, ATTEMPTS_HIGHEST)?)
+            FlagKind::Value("N", |args, text| {
+                put(&mut args.max_attempts, number(&text, 1, ATTEMPTS_HIGHEST)?)
             }),
             BUILDS,
             "Runs of one build, with those that a stop of the service cut off. [default: 3]",
@@ -288,15 +288,15 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--max-unpacked",
-            FlagKind::Value("BYTES", |typed, text| put(&mut typed.max_unpacked, size(&text, 1)?)),
+            FlagKind::Value("BYTES", |args, text| put(&mut args.max_unpacked, size(&text, 1)?)),
             BUILDS,
             "Bytes of a context once it is unpacked. [default: 2g]",
         ),
         flag(
             None,
             "--max-entries",
-            FlagKind::Value("N", |typed, text| {
-                put(&mut typed.max_entries, number(&text, 1, ENTRIES_HIGHEST)?)
+            FlagKind::Value("N", |args, text| {
+                put(&mut args.max_entries, number(&text, 1, ENTRIES_HIGHEST)?)
             }),
             BUILDS,
             "Files, directories and links of a context. [default: 100000]",
@@ -304,16 +304,16 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--builder-env",
-            FlagKind::Repeatable("NAME", |typed, text| push(&mut typed.builder_env, variable(text)?)),
+            FlagKind::Repeatable("NAME", |args, text| push(&mut args.builder_env, variable(text)?)),
             BUILDS,
             "Hand this variable of the service to the command; repeatable.",
         ),
         flag(
             None,
             "--grant-ttl",
-            FlagKind::Value("SECONDS", |typed, text| {
+            FlagKind::Value("SECONDS", |args, text| {
                 put(
-                    &mut typed.grant_ttl,
+                    &mut args.grant_ttl,
                     seconds(&text, Duration::from_millis(1), GRANT_TTL_HIGHEST)?,
                 )
             }),
@@ -323,15 +323,15 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--max-context",
-            FlagKind::Value("BYTES", |typed, text| put(&mut typed.max_context, size(&text, 1)?)),
+            FlagKind::Value("BYTES", |args, text| put(&mut args.max_context, size(&text, 1)?)),
             UPLOADS,
             "Bytes of an archive. [default: 524288000]",
         ),
         flag(
             None,
             "--max-uploads",
-            FlagKind::Value("N", |typed, text| {
-                put(&mut typed.max_uploads, number(&text, 1, UPLOADS_HIGHEST)?)
+            FlagKind::Value("N", |args, text| {
+                put(&mut args.max_uploads, number(&text, 1, UPLOADS_HIGHEST)?)
             }),
             UPLOADS,
             "Uploads at once; more get 503 with Retry-After. [default: 32]",
@@ -339,15 +339,15 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--min-free",
-            FlagKind::Value("BYTES", |typed, text| put(&mut typed.min_free, size(&text, 0)?)),
+            FlagKind::Value("BYTES", |args, text| put(&mut args.min_free, size(&text, 0)?)),
             UPLOADS,
             "Free space in the data directory below which no upload is granted. [default: 1g]",
         ),
         flag(
             None,
             "--keep-archives",
-            FlagKind::Value("SECONDS", |typed, text| {
-                put(&mut typed.keep_archives, seconds(&text, Duration::ZERO, KEEP_HIGHEST)?)
+            FlagKind::Value("SECONDS", |args, text| {
+                put(&mut args.keep_archives, seconds(&text, Duration::ZERO, KEEP_HIGHEST)?)
             }),
             KEEPING,
             "How long an archive is kept after its build ended, or after its grant if none was made of it; 0: for \
@@ -356,8 +356,8 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--keep-builds",
-            FlagKind::Value("SECONDS", |typed, text| {
-                put(&mut typed.keep_builds, seconds(&text, Duration::ZERO, KEEP_HIGHEST)?)
+            FlagKind::Value("SECONDS", |args, text| {
+                put(&mut args.keep_builds, seconds(&text, Duration::ZERO, KEEP_HIGHEST)?)
             }),
             KEEPING,
             "The same of a build's record, log and image. [default: 2592000]",
@@ -365,14 +365,14 @@ pub static SERVE: Table = Table {
         flag(
             None,
             "--store",
-            FlagKind::Value("URL", |typed, text| put(&mut typed.store, text)),
+            FlagKind::Value("URL", |args, text| put(&mut args.store, text)),
             KEEPING,
             "[later] Let an object store take the uploads: s3://BUCKET.",
         ),
         flag(
             None,
             "--database",
-            FlagKind::Value("URL", |typed, text| put(&mut typed.database, text)),
+            FlagKind::Value("URL", |args, text| put(&mut args.database, text)),
             KEEPING,
             "[later] Keep the records where several services share them: postgres://...",
         ),
@@ -383,7 +383,7 @@ pub static SERVE: Table = Table {
 };
 
 /// `cloud keys create`.
-pub static KEYS_CREATE: Table = Table {
+pub static KEYS_CREATE: OptionTable = OptionTable {
     prefix: PREFIX,
     argument: None,
     own_variable_first: false,
@@ -391,21 +391,21 @@ pub static KEYS_CREATE: Table = Table {
         flag(
             None,
             "--type",
-            FlagKind::Value("private|public", |typed, text| put(&mut typed.kind, kind(&text)?)),
+            FlagKind::Value("private|public", |args, text| put(&mut args.kind, kind(&text)?)),
             KEY,
             "What the key opens: builds and regions, or the public surface. Required.",
         ),
         flag(
             None,
             "--org",
-            FlagKind::Value("NAME", |typed, text| put(&mut typed.org, name(&text)?)),
+            FlagKind::Value("NAME", |args, text| put(&mut args.org, name(&text)?)),
             KEY,
             "Whose it is. [default: default]",
         ),
         flag(
             None,
             "--name",
-            FlagKind::Value("NAME", |typed, text| put(&mut typed.name, label(text)?)),
+            FlagKind::Value("NAME", |args, text| put(&mut args.name, label(text)?)),
             KEY,
             "What people call it.",
         ),
@@ -417,13 +417,13 @@ pub static KEYS_CREATE: Table = Table {
 };
 
 /// `cloud keys list`.
-pub static KEYS_LIST: Table = Table {
+pub static KEYS_LIST: OptionTable = OptionTable {
     prefix: PREFIX,
     argument: None,
     own_variable_first: false,
     flags: &[
         DATA_DIR,
-        Flag {
+        CloudFlag {
             help: "Print one JSON object.",
             ..JSON
         },
@@ -434,7 +434,7 @@ pub static KEYS_LIST: Table = Table {
 };
 
 /// `cloud keys revoke`.
-pub static KEYS_REVOKE: Table = Table {
+pub static KEYS_REVOKE: OptionTable = OptionTable {
     prefix: PREFIX,
     argument: Some("ID"),
     own_variable_first: false,
@@ -442,7 +442,7 @@ pub static KEYS_REVOKE: Table = Table {
 };
 
 /// `cloud regions`.
-pub static REGIONS: Table = Table {
+pub static REGIONS: OptionTable = OptionTable {
     prefix: PREFIX,
     argument: None,
     own_variable_first: false,
@@ -450,7 +450,7 @@ pub static REGIONS: Table = Table {
 };
 
 /// `cloud build`.
-pub static BUILD: Table = Table {
+pub static BUILD: OptionTable = OptionTable {
     prefix: PREFIX,
     argument: Some("DIR"),
     own_variable_first: false,
@@ -458,21 +458,21 @@ pub static BUILD: Table = Table {
         flag(
             None,
             "--region",
-            FlagKind::Value("REGION", |typed, text| put(&mut typed.region, name(&text)?)),
+            FlagKind::Value("REGION", |args, text| put(&mut args.region, name(&text)?)),
             CONTEXT,
             "Where to build. [default: the organization's own region]",
         ),
         flag(
             None,
             "--buildfile",
-            FlagKind::Value("FILE", |typed, text| put(&mut typed.buildfile, text)),
+            FlagKind::Value("FILE", |args, text| put(&mut args.buildfile, text)),
             CONTEXT,
             "The build file, relative to DIR. [default: Dockerfile]",
         ),
         flag(
             None,
             "--exclude",
-            FlagKind::Repeatable("PATTERN", |typed, text| push(&mut typed.exclude, text)),
+            FlagKind::Repeatable("PATTERN", |args, text| push(&mut args.exclude, text)),
             CONTEXT,
             "Leave out what this matches, beside what is always left out; repeatable. Of no effect where DIR has a \
              .dockerignore, which decides alone.",
@@ -480,7 +480,7 @@ pub static BUILD: Table = Table {
         flag(
             None,
             "--follow-links",
-            FlagKind::Switch(|typed| typed.follow_links = true),
+            FlagKind::Switch(|args| args.follow_links = true),
             CONTEXT,
             "Pack what links to files outside DIR lead to. Without it such links are refused, since a folder from \
              somebody else could put any file of yours into an image.",
@@ -488,15 +488,15 @@ pub static BUILD: Table = Table {
         flag(
             None,
             "--wait",
-            FlagKind::Switch(|typed| typed.wait = true),
+            FlagKind::Switch(|args| args.wait = true),
             WAITING,
             "Wait until the build has ended.",
         ),
         flag(
             None,
             "--poll",
-            FlagKind::Value("SECONDS", |typed, text| {
-                put(&mut typed.poll, seconds(&text, POLL_LEAST, WAIT_HIGHEST)?)
+            FlagKind::Value("SECONDS", |args, text| {
+                put(&mut args.poll, seconds(&text, POLL_LEAST, WAIT_HIGHEST)?)
             }),
             WAITING,
             "How often to ask meanwhile. [default: 10]",
@@ -504,8 +504,8 @@ pub static BUILD: Table = Table {
         flag(
             None,
             "--timeout",
-            FlagKind::Value("SECONDS", |typed, text| {
-                put(&mut typed.timeout, seconds(&text, Duration::ZERO, WAIT_HIGHEST)?)
+            FlagKind::Value("SECONDS", |args, text| {
+                put(&mut args.timeout, seconds(&text, Duration::ZERO, WAIT_HIGHEST)?)
             }),
             WAITING,
             "How long to wait; the build goes on after that. [default: 1800]",
@@ -520,7 +520,7 @@ pub static BUILD: Table = Table {
 };
 
 /// `cloud status`.
-pub static STATUS: Table = Table {
+pub static STATUS: OptionTable = OptionTable {
     prefix: PREFIX,
     argument: Some("ID"),
     own_variable_first: false,
@@ -528,7 +528,7 @@ pub static STATUS: Table = Table {
 };
 
 /// `cloud logs`.
-pub static LOGS: Table = Table {
+pub static LOGS: OptionTable = OptionTable {
     prefix: PREFIX,
     argument: Some("ID"),
     own_variable_first: false,
@@ -536,8 +536,8 @@ pub static LOGS: Table = Table {
         flag(
             None,
             "--limit",
-            FlagKind::Value("N", |typed, text| {
-                put(&mut typed.limit, number(&text, 1, LOG_LINES_HIGHEST)?)
+            FlagKind::Value("N", |args, text| {
+                put(&mut args.limit, number(&text, 1, LOG_LINES_HIGHEST)?)
             }),
             CONTEXT,
             "Lines at most, from the first. [default: all of them]",
@@ -551,8 +551,8 @@ pub static LOGS: Table = Table {
     ],
 };
 
-/// Every table, so that a variable of one is no slip in another.
-pub static TABLES: [&Table; 8] = [
+/// Every table, so that a variable of one is no typo in another.
+pub static TABLES: [&OptionTable; 8] = [
     &SERVE,
     &KEYS_CREATE,
     &KEYS_LIST,

@@ -7,16 +7,16 @@ use edge_runner_proto::features::Feature;
 use edge_runner_proto::options::env_options::with_prefix;
 use edge_runner_proto::options::help::{entries, entry, mark_missing, paragraph};
 
-use super::flags::{Flag, Table};
-use super::{VERBS, Verb, flags};
+use super::flags::{CloudFlag, OptionTable};
+use super::{SUBCOMMANDS, Subcommand, flags};
 
 const HEAD: &str = "\
 The cloud agent service: takes build contexts, has a command of yours make images of them, and tells
 how that went. And the client of such a service.
 ";
 
-/// What each command is for, in the order of [`VERBS`]; how it is called, for its usage line.
-const ABOUT: [(&str, &str, &str); VERBS.len()] = [
+/// What each command is for, in the order of [`SUBCOMMANDS`]; how it is called, for its usage line.
+const ABOUT: [(&str, &str, &str); SUBCOMMANDS.len()] = [
     (
         "serve [OPTIONS] [-- COMMAND [ARGS...]]",
         "Serve uploads and builds; COMMAND makes an image of each context.",
@@ -89,8 +89,8 @@ const OF_OPTIONS: &str = "Every option has one: CLOUD_DATA_DIR for `--data-dir`.
 pub fn overview() -> String {
     let mut text = String::from(HEAD);
     text.push_str("\nUsage: edge-runner cloud COMMAND [OPTIONS]\n\nCommands:\n");
-    for (verb, (_, about, _)) in VERBS.iter().zip(ABOUT) {
-        entry(&mut text, &format!("  {}", verb.name()), about);
+    for (subcommand, (_, about, _)) in SUBCOMMANDS.iter().zip(ABOUT) {
+        entry(&mut text, &format!("  {}", subcommand.name()), about);
     }
     text.push_str("\n`edge-runner cloud COMMAND --help` tells the options of each.\n");
     exits(&mut text, &[EXIT, &[EXIT_WAIT]].concat());
@@ -98,9 +98,12 @@ pub fn overview() -> String {
 }
 
 /// Makes the text of one command's `--help`.
-pub fn text(verb: &Verb) -> String {
+pub fn text(subcommand: &Subcommand) -> String {
     let mut text = String::new();
-    let about = VERBS.iter().zip(ABOUT).find(|(other, _)| other.words == verb.words);
+    let about = SUBCOMMANDS
+        .iter()
+        .zip(ABOUT)
+        .find(|(other, _)| other.words == subcommand.words);
     if let Some((_, (usage, about, more))) = about {
         text.push_str(&format!("{about}\n\nUsage: edge-runner cloud {usage}\n"));
         if !more.is_empty() {
@@ -109,12 +112,12 @@ pub fn text(verb: &Verb) -> String {
         }
     }
     for title in flags::GROUPS {
-        group_of(&mut text, verb.table, title);
+        group_of(&mut text, subcommand.table, title);
     }
     text.push_str("\nEnvironment (also read from .env in the working directory; real variables win):\n");
     entry(&mut text, "  CLOUD_...", OF_OPTIONS);
-    for flag in verb.table.flags {
-        let variable = with_prefix(verb.table.prefix, flag.long);
+    for flag in subcommand.table.flags {
+        let variable = with_prefix(subcommand.table.prefix, flag.long);
         let others = aliases::aliases(Area::Variable, &variable);
         if !others.is_empty() {
             entry(
@@ -124,20 +127,20 @@ pub fn text(verb: &Verb) -> String {
             );
         }
     }
-    let serves = verb.words == VERBS[0].words;
+    let serves = subcommand.words == SUBCOMMANDS[0].words;
     if serves {
         for (name, help) in ENVIRONMENT {
             entry(&mut text, &format!("  {name}"), help);
         }
     }
     entry(&mut text, "  RUST_LOG", "What is logged, such as `edge_runner=debug`.");
-    let waits = verb.table.flags.iter().any(|flag| flag.long == "--wait");
+    let waits = subcommand.table.flags.iter().any(|flag| flag.long == "--wait");
     exits(&mut text, &[EXIT, if waits { &[EXIT_WAIT] } else { &[] }].concat());
     text
 }
 
-fn group_of(text: &mut String, table: &Table, title: &str) {
-    let flags: Vec<&Flag> = table.flags.iter().filter(|flag| flag.group == title).collect();
+fn group_of(text: &mut String, table: &OptionTable, title: &str) {
+    let flags: Vec<&CloudFlag> = table.flags.iter().filter(|flag| flag.group == title).collect();
     if !flags.is_empty() {
         text.push_str(&format!("\n{title}:\n"));
         entries(text, flags.into_iter(), |flag| {

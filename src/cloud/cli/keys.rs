@@ -1,42 +1,42 @@
-//! The meaning of `cloud keys create`, `list` and `revoke`.
+//! The resolve of `cloud keys create`, `list` and `revoke`.
 //!
-//! What was typed enters; a [`KeysConfig`] leaves. Source: `cloud-interface.md` §1, I-03.
+//! What was args enters; a [`KeysConfig`] leaves. Source: `cloud-interface.md` §1, I-03.
 
-use super::Task;
-use super::flags::Typed;
+use super::CloudTask;
+use super::flags::CloudArgs;
 use super::serve::{data_dir, org};
 use crate::config::{KeysConfig, KeysTask};
 use edge_runner_proto::options::{Env, UsageError, not_unicode};
 
-pub fn create(typed: Typed, _: &Env<'_>, _: &mut Vec<String>) -> Result<Task, UsageError> {
-    let Some(kind) = typed.kind else {
+pub fn create(args: CloudArgs, _: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+    let Some(kind) = args.kind else {
         return Err(UsageError::Combination(
             "`cloud keys create` needs `--type private` or `--type public`".into(),
         ));
     };
     let task = KeysTask::Create {
         kind,
-        org: org(&typed),
-        name: typed.name.clone(),
+        org: org(&args),
+        name: args.name.clone(),
     };
-    keys(typed, task)
+    keys(args, task)
 }
 
-pub fn list(typed: Typed, _: &Env<'_>, _: &mut Vec<String>) -> Result<Task, UsageError> {
-    let task = KeysTask::List { json: typed.json };
-    keys(typed, task)
+pub fn list(args: CloudArgs, _: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+    let task = KeysTask::List { json: args.json };
+    keys(args, task)
 }
 
-pub fn revoke(mut typed: Typed, _: &Env<'_>, _: &mut Vec<String>) -> Result<Task, UsageError> {
-    let id = typed.argument.take().unwrap_or_default();
+pub fn revoke(mut args: CloudArgs, _: &Env<'_>, _: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+    let id = args.argument.take().unwrap_or_default();
     let task = KeysTask::Revoke(id.into_string().map_err(not_unicode)?);
-    keys(typed, task)
+    keys(args, task)
 }
 
-fn keys(typed: Typed, task: KeysTask) -> Result<Task, UsageError> {
-    Ok(Task::Keys(KeysConfig {
-        data_dir: data_dir(&typed, "cloud keys")?,
+fn keys(args: CloudArgs, task: KeysTask) -> Result<CloudTask, UsageError> {
+    Ok(CloudTask::Keys(KeysConfig {
+        data_dir: data_dir(&args, "cloud keys")?,
         task,
-        verbosity: typed.verbosity,
+        verbosity: args.verbosity,
     }))
 }

@@ -1,6 +1,6 @@
 //! `edge-runner cloud`: which of its commands is meant, and what its options mean.
 //!
-//! The arguments behind `cloud` enter; a [`Task`] leaves, or a misuse. The tables are in `flags`;
+//! The arguments behind `cloud` enter; a [`CloudTask`] leaves, or a misuse. The tables are in `flags`;
 //! `serve`, `keys` and `client` hold values against each other; `help` writes the texts; `run` does
 //! the task.
 
@@ -20,26 +20,26 @@ use edge_runner_proto::options::{Env, SpecialMode, UsageError, not_unicode, pars
 use crate::config::{ClientConfig, CloudConfig, KeysConfig};
 use crate::io::guard;
 
-use flags::{Table, Typed};
+use flags::{CloudArgs, OptionTable};
 
 /// What the arguments behind `cloud` ask for.
 #[derive(Debug)]
-pub enum Command {
+pub enum CloudCommand {
     /// Do it; `warnings` are for the log, once there is one.
-    Do { task: Task, warnings: Vec<String> },
+    Do { task: CloudTask, warnings: Vec<String> },
     /// Print this text and end.
     Help(String),
     /// Print this text and end.
     Version(String),
 }
 
-fn version() -> Command {
-    Command::Version(format!("edge-runner {}\n", env!("CARGO_PKG_VERSION")))
+fn version() -> CloudCommand {
+    CloudCommand::Version(format!("edge-runner {}\n", env!("CARGO_PKG_VERSION")))
 }
 
 /// What `edge-runner cloud` is to do.
 #[derive(Debug)]
-pub enum Task {
+pub enum CloudTask {
     Serve(Box<CloudConfig>),
     Keys(KeysConfig),
     Client(Box<ClientConfig>),
@@ -49,63 +49,68 @@ pub enum Task {
 }
 
 /// One command: the words behind `cloud`, its options, and what is made of them.
-struct Verb {
+struct Subcommand {
     words: &'static [&'static str],
-    table: &'static Table,
-    meaning: fn(Typed, &Env<'_>, &mut Vec<String>) -> Result<Task, UsageError>,
+    table: &'static OptionTable,
+    resolve: fn(CloudArgs, &Env<'_>, &mut Vec<String>) -> Result<CloudTask, UsageError>,
 }
 
 /// Every command, in the order of the help.
-static VERBS: [Verb; 8] = [
-    Verb {
+static SUBCOMMANDS: [Subcommand; 8] = [
+    Subcommand {
         words: &["serve"],
         table: &flags::SERVE,
-        meaning: serve::meaning,
+        resolve: serve::resolve,
     },
-    Verb {
+    Subcommand {
         words: &["keys", "create"],
         table: &flags::KEYS_CREATE,
-        meaning: keys::create,
+        resolve: keys::create,
     },
-    Verb {
+    Subcommand {
         words: &["keys", "list"],
         table: &flags::KEYS_LIST,
-        meaning: keys::list,
+        resolve: keys::list,
     },
-    Verb {
+    Subcommand {
         words: &["keys", "revoke"],
         table: &flags::KEYS_REVOKE,
-        meaning: keys::revoke,
+        resolve: keys::revoke,
     },
-    Verb {
+    Subcommand {
         words: &["build"],
         table: &flags::BUILD,
-        meaning: client::build,
+        resolve: client::build,
     },
-    Verb {
+    Subcommand {
         words: &["status"],
         table: &flags::STATUS,
-        meaning: client::status,
+        resolve: client::status,
     },
-    Verb {
+    Subcommand {
         words: &["logs"],
         table: &flags::LOGS,
-        meaning: client::logs,
+        resolve: client::logs,
     },
-    Verb {
+    Subcommand {
         words: &["regions"],
         table: &flags::REGIONS,
-        meaning: client::regions,
+        resolve: client::regions,
     },
 ];
 
-impl Verb {
+impl Subcommand {
     /// Returns the command whose words these arguments begin with.
-    fn of(arguments: &[OsString]) -> Option<&'static Verb> {
-        let begins = |verb: &&Verb| {
-            arguments.len() >= verb.words.len() && verb.words.iter().zip(arguments).all(|(word, given)| given == word)
+    fn of(arguments: &[OsString]) -> Option<&'static Subcommand> {
+        let begins = |subcommand: &&Subcommand| {
+            arguments.len() >= subcommand.words.len()
+                && subcommand
+                    .words
+                    .iter()
+                    .zip(arguments)
+                    .all(|(word, given)| given == word)
         };
-        VERBS.iter().find(begins)
+        SUBCOMMANDS.iter().find(begins)
     }
 
     fn name(&self) -> String {
@@ -117,44 +122,44 @@ impl Verb {
 ///
 /// # Errors
 /// [`UsageError`] for the first argument, value or combination that makes no sense.
-pub fn parse(mut arguments: Vec<OsString>, env: &Env<'_>) -> Result<Command, UsageError> {
+pub fn parse(mut arguments: Vec<OsString>, env: &Env<'_>) -> Result<CloudCommand, UsageError> {
     if let [word, data_dir] = &*arguments
         && word == guard::SUBCOMMAND
     {
-        let task = Task::Guard(data_dir.into());
+        let task = CloudTask::Guard(data_dir.into());
         let warnings = Vec::new();
-        return Ok(Command::Do { task, warnings });
+        return Ok(CloudCommand::Do { task, warnings });
     }
     let command = split_command(&mut arguments);
-    let Some(verb) = Verb::of(&arguments) else {
-        return without_verb(arguments);
+    let Some(subcommand) = Subcommand::of(&arguments) else {
+        return without_subcommand(arguments);
     };
-    arguments.drain(..verb.words.len());
-    let mut typed = Typed {
+    arguments.drain(..subcommand.words.len());
+    let mut args = CloudArgs {
         command,
-        ..Typed::default()
+        ..CloudArgs::default()
     };
-    let takes_command = std::ptr::eq(verb.table, &raw const flags::SERVE);
-    let asked = parse_options(&mut typed, verb.table, arguments).map_err(|error| match error {
+    let takes_command = std::ptr::eq(subcommand.table, &raw const flags::SERVE);
+    let asked = parse_options(&mut args, subcommand.table, arguments).map_err(|error| match error {
         UsageError::UnexpectedArgument(given) if !takes_command => UsageError::Combination(format!(
             "`{given}` is one argument too many: `cloud {}` takes options alone",
-            verb.name()
+            subcommand.name()
         )),
         error => error,
     });
     match asked? {
-        Some(SpecialMode::Help) => return Ok(Command::Help(help::text(verb))),
+        Some(SpecialMode::Help) => return Ok(CloudCommand::Help(help::text(subcommand))),
         Some(SpecialMode::Version) => return Ok(version()),
         None => {}
     }
-    if typed.command.is_some() && !takes_command {
+    if args.command.is_some() && !takes_command {
         return Err(UsageError::Combination(format!(
             "`cloud {}` takes no command after `--`; the builder command belongs to `cloud serve`",
-            verb.name()
+            subcommand.name()
         )));
     }
-    if let (None, Some(word)) = (&typed.argument, verb.table.argument) {
-        let name = verb.name();
+    if let (None, Some(word)) = (&args.argument, subcommand.table.argument) {
+        let name = subcommand.name();
         return Err(UsageError::Combination(format!(
             "`cloud {name}` needs its {word}: cloud {name} {word}"
         )));
@@ -162,17 +167,17 @@ pub fn parse(mut arguments: Vec<OsString>, env: &Env<'_>) -> Result<Command, Usa
     let mut warnings = Vec::new();
     let others = help::ENVIRONMENT.iter().map(|(name, _)| *name);
     env_options::warn_typos(&flags::TABLES, others, &env.variables, &mut warnings);
-    let taken = env_options::apply(&mut typed, verb.table, &env.variables)?;
-    pair(&typed, &taken, env)?;
-    let task = (verb.meaning)(typed, env, &mut warnings).map_err(|error| error.with_sources(&taken))?;
-    Ok(Command::Do { task, warnings })
+    let taken = env_options::apply(&mut args, subcommand.table, &env.variables)?;
+    pair(&args, &taken, env)?;
+    let task = (subcommand.resolve)(args, env, &mut warnings).map_err(|error| error.with_sources(&taken))?;
+    Ok(CloudCommand::Do { task, warnings })
 }
 
-/// Refuses to send a key that was typed to where a file of the working directory says, as `trust`
+/// Refuses to send a key that was args to where a file of the working directory says, as `trust`
 /// does for one of the environment.
-fn pair(typed: &Typed, taken: &[EnvOption<Typed>], env: &Env<'_>) -> Result<(), UsageError> {
+fn pair(args: &CloudArgs, taken: &[EnvOption<CloudArgs>], env: &Env<'_>) -> Result<(), UsageError> {
     let url = taken.iter().find(|taken| taken.flag.long == "--api-url");
-    match url.filter(|url| typed.given.contains(&"--api-key") && !env.variables.is_of_process(&url.variable)) {
+    match url.filter(|url| args.given.contains(&"--api-key") && !env.variables.is_of_process(&url.variable)) {
         Some(url) => Err(UsageError::Combination(format!(
             "`--api-key` was typed, and where it is sent stands in .env, as {}: type `--api-url` as well",
             url.variable
@@ -182,8 +187,11 @@ fn pair(typed: &Typed, taken: &[EnvOption<Typed>], env: &Env<'_>) -> Result<(), 
 }
 
 /// What is meant where no command is named.
-fn without_verb(mut arguments: Vec<OsString>) -> Result<Command, UsageError> {
-    let listed: Vec<String> = VERBS.iter().map(|verb| format!("`{}`", verb.name())).collect();
+fn without_subcommand(mut arguments: Vec<OsString>) -> Result<CloudCommand, UsageError> {
+    let listed: Vec<String> = SUBCOMMANDS
+        .iter()
+        .map(|subcommand| format!("`{}`", subcommand.name()))
+        .collect();
     let listed = listed.join(", ");
     if arguments.is_empty() {
         return Err(UsageError::Combination(format!("`cloud` needs one of {listed}")));
@@ -191,10 +199,10 @@ fn without_verb(mut arguments: Vec<OsString>) -> Result<Command, UsageError> {
     let is_option = |argument: &OsString| argument.as_encoded_bytes().starts_with(b"-");
     let first = arguments.remove(0).into_string().map_err(not_unicode)?;
     match &*first {
-        "--help" | "-h" | "help" => Ok(Command::Help(help::overview())),
+        "--help" | "-h" | "help" => Ok(CloudCommand::Help(help::overview())),
         "--version" | "-V" => Ok(version()),
         "keys" if arguments.first().is_some_and(|next| next == "--help" || next == "-h") => {
-            Ok(Command::Help(help::overview()))
+            Ok(CloudCommand::Help(help::overview()))
         }
         // What stands there is not repeated: it may hold a key.
         other if other.starts_with('-') || (other == "keys" && arguments.first().is_some_and(is_option)) => Err(
@@ -219,9 +227,9 @@ fn without_verb(mut arguments: Vec<OsString>) -> Result<Command, UsageError> {
 
 /// Returns how the help of these arguments, which begin with `cloud`, is called.
 pub fn help_of(arguments: &[OsString]) -> String {
-    let verb = Verb::of(arguments.get(1..).unwrap_or_default());
-    match verb {
-        Some(verb) => format!("edge-runner cloud {} --help", verb.name()),
+    let subcommand = Subcommand::of(arguments.get(1..).unwrap_or_default());
+    match subcommand {
+        Some(subcommand) => format!("edge-runner cloud {} --help", subcommand.name()),
         None => "edge-runner cloud --help".into(),
     }
 }

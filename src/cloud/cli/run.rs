@@ -1,13 +1,13 @@
 //! Does what `edge-runner cloud` is asked for: logger and runtime, then the service, the keys or
 //! the client.
 //!
-//! A [`Task`] enters; text on stdout and a [`StartupError`] leave: 1 for what failed, 3 for a wait whose
+//! A [`CloudTask`] enters; text on stdout and a [`StartupError`] leave: 1 for what failed, 3 for a wait whose
 //! time has passed.
 
 use std::io::{self, Write};
 
-use super::Task;
-use crate::RunError;
+use super::CloudTask;
+use crate::ServeError;
 use crate::config::{ClientConfig, CloudConfig, KeysConfig};
 use crate::io::client::{self, ClientError};
 use crate::io::{guard, keys};
@@ -19,17 +19,17 @@ use edge_runner_proto::options::env::Variables;
 /// The exit code of a wait whose time has passed.
 const STILL_RUNNING: u8 = 3;
 
-impl Task {
+impl CloudTask {
     /// Does it, and ends.
     ///
     /// # Errors
     /// [`StartupError`] with the exit code.
     pub fn run(self, warnings: &[String], variables: &Variables) -> Result<(), StartupError> {
         let verbosity = match &self {
-            Task::Serve(config) => config.verbosity,
-            Task::Keys(config) => config.verbosity,
-            Task::Client(config) => config.verbosity,
-            Task::Guard(data_dir) => {
+            CloudTask::Serve(config) => config.verbosity,
+            CloudTask::Keys(config) => config.verbosity,
+            CloudTask::Client(config) => config.verbosity,
+            CloudTask::Guard(data_dir) => {
                 runtime(Some(1), || {})?.block_on(async { guard::run(data_dir) });
                 return Ok(());
             }
@@ -39,10 +39,10 @@ impl Task {
             log::warn!("{warning}");
         }
         match self {
-            Task::Serve(config) => serve(*config),
-            Task::Keys(config) => of_keys(&config),
-            Task::Client(config) => ask(*config),
-            Task::Guard(_) => Ok(()),
+            CloudTask::Serve(config) => serve(*config),
+            CloudTask::Keys(config) => of_keys(&config),
+            CloudTask::Client(config) => ask(*config),
+            CloudTask::Guard(_) => Ok(()),
         }
     }
 }
@@ -61,7 +61,7 @@ fn serve(config: CloudConfig) -> Result<(), StartupError> {
     runtime.shutdown_timeout(RUNTIME_END);
     served.map_err(|error| StartupError {
         // Some of what the options name is looked at by the service alone.
-        code: if matches!(error, RunError::Misuse(_)) {
+        code: if matches!(error, ServeError::Usage(_)) {
             MISUSED
         } else {
             FAILED

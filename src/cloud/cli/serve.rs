@@ -1,14 +1,14 @@
-//! The meaning of `cloud serve`.
+//! The resolve of `cloud serve`.
 //!
-//! What was typed and the surroundings enter; a [`CloudConfig`] leaves, or a misuse that says what would be right. No key is ever
+//! What was args and the surroundings enter; a [`CloudConfig`] leaves, or a misuse that says what would be right. No key is ever
 //! repeated. Source: `cloud-interface.md` §1, I-02, I-03, I-05.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Task;
-use super::flags::Typed;
+use super::CloudTask;
+use super::flags::CloudArgs;
 use crate::config::{CloudConfig, StoreKey};
 use crate::proto::build::{Org, Slug};
 use crate::proto::keys::EnvKey;
@@ -40,10 +40,10 @@ const KEY_CHARS: std::ops::RangeInclusive<usize> = 16..=256;
 /// Characters of the id of that secret.
 const KEY_ID_CHARS: std::ops::RangeInclusive<usize> = 1..=128;
 
-pub fn meaning(typed: Typed, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Task, UsageError> {
-    let data_dir = data_dir(&typed, "cloud serve")?;
-    later(&typed)?;
-    let command = typed.command.clone();
+pub fn resolve(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
+    let data_dir = data_dir(&args, "cloud serve")?;
+    later(&args)?;
+    let command = args.command.clone();
     if command
         .as_ref()
         .is_some_and(|command| command.first().is_none_or(|program| program.is_empty()))
@@ -52,11 +52,11 @@ pub fn meaning(typed: Typed, env: &Env<'_>, warnings: &mut Vec<String>) -> Resul
             "`--` needs a command after it: -- COMMAND [ARGS...]".into(),
         ));
     }
-    let tls = typed.tls.clone().unwrap_or_default();
+    let tls = args.tls.clone().unwrap_or_default();
     if tls != Tls::Off {
         need("`--tls`", Feature::Tls)?;
     }
-    let host = hosts::host(typed.host.as_deref(), env)?;
+    let host = hosts::host(args.host.as_deref(), env)?;
     let is_near = match host {
         Host::Localhost => true,
         Host::Address(address) => address.is_loopback(),
@@ -68,52 +68,52 @@ pub fn meaning(typed: Typed, env: &Env<'_>, warnings: &mut Vec<String>) -> Resul
                 .into(),
         );
     }
-    let org = org(&typed);
+    let org = org(&args);
     let variables = &env.variables;
     let keys = keys(variables, &org)?;
     let store_key = store_key(variables)?;
     // The certificate of `--tls auto` is to hold for the name that clients use.
-    let public = typed.public_url.as_deref().and_then(|url| url.split_once("://"));
+    let public = args.public_url.as_deref().and_then(|url| url.split_once("://"));
     let public = public.and_then(|(_, authority)| hosts::split_port(authority));
     let public: Vec<String> = public.map(|(host, _)| host.to_owned()).into_iter().collect();
     let host_names = hosts::host_names(&public, env)?;
-    let regions = typed.regions.map(PathBuf::from);
+    let regions = args.regions.map(PathBuf::from);
     let for_ever = |time: Duration| (!time.is_zero()).then_some(time);
-    Ok(Task::Serve(Box::new(CloudConfig {
+    Ok(CloudTask::Serve(Box::new(CloudConfig {
         data_dir,
         host,
-        port: typed.port.unwrap_or(PORT),
+        port: args.port.unwrap_or(PORT),
         tls,
         host_names,
-        public_url: typed.public_url,
+        public_url: args.public_url,
         regions,
         org,
-        grant_ttl: typed.grant_ttl.unwrap_or(GRANT_TTL),
-        context_max: typed.max_context.unwrap_or(CONTEXT),
-        unpacked_max: typed.max_unpacked.unwrap_or(UNPACKED),
-        entries_max: typed.max_entries.unwrap_or(ENTRIES),
-        uploads_max: typed.max_uploads.unwrap_or(UPLOADS),
-        builds_max: typed.max_builds.unwrap_or(BUILDS),
-        pending_max: typed.max_pending.unwrap_or(PENDING),
-        build_timeout: typed.build_timeout.unwrap_or(BUILD_TIMEOUT),
-        build_grace: typed.build_grace.unwrap_or(BUILD_GRACE),
-        attempts_max: typed.max_attempts.unwrap_or(ATTEMPTS),
-        builder_env: builder_env(typed.builder_env, variables, warnings),
-        keep_archives: for_ever(typed.keep_archives.unwrap_or(KEEP_ARCHIVES)),
-        keep_builds: for_ever(typed.keep_builds.unwrap_or(KEEP_BUILDS)),
-        free_min: typed.min_free.unwrap_or(FREE),
+        grant_ttl: args.grant_ttl.unwrap_or(GRANT_TTL),
+        context_max: args.max_context.unwrap_or(CONTEXT),
+        unpacked_max: args.max_unpacked.unwrap_or(UNPACKED),
+        entries_max: args.max_entries.unwrap_or(ENTRIES),
+        uploads_max: args.max_uploads.unwrap_or(UPLOADS),
+        builds_max: args.max_builds.unwrap_or(BUILDS),
+        pending_max: args.max_pending.unwrap_or(PENDING),
+        build_timeout: args.build_timeout.unwrap_or(BUILD_TIMEOUT),
+        build_grace: args.build_grace.unwrap_or(BUILD_GRACE),
+        attempts_max: args.max_attempts.unwrap_or(ATTEMPTS),
+        builder_env: builder_env(args.builder_env, variables, warnings),
+        keep_archives: for_ever(args.keep_archives.unwrap_or(KEEP_ARCHIVES)),
+        keep_builds: for_ever(args.keep_builds.unwrap_or(KEEP_BUILDS)),
+        free_min: args.min_free.unwrap_or(FREE),
         command,
         keys,
         store_key,
         path: variables.literal("PATH").unwrap_or(PATH).into(),
         lang: variables.literal("LANG").map(OsString::from),
-        verbosity: typed.verbosity,
+        verbosity: args.verbosity,
     })))
 }
 
 /// The data directory, which every command but the client's needs.
-pub fn data_dir(typed: &Typed, command: &str) -> Result<PathBuf, UsageError> {
-    match &typed.data_dir {
+pub fn data_dir(args: &CloudArgs, command: &str) -> Result<PathBuf, UsageError> {
+    match &args.data_dir {
         Some(folder) if !folder.is_empty() => Ok(folder.into()),
         _ => Err(UsageError::Combination(format!(
             "`{command}` needs `--data-dir DIR`, or CLOUD_DATA_DIR: the folder in which everything is kept"
@@ -122,14 +122,14 @@ pub fn data_dir(typed: &Typed, command: &str) -> Result<PathBuf, UsageError> {
 }
 
 /// The organization of keys that name none.
-pub fn org(typed: &Typed) -> Org {
+pub fn org(args: &CloudArgs) -> Org {
     let standard = || Slug::parse(ORG).expect("the standard name is one");
-    typed.org.clone().unwrap_or_else(standard)
+    args.org.clone().unwrap_or_else(standard)
 }
 
 /// Refuses what is specified for more than one machine.
-fn later(typed: &Typed) -> Result<(), UsageError> {
-    let what = match (&typed.store, &typed.database) {
+fn later(args: &CloudArgs) -> Result<(), UsageError> {
+    let what = match (&args.store, &args.database) {
         (Some(_), _) => "`--store`",
         (None, Some(_)) => "`--database`",
         (None, None) => return Ok(()),

@@ -9,7 +9,7 @@ use edge_runner_proto::config::{Host, Tls};
 use edge_runner_proto::options::env::Variables;
 
 /// Parses what stands behind `cloud`, with the given variables.
-fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<(Task, Vec<String>), String> {
+fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<(CloudTask, Vec<String>), String> {
     let own = variables
         .iter()
         .map(|&(name, value)| (name.to_owned(), value.to_owned()));
@@ -24,7 +24,7 @@ fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<(Task, V
         lookup_host: &|_| Vec::new(),
     };
     match parse(arguments.iter().map(OsString::from).collect(), &env) {
-        Ok(Command::Do { task, warnings }) => Ok((task, warnings)),
+        Ok(CloudCommand::Do { task, warnings }) => Ok((task, warnings)),
         Ok(other) => panic!("{arguments:?} are {other:?}"),
         Err(error) => Err(error.to_string()),
     }
@@ -42,7 +42,7 @@ fn refused(arguments: &[&str]) -> String {
 fn served(arguments: &[&str], variables: &[(&str, &str)]) -> (CloudConfig, Vec<String>) {
     let all = [&["serve", "--data-dir", "/d"], arguments].concat();
     match parse_with(&all, variables) {
-        Ok((Task::Serve(config), warnings)) => (*config, warnings),
+        Ok((CloudTask::Serve(config), warnings)) => (*config, warnings),
         other => panic!("{arguments:?}: {other:?}"),
     }
 }
@@ -52,7 +52,7 @@ const ASKS: [&str; 4] = ["--api-url", "http://127.0.0.1:7870", "--api-key", KEY]
 
 fn client(arguments: &[&str]) -> ClientConfig {
     match parse_with(&[arguments, &ASKS].concat(), &[]) {
-        Ok((Task::Client(config), _)) => *config,
+        Ok((CloudTask::Client(config), _)) => *config,
         other => panic!("{arguments:?}: {other:?}"),
     }
 }
@@ -90,7 +90,7 @@ fn the_service_has_the_documented_defaults() {
     assert_eq!(warnings, Vec::<String>::new());
 }
 
-/// Values of every form, from options and from variables; what is typed wins, and a command stands after `--`.
+/// Values of every form, from options and from variables; what is args wins, and a command stands after `--`.
 #[test]
 fn the_service_takes_sizes_times_and_a_command() {
     let arguments = [
@@ -282,7 +282,7 @@ fn plain_http_beyond_this_machine_is_warned_of() {
     assert!(warned(&["--host=0.0.0.0"]) && warned(&["--host=192.0.2.5"]));
     assert!(!warned(&["--host=127.0.0.1"]) && !warned(&["--host=::1"]));
     assert!(!warned(&["--host=0.0.0.0", "--tls=a.pem:b.pem"]));
-    // A slip of the pen in a variable.
+    // A typo of the pen in a variable.
     let typos = served(
         &[],
         &[("CLOUD_MAX_BULDS", "1"), ("CLOUD_WAIT", "true"), ("CLOUDSDK_X", "1")],
@@ -295,7 +295,7 @@ fn plain_http_beyond_this_machine_is_warned_of() {
 #[test]
 fn keys_are_made_listed_and_revoked() {
     let task = |arguments: &[&str]| match parse_with(arguments, &[("CLOUD_DATA_DIR", "/d")]) {
-        Ok((Task::Keys(config), _)) => {
+        Ok((CloudTask::Keys(config), _)) => {
             assert_eq!(config.data_dir, std::path::Path::new("/d"));
             config.task
         }
@@ -360,7 +360,7 @@ fn keys_are_made_listed_and_revoked() {
 /// I-26: `/v1` is added to a URL without it.
 #[test]
 fn the_client_knows_where_to_ask_and_with_which_key() {
-    for (typed, base) in [
+    for (args, base) in [
         ("http://a.net", "http://a.net/v1"),
         ("https://A.net:8443//", "https://a.net:8443/v1"),
         ("https://a.net/v1/", "https://a.net/v1"),
@@ -370,8 +370,9 @@ fn the_client_knows_where_to_ask_and_with_which_key() {
             "https://a.net/v1/organizations/acme",
         ),
     ] {
-        let Ok((Task::Client(config), _)) = parse_with(&["regions", "--api-url", typed, "--api-key", KEY], &[]) else {
-            panic!("{typed}");
+        let Ok((CloudTask::Client(config), _)) = parse_with(&["regions", "--api-url", args, "--api-key", KEY], &[])
+        else {
+            panic!("{args}");
         };
         assert_eq!((&*config.base, config.key.expose()), (base, KEY));
     }
@@ -387,7 +388,7 @@ fn the_client_knows_where_to_ask_and_with_which_key() {
         ("PIPECAT_API_HOST", "PIPECAT_CLOUD_API_KEY"),
     ] {
         let variables = [(url, "https://a.net"), (key, KEY)];
-        let Ok((Task::Client(config), _)) = parse_with(&["regions", "--json"], &variables) else {
+        let Ok((CloudTask::Client(config), _)) = parse_with(&["regions", "--json"], &variables) else {
             panic!("{url}");
         };
         assert_eq!((&*config.base, config.json), ("https://a.net/v1", true));
@@ -501,7 +502,7 @@ fn help(arguments: &[&str]) -> String {
         lookup_host: &|_| Vec::new(),
     };
     match parse(arguments.iter().map(OsString::from).collect(), &env) {
-        Ok(Command::Help(text)) => text,
+        Ok(CloudCommand::Help(text)) => text,
         other => panic!("{arguments:?}: {other:?}"),
     }
 }
@@ -513,8 +514,12 @@ fn help(arguments: &[&str]) -> String {
 fn the_help_is_the_golden_file() {
     let mut all = String::new();
     let overview = ("", help(&["--help"]));
-    let each = VERBS.iter().map(|verb| (verb, [verb.words, &["--help"]].concat()));
-    let each: Vec<(String, String)> = each.map(|(verb, words)| (verb.name(), help(&words))).collect();
+    let each = SUBCOMMANDS
+        .iter()
+        .map(|subcommand| (subcommand, [subcommand.words, &["--help"]].concat()));
+    let each: Vec<(String, String)> = each
+        .map(|(subcommand, words)| (subcommand.name(), help(&words)))
+        .collect();
     let each = each.iter().map(|(name, text)| (&**name, text.clone()));
     for (name, text) in std::iter::once(overview).chain(each) {
         for line in text.lines() {
@@ -544,9 +549,9 @@ fn every_table_is_in_order() {
         }
     }
     assert!(
-        VERBS
+        SUBCOMMANDS
             .iter()
-            .all(|verb| flags::TABLES.iter().any(|table| std::ptr::eq(*table, verb.table)))
+            .all(|subcommand| flags::TABLES.iter().any(|table| std::ptr::eq(*table, subcommand.table)))
     );
     assert_eq!(
         help_of(&["cloud".into(), "keys".into(), "list".into()]),

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::config::{BuildTask, ClientConfig, ClientTask, Wait};
+use crate::config::{BuildTask, ClientConfig, ClientTask, WaitOptions};
 use crate::limits::{ANSWER_BYTES_MAX, CLIENT_CREATE};
 use crate::proto::build::BuildStatus;
 use crate::proto::progress::size;
@@ -193,7 +193,7 @@ impl CloudClient<'_> {
 
     /// Asks again and again until the build has ended, or the time has passed. `build` is then as
     /// it was seen last.
-    async fn wait(&self, build: &mut Value, wait: Wait) -> Result<(), ClientError> {
+    async fn wait(&self, build: &mut Value, wait: WaitOptions) -> Result<(), ClientError> {
         let began = Instant::now();
         let left = || wait.timeout.saturating_sub(began.elapsed());
         let request = self.request(&path_of(id_of(build)?), None);
@@ -270,7 +270,7 @@ fn ended(build: &Value, status: BuildStatus) -> Result<(), ClientError> {
 }
 
 /// How a wait ends with its time; `silence` is why the last question has no answer.
-fn wait_timeout(build: &Value, wait: Wait, silence: Option<String>) -> ClientError {
+fn wait_timeout(build: &Value, wait: WaitOptions, silence: Option<String>) -> ClientError {
     let (id, status) = (text(build, "id"), text(build, "status"));
     let seconds = wait.timeout.as_secs_f64();
     ClientError::StillRunning(match silence {

@@ -49,7 +49,7 @@ use self::reloading_file::ReloadingFile;
 use self::sweep::Sweeper;
 use self::upload::UploadService;
 use self::upload_locks::UploadLocks;
-use crate::RunError;
+use crate::ServeError;
 use crate::config::CloudConfig;
 use crate::limits::UPLOADS_GRACE;
 use crate::proto::regions::Regions;
@@ -75,27 +75,27 @@ const AUTHORITY: &str = "ca.crt";
 /// requests are answered.
 ///
 /// # Errors
-/// [`RunError`] when it cannot serve.
-pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(), RunError> {
+/// [`ServeError`] when it cannot serve.
+pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(), ServeError> {
     let config = Arc::new(config);
-    let mut signals = Signals::listen().map_err(RunError::Signals)?;
-    let keeper = CertificateWatcher::listen().map_err(RunError::Signals)?;
+    let mut signals = Signals::listen().map_err(ServeError::Signals)?;
+    let keeper = CertificateWatcher::listen().map_err(ServeError::Signals)?;
     let regions = regions(&config)?;
     if let Some(command) = &config.command {
-        builder::check_command(command, &config.path).map_err(RunError::Setup)?;
+        builder::check_command(command, &config.path).map_err(ServeError::Setup)?;
     }
     let _lock = take(&config.data_dir)?;
     clear(&config.data_dir);
     let keys = Arc::new(KeyStore::new(&config.data_dir, config.keys.clone()));
     let first = keys
         .create_first_keys(&config.data_dir, &config.org)
-        .map_err(RunError::Setup)?;
-    let signing = signing(&config).map_err(RunError::Setup)?;
-    let records = SqliteRecords::open(&config.data_dir).map_err(|error| RunError::Setup(error.to_string()))?;
+        .map_err(ServeError::Setup)?;
+    let signing = signing(&config).map_err(ServeError::Setup)?;
+    let records = SqliteRecords::open(&config.data_dir).map_err(|error| ServeError::Setup(error.to_string()))?;
     let (records, upload_locks) = (Arc::new(records), Arc::new(UploadLocks::default()));
     let archives = Arc::new(ArchiveDir::open(&config.data_dir).map_err(of(&config.data_dir))?);
     let (tls, authority) = tls(&config)?;
-    let listeners = server::bind(config.host, config.port).await.map_err(RunError::Bind)?;
+    let listeners = server::bind(config.host, config.port).await.map_err(ServeError::Bind)?;
     let port = listeners.port();
     let (stop, shutdown) = Shutdown::channel();
     let builds = BuildService::new(
@@ -110,9 +110,9 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     builds
         .recover()
         .await
-        .map_err(|error| RunError::Setup(error.to_string()))?;
+        .map_err(|error| ServeError::Setup(error.to_string()))?;
     let (watch, services) = (Watchdog::default(), Services::default());
-    watch.start(None, &services).map_err(RunError::Watch)?;
+    watch.start(None, &services).map_err(ServeError::Watch)?;
     let app = CloudApp {
         config: config.clone(),
         keys,
@@ -142,7 +142,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
         supervisor_told.await;
     };
     wait(ended, within, &mut signals).await?;
-    lost.map_or(Ok(()), |lost| Err(RunError::Service(lost)))
+    lost.map_or(Ok(()), |lost| Err(ServeError::Service(lost)))
 }
 
 /// Waits until the service is to stop, and returns the part of it that is lost if that is why.
@@ -161,21 +161,21 @@ async fn stop_reason(signals: &mut Signals, services: &Services) -> Option<LostS
 
 /// Waits for the end of everything, for a limited time; one more signal ends the wait with an
 /// error.
-async fn wait(ended: impl Future<Output = ()>, within: Duration, signals: &mut Signals) -> Result<(), RunError> {
+async fn wait(ended: impl Future<Output = ()>, within: Duration, signals: &mut Signals) -> Result<(), ServeError> {
     tokio::select! {
         () = ended => {}
         () = sleep(within) => warn!("not everything ended within {} s", within.as_secs()),
-        _ = signals.next() => return Err(RunError::Forced),
+        _ = signals.next() => return Err(ServeError::Forced),
     }
     Ok(())
 }
 
-fn of<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> RunError {
-    move |error| RunError::Setup(format!("--data-dir {}: {error}", path.display()))
+fn of<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> ServeError {
+    move |error| ServeError::Setup(format!("--data-dir {}: {error}", path.display()))
 }
 
 /// Takes the data directory for this process alone, until it ends.
-fn take(folder: &Path) -> Result<StoreLock, RunError> {
+fn take(folder: &Path) -> Result<StoreLock, ServeError> {
     let store = Store::open(folder).map_err(of(folder))?;
     // One that was there before is closed to others too.
     fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(of(folder))?;
@@ -207,7 +207,7 @@ fn clear(data_dir: &Path) {
 }
 
 /// Names the file of regions, and looks whether it is of use.
-fn regions(config: &CloudConfig) -> Result<Option<ReloadingFile<Regions>>, RunError> {
+fn regions(config: &CloudConfig) -> Result<Option<ReloadingFile<Regions>>, ServeError> {
     let Some(path) = &config.regions else {
         return Ok(None);
     };
@@ -217,7 +217,7 @@ fn regions(config: &CloudConfig) -> Result<Option<ReloadingFile<Regions>>, RunEr
     });
     match regions.load() {
         Ok(_) => Ok(Some(regions)),
-        Err(why) => Err(RunError::Misuse(format!("--regions {why}"))),
+        Err(why) => Err(ServeError::Usage(format!("--regions {why}"))),
     }
 }
 
@@ -232,7 +232,7 @@ fn signing(config: &CloudConfig) -> Result<GrantSigner, String> {
 }
 
 /// Opens HTTPS, and puts the certificate that clients are to trust where they find it.
-fn tls(config: &CloudConfig) -> Result<(Option<Arc<ServerTls>>, Option<PathBuf>), RunError> {
+fn tls(config: &CloudConfig) -> Result<(Option<Arc<ServerTls>>, Option<PathBuf>), ServeError> {
     let folder = config.data_dir.join("tls");
     let authority = folder.join(AUTHORITY);
     let tls = ServerTls::open(&TlsSettings {
@@ -241,7 +241,7 @@ fn tls(config: &CloudConfig) -> Result<(Option<Arc<ServerTls>>, Option<PathBuf>)
         state_dir: Some(folder.clone()),
         authority_at: authority.display().to_string(),
     });
-    let tls = tls.map_err(RunError::Tls)?;
+    let tls = tls.map_err(ServeError::Tls)?;
     let Some(pem) = tls.as_ref().and_then(|tls| tls.authority()) else {
         return Ok((tls, None));
     };

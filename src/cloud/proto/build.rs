@@ -137,7 +137,7 @@ pub struct Build {
     pub file: String,
     /// Bytes of the archive.
     pub size: u64,
-    /// SigningScheme and host of the request that made it, for URLs when no `--public-url` is set.
+    /// Scheme and host of the request that made it, for URLs when no `--public-url` is set.
     pub base: String,
     pub status: BuildStatus,
     /// Runs of the command so far.

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use edge_runner::config::Config;
 use edge_runner::inside::{CliCommand, Env, parse};
-use edge_runner_cloud::cli::Command as Cloud;
+use edge_runner_cloud::cli::CloudCommand as Cloud;
 use edge_runner_proto::http::host;
 use edge_runner_proto::limits;
 use edge_runner_proto::options::env::{self, Variables};
