@@ -8,7 +8,7 @@
 //!
 //! ```no_run
 //! # async fn bot(args: edge_runner::RunnerArguments) -> Result<(), edge_runner::BotError> {
-//! if let Some(call) = edge_runner::dialin::Call::of(&args) {
+//! if let Some(call) = edge_runner::dialin::DialinCall::from_args(&args) {
 //!     // After the library said that dial-in is ready:
 //!     call.connect("sip:room@sip.example.net").await?;
 //! }
@@ -24,25 +24,25 @@ use crate::proto::daily::dialin::{Held, held};
 
 /// A call that waits to be connected.
 #[derive(Clone, Debug)]
-pub struct Call(Held);
+pub struct DialinCall(Held);
 
 /// Why a call is not connected. It holds neither the caller's number nor the key.
 #[derive(Debug)]
-pub struct NotConnected(String);
+pub struct ConnectError(String);
 
-impl fmt::Display for NotConnected {
+impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for NotConnected {}
+impl std::error::Error for ConnectError {}
 
-impl Call {
+impl DialinCall {
     /// Finds the call in a session's arguments; `None` when no dialled number began the session.
-    pub fn of(args: &RunnerArguments) -> Option<Call> {
+    pub fn from_args(args: &RunnerArguments) -> Option<DialinCall> {
         match args.kind {
-            Kind::Videoroom(_) => held(&args.body, &args.cli_args.videoroom).map(Call),
+            Kind::Videoroom(_) => held(&args.body, &args.cli_args.videoroom).map(DialinCall),
             _ => None,
         }
     }
@@ -51,11 +51,11 @@ impl Call {
     /// is registered, it fails, and may be called again.
     ///
     /// # Errors
-    /// [`NotConnected`], in the provider's words.
-    pub async fn connect(&self, sip_uri: &str) -> Result<(), NotConnected> {
+    /// [`ConnectError`], in the provider's words.
+    pub async fn connect(&self, sip_uri: &str) -> Result<(), ConnectError> {
         let answer = rest::send(&self.0.connect(sip_uri)).await;
-        let answer = answer.map_err(|error| NotConnected(format!("connecting the call to its room: {error}")))?;
+        let answer = answer.map_err(|error| ConnectError(format!("connecting the call to its room: {error}")))?;
         let connected = self.0.connected(answer.status, &answer.body);
-        connected.map_err(|failure| NotConnected(failure.to_string()))
+        connected.map_err(|failure| ConnectError(failure.to_string()))
     }
 }

@@ -1,4 +1,4 @@
-//! RTVI for bots: one line opens a talk with a voice client, and one loop holds it.
+//! RTVI for bots: one line opens a conversation with a voice client, and one loop holds it.
 //!
 //! [`Rtvi::open`] takes the session's media handle. From then on it answers the handshake and every message that no bot can
 //! use, tells the client when the bot's voice starts and stops, and hands the rest to the bot as [`RtviEvent`]s. What the
@@ -9,11 +9,11 @@
 //! ```no_run
 //! # use edge_runner::{bot::{Audio, BotError, RunnerArguments}, rtvi::{Rtvi, RtviEvent}};
 //! async fn bot(mut args: RunnerArguments) -> Result<(), BotError> {
-//!     let mut talk = Rtvi::open(&mut args, Audio::at(16_000))?;
-//!     while let Some(event) = talk.recv().await {
+//!     let mut rtvi = Rtvi::open(&mut args, Audio::at(16_000))?;
+//!     while let Some(event) = rtvi.recv().await {
 //!         match event {
-//!             RtviEvent::Audio(frame) => talk.send_audio(&frame).await?,
-//!             RtviEvent::Message(asked) => talk.respond(&asked, &serde_json::json!("yes")),
+//!             RtviEvent::Audio(frame) => rtvi.send_audio(&frame).await?,
+//!             RtviEvent::Message(request) => rtvi.respond(&request, &serde_json::json!("yes")),
 //!             _ => {}
 //!         }
 //!     }
@@ -44,7 +44,7 @@ use crate::proto::rtvi::{Handshake, Segment, parse, pieces, timestamp};
 /// Bytes of a message around the text in it.
 const ENVELOPE_BYTES: usize = 200;
 
-/// What happens in a talk, in the order in which it happened.
+/// What happens in a conversation, in the order in which it happened.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RtviEvent {
@@ -81,7 +81,7 @@ pub enum RtviEvent {
     Lost,
     /// A lost caller is heard again.
     Resumed,
-    /// The talk is over; nothing follows.
+    /// The conversation is over; nothing follows.
     Left(LeaveReason),
 }
 
@@ -94,15 +94,15 @@ pub struct Client {
     pub about: Value,
 }
 
-/// A sentence whose words are told as they are spoken; made by [`Rtvi::begin`].
+/// A sentence whose words are told as they are spoken; made by [`Rtvi::begin_sentence`].
 #[derive(Debug)]
 pub struct Sentence {
     segment: Segment,
     /// Bytes of it that the client was told are spoken.
-    told: usize,
+    announced_bytes: usize,
 }
 
-/// A talk with a voice client.
+/// A conversation with a voice client.
 pub struct Rtvi {
     session_id: SessionId,
     events: Events,
@@ -110,22 +110,22 @@ pub struct Rtvi {
     shutdown: Shutdown,
     embedded: bool,
     /// Whether the caller takes no messages and says nothing of itself: a telephone, or a connection without a data channel.
-    text_free: bool,
+    no_messages: bool,
     detailed: bool,
     /// Whether the client speaks protocol 1.
     legacy: bool,
     client: Option<Client>,
     ready: bool,
-    over: bool,
+    ended: bool,
     speaking: bool,
     /// What happened while the bot was not listening, in its order.
-    waiting: VecDeque<RtviEvent>,
-    /// How many of `waiting` are audio.
-    frames_waiting: usize,
+    queue: VecDeque<RtviEvent>,
+    /// How many of `queue` are audio.
+    frames_queued: usize,
     /// Audio that gave way while the bot was sending.
     frames_dropped: u64,
     /// Sentences that the client hears of once the bot's voice is heard, each with the place it is at.
-    held: VecDeque<(Segment, usize)>,
+    pending_segments: VecDeque<(Segment, usize)>,
     segments: u32,
 }
 
@@ -135,19 +135,19 @@ impl fmt::Debug for Rtvi {
         f.debug_struct("Rtvi")
             .field("session_id", &self.session_id)
             .field("ready", &self.ready)
-            .field("over", &self.over)
+            .field("ended", &self.ended)
             .finish_non_exhaustive()
     }
 }
 
 impl Rtvi {
-    /// Opens the talk of a session, with PCM at the rates that `audio` asks for.
+    /// Opens the conversation of a session, with PCM at the rates that `audio` asks for.
     ///
     /// # Errors
     /// [`MissingField`] on a kind without media, and when the media was taken before.
     pub fn open(args: &mut RunnerArguments, audio: Audio) -> Result<Self, MissingField> {
         let embedded = args.webrtc_connection().is_ok_and(|connection| connection.embedded);
-        let text_free = match args.webrtc_connection() {
+        let no_messages = match args.webrtc_connection() {
             Ok(connection) => !connection.messages,
             Err(_) => args.call_data().is_some(),
         };
@@ -158,17 +158,17 @@ impl Rtvi {
             output,
             shutdown: args.shutdown.clone(),
             embedded,
-            text_free,
-            detailed: !embedded && !text_free,
+            no_messages,
+            detailed: !embedded && !no_messages,
             legacy: false,
             client: None,
             ready: false,
-            over: false,
+            ended: false,
             speaking: false,
-            waiting: VecDeque::new(),
-            frames_waiting: 0,
+            queue: VecDeque::new(),
+            frames_queued: 0,
             frames_dropped: 0,
-            held: VecDeque::new(),
+            pending_segments: VecDeque::new(),
             segments: 0,
         })
     }
@@ -189,18 +189,18 @@ impl Rtvi {
         &self.output
     }
 
-    /// Waits for the next event; `None` once the talk is over: the caller left, asked the bot to leave, or the runner stops.
+    /// Waits for the next event; `None` once the conversation is over: the caller left, asked the bot to leave, or the runner stops.
     ///
     /// It can be dropped and called again at any time without losing an event.
     pub async fn recv(&mut self) -> Option<RtviEvent> {
         loop {
-            if let Some(event) = self.waiting.pop_front() {
+            if let Some(event) = self.queue.pop_front() {
                 if let RtviEvent::Audio(_) = event {
-                    self.frames_waiting -= 1;
+                    self.frames_queued -= 1;
                 }
                 return Some(event);
             }
-            if self.over {
+            if self.ended {
                 return None;
             }
             let event = tokio::select! {
@@ -208,7 +208,7 @@ impl Rtvi {
                 event = self.events.recv() => event,
                 () = self.shutdown.wait() => Some(Event::Left(LeaveReason::Shutdown)),
             };
-            self.take(event);
+            self.handle_event(event);
         }
     }
 
@@ -224,11 +224,11 @@ impl Rtvi {
         let mut sending = pin!(output.send_audio(pcm));
         loop {
             // When much waits for the bot, the rest waits where it came in, which has caps of its own.
-            let listening = !self.over && self.waiting.len() - self.frames_waiting < RTVI_EVENTS_WAITING_MAX;
+            let listening = !self.ended && self.queue.len() - self.frames_queued < RTVI_EVENTS_WAITING_MAX;
             tokio::select! {
                 biased;
                 sent = &mut sending => return sent,
-                event = self.events.recv(), if listening => self.take(event),
+                event = self.events.recv(), if listening => self.handle_event(event),
             }
         }
     }
@@ -236,7 +236,7 @@ impl Rtvi {
     /// Drops, at once, all speech that has not left yet and the sentences that belong to it, and tells the client.
     pub fn interrupt(&mut self) {
         self.output.interrupt();
-        self.held.clear();
+        self.pending_segments.clear();
         self.send(&ToClient::BotInterrupted);
     }
 
@@ -246,29 +246,39 @@ impl Rtvi {
     pub fn say(&mut self, text: &str) {
         for piece in pieces(text, self.text_bytes_max()) {
             let segment = self.segment(piece);
-            self.hold(segment, piece.len());
+            self.announce_with_voice(segment, piece.len());
         }
     }
 
     /// Tells what the bot says aloud, as [`Rtvi::say`] does, when its words will be told as they are spoken.
-    pub fn begin(&mut self, text: &str) -> Sentence {
+    pub fn begin_sentence(&mut self, text: &str) -> Sentence {
         let segment = self.segment(text);
-        self.hold(segment.clone(), 0);
-        Sentence { segment, told: 0 }
+        self.announce_with_voice(segment.clone(), 0);
+        Sentence {
+            segment,
+            announced_bytes: 0,
+        }
     }
 
     /// Tells that the voice is at `bytes` of a sentence; at its length the sentence is complete.
-    pub fn spoken(&mut self, sentence: &mut Sentence, bytes: usize) {
-        let held = self.held.iter().any(|(segment, _)| *segment == sentence.segment);
-        let words = sentence.segment.upto(bytes).get(sentence.told..).unwrap_or_default();
-        if held || words.is_empty() || !self.detailed {
+    pub fn progress(&mut self, sentence: &mut Sentence, bytes: usize) {
+        let is_pending = self
+            .pending_segments
+            .iter()
+            .any(|(segment, _)| *segment == sentence.segment);
+        let words = sentence
+            .segment
+            .upto(bytes)
+            .get(sentence.announced_bytes..)
+            .unwrap_or_default();
+        if is_pending || words.is_empty() || !self.detailed {
             return;
         }
         self.send(&ToClient::BotTtsText { text: words });
         if let Some(output) = sentence.segment.spoken_to(bytes, self.legacy) {
             self.send(&ToClient::BotOutput(output));
         }
-        sentence.told += words.len();
+        sentence.announced_bytes += words.len();
     }
 
     /// Shows text of the bot that is not spoken.
@@ -331,102 +341,102 @@ impl Rtvi {
     }
 
     /// Answers a message of the application.
-    pub fn respond(&self, asked: &ClientMessage, d: &Value) {
-        let answer = ToClient::ServerResponse { t: &asked.t, d }.answer(&asked.id);
-        if !self.post(answer) {
-            self.reject(asked, "the answer is too long for this client");
+    pub fn respond(&self, request: &ClientMessage, d: &Value) {
+        let answer = ToClient::ServerResponse { t: &request.t, d }.answer(&request.id);
+        if !self.send_text(answer) {
+            self.reject(request, "the answer is too long for this client");
         }
     }
 
     /// Refuses a message of the application, and says why.
-    pub fn reject(&self, asked: &ClientMessage, error: &str) {
-        self.post(ToClient::ErrorResponse { error }.answer(&asked.id));
+    pub fn reject(&self, request: &ClientMessage, error: &str) {
+        self.send_text(ToClient::ErrorResponse { error }.answer(&request.id));
     }
 
     /// Sends any message of the protocol that answers nothing.
     pub fn send(&self, message: &ToClient<'_>) {
         if self.detailed || !message.is_detail() {
-            self.post(message.text());
+            self.send_text(message.text());
         }
     }
 
     /// Takes one event of the session: does what the protocol asks, and keeps what is the bot's.
-    fn take(&mut self, event: Option<Event>) {
+    fn handle_event(&mut self, event: Option<Event>) {
         match event {
-            _ if self.over => {}
-            None => self.over = true,
-            Some(Event::Audio(frame)) => self.keep_frame(frame),
-            Some(Event::Message(text)) => self.take_message(&text),
+            _ if self.ended => {}
+            None => self.ended = true,
+            Some(Event::Audio(frame)) => self.enqueue_frame(frame),
+            Some(Event::Message(text)) => self.handle_message(&text),
             Some(Event::Joined) => {
-                self.keep(RtviEvent::Joined);
-                if self.embedded || self.text_free {
-                    self.keep_ready();
+                self.enqueue(RtviEvent::Joined);
+                if self.embedded || self.no_messages {
+                    self.enqueue_ready();
                 }
             }
-            Some(Event::Dtmf(key)) => self.keep(RtviEvent::Dtmf(key)),
+            Some(Event::Dtmf(key)) => self.enqueue(RtviEvent::Dtmf(key)),
             Some(Event::SpeechStarted) => {
                 self.speaking = true;
                 self.send(&ToClient::BotStartedSpeaking);
-                while let Some((segment, bytes)) = self.held.pop_front() {
-                    self.tell(&segment, bytes);
+                while let Some((segment, bytes)) = self.pending_segments.pop_front() {
+                    self.announce(&segment, bytes);
                 }
-                self.keep(RtviEvent::SpeechStarted);
+                self.enqueue(RtviEvent::SpeechStarted);
             }
             Some(Event::SpeechStopped) => {
                 self.speaking = false;
                 self.send(&ToClient::BotStoppedSpeaking);
-                self.keep(RtviEvent::SpeechStopped);
+                self.enqueue(RtviEvent::SpeechStopped);
             }
-            Some(Event::Mark { name, played }) => self.keep(RtviEvent::Mark { name, played }),
-            Some(Event::ParticipantJoined(who)) => self.keep(RtviEvent::ParticipantJoined(who)),
-            Some(Event::ParticipantLeft(who)) => self.keep(RtviEvent::ParticipantLeft(who)),
-            Some(Event::Speaking { identity, speaking }) => self.keep(RtviEvent::Speaking { identity, speaking }),
-            Some(Event::JoinFailed(why)) => self.keep(RtviEvent::JoinFailed(why)),
-            Some(Event::Lost) => self.keep(RtviEvent::Lost),
-            Some(Event::Resumed) => self.keep(RtviEvent::Resumed),
+            Some(Event::Mark { name, played }) => self.enqueue(RtviEvent::Mark { name, played }),
+            Some(Event::ParticipantJoined(who)) => self.enqueue(RtviEvent::ParticipantJoined(who)),
+            Some(Event::ParticipantLeft(who)) => self.enqueue(RtviEvent::ParticipantLeft(who)),
+            Some(Event::Speaking { identity, speaking }) => self.enqueue(RtviEvent::Speaking { identity, speaking }),
+            Some(Event::JoinFailed(why)) => self.enqueue(RtviEvent::JoinFailed(why)),
+            Some(Event::Lost) => self.enqueue(RtviEvent::Lost),
+            Some(Event::Resumed) => self.enqueue(RtviEvent::Resumed),
             Some(Event::Left(reason)) => self.leave(reason),
         }
     }
 
-    fn take_message(&mut self, text: &str) {
+    fn handle_message(&mut self, text: &str) {
         let message = match parse(text) {
             Ok(message) => message,
             Err(refusal) => {
                 debug!("{}: message refused: {:?}", self.session_id, refusal.to_string());
                 if let Some(reply) = refusal.reply() {
-                    self.post(reply);
+                    self.send_text(reply);
                 }
                 return;
             }
         };
         match message.request {
-            Request::ClientReady { version, about } => self.shake_hands(&message.id, version, about),
+            Request::ClientReady { version, about } => self.handle_client_ready(&message.id, version, about),
             Request::DisconnectBot => self.leave(LeaveReason::Left),
-            Request::ClientMessage(asked) => self.keep(RtviEvent::Message(asked)),
-            Request::SendText { content, options } => self.keep(RtviEvent::Text { content, options }),
-            Request::Dtmf(keys) => keys.into_iter().for_each(|key| self.keep(RtviEvent::Dtmf(key))),
-            other => self.keep(RtviEvent::Request(other)),
+            Request::ClientMessage(request) => self.enqueue(RtviEvent::Message(request)),
+            Request::SendText { content, options } => self.enqueue(RtviEvent::Text { content, options }),
+            Request::Dtmf(keys) => keys.into_iter().for_each(|key| self.enqueue(RtviEvent::Dtmf(key))),
+            other => self.enqueue(RtviEvent::Request(other)),
         }
     }
 
-    fn shake_hands(&mut self, id: &str, version: Option<String>, about: Value) {
+    fn handle_client_ready(&mut self, id: &str, version: Option<String>, about: Value) {
         let handshake = Handshake::new(version.as_deref());
         if let Some(error) = &handshake.complaint {
-            self.post(ToClient::ErrorResponse { error }.answer(id));
+            self.send_text(ToClient::ErrorResponse { error }.answer(id));
         }
         let ready = ToClient::BotReady {
             version: &handshake.version,
             about: About::SELF,
         };
-        self.post(ready.answer(id));
+        self.send_text(ready.answer(id));
         self.legacy = handshake.legacy;
         self.client = Some(Client { version, about });
-        self.keep_ready();
+        self.enqueue_ready();
     }
 
-    fn keep_ready(&mut self) {
+    fn enqueue_ready(&mut self) {
         if !std::mem::replace(&mut self.ready, true) {
-            self.keep(RtviEvent::Ready);
+            self.enqueue(RtviEvent::Ready);
         }
     }
 
@@ -437,28 +447,25 @@ impl Rtvi {
                 self.frames_dropped
             );
         }
-        self.over = true;
-        self.keep(RtviEvent::Left(reason));
+        self.ended = true;
+        self.enqueue(RtviEvent::Left(reason));
     }
 
     /// Keeps an event for the bot.
-    fn keep(&mut self, event: RtviEvent) {
-        self.waiting.push_back(event);
+    fn enqueue(&mut self, event: RtviEvent) {
+        self.queue.push_back(event);
     }
 
     /// Keeps a frame for the bot; old speech gives way to new.
-    fn keep_frame(&mut self, frame: AudioFrame) {
-        if self.frames_waiting == AUDIO_IN_FRAMES_MAX {
-            let oldest = self
-                .waiting
-                .iter()
-                .position(|event| matches!(event, RtviEvent::Audio(_)));
-            oldest.and_then(|oldest| self.waiting.remove(oldest));
+    fn enqueue_frame(&mut self, frame: AudioFrame) {
+        if self.frames_queued == AUDIO_IN_FRAMES_MAX {
+            let oldest = self.queue.iter().position(|event| matches!(event, RtviEvent::Audio(_)));
+            oldest.and_then(|oldest| self.queue.remove(oldest));
             self.frames_dropped += 1;
         } else {
-            self.frames_waiting += 1;
+            self.frames_queued += 1;
         }
-        self.waiting.push_back(RtviEvent::Audio(frame));
+        self.queue.push_back(RtviEvent::Audio(frame));
     }
 
     fn segment(&mut self, text: &str) -> Segment {
@@ -467,18 +474,18 @@ impl Rtvi {
     }
 
     /// Tells of a sentence now or, if the bot is not heard yet, when it is.
-    fn hold(&mut self, segment: Segment, bytes: usize) {
+    fn announce_with_voice(&mut self, segment: Segment, bytes: usize) {
         if self.speaking {
-            return self.tell(&segment, bytes);
+            return self.announce(&segment, bytes);
         }
-        if self.held.len() == RTVI_SEGMENTS_HELD_MAX {
-            self.held.pop_front();
+        if self.pending_segments.len() == RTVI_SEGMENTS_HELD_MAX {
+            self.pending_segments.pop_front();
         }
-        self.held.push_back((segment, bytes));
+        self.pending_segments.push_back((segment, bytes));
     }
 
     /// Tells of a sentence for the first time. To whom words are not told one by one, all of them are told here.
-    fn tell(&self, segment: &Segment, bytes: usize) {
+    fn announce(&self, segment: &Segment, bytes: usize) {
         if bytes > 0 || !self.detailed {
             for text in pieces(segment.text(), self.text_bytes_max()) {
                 self.send(&ToClient::BotTtsText { text });
@@ -506,8 +513,8 @@ impl Rtvi {
     }
 
     /// Sends a text, and tells whether this client can read one so long. After the end of the session it goes nowhere.
-    fn post(&self, text: String) -> bool {
-        if self.text_free {
+    fn send_text(&self, text: String) -> bool {
+        if self.no_messages {
             return true;
         }
         if text.len() > self.bytes_max() {

@@ -62,7 +62,7 @@ use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::audio::resample::Resampler;
 
 /// How long a caller waits for something that the bot does not do.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Time that passes with one frame.
 const FRAME: Duration = Duration::from_millis(20);
 /// The rate of a telephone's line, in Hz.
@@ -155,7 +155,7 @@ impl Caller {
     }
 
     /// No transport of the runner's: there are arguments and no media.
-    pub fn bare() -> Self {
+    pub fn base() -> Self {
         Caller::new(CallerKind::Base)
     }
 
@@ -213,9 +213,9 @@ impl Caller {
             bot: None,
             is_over: false,
             is_speaking: false,
-            voice: None,
-            spoken: VecDeque::new(),
-            heard: Vec::new(),
+            resampler: None,
+            unsent: VecDeque::new(),
+            received: Vec::new(),
         };
         (call, args)
     }
@@ -265,11 +265,11 @@ pub struct Call {
     /// The bot was told that its speech leaves.
     is_speaking: bool,
     /// Brings what the caller says to the rate that the bot hears at; with both rates in Hz.
-    voice: Option<(u32, u32, Resampler)>,
+    resampler: Option<(u32, u32, Resampler)>,
     /// What the caller said that makes no whole frame yet, at the bot's rate.
-    spoken: VecDeque<i16>,
+    unsent: VecDeque<i16>,
     /// What the caller heard while it spoke.
-    heard: Vec<i16>,
+    received: Vec<i16>,
 }
 
 impl fmt::Debug for Call {
@@ -284,17 +284,17 @@ impl fmt::Debug for Call {
 impl Call {
     /// The caller is connected: [`Event::Joined`].
     pub fn join(&self) {
-        self.happens(Event::Joined);
+        self.push_event(Event::Joined);
     }
 
     /// Lets anything else happen to the bot. Audio is better spoken.
-    pub fn happens(&self, event: Event) {
+    pub fn push_event(&self, event: Event) {
         self.link.push(event);
     }
 
     /// Sends a text as it is.
     pub fn send_message(&self, text: impl Into<String>) {
-        self.happens(Event::Message(text.into()));
+        self.push_event(Event::Message(text.into()));
     }
 
     /// Sends a message of RTVI.
@@ -306,7 +306,7 @@ impl Call {
     /// Presses keys of the telephone, one after the other: `0`-`9`, `*`, `#`, `A`-`D`.
     pub fn press(&self, keys: &str) {
         for key in keys.chars() {
-            self.happens(Event::Dtmf(key));
+            self.push_event(Event::Dtmf(key));
         }
     }
 
@@ -315,33 +315,33 @@ impl Call {
     ///
     /// It returns `false` when the bot does not open its media, or does not read what it hears.
     pub async fn speak(&mut self, pcm: &[i16], rate_hz: u32) -> bool {
-        let Some(bot_hz) = self.opened().await.map(|audio| audio.in_rate_hz) else {
+        let Some(bot_hz) = self.wait_for_media().await.map(|audio| audio.in_rate_hz) else {
             return false;
         };
         if self
-            .voice
+            .resampler
             .as_ref()
             .is_none_or(|(from, to, _)| (*from, *to) != (rate_hz, bot_hz))
         {
-            self.voice = Some((rate_hz, bot_hz, Resampler::new(rate_hz, bot_hz)));
+            self.resampler = Some((rate_hz, bot_hz, Resampler::new(rate_hz, bot_hz)));
         }
-        match &mut self.voice {
+        match &mut self.resampler {
             Some((from, to, resampler)) if from != to => {
                 let mut resampled = Vec::new();
                 resampler.process(pcm, &mut resampled);
-                self.spoken.extend(resampled);
+                self.unsent.extend(resampled);
             }
-            _ => self.spoken.extend(pcm),
+            _ => self.unsent.extend(pcm),
         }
         let samples = samples_of(FRAME, bot_hz);
-        while self.spoken.len() >= samples {
-            let frame: Vec<i16> = self.spoken.drain(..samples).collect();
+        while self.unsent.len() >= samples {
+            let frame: Vec<i16> = self.unsent.drain(..samples).collect();
             self.link.push_audio(&frame, bot_hz);
-            if timeout(PATIENCE, self.read()).await.is_err() {
+            if timeout(WAIT_MAX, self.wait_until_read()).await.is_err() {
                 return false;
             }
-            let heard = self.take(FRAME);
-            self.heard.extend(heard);
+            let heard = self.take_speech(FRAME);
+            self.received.extend(heard);
         }
         true
     }
@@ -349,41 +349,44 @@ impl Call {
     /// Speaks a WAV file: PCM of 16 bits, mono, or stereo of which the left channel is spoken.
     ///
     /// # Errors
-    /// [`BadWav`] when it is something else. What [`Call::speak`] returns `false` for is no error
+    /// [`WavError`] when it is something else. What [`Call::speak`] returns `false` for is no error
     /// here.
-    pub async fn speak_wav(&mut self, file: &[u8]) -> Result<bool, BadWav> {
-        let (pcm, rate_hz) = read_wav(file).ok_or(BadWav)?;
+    pub async fn speak_wav(&mut self, file: &[u8]) -> Result<bool, WavError> {
+        let (pcm, rate_hz) = read_wav(file).ok_or(WavError)?;
         Ok(self.speak(&pcm, rate_hz).await)
     }
 
     /// Says nothing for a while, in frames of silence, as most callers do.
-    pub async fn be_silent(&mut self, duration: Duration) -> bool {
-        let rate_hz = self.opened().await.map_or(LINE_RATE_HZ, |audio| audio.in_rate_hz);
+    pub async fn stay_silent(&mut self, duration: Duration) -> bool {
+        let rate_hz = self
+            .wait_for_media()
+            .await
+            .map_or(LINE_RATE_HZ, |audio| audio.in_rate_hz);
         self.speak(&vec![0; samples_of(duration, rate_hz)], rate_hz).await
     }
 
     /// Hears this much of the bot's speech, and returns it with its rate in Hz. It is less when the
     /// bot ends, or says nothing for 5 s.
     pub async fn hear(&mut self, duration: Duration) -> (Vec<i16>, u32) {
-        let Some(rate_hz) = self.opened().await.map(|audio| audio.out_rate_hz) else {
+        let Some(rate_hz) = self.wait_for_media().await.map(|audio| audio.out_rate_hz) else {
             return (Vec::new(), 0);
         };
         let wanted = samples_of(duration, rate_hz);
         let hearing = async {
-            while self.heard.len() < wanted {
-                let heard = self.take(FRAME);
+            while self.received.len() < wanted {
+                let heard = self.take_speech(FRAME);
                 if heard.is_empty() {
                     if self.has_ended() {
                         return;
                     }
                     self.wait().await;
                 }
-                self.heard.extend(heard);
+                self.received.extend(heard);
             }
         };
-        let _ = timeout(PATIENCE, hearing).await;
-        let rest = self.heard.split_off(wanted.min(self.heard.len()));
-        (std::mem::replace(&mut self.heard, rest), rate_hz)
+        let _ = timeout(WAIT_MAX, hearing).await;
+        let rest = self.received.split_off(wanted.min(self.received.len()));
+        (std::mem::replace(&mut self.received, rest), rate_hz)
     }
 
     /// Waits for the next text that the bot sends; `None` when the bot ends, or sends none for 5 s.
@@ -399,7 +402,7 @@ impl Call {
                 self.wait().await;
             }
         };
-        timeout(PATIENCE, waiting).await.unwrap_or(None)
+        timeout(WAIT_MAX, waiting).await.unwrap_or(None)
     }
 
     /// Waits for the next message of RTVI that the bot sends, as [`Call::next_message`] does; other
@@ -432,7 +435,7 @@ impl Call {
     /// The session is over for this reason.
     pub fn end(&mut self, reason: LeaveReason) {
         self.is_over = true;
-        self.happens(Event::Left(reason));
+        self.push_event(Event::Left(reason));
     }
 
     /// The runner stops: the bot is told by its `shutdown`, and by the end of the session.
@@ -452,7 +455,7 @@ impl Call {
         };
         let listening = async {
             loop {
-                if self.take(FRAME).is_empty() {
+                if self.take_speech(FRAME).is_empty() {
                     self.link.notified().await;
                 }
             }
@@ -463,7 +466,7 @@ impl Call {
                 () = listening => unreachable!("it listens for ever"),
             }
         };
-        match timeout(PATIENCE, ended).await {
+        match timeout(WAIT_MAX, ended).await {
             Ok(Ok(ended)) => ended,
             Ok(Err(error)) => Err(Box::new(error)),
             Err(_) => {
@@ -478,7 +481,7 @@ impl Call {
     }
 
     /// Waits until the bot has opened its media, and returns the rates.
-    async fn opened(&mut self) -> Option<crate::bot::Audio> {
+    async fn wait_for_media(&mut self) -> Option<crate::bot::Audio> {
         let opening = async {
             loop {
                 if let Some(audio) = self.link.audio() {
@@ -490,7 +493,7 @@ impl Call {
                 self.wait().await;
             }
         };
-        timeout(PATIENCE, opening).await.unwrap_or(None)
+        timeout(WAIT_MAX, opening).await.unwrap_or(None)
     }
 
     /// Waits until the bot did something, or ended.
@@ -506,7 +509,7 @@ impl Call {
     }
 
     /// Waits until the bot has taken most of what it heard.
-    async fn read(&self) {
+    async fn wait_until_read(&self) {
         while self.link.waiting().frames > AUDIO_IN_FRAMES_MAX / 2 && !self.has_ended() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -516,38 +519,38 @@ impl Call {
 
     /// Hears what the bot says within this time, as the transport would carry it, with the marks
     /// behind it.
-    fn take(&mut self, duration: Duration) -> Vec<i16> {
+    fn take_speech(&mut self, duration: Duration) -> Vec<i16> {
         let rate_hz = self.link.audio().unwrap_or_default().out_rate_hz;
         if self.link.take_interruption() {
-            self.tell_speaking(false);
+            self.push_speaking(false);
         }
         for name in self.link.take_unplayed_marks() {
-            self.happens(Event::Mark { name, played: false });
+            self.push_event(Event::Mark { name, played: false });
         }
         let (mut heard, samples) = (Vec::new(), samples_of(duration, rate_hz));
         while heard.len() < samples {
             let missing = samples - heard.len();
             let taken = self.link.take_audio(&mut heard, missing);
             if taken > 0 {
-                self.tell_speaking(true);
+                self.push_speaking(true);
             }
             let mark = self.link.take_mark();
             if taken == 0 && mark.is_none() {
                 break;
             }
             if let Some(name) = mark {
-                self.happens(Event::Mark { name, played: true });
+                self.push_event(Event::Mark { name, played: true });
             }
         }
         if heard.is_empty() {
-            self.tell_speaking(false);
+            self.push_speaking(false);
         }
         heard
     }
 
-    fn tell_speaking(&mut self, is_speaking: bool) {
+    fn push_speaking(&mut self, is_speaking: bool) {
         if std::mem::replace(&mut self.is_speaking, is_speaking) != is_speaking {
-            self.happens(match is_speaking {
+            self.push_event(match is_speaking {
                 true => Event::SpeechStarted,
                 false => Event::SpeechStopped,
             });
@@ -577,15 +580,15 @@ fn samples_of(duration: Duration, rate_hz: u32) -> usize {
 /// A file that is no WAV of PCM with 16 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct BadWav;
+pub struct WavError;
 
-impl fmt::Display for BadWav {
+impl fmt::Display for WavError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("this is no WAV file of PCM with 16 bits, mono or stereo")
     }
 }
 
-impl std::error::Error for BadWav {}
+impl std::error::Error for WavError {}
 
 /// Reads the first channel of a WAV file, and its rate in Hz.
 fn read_wav(file: &[u8]) -> Option<(Vec<i16>, u32)> {

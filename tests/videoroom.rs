@@ -1009,7 +1009,7 @@ fn a_call_has_to_be_signed_where_there_is_a_key() {
 #[test]
 fn a_bot_connects_the_call_that_is_held_for_it() {
     use edge_runner::config::{Config, Secret};
-    use edge_runner::dialin::Call;
+    use edge_runner::dialin::DialinCall;
     use edge_runner::testing::Caller;
     let provider = Rest::start(&[
         (200, ""),
@@ -1023,11 +1023,11 @@ fn a_bot_connects_the_call_that_is_held_for_it() {
         "videoroom_api_key": "of-a-stranger", "videoroom_api_url": "http://127.0.0.1:1"});
     let held_for = |caller: Caller, body: &Value| {
         let (_, args) = caller.body(body.clone()).config(config.clone()).arguments();
-        Call::of(&args)
+        DialinCall::from_args(&args)
     };
     let room = || Caller::video_room("https://example.net/r");
     assert!(held_for(room(), &json!({})).is_none());
-    assert!(held_for(Caller::bare(), &body).is_none());
+    assert!(held_for(Caller::base(), &body).is_none());
     let call = held_for(room(), &body).expect("a call is held");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let (first, second) = runtime.expect("a runtime").block_on(async {

@@ -6,23 +6,23 @@
 use crate::bot::{Audio, BotError, RunnerArguments};
 use crate::rtvi::{Rtvi, RtviEvent};
 
-/// Runs the echo until the talk is over.
+/// Runs the echo until the rtvi is over.
 ///
 /// # Errors
 /// [`crate::bot::MissingField`] in a session without media.
 pub async fn echo(mut args: RunnerArguments) -> Result<(), BotError> {
     let audio = Audio::at(args.line_rate_hz().unwrap_or(16_000));
-    let mut talk = Rtvi::open(&mut args, audio)?;
-    let output = talk.output().clone();
-    while let Some(event) = talk.recv().await {
+    let mut rtvi = Rtvi::open(&mut args, audio)?;
+    let output = rtvi.output().clone();
+    while let Some(event) = rtvi.recv().await {
         match event {
             RtviEvent::Audio(frame) => {
                 // What comes meanwhile waits where it came in, so that a burst is echoed whole. When the session is over, the
                 // next event says so.
                 let _ = output.send_audio(&frame).await;
             }
-            RtviEvent::Message(asked) => talk.respond(&asked, &asked.d),
-            RtviEvent::Text { content, .. } => talk.show(&content),
+            RtviEvent::Message(request) => rtvi.respond(&request, &request.d),
+            RtviEvent::Text { content, .. } => rtvi.show(&content),
             _ => {}
         }
     }

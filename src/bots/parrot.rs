@@ -1,12 +1,12 @@
 //! The parrot: listens, and repeats what you said once you pause.
 //!
-//! It shows what a bot should do in a talk: it greets with two notes, so that a newcomer hears at once that sound works; tells
+//! It shows what a bot should do in a rtvi: it greets with two notes, so that a newcomer hears at once that sound works; tells
 //! who is speaking and how loud; stops as soon as you speak into its voice; answers text and messages; and leaves when nobody
 //! has spoken or written for the idle time. It transcribes nothing and claims nothing: it says how long you spoke.
 //! The body of `/start` may hold `{"greeting": false}`. PCM is 16 kHz both ways.
 
-mod listener;
 mod sound;
+mod turn_detector;
 
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -21,28 +21,28 @@ use crate::config::Transport;
 use crate::limits::{PARROT_LEVEL_INTERVAL, PARROT_SPOKEN_MIN};
 use crate::proto::audio::vad::Vad;
 use crate::rtvi::{ClientMessage, Measure, Metrics, Rtvi, RtviEvent};
-use listener::{Ear, Listener, Turn, Utterance};
+use turn_detector::{SpeechDetector, TurnDetector, TurnEvent, Utterance};
 
 /// What speech needs, and what costs least.
 const RATE_HZ: u32 = 16_000;
 
-/// Runs the parrot until the talk is over.
+/// Runs the parrot until the rtvi is over.
 ///
 /// # Errors
 /// [`crate::bot::MissingField`] in a session without media.
 pub async fn parrot(mut args: RunnerArguments) -> Result<(), BotError> {
-    let talk = Rtvi::open(&mut args, Audio::at(RATE_HZ))?;
-    let mut parrot = Parrot::new(talk, &args, Vad::new(RATE_HZ), now());
+    let rtvi = Rtvi::open(&mut args, Audio::at(RATE_HZ))?;
+    let mut parrot = Parrot::new(rtvi, &args, Vad::new(RATE_HZ), now());
     loop {
         let deadline = parrot.poll_timeout().into();
         let turn = tokio::select! {
             biased;
-            event = parrot.talk.recv() => match event {
+            event = parrot.rtvi.recv() => match event {
                 Some(event) => parrot.handle_event(event, now()),
                 None => ControlFlow::Break(()),
             },
-            () = speak(&mut parrot.voice), if parrot.voice.is_some() => {
-                parrot.voice = None;
+            () = speak(&mut parrot.speech), if parrot.speech.is_some() => {
+                parrot.speech = None;
                 ControlFlow::Continue(())
             }
             () = sleep_until(deadline) => parrot.handle_timeout(now()),
@@ -53,8 +53,8 @@ pub async fn parrot(mut args: RunnerArguments) -> Result<(), BotError> {
     }
 }
 
-impl Ear for Vad {
-    fn hears_speech(&mut self, pcm: &[i16]) -> bool {
+impl SpeechDetector for Vad {
+    fn is_speech(&mut self, pcm: &[i16]) -> bool {
         Vad::hears_speech(self, pcm)
     }
 }
@@ -65,9 +65,9 @@ fn now() -> Instant {
 }
 
 /// Speech on its way into the outbound queue.
-type Voice = Pin<Box<dyn Future<Output = ()> + Send>>;
+type SpeechFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-async fn speak(voice: &mut Option<Voice>) {
+async fn speak(voice: &mut Option<SpeechFuture>) {
     if let Some(voice) = voice {
         voice.await;
     }
@@ -83,95 +83,95 @@ struct Playback {
 }
 
 struct Parrot<E> {
-    talk: Rtvi,
-    listener: Listener<E>,
-    voice: Option<Voice>,
+    rtvi: Rtvi,
+    turn_detector: TurnDetector<E>,
+    speech: Option<SpeechFuture>,
     playback: Option<Playback>,
     embedded: bool,
     greeting: bool,
     /// Whether the greeting waits for the client to say that it is ready: on a plain socket some connect before they listen.
-    greets_ready: bool,
+    greet_on_ready: bool,
     idle_timeout: Duration,
     /// When the caller last spoke or wrote, or the parrot finished or will finish.
-    active: Instant,
-    /// The loudest of the caller since the last level was told.
-    loudest: f32,
+    last_active: Instant,
+    /// The peak_level of the caller since the last level was told.
+    peak_level: f32,
     /// The levels that were told last: the caller's, and the parrot's.
-    told: (f32, f32),
-    levels_due: Instant,
+    sent_levels: (f32, f32),
+    next_levels_at: Instant,
 }
 
-impl<E: Ear> Parrot<E> {
-    fn new(talk: Rtvi, args: &RunnerArguments, ear: E, now: Instant) -> Self {
+impl<E: SpeechDetector> Parrot<E> {
+    fn new(rtvi: Rtvi, args: &RunnerArguments, detector: E, now: Instant) -> Self {
         Parrot {
-            talk,
-            listener: Listener::new(ear, RATE_HZ),
-            voice: None,
+            rtvi,
+            turn_detector: TurnDetector::new(detector, RATE_HZ),
+            speech: None,
             playback: None,
             embedded: args.webrtc_connection().is_ok_and(|connection| connection.embedded),
             greeting: args.body.get("greeting").and_then(Value::as_bool).unwrap_or(true),
-            greets_ready: args.transport_type() == Ok(Transport::WebSocket.name()),
+            greet_on_ready: args.transport_type() == Ok(Transport::WebSocket.name()),
             idle_timeout: args.idle_timeout,
-            active: now,
-            loudest: 0.0,
-            told: (0.0, 0.0),
-            levels_due: now,
+            last_active: now,
+            peak_level: 0.0,
+            sent_levels: (0.0, 0.0),
+            next_levels_at: now,
         }
     }
 
     fn handle_event(&mut self, event: RtviEvent, now: Instant) -> ControlFlow<()> {
         match event {
             RtviEvent::Joined => {
-                self.active = now;
-                if !self.greets_ready {
+                self.last_active = now;
+                if !self.greet_on_ready {
                     self.greet(now);
                 }
             }
             RtviEvent::Ready => {
                 self.show("Say something, then pause: I repeat it.");
-                if self.greets_ready {
+                if self.greet_on_ready {
                     self.greet(now);
                 }
             }
-            RtviEvent::Audio(frame) => self.hear(&frame, now),
+            RtviEvent::Audio(frame) => self.handle_audio(&frame, now),
             RtviEvent::Text { content, options } => {
-                self.active = now;
+                self.last_active = now;
                 if options.run_immediately && self.playback.is_some() {
                     self.stop();
                 }
-                self.talk.show(&content);
+                self.rtvi.show(&content);
             }
-            RtviEvent::Message(asked) => {
-                self.active = now;
-                self.answer(&asked);
+            RtviEvent::Message(request) => {
+                self.last_active = now;
+                self.handle_request(&request);
             }
             RtviEvent::Dtmf(key) => {
-                self.active = now;
+                self.last_active = now;
                 self.show(&format!("You pressed {key}."));
             }
-            RtviEvent::SpeechStarted => self.heard_at(now),
+            RtviEvent::SpeechStarted => self.handle_speech_started(now),
             RtviEvent::SpeechStopped => {
-                self.active = now;
+                self.last_active = now;
                 // While more is on its way into the queue, the voice has only stumbled.
-                if self.voice.is_none() {
+                if self.speech.is_none() {
                     self.playback = None;
                 }
             }
             RtviEvent::Lost => {
-                if self.listener.reset() {
-                    self.talk.user_stopped_speaking();
+                if self.turn_detector.reset() {
+                    self.rtvi.user_stopped_speaking();
                 }
                 if self.playback.is_some() {
                     self.stop();
                 }
             }
             RtviEvent::Resumed => {
-                self.active = now;
+                self.last_active = now;
                 self.show("There you are again.");
             }
             RtviEvent::Left(_) => return ControlFlow::Break(()),
-            RtviEvent::Request(_) => self.active = now,
-            RtviEvent::ParticipantJoined(_) => self.active = now,
+            RtviEvent::Request(_) => self.last_active = now,
+            RtviEvent::ParticipantJoined(_) => self.last_active = now,
             RtviEvent::Mark { .. }
             | RtviEvent::ParticipantLeft(_)
             | RtviEvent::Speaking { .. }
@@ -183,21 +183,21 @@ impl<E: Ear> Parrot<E> {
     /// Returns when to call [`Parrot::handle_timeout`].
     fn poll_timeout(&self) -> Instant {
         // Without audio of the caller, the meters still have to follow the voice, and to come down at last.
-        let moving = self.playback.is_some() || self.told != (0.0, 0.0);
-        let levels = (moving && !self.embedded).then_some(self.levels_due);
-        let quiet = self.active + self.idle_timeout;
-        [self.listener.poll_timeout(), levels]
+        let moving = self.playback.is_some() || self.sent_levels != (0.0, 0.0);
+        let levels = (moving && !self.embedded).then_some(self.next_levels_at);
+        let quiet = self.last_active + self.idle_timeout;
+        [self.turn_detector.poll_timeout(), levels]
             .into_iter()
             .flatten()
             .fold(quiet, Instant::min)
     }
 
     fn handle_timeout(&mut self, now: Instant) -> ControlFlow<()> {
-        if let Some(turn) = self.listener.handle_timeout(now) {
-            self.take(turn, now);
+        if let Some(turn) = self.turn_detector.handle_timeout(now) {
+            self.handle_turn(turn, now);
         }
-        self.tell_levels(now);
-        if now < self.active + self.idle_timeout {
+        self.send_levels(now);
+        if now < self.last_active + self.idle_timeout {
             return ControlFlow::Continue(());
         }
         let seconds = self.idle_timeout.as_secs();
@@ -211,28 +211,28 @@ impl<E: Ear> Parrot<E> {
         }
     }
 
-    fn hear(&mut self, pcm: &[i16], now: Instant) {
-        self.loudest = self.loudest.max(sound::level(pcm));
-        if let Some(turn) = self.listener.handle_audio(pcm, self.playback.is_some(), now) {
-            self.take(turn, now);
+    fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
+        self.peak_level = self.peak_level.max(sound::level(pcm));
+        if let Some(turn) = self.turn_detector.handle_audio(pcm, self.playback.is_some(), now) {
+            self.handle_turn(turn, now);
         }
-        if self.listener.is_in_turn() {
-            self.active = now;
+        if self.turn_detector.is_in_turn() {
+            self.last_active = now;
         }
-        self.tell_levels(now);
+        self.send_levels(now);
     }
 
-    fn take(&mut self, turn: Turn, now: Instant) {
-        self.active = now;
+    fn handle_turn(&mut self, turn: TurnEvent, now: Instant) {
+        self.last_active = now;
         match turn {
-            Turn::Started => {
-                self.talk.user_started_speaking();
+            TurnEvent::Started => {
+                self.rtvi.user_started_speaking();
                 if self.playback.is_some() {
                     self.stop();
                 }
             }
-            Turn::Ended(utterance) => {
-                self.talk.user_stopped_speaking();
+            TurnEvent::Ended(utterance) => {
+                self.rtvi.user_stopped_speaking();
                 if utterance.spoken >= PARROT_SPOKEN_MIN {
                     self.repeat(utterance, now);
                 }
@@ -252,10 +252,10 @@ impl<E: Ear> Parrot<E> {
     }
 
     fn play(&mut self, samples: Vec<i16>, answers: Option<Instant>, now: Instant) {
-        self.active = now + Duration::from_secs_f64(samples.len() as f64 / f64::from(RATE_HZ));
+        self.last_active = now + Duration::from_secs_f64(samples.len() as f64 / f64::from(RATE_HZ));
         let samples = Arc::new(samples);
-        let (output, speech) = (self.talk.output().clone(), samples.clone());
-        self.voice = Some(Box::pin(async move {
+        let (output, speech) = (self.rtvi.output().clone(), samples.clone());
+        self.speech = Some(Box::pin(async move {
             // When the session is over, the next event says so.
             let _ = output.send_audio(&speech).await;
         }));
@@ -268,13 +268,13 @@ impl<E: Ear> Parrot<E> {
 
     /// Falls silent at once.
     fn stop(&mut self) {
-        self.voice = None;
+        self.speech = None;
         self.playback = None;
-        self.talk.interrupt();
+        self.rtvi.interrupt();
     }
 
     /// The parrot's voice is heard from here on.
-    fn heard_at(&mut self, now: Instant) {
+    fn handle_speech_started(&mut self, now: Instant) {
         let Some(playback) = self.playback.as_mut().filter(|playback| playback.began.is_none()) else {
             return;
         };
@@ -285,42 +285,42 @@ impl<E: Ear> Parrot<E> {
                 model: None,
                 value: now.saturating_duration_since(answers).as_secs_f64(),
             };
-            self.talk.metrics(&Metrics {
+            self.rtvi.metrics(&Metrics {
                 ttfb: &[waited],
                 ..Metrics::default()
             });
         }
     }
 
-    fn answer(&self, asked: &ClientMessage) {
-        match asked.t.as_str() {
-            "echo" => self.talk.respond(asked, &asked.d),
-            _ => self.talk.reject(asked, "the parrot knows the message `echo` alone"),
+    fn handle_request(&self, request: &ClientMessage) {
+        match request.t.as_str() {
+            "echo" => self.rtvi.respond(request, &request.d),
+            _ => self.rtvi.reject(request, "the parrot knows the message `echo` alone"),
         }
     }
 
     /// Shows a line to those who have a screen for it.
     fn show(&mut self, text: &str) {
         if !self.embedded {
-            self.talk.show(text);
+            self.rtvi.show(text);
         }
     }
 
     /// Tells how loud both are, a few times a second, and only when that changed.
-    fn tell_levels(&mut self, now: Instant) {
-        if self.embedded || now < self.levels_due {
+    fn send_levels(&mut self, now: Instant) {
+        if self.embedded || now < self.next_levels_at {
             return;
         }
-        self.levels_due = now + PARROT_LEVEL_INTERVAL;
-        let user = std::mem::take(&mut self.loudest);
+        self.next_levels_at = now + PARROT_LEVEL_INTERVAL;
+        let user = std::mem::take(&mut self.peak_level);
         let bot = self.playback.as_ref().map_or(0.0, |playback| playback.level(now));
-        if user != self.told.0 {
-            self.talk.user_level(user);
+        if user != self.sent_levels.0 {
+            self.rtvi.user_level(user);
         }
-        if bot != self.told.1 {
-            self.talk.bot_level(bot);
+        if bot != self.sent_levels.1 {
+            self.rtvi.bot_level(bot);
         }
-        self.told = (user, bot);
+        self.sent_levels = (user, bot);
     }
 }
 

@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 
 use super::{CliCommand, Env, banner, env_trust};
 use crate::bot::{self, Bot, BotError, RunnerArguments};
-use crate::bots::{STAYS_OUT, stock};
+use crate::bots::{NO_VIDEO_ROOMS, built_in_bot};
 use crate::config::Config;
 use crate::features::Feature;
 use crate::io::{RunError, webrtc};
@@ -47,7 +47,7 @@ where
 /// Runs the built-in bots, which need media of the runner: that they cannot enter video rooms is
 /// said when it starts.
 pub fn built_in() -> ExitCode {
-    run_or_report(bot::erase(stock), env!("CARGO_CRATE_NAME"), Enters::Nothing)
+    run_or_report(bot::erase(built_in_bot), env!("CARGO_CRATE_NAME"), Enters::Nothing)
 }
 
 /// What a bot can enter by itself.
@@ -115,7 +115,7 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), StartupError> {
     if config.direct && !config.bot_enters_rooms && !doctor {
         return Err(StartupError {
             code: MISUSED,
-            message: format!("`--direct` with a built-in bot: {STAYS_OUT}\nSee `edge-runner --help`."),
+            message: format!("`--direct` with a built-in bot: {NO_VIDEO_ROOMS}\nSee `edge-runner --help`."),
         });
     }
     warnings.extend(exposures(&config, doctor));
@@ -142,7 +142,9 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), StartupError> {
 fn exposures(config: &Config, doctor: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     if config.videoroom.dialin && !config.bot_enters_rooms {
-        warnings.push(format!("`--dialin` with a built-in bot takes no call: {STAYS_OUT}"));
+        warnings.push(format!(
+            "`--dialin` with a built-in bot takes no call: {NO_VIDEO_ROOMS}"
+        ));
     }
     if config.gives_rooms_to_pages() {
         warnings.push(

@@ -1,4 +1,4 @@
-//! A talk, seen from the transport's side: what the client is sent, in which order, and what the bot gets.
+//! A rtvi, seen from the transport's side: what the client is sent, in which order, and what the bot gets.
 //!
 //! Every test drives the futures by hand: what is ready is ready at once, so there is no clock and no runtime.
 
@@ -74,10 +74,10 @@ impl Caller {
     }
 }
 
-fn talk(embedded: bool) -> (Caller, Rtvi) {
+fn rtvi(embedded: bool) -> (Caller, Rtvi) {
     let (caller, mut args) = Caller::new(embedded, json!({}));
-    let talk = Rtvi::open(&mut args, Audio::at(16_000)).expect("a WebRTC session has media");
-    (caller, talk)
+    let rtvi = Rtvi::open(&mut args, Audio::at(16_000)).expect("a WebRTC session has media");
+    (caller, rtvi)
 }
 
 /// Returns what a future has to give without waiting.
@@ -88,28 +88,28 @@ fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Takes every event that is there. The talk goes on.
-fn heard(talk: &mut Rtvi) -> Vec<RtviEvent> {
+/// Takes every event that is there. The rtvi goes on.
+fn heard(rtvi: &mut Rtvi) -> Vec<RtviEvent> {
     let mut events = Vec::new();
-    while let Some(event) = ready(talk.recv()) {
-        events.push(event.expect("the talk goes on"));
+    while let Some(event) = ready(rtvi.recv()) {
+        events.push(event.expect("the rtvi goes on"));
     }
     events
 }
 
 #[test]
 fn client_ready_is_answered_by_bot_ready_with_its_id() {
-    let (caller, mut talk) = talk(false);
+    let (caller, mut rtvi) = rtvi(false);
     caller.link.push(Event::Joined);
-    assert!(matches!(heard(&mut talk)[..], [RtviEvent::Joined]));
-    assert_eq!(talk.client(), None);
+    assert!(matches!(heard(&mut rtvi)[..], [RtviEvent::Joined]));
+    assert_eq!(rtvi.client(), None);
 
     caller.send(
         "client-ready",
         "d2d923ea",
         json!({"version": "2.1.0", "about": {"library": "x"}}),
     );
-    assert!(matches!(heard(&mut talk)[..], [RtviEvent::Ready]));
+    assert!(matches!(heard(&mut rtvi)[..], [RtviEvent::Ready]));
     let received = caller.received();
     assert_eq!(received.len(), 1);
     assert_eq!(
@@ -118,7 +118,7 @@ fn client_ready_is_answered_by_bot_ready_with_its_id() {
     );
     assert_eq!(received[0]["data"]["version"], "2.1.0");
     assert_eq!(received[0]["data"]["about"]["library"], "edge-runner");
-    let client = talk.client().expect("a client");
+    let client = rtvi.client().expect("a client");
     assert_eq!(
         (client.version.as_deref(), &client.about),
         (Some("2.1.0"), &json!({"library": "x"}))
@@ -126,7 +126,7 @@ fn client_ready_is_answered_by_bot_ready_with_its_id() {
 
     // A client that says so again is answered again; the bot greeted already.
     caller.send("client-ready", "2", json!({"version": "2.1.0"}));
-    assert!(heard(&mut talk).is_empty());
+    assert!(heard(&mut rtvi).is_empty());
     assert_eq!(caller.types(), ["bot-ready"]);
 }
 
@@ -139,9 +139,9 @@ fn a_doubtful_version_is_complained_about_and_served() {
         (json!(null), Some("Client version unknown"), "2.1.0"),
         (json!("1.2.0"), None, "1.2.0"),
     ] {
-        let (caller, mut talk) = talk(false);
+        let (caller, mut rtvi) = rtvi(false);
         caller.send("client-ready", "9", json!({"version": version}));
-        assert!(matches!(heard(&mut talk)[..], [RtviEvent::Ready]));
+        assert!(matches!(heard(&mut rtvi)[..], [RtviEvent::Ready]));
         let mut received = caller.received().into_iter();
         if let Some(complaint) = complaint {
             let error = received.next().expect("a complaint");
@@ -162,29 +162,29 @@ fn a_doubtful_version_is_complained_about_and_served() {
 
 #[test]
 fn a_microcontroller_is_ready_when_it_joins() {
-    let (caller, mut talk) = talk(true);
+    let (caller, mut rtvi) = rtvi(true);
     caller.link.push(Event::Joined);
-    assert!(matches!(heard(&mut talk)[..], [RtviEvent::Joined, RtviEvent::Ready]));
+    assert!(matches!(heard(&mut rtvi)[..], [RtviEvent::Joined, RtviEvent::Ready]));
     assert!(caller.received().is_empty());
 
     caller.link.push(Event::Message(
         r#"{"label":"rtvi-ai","type":"client-ready","id":"0"}"#.to_owned(),
     ));
-    assert!(heard(&mut talk).is_empty(), "it was ready before");
+    assert!(heard(&mut rtvi).is_empty(), "it was ready before");
     assert_eq!(caller.types(), ["error-response", "bot-ready"]);
 }
 
 #[test]
 fn sentences_wait_until_the_voice_is_heard() {
-    let (caller, mut talk) = talk(false);
-    talk.say("Hello.");
-    let mut sentence = talk.begin("How are you?");
-    talk.spoken(&mut sentence, 3);
-    talk.say("");
+    let (caller, mut rtvi) = rtvi(false);
+    rtvi.say("Hello.");
+    let mut sentence = rtvi.begin_sentence("How are you?");
+    rtvi.progress(&mut sentence, 3);
+    rtvi.say("");
     assert!(caller.received().is_empty());
 
     caller.link.push(Event::SpeechStarted);
-    assert!(matches!(heard(&mut talk)[..], [RtviEvent::SpeechStarted]));
+    assert!(matches!(heard(&mut rtvi)[..], [RtviEvent::SpeechStarted]));
     let received = caller.received();
     let types: Vec<_> = received
         .iter()
@@ -204,37 +204,37 @@ fn sentences_wait_until_the_voice_is_heard() {
         (7, " are", "in-progress"),
         (99, " you?", "completed"),
     ] {
-        talk.spoken(&mut sentence, at);
+        rtvi.progress(&mut sentence, at);
         let told = caller.received();
         assert_eq!(told[0]["data"], json!({"text": words}));
         assert_eq!(told[1]["data"]["spoken_status"], status);
         assert_eq!(told[1]["data"]["segment_id"], received[3]["data"]["segment_id"]);
     }
-    talk.spoken(&mut sentence, 99);
-    talk.spoken(&mut sentence, 2);
+    rtvi.progress(&mut sentence, 99);
+    rtvi.progress(&mut sentence, 2);
     assert!(caller.received().is_empty(), "what is spoken stays spoken");
 
-    talk.say("Good.");
+    rtvi.say("Good.");
     assert_eq!(
         caller.types(),
         ["bot-tts-text", "bot-output"],
         "the voice is heard, so there is nothing to wait for"
     );
     caller.link.push(Event::SpeechStopped);
-    assert!(matches!(heard(&mut talk)[..], [RtviEvent::SpeechStopped]));
+    assert!(matches!(heard(&mut rtvi)[..], [RtviEvent::SpeechStopped]));
     assert_eq!(caller.types(), ["bot-stopped-speaking"]);
-    talk.say("Later.");
+    rtvi.say("Later.");
     assert!(caller.received().is_empty());
 }
 
 #[test]
 fn sentences_that_nobody_speaks_do_not_pile_up() {
-    let (caller, mut talk) = talk(false);
+    let (caller, mut rtvi) = rtvi(false);
     for count in 0..=RTVI_SEGMENTS_HELD_MAX {
-        talk.begin(&format!("{count}."));
+        rtvi.begin_sentence(&format!("{count}."));
     }
     caller.link.push(Event::SpeechStarted);
-    heard(&mut talk);
+    heard(&mut rtvi);
     let received = caller.received();
     assert_eq!(received.len(), 1 + RTVI_SEGMENTS_HELD_MAX);
     assert_eq!(received[1]["data"]["text"], "1.", "the oldest gave way");
@@ -242,31 +242,31 @@ fn sentences_that_nobody_speaks_do_not_pile_up() {
 
 #[test]
 fn an_interruption_drops_speech_and_sentences_and_is_told() {
-    let (caller, mut talk) = talk(false);
-    ready(talk.send_audio(&[1; 100]))
+    let (caller, mut rtvi) = rtvi(false);
+    ready(rtvi.send_audio(&[1; 100]))
         .expect("there is room")
         .expect("the session goes on");
-    talk.say("Nobody hears this.");
-    talk.interrupt();
+    rtvi.say("Nobody hears this.");
+    rtvi.interrupt();
     assert!(caller.link.take_interruption());
     assert!(!caller.link.has_audio());
     assert_eq!(caller.types(), ["bot-interrupted"]);
 
     caller.link.push(Event::SpeechStarted);
     caller.link.push(Event::SpeechStopped);
-    heard(&mut talk);
+    heard(&mut rtvi);
     assert_eq!(caller.types(), ["bot-started-speaking", "bot-stopped-speaking"]);
 }
 
 #[test]
 fn a_client_of_protocol_1_gets_whole_sentences() {
-    let (caller, mut talk) = talk(false);
+    let (caller, mut rtvi) = rtvi(false);
     caller.send("client-ready", "1", json!({"version": "1.2.0"}));
     caller.link.push(Event::SpeechStarted);
-    heard(&mut talk);
+    heard(&mut rtvi);
     caller.received();
-    talk.say("Hello.");
-    talk.show("(waves)");
+    rtvi.say("Hello.");
+    rtvi.show("(waves)");
     let received = caller.received();
     assert_eq!(
         received[1]["data"],
@@ -293,41 +293,41 @@ fn what_ends_a_talk_is_told_once_and_nothing_follows() {
         (|caller| caller.stop.set(), LeaveReason::Shutdown),
     ];
     for (end, expected) in ends {
-        let (caller, mut talk) = talk(false);
+        let (caller, mut rtvi) = rtvi(false);
         caller.link.push(Event::Joined);
         end(&caller);
-        assert!(matches!(ready(talk.recv()), Some(Some(RtviEvent::Joined))));
-        match ready(talk.recv()) {
+        assert!(matches!(ready(rtvi.recv()), Some(Some(RtviEvent::Joined))));
+        match ready(rtvi.recv()) {
             Some(Some(RtviEvent::Left(reason))) => assert_eq!(reason, expected),
             other => panic!("{other:?}"),
         }
         caller.link.push_audio(&[0; 320], 16_000);
         caller.send("client-message", "2", json!({"t": "late"}));
-        assert!(matches!(ready(talk.recv()), Some(None)));
-        assert!(matches!(ready(talk.recv()), Some(None)));
+        assert!(matches!(ready(rtvi.recv()), Some(None)));
+        assert!(matches!(ready(rtvi.recv()), Some(None)));
     }
 }
 
 #[test]
 fn a_transport_that_is_gone_ends_the_talk_and_messages_go_nowhere() {
-    let (caller, mut talk) = talk(false);
+    let (caller, mut rtvi) = rtvi(false);
     drop(caller.link);
-    assert!(matches!(ready(talk.recv()), Some(None)));
-    talk.show("hello");
-    talk.interrupt();
-    assert_eq!(ready(talk.send_audio(&[0; 10])), Some(Err(MediaError)));
+    assert!(matches!(ready(rtvi.recv()), Some(None)));
+    rtvi.show("hello");
+    rtvi.interrupt();
+    assert_eq!(ready(rtvi.send_audio(&[0; 10])), Some(Err(MediaError)));
 }
 
 #[test]
 fn what_no_bot_can_use_is_answered_for_it() {
-    let (caller, mut talk) = talk(false);
+    let (caller, mut rtvi) = rtvi(false);
     caller.send("append-to-context", "7", json!({"role": "user", "content": "x"}));
     caller.send("dtmf", "8", json!({"buttons": []}));
     caller
         .link
         .push(Event::Message(r#"{"label":"rtvi-ai","type":"dtmf"}"#.to_owned()));
     caller.link.push(Event::Message("\u{7}ping".to_owned()));
-    assert!(heard(&mut talk).is_empty());
+    assert!(heard(&mut rtvi).is_empty());
     let received = caller.received();
     assert_eq!(received[0]["id"], "7");
     assert_eq!(
@@ -342,17 +342,17 @@ fn what_no_bot_can_use_is_answered_for_it() {
 
 #[test]
 fn the_application_gets_its_answers_by_id() {
-    let (caller, mut talk) = talk(false);
+    let (caller, mut rtvi) = rtvi(false);
     caller.send("client-message", "3ea807f7", json!({"t": "echo", "d": {"n": 7}}));
     caller.send("client-message", "1a1d0dbc", json!({"t": "fail"}));
-    let events = heard(&mut talk);
+    let events = heard(&mut rtvi);
     let [RtviEvent::Message(echo), RtviEvent::Message(fail)] = &events[..] else {
         panic!("{events:?}");
     };
-    talk.respond(echo, &echo.d);
-    talk.reject(fail, "asked to fail");
-    talk.message(&json!({"any": null}));
-    talk.error("it broke", true);
+    rtvi.respond(echo, &echo.d);
+    rtvi.reject(fail, "asked to fail");
+    rtvi.message(&json!({"any": null}));
+    rtvi.error("it broke", true);
     assert_eq!(
         caller.received(),
         [
@@ -366,7 +366,7 @@ fn the_application_gets_its_answers_by_id() {
 
 #[test]
 fn events_come_in_the_order_in_which_they_happened() {
-    let (caller, mut talk) = talk(false);
+    let (caller, mut rtvi) = rtvi(false);
     caller.link.push(Event::Joined);
     caller.link.push_audio(&[5; 320], 16_000);
     caller.send("dtmf", "1", json!({"buttons": ["4", "2"]}));
@@ -379,7 +379,7 @@ fn events_come_in_the_order_in_which_they_happened() {
     caller.send("ui-event", "3", json!({"event": "click"}));
     caller.link.push(Event::Lost);
     caller.link.push(Event::Resumed);
-    let events = heard(&mut talk);
+    let events = heard(&mut rtvi);
     let [
         RtviEvent::Joined,
         RtviEvent::Audio(frame),
@@ -401,11 +401,11 @@ fn events_come_in_the_order_in_which_they_happened() {
 
 #[test]
 fn transcripts_carry_the_time_of_day() {
-    let (caller, talk) = talk(false);
-    talk.user_started_speaking();
-    talk.transcript("hel", false);
-    talk.user_stopped_speaking();
-    talk.transcript("hello", true);
+    let (caller, rtvi) = rtvi(false);
+    rtvi.user_started_speaking();
+    rtvi.transcript("hel", false);
+    rtvi.user_stopped_speaking();
+    rtvi.transcript("hello", true);
     let received = caller.received();
     let kinds: Vec<_> = received
         .iter()
@@ -430,7 +430,7 @@ fn transcripts_carry_the_time_of_day() {
 
 #[test]
 fn levels_are_in_range_whatever_was_computed() {
-    let (caller, talk) = talk(false);
+    let (caller, rtvi) = rtvi(false);
     for (level, told) in [
         (0.123_456, 0.123),
         (-1.0, 0.0),
@@ -438,8 +438,8 @@ fn levels_are_in_range_whatever_was_computed() {
         (f32::NAN, 0.0),
         (f32::INFINITY, 1.0),
     ] {
-        talk.user_level(level);
-        talk.bot_level(level);
+        rtvi.user_level(level);
+        rtvi.bot_level(level);
         for message in caller.received() {
             assert_eq!(message["data"], json!({"value": told}));
         }
@@ -447,38 +447,38 @@ fn levels_are_in_range_whatever_was_computed() {
 }
 
 /// Everything that is not one of the few things a microcontroller can use.
-fn details(talk: &mut Rtvi) {
-    talk.metrics(&Metrics::default());
-    talk.transcript("hel", false);
-    talk.user_level(0.5);
-    talk.bot_level(0.5);
-    talk.send(&ToClient::BotLlmText { text: "a" });
-    let mut sentence = talk.begin("One two.");
-    talk.spoken(&mut sentence, 3);
-    talk.spoken(&mut sentence, 8);
+fn details(rtvi: &mut Rtvi) {
+    rtvi.metrics(&Metrics::default());
+    rtvi.transcript("hel", false);
+    rtvi.user_level(0.5);
+    rtvi.bot_level(0.5);
+    rtvi.send(&ToClient::BotLlmText { text: "a" });
+    let mut sentence = rtvi.begin_sentence("One two.");
+    rtvi.progress(&mut sentence, 3);
+    rtvi.progress(&mut sentence, 8);
 }
 
 #[test]
 fn a_microcontroller_is_spared_details_unless_they_are_asked_for() {
-    let (caller, mut talk) = talk(true);
+    let (caller, mut rtvi) = rtvi(true);
     caller.link.push(Event::SpeechStarted);
-    heard(&mut talk);
+    heard(&mut rtvi);
     caller.received();
 
-    details(&mut talk);
+    details(&mut rtvi);
     let received = caller.received();
     assert_eq!(received.len(), 1, "{received:?}");
     assert_eq!(
         (&received[0]["type"], &received[0]["data"]["text"]),
         (&json!("bot-tts-text"), &json!("One two."))
     );
-    talk.say("Three.");
-    talk.transcript("hello", true);
-    talk.error("oh", false);
+    rtvi.say("Three.");
+    rtvi.transcript("hello", true);
+    rtvi.error("oh", false);
     assert_eq!(caller.types(), ["bot-tts-text", "user-transcription", "error"]);
 
-    talk.detailed(true);
-    details(&mut talk);
+    rtvi.detailed(true);
+    details(&mut rtvi);
     assert_eq!(
         caller.types(),
         [
@@ -498,10 +498,10 @@ fn a_microcontroller_is_spared_details_unless_they_are_asked_for() {
 
 #[test]
 fn no_message_to_a_microcontroller_is_longer_than_a_chunk() {
-    let (caller, mut talk) = talk(true);
+    let (caller, mut rtvi) = rtvi(true);
     caller.link.push(Event::SpeechStarted);
     caller.send("client-message", &"\"".repeat(128), json!({"t": "a"}));
-    let events = heard(&mut talk);
+    let events = heard(&mut rtvi);
     let [RtviEvent::SpeechStarted, RtviEvent::Message(asked)] = &events[..] else {
         panic!("{events:?}");
     };
@@ -509,11 +509,11 @@ fn no_message_to_a_microcontroller_is_longer_than_a_chunk() {
     let long = "Wort \"f\u{fc}r\" Wort, \u{1}".repeat(300);
     let mut told = String::new();
     let mut longest = 0;
-    talk.say(&long[..3_000]);
-    talk.show(&long[..3_000]);
-    talk.error(&long, false);
-    talk.message(&json!(long));
-    talk.respond(asked, &json!(long));
+    rtvi.say(&long[..3_000]);
+    rtvi.show(&long[..3_000]);
+    rtvi.error(&long, false);
+    rtvi.message(&json!(long));
+    rtvi.respond(asked, &json!(long));
     let mut types = Vec::new();
     while let Some(text) = caller.link.take_message() {
         longest = longest.max(text.len());
@@ -532,11 +532,11 @@ fn no_message_to_a_microcontroller_is_longer_than_a_chunk() {
 /// 500 ms of speech fit the queue; the rest waits, and the client is answered meanwhile.
 #[test]
 fn the_client_is_answered_while_speech_is_queued() {
-    let (caller, mut talk) = talk(false);
+    let (caller, mut rtvi) = rtvi(false);
     let pcm = vec![1; 16_000];
     let mut context = Context::from_waker(Waker::noop());
     {
-        let mut sending = pin!(talk.send_audio(&pcm));
+        let mut sending = pin!(rtvi.send_audio(&pcm));
         assert!(sending.as_mut().poll(&mut context).is_pending());
         caller.link.push(Event::SpeechStarted);
         caller.send("client-ready", "1", json!({"version": "2.1.0"}));
@@ -556,7 +556,7 @@ fn the_client_is_answered_while_speech_is_queued() {
         assert_eq!(sent, Poll::Ready(Ok(())));
         assert_eq!(taken, pcm);
     }
-    let events = heard(&mut talk);
+    let events = heard(&mut rtvi);
     assert!(
         matches!(events[..2], [RtviEvent::SpeechStarted, RtviEvent::Ready]),
         "{events:?}"
@@ -576,9 +576,9 @@ fn the_client_is_answered_while_speech_is_queued() {
 /// A caller that floods a bot which is busy talking fills the session's queue and nothing else.
 #[test]
 fn a_flood_of_messages_waits_where_it_came_in() {
-    let (caller, mut talk) = talk(false);
+    let (caller, mut rtvi) = rtvi(false);
     {
-        let mut sending = pin!(talk.send_audio(&[0; 16_000]));
+        let mut sending = pin!(rtvi.send_audio(&[0; 16_000]));
         for _ in 0..1_000 {
             caller.send("send-text", "1", json!({"content": "flood"}));
         }
@@ -589,26 +589,26 @@ fn a_flood_of_messages_waits_where_it_came_in() {
                 .is_pending()
         );
     }
-    assert_eq!(talk.waiting.len(), RTVI_EVENTS_WAITING_MAX);
+    assert_eq!(rtvi.queue.len(), RTVI_EVENTS_WAITING_MAX);
     for _ in 0..1_000 {
-        talk.message(&json!(0));
+        rtvi.message(&json!(0));
     }
     assert_eq!(caller.received().len(), MESSAGES_OUT_MAX);
 }
 
 #[test]
 fn a_wait_that_is_given_up_loses_nothing() {
-    let (caller, mut talk) = talk(false);
-    assert!(ready(talk.recv()).is_none());
+    let (caller, mut rtvi) = rtvi(false);
+    assert!(ready(rtvi.recv()).is_none());
     caller.link.push(Event::Joined);
-    assert!(matches!(ready(talk.recv()), Some(Some(RtviEvent::Joined))));
+    assert!(matches!(ready(rtvi.recv()), Some(Some(RtviEvent::Joined))));
     {
-        let mut waiting = pin!(talk.recv());
+        let mut waiting = pin!(rtvi.recv());
         let mut context = Context::from_waker(Waker::noop());
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         caller.link.push(Event::Lost);
     }
-    assert!(matches!(ready(talk.recv()), Some(Some(RtviEvent::Lost))));
+    assert!(matches!(ready(rtvi.recv()), Some(Some(RtviEvent::Lost))));
 }
 
 #[test]
@@ -619,17 +619,17 @@ fn a_kind_without_media_has_no_talk() {
     assert_eq!(missing.to_string(), "`media` is not part of base arguments");
 }
 
-/// Without a data channel nobody says `client-ready`, and nothing that is sent arrives: the talk is ready when its sound is, and
+/// Without a data channel nobody says `client-ready`, and nothing that is sent arrives: the rtvi is ready when its sound is, and
 /// keeps no messages for a channel that never opens.
 #[test]
 fn a_caller_without_a_channel_is_ready_at_once_and_reads_nothing() {
     let (caller, mut args) = Caller::without_channel();
-    let mut talk = Rtvi::open(&mut args, Audio::at(16_000)).expect("it has media");
+    let mut rtvi = Rtvi::open(&mut args, Audio::at(16_000)).expect("it has media");
     caller.link.push(Event::Joined);
-    assert!(matches!(ready(talk.recv()), Some(Some(RtviEvent::Joined))));
-    assert!(matches!(ready(talk.recv()), Some(Some(RtviEvent::Ready))));
-    talk.show("Hello.");
-    talk.user_started_speaking();
+    assert!(matches!(ready(rtvi.recv()), Some(Some(RtviEvent::Joined))));
+    assert!(matches!(ready(rtvi.recv()), Some(Some(RtviEvent::Ready))));
+    rtvi.show("Hello.");
+    rtvi.user_started_speaking();
     assert!(caller.received().is_empty());
 }
 
@@ -642,7 +642,7 @@ fn a_telephone_is_ready_at_once_and_reads_nothing() {
         Some(data),
         json!({}),
     );
-    let mut talk = Rtvi::open(&mut args, Audio::at(8_000)).expect("a call has media");
+    let mut rtvi = Rtvi::open(&mut args, Audio::at(8_000)).expect("a call has media");
     caller.link.push(Event::Joined);
     caller.link.push(Event::Dtmf('7'));
     caller.link.push(Event::Mark {
@@ -650,15 +650,15 @@ fn a_telephone_is_ready_at_once_and_reads_nothing() {
         played: true,
     });
     let mut context = Context::from_waker(Waker::noop());
-    let mut next = || match std::pin::pin!(talk.recv()).poll(&mut context) {
-        Poll::Ready(event) => format!("{:?}", event.expect("the talk goes on")),
+    let mut next = || match std::pin::pin!(rtvi.recv()).poll(&mut context) {
+        Poll::Ready(event) => format!("{:?}", event.expect("the rtvi goes on")),
         Poll::Pending => panic!("an event was due"),
     };
     assert_eq!(
         [next(), next(), next(), next()],
         ["Joined", "Ready", "Dtmf('7')", r#"Mark { name: "m", played: true }"#]
     );
-    talk.show("nobody sees this");
-    talk.user_started_speaking();
+    rtvi.show("nobody sees this");
+    rtvi.user_started_speaking();
     assert_eq!(caller.received().len(), 0);
 }

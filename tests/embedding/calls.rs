@@ -121,7 +121,7 @@ async fn every_end_is_an_end() {
     for end in ends {
         let mut call = Caller::browser().call(bot);
         call.join();
-        assert!(call.be_silent(SECOND / 10).await);
+        assert!(call.stay_silent(SECOND / 10).await);
         end(&mut call);
         call.ended().await.expect("the bot ends in good order");
     }
@@ -170,7 +170,7 @@ async fn marks_and_interruptions_are_those_of_a_call() {
 fn there_are_arguments_of_every_kind() {
     let secret = "only-for-the-bot";
     let kinds = [
-        ("base", Caller::bare()),
+        ("base", Caller::base()),
         ("webrtc", Caller::browser()),
         ("webrtc", Caller::device()),
         ("webrtc", Caller::without_messages()),
@@ -201,7 +201,7 @@ async fn a_room_has_participants() {
     let (call, mut args) = Caller::media_room("lobby").arguments();
     assert_eq!(args.room_name(), Ok("lobby"));
     let mut media = args.media(edge_runner::Audio::default()).expect("media");
-    call.happens(Event::ParticipantJoined(Participant::default()));
+    call.push_event(Event::ParticipantJoined(Participant::default()));
     assert!(matches!(media.recv().await, Some(Event::ParticipantJoined(_))));
     drop(call);
     assert!(media.recv().await.is_none(), "a caller that is dropped has broken off");

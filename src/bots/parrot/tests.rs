@@ -12,14 +12,14 @@ use crate::rtvi::tests::Caller;
 
 const FRAME: usize = 320;
 const FRAME_TIME: Duration = Duration::from_millis(20);
-/// Sample values that the ear of the tests takes for speech, and for none.
+/// Sample values that the detector of the tests takes for speech, and for none.
 const SPEECH: i16 = 4_000;
 const SILENCE: i16 = 3;
 
 struct Loud;
 
-impl Ear for Loud {
-    fn hears_speech(&mut self, pcm: &[i16]) -> bool {
+impl SpeechDetector for Loud {
+    fn is_speech(&mut self, pcm: &[i16]) -> bool {
         pcm.iter().any(|sample| sample.abs() > 100)
     }
 }
@@ -42,11 +42,11 @@ impl Call {
     fn with(embedded: bool, body: Value, idle_timeout: Duration) -> Self {
         let (caller, mut args) = Caller::new(embedded, body);
         args.idle_timeout = idle_timeout;
-        let talk = Rtvi::open(&mut args, Audio::at(RATE_HZ)).expect("a WebRTC session has media");
+        let rtvi = Rtvi::open(&mut args, Audio::at(RATE_HZ)).expect("a WebRTC session has media");
         let began = Instant::now();
         let mut call = Call {
             caller,
-            parrot: Parrot::new(talk, &args, Loud, began),
+            parrot: Parrot::new(rtvi, &args, Loud, began),
             now: began,
             began,
             heard: Vec::new(),
@@ -75,7 +75,7 @@ impl Call {
         }
         let mut context = Context::from_waker(Waker::noop());
         loop {
-            let event = match std::pin::pin!(self.parrot.talk.recv()).poll(&mut context) {
+            let event = match std::pin::pin!(self.parrot.rtvi.recv()).poll(&mut context) {
                 std::task::Poll::Ready(event) => event,
                 std::task::Poll::Pending => break,
             };
@@ -85,10 +85,10 @@ impl Call {
             };
             self.over |= self.parrot.handle_event(event, self.now).is_break();
         }
-        if let Some(voice) = &mut self.parrot.voice
+        if let Some(voice) = &mut self.parrot.speech
             && voice.as_mut().poll(&mut context).is_ready()
         {
-            self.parrot.voice = None;
+            self.parrot.speech = None;
         }
         if self.now >= self.parrot.poll_timeout() {
             self.over |= self.parrot.handle_timeout(self.now).is_break();
@@ -198,7 +198,7 @@ fn it_holds_a_talk_of_many_turns() {
         call.hears(SILENCE, 900 + 300 * turn + 600);
         let types = call.types();
         assert_eq!(types.len(), 6, "turn {turn}: {types:?}");
-        assert!(call.parrot.playback.is_none() && call.parrot.voice.is_none());
+        assert!(call.parrot.playback.is_none() && call.parrot.speech.is_none());
     }
 }
 
@@ -293,13 +293,13 @@ fn on_a_plain_socket_it_greets_who_is_ready() {
         (Transport::Telephony(PROVIDERS[0]), Some(json!({})), true),
     ] {
         let (caller, mut args) = Caller::on_socket(transport, data, json!({}));
-        let talk = Rtvi::open(&mut args, Audio::at(RATE_HZ)).expect("a socket has media");
+        let rtvi = Rtvi::open(&mut args, Audio::at(RATE_HZ)).expect("a socket has media");
         let now = Instant::now();
-        let mut parrot = Parrot::new(talk, &args, Vad::new(RATE_HZ), now);
+        let mut parrot = Parrot::new(rtvi, &args, Vad::new(RATE_HZ), now);
         let _ = parrot.handle_event(RtviEvent::Joined, now);
-        assert_eq!(parrot.voice.is_some(), at_once);
+        assert_eq!(parrot.speech.is_some(), at_once);
         let _ = parrot.handle_event(RtviEvent::Ready, now);
-        assert!(parrot.voice.is_some());
+        assert!(parrot.speech.is_some());
         drop(caller);
     }
 }
@@ -570,7 +570,7 @@ fn whatever_happens_turns_alternate_and_nothing_grows() {
     );
 }
 
-/// The loop around it, with the real ear and a real voice: the time that passes is tokio's, and it passes at once.
+/// The loop around it, with the real detector and a real voice: the time that passes is tokio's, and it passes at once.
 #[tokio::test(start_paused = true)]
 async fn the_loop_repeats_two_sentences_and_leaves_when_nobody_speaks() {
     let (caller, args) = Caller::new(false, json!({"greeting": false}));

@@ -9,15 +9,15 @@ const FRAME_MS: u64 = 20;
 /// Takes everything loud for speech, so that a test says exactly where speech is.
 struct Loud;
 
-impl Ear for Loud {
-    fn hears_speech(&mut self, pcm: &[i16]) -> bool {
+impl SpeechDetector for Loud {
+    fn is_speech(&mut self, pcm: &[i16]) -> bool {
         pcm.iter().any(|sample| *sample > 100)
     }
 }
 
 /// A caller whose frames hold one value each: speech above 100, silence below.
 struct Call {
-    listener: Listener<Loud>,
+    turn_detector: TurnDetector<Loud>,
     now: Instant,
     speaking: bool,
 }
@@ -25,18 +25,20 @@ struct Call {
 impl Call {
     fn new() -> Self {
         Call {
-            listener: Listener::new(Loud, RATE_HZ),
+            turn_detector: TurnDetector::new(Loud, RATE_HZ),
             now: Instant::now(),
             speaking: false,
         }
     }
 
     /// Lets frames come, and returns the turns with the milliseconds at which each came.
-    fn hears(&mut self, sample: i16, ms: u64) -> Vec<(u64, Turn)> {
+    fn hears(&mut self, sample: i16, ms: u64) -> Vec<(u64, TurnEvent)> {
         let mut turns = Vec::new();
         for at in 1..=ms / FRAME_MS {
             self.now += Duration::from_millis(FRAME_MS);
-            let turn = self.listener.handle_audio(&[sample; FRAME], self.speaking, self.now);
+            let turn = self
+                .turn_detector
+                .handle_audio(&[sample; FRAME], self.speaking, self.now);
             turns.extend(turn.map(|turn| (at * FRAME_MS, turn)));
         }
         turns
@@ -45,9 +47,9 @@ impl Call {
     /// Lets a whole utterance come, and returns it.
     fn utterance(&mut self, speech_ms: u64) -> Utterance {
         self.hears(0, 1_000);
-        assert_eq!(self.hears(1_000, speech_ms)[0].1, Turn::Started);
+        assert_eq!(self.hears(1_000, speech_ms)[0].1, TurnEvent::Started);
         match self.hears(0, 1_000).pop() {
-            Some((_, Turn::Ended(utterance))) => utterance,
+            Some((_, TurnEvent::Ended(utterance))) => utterance,
             other => panic!("{other:?}"),
         }
     }
@@ -61,13 +63,13 @@ fn samples(ms: usize) -> usize {
 fn an_utterance_has_its_first_syllable_and_ends_at_a_pause() {
     let mut call = Call::new();
     assert_eq!(call.hears(7, 5_000), []);
-    assert_eq!(call.listener.poll_timeout(), None);
-    assert_eq!(call.hears(1_000, 400), [(60, Turn::Started)]);
+    assert_eq!(call.turn_detector.poll_timeout(), None);
+    assert_eq!(call.hears(1_000, 400), [(60, TurnEvent::Started)]);
     assert_eq!(call.hears(8, 680), [], "a pause between words");
     assert_eq!(call.hears(2_000, 200), []);
     let spoken_until = call.now;
     let mut turns = call.hears(9, 700);
-    let Some((700, Turn::Ended(utterance))) = turns.pop() else {
+    let Some((700, TurnEvent::Ended(utterance))) = turns.pop() else {
         panic!("{turns:?}");
     };
     assert_eq!(utterance.spoken, Duration::from_millis(400 + 680 + 200));
@@ -79,7 +81,7 @@ fn an_utterance_has_its_first_syllable_and_ends_at_a_pause() {
         .flat_map(|(sample, ms)| vec![*sample; samples(*ms)])
         .collect();
     assert!(utterance.samples == expected, "{} samples", utterance.samples.len());
-    assert!(!call.listener.is_in_turn());
+    assert!(!call.turn_detector.is_in_turn());
 }
 
 #[test]
@@ -99,10 +101,10 @@ fn a_barge_in_takes_longer_and_keeps_what_was_said() {
     call.hears(7, 1_000);
     assert_eq!(call.hears(1_000, 220), []);
     assert_eq!(call.hears(0, 20), []);
-    assert_eq!(call.hears(2_000, 300), [(240, Turn::Started)]);
+    assert_eq!(call.hears(2_000, 300), [(240, TurnEvent::Started)]);
     call.speaking = false;
     let turns = call.hears(0, 700);
-    let [(700, Turn::Ended(utterance))] = &turns[..] else {
+    let [(700, TurnEvent::Ended(utterance))] = &turns[..] else {
         panic!("{turns:?}");
     };
     assert_eq!(utterance.spoken, Duration::from_millis(300));
@@ -115,9 +117,9 @@ fn a_barge_in_takes_longer_and_keeps_what_was_said() {
 fn an_utterance_is_cut_at_its_cap() {
     let limit_ms = PARROT_UTTERANCE_MAX.as_millis() as u64;
     let mut call = Call::new();
-    assert_eq!(call.hears(1_000, limit_ms - FRAME_MS), [(60, Turn::Started)]);
+    assert_eq!(call.hears(1_000, limit_ms - FRAME_MS), [(60, TurnEvent::Started)]);
     let turns = call.hears(1_000, FRAME_MS);
-    let [(_, Turn::Ended(utterance))] = &turns[..] else {
+    let [(_, TurnEvent::Ended(utterance))] = &turns[..] else {
         panic!("{turns:?}");
     };
     assert!(utterance.cut);
@@ -126,16 +128,16 @@ fn an_utterance_is_cut_at_its_cap() {
 
     assert_eq!(call.hears(1_000, 60_000), [], "the same breath");
     assert_eq!(call.hears(0, 20), []);
-    assert_eq!(call.hears(1_000, 100), [(60, Turn::Started)]);
+    assert_eq!(call.hears(1_000, 100), [(60, TurnEvent::Started)]);
 }
 
 #[test]
 fn an_utterance_just_below_the_cap_is_whole() {
     let mut call = Call::new();
     let turns = call.hears(1_000, 29_000);
-    assert_eq!(turns, [(60, Turn::Started)]);
+    assert_eq!(turns, [(60, TurnEvent::Started)]);
     let turns = call.hears(0, 700);
-    let [(700, Turn::Ended(utterance))] = &turns[..] else {
+    let [(700, TurnEvent::Ended(utterance))] = &turns[..] else {
         panic!("{turns:?}");
     };
     assert!(!utterance.cut);
@@ -147,19 +149,19 @@ fn audio_that_stops_coming_ends_an_utterance() {
     let mut call = Call::new();
     call.hears(1_000, 500);
     let due = call.now + PARROT_GAP;
-    assert_eq!(call.listener.poll_timeout(), Some(due));
-    assert_eq!(call.listener.handle_timeout(due - Duration::from_millis(1)), None);
-    match call.listener.handle_timeout(due) {
-        Some(Turn::Ended(utterance)) => assert_eq!(utterance.spoken, Duration::from_millis(500)),
+    assert_eq!(call.turn_detector.poll_timeout(), Some(due));
+    assert_eq!(call.turn_detector.handle_timeout(due - Duration::from_millis(1)), None);
+    match call.turn_detector.handle_timeout(due) {
+        Some(TurnEvent::Ended(utterance)) => assert_eq!(utterance.spoken, Duration::from_millis(500)),
         other => panic!("{other:?}"),
     }
-    assert_eq!(call.listener.poll_timeout(), None);
-    assert_eq!(call.listener.handle_timeout(due), None);
+    assert_eq!(call.turn_detector.poll_timeout(), None);
+    assert_eq!(call.turn_detector.handle_timeout(due), None);
 
     // A timer that comes late changes nothing: the frame after the gap ends the utterance.
     call.hears(1_000, 500);
     call.now += PARROT_GAP;
-    assert!(matches!(call.hears(1_000, 20)[..], [(20, Turn::Ended(_))]));
+    assert!(matches!(call.hears(1_000, 20)[..], [(20, TurnEvent::Ended(_))]));
 }
 
 #[test]
@@ -170,10 +172,10 @@ fn what_was_heard_before_a_gap_is_no_lead() {
     call.now += PARROT_GAP;
     assert_eq!(
         call.hears(1_000, 60),
-        [(60, Turn::Started)],
+        [(60, TurnEvent::Started)],
         "the onset counts from the gap on"
     );
-    let Some((_, Turn::Ended(utterance))) = call.hears(0, 700).pop() else {
+    let Some((_, TurnEvent::Ended(utterance))) = call.hears(0, 700).pop() else {
         panic!("no end");
     };
     assert!(!utterance.samples.contains(&55));
@@ -183,10 +185,10 @@ fn what_was_heard_before_a_gap_is_no_lead() {
 #[test]
 fn a_reset_forgets_and_says_whether_there_was_a_turn() {
     let mut call = Call::new();
-    assert!(!call.listener.reset());
+    assert!(!call.turn_detector.reset());
     call.hears(1_000, 200);
-    assert!(call.listener.reset());
-    assert!(!call.listener.reset());
+    assert!(call.turn_detector.reset());
+    assert!(!call.turn_detector.reset());
     assert_eq!(call.hears(0, 2_000), []);
     assert_eq!(call.utterance(200).spoken, Duration::from_millis(200));
 }
@@ -201,8 +203,8 @@ fn frames_of_any_length_add_up_to_the_same_utterance() {
         let mut ended = None;
         for frame in said.chunks(length) {
             call.now += Duration::from_micros(frame.len() as u64 * 125 / 2);
-            assert_eq!(call.listener.handle_audio(&[], false, call.now), None);
-            if let Some(Turn::Ended(utterance)) = call.listener.handle_audio(frame, false, call.now) {
+            assert_eq!(call.turn_detector.handle_audio(&[], false, call.now), None);
+            if let Some(TurnEvent::Ended(utterance)) = call.turn_detector.handle_audio(frame, false, call.now) {
                 ended = Some(utterance);
             }
         }
@@ -224,6 +226,6 @@ fn frames_of_any_length_add_up_to_the_same_utterance() {
 fn silence_costs_no_more_memory_than_the_lead() {
     let mut call = Call::new();
     call.hears(0, 120_000);
-    assert_eq!(call.listener.lead.len(), samples(540));
-    assert!(call.listener.lead.capacity() <= 4 * samples(540));
+    assert_eq!(call.turn_detector.lead.len(), samples(540));
+    assert!(call.turn_detector.lead.capacity() <= 4 * samples(540));
 }

@@ -1,7 +1,7 @@
-//! Where an utterance begins and where it ends: the parrot's ear for turns.
+//! Where an utterance begins and where it ends: the parrot's detector for turns.
 //!
 //! In: the caller's PCM, `i16` mono at one rate, with the time of its arrival, and whether the parrot itself is heard. Out:
-//! a [`Turn`] when the caller starts to speak and when they have finished, then with everything they said, a little from
+//! a [`TurnEvent`] when the caller starts to speak and when they have finished, then with everything they said, a little from
 //! before the first sound included. It ends an utterance at a pause, at its cap, and when audio stops coming.
 //! It measures speech in samples and never asks the clock.
 
@@ -13,14 +13,14 @@ use crate::limits::{
 };
 
 /// Tells speech from everything else.
-pub trait Ear {
+pub trait SpeechDetector {
     /// Takes the next samples, and tells whether there is speech in them.
-    fn hears_speech(&mut self, pcm: &[i16]) -> bool;
+    fn is_speech(&mut self, pcm: &[i16]) -> bool;
 }
 
 /// What became of the caller's turn.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum TurnEvent {
     Started,
     Ended(Utterance),
 }
@@ -45,8 +45,8 @@ impl std::fmt::Debug for Utterance {
 }
 
 /// Listens to one caller.
-pub struct Listener<E> {
-    ear: E,
+pub struct TurnDetector<E> {
+    detector: E,
     rate_hz: u32,
     /// The last of what was heard before speech.
     lead: VecDeque<i16>,
@@ -54,13 +54,13 @@ pub struct Listener<E> {
     onset: usize,
     /// An utterance was cut, and what follows of it is no new one.
     ignoring: bool,
-    utterance: Option<Growing>,
+    utterance: Option<PartialUtterance>,
     /// When audio last arrived.
     heard: Option<Instant>,
 }
 
 /// An utterance that goes on.
-struct Growing {
+struct PartialUtterance {
     samples: Vec<i16>,
     /// Where speech was first heard and last heard.
     spoken_from: usize,
@@ -68,10 +68,10 @@ struct Growing {
     spoken_until: Instant,
 }
 
-impl<E: Ear> Listener<E> {
-    pub fn new(ear: E, rate_hz: u32) -> Self {
-        Listener {
-            ear,
+impl<E: SpeechDetector> TurnDetector<E> {
+    pub fn new(detector: E, rate_hz: u32) -> Self {
+        TurnDetector {
+            detector,
             rate_hz,
             lead: VecDeque::new(),
             onset: 0,
@@ -82,12 +82,12 @@ impl<E: Ear> Listener<E> {
     }
 
     /// Takes what the caller said. While the parrot itself is heard, it takes more speech to start a turn.
-    pub fn handle_audio(&mut self, pcm: &[i16], speaking: bool, now: Instant) -> Option<Turn> {
+    pub fn handle_audio(&mut self, pcm: &[i16], speaking: bool, now: Instant) -> Option<TurnEvent> {
         if pcm.is_empty() {
             return None;
         }
         let before = self.heard.replace(now);
-        let speech = self.ear.hears_speech(pcm);
+        let speech = self.detector.is_speech(pcm);
         // What was heard before a gap belongs to nothing that comes after it.
         if before.is_some_and(|before| now.saturating_duration_since(before) >= PARROT_GAP)
             && let Some(ended) = self.handle_gap()
@@ -95,15 +95,15 @@ impl<E: Ear> Listener<E> {
             return Some(ended);
         }
         match &mut self.utterance {
-            Some(growing) => {
-                growing.samples.extend_from_slice(pcm);
+            Some(partial) => {
+                partial.samples.extend_from_slice(pcm);
                 if speech {
-                    growing.spoken_to = growing.samples.len();
-                    growing.spoken_until = now;
+                    partial.spoken_to = partial.samples.len();
+                    partial.spoken_until = now;
                 }
-                self.end(speech)
+                self.detect_end(speech)
             }
-            None => self.begin(pcm, speech, speaking, now),
+            None => self.detect_start(pcm, speech, speaking, now),
         }
     }
 
@@ -112,12 +112,12 @@ impl<E: Ear> Listener<E> {
         self.utterance.is_some()
     }
 
-    /// Returns when to call [`Listener::handle_timeout`]: audio that does not come ends an utterance too.
+    /// Returns when to call [`TurnDetector::handle_timeout`]: audio that does not come ends an utterance too.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.utterance.as_ref().and(self.heard).map(|heard| heard + PARROT_GAP)
     }
 
-    pub fn handle_timeout(&mut self, now: Instant) -> Option<Turn> {
+    pub fn handle_timeout(&mut self, now: Instant) -> Option<TurnEvent> {
         let due = self.poll_timeout().is_some_and(|at| now >= at);
         if due { self.handle_gap() } else { None }
     }
@@ -127,15 +127,15 @@ impl<E: Ear> Listener<E> {
         self.handle_gap().is_some()
     }
 
-    fn handle_gap(&mut self) -> Option<Turn> {
+    fn handle_gap(&mut self) -> Option<TurnEvent> {
         self.lead.clear();
         self.onset = 0;
         self.ignoring = false;
-        self.utterance.take().map(|growing| self.finish(growing, false))
+        self.utterance.take().map(|partial| self.finish(partial, false))
     }
 
     /// Listens for the beginning of speech.
-    fn begin(&mut self, pcm: &[i16], speech: bool, speaking: bool, now: Instant) -> Option<Turn> {
+    fn detect_start(&mut self, pcm: &[i16], speech: bool, speaking: bool, now: Instant) -> Option<TurnEvent> {
         self.lead.extend(pcm);
         let lead_max = self.samples(PARROT_LEAD + PARROT_BARGE_IN).max(pcm.len());
         self.lead.drain(..self.lead.len().saturating_sub(lead_max));
@@ -149,36 +149,36 @@ impl<E: Ear> Listener<E> {
         let lead = (self.lead.len() - onset).min(self.samples(PARROT_LEAD));
         self.lead.drain(..self.lead.len() - onset - lead);
         self.onset = 0;
-        self.utterance = Some(Growing {
+        self.utterance = Some(PartialUtterance {
             samples: std::mem::take(&mut self.lead).into(),
             spoken_from: lead,
             spoken_to: lead + onset,
             spoken_until: now,
         });
-        Some(Turn::Started)
+        Some(TurnEvent::Started)
     }
 
     /// Ends the utterance when it is time.
-    fn end(&mut self, speech: bool) -> Option<Turn> {
+    fn detect_end(&mut self, speech: bool) -> Option<TurnEvent> {
         let samples_max = self.samples(PARROT_UTTERANCE_MAX);
         let pause = self.samples(PARROT_PAUSE);
-        let growing = self.utterance.as_ref()?;
-        let full = growing.samples.len() >= samples_max;
-        if !full && growing.samples.len() - growing.spoken_to < pause {
+        let partial = self.utterance.as_ref()?;
+        let full = partial.samples.len() >= samples_max;
+        if !full && partial.samples.len() - partial.spoken_to < pause {
             return None;
         }
         self.ignoring = full && speech;
-        self.utterance.take().map(|growing| self.finish(growing, full))
+        self.utterance.take().map(|partial| self.finish(partial, full))
     }
 
-    fn finish(&self, mut growing: Growing, cut: bool) -> Turn {
-        let end = growing.spoken_to + self.samples(PARROT_TAIL);
-        growing.samples.truncate(end.min(self.samples(PARROT_UTTERANCE_MAX)));
-        let spoken = growing.spoken_to - growing.spoken_from;
-        Turn::Ended(Utterance {
-            samples: growing.samples,
+    fn finish(&self, mut partial: PartialUtterance, cut: bool) -> TurnEvent {
+        let end = partial.spoken_to + self.samples(PARROT_TAIL);
+        partial.samples.truncate(end.min(self.samples(PARROT_UTTERANCE_MAX)));
+        let spoken = partial.spoken_to - partial.spoken_from;
+        TurnEvent::Ended(Utterance {
+            samples: partial.samples,
             spoken: Duration::from_secs_f64(spoken as f64 / f64::from(self.rate_hz)),
-            spoken_until: growing.spoken_until,
+            spoken_until: partial.spoken_until,
             cut,
         })
     }

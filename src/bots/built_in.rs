@@ -1,6 +1,6 @@
 //! The choice between the built-in bots.
 
-use super::{STAYS_OUT, echo, parrot};
+use super::{NO_VIDEO_ROOMS, echo, parrot};
 use crate::bot::{BotError, Kind, RunnerArguments};
 use crate::config::BuiltInBot;
 
@@ -8,10 +8,10 @@ use crate::config::BuiltInBot;
 ///
 /// # Errors
 /// In a video room, and [`crate::bot::MissingField`] in any other session without media.
-pub async fn stock(args: RunnerArguments) -> Result<(), BotError> {
+pub async fn built_in_bot(args: RunnerArguments) -> Result<(), BotError> {
     if let Kind::Videoroom(_) = args.kind {
         return Err(format!(
-            "the built-in bot `{}` stays outside: {STAYS_OUT}",
+            "the built-in bot `{}` stays outside: {NO_VIDEO_ROOMS}",
             args.cli_args.bot.name()
         )
         .into());
