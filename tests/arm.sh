@@ -55,17 +55,17 @@ tests='
     processes::a_command_that_cannot_be_run_is_refused_at_start
     tls::https_and_http_share_a_port
     tls::a_call_over_wss_is_heard
-    tls::the_authority_is_kept
+    tls::the_authority_persists
     tls::files_are_read_again_during_a_call
     rooms::a_guest_talks_with_the_bot
     rooms::a_program_talks_in_a_room_once_it_connects
     videoroom::a_client_gets_a_room_and_a_bot_is_in_it
-    ends::a_supervisor_is_told_everything
-    ends::a_drain_lasts_as_long_as_its_sessions
-    metrics::a_talk_on_a_socket_is_counted_while_it_lives
+    ends::a_supervisor_is_notified_of_each_state
+    ends::a_drain_lasts_until_its_sessions_end
+    metrics::a_websocket_session_is_counted_while_it_is_live
     metrics::a_connection_is_counted_with_its_delays
     doctor::a_machine_that_serves_gets_a_line_per_check
-    strangers::with_a_key_only_who_has_it_starts_a_session
+    strangers::only_requests_with_the_key_start_sessions
 '
 if command -v turnserver >/dev/null; then
     tests+=turn::a_caller_behind_a_relay_talks

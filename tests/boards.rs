@@ -70,7 +70,7 @@ fn the_runner_starts_with_the_defaults_of_every_board() {
 
 /// Who reads the file learns what it was made for: the target, the processor, and the model that chooses it.
 #[test]
-fn every_profile_says_what_it_is_for() {
+fn every_profile_has_a_description() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("boards");
     for (board, _) in boards() {
         let text = fs::read_to_string(folder.join(&board).join("profile.env")).expect("it was read before");

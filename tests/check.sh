@@ -76,7 +76,7 @@ tests() {
 # Leaves out the black-box modules with calls in real time. A new module runs unless it is listed here.
 fast() {
     local module paced=()
-    for module in canary device ends metrics processes rooms sockets telephony tls troubles turn; do
+    for module in canary device faults metrics processes rooms shutdown sockets telephony tls turn; do
         paced+=(--skip "$module::")
     done
     stage fmt

@@ -7,31 +7,31 @@
 )]
 
 mod boards;
+mod call_proof;
 mod canary;
 mod cloud;
 mod corpus;
 mod device;
 mod doctor;
-mod ends;
+mod fairness;
+mod faults;
 mod hangup;
-mod house;
 mod losses;
 mod messaging;
 mod metrics;
 mod offers;
 mod processes;
-mod proof;
 mod requests;
 mod rooms;
 mod secrets;
-mod shares;
+mod shutdown;
 mod sockets;
-mod strangers;
+mod source_rules;
 mod support;
 mod telephony;
 mod tls;
-mod troubles;
 mod turn;
 mod unsafety;
+mod untrusted;
 mod videoroom;
 mod whip;

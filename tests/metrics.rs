@@ -91,7 +91,7 @@ fn a_foreign_page_cannot_read_the_metrics() {
 
 /// A plain client: seen while it talks, and with its outcome once it left.
 #[test]
-fn a_talk_on_a_socket_is_counted_while_it_lives() {
+fn a_websocket_session_is_counted_while_it_is_live() {
     let runner = TestRunner::start(&["--bot", "echo"]);
     let mut client = Client::connect(runner.addr, "/ws-client");
     client.say(&[1_000; 16_000], 16_000);
@@ -161,7 +161,7 @@ fn a_connection_is_counted_with_its_delays() {
 }
 
 #[test]
-fn what_is_refused_is_counted() {
+fn refusals_are_counted() {
     let runner = TestRunner::start(&["--max-sessions", "1"]);
     let offer = |body: &str| {
         let json = ["Content-Type: application/json"];
@@ -191,7 +191,7 @@ fn what_is_refused_is_counted() {
 
 /// A caller who gets an answer and never comes: after 15 s one line says why, and its outcome is counted.
 #[test]
-fn a_connection_that_never_comes_to_be_is_explained_once_and_counted() {
+fn a_failed_connection_is_explained_once_and_counted() {
     let runner = TestRunner::start(&["--embedded", "--host", "127.0.0.1"]);
     let (answer, _) = offer_only(runner.addr, Shape::FIRMWARE, HOST);
     assert!(answer.is_some());

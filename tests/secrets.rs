@@ -139,7 +139,7 @@ fn a_bot_of_a_service_starts_in_the_folder_of_its_state() {
 
 /// Finding 8: a credential of the environment is not sent where a file of the working directory says, and one of the file is.
 #[test]
-fn a_credential_goes_where_its_own_place_says() {
+fn a_credential_is_sent_to_its_configured_address_alone() {
     let api = Rest::start(&[(200, "{}")]);
     let file = format!(
         "TELCO_A_API_URL={}\nDAILY_API_URL={}\nVIDEOROOM_ROOM_URL=https://a.example/r\n",

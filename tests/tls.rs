@@ -204,7 +204,7 @@ fn the_handshake_is_a_browsers() {
 
 /// The authority survives a restart, or devices would have to trust a new one each time.
 #[test]
-fn the_authority_is_kept() {
+fn the_authority_persists() {
     let folder = auto();
     let state = folder.path("state");
     let first = authority(&folder);
@@ -238,7 +238,7 @@ fn without_tls_there_is_none() {
 
 /// Whatever follows the first byte of a handshake, the connection ends and the server lives.
 #[test]
-fn rubbish_in_place_of_a_handshake_ends_the_connection() {
+fn garbage_in_place_of_a_handshake_closes_the_connection() {
     let runner = auto();
     let record = |bytes: &[u8]| [&[0x16, 3, 1, (bytes.len() >> 8) as u8, bytes.len() as u8], bytes].concat();
     for rubbish in [
@@ -327,7 +327,7 @@ fn files_are_read_again_during_a_call() {
 
 /// Files that do not do end the start, with words and the number for it.
 #[test]
-fn files_that_do_not_do_are_named() {
+fn unusable_files_are_named() {
     let folder = TestRunner::start(&[]);
     let (old, new) = (Files::new(), Files::new());
     let place = |name: &str, text: &str| {
@@ -364,7 +364,7 @@ fn files_that_do_not_do_are_named() {
 /// More silent connections than there are places, of three kinds, and every request of others is answered while they are
 /// open; the runner lets all of them go.
 #[test]
-fn half_open_connections_keep_nobody_out() {
+fn half_open_connections_do_not_block_clients() {
     let runner = auto();
     let trusted = trusting(&authority(&runner));
     let count = 300.max(HTTP_CONNECTIONS_MAX + 60);

@@ -19,7 +19,9 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use edge_runner_http::startup::{FAILED, MISUSED, StartupError, keep_to_itself, runtime, single_thread};
+use edge_runner_http::startup::{
+    EXIT_FAILURE, EXIT_USAGE, StartupError, forbid_debuggers, is_single_threaded, runtime,
+};
 use tokio::runtime::Runtime;
 
 use super::{CliCommand, Env, banner, env_trust};
@@ -70,7 +72,7 @@ fn run_or_report(bot: Bot, bot_crate: &str, enters: Enters) -> ExitCode {
 
 fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), StartupError> {
     let mut file = env_file().map_err(|error| {
-        StartupError::of_step(
+        StartupError::in_step(
             "reading .env of this folder; start it in one that this user may read",
             error,
         )
@@ -94,7 +96,7 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), StartupError> {
         // What is missing may stand in a line that was skipped.
         let skipped: String = file.warnings.iter().map(|warning| format!("\n{warning}")).collect();
         StartupError {
-            code: MISUSED,
+            code: EXIT_USAGE,
             message: format!("{error}{skipped}\nSee `{help}`."),
         }
     })?;
@@ -114,7 +116,7 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), StartupError> {
     config.bot_enters_rooms = enters == Enters::VideoRooms || config.command.is_some();
     if config.direct && !config.bot_enters_rooms && !doctor {
         return Err(StartupError {
-            code: MISUSED,
+            code: EXIT_USAGE,
             message: format!("`--direct` with a built-in bot: {NO_VIDEO_ROOMS}\nSee `edge-runner --help`."),
         });
     }
@@ -128,7 +130,7 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), StartupError> {
         log::warn!("ENV=local and .env are not set for bots: threads were started before edge_runner::main");
     }
     if !doctor {
-        keep_to_itself();
+        forbid_debuggers();
     }
     let config = Arc::new(*config);
     let runtime = runtime(config.workers, webrtc::seed_thread)?;
@@ -189,7 +191,7 @@ fn run_doctor(runtime: Runtime, config: Arc<Config>) -> Result<(), StartupError>
     match findings.broken() {
         0 => Ok(()),
         broken => Err(StartupError {
-            code: FAILED,
+            code: EXIT_FAILURE,
             message: format!("{broken} of the checks failed"),
         }),
     }
@@ -230,7 +232,7 @@ fn finish(runtime: Runtime, ran: Result<(), RunError>) -> Result<(), StartupErro
     // a bot must not hold the process.
     runtime.shutdown_timeout(RUNTIME_END);
     ran.map_err(|error| StartupError {
-        code: FAILED,
+        code: EXIT_FAILURE,
         message: error.to_string(),
     })
 }
@@ -250,7 +252,7 @@ fn for_bots(process: &BTreeMap<String, String>, file: &[(String, String)]) -> BT
 /// Sets variables for the whole process; does nothing and answers `false` when that could not be
 /// done safely.
 fn set_variables(variables: BTreeMap<String, String>) -> bool {
-    if !single_thread() {
+    if !is_single_threaded() {
         return false;
     }
     for (name, value) in variables {

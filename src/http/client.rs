@@ -94,7 +94,7 @@ fn hint(error: &rustls::CertificateError) -> &'static str {
 
 impl RestError {
     /// Tells whether the same request may succeed a moment later.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         !matches!(
             self,
             RestError::Request(_)

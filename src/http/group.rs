@@ -17,7 +17,7 @@ pub struct ProcessGroup {
 
 impl ProcessGroup {
     /// Takes charge of a group by its leader, a child of this process that nobody has waited for.
-    pub fn led_by(child: u32) -> ProcessGroup {
+    pub fn from_leader(child: u32) -> ProcessGroup {
         let id = i32::try_from(child).ok().and_then(Pid::from_raw);
         ProcessGroup {
             id: id.expect("the system numbers processes from 1 to 2^22"),
@@ -32,7 +32,7 @@ impl ProcessGroup {
     }
 
     /// Takes note that somebody has waited for the leader.
-    pub fn leader_ended(&mut self) {
+    pub fn leader_was_reaped(&mut self) {
         self.is_led = false;
     }
 

@@ -48,7 +48,7 @@ impl LogClient {
     }
 
     /// Calls `with`, whose lines count as the caller's.
-    pub fn charge<T>(&self, with: impl FnOnce() -> T) -> T {
+    pub fn attribute<T>(&self, with: impl FnOnce() -> T) -> T {
         CALLER.sync_scope(self.clone(), with)
     }
 
@@ -58,17 +58,17 @@ impl LogClient {
 }
 
 /// Runs `future` with every line of it counted as the caller's.
-pub async fn of_caller<F: Future>(caller: LogClient, future: F) -> F::Output {
+pub async fn for_client<F: Future>(caller: LogClient, future: F) -> F::Output {
     CALLER.scope(caller, future).await
 }
 
 /// Takes leave to write a line: `Some` with the number of lines that were left out before it.
-fn leave(level: Level) -> Option<u64> {
+fn admit_line(level: Level) -> Option<u64> {
     if !matches!(level, Level::Error | Level::Warn | Level::Info) {
         return Some(0);
     }
-    let of_caller = CALLER.try_with(|caller| caller.lines().take(caller.address, Instant::now()));
-    of_caller.unwrap_or(Some(0))
+    let for_client = CALLER.try_with(|caller| caller.lines().take(caller.address, Instant::now()));
+    for_client.unwrap_or(Some(0))
 }
 
 /// Runs `future` with every line that it logs marked with the session's id.
@@ -79,7 +79,7 @@ pub async fn in_session<F: Future>(id: SessionId, future: F) -> F::Output {
 }
 
 /// Calls `log` with every line that it logs marked with the session's id: for who tells of a session from outside its tasks.
-pub fn as_session(id: SessionId, log: impl FnOnce()) {
+pub fn in_session_sync(id: SessionId, log: impl FnOnce()) {
     SESSION.sync_scope(id, log);
 }
 
@@ -122,7 +122,7 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &str) {
         if record.level() == Level::Trace && record.target().starts_with("tungstenite") {
             return Ok(());
         }
-        let Some(left_out) = leave(record.level()) else {
+        let Some(left_out) = admit_line(record.level()) else {
             return Ok(());
         };
         let time = out.timestamp_millis();
@@ -216,7 +216,7 @@ impl fmt::Write for Escaped<'_, '_> {
                 return Err(fmt::Error);
             }
             self.left -= 1;
-            if unfit(c) {
+            if needs_escape(c) {
                 write!(self.out, "{}", c.escape_default())?;
             } else {
                 self.out.write_char(c)?;
@@ -227,7 +227,7 @@ impl fmt::Write for Escaped<'_, '_> {
 }
 
 /// Tells whether a character could start a line, move the cursor or turn the text around on a terminal.
-fn unfit(c: char) -> bool {
+fn needs_escape(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -278,16 +278,16 @@ mod tests {
     #[test]
     fn the_lines_of_a_caller_are_counted() {
         let caller = LogClient::new(Arc::default(), [192, 0, 2, 1].into());
-        let spend = || (0..LINES_PER_CALLER_MAX).for_each(|_| assert_eq!(leave(Level::Info), Some(0)));
-        caller.charge(spend);
-        assert_eq!(caller.charge(|| leave(Level::Warn)), None);
-        assert_eq!(now(of_caller(caller.clone(), async { leave(Level::Info) })), None);
-        assert_eq!(caller.charge(|| leave(Level::Error)), None);
+        let spend = || (0..LINES_PER_CALLER_MAX).for_each(|_| assert_eq!(admit_line(Level::Info), Some(0)));
+        caller.attribute(spend);
+        assert_eq!(caller.attribute(|| admit_line(Level::Warn)), None);
+        assert_eq!(now(for_client(caller.clone(), async { admit_line(Level::Info) })), None);
+        assert_eq!(caller.attribute(|| admit_line(Level::Error)), None);
         for level in [Level::Debug, Level::Trace] {
-            assert_eq!(caller.charge(|| leave(level)), Some(0));
+            assert_eq!(caller.attribute(|| admit_line(level)), Some(0));
         }
         spend();
-        assert_eq!(leave(Level::Warn), Some(0));
+        assert_eq!(admit_line(Level::Warn), Some(0));
     }
 
     #[test]

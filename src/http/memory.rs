@@ -17,7 +17,7 @@ use crate::tasks::SlotPool;
 use edge_runner_proto::limits::MEMORY_GIVEN_BACK_AFTER;
 
 /// Has all threads share one heap. To be called before the second thread starts: a heap that exists stays.
-pub fn share_heap() {
+pub fn use_one_heap() {
     heap::share();
 }
 
@@ -28,7 +28,7 @@ pub async fn tidy(live: SlotPool) {
 
 async fn whenever_empty(live: &SlotPool, mut act: impl FnMut()) {
     loop {
-        live.emptied().await;
+        live.wait_next_empty().await;
         tokio::time::sleep(MEMORY_GIVEN_BACK_AFTER).await;
         if live.count() == 0 {
             act();
@@ -51,7 +51,7 @@ mod tests {
         let callers = async {
             let sleep = tokio::time::sleep;
             sleep(moment).await;
-            let (first, second) = (live.enter(), live.enter());
+            let (first, second) = (live.try_acquire(), live.try_acquire());
             drop(first);
             sleep(MEMORY_GIVEN_BACK_AFTER * 2).await;
             assert_eq!(times.get(), 0);
@@ -62,15 +62,15 @@ mod tests {
             assert_eq!(times.get(), 1);
             sleep(MEMORY_GIVEN_BACK_AFTER * 2).await;
             assert_eq!(times.get(), 1);
-            drop(live.enter());
+            drop(live.try_acquire());
             sleep(moment).await;
-            let third = live.enter();
+            let third = live.try_acquire();
             sleep(MEMORY_GIVEN_BACK_AFTER * 2).await;
             assert_eq!(times.get(), 1);
             drop(third);
             sleep(MEMORY_GIVEN_BACK_AFTER + moment).await;
             assert_eq!(times.get(), 2);
-            share_heap();
+            use_one_heap();
             heap::give_back();
         };
         tokio::select! {

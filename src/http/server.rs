@@ -168,14 +168,14 @@ pub trait HttpService: Send + Sync + 'static {
     /// Returns what takes TLS; nothing when TLS is off.
     fn tls(&self) -> Option<&ServerTls>;
     /// Tells whether an address is that of a proxy, whose connections are those of many clients.
-    fn trusts(&self, _address: IpAddr) -> bool {
+    fn is_trusted_proxy(&self, _address: IpAddr) -> bool {
         false
     }
     /// Takes a connection that brings packets of a session instead of requests, once its first
     /// packet has come.
     fn framed(&self, tcp: TcpStream, peer: SocketAddr) -> impl Future<Output = io::Result<()>> + Send;
     /// Makes the answer of a request whose end is not sure. The connection is closed after it.
-    fn misframed(&self, refusal: Refusal) -> Reply;
+    fn reject_framing(&self, refusal: Refusal) -> Reply;
     /// Answers one request. What reads a long body notes its phase in `state`, before the first
     /// byte and with each part.
     fn answer(
@@ -183,7 +183,7 @@ pub trait HttpService: Send + Sync + 'static {
         request: Request<Incoming>,
         peer: PeerInfo,
         state: &Arc<ConnState>,
-        becomes: &UpgradeSlot,
+        upgrade_slot: &UpgradeSlot,
     ) -> impl Future<Output = Reply> + Send;
 }
 
@@ -219,7 +219,7 @@ async fn accept<S: HttpService>(socket: TcpListener, service: Arc<S>, permits: P
             biased;
             () = shutdown.wait() => break,
             Some(ended) = connections.join_next() => {
-                report(ended);
+                log_panic(ended);
                 continue;
             }
             accepted = socket.accept() => accepted,
@@ -227,7 +227,7 @@ async fn accept<S: HttpService>(socket: TcpListener, service: Arc<S>, permits: P
         match accepted {
             Ok((stream, peer)) => {
                 pause = limits::ACCEPT_PAUSE_FIRST;
-                let source = (!service.trusts(peer.ip())).then(|| peer.ip().into());
+                let source = (!service.is_trusted_proxy(peer.ip())).then(|| peer.ip().into());
                 // While all that are in are being answered this one waits here, and those after it
                 // in the system's queue.
                 let permit = tokio::select! {
@@ -249,7 +249,7 @@ async fn accept<S: HttpService>(socket: TcpListener, service: Arc<S>, permits: P
                     }
                 }));
             }
-            Err(error) if is_of_one_connection(&error) => debug!("accept: {error}"),
+            Err(error) if is_transient_accept_error(&error) => debug!("accept: {error}"),
             Err(error) => {
                 // A trouble that stays is not told for ever.
                 let level = if pause < limits::ACCEPT_PAUSE_MAX {
@@ -262,7 +262,7 @@ async fn accept<S: HttpService>(socket: TcpListener, service: Arc<S>, permits: P
                     () = shutdown.wait() => break,
                     () = tokio::time::sleep(pause) => {}
                 }
-                pause = longer(pause);
+                pause = next_pause(pause);
             }
         }
     }
@@ -270,7 +270,7 @@ async fn accept<S: HttpService>(socket: TcpListener, service: Arc<S>, permits: P
     drop(socket);
     let drained = async {
         while let Some(ended) = connections.join_next().await {
-            report(ended);
+            log_panic(ended);
         }
     };
     if tokio::time::timeout(service.times().grace, drained).await.is_err() {
@@ -278,12 +278,12 @@ async fn accept<S: HttpService>(socket: TcpListener, service: Arc<S>, permits: P
     }
 }
 
-fn longer(pause: Duration) -> Duration {
+fn next_pause(pause: Duration) -> Duration {
     (pause * 2).min(limits::ACCEPT_PAUSE_MAX)
 }
 
 /// Tells whether an accept failed because of the peer, so that the next one may well succeed.
-fn is_of_one_connection(error: &io::Error) -> bool {
+fn is_transient_accept_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(
         error.kind(),
@@ -292,7 +292,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 /// A panic while answering ends one connection; it is a bug all the same.
-fn report(ended: Result<(), JoinError>) {
+fn log_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
@@ -353,11 +353,11 @@ mod tests {
         let mut pause = limits::ACCEPT_PAUSE_FIRST;
         let mut pauses = vec![pause.as_millis()];
         for _ in 0..8 {
-            pause = longer(pause);
+            pause = next_pause(pause);
             pauses.push(pause.as_millis());
         }
         assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1280, 1280]);
-        assert!(is_of_one_connection(&io::ErrorKind::ConnectionAborted.into()));
-        assert!(!is_of_one_connection(&io::Error::from_raw_os_error(24)));
+        assert!(is_transient_accept_error(&io::ErrorKind::ConnectionAborted.into()));
+        assert!(!is_transient_accept_error(&io::Error::from_raw_os_error(24)));
     }
 }

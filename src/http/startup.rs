@@ -6,9 +6,9 @@ use tokio::runtime::Runtime;
 use crate::memory;
 
 /// The exit code of what failed.
-pub const FAILED: u8 = 1;
+pub const EXIT_FAILURE: u8 = 1;
 /// The exit code of arguments that make no sense.
-pub const MISUSED: u8 = 2;
+pub const EXIT_USAGE: u8 = 2;
 
 /// Why the process ends otherwise than well.
 pub struct StartupError {
@@ -18,9 +18,9 @@ pub struct StartupError {
 
 impl StartupError {
     /// Makes that of a step that failed.
-    pub fn of_step(step: &str, error: impl std::fmt::Display) -> StartupError {
+    pub fn in_step(step: &str, error: impl std::fmt::Display) -> StartupError {
         StartupError {
-            code: FAILED,
+            code: EXIT_FAILURE,
             message: format!("{step}: {error}"),
         }
     }
@@ -29,7 +29,7 @@ impl StartupError {
 /// Keeps programs that run as the same user, bots and builder commands, from reading the keys of
 /// this process by way of `/proc` or as a debugger. They themselves are as usual: what becomes
 /// another program begins anew.
-pub fn keep_to_itself() {
+pub fn forbid_debuggers() {
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }
 
@@ -39,7 +39,7 @@ pub fn keep_to_itself() {
 /// # Errors
 /// [`StartupError`] where the system has no threads left.
 pub fn runtime(workers: Option<usize>, on_thread_start: fn()) -> Result<Runtime, StartupError> {
-    memory::share_heap();
+    memory::use_one_heap();
     let mut builder = match workers {
         Some(1) => tokio::runtime::Builder::new_current_thread(),
         workers => {
@@ -55,11 +55,11 @@ pub fn runtime(workers: Option<usize>, on_thread_start: fn()) -> Result<Runtime,
         .enable_all()
         .on_thread_start(on_thread_start)
         .build()
-        .map_err(|error| StartupError::of_step("starting the runtime", error))
+        .map_err(|error| StartupError::in_step("starting the runtime", error))
 }
 
 /// Asks the kernel how many threads there are. Where there is no `/proc`, `main` is trusted to be
 /// called first.
-pub fn single_thread() -> bool {
+pub fn is_single_threaded() -> bool {
     std::fs::read_dir("/proc/self/task").map_or(true, |threads| threads.count() == 1)
 }

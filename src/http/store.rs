@@ -31,7 +31,7 @@ pub struct Store {
 pub struct StoredFile {
     pub text: Vec<u8>,
     /// The mode, if it lets others read or write.
-    pub open_to_others: Option<u32>,
+    pub exposed_mode: Option<u32>,
 }
 
 /// Holds the folder until it is dropped.
@@ -118,7 +118,7 @@ impl Store {
         };
         Ok(Some(StoredFile {
             text: read_bounded(&path)?,
-            open_to_others: (mode & OTHERS != 0).then_some(mode & 0o777),
+            exposed_mode: (mode & OTHERS != 0).then_some(mode & 0o777),
         }))
     }
 
@@ -151,7 +151,7 @@ impl Store {
     ///
     /// # Errors
     /// The system's.
-    pub fn close_to_others(&self, name: &str) -> io::Result<()> {
+    pub fn restrict_to_owner(&self, name: &str) -> io::Result<()> {
         fs::set_permissions(self.path(name), Permissions::from_mode(0o600))
     }
 
@@ -159,7 +159,7 @@ impl Store {
     ///
     /// # Errors
     /// The system's.
-    pub fn set_aside(&self, name: &str, clock_s: u64) -> io::Result<PathBuf> {
+    pub fn quarantine(&self, name: &str, clock_s: u64) -> io::Result<PathBuf> {
         let aside = self.path(&format!("{name}.damaged-{clock_s}"));
         fs::rename(self.path(name), &aside)?;
         Ok(aside)
@@ -235,7 +235,7 @@ mod tests {
         store.write("server.pem", b"whole").expect("written");
         assert!(!beside.exists());
         let found = store.read("server.pem").expect("readable").expect("there");
-        assert_eq!((found.text.as_slice(), found.open_to_others), (&b"whole"[..], None));
+        assert_eq!((found.text.as_slice(), found.exposed_mode), (&b"whole"[..], None));
         // A place where nothing can be put leaves nothing lying about either.
         fs::create_dir(store.path("taken")).expect("made");
         fs::write(store.path("taken").join("x"), "x").expect("written");

@@ -61,7 +61,7 @@ impl SlotPool {
     }
 
     /// Takes a place; `None` when all are held.
-    pub fn enter(&self) -> Option<Slot> {
+    pub fn try_acquire(&self) -> Option<Slot> {
         self.0
             .count
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
@@ -72,7 +72,7 @@ impl SlotPool {
     }
 
     /// Waits until no session is live.
-    pub async fn empty(&self) {
+    pub async fn wait_empty(&self) {
         loop {
             let left = self.0.left.notified();
             if self.count() == 0 {
@@ -83,7 +83,7 @@ impl SlotPool {
     }
 
     /// Waits for the next time when a session ends and no other is live.
-    pub async fn emptied(&self) {
+    pub async fn wait_next_empty(&self) {
         loop {
             self.0.left.notified().await;
             if self.count() == 0 {
@@ -111,12 +111,12 @@ mod tests {
     #[test]
     fn places_are_counted() {
         let live = SlotPool::new(2);
-        let first = live.enter().expect("a first place");
-        let second = live.enter().expect("a second place");
-        assert!(live.enter().is_none());
+        let first = live.try_acquire().expect("a first place");
+        let second = live.try_acquire().expect("a second place");
+        assert!(live.try_acquire().is_none());
         drop(first);
         assert_eq!(live.count(), 1);
-        let third = live.enter().expect("the place that was left");
+        let third = live.try_acquire().expect("the place that was left");
         drop((second, third));
         assert_eq!(live.count(), 0);
     }

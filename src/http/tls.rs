@@ -57,7 +57,7 @@ pub struct ServerTls {
     current: Arc<CurrentCertificate>,
     source: CertificateSource,
     authority_at: String,
-    told_of_distrust: AtomicBool,
+    has_logged_distrust: AtomicBool,
 }
 
 /// Where certificates come from.
@@ -81,7 +81,7 @@ impl ServerTls {
             config::Tls::Off => return Ok(None),
             config::Tls::Auto => {
                 let (auto, first) =
-                    AutoTls::open(settings, provider.clone(), &addresses(), clock_s()).map_err(TlsError::Make)?;
+                    AutoTls::open(settings, provider.clone(), &addresses(), unix_time_s()).map_err(TlsError::Make)?;
                 info!(
                     "HTTPS with certificates of the authority `{}`; devices trust them once they have installed {}, SHA-256 {}",
                     auto.authority.certificate.subject,
@@ -92,7 +92,7 @@ impl ServerTls {
             }
             config::Tls::Files { certificate, key } => {
                 let pair = read_files(certificate, key, &provider)?;
-                warn_of_end(&pair, certificate);
+                warn_of_expiry(&pair, certificate);
                 let source = CertificateSource::Files {
                     certificate: certificate.clone(),
                     key: key.clone(),
@@ -107,7 +107,7 @@ impl ServerTls {
             current,
             source,
             authority_at: settings.authority_at.clone(),
-            told_of_distrust: AtomicBool::new(false),
+            has_logged_distrust: AtomicBool::new(false),
         })))
     }
 
@@ -122,12 +122,12 @@ impl ServerTls {
                 connection.set_buffer_limit(Some(TLS_BUFFER_BYTES_MAX))
             })
             .await
-            .inspect_err(|error| self.tell_of_distrust(error))?;
+            .inspect_err(|error| self.log_distrust(error))?;
         Ok(MaybeTlsStream::Tls(Box::new(stream)))
     }
 
     /// Says once per run what to do about clients that do not take the certificate: it is the first thing that people meet.
-    fn tell_of_distrust(&self, error: &io::Error) {
+    fn log_distrust(&self, error: &io::Error) {
         let source = error.get_ref().and_then(|source| source.downcast_ref());
         let Some(rustls::Error::AlertReceived(alert)) = source else {
             return;
@@ -136,7 +136,7 @@ impl ServerTls {
             alert,
             AlertDescription::UnknownCA | AlertDescription::BadCertificate | AlertDescription::CertificateUnknown
         );
-        if distrust && self.authority().is_some() && !self.told_of_distrust.swap(true, Ordering::Relaxed) {
+        if distrust && self.authority().is_some() && !self.has_logged_distrust.swap(true, Ordering::Relaxed) {
             let at = &self.authority_at;
             info!("a client does not trust the certificate; it does once it has installed {at}");
         }
@@ -155,7 +155,7 @@ impl ServerTls {
         let CertificateSource::Auto(auto) = &self.source else {
             return;
         };
-        let (addresses, clock_s) = (addresses(), clock_s());
+        let (addresses, clock_s) = (addresses(), unix_time_s());
         let Some(due) = auto.due(&addresses, clock_s) else {
             return;
         };
@@ -182,7 +182,7 @@ impl ServerTls {
                 key,
                 provider,
             } => read_files(certificate, key, provider).map(|pair| {
-                warn_of_end(&pair, certificate);
+                warn_of_expiry(&pair, certificate);
                 tls.current.set(pair.key);
                 true
             }),
@@ -301,8 +301,8 @@ fn read_files(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Resu
 }
 
 /// A file that nobody renewed is told of in time.
-fn warn_of_end(pair: &CertificatePair, certificate: &Path) {
-    let (validity, now_s) = (pair.certificate.validity, clock_s());
+fn warn_of_expiry(pair: &CertificatePair, certificate: &Path) {
+    let (validity, now_s) = (pair.certificate.validity, unix_time_s());
     if validity.until_s < now_s + CERTIFICATE_LEFT_MIN.as_secs() {
         warn!(
             "--tls: the certificate in {} has {} days left by the clock of this machine",
@@ -321,7 +321,7 @@ fn addresses() -> Vec<IpAddr> {
     interfaces.into_iter().map(|interface| interface.ip()).collect()
 }
 
-fn clock_s() -> u64 {
+fn unix_time_s() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.unwrap_or(Duration::ZERO).as_secs()
 }

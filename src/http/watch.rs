@@ -141,7 +141,7 @@ impl Watchdog {
     }
 
     /// Makes the future of a session's task one whose turns are watched.
-    pub fn over<F: Future>(&self, session: SessionId, task: TaskRole, future: F) -> WatchedFuture<F> {
+    pub fn watch_task<F: Future>(&self, session: SessionId, task: TaskRole, future: F) -> WatchedFuture<F> {
         let moves = Arc::<AtomicU32>::default();
         let watched = WatchedTask {
             session,
@@ -270,7 +270,7 @@ fn look_at_tasks(board: &WatchState, now: Instant) {
     }
     // Not with the lock: a log that is slow to write to must hold up no session.
     for (session, task, change) in changes {
-        logging::as_session(session, || match change {
+        logging::in_session_sync(session, || match change {
             StallEvent::Stalled(_) => log::warn!("{}", TaskStallMessage(task, change)),
             StallEvent::Recovered(_) => log::info!("{}", TaskStallMessage(task, change)),
         });
@@ -300,7 +300,7 @@ mod tests {
         let id = SessionId::from("a session");
         let seen = watch.clone();
         let mut left = 2;
-        let mut task = watch.over(
+        let mut task = watch.watch_task(
             id.clone(),
             TaskRole::Media,
             poll_fn(move |_| {
@@ -309,7 +309,7 @@ mod tests {
                 if left == 0 { Poll::Ready(()) } else { Poll::Pending }
             }),
         );
-        let idle = watch.over(id, TaskRole::Bot, std::future::pending::<()>());
+        let idle = watch.watch_task(id, TaskRole::Bot, std::future::pending::<()>());
         let mut cx = Context::from_waker(Waker::noop());
         assert!(Pin::new(&mut task).poll(&mut cx).is_pending());
         assert!(moves(&watch).iter().all(|moves| moves.is_multiple_of(2)));
@@ -326,7 +326,7 @@ mod tests {
     fn what_stands_still_is_counted() {
         let watch = Watchdog::default();
         let board = &watch.board;
-        let task = watch.over(
+        let task = watch.watch_task(
             SessionId::from("a session"),
             TaskRole::Bot,
             std::future::pending::<()>(),

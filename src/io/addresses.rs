@@ -38,14 +38,14 @@ pub fn local_address_towards(remote: SocketAddr) -> Option<IpAddr> {
 
 /// Returns the same without those that no interface has, for ports that no router hands on.
 pub fn own_addresses(config: &Config) -> Vec<IpAddr> {
-    let elsewhere = addresses_elsewhere(config);
+    let external = external_addresses(config);
     let mut addresses = local_addresses(config);
-    addresses.retain(|address| !elsewhere.contains(address));
+    addresses.retain(|address| !external.contains(address));
     addresses
 }
 
 /// Returns the addresses of the configuration that no interface has: those of a router before this machine.
-pub fn addresses_elsewhere(config: &Config) -> Vec<IpAddr> {
+pub fn external_addresses(config: &Config) -> Vec<IpAddr> {
     let own = interfaces();
     let named = config.ice_addresses.iter().copied();
     named

@@ -46,7 +46,7 @@ pub struct SessionPermit {
     ticket: Ticket,
     requester: Requester,
     evicted: Arc<Notify>,
-    is_settled: bool,
+    is_connected: bool,
 }
 
 impl SessionPermit {
@@ -62,9 +62,9 @@ impl SessionPermit {
 
     /// Somebody is there, or the session ends: from here on it is evicted only by
     /// [`Admission::replace`].
-    pub fn settle(&mut self) {
-        if !self.is_settled {
-            self.is_settled = true;
+    pub fn mark_connected(&mut self) {
+        if !self.is_connected {
+            self.is_connected = true;
             lock(&self.ledger).settle(self.ticket);
         }
     }
@@ -125,7 +125,7 @@ impl Admission {
         let now = tasks::now();
         let mut ledger = lock(&self.sessions);
         let place = match ledger.plan(requester, kind, now)? {
-            None => self.live.enter().ok_or(Refused::Full)?,
+            None => self.live.try_acquire().ok_or(Refused::Full)?,
             Some(victim) => self.evict(&mut ledger, victim)?,
         };
         Ok(self.admit(ledger, requester, kind, place, now))
@@ -147,7 +147,7 @@ impl Admission {
 
     /// Takes an entry's place, and lets it end beside the sessions.
     fn evict(&self, ledger: &mut Ledger<LedgerSlot>, victim: Ticket) -> Result<Slot, Refused> {
-        let aside = self.leaving.enter().ok_or(Refused::Full)?;
+        let aside = self.leaving.try_acquire().ok_or(Refused::Full)?;
         let held = ledger.evict(victim).ok_or(Refused::Full)?;
         held.evicted.notify_one();
         Ok(std::mem::replace(&mut held.place, aside))
@@ -180,7 +180,7 @@ impl Admission {
         ledger.plan(requester, Kind::Caller, now)?;
         let evicted = Arc::new(Notify::new());
         let held = LedgerSlot {
-            place: self.waiting.enter().ok_or(Refused::Full)?,
+            place: self.waiting.try_acquire().ok_or(Refused::Full)?,
             evicted: evicted.clone(),
         };
         let ticket = ledger.admit(requester, Kind::Caller, held, now);
@@ -196,7 +196,7 @@ impl Admission {
         lock(&self.sessions).plan(requester, Kind::Caller, now)?;
         let mut ledger = lock(&self.handshakes);
         let victim = ledger.plan(requester, Kind::Silent, now)?;
-        let place = self.sockets.enter().ok_or(Refused::Full)?;
+        let place = self.sockets.try_acquire().ok_or(Refused::Full)?;
         if let Some(held) = victim.and_then(|victim| ledger.evict(victim)) {
             held.evicted.notify_one();
         }
@@ -210,10 +210,10 @@ impl Admission {
     }
 
     /// Waits until nothing holds a place, evicted or not.
-    pub async fn empty(&self) {
+    pub async fn wait_empty(&self) {
         // In the order in which one goes from one to the next.
         for places in [&self.sockets, &self.live, &self.leaving] {
-            places.empty().await;
+            places.wait_empty().await;
         }
     }
 }
@@ -224,7 +224,7 @@ fn permit(ledger: &SharedLedger, ticket: Ticket, requester: Requester, evicted: 
         ticket,
         requester,
         evicted,
-        is_settled: false,
+        is_connected: false,
     }
 }
 
@@ -267,7 +267,7 @@ mod tests {
         pass(PENDING_OFFERS_YIELD_AFTER - Duration::from_millis(1)).await;
         assert!(admission.session(A, Kind::Caller).is_err() && offer().is_err() && admission.handshake(A).is_err());
         pass(Duration::from_millis(1)).await;
-        first.settle();
+        first.mark_connected();
         assert!(admission.handshake(A).is_ok(), "a place could be had");
         let caller = admission.session(A, Kind::Caller).expect("the second gives way");
         assert!(is_evicted(&second).await && !is_evicted(&first).await);
@@ -278,10 +278,10 @@ mod tests {
         );
         drop((first, caller));
         assert_eq!(live.count(), 0);
-        let empty = tokio::time::timeout(Duration::from_secs(1), admission.empty());
+        let empty = tokio::time::timeout(Duration::from_secs(1), admission.wait_empty());
         assert!(empty.await.is_err(), "the second has not ended");
         drop(second);
-        admission.empty().await;
+        admission.wait_empty().await;
     }
 
     /// Offers that are not followed up leave places to others than offers; one past their cap
@@ -301,7 +301,7 @@ mod tests {
         assert!(is_evicted(&offers[0]).await && !is_evicted(&offers[1]).await && !is_evicted(&other).await);
         assert_eq!(live.count(), PENDING_OFFERS_MAX + 1);
         drop((offers, caller, other));
-        admission.empty().await;
+        admission.wait_empty().await;
     }
 
     /// Whatever one source holds, another one's caller gets in: all that is held and pending, or
@@ -351,7 +351,7 @@ mod tests {
         let live = SlotPool::new(1);
         let admission = Admission::new(live.clone());
         let mut gone = admission.session(A, Kind::Offer).expect("a place");
-        gone.settle();
+        gone.mark_connected();
         assert_eq!(admission.session(A, Kind::Offer).err(), Some(Refused::Full));
         let back = admission.replace(gone.ticket(), A).expect("its place");
         assert!(is_evicted(&gone).await && !is_evicted(&back).await);
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(live.count(), 1);
         drop(back);
         assert_eq!(live.count(), 0);
-        admission.empty().await;
+        admission.wait_empty().await;
     }
 
     /// Offers that wait are capped, and one source has a share of that.
@@ -407,6 +407,6 @@ mod tests {
         let caller = admission.session(B, Kind::Caller).expect("a place");
         assert!(admission.handshake(B).is_err(), "it could become no caller");
         drop((held, other, caller));
-        admission.empty().await;
+        admission.wait_empty().await;
     }
 }

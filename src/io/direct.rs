@@ -35,11 +35,11 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
     let live = SlotPool::new(1);
     let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown);
     let services = Services::default();
-    let watch = sessions.watch().start(Some(live.clone()), &services);
+    let watch = sessions.watchdog().start(Some(live.clone()), &services);
     watch.map_err(RunError::Watch)?;
     let wanted = Wanted::default();
     let prepared = tokio::select! {
-        prepared = prepare(&config.videoroom, Asked::Client(&wanted), sessions.hang_ups().enter()) => {
+        prepared = prepare(&config.videoroom, Asked::Client(&wanted), sessions.hang_ups().try_acquire()) => {
             match prepared {
                 Ok(mut prepared) => {
                     prepared.keep();
@@ -47,7 +47,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
                 }
                 Err(failure) => {
                     // The end of the process would leave a room that was made, and a supervisor would make the next.
-                    let _ = timeout(SHUTDOWN_GRACE, sessions.empty()).await;
+                    let _ = timeout(SHUTDOWN_GRACE, sessions.wait_empty()).await;
                     return Err(RunError::Videoroom(failure));
                 }
             }
@@ -55,18 +55,18 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
         name = signals.next() => {
             log::info!("{name}: stopping before there is a room");
             // A room that was made meanwhile is taken back.
-            let _ = timeout(SHUTDOWN_GRACE, sessions.empty()).await;
+            let _ = timeout(SHUTDOWN_GRACE, sessions.wait_empty()).await;
             return Ok(());
         }
     };
     let Prepared { room, token, .. } = prepared;
     announce(&room.url);
-    sessions.watch().ready();
+    sessions.watchdog().ready();
     let start = SessionStart {
         session_id: registry::session_id(random()),
         body: json!({}),
         // Nobody called; the lines are the runner's own.
-        caller: LogClient::new(Arc::default(), Ipv4Addr::LOCALHOST.into()),
+        log_client: LogClient::new(Arc::default(), Ipv4Addr::LOCALHOST.into()),
         lease: None,
     };
     let kind = Kind::Videoroom(VideoroomArguments {
@@ -74,15 +74,15 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
         token: Some(token),
         sip_uri: None,
     });
-    let place = live.enter();
+    let place = live.try_acquire();
     let id = start.session_id.clone();
-    let talk = logging::in_session(id, room::alone(&sessions, start, kind));
+    let talk = logging::in_session(id, room::run_bot(&sessions, start, kind));
     let mut talk = std::pin::pin!(talk);
     let in_time = tokio::select! {
-        outcome = &mut talk => return ended_by_itself(outcome),
+        outcome = &mut talk => return bot_result(outcome),
         name = signals.next() => {
             log::info!("{name}: stopping");
-            let told = sessions.watch().stopping(SHUTDOWN_GRACE + RUNTIME_END);
+            let told = sessions.watchdog().stopping(SHUTDOWN_GRACE + RUNTIME_END);
             stop.set();
             let ended = async { tokio::join!(&mut talk, told) };
             tokio::select! {
@@ -99,7 +99,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
 }
 
 /// Judges the end of a bot that nobody asked to end.
-fn ended_by_itself(outcome: BotOutcome) -> Result<(), RunError> {
+fn bot_result(outcome: BotOutcome) -> Result<(), RunError> {
     match outcome {
         BotOutcome::Returned => Ok(()),
         BotOutcome::Failed(why) => Err(RunError::Bot(why)),

@@ -46,8 +46,8 @@ pub async fn drain(
         time.as_secs()
     );
     let mut empty = pin!(async {
-        live.empty().await;
-        hang_ups.empty().await;
+        live.wait_empty().await;
+        hang_ups.wait_empty().await;
     });
     let mut again = pin!(again);
     let mut time_up = pin!(sleep(time));
@@ -103,7 +103,10 @@ mod tests {
             (MINUTE / 2, (DrainEnd::Empty, MINUTE / 2)),
             (MINUTE * 2, (DrainEnd::TimeUp, MINUTE)),
         ] {
-            let (first, last) = (live.enter().expect("a place"), live.enter().expect("a place"));
+            let (first, last) = (
+                live.try_acquire().expect("a place"),
+                live.try_acquire().expect("a place"),
+            );
             let leaving = tokio::spawn(async move {
                 drop(after(ends / 2, first).await);
                 drop(after(ends / 2, last).await);
@@ -117,7 +120,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_hang_up_is_waited_for() {
         let (live, hang_ups) = (SlotPool::new(8), SlotPool::new(8));
-        let asking = hang_ups.enter().expect("a place");
+        let asking = hang_ups.try_acquire().expect("a place");
         let asked = tokio::spawn(async move { drop(after(MINUTE / 4, asking).await) });
         assert_eq!(
             drained(MINUTE, &live, &hang_ups, pending()).await,
@@ -129,7 +132,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_second_signal_ends_it() {
         let (live, hang_ups) = (SlotPool::new(8), SlotPool::new(8));
-        let _stays = live.enter();
+        let _stays = live.try_acquire();
         let again = after(MINUTE / 4, "SIGTERM");
         let over = drained(MINUTE, &live, &hang_ups, again).await;
         assert_eq!(over, (DrainEnd::Signal("SIGTERM"), MINUTE / 4));

@@ -47,7 +47,7 @@ impl Gatherer {
         let servers = servers(&config.ice_servers);
         let gatherer = Gatherer::of(servers.iter().map(status).collect(), SlotPool::new(RELAYS_MAX), stop);
         if config.embedded.is_some() {
-            gatherer.leave_to_clients(servers.len());
+            gatherer.disable(servers.len());
             return gatherer;
         }
         gatherer.spawn(servers, port, &stopped, services);
@@ -64,7 +64,7 @@ impl Gatherer {
     }
 
     /// Devices take one host candidate, so nothing that a server gives could be offered.
-    fn leave_to_clients(&self, servers: usize) {
+    fn disable(&self, servers: usize) {
         if servers == 0 {
             return;
         }
@@ -86,7 +86,7 @@ impl Gatherer {
                     let place = self
                         .0
                         .relays
-                        .enter()
+                        .try_acquire()
                         .expect("the list has at most this many TURN servers");
                     let relay = relay::RelayTask {
                         index,
@@ -130,7 +130,7 @@ impl Gatherer {
     /// Gives the allocations back, as far as the servers agree within [`RELAY_END`].
     pub async fn end(&self) {
         self.0.stop.set();
-        let _ = timeout(RELAY_END, self.0.relays.empty()).await;
+        let _ = timeout(RELAY_END, self.0.relays.wait_empty()).await;
     }
 
     fn set_standing(&self, index: usize, standing: ServerState) {
@@ -145,7 +145,7 @@ impl Gatherer {
         drop(list);
         match &told.standing {
             ServerState::Failed(why) => log::warn!("{}: {why}", told.url),
-            ServerState::Works => log::info!("{}: works{}", told.url, shown(&told)),
+            ServerState::Works => log::info!("{}: works{}", told.url, describe_addresses(&told)),
             ServerState::Trying | ServerState::Unused(_) => {}
         }
         self.0.changed.notify_one();
@@ -167,7 +167,7 @@ impl Gatherer {
         drop(list);
         // A change of a mapping; the first is told with the standing.
         if told.standing == ServerState::Works && !told.reflexive.is_empty() {
-            log::info!("{}: works{}", told.url, shown(&told));
+            log::info!("{}: works{}", told.url, describe_addresses(&told));
         }
     }
 
@@ -194,7 +194,7 @@ fn status(server: &GatherServer) -> ServerStatus {
 }
 
 /// Words for the addresses that a server gave; they are this runner's own.
-fn shown(status: &ServerStatus) -> String {
+fn describe_addresses(status: &ServerStatus) -> String {
     let mut words = String::new();
     for (what, pairs) in [("relayed at", &status.relayed), ("seen as", &status.reflexive)] {
         for (address, _) in pairs {

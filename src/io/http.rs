@@ -136,7 +136,7 @@ impl RunnerApp {
     }
 
     /// Refuses what would become a session that is not let in any more.
-    fn still_open(&self) -> Result<(), HttpError> {
+    fn check_open(&self) -> Result<(), HttpError> {
         match self.sessions.is_closed() {
             true => Err(HttpError::Offer(OfferError::Stopping)),
             false => Ok(()),
@@ -145,7 +145,7 @@ impl RunnerApp {
 
     /// Takes a place for a session.
     fn permit(&self, requester: Requester, kind: Kind) -> Result<SessionPermit, HttpError> {
-        self.still_open()?;
+        self.check_open()?;
         let permit = self.sessions.admission().session(requester, kind);
         permit.map_err(|refused| HttpError::Offer(refused.into()))
     }
@@ -163,7 +163,7 @@ impl HttpService for RunnerApp {
         self.times
     }
 
-    fn trusts(&self, address: IpAddr) -> bool {
+    fn is_trusted_proxy(&self, address: IpAddr) -> bool {
         self.proxies.trusts(address)
     }
 
@@ -178,7 +178,7 @@ impl HttpService for RunnerApp {
         }
     }
 
-    fn misframed(&self, refusal: request_framing::Refusal) -> Reply {
+    fn reject_framing(&self, refusal: request_framing::Refusal) -> Reply {
         let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
         self.sessions.metrics().responded(status.as_u16());
         json_reply(status, json!({"detail": refusal.to_string()}).to_string())
@@ -189,14 +189,14 @@ impl HttpService for RunnerApp {
         request: Request<Incoming>,
         peer: PeerInfo,
         _doing: &Arc<ConnState>,
-        becomes: &UpgradeSlot,
+        upgrade_slot: &UpgradeSlot,
     ) -> Reply {
-        answer(self, request, peer, becomes).await
+        answer(self, request, peer, upgrade_slot).await
     }
 }
 
 /// Answers one request.
-async fn answer(app: &RunnerApp, request: Request<Incoming>, peer: PeerInfo, becomes: &UpgradeSlot) -> Reply {
+async fn answer(app: &RunnerApp, request: Request<Incoming>, peer: PeerInfo, upgrade_slot: &UpgradeSlot) -> Reply {
     let (head, body) = request.into_parts();
     let peer = PeerInfo {
         source: app.client(&head.headers, peer),
@@ -213,7 +213,7 @@ async fn answer(app: &RunnerApp, request: Request<Incoming>, peer: PeerInfo, bec
         Ok(None) => match route {
             Ok(route) => {
                 is_call = matches!(&route, Route::Whip(request) if request.is_call());
-                dispatch(app, route, &head, body, peer, becomes).await
+                dispatch(app, route, &head, body, peer, upgrade_slot).await
             }
             Err(refusal) => custom_routes::answer(app, refusal, &head, body, peer).await,
         },
@@ -261,7 +261,7 @@ async fn dispatch(
         Route::Robots => Ok(robots()),
         Route::Start => {
             let body = read(app.times, headers, AcceptedBody::Json, body).await?;
-            app.still_open()?;
+            app.check_open()?;
             let asked = asked(headers, peer, app.config.proxy.is_some());
             start(app, &body, asked, peer).await
         }
@@ -334,7 +334,7 @@ async fn start(app: &RunnerApp, body: &Bytes, asked: RequestBase<'_>, peer: Peer
                 SocketKind::Call => None,
             };
             let url = start::socket_url(&app.config, asked, family);
-            let token = mint(app, family, id.as_deref(), peer.is_authorised);
+            let token = mint_token(app, family, id.as_deref(), peer.is_authorised);
             start::socket_reply(&url, id.as_deref(), token.as_deref())
         }
         #[cfg(feature = "videoroom")]
@@ -350,7 +350,7 @@ async fn start(app: &RunnerApp, body: &Bytes, asked: RequestBase<'_>, peer: Peer
 
 /// Keeps a body for the connection to come, under a new name.
 fn register(app: &RunnerApp, body: &Value, peer: PeerInfo) -> Result<SessionId, HttpError> {
-    let id = fresh_id();
+    let id = new_session_id();
     lock(&app.table)
         .register(id.clone(), body, peer.requester(), Instant::now())
         .map_err(HttpError::Full)?;
@@ -359,12 +359,12 @@ fn register(app: &RunnerApp, body: &Value, peer: PeerInfo) -> Result<SessionId, 
 
 /// Makes a token for a socket, where one is asked for. A registered session's name in it leads to
 /// that session. Who has the API key gets one for calls too that need proof otherwise.
-fn mint(app: &RunnerApp, family: SocketKind, session: Option<&str>, is_authorised: bool) -> Option<String> {
+fn mint_token(app: &RunnerApp, family: SocketKind, session: Option<&str>, is_authorised: bool) -> Option<String> {
     let proves = family == SocketKind::Call && is_authorised && proof::protects_any(&PROVIDERS, &app.config.telephony);
     if !app.config.ws_tokens && !proves {
         return None;
     }
-    let id = session.map_or_else(fresh_id, SessionId::from);
+    let id = session.map_or_else(new_session_id, SessionId::from);
     let issuer = if is_authorised { Issuer::ApiKey } else { Issuer::Anyone };
     Some(lock(&app.tokens).mint(family, &id, issuer, Instant::now()))
 }
@@ -385,7 +385,7 @@ fn metrics_reply(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result
     Ok(reply)
 }
 
-fn fresh_id() -> SessionId {
+fn new_session_id() -> SessionId {
     registry::session_id(random())
 }
 

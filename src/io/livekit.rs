@@ -80,7 +80,7 @@ pub fn begin(
     session::spawn(
         &sessions,
         id,
-        start.caller,
+        start.log_client,
         seeding(session::run(session, carrier, task)),
     );
 }
@@ -122,7 +122,7 @@ impl MediaPort {
     /// Returns how many datagrams were a stranger's, or came faster than they were taken.
     fn dropped(&self) -> u64 {
         let dropped = self.inbox.port().dropped();
-        dropped.strangers.load(Relaxed) + dropped.inbox_full.load(Relaxed)
+        dropped.unrouted.load(Relaxed) + dropped.inbox_full.load(Relaxed)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::proto::metrics::Seen;
 
 /// Returns the text that Prometheus reads. To be called in a task.
 pub fn text(sessions: &Sessions, webrtc: Option<&WebRtc>) -> String {
-    let stalls = sessions.watch().stalls();
+    let stalls = sessions.watchdog().stalls();
     sessions.metrics().render(&Seen {
         process: procfs::process(),
         tasks: Handle::current().metrics().num_alive_tasks() as u64,

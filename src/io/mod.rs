@@ -126,14 +126,14 @@ pub async fn run_with(
     let serving = RunnerInstance::start(config, bot, tls.clone(), CustomRoutes::default(), &services).await?;
     let (live, sessions) = (serving.live.clone(), serving.sessions.clone());
     let tidy = services.spawn("the tidying of memory", memory::tidy(live.clone()));
-    let watch = sessions.watch().start(Some(live.clone()), &services);
+    let watch = sessions.watchdog().start(Some(live.clone()), &services);
     watch.map_err(RunError::Watch)?;
     services.spawn(
         "the keeper of the certificate",
         keeper.run(tls, sessions.shutdown().clone()),
     );
     announce(&serving.listening);
-    sessions.watch().ready();
+    sessions.watchdog().ready();
     // The first caller must not wait for what is made once per process; the server runs in tasks of its own meanwhile.
     serving.warm_up();
 
@@ -152,7 +152,7 @@ pub async fn run_with(
     let drain = if lost.is_some() { Duration::ZERO } else { drain };
     sessions.close();
     let supervisor_told = sessions
-        .watch()
+        .watchdog()
         .stopping(drain + SHUTDOWN_GRACE + RELAY_END + RUNTIME_END);
     let outcome = serving.end(drain, Some(&mut signals), supervisor_told).await;
     tidy.abort();

@@ -31,7 +31,7 @@ async fn try_to_hang_up(
     loop {
         let next = match send(request).await {
             Ok(answer) => hang_up.handle_answer(answer.status, &answer.body),
-            Err(error) => hang_up.handle_failure(error.to_string(), error.is_passing()),
+            Err(error) => hang_up.handle_failure(error.to_string(), error.is_transient()),
         };
         match next {
             Next::Over(how) => return Ok(how),

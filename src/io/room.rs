@@ -18,17 +18,21 @@ use crate::proto::stall::TaskRole;
 /// Begins a session in a hosted video room, or without a room, in the place that it was given
 /// before.
 pub fn begin(sessions: Sessions, permit: SessionPermit, start: SessionStart, kind: Kind) {
-    let (id, caller, watch) = (start.session_id.clone(), start.caller.clone(), sessions.watch().clone());
-    let life = async move {
-        alone(&sessions, start, kind).await;
+    let (id, client, watchdog) = (
+        start.session_id.clone(),
+        start.log_client.clone(),
+        sessions.watchdog().clone(),
+    );
+    let task = async move {
+        run_bot(&sessions, start, kind).await;
         drop(permit);
     };
-    let task = logging::in_session(id.clone(), logging::of_caller(caller, life));
-    tasks::spawn(watch.over(id, TaskRole::Media, task));
+    let task = logging::in_session(id.clone(), logging::for_client(client, task));
+    tasks::spawn(watchdog.watch_task(id, TaskRole::Media, task));
 }
 
 /// Runs a bot that is by itself, from its start to its end, and tells how it ended.
-pub async fn alone(sessions: &Sessions, start: SessionStart, kind: Kind) -> BotOutcome {
+pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> BotOutcome {
     let began = tasks::now();
     log::info!("session started: {}", kind.name());
     let share = match kind {

@@ -129,7 +129,7 @@ impl RunnerInstance {
         }
         self.stop.set();
         let ended = async {
-            self.sessions.empty().await;
+            self.sessions.wait_empty().await;
             // An error here is a panic that the server has logged.
             let _ = (&mut self.server).await;
             told.await;

@@ -164,9 +164,9 @@ impl SessionTask {
 }
 
 /// Lets a session run in a task of its own, whose lines in the log are the session's.
-pub fn spawn(sessions: &Sessions, id: SessionId, caller: LogClient, task: impl Future<Output = ()> + Send + 'static) {
-    let task = logging::in_session(id.clone(), logging::of_caller(caller, task));
-    tasks::spawn(sessions.watch().over(id, TaskRole::Media, task));
+pub fn spawn(sessions: &Sessions, id: SessionId, client: LogClient, task: impl Future<Output = ()> + Send + 'static) {
+    let task = logging::in_session(id.clone(), logging::for_client(client, task));
+    tasks::spawn(sessions.watchdog().watch_task(id, TaskRole::Media, task));
 }
 
 /// Runs a session to its end.
@@ -176,7 +176,7 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut carrier: C, mut
     }
     let outcome = run_loop(&mut *session, &mut carrier, &mut task).await;
     // The bot has its own time to end, and holds its permit until then.
-    task.permit.settle();
+    task.permit.mark_connected();
     task.count(&*session);
     let CloseOutcome { hang_up, words } = carrier.close(&session, &task);
     let SessionTask {
@@ -194,7 +194,7 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut carrier: C, mut
     // The bot learns of the end by the link.
     drop(link);
     // A provider that does not answer keeps no caller out, unless many of them do not answer.
-    let aside = hang_up.as_ref().and_then(|_| sessions.hang_ups().enter());
+    let aside = hang_up.as_ref().and_then(|_| sessions.hang_ups().try_acquire());
     let ended = async {
         let outcome = match (outcome, bot) {
             (None, Some(bot)) => Some(bot.finish(sessions.shutdown()).await),
@@ -295,7 +295,7 @@ fn handle_timeout(session: &mut impl Session, task: &mut SessionTask, deadline: 
         share.served(now.saturating_duration_since(deadline.at));
     }
     session.handle_timeout(now);
-    hand_speech(session, task);
+    feed_speech(session, task);
 }
 
 /// Does what the session answers, up to its next deadline; `None` when nothing of it is left.
@@ -311,7 +311,7 @@ fn drain<C: SessionIo>(
         match session.poll_output(now) {
             SessionOutput::Timeout(deadline) => {
                 if session.has_caller() {
-                    task.permit.settle();
+                    task.permit.mark_connected();
                 }
                 return Some(deadline);
             }
@@ -319,7 +319,7 @@ fn drain<C: SessionIo>(
             SessionOutput::Command(command) => carrier.perform(command, session, task, cx),
             SessionOutput::Audio(frame) => task.push_audio(&frame),
             SessionOutput::Event(event) => task.push_event(event, session),
-            SessionOutput::SpeechWanted => hand_speech(session, task),
+            SessionOutput::SpeechWanted => feed_speech(session, task),
         }
     }
 }
@@ -340,12 +340,12 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
         task.counts.add(Count::MessagesOut, 1);
         session.handle_message(text);
     }
-    hand_speech(session, task);
+    feed_speech(session, task);
 }
 
 /// Hands the session as much speech as it takes, up to the first mark behind which there is no
 /// more.
-fn hand_speech(session: &mut impl Session, task: &mut SessionTask) {
+fn feed_speech(session: &mut impl Session, task: &mut SessionTask) {
     let SessionTask { link, speech, .. } = task;
     let Some(link) = link else { return };
     for name in link.take_unplayed_marks() {

@@ -26,7 +26,7 @@ pub struct SessionStart {
     pub session_id: SessionId,
     pub body: Value,
     /// Whose session it will be, for the log.
-    pub caller: LogClient,
+    pub log_client: LogClient,
     /// Dropped when the session has ended.
     pub lease: Option<Box<dyn Send>>,
 }
@@ -45,7 +45,7 @@ struct SessionsInner {
     closed: AtomicBool,
     metrics: Arc<Metrics>,
     shutdown: Shutdown,
-    watch: Watchdog,
+    watchdog: Watchdog,
 }
 
 impl Sessions {
@@ -59,7 +59,7 @@ impl Sessions {
             closed: AtomicBool::new(false),
             metrics: Arc::default(),
             shutdown,
-            watch: Watchdog::default(),
+            watchdog: Watchdog::default(),
         }))
     }
 
@@ -82,8 +82,8 @@ impl Sessions {
     }
 
     /// Returns the watch over the tasks of the sessions.
-    pub fn watch(&self) -> &Watchdog {
-        &self.0.watch
+    pub fn watchdog(&self) -> &Watchdog {
+        &self.0.watchdog
     }
 
     /// Returns how many sessions are live.
@@ -97,9 +97,9 @@ impl Sessions {
     }
 
     /// Waits until no session is left, nor anything of one.
-    pub async fn empty(&self) {
-        self.0.admission.empty().await;
-        self.0.hang_ups.empty().await;
+    pub async fn wait_empty(&self) {
+        self.0.admission.wait_empty().await;
+        self.0.hang_ups.wait_empty().await;
     }
 
     /// Returns the hang-ups that outlive their sessions.
@@ -120,7 +120,11 @@ impl Sessions {
         let bot = self.0.bot.clone();
         // The call itself is inside the task: a bot function may panic before its first await.
         let task = logging::in_session(session_id.clone(), async move { bot(args).await });
-        BotTask(tokio::spawn(self.0.watch.over(session_id, TaskRole::Bot, task)))
+        BotTask(tokio::spawn(self.0.watchdog.watch_task(
+            session_id,
+            TaskRole::Bot,
+            task,
+        )))
     }
 }
 
@@ -236,7 +240,7 @@ mod tests {
         let (_stop, shutdown) = Shutdown::channel();
         let live = SlotPool::new(1);
         let sessions = Sessions::new(Arc::default(), stays, live.clone(), shutdown);
-        let place = live.enter().expect("a place");
+        let place = live.try_acquire().expect("a place");
         let bot = sessions.begin(SessionId::from("a session"), Value::Null, Kind::Base);
         let task = tokio::spawn(async move {
             let _life = (bot, place);
@@ -254,9 +258,11 @@ mod tests {
         let (_stop, shutdown) = Shutdown::channel();
         let nobody = bot::erase(|_| async { Ok(()) });
         let sessions = Sessions::new(Arc::default(), nobody, SlotPool::new(1), shutdown);
-        let aside: Vec<_> = (0..HANG_UPS_MAX).map_while(|_| sessions.hang_ups().enter()).collect();
+        let aside: Vec<_> = (0..HANG_UPS_MAX)
+            .map_while(|_| sessions.hang_ups().try_acquire())
+            .collect();
         assert_eq!(aside.len(), HANG_UPS_MAX);
-        assert!(sessions.hang_ups().enter().is_none());
+        assert!(sessions.hang_ups().try_acquire().is_none());
         assert_eq!(sessions.count(), 0);
     }
 }

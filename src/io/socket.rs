@@ -57,9 +57,9 @@ pub enum SocketEndpoint {
 /// Makes what an accepted upgrade becomes: a session of its own.
 pub fn upgrade(sessions: Sessions, endpoint: SocketEndpoint, start: SessionStart, entry: SocketPermit) -> Upgrade {
     Box::new(move |stream, read| {
-        let (id, caller) = (start.session_id.clone(), start.caller.clone());
+        let (id, client) = (start.session_id.clone(), start.log_client.clone());
         let task = run(sessions.clone(), stream, read, endpoint, start, entry);
-        session::spawn(&sessions, id, caller, task);
+        session::spawn(&sessions, id, client, task);
     })
 }
 

@@ -80,7 +80,7 @@ pub struct UdpPort {
     /// Peers that came over TCP.
     connected: OutgoingQueues,
     /// Addresses of the configuration that no interface has: those of a router before this machine.
-    elsewhere: OnceLock<Vec<IpAddr>>,
+    external: OnceLock<Vec<IpAddr>>,
     dropped: DroppedDatagrams,
 }
 
@@ -88,7 +88,7 @@ pub struct UdpPort {
 #[derive(Default)]
 pub struct DroppedDatagrams {
     /// Those of no session.
-    pub strangers: AtomicU64,
+    pub unrouted: AtomicU64,
     /// Those of a session whose inbox was full.
     pub inbox_full: AtomicU64,
 }
@@ -132,18 +132,18 @@ impl UdpPort {
             last_session: AtomicU64::new(0),
             relays: OutgoingQueues::default(),
             connected: OutgoingQueues::default(),
-            elsewhere: OnceLock::new(),
+            external: OnceLock::new(),
             dropped: DroppedDatagrams::default(),
         }))
     }
 
     /// Names addresses under which this machine is reached and that it does not have. Only the first call counts.
-    pub fn set_elsewhere(&self, addresses: Vec<IpAddr>) {
-        let _ = self.elsewhere.set(addresses);
+    pub fn set_external(&self, addresses: Vec<IpAddr>) {
+        let _ = self.external.set(addresses);
     }
 
-    fn elsewhere(&self) -> &[IpAddr] {
-        self.elsewhere.get().map_or(&[], Vec::as_slice)
+    fn external(&self) -> &[IpAddr] {
+        self.external.get().map_or(&[], Vec::as_slice)
     }
 
     /// Returns the port's number.
@@ -231,7 +231,7 @@ impl UdpPort {
         };
         let Some(socket) = socket else { return };
         // From an address that is not its own the kernel sends nothing; the router puts that address in.
-        let is_own = !source.ip().is_unspecified() && !self.elsewhere().contains(&source.ip());
+        let is_own = !source.ip().is_unspecified() && !self.external().contains(&source.ip());
         let transmit = quinn_udp::Transmit {
             destination,
             ecn: None,
@@ -323,7 +323,7 @@ impl UdpPort {
     }
 
     fn routes(&self) -> MutexGuard<'_, PacketRouter<InboxSender>> {
-        // The maps are whole after every single statement, so a panic elsewhere leaves nothing to repair.
+        // The maps are whole after every single statement, so a panic external leaves nothing to repair.
         lock(&self.routes)
     }
 }
@@ -363,7 +363,7 @@ fn deliver(
         });
     }
     if first.is_none() {
-        dropped.strangers.fetch_add(1, Relaxed);
+        dropped.unrouted.fetch_add(1, Relaxed);
     }
     first
 }

@@ -77,7 +77,7 @@ impl WebRtc {
         let dropped = self.shared.sockets.port.dropped();
         let status = self.shared.sockets.gatherer.status();
         Seen {
-            strangers: dropped.strangers.load(Relaxed),
+            strangers: dropped.unrouted.load(Relaxed),
             inbox_full: dropped.inbox_full.load(Relaxed),
             ice_servers: status.into_iter().map(|server| server.standing).collect(),
             ..Seen::default()
@@ -280,7 +280,7 @@ impl WebRtc {
             call: None,
         };
         let task = seeding(session::run(Box::new(session), carrier, task));
-        session::spawn(&inner.sessions, id, start.caller, task);
+        session::spawn(&inner.sessions, id, start.log_client, task);
         Ok(AnswerBody { sdp, pc_id })
     }
 }

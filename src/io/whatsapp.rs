@@ -119,7 +119,7 @@ fn begin(
         Ok(both) => both,
         Err((level, why)) => {
             log::log!(level, "messaging: call {} from {from} is declined: {why}", line.call_id);
-            let place = sessions.hang_ups().enter();
+            let place = sessions.hang_ups().try_acquire();
             tasks::spawn(run(line, Call::decline(), terminated, Session::Never { _place: place }));
             return;
         }
@@ -127,7 +127,7 @@ fn begin(
     line.sdp.clone_from(&answered.sdp);
     let start = start(connect.body);
     let session_id = start.session_id.clone();
-    logging::as_session(session_id.clone(), || {
+    logging::in_session_sync(session_id.clone(), || {
         log::info!("messaging: call {} from {from}", line.call_id);
     });
     let session = Session::Waiting(Box::new(Waiting {
@@ -227,7 +227,7 @@ impl Session {
     fn give_up(self) -> Session {
         match self {
             Session::Waiting(waiting) => Session::Never {
-                _place: waiting.engine.sessions().hang_ups().enter(),
+                _place: waiting.engine.sessions().hang_ups().try_acquire(),
             },
             other => other,
         }
@@ -325,7 +325,7 @@ impl Line {
         Box::pin(async move {
             match rest::send(&request).await {
                 Ok(answer) => graph::verdict(answer.status, &answer.body),
-                Err(error) if error.is_passing() => Verdict::Unclear(Failure::unanswered(error.to_string())),
+                Err(error) if error.is_transient() => Verdict::Unclear(Failure::unanswered(error.to_string())),
                 Err(error) => Verdict::Refused(Failure::unanswered(error.to_string())),
             }
         })

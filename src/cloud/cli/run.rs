@@ -12,7 +12,7 @@ use crate::config::{ClientConfig, CloudConfig, KeysConfig};
 use crate::io::client::{self, ClientError};
 use crate::io::{guard, keys};
 use edge_runner_http::logging;
-use edge_runner_http::startup::{FAILED, MISUSED, StartupError, keep_to_itself, runtime};
+use edge_runner_http::startup::{EXIT_FAILURE, EXIT_USAGE, StartupError, forbid_debuggers, runtime};
 use edge_runner_proto::limits::RUNTIME_END;
 use edge_runner_proto::options::env::Variables;
 
@@ -48,7 +48,7 @@ impl CloudTask {
 }
 
 fn serve(config: CloudConfig) -> Result<(), StartupError> {
-    keep_to_itself();
+    forbid_debuggers();
     if config.command.is_some() {
         guarded(&config);
     }
@@ -62,9 +62,9 @@ fn serve(config: CloudConfig) -> Result<(), StartupError> {
     served.map_err(|error| StartupError {
         // Some of what the options name is looked at by the service alone.
         code: if matches!(error, ServeError::Usage(_)) {
-            MISUSED
+            EXIT_USAGE
         } else {
-            FAILED
+            EXIT_FAILURE
         },
         message: error.to_string(),
     })
@@ -84,7 +84,7 @@ fn of_keys(config: &KeysConfig) -> Result<(), StartupError> {
     let mut out = io::stdout();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
-        .map_err(|error| StartupError::of_step("writing to stdout", error))
+        .map_err(|error| StartupError::in_step("writing to stdout", error))
 }
 
 fn ask(config: ClientConfig) -> Result<(), StartupError> {
@@ -94,7 +94,10 @@ fn ask(config: ClientConfig) -> Result<(), StartupError> {
     runtime.shutdown_timeout(RUNTIME_END);
     asked.map_err(|end| match end {
         ClientError::Failed(message) => failed(message),
-        ClientError::Usage(message) => StartupError { code: MISUSED, message },
+        ClientError::Usage(message) => StartupError {
+            code: EXIT_USAGE,
+            message,
+        },
         ClientError::StillRunning(message) => StartupError {
             code: STILL_RUNNING,
             message,
@@ -103,5 +106,8 @@ fn ask(config: ClientConfig) -> Result<(), StartupError> {
 }
 
 fn failed(message: String) -> StartupError {
-    StartupError { code: FAILED, message }
+    StartupError {
+        code: EXIT_FAILURE,
+        message,
+    }
 }

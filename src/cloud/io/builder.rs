@@ -268,7 +268,7 @@ async fn command(
     let id = child.id().expect("a child that was never waited for has a number");
     // Dropped before the child: its signal needs the leader's number, which is free for others once
     // the leader is reaped.
-    let mut group = ProcessGroup::led_by(id);
+    let mut group = ProcessGroup::from_leader(id);
     entry.started(group.id());
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let mut readers = tokio::task::JoinSet::new();
@@ -282,7 +282,7 @@ async fn command(
         () = sleep(job.limits.timeout) => WaitResult::Late,
     };
     match first {
-        WaitResult::Ended(_) => group.leader_ended(),
+        WaitResult::Ended(_) => group.leader_was_reaped(),
         WaitResult::Late | WaitResult::Stopped => {
             let why = if let WaitResult::Late = first {
                 "it is too late"
@@ -372,7 +372,7 @@ async fn is_stopped(end: &CommandExit, stop: &mut Shutdown) -> bool {
 async fn wait_for_group(child: &mut Child, group: &mut ProcessGroup) {
     // It may have been waited for already, which is answered again.
     let _ = child.wait().await;
-    group.leader_ended();
+    group.leader_was_reaped();
     while !group.is_gone() {
         sleep(PROCESS_GROUP_INTERVAL).await;
     }

@@ -314,7 +314,7 @@ async fn with_retries(
 fn is_transient(outcome: &Result<RestResponse, RestError>) -> bool {
     match outcome {
         Ok(answer) => answer.status >= 500,
-        Err(error) => error.is_passing(),
+        Err(error) => error.is_transient(),
     }
 }
 

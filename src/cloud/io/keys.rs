@@ -251,8 +251,8 @@ pub fn store_secret(folder: &Path) -> Result<[u8; 32], String> {
         file.write(SECRET, format!("{}\n", BASE64URL_NOPAD.encode(&secret)).as_bytes())?;
         return Ok(secret);
     };
-    if found.open_to_others.is_some() {
-        let closed = file.store.close_to_others(SECRET);
+    if found.exposed_mode.is_some() {
+        let closed = file.store.restrict_to_owner(SECRET);
         closed.map_err(|error| file.named(SECRET, error))?;
         log::warn!("{}", file.named(SECRET, "others could read this; they no longer can"));
     }

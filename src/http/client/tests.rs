@@ -19,7 +19,7 @@ async fn nobody_listening_is_said_so() {
     let address = listener.local_addr().expect("bound");
     drop(listener);
     let error = send(&get(format!("http://{address}/"))).await.expect_err("nobody");
-    assert!(matches!(error, RestError::Connect { .. }) && error.is_passing());
+    assert!(matches!(error, RestError::Connect { .. }) && error.is_transient());
     assert!(error.to_string().starts_with("connecting to 127.0.0.1: "), "{error}");
 }
 
@@ -125,7 +125,7 @@ async fn requests_that_cannot_be_sent_say_why() {
     ] {
         let error = send(&get(url.into())).await.expect_err(url);
         assert!(
-            matches!(error, RestError::Request(_)) && !error.is_passing(),
+            matches!(error, RestError::Request(_)) && !error.is_transient(),
             "{url}: {error}"
         );
     }
@@ -235,7 +235,7 @@ async fn certificates_that_do_not_hold_are_refused() {
         let fake = authority.provider(name, until).await;
         let error = send_to(&fake, trust).await.expect_err("a bad certificate");
         assert!(
-            matches!(error, RestError::Certificate { .. }) && !error.is_passing(),
+            matches!(error, RestError::Certificate { .. }) && !error.is_transient(),
             "{error:?}"
         );
         assert!(error.to_string().contains(hint), "{error}");
@@ -265,7 +265,7 @@ fn a_system_without_certificates_is_told_what_to_install() {
         words.contains("`ca-certificates`") && words.contains("SSL_CERT_FILE"),
         "{words}"
     );
-    assert!(!error.is_passing());
+    assert!(!error.is_transient());
 }
 
 #[tokio::test]
@@ -284,7 +284,7 @@ async fn a_provider_without_tls_is_not_mistaken_for_one_with() {
     .await;
     let error = error.expect_err("no TLS there");
     assert!(
-        matches!(error, RestError::Tls { .. }) && error.is_passing(),
+        matches!(error, RestError::Tls { .. }) && error.is_transient(),
         "{error:?}"
     );
     server.await.expect("the server ends");
@@ -350,7 +350,7 @@ async fn a_body_that_cannot_be_read_is_told_apart() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}/", listener.local_addr().expect("bound"));
         let error = upload(&url, upload_of(pieces, size), SHORT).await.expect_err("no body");
-        assert!(!error.is_passing(), "{error}");
+        assert!(!error.is_transient(), "{error}");
         assert_eq!(error.to_string(), format!("reading what is to be sent: {why}"));
     }
 }

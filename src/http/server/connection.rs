@@ -50,16 +50,16 @@ pub(super) async fn serve<S: HttpService>(
     }
     let local = tcp.local_addr().ok();
     let deadline = accepted + times.first_head;
-    let Some(stream) = opened(tcp, peer, &*server, &mut shutdown, deadline).await else {
+    let Some(stream) = open_in_time(tcp, peer, &*server, &mut shutdown, deadline).await else {
         return;
     };
     let peer = PeerInfo::new(peer, local, stream.is_secure());
-    let (becomes, verdict) = (UpgradeSlot::default(), FramingVerdict::new());
+    let (upgrade_slot, verdict) = (UpgradeSlot::default(), FramingVerdict::new());
     let requests = RequestHandler {
         server: &*server,
         peer,
         state,
-        becomes: &becomes,
+        upgrade_slot: &upgrade_slot,
         verdict: &verdict,
     };
     let tracked = TrackedIo {
@@ -91,8 +91,8 @@ pub(super) async fn serve<S: HttpService>(
     }
     let parts = connection.into_parts();
     let stream = parts.io.stream.into_inner().into_inner();
-    let becomes = lock(&becomes).take();
-    match becomes {
+    let upgrade_slot = lock(&upgrade_slot).take();
+    match upgrade_slot {
         Some(upgrade) => upgrade(stream, parts.read_buf),
         None if !stopping => linger(stream, times).await,
         None => {}
@@ -116,7 +116,7 @@ struct RequestHandler<'c, S> {
     server: &'c S,
     peer: PeerInfo,
     state: &'c Arc<ConnState>,
-    becomes: &'c UpgradeSlot,
+    upgrade_slot: &'c UpgradeSlot,
     verdict: &'c FramingVerdict,
 }
 
@@ -127,25 +127,25 @@ impl<S: HttpService> RequestHandler<'_, S> {
             server,
             peer,
             state,
-            becomes,
+            upgrade_slot,
             verdict,
         } = *self;
-        let has_place = state.set(match request.body().is_end_stream() {
+        let holds_permit = state.set(match request.body().is_end_stream() {
             true => ConnPhase::Answer,
             false => ConnPhase::Body,
         });
         let framing = verdict.judge(request.headers());
         let waits = request.headers().contains_key(header::EXPECT) && !request.body().is_end_stream();
         async move {
-            if !has_place {
+            if !holds_permit {
                 // Another has the place; the end is on its way.
                 pending::<()>().await;
             }
             let mut reply = match framing {
-                Ok(()) => server.answer(request, peer, state, becomes).await,
+                Ok(()) => server.answer(request, peer, state, upgrade_slot).await,
                 Err(refusal) => {
                     debug!("{peer}: {refusal}");
-                    server.misframed(refusal)
+                    server.reject_framing(refusal)
                 }
             };
             // The next bytes are a request or a body: of two lengths neither can be trusted, and a
@@ -164,19 +164,19 @@ impl<S: HttpService> RequestHandler<'_, S> {
 }
 
 /// Opens a connection in time; nothing comes back of one that is over or in other hands.
-async fn opened<S: HttpService>(
+async fn open_in_time<S: HttpService>(
     tcp: TcpStream,
     peer: SocketAddr,
     server: &S,
     shutdown: &mut Shutdown,
     deadline: Instant,
 ) -> Option<MaybeTlsStream> {
-    let opened = tokio::select! {
+    let open_in_time = tokio::select! {
         biased;
         () = shutdown.wait() => return None,
-        opened = timeout_at(deadline, open(tcp, peer, server)) => opened,
+        open_in_time = timeout_at(deadline, open(tcp, peer, server)) => open_in_time,
     };
-    match opened {
+    match open_in_time {
         Ok(Ok(stream)) => return stream,
         Ok(Err(why)) => debug!("{peer}: connection closed: {why}"),
         Err(_) => debug!("{peer}: connection closed: too slow (before a request)"),
@@ -269,7 +269,7 @@ impl Timeouts {
 
     /// Takes note of what the connection waits for; tells whether that is another phase than
     /// before. Asks for the time only when it is.
-    fn notice(&mut self, (seen, phase): (u64, ConnPhase), now: impl FnOnce() -> Instant) -> bool {
+    fn update(&mut self, (seen, phase): (u64, ConnPhase), now: impl FnOnce() -> Instant) -> bool {
         let changed = seen != self.seen;
         if changed {
             (self.seen, self.phase, self.since) = (seen, phase, now());
@@ -280,7 +280,7 @@ impl Timeouts {
     /// Waits for the end of the time that the connection has; returns the phase that took too long.
     fn poll(&mut self, state: &ConnState, mut timer: Pin<&mut Sleep>, cx: &mut Context<'_>) -> Poll<ConnPhase> {
         let mut now = None;
-        if self.notice(state.get(), || *now.insert(Instant::now())) && self.deadline() < timer.deadline() {
+        if self.update(state.get(), || *now.insert(Instant::now())) && self.deadline() < timer.deadline() {
             timer.as_mut().reset(self.deadline());
         }
         while timer.as_mut().poll(cx).is_ready() {
@@ -314,7 +314,7 @@ struct TrackedIo<'v> {
 impl TrackedIo<'_> {
     /// A write that goes through ends a request; one that does not waits for the client. What is
     /// written while an upload is under way only gives leave to send it.
-    fn note_write<T>(&self, written: &Poll<io::Result<T>>) {
+    fn record_write<T>(&self, written: &Poll<io::Result<T>>) {
         let next = if written.is_ready() {
             ConnPhase::Idle
         } else {
@@ -340,7 +340,7 @@ impl Read for TrackedIo<'_> {
 impl Write for TrackedIo<'_> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.note_write(&written);
+        self.record_write(&written);
         written
     }
 
@@ -350,7 +350,7 @@ impl Write for TrackedIo<'_> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.note_write(&written);
+        self.record_write(&written);
         written
     }
 
@@ -362,7 +362,7 @@ impl Write for TrackedIo<'_> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         // TLS takes an answer before the network does.
         if matches!(self.state.phase(), ConnPhase::Idle | ConnPhase::Stall) {
-            self.note_write(&flushed);
+            self.record_write(&flushed);
         }
         flushed
     }
@@ -388,7 +388,7 @@ mod tests {
         let mut timeouts = Timeouts::new(times, accepted);
         assert_eq!(timeouts.deadline(), accepted + times.first_head);
         let half = accepted + times.first_head / 2;
-        assert!(!timeouts.notice(state.get(), || half));
+        assert!(!timeouts.update(state.get(), || half));
         for (phase, time) in [
             (ConnPhase::Answer, times.answer),
             (ConnPhase::Stall, times.stall),
@@ -398,9 +398,9 @@ mod tests {
             (ConnPhase::Head, times.head),
         ] {
             state.set(phase);
-            assert!(timeouts.notice(state.get(), || half));
+            assert!(timeouts.update(state.get(), || half));
             assert_eq!(timeouts.deadline(), half + time, "{phase:?}");
-            assert!(!timeouts.notice(state.get(), || half));
+            assert!(!timeouts.update(state.get(), || half));
         }
     }
 }

@@ -76,7 +76,7 @@ impl AutoTls {
         let (store, lock) = match folder(settings) {
             Ok((store, lock)) => (Some(store), Some(lock)),
             Err(error) => {
-                cannot_keep(&error);
+                warn_not_stored(&error);
                 (None, None)
             }
         };
@@ -208,7 +208,7 @@ impl AutoTls {
         if let Some(store) = &self.store
             && let Err(error) = store.write(SERVER, text.as_bytes())
         {
-            cannot_keep(&error);
+            warn_not_stored(&error);
         }
         Ok(CertificatePair::read(text.as_bytes(), text.as_bytes(), &self.provider)?)
     }
@@ -234,8 +234,8 @@ impl Authority {
         };
         match Authority::read(&found.text, provider) {
             Ok(authority) => {
-                if let Some(mode) = found.open_to_others {
-                    let closed = store.close_to_others(AUTHORITY);
+                if let Some(mode) = found.exposed_mode {
+                    let closed = store.restrict_to_owner(AUTHORITY);
                     warn!(
                         "{} had mode {mode:o}, so others may know the key that devices trust; if that may be, move it away \
                          for a new authority, which every device has to trust again{}",
@@ -246,7 +246,7 @@ impl Authority {
                 Ok(Some(authority))
             }
             Err(why) => {
-                let moved = match store.set_aside(AUTHORITY, clock_s) {
+                let moved = match store.quarantine(AUTHORITY, clock_s) {
                     Ok(aside) => format!("moved to {}", aside.display()),
                     Err(error) => {
                         warn!(
@@ -285,7 +285,7 @@ impl Authority {
         let validity = authority.certificate.validity;
         let trial = CertificateDer::from(authority.sign(&names, validity, &authority.key)?);
         let said = Certificate::read(&trial)?;
-        if !authority.certificate.is_authority || !authority.vouches_for(&trial, &said, provider) {
+        if !authority.certificate.is_authority || !authority.verifies(&trial, &said, provider) {
             return Err("it is no authority of this program's making".into());
         }
         Ok(authority)
@@ -313,7 +313,7 @@ impl Authority {
         if let Some(store) = store
             && let Err(error) = store.write(AUTHORITY, text.as_bytes())
         {
-            cannot_keep(&error);
+            warn_not_stored(&error);
         }
         Ok(authority)
     }
@@ -329,12 +329,12 @@ impl Authority {
 
     /// Reads a kept certificate, if it is whole, secret, and of this authority.
     fn accept(&self, found: &StoredFile, provider: &CryptoProvider) -> Result<CertificatePair, BoxError> {
-        if let Some(mode) = found.open_to_others {
+        if let Some(mode) = found.exposed_mode {
             return Err(format!("its mode is {mode:o}, so others may know its key").into());
         }
         let pair = CertificatePair::read(&found.text, &found.text, provider)?;
         let first = pair.key.cert.first();
-        let vouched = first.is_some_and(|first| self.vouches_for(first, &pair.certificate, provider));
+        let vouched = first.is_some_and(|first| self.verifies(first, &pair.certificate, provider));
         vouched.then_some(pair).ok_or("it is not of this authority".into())
     }
 
@@ -352,7 +352,7 @@ impl Authority {
     }
 
     /// Tells whether a client that trusts this authority trusts a certificate, at the beginning of its time.
-    fn vouches_for(&self, der: &CertificateDer<'_>, said: &Certificate, provider: &CryptoProvider) -> bool {
+    fn verifies(&self, der: &CertificateDer<'_>, said: &Certificate, provider: &CryptoProvider) -> bool {
         let at = UnixTime::since_unix_epoch(Duration::from_secs(said.validity.from_s));
         let algorithms = provider.signature_verification_algorithms.all;
         ParsedCertificate::try_from(der).is_ok_and(|parsed| {
@@ -372,7 +372,7 @@ fn folder(settings: &TlsSettings) -> io::Result<(Store, StoreLock)> {
     Ok((store, lock))
 }
 
-fn cannot_keep(error: &io::Error) {
+fn warn_not_stored(error: &io::Error) {
     warn!(
         "certificates cannot be kept, so every device has to trust a new one after each start: {error}; --state-dir takes \
          another folder"

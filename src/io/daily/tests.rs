@@ -129,12 +129,15 @@ async fn a_token_is_asked_for_again_when_the_connection_breaks_and_a_room_is_not
 
     let live = SlotPool::new(1);
     let (config, asked) = provider(vec![Says::Close, Says::Json(404, "{}")]).await;
-    let failure = prepared(&config, live.enter()).await.map(|_| ()).expect_err("it broke");
+    let failure = prepared(&config, live.try_acquire())
+        .await
+        .map(|_| ())
+        .expect_err("it broke");
     assert!(
         matches!(failure, Failure::Unanswered { step: Step::Room, .. }),
         "{failure}"
     );
-    live.empty().await;
+    live.wait_empty().await;
     assert_eq!(told(&asked), ["POST /rooms", "DELETE"]);
 }
 
@@ -145,14 +148,17 @@ async fn all_tries_together_have_an_end() {
     let busy = Says::Late(slow, 429, "{}");
     let (config, asked) = provider(vec![busy, busy, busy, Says::Json(200, "{}")]).await;
     let (live, began) = (SlotPool::new(1), Instant::now());
-    let failure = prepared(&config, live.enter()).await.map(|_| ()).expect_err("too slow");
+    let failure = prepared(&config, live.try_acquire())
+        .await
+        .map(|_| ())
+        .expect_err("too slow");
     assert_eq!(failure, Failure::TooSlow);
     let took = began.elapsed();
     assert!(
         took >= VIDEOROOM_WITHIN && took < VIDEOROOM_WITHIN + Duration::from_secs(1),
         "{took:?}"
     );
-    live.empty().await;
+    live.wait_empty().await;
     assert_eq!(told(&asked), ["POST /rooms", "POST /rooms", "POST /rooms", "DELETE"]);
 }
 
@@ -162,13 +168,13 @@ async fn a_room_whose_asker_is_gone_is_taken_back() {
     let (config, asked) = provider(vec![ROOM, Says::Silence, Says::Json(200, r#"{"deleted":true}"#)]).await;
     let live = SlotPool::new(1);
     let gone = tokio::spawn({
-        let aside = live.enter();
+        let aside = live.try_acquire();
         async move { prepared(&config, aside).await.map(|_| ()) }
     });
     while told(&asked).len() < 2 {
         tokio::task::yield_now().await;
     }
     gone.abort();
-    live.empty().await;
+    live.wait_empty().await;
     assert_eq!(told(&asked), ["POST /rooms", "POST /meeting-tokens", "DELETE"]);
 }

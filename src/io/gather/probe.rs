@@ -6,9 +6,9 @@ use tokio::time::timeout;
 
 use crate::bot::Shutdown;
 use crate::config::Host;
-use crate::io::gather::relay::silence;
+use crate::io::gather::relay::no_answer_hint;
 use crate::io::gather::turn_connection::TurnConnection;
-use crate::io::gather::{Gatherer, resolve, shown, status, stun};
+use crate::io::gather::{Gatherer, describe_addresses, resolve, status, stun};
 use crate::io::tasks::{self, SlotPool};
 use crate::io::udp::UdpPort;
 use crate::limits::{GATHER_PROBE, RELAY_END};
@@ -34,7 +34,7 @@ pub async fn probe(server: &GatherServer) -> Result<String, String> {
     };
     match timeout(GATHER_PROBE, asked).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(format!("{} ({})", silence(server), server.authority())),
+        Err(_) => Err(format!("{} ({})", no_answer_hint(server), server.authority())),
     }
 }
 
@@ -48,7 +48,7 @@ async fn ask_stun(server: &GatherServer) -> Result<String, String> {
             gatherer.changed().await;
             let status = gatherer.status().remove(0);
             match &status.standing {
-                ServerState::Works => return Ok(format!("works{}", shown(&status))),
+                ServerState::Works => return Ok(format!("works{}", describe_addresses(&status))),
                 ServerState::Failed(why) => return Err(why.clone()),
                 _ => {}
             }

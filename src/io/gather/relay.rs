@@ -157,7 +157,7 @@ impl Allocation<'_> {
                 () = sleep_until(due.into()) => self.relay.handle_timeout(tasks::now()),
                 () = stopped.wait(), if !stopping => {
                     stopping = true;
-                    self.send_last_words();
+                    self.flush_sessions();
                     self.relay.close(tasks::now());
                 }
             }
@@ -214,7 +214,7 @@ impl Allocation<'_> {
     }
 
     /// Sends the goodbyes of sessions that have ended.
-    fn send_last_words(&mut self) {
+    fn flush_sessions(&mut self) {
         let mut attached = std::mem::take(&mut self.attached);
         for outgoing in attached
             .iter_mut()
@@ -227,7 +227,7 @@ impl Allocation<'_> {
 
     fn lost(&self, loss: &AllocationEnd) -> RelayFailure {
         let words = match loss {
-            AllocationEnd::NoAnswer => silence(&self.task.server),
+            AllocationEnd::NoAnswer => no_answer_hint(&self.task.server),
             loss => loss.to_string(),
         };
         RelayFailure {
@@ -246,7 +246,7 @@ impl Allocation<'_> {
 }
 
 /// Words for a server that says nothing.
-pub(super) fn silence(server: &GatherServer) -> String {
+pub(super) fn no_answer_hint(server: &GatherServer) -> String {
     let hint = match server.service {
         ServerUse::Turn {
             transport: TurnTransport::Udp,

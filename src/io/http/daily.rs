@@ -12,8 +12,8 @@ use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::body::{AcceptedBody, read};
-use super::refusal_log::caller;
-use super::{HttpError, RunnerApp, fresh_id, methods};
+use super::refusal_log::log_client;
+use super::{HttpError, RunnerApp, methods, new_session_id};
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
 use crate::io::daily::{Prepared, prepare};
@@ -93,9 +93,9 @@ pub(super) async fn dialled(app: &RunnerApp, head: &Parts, body: Incoming, peer:
         ..peer
     };
     let call = dialin::call(map).map_err(HttpError::DialIn)?;
-    app.still_open()?;
+    app.check_open()?;
     if call.headers_left_out {
-        caller(app, peer).charge(|| {
+        log_client(app, peer).attribute(|| {
             log::warn!("the SIP headers of a call are left out: they have more than {DIALIN_HEADERS_BYTES_MAX} bytes");
         });
     }
@@ -141,13 +141,13 @@ async fn begin(
     let permit = app.permit(peer.requester(), Kind::Caller).map_err(NotBegun::Refused)?;
     let start = start_of(app, body, peer);
     let session_id = start.session_id.clone();
-    let prepared = logging::of_caller(
-        start.caller.clone(),
-        prepare(config, asked, app.sessions.hang_ups().enter()),
+    let prepared = logging::for_client(
+        start.log_client.clone(),
+        prepare(config, asked, app.sessions.hang_ups().try_acquire()),
     );
     let mut prepared = prepared.await.map_err(NotBegun::Failed)?;
     // The provider took its time; dropped, the room is taken back.
-    app.still_open().map_err(NotBegun::Refused)?;
+    app.check_open().map_err(NotBegun::Refused)?;
     prepared.keep();
     room::begin(app.sessions.clone(), permit, start, prepared.for_bot());
     Ok((prepared, session_id))
@@ -161,9 +161,9 @@ fn fits_program(app: &RunnerApp, body: &Value) -> Result<(), HttpError> {
 
 fn start_of(app: &RunnerApp, body: Value, peer: PeerInfo) -> SessionStart {
     SessionStart {
-        session_id: fresh_id(),
+        session_id: new_session_id(),
         body,
-        caller: caller(app, peer),
+        log_client: log_client(app, peer),
         lease: None,
     }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::fresh_id;
+use super::new_session_id;
 use crate::io::sessions::SessionStart;
 use crate::logging;
 use crate::proto::http::registry::{self, SessionClaim, SessionRegistry};
@@ -16,9 +16,9 @@ use crate::proto::server::admission::Requester;
 use edge_runner_http::common::{PeerInfo, lock};
 
 /// Makes what a session starts from, once there is one; `body` gets what was registered for it.
-pub(super) fn starting(
+pub(super) fn session_start(
     lease: Option<RegistrationLease>,
-    caller: logging::LogClient,
+    log_client: logging::LogClient,
     body: impl FnOnce(Option<Value>) -> Value + Send,
 ) -> impl FnOnce() -> SessionStart + Send {
     move || match lease {
@@ -29,14 +29,14 @@ pub(super) fn starting(
             SessionStart {
                 session_id,
                 body,
-                caller,
+                log_client,
                 lease: Some(Box::new(lease)),
             }
         }
         None => SessionStart {
-            session_id: fresh_id(),
+            session_id: new_session_id(),
             body: body(None),
-            caller,
+            log_client,
             lease: None,
         },
     }
@@ -68,7 +68,7 @@ impl RegistrationLease {
         sessions: &Arc<Mutex<SessionRegistry>>,
         id: &str,
     ) -> Result<RegistrationLease, registry::UnknownSession> {
-        let claim = lock(sessions).claim(id, fresh_id(), Instant::now())?;
+        let claim = lock(sessions).claim(id, new_session_id(), Instant::now())?;
         Ok(RegistrationLease {
             registry: sessions.clone(),
             claim,

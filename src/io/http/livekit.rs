@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 
-use super::refusal_log::caller;
-use super::{HttpError, RunnerApp, fresh_id};
+use super::refusal_log::log_client;
+use super::{HttpError, RunnerApp, new_session_id};
 use crate::io::livekit;
 use crate::io::sessions::SessionStart;
 use crate::proto::livekit::connection_details::LiveKitCredentials;
@@ -18,13 +18,13 @@ pub(super) fn start(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<
     let credentials = LiveKitCredentials::new(&app.config.mediaroom).map_err(HttpError::Mediaroom)?;
     let common = app.webrtc()?.common().clone();
     let permit = app.permit(peer.requester(), Kind::Silent)?;
-    let session_id = fresh_id();
+    let session_id = new_session_id();
     let details = credentials.connection_details(&session_id, random(), unix_time_s());
     let reply = details.reply(&session_id);
     let start = SessionStart {
         session_id,
         body,
-        caller: caller(app, peer),
+        log_client: log_client(app, peer),
         lease: None,
     };
     livekit::begin(app.sessions.clone(), permit, common, start, details);

@@ -11,8 +11,8 @@ use hyper::header::HeaderMap;
 use serde_json::json;
 
 use super::body::{AcceptedBody, read};
-use super::lease::{RegistrationLease, requester, starting};
-use super::refusal_log::caller;
+use super::lease::{RegistrationLease, requester, session_start};
+use super::refusal_log::log_client;
 use super::{HttpError, RunnerApp};
 use crate::logging;
 use crate::proto::http::registry;
@@ -36,12 +36,12 @@ pub(super) async fn take_offer(
     // `WebRtc` hands the bot what `start` gives; data of the offer goes before that of `/start`.
     let sent = offer.request_data.take();
     let requester = requester(peer, lease.as_ref());
-    let caller = caller(app, peer);
-    let begin = starting(lease, caller.clone(), move |registered| {
+    let client = log_client(app, peer);
+    let begin = session_start(lease, client.clone(), move |registered| {
         sent.or(registered).unwrap_or_else(|| json!({}))
     });
     let began = Instant::now();
-    let answer = logging::of_caller(caller, app.webrtc()?.offer(offer, requester, begin)).await;
+    let answer = logging::for_client(client, app.webrtc()?.offer(offer, requester, begin)).await;
     let answer = answer.map_err(HttpError::Offer)?;
     app.sessions.metrics().answered(began.elapsed());
     Ok(json_reply(StatusCode::OK, answer.to_json()))

@@ -22,29 +22,29 @@ pub(super) fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, ta
     }
     let path = without_key(app, route::path_for_log(head.uri.path()));
     let (method, status) = (&head.method, refusal.status().as_u16());
-    let caller = caller(app, peer);
+    let client = log_client(app, peer);
     match refusal {
-        HttpError::Signature(wrong) => caller.charge(|| warn!("{status} {method} {path}: {wrong}")),
-        HttpError::Caller(wrong) => caller.charge(|| warn!("{status} {method} {path}: {wrong}")),
-        HttpError::Messaging(wrong) => caller.charge(|| warn!("{status} {method} {path}: {wrong}")),
-        HttpError::NotVerified(_) => caller.charge(|| {
+        HttpError::Signature(wrong) => client.attribute(|| warn!("{status} {method} {path}: {wrong}")),
+        HttpError::Caller(wrong) => client.attribute(|| warn!("{status} {method} {path}: {wrong}")),
+        HttpError::Messaging(wrong) => client.attribute(|| warn!("{status} {method} {path}: {wrong}")),
+        HttpError::NotVerified(_) => client.attribute(|| {
             warn!(
                 "{status} {method} {path}: the check of the webhook does not have MESSAGING_WEBHOOK_VERIFICATION_TOKEN"
             );
         }),
-        HttpError::Webhook(refusal) => caller.charge(|| warn!("{status} {method} {path}: {refusal}")),
+        HttpError::Webhook(refusal) => client.attribute(|| warn!("{status} {method} {path}: {refusal}")),
         HttpError::Videoroom(failure) | HttpError::CallRoom(failure) => {
-            caller.charge(|| warn!("{status} {method} {path}: {failure}"));
+            client.attribute(|| warn!("{status} {method} {path}: {failure}"));
         }
-        HttpError::Invalid { invalid, body } if caller.may_log_body() => {
+        HttpError::Invalid { invalid, body } if client.may_log_body() => {
             let body = String::from_utf8_lossy(body);
             let body = body::for_log(without_key(app, &body).as_bytes());
-            caller.charge(|| warn!("{status} {method} {path}: {invalid}; body: {body}"));
+            client.attribute(|| warn!("{status} {method} {path}: {invalid}; body: {body}"));
         }
         _ if takes_offer => {
             let detail = refusal.to_string();
             let detail = without_key(app, &detail);
-            caller.charge(|| log!(level(refusal), "{status} {method} {path}: {detail}"));
+            client.attribute(|| log!(level(refusal), "{status} {method} {path}: {detail}"));
         }
         _ => {}
     }
@@ -61,7 +61,7 @@ fn level(refusal: &HttpError) -> Level {
 }
 
 /// Returns whose doing the lines are that a request leads to.
-pub(super) fn caller(app: &RunnerApp, peer: PeerInfo) -> LogClient {
+pub(super) fn log_client(app: &RunnerApp, peer: PeerInfo) -> LogClient {
     LogClient::new(app.lines.clone(), peer.source)
 }
 

@@ -1,6 +1,6 @@
 //! Requests that become WebSockets.
 //!
-//! In: the request, and the token that its path carries. Out: the answer to the upgrade, and what the connection becomes.
+//! In: the request, and the token that its path carries. Out: the answer to the upgrade, and what the connection upgrade_slot.
 //! Refuses: what asks for no upgrade, a socket without the token that it needs, and the name of no session.
 
 use std::time::Instant;
@@ -11,8 +11,8 @@ use hyper::{Request, Response};
 use serde_json::json;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
-use super::lease::{RegistrationLease, requester, starting};
-use super::refusal_log::caller;
+use super::lease::{RegistrationLease, requester, session_start};
+use super::refusal_log::log_client;
 use super::{HttpError, RunnerApp};
 use crate::io::socket::{SocketEndpoint, SocketPermit, upgrade};
 use crate::proto::http::route;
@@ -23,14 +23,14 @@ use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::Proof;
 use edge_runner_http::common::{PeerInfo, Reply, ResponseBody, UpgradeSlot, lock};
 
-/// Answers an upgrade, and says what the connection becomes.
+/// Answers an upgrade, and says what the connection upgrade_slot.
 pub(super) fn socket(
     app: &RunnerApp,
     family: SocketKind,
     in_path: Option<String>,
     head: &Parts,
     peer: PeerInfo,
-    becomes: &UpgradeSlot,
+    upgrade_slot: &UpgradeSlot,
 ) -> Result<Reply, HttpError> {
     let switching = switching(head)?;
     let signed = match family {
@@ -69,8 +69,8 @@ pub(super) fn socket(
         ..requester
     };
     let endpoint = endpoint(family, token.as_ref(), signed);
-    let caller = caller(app, peer);
-    app.still_open()?;
+    let client = log_client(app, peer);
+    app.check_open()?;
     let admission = app.sessions.admission();
     let entry = match endpoint {
         SocketEndpoint::Client => admission.session(requester, Kind::Silent).map(SocketPermit::Session),
@@ -80,9 +80,9 @@ pub(super) fn socket(
     if let Some(token) = token {
         token.redeem();
     }
-    let start = starting(lease, caller, |registered| registered.unwrap_or_else(|| json!({})))();
+    let start = session_start(lease, client, |registered| registered.unwrap_or_else(|| json!({})))();
     let upgrade = upgrade(app.sessions.clone(), endpoint, start, entry);
-    *lock(becomes) = Some(upgrade);
+    *lock(upgrade_slot) = Some(upgrade);
     Ok(switching.map(|()| ResponseBody::default()))
 }
 

@@ -35,7 +35,7 @@ const GUARD: Duration = Duration::from_secs(30);
 const OFFER: &str = include_str!("../../../tests/data/sdp/chrome.offer.sdp");
 
 /// What a bot was given. It runs until this is dropped.
-struct Begun {
+struct StartedBot {
     session_id: String,
     body: Value,
     token: Option<String>,
@@ -44,16 +44,16 @@ struct Begun {
     _end: oneshot::Sender<()>,
 }
 
-impl Begun {
+impl StartedBot {
     fn given(&self) -> (String, Value) {
         (self.session_id.clone(), self.body.clone())
     }
 }
 
 /// Tells what it was given, and stays until the test lets it go.
-async fn tell(mut args: RunnerArguments, begun: UnboundedSender<Begun>) -> Result<(), BotError> {
+async fn tell(mut args: RunnerArguments, begun: UnboundedSender<StartedBot>) -> Result<(), BotError> {
     let ((end, ended), (says, said)) = (oneshot::channel(), unbounded_channel());
-    let told = Begun {
+    let told = StartedBot {
         session_id: args.session_id.to_string(),
         body: args.body.clone(),
         token: args.token().ok().map(str::to_owned),
@@ -94,7 +94,7 @@ struct Runner {
     address: SocketAddr,
     sessions: Sessions,
     live: SlotPool,
-    begun: tokio::sync::Mutex<UnboundedReceiver<Begun>>,
+    begun: tokio::sync::Mutex<UnboundedReceiver<StartedBot>>,
     tls: Option<Arc<ServerTls>>,
     stop: ShutdownTrigger,
     served: JoinHandle<()>,
@@ -137,14 +137,14 @@ impl Runner {
     }
 
     /// Waits for the next bot that begins.
-    async fn begun(&self) -> Begun {
+    async fn begun(&self) -> StartedBot {
         let begun = async { self.begun.lock().await.recv().await };
         let begun = tokio::time::timeout(GUARD, begun).await.expect("a bot begins");
         begun.expect("the runner holds a sender")
     }
 
     /// Lets a bot return, and waits for the end of its session.
-    async fn end(&self, begun: Begun) {
+    async fn end(&self, begun: StartedBot) {
         let live = self.live.count();
         drop(begun);
         let ended = async {
@@ -157,7 +157,7 @@ impl Runner {
 
     /// Takes every place; they are free again when what is returned is dropped.
     fn fill(&self) -> Vec<Slot> {
-        std::iter::from_fn(|| self.live.enter()).collect()
+        std::iter::from_fn(|| self.live.try_acquire()).collect()
     }
 
     async fn client(&self) -> Client {

@@ -9,7 +9,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 
 use super::body::{AcceptedBody, read};
-use super::{HttpError, RunnerApp, mint};
+use super::{HttpError, RunnerApp, mint_token};
 use crate::config::Transport;
 use crate::proto::http::route;
 use crate::proto::http::token::SocketKind;
@@ -38,7 +38,7 @@ pub(super) async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Re
     };
     let body = read(app.times, headers, AcceptedBody::Anything, body).await?;
     // A provider that is refused here has somewhere else to go; one that is refused at the socket only hangs up.
-    app.still_open()?;
+    app.check_open()?;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     // A provider that comes without `--proxy` takes no markup, and none of those signs anything.
     let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
@@ -55,7 +55,7 @@ pub(super) async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Re
             let call = CallKey::of(provider, &provider.call_id(&body));
             Some(lock(&app.tokens).mint_for_call(call, fingerprint, Instant::now()))
         }
-        _ => mint(app, SocketKind::Call, None, false),
+        _ => mint_token(app, SocketKind::Call, None, false),
     };
     let url = webhook::socket_url(host, token.as_deref());
     let webhook::Reply { content_type, body } = provider.protocol.reply(&url, &body);

@@ -10,8 +10,8 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
 use super::body::{AcceptedBody, read};
-use super::refusal_log::caller;
-use super::{HttpError, RunnerApp, fresh_id, methods};
+use super::refusal_log::log_client;
+use super::{HttpError, RunnerApp, methods, new_session_id};
 use crate::config::Messaging;
 use crate::io::sessions::SessionStart;
 use crate::proto::http::route::{self, Query};
@@ -41,9 +41,9 @@ pub(super) async fn handle_webhook(
                 ..peer
             };
             let start = |body| SessionStart {
-                session_id: fresh_id(),
+                session_id: new_session_id(),
                 body,
-                caller: caller(app, peer),
+                log_client: log_client(app, peer),
                 lease: None,
             };
             crate::io::whatsapp::take(app.webrtc()?, &app.messaging, news, requester.requester(), &start);

@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use super::access::authorizations;
 use super::body::{AcceptedBody, read};
-use super::lease::{RegistrationLease, requester, starting};
-use super::refusal_log::caller;
+use super::lease::{RegistrationLease, requester, session_start};
+use super::refusal_log::log_client;
 use super::{HttpError, PeerInfo, Reply, RunnerApp, register};
 use crate::logging;
 use crate::proto::http::origin;
@@ -105,8 +105,8 @@ async fn open(
     };
     let (session, query) = (call.session, query.to_owned());
     let requester = requester(peer, lease.as_ref());
-    let caller = caller(app, peer);
-    let begin = starting(lease, caller.clone(), move |registered| {
+    let client = log_client(app, peer);
+    let begin = session_start(lease, client.clone(), move |registered| {
         registered.unwrap_or_else(|| {
             let mut body = answer::body(&query);
             if let Some(session) = session {
@@ -116,7 +116,7 @@ async fn open(
         })
     });
     let began = Instant::now();
-    let answered = logging::of_caller(caller, app.webrtc()?.open(opening, requester, begin)).await;
+    let answered = logging::for_client(client, app.webrtc()?.open(opening, requester, begin)).await;
     let answered = answered.map_err(HttpError::Offer)?;
     app.sessions.metrics().answered(began.elapsed());
     Ok(created(app, via, answered))
@@ -140,7 +140,7 @@ async fn client_secret(app: &RunnerApp, head: &Parts, body: Incoming, peer: Peer
         return Err(HttpError::NoKey);
     }
     let body = read(app.times, &head.headers, AcceptedBody::Json, body).await?;
-    app.still_open()?;
+    app.check_open()?;
     let body = call::client_secret(&body).map_err(|invalid| HttpError::Invalid { invalid, body })?;
     let id = register(app, &body, peer)?;
     let reply = call::client_secret_reply(&id, &body, unix_time_s());

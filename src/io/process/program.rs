@@ -80,7 +80,7 @@ impl Program {
             )));
         }
         Ok(Program {
-            group: ProcessGroup::led_by(id),
+            group: ProcessGroup::from_leader(id),
             child,
             output_log,
         })
@@ -92,7 +92,7 @@ impl Program {
     /// The system's, when somebody else took the exit status.
     pub async fn exited(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;
-        self.group.leader_ended();
+        self.group.leader_was_reaped();
         status
     }
 

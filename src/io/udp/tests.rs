@@ -424,7 +424,7 @@ async fn what_leaves_from_a_routers_address_leaves() {
     let port = UdpPort::bind(Host::Localhost, 0).expect("a free port");
     let peer = socket().await;
     let router = IpAddr::from([203, 0, 113, 77]);
-    port.set_elsewhere(vec![router]);
+    port.set_external(vec![router]);
     let from = |address: IpAddr| SocketAddr::new(address, port.number());
     port.send(
         IceProtocol::Udp,
@@ -468,7 +468,7 @@ async fn junk_takes_no_memory_and_a_packet_hardly_any() {
         }
     });
     assert_eq!(allocations, 0);
-    assert_eq!(port.dropped().strangers.load(Relaxed), 600);
+    assert_eq!(port.dropped().unrouted.load(Relaxed), 600);
     assert!(session.try_recv().is_none());
     let packet = [128; 160];
     let ((), allocations) = allocations::of(|| {

@@ -132,7 +132,7 @@ impl WebRtc {
             call: Some(ProgressSender(progress)),
         };
         let task = seeding(session::run(Box::new(answered.session), carrier, task));
-        session::spawn(&inner.sessions, id, start.caller, task);
+        session::spawn(&inner.sessions, id, start.log_client, task);
         RunningCall {
             progress: progress_rx,
             requests,

@@ -26,7 +26,7 @@ impl ProgressSender {
             webrtc_session::CallProgress::Audible => CallEvent::Heard,
             // The end of the call is asked for when the session is gone, and the end of the runner
             // waits for it.
-            webrtc_session::CallProgress::Ended => CallEvent::Ended(sessions.hang_ups().enter()),
+            webrtc_session::CallProgress::Ended => CallEvent::Ended(sessions.hang_ups().try_acquire()),
         });
     }
 }

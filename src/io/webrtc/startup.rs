@@ -9,7 +9,7 @@ use std::sync::Arc;
 use edge_runner_http::common::random;
 
 use super::{Sockets, WebRtc};
-use crate::io::addresses::addresses_elsewhere;
+use crate::io::addresses::external_addresses;
 use crate::io::gather::Gatherer;
 use crate::io::services::Services;
 use crate::io::sessions::Sessions;
@@ -58,7 +58,7 @@ impl WebRtc {
         let config = sessions.config();
         let number = config.rtc_port.unwrap_or(http_port);
         let port = UdpPort::bind(config.host, number).map_err(|source| RunError::BindRtc { port: number, source })?;
-        port.set_elsewhere(addresses_elsewhere(config));
+        port.set_external(external_addresses(config));
         let reader = services.spawn("the reader of the UDP port", port.clone().run());
         let gatherer = Gatherer::start(config, &port, services);
         let common = ConnectionContext::new(EncoderSettings {

@@ -159,7 +159,7 @@ impl Rig {
         let start = SessionStart {
             session_id: format!("session {}", self.sessions).into(),
             body,
-            caller: logging::LogClient::new(Arc::default(), [127, 0, 0, 1].into()),
+            log_client: logging::LogClient::new(Arc::default(), [127, 0, 0, 1].into()),
             lease: Some(Box::new(lease)),
         };
         let requester = Requester {
@@ -211,7 +211,7 @@ impl Rig {
 
     /// Waits until no session is left, and asserts that nothing is left of them.
     async fn empty(&self) {
-        tokio::time::timeout(GUARD, self.live.empty())
+        tokio::time::timeout(GUARD, self.live.wait_empty())
             .await
             .expect("no session in the end");
         assert_eq!(self.engine.sessions().count(), 0);

@@ -77,20 +77,20 @@ fn assert_served(caller: &mut Caller) {
     caller.hear_ms(100);
 }
 
-fn assert_unproven(caller: &mut Caller, unproven: fn(&'static Known) -> Unproven) {
+fn assert_closed_as_unproven(caller: &mut Caller, unproven: fn(&'static Known) -> Unproven) {
     let reason = unproven(PROVIDERS[0]).reason().to_owned();
     assert_eq!(caller.end(), Some((1008, reason)), "{:?}", caller.provider);
 }
 
 /// Finding 3: a stranger's socket starts no bot, takes no place, and has nobody's call hung up; one line says what to do.
 #[test]
-fn a_stranger_who_poses_as_a_provider_gets_nothing() {
+fn an_unproven_call_is_closed_before_its_bot_starts() {
     for provider in PROTECTED {
         let house = House::start(provider, &["--max-sessions", "1"]);
         let token = house.markup("the-honest-call", "1");
         for target in ["/ws", "/ws/no-token", "/ws?token=eyJ9.00"] {
             let mut stranger = house.call(target, VICTIM);
-            assert_unproven(&mut stranger, Unproven::Nothing);
+            assert_closed_as_unproven(&mut stranger, Unproven::Nothing);
         }
         let lines = house.runner.wait_for_logs("no session on /ws", 3);
         for line in &lines {
@@ -115,11 +115,11 @@ fn a_stranger_who_poses_as_a_provider_gets_nothing() {
 
 /// The token of a call is good for that call alone: no other is served with it, and no other is hung up.
 #[test]
-fn a_token_of_one_call_serves_and_hangs_up_no_other() {
+fn a_token_is_valid_for_its_own_call_alone() {
     for provider in PROTECTED {
         let house = House::start(provider, &[]);
         let mut caller = house.call(&house.markup("my-own-call", "1"), VICTIM);
-        assert_unproven(&mut caller, Unproven::OtherCall);
+        assert_closed_as_unproven(&mut caller, Unproven::OtherCall);
         let (asked, log) = house.end();
         assert_eq!(asked, Vec::<String>::new());
         assert!(
@@ -132,7 +132,7 @@ fn a_token_of_one_call_serves_and_hangs_up_no_other() {
 /// Finding 14: a webhook that is sent again, by its provider or by who captured it, is answered with the same token, and one
 /// socket comes of it. A call that comes back with a webhook of its own is served again.
 #[test]
-fn a_captured_webhook_opens_nothing() {
+fn a_replayed_webhook_is_rejected() {
     for provider in PROTECTED {
         let house = House::start(provider, &[]);
         let first = house.markup("call-1", "nonce-1");
@@ -154,7 +154,7 @@ fn a_captured_webhook_opens_nothing() {
 
 /// Provider a signs the upgrade itself, so markup that somebody else wrote goes on working, and its calls are hung up.
 #[test]
-fn a_signed_upgrade_is_proof() {
+fn a_signed_upgrade_proves_a_call() {
     let house = House::start(Provider::A, &[]);
     let (name, value) = ("x-twilio-signature", signed::upgrade("/ws"));
     let value = value.split_once(": ").expect("a header").1;
@@ -175,7 +175,7 @@ fn a_signed_upgrade_is_proof() {
 
 /// What `/start` hands out is worth what its asker is worth: with the API key a token is proof, without it none.
 #[test]
-fn a_token_of_start_is_proof_where_the_key_was_given() {
+fn a_start_token_proves_a_call_if_the_key_was_given() {
     for provider in PROTECTED {
         let house = House::start(provider, &["--api-key", API_KEY]);
         let target = signed::started(&house.runner, provider).expect("a token");
@@ -186,7 +186,7 @@ fn a_token_of_start_is_proof_where_the_key_was_given() {
 
         let house = House::start(provider, &["--ws-auth", "token"]);
         let target = signed::started(&house.runner, provider).expect("a token");
-        assert_unproven(&mut house.call(&target, VICTIM), Unproven::Nothing);
+        assert_closed_as_unproven(&mut house.call(&target, VICTIM), Unproven::Nothing);
         house.assert_refused(&target);
         assert_eq!(house.end().0, Vec::<String>::new());
     }
@@ -196,7 +196,7 @@ fn a_token_of_start_is_proof_where_the_key_was_given() {
 
 /// The switch gives back what was before: every call is served, and hung up by whatever id it names.
 #[test]
-fn the_switch_takes_calls_without_proof() {
+fn unverified_calls_are_accepted_with_the_option() {
     for (provider, switch) in [
         (Provider::A, "--unverified-calls"),
         (Provider::B, "--unverified-calls"),
@@ -222,7 +222,7 @@ fn a_provider_without_signatures_needs_no_proof() {
 
 /// Neither tokens nor numbers nor ids of calls reach the log, whatever comes of a call.
 #[test]
-fn no_token_and_no_number_reaches_the_log() {
+fn tokens_and_numbers_stay_out_of_the_log() {
     for provider in PROTECTED {
         let house = House::start(provider, &["-vv"]);
         let target = house.markup("call-4716", "1");

@@ -88,7 +88,7 @@ fn providers() -> ([Rest; 3], Vec<(&'static str, String)>) {
 
 /// Ends a runner with eight callers, whatever its bot is, and asserts that nobody was forgotten. That it takes 3 s at most shows
 /// in the log: the runner cuts nobody off, and its own time for that is 2.5 s.
-fn ends_in_good_order(signal: &str, options: &[&str]) {
+fn assert_graceful_shutdown(signal: &str, options: &[&str]) {
     let (apis, variables) = providers();
     let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let mut runner = TestRunner::start_with(&[&EMBEDDED[..], &["--unverified-calls"], options].concat(), &variables);
@@ -125,8 +125,8 @@ fn ends_in_good_order(signal: &str, options: &[&str]) {
 fn a_signal_ends_eight_sessions_of_every_kind() {
     thread::scope(|scope| {
         for signal in ["TERM", "INT"] {
-            scope.spawn(move || ends_in_good_order(signal, &["--bot", "echo"]));
-            scope.spawn(move || ends_in_good_order(signal, &["--", "/bin/sh", "-c", STAYS]));
+            scope.spawn(move || assert_graceful_shutdown(signal, &["--bot", "echo"]));
+            scope.spawn(move || assert_graceful_shutdown(signal, &["--", "/bin/sh", "-c", STAYS]));
         }
     });
 }
@@ -138,7 +138,7 @@ fn start(runner: &TestRunner, transport: &str) -> Reply {
 }
 
 /// Says something, and waits until the bot has said it back.
-fn assert_talks(client: &mut Client) {
+fn assert_audio_flows(client: &mut Client) {
     let before = client.heard.len();
     client.say(&[3_000; 3_200], 16_000);
     client.hear_until("the echo", |client| client.heard.len() - before >= 2_400);
@@ -147,14 +147,14 @@ fn assert_talks(client: &mut Client) {
 /// With `--drain` the signal shuts the doors at once, live sessions go on until they end, and the last of them takes the runner
 /// with it.
 #[test]
-fn a_drain_lasts_as_long_as_its_sessions() {
+fn a_drain_lasts_until_its_sessions_end() {
     let options = [&EMBEDDED[..], &["--bot", "echo", "--drain", "3600"]].concat();
     let mut runner = TestRunner::start(&options);
     let (mut first, mut second) = (
         Client::connect(runner.addr, "/ws-client"),
         Client::connect(runner.addr, "/ws-client"),
     );
-    assert_talks(&mut first);
+    assert_audio_flows(&mut first);
     let mut device = Device::join(runner.addr, Options::new(Speech::Silence));
     device.wait("audio", |report| report.audio.len() >= 10);
     assert_eq!(http::get(runner.addr, "/status").json()["status"], "ready");
@@ -191,11 +191,11 @@ fn a_drain_lasts_as_long_as_its_sessions() {
         (&json!("draining"), &json!(3))
     );
 
-    assert_talks(&mut first);
+    assert_audio_flows(&mut first);
     let heard = device.wait("audio", |report| !report.audio.is_empty()).audio.len();
     device.wait("more audio", |report| report.audio.len() >= heard + 10);
     for client in [&mut first, &mut second] {
-        assert_talks(client);
+        assert_audio_flows(client);
         client.socket.close(1000);
         assert_eq!(client.end(), Some((1000, String::new())));
     }
@@ -209,15 +209,15 @@ fn a_drain_lasts_as_long_as_its_sessions() {
 
 /// A second signal does not wait for the drain, and neither does the end of its time.
 #[test]
-fn a_drain_is_over_when_somebody_or_the_clock_says_so() {
+fn a_drain_ends_at_its_deadline_or_a_further_signal() {
     for (drain, words) in [("3600", "SIGTERM again"), ("1", "the drain time is over")] {
         let mut runner = TestRunner::start(&["--bot", "echo", "--drain", drain]);
         let mut client = Client::connect(runner.addr, "/ws-client");
-        assert_talks(&mut client);
+        assert_audio_flows(&mut client);
         runner.signal("INT");
         runner.wait_for_log("waiting up to");
         if drain == "3600" {
-            assert_talks(&mut client);
+            assert_audio_flows(&mut client);
             runner.signal("TERM");
         }
         assert_eq!(client.end(), Some((1001, STOPPING.into())));
@@ -288,7 +288,7 @@ impl Drop for Supervisor {
 /// A supervisor learns when the runner is ready, that it is alive, who talks, and when it begins to end and how long that may
 /// take. The programs of the sessions cannot speak for the runner.
 #[test]
-fn a_supervisor_is_told_everything() {
+fn a_supervisor_is_notified_of_each_state() {
     let supervisor = Supervisor::new("told");
     let variables = [("NOTIFY_SOCKET", supervisor.path()), ("WATCHDOG_USEC", "1000000")];
     let script = r#"env > environment.new && mv environment.new environment && exec sleep 60"#;
@@ -319,7 +319,7 @@ fn a_supervisor_is_told_everything() {
 
 /// Whoever set the variables for somebody else, or for nobody, keeps no runner from its work.
 #[test]
-fn a_supervisor_that_is_not_there_does_not_matter() {
+fn a_missing_supervisor_is_ignored() {
     let elsewhere = [("NOTIFY_SOCKET", "/nonexistent/notify"), ("WATCHDOG_USEC", "1000000")];
     let mut runner = TestRunner::start_with(&[], &elsewhere);
     runner.wait_for_log("the supervisor at NOTIFY_SOCKET cannot be told anything");
@@ -354,7 +354,7 @@ fn wait_for_file(path: &PathBuf) -> String {
 /// A bot that blocks the only thread stalls the runtime: that is told once, with what to do, the supervisor gets no sign of life
 /// as long as it lasts, and everything goes on after it.
 #[test]
-fn a_bot_that_blocks_the_runtime_is_noticed() {
+fn a_bot_that_blocks_the_runtime_is_reported() {
     let supervisor = Supervisor::new("stall");
     let variables = [
         ("NOTIFY_SOCKET", supervisor.path()),
@@ -392,7 +392,7 @@ fn a_bot_that_blocks_the_runtime_is_noticed() {
 
 /// With a thread to spare, a bot that blocks the other one is told of by its session's name, and nobody else notices.
 #[test]
-fn a_bot_that_blocks_one_thread_of_two_stalls_itself_alone() {
+fn a_bot_that_blocks_one_thread_of_two_stalls_only_itself() {
     let runner = TestRunner::start_own("ends::the_runner_whose_bot_blocks", &[("WORKERS_OF_TEST", "2")]);
     let (mut client, mut other) = (
         Client::connect(runner.addr, "/ws-client"),
@@ -416,7 +416,7 @@ fn a_bot_that_blocks_one_thread_of_two_stalls_itself_alone() {
 /// A task without which nothing can be served panics, or ends: one ERROR line names it, those who are there are told of the end,
 /// and the process ends with 1, for its supervisor to start it again.
 #[test]
-fn a_service_that_is_lost_ends_the_process() {
+fn a_lost_service_ends_the_process() {
     for (how, words) in [
         ("panic", "the reader of the tests panicked"),
         ("end", "the reader of the tests ended"),

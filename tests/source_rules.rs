@@ -40,7 +40,7 @@ fn proto_is_pure() {
 
 /// Every source file opens with what the room is for.
 #[test]
-fn every_room_says_what_it_is_for() {
+fn every_file_has_a_header() {
     for path in sources(&src()) {
         let text = fs::read_to_string(&path).expect("a source file is text");
         assert!(text.starts_with("//!"), "{} opens without a header", path.display());
@@ -50,7 +50,7 @@ fn every_room_says_what_it_is_for() {
 /// A telephony provider is one file and one line in one list: nothing else in production code names one, but the table
 /// of aliases, which has the names of the wire.
 #[test]
-fn a_telephony_provider_is_named_in_its_file_the_list_and_the_aliases_alone() {
+fn provider_names_stay_in_their_files_the_list_and_the_aliases() {
     const NAMES: [&str; 4] = ["twilio", "telnyx", "plivo", "exotel"];
     const ON_THE_WIRE: [&str; 5] = ["telephony_a", "telephony_b", "telephony_c", "telephony_d", "telco_"];
     let telephony = src().join("proto/telephony");

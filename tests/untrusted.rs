@@ -47,7 +47,7 @@ const JSON: &str = "Content-Type: application/json";
 
 /// A name of somebody else gets 421 with words on every route, upgrades and preflights among them.
 #[test]
-fn a_foreign_host_gets_nothing_anywhere() {
+fn every_endpoint_rejects_a_foreign_host() {
     let runner = TestRunner::start(&["--allowed-hosts", "bots.example.org"]);
     let upgrade = [
         "Upgrade: websocket",
@@ -118,7 +118,7 @@ fn a_foreign_host_gets_nothing_anywhere() {
 
 /// A provider asks by the public name, which `--proxy` brings.
 #[test]
-fn the_public_name_is_taken() {
+fn the_public_name_is_accepted() {
     let runner = TestRunner::start(&["-t", "twilio", "--proxy", "Bots.example.net:8443"]);
     let form = "Content-Type: application/x-www-form-urlencoded";
     for (host, status) in [
@@ -139,7 +139,7 @@ fn the_public_name_is_taken() {
 /// R-086 and the page of a stranger: what it can send unasked is refused, with words that its developer can read; what it has
 /// to ask for is taken; and programs, devices and pages of the house ask nobody.
 #[test]
-fn a_stranger_s_page_cannot_start_anything_unasked() {
+fn a_cross_site_page_cannot_start_a_session() {
     let runner = TestRunner::start(&["-t", "telephony_d"]);
     let evil = "Origin: https://evil.example";
     let form = "Content-Type: application/x-www-form-urlencoded";
@@ -250,7 +250,7 @@ fn closed(socket: &mut Socket) -> (u16, String) {
 
 /// Callers who come and go cannot fill the log: each has so many lines a minute, and its sessions go on without.
 #[test]
-fn lines_of_a_caller_have_an_end() {
+fn log_lines_of_a_client_are_capped() {
     const CALLS: usize = 2 * limits::LINES_PER_CALLER_MAX as usize;
     let runner = TestRunner::start(&["--bot", "echo"]);
     for _ in 0..CALLS {
@@ -279,7 +279,7 @@ const EVIL: &str = "\u{1b}[2J\u{7}\r\n2026-11-21T00:00:00.000Z ERROR forged: lin
 /// Text of strangers in every place that takes some, at the loudest level: each line of the log begins as lines do, and none
 /// holds a character that moves a cursor, turns text around or begins a line.
 #[test]
-fn no_text_of_a_stranger_forges_a_line() {
+fn request_text_cannot_forge_a_log_line() {
     let runner = TestRunner::start(&["-v", "-v", "-v", "--bot", "echo"]);
     let addr = runner.addr;
     let escaped = "%1b[2J%0d%0aforged%00%c2%85%e2%80%a8";
@@ -406,7 +406,7 @@ fn calls(addr: SocketAddr) {
             let socket = Socket::connect(addr, "/ws");
             for message in &opening {
                 let mut message = message.clone();
-                spoil_strings(&mut message, spoil);
+                inject_into_strings(&mut message, spoil);
                 socket.text(message.to_string());
             }
             let error =
@@ -418,7 +418,7 @@ fn calls(addr: SocketAddr) {
 }
 
 /// Adds the text to every string under that name, or under any but those that tell what a message is.
-fn spoil_strings(value: &mut Value, name: &str) {
+fn inject_into_strings(value: &mut Value, name: &str) {
     match value {
         Value::Object(map) => {
             for (key, value) in map {
@@ -428,11 +428,11 @@ fn spoil_strings(value: &mut Value, name: &str) {
                     {
                         text.push_str(EVIL);
                     }
-                    value => spoil_strings(value, name),
+                    value => inject_into_strings(value, name),
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| spoil_strings(item, name)),
+        Value::Array(items) => items.iter_mut().for_each(|item| inject_into_strings(item, name)),
         _ => {}
     }
 }
@@ -441,7 +441,7 @@ const KEY: &str = "canary-0123456789abcdef";
 
 /// `--api-key`: what makes a session needs it; everything else does not. What `/start` answered opens the session's own offers.
 #[test]
-fn with_a_key_only_who_has_it_starts_a_session() {
+fn only_requests_with_the_key_start_sessions() {
     let runner = TestRunner::start(&["-v", "-v", "--api-key", KEY]);
     let with = format!("Authorization: Bearer {KEY}");
     let offers = ["/api/offer", "/sessions/none/api/offer"];

@@ -53,7 +53,7 @@ fn assert_share_of_socket(refused: Option<Refused>) {
 /// Finding 2 (a): sockets on which no frame was ever sent hold a share at most, and give way to an address that holds fewer.
 /// Those that have sent one stay.
 #[test]
-fn silent_client_sockets_keep_nobody_out() {
+fn silent_client_sockets_do_not_block_other_addresses() {
     let runner = TestRunner::start(&["--bot", "echo", "--max-sessions", "8"]);
     let mut silent: Vec<Socket> = (0..6)
         .map(|_| socket(&runner, FLOOD, "/ws-client").expect("within the share"))
@@ -92,7 +92,7 @@ fn silent_client_sockets_keep_nobody_out() {
 
 /// Finding 2 (b), and D5: offers that never complete, as fast as they can be made, cost an honest caller nothing.
 #[test]
-fn offers_that_never_connect_keep_nobody_out() {
+fn unconnected_offers_do_not_block_other_addresses() {
     let runner = TestRunner::start(&["--bot", "echo"]);
     let (mut flood, mut honest) = (connect(&runner, FLOOD), connect(&runner, HONEST));
     let mut answered = 0;
@@ -112,7 +112,7 @@ fn offers_that_never_connect_keep_nobody_out() {
 /// D3: a flood of `/start` is answered, and drives out its own registrations alone; what others registered before it and in it
 /// is good.
 #[test]
-fn a_flood_of_starts_keeps_nobody_out() {
+fn a_flood_of_starts_does_not_block_other_addresses() {
     let runner = TestRunner::start(&["--bot", "echo"]);
     let (mut flood, mut honest) = (connect(&runner, FLOOD), connect(&runner, HONEST));
     let start = |honest: &mut Kept| {
@@ -149,7 +149,7 @@ fn a_flood_of_starts_keeps_nobody_out() {
 /// D2: 300 connections that never finish a request, and 300 that wait after one, leave `/start` to others, and the first of
 /// them give way.
 #[test]
-fn connections_that_wait_keep_nobody_out() {
+fn idle_connections_do_not_block_other_addresses() {
     let runner = TestRunner::start(&["--bot", "echo"]);
     let mut held = Vec::new();
     for nth in 0..600 {
@@ -178,7 +178,7 @@ fn connections_that_wait_keep_nobody_out() {
 
 /// Behind a trusted proxy each client has a share of its own; what a stranger says of itself changes nothing.
 #[test]
-fn callers_behind_a_proxy_are_told_apart() {
+fn clients_behind_a_proxy_are_distinguished() {
     fn ask(runner: &TestRunner, proxy: Ipv4Addr, header: &str) -> Reply {
         let reply = connect(runner, proxy).post("/api/offer", &[header], &offer());
         reply.expect("an answer")
@@ -220,7 +220,7 @@ fn callers_behind_a_proxy_are_told_apart() {
 /// With a key: who has it, or the name of a session that it started, takes the places of anonymous sockets, and loses none to
 /// them, whatever address anybody has.
 #[test]
-fn authorised_callers_never_give_way_to_anonymous_ones() {
+fn anonymous_clients_never_evict_authorised_ones() {
     let runner = TestRunner::start(&["--bot", "echo", "--max-sessions", "4", "--api-key", KEY]);
     let key = format!("Authorization: Bearer {KEY}");
     let silent: Vec<Socket> = (0..3)

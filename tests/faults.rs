@@ -45,7 +45,7 @@ fn hears(device: &Device) {
 /// R10: with no space left where it may write, a runner that keeps nothing notices nothing; one that is to keep a certificate
 /// makes it anew and says why, and calls go on in both.
 #[test]
-fn without_space_calls_go_on() {
+fn calls_continue_on_a_full_disk() {
     let full = "mkdir state; mount -t tmpfs -o size=64k tmpfs state; head -c 1000000 /dev/zero >state/filler || true; \
                 mount --bind state /tmp";
     for tls in [&[][..], &["--tls", "auto", "--state-dir", "state"]] {
@@ -63,7 +63,7 @@ fn without_space_calls_go_on() {
 
 /// R10: the whole file system can only be read, as on boards that fear for their cards.
 #[test]
-fn on_a_file_system_that_can_only_be_read_calls_go_on() {
+fn calls_continue_on_a_read_only_file_system() {
     let read_only = "mkdir state; mount -o remount,bind,ro /; ! touch state/x 2>/dev/null";
     for tls in [&[][..], &["--tls", "auto", "--state-dir", "state"]] {
         let args = [&EMBEDDED[..], tls].concat();
@@ -81,7 +81,7 @@ fn on_a_file_system_that_can_only_be_read_calls_go_on() {
 /// R10: without `/etc`, and so without a resolver's address, what has to be looked up is missing, by name; callers of the local
 /// network need none of it.
 #[test]
-fn without_a_resolver_calls_go_on() {
+fn calls_continue_without_a_resolver() {
     let no_etc = "mount -t tmpfs tmpfs /etc";
     let Some(runner) = TestRunner::start_among_mounts(no_etc, &EMBEDDED, &[]) else {
         return;
@@ -97,7 +97,7 @@ fn without_a_resolver_calls_go_on() {
 /// R9: the wall clock jumps by years while a device talks and a token waits to be used: the call goes on, the token is good, and
 /// so is the next call. The clock of this one process is libfaketime's; its monotonic clock is the machine's.
 #[test]
-fn a_clock_that_jumps_ends_nothing() {
+fn a_clock_jump_ends_no_session() {
     let library = ["x86_64", "aarch64"]
         .map(|machine| format!("/usr/lib/{machine}-linux-gnu/faketime/libfaketimeMT.so.1"))
         .into_iter()
@@ -150,7 +150,7 @@ fn a_clock_that_jumps_ends_nothing() {
 /// D1: a hundred bodies of 50 MB at once take no more memory than as many of the longest that are read, with a length or in chunks,
 /// whatever their route.
 #[test]
-fn large_bodies_take_the_memory_of_the_longest_that_is_read() {
+fn large_bodies_use_no_more_memory_than_the_largest_accepted_one() {
     const BODIES: usize = 100;
     const BODY_BYTES: usize = 50_000_000;
     /// A body that is put together doubles its memory; the rest is what connections take.
@@ -166,7 +166,7 @@ fn large_bodies_take_the_memory_of_the_longest_that_is_read() {
         let posts: Vec<_> = (0..BODIES)
             .map(|_| {
                 let addr = runner.addr;
-                std::thread::spawn(move || post_much(addr, target, chunked, BODY_BYTES))
+                std::thread::spawn(move || post_large(addr, target, chunked, BODY_BYTES))
             })
             .collect();
         for post in posts {
@@ -182,7 +182,7 @@ fn large_bodies_take_the_memory_of_the_longest_that_is_read() {
 }
 
 /// Writes a body as far as it is taken, and gives the answer, if there is one.
-fn post_much(addr: SocketAddr, target: &str, chunked: bool, bytes: usize) -> String {
+fn post_large(addr: SocketAddr, target: &str, chunked: bool, bytes: usize) -> String {
     let Ok(mut stream) = TcpStream::connect(addr) else {
         return String::new();
     };
@@ -216,7 +216,7 @@ fn post_much(addr: SocketAddr, target: &str, chunked: bool, bytes: usize) -> Str
 
 /// D4: datagrams of strangers are counted, and answered by nothing, while a call goes on.
 #[test]
-fn junk_is_counted_and_not_answered() {
+fn stray_datagrams_are_counted_and_not_answered() {
     let runner = TestRunner::start(&EMBEDDED);
     let device = call(&runner);
     let strangers = || -> u64 {
