@@ -20,11 +20,11 @@ use std::fmt;
 
 use crate::bot::{Kind, RunnerArguments};
 use crate::io::rest;
-use crate::proto::daily::dialin::{Held, held};
+use crate::proto::daily::dialin::{HeldCall, held_call};
 
 /// A call that waits to be connected.
 #[derive(Clone, Debug)]
-pub struct DialinCall(Held);
+pub struct DialinCall(HeldCall);
 
 /// Why a call is not connected. It holds neither the caller's number nor the key.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl DialinCall {
     /// Finds the call in a session's arguments; `None` when no dialled number began the session.
     pub fn from_args(args: &RunnerArguments) -> Option<DialinCall> {
         match args.kind {
-            Kind::Videoroom(_) => held(&args.body, &args.cli_args.videoroom).map(DialinCall),
+            Kind::Videoroom(_) => held_call(&args.body, &args.cli_args.videoroom).map(DialinCall),
             _ => None,
         }
     }
@@ -53,9 +53,9 @@ impl DialinCall {
     /// # Errors
     /// [`ConnectError`], in the provider's words.
     pub async fn connect(&self, sip_uri: &str) -> Result<(), ConnectError> {
-        let answer = rest::send(&self.0.connect(sip_uri)).await;
+        let answer = rest::send(&self.0.connect_request(sip_uri)).await;
         let answer = answer.map_err(|error| ConnectError(format!("connecting the call to its room: {error}")))?;
-        let connected = self.0.connected(answer.status, &answer.body);
+        let connected = self.0.parse_connect_answer(answer.status, &answer.body);
         connected.map_err(|failure| ConnectError(failure.to_string()))
     }
 }

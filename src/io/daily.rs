@@ -1,6 +1,6 @@
 //! The calls to the provider of video rooms: a room and a token, with their retries, and the end of a room of which nothing came.
 //!
-//! In: the configuration and what was asked. Out: [`Prepared`], or the [`Failure`] within [`VIDEOROOM_WITHIN`]. What is asked,
+//! In: the configuration and what was asked. Out: [`PreparedRoom`], or the [`DailyError`] within [`VIDEOROOM_WITHIN`]. What is asked,
 //! what an answer means, and which are worth another try, says `proto::daily`.
 
 use std::time::SystemTime;
@@ -13,20 +13,20 @@ use crate::config::{Secret, Videoroom};
 use crate::io::rest::{self, RestError, RestResponse};
 use crate::io::tasks::{self, Slot};
 use crate::limits::{VIDEOROOM_PAUSES, VIDEOROOM_WITHIN};
-use crate::proto::daily::{self, Asked, Failure, Room, RoomPlan, Step, failure};
+use crate::proto::daily::{self, ApiStep, DailyError, DailyRoom, RoomPurpose, RoomSource, error};
 use crate::proto::server::rest::Request;
 
-/// A room that is there, and a token for it. Dropped before [`Prepared::keep`], a room that was made is taken back.
-pub struct Prepared {
-    pub room: Room,
+/// A room that is there, and a token for it. Dropped before [`PreparedRoom::keep`], a room that was guard is taken back.
+pub struct PreparedRoom {
+    pub room: DailyRoom,
     pub token: Secret,
-    made: Made,
+    guard: RoomGuard,
 }
 
-impl Prepared {
+impl PreparedRoom {
     /// Leaves the room as it is: a bot is on its way there.
     pub fn keep(&mut self) {
-        self.made.keep();
+        self.guard.keep();
     }
 
     /// Returns where the bot goes.
@@ -39,71 +39,79 @@ impl Prepared {
     }
 }
 
-/// Makes or chooses a room, and makes a token for it. When it fails, or is given up, a room that was made is taken back; the
+/// Makes or chooses a room, and makes a token for it. When it fails, or is given up, a room that was guard is taken back; the
 /// place beside the sessions is held until then.
 ///
 /// # Errors
-/// [`Failure`], in words for clients.
-pub async fn prepare(config: &Videoroom, asked: Asked<'_>, aside: Option<Slot>) -> Result<Prepared, Failure> {
+/// [`DailyError`], in words for clients.
+pub async fn prepare_room(
+    config: &Videoroom,
+    asked: RoomPurpose<'_>,
+    cleanup_slot: Option<Slot>,
+) -> Result<PreparedRoom, DailyError> {
     let plan = daily::plan(config, asked, unix_time_s(), random())?;
     for dropped in &plan.dropped {
         log::warn!("{dropped}");
     }
     // Outlives the time limit.
-    let mut made = Made::default();
+    let mut guard = RoomGuard::default();
     let whole = async {
-        let key = config.key.as_ref().ok_or(Failure::NoKey)?;
+        let key = config.key.as_ref().ok_or(DailyError::NoKey)?;
         let room = match &plan.room {
-            RoomPlan::Existing(url) => Room {
+            RoomSource::Existing(url) => DailyRoom {
                 url: url.clone(),
                 // Nobody asked the provider, and a token does no harm in a room that is open to all.
                 private: true,
                 sip_uri: None,
             },
-            RoomPlan::New { create, delete } => {
-                made = Made {
+            RoomSource::New { create, delete } => {
+                guard = RoomGuard {
                     delete: Some(delete.clone()),
-                    aside,
+                    cleanup_slot,
                 };
-                let answer = ask(Step::Room, create).await;
+                let answer = send_with_retries(ApiStep::Room, create).await;
                 if answer.as_ref().is_err_and(|(_, reached)| !reached) {
-                    made.keep();
+                    guard.keep();
                 }
                 let answer = answer.map_err(|(failure, _)| failure)?;
-                if !may_be_made(answer.status) {
-                    made.keep();
+                if !may_exist(answer.status) {
+                    guard.keep();
                 }
-                daily::read_room(answer.status, &answer.body, key)?
+                daily::parse_room(answer.status, &answer.body, key)?
             }
         };
         let request = plan.token(config, &room.url)?;
-        let answer = ask(Step::Token, &request).await.map_err(|(failure, _)| failure)?;
-        let token = daily::read_token(answer.status, &answer.body, key)?;
+        let answer = send_with_retries(ApiStep::Token, &request)
+            .await
+            .map_err(|(failure, _)| failure)?;
+        let token = daily::parse_token(answer.status, &answer.body, key)?;
         Ok((room, token))
     };
-    let outcome = timeout(VIDEOROOM_WITHIN, whole).await.unwrap_or(Err(Failure::TooSlow));
-    outcome.map(|(room, token)| Prepared { room, token, made })
+    let outcome = timeout(VIDEOROOM_WITHIN, whole)
+        .await
+        .unwrap_or(Err(DailyError::TooSlow));
+    outcome.map(|(room, token)| PreparedRoom { room, token, guard })
 }
 
 /// Sends a request, again after a pause where that may help: when the provider asks for it, and when it was not reached. A room
 /// is not asked for twice when the first request may have arrived. A failure comes with whether it may.
-async fn ask(step: Step, request: &Request) -> Result<RestResponse, (Failure, bool)> {
+async fn send_with_retries(step: ApiStep, request: &Request) -> Result<RestResponse, (DailyError, bool)> {
     let mut pauses = VIDEOROOM_PAUSES.iter();
     loop {
         let (outcome, again) = match rest::send(request).await {
             Ok(answer) => {
-                let again = failure::is_passing(answer.status);
+                let again = error::is_retryable(answer.status);
                 (Ok(answer), again)
             }
             Err(error) => {
                 let reached = may_have_arrived(&error);
                 let again = match error {
                     RestError::Resolve { .. } | RestError::Connect { .. } | RestError::Tls { .. } => true,
-                    RestError::Exchange { .. } => step == Step::Token,
+                    RestError::Exchange { .. } => step == ApiStep::Token,
                     _ => false,
                 };
                 let why = error.to_string();
-                (Err((Failure::Unanswered { step, why }, reached)), again)
+                (Err((DailyError::Unanswered { step, why }, reached)), again)
             }
         };
         match pauses.next().filter(|_| again) {
@@ -117,7 +125,7 @@ async fn ask(step: Step, request: &Request) -> Result<RestResponse, (Failure, bo
 }
 
 /// Tells whether a room may be there after this status: a gateway that gives up may have passed the request on.
-fn may_be_made(status: u16) -> bool {
+fn may_exist(status: u16) -> bool {
     matches!(status, 200..=299 | 502 | 504)
 }
 
@@ -128,28 +136,28 @@ fn may_have_arrived(error: &RestError) -> bool {
     )
 }
 
-/// A room that was made, or may have been. Dropped, it is taken back, as well as can be: what nobody enters ends by itself
+/// A room that was guard, or may have been. Dropped, it is taken back, as well as can be: what nobody enters ends by itself
 /// after some hours.
 #[derive(Default)]
-struct Made {
+struct RoomGuard {
     delete: Option<Request>,
-    aside: Option<Slot>,
+    cleanup_slot: Option<Slot>,
 }
 
-impl Made {
-    /// Leaves the room as it is: it is in use, or was never made. What held the end of the runner back for it goes.
+impl RoomGuard {
+    /// Leaves the room as it is: it is in use, or was never guard. What held the end of the runner back for it goes.
     fn keep(&mut self) {
         self.delete = None;
-        self.aside = None;
+        self.cleanup_slot = None;
     }
 }
 
-impl Drop for Made {
+impl Drop for RoomGuard {
     fn drop(&mut self) {
         let (Some(delete), Ok(runtime)) = (self.delete.take(), tokio::runtime::Handle::try_current()) else {
             return;
         };
-        let aside = self.aside.take();
+        let cleanup_slot = self.cleanup_slot.take();
         runtime.spawn(tasks::boxed(async move {
             match rest::send(&delete).await {
                 Ok(answer) if (200..=299).contains(&answer.status) => log::debug!("the unused video room is deleted"),
@@ -157,7 +165,7 @@ impl Drop for Made {
                 Ok(answer) => log::debug!("the unused video room stays until its end: status {}", answer.status),
                 Err(error) => log::debug!("the unused video room stays until its end: {error}"),
             }
-            drop(aside);
+            drop(cleanup_slot);
         }));
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::{RunError, bot_of};
 use crate::bot::{Bot, Kind, Shutdown, VideoroomArguments};
 use crate::config::Config;
-use crate::io::daily::{Prepared, prepare};
+use crate::io::daily::{PreparedRoom, prepare_room};
 use crate::io::room;
 use crate::io::services::Services;
 use crate::io::sessions::{BotOutcome, SessionStart, Sessions};
@@ -21,7 +21,7 @@ use crate::io::signal::Signals;
 use crate::io::tasks::SlotPool;
 use crate::limits::{RUNTIME_END, SHUTDOWN_GRACE};
 use crate::logging::{self, LogClient};
-use crate::proto::daily::{Asked, Wanted};
+use crate::proto::daily::{RoomPurpose, RoomRequest};
 use crate::proto::http::registry;
 
 /// Makes or chooses a room, and runs the bot in it once. `announce` is called with the room's URL before the bot begins.
@@ -37,9 +37,9 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
     let services = Services::default();
     let watch = sessions.watchdog().start(Some(live.clone()), &services);
     watch.map_err(RunError::Watch)?;
-    let wanted = Wanted::default();
+    let wanted = RoomRequest::default();
     let prepared = tokio::select! {
-        prepared = prepare(&config.videoroom, Asked::Client(&wanted), sessions.hang_ups().try_acquire()) => {
+        prepared = prepare_room(&config.videoroom, RoomPurpose::Client(&wanted), sessions.hang_ups().try_acquire()) => {
             match prepared {
                 Ok(mut prepared) => {
                     prepared.keep();
@@ -59,7 +59,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
             return Ok(());
         }
     };
-    let Prepared { room, token, .. } = prepared;
+    let PreparedRoom { room, token, .. } = prepared;
     announce(&room.url);
     sessions.watchdog().ready();
     let start = SessionStart {

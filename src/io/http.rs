@@ -54,7 +54,7 @@ use crate::io::server::{ConnState, HttpService};
 use crate::io::sessions::Sessions;
 use crate::io::tls::ServerTls;
 use crate::io::webrtc::WebRtc;
-use crate::proto::daily::taken::Taken;
+use crate::proto::daily::recent_calls::RecentCalls;
 use crate::proto::http::access::AccessPolicy;
 use crate::proto::http::host;
 use crate::proto::http::origin::{self, CorsDecision};
@@ -87,9 +87,9 @@ pub struct RunnerApp {
     /// Tokens of WebSockets.
     tokens: Mutex<SocketTokens>,
     /// Calls to video rooms that have a bot.
-    calls: Mutex<Taken>,
+    calls: Mutex<RecentCalls>,
     #[cfg(feature = "messaging")]
-    messaging: crate::io::whatsapp::Registry,
+    messaging: crate::io::whatsapp::WhatsAppCalls,
     /// The log lines that callers cause.
     lines: Arc<Mutex<Lines>>,
     proxies: TrustedProxies,
@@ -116,7 +116,7 @@ impl RunnerApp {
             tokens: Mutex::new(SocketTokens::new(random(), Instant::now())),
             calls: Mutex::default(),
             #[cfg(feature = "messaging")]
-            messaging: crate::io::whatsapp::Registry::default(),
+            messaging: crate::io::whatsapp::WhatsAppCalls::default(),
             lines: Arc::default(),
             times: ConnLimits::default(),
             proxies: TrustedProxies::new(&config.trusted_proxies, config.proxy.is_some()),
@@ -283,9 +283,9 @@ async fn dispatch(
         #[cfg(feature = "telephony")]
         Route::Webhook => webhook::webhook(app, head, body).await,
         #[cfg(feature = "videoroom")]
-        Route::Videoroom => daily::visit(app, head, peer).await,
+        Route::Videoroom => daily::redirect(app, head, peer).await,
         #[cfg(feature = "videoroom")]
-        Route::DialIn => daily::dialled(app, head, body, peer).await,
+        Route::DialIn => daily::handle_dialin(app, head, body, peer).await,
         #[cfg(feature = "messaging")]
         Route::Messaging => whatsapp::handle_webhook(app, head, body, peer).await,
         #[allow(

@@ -59,7 +59,7 @@ use crate::io::serving::RunnerInstance;
 use crate::io::signal::Signals;
 use crate::io::tls::{CertificateWatcher, ServerTls, TlsError};
 use crate::limits::{RELAY_END, RUNTIME_END, SHUTDOWN_GRACE};
-use crate::proto::daily::Failure;
+use crate::proto::daily::DailyError;
 
 /// Why a runner could not serve.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +87,7 @@ pub enum RunError {
     Tls(TlsError),
     /// There is no room for the bot of `--direct`.
     #[error("{0}")]
-    Videoroom(Failure),
+    Videoroom(DailyError),
     /// The bot of `--direct` failed.
     #[error("the bot failed: {0}")]
     Bot(String),

@@ -1,6 +1,6 @@
 //! Calls of the messaging app: a task for each, which asks the Graph API and carries the session.
 //!
-//! In: news of webhooks whose signature holds. Out: requests, sessions, lines in the log. What follows from what, and when,
+//! In: events of webhooks whose signature holds. Out: requests, sessions, lines in the log. What follows from what, and when,
 //! says `proto::whatsapp::call`; which calls are known, `proto::whatsapp::table`. Lines have the id of the call and the last
 //! digits of the caller's number; no name, no secret, no SDP.
 
@@ -24,46 +24,46 @@ use crate::io::tasks::{self, Slot};
 use crate::io::webrtc::{AnsweredCall, CallEvent, RunningCall, WebRtc};
 use crate::logging;
 use crate::proto::server::admission::{Kind, Requester};
-use crate::proto::whatsapp::call::{Call, Output};
-use crate::proto::whatsapp::graph::{self, Action, Failure, Verdict};
-use crate::proto::whatsapp::table::Calls;
-use crate::proto::whatsapp::webhook::{Connect, News, Terminate};
+use crate::proto::whatsapp::call::{CallOutput, WhatsAppCall};
+use crate::proto::whatsapp::call_table::CallTable;
+use crate::proto::whatsapp::graph::{self, CallAction, GraphError, GraphOutcome};
+use crate::proto::whatsapp::webhook::{CallEnd, IncomingCall, WebhookEvent};
 
-/// Ids of other numbers that the log tells of, one line each.
-const FOREIGN_MAX: usize = 32;
+/// Ids of other numbers that the log tells of, one task each.
+const OTHER_NUMBERS_MAX: usize = 32;
 
 /// The calls of a runner.
 #[derive(Clone, Default)]
-pub struct Registry(Arc<Mutex<Known>>);
+pub struct WhatsAppCalls(Arc<Mutex<CallsState>>);
 
 #[derive(Default)]
-struct Known {
-    calls: Calls<oneshot::Sender<Terminate>>,
+struct CallsState {
+    calls: CallTable<oneshot::Sender<CallEnd>>,
     /// Numbers of the same app that are none of ours.
-    foreign: Vec<String>,
+    other_numbers: Vec<String>,
 }
 
-impl Registry {
-    fn lock(&self) -> MutexGuard<'_, Known> {
+impl WhatsAppCalls {
+    fn lock(&self) -> MutexGuard<'_, CallsState> {
         // Both parts are whole after every statement.
         lock(&self.0)
     }
 }
 
-/// Does what the news of a webhook ask for; what takes time goes on by itself. `start` makes a session's beginning from the
+/// Does what the events of a webhook ask for; what takes time goes on by itself. `start` makes a session's beginning from the
 /// `body` of its bot.
-pub fn take(
+pub fn handle_events(
     engine: &WebRtc,
-    registry: &Registry,
-    news: Vec<News>,
+    registry: &WhatsAppCalls,
+    events: Vec<WebhookEvent>,
     requester: Requester,
     start: &dyn Fn(Value) -> SessionStart,
 ) {
     let now = tasks::now();
-    for news in news {
-        match news {
-            News::Connect(connect) => begin(engine, registry, *connect, requester, start),
-            News::Terminate(terminate) => {
+    for event in events {
+        match event {
+            WebhookEvent::Connect(connect) => begin(engine, registry, *connect, requester, start),
+            WebhookEvent::Terminate(terminate) => {
                 let handle = registry.lock().calls.handle_terminate(&terminate.call_id, now);
                 match handle {
                     // A call that ends by itself at this moment has nobody to tell.
@@ -71,24 +71,24 @@ pub fn take(
                     None => log::debug!("messaging: the end of a call that is not live: {}", terminate.call_id),
                 }
             }
-            News::Foreign(number) => {
+            WebhookEvent::OtherNumber(number) => {
                 let mut known = registry.lock();
-                if known.foreign.len() < FOREIGN_MAX && !known.foreign.contains(&number) {
+                if known.other_numbers.len() < OTHER_NUMBERS_MAX && !known.other_numbers.contains(&number) {
                     log::info!(
                         "messaging: calls of the number with the id {number} are left alone; MESSAGING_PHONE_NUMBER_ID is another"
                     );
-                    known.foreign.push(number);
+                    known.other_numbers.push(number);
                 }
             }
-            News::Ignored(why) => log::debug!("messaging: news ignored: {why}"),
+            WebhookEvent::Ignored(why) => log::debug!("messaging: events ignored: {why}"),
         }
     }
 }
 
 fn begin(
     engine: &WebRtc,
-    registry: &Registry,
-    mut connect: Connect,
+    registry: &WhatsAppCalls,
+    mut connect: IncomingCall,
     requester: Requester,
     start: &dyn Fn(Value) -> SessionStart,
 ) {
@@ -103,45 +103,50 @@ fn begin(
         return;
     }
     let from = std::mem::take(&mut connect.from);
-    if let Some(age_s) = connect.stale_s(unix_time_s()) {
+    if let Some(age_s) = connect.stale_age_s(unix_time_s()) {
         log::info!("messaging: call {call_id} from {from} was missed: its offer is {age_s} s old");
         registry.lock().calls.handle_end(&call_id, tasks::now());
         return;
     }
-    let mut line = Line {
+    let mut task = CallTask {
         config,
         call_id,
         sdp: String::new(),
-        times: Times::new(tasks::now()),
+        times: CallTimings::new(tasks::now()),
         registry: registry.clone(),
     };
-    let (answered, permit) = match place_and_answer(engine, connect.sdp.as_deref(), requester) {
+    let (answered, permit) = match accept_offer(engine, connect.sdp.as_deref(), requester) {
         Ok(both) => both,
         Err((level, why)) => {
-            log::log!(level, "messaging: call {} from {from} is declined: {why}", line.call_id);
+            log::log!(level, "messaging: call {} from {from} is declined: {why}", task.call_id);
             let place = sessions.hang_ups().try_acquire();
-            tasks::spawn(run(line, Call::decline(), terminated, Session::Never { _place: place }));
+            tasks::spawn(run(
+                task,
+                WhatsAppCall::decline(),
+                terminated,
+                CallSession::Never { _place: place },
+            ));
             return;
         }
     };
-    line.sdp.clone_from(&answered.sdp);
+    task.sdp.clone_from(&answered.sdp);
     let start = start(connect.body);
     let session_id = start.session_id.clone();
     logging::in_session_sync(session_id.clone(), || {
-        log::info!("messaging: call {} from {from}", line.call_id);
+        log::info!("messaging: call {} from {from}", task.call_id);
     });
-    let session = Session::Waiting(Box::new(Waiting {
+    let session = CallSession::Waiting(Box::new(PendingCallSession {
         engine: engine.clone(),
         answered,
         start,
         permit,
     }));
-    let task = run(line, Call::answer(), terminated, session);
+    let task = run(task, WhatsAppCall::answer(), terminated, session);
     tasks::spawn(logging::in_session(session_id, task));
 }
 
 /// Takes a place for a call's session, and answers the offer; or says why the call is declined, and how loud.
-fn place_and_answer(
+fn accept_offer(
     engine: &WebRtc,
     offer: Option<&str>,
     requester: Requester,
@@ -159,28 +164,28 @@ fn place_and_answer(
 }
 
 /// What the requests of a call need, and what is told of it.
-struct Line {
+struct CallTask {
     config: Messaging,
     call_id: String,
     /// The answer, which goes out twice and is the same.
     sdp: String,
-    times: Times,
-    registry: Registry,
+    times: CallTimings,
+    registry: WhatsAppCalls,
 }
 
-impl Drop for Line {
+impl Drop for CallTask {
     fn drop(&mut self) {
         self.registry.lock().calls.handle_end(&self.call_id, tasks::now());
     }
 }
 
 /// The session of a call, as far as it has come.
-enum Session {
+enum CallSession {
     /// There is none; the place holds the end of the runner back.
     Never {
         _place: Option<Slot>,
     },
-    Waiting(Box<Waiting>),
+    Waiting(Box<PendingCallSession>),
     Running(RunningCall),
     /// Over, with the place that it left.
     Over {
@@ -188,7 +193,7 @@ enum Session {
     },
 }
 
-struct Waiting {
+struct PendingCallSession {
     engine: WebRtc,
     answered: AnsweredCall,
     start: SessionStart,
@@ -196,37 +201,37 @@ struct Waiting {
 }
 
 /// What happens next.
-enum Happened {
-    Answered(Verdict),
+enum CallInput {
+    Answered(GraphOutcome),
     Due,
     Progress(CallEvent),
     /// A webhook tells the end; nothing when the table has forgotten the call.
-    Terminated(Option<Terminate>),
+    Terminated(Option<CallEnd>),
     /// The runner stops before there is a session that would end.
     Stop,
 }
 
-impl Session {
+impl CallSession {
     /// Waits for what the session tells, or, as long as it has not begun, for the end of the runner.
-    async fn next(&mut self) -> Happened {
+    async fn next(&mut self) -> CallInput {
         match self {
-            Session::Running(running) => Happened::Progress(match running.progress.recv().await {
+            CallSession::Running(running) => CallInput::Progress(match running.progress.recv().await {
                 Some(progress) => progress,
                 // Its task is gone without a word: a panic.
                 None => CallEvent::Ended(None),
             }),
-            Session::Waiting(waiting) => {
+            CallSession::Waiting(waiting) => {
                 waiting.engine.sessions().shutdown().clone().wait().await;
-                Happened::Stop
+                CallInput::Stop
             }
-            Session::Never { .. } | Session::Over { .. } => std::future::pending().await,
+            CallSession::Never { .. } | CallSession::Over { .. } => std::future::pending().await,
         }
     }
 
     /// Gives up a session that has not begun. Its place goes last, so that the end of the runner waits for the rest.
-    fn give_up(self) -> Session {
+    fn give_up(self) -> CallSession {
         match self {
-            Session::Waiting(waiting) => Session::Never {
+            CallSession::Waiting(waiting) => CallSession::Never {
                 _place: waiting.engine.sessions().hang_ups().try_acquire(),
             },
             other => other,
@@ -234,37 +239,42 @@ impl Session {
     }
 
     /// Begins it, with its bot.
-    fn begin(self) -> Session {
+    fn begin(self) -> CallSession {
         match self {
-            Session::Waiting(waiting) => {
-                let Waiting {
+            CallSession::Waiting(waiting) => {
+                let PendingCallSession {
                     engine,
                     answered,
                     start,
                     permit,
                 } = *waiting;
-                Session::Running(engine.begin_call(answered, start, permit))
+                CallSession::Running(engine.begin_call(answered, start, permit))
             }
             other => other,
         }
     }
 }
 
-type Asking = Pin<Box<dyn Future<Output = Verdict> + Send>>;
+type PendingRequest = Pin<Box<dyn Future<Output = GraphOutcome> + Send>>;
 
 /// Runs a call to its end.
-async fn run(mut line: Line, mut call: Call, mut terminated: oneshot::Receiver<Terminate>, mut session: Session) {
-    let mut asking: Option<(Action, Asking)> = None;
+async fn run(
+    mut task: CallTask,
+    mut call: WhatsAppCall,
+    mut terminated: oneshot::Receiver<CallEnd>,
+    mut session: CallSession,
+) {
+    let mut pending: Option<(CallAction, PendingRequest)> = None;
     let mut may_be_terminated = true;
     loop {
         while let Some(output) = call.poll_output() {
             match (output, &session) {
-                (Output::Ask(action), _) => asking = Some((action, line.ask(action))),
-                (Output::Begin, _) => session = session.begin(),
-                (Output::Open, Session::Running(running)) => running.open(),
-                (Output::End(reason), Session::Running(running)) => running.end(reason),
-                (Output::Open | Output::End(_), _) => {}
-                (Output::Over, _) => return line.tell_times(),
+                (CallOutput::Ask(action), _) => pending = Some((action, task.send(action))),
+                (CallOutput::Begin, _) => session = session.begin(),
+                (CallOutput::Open, CallSession::Running(running)) => running.open(),
+                (CallOutput::End(reason), CallSession::Running(running)) => running.end(reason),
+                (CallOutput::Open | CallOutput::End(_), _) => {}
+                (CallOutput::Over, _) => return task.log_timings(),
             }
         }
         if call.is_ending() {
@@ -278,78 +288,78 @@ async fn run(mut line: Line, mut call: Call, mut terminated: oneshot::Receiver<T
             }
         };
         let answer = async {
-            match &mut asking {
+            match &mut pending {
                 Some((_, answer)) => answer.await,
                 None => std::future::pending().await,
             }
         };
-        let happened = tokio::select! {
-            verdict = answer => Happened::Answered(verdict),
-            () = due => Happened::Due,
-            ended = &mut terminated, if may_be_terminated => Happened::Terminated(ended.ok()),
-            happened = session.next() => happened,
+        let input = tokio::select! {
+            outcome = answer => CallInput::Answered(outcome),
+            () = due => CallInput::Due,
+            ended = &mut terminated, if may_be_terminated => CallInput::Terminated(ended.ok()),
+            input = session.next() => input,
         };
-        match happened {
-            Happened::Answered(verdict) => {
-                if let Some((action, _)) = asking.take() {
-                    line.note(action, &verdict);
+        match input {
+            CallInput::Answered(outcome) => {
+                if let Some((action, _)) = pending.take() {
+                    task.log_outcome(action, &outcome);
                 }
-                call.handle_answer(&verdict, tasks::now());
+                call.handle_answer(&outcome, tasks::now());
             }
-            Happened::Due => call.handle_timeout(tasks::now()),
-            Happened::Progress(CallEvent::Secured) => {
-                line.times.add("secured");
+            CallInput::Due => call.handle_timeout(tasks::now()),
+            CallInput::Progress(CallEvent::Secured) => {
+                task.times.add("secured");
                 call.handle_secured();
             }
-            Happened::Progress(CallEvent::Heard) => line.times.add("first audio of the caller"),
-            Happened::Progress(CallEvent::Ended(place)) => {
-                line.times.add("end");
-                session = Session::Over { _place: place };
+            CallInput::Progress(CallEvent::Heard) => task.times.add("first audio of the caller"),
+            CallInput::Progress(CallEvent::Ended(place)) => {
+                task.times.add("end");
+                session = CallSession::Over { _place: place };
                 call.handle_session_end();
             }
-            Happened::Terminated(ended) => {
+            CallInput::Terminated(ended) => {
                 may_be_terminated = false;
                 if let Some(ended) = ended {
-                    line.note_terminate(&ended);
+                    task.log_call_end(&ended);
                     call.handle_terminated();
                 }
             }
-            Happened::Stop => call.handle_stop(),
+            CallInput::Stop => call.handle_stop(),
         }
     }
 }
 
-impl Line {
-    fn ask(&self, action: Action) -> Asking {
+impl CallTask {
+    fn send(&self, action: CallAction) -> PendingRequest {
         let request = graph::request(&self.config, action, &self.call_id, &self.sdp);
         Box::pin(async move {
             match rest::send(&request).await {
-                Ok(answer) => graph::verdict(answer.status, &answer.body),
-                Err(error) if error.is_transient() => Verdict::Unclear(Failure::unanswered(error.to_string())),
-                Err(error) => Verdict::Refused(Failure::unanswered(error.to_string())),
+                Ok(answer) => graph::parse_answer(answer.status, &answer.body),
+                Err(error) if error.is_transient() => GraphOutcome::Unclear(GraphError::unanswered(error.to_string())),
+                Err(error) => GraphOutcome::Refused(GraphError::unanswered(error.to_string())),
             }
         })
     }
 
     /// Tells what became of a request.
-    fn note(&mut self, action: Action, verdict: &Verdict) {
+    fn log_outcome(&mut self, action: CallAction, outcome: &GraphOutcome) {
         let (name, call_id) = (action.name(), &self.call_id);
-        match verdict {
-            Verdict::Done => {
+        match outcome {
+            GraphOutcome::Done => {
                 log::debug!("messaging: {name} of call {call_id} is done");
                 self.times.add(name);
             }
-            Verdict::Refused(failure) if failure.is_twin() => {
+            GraphOutcome::Refused(failure) if failure.is_duplicate() => {
                 log::info!("messaging: {name} of call {call_id}: {failure}");
             }
-            Verdict::Refused(failure) | Verdict::Unclear(failure) => {
+            GraphOutcome::Refused(failure) | GraphOutcome::Unclear(failure) => {
                 log::warn!("messaging: {name} of call {call_id} failed: {failure}");
             }
         }
     }
 
     /// Tells how a call ended on the other side.
-    fn note_terminate(&mut self, ended: &Terminate) {
+    fn log_call_end(&mut self, ended: &CallEnd) {
         self.times.add("terminate");
         match ended.error {
             Some(code) => log::warn!(
@@ -361,17 +371,17 @@ impl Line {
         }
     }
 
-    fn tell_times(&self) {
+    fn log_timings(&self) {
         log::info!("messaging: call {} is over: webhook{}", self.call_id, self.times.0);
     }
 }
 
-/// When things happened, as text.
-struct Times(String, Instant);
+/// When things input, as text.
+struct CallTimings(String, Instant);
 
-impl Times {
+impl CallTimings {
     fn new(now: Instant) -> Self {
-        Times(String::new(), now)
+        CallTimings(String::new(), now)
     }
 
     fn add(&mut self, what: &str) {

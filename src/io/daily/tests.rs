@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::io::tasks::SlotPool;
-use crate::proto::daily::Wanted;
+use crate::proto::daily::RoomRequest;
 
 /// What the provider does with a request.
 #[derive(Clone, Copy)]
@@ -80,11 +80,11 @@ async fn provider(scripts: Vec<Says>) -> (Videoroom, Arc<Mutex<Vec<String>>>) {
     (config, asked)
 }
 
-async fn prepared(config: &Videoroom, aside: Option<Slot>) -> Result<Prepared, Failure> {
-    prepare(config, Asked::Client(&Wanted::default()), aside).await
+async fn prepared(config: &Videoroom, cleanup_slot: Option<Slot>) -> Result<PreparedRoom, DailyError> {
+    prepare_room(config, RoomPurpose::Client(&RoomRequest::default()), cleanup_slot).await
 }
 
-/// Paths of requests, without the names that are made up.
+/// Paths of requests, without the names that are guard up.
 fn told(asked: &Mutex<Vec<String>>) -> Vec<String> {
     let asked = asked.lock().expect("no panic").clone();
     let bare = |line: String| match line.strip_prefix("DELETE /rooms/bot-") {
@@ -107,7 +107,11 @@ async fn a_provider_that_is_not_there_is_tried_four_times() {
     };
     let began = Instant::now();
     let failure = prepared(&config, None).await.map(|_| ()).expect_err("nobody is there");
-    let Failure::Unanswered { step: Step::Room, why } = &failure else {
+    let DailyError::Unanswered {
+        step: ApiStep::Room,
+        why,
+    } = &failure
+    else {
         panic!("{failure}")
     };
     assert!(why.starts_with("connecting to 127.0.0.1: "), "{why}");
@@ -134,14 +138,20 @@ async fn a_token_is_asked_for_again_when_the_connection_breaks_and_a_room_is_not
         .map(|_| ())
         .expect_err("it broke");
     assert!(
-        matches!(failure, Failure::Unanswered { step: Step::Room, .. }),
+        matches!(
+            failure,
+            DailyError::Unanswered {
+                step: ApiStep::Room,
+                ..
+            }
+        ),
         "{failure}"
     );
     live.wait_empty().await;
     assert_eq!(told(&asked), ["POST /rooms", "DELETE"]);
 }
 
-/// All of it together has an end before the client's patience has, and what was made is taken back.
+/// All of it together has an end before the client's patience has, and what was guard is taken back.
 #[tokio::test(start_paused = true)]
 async fn all_tries_together_have_an_end() {
     let slow = Duration::from_secs(5);
@@ -152,7 +162,7 @@ async fn all_tries_together_have_an_end() {
         .await
         .map(|_| ())
         .expect_err("too slow");
-    assert_eq!(failure, Failure::TooSlow);
+    assert_eq!(failure, DailyError::TooSlow);
     let took = began.elapsed();
     assert!(
         took >= VIDEOROOM_WITHIN && took < VIDEOROOM_WITHIN + Duration::from_secs(1),
@@ -162,14 +172,14 @@ async fn all_tries_together_have_an_end() {
     assert_eq!(told(&asked), ["POST /rooms", "POST /rooms", "POST /rooms", "DELETE"]);
 }
 
-/// A client that leaves while its token is made leaves no room behind; the end of the runner waits for that.
+/// A client that leaves while its token is guard leaves no room behind; the end of the runner waits for that.
 #[tokio::test]
 async fn a_room_whose_asker_is_gone_is_taken_back() {
     let (config, asked) = provider(vec![ROOM, Says::Silence, Says::Json(200, r#"{"deleted":true}"#)]).await;
     let live = SlotPool::new(1);
     let gone = tokio::spawn({
-        let aside = live.try_acquire();
-        async move { prepared(&config, aside).await.map(|_| ()) }
+        let cleanup_slot = live.try_acquire();
+        async move { prepared(&config, cleanup_slot).await.map(|_| ()) }
     });
     while told(&asked).len() < 2 {
         tokio::task::yield_now().await;

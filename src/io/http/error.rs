@@ -82,28 +82,28 @@ pub enum HttpError {
     Mediaroom(MissingVariables),
     /// The same of a number that leads to a video room.
     #[error("invalid signature")]
-    Caller(dialin::Wrong),
+    Caller(dialin::DialinSignatureError),
     /// A dialled number's webhook that is no call.
     #[error("{0}")]
-    DialIn(dialin::Refusal),
+    DialIn(dialin::DialinError),
     /// A webhook of the messaging app that is not its provider's.
     #[error("invalid signature")]
-    Messaging(whatsapp::signature::Wrong),
+    Messaging(whatsapp::signature::WebhookSignatureError),
     /// A check of its address without the right word.
     #[error("{0}")]
-    NotVerified(whatsapp::signature::NotVerified),
+    NotVerified(whatsapp::signature::ChallengeError),
     /// A webhook of it that is about something else.
     #[error("{0}")]
-    Webhook(whatsapp::webhook::Refusal),
+    Webhook(whatsapp::webhook::WhatsAppWebhookError),
     /// A call that has a bot already.
     #[error("this call has a bot already")]
     SameCall,
     /// There is no video room, or no token for it.
     #[error("{0}")]
-    Videoroom(daily::Failure),
+    Videoroom(daily::DailyError),
     /// The same for a call.
     #[error("Failed to create room: {0}")]
-    CallRoom(daily::Failure),
+    CallRoom(daily::DailyError),
     /// A video room, from a runner of another transport alone.
     #[error("no video rooms here: this runner serves {} alone", .0.name())]
     OtherTransport(Transport),

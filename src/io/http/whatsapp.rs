@@ -15,7 +15,7 @@ use super::{HttpError, RunnerApp, methods, new_session_id};
 use crate::config::Messaging;
 use crate::io::sessions::SessionStart;
 use crate::proto::http::route::{self, Query};
-use crate::proto::whatsapp::signature::{self, Wrong};
+use crate::proto::whatsapp::signature::{self, WebhookSignatureError};
 use crate::proto::whatsapp::webhook;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, whole};
 
@@ -34,7 +34,7 @@ pub(super) async fn handle_webhook(
         Method::POST => {
             let body = read(app.times, &head.headers, AcceptedBody::Anything, body).await?;
             signature::verify(&config.app_secret, signature_of(&head.headers)?, &body).map_err(HttpError::Messaging)?;
-            let news = webhook::read(&body, &config.phone_number_id).map_err(HttpError::Webhook)?;
+            let events = webhook::parse(&body, &config.phone_number_id).map_err(HttpError::Webhook)?;
             // Who signs is the provider, from whichever of its addresses.
             let requester = PeerInfo {
                 is_authorised: true,
@@ -46,7 +46,7 @@ pub(super) async fn handle_webhook(
                 log_client: log_client(app, peer),
                 lease: None,
             };
-            crate::io::whatsapp::take(app.webrtc()?, &app.messaging, news, requester.requester(), &start);
+            crate::io::whatsapp::handle_events(app.webrtc()?, &app.messaging, events, requester.requester(), &start);
             Ok(json_reply(StatusCode::OK, r#"{"status":"success"}"#))
         }
         Method::OPTIONS => Ok(methods(route::WEBHOOK_METHODS)),
@@ -59,7 +59,7 @@ fn signature_of(headers: &HeaderMap) -> Result<Option<&[u8]>, HttpError> {
     let mut values = headers.get_all(signature::HEADER).iter();
     match (values.next(), values.next()) {
         (first, None) => Ok(first.map(HeaderValue::as_bytes)),
-        (_, Some(_)) => Err(HttpError::Messaging(Wrong::Malformed)),
+        (_, Some(_)) => Err(HttpError::Messaging(WebhookSignatureError::Malformed)),
     }
 }
 

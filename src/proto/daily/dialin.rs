@@ -1,6 +1,6 @@
 //! The webhook of dialled numbers, and what a bot needs to take such a call.
 //!
-//! In: the raw body of a webhook, its two headers, the time in Unix seconds. Out: a [`Call`], a refusal in the words that the
+//! In: the raw body of a webhook, its two headers, the time in Unix seconds. Out: a [`DialinWebhook`], a refusal in the words that the
 //! provider's set-up expects, the `body` of the bot; and the request by which a bot connects the held call. Neither the
 //! caller's number nor the key, which travels in the bot's `body`, is in a debug form.
 //! Refuses: what is no JSON object, a call without its four fields, signatures that are missing, malformed, foreign or old.
@@ -13,8 +13,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Map, Value, json};
 use sha2::Sha256;
 
-use super::Failure;
-use super::failure::{self, Step};
+use super::error::{self, ApiStep, DailyError};
 use crate::aliases::{self, Area};
 use crate::config::{Secret, Videoroom};
 use crate::limits::{DIALIN_FIELD_BYTES_MAX, DIALIN_HEADERS_BYTES_MAX, SIGNATURE_AGE_MAX_S};
@@ -24,7 +23,7 @@ pub const SIGNATURE: &str = "x-pinless-signature";
 pub const TIMESTAMP: &str = "x-pinless-timestamp";
 
 /// A call that is held for a bot.
-pub struct Call {
+pub struct DialinWebhook {
     pub from: String,
     to: String,
     pub call_id: String,
@@ -36,41 +35,41 @@ pub struct Call {
 
 /// Why a webhook is no call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum DialinError {
     NotJson,
     Fields,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for DialinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::NotJson => "Invalid JSON payload",
-            Refusal::Fields => "Missing required fields: From, To, callId, callDomain",
+            DialinError::NotJson => "Invalid JSON payload",
+            DialinError::Fields => "Missing required fields: From, To, callId, callDomain",
         })
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for DialinError {}
 
 /// Why a webhook does not count as the provider's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum DialinSignatureError {
     Missing(&'static str),
     Malformed(&'static str),
     Foreign,
     Stale { off_s: u64 },
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for DialinSignatureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wrong::Missing(header) => write!(f, "no {header} header"),
-            Wrong::Malformed(header) => write!(f, "the {header} header cannot be read"),
-            Wrong::Foreign => write!(
+            DialinSignatureError::Missing(header) => write!(f, "no {header} header"),
+            DialinSignatureError::Malformed(header) => write!(f, "the {header} header cannot be read"),
+            DialinSignatureError::Foreign => write!(
                 f,
                 "{SIGNATURE} is not the signature of this body; is VIDEOROOM_DIALIN_HMAC that of the number?"
             ),
-            Wrong::Stale { off_s } => write!(
+            DialinSignatureError::Stale { off_s } => write!(
                 f,
                 "signed {off_s} s away from this machine's clock, {SIGNATURE_AGE_MAX_S} s are allowed"
             ),
@@ -78,34 +77,34 @@ impl fmt::Display for Wrong {
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for DialinSignatureError {}
 
-/// Reads a webhook's body as JSON; whether it is a call says [`call`].
+/// Reads a webhook's body as JSON; whether it is a call says [`parse_call`].
 ///
 /// # Errors
-/// [`Refusal::NotJson`].
-pub fn object(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
+/// [`DialinError::NotJson`].
+pub fn parse_object(body: &[u8]) -> Result<Map<String, Value>, DialinError> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(map)) => Ok(map),
-        _ => Err(Refusal::NotJson),
+        _ => Err(DialinError::NotJson),
     }
 }
 
 /// Tells whether a webhook is the one that the provider sends when its address is set.
-pub fn is_ping(map: &Map<String, Value>) -> bool {
+pub fn is_test(map: &Map<String, Value>) -> bool {
     ["test", "Test"].iter().filter_map(|name| map.get(*name)).any(is_truthy)
 }
 
 /// Reads a call.
 ///
 /// # Errors
-/// [`Refusal::Fields`].
-pub fn call(mut map: Map<String, Value>) -> Result<Call, Refusal> {
+/// [`DialinError::Fields`].
+pub fn parse_call(mut map: Map<String, Value>) -> Result<DialinWebhook, DialinError> {
     let mut field = |name: &str| match map.remove(name) {
         Some(Value::String(text)) if (1..=DIALIN_FIELD_BYTES_MAX).contains(&text.len()) => Ok(text),
-        _ => Err(Refusal::Fields),
+        _ => Err(DialinError::Fields),
     };
-    let mut call = Call {
+    let mut call = DialinWebhook {
         from: field("From")?,
         to: field("To")?,
         call_id: field("callId")?,
@@ -131,7 +130,7 @@ fn is_truthy(value: &Value) -> bool {
     }
 }
 
-impl Call {
+impl DialinWebhook {
     /// Returns the `body` of the bot that takes the call, with the key under every name that bots look for.
     pub fn bot_body(&self, config: &Videoroom) -> Value {
         let mut settings = Map::new();
@@ -158,29 +157,30 @@ impl Call {
 /// name in lower case.
 ///
 /// # Errors
-/// [`Wrong`]. The answer is 403.
+/// [`DialinSignatureError`]. The answer is 403.
 pub fn verify<'r>(
     key: &[u8],
     header: &dyn Fn(&str) -> Option<&'r str>,
     body: &[u8],
     now_unix_s: u64,
-) -> Result<(), Wrong> {
-    let signature = header(SIGNATURE).ok_or(Wrong::Missing(SIGNATURE))?;
-    let timestamp = header(TIMESTAMP).ok_or(Wrong::Missing(TIMESTAMP))?;
+) -> Result<(), DialinSignatureError> {
+    let signature = header(SIGNATURE).ok_or(DialinSignatureError::Missing(SIGNATURE))?;
+    let timestamp = header(TIMESTAMP).ok_or(DialinSignatureError::Missing(TIMESTAMP))?;
     let signature = BASE64.decode(signature.trim().as_bytes());
-    let signature = signature.map_err(|_| Wrong::Malformed(SIGNATURE))?;
-    let signed_s = unix_s(timestamp).ok_or(Wrong::Malformed(TIMESTAMP))?;
+    let signature = signature.map_err(|_| DialinSignatureError::Malformed(SIGNATURE))?;
+    let signed_s = parse_unix_s(timestamp).ok_or(DialinSignatureError::Malformed(TIMESTAMP))?;
     let mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
     let mac = mac.chain_update(timestamp).chain_update(".").chain_update(body);
-    mac.verify_slice(&signature).map_err(|_| Wrong::Foreign)?;
+    mac.verify_slice(&signature)
+        .map_err(|_| DialinSignatureError::Foreign)?;
     match signed_s.abs_diff(now_unix_s) {
-        off_s if off_s > SIGNATURE_AGE_MAX_S => Err(Wrong::Stale { off_s }),
+        off_s if off_s > SIGNATURE_AGE_MAX_S => Err(DialinSignatureError::Stale { off_s }),
         _ => Ok(()),
     }
 }
 
 /// Reads a timestamp in seconds, or in milliseconds, as real traffic has it.
-fn unix_s(text: &str) -> Option<u64> {
+fn parse_unix_s(text: &str) -> Option<u64> {
     /// Seconds of the year 5138; as milliseconds they are those of 1973.
     const SECONDS_MAX: u64 = 100_000_000_000;
     let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -190,24 +190,24 @@ fn unix_s(text: &str) -> Option<u64> {
 
 /// What a bot has to know to connect the call that it was started for.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldCall {
     call_id: String,
     call_domain: String,
     key: Secret,
     url: String,
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for HeldCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").finish_non_exhaustive()
+        f.debug_struct("HeldCall").finish_non_exhaustive()
     }
 }
 
 /// Reads from a bot's `body` the call that is held for it; `None` in a session that no call began. Key and base are the
 /// configuration's alone: any client may write a `body`, and would choose where the bot sends its requests.
-pub fn held(body: &Value, config: &Videoroom) -> Option<Held> {
+pub fn held_call(body: &Value, config: &Videoroom) -> Option<HeldCall> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    Some(Held {
+    Some(HeldCall {
         call_id: text(&body["dialin_settings"]["call_id"])?,
         call_domain: text(&body["dialin_settings"]["call_domain"])?,
         key: config.key.clone()?,
@@ -215,11 +215,11 @@ pub fn held(body: &Value, config: &Videoroom) -> Option<Held> {
     })
 }
 
-impl Held {
+impl HeldCall {
     /// Returns the request that connects the call to the room whose address of SIP this is.
-    pub fn connect(&self, sip_uri: &str) -> Request {
+    pub fn connect_request(&self, sip_uri: &str) -> Request {
         let body =
-            json!({"callId": self.call_id, "callDomain": self.call_domain, "sipUri": super::with_scheme(sip_uri)});
+            json!({"callId": self.call_id, "callDomain": self.call_domain, "sipUri": super::with_sip_scheme(sip_uri)});
         Request {
             method: Method::Post,
             url: format!("{}/dialin/pinlessCallUpdate", self.url),
@@ -231,11 +231,11 @@ impl Held {
     /// Reads the answer to it.
     ///
     /// # Errors
-    /// [`Failure::Refused`].
-    pub fn connected(&self, status: u16, body: &[u8]) -> Result<(), Failure> {
+    /// [`DailyError::Refused`].
+    pub fn parse_connect_answer(&self, status: u16, body: &[u8]) -> Result<(), DailyError> {
         match status {
             200..=299 => Ok(()),
-            _ => failure::answered(Step::Connect, status, body, &self.key).map(|_| ()),
+            _ => error::parse_answer(ApiStep::Connect, status, body, &self.key).map(|_| ()),
         }
     }
 }
@@ -249,8 +249,8 @@ mod tests {
     const SIGNED_MS: &str = "1795252753000";
     const SIGNED_S: u64 = 1_795_252_753;
 
-    fn call_of(text: &str) -> Result<Call, Refusal> {
-        call(object(text.as_bytes())?)
+    fn call_of(text: &str) -> Result<DialinWebhook, DialinError> {
+        parse_call(parse_object(text.as_bytes())?)
     }
 
     fn config() -> Videoroom {
@@ -265,9 +265,13 @@ mod tests {
     #[test]
     fn only_an_object_is_read() {
         for body in ["", "x", "[]", "7", "null", "{", "\u{feff}{}"] {
-            assert_eq!(object(body.as_bytes()).map(|_| ()), Err(Refusal::NotJson), "{body}");
+            assert_eq!(
+                parse_object(body.as_bytes()).map(|_| ()),
+                Err(DialinError::NotJson),
+                "{body}"
+            );
         }
-        assert_eq!(Refusal::NotJson.to_string(), "Invalid JSON payload");
+        assert_eq!(DialinError::NotJson.to_string(), "Invalid JSON payload");
     }
 
     #[test]
@@ -290,8 +294,8 @@ mod tests {
             (r#"{"To":"+15550002222"}"#, false),
             ("{}", false),
         ] {
-            let map = object(body.as_bytes()).expect("an object");
-            assert_eq!(is_ping(&map), ping, "{body}");
+            let map = parse_object(body.as_bytes()).expect("an object");
+            assert_eq!(is_test(&map), ping, "{body}");
         }
     }
 
@@ -309,7 +313,11 @@ mod tests {
             ] {
                 let mut call = whole.clone();
                 call[name] = wrong;
-                assert_eq!(call_of(&call.to_string()).map(|_| ()), Err(Refusal::Fields), "{call}");
+                assert_eq!(
+                    call_of(&call.to_string()).map(|_| ()),
+                    Err(DialinError::Fields),
+                    "{call}"
+                );
             }
             let mut longest = whole.clone();
             longest[name] = json!("x".repeat(DIALIN_FIELD_BYTES_MAX));
@@ -317,10 +325,10 @@ mod tests {
             let mut other_case = whole.as_object().expect("an object").clone();
             let value = other_case.remove(name).expect("it is there");
             other_case.insert(name.to_lowercase() + "_", value);
-            assert_eq!(call(other_case).map(|_| ()), Err(Refusal::Fields));
+            assert_eq!(parse_call(other_case).map(|_| ()), Err(DialinError::Fields));
         }
         assert_eq!(
-            Refusal::Fields.to_string(),
+            DialinError::Fields.to_string(),
             "Missing required fields: From, To, callId, callDomain"
         );
     }
@@ -350,7 +358,12 @@ mod tests {
         }
     }
 
-    fn verified(signature: Option<&str>, timestamp: Option<&str>, body: &[u8], now_s: u64) -> Result<(), Wrong> {
+    fn verified(
+        signature: Option<&str>,
+        timestamp: Option<&str>,
+        body: &[u8],
+        now_s: u64,
+    ) -> Result<(), DialinSignatureError> {
         let header = |name: &str| match name {
             SIGNATURE => signature,
             TIMESTAMP => timestamp,
@@ -371,7 +384,7 @@ mod tests {
         for now_s in [SIGNED_S - 301, SIGNED_S + 301] {
             assert_eq!(
                 verified(Some(SIGNED), Some(SIGNED_MS), BODY, now_s),
-                Err(Wrong::Stale { off_s: 301 })
+                Err(DialinSignatureError::Stale { off_s: 301 })
             );
         }
     }
@@ -392,24 +405,44 @@ mod tests {
         let mut tampered = BODY.to_vec();
         tampered[10] ^= 1;
         for (signature, timestamp, body, wrong) in [
-            (None, Some(SIGNED_MS), BODY, Wrong::Missing(SIGNATURE)),
-            (Some(SIGNED), None, BODY, Wrong::Missing(TIMESTAMP)),
-            (Some("?"), Some(SIGNED_MS), BODY, Wrong::Malformed(SIGNATURE)),
-            (Some(""), Some(SIGNED_MS), BODY, Wrong::Foreign),
-            (Some(&SIGNED[..4]), Some(SIGNED_MS), BODY, Wrong::Foreign),
-            (Some(SIGNED), Some(SIGNED_MS), &tampered[..], Wrong::Foreign),
-            (Some(SIGNED), Some(SIGNED_MS), b"", Wrong::Foreign),
+            (None, Some(SIGNED_MS), BODY, DialinSignatureError::Missing(SIGNATURE)),
+            (Some(SIGNED), None, BODY, DialinSignatureError::Missing(TIMESTAMP)),
+            (
+                Some("?"),
+                Some(SIGNED_MS),
+                BODY,
+                DialinSignatureError::Malformed(SIGNATURE),
+            ),
+            (Some(""), Some(SIGNED_MS), BODY, DialinSignatureError::Foreign),
+            (Some(&SIGNED[..4]), Some(SIGNED_MS), BODY, DialinSignatureError::Foreign),
+            (
+                Some(SIGNED),
+                Some(SIGNED_MS),
+                &tampered[..],
+                DialinSignatureError::Foreign,
+            ),
+            (Some(SIGNED), Some(SIGNED_MS), b"", DialinSignatureError::Foreign),
             // The same moment, written in another way, is not what was signed.
-            (Some(SIGNED), Some("1795252753"), BODY, Wrong::Foreign),
-            (Some(SIGNED), Some("1795252753001"), BODY, Wrong::Foreign),
-            (Some(SIGNED), Some(""), BODY, Wrong::Malformed(TIMESTAMP)),
-            (Some(SIGNED), Some("+1795252753000"), BODY, Wrong::Malformed(TIMESTAMP)),
-            (Some(SIGNED), Some("-1"), BODY, Wrong::Malformed(TIMESTAMP)),
+            (Some(SIGNED), Some("1795252753"), BODY, DialinSignatureError::Foreign),
+            (Some(SIGNED), Some("1795252753001"), BODY, DialinSignatureError::Foreign),
+            (Some(SIGNED), Some(""), BODY, DialinSignatureError::Malformed(TIMESTAMP)),
+            (
+                Some(SIGNED),
+                Some("+1795252753000"),
+                BODY,
+                DialinSignatureError::Malformed(TIMESTAMP),
+            ),
+            (
+                Some(SIGNED),
+                Some("-1"),
+                BODY,
+                DialinSignatureError::Malformed(TIMESTAMP),
+            ),
             (
                 Some(SIGNED),
                 Some("99999999999999999999999"),
                 BODY,
-                Wrong::Malformed(TIMESTAMP),
+                DialinSignatureError::Malformed(TIMESTAMP),
             ),
         ] {
             assert_eq!(
@@ -432,10 +465,10 @@ mod tests {
             forged[format!("{prefix}_api_url")] = json!("http://127.0.0.1:1");
         }
         for body in [&whole, &forged] {
-            let held = held(body, &config()).expect("a call is held");
-            assert_eq!(format!("{held:?}"), "Held { .. }");
+            let held = held_call(body, &config()).expect("a call is held");
+            assert_eq!(format!("{held:?}"), "HeldCall { .. }");
             for uri in ["sip:r@sip.example.net", "r@sip.example.net"] {
-                let request = held.connect(uri);
+                let request = held.connect_request(uri);
                 assert_eq!(request.method, Method::Post);
                 assert_eq!(request.url, "https://api.example.net/v1/dialin/pinlessCallUpdate");
                 assert_eq!(request.authorization, Some(Secret::new("Bearer canary-key")));
@@ -445,8 +478,8 @@ mod tests {
                     json!({"callId": "c1", "callDomain": "d1", "sipUri": "sip:r@sip.example.net"})
                 );
             }
-            assert_eq!(held.connected(200, b""), Ok(()));
-            let refused = held.connected(404, br#"{"error":"not-found","info":"no such call"}"#);
+            assert_eq!(held.parse_connect_answer(200, b""), Ok(()));
+            let refused = held.parse_connect_answer(404, br#"{"error":"not-found","info":"no such call"}"#);
             assert_eq!(
                 refused.expect_err("404").to_string(),
                 "connecting the call to its room: the provider answered 404 (not-found: no such call); the call is over, or was \
@@ -454,8 +487,8 @@ mod tests {
             );
         }
         for none in [json!({}), json!([]), json!({"dialin_settings": {"call_id": "c"}})] {
-            assert_eq!(held(&none, &config()), None);
+            assert_eq!(held_call(&none, &config()), None);
         }
-        assert_eq!(held(&whole, &Videoroom::default()), None, "without a key");
+        assert_eq!(held_call(&whole, &Videoroom::default()), None, "without a key");
     }
 }

@@ -1,53 +1,53 @@
 //! The hosted video room: what is asked of the provider's REST API, and what its answers mean.
 //!
 //! In: the configuration, what a `/start` or a dialled number asks for, the Unix time, random bits; later status and body of
-//! answers. Out: a [`Plan`] with the requests that make a room and a token, the [`Room`] that came of it, or the [`Failure`].
+//! answers. Out: a [`RoomPlan`] with the requests that make a room and a token, the [`DailyRoom`] that came of it, or the [`DailyError`].
 //! The media protocol of that provider is closed, so a bot enters a room through the vendor's own library; the runner makes
 //! room and token, and hands them over.
-//! [`dialin`] is the webhook of telephone numbers, [`failure`] what goes wrong, [`properties`] what may be asked of rooms and
-//! tokens, [`reply`] what clients are told, [`taken`] which calls have a bot. Source: the rooms fact sheet, part A.
+//! [`dialin`] is the webhook of telephone numbers, [`error`] what goes wrong, [`properties`] what may be asked of rooms and
+//! tokens, [`reply`] what clients are told, [`recent_calls`] which calls have a bot. Source: the rooms fact sheet, part A.
 
 pub mod dialin;
-pub mod failure;
+pub mod error;
 pub mod properties;
+pub mod recent_calls;
 pub mod reply;
-pub mod taken;
 
 use serde_json::{Map, Value, json};
 
-pub use self::failure::{Failure, Step};
-use self::properties::{Dropped, ROOM, TOKEN};
+pub use self::error::{ApiStep, DailyError};
+use self::properties::{DroppedProperty, ROOM, TOKEN};
 use crate::config::{Secret, Videoroom};
 use crate::limits::{VIDEOROOM_LIFE, VIDEOROOM_TOKEN_BYTES_MAX, VIDEOROOM_URL_BYTES_MAX};
 use crate::server::rest::{Body, Method, Request, bearer, segment};
 
 /// What a `/start` asks of a new room and of its token, as it came.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Wanted {
+pub struct RoomRequest {
     pub room: Map<String, Value>,
     pub token: Map<String, Value>,
 }
 
 /// Whom a room is for.
 #[derive(Clone, Copy, Debug)]
-pub enum Asked<'a> {
+pub enum RoomPurpose<'a> {
     /// A client. A room of the configuration is as good as a new one.
-    Client(&'a Wanted),
+    Client(&'a RoomRequest),
     /// A telephone call, from this number. It needs a room that has an address of SIP.
     Call { from: &'a str },
 }
 
 /// What has to be done for a room and a token.
 #[derive(Debug)]
-pub struct Plan {
-    pub room: RoomPlan,
+pub struct RoomPlan {
+    pub room: RoomSource,
     /// What was asked for and is left out.
-    pub dropped: Vec<Dropped>,
+    pub dropped: Vec<DroppedProperty>,
     token: Map<String, Value>,
 }
 
 #[derive(Debug)]
-pub enum RoomPlan {
+pub enum RoomSource {
     New {
         create: Request,
         /// Takes the room back when nothing comes of it.
@@ -59,7 +59,7 @@ pub enum RoomPlan {
 
 /// A room that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct DailyRoom {
     /// `http` or `https`, fit for a header.
     pub url: String,
     /// Nobody enters without a token.
@@ -71,48 +71,53 @@ pub struct Room {
 /// Plans a room and its token.
 ///
 /// # Errors
-/// [`Failure::NoKey`] and [`Failure::RoomUrl`]: what is wrong with the configuration.
-pub fn plan(config: &Videoroom, asked: Asked<'_>, now_unix_s: u64, random: [u8; 4]) -> Result<Plan, Failure> {
-    let key = config.key.as_ref().ok_or(Failure::NoKey)?;
+/// [`DailyError::NoKey`] and [`DailyError::RoomUrl`]: what is wrong with the configuration.
+pub fn plan(
+    config: &Videoroom,
+    asked: RoomPurpose<'_>,
+    now_unix_s: u64,
+    random: [u8; 4],
+) -> Result<RoomPlan, DailyError> {
+    let key = config.key.as_ref().ok_or(DailyError::NoKey)?;
     let end = now_unix_s + VIDEOROOM_LIFE.as_secs();
     let mut dropped = Vec::new();
     let mut token = match asked {
-        Asked::Client(wanted) => properties::checked(&TOKEN, &wanted.token, &mut dropped),
-        Asked::Call { .. } => Map::new(),
+        RoomPurpose::Client(wanted) => properties::filter(&TOKEN, &wanted.token, &mut dropped),
+        RoomPurpose::Call { .. } => Map::new(),
     };
-    default(&mut token, "exp", json!(end));
-    default(&mut token, "is_owner", json!(true));
-    default(&mut token, "eject_at_token_exp", json!(false));
+    set_default(&mut token, "exp", json!(end));
+    set_default(&mut token, "is_owner", json!(true));
+    set_default(&mut token, "eject_at_token_exp", json!(false));
     let existing = config.room_url.as_ref().or(config.sample_room_url.as_ref());
     let room = match (asked, existing) {
-        (Asked::Client(_), Some(url)) => {
+        (RoomPurpose::Client(_), Some(url)) => {
             if !is_url(url) || room_name(url).is_none() {
-                return Err(Failure::RoomUrl);
+                return Err(DailyError::RoomUrl);
             }
-            RoomPlan::Existing(url.clone())
+            RoomSource::Existing(url.clone())
         }
-        (Asked::Client(wanted), None) => {
-            let room = properties::checked(&ROOM, &wanted.room, &mut dropped);
+        (RoomPurpose::Client(wanted), None) => {
+            let room = properties::filter(&ROOM, &wanted.room, &mut dropped);
             create(config, key, with_defaults(room, end), random)
         }
-        (Asked::Call { from }, _) => {
+        (RoomPurpose::Call { from }, _) => {
             let sip = json!({"display_name": from, "video": false, "sip_mode": "dial-in", "num_endpoints": 1});
             let room = Map::from_iter([("sip".to_owned(), sip), ("start_video_off".to_owned(), json!(true))]);
             create(config, key, with_defaults(room, end), random)
         }
     };
-    Ok(Plan { room, dropped, token })
+    Ok(RoomPlan { room, dropped, token })
 }
 
-impl Plan {
+impl RoomPlan {
     /// Returns the request for a token of this room. It is always one room's: a token without a name opens every room of
     /// the account.
     ///
     /// # Errors
-    /// [`Failure`] when the URL names no room.
-    pub fn token(&self, config: &Videoroom, room_url: &str) -> Result<Request, Failure> {
-        let name = room_name(room_url).ok_or(Failure::Unreadable {
-            step: Step::Room,
+    /// [`DailyError`] when the URL names no room.
+    pub fn token(&self, config: &Videoroom, room_url: &str) -> Result<Request, DailyError> {
+        let name = room_name(room_url).ok_or(DailyError::Unreadable {
+            step: ApiStep::Room,
             what: "its `url` names no room",
         })?;
         let mut properties = self.token.clone();
@@ -126,12 +131,12 @@ impl Plan {
     }
 }
 
-fn create(config: &Videoroom, key: &Secret, properties: Map<String, Value>, random: [u8; 4]) -> RoomPlan {
+fn create(config: &Videoroom, key: &Secret, properties: Map<String, Value>, random: [u8; 4]) -> RoomSource {
     let wants = |name: &str| !matches!(properties.get(name), None | Some(Value::Null | Value::Bool(false)));
-    let of_telephone = wants("sip") || wants("enable_dialout");
-    let prefix = if of_telephone { "bot-telephony-" } else { "bot-" };
+    let is_for_telephone = wants("sip") || wants("enable_dialout");
+    let prefix = if is_for_telephone { "bot-telephony-" } else { "bot-" };
     let name = format!("{prefix}{:08x}", u32::from_be_bytes(random));
-    RoomPlan::New {
+    RoomSource::New {
         delete: Request {
             method: Method::Delete,
             url: format!("{}/rooms/{}", config.url, segment(&name)),
@@ -151,8 +156,8 @@ fn create(config: &Videoroom, key: &Secret, properties: Map<String, Value>, rand
 
 /// Adds what a room has unless it is told otherwise: an end, and a page that lets people in at once.
 fn with_defaults(mut room: Map<String, Value>, end: u64) -> Map<String, Value> {
-    default(&mut room, "exp", json!(end));
-    default(&mut room, "eject_at_room_exp", json!(true));
+    set_default(&mut room, "exp", json!(end));
+    set_default(&mut room, "eject_at_room_exp", json!(true));
     for off in [
         "enable_chat",
         "enable_prejoin_ui",
@@ -165,7 +170,7 @@ fn with_defaults(mut room: Map<String, Value>, end: u64) -> Map<String, Value> {
 }
 
 /// Sets what is absent. `null` counts as absent: a room without an end is nobody's wish.
-fn default(map: &mut Map<String, Value>, name: &str, value: Value) {
+fn set_default(map: &mut Map<String, Value>, name: &str, value: Value) {
     if map.get(name).is_none_or(Value::is_null) {
         map.insert(name.to_owned(), value);
     }
@@ -182,32 +187,35 @@ pub fn room_name(url: &str) -> Option<&str> {
 /// Reads the answer to the request for a room.
 ///
 /// # Errors
-/// [`Failure`]: the provider refused, or its answer cannot be used.
-pub fn read_room(status: u16, body: &[u8], key: &Secret) -> Result<Room, Failure> {
-    let answer = failure::answered(Step::Room, status, body, key)?;
-    let unreadable = |what| Failure::Unreadable { step: Step::Room, what };
+/// [`DailyError`]: the provider refused, or its answer cannot be used.
+pub fn parse_room(status: u16, body: &[u8], key: &Secret) -> Result<DailyRoom, DailyError> {
+    let answer = error::parse_answer(ApiStep::Room, status, body, key)?;
+    let unreadable = |what| DailyError::Unreadable {
+        step: ApiStep::Room,
+        what,
+    };
     let url = answer["url"].as_str().ok_or(unreadable("its `url` is missing"))?;
     if !is_url(url) {
         return Err(unreadable("its `url` is none"));
     }
     let sip_uri = answer["config"]["sip_uri"]["endpoint"].as_str();
-    Ok(Room {
+    Ok(DailyRoom {
         url: url.to_owned(),
         private: answer["privacy"] == "private",
         sip_uri: sip_uri
             .filter(|uri| (1..=VIDEOROOM_URL_BYTES_MAX).contains(&uri.len()))
-            .map(with_scheme),
+            .map(with_sip_scheme),
     })
 }
 
 /// Reads the answer to the request for a token.
 ///
 /// # Errors
-/// As [`read_room`].
-pub fn read_token(status: u16, body: &[u8], key: &Secret) -> Result<Secret, Failure> {
-    let answer = failure::answered(Step::Token, status, body, key)?;
-    let unreadable = |what| Failure::Unreadable {
-        step: Step::Token,
+/// As [`parse_room`].
+pub fn parse_token(status: u16, body: &[u8], key: &Secret) -> Result<Secret, DailyError> {
+    let answer = error::parse_answer(ApiStep::Token, status, body, key)?;
+    let unreadable = |what| DailyError::Unreadable {
+        step: ApiStep::Token,
         what,
     };
     let token = answer["token"].as_str().ok_or(unreadable("its `token` is missing"))?;
@@ -226,7 +234,7 @@ fn is_url(text: &str) -> bool {
 }
 
 /// Writes the address of a call with its scheme, with which the provider gives it or not.
-fn with_scheme(uri: &str) -> String {
+fn with_sip_scheme(uri: &str) -> String {
     let has_scheme = uri.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("sip:"));
     if has_scheme {
         uri.to_owned()

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 /// What a property has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum PropertyType {
     Flag,
     Number,
     Text,
@@ -21,88 +21,88 @@ pub enum Expected {
 
 const RECORDINGS: [&str; 4] = ["cloud", "cloud-audio-only", "local", "raw-tracks"];
 
-impl Expected {
-    fn takes(self, value: &Value) -> bool {
+impl PropertyType {
+    fn accepts(self, value: &Value) -> bool {
         match self {
             _ if value.is_null() => true,
-            Expected::Flag => value.is_boolean(),
-            Expected::Number => value.is_number(),
-            Expected::Text => value.is_string(),
-            Expected::Object => value.is_object(),
-            Expected::Recording => value.as_str().is_some_and(|kind| RECORDINGS.contains(&kind)),
+            PropertyType::Flag => value.is_boolean(),
+            PropertyType::Number => value.is_number(),
+            PropertyType::Text => value.is_string(),
+            PropertyType::Object => value.is_object(),
+            PropertyType::Recording => value.as_str().is_some_and(|kind| RECORDINGS.contains(&kind)),
         }
     }
 }
 
-impl fmt::Display for Expected {
+impl fmt::Display for PropertyType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Expected::Flag => f.write_str("true or false"),
-            Expected::Number => f.write_str("a number"),
-            Expected::Text => f.write_str("a string"),
-            Expected::Object => f.write_str("an object"),
-            Expected::Recording => write!(f, "one of {}", RECORDINGS.join(", ")),
+            PropertyType::Flag => f.write_str("true or false"),
+            PropertyType::Number => f.write_str("a number"),
+            PropertyType::Text => f.write_str("a string"),
+            PropertyType::Object => f.write_str("an object"),
+            PropertyType::Recording => write!(f, "one of {}", RECORDINGS.join(", ")),
         }
     }
 }
 
 /// The properties of one thing, by the key of `/start` that they stand under.
-pub struct Known {
+pub struct PropertySchema {
     key: &'static str,
-    properties: &'static [(&'static str, Expected)],
+    properties: &'static [(&'static str, PropertyType)],
 }
 
-pub const ROOM: Known = Known {
+pub const ROOM: PropertySchema = PropertySchema {
     key: "videoroomRoomProperties",
     properties: &[
-        ("exp", Expected::Number),
-        ("nbf", Expected::Number),
-        ("eject_at_room_exp", Expected::Flag),
-        ("max_participants", Expected::Number),
-        ("geo", Expected::Text),
-        ("start_video_off", Expected::Flag),
-        ("start_audio_off", Expected::Flag),
-        ("enable_chat", Expected::Flag),
-        ("enable_prejoin_ui", Expected::Flag),
-        ("enable_emoji_reactions", Expected::Flag),
-        ("enable_dialout", Expected::Flag),
-        ("enable_recording", Expected::Recording),
-        ("enable_transcription_storage", Expected::Flag),
-        ("recordings_bucket", Expected::Object),
-        ("transcription_bucket", Expected::Object),
-        ("sip", Expected::Object),
+        ("exp", PropertyType::Number),
+        ("nbf", PropertyType::Number),
+        ("eject_at_room_exp", PropertyType::Flag),
+        ("max_participants", PropertyType::Number),
+        ("geo", PropertyType::Text),
+        ("start_video_off", PropertyType::Flag),
+        ("start_audio_off", PropertyType::Flag),
+        ("enable_chat", PropertyType::Flag),
+        ("enable_prejoin_ui", PropertyType::Flag),
+        ("enable_emoji_reactions", PropertyType::Flag),
+        ("enable_dialout", PropertyType::Flag),
+        ("enable_recording", PropertyType::Recording),
+        ("enable_transcription_storage", PropertyType::Flag),
+        ("recordings_bucket", PropertyType::Object),
+        ("transcription_bucket", PropertyType::Object),
+        ("sip", PropertyType::Object),
     ],
 };
 
-pub const TOKEN: Known = Known {
+pub const TOKEN: PropertySchema = PropertySchema {
     key: "videoroomMeetingTokenProperties",
     properties: &[
-        ("exp", Expected::Number),
-        ("nbf", Expected::Number),
-        ("is_owner", Expected::Flag),
-        ("eject_at_token_exp", Expected::Flag),
-        ("eject_after_elapsed", Expected::Number),
-        ("user_name", Expected::Text),
-        ("user_id", Expected::Text),
-        ("enable_screenshare", Expected::Flag),
-        ("start_video_off", Expected::Flag),
-        ("start_audio_off", Expected::Flag),
-        ("enable_recording", Expected::Recording),
-        ("enable_prejoin_ui", Expected::Flag),
-        ("start_cloud_recording", Expected::Flag),
-        ("permissions", Expected::Object),
+        ("exp", PropertyType::Number),
+        ("nbf", PropertyType::Number),
+        ("is_owner", PropertyType::Flag),
+        ("eject_at_token_exp", PropertyType::Flag),
+        ("eject_after_elapsed", PropertyType::Number),
+        ("user_name", PropertyType::Text),
+        ("user_id", PropertyType::Text),
+        ("enable_screenshare", PropertyType::Flag),
+        ("start_video_off", PropertyType::Flag),
+        ("start_audio_off", PropertyType::Flag),
+        ("enable_recording", PropertyType::Recording),
+        ("enable_prejoin_ui", PropertyType::Flag),
+        ("start_cloud_recording", PropertyType::Flag),
+        ("permissions", PropertyType::Object),
     ],
 };
 
 /// A property that does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dropped {
+pub struct DroppedProperty {
     key: &'static str,
     name: &'static str,
-    expected: Expected,
+    expected: PropertyType,
 }
 
-impl fmt::Display for Dropped {
+impl fmt::Display for DroppedProperty {
     /// Without the value, which is a peer's word.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -114,13 +114,17 @@ impl fmt::Display for Dropped {
 }
 
 /// Returns the properties that go on, and notes those that do not.
-pub fn checked(known: &Known, asked: &Map<String, Value>, dropped: &mut Vec<Dropped>) -> Map<String, Value> {
+pub fn filter(
+    schema: &PropertySchema,
+    asked: &Map<String, Value>,
+    dropped: &mut Vec<DroppedProperty>,
+) -> Map<String, Value> {
     let mut passed = Map::new();
     for (name, value) in asked {
-        let rule = known.properties.iter().find(|(own, _)| own == name);
+        let rule = schema.properties.iter().find(|(own, _)| own == name);
         match rule {
-            Some(&(name, expected)) if !expected.takes(value) => dropped.push(Dropped {
-                key: known.key,
+            Some(&(name, expected)) if !expected.accepts(value) => dropped.push(DroppedProperty {
+                key: schema.key,
                 name,
                 expected,
             }),

@@ -6,13 +6,13 @@
 
 use serde_json::{Map, Value};
 
-use super::Room;
+use super::DailyRoom;
 use crate::aliases::{self, Area};
 use crate::config::{Secret, StartNames};
 use crate::server::rest::segment;
 
 /// Returns the JSON of the reply to whoever asked for a room.
-pub fn started(names: StartNames, room: &Room, token: &Secret, session_id: &str) -> Vec<u8> {
+pub fn start_reply(names: StartNames, room: &DailyRoom, token: &Secret, session_id: &str) -> Vec<u8> {
     let mut reply = Map::new();
     for (name, value) in [("videoroomRoom", room.url.as_str()), ("videoroomToken", token.expose())] {
         let aliases = aliases::aliases(Area::JsonKey, name);
@@ -30,12 +30,12 @@ pub fn started(names: StartNames, room: &Room, token: &Secret, session_id: &str)
 }
 
 /// Returns the JSON of the reply to whoever started a bot without a room.
-pub fn bare(session_id: &str) -> Vec<u8> {
+pub fn roomless_reply(session_id: &str) -> Vec<u8> {
     serde_json::json!({"sessionId": session_id}).to_string().into_bytes()
 }
 
 /// Returns the URL under which a browser enters the room.
-pub fn location(room: &Room, token: &Secret) -> String {
+pub fn join_url(room: &DailyRoom, token: &Secret) -> String {
     if !room.private {
         return room.url.clone();
     }

@@ -1,6 +1,6 @@
 //! Requests byte for byte, answers of every kind, and the words that come of them.
 
-use super::reply::{bare, location, started};
+use super::reply::{join_url, roomless_reply, start_reply};
 use super::*;
 use crate::config::StartNames;
 
@@ -34,16 +34,16 @@ fn object(value: Value) -> Map<String, Value> {
     value.as_object().expect("an object").clone()
 }
 
-fn plan_of(config: &Videoroom, room: Value, token: Value) -> Plan {
-    let wanted = Wanted {
+fn plan_of(config: &Videoroom, room: Value, token: Value) -> RoomPlan {
+    let wanted = RoomRequest {
         room: object(room),
         token: object(token),
     };
-    plan(config, Asked::Client(&wanted), NOW_S, RANDOM).expect("a plan")
+    plan(config, RoomPurpose::Client(&wanted), NOW_S, RANDOM).expect("a plan")
 }
 
-fn properties(plan: &Plan) -> (Value, Value) {
-    let RoomPlan::New { create, .. } = &plan.room else {
+fn properties(plan: &RoomPlan) -> (Value, Value) {
+    let RoomSource::New { create, .. } = &plan.room else {
         panic!("a new room, not {:?}", plan.room)
     };
     let body = parts(create).3;
@@ -54,7 +54,7 @@ fn properties(plan: &Plan) -> (Value, Value) {
 #[test]
 fn a_room_is_asked_for_with_the_defaults() {
     let plan = plan_of(&config(), json!({}), json!({}));
-    let RoomPlan::New { create, delete } = &plan.room else {
+    let RoomSource::New { create, delete } = &plan.room else {
         panic!("{:?}", plan.room)
     };
     assert_eq!(
@@ -106,7 +106,7 @@ fn properties_of_a_room_are_applied() {
         wanted[off] = json!(false);
     }
     assert_eq!(properties, wanted);
-    let RoomPlan::New { create, .. } = &plan.room else {
+    let RoomSource::New { create, .. } = &plan.room else {
         unreachable!()
     };
     assert_eq!(parts(create).3["privacy"], "public");
@@ -185,15 +185,15 @@ fn an_existing_room_gets_a_token_only() {
         ..config()
     };
     let existing = |config: &Videoroom| match plan_of(config, json!({}), json!({})).room {
-        RoomPlan::Existing(url) => url,
+        RoomSource::Existing(url) => url,
         new => panic!("{new:?}"),
     };
     assert_eq!(existing(&config), "https://example.net/sample");
     config.room_url = Some("https://example.net/mine".into());
     assert_eq!(existing(&config), "https://example.net/mine");
     // No call comes into a room that others are in.
-    let call = plan(&config, Asked::Call { from: "+1" }, NOW_S, RANDOM).expect("a plan");
-    assert!(matches!(call.room, RoomPlan::New { .. }));
+    let call = plan(&config, RoomPurpose::Call { from: "+1" }, NOW_S, RANDOM).expect("a plan");
+    assert!(matches!(call.room, RoomSource::New { .. }));
     for wrong in [
         "",
         "example.net/mine",
@@ -203,15 +203,15 @@ fn an_existing_room_gets_a_token_only() {
         "ftp://h/r",
     ] {
         config.room_url = Some(wrong.into());
-        let refused = plan(&config, Asked::Client(&Wanted::default()), NOW_S, RANDOM).map(|_| ());
-        assert_eq!(refused, Err(Failure::RoomUrl), "{wrong}");
+        let refused = plan(&config, RoomPurpose::Client(&RoomRequest::default()), NOW_S, RANDOM).map(|_| ());
+        assert_eq!(refused, Err(DailyError::RoomUrl), "{wrong}");
     }
 }
 
 /// R-091: the room of a call has one address of SIP, and the caller's number as its name.
 #[test]
 fn a_call_gets_a_room_with_an_address_of_sip() {
-    let plan = plan(&config(), Asked::Call { from: "+15550001111" }, NOW_S, RANDOM).expect("a plan");
+    let plan = plan(&config(), RoomPurpose::Call { from: "+15550001111" }, NOW_S, RANDOM).expect("a plan");
     let (name, properties) = properties(&plan);
     assert_eq!(name, "bot-telephony-1a2b3c4d");
     assert_eq!(
@@ -225,7 +225,12 @@ fn a_call_gets_a_room_with_an_address_of_sip() {
 /// R-027: without a key nothing is planned, and the variable is named as `.env` files have it too.
 #[test]
 fn without_a_key_there_is_no_room() {
-    let refused = plan(&Videoroom::default(), Asked::Client(&Wanted::default()), NOW_S, RANDOM);
+    let refused = plan(
+        &Videoroom::default(),
+        RoomPurpose::Client(&RoomRequest::default()),
+        NOW_S,
+        RANDOM,
+    );
     let words = refused.map(|_| ()).expect_err("no key").to_string();
     assert!(
         words.starts_with("VIDEOROOM_API_KEY (or DAILY_API_KEY) is not set"),
@@ -252,12 +257,12 @@ fn the_answer_for_a_room_is_read() {
     let body =
         br#"{"id":"5e3c","name":"bot-1a2b3c4d","api_created":true,"privacy":"public","url":"https://h/bot-1a2b3c4d",
         "config":{}}"#;
-    let room = Room {
+    let room = DailyRoom {
         url: "https://h/bot-1a2b3c4d".into(),
         private: false,
         sip_uri: None,
     };
-    assert_eq!(read_room(200, body, &key()), Ok(room.clone()));
+    assert_eq!(parse_room(200, body, &key()), Ok(room.clone()));
     for (endpoint, uri) in [
         ("1@sip.example.net", "sip:1@sip.example.net"),
         ("sip:1@sip.example.net", "sip:1@sip.example.net"),
@@ -266,7 +271,7 @@ fn the_answer_for_a_room_is_read() {
         ("\u{e9}", "sip:\u{e9}"),
     ] {
         let body = json!({"url": "https://h/r", "privacy": "private", "config": {"sip_uri": {"endpoint": endpoint}}});
-        let room = read_room(201, body.to_string().as_bytes(), &key()).expect("a room");
+        let room = parse_room(201, body.to_string().as_bytes(), &key()).expect("a room");
         assert_eq!((room.sip_uri.as_deref(), room.private), (Some(uri), true));
     }
 }
@@ -287,12 +292,19 @@ fn answers_that_cannot_be_used_are_named() {
         (r#"{"url":"https://h/r\r\nSet-Cookie: a=b"}"#, "its `url` is none"),
         (&long, "its `url` is none"),
     ] {
-        let refused = read_room(200, body.as_bytes(), &key()).expect_err("unusable");
-        assert_eq!(refused, Failure::Unreadable { step: Step::Room, what }, "{body}");
+        let refused = parse_room(200, body.as_bytes(), &key()).expect_err("unusable");
+        assert_eq!(
+            refused,
+            DailyError::Unreadable {
+                step: ApiStep::Room,
+                what
+            },
+            "{body}"
+        );
         assert!(refused.to_string().contains("VIDEOROOM_API_URL"));
     }
     let at_most = format!(r#"{{"token":"{}"}}"#, "x".repeat(VIDEOROOM_TOKEN_BYTES_MAX));
-    assert!(read_token(200, at_most.as_bytes(), &key()).is_ok());
+    assert!(parse_token(200, at_most.as_bytes(), &key()).is_ok());
     let past = format!(r#"{{"token":"{}"}}"#, "x".repeat(VIDEOROOM_TOKEN_BYTES_MAX + 1));
     for body in [
         "{}",
@@ -301,9 +313,15 @@ fn answers_that_cannot_be_used_are_named() {
         r#"{"token":null}"#,
         &past,
     ] {
-        let refused = read_token(200, body.as_bytes(), &key()).expect_err("unusable");
+        let refused = parse_token(200, body.as_bytes(), &key()).expect_err("unusable");
         assert!(
-            matches!(refused, Failure::Unreadable { step: Step::Token, .. }),
+            matches!(
+                refused,
+                DailyError::Unreadable {
+                    step: ApiStep::Token,
+                    ..
+                }
+            ),
             "{refused}"
         );
     }
@@ -358,10 +376,10 @@ fn refusals_say_what_to_do() {
         ),
         (418, "[]", "making a video room: the provider answered 418"),
     ] {
-        let refused = read_room(status, body.as_bytes(), &key()).expect_err("refused");
+        let refused = parse_room(status, body.as_bytes(), &key()).expect_err("refused");
         assert_eq!(refused.to_string(), words);
     }
-    let token = read_token(404, b"{}", &key()).expect_err("refused").to_string();
+    let token = parse_token(404, b"{}", &key()).expect_err("refused").to_string();
     assert!(
         token.starts_with("making a token for the video room: the provider answered 404; "),
         "{token}"
@@ -377,7 +395,7 @@ fn words_of_the_provider_lose_what_is_not_for_people() {
         json!({"error": "x".repeat(41), "info": format!("{} \r\n\u{1b}[2J {KEY}", "y".repeat(64))}),
         json!({"error": {}, "info": ["canary-key"]}),
     ] {
-        let words = read_room(401, body.to_string().as_bytes(), &key())
+        let words = parse_room(401, body.to_string().as_bytes(), &key())
             .expect_err("refused")
             .to_string();
         assert!(
@@ -395,13 +413,14 @@ fn words_of_the_provider_lose_what_is_not_for_people() {
 /// R-063: room and token under the names that were chosen, and not one member more.
 #[test]
 fn clients_are_told_by_the_names_of_the_configuration() {
-    let room = Room {
+    let room = DailyRoom {
         url: "https://h/r".into(),
         private: false,
         sip_uri: Some("sip:x".into()),
     };
-    let told =
-        |names| -> Value { serde_json::from_slice(&started(names, &room, &Secret::new("t.t"), "id")).expect("JSON") };
+    let told = |names| -> Value {
+        serde_json::from_slice(&start_reply(names, &room, &Secret::new("t.t"), "id")).expect("JSON")
+    };
     let canonical = json!({"videoroomRoom": "https://h/r", "videoroomToken": "t.t", "sessionId": "id"});
     let alias = json!({"dailyRoom": "https://h/r", "dailyToken": "t.t", "sessionId": "id"});
     assert_eq!(told(StartNames::Canonical), canonical);
@@ -409,22 +428,22 @@ fn clients_are_told_by_the_names_of_the_configuration() {
     let mut both = object(canonical);
     both.extend(object(alias));
     assert_eq!(told(StartNames::Both), Value::Object(both));
-    assert_eq!(bare("id"), br#"{"sessionId":"id"}"#);
+    assert_eq!(roomless_reply("id"), br#"{"sessionId":"id"}"#);
 }
 
 /// R-042: the token is in the address only where nobody enters without it.
 #[test]
 fn a_browser_is_sent_into_a_private_room_with_its_token() {
-    let room = |url: &str, private| Room {
+    let room = |url: &str, private| DailyRoom {
         url: url.into(),
         private,
         sip_uri: None,
     };
     let token = Secret::new("a.b+c");
-    assert_eq!(location(&room("https://h/r", false), &token), "https://h/r");
-    assert_eq!(location(&room("https://h/r", true), &token), "https://h/r?t=a.b%2Bc");
+    assert_eq!(join_url(&room("https://h/r", false), &token), "https://h/r");
+    assert_eq!(join_url(&room("https://h/r", true), &token), "https://h/r?t=a.b%2Bc");
     assert_eq!(
-        location(&room("https://h/r?x=1", true), &token),
+        join_url(&room("https://h/r?x=1", true), &token),
         "https://h/r?x=1&t=a.b%2Bc"
     );
 }

@@ -12,7 +12,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::config::{Config, IceServer, Transport};
-use crate::daily::Wanted;
+use crate::daily::RoomRequest;
 use crate::features::MissingFeature;
 use crate::http::route;
 use crate::http::token::SocketKind;
@@ -35,7 +35,7 @@ pub enum StartPlan<'c> {
     /// A WebSocket: the client is told where. The bot starts when it connects.
     Socket { family: SocketKind, body: Value },
     /// A hosted video room: it is made or chosen, a token is made, and the bot starts. Without a room, only the bot starts.
-    Videoroom { room: Option<Wanted>, body: Value },
+    Videoroom { room: Option<RoomRequest>, body: Value },
     /// A media room: tokens are made, and the bot starts.
     Mediaroom { body: Value },
 }
@@ -126,7 +126,7 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, Sta
             body,
         }),
         Transport::Videoroom => Ok(StartPlan::Videoroom {
-            room: (create_room || config.videoroom.room_url.is_some()).then(|| Wanted {
+            room: (create_room || config.videoroom.room_url.is_some()).then(|| RoomRequest {
                 room: room.unwrap_or_default(),
                 token: token.unwrap_or_default(),
             }),
@@ -478,14 +478,14 @@ mod tests {
         let object = |value: Value| value.as_object().expect("an object").clone();
         let text =
             r#"{"createDailyRoom":true,"videoroomRoomProperties":{"exp":1},"dailyMeetingTokenProperties":{"a":null}}"#;
-        let wanted = Wanted {
+        let wanted = RoomRequest {
             room: object(json!({"exp": 1})),
             token: object(json!({"a": null})),
         };
         assert_eq!(rooms(&plain, text), Some(wanted));
         assert_eq!(
             rooms(&plain, r#"{"createVideoroomRoom":true}"#),
-            Some(Wanted::default())
+            Some(RoomRequest::default())
         );
         let unasked = r#"{"transport":"videoroom","createVideoroomRoom":false,"videoroomRoomProperties":{"exp":1}}"#;
         assert_eq!(rooms(&plain, unasked), None);

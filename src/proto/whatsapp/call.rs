@@ -1,7 +1,7 @@
 //! One call, from its offer to its end, as the requests that it takes.
 //!
 //! `PreAccepting -> Preparing -> Accepting -> Live -> Ending -> Over`. In: what the API answers, what becomes of the session,
-//! webhooks, and `now`. Out, by [`Call::poll_output`]: requests, of which one is under way at a time, and what the session is to
+//! webhooks, and `now`. Out, by [`WhatsAppCall::poll_output`]: requests, of which one is under way at a time, and what the session is to
 //! do. The bot begins once the answer is at the provider, so that it is ready when the call is picked up; the call is picked up
 //! when the connection is secured, or after [`SECURED_WITHIN`]; audio leaves after that, since the app takes the first packet
 //! for the pick-up. A call ends with one `reject` or one `terminate`, each of which is repeated only where it is not known to
@@ -10,19 +10,19 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::graph::{Action, Verdict};
+use super::graph::{CallAction, GraphOutcome};
 use crate::event::LeaveReason;
 
 /// How long the pick-up waits for DTLS: the phone rings meanwhile, and gives up after 30 s at the earliest.
 pub const SECURED_WITHIN: Duration = Duration::from_secs(3);
 /// Pauses before the second and the third `terminate`: all three fit the time that a stopping runner has.
-pub const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
+pub const TERMINATE_PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum CallOutput {
     /// Send this request, in the place of one that is under way.
-    Ask(Action),
+    Ask(CallAction),
     /// Begin the session, with its bot.
     Begin,
     /// Let audio out to the caller.
@@ -34,7 +34,7 @@ pub enum Output {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum CallState {
     /// The answer is on its way to the provider.
     PreAccepting,
     /// The session connects.
@@ -44,7 +44,7 @@ enum State {
     Accepting,
     Live,
     Ending {
-        action: Action,
+        action: CallAction,
         /// Pauses that were used.
         pauses: usize,
         again: Option<Instant>,
@@ -54,84 +54,84 @@ enum State {
 
 /// One call.
 #[derive(Debug)]
-pub struct Call {
-    state: State,
-    outputs: VecDeque<Output>,
+pub struct WhatsAppCall {
+    state: CallState,
+    outputs: VecDeque<CallOutput>,
 }
 
-impl Call {
+impl WhatsAppCall {
     /// Begins to answer a call.
     pub fn answer() -> Self {
-        Call {
-            state: State::PreAccepting,
-            outputs: VecDeque::from([Output::Ask(Action::PreAccept)]),
+        WhatsAppCall {
+            state: CallState::PreAccepting,
+            outputs: VecDeque::from([CallOutput::Ask(CallAction::PreAccept)]),
         }
     }
 
     /// Begins to decline a call.
     pub fn decline() -> Self {
-        let mut call = Call {
-            state: State::Over,
+        let mut call = WhatsAppCall {
+            state: CallState::Over,
             outputs: VecDeque::new(),
         };
-        call.end_with(Action::Reject);
+        call.end_with(CallAction::Reject);
         call
     }
 
     /// Takes the answer to the request that is under way.
-    pub fn handle_answer(&mut self, verdict: &Verdict, now: Instant) {
+    pub fn handle_answer(&mut self, verdict: &GraphOutcome, now: Instant) {
         match self.state {
-            State::PreAccepting => match verdict {
-                Verdict::Done => {
-                    self.outputs.push_back(Output::Begin);
-                    self.state = State::Preparing {
+            CallState::PreAccepting => match verdict {
+                GraphOutcome::Done => {
+                    self.outputs.push_back(CallOutput::Begin);
+                    self.state = CallState::Preparing {
                         accept_at: now + SECURED_WITHIN,
                     };
                 }
                 // The phone rings on, and may be answered by another app of the account.
-                Verdict::Refused(_) | Verdict::Unclear(_) => self.over(),
+                GraphOutcome::Refused(_) | GraphOutcome::Unclear(_) => self.over(),
             },
-            State::Accepting => match verdict {
-                Verdict::Done => {
-                    self.outputs.push_back(Output::Open);
-                    self.state = State::Live;
+            CallState::Accepting => match verdict {
+                GraphOutcome::Done => {
+                    self.outputs.push_back(CallOutput::Open);
+                    self.state = CallState::Live;
                 }
-                Verdict::Refused(failure) if failure.is_twin() => {
-                    self.outputs.push_back(Output::End(LeaveReason::Failed));
+                GraphOutcome::Refused(failure) if failure.is_duplicate() => {
+                    self.outputs.push_back(CallOutput::End(LeaveReason::Failed));
                     self.over();
                 }
-                Verdict::Refused(_) => {
-                    self.outputs.push_back(Output::End(LeaveReason::Failed));
-                    self.end_with(Action::Reject);
+                GraphOutcome::Refused(_) => {
+                    self.outputs.push_back(CallOutput::End(LeaveReason::Failed));
+                    self.end_with(CallAction::Reject);
                 }
-                Verdict::Unclear(_) => {
-                    self.outputs.push_back(Output::End(LeaveReason::Failed));
-                    self.end_with(Action::Terminate);
+                GraphOutcome::Unclear(_) => {
+                    self.outputs.push_back(CallOutput::End(LeaveReason::Failed));
+                    self.end_with(CallAction::Terminate);
                 }
             },
-            State::Ending {
+            CallState::Ending {
                 action,
                 pauses,
                 again: None,
             } => match (verdict, action) {
-                (Verdict::Done, _) => self.over(),
-                (_, Action::Reject) => self.end_with(Action::Terminate),
-                (Verdict::Unclear(_), _) if pauses < PAUSES.len() => {
-                    self.state = State::Ending {
+                (GraphOutcome::Done, _) => self.over(),
+                (_, CallAction::Reject) => self.end_with(CallAction::Terminate),
+                (GraphOutcome::Unclear(_), _) if pauses < TERMINATE_PAUSES.len() => {
+                    self.state = CallState::Ending {
                         action,
                         pauses: pauses + 1,
-                        again: Some(now + PAUSES[pauses]),
+                        again: Some(now + TERMINATE_PAUSES[pauses]),
                     };
                 }
                 _ => self.over(),
             },
-            State::Preparing { .. } | State::Live | State::Ending { .. } | State::Over => {}
+            CallState::Preparing { .. } | CallState::Live | CallState::Ending { .. } | CallState::Over => {}
         }
     }
 
     /// The session's connection is secured.
     pub fn handle_secured(&mut self) {
-        if let State::Preparing { .. } = self.state {
+        if let CallState::Preparing { .. } = self.state {
             self.accept();
         }
     }
@@ -139,84 +139,84 @@ impl Call {
     /// The session is over on this side: the bot ended, nothing was heard of the caller, or the runner stops.
     pub fn handle_session_end(&mut self) {
         match self.state {
-            State::Preparing { .. } => self.end_with(Action::Reject),
+            CallState::Preparing { .. } => self.end_with(CallAction::Reject),
             // Whether the call was picked up is not known, and `terminate` ends it either way.
-            State::Accepting | State::Live => self.end_with(Action::Terminate),
-            State::PreAccepting | State::Ending { .. } | State::Over => {}
+            CallState::Accepting | CallState::Live => self.end_with(CallAction::Terminate),
+            CallState::PreAccepting | CallState::Ending { .. } | CallState::Over => {}
         }
     }
 
     /// The runner stops. A session that runs tells its end by itself.
     pub fn handle_stop(&mut self) {
-        if let State::PreAccepting = self.state {
-            self.end_with(Action::Reject);
+        if let CallState::PreAccepting = self.state {
+            self.end_with(CallAction::Reject);
         }
     }
 
     /// A webhook tells that the call is over: nothing is left to be asked for.
     pub fn handle_terminated(&mut self) {
-        if let State::Preparing { .. } | State::Accepting | State::Live = self.state {
-            self.outputs.push_back(Output::End(LeaveReason::Left));
+        if let CallState::Preparing { .. } | CallState::Accepting | CallState::Live = self.state {
+            self.outputs.push_back(CallOutput::End(LeaveReason::Left));
         }
         self.over();
     }
 
     /// Tells whether no session will come of the call any more.
     pub fn is_ending(&self) -> bool {
-        matches!(self.state, State::Ending { .. } | State::Over)
+        matches!(self.state, CallState::Ending { .. } | CallState::Over)
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {
         match self.state {
-            State::Preparing { accept_at } if now >= accept_at => self.accept(),
-            State::Ending {
+            CallState::Preparing { accept_at } if now >= accept_at => self.accept(),
+            CallState::Ending {
                 action,
                 pauses,
                 again: Some(at),
             } if now >= at => {
-                self.state = State::Ending {
+                self.state = CallState::Ending {
                     action,
                     pauses,
                     again: None,
                 };
-                self.outputs.push_back(Output::Ask(action));
+                self.outputs.push_back(CallOutput::Ask(action));
             }
             _ => {}
         }
     }
 
     /// Returns the next thing to do.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<CallOutput> {
         self.outputs.pop_front()
     }
 
-    /// Returns when [`Call::handle_timeout`] is wanted.
+    /// Returns when [`WhatsAppCall::handle_timeout`] is wanted.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
-            State::Preparing { accept_at } => Some(accept_at),
-            State::Ending { again, .. } => again,
+            CallState::Preparing { accept_at } => Some(accept_at),
+            CallState::Ending { again, .. } => again,
             _ => None,
         }
     }
 
     fn accept(&mut self) {
-        self.state = State::Accepting;
-        self.outputs.push_back(Output::Ask(Action::Accept));
+        self.state = CallState::Accepting;
+        self.outputs.push_back(CallOutput::Ask(CallAction::Accept));
     }
 
-    fn end_with(&mut self, action: Action) {
-        self.state = State::Ending {
+    fn end_with(&mut self, action: CallAction) {
+        self.state = CallState::Ending {
             action,
             pauses: 0,
             again: None,
         };
-        self.outputs.push_back(Output::Ask(action));
+        self.outputs.push_back(CallOutput::Ask(action));
     }
 
     fn over(&mut self) {
-        if self.state != State::Over {
-            self.state = State::Over;
-            self.outputs.push_back(Output::Over);
+        if self.state != CallState::Over {
+            self.state = CallState::Over;
+            self.outputs.push_back(CallOutput::Over);
         }
     }
 }

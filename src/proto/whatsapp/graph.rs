@@ -1,6 +1,6 @@
 //! Requests to the provider's Graph API, and what its answers mean.
 //!
-//! In: what to do with a call; later the status and the body of the answer. Out: a [`Request`], and a [`Verdict`]. An answer is
+//! In: what to do with a call; later the status and the body of the answer. Out: a [`Request`], and a [`GraphOutcome`]. An answer is
 //! judged by its status and by its `success`. Words of the provider lose numbers and ids before they are repeated.
 //! Source: the provider's calling API reference, its table of error codes.
 
@@ -16,7 +16,7 @@ const TRACE_CHARS_MAX: usize = 64;
 
 /// What is done with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum CallAction {
     /// Hands the answer over, so that the connection is made while the phone still rings.
     PreAccept,
     /// Picks up.
@@ -27,24 +27,24 @@ pub enum Action {
     Terminate,
 }
 
-impl Action {
+impl CallAction {
     /// Returns its name, as the API has it.
     pub fn name(self) -> &'static str {
         match self {
-            Action::PreAccept => "pre_accept",
-            Action::Accept => "accept",
-            Action::Reject => "reject",
-            Action::Terminate => "terminate",
+            CallAction::PreAccept => "pre_accept",
+            CallAction::Accept => "accept",
+            CallAction::Reject => "reject",
+            CallAction::Terminate => "terminate",
         }
     }
 
     fn has_session(self) -> bool {
-        matches!(self, Action::PreAccept | Action::Accept)
+        matches!(self, CallAction::PreAccept | CallAction::Accept)
     }
 }
 
 /// Makes the request for a call. The first two actions have the answer's SDP in them, word for word the same.
-pub fn request(config: &Messaging, action: Action, call_id: &str, sdp: &str) -> Request {
+pub fn request(config: &Messaging, action: CallAction, call_id: &str, sdp: &str) -> Request {
     let mut body = json!({"messaging_product": "whatsapp", "call_id": call_id, "action": action.name()});
     if action.has_session() {
         body["session"] = json!({"sdp_type": "answer", "sdp": sdp});
@@ -69,17 +69,17 @@ pub fn settings(config: &Messaging) -> Request {
 
 /// What an answer means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum GraphOutcome {
     Done,
     /// It was not done.
-    Refused(Failure),
+    Refused(GraphError),
     /// Whether it was done is not known, and the same request may succeed a moment later.
-    Unclear(Failure),
+    Unclear(GraphError),
 }
 
 /// Why something was not done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Failure {
+pub struct GraphError {
     /// HTTP status; nothing where no answer came.
     pub status: Option<u16>,
     /// The provider's code of the error.
@@ -90,18 +90,18 @@ pub struct Failure {
     pub trace: String,
 }
 
-impl Failure {
+impl GraphError {
     /// Makes one of a request without an answer.
     pub fn unanswered(words: String) -> Self {
-        Failure {
+        GraphError {
             words,
-            ..Failure::default()
+            ..GraphError::default()
         }
     }
 
     /// Tells whether another runner, or another app of the account, has the call: nothing is wrong.
-    pub fn is_twin(&self) -> bool {
-        self.code == Some(CODE_TWIN)
+    pub fn is_duplicate(&self) -> bool {
+        self.code == Some(CODE_DUPLICATE)
     }
 
     /// Says what the operator can do about it.
@@ -113,7 +113,7 @@ impl Failure {
             131_055 => "the number is in SIP mode, in which calls do not come here",
             138_000 => "calling is not switched on for this number",
             138_002 => "the number has as many calls as it may have",
-            CODE_TWIN => "the call is known or was answered already, perhaps by another app of the account",
+            CODE_DUPLICATE => "the call is known or was answered already, perhaps by another app of the account",
             138_006 => "the user has not permitted calls",
             138_021 => "no media reached the provider",
             _ => return None,
@@ -122,11 +122,11 @@ impl Failure {
 }
 
 const CODE_TOKEN: i64 = 190;
-const CODE_TWIN: i64 = 138_003;
+const CODE_DUPLICATE: i64 = 138_003;
 /// Trouble of the provider, and too many requests.
-const CODES_PASSING: [i64; 2] = [138_004, 138_005];
+const CODES_RETRYABLE: [i64; 2] = [138_004, 138_005];
 
-impl fmt::Display for Failure {
+impl fmt::Display for GraphError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separate = "";
         let mut part = |f: &mut fmt::Formatter<'_>, text: fmt::Arguments<'_>| {
@@ -154,14 +154,14 @@ impl fmt::Display for Failure {
 }
 
 /// Judges an answer.
-pub fn verdict(status: u16, body: &[u8]) -> Verdict {
+pub fn parse_answer(status: u16, body: &[u8]) -> GraphOutcome {
     let parsed: Option<Value> = serde_json::from_slice(body).ok();
     let at = |pointer: &str| parsed.as_ref().and_then(|value| value.pointer(pointer));
     let text = |pointer: &str| at(pointer).and_then(Value::as_str).unwrap_or_default();
     let is_ok = (200..=299).contains(&status);
     let success = at("/success").and_then(Value::as_bool);
     if is_ok && success == Some(true) {
-        return Verdict::Done;
+        return GraphOutcome::Done;
     }
     let code = at("/error/code").and_then(Value::as_i64);
     let details = match text("/error/error_data/details") {
@@ -174,21 +174,21 @@ pub fn verdict(status: u16, body: &[u8]) -> Verdict {
         (.., details) => bland(details),
     };
     let trace = text("/error/fbtrace_id").chars().filter(char::is_ascii_alphanumeric);
-    let failure = Failure {
+    let failure = GraphError {
         status: Some(status),
         code,
         words,
         trace: trace.take(TRACE_CHARS_MAX).collect(),
     };
-    let passing = match code {
-        Some(code) if CODES_PASSING.contains(&code) => true,
+    let is_retryable = match code {
+        Some(code) if CODES_RETRYABLE.contains(&code) => true,
         // A refusal that names its reason holds, whatever the status.
         Some(_) => false,
         None => status == 429 || status >= 500 || (is_ok && success.is_none()),
     };
-    match passing {
-        true => Verdict::Unclear(failure),
-        false => Verdict::Refused(failure),
+    match is_retryable {
+        true => GraphOutcome::Unclear(failure),
+        false => GraphOutcome::Refused(failure),
     }
 }
 
@@ -205,10 +205,10 @@ mod tests {
     fn requests_are_those_of_the_reference() {
         let sdp = "v=0\r\no=- 1 2 IN IP4 127.0.0.1\r\n";
         for (action, has_session) in [
-            (Action::PreAccept, true),
-            (Action::Accept, true),
-            (Action::Reject, false),
-            (Action::Terminate, false),
+            (CallAction::PreAccept, true),
+            (CallAction::Accept, true),
+            (CallAction::Reject, false),
+            (CallAction::Terminate, false),
         ] {
             let request = request(&config(), action, "wacid.A+/=", sdp);
             assert_eq!(request.url, "http://127.0.0.1:9/v23.0/1060000001/calls");
@@ -228,9 +228,9 @@ mod tests {
     #[test]
     fn an_answer_counts_by_status_and_success() {
         let done = br#"{"messaging_product":"whatsapp","success":true}"#;
-        assert_eq!(verdict(200, done), Verdict::Done);
-        let refused = |status, body: &str| matches!(verdict(status, body.as_bytes()), Verdict::Refused(_));
-        let unclear = |status, body: &str| matches!(verdict(status, body.as_bytes()), Verdict::Unclear(_));
+        assert_eq!(parse_answer(200, done), GraphOutcome::Done);
+        let refused = |status, body: &str| matches!(parse_answer(status, body.as_bytes()), GraphOutcome::Refused(_));
+        let unclear = |status, body: &str| matches!(parse_answer(status, body.as_bytes()), GraphOutcome::Unclear(_));
         assert!(refused(200, r#"{"success":false}"#));
         assert!(unclear(200, "OK") && unclear(200, "") && unclear(200, r#"{"success":"true"}"#));
         assert!(unclear(500, "") && unclear(429, "{}") && unclear(503, "<html>"));
@@ -244,7 +244,7 @@ mod tests {
     fn a_failure_says_what_to_do_and_no_number() {
         let body = br#"{"error":{"message":"(#190) x","type":"OAuthException","code":190,"fbtrace_id":"AbC-9\n",
             "error_data":{"details":"Session of 15550001111 has expired"}}}"#;
-        let Verdict::Refused(failure) = verdict(401, body) else {
+        let GraphOutcome::Refused(failure) = parse_answer(401, body) else {
             panic!("refused");
         };
         let words = failure.to_string();
@@ -256,10 +256,10 @@ mod tests {
             words.contains("has expired, fbtrace_id AbC9") && !words.contains("1555"),
             "{words}"
         );
-        assert!(!failure.is_twin());
-        let Verdict::Refused(twin) = verdict(400, br#"{"error":{"code":138003}}"#) else {
+        assert!(!failure.is_duplicate());
+        let GraphOutcome::Refused(twin) = parse_answer(400, br#"{"error":{"code":138003}}"#) else {
             panic!("refused");
         };
-        assert!(twin.is_twin());
+        assert!(twin.is_duplicate());
     }
 }

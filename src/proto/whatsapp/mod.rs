@@ -1,14 +1,14 @@
 //! Voice calls of the messaging app: a user calls a business, and this runner answers for it.
 //!
 //! The provider posts webhooks that it signs; the answers are requests to its Graph API; the audio is WebRTC. Pure parts:
-//! [`signature`] (whose webhook it is, and the challenge that proves the address), [`webhook`] (what it says), [`table`] (which
+//! [`signature`] (whose webhook it is, and the challenge that proves the address), [`webhook`] (what it says), [`call_table`] (which
 //! calls are known), [`graph`] (requests and what their answers mean), [`call`] (one call from its offer to its end).
 //! `io::whatsapp` sends the requests and runs the session. Sources: the provider's calling API reference (June 2026), RFC 2104.
 
 pub mod call;
+pub mod call_table;
 pub mod graph;
 pub mod signature;
-pub mod table;
 pub mod webhook;
 
 /// Returns what may be logged of a phone number: its last three digits.

@@ -20,18 +20,20 @@ const CHALLENGE_CHARS_MAX: usize = 256;
 
 /// Why a webhook is not the provider's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum WebhookSignatureError {
     Missing,
     Malformed,
     Foreign,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for WebhookSignatureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wrong::Missing => write!(f, "no {HEADER} header"),
-            Wrong::Malformed => write!(f, "the {HEADER} header is not `sha256=` and 64 hexadecimal digits"),
-            Wrong::Foreign => write!(
+            WebhookSignatureError::Missing => write!(f, "no {HEADER} header"),
+            WebhookSignatureError::Malformed => {
+                write!(f, "the {HEADER} header is not `sha256=` and 64 hexadecimal digits")
+            }
+            WebhookSignatureError::Foreign => write!(
                 f,
                 "{HEADER} is not the signature of this body; is MESSAGING_APP_SECRET the secret of the app that sends the \
                  webhooks?"
@@ -40,42 +42,46 @@ impl fmt::Display for Wrong {
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for WebhookSignatureError {}
 
 /// Verifies that a webhook's body was signed with the secret of the app.
 ///
 /// # Errors
-/// [`Wrong`]. The answer is 401.
-pub fn verify(secret: &Secret, header: Option<&[u8]>, body: &[u8]) -> Result<(), Wrong> {
-    let header = header.ok_or(Wrong::Missing)?;
-    let hex = header.strip_prefix(b"sha256=").ok_or(Wrong::Malformed)?;
-    let signature = HEXLOWER_PERMISSIVE.decode(hex).map_err(|_| Wrong::Malformed)?;
+/// [`WebhookSignatureError`]. The answer is 401.
+pub fn verify(secret: &Secret, header: Option<&[u8]>, body: &[u8]) -> Result<(), WebhookSignatureError> {
+    let header = header.ok_or(WebhookSignatureError::Missing)?;
+    let hex = header
+        .strip_prefix(b"sha256=")
+        .ok_or(WebhookSignatureError::Malformed)?;
+    let signature = HEXLOWER_PERMISSIVE
+        .decode(hex)
+        .map_err(|_| WebhookSignatureError::Malformed)?;
     if signature.len() != 32 {
-        return Err(Wrong::Malformed);
+        return Err(WebhookSignatureError::Malformed);
     }
     mac(secret.expose().as_bytes(), body)
         .verify_slice(&signature)
-        .map_err(|_| Wrong::Foreign)
+        .map_err(|_| WebhookSignatureError::Foreign)
 }
 
 /// The challenge was not asked for with the right word, or has no fit form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotVerified;
+pub struct ChallengeError;
 
-impl fmt::Display for NotVerified {
+impl fmt::Display for ChallengeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Verification failed")
     }
 }
 
-impl std::error::Error for NotVerified {}
+impl std::error::Error for ChallengeError {}
 
 /// Returns the challenge that the query of a GET asks to be repeated.
 ///
 /// # Errors
-/// [`NotVerified`]. The answer is 403.
-pub fn challenge(word: &Secret, query: Query<'_>) -> Result<String, NotVerified> {
-    let value = |name: &str| query.value(name).ok_or(NotVerified);
+/// [`ChallengeError`]. The answer is 403.
+pub fn challenge(word: &Secret, query: Query<'_>) -> Result<String, ChallengeError> {
+    let value = |name: &str| query.value(name).ok_or(ChallengeError);
     let (mode, challenge, given) = (value("hub.mode")?, value("hub.challenge")?, value("hub.verify_token")?);
     // Hashes are compared, so that the time says nothing of how much of the word is right.
     let hash = mac(CHALLENGE_KEY, given.as_bytes()).finalize().into_bytes();
@@ -83,7 +89,7 @@ pub fn challenge(word: &Secret, query: Query<'_>) -> Result<String, NotVerified>
     let is_fit = challenge.len() <= CHALLENGE_CHARS_MAX && challenge.bytes().all(|byte| byte.is_ascii_graphic());
     (mode == "subscribe" && is_right && is_fit)
         .then_some(challenge)
-        .ok_or(NotVerified)
+        .ok_or(ChallengeError)
 }
 
 /// Any key does: both hashes are made here.
@@ -101,7 +107,7 @@ mod tests {
     const BODY: &[u8] = br#"{"object":"whatsapp_business_account","entry":[]}"#;
     const SIGNED: &str = "sha256=eefab58106e73358686845848feb95c56372e7391b3dc050b6a31c8c5f347ece";
 
-    fn judged(header: &str, body: &[u8]) -> Result<(), Wrong> {
+    fn judged(header: &str, body: &[u8]) -> Result<(), WebhookSignatureError> {
         let secret = Secret::new("0123456789abcdef0123456789abcdef");
         verify(&secret, Some(header.as_bytes()), body)
     }
@@ -113,8 +119,11 @@ mod tests {
         let upper = SIGNED.to_ascii_uppercase().replace("SHA256=", "sha256=");
         assert_eq!(judged(&upper, BODY), Ok(()));
         let spaced = [BODY, b" "].concat();
-        assert_eq!(judged(SIGNED, &spaced), Err(Wrong::Foreign));
-        assert_eq!(judged(&SIGNED.replace("eef", "fef"), BODY), Err(Wrong::Foreign));
+        assert_eq!(judged(SIGNED, &spaced), Err(WebhookSignatureError::Foreign));
+        assert_eq!(
+            judged(&SIGNED.replace("eef", "fef"), BODY),
+            Err(WebhookSignatureError::Foreign)
+        );
         for malformed in [
             "",
             "sha256=",
@@ -125,9 +134,16 @@ mod tests {
             &SIGNED.replace("eefa", "eefg"),
             "sha256=\u{e4}",
         ] {
-            assert_eq!(judged(malformed, BODY), Err(Wrong::Malformed), "{malformed}");
+            assert_eq!(
+                judged(malformed, BODY),
+                Err(WebhookSignatureError::Malformed),
+                "{malformed}"
+            );
         }
-        assert_eq!(verify(&Secret::new("x"), None, BODY), Err(Wrong::Missing));
+        assert_eq!(
+            verify(&Secret::new("x"), None, BODY),
+            Err(WebhookSignatureError::Missing)
+        );
     }
 
     #[test]
@@ -151,7 +167,7 @@ mod tests {
             "hub.mode=subscribe&hub.verify_token=W%C3%B6rd%201",
             "hub.mode=subscribe&hub.challenge=1",
         ] {
-            assert_eq!(asked(bad), Err(NotVerified), "{bad}");
+            assert_eq!(asked(bad), Err(ChallengeError), "{bad}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a webhook says: calls that begin, calls that are over, and much that is none of ours.
 //!
-//! In: the body of a webhook whose signature holds, and the id of our number. Out: [`News`] in the order of the text. Members
-//! that are unknown, missing or of another type cost no call: what cannot be read is told as [`News::Ignored`].
+//! In: the body of a webhook whose signature holds, and the id of our number. Out: [`WebhookEvent`] in the order of the text. Members
+//! that are unknown, missing or of another type cost no call: what cannot be read is told as [`WebhookEvent::Ignored`].
 //! Refuses: what is no JSON object, and objects that are not about a business account. Source: the webhook reference of the
 //! provider's calling API.
 
@@ -17,45 +17,45 @@ const OBJECT: &str = "whatsapp_business_account";
 const CALL_ID_BYTES_MAX: usize = 256;
 /// Bytes of a text that a bot is given; longer ones are left out.
 const TEXT_BYTES_MAX: usize = 1_024;
-/// News of one webhook that are read: a provider puts one call in each, and tests of its own put two.
-pub const NEWS_MAX: usize = 64;
+/// WebhookEvent of one webhook that are read: a provider puts one call in each, and tests of its own put two.
+pub const EVENTS_MAX: usize = 64;
 /// Age of an offer beyond which no accept can succeed: the app gives up after 30 to 60 s.
 pub const OFFER_AGE_MAX_S: u64 = 60;
 
 /// Why a webhook is refused although its signature holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum WhatsAppWebhookError {
     NotJson,
     Object,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for WhatsAppWebhookError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::NotJson => f.write_str("the body is no JSON object"),
-            Refusal::Object => write!(f, "Invalid object type: `{OBJECT}` is taken here"),
+            WhatsAppWebhookError::NotJson => f.write_str("the body is no JSON object"),
+            WhatsAppWebhookError::Object => write!(f, "Invalid object type: `{OBJECT}` is taken here"),
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for WhatsAppWebhookError {}
 
 /// One thing that a webhook says.
 #[derive(Clone, PartialEq)]
-pub enum News {
+pub enum WebhookEvent {
     /// Somebody calls.
-    Connect(Box<Connect>),
+    Connect(Box<IncomingCall>),
     /// A call is over, on the other side.
-    Terminate(Terminate),
+    Terminate(CallEnd),
     /// A call of another number of the same app, by the number's id.
-    Foreign(String),
+    OtherNumber(String),
     /// Not understood, or not ours, and why.
     Ignored(&'static str),
 }
 
 /// A call that begins.
 #[derive(Clone, PartialEq)]
-pub struct Connect {
+pub struct IncomingCall {
     pub call_id: String,
     /// What may be logged of the caller's number.
     pub from: String,
@@ -67,37 +67,37 @@ pub struct Connect {
     pub body: Value,
 }
 
-impl Connect {
+impl IncomingCall {
     /// Returns how old the offer is if it is too old to be answered.
-    pub fn stale_s(&self, now_unix_s: u64) -> Option<u64> {
+    pub fn stale_age_s(&self, now_unix_s: u64) -> Option<u64> {
         let age_s = now_unix_s.saturating_sub(self.timestamp_s?);
         (age_s > OFFER_AGE_MAX_S).then_some(age_s)
     }
 }
 
-impl fmt::Debug for Connect {
+impl fmt::Debug for IncomingCall {
     /// Names and numbers are not part of it, nor is the offer.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connect")
+        f.debug_struct("IncomingCall")
             .field("call_id", &self.call_id)
             .finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for News {
+impl fmt::Debug for WebhookEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            News::Connect(connect) => connect.fmt(f),
-            News::Terminate(terminate) => terminate.fmt(f),
-            News::Foreign(_) => f.write_str("Foreign"),
-            News::Ignored(why) => write!(f, "Ignored({why})"),
+            WebhookEvent::Connect(connect) => connect.fmt(f),
+            WebhookEvent::Terminate(terminate) => terminate.fmt(f),
+            WebhookEvent::OtherNumber(_) => f.write_str("OtherNumber"),
+            WebhookEvent::Ignored(why) => write!(f, "Ignored({why})"),
         }
     }
 }
 
 /// A call that is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Terminate {
+pub struct CallEnd {
     pub call_id: String,
     /// `COMPLETED`, `FAILED` or `REJECTED`, in upper case; empty where it says none of them.
     pub status: &'static str,
@@ -108,65 +108,65 @@ pub struct Terminate {
 /// Reads a webhook. `ours` is the id of our number.
 ///
 /// # Errors
-/// [`Refusal`]. The answer is 400.
-pub fn read(body: &[u8], ours: &str) -> Result<Vec<News>, Refusal> {
+/// [`WhatsAppWebhookError`]. The answer is 400.
+pub fn parse(body: &[u8], ours: &str) -> Result<Vec<WebhookEvent>, WhatsAppWebhookError> {
     let Ok(Value::Object(webhook)) = serde_json::from_slice(body) else {
-        return Err(Refusal::NotJson);
+        return Err(WhatsAppWebhookError::NotJson);
     };
     if text(&webhook, "object") != Some(OBJECT) {
-        return Err(Refusal::Object);
+        return Err(WhatsAppWebhookError::Object);
     }
-    let mut news = Vec::new();
+    let mut events = Vec::new();
     for change in objects(&webhook, "entry").flat_map(|entry| objects(entry, "changes")) {
-        read_change(change, ours, &mut news);
+        read_change(change, ours, &mut events);
     }
-    news.truncate(NEWS_MAX);
-    Ok(news)
+    events.truncate(EVENTS_MAX);
+    Ok(events)
 }
 
-fn read_change(change: &Map<String, Value>, ours: &str, news: &mut Vec<News>) {
+fn read_change(change: &Map<String, Value>, ours: &str, events: &mut Vec<WebhookEvent>) {
     if text(change, "field") != Some("calls") {
-        return news.push(News::Ignored("it is not about calls"));
+        return events.push(WebhookEvent::Ignored("it is not about calls"));
     }
     let Some(Value::Object(value)) = change.get("value") else {
-        return news.push(News::Ignored("a change has no value"));
+        return events.push(WebhookEvent::Ignored("a change has no value"));
     };
     let number = object(value, "metadata").and_then(|metadata| text(metadata, "phone_number_id"));
     match number {
         Some(number) if number == ours => {}
-        Some(number) => return news.push(News::Foreign(number.chars().take(32).collect())),
-        None => return news.push(News::Ignored("it names no number")),
+        Some(number) => return events.push(WebhookEvent::OtherNumber(number.chars().take(32).collect())),
+        None => return events.push(WebhookEvent::Ignored("it names no number")),
     }
-    let before = news.len();
-    news.extend(
+    let before = events.len();
+    events.extend(
         objects(value, "calls")
-            .take(NEWS_MAX)
+            .take(EVENTS_MAX)
             .map(|call| read_call(call, value, ours)),
     );
-    if news.len() == before {
-        news.push(News::Ignored("it has no call, but the state of one"));
+    if events.len() == before {
+        events.push(WebhookEvent::Ignored("it has no call, but the state of one"));
     }
 }
 
-fn read_call(call: &Map<String, Value>, value: &Map<String, Value>, ours: &str) -> News {
+fn read_call(call: &Map<String, Value>, value: &Map<String, Value>, ours: &str) -> WebhookEvent {
     let Some(call_id) = text(call, "id").filter(|id| is_call_id(id)) else {
-        return News::Ignored("a call has no id that can be used");
+        return WebhookEvent::Ignored("a call has no id that can be used");
     };
     match text(call, "event") {
         Some("connect") => read_connect(call_id, call, value, ours),
-        Some("terminate") => News::Terminate(Terminate {
+        Some("terminate") => WebhookEvent::Terminate(CallEnd {
             call_id: call_id.to_owned(),
             status: status(text(call, "status").unwrap_or_default()),
             error: error(call).or_else(|| error(value)),
         }),
-        _ => News::Ignored("its event is neither `connect` nor `terminate`"),
+        _ => WebhookEvent::Ignored("its event is neither `connect` nor `terminate`"),
     }
 }
 
-fn read_connect(call_id: &str, call: &Map<String, Value>, value: &Map<String, Value>, ours: &str) -> News {
+fn read_connect(call_id: &str, call: &Map<String, Value>, value: &Map<String, Value>, ours: &str) -> WebhookEvent {
     // Some samples have none, and only the app's users can call.
     if text(call, "direction").is_some_and(|direction| !direction.eq_ignore_ascii_case("USER_INITIATED")) {
-        return News::Ignored("the call is not one of a user");
+        return WebhookEvent::Ignored("the call is not one of a user");
     }
     let offer = object(call, "session")
         .filter(|session| text(session, "sdp_type").is_some_and(|kind| kind.eq_ignore_ascii_case("offer")))
@@ -176,7 +176,7 @@ fn read_connect(call_id: &str, call: &Map<String, Value>, value: &Map<String, Va
         Some(Value::Number(number)) => Some(number.to_string()),
         _ => text(call, "timestamp").map(str::to_owned),
     };
-    News::Connect(Box::new(Connect {
+    WebhookEvent::Connect(Box::new(IncomingCall {
         call_id: call_id.to_owned(),
         from: super::masked(text(call, "from").unwrap_or_default()),
         timestamp_s: timestamp.and_then(|text| text.trim().parse().ok()),

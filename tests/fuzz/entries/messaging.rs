@@ -4,22 +4,22 @@
 use std::time::{Duration, Instant};
 
 use edge_runner_proto::limits;
-use edge_runner_proto::whatsapp::table::{CALLS_MAX, Calls};
-use edge_runner_proto::whatsapp::webhook::{NEWS_MAX, News, read};
+use edge_runner_proto::whatsapp::call_table::{CALLS_MAX, CallTable};
+use edge_runner_proto::whatsapp::webhook::{EVENTS_MAX, WebhookEvent, parse};
 use serde_json::Value;
 
 const OURS: &str = "1060000001";
 
 pub fn webhook(bytes: &[u8]) {
-    let Ok(news) = read(bytes, OURS) else {
+    let Ok(news) = parse(bytes, OURS) else {
         return;
     };
-    assert!(news.len() <= NEWS_MAX);
+    assert!(news.len() <= EVENTS_MAX);
     let now = Instant::now();
-    let mut calls: Calls<usize> = Calls::default();
+    let mut calls: CallTable<usize> = CallTable::default();
     for (nth, news) in news.iter().enumerate() {
         match news {
-            News::Connect(connect) => {
+            WebhookEvent::Connect(connect) => {
                 assert_is_id(&connect.call_id);
                 assert!(connect.from.chars().count() <= 4, "three digits of a number");
                 if let Some(sdp) = &connect.sdp {
@@ -36,7 +36,7 @@ pub fn webhook(bytes: &[u8]) {
                 calls.handle_connect(&connect.call_id, nth, now);
                 assert!(!calls.handle_connect(&connect.call_id, nth, now), "a twin");
             }
-            News::Terminate(terminate) => {
+            WebhookEvent::Terminate(terminate) => {
                 assert_is_id(&terminate.call_id);
                 calls.handle_terminate(&terminate.call_id, now);
                 assert_eq!(
@@ -46,8 +46,8 @@ pub fn webhook(bytes: &[u8]) {
                 );
                 assert!(!calls.handle_connect(&terminate.call_id, nth, now + Duration::from_secs(1)));
             }
-            News::Foreign(number) => assert!(number != OURS && number.chars().count() <= 32),
-            News::Ignored(_) => {}
+            WebhookEvent::OtherNumber(number) => assert!(number != OURS && number.chars().count() <= 32),
+            WebhookEvent::Ignored(_) => {}
         }
     }
     assert!(calls.count() <= news.len().min(CALLS_MAX));

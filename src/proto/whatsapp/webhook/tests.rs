@@ -11,15 +11,15 @@ macro_rules! sample {
     };
 }
 
-fn one(body: &[u8]) -> News {
-    let mut news = read(body, OURS).expect("a webhook");
-    assert_eq!(news.len(), 1, "{news:?}");
-    news.remove(0)
+fn one(body: &[u8]) -> WebhookEvent {
+    let mut events = parse(body, OURS).expect("a webhook");
+    assert_eq!(events.len(), 1, "{events:?}");
+    events.remove(0)
 }
 
-fn connect(body: &[u8]) -> Connect {
+fn connect(body: &[u8]) -> IncomingCall {
     match one(body) {
-        News::Connect(connect) => *connect,
+        WebhookEvent::Connect(connect) => *connect,
         other => panic!("{other:?}"),
     }
 }
@@ -73,16 +73,16 @@ fn names_are_the_same_escaped_and_raw() {
 
 #[test]
 fn every_call_of_a_webhook_is_read() {
-    let news = read(sample!("connect-two"), OURS).expect("a webhook");
-    let ids: Vec<&str> = news
+    let events = parse(sample!("connect-two"), OURS).expect("a webhook");
+    let ids: Vec<&str> = events
         .iter()
-        .map(|news| match news {
-            News::Connect(connect) => connect.call_id.as_str(),
+        .map(|events| match events {
+            WebhookEvent::Connect(connect) => connect.call_id.as_str(),
             other => panic!("{other:?}"),
         })
         .collect();
     assert_eq!(ids, [CALL, "wacid.SECOND"]);
-    let News::Connect(second) = &news[1] else {
+    let WebhookEvent::Connect(second) = &events[1] else {
         unreachable!()
     };
     assert_eq!(second.body.get("name"), None, "the contact is the first one's");
@@ -97,20 +97,23 @@ fn a_call_that_is_over_is_read_in_every_casing() {
         (&sample!("terminate-failed")[..], "FAILED", Some(138_021)),
     ] {
         let call_id = CALL.to_owned();
-        assert_eq!(one(body), News::Terminate(Terminate { call_id, status, error }));
+        assert_eq!(one(body), WebhookEvent::Terminate(CallEnd { call_id, status, error }));
     }
 }
 
 #[test]
 fn what_is_not_ours_is_ignored_in_words() {
-    assert_eq!(one(sample!("connect-foreign")), News::Foreign("1060000099".into()));
+    assert_eq!(
+        one(sample!("connect-foreign")),
+        WebhookEvent::OtherNumber("1060000099".into())
+    );
     for body in [
         &sample!("statuses")[..],
         sample!("messages"),
         sample!("event-unknown"),
         sample!("connect-business"),
     ] {
-        assert!(matches!(one(body), News::Ignored(_)), "{:?}", one(body));
+        assert!(matches!(one(body), WebhookEvent::Ignored(_)), "{:?}", one(body));
     }
     assert_eq!(connect(sample!("connect-no-sdp")).sdp, None);
     for body in [
@@ -118,7 +121,7 @@ fn what_is_not_ours_is_ignored_in_words() {
         r#"{"object":"whatsapp_business_account","entry":{}}"#,
         r#"{"object":"whatsapp_business_account","entry":[1,[],{"changes":7}]}"#,
     ] {
-        assert_eq!(read(body.as_bytes(), OURS), Ok(vec![]));
+        assert_eq!(parse(body.as_bytes(), OURS), Ok(vec![]));
     }
 }
 
@@ -129,10 +132,10 @@ fn another_object_is_refused() {
         "{}",
         r#"{"object":["whatsapp_business_account"]}"#,
     ] {
-        assert_eq!(read(body.as_bytes(), OURS), Err(Refusal::Object));
+        assert_eq!(parse(body.as_bytes(), OURS), Err(WhatsAppWebhookError::Object));
     }
     for body in ["", "[]", "1", "{", "\u{feff}{}"] {
-        assert_eq!(read(body.as_bytes(), OURS), Err(Refusal::NotJson));
+        assert_eq!(parse(body.as_bytes(), OURS), Err(WhatsAppWebhookError::NotJson));
     }
 }
 
@@ -146,11 +149,11 @@ fn with(change: impl FnOnce(&mut Value)) -> Vec<u8> {
 #[test]
 fn texts_are_capped() {
     let id = |bytes: usize| one(&with(|call| call["id"] = json!("i".repeat(bytes))));
-    assert!(matches!(id(CALL_ID_BYTES_MAX), News::Connect(_)));
-    assert!(matches!(id(CALL_ID_BYTES_MAX + 1), News::Ignored(_)));
+    assert!(matches!(id(CALL_ID_BYTES_MAX), WebhookEvent::Connect(_)));
+    assert!(matches!(id(CALL_ID_BYTES_MAX + 1), WebhookEvent::Ignored(_)));
     assert!(matches!(
         one(&with(|call| call["id"] = json!("a\nb"))),
-        News::Ignored(_)
+        WebhookEvent::Ignored(_)
     ));
     let payload = |bytes: usize| connect(&with(|call| call["cta_payload"] = json!("x".repeat(bytes)))).body;
     assert!(payload(TEXT_BYTES_MAX).get("cta_payload").is_some());
@@ -160,10 +163,10 @@ fn texts_are_capped() {
     assert!(sdp(OFFER_SDP_BYTES_MAX + 1).is_none());
     let mut many: Value = serde_json::from_slice(sample!("connect")).expect("JSON");
     let change = many["entry"][0]["changes"][0].clone();
-    many["entry"][0]["changes"] = json!(vec![change; NEWS_MAX + 1]);
+    many["entry"][0]["changes"] = json!(vec![change; EVENTS_MAX + 1]);
     assert_eq!(
-        read(many.to_string().as_bytes(), OURS).map(|news| news.len()),
-        Ok(NEWS_MAX)
+        parse(many.to_string().as_bytes(), OURS).map(|events| events.len()),
+        Ok(EVENTS_MAX)
     );
 }
 
@@ -171,11 +174,11 @@ fn texts_are_capped() {
 fn an_offer_is_stale_after_a_minute() {
     let at = |timestamp: Value| connect(&with(|call| call["timestamp"] = timestamp));
     let fresh = at(json!("1000"));
-    assert_eq!(fresh.stale_s(1_000 + OFFER_AGE_MAX_S), None);
-    assert_eq!(fresh.stale_s(1_001 + OFFER_AGE_MAX_S), Some(61));
-    assert_eq!(fresh.stale_s(0), None, "this machine's clock is behind");
+    assert_eq!(fresh.stale_age_s(1_000 + OFFER_AGE_MAX_S), None);
+    assert_eq!(fresh.stale_age_s(1_001 + OFFER_AGE_MAX_S), Some(61));
+    assert_eq!(fresh.stale_age_s(0), None, "this machine's clock is behind");
     assert_eq!(at(json!(1_000)).timestamp_s, Some(1_000));
     for unreadable in [json!("2026-11-22T10:00:00Z"), json!(null), json!("-1"), json!("")] {
-        assert_eq!(at(unreadable).stale_s(u64::MAX), None);
+        assert_eq!(at(unreadable).stale_age_s(u64::MAX), None);
     }
 }

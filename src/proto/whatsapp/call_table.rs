@@ -1,42 +1,42 @@
 //! Which calls are known, so that duplicates, disorder and replays of webhooks start no second bot.
 //!
 //! In: ids of calls, what webhooks say of them, `now`. Out: whether a call is new, and the handle of one that is live. A call
-//! whose end came first is known too, and its beginning starts nothing. Calls are remembered for [`KEPT`] after their end; of
+//! whose end came first is known too, and its beginning starts nothing. CallTable are remembered for [`RETENTION`] after their end; of
 //! more than [`CALLS_MAX`] the oldest go first, and of those the ended before the live.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-/// Calls that are remembered: those of ten minutes at seven a second, in about a megabyte.
+/// CallTable that are remembered: those of ten minutes at seven a second, in about a megabyte.
 pub const CALLS_MAX: usize = 4_096;
 /// How long a call is remembered after its end. A replay that comes later is told by its timestamp.
-pub const KEPT: Duration = Duration::from_secs(600);
+pub const RETENTION: Duration = Duration::from_secs(600);
 
 /// The calls of a runner; `T` reaches a live one.
 #[derive(Debug)]
-pub struct Calls<T> {
-    by_id: HashMap<String, Entry<T>>,
+pub struct CallTable<T> {
+    by_id: HashMap<String, CallEntry<T>>,
     /// Ids in the order in which they came.
     order: BTreeMap<u64, String>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
-    place: u64,
-    state: State<T>,
+struct CallEntry<T> {
+    sequence: u64,
+    state: CallStatus<T>,
 }
 
 #[derive(Debug)]
-enum State<T> {
+enum CallStatus<T> {
     Live(T),
     /// Over since then, or before it began.
-    Over(Instant),
+    Ended(Instant),
 }
 
-impl<T> Default for Calls<T> {
+impl<T> Default for CallTable<T> {
     fn default() -> Self {
-        Calls {
+        CallTable {
             by_id: HashMap::new(),
             order: BTreeMap::new(),
             next: 0,
@@ -44,30 +44,30 @@ impl<T> Default for Calls<T> {
     }
 }
 
-impl<T> Calls<T> {
+impl<T> CallTable<T> {
     /// Takes the beginning of a call; tells whether the call is new, and live from here on.
     pub fn handle_connect(&mut self, id: &str, handle: T, now: Instant) -> bool {
-        self.forget(now);
+        self.expire(now);
         if self.by_id.contains_key(id) {
             return false;
         }
-        self.insert(id, State::Live(handle));
+        self.insert(id, CallStatus::Live(handle));
         true
     }
 
     /// Takes the end of a call that a webhook tells, and returns the handle of the call if it is live.
     pub fn handle_terminate(&mut self, id: &str, now: Instant) -> Option<T> {
-        self.forget(now);
+        self.expire(now);
         match self.by_id.get_mut(id) {
-            Some(entry) => match std::mem::replace(&mut entry.state, State::Over(now)) {
-                State::Live(handle) => Some(handle),
-                State::Over(since) => {
-                    entry.state = State::Over(since);
+            Some(entry) => match std::mem::replace(&mut entry.state, CallStatus::Ended(now)) {
+                CallStatus::Live(handle) => Some(handle),
+                CallStatus::Ended(since) => {
+                    entry.state = CallStatus::Ended(since);
                     None
                 }
             },
             None => {
-                self.insert(id, State::Over(now));
+                self.insert(id, CallStatus::Ended(now));
                 None
             }
         }
@@ -76,9 +76,9 @@ impl<T> Calls<T> {
     /// Takes the end of a call on this side.
     pub fn handle_end(&mut self, id: &str, now: Instant) {
         if let Some(entry) = self.by_id.get_mut(id)
-            && let State::Live(_) = entry.state
+            && let CallStatus::Live(_) = entry.state
         {
-            entry.state = State::Over(now);
+            entry.state = CallStatus::Ended(now);
         }
     }
 
@@ -87,22 +87,22 @@ impl<T> Calls<T> {
         self.by_id.len()
     }
 
-    fn insert(&mut self, id: &str, state: State<T>) {
+    fn insert(&mut self, id: &str, state: CallStatus<T>) {
         if self.by_id.len() >= CALLS_MAX {
-            self.make_room();
+            self.evict_oldest();
         }
-        let place = self.next;
+        let sequence = self.next;
         self.next += 1;
-        self.order.insert(place, id.to_owned());
-        self.by_id.insert(id.to_owned(), Entry { place, state });
+        self.order.insert(sequence, id.to_owned());
+        self.by_id.insert(id.to_owned(), CallEntry { sequence, state });
     }
 
-    fn make_room(&mut self) {
+    fn evict_oldest(&mut self) {
         let is_over = |id: &&String| {
             matches!(
                 self.by_id.get(*id),
-                Some(Entry {
-                    state: State::Over(_),
+                Some(CallEntry {
+                    state: CallStatus::Ended(_),
                     ..
                 })
             )
@@ -114,13 +114,13 @@ impl<T> Calls<T> {
     }
 
     /// Forgets calls whose time is over. The oldest come first, so a long call holds back only what came after it.
-    fn forget(&mut self, now: Instant) {
+    fn expire(&mut self, now: Instant) {
         while let Some(id) = self.order.values().next()
-            && let Some(Entry {
-                state: State::Over(since),
+            && let Some(CallEntry {
+                state: CallStatus::Ended(since),
                 ..
             }) = self.by_id.get(id)
-            && now.saturating_duration_since(*since) >= KEPT
+            && now.saturating_duration_since(*since) >= RETENTION
         {
             let id = id.clone();
             self.remove(&id);
@@ -129,7 +129,7 @@ impl<T> Calls<T> {
 
     fn remove(&mut self, id: &str) {
         if let Some(entry) = self.by_id.remove(id) {
-            self.order.remove(&entry.place);
+            self.order.remove(&entry.sequence);
         }
     }
 }
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_twin_starts_nothing_and_an_end_is_told_once() {
         let now = Instant::now();
-        let mut calls = Calls::default();
+        let mut calls = CallTable::default();
         assert!(calls.handle_connect("a", 1, now));
         assert!(!calls.handle_connect("a", 2, now));
         assert_eq!(calls.handle_terminate("a", now), Some(1));
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn an_end_that_comes_first_makes_the_beginning_nothing() {
         let now = Instant::now();
-        let mut calls = Calls::default();
+        let mut calls = CallTable::default();
         assert_eq!(calls.handle_terminate("a", now), None::<u8>);
         assert!(!calls.handle_connect("a", 1, now));
         assert!(calls.handle_connect("b", 2, now), "another call is another call");
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn calls_are_kept_for_ten_minutes_after_their_end() {
         let start = Instant::now();
-        let mut calls = Calls::default();
+        let mut calls = CallTable::default();
         assert!(calls.handle_connect("a", 1, start));
         let ended = start + Duration::from_secs(3_600);
         assert!(
@@ -169,16 +169,16 @@ mod tests {
             "a long call is known as long as it lasts"
         );
         calls.handle_end("a", ended);
-        calls.handle_end("a", ended + KEPT / 2);
-        assert!(!calls.handle_connect("a", 2, ended + KEPT - Duration::from_millis(1)));
-        assert!(calls.handle_connect("a", 2, ended + KEPT));
+        calls.handle_end("a", ended + RETENTION / 2);
+        assert!(!calls.handle_connect("a", 2, ended + RETENTION - Duration::from_millis(1)));
+        assert!(calls.handle_connect("a", 2, ended + RETENTION));
     }
 
     /// At the cap everything is known; one past it, the oldest that is over is not, and no live one goes for it.
     #[test]
     fn the_oldest_that_is_over_goes_first() {
         let now = Instant::now();
-        let mut calls = Calls::default();
+        let mut calls = CallTable::default();
         assert!(calls.handle_connect("live", 0, now));
         for n in 1..CALLS_MAX {
             assert_eq!(calls.handle_terminate(&n.to_string(), now), None);
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn when_all_are_live_the_oldest_goes() {
         let now = Instant::now();
-        let mut calls = Calls::default();
+        let mut calls = CallTable::default();
         for n in 0..=CALLS_MAX {
             assert!(calls.handle_connect(&n.to_string(), n, now));
         }

@@ -1,7 +1,7 @@
 //! What goes wrong with the provider of video rooms, in words that the user of a client and the owner of the runner can act on.
 //!
 //! In: status and body of an answer, and the key, so that no echo of it stays in the words. Out: the JSON of a success, or a
-//! [`Failure`]. The provider's own `error` and `info` are repeated, without what could be a number, an id or a key.
+//! [`DailyError`]. The provider's own `error` and `info` are repeated, without what could be a number, an id or a key.
 //! Source: the rooms fact sheet, A1, errors.
 
 use std::fmt;
@@ -15,32 +15,32 @@ use crate::server::rest::bland;
 
 /// What was being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ApiStep {
     Room,
     Token,
     /// Connecting a held call to its room.
     Connect,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for ApiStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Step::Room => "making a video room",
-            Step::Token => "making a token for the video room",
-            Step::Connect => "connecting the call to its room",
+            ApiStep::Room => "making a video room",
+            ApiStep::Token => "making a token for the video room",
+            ApiStep::Connect => "connecting the call to its room",
         })
     }
 }
 
 /// Why there is no room, or no token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum DailyError {
     NoKey,
     /// The configured room is none.
     RoomUrl,
     /// The provider said no.
     Refused {
-        step: Step,
+        step: ApiStep,
         status: u16,
         /// The provider's stable word for it.
         kind: Option<String>,
@@ -49,33 +49,33 @@ pub enum Failure {
     },
     /// The provider said yes, and nothing that can be used.
     Unreadable {
-        step: Step,
+        step: ApiStep,
         what: &'static str,
     },
     /// No whole answer came.
     Unanswered {
-        step: Step,
+        step: ApiStep,
         why: String,
     },
     /// All of it together took too long.
     TooSlow,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for DailyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::NoKey => {
+            DailyError::NoKey => {
                 f.write_str("VIDEOROOM_API_KEY")?;
                 for alias in aliases::aliases(Area::Variable, "VIDEOROOM_API_KEY") {
                     write!(f, " (or {alias})")?;
                 }
                 f.write_str(" is not set, and no video room or token is made without it")
             }
-            Failure::RoomUrl => f.write_str(
+            DailyError::RoomUrl => f.write_str(
                 "the room of VIDEOROOM_ROOM_URL or VIDEOROOM_SAMPLE_ROOM_URL is none: it has to be an http or https URL with the \
                  room's name as its path",
             ),
-            Failure::Refused {
+            DailyError::Refused {
                 step,
                 status,
                 kind,
@@ -92,14 +92,14 @@ impl fmt::Display for Failure {
                     hint => write!(f, "; {hint}"),
                 }
             }
-            Failure::Unreadable { step, what } => {
+            DailyError::Unreadable { step, what } => {
                 write!(
                     f,
                     "{step}: the provider's answer cannot be used, {what}; is VIDEOROOM_API_URL right?"
                 )
             }
-            Failure::Unanswered { step, why } => write!(f, "{step}: {why}"),
-            Failure::TooSlow => write!(
+            DailyError::Unanswered { step, why } => write!(f, "{step}: {why}"),
+            DailyError::TooSlow => write!(
                 f,
                 "making a video room and its token took longer than {} s",
                 VIDEOROOM_WITHIN.as_secs()
@@ -108,21 +108,21 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for DailyError {}
 
 /// Returns what to do about it.
-fn hint(step: Step, status: u16, kind: Option<&str>) -> &'static str {
+fn hint(step: ApiStep, status: u16, kind: Option<&str>) -> &'static str {
     match (status, step) {
         (300..=399, _) => "a redirect, which is not followed; is VIDEOROOM_API_URL right?",
         (400, _) if kind == Some("authorization-header-error") => {
             "VIDEOROOM_API_KEY is not one that it can read; is it whole?"
         }
-        (400, Step::Room | Step::Token) => "it does not take what was asked of the room or the token",
+        (400, ApiStep::Room | ApiStep::Token) => "it does not take what was asked of the room or the token",
         (401, _) => "it does not take VIDEOROOM_API_KEY",
         (403, _) => "VIDEOROOM_API_KEY does not allow it",
-        (404, Step::Token) => "is VIDEOROOM_API_URL right, and the room there?",
-        (404, Step::Room) => "is VIDEOROOM_API_URL right?",
-        (404, Step::Connect) => "the call is over, or was never held",
+        (404, ApiStep::Token) => "is VIDEOROOM_API_URL right, and the room there?",
+        (404, ApiStep::Room) => "is VIDEOROOM_API_URL right?",
+        (404, ApiStep::Connect) => "the call is over, or was never held",
         (429, _) => "there are too many requests of this account; try again later",
         (500..=599, _) => "it has trouble of its own; try again later",
         _ => "",
@@ -130,35 +130,35 @@ fn hint(step: Step, status: u16, kind: Option<&str>) -> &'static str {
 }
 
 /// Tells whether the provider asks for the same request a little later.
-pub fn is_passing(status: u16) -> bool {
+pub fn is_retryable(status: u16) -> bool {
     status == 429
 }
 
 /// Reads the answer to a request: JSON, or why not.
 ///
 /// # Errors
-/// [`Failure::Refused`] and [`Failure::Unreadable`].
-pub fn answered(step: Step, status: u16, body: &[u8], key: &Secret) -> Result<Value, Failure> {
+/// [`DailyError::Refused`] and [`DailyError::Unreadable`].
+pub fn parse_answer(step: ApiStep, status: u16, body: &[u8], key: &Secret) -> Result<Value, DailyError> {
     let answer = serde_json::from_slice::<Value>(body);
     if !(200..=299).contains(&status) {
         let answer = answer.unwrap_or_default();
-        return Err(Failure::Refused {
+        return Err(DailyError::Refused {
             step,
             status,
             kind: answer["error"]
                 .as_str()
-                .filter(|kind| is_kind(kind, key))
+                .filter(|kind| is_error_code(kind, key))
                 .map(str::to_owned),
-            info: answer["info"].as_str().and_then(|info| words(info, key)),
+            info: answer["info"].as_str().and_then(|info| info_text(info, key)),
         });
     }
     match answer {
         Ok(answer) if answer.is_object() => Ok(answer),
-        Ok(_) => Err(Failure::Unreadable {
+        Ok(_) => Err(DailyError::Unreadable {
             step,
             what: "it is no JSON object",
         }),
-        Err(_) => Err(Failure::Unreadable {
+        Err(_) => Err(DailyError::Unreadable {
             step,
             what: "it is no JSON",
         }),
@@ -166,14 +166,14 @@ pub fn answered(step: Step, status: u16, body: &[u8], key: &Secret) -> Result<Va
 }
 
 /// Tells whether a text can be one of the provider's words for what is wrong, which are short, and no echo of the key.
-fn is_kind(text: &str, key: &Secret) -> bool {
+fn is_error_code(text: &str, key: &Secret) -> bool {
     const LONGEST: usize = 40;
     !text.contains(key.expose())
         && (1..=LONGEST).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')
 }
 
-fn words(info: &str, key: &Secret) -> Option<String> {
+fn info_text(info: &str, key: &Secret) -> Option<String> {
     let info = match key.expose() {
         "" => info.to_owned(),
         key => info.replace(key, "***"),
