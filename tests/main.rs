@@ -21,6 +21,7 @@ mod messaging;
 mod metrics;
 mod offers;
 mod processes;
+mod reference;
 mod requests;
 mod rooms;
 mod secrets;

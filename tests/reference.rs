@@ -1,0 +1,528 @@
+//! `docs/reference.md` against the program: options, variables, metrics, aliases and limits are
+//! generated, and routes, transports, features and messages are checked.
+//!
+//! `UPDATE=1 cargo test --test main reference` writes the generated parts again. A part stands
+//! between `<!-- NAME: generated -->` and `<!-- end of NAME -->`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use edge_runner_proto::aliases::{Area, TABLE};
+use edge_runner_proto::config::Transport;
+use edge_runner_proto::http::route::{Route, route};
+
+use crate::support::http;
+use crate::support::runner::TestRunner;
+
+/// The sections of `limits.rs` that are left out: what callers and operators never meet.
+const INTERNAL: &[&str] = &[
+    "watch: stalls, supervisor",
+    "audio: codec, jitter, pacing",
+    "audio: order of arrival",
+    "audio: pacing",
+    "crypto: DTLS",
+    "metrics",
+    "doctor",
+    "bots",
+    "rooms: peer connections and voices",
+];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn page() -> String {
+    read("docs/reference.md")
+}
+
+/// Compares a generated part with the page, or writes it with `UPDATE=1`.
+fn hold(name: &str, generated: &str) {
+    let (begin, end) = (
+        format!("<!-- {name}: generated -->\n"),
+        format!("<!-- end of {name} -->"),
+    );
+    // Several tests write to the page.
+    static PAGE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _guard = PAGE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let page = page();
+    let start = page.find(&begin).expect("the page has the part") + begin.len();
+    let length = page[start..].find(&end).expect("the part has an end");
+    let generated = format!("\n{}\n\n", generated.trim());
+    if page[start..start + length] == generated {
+        return;
+    }
+    assert!(
+        env::var_os("UPDATE").is_some(),
+        "the part `{name}` of docs/reference.md is stale: UPDATE=1 cargo test --test main reference"
+    );
+    let updated = format!("{}{generated}{}", &page[..start], &page[start + length..]);
+    // Other tests read the page meanwhile.
+    let new = root().join("docs/reference.md.new");
+    fs::write(&new, updated).expect("the folder is writable");
+    fs::rename(new, root().join("docs/reference.md")).expect("the page is writable");
+}
+
+/// Escapes what a cell of a table cannot hold. Names of variables and options become code.
+fn cell(text: &str) -> String {
+    let words = text.split(' ').map(|word| {
+        let bare = word.trim_matches(['.', ',', ';', ':', '(', ')']);
+        let is_name = bare.len() > 3
+            && bare.contains('_')
+            && bare
+                .chars()
+                .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
+        let is_placeholder = bare.contains('<') && !word.contains('`');
+        match is_name || is_placeholder {
+            true => word.replace(bare, &format!("`{bare}`")),
+            false => word.to_owned(),
+        }
+    });
+    words.collect::<Vec<_>>().join(" ").replace('|', "\\|")
+}
+
+/// A section of the help: its title, and its entries with their texts on one line.
+type Section = (String, Vec<(String, String)>);
+
+/// Reads what `--help` prints. Entries are indented by two at least; their texts are in a column.
+fn help() -> Vec<Section> {
+    let text = TestRunner::run(&["--help"]).stdout;
+    let mut sections: Vec<Section> = Vec::new();
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        if indent == 0 && line.ends_with(':') || line.starts_with("Environment") {
+            let title = line.trim_end_matches(':').to_owned();
+            sections.push((title, Vec::new()));
+            continue;
+        }
+        let Some((_, entries)) = sections.last_mut() else {
+            continue;
+        };
+        match (indent, entries.last_mut()) {
+            (_, Some((_, text))) if indent > 20 && !line.is_empty() => {
+                *text = format!("{text} {}", line.trim()).trim().to_owned();
+            }
+            (2..=20, _) => {
+                let (name, text) = line.trim().split_once("  ").unwrap_or((line.trim(), ""));
+                entries.push((name.to_owned(), text.trim().to_owned()));
+            }
+            _ => {}
+        }
+    }
+    sections
+}
+
+/// Splits `[default: ..]` from a text.
+fn default_of(text: &str) -> (String, String) {
+    match text.split_once("[default: ") {
+        None => (text.to_owned(), String::new()),
+        Some((before, after)) => {
+            // Addresses have brackets of their own.
+            let depth = |(depth, at): (i32, Option<usize>), (i, c): (usize, char)| match (c, at) {
+                (_, Some(_)) => (depth, at),
+                ('[', _) => (depth + 1, None),
+                (']', _) if depth == 0 => (0, Some(i)),
+                (']', _) => (depth - 1, None),
+                _ => (depth, None),
+            };
+            let end = after.char_indices().fold((0, None), depth).1.expect("a bracket closes");
+            let rest = format!("{} {}", before.trim(), after[end + 1..].trim());
+            (rest.trim().to_owned(), after[..end].to_owned())
+        }
+    }
+}
+
+#[test]
+fn options_and_variables_are_those_of_the_help() {
+    let (mut options, mut variables) = (String::new(), String::new());
+    for (title, entries) in help() {
+        if title.starts_with("Environment") {
+            variables.push_str("| variable | meaning | default | also |\n|---|---|---|---|\n");
+            // The first says that each option has one, as the table of options does.
+            let entries = entries.into_iter().filter(|(name, _)| !name.ends_with("..."));
+            for (name, text) in entries {
+                let (text, default) = default_of(&text);
+                let (text, also) = text.split_once("Also: ").unwrap_or((&text, ""));
+                let also = also.trim_end_matches('.').split(", ").filter(|name| !name.is_empty());
+                let also: Vec<_> = also.map(|name| format!("`{name}`")).collect();
+                let (text, default) = (cell(text.trim()), cell(&default));
+                variables.push_str(&format!("| `{name}` | {text} | {default} | {} |\n", also.join(", ")));
+            }
+            continue;
+        }
+        let is_option = |(name, _): &(String, String)| name.starts_with('-');
+        if entries.is_empty() || !entries.iter().all(is_option) {
+            continue;
+        }
+        options.push_str(&format!(
+            "\n### {title}\n\n| option | variable | meaning | default |\n|---|---|---|---|\n"
+        ));
+        for (name, text) in entries {
+            let long = name.split([' ', ',']).find(|word| word.starts_with("--"));
+            let long = long.expect("every option has a long name").trim_end_matches("...");
+            let variable = match long {
+                "--help" | "--version" => String::new(),
+                _ => format!(
+                    "`RUNNER_{}`",
+                    long.trim_start_matches('-').to_ascii_uppercase().replace('-', "_")
+                ),
+            };
+            let (text, default) = default_of(&text);
+            let name = name.replace('|', "\\|");
+            let (text, default) = (cell(&text), cell(&default));
+            options.push_str(&format!("| `{name}` | {variable} | {text} | {default} |\n"));
+        }
+    }
+    assert!(options.contains("`RUNNER_MAX_SESSIONS`") && variables.contains("`TWILIO_AUTH_TOKEN`"));
+    hold("options", &options);
+    hold("variables", &variables);
+}
+
+#[test]
+fn aliases_are_those_of_the_table() {
+    let mut table = String::from("| | canonical name | also accepted |\n|---|---|---|\n");
+    for row in TABLE {
+        let area = match row.area {
+            Area::Transport => "transport",
+            Area::Option => "option",
+            Area::Variable => continue,
+            Area::JsonKey => "JSON key",
+            Area::Path => "path",
+        };
+        let also: Vec<_> = row.aliases.iter().map(|alias| format!("`{alias}`")).collect();
+        table.push_str(&format!("| {area} | `{}` | {} |\n", row.canonical, also.join(", ")));
+    }
+    hold("aliases", &table);
+}
+
+#[test]
+fn metrics_are_those_that_a_runner_serves() {
+    let runner = TestRunner::start(&[]);
+    let text = http::get(runner.addr, "/metrics").text();
+    let mut table = String::from("| family | type | meaning |\n|---|---|---|\n");
+    let mut families = text.lines().filter_map(|line| line.strip_prefix("# HELP "));
+    let kind = |name: &str| {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("# TYPE {name} ")));
+        line.expect("a family has a type").to_owned()
+    };
+    let mut rows: Vec<_> = families
+        .by_ref()
+        .map(|line| line.split_once(' ').expect("a family has help"))
+        .collect();
+    rows.sort_unstable();
+    for (name, meaning) in rows {
+        table.push_str(&format!("| `{name}` | {} | {} |\n", kind(name), cell(meaning)));
+    }
+    hold("metrics", &table);
+}
+
+/// Returns the part of the page below a heading, up to the next one of the same level.
+fn section(heading: &str) -> String {
+    let page = page();
+    let start = page
+        .find(&format!("\n{heading}\n"))
+        .unwrap_or_else(|| panic!("{heading}"));
+    let rest = &page[start + 1..];
+    let end = rest.find("\n## ").unwrap_or(rest.len());
+    rest[..end].to_owned()
+}
+
+/// Returns what stands in backticks.
+fn code(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+/// Returns which endpoint a route is. The match has no wildcard, so a new endpoint does not compile
+/// until it is here, and then fails until the page has it.
+fn endpoint(route: &Route<'_>) -> Option<&'static str> {
+    Some(match route {
+        Route::PageRedirect => "the redirect to the page",
+        Route::Page(_) => "the page",
+        Route::CaCertificate => "the authority",
+        Route::Robots => "robots.txt",
+        Route::Start => "/start",
+        Route::Status => "/status",
+        Route::Metrics => "/metrics",
+        Route::Offer(None) => "/api/offer",
+        Route::Offer(Some(_)) => "/sessions/ID/api/offer",
+        Route::Candidates(None) => "candidates",
+        Route::Candidates(Some(_)) => "candidates of a session",
+        Route::Whip(_) => "WHIP",
+        Route::Socket(..) => "a socket",
+        Route::Webhook => "the telephony webhook",
+        Route::Videoroom => "/videoroom",
+        Route::DialIn => "the dial-in webhook",
+        Route::Messaging => "/messaging",
+        Route::Methods(_) => return None,
+    })
+}
+
+/// Every row of the table of routes leads to an endpoint, and every endpoint has a row.
+#[test]
+fn every_route_of_the_page_exists_and_every_endpoint_is_on_the_page() {
+    let text = section("## Routes");
+    let text = text.split("\n### ").next().expect("the first part of the section");
+    let mut found = BTreeSet::new();
+    let mut paths = BTreeSet::new();
+    for row in text.lines().filter(|line| line.starts_with("| `")) {
+        let mut cells = row.trim_matches('|').split(" | ");
+        let (methods, listed) = (cells.next().expect("methods"), cells.next().expect("paths"));
+        for method in code(methods) {
+            let method = if method == "WS" { "GET" } else { method };
+            for path in code(listed) {
+                // Ids of sessions are hexadecimal.
+                let example = path.replace("/ID", "/0123456789abcdef");
+                let route = route(method, &example);
+                let route = route.unwrap_or_else(|refusal| panic!("{method} {path}: {refusal}"));
+                found.insert(endpoint(&route).unwrap_or_else(|| panic!("{method} {path}")));
+                paths.insert(path.to_owned());
+            }
+        }
+    }
+    let all = [
+        Route::PageRedirect,
+        Route::Page("".into()),
+        Route::CaCertificate,
+        Route::Robots,
+        Route::Start,
+        Route::Status,
+        Route::Metrics,
+        Route::Offer(None),
+        Route::Offer(Some(String::new())),
+        Route::Candidates(None),
+        Route::Candidates(Some(String::new())),
+        Route::Webhook,
+        Route::Videoroom,
+        Route::DialIn,
+        Route::Messaging,
+    ];
+    for route in &all {
+        let name = endpoint(route).expect("an endpoint");
+        assert!(found.contains(name), "docs/reference.md has no route for {name}");
+    }
+    for path in [
+        "/ws",
+        "/ws/TOKEN",
+        "/ws-client",
+        "/ws-client/TOKEN",
+        "/whip",
+        "/whip/NAME",
+        "/whep",
+        "/whep/NAME",
+        "/whip/s/ID",
+        "/v1/realtime/calls",
+        "/v1/realtime/client_secrets",
+    ] {
+        assert!(paths.contains(path), "docs/reference.md has no route {path}");
+    }
+}
+
+#[test]
+fn every_transport_is_on_the_page_and_in_the_readme_under_each_of_its_names() {
+    for (name, text) in [
+        ("README.md", read("README.md")),
+        ("docs/reference.md", section("## Transports")),
+    ] {
+        let listed = code(&text);
+        for transport in Transport::ALL {
+            let aliases = TABLE
+                .iter()
+                .filter(|row| row.area == Area::Transport && row.canonical == transport.name());
+            let aliases = aliases.flat_map(|row| row.aliases).copied();
+            for each in aliases.chain([transport.name()]) {
+                assert!(listed.contains(&each), "{name} does not name the transport {each}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_cargo_feature_is_on_the_page() {
+    let manifest = read("Cargo.toml");
+    let features = manifest
+        .split("[features]")
+        .nth(1)
+        .and_then(|rest| rest.split("\n[").next());
+    let names = features.expect("the manifest has features").lines();
+    let names = names.filter_map(|line| line.split_once(" = [").map(|(name, _)| name.trim()));
+    let text = section("## Features");
+    let listed = code(&text);
+    for name in names.filter(|name| !name.starts_with('_') && *name != "default") {
+        assert!(
+            listed.contains(&name),
+            "docs/reference.md does not name the feature {name}"
+        );
+    }
+}
+
+/// Returns the variants of an enum of a source file, in kebab case.
+fn variants(path: &str, name: &str) -> Vec<String> {
+    let source = read(path);
+    let start = source.find(&format!("pub enum {name}"));
+    let body = &source[start.unwrap_or_else(|| panic!("{path} has no enum {name}"))..];
+    let body = &body[..body.find("\n}").expect("an enum ends")];
+    let is_variant = |line: &&str| line.starts_with("    ") && line[4..].starts_with(|c: char| c.is_ascii_uppercase());
+    let words = body.lines().filter(is_variant).map(|line| {
+        let word = line.trim().split(|c: char| !c.is_alphanumeric()).next();
+        let mut kebab = String::new();
+        for c in word.expect("a variant has a name").chars() {
+            if c.is_uppercase() && !kebab.is_empty() {
+                kebab.push('-');
+            }
+            kebab.push(c.to_ascii_lowercase());
+        }
+        kebab
+    });
+    words.collect()
+}
+
+#[test]
+fn every_message_of_the_runner_is_on_the_page() {
+    let text = section("## Messages");
+    let listed = code(&text);
+    let types = variants("src/proto/rtvi/to_client.rs", "ToClient");
+    assert!(types.len() > 20 && types.contains(&"bot-ready".to_owned()), "{types:?}");
+    for each in types {
+        assert!(
+            listed.contains(&&*each),
+            "docs/reference.md does not name the message {each}"
+        );
+    }
+}
+
+/// Returns the value of a limit in words, from its expression.
+fn value(name: &str, expression: &str) -> String {
+    let plain = |text: &str| -> Option<u64> {
+        let factors = text
+            .split('*')
+            .map(|factor| factor.trim().replace('_', "").parse::<u64>());
+        factors.product::<Result<u64, _>>().ok()
+    };
+    let grouped = |number: u64| {
+        let digits = number.to_string();
+        let mut text = String::new();
+        for (i, digit) in digits.chars().enumerate() {
+            if i > 0 && (digits.len() - i) % 3 == 0 && digits.len() > 3 {
+                text.push(',');
+            }
+            text.push(digit);
+        }
+        text
+    };
+    let is_bytes = name.contains("_BYTES");
+    let quantity = |number: u64| match number {
+        _ if is_bytes && number >= 1 << 20 && number % (1 << 20) == 0 => format!("{} MiB", number >> 20),
+        _ if is_bytes && number >= 1 << 10 && number % (1 << 10) == 0 => format!("{} KiB", number >> 10),
+        _ => grouped(number),
+    };
+    let time = |number: u64, unit: &str| match (unit, number) {
+        ("s", 0) => "none".to_owned(),
+        ("s", n) if n % 86_400 == 0 => format!("{} days", grouped(n / 86_400)),
+        ("s", n) if n % 3_600 == 0 => format!("{} h", n / 3_600),
+        _ => format!("{} {unit}", grouped(number)),
+    };
+    let expression = expression.trim();
+    if let Some(number) = plain(expression) {
+        return quantity(number);
+    }
+    if let Some(list) = expression.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        let entries = list.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        return entries.map(|entry| value(name, entry)).collect::<Vec<_>>().join(", ");
+    }
+    if let Some((from, to)) = expression.split_once("..=") {
+        return format!("{} to {}", value(name, from), value(name, to));
+    }
+    if expression == "Duration::ZERO" {
+        return "none".to_owned();
+    }
+    for (function, unit) in [("Duration::from_secs(", "s"), ("Duration::from_millis(", "ms")] {
+        let inner = expression
+            .strip_prefix(function)
+            .and_then(|rest| rest.strip_suffix(')'));
+        if let Some(inner) = inner {
+            return plain(inner).map_or_else(|| format!("`{inner}` {unit}"), |number| time(number, unit));
+        }
+    }
+    let words = expression.split_inclusive([' ', '(', ')']).map(|word| {
+        let bare = word.trim_end();
+        let is_name = bare.len() > 3
+            && bare
+                .chars()
+                .all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit());
+        match (bare, plain(bare)) {
+            ("*", _) => "× ".to_owned(),
+            (_, Some(number)) => format!("{} ", quantity(number)),
+            _ if is_name => format!("`{bare}` "),
+            _ => word.to_owned(),
+        }
+    });
+    words.collect::<String>().trim().to_owned()
+}
+
+#[test]
+fn limits_are_those_of_the_code() {
+    let source = read("src/proto/limits.rs");
+    let (mut table, mut heading, mut shown) = (String::new(), String::new(), 0);
+    let (mut doc, mut constant) = (String::new(), String::new());
+    let mut sections = BTreeSet::new();
+    for line in source.lines() {
+        if let Some(title) = line.strip_prefix("// ---- ") {
+            heading = title.to_owned();
+            sections.insert(title.to_owned());
+            if !INTERNAL.contains(&title) {
+                let mut chars = title.chars();
+                let first = chars.next().expect("a section has a name").to_uppercase();
+                let title = format!("{first}{}", chars.as_str());
+                table.push_str(&format!("\n### {title}\n\n| limit | value | name |\n|---|---|---|\n"));
+            }
+        } else if let Some(text) = line.strip_prefix("/// ") {
+            doc = format!("{doc} {text}").trim().to_owned();
+        } else if line.starts_with("pub const ") || !constant.is_empty() {
+            constant = format!("{constant} {}", line.trim()).trim().to_owned();
+            if !constant.ends_with(';') {
+                continue;
+            }
+            let (head, expression) = constant.split_once(" = ").expect("a constant has a value");
+            let name = head.trim_start_matches("pub const ").split(':').next();
+            let name = name.expect("a constant has a name").to_owned();
+            if !heading.is_empty() && !INTERNAL.contains(&&*heading) {
+                let end = [": ", "; ", ". "].iter().filter_map(|mark| doc.find(mark)).min();
+                let what = doc[..end.unwrap_or(doc.len())].trim_end_matches('.');
+                let value = value(&name, expression.trim_end_matches(';'));
+                let what = what.replace("[`", "`").replace("`]", "`");
+                table.push_str(&format!("| {} | {value} | `{name}` |\n", cell(&what)));
+                shown += 1;
+            }
+            (doc, constant) = (String::new(), String::new());
+        }
+    }
+    for internal in INTERNAL {
+        assert!(sections.contains(*internal), "limits.rs has no section {internal}");
+    }
+    assert!(shown > 100, "{shown}");
+    hold("limits", &table);
+}
+
+#[test]
+fn values_of_limits_are_read_as_they_are_meant() {
+    assert_eq!(value("A_MAX", "4_096"), "4,096");
+    assert_eq!(value("A_BYTES_MAX", "256 * 1024"), "256 KiB");
+    assert_eq!(value("A_BYTES_MAX", "1_500"), "1,500");
+    assert_eq!(value("A_SHARE_MAX", "REGISTERED_MAX / 4"), "`REGISTERED_MAX` / 4");
+    assert_eq!(value("A", "Duration::from_secs(300)"), "300 s");
+    assert_eq!(value("A", "Duration::from_secs(4 * 3600)"), "4 h");
+    assert_eq!(value("A", "Duration::from_millis(2500)"), "2,500 ms");
+    assert_eq!(
+        value("A", "[Duration::from_millis(500), Duration::from_secs(1)]"),
+        "500 ms, 1 s"
+    );
+    assert_eq!(value("A_BYTES", "16..=512"), "16 to 512");
+    assert_eq!(value("A_BYTES_MAX", "4 * MESSAGE_BYTES_MAX"), "4 × `MESSAGE_BYTES_MAX`");
+}
