@@ -20,7 +20,7 @@ fn policy(config: &Config) -> LocalCandidatePolicy<'_> {
     LocalCandidatePolicy {
         host: config.host,
         embedded: config.embedded,
-        extra: &config.ice_addresses,
+        extra_addresses: &config.ice_addresses,
     }
 }
 

@@ -201,7 +201,7 @@ impl WebRtc {
             Ok(permit) => return Ok(permit),
             Err(refused) => refused,
         };
-        let device = DeviceOffer::read(offer).ok_or(refused)?;
+        let device = DeviceOffer::parse(offer).ok_or(refused)?;
         let _waits = sessions.admission().wait(requester)?;
         let inquiries = self.shared.inquire(OfferOrigin {
             source: requester.source,

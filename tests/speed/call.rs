@@ -143,7 +143,7 @@ impl End for Runner {
     fn handle_datagram(&mut self, datagram: &[u8], now: Instant) {
         let (far, near) = (FAR.parse().expect("an address"), NEAR.parse().expect("an address"));
         self.session
-            .handle_packet(&ReceivedPacket::datagram(far, near, datagram), now);
+            .handle_packet(&ReceivedPacket::from_datagram(far, near, datagram), now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -294,7 +294,7 @@ pub fn session(codec: Codec, packets: Vec<Vec<u8>>, rate_hz: u32) -> Result<Work
     let common = ConnectionContext::default();
     let local = [NEAR.parse()?];
     let setup = ConnectionSetup {
-        common: &common,
+        context: &common,
         local: &local,
         tcp: &[],
         gathered: &GatheredAddresses::default(),

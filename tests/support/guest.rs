@@ -215,7 +215,7 @@ impl Stay {
             Some(ServerMessage::Offer(offer)) => {
                 let mids = &offer.mid_to_track_id;
                 let answer = match &mut self.subscriber {
-                    Some(leg) => leg.peer.answer_room(&offer.sdp, mids).expect("an offer"),
+                    Some(leg) => leg.peer.answer_server_offer(&offer.sdp, mids).expect("an offer"),
                     None => {
                         let (socket, local) = socket().await;
                         let (peer, answer) =
@@ -383,7 +383,7 @@ async fn receive(socket: &UdpSocket) -> Datagram {
 
 fn take(leg: &mut Option<Leg>, (bytes, source): Datagram) {
     if let Some(leg) = leg {
-        let packet = ReceivedPacket::datagram(source, leg.local, &bytes);
+        let packet = ReceivedPacket::from_datagram(source, leg.local, &bytes);
         leg.peer.handle_packet(&packet, Instant::now());
     }
 }

@@ -86,7 +86,7 @@ impl WebRtc {
         let (mut session, sdp) = WebRtcSession::accept_call(
             offer,
             &ConnectionSetup {
-                common: self.common(),
+                context: self.common(),
                 local: &local,
                 tcp: &[],
                 gathered: &GatheredAddresses::default(),
@@ -142,7 +142,7 @@ impl WebRtc {
 
 /// Finds the addresses from which this machine reaches the offer's candidates: at most one of each family.
 fn local_addresses(offer: &str, host: Host, port: &UdpPort) -> Result<Vec<SocketAddr>, NegotiationError> {
-    let prepared = sdp::prepare_call(offer).map_err(|error| NegotiationError::Bad(error.to_string()))?;
+    let prepared = sdp::prepare_call(offer).map_err(|error| NegotiationError::BadDescription(error.to_string()))?;
     // Those of a signed offer are the provider's, wherever they lead.
     let policy = RemoteCandidatePolicy {
         loopback_offered: true,

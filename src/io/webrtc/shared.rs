@@ -176,7 +176,7 @@ impl WebRtcShared {
             .map(|address| SocketAddr::new(*address, self.sockets.port.number()))
             .collect();
         with(&ConnectionSetup {
-            common: &self.common,
+            context: &self.common,
             local: &local,
             tcp: &candidate::tcp_addresses(&self.sockets.http, &addresses),
             gathered: &self.sockets.gatherer.gathered(),
@@ -267,10 +267,10 @@ impl Drop for Registration {
 /// Turns what is wrong with an offer into the refusal that HTTP knows.
 pub fn refusal(error: NegotiationError) -> OfferError {
     match error {
-        NegotiationError::Bad(why) => OfferError::BadSdp(why),
+        NegotiationError::BadDescription(why) => OfferError::BadSdp(why),
         NegotiationError::NoCandidate(why) => OfferError::NoCandidate(why),
         NegotiationError::TooLong(why) => OfferError::AnswerTooLong(why),
-        NegotiationError::Answer(why) => OfferError::NoAnswer(why),
+        NegotiationError::Internal(why) => OfferError::NoAnswer(why),
         // The client takes this refusal as final, and does not bring a bot back that hung up.
         NegotiationError::Ended => OfferError::UnknownConnection,
     }

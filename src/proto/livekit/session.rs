@@ -154,7 +154,7 @@ pub struct RoomSession {
 
 impl RoomSession {
     pub fn new(setup: RoomSetup, now: Instant) -> Self {
-        let speaker = Speaker::new(Codec::Opus, false, setup.common.voice);
+        let speaker = Speaker::new(Codec::Opus, false, setup.common.encoder_settings);
         RoomSession {
             common: setup.common,
             url: setup.url,

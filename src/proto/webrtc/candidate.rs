@@ -111,7 +111,7 @@ impl fmt::Display for CandidateError {
 
 /// Returns the address that a client has in its own network, by the first host candidate among these
 /// with an address of IP. Whether checks can be sent there is another matter.
-pub fn own_address(candidates: &[String]) -> Option<IpAddr> {
+pub fn host_address(candidates: &[String]) -> Option<IpAddr> {
     let mut addresses = candidates.iter().filter_map(|text| {
         let mut words = text.split_ascii_whitespace().skip(4);
         let address: IpAddr = words.next()?.parse().ok()?;
@@ -238,7 +238,7 @@ pub struct LocalCandidatePolicy<'a> {
     /// The one address that microcontrollers are offered.
     pub embedded: Option<Ipv4Addr>,
     /// Further addresses, behind which this machine is reached.
-    pub extra: &'a [IpAddr],
+    pub extra_addresses: &'a [IpAddr],
 }
 
 /// Returns the addresses to offer as host candidates, best first, each once.
@@ -252,27 +252,37 @@ pub fn local_addresses(interfaces: &[InterfaceAddress], policy: LocalCandidatePo
     let (found, last) = match policy.host {
         // 127.0.0.1 is where clients of `localhost` are, even if the list of interfaces could not be read.
         Host::Localhost => (
-            usable(interfaces, |_| true),
-            loopback(interfaces, Some(Ipv4Addr::LOCALHOST)),
+            routable_addresses(interfaces, |_| true),
+            loopback_addresses(interfaces, Some(Ipv4Addr::LOCALHOST)),
         ),
-        Host::Address(address) if address.is_loopback() => (usable(interfaces, |_| true), vec![address]),
+        Host::Address(address) if address.is_loopback() => (routable_addresses(interfaces, |_| true), vec![address]),
         Host::Address(address) if address.is_unspecified() => {
-            let found = usable(interfaces, |other| other.is_ipv4() == address.is_ipv4());
+            let found = routable_addresses(interfaces, |other| other.is_ipv4() == address.is_ipv4());
             // A machine without a network still serves clients of its own.
-            let alone = found.is_empty() && policy.extra.is_empty();
-            (found, if alone { loopback(interfaces, None) } else { Vec::new() })
+            let alone = found.is_empty() && policy.extra_addresses.is_empty();
+            (
+                found,
+                if alone {
+                    loopback_addresses(interfaces, None)
+                } else {
+                    Vec::new()
+                },
+            )
         }
         Host::Address(address) => (vec![address.to_canonical()], Vec::new()),
     };
     let mut addresses = Vec::new();
-    let extra = policy.extra.iter().map(|address| address.to_canonical());
+    let extra = policy.extra_addresses.iter().map(|address| address.to_canonical());
     for address in extra.chain(found) {
         if !addresses.contains(&address) {
             addresses.push(address);
         }
     }
     addresses.truncate(LOCAL_ADDRESSES_MAX.saturating_sub(last.len()));
-    addresses.extend(last.into_iter().filter(|address| !policy.extra.contains(address)));
+    addresses.extend(
+        last.into_iter()
+            .filter(|address| !policy.extra_addresses.contains(address)),
+    );
     addresses.truncate(LOCAL_ADDRESSES_MAX);
     addresses
 }
@@ -305,7 +315,7 @@ pub fn device_address(
         Host::Address(address) if !address.is_loopback() => ipv4(address),
         _ => None,
     };
-    let reached = reached.and_then(ipv4).filter(|_| policy.extra.is_empty());
+    let reached = reached.and_then(ipv4).filter(|_| policy.extra_addresses.is_empty());
     let known = policy.embedded.or(named).or(reached);
     let address = known.or_else(|| offered.iter().copied().find_map(ipv4))?;
     Some(DeviceAddress {
@@ -333,13 +343,13 @@ pub fn tcp_addresses(http: &[SocketAddr], offered: &[IpAddr]) -> Vec<SocketAddr>
 }
 
 /// Returns the addresses of the interfaces that lead to other machines, or of the rest when there are none.
-fn usable(interfaces: &[InterfaceAddress], family: impl Fn(IpAddr) -> bool) -> Vec<IpAddr> {
+fn routable_addresses(interfaces: &[InterfaceAddress], family: impl Fn(IpAddr) -> bool) -> Vec<IpAddr> {
     let possible: Vec<(&str, IpAddr)> = interfaces
         .iter()
         .map(|interface| (interface.name.as_str(), interface.addr.to_canonical()))
         .filter(|(_, address)| family(*address) && is_offerable(*address))
         .collect();
-    let leads_out = |(name, _): &(&str, IpAddr)| !is_for_guests(name);
+    let leads_out = |(name, _): &(&str, IpAddr)| !is_container_interface(name);
     let mut chosen: Vec<_> = possible.iter().copied().filter(leads_out).collect();
     if chosen.is_empty() {
         chosen = possible;
@@ -350,7 +360,7 @@ fn usable(interfaces: &[InterfaceAddress], family: impl Fn(IpAddr) -> bool) -> V
 }
 
 /// Returns the loopback addresses, IPv4 first, each once.
-fn loopback(interfaces: &[InterfaceAddress], always: Option<Ipv4Addr>) -> Vec<IpAddr> {
+fn loopback_addresses(interfaces: &[InterfaceAddress], always: Option<Ipv4Addr>) -> Vec<IpAddr> {
     let listed = interfaces.iter().map(|interface| interface.addr.to_canonical());
     let mut found: Vec<IpAddr> = listed
         .filter(IpAddr::is_loopback)
@@ -373,7 +383,7 @@ fn is_offerable(address: IpAddr) -> bool {
 }
 
 /// Tells whether an interface serves containers and virtual machines on this machine: others cannot reach it.
-fn is_for_guests(name: &str) -> bool {
+fn is_container_interface(name: &str) -> bool {
     const PREFIXES: [&str; 13] = [
         "docker", "veth", "virbr", "lxc", "lxd", "cni", "flannel", "cali", "podman", "vmnet", "vboxnet", "vnet", "kube",
     ];

@@ -72,27 +72,27 @@ pub struct PeerConnection {
     config: ConnectionConfig,
     credentials: Option<IceCredentialGenerator>,
     paths: PeerAddresses,
-    early: EarlyRecords,
-    record: LastRecord,
+    early_records: EarlyRecords,
+    last_record: LastRecord,
     /// Of a device, until the connection is up.
     last_flight: LastFlight,
-    tried: IceAttempt,
+    attempt: IceAttempt,
     sources: AudioSources,
     sender: RtpSender,
     /// The payload type of the telephone's keys, and what was pressed.
-    keys: Option<(Pt, DtmfReceiver)>,
-    unheard: UnusableAudio,
-    channels: DataChannels,
+    dtmf: Option<(Pt, DtmfReceiver)>,
+    unusable_audio: UnusableAudio,
+    data_channels: DataChannels,
     client: ClientNegotiation,
     sfu: SfuNegotiation,
     /// What is answered before anything else.
     outputs: VecDeque<ConnectionOutput>,
     is_connected: bool,
     /// The other end has left, or the connection broke, and that was told.
-    is_over: bool,
-    closing: bool,
+    end_reported: bool,
+    is_closing: bool,
     /// When the other end was last heard.
-    heard_at: Instant,
+    last_received_at: Instant,
     /// The time of the last input.
     now: Instant,
 }
@@ -105,8 +105,8 @@ impl PeerConnection {
         own: Vec<SocketAddr>,
         now: Instant,
     ) -> Result<PeerConnection, NegotiationError> {
-        let cert = crypto::certificate().map_err(|error| NegotiationError::Answer(error.to_string()))?;
-        let mut rtc = config.rtc(cert.clone());
+        let cert = crypto::certificate().map_err(|error| NegotiationError::Internal(error.to_string()))?;
+        let mut rtc = config.rtc_config(cert.clone());
         let mut credentials = config.secret.map(IceCredentialGenerator::new);
         if let Some(credentials) = &mut credentials {
             rtc = rtc.set_local_ice_credentials(credentials.next());
@@ -119,22 +119,22 @@ impl PeerConnection {
             rtc: rtc.build(now),
             credentials,
             paths: PeerAddresses::new(policy, own, crypto::provider().sha1_hmac_provider),
-            early: EarlyRecords::default(),
-            record: LastRecord::default(),
+            early_records: EarlyRecords::default(),
+            last_record: LastRecord::default(),
             last_flight: LastFlight::default(),
-            tried: IceAttempt::new(local.first().map_or(0, SocketAddr::port)),
-            sources: AudioSources::new(config.talkers, config.takes_any_source),
+            attempt: IceAttempt::new(local.first().map_or(0, SocketAddr::port)),
+            sources: AudioSources::new(config.audio_layout, config.accepts_any_source),
             sender: RtpSender::new(config.seed),
-            keys: None,
-            unheard: UnusableAudio::default(),
-            channels: DataChannels::new(config.messages),
+            dtmf: None,
+            unusable_audio: UnusableAudio::default(),
+            data_channels: DataChannels::new(config.messages),
             client: ClientNegotiation::default(),
             sfu: SfuNegotiation::default(),
             outputs: VecDeque::new(),
             is_connected: false,
-            is_over: false,
-            closing: false,
-            heard_at: now,
+            end_reported: false,
+            is_closing: false,
+            last_received_at: now,
             now,
             config,
         })
@@ -154,49 +154,49 @@ impl PeerConnection {
     /// Adds a candidate of the peer; one that cannot be used is ignored, since the peer's own
     /// checks tell its address. That of a media-room server may come before its answer.
     pub fn add_remote_candidate(&mut self, text: &str) {
-        if self.sfu.keep_candidate(text) {
+        if self.sfu.buffer_candidate(text) {
             return;
         }
-        match self.paths.candidate(text) {
+        match self.paths.parse_candidate(text) {
             Ok((usable, candidate)) => {
-                self.tried.handle_candidate(usable.kind, usable.addr);
+                self.attempt.handle_candidate(usable.kind, usable.addr);
                 self.rtc.add_remote_candidate(candidate);
             }
-            Err(Some(ignored)) => self.tried.handle_ignored(ignored),
+            Err(Some(ignored)) => self.attempt.handle_ignored(ignored),
             Err(None) => {}
         }
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        if self.config.talkers == AudioLayout::One {
+        if self.config.audio_layout == AudioLayout::SingleClient {
             let expected = self.sender.payload_type().map(|payload_type| *payload_type);
-            if let Some(words) = self.unheard.poll_words(expected, now) {
+            if let Some(words) = self.unusable_audio.poll_warning(expected, now) {
                 log::warn!("{words}");
             }
         }
         if let Err(error) = self.rtc.handle_input(Input::Timeout(now)) {
             log::debug!("timeout: {error}");
         }
-        if self.lost_at().is_some_and(|at| now >= at) {
-            let silence = now.saturating_duration_since(self.heard_at);
+        if self.loss_deadline().is_some_and(|at| now >= at) {
+            let silence = now.saturating_duration_since(self.last_received_at);
             log::debug!("connection: nothing was heard for {} s", silence.as_secs());
             self.rtc.disconnect();
-            let failed = self.over(ConnectionOutput::Failed);
+            let failed = self.report_end(ConnectionOutput::Failed);
             self.outputs.extend(failed);
         }
     }
 
     /// Returns when the silence of the other end is too long.
-    fn lost_at(&self) -> Option<Instant> {
-        let lost_after = self.config.lost_after?;
-        let watched = self.is_connected && !self.is_over && !self.closing;
-        watched.then(|| self.heard_at + lost_after)
+    fn loss_deadline(&self) -> Option<Instant> {
+        let lost_after = self.config.silence_timeout?;
+        let watched = self.is_connected && !self.end_reported && !self.is_closing;
+        watched.then(|| self.last_received_at + lost_after)
     }
 
     /// The other end is gone; that is told once, unless this end has said goodbye.
-    fn over(&mut self, output: ConnectionOutput) -> Option<ConnectionOutput> {
-        let told = std::mem::replace(&mut self.is_over, true) || self.closing;
+    fn report_end(&mut self, output: ConnectionOutput) -> Option<ConnectionOutput> {
+        let told = std::mem::replace(&mut self.end_reported, true) || self.is_closing;
         (!told).then_some(output)
     }
 
@@ -205,21 +205,23 @@ impl PeerConnection {
         if let Some(output) = self.outputs.pop_front() {
             return output;
         }
-        if let Some(proven) = self.paths.take_proven() {
-            return ConnectionOutput::Proven(proven);
+        if let Some(proven) = self.paths.take_validated_path() {
+            return ConnectionOutput::PathValidated(proven);
         }
         if let Some(check) = self.paths.take_check() {
             return ConnectionOutput::Transmit(check);
         }
-        if let Some(record) = self.record.take_due(self.now) {
+        if let Some(record) = self.last_record.take_due(self.now) {
             return ConnectionOutput::Transmit(record);
         }
         loop {
             match self.rtc.poll_output() {
-                Ok(str0m::Output::Timeout(_)) if self.early.hand_over(&mut self.rtc, self.now) => self.note_refusal(),
+                Ok(str0m::Output::Timeout(_)) if self.early_records.deliver_next(&mut self.rtc, self.now) => {
+                    self.record_handshake_error()
+                }
                 Ok(str0m::Output::Timeout(at)) => {
-                    self.sources.drop_claimed(&mut self.rtc);
-                    return ConnectionOutput::Timeout(self.lost_at().map_or(at, |lost| at.min(lost)));
+                    self.sources.drop_tentative(&mut self.rtc);
+                    return ConnectionOutput::Timeout(self.loss_deadline().map_or(at, |lost| at.min(lost)));
                 }
                 Ok(str0m::Output::Transmit(transmit)) => return ConnectionOutput::Transmit(self.transmit(transmit)),
                 Ok(str0m::Output::Event(event)) => {
@@ -247,31 +249,31 @@ impl PeerConnection {
 
     /// Sends a message; `false` when there is no channel, or no room in it now.
     pub fn send_message(&mut self, message: impl AsRef<[u8]>) -> bool {
-        self.channels.send(&mut self.rtc, message.as_ref())
+        self.data_channels.send(&mut self.rtc, message.as_ref())
     }
 
     /// Returns how many bytes of messages the peer has not acknowledged.
     pub fn messages_in_flight(&mut self) -> usize {
-        self.channels.in_flight(&mut self.rtc)
+        self.data_channels.bytes_in_flight(&mut self.rtc)
     }
 
     /// Asks the peer whether it is there, beside the checks that str0m makes in its own time. Tells
     /// whether it can be asked; the check is in the outputs that follow.
-    pub fn ask(&mut self) -> bool {
-        self.paths.ask()
+    pub fn send_check(&mut self) -> bool {
+        self.paths.queue_check()
     }
 
     /// The peer is there again after an outage: if it has not acknowledged all messages, the last
     /// DTLS record leaves once more, unless one has come since.
-    pub fn repeat_record(&mut self, now: Instant) {
+    pub fn retransmit_last_record(&mut self, now: Instant) {
         if self.messages_in_flight() > 0 {
-            self.record.repeat(now);
+            self.last_record.schedule_repeat(now);
         }
     }
 
     /// Says goodbye on every layer; the goodbye is in the outputs that follow.
     pub fn close(&mut self) {
-        self.closing = true;
+        self.is_closing = true;
         if let Err(error) = self.rtc.close() {
             // SCTP is not up yet and cannot take its leave; the peer notices the silence.
             log::debug!("closing: {error}");
@@ -281,7 +283,7 @@ impl PeerConnection {
 
     /// Returns the codec that is spoken both ways. A further offer does not change it.
     pub fn codec(&self) -> Codec {
-        self.config.spoken.codec
+        self.config.audio_codec.codec
     }
 
     /// Tells whether the other end is a microcontroller.
@@ -296,18 +298,18 @@ impl PeerConnection {
     }
 
     /// Returns the address and port that the peer was last proven to have.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.paths.address()
+    pub fn validated_address(&self) -> Option<SocketAddr> {
+        self.paths.current()
     }
 
     /// Returns the address that the peer has in its own network, if its offer names one.
-    pub fn host(&self) -> Option<IpAddr> {
+    pub fn host_address(&self) -> Option<IpAddr> {
         self.client.host
     }
 
     /// Returns the kind of the client's channel for messages.
-    pub fn channel(&self) -> Option<ChannelLabel> {
-        self.channels.main()
+    pub fn message_channel(&self) -> Option<ChannelLabel> {
+        self.data_channels.message_channel()
     }
 
     /// Tells whether the client's offer has a data channel.
@@ -317,12 +319,12 @@ impl PeerConnection {
 
     /// Tells whether the client has opened a channel for messages.
     pub fn has_channel(&self) -> bool {
-        self.channel().is_some()
+        self.message_channel().is_some()
     }
 
     /// Returns what was tried to connect.
-    pub fn tried(&self) -> &IceAttempt {
-        &self.tried
+    pub fn attempt(&self) -> &IceAttempt {
+        &self.attempt
     }
 
     /// Tells whether the connection can still do anything.
@@ -332,14 +334,14 @@ impl PeerConnection {
 
     /// Tells whether the log says that no packet of sound could be used.
     #[cfg(test)]
-    pub fn told_deaf(&self) -> bool {
-        self.unheard.is_told()
+    pub fn reported_unusable_audio(&self) -> bool {
+        self.unusable_audio.is_reported()
     }
 
     /// Counts so many packets as sent.
     #[cfg(test)]
-    pub fn leap(&mut self, packets: u64) {
-        self.sender.leap(packets);
+    pub fn skip_packets(&mut self, packets: u64) {
+        self.sender.skip_packets(packets);
     }
 }
 

@@ -135,7 +135,7 @@ impl WebRtcSession {
     /// Tells whether the log says that nothing of the caller's sound could be used.
     #[cfg(test)]
     pub fn told_deaf(&self) -> bool {
-        self.peer.told_deaf()
+        self.peer.reported_unusable_audio()
     }
 
     pub fn is_device(&self) -> bool {
@@ -154,7 +154,7 @@ impl WebRtcSession {
 
     /// Returns the address that the caller has in its own network, if its offer names one.
     pub fn host(&self) -> Option<IpAddr> {
-        self.peer.host()
+        self.peer.host_address()
     }
 
     /// Returns when the caller was last heard.
@@ -164,8 +164,8 @@ impl WebRtcSession {
 
     /// Returns what others have to know of a microcontroller.
     pub fn device(&self) -> Option<DeviceIdentity> {
-        let address = self.peer.address().filter(|_| self.peer.is_device())?;
-        let host = self.peer.host();
+        let address = self.peer.validated_address().filter(|_| self.peer.is_device())?;
+        let host = self.peer.host_address();
         Some(DeviceIdentity { address, host })
     }
 
@@ -180,7 +180,7 @@ impl WebRtcSession {
 
     /// Returns what was tried to connect with the client, if its last connection never came to be.
     pub fn unconnected(&self) -> Option<&IceAttempt> {
-        Some(self.peer.tried()).filter(|tried| !tried.is_secured())
+        Some(self.peer.attempt()).filter(|tried| !tried.is_secured())
     }
 
     /// Tells whether goodbye is being said; a client that comes back then must not be given hope.
@@ -193,7 +193,7 @@ impl WebRtcSession {
 
     pub fn handle_packet(&mut self, packet: &ReceivedPacket<'_>, now: Instant) {
         // What only says to come from the caller does not keep a session alive.
-        if self.peer.handle_packet(packet, now) == PacketTrust::Peer {
+        if self.peer.handle_packet(packet, now) == PacketTrust::Authenticated {
             self.handle_sign_of_life(now);
         }
     }
@@ -201,10 +201,10 @@ impl WebRtcSession {
     fn handle_sign_of_life(&mut self, now: Instant) {
         let silence = self.liveness.silent_for(now);
         if silence >= OUTAGE_AFTER {
-            self.peer.repeat_record(now);
+            self.peer.retransmit_last_record(now);
         }
         if silence >= CHECK_AT_ONCE_AFTER {
-            self.peer.ask();
+            self.peer.send_check();
         }
         self.liveness.handle_heard(now);
         self.doubted = false;
@@ -216,7 +216,7 @@ impl WebRtcSession {
     /// Asks the caller if that is due.
     fn ask(&mut self, now: Instant) {
         if self.speaks() && self.liveness.take_due(now) {
-            self.peer.ask();
+            self.peer.send_check();
         }
     }
 
@@ -228,7 +228,7 @@ impl WebRtcSession {
     /// Counts so many packets as sent.
     #[cfg(test)]
     pub fn leap(&mut self, packets: u64) {
-        self.peer.leap(packets);
+        self.peer.skip_packets(packets);
     }
 
     /// Lets the frames that are due leave.
@@ -325,7 +325,7 @@ impl WebRtcSession {
     fn handle_channel(&mut self, now: Instant) {
         self.outbox.handle_open(now);
         // One that is made anew after a restart knows what it was told.
-        if self.peer.channel() == Some(ChannelLabel::Events) && self.events.is_none() {
+        if self.peer.message_channel() == Some(ChannelLabel::Events) && self.events.is_none() {
             let events = self.events.insert(RealtimeEvents::default());
             self.outbox.push(events.handle_open());
         }
@@ -528,7 +528,7 @@ impl Session for WebRtcSession {
                     self.handle_sign_of_life(now);
                     self.listener.handle_packet(&packet, now);
                 }
-                connection::ConnectionOutput::Key(key) => {
+                connection::ConnectionOutput::Dtmf(key) => {
                     self.handle_sign_of_life(now);
                     self.event = Some(SessionEvent::Dtmf(key));
                 }
@@ -542,8 +542,8 @@ impl Session for WebRtcSession {
                     self.event = incoming(text);
                 }
                 // Clients have no tracks, and their messages are text.
-                connection::ConnectionOutput::TrackGone(_) | connection::ConnectionOutput::Data(_) => {}
-                connection::ConnectionOutput::Left => self.peer_gone(LeaveReason::Left, now),
+                connection::ConnectionOutput::TrackRemoved(_) | connection::ConnectionOutput::Data(_) => {}
+                connection::ConnectionOutput::PeerClosed => self.peer_gone(LeaveReason::Left, now),
                 connection::ConnectionOutput::Failed => self.peer_gone(LeaveReason::Failed, now),
             }
         }

@@ -235,7 +235,7 @@ impl Call {
 
     /// A datagram arrives, and nothing else happens yet.
     pub fn arrive(&mut self, source: SocketAddr, contents: &[u8]) {
-        let packet = ReceivedPacket::datagram(source, runner(), contents);
+        let packet = ReceivedPacket::from_datagram(source, runner(), contents);
         self.session.handle_packet(&packet, self.now);
         self.drain();
     }
@@ -472,7 +472,7 @@ fn setup() -> ConnectionSetup<'static> {
         relayed: Vec::new(),
     };
     ConnectionSetup {
-        common: &COMMON,
+        context: &COMMON,
         local: &*LOCAL,
         tcp: &[],
         gathered: &NOTHING,

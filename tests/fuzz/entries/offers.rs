@@ -186,7 +186,7 @@ pub fn run(offer: &str) -> bool {
     };
     for (embedded, device) in [(None, None), (None, Some(device)), (Some(HOST), Some(device))] {
         let setup = ConnectionSetup {
-            common: &COMMON,
+            context: &COMMON,
             local: &[SocketAddr::from((HOST, 7860))],
             tcp: &[],
             gathered: &NOTHING,

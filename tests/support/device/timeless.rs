@@ -91,7 +91,7 @@ impl Call {
         let gathered = GatheredAddresses::default();
         let local = [runner()];
         let setup = ConnectionSetup {
-            common: &common,
+            context: &common,
             local: &local,
             tcp: &[],
             gathered: &gathered,
@@ -207,7 +207,7 @@ impl Call {
         {
             match entry.remove() {
                 (Way::ToRunner, contents) => {
-                    let packet = ReceivedPacket::datagram(device(), runner(), &contents);
+                    let packet = ReceivedPacket::from_datagram(device(), runner(), &contents);
                     self.session.handle_packet(&packet, self.now);
                 }
                 (Way::ToDevice, contents) => {

@@ -388,18 +388,18 @@ impl RoomConnection {
                     }
                     RoomOutput::Audio { track, packet }
                 }
-                connection::ConnectionOutput::TrackGone(track) => {
+                connection::ConnectionOutput::TrackRemoved(track) => {
                     self.tracks.remove(&track);
                     RoomOutput::TrackGone(track)
                 }
                 connection::ConnectionOutput::ChannelOpen => RoomOutput::ChannelOpen,
                 connection::ConnectionOutput::Data(bytes) => RoomOutput::Data(bytes),
                 // A room has one known address, and neither keys nor texts.
-                connection::ConnectionOutput::Proven(_)
+                connection::ConnectionOutput::PathValidated(_)
                 | connection::ConnectionOutput::Audio { track: None, .. }
-                | connection::ConnectionOutput::Key(_)
+                | connection::ConnectionOutput::Dtmf(_)
                 | connection::ConnectionOutput::Message(_) => continue,
-                connection::ConnectionOutput::Left | connection::ConnectionOutput::Failed => {
+                connection::ConnectionOutput::PeerClosed | connection::ConnectionOutput::Failed => {
                     // A server that ends a stay closes its connections as well, and a datagram may overtake the reason.
                     transport.until = Some(now + ROOM_REASON_WITHIN);
                     continue;
@@ -487,7 +487,7 @@ impl RoomConnection {
         now: Instant,
     ) {
         let answered = match &mut self.subscriber {
-            Some(transport) => transport.peer.answer_room(offer, mids).inspect(|_| {
+            Some(transport) => transport.peer.answer_server_offer(offer, mids).inspect(|_| {
                 // The server may have restarted ICE, and then we have, too.
                 let ufrag = transport.peer.local_ufrag();
                 self.queue
@@ -558,9 +558,9 @@ enum TransportPoll {
 
 fn error_text(error: &NegotiationError) -> String {
     match error {
-        NegotiationError::Bad(why) => why.clone(),
+        NegotiationError::BadDescription(why) => why.clone(),
         NegotiationError::NoCandidate(why) => why.clone(),
-        NegotiationError::TooLong(why) | NegotiationError::Answer(why) => why.clone(),
+        NegotiationError::TooLong(why) | NegotiationError::Internal(why) => why.clone(),
         NegotiationError::Ended => "the connection has ended".into(),
     }
 }

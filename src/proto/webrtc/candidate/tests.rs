@@ -222,7 +222,7 @@ fn offered(list: &[InterfaceAddress], host: Host, extra: &[IpAddr]) -> Vec<IpAdd
     let policy = LocalCandidatePolicy {
         host,
         embedded: None,
-        extra,
+        extra_addresses: extra,
     };
     local_addresses(list, policy)
 }
@@ -277,7 +277,7 @@ fn embedded_offers_its_one_address() {
         let policy = LocalCandidatePolicy {
             host: Host::Address(address.into()),
             embedded: Some(address),
-            extra: &ips(&["203.0.113.9"]),
+            extra_addresses: &ips(&["203.0.113.9"]),
         };
         assert_eq!(local_addresses(&busy_machine(), policy), [IpAddr::V4(address)]);
     }
@@ -295,7 +295,7 @@ fn a_device_is_told_where_it_has_reached_this_machine() {
         let policy = LocalCandidatePolicy {
             host,
             embedded: None,
-            extra,
+            extra_addresses: extra,
         };
         let offered = local_addresses(&busy_machine(), policy);
         let told = device_address(policy, reached.map(ip), &offered);
@@ -326,7 +326,7 @@ fn a_device_is_told_where_it_has_reached_this_machine() {
     let policy = LocalCandidatePolicy {
         host: Host::Address(ip("192.168.1.20")),
         embedded: Some(Ipv4Addr::new(192, 168, 1, 20)),
-        extra: &ips(&["203.0.113.9"]),
+        extra_addresses: &ips(&["203.0.113.9"]),
     };
     let told = device_address(policy, Some(ip("127.0.0.1")), &[]).expect("the one of --embedded");
     assert_eq!((told.address, told.is_guess), (Ipv4Addr::new(192, 168, 1, 20), false));

@@ -36,17 +36,17 @@ pub enum ChannelLabel {
     Events,
     /// One of a media room.
     Data,
-    Other,
+    Unknown,
 }
 
 impl ChannelLabel {
-    fn of(label: &str) -> Self {
+    fn from_label(label: &str) -> Self {
         match label {
             "chat" => ChannelLabel::Chat,
             "rtvi-ai" => ChannelLabel::Rtvi,
             events::LABEL => ChannelLabel::Events,
             RELIABLE | LOSSY => ChannelLabel::Data,
-            _ => ChannelLabel::Other,
+            _ => ChannelLabel::Unknown,
         }
     }
 }
@@ -56,7 +56,7 @@ pub struct DataChannels {
     format: MessageFormat,
     open: Vec<(ChannelId, ChannelLabel)>,
     /// Where messages go to.
-    main: Option<(ChannelId, ChannelLabel)>,
+    message_channel: Option<(ChannelId, ChannelLabel)>,
     /// The channel that this end has offered for its messages.
     pub offered: Option<ChannelId>,
 }
@@ -66,7 +66,7 @@ impl DataChannels {
         DataChannels {
             format,
             open: Vec::new(),
-            main: None,
+            message_channel: None,
             offered: None,
         }
     }
@@ -78,15 +78,17 @@ impl DataChannels {
             rtc.direct_api().close_data_channel(id);
             return false;
         }
-        let kind = ChannelLabel::of(label);
+        let kind = ChannelLabel::from_label(label);
         self.open.push((id, kind));
-        let first = self.main.is_none();
+        let first = self.message_channel.is_none();
         let is_main = match self.format {
-            MessageFormat::Text => first || (kind == ChannelLabel::Chat && self.main() != Some(ChannelLabel::Chat)),
+            MessageFormat::Text => {
+                first || (kind == ChannelLabel::Chat && self.message_channel() != Some(ChannelLabel::Chat))
+            }
             MessageFormat::Binary => self.offered == Some(id),
         };
         if is_main {
-            self.main = Some((id, kind));
+            self.message_channel = Some((id, kind));
         }
         is_main && first
     }
@@ -94,12 +96,12 @@ impl DataChannels {
     /// A channel is closed; tells whether it was the client's for messages.
     pub fn handle_close(&mut self, id: ChannelId) -> bool {
         self.open.retain(|(open, _)| *open != id);
-        let was_main = self.main.take_if(|(main, _)| *main == id).is_some();
+        let was_main = self.message_channel.take_if(|(main, _)| *main == id).is_some();
         was_main && self.format == MessageFormat::Text
     }
 
     /// Reads a message that came.
-    pub fn read(&self, data: ChannelData) -> Option<ConnectionOutput> {
+    pub fn parse(&self, data: ChannelData) -> Option<ConnectionOutput> {
         let is_data = || self.open.contains(&(data.id, ChannelLabel::Data));
         match self.format {
             MessageFormat::Binary if data.binary && is_data() => Some(ConnectionOutput::Data(data.data)),
@@ -122,13 +124,13 @@ impl DataChannels {
     }
 
     /// Returns the kind of the channel that messages go to.
-    pub fn main(&self) -> Option<ChannelLabel> {
-        self.main.map(|(_, kind)| kind)
+    pub fn message_channel(&self) -> Option<ChannelLabel> {
+        self.message_channel.map(|(_, kind)| kind)
     }
 
     /// Sends a message; `false` when there is no channel, or no room in it now.
     pub fn send(&self, rtc: &mut Rtc, message: &[u8]) -> bool {
-        let Some(mut channel) = self.main.and_then(|(id, _)| rtc.channel(id)) else {
+        let Some(mut channel) = self.message_channel.and_then(|(id, _)| rtc.channel(id)) else {
             return false;
         };
         match channel.write(self.format == MessageFormat::Binary, message) {
@@ -141,8 +143,8 @@ impl DataChannels {
     }
 
     /// Returns how many bytes of messages the other end has not acknowledged.
-    pub fn in_flight(&self, rtc: &mut Rtc) -> usize {
-        let channel = self.main.and_then(|(id, _)| rtc.channel(id));
+    pub fn bytes_in_flight(&self, rtc: &mut Rtc) -> usize {
+        let channel = self.message_channel.and_then(|(id, _)| rtc.channel(id));
         channel.map_or(0, |mut channel| channel.buffered_amount())
     }
 }

@@ -17,8 +17,8 @@ type TransactionId = [u8; 12];
 
 struct PendingCheck {
     id: TransactionId,
-    way: PacketPath,
-    maker: CheckInitiator,
+    path: PacketPath,
+    initiator: CheckInitiator,
 }
 
 /// Who has made a check, and so who reads its answer.
@@ -32,7 +32,7 @@ pub enum CheckInitiator {
 /// Checks without an answer, the oldest first.
 #[derive(Default)]
 pub struct PendingChecks {
-    under_way: VecDeque<PendingCheck>,
+    pending: VecDeque<PendingCheck>,
 }
 
 impl PendingChecks {
@@ -44,33 +44,37 @@ impl PendingChecks {
         let Some(id) = transaction_id(transmit.contents()) else {
             return;
         };
-        if self.under_way.len() == CHECKS_UNDER_WAY_MAX {
-            self.under_way.pop_front();
+        if self.pending.len() == CHECKS_UNDER_WAY_MAX {
+            self.pending.pop_front();
         }
-        let way = transmit.way();
-        self.under_way.push_back(PendingCheck { id, way, maker });
+        let way = transmit.path();
+        self.pending.push_back(PendingCheck {
+            id,
+            path: way,
+            initiator: maker,
+        });
     }
 
     /// Tells whose check a packet says to answer that was sent to where it comes from.
-    pub fn answered(&self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> Option<CheckInitiator> {
-        self.position(kind, packet).map(|at| self.under_way[at].maker)
+    pub fn initiator_of(&self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> Option<CheckInitiator> {
+        self.find(kind, packet).map(|at| self.pending[at].initiator)
     }
 
     /// Returns from where the check was sent that a packet answers, if it was sent to where the
     /// packet comes from. Each is answered once.
     pub fn take_answered(&mut self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> Option<SocketAddr> {
-        let at = self.position(kind, packet)?;
-        self.under_way.remove(at).map(|check| check.way.source)
+        let at = self.find(kind, packet)?;
+        self.pending.remove(at).map(|check| check.path.source)
     }
 
-    fn position(&self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> Option<usize> {
+    fn find(&self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> Option<usize> {
         if kind != PacketKind::CheckAnswer {
             return None;
         }
         let id = transaction_id(packet.contents)?;
         let is_there = |way: PacketPath| way.over == packet.over && way.peer == packet.source;
-        let is_it = |check: &PendingCheck| check.id == id && is_there(check.way);
-        self.under_way.iter().position(is_it)
+        let is_it = |check: &PendingCheck| check.id == id && is_there(check.path);
+        self.pending.iter().position(is_it)
     }
 }
 
@@ -100,13 +104,13 @@ mod tests {
             source: at(7860),
             peer: at(1),
         };
-        checks.handle_outgoing(CheckInitiator::Str0m, &mut Transmit::ready(way, contents.to_vec()));
+        checks.handle_outgoing(CheckInitiator::Str0m, &mut Transmit::from_parts(way, contents.to_vec()));
     }
 
     fn answers(checks: &mut PendingChecks, source: SocketAddr, contents: &[u8]) -> bool {
-        let packet = ReceivedPacket::datagram(source, at(7860), contents);
+        let packet = ReceivedPacket::from_datagram(source, at(7860), contents);
         let kind = PacketKind::of(contents);
-        let maker = checks.answered(kind, &packet);
+        let maker = checks.initiator_of(kind, &packet);
         let from = checks.take_answered(kind, &packet);
         assert_eq!(maker, from.map(|_| CheckInitiator::Str0m));
         from.is_some_and(|from| from == at(7860))
@@ -131,7 +135,7 @@ mod tests {
         assert!(!answers(&mut checks, at(1), &answer[..19]), "half of it");
         let over_tcp = ReceivedPacket {
             over: IceProtocol::Tcp,
-            ..ReceivedPacket::datagram(at(1), at(7860), &answer)
+            ..ReceivedPacket::from_datagram(at(1), at(7860), &answer)
         };
         assert_eq!(checks.take_answered(PacketKind::CheckAnswer, &over_tcp), None);
         assert!(answers(&mut checks, at(1), &answer));
@@ -145,7 +149,7 @@ mod tests {
         for number in 0..=CHECKS_UNDER_WAY_MAX {
             sent(&mut checks, &message([0, 1], number));
         }
-        assert_eq!(checks.under_way.len(), CHECKS_UNDER_WAY_MAX);
+        assert_eq!(checks.pending.len(), CHECKS_UNDER_WAY_MAX);
         assert!(!answers(&mut checks, at(1), &message([1, 1], 0)));
         assert!(answers(&mut checks, at(1), &message([1, 1], 1)));
         assert!(answers(&mut checks, at(1), &message([1, 1], CHECKS_UNDER_WAY_MAX)));

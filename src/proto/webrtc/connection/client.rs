@@ -46,10 +46,10 @@ pub struct DeviceOffer {
 
 impl DeviceOffer {
     /// Reads an offer; `None` if it is no microcontroller's.
-    pub fn read(offer: &str) -> Option<DeviceOffer> {
+    pub fn parse(offer: &str) -> Option<DeviceOffer> {
         let prepared = prepare(offer).ok()?;
         prepared.family.is_device().then(|| DeviceOffer {
-            host: candidate::own_address(&prepared.candidates),
+            host: candidate::host_address(&prepared.candidates),
         })
     }
 }
@@ -65,7 +65,7 @@ impl PeerConnection {
         now: Instant,
     ) -> Result<(PeerConnection, String), NegotiationError> {
         let prepared = prepare(offer)?;
-        let spoken = prepared.spoken.ok_or_else(nothing_spoken)?;
+        let spoken = prepared.spoken.ok_or_else(no_supported_codec)?;
         let config = match prepared.family.is_device() {
             true => ConnectionConfig::device(setup, &prepared, spoken),
             false => ConnectionConfig::browser(setup, &prepared, spoken),
@@ -83,9 +83,10 @@ impl PeerConnection {
         setup: &ConnectionSetup<'_>,
         now: Instant,
     ) -> Result<(PeerConnection, String), NegotiationError> {
-        let prepared = sdp::prepare_call(offer).map_err(|error| NegotiationError::Bad(error.to_string()))?;
+        let prepared = sdp::prepare_call(offer).map_err(|error| NegotiationError::BadDescription(error.to_string()))?;
         let spoken = prepared.spoken.filter(|spoken| spoken.codec == Codec::Opus);
-        let spoken = spoken.ok_or_else(|| NegotiationError::Bad("the offer of a call has no Opus".to_owned()))?;
+        let spoken =
+            spoken.ok_or_else(|| NegotiationError::BadDescription("the offer of a call has no Opus".to_owned()))?;
         PeerConnection::answer(&prepared, ConnectionConfig::call(setup, &prepared, spoken), setup, now)
     }
 
@@ -97,16 +98,16 @@ impl PeerConnection {
     ) -> Result<(PeerConnection, String), NegotiationError> {
         let device = config.is_device;
         let device_address = if device { Some(address_for_device(setup)?) } else { None };
-        let local = local(setup, device_address);
-        let mut peer = PeerConnection::new(config, &local, own(setup, &local), now)?;
+        let local = host_addresses(setup, device_address);
+        let mut peer = PeerConnection::new(config, &local, own_addresses(setup, &local), now)?;
         peer.client = ClientNegotiation {
             embedded: setup.embedded,
             device_address,
-            host: candidate::own_address(&prepared.candidates),
+            host: candidate::host_address(&prepared.candidates),
             offers_channel: prepared.has_application,
             replaced_ufrag: None,
         };
-        peer.add_local_candidates(candidates(setup, &local, device));
+        peer.add_local_candidates(local_candidates(setup, &local, device));
         if device && prepared.has_application {
             // Whichever end opens the association on the wire, `sctp` knows one role of str0m.
             peer.rtc.direct_api().start_sctp(true);
@@ -125,24 +126,24 @@ impl PeerConnection {
     }
 
     /// Takes over from a connection that the client has thrown away.
-    pub fn follow(&mut self, former: PeerConnection) {
-        self.paths.follow(former.paths);
+    pub fn take_over(&mut self, former: PeerConnection) {
+        self.paths.inherit(former.paths);
     }
 
     fn negotiate(&mut self, prepared: &PreparedOffer) -> Result<String, NegotiationError> {
         let ufrag = self.local_ufrag();
         let offer = SdpOffer::from_sdp_string(&prepared.sdp)
-            .map_err(|error| NegotiationError::Bad(format!("the offer's SDP cannot be read: {error}")))?;
+            .map_err(|error| NegotiationError::BadDescription(format!("the offer's SDP cannot be read: {error}")))?;
         let mut answer = self
             .rtc
             .sdp_api()
             .accept_offer(offer)
-            .map_err(|error| NegotiationError::Bad(format!("the offer cannot be answered: {error}")))?
+            .map_err(|error| NegotiationError::BadDescription(format!("the offer cannot be answered: {error}")))?
             .to_sdp_string();
         self.paths.consent.handle_description(&prepared.sdp);
         // A later offer may stop its audio; a talk cannot begin without.
         if self.sources.sections.is_empty() && !has_audio(&answer) {
-            return Err(nothing_spoken());
+            return Err(no_supported_codec());
         }
         if self.local_ufrag() != ufrag {
             self.paths.handle_restart();
@@ -154,16 +155,16 @@ impl PeerConnection {
         for line in &prepared.candidates {
             self.add_remote_candidate(line);
         }
-        if self.config.has_keys {
+        if self.config.has_dtmf {
             let answer = sdp::write_call_answer(&answer);
-            self.keys = answer.keys.map(|pt| (pt.into(), DtmfReceiver::default()));
+            self.dtmf = answer.keys.map(|pt| (pt.into(), DtmfReceiver::default()));
             return Ok(answer.sdp);
         }
-        self.write_answer(&answer, prepared)
+        self.finish_answer(&answer, prepared)
     }
 
     /// Writes an answer as the client reads it.
-    fn write_answer(&self, answer: &str, prepared: &PreparedOffer) -> Result<String, NegotiationError> {
+    fn finish_answer(&self, answer: &str, prepared: &PreparedOffer) -> Result<String, NegotiationError> {
         let mut answer = sdp::write_declined(answer, &prepared.sdp);
         for (ours, theirs) in &prepared.opus_spellings {
             answer = answer.replace(&format!("a={ours}\r\n"), &format!("a={theirs}\r\n"));
@@ -175,11 +176,13 @@ impl PeerConnection {
         }
         .map_err(|error| match error {
             DeviceAnswerError::NoCandidate { .. } => NegotiationError::NoCandidate(error.to_string()),
-            DeviceAnswerError::NoCodec | DeviceAnswerError::Setup(_) => NegotiationError::Bad(error.to_string()),
+            DeviceAnswerError::NoCodec | DeviceAnswerError::Setup(_) => {
+                NegotiationError::BadDescription(error.to_string())
+            }
             DeviceAnswerError::LongLine { .. } | DeviceAnswerError::LongBody { .. } => {
                 NegotiationError::TooLong(error.to_string())
             }
-            other => NegotiationError::Answer(other.to_string()),
+            other => NegotiationError::Internal(other.to_string()),
         })
     }
 
@@ -225,7 +228,7 @@ fn address_for_device(setup: &ConnectionSetup<'_>) -> Result<Ipv4Addr, Negotiati
 
 /// Returns the addresses to offer as host candidates. A device tries one candidate after the other,
 /// 17 s for a dead one: it is offered one.
-fn local(setup: &ConnectionSetup<'_>, device: Option<Ipv4Addr>) -> Vec<SocketAddr> {
+fn host_addresses(setup: &ConnectionSetup<'_>, device: Option<Ipv4Addr>) -> Vec<SocketAddr> {
     let port = setup.local.first().map_or(0, SocketAddr::port);
     match device {
         Some(address) => vec![SocketAddr::from((address, port))],
@@ -235,7 +238,7 @@ fn local(setup: &ConnectionSetup<'_>, device: Option<Ipv4Addr>) -> Vec<SocketAdd
 
 /// Returns the candidates to offer, which are these alone for a device. What a server sees where
 /// there is no NAT is a host candidate already.
-fn candidates(
+fn local_candidates(
     setup: &ConnectionSetup<'_>,
     local: &[SocketAddr],
     for_device: bool,
@@ -264,7 +267,7 @@ fn candidates(
 }
 
 /// Returns the addresses under which this end is reached, offered or not.
-fn own(setup: &ConnectionSetup<'_>, local: &[SocketAddr]) -> Vec<SocketAddr> {
+fn own_addresses(setup: &ConnectionSetup<'_>, local: &[SocketAddr]) -> Vec<SocketAddr> {
     let gathered = setup.gathered.reflexive.iter().chain(&setup.gathered.relayed);
     let gathered = gathered.map(|(address, _)| *address);
     local.iter().copied().chain(gathered).collect()
@@ -277,13 +280,13 @@ fn has_audio(answer: &str) -> bool {
     sections.any(|section| !section.starts_with("0 "))
 }
 
-fn nothing_spoken() -> NegotiationError {
+fn no_supported_codec() -> NegotiationError {
     let [opus, pcmu, pcma] = Codec::ALL;
-    NegotiationError::Bad(format!(
+    NegotiationError::BadDescription(format!(
         "the offer has no audio with a codec that is spoken here: {opus} (opus/48000/2), {pcmu} or {pcma} (8000 Hz)"
     ))
 }
 
 fn prepare(offer: &str) -> Result<PreparedOffer, NegotiationError> {
-    sdp::prepare_offer(offer).map_err(|error| NegotiationError::Bad(error.to_string()))
+    sdp::prepare_offer(offer).map_err(|error| NegotiationError::BadDescription(error.to_string()))
 }

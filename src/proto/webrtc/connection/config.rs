@@ -34,7 +34,7 @@ pub struct ConnectionContext {
     bare_provider: Arc<CryptoProvider>,
     embedded_provider: Arc<CryptoProvider>,
     /// How what the bots say is encoded.
-    pub voice: EncoderSettings,
+    pub encoder_settings: EncoderSettings,
 }
 
 impl ConnectionContext {
@@ -43,19 +43,19 @@ impl ConnectionContext {
             provider: Arc::new(crypto::provider()),
             bare_provider: Arc::new(crypto::bare_provider()),
             embedded_provider: Arc::new(crypto::embedded_provider()),
-            voice,
+            encoder_settings: voice,
         }
     }
 
     /// Returns how many connections hold a provider.
     #[cfg(test)]
-    pub fn held(&self) -> usize {
+    pub fn providers_in_use(&self) -> usize {
         let providers = [&self.provider, &self.bare_provider, &self.embedded_provider];
         providers.map(|provider| Arc::strong_count(provider) - 1).iter().sum()
     }
 
     /// Returns str0m's settings for an ordinary connection with Opus.
-    pub(crate) fn config(&self, cert: DtlsCert) -> RtcConfig {
+    pub(crate) fn default_rtc_config(&self, cert: DtlsCert) -> RtcConfig {
         base_config(self.provider.clone(), cert).enable_opus(true, false)
     }
 
@@ -63,7 +63,7 @@ impl ConnectionContext {
     /// longer than an answer.
     pub fn warm_up(&self, now: Instant) {
         if let Ok(cert) = crypto::certificate() {
-            drop(self.config(cert.clone()).build(now));
+            drop(self.default_rtc_config(cert.clone()).build(now));
         }
     }
 }
@@ -76,7 +76,7 @@ impl Default for ConnectionContext {
 
 /// What the connection to a client is made from, beside its offer.
 pub struct ConnectionSetup<'a> {
-    pub common: &'a ConnectionContext,
+    pub context: &'a ConnectionContext,
     /// Host candidates to offer, each with the port of the runner's UDP socket.
     pub local: &'a [SocketAddr],
     /// Addresses at which the HTTP server listens, for callers whose network lets no UDP through.
@@ -96,25 +96,25 @@ pub struct ConnectionSetup<'a> {
 /// What tells one connection from another.
 pub struct ConnectionConfig {
     provider: Arc<CryptoProvider>,
-    pub spoken: NegotiatedCodec,
+    pub audio_codec: NegotiatedCodec,
     extensions: ExtensionMap,
     /// RTP leaves without the empty header extension that str0m writes.
-    pub is_bare: bool,
+    pub strips_extension: bool,
     /// The other end is a microcontroller.
     pub is_device: bool,
     /// The keys of a telephone are negotiated.
-    pub has_keys: bool,
-    pub talkers: AudioLayout,
+    pub has_dtmf: bool,
+    pub audio_layout: AudioLayout,
     /// The one audio section takes packets of sources that it does not name.
-    pub takes_any_source: bool,
+    pub accepts_any_source: bool,
     pub messages: MessageFormat,
     /// The operator has named the other end, which may therefore be at an address of this machine.
     pub named_by_operator: bool,
     /// A goodbye of the other end is answered. A media-room server waits for none.
-    pub answers_goodbye: bool,
+    pub replies_to_close: bool,
     /// Silence after which the connection has failed. The sessions of clients judge that
     /// themselves.
-    pub lost_after: Option<Duration>,
+    pub silence_timeout: Option<Duration>,
     /// Random bits: where sequence numbers and timestamps start.
     pub seed: u64,
     /// What this end's ICE credentials come from; str0m makes them where there is none.
@@ -128,15 +128,15 @@ impl ConnectionConfig {
     /// To others it makes no difference, since only the empty block is left out. The keys are the
     /// same, and so is the protection of whichever profile the handshake chooses.
     pub fn browser(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: NegotiatedCodec) -> Self {
-        let common = setup.common;
+        let common = setup.context;
         let (provider, extensions) = match offer.has_extensions {
             true => (&common.provider, extensions(&[(4, Extension::RtpMid)])),
             false => (&common.bare_provider, ExtensionMap::empty()),
         };
         ConnectionConfig {
             extensions,
-            is_bare: !offer.has_extensions,
-            takes_any_source: offer.audio_sections == 1,
+            strips_extension: !offer.has_extensions,
+            accepts_any_source: offer.audio_sections == 1,
             secret: Some(setup.secret),
             ..ConnectionConfig::plain(provider, spoken, setup.seed)
         }
@@ -146,17 +146,17 @@ impl ConnectionConfig {
     fn plain(provider: &Arc<CryptoProvider>, spoken: NegotiatedCodec, seed: u64) -> Self {
         ConnectionConfig {
             provider: provider.clone(),
-            spoken,
+            audio_codec: spoken,
             extensions: ExtensionMap::empty(),
-            is_bare: false,
+            strips_extension: false,
             is_device: false,
-            has_keys: false,
-            talkers: AudioLayout::One,
-            takes_any_source: false,
+            has_dtmf: false,
+            audio_layout: AudioLayout::SingleClient,
+            accepts_any_source: false,
             messages: MessageFormat::Text,
             named_by_operator: false,
-            answers_goodbye: true,
-            lost_after: None,
+            replies_to_close: true,
+            silence_timeout: None,
             seed,
             secret: None,
         }
@@ -165,7 +165,7 @@ impl ConnectionConfig {
     /// Makes the configuration of a microcontroller's connection.
     pub fn device(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: NegotiatedCodec) -> Self {
         ConnectionConfig {
-            provider: setup.common.embedded_provider.clone(),
+            provider: setup.context.embedded_provider.clone(),
             is_device: true,
             ..ConnectionConfig::bare(setup, offer, spoken)
         }
@@ -174,7 +174,7 @@ impl ConnectionConfig {
     /// Makes the configuration of a connection to the server of a call.
     pub fn call(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: NegotiatedCodec) -> Self {
         ConnectionConfig {
-            has_keys: true,
+            has_dtmf: true,
             ..ConnectionConfig::bare(setup, offer, spoken)
         }
     }
@@ -183,9 +183,9 @@ impl ConnectionConfig {
     /// says.
     fn bare(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: NegotiatedCodec) -> Self {
         ConnectionConfig {
-            provider: setup.common.bare_provider.clone(),
+            provider: setup.context.bare_provider.clone(),
             extensions: ExtensionMap::empty(),
-            is_bare: true,
+            strips_extension: true,
             ..ConnectionConfig::browser(setup, offer, spoken)
         }
     }
@@ -198,22 +198,22 @@ impl ConnectionConfig {
         };
         ConnectionConfig {
             extensions: extensions(&[(1, Extension::AudioLevel), (4, Extension::RtpMid)]),
-            talkers: AudioLayout::Tracks,
+            audio_layout: AudioLayout::Tracks,
             messages: MessageFormat::Binary,
             named_by_operator: true,
-            answers_goodbye: false,
-            lost_after: Some(ROOM_MEDIA_LOST_AFTER),
+            replies_to_close: false,
+            silence_timeout: Some(ROOM_MEDIA_LOST_AFTER),
             ..ConnectionConfig::plain(&common.provider, spoken, seed)
         }
     }
 
     /// Returns str0m's settings.
-    pub(super) fn rtc(&self, cert: DtlsCert) -> RtcConfig {
-        let mut config = with_codec(base_config(self.provider.clone(), cert), self.spoken)
+    pub(super) fn rtc_config(&self, cert: DtlsCert) -> RtcConfig {
+        let mut config = with_codec(base_config(self.provider.clone(), cert), self.audio_codec)
             .set_extension_map(self.extensions.clone());
-        if self.has_keys {
+        if self.has_dtmf {
             config.codec_config().add_config(
-                KEYS_PT.into(),
+                DTMF_PT.into(),
                 None,
                 str0m::format::Codec::Tele,
                 Frequency::EIGHT_KHZ,
@@ -229,7 +229,7 @@ impl ConnectionConfig {
 const OPUS_PT: u8 = 111;
 /// The payload type of the telephone's keys before an offer gives another: the one that browsers
 /// use.
-const KEYS_PT: u8 = 126;
+const DTMF_PT: u8 = 126;
 
 /// What every connection has in common.
 pub(super) fn base_config(provider: Arc<CryptoProvider>, cert: DtlsCert) -> RtcConfig {

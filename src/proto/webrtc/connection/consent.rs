@@ -23,8 +23,8 @@ pub struct Consent {
     /// The peer's, which signs both checks that are for it and its answers.
     password: String,
     /// str0m's last check: its names, role and priority are good for others.
-    model: Vec<u8>,
-    way: Option<PacketPath>,
+    last_check: Vec<u8>,
+    path: Option<PacketPath>,
 }
 
 impl Consent {
@@ -32,8 +32,8 @@ impl Consent {
         Consent {
             hmac,
             password: String::new(),
-            model: Vec::new(),
-            way: None,
+            last_check: Vec::new(),
+            path: None,
         }
     }
 
@@ -46,46 +46,46 @@ impl Consent {
 
     /// ICE has restarted: what was learnt before is not true of it.
     pub fn handle_restart(&mut self) {
-        self.model.clear();
-        self.way = None;
+        self.last_check.clear();
+        self.path = None;
     }
 
     /// Takes note of a check of str0m's.
     pub fn handle_check(&mut self, contents: &[u8]) {
-        self.model.clear();
-        self.model.extend_from_slice(contents);
+        self.last_check.clear();
+        self.last_check.extend_from_slice(contents);
     }
 
     /// The peer has answered on this way.
-    pub fn handle_proof(&mut self, way: PacketPath) {
-        self.way = Some(way);
+    pub fn handle_validated(&mut self, way: PacketPath) {
+        self.path = Some(way);
     }
 
     /// Returns where the peer last answered.
-    pub fn way(&self) -> Option<PacketPath> {
-        self.way
+    pub fn path(&self) -> Option<PacketPath> {
+        self.path
     }
 
     /// Makes a check; there is none before the peer has answered one of str0m's.
-    pub fn check(&self) -> Option<Transmit> {
-        let way = self.way?;
-        let username = std::str::from_utf8(attribute(&self.model, USERNAME)?).ok()?;
-        let priority = attribute(&self.model, PRIORITY)?.try_into().ok()?;
-        let role = |kind: u16| Some(u64::from_be_bytes(attribute(&self.model, kind)?.try_into().ok()?));
+    pub fn build_check(&self) -> Option<Transmit> {
+        let way = self.path?;
+        let username = std::str::from_utf8(attribute(&self.last_check, USERNAME)?).ok()?;
+        let priority = attribute(&self.last_check, PRIORITY)?.try_into().ok()?;
+        let role = |kind: u16| Some(u64::from_be_bytes(attribute(&self.last_check, kind)?.try_into().ok()?));
         let request = StunMessageBuilder::new().binding().request().username(username);
         let request = request.prio(u32::from_be_bytes(priority));
         let request = match role(ICE_CONTROLLED) {
             Some(tie_breaker) => request.ice_controlled(tie_breaker),
             None => request.ice_controlling(role(ICE_CONTROLLING)?),
         };
-        let mut contents = vec![0; self.model.len()];
+        let mut contents = vec![0; self.last_check.len()];
         let hmac = |key: &[u8], payloads: &[&[u8]]| self.hmac.sha1_hmac(key, payloads);
         let message = request.build(TransId::new());
         let bytes = message
             .to_bytes(Some(self.password.as_bytes()), &mut contents, hmac)
             .ok()?;
         contents.truncate(bytes);
-        Some(Transmit::ready(way, contents))
+        Some(Transmit::from_parts(way, contents))
     }
 
     /// Tells whether the peer has signed an answer.

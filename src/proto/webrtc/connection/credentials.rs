@@ -21,16 +21,16 @@ pub struct IceSecret(pub [u8; 32]);
 /// Makes credentials.
 pub struct IceCredentialGenerator {
     secret: IceSecret,
-    made: u32,
+    generated: u32,
 }
 
 impl IceCredentialGenerator {
     pub fn new(secret: IceSecret) -> Self {
-        IceCredentialGenerator { secret, made: 0 }
+        IceCredentialGenerator { secret, generated: 0 }
     }
 
     pub fn next(&mut self) -> IceCreds {
-        self.made += 1;
+        self.generated += 1;
         IceCreds {
             ufrag: self.text(b"ufrag", UFRAG_CHARS),
             pass: self.text(b"password", PASSWORD_CHARS),
@@ -40,7 +40,7 @@ impl IceCredentialGenerator {
     fn text(&self, purpose: &[u8], chars: usize) -> String {
         let digest = Sha256::new()
             .chain_update(self.secret.0)
-            .chain_update(self.made.to_be_bytes())
+            .chain_update(self.generated.to_be_bytes())
             .chain_update(purpose)
             .finalize();
         let chars = digest.iter().take(chars);

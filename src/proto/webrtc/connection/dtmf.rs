@@ -6,7 +6,7 @@
 //! of older presses, and other events than the twelve keys are nobody's. Source: RFC 4733 sections 2.3 and 2.5.
 
 /// The keys, by the number of their event.
-const KEYS: &[u8; 12] = b"0123456789*#";
+const DIGITS: &[u8; 12] = b"0123456789*#";
 
 /// What was pressed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,7 +20,7 @@ struct DtmfPress {
     timestamp: u32,
     /// Ticks that were reported of it.
     duration: u16,
-    is_over: bool,
+    has_ended: bool,
 }
 
 impl DtmfReceiver {
@@ -29,12 +29,12 @@ impl DtmfReceiver {
         let &[event, flags, high, low, ..] = payload else {
             return None;
         };
-        let key = KEYS.get(usize::from(event)).copied()?;
+        let key = DIGITS.get(usize::from(event)).copied()?;
         let press = DtmfPress {
             event,
             timestamp,
             duration: u16::from_be_bytes([high, low]),
-            is_over: flags & 0x80 != 0,
+            has_ended: flags & 0x80 != 0,
         };
         let Some(last) = &mut self.last else {
             self.last = Some(press);
@@ -43,14 +43,15 @@ impl DtmfReceiver {
         let ahead = timestamp.wrapping_sub(last.timestamp);
         if ahead == 0 {
             last.duration = last.duration.max(press.duration);
-            last.is_over |= press.is_over;
+            last.has_ended |= press.has_ended;
             return None;
         }
         // In the upper half it is behind.
         if ahead > u32::MAX / 2 {
             return None;
         }
-        let goes_on = !last.is_over && last.event == event && last.duration == u16::MAX && ahead == u32::from(u16::MAX);
+        let goes_on =
+            !last.has_ended && last.event == event && last.duration == u16::MAX && ahead == u32::from(u16::MAX);
         self.last = Some(press);
         (!goes_on).then(|| key.into())
     }

@@ -28,7 +28,7 @@ pub struct EarlyRecords {
 
 impl EarlyRecords {
     /// Keeps a handshake record; anything else is no loss.
-    pub fn keep(&mut self, kind: PacketKind, packet: &ReceivedPacket<'_>) {
+    pub fn push(&mut self, kind: PacketKind, packet: &ReceivedPacket<'_>) {
         if kind != PacketKind::Dtls {
             return;
         }
@@ -45,7 +45,7 @@ impl EarlyRecords {
 
     /// Hands over the oldest record whose sender has proven itself by now; tells whether there was
     /// one.
-    pub fn hand_over(&mut self, rtc: &mut Rtc, now: Instant) -> bool {
+    pub fn deliver_next(&mut self, rtc: &mut Rtc, now: Instant) -> bool {
         for at in 0..self.records.len() {
             let early = &self.records[at];
             let Ok(receive) = Receive::new(early.over.into(), early.source, early.destination, &early.contents) else {

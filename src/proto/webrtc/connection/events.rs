@@ -16,12 +16,12 @@ use crate::webrtc::crypto;
 
 impl PeerConnection {
     pub(super) fn transmit(&mut self, transmit: str0m::net::Transmit) -> Transmit {
-        let mut transmit = Transmit::new(transmit, self.config.is_bare);
-        self.tried
+        let mut transmit = Transmit::new(transmit, self.config.strips_extension);
+        self.attempt
             .handle_outgoing(transmit.source, transmit.destination, transmit.kind());
         self.paths.handle_outgoing(&mut transmit);
-        self.record.handle_outgoing(&mut transmit, self.now);
-        if self.config.is_device && !self.tried.is_secured() {
+        self.last_record.handle_outgoing(&mut transmit, self.now);
+        if self.config.is_device && !self.attempt.is_secured() {
             self.last_flight.handle_outgoing(&mut transmit);
         }
         transmit
@@ -34,17 +34,17 @@ impl PeerConnection {
             RtcError::Sctp(error) => {
                 log::debug!("closing: {error}");
                 self.rtc.disconnect();
-                self.over(ConnectionOutput::Left)
+                self.report_end(ConnectionOutput::PeerClosed)
             }
             error => {
                 log::debug!("connection: {error}");
                 if let RtcError::RemoteSdp(_) = error {
-                    self.tried.handle_refusal(crypto::HandshakeError::Fingerprint);
+                    self.attempt.handle_refusal(crypto::HandshakeError::Fingerprint);
                 }
                 if self.rtc.is_alive() {
                     return None;
                 }
-                self.over(ConnectionOutput::Failed)
+                self.report_end(ConnectionOutput::Failed)
             }
         }
     }
@@ -52,14 +52,14 @@ impl PeerConnection {
     pub(super) fn event(&mut self, event: Event) -> Option<ConnectionOutput> {
         match event {
             Event::IceConnectionStateChange(IceConnectionState::Connected | IceConnectionState::Completed) => {
-                self.tried.handle_ice_up();
+                self.attempt.handle_ice_up();
                 None
             }
             Event::Connected => {
-                self.tried.handle_secured();
-                self.early.clear();
+                self.attempt.handle_secured();
+                self.early_records.clear();
                 self.is_connected = true;
-                self.heard_at = self.now;
+                self.last_received_at = self.now;
                 Some(ConnectionOutput::Connected)
             }
             Event::MediaAdded(added) if added.kind == MediaKind::Audio => {
@@ -68,19 +68,19 @@ impl PeerConnection {
             }
             Event::RtpPacket(packet) => self.audio(packet),
             Event::ChannelOpen(id, label) => {
-                let is_open = self.channels.handle_open(&mut self.rtc, id, &label);
+                let is_open = self.data_channels.handle_open(&mut self.rtc, id, &label);
                 is_open.then_some(ConnectionOutput::ChannelOpen)
             }
-            Event::ChannelData(data) => self.channels.read(data),
-            Event::ChannelClose(id) => match self.channels.handle_close(id) {
-                true => self.over(ConnectionOutput::Left),
+            Event::ChannelData(data) => self.data_channels.parse(data),
+            Event::ChannelClose(id) => match self.data_channels.handle_close(id) {
+                true => self.report_end(ConnectionOutput::PeerClosed),
                 false => None,
             },
             Event::Closed => {
-                if !self.config.answers_goodbye {
+                if !self.config.replies_to_close {
                     self.rtc.disconnect();
                 }
-                self.over(ConnectionOutput::Left)
+                self.report_end(ConnectionOutput::PeerClosed)
             }
             _ => None,
         }
@@ -99,16 +99,16 @@ impl PeerConnection {
     fn audio(&mut self, packet: RtpPacket) -> Option<ConnectionOutput> {
         let (source, payload_type) = (packet.header.ssrc, packet.header.payload_type);
         self.sources.confirm(source);
-        if let Some((_, keys)) = self.keys.as_mut().filter(|(keys, _)| *keys == payload_type) {
+        if let Some((_, keys)) = self.dtmf.as_mut().filter(|(keys, _)| *keys == payload_type) {
             let key = keys.handle_packet(packet.header.timestamp, &packet.payload);
-            return key.map(ConnectionOutput::Key);
+            return key.map(ConnectionOutput::Dtmf);
         }
-        if self.config.talkers == AudioLayout::One && self.sender.payload_type() != Some(payload_type) {
+        if self.config.audio_layout == AudioLayout::SingleClient && self.sender.payload_type() != Some(payload_type) {
             return None;
         }
-        let section = self.sources.section(&mut self.rtc, source)?;
+        let section = self.sources.section_of(&mut self.rtc, source)?;
         let track = section.track.clone();
-        self.unheard.handle_used();
+        self.unusable_audio.handle_used();
         Some(ConnectionOutput::Audio {
             track,
             packet: AudioPacket {

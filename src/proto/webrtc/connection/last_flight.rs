@@ -16,11 +16,11 @@ use crate::webrtc::packet_kind::PacketKind;
 const APPLICATION_DATA: u8 = 23;
 
 /// Application data of one byte, in the last epoch there can be.
-const SKIPPED: [u8; 14] = [APPLICATION_DATA, 0xfe, 0xfd, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+const SKIPPED_RECORD: [u8; 14] = [APPLICATION_DATA, 0xfe, 0xfd, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 
 /// How often the flight leaves as it is where nothing tells of the peer: a slow one may be busy
 /// with the first when the second comes.
-const PLAIN_FLIGHTS: u32 = 2;
+const PLAIN_FLIGHTS_MAX: u32 = 2;
 
 /// Bytes of a record's header, RFC 6347 section 4.1.
 const HEADER_BYTES: usize = 13;
@@ -28,15 +28,15 @@ const HEADER_BYTES: usize = 13;
 /// What is known of the peer's handshake.
 #[derive(Default)]
 pub struct LastFlight {
-    peer_is_done: bool,
+    peer_finished: bool,
     /// How often this end's flight has left.
-    flights: u32,
+    flights_sent: u32,
 }
 
 impl LastFlight {
     /// Takes a packet of the peer's own address.
     pub fn handle_incoming(&mut self, kind: PacketKind, contents: &[u8]) {
-        self.peer_is_done |= match kind {
+        self.peer_finished |= match kind {
             PacketKind::Rtp | PacketKind::Rtcp => true,
             PacketKind::Dtls => contents[0] == APPLICATION_DATA,
             _ => false,
@@ -45,18 +45,18 @@ impl LastFlight {
 
     /// Opens a datagram to the peer if it repeats the end of this end's handshake.
     pub fn handle_outgoing(&mut self, transmit: &mut Transmit) {
-        if !has_finished(transmit.contents()) {
+        if !contains_encrypted_handshake(transmit.contents()) {
             return;
         }
-        if self.peer_is_done || self.flights >= PLAIN_FLIGHTS {
-            transmit.put_ahead(&SKIPPED);
+        if self.peer_finished || self.flights_sent >= PLAIN_FLIGHTS_MAX {
+            transmit.prepend(&SKIPPED_RECORD);
         }
-        self.flights = self.flights.saturating_add(1);
+        self.flights_sent = self.flights_sent.saturating_add(1);
     }
 }
 
 /// Tells whether a datagram has an encrypted record of a handshake: its Finished.
-fn has_finished(mut records: &[u8]) -> bool {
+fn contains_encrypted_handshake(mut records: &[u8]) -> bool {
     while let [content, _, _, epoch_high, epoch_low, .., high, low] = records.get(..HEADER_BYTES).unwrap_or_default() {
         if *content == 22 && (*epoch_high, *epoch_low) != (0, 0) {
             return true;
@@ -88,7 +88,7 @@ mod tests {
             source: address,
             peer: address,
         };
-        let mut transmit = Transmit::ready(way, contents.to_vec());
+        let mut transmit = Transmit::from_parts(way, contents.to_vec());
         flight.handle_outgoing(&mut transmit);
         transmit.contents().to_vec()
     }
@@ -106,7 +106,7 @@ mod tests {
                 assert_eq!(leaving(&mut last, &flight), flight);
             }
             last.handle_incoming(PacketKind::of(&after), &after);
-            assert_eq!(leaving(&mut last, &flight), [&SKIPPED[..], &flight].concat());
+            assert_eq!(leaving(&mut last, &flight), [&SKIPPED_RECORD[..], &flight].concat());
             assert_eq!(leaving(&mut last, &keys), keys, "nothing of the end is in it");
         }
     }

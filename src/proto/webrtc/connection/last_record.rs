@@ -15,12 +15,12 @@ use crate::webrtc::packet_kind::PacketKind;
 
 #[derive(Default)]
 pub struct LastRecord {
-    way: Option<PacketPath>,
-    left: Option<Instant>,
+    path: Option<PacketPath>,
+    sent_at: Option<Instant>,
     /// Kept from one record to the next, so that none allocates.
     contents: Vec<u8>,
     /// When it leaves again.
-    due: Option<Instant>,
+    due_at: Option<Instant>,
 }
 
 impl LastRecord {
@@ -28,28 +28,28 @@ impl LastRecord {
         if transmit.kind() != PacketKind::Dtls {
             return;
         }
-        self.way = Some(transmit.way());
-        self.left = Some(now);
+        self.path = Some(transmit.path());
+        self.sent_at = Some(now);
         self.contents.clear();
         self.contents.extend_from_slice(transmit.contents());
     }
 
     pub fn handle_incoming(&mut self, kind: PacketKind) {
         if kind == PacketKind::Dtls {
-            self.way = None;
-            self.due = None;
+            self.path = None;
+            self.due_at = None;
         }
     }
 
     /// Lets the record leave again as soon as it should have been answered.
-    pub fn repeat(&mut self, now: Instant) {
-        self.due = self.left.map(|left| now.max(left + OUTAGE_AFTER));
+    pub fn schedule_repeat(&mut self, now: Instant) {
+        self.due_at = self.sent_at.map(|left| now.max(left + OUTAGE_AFTER));
     }
 
     /// Returns the record if it has to leave again.
     pub fn take_due(&mut self, now: Instant) -> Option<Transmit> {
-        self.due.take_if(|due| now >= *due)?;
-        let way = self.way.take()?;
-        Some(Transmit::ready(way, self.contents.clone()))
+        self.due_at.take_if(|due| now >= *due)?;
+        let way = self.path.take()?;
+        Some(Transmit::from_parts(way, self.contents.clone()))
     }
 }

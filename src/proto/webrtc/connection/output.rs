@@ -20,7 +20,7 @@ pub enum ConnectionOutput {
     Timeout(Instant),
     Transmit(Transmit),
     /// The peer has answered a check of this end, and so has what is sent to this address.
-    Proven(ValidatedPath),
+    PathValidated(ValidatedPath),
     /// ICE and DTLS are up: audio flows.
     Connected,
     Audio {
@@ -29,9 +29,9 @@ pub enum ConnectionOutput {
         packet: AudioPacket,
     },
     /// A track of a media room is gone.
-    TrackGone(Arc<str>),
+    TrackRemoved(Arc<str>),
     /// A key of the telephone was pressed.
-    Key(char),
+    Dtmf(char),
     /// The channel for messages is open.
     ChannelOpen,
     /// A text message of a client.
@@ -39,7 +39,7 @@ pub enum ConnectionOutput {
     /// The bytes of one binary message of a media room.
     Data(Vec<u8>),
     /// The peer left in good order.
-    Left,
+    PeerClosed,
     /// The connection broke.
     Failed,
 }
@@ -57,14 +57,14 @@ pub struct ValidatedPath {
 #[derive(Debug, PartialEq, Eq)]
 pub enum NegotiationError {
     /// The description's own fault, in words for its sender.
-    Bad(String),
+    BadDescription(String),
     /// No address of this machine can be offered to a device; names the address wanted and those
     /// that exist.
     NoCandidate(String),
     /// The answer does not fit what the device takes.
     TooLong(String),
     /// This end could make no description.
-    Answer(String),
+    Internal(String),
     /// The session is ending.
     Ended,
 }
@@ -72,10 +72,10 @@ pub enum NegotiationError {
 impl fmt::Display for NegotiationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NegotiationError::Bad(why)
+            NegotiationError::BadDescription(why)
             | NegotiationError::NoCandidate(why)
             | NegotiationError::TooLong(why)
-            | NegotiationError::Answer(why) => f.write_str(why),
+            | NegotiationError::Internal(why) => f.write_str(why),
             NegotiationError::Ended => f.write_str("the session is ending"),
         }
     }

@@ -46,7 +46,7 @@ pub struct ReceivedPacket<'a> {
 
 impl<'a> ReceivedPacket<'a> {
     /// Makes one that came as a datagram.
-    pub fn datagram(source: SocketAddr, destination: SocketAddr, contents: &'a [u8]) -> Self {
+    pub fn from_datagram(source: SocketAddr, destination: SocketAddr, contents: &'a [u8]) -> Self {
         ReceivedPacket {
             over: IceProtocol::Udp,
             source,
@@ -63,7 +63,7 @@ pub struct Transmit {
     pub destination: SocketAddr,
     kind: PacketKind,
     contents: Vec<u8>,
-    bare: bool,
+    strips_extension: bool,
 }
 
 impl Transmit {
@@ -79,25 +79,25 @@ impl Transmit {
             destination: transmit.destination,
             kind: PacketKind::of(&transmit.contents),
             contents: transmit.contents.into(),
-            bare,
+            strips_extension: bare,
         }
     }
 
     /// Makes one whose bytes are as they go on the wire.
-    pub fn ready(way: PacketPath, contents: Vec<u8>) -> Self {
+    pub fn from_parts(way: PacketPath, contents: Vec<u8>) -> Self {
         Transmit {
             over: way.over,
             source: way.source,
             destination: way.peer,
             kind: PacketKind::of(&contents),
             contents,
-            bare: false,
+            strips_extension: false,
         }
     }
 
     /// Returns the bytes as they go on the wire.
     pub fn contents(&mut self) -> &[u8] {
-        if self.bare {
+        if self.strips_extension {
             crypto::strip_empty_extension(&mut self.contents)
         } else {
             &self.contents
@@ -105,7 +105,7 @@ impl Transmit {
     }
 
     /// Puts bytes ahead of what leaves.
-    pub fn put_ahead(&mut self, bytes: &[u8]) {
+    pub fn prepend(&mut self, bytes: &[u8]) {
         self.contents.splice(..0, bytes.iter().copied());
     }
 
@@ -115,7 +115,7 @@ impl Transmit {
     }
 
     /// Returns the addresses between which this goes.
-    pub fn way(&self) -> PacketPath {
+    pub fn path(&self) -> PacketPath {
         PacketPath {
             over: self.over,
             source: self.source,
@@ -139,11 +139,11 @@ impl Transmit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketTrust {
     /// It had no effect.
-    Stranger,
+    Rejected,
     /// It came from an address of the peer, as far as it says; what is in it may show more.
-    Unproven,
+    Unauthenticated,
     /// It is signed by the peer.
-    Peer,
+    Authenticated,
 }
 
 /// Returns the source and the payload type that an RTP packet claims to have, RFC 3550 section 5.1.

@@ -28,18 +28,18 @@ pub struct PeerAddresses {
     policy: RemoteCandidatePolicy,
     /// The addresses of this end, offered or not.
     own: Vec<SocketAddr>,
-    candidates: usize,
+    candidate_count: usize,
     /// Where the peer has checked from.
-    checked: Vec<SocketAddr>,
+    checked_from: Vec<SocketAddr>,
     /// Where it has answered a check of this end, here and before.
-    answered: Vec<SocketAddr>,
+    validated: Vec<SocketAddr>,
     /// How many addresses it has checked from that did not answer, here and before.
-    unproven: usize,
+    unvalidated_count: usize,
     checks: PendingChecks,
     pub consent: Consent,
     /// A check of this end's own that has to leave.
-    check: Option<Transmit>,
-    proven: Option<ValidatedPath>,
+    queued_check: Option<Transmit>,
+    validated_path: Option<ValidatedPath>,
 }
 
 impl PeerAddresses {
@@ -49,27 +49,27 @@ impl PeerAddresses {
         PeerAddresses {
             policy,
             own,
-            candidates: 0,
-            checked: Vec::new(),
-            answered: Vec::new(),
-            unproven: 0,
+            candidate_count: 0,
+            checked_from: Vec::new(),
+            validated: Vec::new(),
+            unvalidated_count: 0,
             checks: PendingChecks::default(),
             consent: Consent::new(hmac),
-            check: None,
-            proven: None,
+            queued_check: None,
+            validated_path: None,
         }
     }
 
     /// Goes on counting where the connection before this one stopped.
-    pub fn follow(&mut self, former: PeerAddresses) {
-        self.unproven += former.unproven;
-        self.answered = former.answered;
+    pub fn inherit(&mut self, former: PeerAddresses) {
+        self.unvalidated_count += former.unvalidated_count;
+        self.validated = former.validated;
     }
 
     /// ICE has restarted, and has forgotten the peer's candidates.
     pub fn handle_restart(&mut self) {
-        self.candidates = 0;
-        self.checked.clear();
+        self.candidate_count = 0;
+        self.checked_from.clear();
         self.consent.handle_restart();
     }
 
@@ -77,8 +77,8 @@ impl PeerAddresses {
     ///
     /// # Errors
     /// Why it is ignored; nothing when there are too many, or when str0m cannot read it.
-    pub fn candidate(&mut self, text: &str) -> Result<(ParsedCandidate, Candidate), Option<CandidateError>> {
-        if self.candidates == REMOTE_CANDIDATES_MAX {
+    pub fn parse_candidate(&mut self, text: &str) -> Result<(ParsedCandidate, Candidate), Option<CandidateError>> {
+        if self.candidate_count == REMOTE_CANDIDATES_MAX {
             log::debug!("remote candidate ignored: {REMOTE_CANDIDATES_MAX} are known");
             return Err(None);
         }
@@ -93,7 +93,7 @@ impl PeerAddresses {
         })?;
         match Candidate::from_sdp_string(&usable.text) {
             Ok(candidate) => {
-                self.candidates += 1;
+                self.candidate_count += 1;
                 Ok((usable, candidate))
             }
             Err(error) => {
@@ -112,17 +112,18 @@ impl PeerAddresses {
 
     /// Tells whether a packet may come from its source: each address that checks becomes a
     /// candidate that str0m keeps.
-    pub fn admits(&mut self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> bool {
+    pub fn admit_check(&mut self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> bool {
         if kind != PacketKind::Check || self.has_checked_from(packet.source) {
             return true;
         }
-        let known = self.answered.contains(&packet.source);
-        let room = self.checked.len() < CHECKED_ADDRESSES_MAX && (known || self.unproven < CHECKED_UNPROVEN_MAX);
+        let known = self.validated.contains(&packet.source);
+        let room =
+            self.checked_from.len() < CHECKED_ADDRESSES_MAX && (known || self.unvalidated_count < CHECKED_UNPROVEN_MAX);
         if room {
-            self.unproven += usize::from(!known);
-            self.checked.push(packet.source);
+            self.unvalidated_count += usize::from(!known);
+            self.checked_from.push(packet.source);
         } else {
-            let (here, unproven) = (self.checked.len(), self.unproven);
+            let (here, unproven) = (self.checked_from.len(), self.unvalidated_count);
             log::debug!("check ignored: the peer has {here} addresses already, and {unproven} did not answer");
         }
         room
@@ -130,16 +131,16 @@ impl PeerAddresses {
 
     /// Tells whether the peer has checked from this address. Who has not is a stranger.
     pub fn has_checked_from(&self, source: SocketAddr) -> bool {
-        self.checked.contains(&source)
+        self.checked_from.contains(&source)
     }
 
     /// Tells whether a packet says to answer a check that this end made beside those of str0m.
-    pub fn is_answer(&self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> bool {
-        self.checks.answered(kind, packet) == Some(CheckInitiator::Consent)
+    pub fn answers_consent_check(&self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> bool {
+        self.checks.initiator_of(kind, packet) == Some(CheckInitiator::Consent)
     }
 
     /// Takes what says to answer such a check, and tells whether it is signed.
-    pub fn handle_answer(&mut self, packet: &ReceivedPacket<'_>) -> bool {
+    pub fn handle_consent_answer(&mut self, packet: &ReceivedPacket<'_>) -> bool {
         let is_signed = self.consent.is_signed(packet.contents);
         if is_signed {
             self.handle_signed(PacketKind::CheckAnswer, packet);
@@ -152,13 +153,13 @@ impl PeerAddresses {
         let Some(source) = self.checks.take_answered(kind, packet) else {
             return;
         };
-        self.note_answered(packet.source);
-        self.consent.handle_proof(PacketPath {
+        self.mark_validated(packet.source);
+        self.consent.handle_validated(PacketPath {
             over: packet.over,
             source,
             peer: packet.source,
         });
-        self.proven = Some(ValidatedPath {
+        self.validated_path = Some(ValidatedPath {
             over: packet.over,
             local: packet.destination,
             peer: packet.source,
@@ -166,12 +167,12 @@ impl PeerAddresses {
     }
 
     /// A check of this end was answered from there.
-    fn note_answered(&mut self, source: SocketAddr) {
-        if self.answered.contains(&source) || self.answered.len() == CHECKED_ADDRESSES_MAX {
+    fn mark_validated(&mut self, source: SocketAddr) {
+        if self.validated.contains(&source) || self.validated.len() == CHECKED_ADDRESSES_MAX {
             return;
         }
-        self.answered.push(source);
-        self.unproven -= usize::from(self.has_checked_from(source));
+        self.validated.push(source);
+        self.unvalidated_count -= usize::from(self.has_checked_from(source));
     }
 
     /// Takes note of what str0m sends.
@@ -183,25 +184,25 @@ impl PeerAddresses {
     }
 
     /// Returns an address that was proven since the last call.
-    pub fn take_proven(&mut self) -> Option<ValidatedPath> {
-        self.proven.take()
+    pub fn take_validated_path(&mut self) -> Option<ValidatedPath> {
+        self.validated_path.take()
     }
 
     /// Returns the check that has to leave.
     pub fn take_check(&mut self) -> Option<Transmit> {
-        let mut check = self.check.take()?;
+        let mut check = self.queued_check.take()?;
         self.checks.handle_outgoing(CheckInitiator::Consent, &mut check);
         Some(check)
     }
 
     /// Makes a check, and tells whether there is one: the peer has to have answered before.
-    pub fn ask(&mut self) -> bool {
-        self.check = self.consent.check();
-        self.check.is_some()
+    pub fn queue_check(&mut self) -> bool {
+        self.queued_check = self.consent.build_check();
+        self.queued_check.is_some()
     }
 
     /// Returns the address and port that the peer was last proven to have.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.consent.way().map(|way| way.peer)
+    pub fn current(&self) -> Option<SocketAddr> {
+        self.consent.path().map(|way| way.peer)
     }
 }

@@ -26,56 +26,56 @@ impl PeerConnection {
             contents,
         } = packet;
         let Ok(receive) = Receive::new(over.into(), source, destination, contents) else {
-            self.tried.handle_unreadable(contents);
-            return PacketTrust::Stranger;
+            self.attempt.handle_unreadable(contents);
+            return PacketTrust::Rejected;
         };
         self.now = now;
         let kind = PacketKind::of(contents);
-        if self.paths.is_answer(kind, packet) {
-            return match self.paths.handle_answer(packet) {
-                true => PacketTrust::Peer,
-                false => PacketTrust::Stranger,
+        if self.paths.answers_consent_check(kind, packet) {
+            return match self.paths.handle_consent_answer(packet) {
+                true => PacketTrust::Authenticated,
+                false => PacketTrust::Rejected,
             };
         }
         let input = Input::Receive(now, receive);
         let accepted = self.rtc.accepts(&input);
-        self.tried.handle_incoming(source, destination, kind, accepted);
+        self.attempt.handle_incoming(source, destination, kind, accepted);
         if !accepted {
             if self.paths.has_checked_from(source) && !self.rtc.is_connected() {
-                self.early.keep(kind, packet);
+                self.early_records.push(kind, packet);
             }
-            return PacketTrust::Stranger;
+            return PacketTrust::Rejected;
         }
         let signed = kind.is_stun() && self.is_signed(packet);
         if signed {
             self.paths.handle_signed(kind, packet);
         }
-        if !self.paths.admits(kind, packet) {
-            return PacketTrust::Stranger;
+        if !self.paths.admit_check(kind, packet) {
+            return PacketTrust::Rejected;
         }
-        self.record.handle_incoming(kind);
-        if !self.tried.is_secured() {
+        self.last_record.handle_incoming(kind);
+        if !self.attempt.is_secured() {
             self.last_flight.handle_incoming(kind, contents);
         }
         let header = rtp_header(kind, contents);
         if let Some((source, payload_type)) = header {
             let is_negotiated = self.is_negotiated(payload_type.into());
             if !self.sources.admit(&mut self.rtc, source, is_negotiated) {
-                return PacketTrust::Stranger;
+                return PacketTrust::Rejected;
             }
         }
-        self.heard_at = now;
+        self.last_received_at = now;
         if let Err(error) = self.rtc.handle_input(input) {
             log::debug!("datagram refused: {error}");
         }
         if let Some((_, payload_type)) = header.filter(|_| self.rtc.is_connected()) {
-            self.unheard.handle_packet(payload_type, now);
+            self.unusable_audio.handle_packet(payload_type, now);
         }
-        self.note_refusal();
+        self.record_handshake_error();
         if signed {
-            PacketTrust::Peer
+            PacketTrust::Authenticated
         } else {
-            PacketTrust::Unproven
+            PacketTrust::Unauthenticated
         }
     }
 
@@ -90,15 +90,15 @@ impl PeerConnection {
 
     /// Tells whether packets of this payload type are audio or keys of the call.
     fn is_negotiated(&self, payload_type: Pt) -> bool {
-        let keys = self.keys.as_ref().map(|(keys, _)| *keys);
+        let keys = self.dtmf.as_ref().map(|(keys, _)| *keys);
         [self.sender.payload_type(), keys].contains(&Some(payload_type))
     }
 
     /// Keeps the reason that DTLS refused the last datagram for, if it did.
-    pub(super) fn note_refusal(&mut self) {
+    pub(super) fn record_handshake_error(&mut self) {
         if let Some(refusal) = crypto::take_handshake_error() {
             log::debug!("the handshake failed: {refusal}");
-            self.tried.handle_refusal(refusal);
+            self.attempt.handle_refusal(refusal);
         }
     }
 }

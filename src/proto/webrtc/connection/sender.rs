@@ -71,7 +71,7 @@ impl RtpSender {
 
     /// Counts so many packets as sent.
     #[cfg(test)]
-    pub fn leap(&mut self, packets: u64) {
+    pub fn skip_packets(&mut self, packets: u64) {
         self.sequence += packets;
     }
 }

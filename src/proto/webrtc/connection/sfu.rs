@@ -45,18 +45,18 @@ pub struct SfuSetup<'a> {
 #[derive(Default)]
 pub struct SfuNegotiation {
     /// The section that a publisher speaks in.
-    voice: Option<Mid>,
+    audio_mid: Option<Mid>,
     /// The sections of the description before, in order.
     layout: Vec<(String, SectionKind)>,
-    pending: Option<SdpPendingOffer>,
+    pending_offer: Option<SdpPendingOffer>,
     /// Candidates that came before the answer; `None` once it is there.
-    waiting: Option<Vec<String>>,
+    early_candidates: Option<Vec<String>>,
 }
 
 impl SfuNegotiation {
     /// Keeps a candidate until the answer is there; tells whether it has to wait.
-    pub fn keep_candidate(&mut self, text: &str) -> bool {
-        let Some(waiting) = &mut self.waiting else {
+    pub fn buffer_candidate(&mut self, text: &str) -> bool {
+        let Some(waiting) = &mut self.early_candidates else {
             return false;
         };
         if waiting.len() < REMOTE_CANDIDATES_MAX {
@@ -78,7 +78,7 @@ impl PeerConnection {
         cid: &str,
         now: Instant,
     ) -> Result<(PeerConnection, String), NegotiationError> {
-        let mut peer = PeerConnection::of_room(setup, now)?;
+        let mut peer = PeerConnection::new_sfu(setup, now)?;
         let mut change = peer.rtc.sdp_api();
         let (stream, track) = (Some(STREAM.to_owned()), Some(cid.to_owned()));
         let mid = change.add_media(MediaKind::Audio, Direction::SendOnly, stream, track, None);
@@ -94,14 +94,14 @@ impl PeerConnection {
         });
         let (offer, pending) = change
             .apply()
-            .ok_or_else(|| NegotiationError::Answer("there is nothing to offer".to_owned()))?;
+            .ok_or_else(|| NegotiationError::Internal("there is nothing to offer".to_owned()))?;
         let offer = offer.to_sdp_string();
-        peer.channels.offered = Some(reliable);
+        peer.data_channels.offered = Some(reliable);
         peer.sfu = SfuNegotiation {
-            voice: Some(mid),
-            layout: SfuDescription::read(&offer).layout(),
-            pending: Some(pending),
-            waiting: Some(Vec::new()),
+            audio_mid: Some(mid),
+            layout: SfuDescription::parse(&offer).layout(),
+            pending_offer: Some(pending),
+            early_candidates: Some(Vec::new()),
         };
         Ok((peer, offer))
     }
@@ -116,12 +116,12 @@ impl PeerConnection {
         mid_to_track: &BTreeMap<String, String>,
         now: Instant,
     ) -> Result<(PeerConnection, String), NegotiationError> {
-        let mut peer = PeerConnection::of_room(setup, now)?;
-        let answer = peer.answer_room(offer, mid_to_track)?;
+        let mut peer = PeerConnection::new_sfu(setup, now)?;
+        let answer = peer.answer_server_offer(offer, mid_to_track)?;
         Ok((peer, answer))
     }
 
-    fn of_room(setup: &SfuSetup<'_>, now: Instant) -> Result<PeerConnection, NegotiationError> {
+    fn new_sfu(setup: &SfuSetup<'_>, now: Instant) -> Result<PeerConnection, NegotiationError> {
         let local = setup.local;
         let config = ConnectionConfig::sfu(setup.common, setup.seed);
         let mut peer = PeerConnection::new(config, local, local.to_vec(), now)?;
@@ -134,10 +134,10 @@ impl PeerConnection {
     /// # Errors
     /// [`NegotiationError::Bad`] says what is wrong with the answer; another one may still come.
     pub fn handle_answer(&mut self, answer: &str, now: Instant) -> Result<(), NegotiationError> {
-        let bad = |why: String| NegotiationError::Bad(format!("the server's answer cannot be used: {why}"));
+        let bad = |why: String| NegotiationError::BadDescription(format!("the server's answer cannot be used: {why}"));
         self.now = now;
         let prepared = sdp::prepare_room(answer).map_err(|error| bad(error.to_string()))?;
-        let description = SfuDescription::read(&prepared.sdp);
+        let description = SfuDescription::parse(&prepared.sdp);
         description.check(&self.sfu.layout, |_| false).map_err(bad)?;
         if description.sections.len() > self.sfu.layout.len() {
             return Err(bad("it has more sections than the offer".to_owned()));
@@ -146,7 +146,7 @@ impl PeerConnection {
             return Err(bad("it does not take audio with Opus, and data".to_owned()));
         }
         let parsed = SdpAnswer::from_sdp_string(&prepared.sdp).map_err(|error| bad(error.to_string()))?;
-        let Some(pending) = self.sfu.pending.take() else {
+        let Some(pending) = self.sfu.pending_offer.take() else {
             log::debug!("answer ignored: there is no offer that it belongs to");
             return Ok(());
         };
@@ -155,12 +155,12 @@ impl PeerConnection {
             .accept_answer(pending, parsed)
             .map_err(|error| bad(error.to_string()))?;
         self.paths.consent.handle_description(&prepared.sdp);
-        if let Some(mid) = self.sfu.voice {
+        if let Some(mid) = self.sfu.audio_mid {
             let media = self.rtc.media(mid);
             let payload_type = media.and_then(|media| media.remote_pts().first().copied());
             self.sender.bind(mid, payload_type);
         }
-        let waiting = self.sfu.waiting.take().unwrap_or_default();
+        let waiting = self.sfu.early_candidates.take().unwrap_or_default();
         for candidate in prepared.candidates.iter().chain(&waiting) {
             self.add_remote_candidate(candidate);
         }
@@ -171,31 +171,33 @@ impl PeerConnection {
     ///
     /// # Errors
     /// [`NegotiationError::Bad`] says what is wrong with the offer; the connection goes on as it was.
-    pub fn answer_room(
+    pub fn answer_server_offer(
         &mut self,
         offer: &str,
         mid_to_track: &BTreeMap<String, String>,
     ) -> Result<String, NegotiationError> {
-        let bad = |why: String| NegotiationError::Bad(format!("the server's offer cannot be answered: {why}"));
-        if self.closing || self.is_over {
+        let bad =
+            |why: String| NegotiationError::BadDescription(format!("the server's offer cannot be answered: {why}"));
+        if self.is_closing || self.end_reported {
             return Err(NegotiationError::Ended);
         }
         let prepared = sdp::prepare_room(offer).map_err(|error| bad(error.to_string()))?;
-        let description = SfuDescription::read(&prepared.sdp);
+        let description = SfuDescription::parse(&prepared.sdp);
         let is_free = |mid: &str| self.rtc.media(mid.into()).is_some_and(|media| media.disabled());
         description.check(&self.sfu.layout, is_free).map_err(bad)?;
-        let choice = description.choose(mid_to_track, &self.sources.sections);
+        let choice = description.select_tracks(mid_to_track, &self.sources.sections);
         let text = description.write(&choice);
         let parsed = SdpOffer::from_sdp_string(&text).map_err(|error| bad(error.to_string()))?;
         let ufrag = self.local_ufrag();
         let heard: Vec<AudioSection> = choice.into_iter().flatten().collect();
-        self.sources.forget(&mut self.rtc, &heard);
+        self.sources.remove_stale(&mut self.rtc, &heard);
         let answer = self.rtc.sdp_api().accept_offer(parsed);
         let answer = answer.map_err(|error| bad(error.to_string()))?.to_sdp_string();
         self.sfu.layout = description.layout();
         self.paths.consent.handle_description(&prepared.sdp);
         let gone = self.sources.replace(heard);
-        self.outputs.extend(gone.into_iter().map(ConnectionOutput::TrackGone));
+        self.outputs
+            .extend(gone.into_iter().map(ConnectionOutput::TrackRemoved));
         if self.local_ufrag() != ufrag {
             self.paths.handle_restart();
         }

@@ -18,7 +18,7 @@ use crate::limits::{AUDIO_SOURCES_MAX, ROOM_SOURCES_MAX};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AudioLayout {
     /// A client, in whichever section its packets come.
-    One,
+    SingleClient,
     /// The participants of a media room, one in each section.
     Tracks,
 }
@@ -37,30 +37,30 @@ pub struct AudioSection {
 
 /// The sections that are listened to.
 pub struct AudioSources {
-    talkers: AudioLayout,
+    layout: AudioLayout,
     pub sections: Vec<AudioSection>,
     /// How many sources were found without having been announced.
-    pub found: usize,
+    pub discovered: usize,
     /// A source that no offer named, until the tag of its packet is judged.
-    claimed: Option<Ssrc>,
+    tentative: Option<Ssrc>,
     /// The one audio section takes packets of sources that it does not name.
-    takes_any: bool,
+    accepts_any: bool,
 }
 
 impl AudioSources {
     pub fn new(talkers: AudioLayout, takes_any: bool) -> Self {
         AudioSources {
-            talkers,
+            layout: talkers,
             sections: Vec::new(),
-            found: 0,
-            claimed: None,
-            takes_any,
+            discovered: 0,
+            tentative: None,
+            accepts_any: takes_any,
         }
     }
 
     /// Takes a section that was negotiated; tells whether it is the one of a client.
     pub fn handle_media(&mut self, rtc: &mut Rtc, mid: Mid) -> bool {
-        let is_it = self.talkers == AudioLayout::One && self.sections.is_empty();
+        let is_it = self.layout == AudioLayout::SingleClient && self.sections.is_empty();
         if is_it {
             let mut api = rtc.direct_api();
             let named = api.stream_rx_by_mid(mid, None).map(|stream| stream.ssrc());
@@ -79,18 +79,18 @@ impl AudioSources {
     pub fn admit(&mut self, rtc: &mut Rtc, source: Ssrc, is_negotiated: bool) -> bool {
         let mut sections = self.sections.iter();
         if let Some(section) = sections.find(|section| section.sources.contains(&source)) {
-            section.give_back(rtc, source);
+            section.restore_source(rtc, source);
             return true;
         }
-        let found_max = match self.talkers {
-            AudioLayout::One => AUDIO_SOURCES_MAX,
+        let found_max = match self.layout {
+            AudioLayout::SingleClient => AUDIO_SOURCES_MAX,
             AudioLayout::Tracks => ROOM_SOURCES_MAX,
         };
-        if self.found >= found_max {
+        if self.discovered >= found_max {
             return false;
         }
-        if self.takes_any && is_negotiated {
-            self.expect(rtc, source);
+        if self.accepts_any && is_negotiated {
+            self.expect_source(rtc, source);
         }
         true
     }
@@ -100,7 +100,7 @@ impl AudioSources {
     ///
     /// Its stream stands beside the caller's, for this packet alone: it stays when the packet has a
     /// good tag, and is gone with the end of this turn when it has none.
-    fn expect(&mut self, rtc: &mut Rtc, source: Ssrc) {
+    fn expect_source(&mut self, rtc: &mut Rtc, source: Ssrc) {
         let Some(mid) = self.sections.first().map(|section| section.mid) else {
             return;
         };
@@ -110,29 +110,29 @@ impl AudioSources {
         let mut api = rtc.direct_api();
         if api.stream_rx(&source).is_none() {
             api.expect_stream_rx(source, None, mid, None).suppress_nack(true);
-            self.claimed = Some(source);
+            self.tentative = Some(source);
         }
     }
 
     /// A packet of a source had a good tag.
     pub fn confirm(&mut self, source: Ssrc) {
-        if self.claimed == Some(source) {
-            self.claimed = None;
+        if self.tentative == Some(source) {
+            self.tentative = None;
         }
     }
 
     /// Forgets a source whose packet had no good tag.
-    pub fn drop_claimed(&mut self, rtc: &mut Rtc) {
-        if let Some(source) = self.claimed.take() {
+    pub fn drop_tentative(&mut self, rtc: &mut Rtc) {
+        if let Some(source) = self.tentative.take() {
             rtc.direct_api().remove_stream_rx(source);
         }
     }
 
     /// Finds the section of a packet whose tag was good.
-    pub fn section(&mut self, rtc: &mut Rtc, source: Ssrc) -> Option<&AudioSection> {
+    pub fn section_of(&mut self, rtc: &mut Rtc, source: Ssrc) -> Option<&AudioSection> {
         let mut sections = self.sections.iter_mut();
-        let section = match self.talkers {
-            AudioLayout::One => sections.next()?,
+        let section = match self.layout {
+            AudioLayout::SingleClient => sections.next()?,
             AudioLayout::Tracks => {
                 let mid = rtc.direct_api().stream_rx(&source)?.mid();
                 sections.find(|section| section.mid == mid)?
@@ -146,7 +146,7 @@ impl AudioSources {
             }
             section.sources.clear();
             section.sources.push(source);
-            self.found += 1;
+            self.discovered += 1;
         }
         Some(section)
     }
@@ -171,7 +171,7 @@ impl AudioSources {
 
     /// Takes sources away from sections that they no longer speak in: str0m would go on mapping
     /// them there.
-    pub fn forget(&self, rtc: &mut Rtc, next: &[AudioSection]) {
+    pub fn remove_stale(&self, rtc: &mut Rtc, next: &[AudioSection]) {
         let mut api = rtc.direct_api();
         for old in &self.sections {
             let stays = next.iter().find(|new| new.mid == old.mid);
@@ -194,7 +194,7 @@ impl AudioSection {
     /// A packet that names the section and another source takes it over before str0m has looked at
     /// the packet's tag, and the true source need not name the section any more: one forged packet
     /// would silence the talker.
-    fn give_back(&self, rtc: &mut Rtc, source: Ssrc) {
+    fn restore_source(&self, rtc: &mut Rtc, source: Ssrc) {
         let mut api = rtc.direct_api();
         if api.stream_rx(&source).is_some() {
             return;

@@ -39,14 +39,14 @@ fn pair(now: Instant) -> (Client, PeerConnection, SocketAddr, SocketAddr) {
     let address: SocketAddr = "192.0.2.2:2000".parse().expect("an address");
     let common = ConnectionContext::default();
     let cert = crypto::certificate().expect("a certificate");
-    let config = common.config(cert.clone());
+    let config = common.default_rtc_config(cert.clone());
     let mut rtc = config.build(now);
     rtc.add_local_candidate(Candidate::host(client_address, Protocol::Udp).expect("a candidate"));
     let mut change = rtc.sdp_api();
     change.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
     let (offer, pending) = change.apply().expect("an offer");
     let setup = ConnectionSetup {
-        common: &common,
+        context: &common,
         local: &[address],
         tcp: &[],
         gathered: &crate::webrtc::gather::NOTHING,
@@ -98,7 +98,7 @@ fn a_client_hello_that_overtakes_the_answer_to_a_check_is_not_lost() {
             }
             Some(datagram) => {
                 hello_came |= datagram[0] == 22;
-                peer.handle_packet(&ReceivedPacket::datagram(client_address, address, &datagram), now);
+                peer.handle_packet(&ReceivedPacket::from_datagram(client_address, address, &datagram), now);
                 if hello_came {
                     to_peer.extend(held.drain(..));
                 }
@@ -128,22 +128,25 @@ fn a_client_hello_that_overtakes_the_answer_to_a_check_is_not_lost() {
 fn early_records_are_few() {
     let now = Instant::now();
     let (mut client, mut peer, client_address, address) = pair(now);
-    peer.handle_packet(&ReceivedPacket::datagram(client_address, address, &[22; 64]), now);
-    assert!(peer.early.is_empty(), "a stranger's record means nothing");
+    peer.handle_packet(&ReceivedPacket::from_datagram(client_address, address, &[22; 64]), now);
+    assert!(peer.early_records.is_empty(), "a stranger's record means nothing");
     client.handle(Input::Timeout(now));
     for check in client
         .drain()
         .iter()
         .filter(|datagram| PacketKind::of(datagram) == PacketKind::Check)
     {
-        let packet = ReceivedPacket::datagram(client_address, address, check);
-        assert_eq!(peer.handle_packet(&packet, now), PacketTrust::Peer);
+        let packet = ReceivedPacket::from_datagram(client_address, address, check);
+        assert_eq!(peer.handle_packet(&packet, now), PacketTrust::Authenticated);
     }
-    peer.handle_packet(&ReceivedPacket::datagram(client_address, address, &[0x80; 64]), now);
-    assert!(peer.early.is_empty(), "RTP before the handshake means nothing");
+    peer.handle_packet(
+        &ReceivedPacket::from_datagram(client_address, address, &[0x80; 64]),
+        now,
+    );
+    assert!(peer.early_records.is_empty(), "RTP before the handshake means nothing");
     for count in 1..=EARLY_RECORDS_MAX + 1 {
-        peer.handle_packet(&ReceivedPacket::datagram(client_address, address, &[22; 64]), now);
+        peer.handle_packet(&ReceivedPacket::from_datagram(client_address, address, &[22; 64]), now);
         assert!(drain(&mut peer).is_some());
-        assert_eq!(peer.early.len(), count.min(EARLY_RECORDS_MAX));
+        assert_eq!(peer.early_records.len(), count.min(EARLY_RECORDS_MAX));
     }
 }

@@ -18,7 +18,7 @@ pub struct UnusableAudio {
     since: Option<Instant>,
     packets: u32,
     payload_type: u8,
-    told: bool,
+    reported: bool,
 }
 
 impl UnusableAudio {
@@ -36,17 +36,17 @@ impl UnusableAudio {
     }
 
     #[cfg(test)]
-    pub fn is_told(&self) -> bool {
-        self.told
+    pub fn is_reported(&self) -> bool {
+        self.reported
     }
 
     /// Returns what to tell, when it is time; `expected` is the payload type of the call.
-    pub fn poll_words(&mut self, expected: Option<u8>, now: Instant) -> Option<String> {
+    pub fn poll_warning(&mut self, expected: Option<u8>, now: Instant) -> Option<String> {
         let for_long = self.since.is_some_and(|since| now >= since + UNHEARD_FOR);
-        if self.told || !for_long || self.packets < UNHEARD_PACKETS_MIN {
+        if self.reported || !for_long || self.packets < UNHEARD_PACKETS_MIN {
             return None;
         }
-        self.told = true;
+        self.reported = true;
         let (packets, seconds, came) = (self.packets, UNHEARD_FOR.as_secs(), self.payload_type);
         let why = match expected {
             None => "the call has no audio any more".to_owned(),
@@ -76,7 +76,7 @@ mod tests {
             if used > 0 && n % used == 0 {
                 unheard.handle_used();
             }
-            unheard.poll_words(Some(111), now)
+            unheard.poll_warning(Some(111), now)
         });
         words.collect()
     }

@@ -32,7 +32,10 @@ impl WebRtcSession {
         }
         // Only the clients of some channels know what that means; to others what waits is still
         // sent.
-        if matches!(self.peer.channel(), Some(ChannelLabel::Chat | ChannelLabel::Rtvi)) {
+        if matches!(
+            self.peer.message_channel(),
+            Some(ChannelLabel::Chat | ChannelLabel::Rtvi)
+        ) {
             self.outbox.push(PEER_LEFT.to_owned());
         }
         self.phase = WebRtcPhase::Goodbye {

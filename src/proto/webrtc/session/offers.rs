@@ -48,7 +48,7 @@ impl WebRtcSession {
             liveness: Liveness::new(now),
             doubted: false,
             listener: Listener::new(codec),
-            speaker: Speaker::new(codec, device, setup.common.voice),
+            speaker: Speaker::new(codec, device, setup.context.encoder_settings),
             outbox: Outbox::new(device),
             events: None,
             event: None,
@@ -132,7 +132,7 @@ impl WebRtcSession {
         let (peer, answer) = PeerConnection::accept(offer, setup, now)?;
         // The client has forgotten the old connection, so a goodbye would reach no one.
         let former = std::mem::replace(&mut self.peer, peer);
-        self.peer.follow(former);
+        self.peer.take_over(former);
         self.listener.handle_restart();
         self.listener.set_codec(self.peer.codec());
         self.speaker.set_codec(self.peer.codec(), now);

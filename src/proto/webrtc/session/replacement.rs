@@ -80,7 +80,7 @@ impl WebRtcSession {
     /// Somebody wants to know whether the caller is there: it is asked at once. What was found is
     /// in the outputs.
     pub fn handle_inquiry(&mut self, now: Instant) {
-        let can_ask = self.speaks() && self.peer.address().is_some();
+        let can_ask = self.speaks() && self.peer.validated_address().is_some();
         self.liveness.inquire(can_ask, now);
         self.ask(now);
     }

@@ -286,7 +286,7 @@ impl House {
             if up {
                 self.take_datagram(target, &datagram);
             } else {
-                let packet = ReceivedPacket::datagram(theirs(), ours(), &datagram);
+                let packet = ReceivedPacket::from_datagram(theirs(), ours(), &datagram);
                 self.session.handle_packet(target, &packet, self.now);
                 self.drain();
             }

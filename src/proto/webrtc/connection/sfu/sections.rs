@@ -30,9 +30,9 @@ pub struct SfuSection<'a> {
     /// Port 0, and not bundled.
     pub is_stopped: bool,
     /// The sender of the description sends media in it.
-    sends: bool,
+    sender_sends: bool,
     /// The sender of the description takes media in it.
-    receives: bool,
+    sender_receives: bool,
     msid: Option<&'a str>,
     lines: Vec<&'a str>,
 }
@@ -53,7 +53,7 @@ impl<'a> SfuSection<'a> {
 
     /// Returns the track that the section carries, if it carries any.
     fn track<'t>(&'t self, mid_to_track: &'t BTreeMap<String, String>) -> Option<&'t str> {
-        if self.kind != SectionKind::Audio || self.is_stopped || !self.sends {
+        if self.kind != SectionKind::Audio || self.is_stopped || !self.sender_sends {
             return None;
         }
         let by_mid = mid_to_track.get(self.mid).map(String::as_str);
@@ -77,7 +77,7 @@ pub struct SfuDescription<'a> {
 }
 
 impl<'a> SfuDescription<'a> {
-    pub fn read(sdp: &'a str) -> Self {
+    pub fn parse(sdp: &'a str) -> Self {
         let mut head = Vec::new();
         let mut sections: Vec<SfuSection<'a>> = Vec::new();
         for line in sdp.lines() {
@@ -92,8 +92,8 @@ impl<'a> SfuDescription<'a> {
                     kind,
                     mid: "",
                     is_stopped: words.next() == Some("0"),
-                    sends: false,
-                    receives: false,
+                    sender_sends: false,
+                    sender_receives: false,
                     msid: None,
                     lines: vec![line],
                 });
@@ -113,8 +113,8 @@ impl<'a> SfuDescription<'a> {
             // section 6.
             section.is_stopped &= !bundled.contains(&section.mid);
             let has = |word| section.lines.contains(&word);
-            section.sends = has("a=sendrecv") || has("a=sendonly");
-            section.receives = has("a=sendrecv") || has("a=recvonly");
+            section.sender_sends = has("a=sendrecv") || has("a=sendonly");
+            section.sender_receives = has("a=sendrecv") || has("a=recvonly");
         }
         SfuDescription { head, sections }
     }
@@ -182,14 +182,14 @@ impl<'a> SfuDescription<'a> {
         };
         self.sections.iter().all(|section| match section.kind {
             _ if section.is_stopped => false,
-            SectionKind::Audio => section.receives && section.lines.iter().any(opus),
+            SectionKind::Audio => section.sender_receives && section.lines.iter().any(opus),
             SectionKind::Video | SectionKind::Application => true,
         })
     }
 
     /// Chooses what is heard, of each section. Tracks that were heard before keep their place when
     /// there are too many.
-    pub fn choose(
+    pub fn select_tracks(
         &self,
         mid_to_track: &BTreeMap<String, String>,
         before: &[AudioSection],

@@ -270,7 +270,9 @@ fn a_source_that_the_offer_does_not_name_is_heard() {
         let source = pair.client.address;
         for number in 0..100u32 {
             forged[8..12].copy_from_slice(&(0xdead_0000 + number).to_be_bytes());
-            pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), &forged), now));
+            pair.act(|session, now| {
+                session.handle_packet(&ReceivedPacket::from_datagram(source, runner(), &forged), now)
+            });
             pair.run(ms(20));
         }
         let before = pair.bot.frames;
@@ -309,7 +311,7 @@ fn a_deaf_bot_is_told() {
     pair.client.mute();
     let source = pair.client.address;
     for _ in 0..200 {
-        pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), &forged), now));
+        pair.act(|session, now| session.handle_packet(&ReceivedPacket::from_datagram(source, runner(), &forged), now));
         pair.run(ms(20));
     }
     assert!(pair.session.told_deaf());

@@ -92,7 +92,9 @@ fn no_datagram_of_a_stranger_ends_a_talk() {
                 _ => sent[rng.below(sent.len())].clone(),
             };
             let source = strangers[rng.below(3)];
-            pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), &datagram), now));
+            pair.act(|session, now| {
+                session.handle_packet(&ReceivedPacket::from_datagram(source, runner(), &datagram), now)
+            });
         }
         pair.run(ms(100));
         assert_eq!(pair.left(), None, "round {round}: {:?}", pair.bot.events);
@@ -118,7 +120,7 @@ fn no_datagram_of_a_stranger_keeps_a_client_out() {
                     _ => mutilated(&mut rng, &sent),
                 };
                 pair.act(|session, now| {
-                    session.handle_packet(&ReceivedPacket::datagram(stranger, runner(), &datagram), now)
+                    session.handle_packet(&ReceivedPacket::from_datagram(stranger, runner(), &datagram), now)
                 });
             }
             pair.run(ms(2));
@@ -138,7 +140,7 @@ fn an_unsigned_goodbye_is_none() {
     let bye = [0x81, 203, 0, 1, 0, 0, 0, 6];
     let source = pair.client.address;
     for datagram in [&close_notify[..], &fatal, &bye] {
-        pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), datagram), now));
+        pair.act(|session, now| session.handle_packet(&ReceivedPacket::from_datagram(source, runner(), datagram), now));
     }
     pair.run(secs(1));
     assert_talks(&mut pair);
@@ -155,13 +157,13 @@ fn a_forged_source_does_not_silence_the_caller() {
     let source = pair.client.address;
     for number in 0..10u32 {
         forged[8..12].copy_from_slice(&(0xdead_0000 + number).to_be_bytes());
-        pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), &forged), now));
+        pair.act(|session, now| session.handle_packet(&ReceivedPacket::from_datagram(source, runner(), &forged), now));
         assert_talks(&mut pair);
     }
     // Nor while the client is silent.
     pair.client.mute();
     pair.run(secs(5));
-    pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), &forged), now));
+    pair.act(|session, now| session.handle_packet(&ReceivedPacket::from_datagram(source, runner(), &forged), now));
     pair.client.speak(440.0, pair.now);
     assert_talks(&mut pair);
 }
@@ -196,7 +198,9 @@ fn strangers_do_not_keep_a_session_alive() {
     let vanished = pair.time();
     for _ in 0..400 {
         let datagram = mutilated(&mut rng, &sent);
-        pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(stranger, runner(), &datagram), now));
+        pair.act(|session, now| {
+            session.handle_packet(&ReceivedPacket::from_datagram(stranger, runner(), &datagram), now)
+        });
         pair.run(ms(100));
     }
     let lost = pair.times(&SessionEvent::Lost);
@@ -219,7 +223,9 @@ fn addresses_of_one_client_are_bounded() {
             .clone();
         for port in 10_000..12_000 {
             let source = SocketAddr::new(pair.client.address.ip(), port);
-            pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), &check), now));
+            pair.act(|session, now| {
+                session.handle_packet(&ReceivedPacket::from_datagram(source, runner(), &check), now)
+            });
         }
         pair.answers - before
     };
@@ -243,7 +249,7 @@ fn sessions_that_are_dropped_leave_nothing() {
         let mut client = Client::new("192.0.2.9:5000");
         let offer = client.offer();
         let setup = ConnectionSetup {
-            common: &common,
+            context: &common,
             local: &[runner()],
             tcp: &[],
             gathered: &crate::webrtc::gather::NOTHING,
@@ -253,7 +259,7 @@ fn sessions_that_are_dropped_leave_nothing() {
             secret: IceSecret([number as u8; 32]),
         };
         let (session, answer) = WebRtcSession::accept(&offer, &setup, client.start).expect("an answer");
-        assert!(common.held() > 0);
+        assert!(common.providers_in_use() > 0);
         client.accept(&answer);
         let mut pair = Pair::joined(client, session);
         pair.run(ms(number % 150));
@@ -261,7 +267,7 @@ fn sessions_that_are_dropped_leave_nothing() {
             pair.act(|session, now| session.handle_end(LeaveReason::Shutdown, now));
         }
     }
-    assert_eq!(common.held(), 0);
+    assert_eq!(common.providers_in_use(), 0);
 }
 
 const STRANGER: &str = "198.51.100.66:6666";
@@ -362,7 +368,9 @@ fn a_stranger_gets_no_answer_and_has_no_effect() {
     assert!(live.iter().any(|datagram| is_client_hello(datagram)));
     let rubbish_of_call = rubbish(&live);
     for datagram in &rubbish_of_call {
-        pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(stranger(), runner(), datagram), now));
+        pair.act(|session, now| {
+            session.handle_packet(&ReceivedPacket::from_datagram(stranger(), runner(), datagram), now)
+        });
         pair.run(ms(5));
     }
     assert_talks(&mut pair);
@@ -389,7 +397,9 @@ fn a_stranger_gets_no_answer_and_has_no_effect() {
     let mut launched = std::mem::take(&mut pair.launched);
     launched.extend(live.into_iter().filter(|datagram| !is_check(datagram)));
     for datagram in rubbish(&launched) {
-        pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(stranger(), runner(), &datagram), now));
+        pair.act(|session, now| {
+            session.handle_packet(&ReceivedPacket::from_datagram(stranger(), runner(), &datagram), now)
+        });
         pair.run(ms(5));
     }
     assert_eq!(
@@ -422,7 +432,9 @@ fn dtls_is_answered_after_a_check_and_not_before() {
     );
     for source in [client, stranger()] {
         for _ in 0..10 {
-            pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), hello), now));
+            pair.act(|session, now| {
+                session.handle_packet(&ReceivedPacket::from_datagram(source, runner(), hello), now)
+            });
             pair.run(ms(20));
         }
     }

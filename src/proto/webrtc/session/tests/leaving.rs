@@ -330,7 +330,7 @@ fn a_session_ends_once() {
     let source = pair.client.address;
     pair.act(|session, now| {
         session.handle_packet(
-            &ReceivedPacket::datagram(source, super::pair::runner(), &[0, 1, 0, 0]),
+            &ReceivedPacket::from_datagram(source, super::pair::runner(), &[0, 1, 0, 0]),
             now,
         )
     });

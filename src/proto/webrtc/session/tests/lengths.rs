@@ -89,7 +89,7 @@ fn packets_of_every_length_leave_a_call_as_it_is() {
             for filler in [0, 0xff] {
                 let sized = at_length(&packet, length, filler);
                 pair.act(|session, now| {
-                    session.handle_packet(&ReceivedPacket::datagram(source, runner(), &sized), now)
+                    session.handle_packet(&ReceivedPacket::from_datagram(source, runner(), &sized), now)
                 });
                 assert_eq!(pair.left(), None, "{name}, {length} bytes");
             }

@@ -173,7 +173,7 @@ fn an_offer_without_speech_is_refused() {
         ("off", off, spoken),
     ] {
         match answer(&offer) {
-            Err(NegotiationError::Bad(why)) => assert!(why.contains(word), "{name}: {why}"),
+            Err(NegotiationError::BadDescription(why)) => assert!(why.contains(word), "{name}: {why}"),
             other => panic!("{name}: {other:?}"),
         }
     }
@@ -221,7 +221,7 @@ fn sessions_do_not_share_credentials() {
     let mut ufrags: Vec<String> = (0..50)
         .map(|seed| {
             let setup = ConnectionSetup {
-                common: &COMMON,
+                context: &COMMON,
                 local: &[runner()],
                 tcp: &[],
                 gathered: &crate::webrtc::gather::NOTHING,

@@ -134,7 +134,7 @@ pub fn setup(embedded: Option<std::net::Ipv4Addr>, local: &[SocketAddr]) -> Conn
         std::net::IpAddr::V6(_) => None,
     });
     ConnectionSetup {
-        common: &COMMON,
+        context: &COMMON,
         local,
         tcp: &[],
         gathered: &crate::webrtc::gather::NOTHING,
@@ -293,7 +293,7 @@ impl Pair {
         {
             let flight = entry.remove();
             if flight.to_session {
-                let packet = ReceivedPacket::datagram(flight.source, flight.destination, &flight.contents);
+                let packet = ReceivedPacket::from_datagram(flight.source, flight.destination, &flight.contents);
                 self.begin_cost(flight.contents.first().copied());
                 let ((), allocations) = allocations::of(|| self.session.handle_packet(&packet, self.now));
                 self.add_cost(allocations, 0, 0);

@@ -102,7 +102,10 @@ fn a_bad_renegotiation_changes_nothing() {
     let swapped = swap_sections(&offer);
     for bad in ["", "v=0\r\n", "rubbish", swapped.as_str()] {
         let refused = pair.act(|session, _| session.renegotiate(bad));
-        assert!(matches!(refused, Err(NegotiationError::Bad(_))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(NegotiationError::BadDescription(_))),
+            "{refused:?}"
+        );
     }
     assert_eq!(pair.session.local_ufrag(), values(&first, "ice-ufrag")[0]);
     assert_talks(&mut pair);
@@ -167,7 +170,9 @@ fn a_restart_keeps_the_bot() {
     let source = old.address;
     let texts = pair.texts().len();
     for (_, datagram) in old.drain(pair.now) {
-        pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), &datagram), now));
+        pair.act(|session, now| {
+            session.handle_packet(&ReceivedPacket::from_datagram(source, runner(), &datagram), now)
+        });
     }
     pair.run(secs(1));
     assert_eq!(pair.texts().len(), texts);
@@ -196,7 +201,10 @@ fn a_bad_restart_changes_nothing() {
     let (mut pair, first) = call();
     let now = pair.now;
     let refused = pair.act(|session, _| session.restart("v=0\r\n", &setup(None, &[runner()]), now));
-    assert!(matches!(refused, Err(NegotiationError::Bad(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(NegotiationError::BadDescription(_))),
+        "{refused:?}"
+    );
     assert_eq!(pair.session.local_ufrag(), values(&first, "ice-ufrag")[0]);
     assert_talks(&mut pair);
 }

@@ -91,7 +91,7 @@ fn srtp_has_no_master_key_identifier() {
         .clone();
     let arrive = |pair: &mut Pair, datagram: &[u8]| {
         let (source, frames) = (pair.client.address, pair.bot.frames);
-        pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), datagram), now));
+        pair.act(|session, now| session.handle_packet(&ReceivedPacket::from_datagram(source, runner(), datagram), now));
         pair.run(ms(500));
         pair.bot.frames - frames
     };

@@ -290,7 +290,7 @@ impl World {
             let now = self.now;
             let life = self.life(number);
             life.session
-                .handle_packet(&ReceivedPacket::datagram(source, destination, contents), now);
+                .handle_packet(&ReceivedPacket::from_datagram(source, destination, contents), now);
             self.drain(number);
         }
     }

@@ -128,13 +128,16 @@ fn candidates_may_come_before_the_answer() {
     for _ in 0..100 {
         peer.add_remote_candidate("candidate:1 1 tcp 1 192.0.2.9 7881 typ host tcptype passive");
     }
-    assert_eq!(peer.sfu.waiting.as_ref().map(Vec::len), Some(REMOTE_CANDIDATES_MAX));
-    peer.sfu.waiting = Some(Vec::new());
+    assert_eq!(
+        peer.sfu.early_candidates.as_ref().map(Vec::len),
+        Some(REMOTE_CANDIDATES_MAX)
+    );
+    peer.sfu.early_candidates = Some(Vec::new());
     peer.add_remote_candidate(candidate.trim_start_matches("a="));
     let without: Vec<&str> = answer.lines().filter(|line| !is_candidate(line)).collect();
     peer.handle_answer(&(without.join("\r\n") + "\r\n"), now)
         .expect("an answer that is taken");
-    assert!(peer.sfu.waiting.is_none());
+    assert!(peer.sfu.early_candidates.is_none());
     World::new(peer, server, now).connect();
 }
 
@@ -146,7 +149,7 @@ fn a_server_at_one_of_our_own_addresses_is_reached_and_we_are_not() {
     let mut server = Server::new(Kind::default(), now);
     peer.handle_answer(&server.answer(&offer), now)
         .expect("an answer that is taken");
-    let offered = |peer: &mut PeerConnection, text: &str| peer.paths.candidate(text).is_ok();
+    let offered = |peer: &mut PeerConnection, text: &str| peer.paths.parse_candidate(text).is_ok();
     assert!(offered(&mut peer, "candidate:1 1 udp 1 192.0.2.1 7882 typ host"));
     assert!(offered(
         &mut peer,
@@ -203,7 +206,10 @@ fn an_answer_that_cannot_be_used_leaves_room_for_a_better_one() {
     ];
     for answer in bad {
         assert!(
-            matches!(peer.handle_answer(&answer, now), Err(NegotiationError::Bad(_))),
+            matches!(
+                peer.handle_answer(&answer, now),
+                Err(NegotiationError::BadDescription(_))
+            ),
             "{answer}"
         );
         assert!(peer.is_alive());

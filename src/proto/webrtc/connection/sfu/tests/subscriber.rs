@@ -88,12 +88,12 @@ fn a_source_that_is_not_announced_is_found_by_the_name_of_its_section() {
     world.talk(&mut talkers, 20);
     assert_eq!(counts(&world), [("TR_ann", 20), ("TR_bob", 20)]);
     assert!(tone(&world, "TR_bob", 1_000.0, 10) > 0.99);
-    assert_eq!(world.peer.sources.found, 2);
+    assert_eq!(world.peer.sources.discovered, 2);
     let (offer, _) = world.server.offer(&["PA_eve|TR_eve"]);
     world.renegotiate(&without(&offer, "a=ssrc"), &[]);
     world.talk(&mut talkers, 20);
     assert_eq!(counts(&world), [("TR_ann", 40), ("TR_bob", 40)]);
-    assert_eq!(world.peer.sources.found, 2, "they need not be found again");
+    assert_eq!(world.peer.sources.discovered, 2, "they need not be found again");
 }
 
 #[test]
@@ -334,8 +334,11 @@ fn offers_that_cannot_be_answered_change_nothing() {
         offer.replace("opus/48000/2\r\n", "opus/48000/2\r\na=fmtp:111 \u{1}\r\n"),
     ];
     for (nth, offer) in bad.iter().enumerate() {
-        let answered = world.peer.answer_room(offer, &BTreeMap::new());
-        assert!(matches!(answered, Err(NegotiationError::Bad(_))), "{nth}: {answered:?}");
+        let answered = world.peer.answer_server_offer(offer, &BTreeMap::new());
+        assert!(
+            matches!(answered, Err(NegotiationError::BadDescription(_))),
+            "{nth}: {answered:?}"
+        );
         world.drain();
     }
     world.talk(&mut talkers, 5);
@@ -408,20 +411,20 @@ fn packets_that_are_not_the_servers_change_nothing() {
         assert!(
             world
                 .peer
-                .handle_packet(&ReceivedPacket::datagram(stranger, ours(), &contents), world.now)
-                == PacketTrust::Stranger
+                .handle_packet(&ReceivedPacket::from_datagram(stranger, ours(), &contents), world.now)
+                == PacketTrust::Rejected
         );
         assert!(
-            world
-                .peer
-                .handle_packet(&ReceivedPacket::datagram(stranger, ours(), &[0, 1, 0, 0]), world.now)
-                == PacketTrust::Stranger
+            world.peer.handle_packet(
+                &ReceivedPacket::from_datagram(stranger, ours(), &[0, 1, 0, 0]),
+                world.now
+            ) == PacketTrust::Rejected
         );
         world.talk(&mut talkers, usize::from(nth % 20 == 0));
     }
     assert_eq!(counts(&world), [("TR_ann", 15)], "the section stays with its source");
     assert_eq!(world.failed, 0);
-    assert_eq!(world.peer.sources.found, 0);
+    assert_eq!(world.peer.sources.discovered, 0);
 }
 
 #[test]
@@ -450,7 +453,7 @@ fn an_ended_connection_answers_no_offer() {
     let (offer, _) = world.server.offer(&[BOB]);
     world.peer.close();
     assert_eq!(
-        world.peer.answer_room(&offer, &BTreeMap::new()),
+        world.peer.answer_server_offer(&offer, &BTreeMap::new()),
         Err(NegotiationError::Ended)
     );
 }
@@ -493,7 +496,7 @@ fn sources_that_are_found_have_an_end() {
     let made = PeerConnection::subscriber(&setup(&[ours()]), &without(&offer, "a=ssrc"), &BTreeMap::new(), now);
     let (mut peer, answer) = made.expect("an offer that is answered");
     server.accept(&answer);
-    peer.sources.found = ROOM_SOURCES_MAX - 1;
+    peer.sources.discovered = ROOM_SOURCES_MAX - 1;
     let mut world = World::new(peer, server, now);
     world.connect();
     for (source, heard) in [(1_u32, 5), (2, 5)] {

@@ -112,7 +112,7 @@ impl Server {
             extensions.set(3, Extension::RtpMid);
         }
         let mut config: RtcConfig = COMMON
-            .config(cert.clone())
+            .default_rtc_config(cert.clone())
             .set_extension_map(extensions)
             .enable_opus(true, kind.red)
             .set_ice_lite(kind.lite);
@@ -325,9 +325,9 @@ impl World {
     pub fn deliver(&mut self, datagram: &[u8]) -> bool {
         let taken = self
             .peer
-            .handle_packet(&ReceivedPacket::datagram(theirs(), ours(), datagram), self.now);
+            .handle_packet(&ReceivedPacket::from_datagram(theirs(), ours(), datagram), self.now);
         self.drain();
-        taken != PacketTrust::Stranger
+        taken != PacketTrust::Rejected
     }
 
     fn flush(&mut self) {
@@ -359,12 +359,12 @@ impl World {
                     let track = track.expect("a track").to_string();
                     self.audio.entry(track).or_default().push(packet);
                 }
-                ConnectionOutput::TrackGone(track) => self.gone.push(track.to_string()),
+                ConnectionOutput::TrackRemoved(track) => self.gone.push(track.to_string()),
                 ConnectionOutput::ChannelOpen => self.channel_open = true,
                 ConnectionOutput::Data(data) => self.data.push(data),
-                ConnectionOutput::Left | ConnectionOutput::Failed => self.failed += 1,
-                ConnectionOutput::Proven(_) => {}
-                ConnectionOutput::Key(_) | ConnectionOutput::Message(_) => panic!("rooms have neither"),
+                ConnectionOutput::PeerClosed | ConnectionOutput::Failed => self.failed += 1,
+                ConnectionOutput::PathValidated(_) => {}
+                ConnectionOutput::Dtmf(_) | ConnectionOutput::Message(_) => panic!("rooms have neither"),
             }
         }
         panic!("the peer's output has no end");
@@ -387,7 +387,7 @@ impl World {
             .map(|(mid, track)| ((*mid).to_owned(), (*track).to_owned()));
         let answer = self
             .peer
-            .answer_room(offer, &map.collect())
+            .answer_server_offer(offer, &map.collect())
             .expect("an offer that is answered");
         self.server.accept(&answer);
         self.drain();
