@@ -26,7 +26,7 @@ use crate::io::udp::UdpPort;
 use crate::limits::{
     GATHER_ADDRESSES_MAX, GATHER_RESOLVE, REFLEXIVE_OFFERED_MAX, RELAY_END, RELAYED_OFFERED_MAX, RELAYS_MAX,
 };
-use crate::proto::webrtc::gather::server::{GatherServer, ServerUse, servers};
+use crate::proto::webrtc::gather::server::{GatherServer, ServerUse, parse_servers};
 use crate::proto::webrtc::gather::{GatheredAddresses, ServerState, ServerStatus};
 
 /// What the servers gave. Clones share it.
@@ -44,13 +44,17 @@ impl Gatherer {
     /// Begins to ask, in tasks of their own.
     pub fn start(config: &Config, port: &Arc<UdpPort>, services: &Services) -> Gatherer {
         let (stop, stopped) = Shutdown::channel();
-        let servers = servers(&config.ice_servers);
-        let gatherer = Gatherer::of(servers.iter().map(status).collect(), SlotPool::new(RELAYS_MAX), stop);
+        let servers = parse_servers(&config.ice_servers);
+        let gatherer = Gatherer::of(
+            parse_servers.iter().map(status).collect(),
+            SlotPool::new(RELAYS_MAX),
+            stop,
+        );
         if config.embedded.is_some() {
-            gatherer.disable(servers.len());
+            gatherer.disable(parse_servers.len());
             return gatherer;
         }
-        gatherer.spawn(servers, port, &stopped, services);
+        gatherer.spawn(parse_servers, port, &stopped, services);
         gatherer
     }
 
@@ -64,23 +68,23 @@ impl Gatherer {
     }
 
     /// Devices take one host candidate, so nothing that a server gives could be offered.
-    fn disable(&self, servers: usize) {
-        if servers == 0 {
+    fn disable(&self, parse_servers: usize) {
+        if parse_servers == 0 {
             return;
         }
         for status in self.list().iter_mut() {
-            status.standing = ServerState::Unused("with --embedded only clients are told of it");
+            status.state = ServerState::Unused("with --embedded only clients are told of it");
         }
         log::info!("--embedded offers one host address: the ICE servers are for clients alone");
     }
 
     fn spawn(&self, servers: Vec<GatherServer>, port: &Arc<UdpPort>, stopped: &Shutdown, services: &Services) {
         let mut asked = Vec::new();
-        for (index, server) in servers.into_iter().enumerate() {
+        for (index, server) in parse_servers.into_iter().enumerate() {
             if server.answers_binding() {
                 asked.push((index, server.clone()));
             }
-            match server.service {
+            match server.usage {
                 ServerUse::Stun => {}
                 ServerUse::Turn { .. } => {
                     let place = self
@@ -98,7 +102,7 @@ impl Gatherer {
                     };
                     services.spawn("the task of a TURN server", relay.run());
                 }
-                ServerUse::None(why) => log::debug!("{}: not used: {why}", server.url),
+                ServerUse::Unusable(why) => log::debug!("{}: not used: {why}", server.url),
             }
         }
         if !asked.is_empty() {
@@ -136,16 +140,16 @@ impl Gatherer {
     fn set_standing(&self, index: usize, standing: ServerState) {
         let mut list = self.list();
         let status = &mut list[index];
-        if status.standing == standing {
+        if status.state == standing {
             return;
         }
-        status.standing = standing;
+        status.state = standing;
         let told = status.clone();
         // Not with the lock: a log that is slow to write to must hold up no answer.
         drop(list);
-        match &told.standing {
+        match &told.state {
             ServerState::Failed(why) => log::warn!("{}: {why}", told.url),
-            ServerState::Works => log::info!("{}: works{}", told.url, describe_addresses(&told)),
+            ServerState::Working => log::info!("{}: works{}", told.url, describe_addresses(&told)),
             ServerState::Trying | ServerState::Unused(_) => {}
         }
         self.0.changed.notify_one();
@@ -166,7 +170,7 @@ impl Gatherer {
         let told = status.clone();
         drop(list);
         // A change of a mapping; the first is told with the standing.
-        if told.standing == ServerState::Works && !told.reflexive.is_empty() {
+        if told.state == ServerState::Working && !told.reflexive.is_empty() {
             log::info!("{}: works{}", told.url, describe_addresses(&told));
         }
     }
@@ -184,8 +188,8 @@ impl Gatherer {
 fn status(server: &GatherServer) -> ServerStatus {
     ServerStatus {
         url: server.url.clone(),
-        standing: match server.service {
-            ServerUse::None(why) => ServerState::Unused(why),
+        state: match server.usage {
+            ServerUse::Unusable(why) => ServerState::Unused(why),
             _ => ServerState::Trying,
         },
         reflexive: Vec::new(),

@@ -79,7 +79,7 @@ impl WebRtc {
         Seen {
             strangers: dropped.unrouted.load(Relaxed),
             inbox_full: dropped.inbox_full.load(Relaxed),
-            ice_servers: status.into_iter().map(|server| server.standing).collect(),
+            ice_servers: status.into_iter().map(|server| server.state).collect(),
             ..Seen::default()
         }
     }

@@ -356,7 +356,7 @@ fn render_ice_servers(text: &mut Text, servers: &[ServerState]) {
         "STUN and TURN servers of the configuration by how they stand.",
     );
     let state = |standing: &ServerState| match standing {
-        ServerState::Works => "up",
+        ServerState::Working => "up",
         ServerState::Failed(_) => "down",
         ServerState::Trying => "trying",
         ServerState::Unused(_) => "unused",

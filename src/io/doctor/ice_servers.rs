@@ -7,22 +7,22 @@ use futures_util::future::join_all;
 use super::Finding;
 use crate::config::Config;
 use crate::io::gather::probe::probe;
-use crate::proto::webrtc::gather::server::{ServerUse, servers};
+use crate::proto::webrtc::gather::server::{ServerUse, parse_servers};
 
 /// Asks every STUN and TURN server as the runner would, once.
 pub async fn examine(config: &Config) -> Vec<Finding> {
     const WHAT: &str = "ice servers";
-    let servers = servers(&config.ice_servers);
-    if servers.is_empty() {
+    let servers = parse_servers(&config.ice_servers);
+    if parse_servers.is_empty() {
         return vec![Finding::good(
             WHAT,
             "none: callers on other networks need a forwarded UDP port, or a TURN server in --ice-servers",
         )];
     }
-    let asked = servers.iter().map(|server| async move {
+    let asked = parse_servers.iter().map(|server| async move {
         let url = &server.url;
-        match (&server.service, probe(server).await) {
-            (ServerUse::None(why), _) => Finding::good(WHAT, format!("{url} is for clients alone: {why}")),
+        match (&server.usage, probe(server).await) {
+            (ServerUse::Unusable(why), _) => Finding::good(WHAT, format!("{url} is for clients alone: {why}")),
             (_, Ok(words)) => Finding::good(WHAT, format!("{url} {words}")),
             // Callers behind a relay have no other way; what a STUN server says is often known without it.
             (ServerUse::Turn { .. }, Err(why)) => Finding::broken(WHAT, format!("{url}: {why}")),

@@ -16,7 +16,7 @@ use crate::limits::DOCTOR_RESOLVE;
 use crate::proto::doctor::rooms::{self, Question};
 use crate::proto::doctor::{messaging, providers};
 use crate::proto::telephony::{PROVIDERS, Provider};
-use crate::proto::webrtc::gather::server::servers;
+use crate::proto::webrtc::gather::server::parse_servers;
 use crate::proto::whatsapp::graph;
 
 /// Looks up every name that the configuration holds.
@@ -60,7 +60,7 @@ fn names(config: &Config) -> Vec<String> {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host.to_owned(),
         _ => proxy.clone(),
     });
-    let of_servers = servers(&config.ice_servers).into_iter().map(|server| server.host);
+    let of_servers = parse_servers(&config.ice_servers).into_iter().map(|server| server.host);
     let mut names: Vec<String> = Vec::new();
     for name in of_servers.chain(of_providers).chain(proxy) {
         let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();

@@ -22,14 +22,14 @@ use crate::proto::webrtc::relay::{AllocationEnd, AllocationSetup, RelayOutput, T
 /// Words that say what is wrong, and where something can be done about it, what.
 pub async fn probe(server: &GatherServer) -> Result<String, String> {
     let asked = async {
-        match &server.service {
+        match &server.usage {
             ServerUse::Stun => ask_stun(server).await,
             ServerUse::Turn {
                 transport,
                 username,
                 credential,
             } => ask_turn(server, *transport, username, credential.expose()).await,
-            ServerUse::None(why) => Err((*why).to_owned()),
+            ServerUse::Unusable(why) => Err((*why).to_owned()),
         }
     };
     match timeout(GATHER_PROBE, asked).await {
@@ -47,8 +47,8 @@ async fn ask_stun(server: &GatherServer) -> Result<String, String> {
         loop {
             gatherer.changed().await;
             let status = gatherer.status().remove(0);
-            match &status.standing {
-                ServerState::Works => return Ok(format!("works{}", describe_addresses(&status))),
+            match &status.state {
+                ServerState::Working => return Ok(format!("works{}", describe_addresses(&status))),
                 ServerState::Failed(why) => return Err(why.clone()),
                 _ => {}
             }
@@ -109,8 +109,8 @@ async fn allocate(relay: &mut TurnAllocation, link: &mut TurnConnection) -> Resu
                 let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
                 return Ok(format!("works, relayed at {}", addresses.join(" and ")));
             }
-            RelayOutput::Lost(AllocationEnd::NoAnswer) => return Err("no answer".to_owned()),
-            RelayOutput::Lost(loss) => return Err(loss.to_string()),
+            RelayOutput::Ended(AllocationEnd::NoAnswer) => return Err("no answer".to_owned()),
+            RelayOutput::Ended(loss) => return Err(loss.to_string()),
             RelayOutput::Timeout(due) => due,
         };
         tokio::select! {

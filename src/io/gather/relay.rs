@@ -62,7 +62,7 @@ impl RelayTask {
             self.gatherer
                 .set_standing(self.index, ServerState::Failed(failure.words));
             tokio::select! {
-                () = sleep(pauses.lengthen()) => {}
+                () = sleep(pauses.next_delay()) => {}
                 () = self.stopped.wait() => return,
             }
         }
@@ -74,7 +74,7 @@ impl RelayTask {
             transport,
             username,
             credential,
-        } = self.server.service.clone()
+        } = self.server.usage.clone()
         else {
             return Ok(());
         };
@@ -172,7 +172,7 @@ impl Allocation<'_> {
             match self.relay.poll_output() {
                 RelayOutput::Transmit(message) => self.link.send(&message),
                 RelayOutput::Up(addresses) => self.offer(addresses)?,
-                RelayOutput::Lost(loss) => return Err(self.lost(&loss)),
+                RelayOutput::Ended(loss) => return Err(self.lost(&loss)),
                 RelayOutput::Timeout(due) => return Ok(due),
             }
         }
@@ -191,7 +191,7 @@ impl Allocation<'_> {
             .map(|attached| (attached.address(), local))
             .collect();
         self.task.gatherer.set_relayed(index, relayed);
-        self.task.gatherer.set_standing(index, ServerState::Works);
+        self.task.gatherer.set_standing(index, ServerState::Working);
         self.up_since = Some(tasks::now());
         Ok(())
     }
@@ -247,7 +247,7 @@ impl Allocation<'_> {
 
 /// Words for a server that says nothing.
 pub(super) fn no_answer_hint(server: &GatherServer) -> String {
-    let hint = match server.service {
+    let hint = match server.usage {
         ServerUse::Turn {
             transport: TurnTransport::Udp,
             ..

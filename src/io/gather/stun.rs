@@ -50,10 +50,10 @@ pub(super) async fn run(
             }
             ReflexiveOutput::Changed(which) => {
                 let (index, server) = &servers[which];
-                gatherer.set_reflexive(*index, reflexive.mapped(which).collect());
+                gatherer.set_reflexive(*index, reflexive.mappings(which).collect());
                 // Whether a TURN server answers these too is a gift.
-                if server.service == ServerUse::Stun {
-                    gatherer.set_standing(*index, reflexive.standing(which).clone());
+                if server.usage == ServerUse::Stun {
+                    gatherer.set_standing(*index, reflexive.state(which).clone());
                 }
                 continue;
             }

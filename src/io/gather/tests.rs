@@ -65,8 +65,8 @@ async fn a_mapping_of_the_runners_port_is_gathered() {
     let pair = (PUBLIC.parse().expect("an address"), base);
     assert_eq!(gatherer.gathered().reflexive, [pair]);
     let status = gatherer.status();
-    assert_eq!((&status[0].url, &status[0].standing), (&url, &ServerState::Works));
-    assert!(matches!(status[1].standing, ServerState::Unused(_)));
+    assert_eq!((&status[0].url, &status[0].state), (&url, &ServerState::Working));
+    assert!(matches!(status[1].state, ServerState::Unused(_)));
     server.abort();
     reader.abort();
 }
@@ -80,7 +80,7 @@ async fn devices_are_offered_nothing_of_servers() {
         &port,
         &Services::default(),
     );
-    assert!(matches!(gatherer.status()[0].standing, ServerState::Unused(_)));
+    assert!(matches!(gatherer.status()[0].state, ServerState::Unused(_)));
     assert_eq!(port.routed(), (0, 0));
 }
 
@@ -88,7 +88,7 @@ async fn devices_are_offered_nothing_of_servers() {
 #[tokio::test]
 async fn a_probe_has_words() {
     let (url, server) = stun_server().await;
-    let probe = async |url: &str| probe::probe(&servers(&config(vec![url.into()], false).ice_servers)[0]).await;
+    let probe = async |url: &str| probe::probe(&parse_servers(&config(vec![url.into()], false).ice_servers)[0]).await;
     assert_eq!(probe(&url).await, Ok(format!("works, seen as {PUBLIC}")));
     server.abort();
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
@@ -111,7 +111,7 @@ fn what_is_offered_is_capped() {
     let gatherer = |reflexive: u16, relayed: u16| {
         let entry = ServerStatus {
             url: String::new(),
-            standing: ServerState::Works,
+            state: ServerState::Working,
             reflexive: (0..reflexive).map(pair).collect(),
             relayed: (0..relayed).map(pair).collect(),
         };

@@ -156,7 +156,7 @@ impl TurnConnection {
                 waiting,
                 unflushed,
             } => loop {
-                let whole = messages.take().map_err(|TurnFramingError| {
+                let whole = messages.next_message().map_err(|TurnFramingError| {
                     io::Error::new(io::ErrorKind::InvalidData, "the server speaks something else than TURN")
                 })?;
                 if let Some(message) = whole {
@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
     use crate::config::IceServer;
-    use crate::proto::webrtc::gather::server::servers;
+    use crate::proto::webrtc::gather::server::parse_servers;
 
     /// Of what a stalled server does not take, as much waits as may, and one datagram more does not; a message of the
     /// protocol still does, and all that waited arrives in order once the server reads.
@@ -205,7 +205,7 @@ mod tests {
             username: Some("u".into()),
             credential: Some("c".into()),
         };
-        let server = servers(&[list]).remove(0);
+        let server = parse_servers(&[list]).remove(0);
         let mut link = TurnConnection::connect(&server, TurnTransport::Tcp, address)
             .await
             .expect("connected");

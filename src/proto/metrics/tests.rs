@@ -176,9 +176,9 @@ fn the_text_keeps_the_rules_of_the_format() {
             ..Process::default()
         }),
         ice_servers: vec![
-            ServerState::Works,
+            ServerState::Working,
             ServerState::Failed("no answer".into()),
-            ServerState::Works,
+            ServerState::Working,
             ServerState::Unused("not here"),
         ],
         tasks: 7,

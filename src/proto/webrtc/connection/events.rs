@@ -39,7 +39,7 @@ impl PeerConnection {
             error => {
                 log::debug!("connection: {error}");
                 if let RtcError::RemoteSdp(_) = error {
-                    self.attempt.handle_refusal(crypto::HandshakeError::Fingerprint);
+                    self.attempt.handle_refusal(crypto::HandshakeError::FingerprintMismatch);
                 }
                 if self.rtc.is_alive() {
                     return None;

@@ -46,7 +46,7 @@ struct DeviceDtlsEndpoint {
 impl DeviceDtlsEndpoint {
     /// Sends what the set-up has for the device. Its packets are not kept where DTLS refuses them:
     /// they come again.
-    fn send_setup(&mut self) -> Result<(), DtlsImplError> {
+    fn flush_to_device(&mut self) -> Result<(), DtlsImplError> {
         while let Some(packet) = self.setup.poll_device() {
             self.dtls.send_application_data(&packet)?;
         }
@@ -65,9 +65,9 @@ impl DtlsInstance for DeviceDtlsEndpoint {
         }
         match self.dtls.poll_output(buf) {
             DtlsOutput::ApplicationData(packet) => match self.setup.handle_device(packet) {
-                SctpAction::Pass => DtlsOutput::ApplicationData(packet),
+                SctpAction::Forward => DtlsOutput::ApplicationData(packet),
                 // A time that has passed is an order to ask again.
-                SctpAction::Taken => DtlsOutput::Timeout(self.now),
+                SctpAction::Consume => DtlsOutput::Timeout(self.now),
             },
             DtlsOutput::Connected => {
                 self.setup.handle_connected();
@@ -83,16 +83,16 @@ impl DtlsInstance for DeviceDtlsEndpoint {
     fn handle_timeout(&mut self, now: Instant) -> Result<(), DtlsImplError> {
         self.now = now;
         self.setup.handle_timeout(now);
-        self.send_setup()?;
+        self.flush_to_device()?;
         self.dtls.handle_timeout(now)
     }
 
     fn send_application_data(&mut self, data: &[u8]) -> Result<usize, DtlsImplError> {
         let sent = match self.setup.handle_str0m(data) {
-            SctpAction::Pass => self.dtls.send_application_data(data)?,
-            SctpAction::Taken => data.len(),
+            SctpAction::Forward => self.dtls.send_application_data(data)?,
+            SctpAction::Consume => data.len(),
         };
-        self.send_setup()?;
+        self.flush_to_device()?;
         Ok(sent)
     }
 

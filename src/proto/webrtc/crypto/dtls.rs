@@ -49,7 +49,7 @@ const CERTIFICATES_BYTES_MAX: usize = POLL_BYTES - certificate_request::ADDED_BY
 const CERTIFICATE: u8 = 11;
 /// Of a datagram with more records dimpl takes none. OpenSSL without a socket makes pieces of 256 bytes, and what stands
 /// around it (aiortc) sends all of them at once: an RSA client has a dozen.
-const RECORDS_MAX: usize = 8;
+const RECORDS_PER_PACKET_MAX: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct DimplProvider;
@@ -80,24 +80,24 @@ impl DtlsProvider for DimplProvider {
 struct DtlsRoleConfig {
     provider: fn() -> dimpl::crypto::CryptoProvider,
     groups: &'static [NamedGroup],
-    kept: OnceLock<Arc<Config>>,
+    cached: OnceLock<Arc<Config>>,
 }
 
 static SERVER: DtlsRoleConfig = DtlsRoleConfig {
-    provider: provider::server,
+    provider: provider::server_provider,
     groups: &SERVER_GROUPS,
-    kept: OnceLock::new(),
+    cached: OnceLock::new(),
 };
 static CLIENT: DtlsRoleConfig = DtlsRoleConfig {
-    provider: provider::client,
+    provider: provider::client_provider,
     groups: &CLIENT_GROUPS,
-    kept: OnceLock::new(),
+    cached: OnceLock::new(),
 };
 
 /// The settings for datagrams of `mtu` bytes. Building them runs dimpl's self-tests, signatures among them, which is
 /// too much to do for each session, so the first ones are kept: sessions do not differ in their MTU.
 fn config(role: &DtlsRoleConfig, mtu: Option<usize>) -> Result<Arc<Config>, CryptoError> {
-    if let Some(kept) = role.kept.get()
+    if let Some(kept) = role.cached.get()
         && mtu.is_none_or(|mtu| mtu == kept.mtu())
     {
         return Ok(kept.clone());
@@ -117,7 +117,7 @@ fn config(role: &DtlsRoleConfig, mtu: Option<usize>) -> Result<Arc<Config>, Cryp
     }
     let config = Arc::new(builder.build().map_err(CryptoError::DtlsImpl)?);
     // A second MTU, or a second thread at the first session, is served and not kept.
-    let _ = role.kept.set(config.clone());
+    let _ = role.cached.set(config.clone());
     Ok(config)
 }
 
@@ -125,8 +125,8 @@ fn config(role: &DtlsRoleConfig, mtu: Option<usize>) -> Result<Arc<Config>, Cryp
 struct DtlsEndpoint {
     dtls: Dtls,
     /// What a client is made of in place of the server that `dtls` is at first.
-    as_client: Option<(Arc<Config>, DtlsCert, Instant)>,
-    hello: ClientHelloAssembler,
+    client_parts: Option<(Arc<Config>, DtlsCert, Instant)>,
+    hello_assembler: ClientHelloAssembler,
     is_connected: bool,
 }
 
@@ -134,20 +134,20 @@ impl DtlsEndpoint {
     fn new(dtls: Dtls, as_client: Option<(Arc<Config>, DtlsCert, Instant)>) -> Self {
         DtlsEndpoint {
             dtls,
-            as_client,
-            hello: ClientHelloAssembler::default(),
+            client_parts: as_client,
+            hello_assembler: ClientHelloAssembler::default(),
             is_connected: false,
         }
     }
 
-    fn handle_clean_packet(&mut self, packet: &[u8]) -> Result<(), DtlsImplError> {
+    fn handle_unencrypted_packet(&mut self, packet: &[u8]) -> Result<(), DtlsImplError> {
         check_certificates(packet)?;
         if self.dtls.is_active() {
             return self.handle_records(packet);
         }
-        match &*self.hello.handle_datagram(packet) {
+        match &*self.hello_assembler.handle_datagram(packet) {
             [] => Ok(()),
-            packet => match client_offer::missing(packet) {
+            packet => match client_offer::missing_capability(packet) {
                 Some(error) => Err(DtlsImplError::SecurityError(error)),
                 None => self.handle_records(packet),
             },
@@ -156,8 +156,8 @@ impl DtlsEndpoint {
 
     /// Hands over a few records at a time.
     fn handle_records(&mut self, mut packet: &[u8]) -> Result<(), DtlsImplError> {
-        while records(packet).nth(RECORDS_MAX).is_some() {
-            let length = records(packet).take(RECORDS_MAX).map(<[u8]>::len).sum();
+        while records(packet).nth(RECORDS_PER_PACKET_MAX).is_some() {
+            let length = records(packet).take(RECORDS_PER_PACKET_MAX).map(<[u8]>::len).sum();
             let (first, rest) = packet.split_at(length);
             self.dtls.handle_packet(first)?;
             packet = rest;
@@ -176,7 +176,7 @@ fn check_certificates(packet: &[u8]) -> Result<(), DtlsImplError> {
         .max();
     match longest {
         Some(bytes) if bytes > CERTIFICATES_BYTES_MAX => {
-            record_handshake_error(|| HandshakeError::CertificateLength {
+            record_handshake_error(|| HandshakeError::CertificateTooLong {
                 bytes,
                 bytes_max: CERTIFICATES_BYTES_MAX,
             });
@@ -188,7 +188,7 @@ fn check_certificates(packet: &[u8]) -> Result<(), DtlsImplError> {
 
 impl DtlsInstance for DtlsEndpoint {
     fn set_active(&mut self, active: bool) {
-        if active && let Some((config, certificate, now)) = self.as_client.take() {
+        if active && let Some((config, certificate, now)) = self.client_parts.take() {
             self.dtls = Dtls::new_12(config, certificate, now);
         }
         self.dtls.set_active(active);
@@ -196,7 +196,7 @@ impl DtlsInstance for DtlsEndpoint {
 
     fn handle_packet(&mut self, packet: &[u8]) -> Result<(), DtlsImplError> {
         take_handshake_error();
-        let handled = self.handle_clean_packet(packet);
+        let handled = self.handle_unencrypted_packet(packet);
         if let Err(error) = &handled {
             record_handshake_error(|| HandshakeError::new(error, self.dtls.is_active()));
         }
@@ -216,15 +216,15 @@ impl DtlsInstance for DtlsEndpoint {
         loop {
             return match self.dtls.poll_output(&mut plain[..room]) {
                 DtlsOutput::Packet(packet) => {
-                    let changed = certificate_request::with_rsa(packet);
-                    DtlsOutput::Packet(copy(changed.as_deref().unwrap_or(packet), buf))
+                    let changed = certificate_request::add_rsa(packet);
+                    DtlsOutput::Packet(copy_into(changed.as_deref().unwrap_or(packet), buf))
                 }
                 DtlsOutput::Connected => {
                     self.is_connected = true;
                     DtlsOutput::Connected
                 }
-                DtlsOutput::PeerCert(der) => DtlsOutput::PeerCert(copy(der, buf)),
-                DtlsOutput::ApplicationData(data) => DtlsOutput::ApplicationData(copy(data, buf)),
+                DtlsOutput::PeerCert(der) => DtlsOutput::PeerCert(copy_into(der, buf)),
+                DtlsOutput::ApplicationData(data) => DtlsOutput::ApplicationData(copy_into(data, buf)),
                 DtlsOutput::KeyingMaterial(keys, profile) => DtlsOutput::KeyingMaterial(keys, profile),
                 DtlsOutput::Timeout(at) => DtlsOutput::Timeout(at),
                 DtlsOutput::CloseNotify => DtlsOutput::CloseNotify,
@@ -251,7 +251,7 @@ impl DtlsInstance for DtlsEndpoint {
 opaque_debug!(DtlsEndpoint);
 
 /// Copies into the beginning of `buf`, which is long enough.
-fn copy<'a>(bytes: &[u8], buf: &'a mut [u8]) -> &'a [u8] {
+fn copy_into<'a>(bytes: &[u8], buf: &'a mut [u8]) -> &'a [u8] {
     let buf = &mut buf[..bytes.len()];
     buf.copy_from_slice(bytes);
     buf

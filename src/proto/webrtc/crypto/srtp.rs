@@ -80,11 +80,11 @@ struct CounterMode(Aes128Enc);
 
 impl CounterMode {
     fn apply(&self, iv: &[u8; 16], input: &[u8], output: &mut [u8]) -> Result<(), CryptoError> {
-        let output = output.get_mut(..input.len()).ok_or_else(no_room)?;
-        let buffer = InOutBuf::new(input, output).map_err(|_| no_room())?;
+        let output = output.get_mut(..input.len()).ok_or_else(buffer_too_short)?;
+        let buffer = InOutBuf::new(input, output).map_err(|_| buffer_too_short())?;
         CtrCore::<_, Ctr128BE>::inner_iv_init(&self.0, iv.into())
             .try_apply_keystream_partial(buffer)
-            .map_err(|_| refused("the key stream of this packet is used up"))
+            .map_err(|_| error("the key stream of this packet is used up"))
     }
 }
 
@@ -105,13 +105,13 @@ type Nonce = [u8; 12];
 
 impl<C: AeadInOut<NonceSize = U12, TagSize = U16>> Gcm<C> {
     fn seal(&self, iv: &Nonce, aad: &[u8], input: &[u8], output: &mut [u8]) -> Result<(), CryptoError> {
-        let (sealed, rest) = output.split_at_mut_checked(input.len()).ok_or_else(no_room)?;
-        let tag_room = rest.first_chunk_mut::<TAG_BYTES>().ok_or_else(no_room)?;
-        let buffer = InOutBuf::new(input, sealed).map_err(|_| no_room())?;
+        let (sealed, rest) = output.split_at_mut_checked(input.len()).ok_or_else(buffer_too_short)?;
+        let tag_room = rest.first_chunk_mut::<TAG_BYTES>().ok_or_else(buffer_too_short)?;
+        let buffer = InOutBuf::new(input, sealed).map_err(|_| buffer_too_short())?;
         let tag = self
             .0
             .encrypt_inout_detached(iv.into(), aad, buffer)
-            .map_err(|_| refused("too long to seal"))?;
+            .map_err(|_| error("too long to seal"))?;
         *tag_room = tag.into();
         Ok(())
     }
@@ -119,9 +119,9 @@ impl<C: AeadInOut<NonceSize = U12, TagSize = U16>> Gcm<C> {
     fn open(&self, iv: &Nonce, aads: &[&[u8]], input: &[u8], output: &mut [u8]) -> Result<usize, CryptoError> {
         let (sealed, tag) = input
             .split_last_chunk::<TAG_BYTES>()
-            .ok_or_else(|| refused("shorter than a tag"))?;
-        let output = output.get_mut(..sealed.len()).ok_or_else(no_room)?;
-        let buffer = InOutBuf::new(sealed, output).map_err(|_| no_room())?;
+            .ok_or_else(|| error("shorter than a tag"))?;
+        let output = output.get_mut(..sealed.len()).ok_or_else(buffer_too_short)?;
+        let buffer = InOutBuf::new(sealed, output).map_err(|_| buffer_too_short())?;
         // Two parts come only with SRTCP sent in the clear, which no peer of ours sends: copying them is rare.
         let joined;
         let aad = match aads {
@@ -133,7 +133,7 @@ impl<C: AeadInOut<NonceSize = U12, TagSize = U16>> Gcm<C> {
         };
         self.0
             .decrypt_inout_detached(iv.into(), aad, buffer, tag.into())
-            .map_err(|_| refused("the authentication tag does not fit"))?;
+            .map_err(|_| error("the authentication tag does not fit"))?;
         Ok(sealed.len())
     }
 }
@@ -171,11 +171,11 @@ impl<C> fmt::Debug for Gcm<C> {
     }
 }
 
-fn no_room() -> CryptoError {
-    refused("the output buffer is too short")
+fn buffer_too_short() -> CryptoError {
+    error("the output buffer is too short")
 }
 
-fn refused(why: &str) -> CryptoError {
+fn error(why: &str) -> CryptoError {
     CryptoError::Other(why.to_owned())
 }
 

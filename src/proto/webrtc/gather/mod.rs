@@ -21,7 +21,7 @@ use crate::limits::{GATHER_PAUSE_FIRST, GATHER_PAUSE_MAX, GATHER_REASON_CHARS_MA
 pub enum ServerState {
     /// Nothing is known yet.
     Trying,
-    Works,
+    Working,
     /// Why not, in words that its operator can act on.
     Failed(String),
     /// The runner has no use for it, and why.
@@ -33,7 +33,7 @@ pub enum ServerState {
 pub struct ServerStatus {
     /// Its URL, which holds no credential.
     pub url: String,
-    pub standing: ServerState,
+    pub state: ServerState,
     /// The runner's address as the server sees it, and the local one that it belongs to.
     pub reflexive: Vec<(SocketAddr, SocketAddr)>,
     /// Addresses at the relay, and the local one from which it is spoken to.
@@ -57,20 +57,20 @@ pub static NOTHING: GatheredAddresses = GatheredAddresses {
 /// Pauses between tries of a server that fails: they double, up to a cap.
 #[derive(Debug)]
 pub struct RetryDelays {
-    next: Duration,
+    next_delay: Duration,
 }
 
 impl RetryDelays {
     pub fn new() -> Self {
         RetryDelays {
-            next: GATHER_PAUSE_FIRST,
+            next_delay: GATHER_PAUSE_FIRST,
         }
     }
 
     /// Returns the pause after one more failure.
-    pub fn lengthen(&mut self) -> Duration {
-        let pause = self.next;
-        self.next = (pause * 2).min(GATHER_PAUSE_MAX);
+    pub fn next_delay(&mut self) -> Duration {
+        let pause = self.next_delay;
+        self.next_delay = (pause * 2).min(GATHER_PAUSE_MAX);
         pause
     }
 
@@ -87,7 +87,7 @@ impl Default for RetryDelays {
 }
 
 /// Words for an error code of a server, with what to do about those that its operator or its user can do something about.
-pub fn refusal_words(code: u16, reason: &str) -> String {
+pub fn describe_error_code(code: u16, reason: &str) -> String {
     let known = match code {
         300 => "the server sends everybody to another one; name that one",
         401 => "wrong username or credential",
@@ -114,18 +114,21 @@ mod tests {
     #[test]
     fn pauses_double_up_to_their_cap() {
         let mut pauses = RetryDelays::new();
-        let first: Vec<u64> = (0..11).map(|_| pauses.lengthen().as_secs()).collect();
+        let first: Vec<u64> = (0..11).map(|_| pauses.next_delay().as_secs()).collect();
         assert_eq!(first, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
         pauses.reset();
-        assert_eq!(pauses.lengthen(), GATHER_PAUSE_FIRST);
+        assert_eq!(pauses.next_delay(), GATHER_PAUSE_FIRST);
     }
 
     /// A code that somebody can do something about is told in words of ours; any other in a few of the server's.
     #[test]
     fn refusals_say_what_to_do() {
-        assert_eq!(refusal_words(401, "Unauthorized"), "401: wrong username or credential");
+        assert_eq!(
+            describe_error_code(401, "Unauthorized"),
+            "401: wrong username or credential"
+        );
         let long = "x".repeat(GATHER_REASON_CHARS_MAX + 1);
-        let words = refusal_words(599, &long);
+        let words = describe_error_code(599, &long);
         assert!(words.contains(&long[1..]) && !words.contains(&long), "{words}");
     }
 }

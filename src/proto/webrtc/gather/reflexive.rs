@@ -16,7 +16,7 @@ use turn_client_proto::types::stun::prelude::{MessageWrite, MessageWriteExt};
 
 use crate::limits::{STUN_KEEP_ALIVE, STUN_UNANSWERED_MAX};
 use crate::webrtc::gather::stun_request::{StunRequest, StunRequestStep};
-use crate::webrtc::gather::{RetryDelays, ServerState, refusal_words};
+use crate::webrtc::gather::{RetryDelays, ServerState, describe_error_code};
 
 /// What to do next.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,24 +48,24 @@ struct StunServer {
     resolving: bool,
     /// When its name is to be looked up.
     resolve_at: Option<Instant>,
-    lines: Vec<StunBinding>,
-    pauses: RetryDelays,
-    standing: ServerState,
+    bindings: Vec<StunBinding>,
+    retry_delays: RetryDelays,
+    state: ServerState,
 }
 
 /// One address of a server.
 #[derive(Debug)]
 struct StunBinding {
     server: SocketAddr,
-    round: Option<StunRequest>,
+    request: Option<StunRequest>,
     /// When the next request begins.
-    next: Instant,
+    next_at: Instant,
     unanswered: u32,
     pauses: RetryDelays,
     /// The runner as the server sees it, and the local address that the answer came to.
-    mapped: Option<(SocketAddr, SocketAddr)>,
+    mapping: Option<(SocketAddr, SocketAddr)>,
     /// Why there is no mapping; `None` while the first request is under way.
-    failed: Option<String>,
+    failure: Option<String>,
 }
 
 impl ReflexiveGatherer {
@@ -75,9 +75,9 @@ impl ReflexiveGatherer {
             authority,
             resolving: false,
             resolve_at: Some(now),
-            lines: Vec::new(),
-            pauses: RetryDelays::new(),
-            standing: ServerState::Trying,
+            bindings: Vec::new(),
+            retry_delays: RetryDelays::new(),
+            state: ServerState::Trying,
         };
         ReflexiveGatherer {
             servers: authorities.into_iter().map(asked).collect(),
@@ -86,13 +86,13 @@ impl ReflexiveGatherer {
     }
 
     /// Returns how a server stands.
-    pub fn standing(&self, server: usize) -> &ServerState {
-        &self.servers[server].standing
+    pub fn state(&self, server: usize) -> &ServerState {
+        &self.servers[server].state
     }
 
     /// Returns the addresses that a server sees, each with its local one.
-    pub fn mapped(&self, server: usize) -> impl Iterator<Item = (SocketAddr, SocketAddr)> + '_ {
-        self.servers[server].lines.iter().filter_map(|line| line.mapped)
+    pub fn mappings(&self, server: usize) -> impl Iterator<Item = (SocketAddr, SocketAddr)> + '_ {
+        self.servers[server].bindings.iter().filter_map(|line| line.mapping)
     }
 
     /// Takes the addresses of a server, of families that the runner has, or the reason why there are none.
@@ -104,20 +104,20 @@ impl ReflexiveGatherer {
             Err(why) => return self.fail(server, why, now),
         };
         let first = |v4: bool| found.iter().copied().find(|address| address.is_ipv4() == v4);
-        asked.lines = [first(true), first(false)]
+        asked.bindings = [first(true), first(false)]
             .into_iter()
             .flatten()
             .map(|server| StunBinding {
                 server,
-                round: None,
-                next: now,
+                request: None,
+                next_at: now,
                 unanswered: 0,
                 pauses: RetryDelays::new(),
-                mapped: None,
-                failed: None,
+                mapping: None,
+                failure: None,
             })
             .collect();
-        if asked.lines.is_empty() {
+        if asked.bindings.is_empty() {
             let why = format!("{} has no address of a family that this runner has", asked.authority);
             self.fail(server, why, now);
         }
@@ -131,30 +131,30 @@ impl ReflexiveGatherer {
         let id = message.transaction_id();
         for (server, asked) in self.servers.iter_mut().enumerate() {
             let line = asked
-                .lines
+                .bindings
                 .iter_mut()
-                .find(|line| line.server == source && line.round.as_ref().is_some_and(|round| round.id() == id));
+                .find(|line| line.server == source && line.request.as_ref().is_some_and(|round| round.id() == id));
             let Some(line) = line else { continue };
-            let answer = read(&message);
+            let answer = parse_response(&message);
             let Some(answer) = answer else { return };
-            line.round = None;
+            line.request = None;
             match answer {
                 Ok(public) => {
-                    line.next = now + STUN_KEEP_ALIVE;
+                    line.next_at = now + STUN_KEEP_ALIVE;
                     line.unanswered = 0;
-                    line.failed = None;
+                    line.failure = None;
                     line.pauses.reset();
-                    asked.pauses.reset();
+                    asked.retry_delays.reset();
                     let mapped = Some((public, destination));
-                    if line.mapped != mapped || asked.standing != ServerState::Works {
-                        line.mapped = mapped;
-                        asked.standing = ServerState::Works;
+                    if line.mapping != mapped || asked.state != ServerState::Working {
+                        line.mapping = mapped;
+                        asked.state = ServerState::Working;
                         self.outputs.push(ReflexiveOutput::Changed(server));
                     }
                 }
                 Err(why) => {
                     line.fail(format!("{} refuses: {why}", asked.authority), now);
-                    self.settle(server, now);
+                    self.update_server(server, now);
                 }
             }
             return;
@@ -179,25 +179,25 @@ impl ReflexiveGatherer {
                 None => {}
             }
             let mut lost = false;
-            for line in &mut asked.lines {
-                if line.round.is_none() && line.next <= now {
-                    line.round = Some(request(now));
+            for line in &mut asked.bindings {
+                if line.request.is_none() && line.next_at <= now {
+                    line.request = Some(binding_request(now));
                 }
-                let Some(round) = &mut line.round else {
-                    next = next.min(line.next);
+                let Some(round) = &mut line.request else {
+                    next = next.min(line.next_at);
                     continue;
                 };
                 match round.poll(now) {
                     StunRequestStep::Send => return ReflexiveOutput::Send(line.server, round.message().to_vec()),
                     StunRequestStep::Wait(at) => next = next.min(at),
-                    StunRequestStep::Lost => {
-                        line.lose(&asked.authority, now);
+                    StunRequestStep::GivenUp => {
+                        line.handle_timeout(&asked.authority, now);
                         lost = true;
                     }
                 }
             }
             if lost {
-                self.settle(server, now);
+                self.update_server(server, now);
                 return self.poll_output(now);
             }
         }
@@ -205,60 +205,60 @@ impl ReflexiveGatherer {
     }
 
     /// A line of the server has failed: if none is left, so has the server.
-    fn settle(&mut self, server: usize, now: Instant) {
+    fn update_server(&mut self, server: usize, now: Instant) {
         let asked = &mut self.servers[server];
-        if asked.lines.iter().any(|line| line.mapped.is_some()) {
+        if asked.bindings.iter().any(|line| line.mapping.is_some()) {
             self.outputs.push(ReflexiveOutput::Changed(server));
             return;
         }
-        if asked.lines.iter().any(|line| line.failed.is_none()) {
+        if asked.bindings.iter().any(|line| line.failure.is_none()) {
             return;
         }
         let why = asked
-            .lines
+            .bindings
             .first()
-            .and_then(|line| line.failed.clone())
+            .and_then(|line| line.failure.clone())
             .unwrap_or_default();
         self.fail(server, why, now);
     }
 
     fn fail(&mut self, server: usize, why: String, now: Instant) {
         let asked = &mut self.servers[server];
-        for line in asked.lines.drain(..) {
+        for line in asked.bindings.drain(..) {
             self.outputs.push(ReflexiveOutput::Forget(line.server));
         }
-        asked.resolve_at = Some(now + asked.pauses.lengthen());
-        asked.standing = ServerState::Failed(why);
+        asked.resolve_at = Some(now + asked.retry_delays.next_delay());
+        asked.state = ServerState::Failed(why);
         self.outputs.push(ReflexiveOutput::Changed(server));
     }
 }
 
 impl StunBinding {
     /// A request went without an answer.
-    fn lose(&mut self, authority: &str, now: Instant) {
+    fn handle_timeout(&mut self, authority: &str, now: Instant) {
         self.unanswered += 1;
-        self.round = None;
-        if self.mapped.is_some() && self.unanswered < STUN_UNANSWERED_MAX {
-            self.next = now;
+        self.request = None;
+        if self.mapping.is_some() && self.unanswered < STUN_UNANSWERED_MAX {
+            self.next_at = now;
             return;
         }
         self.fail(format!("no answer from {authority} over UDP"), now);
     }
 
     fn fail(&mut self, why: String, now: Instant) {
-        self.mapped = None;
-        self.failed = Some(why);
-        self.next = now + self.pauses.lengthen();
+        self.mapping = None;
+        self.failure = Some(why);
+        self.next_at = now + self.pauses.next_delay();
     }
 }
 
-fn request(now: Instant) -> StunRequest {
+fn binding_request(now: Instant) -> StunRequest {
     let message = Message::builder_request(BINDING, MessageWriteVec::new());
     StunRequest::new(message.transaction_id(), message.finish(), false, now)
 }
 
 /// Reads an answer: the address, or why there is none. `None` is no answer at all.
-fn read(message: &Message<'_>) -> Option<Result<SocketAddr, String>> {
+fn parse_response(message: &Message<'_>) -> Option<Result<SocketAddr, String>> {
     match message.class() {
         MessageClass::Success => {
             let mapped = message.attribute::<XorMappedAddress>().ok()?;
@@ -268,7 +268,7 @@ fn read(message: &Message<'_>) -> Option<Result<SocketAddr, String>> {
         }
         MessageClass::Error => {
             let error = message.attribute::<ErrorCode>().ok()?;
-            Some(Err(refusal_words(error.code(), error.reason())))
+            Some(Err(describe_error_code(error.code(), error.reason())))
         }
         _ => None,
     }

@@ -29,7 +29,7 @@ pub enum ServerUse {
         credential: Secret,
     },
     /// Nothing, and why.
-    None(&'static str),
+    Unusable(&'static str),
 }
 
 /// One URL of the list.
@@ -40,7 +40,7 @@ pub struct GatherServer {
     /// A name, or an address without brackets.
     pub host: String,
     pub port: u16,
-    pub service: ServerUse,
+    pub usage: ServerUse,
 }
 
 impl GatherServer {
@@ -56,7 +56,7 @@ impl GatherServer {
     /// Tells whether a binding request to it is worth a try: a TURN server over UDP answers them as well.
     pub fn answers_binding(&self) -> bool {
         matches!(
-            self.service,
+            self.usage,
             ServerUse::Stun
                 | ServerUse::Turn {
                     transport: TurnTransport::Udp,
@@ -67,41 +67,41 @@ impl GatherServer {
 }
 
 /// Reads the whole list, URL by URL. Those past the caps are of no use, and say so.
-pub fn servers(list: &[IceServer]) -> Vec<GatherServer> {
+pub fn parse_servers(list: &[IceServer]) -> Vec<GatherServer> {
     let (mut stun, mut turn) = (0, 0);
     let urls = list
         .iter()
         .flat_map(|entry| entry.urls.iter().map(move |url| (entry, url)));
     urls.map(|(entry, url)| {
-        let mut server = read(entry, url);
-        let (count, max, why) = match server.service {
+        let mut server = parse_url(entry, url);
+        let (count, max, why) = match server.usage {
             ServerUse::Stun => (&mut stun, STUN_SERVERS_MAX, "enough STUN servers stand before it"),
             ServerUse::Turn { .. } => (&mut turn, RELAYS_MAX, "enough TURN servers stand before it"),
-            ServerUse::None(_) => return server,
+            ServerUse::Unusable(_) => return server,
         };
         *count += 1;
         if *count > max {
-            server.service = ServerUse::None(why);
+            server.usage = ServerUse::Unusable(why);
         }
         server
     })
     .collect()
 }
 
-fn read(entry: &IceServer, url: &str) -> GatherServer {
-    let parts = split(url);
+fn parse_url(entry: &IceServer, url: &str) -> GatherServer {
+    let parts = split_url(url);
     let (host, port) = match &parts {
         Some(parts) => (parts.host.to_owned(), parts.port),
         None => (String::new(), 0),
     };
-    let service = parts.map_or(ServerUse::None("it is no URL of a STUN or TURN server"), |parts| {
+    let service = parts.map_or(ServerUse::Unusable("it is no URL of a STUN or TURN server"), |parts| {
         let transport = match (parts.scheme, parts.tcp) {
             ("stun", _) => return ServerUse::Stun,
-            ("stuns", _) => return ServerUse::None("STUN over TLS says nothing about UDP"),
+            ("stuns", _) => return ServerUse::Unusable("STUN over TLS says nothing about UDP"),
             ("turn", None | Some(false)) => TurnTransport::Udp,
             ("turn", Some(true)) => TurnTransport::Tcp,
             ("turns", None | Some(true)) => TurnTransport::Tls,
-            _ => return ServerUse::None("TURN over DTLS is not spoken here; write ?transport=tcp"),
+            _ => return ServerUse::Unusable("TURN over DTLS is not spoken here; write ?transport=tcp"),
         };
         match (&entry.username, &entry.credential) {
             (Some(username), Some(credential)) => ServerUse::Turn {
@@ -109,14 +109,14 @@ fn read(entry: &IceServer, url: &str) -> GatherServer {
                 username: username.clone(),
                 credential: Secret::new(credential.clone()),
             },
-            _ => ServerUse::None("it has no username and credential"),
+            _ => ServerUse::Unusable("it has no username and credential"),
         }
     });
     GatherServer {
         url: url.to_owned(),
         host,
         port,
-        service,
+        usage: service,
     }
 }
 
@@ -128,7 +128,7 @@ struct UrlParts<'u> {
     tcp: Option<bool>,
 }
 
-fn split(url: &str) -> Option<UrlParts<'_>> {
+fn split_url(url: &str) -> Option<UrlParts<'_>> {
     let (scheme, rest) = url.split_once(':')?;
     let default_port = match scheme {
         "stun" | "turn" => 3478,
@@ -169,7 +169,7 @@ mod tests {
     use crate::webrtc::ice;
 
     fn of(text: &str) -> Vec<GatherServer> {
-        servers(&ice::parse([text]).expect("a valid list"))
+        parse_servers(&ice::parse([text]).expect("a valid list"))
     }
 
     fn turn(url: &str) -> GatherServer {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn transport(url: &str) -> Option<TurnTransport> {
-        match turn(url).service {
+        match turn(url).usage {
             ServerUse::Turn { transport, .. } => Some(transport),
             _ => None,
         }
@@ -190,7 +190,7 @@ mod tests {
         let place = |server: &GatherServer| (server.host.clone(), server.port);
         let stun = of("stun:stun.example").remove(0);
         assert_eq!(place(&stun), ("stun.example".into(), 3478));
-        assert_eq!(stun.service, ServerUse::Stun);
+        assert_eq!(stun.usage, ServerUse::Stun);
         assert_eq!(place(&of("stun:[2001:db8::1]:19302")[0]), ("2001:db8::1".into(), 19302));
         assert_eq!(of("stun:[2001:db8::1]")[0].authority(), "[2001:db8::1]:3478");
         assert_eq!(place(&turn("turns:t.example")), ("t.example".into(), 5349));
@@ -205,10 +205,10 @@ mod tests {
     /// What the runner cannot use is kept, with the reason, and no debug form of a server shows its credential.
     #[test]
     fn servers_of_no_use_say_why() {
-        assert!(matches!(of("stuns:s.example")[0].service, ServerUse::None(_)));
+        assert!(matches!(of("stuns:s.example")[0].usage, ServerUse::Unusable(_)));
         assert!(matches!(
-            turn("turns:t.example?transport=udp").service,
-            ServerUse::None(_)
+            turn("turns:t.example?transport=udp").usage,
+            ServerUse::Unusable(_)
         ));
         let odd = IceServer {
             urls: vec!["http://x".into(), "turn:x".into()],
@@ -216,9 +216,9 @@ mod tests {
             credential: None,
         };
         assert!(
-            servers(&[odd])
+            parse_servers(&[odd])
                 .iter()
-                .all(|server| matches!(server.service, ServerUse::None(_)))
+                .all(|server| matches!(server.usage, ServerUse::Unusable(_)))
         );
         assert!(!format!("{:?}", turn("turn:t.example")).contains("canary"));
     }
@@ -236,10 +236,10 @@ mod tests {
     #[test]
     fn servers_are_capped() {
         let used = |list: &[IceServer]| {
-            let servers = servers(list);
+            let servers = parse_servers(list);
             servers
                 .iter()
-                .filter(|server| !matches!(server.service, ServerUse::None(_)))
+                .filter(|server| !matches!(server.usage, ServerUse::Unusable(_)))
                 .count()
         };
         let list = |n: usize| -> Vec<IceServer> {

@@ -15,8 +15,8 @@ use crate::limits::{STUN_LAST_WAIT, STUN_RETRANSMIT, STUN_TRANSMISSIONS};
 pub struct StunRequest {
     id: TransactionId,
     message: Vec<u8>,
-    sent: u32,
-    next: Instant,
+    transmissions: u32,
+    next_at: Instant,
     over_stream: bool,
 }
 
@@ -26,7 +26,7 @@ pub enum StunRequestStep {
     Send,
     Wait(Instant),
     /// No answer came.
-    Lost,
+    GivenUp,
 }
 
 impl StunRequest {
@@ -34,8 +34,8 @@ impl StunRequest {
         StunRequest {
             id,
             message,
-            sent: 0,
-            next: now,
+            transmissions: 0,
+            next_at: now,
             over_stream,
         }
     }
@@ -50,17 +50,17 @@ impl StunRequest {
 
     /// Returns what is due; [`StunRequestStep::Send`] counts as sent.
     pub fn poll(&mut self, now: Instant) -> StunRequestStep {
-        if now < self.next {
-            return StunRequestStep::Wait(self.next);
+        if now < self.next_at {
+            return StunRequestStep::Wait(self.next_at);
         }
-        if self.sent == STUN_TRANSMISSIONS {
-            return StunRequestStep::Lost;
+        if self.transmissions == STUN_TRANSMISSIONS {
+            return StunRequestStep::GivenUp;
         }
-        let first = self.sent == 0;
-        let wait = STUN_RETRANSMIT * (1 << self.sent);
-        self.sent += 1;
-        let last = self.sent == STUN_TRANSMISSIONS;
-        self.next = now + if last { STUN_LAST_WAIT } else { wait };
+        let first = self.transmissions == 0;
+        let wait = STUN_RETRANSMIT * (1 << self.transmissions);
+        self.transmissions += 1;
+        let last = self.transmissions == STUN_TRANSMISSIONS;
+        self.next_at = now + if last { STUN_LAST_WAIT } else { wait };
         if self.over_stream && !first {
             return self.poll(now);
         }
@@ -87,7 +87,7 @@ mod tests {
                     assert!(at > now && at - now <= Duration::from_secs(2));
                     now = at;
                 }
-                StunRequestStep::Lost => return (sent, (now - start).as_millis()),
+                StunRequestStep::GivenUp => return (sent, (now - start).as_millis()),
             }
         }
     }

@@ -90,13 +90,13 @@ fn every_cause_is_told_from_the_others() {
             }),
         ),
         (
-            IceFailure::Refused(HandshakeError::Suites),
+            IceFailure::Refused(HandshakeError::NoCommonSuite),
             tried(|tried, remote| {
                 tried.handle_ice_up();
                 tried.handle_incoming(remote, local(), RECORD, true);
-                tried.handle_refusal(HandshakeError::Suites);
+                tried.handle_refusal(HandshakeError::NoCommonSuite);
                 // What follows from it.
-                tried.handle_refusal(HandshakeError::Signature);
+                tried.handle_refusal(HandshakeError::BadSignature);
             }),
         ),
     ];

@@ -27,11 +27,11 @@ pub struct KeepAlive {
     auth: LongTermClientAuth,
     over_stream: bool,
     /// When the next sign is due; `None` before the allocation is there.
-    next: Option<Instant>,
-    round: Option<StunRequest>,
+    next_at: Option<Instant>,
+    request: Option<StunRequest>,
     unanswered: u32,
-    stale: u32,
-    refused: bool,
+    stale_nonces: u32,
+    is_refused: bool,
 }
 
 impl KeepAlive {
@@ -41,17 +41,17 @@ impl KeepAlive {
         KeepAlive {
             auth,
             over_stream,
-            next: None,
-            round: None,
+            next_at: None,
+            request: None,
             unanswered: 0,
-            stale: 0,
-            refused: false,
+            stale_nonces: 0,
+            is_refused: false,
         }
     }
 
     /// The allocation is there.
-    pub fn begin(&mut self, now: Instant) {
-        self.next = Some(now + STUN_KEEP_ALIVE);
+    pub fn start(&mut self, now: Instant) {
+        self.next_at = Some(now + STUN_KEEP_ALIVE);
     }
 
     /// Takes an answer of the server; `true` when it was this room's.
@@ -59,31 +59,31 @@ impl KeepAlive {
         // Every challenge counts, also those that the client library asked for.
         let validated = self.auth.validate_incoming_message(message);
         let ours = self
-            .round
+            .request
             .as_ref()
             .is_some_and(|round| round.id() == message.transaction_id());
         if !ours {
             return false;
         }
-        self.round = None;
-        if matches!(validated, Ok(LongTermClientValidation::ResendRequest(_))) && self.stale < STALE_MAX {
-            self.stale += 1;
-            self.round = self.refresh(now);
+        self.request = None;
+        if matches!(validated, Ok(LongTermClientValidation::ResendRequest(_))) && self.stale_nonces < STALE_MAX {
+            self.stale_nonces += 1;
+            self.request = self.refresh(now);
             return true;
         }
-        self.stale = 0;
+        self.stale_nonces = 0;
         if message.has_class(MessageClass::Success) && validated.is_ok() {
             self.unanswered = 0;
-            self.next = Some(now + STUN_KEEP_ALIVE);
+            self.next_at = Some(now + STUN_KEEP_ALIVE);
         } else {
-            self.refused = true;
+            self.is_refused = true;
         }
         true
     }
 
     /// Tells whether the server knows of no such allocation.
     pub fn is_refused(&self) -> bool {
-        self.refused
+        self.is_refused
     }
 
     /// Tells whether the server has been silent for too long.
@@ -93,28 +93,28 @@ impl KeepAlive {
 
     /// Returns the next message that is due.
     pub fn poll(&mut self, now: Instant) -> Option<Vec<u8>> {
-        if self.round.is_none() && self.next.is_some_and(|at| at <= now) {
-            self.round = self.refresh(now);
+        if self.request.is_none() && self.next_at.is_some_and(|at| at <= now) {
+            self.request = self.refresh(now);
         }
-        let round = self.round.as_mut()?;
+        let round = self.request.as_mut()?;
         match round.poll(now) {
             StunRequestStep::Send => Some(round.message().to_vec()),
             StunRequestStep::Wait(at) => {
-                self.next = Some(at);
+                self.next_at = Some(at);
                 None
             }
-            StunRequestStep::Lost => {
+            StunRequestStep::GivenUp => {
                 self.unanswered += 1;
-                self.round = None;
-                self.next = Some(now);
+                self.request = None;
+                self.next_at = Some(now);
                 if self.is_silent() { None } else { self.poll(now) }
             }
         }
     }
 
     /// Returns when [`KeepAlive::poll`] is due.
-    pub fn next(&self) -> Instant {
-        self.next
+    pub fn next_at(&self) -> Instant {
+        self.next_at
             .expect("the allocation is there, so a sign of life is planned")
     }
 

@@ -31,14 +31,14 @@ use turn_client_proto::types::{AddressFamily, TransportType, TurnCredentials};
 use turn_client_proto::udp::TurnClientUdp;
 
 use crate::limits::{RELAY_REQUESTS_MAX, STUN_LAST_WAIT, STUN_RETRANSMIT, STUN_TRANSMISSIONS};
-use crate::webrtc::gather::refusal_words;
+use crate::webrtc::gather::describe_error_code;
 use keep_alive::KeepAlive;
 use peers::RelayPeers;
 
 /// How often the client library is asked in a row whether it has more to do; it has a step for each request at most.
-const TURNS_MAX: usize = 32;
+const CLIENT_POLLS_MAX: usize = 32;
 /// Shortest wait until it is asked again: its own requests are 50 ms apart, and a shorter one could be a busy loop.
-const TURN_MIN: Duration = Duration::from_millis(10);
+const CLIENT_POLL_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// What to do next.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub enum RelayOutput {
     /// The allocation is there: these addresses may be offered.
     Up(Vec<SocketAddr>),
     /// There is no allocation any more, or there will be none. Nothing follows.
-    Lost(AllocationEnd),
+    Ended(AllocationEnd),
     /// Nothing more; [`TurnAllocation::handle_timeout`] is due then.
     Timeout(Instant),
 }
@@ -102,19 +102,19 @@ pub struct TurnAllocation {
     /// Whether both families were asked for; a server that refuses one of them is asked for IPv4 alone.
     both_families: bool,
     /// Where the client library's clock stands at 0.
-    epoch: Instant,
+    clock_epoch: Instant,
     /// Requests that are under way.
-    asked: VecDeque<(TransactionId, Method)>,
+    pending_requests: VecDeque<(TransactionId, Method)>,
     /// How often an allocation was refused for want of credentials: once is the challenge.
-    challenges: u32,
+    unauthorized_count: u32,
     relayed: Vec<SocketAddr>,
     keep_alive: KeepAlive,
     peers: RelayPeers,
     outputs: VecDeque<RelayOutput>,
     timeout: Instant,
-    scratch: Vec<u8>,
-    ending: bool,
-    lost: bool,
+    send_buffer: Vec<u8>,
+    is_closing: bool,
+    has_ended: bool,
 }
 
 impl TurnAllocation {
@@ -123,7 +123,7 @@ impl TurnAllocation {
         let credentials = TurnCredentials::new(setup.username, setup.credential);
         let both_families = setup.server.is_ipv6();
         let mut relay = TurnAllocation {
-            client: client(
+            client: new_client(
                 setup.local,
                 setup.server,
                 setup.over_stream,
@@ -136,24 +136,24 @@ impl TurnAllocation {
             local: setup.local,
             server: setup.server,
             both_families,
-            epoch: now,
-            asked: VecDeque::new(),
-            challenges: 0,
+            clock_epoch: now,
+            pending_requests: VecDeque::new(),
+            unauthorized_count: 0,
             relayed: Vec::new(),
             peers: RelayPeers::default(),
             outputs: VecDeque::new(),
             timeout: now,
-            scratch: Vec::new(),
-            ending: false,
-            lost: false,
+            send_buffer: Vec::new(),
+            is_closing: false,
+            has_ended: false,
         };
-        relay.pump(now);
+        relay.drive_client(now);
         relay
     }
 
     /// Takes one message of the server; what a peer sent through it is handed to `deliver`.
     pub fn handle_message(&mut self, message: &[u8], now: Instant, mut deliver: impl FnMut(SocketAddr, &[u8])) {
-        if self.lost {
+        if self.has_ended {
             return;
         }
         // An answer has the higher bit of the class set, RFC 8489 section 5; the rest is data of peers.
@@ -162,16 +162,16 @@ impl TurnAllocation {
             && let Ok(parsed) = Message::from_bytes(message)
             && self.handle_response(&parsed, now)
         {
-            self.pump(now);
+            self.drive_client(now);
             return;
         }
         let transmit = Transmit::new(message, self.client.transport(), self.server, self.local);
         match self.client.recv(transmit, self.clock(now)) {
             TurnRecvRet::PeerData(data) => {
-                self.peers.hear(data.peer.ip());
+                self.peers.mark_heard(data.peer.ip());
                 deliver(data.peer, data.data());
             }
-            TurnRecvRet::Handled => self.pump(now),
+            TurnRecvRet::Handled => self.drive_client(now),
             TurnRecvRet::Ignored(_) | TurnRecvRet::PeerIcmp { .. } => {}
         }
     }
@@ -180,17 +180,17 @@ impl TurnAllocation {
     fn handle_response(&mut self, message: &Message<'_>, now: Instant) -> bool {
         if self.keep_alive.handle_response(message, now) {
             if self.keep_alive.is_refused() {
-                self.lose(AllocationEnd::Forgotten);
+                self.end(AllocationEnd::Forgotten);
             }
             return true;
         }
         let id = message.transaction_id();
-        let Some(at) = self.asked.iter().position(|(asked, _)| *asked == id) else {
+        let Some(at) = self.pending_requests.iter().position(|(asked, _)| *asked == id) else {
             return false;
         };
-        let (_, method) = self.asked[at];
+        let (_, method) = self.pending_requests[at];
         if !message.has_class(MessageClass::Error) {
-            self.asked.remove(at);
+            self.pending_requests.remove(at);
             return false;
         }
         let Ok(error) = message.attribute::<ErrorCode>() else {
@@ -199,18 +199,18 @@ impl TurnAllocation {
         let code = error.code();
         let stale = code == ErrorCode::STALE_NONCE;
         if method == ALLOCATE && code == ErrorCode::UNAUTHORIZED {
-            self.challenges += 1;
+            self.unauthorized_count += 1;
         }
         let loss = match method {
             _ if stale => None,
-            ALLOCATE if code == ErrorCode::UNAUTHORIZED && self.challenges == 1 => None,
+            ALLOCATE if code == ErrorCode::UNAUTHORIZED && self.unauthorized_count == 1 => None,
             ALLOCATE if code == ErrorCode::ADDRESS_FAMILY_NOT_SUPPORTED && self.both_families => {
-                self.ask_for_ipv4(now);
+                self.retry_with_ipv4(now);
                 return true;
             }
             ALLOCATE => Some(AllocationEnd::Refused {
                 code,
-                words: refusal_words(code, error.reason()),
+                words: describe_error_code(code, error.reason()),
             }),
             REFRESH => Some(AllocationEnd::Forgotten),
             CREATE_PERMISSION | CHANNEL_BIND
@@ -222,34 +222,34 @@ impl TurnAllocation {
         };
         match loss {
             None => false,
-            Some(_) if self.ending => false,
+            Some(_) if self.is_closing => false,
             Some(loss) => {
-                self.lose(loss);
+                self.end(loss);
                 true
             }
         }
     }
 
-    fn ask_for_ipv4(&mut self, now: Instant) {
+    fn retry_with_ipv4(&mut self, now: Instant) {
         self.both_families = false;
-        self.challenges = 0;
-        self.asked.clear();
-        self.client = client(self.local, self.server, self.over_stream, &self.credentials, false);
-        self.pump(now);
+        self.unauthorized_count = 0;
+        self.pending_requests.clear();
+        self.client = new_client(self.local, self.server, self.over_stream, &self.credentials, false);
+        self.drive_client(now);
     }
 
     /// Returns what to put on the wire for a datagram to a peer, or `None` while the peer has no permission or has not used
     /// it: the datagram is lost then, as on any network.
     pub fn send(&mut self, peer: SocketAddr, contents: &[u8], now: Instant) -> Option<&[u8]> {
         let reachable = self.relayed.iter().any(|relayed| relayed.is_ipv4() == peer.is_ipv4());
-        if self.lost || self.ending || !reachable || !self.peers.touch(peer.ip(), now) {
+        if self.has_ended || self.is_closing || !reachable || !self.peers.touch(peer.ip(), now) {
             return None;
         }
         if !self.client.have_permission(TransportType::Udp, peer.ip()) {
             // One that is asked for already is refused here, which is all right.
             let clock = self.clock(now);
             let _ = self.client.create_permission(TransportType::Udp, peer.ip(), clock);
-            self.pump(now);
+            self.drive_client(now);
             return None;
         }
         if !self.peers.was_heard(peer.ip()) {
@@ -257,41 +257,41 @@ impl TurnAllocation {
         }
         // Checks go to many addresses, of which one or two are kept: RFC 7983 tells them by their first byte.
         let is_check = contents.first().is_none_or(|first| *first < 4);
-        if !is_check && self.peers.wants_channel(peer, now) {
+        if !is_check && self.peers.needs_channel(peer, now) {
             let clock = self.clock(now);
             let _ = self.client.bind_channel(TransportType::Udp, peer, clock);
-            self.pump(now);
+            self.drive_client(now);
         }
         let clock = self.clock(now);
         let Ok(Some(built)) = self.client.send_to(TransportType::Udp, peer, contents, clock) else {
             return None;
         };
-        self.scratch.clear();
-        self.scratch.resize(built.data.len(), 0);
-        built.data.write_into(&mut self.scratch);
+        self.send_buffer.clear();
+        self.send_buffer.resize(built.data.len(), 0);
+        built.data.write_into(&mut self.send_buffer);
         if self.over_stream {
-            stream::pad(&mut self.scratch);
+            stream::pad(&mut self.send_buffer);
         }
-        Some(&self.scratch)
+        Some(&self.send_buffer)
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {
-        if !self.lost {
-            self.pump(now);
+        if !self.has_ended {
+            self.drive_client(now);
         }
     }
 
     /// Gives the allocation back; [`AllocationEnd::Ended`] follows when the server has agreed.
     pub fn close(&mut self, now: Instant) {
-        if self.lost || self.ending {
+        if self.has_ended || self.is_closing {
             return;
         }
-        self.ending = true;
+        self.is_closing = true;
         let clock = self.clock(now);
         if self.client.delete(clock).is_err() {
-            self.lose(AllocationEnd::Ended);
+            self.end(AllocationEnd::Ended);
         }
-        self.pump(now);
+        self.drive_client(now);
     }
 
     /// Returns the next thing to do.
@@ -300,26 +300,26 @@ impl TurnAllocation {
     }
 
     /// Lets the client library go on until it waits.
-    fn pump(&mut self, now: Instant) {
+    fn drive_client(&mut self, now: Instant) {
         let clock = self.clock(now);
         let mut due = now;
-        for _ in 0..TURNS_MAX {
+        for _ in 0..CLIENT_POLLS_MAX {
             while let Some(event) = self.client.poll_event() {
                 self.handle_event(event, now);
             }
             while let Some(transmit) = self.client.poll_transmit(clock) {
                 self.transmit(transmit.data.to_vec(), now);
             }
-            if self.lost {
+            if self.has_ended {
                 return;
             }
             match self.client.poll(clock) {
                 TurnPollRet::WaitUntil(at) if at > clock => {
-                    due = self.epoch + Duration::from_nanos(at.as_nanos().unsigned_abs());
+                    due = self.clock_epoch + Duration::from_nanos(at.as_nanos().unsigned_abs());
                     break;
                 }
                 TurnPollRet::Closed => {
-                    return self.lose(if self.ending {
+                    return self.end(if self.is_closing {
                         AllocationEnd::Ended
                     } else {
                         AllocationEnd::NoAnswer
@@ -328,17 +328,17 @@ impl TurnAllocation {
                 _ => {}
             }
         }
-        if !self.relayed.is_empty() && !self.ending {
+        if !self.relayed.is_empty() && !self.is_closing {
             while let Some(message) = self.keep_alive.poll(now) {
                 self.outputs.push_back(RelayOutput::Transmit(message));
             }
             if self.keep_alive.is_silent() {
-                return self.lose(AllocationEnd::NoAnswer);
+                return self.end(AllocationEnd::NoAnswer);
             }
-            self.peers.forget(now);
-            due = due.min(self.keep_alive.next());
+            self.peers.expire(now);
+            due = due.min(self.keep_alive.next_at());
         }
-        self.timeout = due.max(now + TURN_MIN);
+        self.timeout = due.max(now + CLIENT_POLL_INTERVAL_MIN);
     }
 
     /// Sends a request of the client library, unless it renews what nobody uses: unanswered, that lapses there and here.
@@ -349,11 +349,11 @@ impl TurnAllocation {
             }
             let request = (parsed.transaction_id(), parsed.method());
             // One that is sent again is known.
-            if !self.asked.contains(&request) {
-                if self.asked.len() == RELAY_REQUESTS_MAX {
-                    self.asked.pop_front();
+            if !self.pending_requests.contains(&request) {
+                if self.pending_requests.len() == RELAY_REQUESTS_MAX {
+                    self.pending_requests.pop_front();
                 }
-                self.asked.push_back(request);
+                self.pending_requests.push_back(request);
             }
         }
         self.outputs.push_back(RelayOutput::Transmit(message));
@@ -366,15 +366,15 @@ impl TurnAllocation {
                     self.relayed.push(address);
                 }
                 if self.relayed.is_empty() {
-                    return self.lose(AllocationEnd::NoAddress);
+                    return self.end(AllocationEnd::NoAddress);
                 }
                 // The second family comes in the same answer.
                 self.outputs.retain(|output| !matches!(output, RelayOutput::Up(_)));
                 self.outputs.push_back(RelayOutput::Up(self.relayed.clone()));
-                self.keep_alive.begin(now);
+                self.keep_alive.start(now);
             }
-            TurnEvent::PermissionCreateFailed(_, address) => self.peers.refuse(address, now),
-            TurnEvent::ChannelCreateFailed(_, peer) => self.peers.lose_channel(peer, now),
+            TurnEvent::PermissionCreateFailed(_, address) => self.peers.handle_permission_failure(address, now),
+            TurnEvent::ChannelCreateFailed(_, peer) => self.peers.handle_channel_failure(peer, now),
             // A family that was asked for and is not there; with none at all the library closes.
             TurnEvent::AllocationCreateFailed(_) => {}
             TurnEvent::PermissionCreated(..)
@@ -384,20 +384,20 @@ impl TurnAllocation {
         }
     }
 
-    fn lose(&mut self, loss: AllocationEnd) {
-        if !self.lost {
-            self.lost = true;
-            self.outputs.push_back(RelayOutput::Lost(loss));
+    fn end(&mut self, loss: AllocationEnd) {
+        if !self.has_ended {
+            self.has_ended = true;
+            self.outputs.push_back(RelayOutput::Ended(loss));
         }
     }
 
     fn clock(&self, now: Instant) -> RelayInstant {
-        let nanos = now.saturating_duration_since(self.epoch).as_nanos();
+        let nanos = now.saturating_duration_since(self.clock_epoch).as_nanos();
         RelayInstant::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX))
     }
 }
 
-fn client(
+fn new_client(
     local: SocketAddr,
     server: SocketAddr,
     over_stream: bool,

@@ -21,13 +21,13 @@ pub struct RelayPeers {
     by_ip: HashMap<IpAddr, RelayPeer>,
     /// channels for addresses with ports.
     channels: HashMap<SocketAddr, TurnChannel>,
-    next_look: Option<Instant>,
+    expire_at: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct RelayPeer {
-    used: Instant,
-    heard: bool,
+    last_used: Instant,
+    was_heard: bool,
     refused_until: Option<Instant>,
 }
 
@@ -42,18 +42,18 @@ impl RelayPeers {
     /// Notes that a datagram goes to a peer; `false` when it must not, because the relay refuses or there are too many.
     pub fn touch(&mut self, ip: IpAddr, now: Instant) -> bool {
         if let Some(peer) = self.by_ip.get_mut(&ip) {
-            peer.used = now;
+            peer.last_used = now;
             return peer.refused_until.is_none_or(|until| until <= now);
         }
         if self.by_ip.len() == RELAY_PEERS_MAX {
             // Whoever makes the runner send to ever more addresses does not keep the others out for long.
             self.by_ip.retain(|_, peer| {
-                let idle = if peer.heard {
+                let idle = if peer.was_heard {
                     RELAY_PEER_IDLE
                 } else {
                     RELAY_PEER_UNHEARD
                 };
-                now < peer.used + idle
+                now < peer.last_used + idle
             });
         }
         if self.by_ip.len() == RELAY_PEERS_MAX {
@@ -63,8 +63,8 @@ impl RelayPeers {
         self.by_ip.insert(
             ip,
             RelayPeer {
-                used: now,
-                heard: false,
+                last_used: now,
+                was_heard: false,
                 refused_until: None,
             },
         );
@@ -72,7 +72,7 @@ impl RelayPeers {
     }
 
     /// Tells whether a channel is to be bound, and counts it as asked for.
-    pub fn wants_channel(&mut self, peer: SocketAddr, now: Instant) -> bool {
+    pub fn needs_channel(&mut self, peer: SocketAddr, now: Instant) -> bool {
         if let Some(channel) = self.channels.get_mut(&peer) {
             channel.used = now;
             return channel.ask_again.take_if(|at| *at <= now).is_some();
@@ -94,28 +94,28 @@ impl RelayPeers {
     }
 
     /// Something came from the address.
-    pub fn hear(&mut self, ip: IpAddr) {
+    pub fn mark_heard(&mut self, ip: IpAddr) {
         if let Some(peer) = self.by_ip.get_mut(&ip) {
-            peer.heard = true;
+            peer.was_heard = true;
         }
     }
 
     /// Tells whether anything ever came from the address.
     pub fn was_heard(&self, ip: IpAddr) -> bool {
-        self.by_ip.get(&ip).is_some_and(|peer| peer.heard)
+        self.by_ip.get(&ip).is_some_and(|peer| peer.was_heard)
     }
 
     /// The relay grants no permission, or an unused one has lapsed.
-    pub fn refuse(&mut self, ip: IpAddr, now: Instant) {
+    pub fn handle_permission_failure(&mut self, ip: IpAddr, now: Instant) {
         if let Some(peer) = self.by_ip.get_mut(&ip)
-            && now < peer.used + RELAY_PEER_IDLE
+            && now < peer.last_used + RELAY_PEER_IDLE
         {
             peer.refused_until = Some(now + RELAY_REFUSED);
         }
     }
 
     /// The relay grants no channel, or an unused one has lapsed; datagrams go without.
-    pub fn lose_channel(&mut self, peer: SocketAddr, now: Instant) {
+    pub fn handle_channel_failure(&mut self, peer: SocketAddr, now: Instant) {
         if let Some(channel) = self.channels.get_mut(&peer) {
             channel.ask_again = Some(now + RELAY_REFUSED);
         }
@@ -132,18 +132,18 @@ impl RelayPeers {
         let peer = peer.addr(request.transaction_id());
         let used = match request.method() {
             CHANNEL_BIND => self.channels.get(&peer).map(|channel| channel.used),
-            _ => self.by_ip.get(&peer.ip()).map(|peer| peer.used),
+            _ => self.by_ip.get(&peer.ip()).map(|peer| peer.last_used),
         };
         used.is_none_or(|used| now >= used + RELAY_PEER_IDLE)
     }
 
     /// Forgets peers that have neither permission nor channel any more.
-    pub fn forget(&mut self, now: Instant) {
-        if self.next_look.is_some_and(|at| now < at) {
+    pub fn expire(&mut self, now: Instant) {
+        if self.expire_at.is_some_and(|at| now < at) {
             return;
         }
-        self.next_look = Some(now + RELAY_PEER_IDLE);
-        self.by_ip.retain(|_, peer| now < peer.used + RELAY_PEER_FORGOTTEN);
+        self.expire_at = Some(now + RELAY_PEER_IDLE);
+        self.by_ip.retain(|_, peer| now < peer.last_used + RELAY_PEER_FORGOTTEN);
         self.channels
             .retain(|_, channel| now < channel.used + RELAY_PEER_FORGOTTEN);
     }
@@ -167,14 +167,14 @@ mod tests {
         assert!(peers.touch(peer(0), now), "a known peer");
         let later = now + RELAY_PEER_IDLE;
         assert!(peers.touch(peer(RELAY_PEERS_MAX), later));
-        peers.forget(later + RELAY_PEER_FORGOTTEN);
+        peers.expire(later + RELAY_PEER_FORGOTTEN);
         assert!(peers.by_ip.is_empty());
         let mut peers = RelayPeers::default();
         let at = |n| SocketAddr::new(peer(n), 1);
-        assert!((0..RELAY_PEERS_MAX).all(|n| peers.wants_channel(at(n), now)));
-        assert!(!peers.wants_channel(at(RELAY_PEERS_MAX), now));
-        assert!(!peers.wants_channel(at(0), now), "it has one");
-        assert!(peers.wants_channel(at(RELAY_PEERS_MAX), later));
+        assert!((0..RELAY_PEERS_MAX).all(|n| peers.needs_channel(at(n), now)));
+        assert!(!peers.needs_channel(at(RELAY_PEERS_MAX), now));
+        assert!(!peers.needs_channel(at(0), now), "it has one");
+        assert!(peers.needs_channel(at(RELAY_PEERS_MAX), later));
     }
 
     /// A refused peer is let be for a while, and a lapsed one is not refused.
@@ -183,10 +183,10 @@ mod tests {
         let now = Instant::now();
         let mut peers = RelayPeers::default();
         peers.touch(peer(1), now);
-        peers.refuse(peer(1), now);
+        peers.handle_permission_failure(peer(1), now);
         assert!(!peers.touch(peer(1), now + RELAY_REFUSED / 2));
         assert!(peers.touch(peer(1), now + RELAY_REFUSED));
-        peers.refuse(peer(1), now + RELAY_REFUSED + RELAY_PEER_IDLE);
+        peers.handle_permission_failure(peer(1), now + RELAY_REFUSED + RELAY_PEER_IDLE);
         assert!(
             peers.touch(peer(1), now + RELAY_REFUSED + RELAY_PEER_IDLE),
             "it lapsed by itself"

@@ -29,7 +29,7 @@ impl TurnStreamReader {
     ///
     /// # Errors
     /// [`TurnFramingError`]; every later call says so again.
-    pub fn take(&mut self) -> Result<Option<Bytes>, TurnFramingError> {
+    pub fn next_message(&mut self) -> Result<Option<Bytes>, TurnFramingError> {
         let [first, _, high, low, ..] = self.buffer[..] else {
             return Ok(None);
         };
@@ -90,7 +90,7 @@ mod tests {
             let mut read = Vec::new();
             for bytes in stream.chunks(piece) {
                 messages.push(bytes);
-                while let Some(message) = messages.take().expect("a good stream") {
+                while let Some(message) = messages.next_message().expect("a good stream") {
                     read.push(message.to_vec());
                 }
             }
@@ -103,13 +103,13 @@ mod tests {
     fn another_protocol_is_refused() {
         let mut messages = TurnStreamReader::default();
         messages.push(b"SSH-2.0-x");
-        assert_eq!(messages.take(), Err(TurnFramingError));
-        assert_eq!(messages.take(), Err(TurnFramingError));
+        assert_eq!(messages.next_message(), Err(TurnFramingError));
+        assert_eq!(messages.next_message(), Err(TurnFramingError));
         for first in 0..=255u8 {
             let mut messages = TurnStreamReader::default();
             messages.push(&[first, 0, 0, 0]);
             assert_eq!(
-                messages.take().is_err(),
+                messages.next_message().is_err(),
                 !matches!(first, 0..=3 | 0x40..=0x4f),
                 "{first}"
             );

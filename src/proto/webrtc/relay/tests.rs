@@ -184,7 +184,7 @@ impl Bench {
                     }
                 }
                 RelayOutput::Up(addresses) => self.up = addresses,
-                RelayOutput::Lost(loss) => {
+                RelayOutput::Ended(loss) => {
                     self.lost = Some(loss);
                     return;
                 }
@@ -543,7 +543,7 @@ fn requests_under_way_are_capped() {
         bench.relay.send(at(&peer), CHECK, bench.now);
         bench.run(Duration::from_millis(60));
     }
-    assert_eq!(bench.relay.asked.len(), RELAY_REQUESTS_MAX);
+    assert_eq!(bench.relay.pending_requests.len(), RELAY_REQUESTS_MAX);
     bench.server.silent = false;
     bench.server.refuse.insert(CREATE_PERMISSION.value(), 437);
     bench.send("10.1.0.1:1", CHECK);

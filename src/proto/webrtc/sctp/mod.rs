@@ -21,29 +21,29 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use self::packet::{
-    BEGIN, COOKIE_ACK, COOKIE_ECHO, DATA, DataChunk, INIT, INIT_ACK, InitChunk, SACK, first_chunk, kind, message,
-    packet, sack,
+    BEGIN, COOKIE_ACK, COOKIE_ECHO, DATA, DataChunk, INIT, INIT_ACK, InitChunk, SACK, encode_message, encode_packet,
+    encode_sack, first_chunk, first_chunk_type,
 };
 use crate::limits::{DEVICE_COOKIE_ACKS_MAX, DEVICE_OPEN_AFTER, DEVICE_SETUP_REPEAT, DEVICE_SETUP_REPEAT_MAX};
 
 /// The initiate tag that the stack of most microcontrollers has in place of a random number. It
 /// repeats nothing, acknowledges anything, and has one channel, on stream 0.
-const ONCE_ONLY_TAG: u32 = 0x1234_5678;
+const ONE_SHOT_TAG: u32 = 0x1234_5678;
 /// What it asks for: a reliable, ordered channel called `rtvi-ai`.
 const CHANNEL_REQUEST: &[u8] = b"\x03\0\0\0\0\0\0\0\0\x07\0\0rtvi-ai";
 const CHANNEL_OPEN: u8 = 3;
 const CHANNEL_ACK: u8 = 2;
 const PPID_CONTROL: u32 = 50;
 /// Repeats before the time between two of them doubles.
-const REPEATS_ALIKE: u32 = 4;
+const REPEATS_BEFORE_BACKOFF: u32 = 4;
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SctpAction {
     /// It goes on as it is.
-    Pass,
+    Forward,
     /// It ends here; what takes its place is polled.
-    Taken,
+    Consume,
 }
 
 /// How far the association is.
@@ -53,28 +53,28 @@ enum SetupStage {
     #[default]
     Closed,
     /// The device may begin.
-    Waiting,
+    AwaitingInit,
     /// str0m's INIT is out.
-    Asking,
+    InitSent,
     /// An INIT ACK in str0m's name is out.
-    Answering,
+    InitAckSent,
     /// str0m's COOKIE ECHO is out.
-    Echoing,
+    CookieEchoSent,
     /// Both ends are up, and nothing came yet of a device that asks for its channel once.
-    Opening,
+    AwaitingChannel,
     Open,
 }
 
 /// The data of a device that repeats nothing.
 struct OneShotData {
     /// The number of its last chunk, as it came.
-    last: u32,
+    last_tsn: u32,
     /// The number that str0m gets for the next one.
-    next: u32,
+    next_tsn: u32,
     /// str0m has seen a request for the channel.
-    requested: bool,
+    channel_requested: bool,
     /// The number of str0m's answer to that, which the device has not acknowledged.
-    answer: Option<u32>,
+    unacked_answer: Option<u32>,
 }
 
 /// One association.
@@ -82,14 +82,14 @@ struct OneShotData {
 pub struct AssociationSetup {
     stage: SetupStage,
     /// When the next step is due; `None` until the time is known.
-    due: Option<Instant>,
+    due_at: Option<Instant>,
     /// How often this stage's step was repeated.
     repeats: u32,
     /// The packet that is repeated.
-    step: Vec<u8>,
-    str0m: Option<InitChunk>,
-    device: Option<InitChunk>,
-    once_only: Option<OneShotData>,
+    last_step: Vec<u8>,
+    str0m_init: Option<InitChunk>,
+    device_init: Option<InitChunk>,
+    one_shot: Option<OneShotData>,
     to_str0m: VecDeque<Vec<u8>>,
     to_device: VecDeque<Vec<u8>>,
 }
@@ -98,113 +98,114 @@ impl AssociationSetup {
     /// DTLS is up.
     pub fn handle_connected(&mut self) {
         if self.stage == SetupStage::Closed {
-            self.enter(SetupStage::Waiting);
+            self.enter_stage(SetupStage::AwaitingInit);
         }
     }
 
     /// Takes a packet of str0m.
     pub fn handle_str0m(&mut self, bytes: &[u8]) -> SctpAction {
-        match (kind(bytes), self.stage) {
+        match (first_chunk_type(bytes), self.stage) {
             // It comes again every few seconds; what is repeated here is repeated sooner.
             (Some(INIT), _) => {
-                if self.str0m.is_none() {
-                    self.str0m = first_chunk(bytes).and_then(|chunk| InitChunk::read(chunk.value));
-                    self.answer();
+                if self.str0m_init.is_none() {
+                    self.str0m_init = first_chunk(bytes).and_then(|chunk| InitChunk::parse(chunk.value));
+                    self.send_init_ack();
                 }
-                SctpAction::Taken
+                SctpAction::Consume
             }
-            (Some(COOKIE_ECHO), SetupStage::Asking) => {
-                self.step = bytes.to_vec();
-                self.enter(SetupStage::Echoing);
-                SctpAction::Pass
+            (Some(COOKIE_ECHO), SetupStage::InitSent) => {
+                self.last_step = bytes.to_vec();
+                self.enter_stage(SetupStage::CookieEchoSent);
+                SctpAction::Forward
             }
-            (Some(COOKIE_ECHO), _) => SctpAction::Taken,
+            (Some(COOKIE_ECHO), _) => SctpAction::Consume,
             (Some(DATA), _) => {
-                self.note_answer(bytes);
-                SctpAction::Pass
+                self.record_channel_ack(bytes);
+                SctpAction::Forward
             }
-            _ => SctpAction::Pass,
+            _ => SctpAction::Forward,
         }
     }
 
     /// Takes a packet of the device.
     pub fn handle_device(&mut self, bytes: &[u8]) -> SctpAction {
-        let Some(kind) = kind(bytes) else {
-            return SctpAction::Taken;
+        let Some(kind) = first_chunk_type(bytes) else {
+            return SctpAction::Consume;
         };
         match (kind, self.stage) {
             // It would become a second association in str0m, which nothing ends.
-            (INIT, SetupStage::Opening | SetupStage::Open) => return SctpAction::Taken,
+            (INIT, SetupStage::AwaitingChannel | SetupStage::Open) => return SctpAction::Consume,
             (INIT, _) => {
-                if let Some(init) = first_chunk(bytes).and_then(|chunk| InitChunk::read(chunk.value)) {
-                    self.device = Some(init);
-                    self.answer();
+                if let Some(init) = first_chunk(bytes).and_then(|chunk| InitChunk::parse(chunk.value)) {
+                    self.device_init = Some(init);
+                    self.send_init_ack();
                 }
-                return SctpAction::Taken;
+                return SctpAction::Consume;
             }
-            (INIT_ACK, SetupStage::Asking) => {
-                self.device = first_chunk(bytes).and_then(|chunk| InitChunk::read(chunk.value));
-                return SctpAction::Pass;
+            (INIT_ACK, SetupStage::InitSent) => {
+                self.device_init = first_chunk(bytes).and_then(|chunk| InitChunk::parse(chunk.value));
+                return SctpAction::Forward;
             }
             (COOKIE_ECHO, _) => {
-                self.handle_cookie();
-                return SctpAction::Taken;
+                self.handle_cookie_echo();
+                return SctpAction::Consume;
             }
             // It has read the COOKIE ECHO, whatever it says.
-            (COOKIE_ACK, SetupStage::Echoing) => self.up(),
-            (_, SetupStage::Echoing) if kind != INIT_ACK => {
-                self.to_str0m.push_back(packet(self.tag(), COOKIE_ACK, 0, &[]));
-                self.up();
+            (COOKIE_ACK, SetupStage::CookieEchoSent) => self.set_established(),
+            (_, SetupStage::CookieEchoSent) if kind != INIT_ACK => {
+                self.to_str0m
+                    .push_back(encode_packet(self.str0m_tag(), COOKIE_ACK, 0, &[]));
+                self.set_established();
             }
-            (_, SetupStage::Opening | SetupStage::Open) => {}
-            _ => return SctpAction::Taken,
+            (_, SetupStage::AwaitingChannel | SetupStage::Open) => {}
+            _ => return SctpAction::Consume,
         }
-        if kind == DATA && self.once_only.is_some() {
-            self.handle_once_only_data(bytes);
-            return SctpAction::Taken;
+        if kind == DATA && self.one_shot.is_some() {
+            self.handle_one_shot_data(bytes);
+            return SctpAction::Consume;
         }
         if kind == SACK
-            && let Some(data) = &mut self.once_only
+            && let Some(data) = &mut self.one_shot
         {
-            data.answer = None;
+            data.unacked_answer = None;
         }
         if self.to_str0m.is_empty() {
-            return SctpAction::Pass;
+            return SctpAction::Forward;
         }
         // It must not overtake what was made up.
         self.to_str0m.push_back(bytes.to_vec());
-        SctpAction::Taken
+        SctpAction::Consume
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {
-        let Some(wait) = self.wait() else {
+        let Some(wait) = self.step_interval() else {
             return;
         };
-        if now < *self.due.get_or_insert(now + wait) {
+        if now < *self.due_at.get_or_insert(now + wait) {
             return;
         }
         self.repeats += 1;
-        self.due = None;
-        self.acknowledge_answer();
-        match (self.stage, &self.str0m) {
-            (SetupStage::Waiting, Some(init)) => {
+        self.due_at = None;
+        self.acknowledge_channel_ack();
+        match (self.stage, &self.str0m_init) {
+            (SetupStage::AwaitingInit, Some(init)) => {
                 log::debug!("the device did not begin its association, so this end does");
-                self.step = packet(0, INIT, 0, &init.value());
-                self.to_device.push_back(self.step.clone());
-                self.enter(SetupStage::Asking);
+                self.last_step = encode_packet(0, INIT, 0, &init.encode_init());
+                self.to_device.push_back(self.last_step.clone());
+                self.enter_stage(SetupStage::InitSent);
             }
-            (SetupStage::Asking | SetupStage::Answering | SetupStage::Echoing, _) => {
-                self.to_device.push_back(self.step.clone())
+            (SetupStage::InitSent | SetupStage::InitAckSent | SetupStage::CookieEchoSent, _) => {
+                self.to_device.push_back(self.last_step.clone())
             }
-            (SetupStage::Opening, _) => self.wait_for_channel(),
+            (SetupStage::AwaitingChannel, _) => self.handle_channel_timeout(),
             _ => {}
         }
-        self.due = self.wait().map(|wait| now + wait);
+        self.due_at = self.step_interval().map(|wait| now + wait);
     }
 
     /// Returns when [`AssociationSetup::handle_timeout`] is wanted: at once, where the time is not known yet.
     pub fn poll_timeout(&self, last: Instant) -> Option<Instant> {
-        self.wait().map(|_| self.due.unwrap_or(last))
+        self.step_interval().map(|_| self.due_at.unwrap_or(last))
     }
 
     pub fn poll_str0m(&mut self) -> Option<Vec<u8>> {
@@ -216,161 +217,165 @@ impl AssociationSetup {
     }
 
     /// Returns how long the step of this stage waits.
-    fn wait(&self) -> Option<Duration> {
+    fn step_interval(&self) -> Option<Duration> {
         match self.stage {
-            SetupStage::Open => self.unacknowledged().map(|_| DEVICE_SETUP_REPEAT),
+            SetupStage::Open => self.unacked_answer().map(|_| DEVICE_SETUP_REPEAT),
             SetupStage::Closed => None,
             // There is no data channel.
-            SetupStage::Waiting if self.str0m.is_none() => None,
+            SetupStage::AwaitingInit if self.str0m_init.is_none() => None,
             _ => {
-                let doubled = DEVICE_SETUP_REPEAT.saturating_mul(1 << (self.repeats / REPEATS_ALIKE).min(8));
+                let doubled = DEVICE_SETUP_REPEAT.saturating_mul(1 << (self.repeats / REPEATS_BEFORE_BACKOFF).min(8));
                 Some(doubled.min(DEVICE_SETUP_REPEAT_MAX))
             }
         }
     }
 
-    fn enter(&mut self, stage: SetupStage) {
+    fn enter_stage(&mut self, stage: SetupStage) {
         self.stage = stage;
-        self.due = None;
+        self.due_at = None;
         self.repeats = 0;
     }
 
     /// Returns the tag of packets to str0m.
-    fn tag(&self) -> u32 {
-        self.str0m.as_ref().map_or(0, |init| init.tag)
+    fn str0m_tag(&self) -> u32 {
+        self.str0m_init.as_ref().map_or(0, |init| init.tag)
     }
 
     /// Answers the device's INIT, once str0m has said what the answer is.
-    fn answer(&mut self) {
-        let (Some(str0m), Some(device)) = (&self.str0m, &self.device) else {
+    fn send_init_ack(&mut self) {
+        let (Some(str0m), Some(device)) = (&self.str0m_init, &self.device_init) else {
             return;
         };
-        let acknowledgement = packet(device.tag, INIT_ACK, 0, &str0m.acknowledgement());
+        let acknowledgement = encode_packet(device.tag, INIT_ACK, 0, &str0m.encode_init_ack());
         self.to_device.push_back(acknowledgement.clone());
         // Where str0m's own cookie is out already, either will do.
-        if self.stage != SetupStage::Echoing {
-            self.step = acknowledgement;
-            self.enter(SetupStage::Answering);
+        if self.stage != SetupStage::CookieEchoSent {
+            self.last_step = acknowledgement;
+            self.enter_stage(SetupStage::InitAckSent);
         }
     }
 
     /// The device has returned the cookie: it knows of str0m, and str0m learns of it.
-    fn handle_cookie(&mut self) {
-        let Some(device) = self.device.as_ref().filter(|_| self.stage > SetupStage::Asking) else {
+    fn handle_cookie_echo(&mut self) {
+        let Some(device) = self.device_init.as_ref().filter(|_| self.stage > SetupStage::InitSent) else {
             return;
         };
-        let done = packet(device.tag, COOKIE_ACK, 0, &[]);
-        if self.stage == SetupStage::Answering {
-            let acknowledgement = packet(self.tag(), INIT_ACK, 0, &device.acknowledgement());
+        let done = encode_packet(device.tag, COOKIE_ACK, 0, &[]);
+        if self.stage == SetupStage::InitAckSent {
+            let acknowledgement = encode_packet(self.str0m_tag(), INIT_ACK, 0, &device.encode_init_ack());
             self.to_str0m.push_back(acknowledgement);
         }
-        if matches!(self.stage, SetupStage::Answering | SetupStage::Echoing) {
-            self.to_str0m.push_back(packet(self.tag(), COOKIE_ACK, 0, &[]));
-            self.up();
-            self.step.clone_from(&done);
+        if matches!(self.stage, SetupStage::InitAckSent | SetupStage::CookieEchoSent) {
+            self.to_str0m
+                .push_back(encode_packet(self.str0m_tag(), COOKIE_ACK, 0, &[]));
+            self.set_established();
+            self.last_step.clone_from(&done);
         }
         self.to_device.push_back(done);
     }
 
     /// The association is up.
-    fn up(&mut self) {
-        let device = self.device.as_ref().filter(|device| device.tag == ONCE_ONLY_TAG);
-        self.once_only = device.map(|device| OneShotData {
-            last: device.tsn.wrapping_sub(1),
-            next: device.tsn,
-            requested: false,
-            answer: None,
+    fn set_established(&mut self) {
+        let device = self.device_init.as_ref().filter(|device| device.tag == ONE_SHOT_TAG);
+        self.one_shot = device.map(|device| OneShotData {
+            last_tsn: device.tsn.wrapping_sub(1),
+            next_tsn: device.tsn,
+            channel_requested: false,
+            unacked_answer: None,
         });
-        self.step.clear();
-        self.enter(if self.once_only.is_some() {
-            SetupStage::Opening
+        self.last_step.clear();
+        self.enter_stage(if self.one_shot.is_some() {
+            SetupStage::AwaitingChannel
         } else {
             SetupStage::Open
         });
     }
 
     /// Nothing came of the device: it does not know that it may ask for its channel, or has asked.
-    fn wait_for_channel(&mut self) {
+    fn handle_channel_timeout(&mut self) {
         if DEVICE_SETUP_REPEAT * self.repeats >= DEVICE_OPEN_AFTER {
-            self.request_channel();
+            self.synthesize_channel_request();
         }
-        if self.step.is_empty() && self.is_requested() || self.repeats > DEVICE_COOKIE_ACKS_MAX {
-            self.enter(SetupStage::Open);
-        } else if !self.step.is_empty() {
-            self.to_device.push_back(self.step.clone());
+        if self.last_step.is_empty() && self.is_channel_requested() || self.repeats > DEVICE_COOKIE_ACKS_MAX {
+            self.enter_stage(SetupStage::Open);
+        } else if !self.last_step.is_empty() {
+            self.to_device.push_back(self.last_step.clone());
         }
     }
 
-    fn is_requested(&self) -> bool {
-        self.once_only.as_ref().is_none_or(|data| data.requested)
+    fn is_channel_requested(&self) -> bool {
+        self.one_shot.as_ref().is_none_or(|data| data.channel_requested)
     }
 
     /// Asks str0m for the channel in the name of a device whose own request was lost.
-    fn request_channel(&mut self) {
-        let tag = self.tag();
-        if let Some(data) = self.once_only.as_mut().filter(|data| !data.requested) {
+    fn synthesize_channel_request(&mut self) {
+        let tag = self.str0m_tag();
+        if let Some(data) = self.one_shot.as_mut().filter(|data| !data.channel_requested) {
             log::info!("the device's request for a data channel was lost; its stream 0 is taken as `rtvi-ai`");
-            let request = message(tag, data.next, PPID_CONTROL, CHANNEL_REQUEST);
-            data.next = data.next.wrapping_add(1);
-            data.requested = true;
+            let request = encode_message(tag, data.next_tsn, PPID_CONTROL, CHANNEL_REQUEST);
+            data.next_tsn = data.next_tsn.wrapping_add(1);
+            data.channel_requested = true;
             self.to_str0m.push_back(request);
         }
     }
 
     /// Takes data that comes once, or never.
-    fn handle_once_only_data(&mut self, bytes: &[u8]) {
+    fn handle_one_shot_data(&mut self, bytes: &[u8]) {
         // What overwrote a COOKIE ACK is cut off.
         let Some(chunk) = DataChunk::read(bytes) else {
             return;
         };
-        if self.stage == SetupStage::Opening {
-            self.enter(SetupStage::Open);
+        if self.stage == SetupStage::AwaitingChannel {
+            self.enter_stage(SetupStage::Open);
         }
         let is_request = chunk.ppid == PPID_CONTROL && chunk.content.first() == Some(&CHANNEL_OPEN);
         if !is_request {
-            self.request_channel();
+            self.synthesize_channel_request();
         }
-        let tag = self.tag();
-        let Some(data) = &mut self.once_only else {
+        let tag = self.str0m_tag();
+        let Some(data) = &mut self.one_shot else {
             return;
         };
         // Pieces belong together by their numbers alone.
-        let is_torn = chunk.flags & BEGIN == 0 && chunk.tsn != data.last.wrapping_add(1);
-        let is_late_request = is_request && data.requested;
-        data.last = chunk.tsn;
+        let is_torn = chunk.flags & BEGIN == 0 && chunk.tsn != data.last_tsn.wrapping_add(1);
+        let is_late_request = is_request && data.channel_requested;
+        data.last_tsn = chunk.tsn;
         if is_torn || is_late_request {
             return;
         }
-        data.requested |= is_request;
-        self.to_str0m.push_back(chunk.numbered(tag, data.next));
-        data.next = data.next.wrapping_add(1);
+        data.channel_requested |= is_request;
+        self.to_str0m.push_back(chunk.encode_with_tsn(tag, data.next_tsn));
+        data.next_tsn = data.next_tsn.wrapping_add(1);
     }
 
     /// Notes str0m's answer to a request for the channel.
-    fn note_answer(&mut self, bytes: &[u8]) {
-        let Some(data) = &mut self.once_only else {
+    fn record_channel_ack(&mut self, bytes: &[u8]) {
+        let Some(data) = &mut self.one_shot else {
             return;
         };
         let is_answer = |chunk: &DataChunk<'_>| chunk.ppid == PPID_CONTROL && chunk.content == [CHANNEL_ACK];
         if let Some(chunk) = DataChunk::read(bytes).filter(is_answer) {
-            data.answer = Some(chunk.tsn);
+            data.unacked_answer = Some(chunk.tsn);
             if self.stage == SetupStage::Open {
-                self.due = None;
+                self.due_at = None;
             }
         }
     }
 
-    fn unacknowledged(&self) -> Option<u32> {
-        self.once_only.as_ref()?.answer
+    fn unacked_answer(&self) -> Option<u32> {
+        self.one_shot.as_ref()?.unacked_answer
     }
 
     /// Acknowledges the answer in the name of a device that has missed it, or whose own word was
     /// lost. It drops the answer unread; but no message leaves before, and str0m waits for seconds.
-    fn acknowledge_answer(&mut self) {
-        let (tag, window) = (self.tag(), self.device.as_ref().map_or(0, |device| device.window));
-        let answer = self.once_only.as_mut().and_then(|data| data.answer.take());
+    fn acknowledge_channel_ack(&mut self) {
+        let (tag, window) = (
+            self.str0m_tag(),
+            self.device_init.as_ref().map_or(0, |device| device.window),
+        );
+        let answer = self.one_shot.as_mut().and_then(|data| data.unacked_answer.take());
         if let Some(tsn) = answer {
-            self.to_str0m.push_back(sack(tag, tsn, window));
+            self.to_str0m.push_back(encode_sack(tag, tsn, window));
         }
     }
 }

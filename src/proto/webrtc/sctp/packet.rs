@@ -31,7 +31,7 @@ pub struct SctpChunk<'a> {
 }
 
 /// Returns the type of the first chunk, whole or not.
-pub fn kind(packet: &[u8]) -> Option<u8> {
+pub fn first_chunk_type(packet: &[u8]) -> Option<u8> {
     packet.get(HEADER_BYTES).copied()
 }
 
@@ -45,7 +45,7 @@ pub fn first_chunk(packet: &[u8]) -> Option<SctpChunk<'_>> {
 }
 
 /// Writes a packet of one chunk.
-pub fn packet(tag: u32, kind: u8, flags: u8, value: &[u8]) -> Vec<u8> {
+pub fn encode_packet(tag: u32, kind: u8, flags: u8, value: &[u8]) -> Vec<u8> {
     // What is written here is built from packets that came in a datagram.
     let length = (CHUNK_HEADER_BYTES + value.len()) as u16;
     let mut bytes = [
@@ -59,11 +59,11 @@ pub fn packet(tag: u32, kind: u8, flags: u8, value: &[u8]) -> Vec<u8> {
     ]
     .concat();
     bytes.resize(bytes.len().next_multiple_of(4), 0);
-    sum(bytes)
+    write_checksum(bytes)
 }
 
 /// Writes the checksum: the one number of SCTP in little-endian order.
-fn sum(mut packet: Vec<u8>) -> Vec<u8> {
+fn write_checksum(mut packet: Vec<u8>) -> Vec<u8> {
     packet[8..HEADER_BYTES].fill(0);
     let sum = CHECKSUM.checksum(&packet);
     packet[8..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
@@ -84,7 +84,7 @@ pub struct InitChunk {
 
 impl InitChunk {
     /// Reads the value of either chunk.
-    pub fn read(value: &[u8]) -> Option<Self> {
+    pub fn parse(value: &[u8]) -> Option<Self> {
         let (fixed, parameters) = value.split_first_chunk::<16>()?;
         let word = |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
         Some(InitChunk {
@@ -97,14 +97,14 @@ impl InitChunk {
     }
 
     /// Writes the value of an INIT.
-    pub fn value(&self) -> Vec<u8> {
+    pub fn encode_init(&self) -> Vec<u8> {
         [&self.fixed[..], &self.parameters].concat()
     }
 
     /// Writes the value of an INIT ACK of the same sender.
     ///
     /// The cookie comes first: small stacks look for its number anywhere behind the fixed part.
-    pub fn acknowledgement(&self) -> Vec<u8> {
+    pub fn encode_init_ack(&self) -> Vec<u8> {
         let length = (CHUNK_HEADER_BYTES + COOKIE.len()) as u16;
         [
             &self.fixed[..],
@@ -124,7 +124,7 @@ pub struct DataChunk<'a> {
     pub ppid: u32,
     pub content: &'a [u8],
     /// Stream, number in the stream, protocol and content.
-    rest: &'a [u8],
+    after_tsn: &'a [u8],
 }
 
 impl<'a> DataChunk<'a> {
@@ -138,26 +138,31 @@ impl<'a> DataChunk<'a> {
             tsn: u32::from_be_bytes(*tsn),
             ppid: u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
             content,
-            rest,
+            after_tsn: rest,
         })
     }
 
     /// Writes the chunk again, under another number.
-    pub fn numbered(&self, tag: u32, tsn: u32) -> Vec<u8> {
-        packet(tag, DATA, self.flags, &[&tsn.to_be_bytes()[..], self.rest].concat())
+    pub fn encode_with_tsn(&self, tag: u32, tsn: u32) -> Vec<u8> {
+        encode_packet(
+            tag,
+            DATA,
+            self.flags,
+            &[&tsn.to_be_bytes()[..], self.after_tsn].concat(),
+        )
     }
 }
 
 /// Writes a whole, unordered message on stream 0.
-pub fn message(tag: u32, tsn: u32, ppid: u32, content: &[u8]) -> Vec<u8> {
+pub fn encode_message(tag: u32, tsn: u32, ppid: u32, content: &[u8]) -> Vec<u8> {
     let value = [&tsn.to_be_bytes()[..], &[0; 4], &ppid.to_be_bytes(), content].concat();
-    packet(tag, DATA, UNORDERED | WHOLE, &value)
+    encode_packet(tag, DATA, UNORDERED | WHOLE, &value)
 }
 
 /// Writes an acknowledgement of everything up to `tsn`.
-pub fn sack(tag: u32, tsn: u32, window: u32) -> Vec<u8> {
+pub fn encode_sack(tag: u32, tsn: u32, window: u32) -> Vec<u8> {
     let value = [tsn.to_be_bytes(), window.to_be_bytes(), [0; 4]].concat();
-    packet(tag, SACK, 0, &value)
+    encode_packet(tag, SACK, 0, &value)
 }
 
 /// The first piece of a message.

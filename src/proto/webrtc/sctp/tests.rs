@@ -11,7 +11,7 @@ const PPID_TEXT: u32 = 51;
 /// An INIT with a parameter that says something about extensions.
 fn init(tag: u32, tsn: u32) -> Vec<u8> {
     let fixed = [tag.to_be_bytes(), WINDOW.to_be_bytes(), [0xff; 4], tsn.to_be_bytes()].concat();
-    packet(0, INIT, 0, &[&fixed[..], &[0x80, 8, 0, 5, 192, 0, 0, 0]].concat())
+    encode_packet(0, INIT, 0, &[&fixed[..], &[0x80, 8, 0, 5, 192, 0, 0, 0]].concat())
 }
 
 fn text(tsn: u32, flags: u8, content: &str) -> Vec<u8> {
@@ -22,15 +22,18 @@ fn text(tsn: u32, flags: u8, content: &str) -> Vec<u8> {
         content.as_bytes(),
     ]
     .concat();
-    packet(STR0M_TAG, DATA, flags, &value)
+    encode_packet(STR0M_TAG, DATA, flags, &value)
 }
 
 fn request(tsn: u32) -> Vec<u8> {
-    message(STR0M_TAG, tsn, PPID_CONTROL, CHANNEL_REQUEST)
+    encode_message(STR0M_TAG, tsn, PPID_CONTROL, CHANNEL_REQUEST)
 }
 
 fn kinds(packets: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
-    packets.into_iter().filter_map(|packet| kind(&packet)).collect()
+    packets
+        .into_iter()
+        .filter_map(|packet| first_chunk_type(&packet))
+        .collect()
 }
 
 fn to_device(setup: &mut AssociationSetup) -> Vec<u8> {
@@ -68,7 +71,7 @@ fn wait(setup: &mut AssociationSetup, start: Instant, end: Duration) -> Vec<(Dur
 fn waiting() -> AssociationSetup {
     let mut setup = AssociationSetup::default();
     setup.handle_connected();
-    assert_eq!(setup.handle_str0m(&init(STR0M_TAG, 500)), SctpAction::Taken);
+    assert_eq!(setup.handle_str0m(&init(STR0M_TAG, 500)), SctpAction::Consume);
     setup
 }
 
@@ -76,7 +79,7 @@ fn waiting() -> AssociationSetup {
 fn up(tag: u32) -> AssociationSetup {
     let mut setup = waiting();
     setup.handle_device(&init(tag, 1234));
-    setup.handle_device(&packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
+    setup.handle_device(&encode_packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
     assert_eq!(to_device(&mut setup), [INIT_ACK, COOKIE_ACK]);
     assert_eq!(to_str0m(&mut setup), [INIT_ACK, COOKIE_ACK]);
     setup
@@ -92,29 +95,29 @@ fn the_device_begins() {
         if str0m_first {
             setup.handle_str0m(&init(STR0M_TAG, 500));
         }
-        assert_eq!(setup.handle_device(&init(ONCE_ONLY_TAG, 1234)), SctpAction::Taken);
+        assert_eq!(setup.handle_device(&init(ONE_SHOT_TAG, 1234)), SctpAction::Consume);
         if !str0m_first {
             assert_eq!(setup.poll_device(), None, "the answer is not known yet");
             setup.handle_str0m(&init(STR0M_TAG, 500));
         }
         let answer = setup.poll_device().expect("an INIT ACK");
-        assert_eq!(answer[4..8], ONCE_ONLY_TAG.to_be_bytes());
+        assert_eq!(answer[4..8], ONE_SHOT_TAG.to_be_bytes());
         let said = first_chunk(&answer).expect("whole").value;
-        let read = InitChunk::read(said).expect("an INIT ACK");
+        let read = InitChunk::parse(said).expect("an INIT ACK");
         assert_eq!((read.tag, read.tsn, read.window), (STR0M_TAG, 500, WINDOW));
         // The cookie first, then what str0m said of extensions.
         assert_eq!(said[16..], *b"\0\x07\0\x0cedge-run\x80\x08\0\x05\xc0\0\0\0");
-        setup.handle_device(&packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
+        setup.handle_device(&encode_packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
         assert_eq!(to_device(&mut setup), [COOKIE_ACK]);
         let told = setup.poll_str0m().expect("an INIT ACK");
-        let read = InitChunk::read(first_chunk(&told).expect("whole").value).expect("an INIT ACK");
+        let read = InitChunk::parse(first_chunk(&told).expect("whole").value).expect("an INIT ACK");
         assert_eq!(
             (told[4..8].to_vec(), read.tag, read.tsn),
-            (STR0M_TAG.to_be_bytes().to_vec(), ONCE_ONLY_TAG, 1234)
+            (STR0M_TAG.to_be_bytes().to_vec(), ONE_SHOT_TAG, 1234)
         );
         assert_eq!(to_str0m(&mut setup), [COOKIE_ACK]);
-        let echo = packet(ONCE_ONLY_TAG, COOKIE_ECHO, 0, b"edge-run");
-        assert_eq!(setup.handle_str0m(&echo), SctpAction::Taken);
+        let echo = encode_packet(ONE_SHOT_TAG, COOKIE_ECHO, 0, b"edge-run");
+        assert_eq!(setup.handle_str0m(&echo), SctpAction::Consume);
     }
 }
 
@@ -124,7 +127,7 @@ fn the_device_begins() {
 fn a_step_is_repeated_until_it_is_answered() {
     let start = Instant::now();
     let mut setup = waiting();
-    setup.handle_device(&init(ONCE_ONLY_TAG, 1234));
+    setup.handle_device(&init(ONE_SHOT_TAG, 1234));
     to_device(&mut setup);
     let sent = wait(&mut setup, start, Duration::from_secs(60));
     assert!(sent.iter().all(|(_, kind)| *kind == INIT_ACK));
@@ -139,11 +142,11 @@ fn a_step_is_repeated_until_it_is_answered() {
 #[test]
 fn the_runner_begins_when_the_device_does_not() {
     let start = Instant::now();
-    let cut_off = [&packet(STR0M_TAG, COOKIE_ACK, 0, &[])[..12], &[DATA, 7, 0, 35]].concat();
-    let acknowledgement = packet(STR0M_TAG, COOKIE_ACK, 0, &[]);
+    let cut_off = [&encode_packet(STR0M_TAG, COOKIE_ACK, 0, &[])[..12], &[DATA, 7, 0, 35]].concat();
+    let acknowledgement = encode_packet(STR0M_TAG, COOKIE_ACK, 0, &[]);
     for (tag, proof, told) in [
-        (ONCE_ONLY_TAG, &request(1234), &[COOKIE_ACK, DATA][..]),
-        (ONCE_ONLY_TAG, &cut_off, &[COOKIE_ACK]),
+        (ONE_SHOT_TAG, &request(1234), &[COOKIE_ACK, DATA][..]),
+        (ONE_SHOT_TAG, &cut_off, &[COOKIE_ACK]),
         (FULL_STACK_TAG, &text(1234, 3, "x"), &[COOKIE_ACK, DATA]),
         (FULL_STACK_TAG, &acknowledgement, &[]),
     ] {
@@ -153,18 +156,18 @@ fn the_runner_begins_when_the_device_does_not() {
         setup.handle_timeout(start + DEVICE_SETUP_REPEAT);
         assert_eq!(setup.poll_device().as_deref(), Some(&init(STR0M_TAG, 500)[..]));
         let theirs = init(tag, 1234);
-        let theirs = InitChunk::read(first_chunk(&theirs).expect("whole").value).expect("an INIT");
-        let answer = packet(STR0M_TAG, INIT_ACK, 0, &theirs.acknowledgement());
-        assert_eq!(setup.handle_device(&answer), SctpAction::Pass);
-        let echo = packet(tag, COOKIE_ECHO, 0, b"c");
-        assert_eq!(setup.handle_str0m(&echo), SctpAction::Pass);
+        let theirs = InitChunk::parse(first_chunk(&theirs).expect("whole").value).expect("an INIT");
+        let answer = encode_packet(STR0M_TAG, INIT_ACK, 0, &theirs.encode_init_ack());
+        assert_eq!(setup.handle_device(&answer), SctpAction::Forward);
+        let echo = encode_packet(tag, COOKIE_ECHO, 0, b"c");
+        assert_eq!(setup.handle_str0m(&echo), SctpAction::Forward);
         setup.handle_timeout(start + DEVICE_SETUP_REPEAT);
         setup.handle_timeout(start + 2 * DEVICE_SETUP_REPEAT);
         assert_eq!(setup.poll_device(), Some(echo), "it is repeated");
-        let passes = setup.handle_device(proof) == SctpAction::Pass;
+        let passes = setup.handle_device(proof) == SctpAction::Forward;
         assert_eq!(passes, *proof == acknowledgement);
         assert_eq!(to_str0m(&mut setup), told);
-        assert!(setup.stage >= SetupStage::Opening);
+        assert!(setup.stage >= SetupStage::AwaitingChannel);
     }
 }
 
@@ -177,13 +180,13 @@ fn both_begin() {
     setup.handle_timeout(start + DEVICE_SETUP_REPEAT);
     setup.handle_device(&init(FULL_STACK_TAG, 9));
     assert_eq!(to_device(&mut setup), [INIT, INIT_ACK]);
-    let answer = packet(STR0M_TAG, INIT_ACK, 0, &[0; 16]);
+    let answer = encode_packet(STR0M_TAG, INIT_ACK, 0, &[0; 16]);
     assert_eq!(
         setup.handle_device(&answer),
-        SctpAction::Taken,
+        SctpAction::Consume,
         "its own INIT is answered already"
     );
-    setup.handle_device(&packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
+    setup.handle_device(&encode_packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
     assert_eq!(to_str0m(&mut setup), [INIT_ACK, COOKIE_ACK]);
     assert_eq!(setup.stage, SetupStage::Open);
 }
@@ -193,7 +196,7 @@ fn both_begin() {
 #[test]
 fn a_lost_request_is_made_up() {
     let start = Instant::now();
-    let mut setup = up(ONCE_ONLY_TAG);
+    let mut setup = up(ONE_SHOT_TAG);
     let sent = wait(&mut setup, start, DEVICE_OPEN_AFTER - Duration::from_millis(1));
     assert_eq!(kinds_of(&sent), [COOKIE_ACK; 2]);
     assert_eq!(to_str0m(&mut setup), [0; 0]);
@@ -219,7 +222,7 @@ fn kinds_of(sent: &[(Duration, u8)]) -> Vec<u8> {
 /// a lost request would have opened is open before the first text.
 #[test]
 fn data_that_comes_once_is_numbered_without_gaps() {
-    let mut setup = up(ONCE_ONLY_TAG);
+    let mut setup = up(ONE_SHOT_TAG);
     for (tsn, flags, content) in [
         (1235, 7, "a"),
         (1240, 7, "b"),
@@ -230,7 +233,7 @@ fn data_that_comes_once_is_numbered_without_gaps() {
         (1246, 5, "end of a hole"),
         (1247, 7, "c"),
     ] {
-        assert_eq!(setup.handle_device(&text(tsn, flags, content)), SctpAction::Taken);
+        assert_eq!(setup.handle_device(&text(tsn, flags, content)), SctpAction::Consume);
     }
     let texts = texts(&mut setup);
     let expected = ["a", "b", "begin", "middle", "end", "begin", "c"];
@@ -244,13 +247,16 @@ fn data_that_comes_once_is_numbered_without_gaps() {
 fn the_answer_to_the_request_is_acknowledged_in_the_end() {
     let start = Instant::now();
     for acknowledged in [true, false] {
-        let mut setup = up(ONCE_ONLY_TAG);
+        let mut setup = up(ONE_SHOT_TAG);
         setup.handle_device(&request(1234));
         assert_eq!(to_str0m(&mut setup), [DATA]);
-        let answer = message(ONCE_ONLY_TAG, 500, PPID_CONTROL, &[CHANNEL_ACK]);
-        assert_eq!(setup.handle_str0m(&answer), SctpAction::Pass);
+        let answer = encode_message(ONE_SHOT_TAG, 500, PPID_CONTROL, &[CHANNEL_ACK]);
+        assert_eq!(setup.handle_str0m(&answer), SctpAction::Forward);
         if acknowledged {
-            assert_eq!(setup.handle_device(&sack(STR0M_TAG, 500, 2)), SctpAction::Pass);
+            assert_eq!(
+                setup.handle_device(&encode_sack(STR0M_TAG, 500, 2)),
+                SctpAction::Forward
+            );
             assert_eq!(setup.poll_timeout(start), None);
             continue;
         }
@@ -259,7 +265,7 @@ fn the_answer_to_the_request_is_acknowledged_in_the_end() {
         wait(&mut setup, start + DEVICE_SETUP_REPEAT, DEVICE_SETUP_REPEAT);
         let made = setup.poll_str0m().expect("an acknowledgement");
         assert_eq!(first_chunk(&made).expect("whole").value[..4], 500_u32.to_be_bytes());
-        assert_eq!(setup.handle_str0m(&text(501, 3, "a message")), SctpAction::Pass);
+        assert_eq!(setup.handle_str0m(&text(501, 3, "a message")), SctpAction::Forward);
         assert_eq!(
             setup.poll_timeout(start),
             None,
@@ -273,16 +279,19 @@ fn the_answer_to_the_request_is_acknowledged_in_the_end() {
 fn a_full_stack_is_left_alone() {
     let mut setup = up(FULL_STACK_TAG);
     assert_eq!(setup.poll_timeout(Instant::now()), None);
-    for bytes in [text(1236, 3, "after a gap"), packet(STR0M_TAG, 4, 0, b"heartbeat")] {
-        assert_eq!(setup.handle_device(&bytes), SctpAction::Pass);
+    for bytes in [
+        text(1236, 3, "after a gap"),
+        encode_packet(STR0M_TAG, 4, 0, b"heartbeat"),
+    ] {
+        assert_eq!(setup.handle_device(&bytes), SctpAction::Forward);
     }
     assert_eq!(
-        setup.handle_str0m(&message(FULL_STACK_TAG, 500, PPID_CONTROL, &[CHANNEL_ACK])),
-        SctpAction::Pass
+        setup.handle_str0m(&encode_message(FULL_STACK_TAG, 500, PPID_CONTROL, &[CHANNEL_ACK])),
+        SctpAction::Forward
     );
     assert_eq!(setup.poll_str0m(), None);
     // A COOKIE ECHO that comes again is answered again; an INIT is not.
-    setup.handle_device(&packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
+    setup.handle_device(&encode_packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
     setup.handle_device(&init(FULL_STACK_TAG + 1, 1));
     assert_eq!(
         (to_device(&mut setup), to_str0m(&mut setup)),
@@ -304,7 +313,7 @@ fn whatever_the_device_sends_is_survived() {
     for round in 0..300 {
         let mut setup = match round % 3 {
             0 => waiting(),
-            1 => up(ONCE_ONLY_TAG),
+            1 => up(ONE_SHOT_TAG),
             _ => AssociationSetup::default(),
         };
         for turn in 0..40 {

@@ -22,11 +22,11 @@ const RSA_SIGN: u8 = 1;
 const RSA_PKCS1_SHA256: [u8; 2] = [4, 1];
 
 /// Writes a datagram of dimpl's as it leaves; nothing for one that needs no change.
-pub fn with_rsa(datagram: &[u8]) -> Option<Vec<u8>> {
+pub fn add_rsa(datagram: &[u8]) -> Option<Vec<u8>> {
     let request = |record: &[u8]| {
         is_handshake_in_clear(record)
             .then(|| HandshakeMessage::split(&record[RECORD_HEADER_BYTES..]))?
-            .and_then(|(message, _)| amended(&message))
+            .and_then(|(message, _)| amend_request(&message))
     };
     if !records(datagram).any(|record| request(record).is_some()) {
         return None;
@@ -42,12 +42,12 @@ pub fn with_rsa(datagram: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Writes a transcript of dimpl's as the peer has it.
-pub fn transcript_with_rsa(transcript: &[u8]) -> Vec<u8> {
+pub fn add_rsa_to_transcript(transcript: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(transcript.len() + ADDED_BYTES);
     let mut read = 0;
     for message in messages(transcript) {
         let end = read + MESSAGE_HEADER_BYTES + message.body.len();
-        match amended(&message) {
+        match amend_request(&message) {
             Some(message) => out.extend(message),
             None => out.extend_from_slice(&transcript[read..end]),
         }
@@ -58,7 +58,7 @@ pub fn transcript_with_rsa(transcript: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the message with RSA in it, if it is a request and whole.
-fn amended(message: &HandshakeMessage<'_>) -> Option<Vec<u8>> {
+fn amend_request(message: &HandshakeMessage<'_>) -> Option<Vec<u8>> {
     if message.kind != CERTIFICATE_REQUEST || !message.is_whole() {
         return None;
     }
@@ -107,9 +107,12 @@ mod tests {
     fn a_request_asks_for_rsa_on_the_wire_and_in_the_transcript() {
         let datagram = [record(0, &DONE), record(0, &PLAIN), record(0, &DONE)].concat();
         let sent = [record(0, &DONE), record(0, &AMENDED), record(0, &DONE)].concat();
-        assert_eq!(with_rsa(&datagram), Some(sent));
+        assert_eq!(add_rsa(&datagram), Some(sent));
         let transcript = [&DONE[..], &PLAIN, &DONE].concat();
-        assert_eq!(transcript_with_rsa(&transcript), [&DONE[..], &AMENDED, &DONE].concat());
+        assert_eq!(
+            add_rsa_to_transcript(&transcript),
+            [&DONE[..], &AMENDED, &DONE].concat()
+        );
     }
 
     #[test]
@@ -118,11 +121,11 @@ mod tests {
         piece[3] = 200;
         let encrypted = record(1, &PLAIN);
         for datagram in [&record(0, &DONE)[..], &record(0, &piece), &encrypted, &[], &[22; 30]] {
-            assert_eq!(with_rsa(datagram), None);
+            assert_eq!(add_rsa(datagram), None);
         }
         for length in 0..PLAIN.len() {
             assert_eq!(
-                transcript_with_rsa(&PLAIN[..length]),
+                add_rsa_to_transcript(&PLAIN[..length]),
                 PLAIN[..length],
                 "cut at {length}"
             );
@@ -131,7 +134,7 @@ mod tests {
         for (at, says) in [(12, 255), (14, 1), (15, 255)] {
             let mut wrong = PLAIN;
             wrong[at] = says;
-            assert_eq!(transcript_with_rsa(&wrong), wrong, "{says} at {at}");
+            assert_eq!(add_rsa_to_transcript(&wrong), wrong, "{says} at {at}");
         }
     }
 }

@@ -40,7 +40,7 @@ impl ClientHelloAssembler {
         let mut rest = datagram;
         while let Some((record, behind)) = split_record(rest) {
             rest = behind;
-            let Some(piece) = piece(record) else {
+            let Some(piece) = hello_fragment(record) else {
                 left.extend_from_slice(record);
                 continue;
             };
@@ -92,7 +92,7 @@ impl ClientHelloAssembler {
 }
 
 /// Reads a record that holds one piece of a hello and nothing else, and not all of it.
-fn piece(record: &[u8]) -> Option<HandshakeMessage<'_>> {
+fn hello_fragment(record: &[u8]) -> Option<HandshakeMessage<'_>> {
     if !is_handshake_in_clear(record) {
         return None;
     }

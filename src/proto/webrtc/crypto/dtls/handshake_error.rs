@@ -15,25 +15,25 @@ use super::rsa;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandshakeError {
     /// The certificate has a key of this kind.
-    Key(String),
+    UnsupportedKey(String),
     /// The certificate cannot be read.
-    Certificate,
+    MalformedCertificate,
     /// The message with the certificates has so many bytes, and so many are read.
-    CertificateLength { bytes: usize, bytes_max: usize },
+    CertificateTooLong { bytes: usize, bytes_max: usize },
     /// The client sent no certificate.
     NoCertificate,
     /// What the certificate's key should have signed, it has not.
-    Signature,
+    BadSignature,
     /// The certificate does not have the fingerprint that the SDP names.
-    Fingerprint,
+    FingerprintMismatch,
     /// The client offers no cipher suite that is spoken here.
-    Suites,
+    NoCommonSuite,
     /// The client offers no group for the key exchange that is spoken here.
-    Groups,
+    NoCommonGroup,
     /// The peer speaks this version.
-    Version(String),
+    UnsupportedVersion(String),
     /// The peer does not bind the keys to the handshake.
-    MasterSecret,
+    NoExtendedMasterSecret,
     /// The peer refused, with this alert; `active` tells that it is the server.
     Alert { number: u8, active: bool },
     /// Anything else, in dimpl's words.
@@ -61,17 +61,17 @@ impl HandshakeError {
     pub(super) fn new(error: &Error, active: bool) -> Self {
         match error {
             Error::CertificateError(CertificateError::NoClientCertificateReceived) => HandshakeError::NoCertificate,
-            Error::CryptoError(CryptoError::CertificateParseFailed) => HandshakeError::Certificate,
+            Error::CryptoError(CryptoError::CertificateParseFailed) => HandshakeError::MalformedCertificate,
             Error::CryptoError(
                 CryptoError::SignatureVerificationFailed { .. } | CryptoError::InvalidSignatureFormat,
-            ) => HandshakeError::Signature,
+            ) => HandshakeError::BadSignature,
             Error::SecurityError(error) => match error {
-                SecurityError::NoMutuallyAcceptableCipherSuite => HandshakeError::Suites,
-                SecurityError::NoCommonKeyExchangeGroup => HandshakeError::Groups,
+                SecurityError::NoMutuallyAcceptableCipherSuite => HandshakeError::NoCommonSuite,
+                SecurityError::NoCommonKeyExchangeGroup => HandshakeError::NoCommonGroup,
                 SecurityError::UnsupportedClientVersion(version) | SecurityError::UnsupportedServerVersion(version) => {
-                    HandshakeError::Version(format!("{version:?}").replace('_', "."))
+                    HandshakeError::UnsupportedVersion(format!("{version:?}").replace('_', "."))
                 }
-                SecurityError::ExtendedMasterSecretNotNegotiated => HandshakeError::MasterSecret,
+                SecurityError::ExtendedMasterSecretNotNegotiated => HandshakeError::NoExtendedMasterSecret,
                 SecurityError::FatalAlert { description } => HandshakeError::Alert {
                     number: *description,
                     active,
@@ -86,35 +86,37 @@ impl HandshakeError {
 impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HandshakeError::Key(kind) => write!(
+            HandshakeError::UnsupportedKey(kind) => write!(
                 f,
                 "the client's certificate has {kind}; P-256, P-384 and, of a DTLS client, RSA of {} to {} bits are taken",
                 rsa::KEY_BITS.start(),
                 rsa::KEY_BITS.end()
             ),
-            HandshakeError::Certificate => f.write_str("the client's certificate cannot be read"),
-            HandshakeError::CertificateLength { bytes, bytes_max } => write!(
+            HandshakeError::MalformedCertificate => f.write_str("the client's certificate cannot be read"),
+            HandshakeError::CertificateTooLong { bytes, bytes_max } => write!(
                 f,
                 "the client's certificates have {bytes} bytes, and {bytes_max} are read; one that signs itself is enough"
             ),
             HandshakeError::NoCertificate => {
                 f.write_str("the client sent no certificate, so it has none with a P-256, P-384 or RSA key")
             }
-            HandshakeError::Signature => f.write_str("the client's signature is not that of its certificate's key"),
-            HandshakeError::Fingerprint => {
+            HandshakeError::BadSignature => f.write_str("the client's signature is not that of its certificate's key"),
+            HandshakeError::FingerprintMismatch => {
                 f.write_str("the client's certificate is not the one whose fingerprint its SDP names")
             }
-            HandshakeError::Suites => f.write_str(
+            HandshakeError::NoCommonSuite => f.write_str(
                 "the client offers no cipher suite of ECDHE-ECDSA with AES-GCM or ChaCha20, which RFC 8827 demands",
             ),
-            HandshakeError::Groups => f.write_str(
+            HandshakeError::NoCommonGroup => f.write_str(
                 "the client offers none of X25519, P-256 and P-384 for the key exchange; RFC 8827 demands P-256",
             ),
-            HandshakeError::Version(version) => write!(f, "the client speaks {version}, and DTLS 1.2 is taken"),
-            HandshakeError::MasterSecret => f.write_str("the client has no extended master secret, RFC 7627"),
+            HandshakeError::UnsupportedVersion(version) => {
+                write!(f, "the client speaks {version}, and DTLS 1.2 is taken")
+            }
+            HandshakeError::NoExtendedMasterSecret => f.write_str("the client has no extended master secret, RFC 7627"),
             HandshakeError::Alert { number, active } => {
                 write!(f, "the client ended it with alert {number}")?;
-                if let Some(name) = alert(*number) {
+                if let Some(name) = alert_name(*number) {
                     write!(f, " ({name})")?;
                 }
                 match (number, active) {
@@ -130,7 +132,7 @@ impl fmt::Display for HandshakeError {
 }
 
 /// The name of an alert that ends handshakes, RFC 5246 section 7.2.
-fn alert(number: u8) -> Option<&'static str> {
+fn alert_name(number: u8) -> Option<&'static str> {
     Some(match number {
         10 => "unexpected_message",
         20 => "bad_record_mac",
@@ -156,9 +158,9 @@ mod tests {
 
     #[test]
     fn the_first_refusal_is_told_and_once() {
-        record_handshake_error(|| HandshakeError::Suites);
-        record_handshake_error(|| HandshakeError::Groups);
-        assert_eq!(take_handshake_error(), Some(HandshakeError::Suites));
+        record_handshake_error(|| HandshakeError::NoCommonSuite);
+        record_handshake_error(|| HandshakeError::NoCommonGroup);
+        assert_eq!(take_handshake_error(), Some(HandshakeError::NoCommonSuite));
         assert_eq!(take_handshake_error(), None);
     }
 

@@ -14,7 +14,7 @@ use x509_cert::Certificate;
 use x509_cert::der::Decode;
 use x509_cert::der::oid::ObjectIdentifier;
 
-use super::certificate_request::transcript_with_rsa;
+use super::certificate_request::add_rsa_to_transcript;
 use super::handshake_error::{HandshakeError, record_handshake_error};
 use super::rsa;
 
@@ -33,7 +33,7 @@ const NAMES: [(ObjectIdentifier, &str); 6] = [
 ];
 
 /// Makes the provider of a server, whose datagrams all leave through `request::with_rsa`.
-pub fn server() -> CryptoProvider {
+pub fn server_provider() -> CryptoProvider {
     CryptoProvider {
         signature_verification: &ServerVerifier,
         hash_provider: &ServerHashes,
@@ -42,7 +42,7 @@ pub fn server() -> CryptoProvider {
 }
 
 /// Makes the provider of a client.
-pub fn client() -> CryptoProvider {
+pub fn client_provider() -> CryptoProvider {
     CryptoProvider {
         signature_verification: &ClientVerifier,
         ..rust_crypto::default_provider()
@@ -66,7 +66,7 @@ struct ServerHash(Box<dyn HashContext>);
 
 impl HashContext for ServerHash {
     fn update(&mut self, data: &[u8]) {
-        self.0.update(&transcript_with_rsa(data));
+        self.0.update(&add_rsa_to_transcript(data));
     }
 
     fn clone_and_finalize(&self, out: &mut Buf) {
@@ -87,17 +87,17 @@ impl SignatureVerifier for ServerVerifier {
         hash: HashAlgorithm,
         algorithm: SignatureAlgorithm,
     ) -> Result<(), CryptoError> {
-        let data = transcript_with_rsa(data);
-        let key = match PeerKey::of(certificate) {
+        let data = add_rsa_to_transcript(data);
+        let key = match PeerKey::from_certificate(certificate) {
             PeerKey::Rsa(key) => key,
             key => return verify(&key, certificate, &data, signature, hash, algorithm),
         };
-        if !key.is_taken() {
-            record_handshake_error(|| HandshakeError::Key(PeerKey::Rsa(key).name()));
+        if !key.is_supported() {
+            record_handshake_error(|| HandshakeError::UnsupportedKey(PeerKey::Rsa(key).describe()));
             return Err(CryptoError::UnsupportedPublicKeyAlgorithm);
         }
         // The one RSA signature that the request names.
-        if (hash, algorithm) != (HashAlgorithm::SHA256, SignatureAlgorithm::RSA) || !key.has_signed(&data, signature) {
+        if (hash, algorithm) != (HashAlgorithm::SHA256, SignatureAlgorithm::RSA) || !key.verify(&data, signature) {
             return Err(CryptoError::InvalidSignatureFormat);
         }
         Ok(())
@@ -117,7 +117,14 @@ impl SignatureVerifier for ClientVerifier {
         hash: HashAlgorithm,
         algorithm: SignatureAlgorithm,
     ) -> Result<(), CryptoError> {
-        verify(&PeerKey::of(certificate), certificate, data, signature, hash, algorithm)
+        verify(
+            &PeerKey::from_certificate(certificate),
+            certificate,
+            data,
+            signature,
+            hash,
+            algorithm,
+        )
     }
 }
 
@@ -131,7 +138,7 @@ fn verify(
     algorithm: SignatureAlgorithm,
 ) -> Result<(), CryptoError> {
     if !matches!(key, PeerKey::Ecdsa | PeerKey::Unreadable) {
-        record_handshake_error(|| HandshakeError::Key(key.name()));
+        record_handshake_error(|| HandshakeError::UnsupportedKey(key.describe()));
         return Err(CryptoError::UnsupportedPublicKeyAlgorithm);
     }
     let dimpl = rust_crypto::default_provider().signature_verification;
@@ -152,7 +159,7 @@ enum PeerKey {
 }
 
 impl PeerKey {
-    fn of(certificate: &[u8]) -> Self {
+    fn from_certificate(certificate: &[u8]) -> Self {
         let Ok(certificate) = Certificate::from_der(certificate) else {
             return PeerKey::Unreadable;
         };
@@ -172,7 +179,7 @@ impl PeerKey {
         }
     }
 
-    fn name(&self) -> String {
+    fn describe(&self) -> String {
         let named = |oid: &ObjectIdentifier| {
             let known = NAMES.iter().find(|(known, _)| known == oid);
             known.map_or_else(|| oid.to_string(), |(_, name)| (*name).to_owned())

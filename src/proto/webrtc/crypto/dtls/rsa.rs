@@ -50,7 +50,7 @@ impl RsaPublicKey {
     }
 
     /// Tells whether its size and exponent are among those that are taken.
-    pub fn is_taken(&self) -> bool {
+    pub fn is_supported(&self) -> bool {
         let is_odd = |number: &[u8]| number.last().is_some_and(|last| last % 2 == 1);
         KEY_BITS.contains(&self.bits())
             && is_odd(&self.modulus)
@@ -60,11 +60,11 @@ impl RsaPublicKey {
     }
 
     /// Tells whether `signature` is this key's, over `signed`.
-    pub fn has_signed(&self, signed: &[u8], signature: &[u8]) -> bool {
-        if !self.is_taken() || signature.len() != self.modulus.len() {
+    pub fn verify(&self, signed: &[u8], signature: &[u8]) -> bool {
+        if !self.is_supported() || signature.len() != self.modulus.len() {
             return false;
         }
-        let (modulus, signature) = (number(&self.modulus), number(signature));
+        let (modulus, signature) = (to_uint(&self.modulus), to_uint(signature));
         let Some(odd) = Odd::new(modulus).into_option() else {
             return false;
         };
@@ -75,12 +75,12 @@ impl RsaPublicKey {
         let opened = FixedMontyForm::new(&signature, &FixedMontyParams::new_vartime(odd))
             .pow_vartime(&U64::from_u64(exponent))
             .retrieve();
-        opened == number(&block(signed, self.modulus.len()))
+        opened == to_uint(&expected_block(signed, self.modulus.len()))
     }
 }
 
 /// Builds what a good signature over `signed` opens to, `length` bytes.
-fn block(signed: &[u8], length: usize) -> Vec<u8> {
+fn expected_block(signed: &[u8], length: usize) -> Vec<u8> {
     let digest = Sha256::digest(signed);
     let tail = [&[0], &SHA256_PREFIX[..], &digest].concat();
     let mut block = vec![0xff; length - tail.len()];
@@ -90,7 +90,7 @@ fn block(signed: &[u8], length: usize) -> Vec<u8> {
 }
 
 /// Reads at most [`KEY_BYTES_MAX`] bytes.
-fn number(bytes: &[u8]) -> U4096 {
+fn to_uint(bytes: &[u8]) -> U4096 {
     let mut padded = [0; KEY_BYTES_MAX];
     padded[KEY_BYTES_MAX - bytes.len()..].copy_from_slice(bytes);
     U4096::from_be_slice(&padded)

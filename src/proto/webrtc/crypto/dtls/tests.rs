@@ -297,7 +297,7 @@ fn certificates_that_are_too_long_are_refused_in_both_roles() {
             let mut client = foreign(device, !active, now);
             let (ours, _, _, refused) = carry(&mut *server, &mut *client, now, |_, _| ());
             assert!(!ours.connected);
-            let length = HandshakeError::CertificateLength {
+            let length = HandshakeError::CertificateTooLong {
                 bytes: bytes + 6,
                 bytes_max: CERTIFICATES_BYTES_MAX,
             };
@@ -349,18 +349,18 @@ fn a_client_without_a_suite_group_or_version_of_ours_is_refused_and_named() {
                 let length = usize::from(hello[at + 1]);
                 hello[at + 2..at + 2 + length].fill(0x35);
             },
-            HandshakeError::Suites,
+            HandshakeError::NoCommonSuite,
         ),
         (
             |hello| {
                 let at = hello.windows(4).position(|part| part == [0, 10, 0, 8]).expect("groups");
                 hello[at + 6..at + 12].fill(0x01);
             },
-            HandshakeError::Groups,
+            HandshakeError::NoCommonGroup,
         ),
         (
             |hello| hello[25..27].copy_from_slice(&[0xfe, 0xff]),
-            HandshakeError::Version("DTLS1.0".to_owned()),
+            HandshakeError::UnsupportedVersion("DTLS1.0".to_owned()),
         ),
     ];
     for (change, why) in cases {

@@ -73,11 +73,11 @@ impl Bench {
     }
 
     fn mapped(&self) -> Vec<(SocketAddr, SocketAddr)> {
-        self.reflexive.mapped(0).collect()
+        self.reflexive.mappings(0).collect()
     }
 
     fn failure(&self) -> &str {
-        match self.reflexive.standing(0) {
+        match self.reflexive.state(0) {
             ServerState::Failed(why) => why,
             other => panic!("it stands {other:?}"),
         }
@@ -111,7 +111,7 @@ fn a_mapping_is_found_and_kept_alive() {
     assert_eq!(bench.mapped(), [(at(PUBLIC), at(BASE))]);
     let times: Vec<u64> = bench.sent.iter().map(|(time, _)| time.as_secs()).collect();
     assert_eq!(times, [0, 25, 50]);
-    assert_eq!((bench.changes, bench.reflexive.standing(0)), (1, &ServerState::Works));
+    assert_eq!((bench.changes, bench.reflexive.state(0)), (1, &ServerState::Working));
 }
 
 /// A NAT that has forgotten the mapping makes another: it takes the place of the old one.
@@ -161,7 +161,7 @@ fn families_stand_alone() {
     let mut v4_only = |to: SocketAddr, request: &[u8]| to.is_ipv4().then(|| answer(request, PUBLIC));
     bench.run(Duration::from_secs(600), &mut v4_only);
     assert_eq!(bench.mapped(), [(at(PUBLIC), at(BASE))]);
-    assert_eq!(bench.reflexive.standing(0), &ServerState::Works);
+    assert_eq!(bench.reflexive.state(0), &ServerState::Working);
     assert_eq!(bench.resolved.len(), 1);
     let tries = bench.sent.iter().filter(|(_, to)| to.is_ipv6()).count();
     assert!((20..60).contains(&tries), "{tries}");

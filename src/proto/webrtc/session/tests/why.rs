@@ -114,7 +114,7 @@ fn a_certificate_that_is_refused_is_named() {
     let (cause, words) = give_up(Pair::with(client, |offer| offer.to_owned()));
     assert_eq!(
         cause,
-        IceFailure::Refused(HandshakeError::Key("an RSA key of 1024 bits".to_owned()))
+        IceFailure::Refused(HandshakeError::UnsupportedKey("an RSA key of 1024 bits".to_owned()))
     );
     assert!(words.contains("P-256, P-384 and"), "{words}");
 
@@ -129,7 +129,7 @@ fn a_certificate_that_is_refused_is_named() {
     let tried = pair.session.unconnected().expect("it was never connected");
     assert_eq!(
         tried.cause(),
-        IceFailure::Refused(HandshakeError::Fingerprint),
+        IceFailure::Refused(HandshakeError::FingerprintMismatch),
         "{tried}"
     );
 }

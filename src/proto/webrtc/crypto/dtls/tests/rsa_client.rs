@@ -187,7 +187,7 @@ fn a_flight_of_many_pieces_in_one_datagram_is_read() {
     let (mut server, flight) = before_the_last_flight(256, Instant::now());
     let datagram: Vec<u8> = flight.concat();
     let count = records(&datagram).count();
-    assert!(count > RECORDS_MAX, "{count}");
+    assert!(count > RECORDS_PER_PACKET_MAX, "{count}");
     server.handle_packet(&datagram).unwrap();
     assert!(drain(&mut *server).connected);
 }
@@ -204,7 +204,7 @@ fn a_signature_that_is_not_the_keys_is_refused_and_named() {
     let (mut server, mut thief) = (ours(false, now), client(other, MTU, now));
     let (server, _, _, refused) = carry(&mut *server, &mut *thief, now, say_rsa_on_the_wire);
     assert!(!server.connected);
-    assert_eq!(refused[0], (0, HandshakeError::Signature));
+    assert_eq!(refused[0], (0, HandshakeError::BadSignature));
     // Each of these bytes changed: algorithm, hash, first and last byte of the signature.
     for (at, xor) in [(25, 1), (26, 2), (29, 1), (29 + 255, 1)] {
         let (mut server, mut client) = (ours(false, now), client(key(2048), MTU, now));
@@ -219,7 +219,7 @@ fn a_signature_that_is_not_the_keys_is_refused_and_named() {
             }
         });
         assert!(changed > 0 && !server.connected, "byte {at}");
-        assert_eq!(refused[0], (0, HandshakeError::Signature), "byte {at}");
+        assert_eq!(refused[0], (0, HandshakeError::BadSignature), "byte {at}");
     }
 }
 
@@ -239,5 +239,5 @@ fn a_request_that_was_changed_on_the_way_is_found_out() {
         }
     });
     assert!(!server.connected && !client.connected);
-    assert_eq!(refused[0], (0, HandshakeError::Signature));
+    assert_eq!(refused[0], (0, HandshakeError::BadSignature));
 }
