@@ -45,16 +45,12 @@ impl Gatherer {
     pub fn start(config: &Config, port: &Arc<UdpPort>, services: &Services) -> Gatherer {
         let (stop, stopped) = Shutdown::channel();
         let servers = parse_servers(&config.ice_servers);
-        let gatherer = Gatherer::of(
-            parse_servers.iter().map(status).collect(),
-            SlotPool::new(RELAYS_MAX),
-            stop,
-        );
+        let gatherer = Gatherer::of(servers.iter().map(status).collect(), SlotPool::new(RELAYS_MAX), stop);
         if config.embedded.is_some() {
-            gatherer.disable(parse_servers.len());
+            gatherer.disable(servers.len());
             return gatherer;
         }
-        gatherer.spawn(parse_servers, port, &stopped, services);
+        gatherer.spawn(servers, port, &stopped, services);
         gatherer
     }
 
@@ -68,8 +64,8 @@ impl Gatherer {
     }
 
     /// Devices take one host candidate, so nothing that a server gives could be offered.
-    fn disable(&self, parse_servers: usize) {
-        if parse_servers == 0 {
+    fn disable(&self, servers: usize) {
+        if servers == 0 {
             return;
         }
         for status in self.list().iter_mut() {
@@ -80,7 +76,7 @@ impl Gatherer {
 
     fn spawn(&self, servers: Vec<GatherServer>, port: &Arc<UdpPort>, stopped: &Shutdown, services: &Services) {
         let mut asked = Vec::new();
-        for (index, server) in parse_servers.into_iter().enumerate() {
+        for (index, server) in servers.into_iter().enumerate() {
             if server.answers_binding() {
                 asked.push((index, server.clone()));
             }

@@ -118,7 +118,7 @@ impl IceTcpConnection {
         let answered = Notify::new();
         let (places, id) = (place.places.clone(), place.id);
         let prove = || {
-            places.connections().prove(id);
+            places.connections().mark_validated(id);
             answered.notify_one();
         };
         let ended = tokio::select! {
@@ -159,7 +159,7 @@ impl IceTcpReader {
     fn deliver(&mut self) -> io::Result<Option<Option<u64>>> {
         let packet = self
             .framed
-            .take()
+            .next_packet()
             .map_err(|_| io::Error::other("a packet is too long"))?;
         Ok(packet.map(|packet| {
             self.port
@@ -168,7 +168,7 @@ impl IceTcpReader {
     }
 
     async fn fill(&mut self) -> io::Result<()> {
-        match self.read.read_buf(self.framed.room()).await? {
+        match self.read.read_buf(self.framed.buffer_mut()).await? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),
         }
@@ -180,10 +180,10 @@ async fn send(mut outgoing: OutgoingQueue, mut write: OwnedWriteHalf, answered: 
     let mut framed = Vec::with_capacity(FRAMED_BYTES_MAX);
     loop {
         let packet = outgoing.next().await;
-        if PacketKind::of(&packet.contents) == PacketKind::CheckAnswer {
+        if PacketKind::from_packet(&packet.contents) == PacketKind::CheckAnswer {
             answered();
         }
-        rfc4571::put(&packet.contents, &mut framed);
+        rfc4571::append_framed(&packet.contents, &mut framed);
         write.write_all(&framed).await?;
         framed.clear();
     }

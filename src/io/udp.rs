@@ -247,7 +247,11 @@ impl UdpPort {
     /// Returns the path to a peer from a local address of this machine, or of a relay.
     pub fn path(&self, over: IceProtocol, local: SocketAddr, peer: SocketAddr) -> RemotePath {
         let relay = (over == IceProtocol::Udp && local.port() != self.number()).then_some(local);
-        RemotePath { over, peer, relay }
+        RemotePath {
+            over,
+            address: peer,
+            relay,
+        }
     }
 
     /// Takes a relay's address for one of this machine, until what is returned is dropped. `None` for one with this port's
@@ -340,7 +344,7 @@ fn deliver(
 ) -> Option<u64> {
     let mut first = None;
     let mut copy: Option<Bytes> = None;
-    for (session, inbox) in routes.takers(path, contents) {
+    for (session, inbox) in routes.recipients(path, contents) {
         first = first.or(Some(session));
         let Ok(place) = inbox.try_reserve() else {
             dropped.inbox_full.fetch_add(1, Relaxed);
@@ -356,7 +360,7 @@ fn deliver(
         });
         place.send(Datagram {
             over: path.over,
-            source: path.peer,
+            source: path.address,
             destination,
             contents: copy.clone(),
             arrived,
@@ -455,20 +459,24 @@ impl SessionInbox {
         }
         let mut routes = self.port.routes();
         if let Some(old) = self.ufrag.replace(ufrag.clone()) {
-            routes.forget(Some(&old), self.session, used);
+            routes.unregister(Some(&old), self.session, used);
         }
-        routes.listen(ufrag, self.session, &self.sender);
+        routes.register(ufrag, self.session, &self.sender);
     }
 
     /// Lets answers in on a path on which a check was sent, or answered.
     pub fn expect(&self, path: impl Into<RemotePath>) {
-        self.port.routes().expect(path.into(), self.session, &self.sender);
+        self.port
+            .routes()
+            .expect_answers(path.into(), self.session, &self.sender);
     }
 
     /// Lets everything in on a path on which a check was answered. Returns the other sessions to
     /// which the same has happened.
     pub fn prove(&self, path: impl Into<RemotePath>) -> Vec<u64> {
-        self.port.routes().prove(path.into(), self.session, &self.sender)
+        self.port
+            .routes()
+            .mark_validated(path.into(), self.session, &self.sender)
     }
 
     /// Lets everything from an address in that the configuration names, for as long as the inbox is open or until
@@ -494,7 +502,7 @@ impl SessionInbox {
 
 impl Drop for SessionInbox {
     fn drop(&mut self) {
-        self.port.routes().forget(self.ufrag.as_deref(), self.session, None);
+        self.port.routes().unregister(self.ufrag.as_deref(), self.session, None);
     }
 }
 

@@ -260,7 +260,7 @@ impl WebRtc {
         let number = inbox.number();
         let device = session.is_device().then(|| OfferOrigin {
             source: requester.source,
-            host: session.host(),
+            host: session.host_address(),
         });
         let registered = inner.register(pc_id.clone(), number, requests, device);
         let connection = WebRtcConnection::new(pc_id.clone(), session.is_device(), session.offers_channel());

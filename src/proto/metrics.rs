@@ -72,8 +72,8 @@ fn refused(refusal: &OfferError) -> usize {
         OfferError::Stopping => 3,
         OfferError::NoCandidate(_) => 4,
         OfferError::AnswerTooLong(_) => 5,
-        OfferError::Share => 6,
-        OfferError::NoAnswer(_) => 7,
+        OfferError::SourceQuota => 6,
+        OfferError::Internal(_) => 7,
     }
 }
 

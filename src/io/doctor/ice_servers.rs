@@ -13,13 +13,13 @@ use crate::proto::webrtc::gather::server::{ServerUse, parse_servers};
 pub async fn examine(config: &Config) -> Vec<Finding> {
     const WHAT: &str = "ice servers";
     let servers = parse_servers(&config.ice_servers);
-    if parse_servers.is_empty() {
+    if servers.is_empty() {
         return vec![Finding::good(
             WHAT,
             "none: callers on other networks need a forwarded UDP port, or a TURN server in --ice-servers",
         )];
     }
-    let asked = parse_servers.iter().map(|server| async move {
+    let asked = servers.iter().map(|server| async move {
         let url = &server.url;
         match (&server.usage, probe(server).await) {
             (ServerUse::Unusable(why), _) => Finding::good(WHAT, format!("{url} is for clients alone: {why}")),

@@ -150,13 +150,13 @@ impl HttpError {
             HttpError::DialIn(_) | HttpError::Webhook(_) => StatusCode::BAD_REQUEST,
             HttpError::Videoroom(_) | HttpError::CallRoom(_) => StatusCode::INTERNAL_SERVER_ERROR,
             HttpError::Whip(refusal) => match refusal {
-                whip::WhipError::Type(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                whip::WhipError::UnsupportedType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 whip::WhipError::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
-                whip::WhipError::NotText | whip::WhipError::Form(_) | whip::WhipError::Fragment(_) => {
+                whip::WhipError::NotUtf8 | whip::WhipError::BadForm(_) | whip::WhipError::BadFragment(_) => {
                     StatusCode::BAD_REQUEST
                 }
-                whip::WhipError::Unfit(_) => StatusCode::UNPROCESSABLE_ENTITY,
-                whip::WhipError::Stale => StatusCode::PRECONDITION_FAILED,
+                whip::WhipError::UnsupportedOffer(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                whip::WhipError::StaleEtag => StatusCode::PRECONDITION_FAILED,
                 whip::WhipError::SpentKey => StatusCode::UNAUTHORIZED,
                 whip::WhipError::Offer(refusal) => of_offer(refusal),
             },
@@ -171,7 +171,7 @@ impl HttpError {
             other => json!(other.to_string()),
         };
         let body = match is_call {
-            true => call::error(&detail),
+            true => call::error_body(&detail),
             false => json!({"detail": detail}),
         };
         let mut reply = json_reply(self.status(), body.to_string());
@@ -192,7 +192,7 @@ impl HttpError {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
                 headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             }
-            HttpError::Full(_) | HttpError::Offer(OfferError::Full | OfferError::Share | OfferError::Stopping) => {
+            HttpError::Full(_) | HttpError::Offer(OfferError::Full | OfferError::SourceQuota | OfferError::Stopping) => {
                 reply
                     .headers_mut()
                     .insert(header::RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_S));
@@ -218,8 +218,8 @@ fn of_offer(refusal: &OfferError) -> StatusCode {
     match refusal {
         OfferError::BadSdp(_) => StatusCode::BAD_REQUEST,
         OfferError::UnknownConnection => StatusCode::NOT_FOUND,
-        OfferError::Full | OfferError::Share | OfferError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-        OfferError::NoCandidate(_) | OfferError::AnswerTooLong(_) | OfferError::NoAnswer(_) => {
+        OfferError::Full | OfferError::SourceQuota | OfferError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        OfferError::NoCandidate(_) | OfferError::AnswerTooLong(_) | OfferError::Internal(_) => {
             StatusCode::INTERNAL_SERVER_ERROR
         }
     }

@@ -36,15 +36,15 @@ pub(super) async fn serve(
     peer: PeerInfo,
 ) -> Result<Reply, HttpError> {
     match request {
-        WhipRoute::Open(via, name) => open(app, via, name, head, body, peer).await,
+        WhipRoute::Create(via, name) => open(app, via, name, head, body, peer).await,
         WhipRoute::Endpoint(via) => Ok(endpoint(via)),
         WhipRoute::Options { via, methods } => Ok(options(via, methods)),
         WhipRoute::ClientSecrets => client_secret(app, head, body, peer).await,
         WhipRoute::Session(_, id, verb) => {
             let headers = &head.headers;
             let asked = match verb {
-                ResourceMethod::Look => ResourceRequest::Look,
-                ResourceMethod::Leave => ResourceRequest::Leave,
+                ResourceMethod::Get => ResourceRequest::Get,
+                ResourceMethod::Delete => ResourceRequest::Delete,
                 ResourceMethod::Patch => patch(app, headers, body).await?,
             };
             let changes = verb == ResourceMethod::Patch;
@@ -55,8 +55,8 @@ pub(super) async fn serve(
                     put(reply.headers_mut(), header::ETAG, &etag);
                     reply
                 }
-                ResourceResponse::Nothing if changes || verb == ResourceMethod::Look => empty(StatusCode::NO_CONTENT),
-                ResourceResponse::Nothing => empty(StatusCode::OK),
+                ResourceResponse::NoContent if changes || verb == ResourceMethod::Get => empty(StatusCode::NO_CONTENT),
+                ResourceResponse::NoContent => empty(StatusCode::OK),
             })
         }
     }
@@ -87,8 +87,8 @@ async fn open(
     let kind = content_type(headers);
     let body = read(app.times, headers, AcceptedBody::Anything, body).await?;
     let call = match via {
-        WhipEndpoint::Whip | WhipEndpoint::Whep => CallsRequest::sdp(kind, &body)?,
-        WhipEndpoint::Calls => CallsRequest::sdp_or_form(kind, &body)?,
+        WhipEndpoint::Whip | WhipEndpoint::Whep => CallsRequest::from_sdp(kind, &body)?,
+        WhipEndpoint::Calls => CallsRequest::from_sdp_or_form(kind, &body)?,
     };
     drop(body);
     offer::check(via, &call.sdp)?;
@@ -108,7 +108,7 @@ async fn open(
     let client = log_client(app, peer);
     let begin = session_start(lease, client.clone(), move |registered| {
         registered.unwrap_or_else(|| {
-            let mut body = answer::body(&query);
+            let mut body = answer::query_body(&query);
             if let Some(session) = session {
                 body.insert("session".to_owned(), session);
             }
@@ -127,7 +127,7 @@ fn created(app: &RunnerApp, via: WhipEndpoint, answered: AnswerBody) -> Reply {
     let etag = answer::etag(answer::ufrag(&answered.sdp));
     let mut reply = text(StatusCode::CREATED, whip::SDP, answered.sdp);
     let headers = reply.headers_mut();
-    put(headers, header::LOCATION, &via.location(&answered.pc_id));
+    put(headers, header::LOCATION, &via.resource_path(&answered.pc_id));
     put(headers, header::ETAG, &etag);
     for link in answer::links(&app.config.ice_servers) {
         put(headers, header::LINK, &link);
@@ -156,7 +156,7 @@ async fn patch(app: &RunnerApp, headers: &HeaderMap, body: Incoming) -> Result<R
         .iter()
         .any(|known| kind.eq_ignore_ascii_case(known.as_bytes()))
     {
-        return Err(HttpError::Whip(whip::WhipError::Type(TYPES)));
+        return Err(HttpError::Whip(whip::WhipError::UnsupportedType(TYPES)));
     }
     let body: Bytes = read(app.times, headers, AcceptedBody::Anything, body).await?;
     // A list may be divided over several headers.
@@ -176,7 +176,7 @@ async fn patch(app: &RunnerApp, headers: &HeaderMap, body: Incoming) -> Result<R
 /// not opened by them.
 fn shown(via: WhipEndpoint, headers: &HeaderMap, query: &str) -> Option<PresentedKey> {
     let token = Query::new(query).value(answer::TOKEN);
-    PresentedKey::of(authorizations(headers), via != WhipEndpoint::Calls, token)
+    PresentedKey::from_request(authorizations(headers), via != WhipEndpoint::Calls, token)
 }
 
 fn content_type(headers: &HeaderMap) -> &[u8] {

@@ -87,8 +87,8 @@ impl SessionIo for WebRtcIo {
     ) {
         match command {
             WebRtcCommand::Transmit(transmit) => self.transmit(transmit, task),
-            WebRtcCommand::Proven(proven) => self.prove(&proven),
-            WebRtcCommand::Found(found) => {
+            WebRtcCommand::PathValidated(proven) => self.prove(&proven),
+            WebRtcCommand::ProbeOutcome(found) => {
                 let silent = SilentSession {
                     heard: session.last_heard(),
                     ticket: task.permit.ticket(),
@@ -177,12 +177,12 @@ impl WebRtcIo {
             }
             SessionRequest::Open => session.open(now),
             SessionRequest::End(reason) => session.handle_end(reason, now),
-            SessionRequest::Rival(rival) => session.handle_rival(rival, now),
+            SessionRequest::Rival(rival) => session.handle_competitor(rival, now),
             SessionRequest::Inquire(inquirer) => {
                 self.inquirers.retain(|other| !other.is_closed());
                 if self.inquirers.len() < WAITING_OFFERS_MAX {
                     self.inquirers.push(inquirer);
-                    session.handle_inquiry(now);
+                    session.handle_probe(now);
                 }
             }
         }
@@ -199,18 +199,18 @@ impl WebRtcIo {
             return Err(WhipError::Offer(OfferError::UnknownConnection));
         };
         match asked {
-            ResourceRequest::Look => Ok(ResourceResponse::Nothing),
-            ResourceRequest::Leave => {
+            ResourceRequest::Get => Ok(ResourceResponse::NoContent),
+            ResourceRequest::Delete => {
                 self.resource = None;
                 session.handle_leave(now);
-                Ok(ResourceResponse::Nothing)
+                Ok(ResourceResponse::NoContent)
             }
             ResourceRequest::Patch { if_match, body } => match resource.patch(if_match.as_deref(), &body)? {
                 ResourcePatch::Trickle(candidates) => {
                     for line in &candidates {
                         session.add_remote_candidate(line);
                     }
-                    Ok(ResourceResponse::Nothing)
+                    Ok(ResourceResponse::NoContent)
                 }
                 ResourcePatch::Restart(restart) => {
                     let answer = session.renegotiate(&restart.offer).map_err(refusal)?;

@@ -152,7 +152,7 @@ impl WebRtcShared {
     /// not.
     pub fn inquire(&self, origin: OfferOrigin) -> Vec<oneshot::Receiver<SilentSession>> {
         let connections = self.connections();
-        let may_be = |reach: &&SessionHandle| reach.device.is_some_and(|device| device.may_be(origin));
+        let may_be_same_device = |reach: &&SessionHandle| reach.device.is_some_and(|device| device.may_be_same_device(origin));
         let sessions = connections.by_number.values().filter(may_be);
         let inquiries = sessions.map(|reach| {
             let (inquirer, inquiry) = oneshot::channel();
@@ -270,7 +270,7 @@ pub fn refusal(error: NegotiationError) -> OfferError {
         NegotiationError::BadDescription(why) => OfferError::BadSdp(why),
         NegotiationError::NoCandidate(why) => OfferError::NoCandidate(why),
         NegotiationError::TooLong(why) => OfferError::AnswerTooLong(why),
-        NegotiationError::Internal(why) => OfferError::NoAnswer(why),
+        NegotiationError::Internal(why) => OfferError::Internal(why),
         // The client takes this refusal as final, and does not bring a bot back that hung up.
         NegotiationError::Ended => OfferError::UnknownConnection,
     }

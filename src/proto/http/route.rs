@@ -66,7 +66,7 @@ impl Route<'_> {
     /// Tells whether a request brings an offer, whose refusal the operator is told of: many clients
     /// show nobody what they were answered, and ask again for ever.
     pub fn accepts_offer(&self) -> bool {
-        matches!(self, Route::Offer(_) | Route::Whip(whip::WhipRoute::Open(..)))
+        matches!(self, Route::Offer(_) | Route::Whip(whip::WhipRoute::Create(..)))
     }
 }
 
@@ -182,7 +182,7 @@ pub fn socket_path(family: SocketKind) -> &'static str {
 /// Returns what of a path may stand in a log: no token, and no session that others could speak for.
 pub fn path_for_log(path: &str) -> &str {
     let end = path.match_indices('/').nth(1).map_or(path.len(), |(at, _)| at);
-    if let Some(shown) = percent_decode(path).and_then(|path| whip::for_log(&path)) {
+    if let Some(shown) = percent_decode(path).and_then(|path| whip::redact(&path)) {
         return shown;
     }
     match percent_decode(path) {

@@ -146,8 +146,8 @@ fn refusals_and_answers_are_counted_by_their_kind() {
         OfferError::Stopping,
         OfferError::NoCandidate("x".into()),
         OfferError::AnswerTooLong("x".into()),
-        OfferError::NoAnswer("x".into()),
-        OfferError::Share,
+        OfferError::Internal("x".into()),
+        OfferError::SourceQuota,
     ] {
         metrics.offer_refused(&refusal);
     }

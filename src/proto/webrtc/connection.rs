@@ -162,7 +162,7 @@ impl PeerConnection {
                 self.attempt.handle_candidate(usable.kind, usable.addr);
                 self.rtc.add_remote_candidate(candidate);
             }
-            Err(Some(ignored)) => self.attempt.handle_ignored(ignored),
+            Err(Some(ignored)) => self.attempt.handle_unusable_candidate(ignored),
             Err(None) => {}
         }
     }

@@ -109,7 +109,7 @@ fn parse_one(text: &str, servers: &mut Vec<IceServer>) -> Result<(), IceError> {
         Some(b'{') => parse_array(&format!("[{text}]"), servers),
         _ => {
             for url in text.split(',').map(str::trim).filter(|url| !url.is_empty()) {
-                servers.push(server(vec![url.to_owned()], None, None)?);
+                servers.push(parse_server(vec![url.to_owned()], None, None)?);
             }
             Ok(())
         }
@@ -123,7 +123,7 @@ fn parse_array(text: &str, servers: &mut Vec<IceServer>) -> Result<(), IceError>
     })?;
     for entry in entries {
         servers.push(match entry {
-            Value::String(url) => server(vec![url], None, None)?,
+            Value::String(url) => parse_server(vec![url], None, None)?,
             Value::Object(object) => parse_object(object)?,
             _ => return Err(IceError::NotAServer),
         });
@@ -153,10 +153,14 @@ fn parse_object(object: Map<String, Value>) -> Result<IceServer, IceError> {
             _ => return Err(IceError::UnknownKey(key)),
         }
     }
-    server(urls, username, credential)
+    parse_server(urls, username, credential)
 }
 
-fn server(urls: Vec<String>, username: Option<String>, credential: Option<String>) -> Result<IceServer, IceError> {
+fn parse_server(
+    urls: Vec<String>,
+    username: Option<String>,
+    credential: Option<String>,
+) -> Result<IceServer, IceError> {
     if urls.is_empty() {
         return Err(IceError::NoUrls);
     }
@@ -171,7 +175,7 @@ fn server(urls: Vec<String>, username: Option<String>, credential: Option<String
         let url = url.trim();
         let scheme = check_url(url)?;
         if scheme.starts_with("turn") && (username.is_none() || credential.is_none()) {
-            return Err(IceError::NoCredential(shown(url)));
+            return Err(IceError::NoCredential(excerpt(url)));
         }
         // Browsers compare the scheme without case; older clients of ours may not.
         checked.push(format!("{scheme}{}", &url[scheme.len()..]));
@@ -185,13 +189,13 @@ fn server(urls: Vec<String>, username: Option<String>, credential: Option<String
 
 /// Checks one URL and returns its scheme in lower case.
 fn check_url(url: &str) -> Result<&'static str, IceError> {
-    let (scheme, rest) = url.split_once(':').ok_or_else(|| IceError::Scheme(shown(url)))?;
+    let (scheme, rest) = url.split_once(':').ok_or_else(|| IceError::Scheme(excerpt(url)))?;
     let scheme = ["stun", "stuns", "turn", "turns"]
         .into_iter()
         .find(|known| known.eq_ignore_ascii_case(scheme))
-        .ok_or_else(|| IceError::Scheme(shown(url)))?;
+        .ok_or_else(|| IceError::Scheme(excerpt(url)))?;
     if rest.starts_with('/') {
-        return Err(IceError::Slashes(shown(url)));
+        return Err(IceError::Slashes(excerpt(url)));
     }
     let (authority, query) = match rest.split_once('?') {
         Some((authority, query)) => (authority, Some(query)),
@@ -202,7 +206,7 @@ fn check_url(url: &str) -> Result<&'static str, IceError> {
         Some(query) => scheme.starts_with("turn") && matches!(query, "transport=udp" | "transport=tcp"),
     };
     if !query_fits {
-        return Err(IceError::Query(shown(url)));
+        return Err(IceError::Query(excerpt(url)));
     }
     check_authority(authority, url)?;
     Ok(scheme)
@@ -210,10 +214,10 @@ fn check_url(url: &str) -> Result<&'static str, IceError> {
 
 fn check_authority(authority: &str, url: &str) -> Result<(), IceError> {
     let (host_fits, port) = if let Some(bracketed) = authority.strip_prefix('[') {
-        let (host, after) = bracketed.split_once(']').ok_or_else(|| IceError::Host(shown(url)))?;
+        let (host, after) = bracketed.split_once(']').ok_or_else(|| IceError::Host(excerpt(url)))?;
         let port = match after {
             "" => None,
-            _ => Some(after.strip_prefix(':').ok_or_else(|| IceError::Host(shown(url)))?),
+            _ => Some(after.strip_prefix(':').ok_or_else(|| IceError::Host(excerpt(url)))?),
         };
         (host.parse::<Ipv6Addr>().is_ok(), port)
     } else {
@@ -225,16 +229,16 @@ fn check_authority(authority: &str, url: &str) -> Result<(), IceError> {
         (!host.is_empty() && host.chars().all(known), port)
     };
     if !host_fits {
-        return Err(IceError::Host(shown(url)));
+        return Err(IceError::Host(excerpt(url)));
     }
     match port.map(str::parse::<u16>) {
         None | Some(Ok(1..)) => Ok(()),
-        Some(_) => Err(IceError::Port(shown(url))),
+        Some(_) => Err(IceError::Port(excerpt(url))),
     }
 }
 
 /// What an error shows of a URL: all of it, unless somebody put a name and a secret before the host.
-fn shown(url: &str) -> String {
+fn excerpt(url: &str) -> String {
     match url.rsplit_once('@') {
         Some((_, host)) => format!("...@{host}"),
         None => url.to_owned(),

@@ -32,51 +32,51 @@ struct CheckedPair {
 pub struct IceAttempt {
     /// The UDP port of this runner.
     port: u16,
-    known: Vec<(CandidateKind, SocketAddr)>,
-    hidden: u32,
-    unusable: u32,
+    candidates: Vec<(CandidateKind, SocketAddr)>,
+    mdns_candidates: u32,
+    unusable_candidates: u32,
     pairs: Vec<CheckedPair>,
     /// Checks between addresses for which there was no room in `pairs`.
-    unlisted: u32,
+    unlisted_checks: u32,
     /// Checks that named this connection and were not signed for it.
-    refused: u32,
+    rejected_checks: u32,
     /// Answers that did not say from where the check came.
-    unmapped: u32,
+    unmapped_answers: u32,
     records_in: u32,
     records_out: u32,
     /// The first reason that a datagram of the handshake was refused for.
-    refusal: Option<HandshakeError>,
-    ice_up: bool,
-    secured: bool,
+    handshake_error: Option<HandshakeError>,
+    ice_connected: bool,
+    is_secured: bool,
 }
 
 /// What kept a connection from being.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IceFailure {
     /// The client named no candidate and sent nothing.
-    Nothing,
+    NothingReceived,
     /// Every candidate is a name that only the client's own network knows, and it sent nothing.
-    OnlyHidden,
+    OnlyMdns,
     /// None of the candidates can be used here, and the client sent nothing.
-    NoneUsable,
+    NoUsableCandidate,
     /// No address of this end goes with one of the client's.
     NoPair,
     /// Checks left, and nothing came.
     Unanswered,
     /// The client's answers cannot be used.
-    Unmapped,
+    UnmappedAnswers,
     /// The client's checks came, and no answer to ours.
     OneWay,
     /// What came was signed for another connection.
-    Stale,
+    OtherCredentials,
     /// Checks were answered, and the client chose no pair.
-    NotChosen,
+    NotNominated,
     /// ICE is up, and no record of DTLS came.
     NoHandshake,
     /// The handshake of DTLS began and did not end.
-    Handshake,
+    HandshakeIncomplete,
     /// The handshake of DTLS was refused, here or by the client.
-    Refused(HandshakeError),
+    HandshakeFailed(HandshakeError),
 }
 
 impl IceAttempt {
@@ -91,27 +91,27 @@ impl IceAttempt {
     /// A candidate of the client is used.
     pub fn handle_candidate(&mut self, kind: CandidateKind, address: SocketAddr) {
         // Each restart of ICE brings its own.
-        if !self.secured && self.known.len() < REMOTE_CANDIDATES_MAX {
-            self.known.push((kind, address));
+        if !self.is_secured && self.candidates.len() < REMOTE_CANDIDATES_MAX {
+            self.candidates.push((kind, address));
         }
     }
 
     /// A candidate of the client is not used.
-    pub fn handle_ignored(&mut self, why: CandidateError) {
+    pub fn handle_unusable_candidate(&mut self, why: CandidateError) {
         match why {
             CandidateError::EndOfCandidates => {}
-            CandidateError::Mdns => self.hidden += 1,
-            _ => self.unusable += 1,
+            CandidateError::Mdns => self.mdns_candidates += 1,
+            _ => self.unusable_candidates += 1,
         }
     }
 
     /// A datagram came; `accepted` tells whether it is this connection's.
     pub fn handle_incoming(&mut self, source: SocketAddr, destination: SocketAddr, kind: PacketKind, accepted: bool) {
-        if self.secured {
+        if self.is_secured {
             return;
         }
         match kind {
-            PacketKind::Check if !accepted => self.refused += 1,
+            PacketKind::Check if !accepted => self.rejected_checks += 1,
             PacketKind::Check => self.count(destination, source, |pair| pair.received += 1),
             // An error is an answer, too: the way is open.
             kind if kind.is_response() && accepted => self.count(destination, source, |pair| pair.answered += 1),
@@ -122,14 +122,14 @@ impl IceAttempt {
 
     /// A datagram came that is no packet of WebRTC.
     pub fn handle_unreadable(&mut self, contents: &[u8]) {
-        if !self.secured && stun::is_unmapped_answer(contents) {
-            self.unmapped = self.unmapped.saturating_add(1);
+        if !self.is_secured && stun::lacks_mapped_address(contents) {
+            self.unmapped_answers = self.unmapped_answers.saturating_add(1);
         }
     }
 
     /// A datagram leaves.
     pub fn handle_outgoing(&mut self, source: SocketAddr, destination: SocketAddr, kind: PacketKind) {
-        if self.secured {
+        if self.is_secured {
             return;
         }
         match kind {
@@ -141,35 +141,35 @@ impl IceAttempt {
     }
 
     /// A datagram of the handshake was refused.
-    pub fn handle_refusal(&mut self, refusal: HandshakeError) {
-        if !self.secured {
-            self.refusal.get_or_insert(refusal);
+    pub fn handle_handshake_error(&mut self, refusal: HandshakeError) {
+        if !self.is_secured {
+            self.handshake_error.get_or_insert(refusal);
         }
     }
 
     /// ICE has found a pair.
-    pub fn handle_ice_up(&mut self) {
-        self.ice_up = true;
+    pub fn handle_ice_connected(&mut self) {
+        self.ice_connected = true;
     }
 
     /// The connection is up: nothing is left to explain.
     pub fn handle_secured(&mut self) {
         *self = IceAttempt {
-            secured: true,
+            is_secured: true,
             ..IceAttempt::new(self.port)
         };
     }
 
     /// Tells whether the connection came to be.
     pub fn is_secured(&self) -> bool {
-        self.secured
+        self.is_secured
     }
 
     fn count(&mut self, local: SocketAddr, remote: SocketAddr, count: impl FnOnce(&mut CheckedPair)) {
         let is_it = |pair: &CheckedPair| pair.remote == remote && pair.local == local;
         match self.pairs.iter().position(is_it) {
             Some(at) => count(&mut self.pairs[at]),
-            None if self.pairs.len() == TRIED_PAIRS_MAX => self.unlisted += 1,
+            None if self.pairs.len() == TRIED_PAIRS_MAX => self.unlisted_checks += 1,
             None => {
                 let mut pair = CheckedPair {
                     local,
@@ -193,23 +193,23 @@ impl IceAttempt {
     pub fn cause(&self) -> IceFailure {
         let (sent, answered) = (self.sum(|pair| pair.sent), self.sum(|pair| pair.answered));
         let received = self.sum(|pair| pair.received);
-        if self.ice_up {
-            return match &self.refusal {
-                Some(refusal) => IceFailure::Refused(refusal.clone()),
+        if self.ice_connected {
+            return match &self.handshake_error {
+                Some(refusal) => IceFailure::HandshakeFailed(refusal.clone()),
                 None if self.records_in == 0 => IceFailure::NoHandshake,
-                None => IceFailure::Handshake,
+                None => IceFailure::HandshakeIncomplete,
             };
         }
         match (received, answered) {
-            (_, 1..) => IceFailure::NotChosen,
-            (_, 0) if self.unmapped > 0 => IceFailure::Unmapped,
+            (_, 1..) => IceFailure::NotNominated,
+            (_, 0) if self.unmapped_answers > 0 => IceFailure::UnmappedAnswers,
             (1.., 0) => IceFailure::OneWay,
-            (0, 0) if self.refused > 0 => IceFailure::Stale,
+            (0, 0) if self.rejected_checks > 0 => IceFailure::OtherCredentials,
             (0, 0) if sent > 0 => IceFailure::Unanswered,
-            (0, 0) if !self.known.is_empty() => IceFailure::NoPair,
-            (0, 0) if self.unusable > 0 => IceFailure::NoneUsable,
-            (0, 0) if self.hidden > 0 => IceFailure::OnlyHidden,
-            (0, 0) => IceFailure::Nothing,
+            (0, 0) if !self.candidates.is_empty() => IceFailure::NoPair,
+            (0, 0) if self.unusable_candidates > 0 => IceFailure::NoUsableCandidate,
+            (0, 0) if self.mdns_candidates > 0 => IceFailure::OnlyMdns,
+            (0, 0) => IceFailure::NothingReceived,
         }
     }
 
@@ -219,13 +219,13 @@ impl IceAttempt {
     }
 
     /// Returns the kind of the client's address: of the candidate that named it, or one that its own check told.
-    fn kind(&self, remote: SocketAddr) -> CandidateKind {
-        let named = self.known.iter().find(|(_, address)| *address == remote);
+    fn candidate_kind(&self, remote: SocketAddr) -> CandidateKind {
+        let named = self.candidates.iter().find(|(_, address)| *address == remote);
         named.map_or(CandidateKind::PeerReflexive, |(kind, _)| *kind)
     }
 
     /// Returns the addresses of this end from which checks left, each once.
-    fn locals(&self) -> Vec<IpAddr> {
+    fn local_addresses(&self) -> Vec<IpAddr> {
         let mut locals: Vec<IpAddr> = Vec::new();
         for pair in self.pairs.iter().filter(|pair| pair.sent > 0) {
             if !locals.contains(&pair.local.ip()) {

@@ -73,8 +73,8 @@ impl OfferBody {
             .string("pc_id", limits::PC_ID_BYTES_MAX)
             .filter(|id| !id.is_empty());
         let restart_pc = fields.flag("restart_pc").unwrap_or(false);
-        let snake = data(&mut fields, "request_data");
-        let camel = data(&mut fields, "requestData");
+        let snake = request_data(&mut fields, "request_data");
+        let camel = request_data(&mut fields, "requestData");
         fields.finish()?;
         Ok(OfferBody {
             sdp,
@@ -87,7 +87,7 @@ impl OfferBody {
 
 /// Takes data for the bot; empty data is none, as for the reference peer, so that it hides nothing
 /// that `/start` was given.
-fn data(fields: &mut Fields, name: &'static str) -> Option<Value> {
+fn request_data(fields: &mut Fields, name: &'static str) -> Option<Value> {
     fields
         .any(name)
         .map(|(_, value)| value)
@@ -137,7 +137,7 @@ impl CandidatesBody {
         let list = fields.required_list("candidates", limits::CANDIDATES_MAX);
         let mut candidates = Vec::with_capacity(list.len());
         for (index, value) in list.into_iter().enumerate() {
-            match candidate(value, index) {
+            match parse_candidate(value, index) {
                 Ok(candidate) => candidates.push(candidate),
                 Err(invalid) => fields.join(invalid),
             }
@@ -147,7 +147,7 @@ impl CandidatesBody {
     }
 }
 
-fn candidate(value: Value, index: usize) -> Result<RemoteCandidate, Invalid> {
+fn parse_candidate(value: Value, index: usize) -> Result<RemoteCandidate, Invalid> {
     let at = vec![Step::Name("candidates"), Step::Index(index)];
     let Value::Object(map) = value else {
         let msg = "Input should be a valid dictionary".into();
@@ -179,7 +179,7 @@ pub enum OfferError {
     /// As many sessions are live as there may be.
     Full,
     /// As many sessions are live as one source address may have.
-    Share,
+    SourceQuota,
     /// The runner is about to end.
     Stopping,
     /// No address could be offered: the one that a device wants, and those that there are.
@@ -187,7 +187,7 @@ pub enum OfferError {
     /// The answer does not fit what a microcontroller takes, and by how much.
     AnswerTooLong(String),
     /// This end could make no answer, and why.
-    NoAnswer(String),
+    Internal(String),
 }
 
 impl fmt::Display for OfferError {
@@ -196,14 +196,14 @@ impl fmt::Display for OfferError {
             OfferError::BadSdp(why) => write!(f, "the offer's SDP cannot be answered: {why}"),
             OfferError::UnknownConnection => f.write_str("Peer connection not found"),
             OfferError::Full => f.write_str("every session of this runner is taken; try again later"),
-            OfferError::Share => f.write_str(
+            OfferError::SourceQuota => f.write_str(
                 "this address has its share of the sessions; try again later (a proxy that asks for many callers has to be \
                  trusted, see --trusted-proxies)",
             ),
             OfferError::Stopping => f.write_str("this runner is stopping"),
             OfferError::NoCandidate(why) => write!(f, "no address to offer: {why}"),
             OfferError::AnswerTooLong(why) => write!(f, "the answer is too long for the client: {why}"),
-            OfferError::NoAnswer(why) => write!(f, "no answer can be made: {why}"),
+            OfferError::Internal(why) => write!(f, "no answer can be made: {why}"),
         }
     }
 }
@@ -214,7 +214,7 @@ impl From<Refused> for OfferError {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Full => OfferError::Full,
-            Refused::Share => OfferError::Share,
+            Refused::Share => OfferError::SourceQuota,
         }
     }
 }

@@ -18,9 +18,9 @@ use crate::limits::{
 
 /// The queue of one session.
 pub struct Outbox {
-    device: bool,
-    opened: Option<Instant>,
-    sent: Option<Instant>,
+    is_device: bool,
+    opened_at: Option<Instant>,
+    sent_at: Option<Instant>,
     urgent: VecDeque<String>,
     ordinary: VecDeque<String>,
     /// How many bytes of text wait.
@@ -33,17 +33,17 @@ pub struct Outbox {
 enum MessagePriority {
     Urgent,
     Ordinary,
-    Decoration,
+    Cosmetic,
     /// Not an object with a string `type`: the device would crash on it.
-    Unreadable,
+    Unsupported,
 }
 
 impl Outbox {
     pub fn new(device: bool) -> Self {
         Outbox {
-            device,
-            opened: None,
-            sent: None,
+            is_device: device,
+            opened_at: None,
+            sent_at: None,
             urgent: VecDeque::new(),
             ordinary: VecDeque::new(),
             bytes: 0,
@@ -53,17 +53,17 @@ impl Outbox {
 
     /// The client opened its channel; after a restart, its new one.
     pub fn handle_open(&mut self, now: Instant) {
-        self.opened = Some(now);
+        self.opened_at = Some(now);
     }
 
     /// The channel is gone; what waits, waits for the next one.
     pub fn handle_close(&mut self) {
-        self.opened = None;
+        self.opened_at = None;
     }
 
     /// Queues a text. What the client cannot take is dropped and counted, with a line in the log.
     pub fn push(&mut self, text: String) {
-        let bytes_max = if self.device {
+        let bytes_max = if self.is_device {
             DEVICE_MESSAGE_BYTES_MAX
         } else {
             MESSAGE_BYTES_MAX
@@ -78,7 +78,7 @@ impl Outbox {
             log::debug!("message dropped: it is empty");
             return;
         }
-        let class = if self.device {
+        let class = if self.is_device {
             classify(&text)
         } else {
             MessagePriority::Ordinary
@@ -87,9 +87,9 @@ impl Outbox {
             MessagePriority::Urgent => &mut self.urgent,
             MessagePriority::Ordinary => &mut self.ordinary,
             // It is worth a place only while nothing else wants it.
-            MessagePriority::Decoration if !self.is_empty() => return,
-            MessagePriority::Decoration => &mut self.ordinary,
-            MessagePriority::Unreadable => {
+            MessagePriority::Cosmetic if !self.is_empty() => return,
+            MessagePriority::Cosmetic => &mut self.ordinary,
+            MessagePriority::Unsupported => {
                 log::warn!("message dropped: a device takes JSON objects with a string `type` only");
                 self.dropped += 1;
                 return;
@@ -105,9 +105,9 @@ impl Outbox {
     }
 
     /// Returns the text to send now. `in_flight` is how many bytes the peer has not acknowledged yet.
-    pub fn next(&self, in_flight: usize, now: Instant) -> Option<&str> {
+    pub fn peek(&self, in_flight: usize, now: Instant) -> Option<&str> {
         let due = self.poll_timeout()?;
-        if now < due || (self.device && in_flight > 0) {
+        if now < due || (self.is_device && in_flight > 0) {
             return None;
         }
         self.urgent.front().or(self.ordinary.front()).map(String::as_str)
@@ -115,23 +115,23 @@ impl Outbox {
 
     /// The text of [`Outbox::next`] is on its way.
     pub fn handle_sent(&mut self, now: Instant) {
-        self.sent = Some(now);
+        self.sent_at = Some(now);
         let text = self.urgent.pop_front().or_else(|| self.ordinary.pop_front());
         self.bytes -= text.map_or(0, |text| text.len());
     }
 
     /// Returns when a waiting text may be sent; `None` when there is none, or no channel.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let opened = self.opened?;
+        let opened = self.opened_at?;
         if self.is_empty() {
             return None;
         }
-        if !self.device {
+        if !self.is_device {
             return Some(opened);
         }
         let settled = opened + DEVICE_CHANNEL_SETTLE;
         Some(
-            self.sent
+            self.sent_at
                 .map_or(settled, |sent| settled.max(sent + DEVICE_MESSAGE_INTERVAL)),
         )
     }
@@ -154,19 +154,19 @@ fn classify(text: &str) -> MessagePriority {
         data: serde_json::Value,
     }
     let Ok(envelope) = serde_json::from_str::<RtviMessage>(text) else {
-        return MessagePriority::Unreadable;
+        return MessagePriority::Unsupported;
     };
     match envelope.r#type.as_str() {
         "bot-ready" | "error" | "error-response" | "bot-started-speaking" | "bot-stopped-speaking" => {
             MessagePriority::Urgent
         }
         "metrics" | "user-audio-level" | "bot-audio-level" | "bot-llm-text" | "bot-tts-audio" | "system-log" => {
-            MessagePriority::Decoration
+            MessagePriority::Cosmetic
         }
-        "user-transcription" if envelope.data["final"] == false => MessagePriority::Decoration,
-        "bot-output" if envelope.data["spoken_status"] == "in-progress" => MessagePriority::Decoration,
+        "user-transcription" if envelope.data["final"] == false => MessagePriority::Cosmetic,
+        "bot-output" if envelope.data["spoken_status"] == "in-progress" => MessagePriority::Cosmetic,
         // The firmware reads `data.text` without looking whether it is a string.
-        "bot-tts-text" if !envelope.data["text"].is_string() => MessagePriority::Unreadable,
+        "bot-tts-text" if !envelope.data["text"].is_string() => MessagePriority::Unsupported,
         _ => MessagePriority::Ordinary,
     }
 }
@@ -185,7 +185,7 @@ mod tests {
         let mut sent = Vec::new();
         for ms in 0..end.as_millis() as u64 {
             let now = start + Duration::from_millis(ms);
-            while let Some(text) = outbox.next(0, now) {
+            while let Some(text) = outbox.peek(0, now) {
                 sent.push((now - start, text.to_owned()));
                 outbox.handle_sent(now);
             }
@@ -200,7 +200,7 @@ mod tests {
         let mut outbox = Outbox::new(false);
         outbox.push("one".into());
         outbox.push(message("metrics"));
-        assert_eq!(outbox.next(0, start), None);
+        assert_eq!(outbox.peek(0, start), None);
         outbox.handle_open(start);
         let sent = drain(&mut outbox, start, Duration::from_millis(1));
         assert_eq!(sent.len(), 2);
@@ -232,8 +232,8 @@ mod tests {
         outbox.handle_open(start);
         outbox.push(message("bot-ready"));
         let later = start + Duration::from_secs(1);
-        assert_eq!(outbox.next(1, later), None);
-        assert!(outbox.next(0, later).is_some());
+        assert_eq!(outbox.peek(1, later), None);
+        assert!(outbox.peek(0, later).is_some());
     }
 
     /// A bot that insists on levels gets them through, as long as the device has nothing better to read.
@@ -292,6 +292,6 @@ mod tests {
         }
         outbox.handle_open(start);
         assert_eq!(outbox.dropped(), 3);
-        assert_eq!(outbox.next(0, start), Some("3"));
+        assert_eq!(outbox.peek(0, start), Some("3"));
     }
 }

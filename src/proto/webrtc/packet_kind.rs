@@ -28,9 +28,9 @@ pub enum PacketKind {
 }
 
 impl PacketKind {
-    pub fn of(packet: &[u8]) -> Self {
+    pub fn from_packet(packet: &[u8]) -> Self {
         match packet {
-            [0..=3, ..] => PacketKind::of_stun(packet),
+            [0..=3, ..] => PacketKind::from_stun(packet),
             [20..=63, ..] => PacketKind::Dtls,
             [128..=191, 192..=223, ..] => PacketKind::Rtcp,
             [128..=191, ..] => PacketKind::Rtp,
@@ -38,7 +38,7 @@ impl PacketKind {
         }
     }
 
-    fn of_stun(packet: &[u8]) -> Self {
+    fn from_stun(packet: &[u8]) -> Self {
         if packet.len() < STUN_HEADER_BYTES || packet[4..8] != MAGIC_COOKIE {
             return PacketKind::Stun;
         }
@@ -77,7 +77,7 @@ mod tests {
     fn the_first_bytes_tell_the_protocol() {
         for first in 0..=255 {
             for second in 0..=255 {
-                let kind = PacketKind::of(&[first, second, 0, 0]);
+                let kind = PacketKind::from_packet(&[first, second, 0, 0]);
                 let expected = match (first, second) {
                     (0..=3, _) => PacketKind::Stun,
                     (20..=63, _) => PacketKind::Dtls,
@@ -87,9 +87,9 @@ mod tests {
                 };
                 assert_eq!(kind, expected, "{first} {second}");
             }
-            assert_eq!(PacketKind::of(&[first]).is_stun(), first < 4);
+            assert_eq!(PacketKind::from_packet(&[first]).is_stun(), first < 4);
         }
-        assert_eq!(PacketKind::of(&[]), PacketKind::Other);
+        assert_eq!(PacketKind::from_packet(&[]), PacketKind::Other);
     }
 
     /// A piece of a message, or one without the magic cookie, is no check and no answer.
@@ -102,11 +102,14 @@ mod tests {
             ([0, 0x11], PacketKind::Stun),
         ] {
             let mut message = stun(kind);
-            assert_eq!(PacketKind::of(&message), expected);
-            assert_eq!(PacketKind::of(&message).is_response(), kind[0] == 1);
-            assert_eq!(PacketKind::of(&message[..STUN_HEADER_BYTES - 1]), PacketKind::Stun);
+            assert_eq!(PacketKind::from_packet(&message), expected);
+            assert_eq!(PacketKind::from_packet(&message).is_response(), kind[0] == 1);
+            assert_eq!(
+                PacketKind::from_packet(&message[..STUN_HEADER_BYTES - 1]),
+                PacketKind::Stun
+            );
             message[4] = 0;
-            assert_eq!(PacketKind::of(&message), PacketKind::Stun);
+            assert_eq!(PacketKind::from_packet(&message), PacketKind::Stun);
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::webrtc::stun;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RemotePath {
     pub over: IceProtocol,
-    pub peer: SocketAddr,
+    pub address: SocketAddr,
     pub relay: Option<SocketAddr>,
 }
 
@@ -34,7 +34,7 @@ impl From<SocketAddr> for RemotePath {
     fn from(peer: SocketAddr) -> Self {
         RemotePath {
             over: IceProtocol::Udp,
-            peer,
+            address: peer,
             relay: None,
         }
     }
@@ -46,7 +46,7 @@ enum PathClaim {
     /// A check was sent there, or one that came from there was answered.
     Expected,
     /// A check that was sent there was answered.
-    Proven,
+    Validated,
     /// The configuration names it: no peer of a session gets anything from there.
     Reserved,
 }
@@ -74,8 +74,12 @@ impl<T> Default for PacketRouter<T> {
 
 impl<T: Clone> PacketRouter<T> {
     /// Returns who takes a packet, each with its number.
-    pub fn takers<'r>(&'r self, path: RemotePath, contents: &[u8]) -> impl Iterator<Item = (u64, &'r T)> + use<'r, T> {
-        let (claimants, least) = match stun::server_ufrag(contents) {
+    pub fn recipients<'r>(
+        &'r self,
+        path: RemotePath,
+        contents: &[u8],
+    ) -> impl Iterator<Item = (u64, &'r T)> + use<'r, T> {
+        let (claimants, least) = match stun::receiver_ufrag(contents) {
             Some(ufrag) => {
                 let named = self.by_ufrag.get(ufrag);
                 (named.map_or(&[][..], slice::from_ref), PathClaim::Expected)
@@ -85,7 +89,7 @@ impl<T: Clone> PacketRouter<T> {
                 let strongest = claimants.iter().map(|claimant| claimant.claim).max();
                 let least = match strongest {
                     Some(PathClaim::Reserved) => PathClaim::Reserved,
-                    _ if PacketKind::of(contents).is_response() => PathClaim::Expected,
+                    _ if PacketKind::from_packet(contents).is_response() => PathClaim::Expected,
                     strongest => strongest.unwrap_or(PathClaim::Expected),
                 };
                 (claimants, least)
@@ -96,7 +100,7 @@ impl<T: Clone> PacketRouter<T> {
     }
 
     /// Makes a session known under a name.
-    pub fn listen(&mut self, ufrag: String, session: u64, inbox: &T) {
+    pub fn register(&mut self, ufrag: String, session: u64, inbox: &T) {
         let claimant = PathClaimant {
             session,
             claim: PathClaim::Expected,
@@ -106,19 +110,19 @@ impl<T: Clone> PacketRouter<T> {
     }
 
     /// A session has sent a check on a path, or has answered one: it lets answers in from there.
-    pub fn expect(&mut self, path: RemotePath, session: u64, inbox: &T) {
+    pub fn expect_answers(&mut self, path: RemotePath, session: u64, inbox: &T) {
         self.claim(path, session, inbox, PathClaim::Expected);
     }
 
     /// A check of a session was answered on a path. Returns the other sessions whose checks were,
     /// the first time that this one's is.
-    pub fn prove(&mut self, path: RemotePath, session: u64, inbox: &T) -> Vec<u64> {
-        if !self.claim(path, session, inbox, PathClaim::Proven) {
+    pub fn mark_validated(&mut self, path: RemotePath, session: u64, inbox: &T) -> Vec<u64> {
+        if !self.claim(path, session, inbox, PathClaim::Validated) {
             return Vec::new();
         }
         let others = self.by_path[&path]
             .iter()
-            .filter(|other| other.session != session && other.claim == PathClaim::Proven);
+            .filter(|other| other.session != session && other.claim == PathClaim::Validated);
         others.map(|other| other.session).collect()
     }
 
@@ -139,7 +143,7 @@ impl<T: Clone> PacketRouter<T> {
 
     /// Takes a session's name and all its paths away from it, but for the one that it goes on to use while it looks for
     /// another.
-    pub fn forget(&mut self, ufrag: Option<&str>, session: u64, used: Option<RemotePath>) {
+    pub fn unregister(&mut self, ufrag: Option<&str>, session: u64, used: Option<RemotePath>) {
         if let Some(ufrag) = ufrag {
             self.by_ufrag.remove(ufrag);
         }
@@ -193,7 +197,7 @@ mod tests {
     }
 
     fn takers(routes: &PacketRouter<()>, path: RemotePath, contents: &[u8]) -> Vec<u64> {
-        routes.takers(path, contents).map(|(session, ())| session).collect()
+        routes.recipients(path, contents).map(|(session, ())| session).collect()
     }
 
     /// A session that begins its ICE anew hears its peer on the path that they use until they have another; all other paths go with
@@ -201,14 +205,14 @@ mod tests {
     #[test]
     fn the_path_in_use_outlives_the_name() {
         let mut routes = PacketRouter::default();
-        routes.listen("old".to_owned(), 1, &());
+        routes.register("old".to_owned(), 1, &());
         for port in [1, 2] {
-            routes.prove(path(port), 1, &());
+            routes.mark_validated(path(port), 1, &());
         }
-        routes.forget(Some("old"), 1, Some(path(1)));
+        routes.unregister(Some("old"), 1, Some(path(1)));
         assert_eq!(takers(&routes, path(1), MEDIA), [1]);
         assert_eq!((takers(&routes, path(2), MEDIA), routes.len()), (vec![], (0, 1)));
-        routes.forget(None, 1, None);
+        routes.unregister(None, 1, None);
         assert_eq!(routes.len(), (0, 0));
     }
 
@@ -217,15 +221,15 @@ mod tests {
     #[test]
     fn expectation_gives_way_to_proof() {
         let mut routes = PacketRouter::default();
-        routes.expect(path(1), 1, &());
-        routes.expect(path(1), 2, &());
+        routes.expect_answers(path(1), 1, &());
+        routes.expect_answers(path(1), 2, &());
         assert_eq!(takers(&routes, path(1), MEDIA), [1, 2]);
-        assert_eq!(routes.prove(path(1), 2, &()), [0u64; 0]);
+        assert_eq!(routes.mark_validated(path(1), 2, &()), [0u64; 0]);
         assert_eq!(takers(&routes, path(1), MEDIA), [2]);
         assert_eq!(takers(&routes, path(1), ANSWER), [1, 2]);
         assert_eq!(takers(&routes, path(1), REFUSAL), [1, 2]);
-        routes.expect(path(1), 3, &());
-        routes.expect(path(1), 2, &());
+        routes.expect_answers(path(1), 3, &());
+        routes.expect_answers(path(1), 2, &());
         assert_eq!(takers(&routes, path(1), MEDIA), [2], "what is proven stays so");
         assert_eq!(takers(&routes, path(2), MEDIA), [0u64; 0]);
     }
@@ -235,12 +239,12 @@ mod tests {
     #[test]
     fn proof_is_shared() {
         let mut routes = PacketRouter::default();
-        assert_eq!(routes.prove(path(1), 1, &()), [0u64; 0]);
-        assert_eq!(routes.prove(path(1), 2, &()), [1]);
-        assert_eq!(routes.prove(path(1), 2, &()), [0u64; 0]);
-        assert_eq!(routes.prove(path(1), 3, &()), [1, 2]);
+        assert_eq!(routes.mark_validated(path(1), 1, &()), [0u64; 0]);
+        assert_eq!(routes.mark_validated(path(1), 2, &()), [1]);
+        assert_eq!(routes.mark_validated(path(1), 2, &()), [0u64; 0]);
+        assert_eq!(routes.mark_validated(path(1), 3, &()), [1, 2]);
         assert_eq!(takers(&routes, path(1), MEDIA), [1, 2, 3]);
-        routes.forget(None, 1, None);
+        routes.unregister(None, 1, None);
         assert_eq!(takers(&routes, path(1), MEDIA), [2, 3]);
     }
 
@@ -249,9 +253,9 @@ mod tests {
     #[test]
     fn a_reserved_path_is_one_sessions() {
         let mut routes = PacketRouter::default();
-        routes.prove(path(1), 1, &());
+        routes.mark_validated(path(1), 1, &());
         routes.reserve(path(1), 2, &());
-        routes.prove(path(1), 3, &());
+        routes.mark_validated(path(1), 3, &());
         for contents in [MEDIA, ANSWER] {
             assert_eq!(takers(&routes, path(1), contents), [2]);
         }
@@ -263,17 +267,17 @@ mod tests {
     #[test]
     fn nothing_is_left_of_a_session() {
         let mut routes = PacketRouter::default();
-        routes.listen("one".into(), 1, &());
-        routes.listen("two".into(), 2, &());
+        routes.register("one".into(), 1, &());
+        routes.register("two".into(), 2, &());
         for port in 1..=10 {
-            routes.expect(path(port), 1, &());
-            routes.prove(path(port), 2, &());
+            routes.expect_answers(path(port), 1, &());
+            routes.mark_validated(path(port), 2, &());
         }
         assert_eq!(routes.len(), (2, 20));
-        routes.forget(Some("one"), 1, None);
+        routes.unregister(Some("one"), 1, None);
         routes.release(&path(1), 2);
         assert_eq!(routes.len(), (1, 9));
-        routes.forget(Some("two"), 2, None);
+        routes.unregister(Some("two"), 2, None);
         assert_eq!(routes.len(), (0, 0));
         assert!(routes.by_path.is_empty());
     }

@@ -22,7 +22,7 @@ pub struct FrameTooLong;
 
 impl Rfc4571Reader {
     /// Returns where to append the next bytes, with room for a packet.
-    pub fn room(&mut self) -> &mut BytesMut {
+    pub fn buffer_mut(&mut self) -> &mut BytesMut {
         self.buffer.reserve(LENGTH_BYTES + FRAMED_BYTES_MAX);
         &mut self.buffer
     }
@@ -31,7 +31,7 @@ impl Rfc4571Reader {
     ///
     /// # Errors
     /// [`FrameTooLong`]; every later call says so again.
-    pub fn take(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
+    pub fn next_packet(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
         let [high, low, ..] = self.buffer[..] else {
             return Ok(None);
         };
@@ -48,7 +48,7 @@ impl Rfc4571Reader {
 }
 
 /// Appends a packet with its length before it; one that is too long for that is left out.
-pub fn put(packet: &[u8], into: &mut Vec<u8>) {
+pub fn append_framed(packet: &[u8], into: &mut Vec<u8>) {
     if let Ok(length) = u16::try_from(packet.len()) {
         into.extend_from_slice(&length.to_be_bytes());
         into.extend_from_slice(packet);
@@ -64,13 +64,13 @@ mod tests {
     fn packets_survive_every_cut() {
         let packets = [&b"first"[..], b"", &[7; FRAMED_BYTES_MAX], b"last"];
         let mut stream = Vec::new();
-        packets.iter().for_each(|packet| put(packet, &mut stream));
+        packets.iter().for_each(|packet| append_framed(packet, &mut stream));
         for size in [1, 2, 3, 1000, stream.len()] {
             let mut framed = Rfc4571Reader::default();
             let mut taken = Vec::new();
             for piece in stream.chunks(size) {
-                framed.room().extend_from_slice(piece);
-                while let Some(packet) = framed.take().expect("short enough") {
+                framed.buffer_mut().extend_from_slice(piece);
+                while let Some(packet) = framed.next_packet().expect("short enough") {
                     taken.push(packet);
                 }
             }
@@ -82,13 +82,13 @@ mod tests {
     fn a_packet_past_the_cap_ends_the_stream() {
         let mut framed = Rfc4571Reader::default();
         framed
-            .room()
+            .buffer_mut()
             .extend_from_slice(&(FRAMED_BYTES_MAX as u16 + 1).to_be_bytes());
-        assert_eq!(framed.take(), Err(FrameTooLong));
-        framed.room().extend_from_slice(&[0; 64]);
-        assert_eq!(framed.take(), Err(FrameTooLong));
+        assert_eq!(framed.next_packet(), Err(FrameTooLong));
+        framed.buffer_mut().extend_from_slice(&[0; 64]);
+        assert_eq!(framed.next_packet(), Err(FrameTooLong));
         let mut stream = Vec::new();
-        put(&vec![0; 65_536], &mut stream);
+        append_framed(&vec![0; 65_536], &mut stream);
         assert!(stream.is_empty());
     }
 }

@@ -20,8 +20,8 @@ mod section;
 pub use answer::{DeviceAnswerError, keep_only_host_candidate, rewrite_answer_for_device};
 pub use call::{CallAnswer, CallError, prepare_call, write_call_answer};
 pub use client_stack::{ClientStack, DtlsRole};
-pub use declined::{name_rejected_formats, write_declined};
-pub use offer::{PreparedOffer, SdpError, prepare_offer, prepare_room};
+pub use declined::{name_rejected_formats, rewrite_declined_sections};
+pub use offer::{PreparedOffer, SdpError, prepare_offer, prepare_sfu_description};
 pub use section::NegotiatedCodec;
 
 /// Splits a line into the letter before `=` and the value after it.
@@ -47,7 +47,7 @@ fn payload_type(value: &str) -> Option<u8> {
 }
 
 /// Returns the part of a peer's text that an error repeats.
-fn shown(text: &str) -> String {
+fn excerpt(text: &str) -> String {
     text.chars().take(40).collect()
 }
 

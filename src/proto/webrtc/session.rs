@@ -40,9 +40,9 @@ use crate::webrtc::whip::events::RealtimeEvents;
 pub enum WebRtcCommand {
     Transmit(Transmit),
     /// The caller has this address: it answered a check. Sessions that had it are told of a rival.
-    Proven(ValidatedPath),
+    PathValidated(ValidatedPath),
     /// What [`WebRtcSession::handle_inquiry`] wanted to know.
-    Found(ProbeOutcome),
+    ProbeOutcome(ProbeOutcome),
     /// Every other session is to be told of this one.
     Announce(CompetingSession),
     /// A call has come so far.
@@ -85,30 +85,30 @@ enum WebRtcPhase {
 
 /// One session.
 pub struct WebRtcSession {
-    peer: PeerConnection,
+    connection: PeerConnection,
     phase: WebRtcPhase,
     /// Whether the caller has been connected, in this connection or an earlier one.
-    joined: bool,
-    lost: bool,
+    has_joined: bool,
+    is_lost: bool,
     /// The bot has to be told that this is over.
-    resumed: bool,
+    resume_pending: bool,
     liveness: Liveness,
     /// Another session is perhaps the caller's, and nothing was heard of the caller since.
-    doubted: bool,
+    is_contested: bool,
     listener: Listener,
     speaker: Speaker,
     outbox: Outbox,
     /// What the client's channel expects of whoever is behind it.
-    events: Option<RealtimeEvents>,
-    event: Option<SessionEvent>,
+    realtime_events: Option<RealtimeEvents>,
+    pending_event: Option<SessionEvent>,
     commands: VecDeque<WebRtcCommand>,
     /// The bot has no more speech, as its last answer showed.
     source_dry: bool,
     /// The bot's turn is on, or was until a moment ago.
-    speaking: bool,
-    gate: MediaGate,
+    bot_turn_active: bool,
+    media_gate: MediaGate,
     /// How long the caller may be silent before the session is freed.
-    freed_after: Duration,
+    free_after: Duration,
     is_call: bool,
     /// Audio of the caller was handed out.
     was_audible: bool,
@@ -129,58 +129,61 @@ enum MediaGate {
 impl WebRtcSession {
     /// Tells whether the client's offer has a data channel.
     pub fn offers_channel(&self) -> bool {
-        self.peer.offers_channel()
+        self.connection.offers_channel()
     }
 
     /// Tells whether the log says that nothing of the caller's sound could be used.
     #[cfg(test)]
-    pub fn told_deaf(&self) -> bool {
-        self.peer.reported_unusable_audio()
+    pub fn reported_unusable_audio(&self) -> bool {
+        self.connection.reported_unusable_audio()
     }
 
     pub fn is_device(&self) -> bool {
-        self.peer.is_device()
+        self.connection.is_device()
     }
 
     /// Returns the codec that is spoken both ways.
     pub fn codec(&self) -> Codec {
-        self.peer.codec()
+        self.connection.codec()
     }
 
     /// Tells whether the caller has been connected.
     pub fn has_joined(&self) -> bool {
-        self.joined
+        self.has_joined
     }
 
     /// Returns the address that the caller has in its own network, if its offer names one.
-    pub fn host(&self) -> Option<IpAddr> {
-        self.peer.host_address()
+    pub fn host_address(&self) -> Option<IpAddr> {
+        self.connection.host_address()
     }
 
     /// Returns when the caller was last heard.
     pub fn last_heard(&self) -> Instant {
-        self.liveness.heard()
+        self.liveness.last_heard()
     }
 
     /// Returns what others have to know of a microcontroller.
     pub fn device(&self) -> Option<DeviceIdentity> {
-        let address = self.peer.validated_address().filter(|_| self.peer.is_device())?;
-        let host = self.peer.host_address();
+        let address = self
+            .connection
+            .validated_address()
+            .filter(|_| self.connection.is_device())?;
+        let host = self.connection.host_address();
         Some(DeviceIdentity { address, host })
     }
 
     /// Returns the ufrag by which datagrams find this session.
     pub fn local_ufrag(&mut self) -> String {
-        self.peer.local_ufrag()
+        self.connection.local_ufrag()
     }
 
     pub fn add_remote_candidate(&mut self, text: &str) {
-        self.peer.add_remote_candidate(text);
+        self.connection.add_remote_candidate(text);
     }
 
     /// Returns what was tried to connect with the client, if its last connection never came to be.
-    pub fn unconnected(&self) -> Option<&IceAttempt> {
-        Some(self.peer.attempt()).filter(|tried| !tried.is_secured())
+    pub fn failed_attempt(&self) -> Option<&IceAttempt> {
+        Some(self.connection.attempt()).filter(|tried| !tried.is_secured())
     }
 
     /// Tells whether goodbye is being said; a client that comes back then must not be given hope.
@@ -193,72 +196,72 @@ impl WebRtcSession {
 
     pub fn handle_packet(&mut self, packet: &ReceivedPacket<'_>, now: Instant) {
         // What only says to come from the caller does not keep a session alive.
-        if self.peer.handle_packet(packet, now) == PacketTrust::Authenticated {
-            self.handle_sign_of_life(now);
+        if self.connection.handle_packet(packet, now) == PacketTrust::Authenticated {
+            self.handle_activity(now);
         }
     }
 
-    fn handle_sign_of_life(&mut self, now: Instant) {
+    fn handle_activity(&mut self, now: Instant) {
         let silence = self.liveness.silent_for(now);
         if silence >= OUTAGE_AFTER {
-            self.peer.retransmit_last_record(now);
+            self.connection.retransmit_last_record(now);
         }
         if silence >= CHECK_AT_ONCE_AFTER {
-            self.peer.send_check();
+            self.connection.send_check();
         }
         self.liveness.handle_heard(now);
-        self.doubted = false;
-        if !self.is_ending() && std::mem::take(&mut self.lost) {
-            self.resumed = true;
+        self.is_contested = false;
+        if !self.is_ending() && std::mem::take(&mut self.is_lost) {
+            self.resume_pending = true;
         }
     }
 
     /// Asks the caller if that is due.
-    fn ask(&mut self, now: Instant) {
-        if self.speaks() && self.liveness.take_due(now) {
-            self.peer.send_check();
+    fn send_due_check(&mut self, now: Instant) {
+        if self.can_send_audio() && self.liveness.take_due_check(now) {
+            self.connection.send_check();
         }
     }
 
     /// The caller said by another way that it leaves.
     pub fn handle_leave(&mut self, now: Instant) {
-        self.peer_gone(LeaveReason::Left, now);
+        self.handle_peer_gone(LeaveReason::Left, now);
     }
 
     /// Counts so many packets as sent.
     #[cfg(test)]
-    pub fn leap(&mut self, packets: u64) {
-        self.peer.skip_packets(packets);
+    pub fn skip_packets(&mut self, packets: u64) {
+        self.connection.skip_packets(packets);
     }
 
     /// Lets the frames that are due leave.
-    fn speak(&mut self, now: Instant) {
-        if self.queue_frames(now) {
-            self.peer.handle_timeout(now);
+    fn send_due_audio(&mut self, now: Instant) {
+        if self.queue_due_packets(now) {
+            self.connection.handle_timeout(now);
         }
     }
 
     /// Hands the connection the frames that are due, and tells whether there were any.
-    fn queue_frames(&mut self, now: Instant) -> bool {
+    fn queue_due_packets(&mut self, now: Instant) -> bool {
         let mut any = false;
-        if self.speaks() {
+        if self.can_send_audio() {
             while let Some(packet) = self.speaker.poll_packet(now) {
-                self.peer.send_audio(packet.payload, packet.ticks, None, now);
+                self.connection.send_audio(packet.payload, packet.ticks, None, now);
                 any = true;
             }
         }
         any
     }
 
-    fn speaks(&self) -> bool {
+    fn can_send_audio(&self) -> bool {
         matches!(self.phase, WebRtcPhase::Live | WebRtcPhase::Finishing { .. })
     }
 
     /// Hands the channel what it takes now, and tells whether that was anything.
     fn send_messages(&mut self, now: Instant) -> bool {
         let mut sent = false;
-        while let Some(text) = self.outbox.next(self.peer.messages_in_flight(), now) {
-            if !self.peer.send_message(text) {
+        while let Some(text) = self.outbox.peek(self.connection.messages_in_flight(), now) {
+            if !self.connection.send_message(text) {
                 break;
             }
             self.outbox.handle_sent(now);
@@ -269,11 +272,11 @@ impl WebRtcSession {
 
     /// Takes the next event, and does what the others have to know of it.
     fn next_event(&mut self) -> Option<SessionEvent> {
-        if std::mem::take(&mut self.resumed) {
+        if std::mem::take(&mut self.resume_pending) {
             log::info!("the caller is heard again");
             return Some(SessionEvent::Resumed);
         }
-        let event = self.event.take()?;
+        let event = self.pending_event.take()?;
         match event {
             SessionEvent::Joined => {
                 log::info!("connected");
@@ -288,7 +291,7 @@ impl WebRtcSession {
     }
 
     fn next_command(&mut self) -> Option<WebRtcCommand> {
-        let found = self.liveness.take_found().map(WebRtcCommand::Found);
+        let found = self.liveness.take_outcome().map(WebRtcCommand::ProbeOutcome);
         found.or_else(|| self.commands.pop_front())
     }
 
@@ -304,35 +307,35 @@ impl WebRtcSession {
     ///
     /// Acknowledgements come with datagrams, so this is where waiting messages find room, and a
     /// goodbye its end.
-    fn go_on(&mut self, now: Instant) -> bool {
+    fn advance(&mut self, now: Instant) -> bool {
         if self.send_messages(now) {
             return true;
         }
-        let delivered = self.outbox.is_empty() && self.peer.messages_in_flight() == 0;
+        let delivered = self.outbox.is_empty() && self.connection.messages_in_flight() == 0;
         match self.phase {
             WebRtcPhase::Goodbye { .. } if delivered => self.close(now),
-            WebRtcPhase::Closing { .. } if !self.peer.is_alive() => self.phase = WebRtcPhase::Gone,
+            WebRtcPhase::Closing { .. } if !self.connection.is_alive() => self.phase = WebRtcPhase::Gone,
             WebRtcPhase::Connecting { .. } | WebRtcPhase::Live | WebRtcPhase::Finishing { .. }
-                if !self.peer.is_alive() =>
+                if !self.connection.is_alive() =>
             {
-                self.peer_gone(LeaveReason::Failed, now);
+                self.handle_peer_gone(LeaveReason::Failed, now);
             }
             _ => return false,
         }
         true
     }
 
-    fn handle_channel(&mut self, now: Instant) {
+    fn handle_channel_open(&mut self, now: Instant) {
         self.outbox.handle_open(now);
         // One that is made anew after a restart knows what it was told.
-        if self.peer.message_channel() == Some(ChannelLabel::Events) && self.events.is_none() {
-            let events = self.events.insert(RealtimeEvents::default());
+        if self.connection.message_channel() == Some(ChannelLabel::Events) && self.realtime_events.is_none() {
+            let events = self.realtime_events.insert(RealtimeEvents::default());
             self.outbox.push(events.handle_open());
         }
     }
 
-    fn connected(&mut self, now: Instant) {
-        if let MediaGate::Held { is_secured } = &mut self.gate {
+    fn handle_connected(&mut self, now: Instant) {
+        if let MediaGate::Held { is_secured } = &mut self.media_gate {
             *is_secured = true;
             return self.progress(CallProgress::Secured);
         }
@@ -340,9 +343,9 @@ impl WebRtcSession {
             self.phase = WebRtcPhase::Live;
         }
         self.speaker.start(now);
-        self.speak(now);
-        if !std::mem::replace(&mut self.joined, true) {
-            self.event = Some(SessionEvent::Joined);
+        self.send_due_audio(now);
+        if !std::mem::replace(&mut self.has_joined, true) {
+            self.pending_event = Some(SessionEvent::Joined);
         }
     }
 
@@ -352,8 +355,8 @@ impl WebRtcSession {
                 Some(until)
             }
             WebRtcPhase::Finishing { until, .. } => Some(until),
-            WebRtcPhase::Live if self.lost => Some(self.liveness.heard() + self.freed_after),
-            WebRtcPhase::Live => Some(self.liveness.heard() + PEER_LOST_AFTER),
+            WebRtcPhase::Live if self.is_lost => Some(self.liveness.last_heard() + self.free_after),
+            WebRtcPhase::Live => Some(self.liveness.last_heard() + PEER_LOST_AFTER),
             WebRtcPhase::Gone => None,
         };
         // A message that is due and did not leave waits for the peer, not for the clock.
@@ -362,11 +365,11 @@ impl WebRtcSession {
             .or(phase, "phase")
             .or(self.listener.poll_timeout(), "speech in")
             .or(message, "message");
-        if !self.speaks() {
+        if !self.can_send_audio() {
             return next;
         }
         next.or(self.speaker.poll_timeout(), "speech out")
-            .or(Some(self.liveness.next()), "question")
+            .or(Some(self.liveness.next_check()), "question")
     }
 }
 
@@ -384,20 +387,20 @@ impl Session for WebRtcSession {
     }
 
     fn speech_capacity(&self) -> Option<usize> {
-        Some(if self.speaks() { self.speaker.room() } else { 0 })
+        Some(if self.can_send_audio() { self.speaker.room() } else { 0 })
     }
 
     fn handle_speech(&mut self, pcm: &[i16], now: Instant) {
-        if self.speaks() {
+        if self.can_send_audio() {
             self.source_dry = pcm.is_empty();
             self.speaker.handle_audio(pcm, now);
-            self.speak(now);
+            self.send_due_audio(now);
         }
     }
 
     fn handle_interruption(&mut self, now: Instant) {
         self.speaker.handle_interruption(now);
-        self.speak(now);
+        self.send_due_audio(now);
     }
 
     fn handle_message(&mut self, text: String) {
@@ -428,7 +431,7 @@ impl Session for WebRtcSession {
     /// Of a pending session, since it did not connect in time; of any other, since its device
     /// answered no question.
     fn handle_eviction(&mut self, now: Instant) {
-        let reason = if self.joined {
+        let reason = if self.has_joined {
             log::info!("{INQUIRY_CHECKS} checks got no answer, and a device at the same address takes the place");
             LeaveReason::Replaced
         } else {
@@ -441,7 +444,7 @@ impl Session for WebRtcSession {
     fn handle_timeout(&mut self, now: Instant) {
         match self.phase {
             WebRtcPhase::Connecting { until } if now >= until => {
-                let reason = if self.joined {
+                let reason = if self.has_joined {
                     LeaveReason::Vanished
                 } else {
                     LeaveReason::NeverConnected
@@ -450,17 +453,17 @@ impl Session for WebRtcSession {
             }
             WebRtcPhase::Live | WebRtcPhase::Finishing { .. } => {
                 let silent = self.liveness.silent_for(now);
-                if silent >= self.freed_after {
+                if silent >= self.free_after {
                     self.end(LeaveReason::Vanished, now);
-                } else if silent >= PEER_LOST_AFTER && self.doubted {
+                } else if silent >= PEER_LOST_AFTER && self.is_contested {
                     self.end(LeaveReason::Replaced, now);
-                } else if silent >= PEER_LOST_AFTER && !self.lost {
-                    self.lost = true;
-                    self.event = Some(SessionEvent::Lost);
+                } else if silent >= PEER_LOST_AFTER && !self.is_lost {
+                    self.is_lost = true;
+                    self.pending_event = Some(SessionEvent::Lost);
                 }
                 // A client that is told goodbye stops playing what it still holds, so the turn must
                 // be over at its end, too.
-                let said = self.source_dry && self.speaker.is_silent() && !self.speaking;
+                let said = self.source_dry && self.speaker.is_silent() && !self.bot_turn_active;
                 if let WebRtcPhase::Finishing { until, reason } = self.phase
                     && (now >= until || said)
                 {
@@ -471,10 +474,10 @@ impl Session for WebRtcSession {
             WebRtcPhase::Closing { until } if now >= until => self.phase = WebRtcPhase::Gone,
             _ => {}
         }
-        self.ask(now);
+        self.send_due_check(now);
         self.listener.handle_timeout(now);
-        self.queue_frames(now);
-        self.peer.handle_timeout(now);
+        self.queue_due_packets(now);
+        self.connection.handle_timeout(now);
     }
 
     fn poll_output(&mut self, now: Instant) -> SessionOutput<'_, WebRtcCommand> {
@@ -501,16 +504,16 @@ impl Session for WebRtcSession {
                     identity: None,
                 });
             }
-            match self.peer.poll_output() {
+            match self.connection.poll_output() {
                 connection::ConnectionOutput::Timeout(at) => {
                     if let Some(turn) = self.speaker.poll_turn() {
-                        self.speaking = turn == Turn::Started;
+                        self.bot_turn_active = turn == Turn::Started;
                         return SessionOutput::Event(match turn {
                             Turn::Started => SessionEvent::SpeechStarted,
                             Turn::Stopped => SessionEvent::SpeechStopped,
                         });
                     }
-                    if !self.go_on(now) {
+                    if !self.advance(now) {
                         return SessionOutput::Timeout(self.next_timeout(at, now));
                     }
                 }
@@ -520,37 +523,40 @@ impl Session for WebRtcSession {
                     }
                     return SessionOutput::Command(WebRtcCommand::Transmit(transmit));
                 }
-                connection::ConnectionOutput::Proven(proven) => {
-                    return SessionOutput::Command(WebRtcCommand::Proven(proven));
+                connection::ConnectionOutput::PathValidated(proven) => {
+                    return SessionOutput::Command(WebRtcCommand::PathValidated(proven));
                 }
-                connection::ConnectionOutput::Connected => self.connected(now),
+                connection::ConnectionOutput::Connected => self.handle_connected(now),
                 connection::ConnectionOutput::Audio { packet, .. } => {
-                    self.handle_sign_of_life(now);
+                    self.handle_activity(now);
                     self.listener.handle_packet(&packet, now);
                 }
                 connection::ConnectionOutput::Dtmf(key) => {
-                    self.handle_sign_of_life(now);
-                    self.event = Some(SessionEvent::Dtmf(key));
+                    self.handle_activity(now);
+                    self.pending_event = Some(SessionEvent::Dtmf(key));
                 }
-                connection::ConnectionOutput::ChannelOpen => self.handle_channel(now),
+                connection::ConnectionOutput::ChannelOpen => self.handle_channel_open(now),
                 connection::ConnectionOutput::Message(text) => {
-                    self.handle_sign_of_life(now);
-                    let answer = self.events.as_mut().and_then(|events| events.handle_message(&text));
+                    self.handle_activity(now);
+                    let answer = self
+                        .realtime_events
+                        .as_mut()
+                        .and_then(|events| events.handle_message(&text));
                     if let Some(answer) = answer {
                         self.outbox.push(answer);
                     }
-                    self.event = incoming(text);
+                    self.pending_event = parse_message(text);
                 }
                 // Clients have no tracks, and their messages are text.
                 connection::ConnectionOutput::TrackRemoved(_) | connection::ConnectionOutput::Data(_) => {}
-                connection::ConnectionOutput::PeerClosed => self.peer_gone(LeaveReason::Left, now),
-                connection::ConnectionOutput::Failed => self.peer_gone(LeaveReason::Failed, now),
+                connection::ConnectionOutput::PeerClosed => self.handle_peer_gone(LeaveReason::Left, now),
+                connection::ConnectionOutput::Failed => self.handle_peer_gone(LeaveReason::Failed, now),
             }
         }
     }
 
     fn has_caller(&self) -> bool {
-        self.joined
+        self.has_joined
     }
 
     fn codec_name(&self) -> Option<&'static str> {
@@ -574,7 +580,7 @@ impl Session for WebRtcSession {
             reason,
             LeaveReason::NeverConnected | LeaveReason::Vanished | LeaveReason::Failed | LeaveReason::Left
         );
-        let Some(tried) = self.unconnected().filter(|_| is_unexplained) else {
+        let Some(tried) = self.failed_attempt().filter(|_| is_unexplained) else {
             return;
         };
         if self.is_evicted {
@@ -587,7 +593,7 @@ impl Session for WebRtcSession {
 }
 
 /// Sorts a text of the client: keep-alives and signalling are not the bot's.
-fn incoming(text: String) -> Option<SessionEvent> {
+fn parse_message(text: String) -> Option<SessionEvent> {
     #[derive(Deserialize)]
     struct TypeField<'a> {
         #[serde(borrow)]

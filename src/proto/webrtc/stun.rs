@@ -12,8 +12,8 @@ const XOR_MAPPED_ADDRESS: u16 = 0x0020;
 
 /// Returns the receiver's ufrag in a connectivity check; `None` for any other datagram, answers to
 /// our own checks included.
-pub fn server_ufrag(datagram: &[u8]) -> Option<&str> {
-    if PacketKind::of(datagram) != PacketKind::Check {
+pub fn receiver_ufrag(datagram: &[u8]) -> Option<&str> {
+    if PacketKind::from_packet(datagram) != PacketKind::Check {
         return None;
     }
     let name = std::str::from_utf8(attribute(datagram, USERNAME)?).ok()?;
@@ -37,8 +37,8 @@ pub fn attribute(message: &[u8], wanted: u16) -> Option<&[u8]> {
 
 /// Tells whether a datagram says that it answers a check with success, and not from where the check
 /// came, which is what makes it an answer (RFC 8489 section 7.3.3).
-pub fn is_unmapped_answer(datagram: &[u8]) -> bool {
-    PacketKind::of(datagram) == PacketKind::CheckAnswer && attribute(datagram, XOR_MAPPED_ADDRESS).is_none()
+pub fn lacks_mapped_address(datagram: &[u8]) -> bool {
+    PacketKind::from_packet(datagram) == PacketKind::CheckAnswer && attribute(datagram, XOR_MAPPED_ADDRESS).is_none()
 }
 
 #[cfg(test)]
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_check_names_the_session_it_is_for() {
         let message = request(&[(0x8022, b"agent"), (USERNAME, b"bot7:Ab3x")]);
-        assert_eq!(server_ufrag(&message), Some("bot7"));
+        assert_eq!(receiver_ufrag(&message), Some("bot7"));
     }
 
     /// Every prefix of a check, and every check with one byte changed, is answered without a panic.
@@ -76,15 +76,15 @@ mod tests {
     fn rubbish_names_no_session_and_never_panics() {
         let message = request(&[(USERNAME, b"bot7:Ab3x")]);
         for end in 0..message.len() - 1 {
-            assert_eq!(server_ufrag(&message[..end]).filter(|name| *name != "bot7"), None);
+            assert_eq!(receiver_ufrag(&message[..end]).filter(|name| *name != "bot7"), None);
         }
         for at in 0..message.len() {
             let mut changed = message.clone();
             changed[at] ^= 0xff;
-            let _ = server_ufrag(&changed);
+            let _ = receiver_ufrag(&changed);
         }
-        assert_eq!(server_ufrag(b""), None);
-        assert_eq!(server_ufrag(&request(&[(USERNAME, b"no colon")])), None);
+        assert_eq!(receiver_ufrag(b""), None);
+        assert_eq!(receiver_ufrag(&request(&[(USERNAME, b"no colon")])), None);
     }
 
     /// Answers to our own checks have no user name that counts: they are found by their source
@@ -93,21 +93,21 @@ mod tests {
     fn answers_without_an_address_are_told() {
         let answer = |attributes: &[(u16, &[u8])]| [&BINDING_SUCCESS[..], &request(attributes)[2..]].concat();
         let integrity: (u16, &[u8]) = (0x0008, &[7; 20]);
-        assert!(is_unmapped_answer(&answer(&[integrity])));
-        assert!(is_unmapped_answer(&answer(&[])));
-        assert!(!is_unmapped_answer(&answer(&[
+        assert!(lacks_mapped_address(&answer(&[integrity])));
+        assert!(lacks_mapped_address(&answer(&[])));
+        assert!(!lacks_mapped_address(&answer(&[
             (XOR_MAPPED_ADDRESS, &[0; 8]),
             integrity
         ])));
-        assert!(!is_unmapped_answer(&request(&[integrity])));
+        assert!(!lacks_mapped_address(&request(&[integrity])));
         let refusal = [&BINDING_ERROR[..], &request(&[])[2..]].concat();
-        assert!(!is_unmapped_answer(&refusal) && !is_unmapped_answer(&BINDING_SUCCESS));
+        assert!(!lacks_mapped_address(&refusal) && !lacks_mapped_address(&BINDING_SUCCESS));
     }
 
     #[test]
     fn only_requests_count() {
         let mut message = request(&[(USERNAME, b"bot7:Ab3x")]);
         message[0] = 1;
-        assert_eq!(server_ufrag(&message), None);
+        assert_eq!(receiver_ufrag(&message), None);
     }
 }

@@ -19,14 +19,14 @@ struct TcpConnection<T> {
     session: u64,
     /// `None` for loopback.
     source: Option<SourceKey>,
-    proven: bool,
+    is_validated: bool,
     handle: T,
 }
 
 /// The connections that are open, the oldest first.
 pub struct TcpConnections<T> {
-    open: Vec<TcpConnection<T>>,
-    last: u64,
+    connections: Vec<TcpConnection<T>>,
+    last_id: u64,
 }
 
 /// A connection that may stay.
@@ -39,8 +39,8 @@ pub struct TcpAdmission<T> {
 impl<T> Default for TcpConnections<T> {
     fn default() -> Self {
         TcpConnections {
-            open: Vec::new(),
-            last: 0,
+            connections: Vec::new(),
+            last_id: 0,
         }
     }
 }
@@ -53,49 +53,54 @@ impl<T> TcpConnections<T> {
         let of_session = |open: &TcpConnection<T>| open.session == session;
         let of_source = |open: &TcpConnection<T>| source.is_some() && open.source == source;
         let evicted = if self.count(of_session) >= ICE_TCP_PER_SESSION_MAX {
-            Some(self.oldest_unproven(of_session)?)
+            Some(self.oldest_unvalidated(of_session)?)
         } else if self.count(of_source) >= ICE_TCP_PER_SOURCE_MAX {
-            Some(self.oldest_unproven(of_source)?)
-        } else if self.open.len() >= ICE_TCP_CONNECTIONS_MAX {
-            let unproven = self.open.iter().filter(|open| !open.proven);
+            Some(self.oldest_unvalidated(of_source)?)
+        } else if self.connections.len() >= ICE_TCP_CONNECTIONS_MAX {
+            let unproven = self.connections.iter().filter(|open| !open.is_validated);
             let heaviest = unproven.map(|open| open.source).max_by_key(|source| {
                 let same = |open: &TcpConnection<T>| open.source == *source;
                 self.count(same)
             })?;
-            Some(self.oldest_unproven(|open| open.source == heaviest)?)
+            Some(self.oldest_unvalidated(|open| open.source == heaviest)?)
         } else {
             None
         };
-        let evicted = evicted.map(|at| self.open.remove(at).handle);
-        self.last += 1;
-        self.open.push(TcpConnection {
-            id: self.last,
+        let evicted = evicted.map(|at| self.connections.remove(at).handle);
+        self.last_id += 1;
+        self.connections.push(TcpConnection {
+            id: self.last_id,
             session,
             source,
-            proven: false,
+            is_validated: false,
             handle,
         });
-        Some(TcpAdmission { id: self.last, evicted })
+        Some(TcpAdmission {
+            id: self.last_id,
+            evicted,
+        })
     }
 
     /// A session has answered a check on a connection.
-    pub fn prove(&mut self, id: u64) {
-        if let Some(open) = self.open.iter_mut().find(|open| open.id == id) {
-            open.proven = true;
+    pub fn mark_validated(&mut self, id: u64) {
+        if let Some(open) = self.connections.iter_mut().find(|open| open.id == id) {
+            open.is_validated = true;
         }
     }
 
     /// A connection is closed.
     pub fn remove(&mut self, id: u64) {
-        self.open.retain(|open| open.id != id);
+        self.connections.retain(|open| open.id != id);
     }
 
     fn count(&self, which: impl Fn(&TcpConnection<T>) -> bool) -> usize {
-        self.open.iter().filter(|open| which(open)).count()
+        self.connections.iter().filter(|open| which(open)).count()
     }
 
-    fn oldest_unproven(&self, which: impl Fn(&TcpConnection<T>) -> bool) -> Option<usize> {
-        self.open.iter().position(|open| !open.proven && which(open))
+    fn oldest_unvalidated(&self, which: impl Fn(&TcpConnection<T>) -> bool) -> Option<usize> {
+        self.connections
+            .iter()
+            .position(|open| !open.is_validated && which(open))
     }
 }
 
@@ -109,7 +114,7 @@ mod tests {
 
     /// Admits a connection for which none is evicted.
     fn free(connections: &mut TcpConnections<u64>, session: u64, address: IpAddr) -> u64 {
-        let handle = connections.last + 1;
+        let handle = connections.last_id + 1;
         let admitted = connections.admit(session, address, handle).expect("a place");
         assert_eq!(
             admitted,
@@ -129,12 +134,12 @@ mod tests {
         let ids: Vec<u64> = (0..ICE_TCP_PER_SESSION_MAX)
             .map(|number| free(&mut connections, 1, address(number)))
             .collect();
-        connections.prove(ids[0]);
+        connections.mark_validated(ids[0]);
         let newcomer = connections.admit(1, address(9), 100).expect("a place");
         assert_eq!(newcomer.evicted, Some(ids[1]), "the oldest without proof");
         free(&mut connections, 2, address(9));
         for open in 1..=newcomer.id {
-            connections.prove(open);
+            connections.mark_validated(open);
         }
         assert_eq!(connections.admit(1, address(9), 101), None);
         connections.remove(ids[0]);
@@ -158,7 +163,7 @@ mod tests {
         let newcomer = connections.admit(99, hosts[0], 100).expect("a place");
         assert_eq!(newcomer.evicted, Some(1));
         for id in 1..=newcomer.id {
-            connections.prove(id);
+            connections.mark_validated(id);
         }
         assert_eq!(connections.admit(98, hosts[0], 101), None);
         free(&mut connections, 97, address(1));
@@ -186,12 +191,12 @@ mod tests {
         let mut connections = TcpConnections::default();
         for number in 0..ICE_TCP_PER_SOURCE_MAX {
             let id = free(&mut connections, 1_000 + number as u64, address(1));
-            connections.prove(id);
+            connections.mark_validated(id);
         }
         let single = free(&mut connections, 2_000, address(2));
         let first_of_heavy = single + 1;
         let mut number = 0;
-        while connections.open.len() < ICE_TCP_CONNECTIONS_MAX {
+        while connections.connections.len() < ICE_TCP_CONNECTIONS_MAX {
             // Three addresses fill the rest, the first of them most of all.
             let at = if number < ICE_TCP_PER_SOURCE_MAX { 3 } else { 4 + number };
             free(&mut connections, 3_000 + number as u64, address(at));
@@ -199,9 +204,9 @@ mod tests {
         }
         let newcomer = connections.admit(5_000, address(500), 9_999).expect("a place");
         assert_eq!(newcomer.evicted, Some(first_of_heavy));
-        assert_eq!(connections.open.len(), ICE_TCP_CONNECTIONS_MAX);
+        assert_eq!(connections.connections.len(), ICE_TCP_CONNECTIONS_MAX);
         for id in 0..=newcomer.id {
-            connections.prove(id);
+            connections.mark_validated(id);
         }
         assert_eq!(connections.admit(5_001, address(501), 0), None);
     }

@@ -42,18 +42,18 @@ pub struct WhipOffer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourceRequest {
     /// Nothing but to know that it is there.
-    Look,
+    Get,
     Patch {
         if_match: Option<Vec<u8>>,
         body: Vec<u8>,
     },
-    Leave,
+    Delete,
 }
 
 /// What was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourceResponse {
-    Nothing,
+    NoContent,
     /// ICE began anew: the fragment that tells how to reach this end, and its entity tag.
     Restarted {
         fragment: String,
@@ -65,17 +65,17 @@ pub enum ResourceResponse {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhipError {
     /// The body is of another type than these.
-    Type(&'static str),
+    UnsupportedType(&'static str),
     TooLong,
-    NotText,
+    NotUtf8,
     /// What is wrong with a form, or with the JSON in it.
-    Form(&'static str),
+    BadForm(&'static str),
     /// The offer can be read, and no bot would hear or be heard.
-    Unfit(&'static str),
+    UnsupportedOffer(&'static str),
     /// What is wrong with the body of a PATCH.
-    Fragment(&'static str),
+    BadFragment(&'static str),
     /// The entity tag is that of another ICE session.
-    Stale,
+    StaleEtag,
     /// A key that was good for one session.
     SpentKey,
     /// What the engine says.
@@ -85,11 +85,13 @@ pub enum WhipError {
 impl fmt::Display for WhipError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WhipError::Type(wanted) => write!(f, "the body has to be {wanted}"),
+            WhipError::UnsupportedType(wanted) => write!(f, "the body has to be {wanted}"),
             WhipError::TooLong => write!(f, "the SDP is larger than {OFFER_SDP_BYTES_MAX} bytes"),
-            WhipError::NotText => f.write_str("the body is no UTF-8"),
-            WhipError::Form(why) | WhipError::Unfit(why) | WhipError::Fragment(why) => f.write_str(why),
-            WhipError::Stale => {
+            WhipError::NotUtf8 => f.write_str("the body is no UTF-8"),
+            WhipError::BadForm(why) | WhipError::UnsupportedOffer(why) | WhipError::BadFragment(why) => {
+                f.write_str(why)
+            }
+            WhipError::StaleEtag => {
                 f.write_str("`If-Match` names an earlier ICE session; the current one's ETag came with the last answer")
             }
             WhipError::SpentKey => write!(
@@ -123,9 +125,9 @@ pub fn media_type(content_type: &[u8]) -> &[u8] {
 ///
 /// # Errors
 /// [`WhipError::TooLong`], [`WhipError::NotText`].
-pub fn text(body: &[u8]) -> Result<&str, WhipError> {
+pub fn sdp_text(body: &[u8]) -> Result<&str, WhipError> {
     if body.len() > OFFER_SDP_BYTES_MAX {
         return Err(WhipError::TooLong);
     }
-    std::str::from_utf8(body).map_err(|_| WhipError::NotText)
+    std::str::from_utf8(body).map_err(|_| WhipError::NotUtf8)
 }

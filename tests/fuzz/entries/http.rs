@@ -38,7 +38,7 @@ pub fn request(bytes: &[u8]) {
     ranges(&String::from_utf8_lossy(range.unwrap_or_default()));
     clients(header().unwrap_or_default(), header().unwrap_or_default());
     connection(bytes);
-    let _ = stun::server_ufrag(bytes);
+    let _ = stun::receiver_ufrag(bytes);
 }
 
 /// Who is not a trusted proxy is taken for the client, whatever it says of others; and what a trusted one says is an address that

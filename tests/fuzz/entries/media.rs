@@ -109,8 +109,8 @@ fn framed(bytes: &[u8]) {
     let mut stream = Rfc4571Reader::default();
     let mut taken = 0;
     for piece in bytes.chunks(7) {
-        stream.room().extend_from_slice(piece);
-        while let Ok(Some(packet)) = stream.take() {
+        stream.buffer_mut().extend_from_slice(piece);
+        while let Ok(Some(packet)) = stream.next_packet() {
             taken += packet.len() + 2;
         }
     }

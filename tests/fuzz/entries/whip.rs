@@ -30,7 +30,7 @@ pub fn fragment(bytes: &[u8]) {
         && !tags.windows(5).any(|five| five == b"first")
         && !tags.contains(&b'*')
     {
-        assert_eq!(patched, Err(WhipError::Stale));
+        assert_eq!(patched, Err(WhipError::StaleEtag));
         return;
     }
     let Ok(patch) = patched else {
@@ -66,5 +66,5 @@ pub fn fragment(bytes: &[u8]) {
         resource.patch(Some(b"*"), body),
         Ok(ResourcePatch::Trickle(_))
     ));
-    assert_eq!(resource.patch(Some(b"\"first\""), body), Err(WhipError::Stale));
+    assert_eq!(resource.patch(Some(b"\"first\""), body), Err(WhipError::StaleEtag));
 }

@@ -46,7 +46,7 @@ impl Tunnel {
                 for (destination, contents) in client.drain(tasks::now()) {
                     // To one of the runner's addresses, so that its answers come from there, too.
                     if destination == runner {
-                        rfc4571::put(&contents, &mut bytes);
+                        rfc4571::append_framed(&contents, &mut bytes);
                     }
                 }
                 self.stream.write_all(&bytes).await.expect("a connection");
@@ -54,9 +54,9 @@ impl Tunnel {
                     return;
                 }
                 tokio::select! {
-                    read = self.stream.read_buf(self.framed.room()) => {
+                    read = self.stream.read_buf(self.framed.buffer_mut()) => {
                         assert_ne!(read.expect("a connection"), 0, "the runner closed the connection");
-                        while let Some(packet) = self.framed.take().expect("short enough") {
+                        while let Some(packet) = self.framed.next_packet().expect("short enough") {
                             let address = client.address;
                             client.handle_datagram(runner, address, &packet, tasks::now());
                         }
@@ -109,7 +109,7 @@ async fn a_stranger_gets_nothing() {
     check.extend([0, 6, 0, 8]);
     check.extend(b"nobody:x");
     let mut unknown = Vec::new();
-    rfc4571::put(&check, &mut unknown);
+    rfc4571::append_framed(&check, &mut unknown);
     let too_long = (FRAMED_BYTES_MAX as u16 + 1).to_be_bytes().to_vec();
     for bytes in [unknown, vec![0, 0], vec![0, 3, 22, 254, 253], too_long] {
         let mut stream = TcpStream::connect(http).await.expect("somebody listens");
@@ -133,7 +133,7 @@ fn unsigned_check(answer: &str) -> Vec<u8> {
     check.extend(name.bytes());
     check.resize(20 + 4 + padded, 0);
     let mut framed = Vec::new();
-    rfc4571::put(&check, &mut framed);
+    rfc4571::append_framed(&check, &mut framed);
     framed
 }
 

@@ -66,7 +66,7 @@ impl RoomSession {
         let SignalState::Open(connection) = &mut self.signal else {
             return sent;
         };
-        while let Some(text) = self.outbox.next(connection.data_in_flight(), now) {
+        while let Some(text) = self.outbox.peek(connection.data_in_flight(), now) {
             if !connection.send_data(&user_packet(text)) {
                 break;
             }

@@ -109,7 +109,7 @@ mod tests {
 
     fn answers(checks: &mut PendingChecks, source: SocketAddr, contents: &[u8]) -> bool {
         let packet = ReceivedPacket::from_datagram(source, at(7860), contents);
-        let kind = PacketKind::of(contents);
+        let kind = PacketKind::from_packet(contents);
         let maker = checks.initiator_of(kind, &packet);
         let from = checks.take_answered(kind, &packet);
         assert_eq!(maker, from.map(|_| CheckInitiator::Str0m));

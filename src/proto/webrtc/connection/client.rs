@@ -48,7 +48,7 @@ impl DeviceOffer {
     /// Reads an offer; `None` if it is no microcontroller's.
     pub fn parse(offer: &str) -> Option<DeviceOffer> {
         let prepared = prepare(offer).ok()?;
-        prepared.family.is_device().then(|| DeviceOffer {
+        prepared.client_stack.is_device().then(|| DeviceOffer {
             host: candidate::host_address(&prepared.candidates),
         })
     }
@@ -65,8 +65,8 @@ impl PeerConnection {
         now: Instant,
     ) -> Result<(PeerConnection, String), NegotiationError> {
         let prepared = prepare(offer)?;
-        let spoken = prepared.spoken.ok_or_else(no_supported_codec)?;
-        let config = match prepared.family.is_device() {
+        let spoken = prepared.audio_codec.ok_or_else(no_supported_codec)?;
+        let config = match prepared.client_stack.is_device() {
             true => ConnectionConfig::device(setup, &prepared, spoken),
             false => ConnectionConfig::browser(setup, &prepared, spoken),
         };
@@ -84,7 +84,7 @@ impl PeerConnection {
         now: Instant,
     ) -> Result<(PeerConnection, String), NegotiationError> {
         let prepared = sdp::prepare_call(offer).map_err(|error| NegotiationError::BadDescription(error.to_string()))?;
-        let spoken = prepared.spoken.filter(|spoken| spoken.codec == Codec::Opus);
+        let spoken = prepared.audio_codec.filter(|spoken| spoken.codec == Codec::Opus);
         let spoken =
             spoken.ok_or_else(|| NegotiationError::BadDescription("the offer of a call has no Opus".to_owned()))?;
         PeerConnection::answer(&prepared, ConnectionConfig::call(setup, &prepared, spoken), setup, now)
@@ -157,7 +157,7 @@ impl PeerConnection {
         }
         if self.config.has_dtmf {
             let answer = sdp::write_call_answer(&answer);
-            self.dtmf = answer.keys.map(|pt| (pt.into(), DtmfReceiver::default()));
+            self.dtmf = answer.dtmf_payload_type.map(|pt| (pt.into(), DtmfReceiver::default()));
             return Ok(answer.sdp);
         }
         self.finish_answer(&answer, prepared)
@@ -165,12 +165,12 @@ impl PeerConnection {
 
     /// Writes an answer as the client reads it.
     fn finish_answer(&self, answer: &str, prepared: &PreparedOffer) -> Result<String, NegotiationError> {
-        let mut answer = sdp::write_declined(answer, &prepared.sdp);
+        let mut answer = sdp::rewrite_declined_sections(answer, &prepared.sdp);
         for (ours, theirs) in &prepared.opus_spellings {
             answer = answer.replace(&format!("a={ours}\r\n"), &format!("a={theirs}\r\n"));
         }
         match (self.client.device_address, self.client.embedded) {
-            (Some(address), _) => sdp::rewrite_answer_for_device(&answer, address, prepared.role),
+            (Some(address), _) => sdp::rewrite_answer_for_device(&answer, address, prepared.dtls_role),
             (None, Some(host)) => sdp::keep_only_host_candidate(&answer, host),
             (None, None) => Ok(answer),
         }
@@ -179,7 +179,7 @@ impl PeerConnection {
             DeviceAnswerError::NoCodec | DeviceAnswerError::Setup(_) => {
                 NegotiationError::BadDescription(error.to_string())
             }
-            DeviceAnswerError::LongLine { .. } | DeviceAnswerError::LongBody { .. } => {
+            DeviceAnswerError::LineTooLong { .. } | DeviceAnswerError::BodyTooLong { .. } => {
                 NegotiationError::TooLong(error.to_string())
             }
             other => NegotiationError::Internal(other.to_string()),

@@ -39,7 +39,8 @@ impl PeerConnection {
             error => {
                 log::debug!("connection: {error}");
                 if let RtcError::RemoteSdp(_) = error {
-                    self.attempt.handle_refusal(crypto::HandshakeError::FingerprintMismatch);
+                    self.attempt
+                        .handle_handshake_error(crypto::HandshakeError::FingerprintMismatch);
                 }
                 if self.rtc.is_alive() {
                     return None;
@@ -52,7 +53,7 @@ impl PeerConnection {
     pub(super) fn event(&mut self, event: Event) -> Option<ConnectionOutput> {
         match event {
             Event::IceConnectionStateChange(IceConnectionState::Connected | IceConnectionState::Completed) => {
-                self.attempt.handle_ice_up();
+                self.attempt.handle_ice_connected();
                 None
             }
             Event::Connected => {

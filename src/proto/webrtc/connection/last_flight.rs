@@ -102,10 +102,10 @@ mod tests {
         for after in [vec![0x80, 111, 0, 0], record(23, 1, 20)] {
             let mut last = LastFlight::default();
             for before in [record(22, 0, 30), vec![0x00, 0x01]] {
-                last.handle_incoming(PacketKind::of(&before), &before);
+                last.handle_incoming(PacketKind::from_packet(&before), &before);
                 assert_eq!(leaving(&mut last, &flight), flight);
             }
-            last.handle_incoming(PacketKind::of(&after), &after);
+            last.handle_incoming(PacketKind::from_packet(&after), &after);
             assert_eq!(leaving(&mut last, &flight), [&SKIPPED_RECORD[..], &flight].concat());
             assert_eq!(leaving(&mut last, &keys), keys, "nothing of the end is in it");
         }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn rubbish_leaves_as_it_is() {
         let mut last = LastFlight::default();
-        last.handle_incoming(PacketKind::of(&[128]), &[128]);
+        last.handle_incoming(PacketKind::from_packet(&[128]), &[128]);
         let mut long = record(22, 0, 40);
         long[12] = 200;
         for contents in [Vec::new(), vec![22, 0xfe, 0xfd], long, vec![0x00, 0x01, 0, 0]] {

@@ -77,7 +77,7 @@ impl Transmit {
             over,
             source: transmit.source,
             destination: transmit.destination,
-            kind: PacketKind::of(&transmit.contents),
+            kind: PacketKind::from_packet(&transmit.contents),
             contents: transmit.contents.into(),
             strips_extension: bare,
         }
@@ -89,7 +89,7 @@ impl Transmit {
             over: way.over,
             source: way.source,
             destination: way.peer,
-            kind: PacketKind::of(&contents),
+            kind: PacketKind::from_packet(&contents),
             contents,
             strips_extension: false,
         }

@@ -30,7 +30,7 @@ impl PeerConnection {
             return PacketTrust::Rejected;
         };
         self.now = now;
-        let kind = PacketKind::of(contents);
+        let kind = PacketKind::from_packet(contents);
         if self.paths.answers_consent_check(kind, packet) {
             return match self.paths.handle_consent_answer(packet) {
                 true => PacketTrust::Authenticated,
@@ -98,7 +98,7 @@ impl PeerConnection {
     pub(super) fn record_handshake_error(&mut self) {
         if let Some(refusal) = crypto::take_handshake_error() {
             log::debug!("the handshake failed: {refusal}");
-            self.attempt.handle_refusal(refusal);
+            self.attempt.handle_handshake_error(refusal);
         }
     }
 }

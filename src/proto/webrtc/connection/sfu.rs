@@ -136,7 +136,7 @@ impl PeerConnection {
     pub fn handle_answer(&mut self, answer: &str, now: Instant) -> Result<(), NegotiationError> {
         let bad = |why: String| NegotiationError::BadDescription(format!("the server's answer cannot be used: {why}"));
         self.now = now;
-        let prepared = sdp::prepare_room(answer).map_err(|error| bad(error.to_string()))?;
+        let prepared = sdp::prepare_sfu_description(answer).map_err(|error| bad(error.to_string()))?;
         let description = SfuDescription::parse(&prepared.sdp);
         description.check(&self.sfu.layout, |_| false).map_err(bad)?;
         if description.sections.len() > self.sfu.layout.len() {
@@ -181,7 +181,7 @@ impl PeerConnection {
         if self.is_closing || self.end_reported {
             return Err(NegotiationError::Ended);
         }
-        let prepared = sdp::prepare_room(offer).map_err(|error| bad(error.to_string()))?;
+        let prepared = sdp::prepare_sfu_description(offer).map_err(|error| bad(error.to_string()))?;
         let description = SfuDescription::parse(&prepared.sdp);
         let is_free = |mid: &str| self.rtc.media(mid.into()).is_some_and(|media| media.disabled());
         description.check(&self.sfu.layout, is_free).map_err(bad)?;

@@ -134,7 +134,7 @@ fn early_records_are_few() {
     for check in client
         .drain()
         .iter()
-        .filter(|datagram| PacketKind::of(datagram) == PacketKind::Check)
+        .filter(|datagram| PacketKind::from_packet(datagram) == PacketKind::Check)
     {
         let packet = ReceivedPacket::from_datagram(client_address, address, check);
         assert_eq!(peer.handle_packet(&packet, now), PacketTrust::Authenticated);

@@ -18,7 +18,7 @@ pub(super) struct PairsDisplay<'a>(pub &'a IceAttempt);
 impl Display for PairsDisplay<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let tried = self.0;
-        for (kind, address) in &tried.known {
+        for (kind, address) in &tried.candidates {
             write!(f, "candidate {} {address}; ", kind.name())?;
         }
         for pair in &tried.pairs {
@@ -26,7 +26,7 @@ impl Display for PairsDisplay<'_> {
                 f,
                 "{} -> {} {}: {} sent, {} answered, {} received, {} replied; ",
                 pair.local,
-                tried.kind(pair.remote).name(),
+                tried.candidate_kind(pair.remote).name(),
                 pair.remote,
                 pair.sent,
                 pair.answered,
@@ -37,7 +37,7 @@ impl Display for PairsDisplay<'_> {
         write!(
             f,
             "{} checks between further addresses, {} refused, DTLS records: {} in, {} out",
-            tried.unlisted, tried.refused, tried.records_in, tried.records_out
+            tried.unlisted_checks, tried.rejected_checks, tried.records_in, tried.records_out
         )
     }
 }
@@ -45,24 +45,24 @@ impl Display for PairsDisplay<'_> {
 impl Display for IceAttempt {
     /// What the client named, what was tried, and what that means.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        self.candidates(f)?;
+        self.fmt_candidates(f)?;
         f.write_str("; ")?;
-        self.checks(f)?;
+        self.fmt_checks(f)?;
         f.write_str(": ")?;
-        self.meaning(f)
+        self.fmt_explanation(f)
     }
 }
 
 impl IceAttempt {
-    fn candidates(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let total = self.known.len() as u32 + self.hidden + self.unusable;
+    fn fmt_candidates(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let total = self.candidates.len() as u32 + self.mdns_candidates + self.unusable_candidates;
         if total == 0 {
             return f.write_str("the client named no candidate");
         }
-        write!(f, "{} of the client", plural(total, "candidate"))?;
+        write!(f, "{} of the client", count_noun(total, "candidate"))?;
         let mut groups: Vec<(&str, &str, u32)> = Vec::new();
-        for (kind, address) in &self.known {
-            let network = network(address.ip());
+        for (kind, address) in &self.candidates {
+            let network = describe_network(address.ip());
             match groups
                 .iter_mut()
                 .find(|group| group.0 == kind.name() && group.1 == network)
@@ -74,13 +74,14 @@ impl IceAttempt {
         let known = groups
             .iter()
             .map(|(kind, network, count)| format!("{count} {kind} {}", network));
-        let hidden = (self.hidden > 0).then(|| format!("{} ignored", plural(self.hidden, "mDNS name")));
-        let unusable = (self.unusable > 0).then(|| format!("{} unusable", self.unusable));
+        let hidden =
+            (self.mdns_candidates > 0).then(|| format!("{} ignored", count_noun(self.mdns_candidates, "mDNS name")));
+        let unusable = (self.unusable_candidates > 0).then(|| format!("{} unusable", self.unusable_candidates));
         let parts: Vec<String> = known.chain(hidden).chain(unusable).collect();
         write!(f, " ({})", parts.join(", "))
     }
 
-    fn checks(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn fmt_checks(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let sent = self.sum(|pair| pair.sent);
         let received = self.sum(|pair| pair.received);
         if sent == 0 {
@@ -90,49 +91,49 @@ impl IceAttempt {
             let mut remotes: Vec<_> = towards.map(|pair| pair.remote).collect();
             remotes.sort_unstable();
             remotes.dedup();
-            let locals = self.locals();
+            let locals = self.local_addresses();
             let more = if locals.len() > LOCALS_MAX { " and others" } else { "" };
             let names: Vec<String> = locals.iter().take(LOCALS_MAX).map(IpAddr::to_string).collect();
             write!(
                 f,
                 "{} sent to {} from {}{more}, {} answered",
-                plural(sent, "check"),
-                plural(remotes.len() as u32, "address"),
+                count_noun(sent, "check"),
+                count_noun(remotes.len() as u32, "address"),
                 names.join(" and "),
                 self.sum(|pair| pair.answered)
             )?;
         }
         write!(f, ", {received} received")?;
-        if self.unmapped > 0 {
-            write!(f, ", {} of another kind", plural(self.unmapped, "answer"))?;
+        if self.unmapped_answers > 0 {
+            write!(f, ", {} of another kind", count_noun(self.unmapped_answers, "answer"))?;
         }
-        if self.refused > 0 {
-            write!(f, ", {} signed for another connection", self.refused)?;
+        if self.rejected_checks > 0 {
+            write!(f, ", {} signed for another connection", self.rejected_checks)?;
         }
-        if self.ice_up {
+        if self.ice_connected {
             write!(
                 f,
                 ", then {} of the handshake in, {} out",
-                plural(self.records_in, "record"),
+                count_noun(self.records_in, "record"),
                 self.records_out
             )?;
         }
         Ok(())
     }
 
-    fn meaning(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn fmt_explanation(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let port = self.port;
         match self.cause() {
-            IceFailure::Nothing => write!(
+            IceFailure::NothingReceived => write!(
                 f,
                 "nothing came at all: the client did not get its answer, or UDP port {port} is closed to it"
             ),
-            IceFailure::OnlyHidden => write!(
+            IceFailure::OnlyMdns => write!(
                 f,
                 "its addresses are hidden, and its own checks do not reach UDP port {port}: a firewall, or a network that \
                  keeps its machines apart (guest Wi-Fi)"
             ),
-            IceFailure::NoneUsable => write!(
+            IceFailure::NoUsableCandidate => write!(
                 f,
                 "no check can be sent to what it named, and its own do not reach UDP port {port}: a firewall, or another \
                  network"
@@ -149,7 +150,7 @@ impl IceAttempt {
                 f,
                 "a firewall on UDP port {port}, or another network, which takes a TURN server in --ice-servers"
             ),
-            IceFailure::Unmapped => f.write_str(
+            IceFailure::UnmappedAnswers => f.write_str(
                 "the client answered, and left XOR-MAPPED-ADDRESS out, without which no answer counts (RFC 8445 section \
                  7.3.1.3; FFmpeg's WHIP muxer does so): nothing here can mend that",
             ),
@@ -158,8 +159,8 @@ impl IceAttempt {
                 "the client reaches this machine, and nothing of this machine reaches the client: a firewall lets UDP port \
                  {port} in and not out, or answers leave by another interface"
             ),
-            IceFailure::Stale => f.write_str("the client uses another answer than the one it was given here"),
-            IceFailure::NotChosen => f.write_str("the way is open, and the client did not go it: it went away, or chose no pair"),
+            IceFailure::OtherCredentials => f.write_str("the client uses another answer than the one it was given here"),
+            IceFailure::NotNominated => f.write_str("the way is open, and the client did not go it: it went away, or chose no pair"),
             // Towards devices, this end begins.
             IceFailure::NoHandshake if self.records_out > 0 => f.write_str(
                 "ICE is up, and the client did not answer the handshake that was begun here: it went away, or a firewall \
@@ -168,23 +169,23 @@ impl IceAttempt {
             IceFailure::NoHandshake => {
                 f.write_str("ICE is up, and the client did not begin its handshake: it went away, or a firewall drops DTLS")
             }
-            IceFailure::Handshake => f.write_str(
+            IceFailure::HandshakeIncomplete => f.write_str(
                 "ICE is up, and the handshake did not end: large packets get lost on the way (MTU), or the client does not \
                  take the certificate",
             ),
-            IceFailure::Refused(refusal) => write!(f, "ICE is up, and the handshake failed: {refusal}"),
+            IceFailure::HandshakeFailed(refusal) => write!(f, "ICE is up, and the handshake failed: {refusal}"),
         }?;
         f.write_str("; see README, \"When something is wrong\"")
     }
 
     fn only_loopback(&self) -> bool {
-        self.known.iter().all(|(_, address)| address.ip().is_loopback())
+        self.candidates.iter().all(|(_, address)| address.ip().is_loopback())
     }
 }
 
 /// Names the network that an address belongs to; more of a peer's address is not for everybody's
 /// eyes.
-fn network(address: IpAddr) -> &'static str {
+fn describe_network(address: IpAddr) -> &'static str {
     match AddressScope::of(address) {
         AddressScope::Loopback => "on loopback",
         AddressScope::LinkLocal => "on a link without addresses",
@@ -193,7 +194,7 @@ fn network(address: IpAddr) -> &'static str {
     }
 }
 
-fn plural(count: u32, noun: &str) -> String {
+fn count_noun(count: u32, noun: &str) -> String {
     let ending = match (count, noun) {
         (1, _) => "",
         (_, "address") => "es",

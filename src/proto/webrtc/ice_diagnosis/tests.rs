@@ -34,25 +34,25 @@ fn every_cause_is_told_from_the_others() {
         }
     };
     let mut hidden = IceAttempt::new(7860);
-    hidden.handle_ignored(CandidateError::Mdns);
-    hidden.handle_ignored(CandidateError::EndOfCandidates);
+    hidden.handle_unusable_candidate(CandidateError::Mdns);
+    hidden.handle_unusable_candidate(CandidateError::EndOfCandidates);
     let mut unusable = hidden.clone();
-    unusable.handle_ignored(CandidateError::Transport);
+    unusable.handle_unusable_candidate(CandidateError::Transport);
     let cases = [
-        (IceFailure::Nothing, IceAttempt::new(7860)),
-        (IceFailure::OnlyHidden, hidden),
-        (IceFailure::NoneUsable, unusable),
+        (IceFailure::NothingReceived, IceAttempt::new(7860)),
+        (IceFailure::OnlyMdns, hidden),
+        (IceFailure::NoUsableCandidate, unusable),
         (IceFailure::NoPair, tried(|_, _| {})),
         (IceFailure::Unanswered, tried(|tried, remote| sent(tried, remote))),
         (
-            IceFailure::Stale,
+            IceFailure::OtherCredentials,
             tried(|tried, remote| {
                 sent(tried, remote);
                 tried.handle_incoming(remote, local(), CHECK, false);
             }),
         ),
         (
-            IceFailure::Unmapped,
+            IceFailure::UnmappedAnswers,
             tried(|tried, remote| {
                 sent(tried, remote);
                 tried.handle_incoming(remote, local(), CHECK, true);
@@ -68,7 +68,7 @@ fn every_cause_is_told_from_the_others() {
             }),
         ),
         (
-            IceFailure::NotChosen,
+            IceFailure::NotNominated,
             tried(|tried, remote| {
                 sent(tried, remote);
                 tried.handle_incoming(remote, local(), ANSWER, true);
@@ -78,25 +78,25 @@ fn every_cause_is_told_from_the_others() {
             IceFailure::NoHandshake,
             tried(|tried, remote| {
                 sent(tried, remote);
-                tried.handle_ice_up();
+                tried.handle_ice_connected();
                 tried.handle_outgoing(local(), remote, RECORD);
             }),
         ),
         (
-            IceFailure::Handshake,
+            IceFailure::HandshakeIncomplete,
             tried(|tried, remote| {
-                tried.handle_ice_up();
+                tried.handle_ice_connected();
                 tried.handle_incoming(remote, local(), RECORD, true);
             }),
         ),
         (
-            IceFailure::Refused(HandshakeError::NoCommonSuite),
+            IceFailure::HandshakeFailed(HandshakeError::NoCommonSuite),
             tried(|tried, remote| {
-                tried.handle_ice_up();
+                tried.handle_ice_connected();
                 tried.handle_incoming(remote, local(), RECORD, true);
-                tried.handle_refusal(HandshakeError::NoCommonSuite);
+                tried.handle_handshake_error(HandshakeError::NoCommonSuite);
                 // What follows from it.
-                tried.handle_refusal(HandshakeError::BadSignature);
+                tried.handle_handshake_error(HandshakeError::BadSignature);
             }),
         ),
     ];
@@ -140,9 +140,9 @@ fn candidates_are_told_by_kind_and_network() {
     ] {
         tried.handle_candidate(kind, address(at));
     }
-    tried.handle_ignored(CandidateError::Mdns);
-    tried.handle_ignored(CandidateError::Mdns);
-    tried.handle_ignored(CandidateError::Transport);
+    tried.handle_unusable_candidate(CandidateError::Mdns);
+    tried.handle_unusable_candidate(CandidateError::Mdns);
+    tried.handle_unusable_candidate(CandidateError::Transport);
     let words = tried.to_string();
     assert!(
         words.starts_with(
@@ -163,8 +163,8 @@ fn the_lists_have_an_end() {
         tried.handle_outgoing(local(), remote, CHECK);
         tried.handle_candidate(CandidateKind::Host, remote);
     }
-    assert_eq!((tried.pairs.len(), tried.unlisted), (TRIED_PAIRS_MAX, 1));
-    assert_eq!(tried.known.len(), REMOTE_CANDIDATES_MAX);
+    assert_eq!((tried.pairs.len(), tried.unlisted_checks), (TRIED_PAIRS_MAX, 1));
+    assert_eq!(tried.candidates.len(), REMOTE_CANDIDATES_MAX);
 }
 
 /// A connection that is up keeps nothing, and counts nothing of all that follows.
@@ -177,7 +177,7 @@ fn what_is_up_counts_nothing() {
     tried.handle_incoming(remote, local(), CHECK, true);
     tried.handle_outgoing(local(), remote, CHECK);
     tried.handle_candidate(CandidateKind::Host, remote);
-    assert!(tried.pairs.is_empty() && tried.known.is_empty());
+    assert!(tried.pairs.is_empty() && tried.candidates.is_empty());
 }
 
 /// Bytes of any kind are counted or not, and never panic.
@@ -185,8 +185,8 @@ fn what_is_up_counts_nothing() {
 fn rubbish_is_not_counted() {
     let mut tried = IceAttempt::new(7860);
     for contents in [&[][..], &[0], &[0, 2], &[128; 12], &[64], &[255, 255]] {
-        tried.handle_incoming(local(), local(), PacketKind::of(contents), true);
-        tried.handle_outgoing(local(), local(), PacketKind::of(contents));
+        tried.handle_incoming(local(), local(), PacketKind::from_packet(contents), true);
+        tried.handle_outgoing(local(), local(), PacketKind::from_packet(contents));
     }
-    assert_eq!(tried.cause(), IceFailure::Nothing);
+    assert_eq!(tried.cause(), IceFailure::NothingReceived);
 }

@@ -322,7 +322,7 @@ impl AssociationSetup {
     /// Takes data that comes once, or never.
     fn handle_one_shot_data(&mut self, bytes: &[u8]) {
         // What overwrote a COOKIE ACK is cut off.
-        let Some(chunk) = DataChunk::read(bytes) else {
+        let Some(chunk) = DataChunk::parse(bytes) else {
             return;
         };
         if self.stage == SetupStage::AwaitingChannel {
@@ -354,7 +354,7 @@ impl AssociationSetup {
             return;
         };
         let is_answer = |chunk: &DataChunk<'_>| chunk.ppid == PPID_CONTROL && chunk.content == [CHANNEL_ACK];
-        if let Some(chunk) = DataChunk::read(bytes).filter(is_answer) {
+        if let Some(chunk) = DataChunk::parse(bytes).filter(is_answer) {
             data.unacked_answer = Some(chunk.tsn);
             if self.stage == SetupStage::Open {
                 self.due_at = None;

@@ -129,7 +129,7 @@ pub struct DataChunk<'a> {
 
 impl<'a> DataChunk<'a> {
     /// Reads the first chunk of a packet.
-    pub fn read(packet: &'a [u8]) -> Option<Self> {
+    pub fn parse(packet: &'a [u8]) -> Option<Self> {
         let chunk = first_chunk(packet).filter(|chunk| chunk.kind == DATA)?;
         let (tsn, rest) = chunk.value.split_first_chunk()?;
         let (fixed, content) = rest.split_first_chunk::<8>()?;

@@ -48,7 +48,7 @@ fn to_str0m(setup: &mut AssociationSetup) -> Vec<u8> {
 fn texts(setup: &mut AssociationSetup) -> Vec<(u32, String)> {
     let packets = std::iter::from_fn(|| setup.poll_str0m());
     let read = packets.map(|packet| {
-        let data = DataChunk::read(&packet).expect("data");
+        let data = DataChunk::parse(&packet).expect("data");
         (data.tsn, String::from_utf8_lossy(data.content).into_owned())
     });
     read.collect()

@@ -30,11 +30,11 @@ pub enum DeviceAnswerError {
     /// ICE-lite: the device needs the runner's checks to stay connected.
     IceLite,
     /// A line with a control character.
-    Unreadable,
+    ControlCharacter,
     /// A line that would write past the device's buffer.
-    LongLine { bytes: usize },
+    LineTooLong { bytes: usize },
     /// The JSON body would not be read whole.
-    LongBody { bytes: usize },
+    BodyTooLong { bytes: usize },
 }
 
 impl fmt::Display for DeviceAnswerError {
@@ -56,11 +56,11 @@ impl fmt::Display for DeviceAnswerError {
                 role.setup()
             ),
             DeviceAnswerError::IceLite => write!(f, "ICE-lite"),
-            DeviceAnswerError::Unreadable => write!(f, "a control character in a line"),
-            DeviceAnswerError::LongLine { bytes } => {
+            DeviceAnswerError::ControlCharacter => write!(f, "a control character in a line"),
+            DeviceAnswerError::LineTooLong { bytes } => {
                 write!(f, "a line of {bytes} bytes, {DEVICE_LINE_BYTES_MAX} are taken")
             }
-            DeviceAnswerError::LongBody { bytes } => {
+            DeviceAnswerError::BodyTooLong { bytes } => {
                 write!(f, "a body of {bytes} bytes, {DEVICE_BODY_BYTES_MAX} are taken")
             }
         }
@@ -77,13 +77,13 @@ pub fn keep_only_host_candidate(answer: &str, host: Ipv4Addr) -> Result<String, 
     for line in answer.lines() {
         if line
             .strip_prefix("a=candidate:")
-            .is_none_or(|value| candidates.is_of_host(value))
+            .is_none_or(|value| candidates.matches_host(value))
         {
             text.push_str(line);
             text.push_str("\r\n");
         }
     }
-    candidates.found()?;
+    candidates.require_match()?;
     Ok(text)
 }
 
@@ -92,7 +92,7 @@ pub fn keep_only_host_candidate(answer: &str, host: Ipv4Addr) -> Result<String, 
 /// # Errors
 /// [`DeviceAnswerError`]: the rule that even the rewritten answer breaks.
 pub fn rewrite_answer_for_device(answer: &str, host: Ipv4Addr, role: DtlsRole) -> Result<String, DeviceAnswerError> {
-    let payload_type = spoken_payload_type(answer).ok_or(DeviceAnswerError::NoCodec)?;
+    let payload_type = preferred_payload_type(answer).ok_or(DeviceAnswerError::NoCodec)?;
     let mut rewrite = AnswerRewriter {
         candidates: CandidateFilter::new(host),
         payload_type,
@@ -105,7 +105,7 @@ pub fn rewrite_answer_for_device(answer: &str, host: Ipv4Addr, role: DtlsRole) -
     };
     let mut text = String::with_capacity(answer.len());
     for line in answer.lines() {
-        if let Some(line) = rewrite.line(line)? {
+        if let Some(line) = rewrite.rewrite_line(line)? {
             check_line(&line)?;
             text.push_str(&line);
             text.push_str("\r\n");
@@ -134,7 +134,7 @@ struct AnswerRewriter {
 
 impl AnswerRewriter {
     /// Returns the line as the device may see it, `None` when it may not.
-    fn line(&mut self, line: &str) -> Result<Option<String>, DeviceAnswerError> {
+    fn rewrite_line(&mut self, line: &str) -> Result<Option<String>, DeviceAnswerError> {
         let Some((kind, value)) = split_line(line) else {
             return Ok(None);
         };
@@ -142,23 +142,23 @@ impl AnswerRewriter {
             'm' => {
                 self.in_audio = value.starts_with("audio ");
                 Some(if self.in_audio {
-                    self.one_format(line)
+                    self.keep_one_format(line)
                 } else {
                     line.to_owned()
                 })
             }
-            'a' => self.attribute(value)?.map(|attribute| format!("a={attribute}")),
+            'a' => self.rewrite_attribute(value)?.map(|attribute| format!("a={attribute}")),
             _ => Some(line.to_owned()),
         })
     }
 
-    fn attribute(&mut self, attribute: &str) -> Result<Option<String>, DeviceAnswerError> {
+    fn rewrite_attribute(&mut self, attribute: &str) -> Result<Option<String>, DeviceAnswerError> {
         let (name, value) = split_attribute(attribute);
         let keep = match name {
-            "fingerprint" => return self.fingerprint(value),
+            "fingerprint" => return self.rewrite_fingerprint(value),
             // Any further line, even the same, would only cost room.
-            "candidate" => self.candidates.found().is_err() && self.candidates.is_of_host(value),
-            "ssrc" => self.in_audio && self.ssrc(value),
+            "candidate" => self.candidates.require_match().is_err() && self.candidates.matches_host(value),
+            "ssrc" => self.in_audio && self.keeps_ssrc(value),
             "ice-lite" => return Err(DeviceAnswerError::IceLite),
             "setup" if value != self.role.setup() => return Err(DeviceAnswerError::Setup(self.role)),
             "setup" => {
@@ -177,7 +177,7 @@ impl AnswerRewriter {
     }
 
     /// The device believes the last fingerprint, whatever its algorithm, and compares letters, not bytes.
-    fn fingerprint(&mut self, value: &str) -> Result<Option<String>, DeviceAnswerError> {
+    fn rewrite_fingerprint(&mut self, value: &str) -> Result<Option<String>, DeviceAnswerError> {
         let (algorithm, hex) = value.split_once(' ').ok_or(DeviceAnswerError::Fingerprint)?;
         if !algorithm.eq_ignore_ascii_case("sha-256") {
             return Ok(None);
@@ -195,7 +195,7 @@ impl AnswerRewriter {
     }
 
     /// Keeps the first `cname` line of each SSRC.
-    fn ssrc(&mut self, value: &str) -> bool {
+    fn keeps_ssrc(&mut self, value: &str) -> bool {
         let (ssrc, about) = value.split_once(' ').unwrap_or((value, ""));
         let new = !self.ssrcs.iter().any(|known| known == ssrc);
         let keep = new && about.starts_with("cname:");
@@ -205,7 +205,7 @@ impl AnswerRewriter {
         keep
     }
 
-    fn one_format(&self, line: &str) -> String {
+    fn keep_one_format(&self, line: &str) -> String {
         let kept: Vec<&str> = line
             .split(' ')
             .enumerate()
@@ -216,7 +216,7 @@ impl AnswerRewriter {
     }
 
     fn check(&self) -> Result<(), DeviceAnswerError> {
-        self.candidates.found()?;
+        self.candidates.require_match()?;
         if self.fingerprints.len() != 1 {
             return Err(DeviceAnswerError::Fingerprint);
         }
@@ -233,7 +233,7 @@ impl AnswerRewriter {
 }
 
 /// Returns the payload type that the audio section prefers of those that are spoken here.
-fn spoken_payload_type(answer: &str) -> Option<u8> {
+fn preferred_payload_type(answer: &str) -> Option<u8> {
     let mut audio = answer.lines().skip_while(|line| !line.starts_with("m=audio "));
     let formats = audio.next()?.split(' ').skip(3);
     let attributes = audio.take_while(|line| !line.starts_with("m="));
@@ -256,7 +256,7 @@ fn spoken_payload_type(answer: &str) -> Option<u8> {
 /// The candidates seen so far: whether one was of the host, and the addresses of the others.
 struct CandidateFilter {
     host: Ipv4Addr,
-    found: bool,
+    has_match: bool,
     others: Vec<String>,
 }
 
@@ -264,13 +264,13 @@ impl CandidateFilter {
     fn new(host: Ipv4Addr) -> Self {
         CandidateFilter {
             host,
-            found: false,
+            has_match: false,
             others: Vec::new(),
         }
     }
 
     /// Tells whether the value of a candidate attribute is a UDP host candidate with the host's address, by its fields.
-    fn is_of_host(&mut self, value: &str) -> bool {
+    fn matches_host(&mut self, value: &str) -> bool {
         let words: Vec<&str> = value.split_ascii_whitespace().collect();
         let [
             foundation,
@@ -293,15 +293,15 @@ impl CandidateFilter {
             && !rest.contains(&"raddr")
             // A device keeps 32 bytes of it.
             && foundation.len() < 32;
-        self.found |= fits;
+        self.has_match |= fits;
         if !fits && self.others.len() < LOCAL_ADDRESSES_MAX && !self.others.iter().any(|other| other == address) {
             self.others.push(address.to_owned());
         }
         fits
     }
 
-    fn found(&self) -> Result<(), DeviceAnswerError> {
-        if self.found {
+    fn require_match(&self) -> Result<(), DeviceAnswerError> {
+        if self.has_match {
             return Ok(());
         }
         Err(DeviceAnswerError::NoCandidate {
@@ -313,10 +313,10 @@ impl CandidateFilter {
 
 fn check_line(line: &str) -> Result<(), DeviceAnswerError> {
     if line.contains(char::is_control) {
-        return Err(DeviceAnswerError::Unreadable);
+        return Err(DeviceAnswerError::ControlCharacter);
     }
     if line.len() > DEVICE_LINE_BYTES_MAX {
-        return Err(DeviceAnswerError::LongLine { bytes: line.len() });
+        return Err(DeviceAnswerError::LineTooLong { bytes: line.len() });
     }
     Ok(())
 }
@@ -326,7 +326,7 @@ fn check_body(sdp: &str) -> Result<(), DeviceAnswerError> {
     let frame = r#"{"sdp":,"type":"answer","pc_id":""}"#.len() + PC_ID_BYTES_MAX;
     let bytes = frame + serde_json::Value::from(sdp).to_string().len();
     if bytes > DEVICE_BODY_BYTES_MAX {
-        return Err(DeviceAnswerError::LongBody { bytes });
+        return Err(DeviceAnswerError::BodyTooLong { bytes });
     }
     Ok(())
 }

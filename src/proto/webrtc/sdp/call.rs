@@ -48,7 +48,7 @@ pub fn prepare_call(sdp: &str) -> Result<PreparedOffer, CallError> {
         .sdp
         .replace("\r\na=setup:actpass\r\n", "\r\na=setup:passive\r\n");
     // Whatever its profile says, the other end is the provider's server.
-    prepared.family = ClientStack::Full;
+    prepared.client_stack = ClientStack::Full;
     Ok(prepared)
 }
 
@@ -57,7 +57,7 @@ pub fn prepare_call(sdp: &str) -> Result<PreparedOffer, CallError> {
 pub struct CallAnswer {
     pub sdp: String,
     /// The payload type of the telephone's keys, where they were offered.
-    pub keys: Option<u8>,
+    pub dtmf_payload_type: Option<u8>,
 }
 
 /// Keeps the documented lines of an answer.
@@ -83,7 +83,10 @@ pub fn write_call_answer(answer: &str) -> CallAnswer {
             push_line(&mut text, &[line]);
         }
     }
-    CallAnswer { sdp: text, keys }
+    CallAnswer {
+        sdp: text,
+        dtmf_payload_type: keys,
+    }
 }
 
 fn is_kept_attribute(attribute: &str, is_kept: &dyn Fn(Option<u8>) -> bool) -> bool {
@@ -146,13 +149,16 @@ mod tests {
             a=rtpmap:126 telephone-event/8000\r\na=ssrc:1 cname:c\r\na=ssrc:1 msid:a b\r\na=candidate:1 1 udp 1 192.0.2.1 9 typ host\r\n\
             a=end-of-candidates\r\n";
         let written = write_call_answer(answer);
-        assert_eq!(written.keys, Some(126));
+        assert_eq!(written.dtmf_payload_type, Some(126));
         let expected = "v=0\r\no=- 1 2 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\na=group:BUNDLE audio\r\n\
             m=audio 9 UDP/TLS/RTP/SAVPF 111 126\r\nc=IN IP4 0.0.0.0\r\na=ice-ufrag:u\r\na=ice-pwd:p\r\n\
             a=fingerprint:sha-256 AA\r\na=setup:active\r\na=mid:audio\r\na=sendrecv\r\na=rtcp-mux\r\n\
             a=rtpmap:111 opus/48000/2\r\na=fmtp:111 minptime=10\r\na=rtpmap:126 telephone-event/8000\r\na=ssrc:1 cname:c\r\n\
             a=candidate:1 1 udp 1 192.0.2.1 9 typ host\r\n";
         assert_eq!(written.sdp, expected);
-        assert_eq!(write_call_answer(&expected.replace("telephone-event", "x")).keys, None);
+        assert_eq!(
+            write_call_answer(&expected.replace("telephone-event", "x")).dtmf_payload_type,
+            None
+        );
     }
 }

@@ -98,7 +98,7 @@ impl StackDetector {
         }
     }
 
-    pub fn family(self) -> ClientStack {
+    pub fn detect(self) -> ClientStack {
         match self {
             StackDetector { esp_peer: true, .. } => ClientStack::EspPeer,
             StackDetector { libpeer: true, .. } => ClientStack::Libpeer,

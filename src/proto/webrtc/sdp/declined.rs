@@ -53,26 +53,26 @@ fn parse(text: &str) -> (Vec<&str>, Vec<SdpSection<'_>>) {
     (head, sections)
 }
 
-fn bundled<'a>(head: &[&'a str]) -> HashSet<&'a str> {
+fn bundled_mids<'a>(head: &[&'a str]) -> HashSet<&'a str> {
     let groups = head.iter().filter_map(|line| line.strip_prefix(GROUP));
     groups.flat_map(str::split_whitespace).collect()
 }
 
 /// Writes the declined sections of an answer to a client as the offer asks for.
-pub fn write_declined(answer: &str, offer: &str) -> String {
-    write(answer, offer, true)
+pub fn rewrite_declined_sections(answer: &str, offer: &str) -> String {
+    rewrite(answer, offer, true)
 }
 
 /// Names a format of the offer in each declined section, and leaves all of them out of the bundle:
 /// a media-room server looks for that.
 pub fn name_rejected_formats(answer: &str, offer: &str) -> String {
-    write(answer, offer, false)
+    rewrite(answer, offer, false)
 }
 
-fn write(answer: &str, offer: &str, keeps_bundled: bool) -> String {
+fn rewrite(answer: &str, offer: &str, keeps_bundled: bool) -> String {
     let (offered_head, offered) = parse(offer);
     let (head, mut sections) = parse(answer);
-    let (offered_bundle, mut bundle) = (bundled(&offered_head), bundled(&head));
+    let (offered_bundle, mut bundle) = (bundled_mids(&offered_head), bundled_mids(&head));
     // Without anything accepted in it there is no bundle to stay in.
     let has_bundle = keeps_bundled && !bundle.is_empty();
     let mut written = Vec::new();
@@ -153,7 +153,7 @@ mod tests {
 
     fn declined(group: &str, video: &str) -> String {
         let offer = sections(group, &["m=audio 9 UDP/TLS/RTP/SAVPF 111\na=mid:0\n", video]);
-        write_declined(&sections("a=group:BUNDLE 0\n", &ANSWERED), &offer)
+        rewrite_declined_sections(&sections("a=group:BUNDLE 0\n", &ANSWERED), &offer)
     }
 
     const VIDEO: &str = "m=video 9 UDP/TLS/RTP/SAVPF 96 97\na=mid:1\na=sendrecv\na=rtpmap:96 VP8/90000\n";
@@ -199,7 +199,7 @@ mod tests {
             "a=group:BUNDLE 0 1\n",
             &["m=audio 9 UDP/TLS/RTP/SAVPF 111\na=mid:0\n", VIDEO],
         );
-        let answer = write_declined(&sections("", &ANSWERED), &offer);
+        let answer = rewrite_declined_sections(&sections("", &ANSWERED), &offer);
         assert!(answer.contains("m=video 0 UDP/TLS/RTP/SAVPF 96\r\n") && !answer.contains("BUNDLE"));
     }
 
@@ -211,8 +211,8 @@ mod tests {
             "a=group:BUNDLE 0 1\n",
             &["m=audio 9 UDP/TLS/RTP/SAVPF 111\na=mid:0\n", VIDEO],
         );
-        assert_eq!(write_declined(&once, &offer), once);
-        assert_eq!(write_declined("m=video 0 a 0\n", ""), "m=video 0 a 0\r\n");
-        assert_eq!(write_declined("m=\nm", "m=\n"), "m=\r\nm\r\n");
+        assert_eq!(rewrite_declined_sections(&once, &offer), once);
+        assert_eq!(rewrite_declined_sections("m=video 0 a 0\n", ""), "m=video 0 a 0\r\n");
+        assert_eq!(rewrite_declined_sections("m=\nm", "m=\n"), "m=\r\nm\r\n");
     }
 }

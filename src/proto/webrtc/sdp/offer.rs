@@ -10,7 +10,7 @@ use std::fmt;
 
 use super::client_stack::{ClientStack, DtlsRole, StackDetector};
 use super::section::{MediaSection, MediaType, NegotiatedCodec, is_direction};
-use super::{push_line, shown, split_attribute, split_line};
+use super::{excerpt, push_line, split_attribute, split_line};
 use crate::audio::codec::Codec;
 use crate::limits::{
     CANDIDATE_BYTES_MAX, ICE_PWD_BYTES_MAX, ICE_UFRAG_BYTES_MAX, OFFER_CANDIDATES_MAX, OFFER_SDP_BYTES_MAX,
@@ -25,11 +25,11 @@ pub struct PreparedOffer {
     /// `candidate:...` values in the order of the text, each once; none is checked.
     pub candidates: Vec<String>,
     /// What to speak: Opus wherever it is offered, else the first codec of the offer that is spoken here.
-    pub spoken: Option<NegotiatedCodec>,
+    pub audio_codec: Option<NegotiatedCodec>,
     /// Who made it.
-    pub family: ClientStack,
+    pub client_stack: ClientStack,
     /// The role of this end in the DTLS handshake.
-    pub role: DtlsRole,
+    pub dtls_role: DtlsRole,
     /// The offer names header extensions. Where it names none, its sender may read the media from
     /// byte 12 of each packet.
     pub has_extensions: bool,
@@ -47,7 +47,7 @@ pub struct PreparedOffer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SdpError {
     /// More bytes, lines or sections than are taken.
-    TooMuch { what: &'static str, max: usize },
+    LimitExceeded { what: &'static str, max: usize },
     /// A control character, counted from line 1.
     ControlCharacter { line: usize },
     /// The text does not start with `v=0`.
@@ -57,26 +57,26 @@ pub enum SdpError {
     /// No `m=audio` line.
     NoAudio,
     /// An `m=` line without its four parts.
-    Section(String),
+    MalformedSection(String),
     /// A kind of media, or a transport profile, that this runner has no answer for.
     Unsupported { what: &'static str, word: String },
     /// No payload type of a section has a codec.
     NoCodec { mid: String },
     /// A section name that is doubled, too long, or made of other characters than letters, digits and `_`.
-    Mid(String),
+    InvalidMid(String),
     /// ICE credentials that cannot be used in a connectivity check.
-    Credentials { what: &'static str, max: usize },
+    InvalidCredentials { what: &'static str, max: usize },
 }
 
 impl fmt::Display for SdpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SdpError::TooMuch { what, max } => write!(f, "the SDP has more than {max} {what}"),
+            SdpError::LimitExceeded { what, max } => write!(f, "the SDP has more than {max} {what}"),
             SdpError::ControlCharacter { line } => write!(f, "line {line} of the SDP has a control character"),
             SdpError::NotSdp => write!(f, "the SDP does not start with the line `v=0`"),
             SdpError::NoSections => write!(f, "the SDP has no `m=` line"),
             SdpError::NoAudio => write!(f, "the SDP has no `m=audio` line; a talk needs one"),
-            SdpError::Section(line) => {
+            SdpError::MalformedSection(line) => {
                 write!(f, "the line `m={line}` is not `m=<media> <port> <profile> <formats>`")
             }
             SdpError::Unsupported { what, word } => write!(
@@ -85,11 +85,11 @@ impl fmt::Display for SdpError {
                  (UDP/DTLS/SCTP)"
             ),
             SdpError::NoCodec { mid } => write!(f, "no payload type of the section `{mid}` has a codec"),
-            SdpError::Mid(mid) => write!(
+            SdpError::InvalidMid(mid) => write!(
                 f,
                 "the section name `{mid}` is doubled or not 1 to {SDP_MID_BYTES_MAX} letters, digits and `_`"
             ),
-            SdpError::Credentials { what, max } => {
+            SdpError::InvalidCredentials { what, max } => {
                 write!(
                     f,
                     "`a={what}` of the SDP is not 1 to {max} visible characters without `:`"
@@ -139,31 +139,31 @@ pub fn prepare_offer(sdp: &str) -> Result<PreparedOffer, SdpError> {
 ///
 /// # Errors
 /// [`SdpError`] names what was refused and what is allowed.
-pub fn prepare_room(sdp: &str) -> Result<PreparedOffer, SdpError> {
+pub fn prepare_sfu_description(sdp: &str) -> Result<PreparedOffer, SdpError> {
     prepare(sdp, &ROOM)
 }
 
 fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
     let ParsedOffer {
-        mut session,
+        session_lines: mut session,
         mut sections,
         candidates,
-        mut marks,
+        detector: mut marks,
     } = ParsedOffer::read(sdp, bounds)?;
-    marks.handle_profile(sections.iter().any(|section| section.savp));
-    let family = bounds.family.unwrap_or_else(|| marks.family());
+    marks.handle_profile(sections.iter().any(|section| section.is_savp));
+    let family = bounds.family.unwrap_or_else(|| marks.detect());
     let direction = session.attributes.iter().copied().find(|name| is_direction(name));
     let mut mids = HashSet::new();
     for (index, section) in sections.iter_mut().enumerate() {
-        section.tidy(index, direction.unwrap_or("sendrecv"))?;
+        section.normalize(index, direction.unwrap_or("sendrecv"))?;
         if !mids.insert(section.mid.clone()) {
-            return Err(SdpError::Mid(shown(&section.mid)));
+            return Err(SdpError::InvalidMid(excerpt(&section.mid)));
         }
     }
     let offered = offered_setup(&session, &sections);
     let role = family.answer_role(offered);
     let setup = match family {
-        ClientStack::Libpeer => fix_setup(&mut session, &mut sections, offered),
+        ClientStack::Libpeer => force_passive_setup(&mut session, &mut sections, offered),
         ClientStack::EspPeer | ClientStack::Full => None,
     };
     let mut text = session.write(&sections, setup);
@@ -173,9 +173,9 @@ fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
     Ok(PreparedOffer {
         sdp: text,
         candidates: candidates.list,
-        spoken: spoken(&sections),
-        family,
-        role,
+        audio_codec: choose_codec(&sections),
+        client_stack: family,
+        dtls_role: role,
         has_extensions: marks.has_extensions,
         opus_spellings: sections.iter().flat_map(MediaSection::opus_spellings).collect(),
         audio_sections: sections
@@ -190,10 +190,10 @@ fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
 /// What the lines of a description say, before it is made fit.
 #[derive(Default)]
 struct ParsedOffer<'a> {
-    session: SessionLines<'a>,
+    session_lines: SessionLines<'a>,
     sections: Vec<MediaSection<'a>>,
     candidates: CandidateCollector,
-    marks: StackDetector,
+    detector: StackDetector,
 }
 
 impl<'a> ParsedOffer<'a> {
@@ -216,27 +216,27 @@ impl<'a> ParsedOffer<'a> {
 
     fn handle_line(&mut self, kind: char, value: &'a str, bounds: &SdpLimits) -> Result<(), SdpError> {
         match kind {
-            'o' if self.sections.is_empty() && is_origin(value) => self.marks.handle_origin(value),
-            'a' => self.marks.handle_attribute(value),
+            'o' if self.sections.is_empty() && is_origin(value) => self.detector.handle_origin(value),
+            'a' => self.detector.handle_attribute(value),
             _ => {}
         }
         let full = self.sections.len() == bounds.sections;
         match (kind, self.sections.last_mut()) {
             ('m', _) if full => {
-                return Err(SdpError::TooMuch {
+                return Err(SdpError::LimitExceeded {
                     what: "sections",
                     max: bounds.sections,
                 });
             }
             ('m', _) => self.sections.push(MediaSection::new(value)?),
-            ('a', _) if value.is_empty() || self.candidates.take(value) => {}
+            ('a', _) if value.is_empty() || self.candidates.push(value) => {}
             ('a', section) => {
                 check_credentials(value)?;
                 section
-                    .map_or(&mut self.session.attributes, |section| &mut section.attributes)
+                    .map_or(&mut self.session_lines.attributes, |section| &mut section.attributes)
                     .push(value);
             }
-            ('o', None) => self.session.origin = self.session.origin.or(Some(value)),
+            ('o', None) => self.session_lines.origin = self.session_lines.origin.or(Some(value)),
             // Times, names, bandwidths and addresses say nothing that ICE does not replace, and
             // out of order they end str0m's reading without an error.
             _ => {}
@@ -246,9 +246,9 @@ impl<'a> ParsedOffer<'a> {
 }
 
 /// Chooses a codec among those of all audio sections.
-fn spoken(sections: &[MediaSection<'_>]) -> Option<NegotiatedCodec> {
+fn choose_codec(sections: &[MediaSection<'_>]) -> Option<NegotiatedCodec> {
     let audio = sections.iter().filter(|section| section.media == MediaType::Audio);
-    let mut offered = audio.flat_map(MediaSection::spoken);
+    let mut offered = audio.flat_map(MediaSection::supported_codecs);
     let first = offered.next()?;
     let opus = offered.find(|spoken| spoken.codec == Codec::Opus);
     Some(opus.filter(|_| first.codec != Codec::Opus).unwrap_or(first))
@@ -257,7 +257,7 @@ fn spoken(sections: &[MediaSection<'_>]) -> Option<NegotiatedCodec> {
 /// Splits the text into lines without their ends, blank ones left out.
 fn checked_lines<'a>(sdp: &'a str, bounds: &SdpLimits) -> Result<Vec<&'a str>, SdpError> {
     if sdp.len() > bounds.bytes {
-        return Err(SdpError::TooMuch {
+        return Err(SdpError::LimitExceeded {
             what: "bytes",
             max: bounds.bytes,
         });
@@ -272,7 +272,7 @@ fn checked_lines<'a>(sdp: &'a str, bounds: &SdpLimits) -> Result<Vec<&'a str>, S
             lines.push(line);
         }
         if lines.len() > bounds.lines {
-            return Err(SdpError::TooMuch {
+            return Err(SdpError::LimitExceeded {
                 what: "lines",
                 max: bounds.lines,
             });
@@ -293,7 +293,7 @@ struct CandidateCollector {
 
 impl CandidateCollector {
     /// Keeps a candidate; tells whether the attribute was about candidates at all.
-    fn take(&mut self, attribute: &str) -> bool {
+    fn push(&mut self, attribute: &str) -> bool {
         let (name, _) = split_attribute(attribute);
         if name == "candidate"
             && attribute.len() <= CANDIDATE_BYTES_MAX
@@ -319,7 +319,7 @@ impl SessionLines<'_> {
         let mut text = String::from("v=0\r\n");
         push_line(&mut text, &["o=", origin.unwrap_or("- 0 0 IN IP4 0.0.0.0")]);
         text.push_str("s=-\r\nt=0 0\r\n");
-        push_line(&mut text, &["a=group:BUNDLE", &self.bundle(sections)]);
+        push_line(&mut text, &["a=group:BUNDLE", &self.bundled_mids(sections)]);
         for attribute in &self.attributes {
             if !attribute.starts_with("group:") {
                 push_line(&mut text, &["a=", attribute]);
@@ -335,7 +335,7 @@ impl SessionLines<'_> {
     ///
     /// Devices without a data channel still name it here, and str0m wants exactly what is there. Without a group line there is
     /// nothing to choose from: all media of this runner share one transport.
-    fn bundle(&self, sections: &[MediaSection<'_>]) -> String {
+    fn bundled_mids(&self, sections: &[MediaSection<'_>]) -> String {
         let offered: Option<Vec<&str>> = self
             .attributes
             .iter()
@@ -363,7 +363,7 @@ fn offered_setup<'a>(session: &SessionLines<'a>, sections: &[MediaSection<'a>]) 
 /// Takes the offers of DTLS roles out of a device's offer when they leave a choice, and returns the one to write instead.
 ///
 /// Such a device is the server of the handshake; two servers would wait for each other.
-fn fix_setup(
+fn force_passive_setup(
     session: &mut SessionLines<'_>,
     sections: &mut [MediaSection<'_>],
     offered: Option<&str>,
@@ -389,7 +389,7 @@ fn check_credentials(attribute: &str) -> Result<(), SdpError> {
     };
     let is_visible = |byte: u8| byte.is_ascii_graphic() && byte != b':';
     if value.is_empty() || value.len() > max || !value.bytes().all(is_visible) {
-        return Err(SdpError::Credentials { what, max });
+        return Err(SdpError::InvalidCredentials { what, max });
     }
     Ok(())
 }

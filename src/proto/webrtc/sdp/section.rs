@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use super::{SdpError, payload_type, push_line, shown, split_attribute};
+use super::{SdpError, excerpt, payload_type, push_line, split_attribute};
 use crate::audio::codec::Codec;
 use crate::audio::g711::Law;
 use crate::limits::SDP_MID_BYTES_MAX;
@@ -41,7 +41,7 @@ pub struct MediaSection<'a> {
     pub media: MediaType,
     pub port: &'a str,
     /// The profile was the one without feedback.
-    pub savp: bool,
+    pub is_savp: bool,
     formats: Vec<&'a str>,
     pub attributes: Vec<&'a str>,
     pub mid: String,
@@ -51,11 +51,11 @@ impl<'a> MediaSection<'a> {
     pub fn new(line: &'a str) -> Result<Self, SdpError> {
         let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
         let (Some(media), Some(port), Some(profile)) = (words.next(), words.next(), words.next()) else {
-            return Err(SdpError::Section(shown(line)));
+            return Err(SdpError::MalformedSection(excerpt(line)));
         };
         let unsupported = |what, word: &str| SdpError::Unsupported {
             what,
-            word: shown(word),
+            word: excerpt(word),
         };
         let media = [MediaType::Audio, MediaType::Video, MediaType::Application]
             .into_iter()
@@ -71,7 +71,7 @@ impl<'a> MediaSection<'a> {
         Ok(MediaSection {
             media,
             port,
-            savp: profile.ends_with("/SAVP"),
+            is_savp: profile.ends_with("/SAVP"),
             formats: words.collect(),
             attributes: Vec::new(),
             mid: String::new(),
@@ -79,7 +79,7 @@ impl<'a> MediaSection<'a> {
     }
 
     /// Leaves each attribute at most as often as str0m takes it, and only for payload types that have a codec.
-    pub fn tidy(&mut self, index: usize, default_direction: &'a str) -> Result<(), SdpError> {
+    pub fn normalize(&mut self, index: usize, default_direction: &'a str) -> Result<(), SdpError> {
         let mid = self
             .attributes
             .iter()
@@ -87,17 +87,17 @@ impl<'a> MediaSection<'a> {
         self.mid = mid.map_or_else(|| index.to_string(), str::to_owned);
         let is_name = |mid: &str| mid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if self.mid.len() > SDP_MID_BYTES_MAX || !is_name(&self.mid) {
-            return Err(SdpError::Mid(shown(&self.mid)));
+            return Err(SdpError::InvalidMid(excerpt(&self.mid)));
         }
         if self.media == MediaType::Application {
             // Written by one browser in a trial; with it str0m skips the handshake that it otherwise does.
             self.attributes.retain(|attribute| !attribute.starts_with("sctp-init:"));
         } else {
-            self.tidy_formats();
+            self.normalize_formats();
             // One channel goes without saying, and str0m takes what is said for another codec.
             for attribute in &mut self.attributes {
                 let encoding = attribute.strip_prefix("rtpmap:").and_then(|map| map.split_once(' '));
-                let codec = encoding.and_then(|(_, encoding)| spoken_codec(encoding));
+                let codec = encoding.and_then(|(_, encoding)| parse_codec(encoding));
                 if codec.is_some_and(|codec| codec != Codec::Opus) {
                     *attribute = attribute
                         .strip_suffix("/8000/1")
@@ -127,7 +127,7 @@ impl<'a> MediaSection<'a> {
     }
 
     /// Returns the codecs that are spoken here, in the offer's order; to be asked of a section that is tidy.
-    pub fn spoken(&self) -> impl Iterator<Item = NegotiatedCodec> {
+    pub fn supported_codecs(&self) -> impl Iterator<Item = NegotiatedCodec> {
         let payload_types = self.formats.iter().filter_map(|format| payload_type(format));
         payload_types.filter_map(|payload_type| {
             let codec = self.codec(payload_type)?;
@@ -141,17 +141,17 @@ impl<'a> MediaSection<'a> {
             .iter()
             .filter_map(|attribute| attribute.strip_prefix("rtpmap:")?.split_once(' '));
         match maps.find(|(number, _)| payload_type(number) == Some(wanted)) {
-            Some((_, encoding)) => spoken_codec(encoding),
+            Some((_, encoding)) => parse_codec(encoding),
             None => static_codec(wanted),
         }
     }
 
-    fn tidy_formats(&mut self) {
+    fn normalize_formats(&mut self) {
         let mapped: HashSet<u8> = self
             .attributes
             .iter()
             .filter_map(|attribute| attribute.strip_prefix("rtpmap:"))
-            .filter_map(mapped_payload_type)
+            .filter_map(rtpmap_payload_type)
             .collect();
         let mut kept = HashSet::new();
         self.formats.retain(|format| {
@@ -163,7 +163,7 @@ impl<'a> MediaSection<'a> {
             let (name, value) = split_attribute(attribute);
             let belongs = || payload_type(value).is_some_and(|number| kept.contains(&number));
             match name {
-                "rtpmap" => belongs() && mapped_payload_type(value).is_some(),
+                "rtpmap" => belongs() && rtpmap_payload_type(value).is_some(),
                 "fmtp" | "rtcp-fb" => belongs() || value.starts_with('*'),
                 _ => true,
             }
@@ -180,7 +180,7 @@ impl<'a> MediaSection<'a> {
         text.push_str("c=IN IP4 0.0.0.0\r\n");
         push_line(text, &["a=mid:", &self.mid]);
         for attribute in &self.attributes {
-            match self.opus(attribute) {
+            match self.normalized_opus(attribute) {
                 Some(opus) => push_line(text, &["a=", &opus]),
                 None => push_line(text, &["a=", attribute]),
             }
@@ -191,7 +191,7 @@ impl<'a> MediaSection<'a> {
     /// runner writes them, and as they stand in the offer.
     pub fn opus_spellings(&self) -> impl Iterator<Item = (String, String)> {
         let attributes = self.attributes.iter();
-        attributes.filter_map(|attribute| Some((self.opus(attribute)?, (*attribute).to_owned())))
+        attributes.filter_map(|attribute| Some((self.normalized_opus(attribute)?, (*attribute).to_owned())))
     }
 
     /// Returns an `rtpmap` attribute of Opus in the words of RFC 7587 section 7, where it has others.
@@ -199,7 +199,7 @@ impl<'a> MediaSection<'a> {
     /// Old firmware writes `opus/16000/1`. What it sends is Opus all the same: there is no other
     /// format of its payload, every packet tells its own bandwidth and channels, and its decoder
     /// takes whatever is sent.
-    fn opus(&self, attribute: &str) -> Option<String> {
+    fn normalized_opus(&self, attribute: &str) -> Option<String> {
         let (payload_type, codec) = attribute.strip_prefix("rtpmap:")?.split_once(' ')?;
         let name = codec.split('/').next()?;
         let is_other = self.media == MediaType::Audio && name.eq_ignore_ascii_case("opus") && codec != OPUS;
@@ -224,7 +224,7 @@ fn static_codec(payload_type: u8) -> Option<Codec> {
 
 /// Returns the codec that an `rtpmap` names, if it is spoken here at this rate and with so many channels. Opus is known by
 /// its name; see [`MediaSection::opus`].
-fn spoken_codec(encoding: &str) -> Option<Codec> {
+fn parse_codec(encoding: &str) -> Option<Codec> {
     let mut parts = encoding.split('/');
     let (name, rate_hz) = (parts.next()?, parts.next()?.parse::<u32>().ok()?);
     let channels = parts.next().map_or(Some(1), |channels| channels.parse::<u8>().ok())?;
@@ -235,7 +235,7 @@ fn spoken_codec(encoding: &str) -> Option<Codec> {
 }
 
 /// Returns the payload type of an `rtpmap` value, `None` when the rest of the value does not name a codec.
-fn mapped_payload_type(value: &str) -> Option<u8> {
+fn rtpmap_payload_type(value: &str) -> Option<u8> {
     let (_, codec) = value.split_once(' ')?;
     let mut parts = codec.split('/');
     let name = parts.next()?;

@@ -176,7 +176,7 @@ fn the_number_of_candidates_has_a_cap() {
 }
 
 fn family(text: &str) -> ClientStack {
-    prepare_offer(text).expect("fit").family
+    prepare_offer(text).expect("fit").client_stack
 }
 
 /// D7: a device is known by its profile, by its semantic, and by all that it leaves out.
@@ -206,7 +206,7 @@ fn devices_are_told_by_what_they_write_and_leave_out() {
         assert_ne!(by, DEVICE);
         let prepared = prepare_offer(&by.replace("a=setup:passive", "a=setup:actpass")).expect("fit");
         assert_eq!(
-            (prepared.family, prepared.role),
+            (prepared.client_stack, prepared.dtls_role),
             (ClientStack::EspPeer, DtlsRole::Server),
             "{by}"
         );
@@ -276,7 +276,7 @@ fn the_dtls_role_follows_the_offer_and_the_family() {
     let role = |text: &str, setup: &str| {
         let prepared = prepare_offer(&text.replace("a=setup:passive\n", setup)).expect("fit");
         let offered = Some(prepared.sdp.matches("a=setup:").collect::<Vec<_>>().len()).filter(|count| *count > 0);
-        (prepared.role, offered.is_some())
+        (prepared.dtls_role, offered.is_some())
     };
     let espressif = DEVICE.replace("msid-semantic: iot", "msid-semantic: esp-webrtc");
     let (client, server) = (DtlsRole::Client, DtlsRole::Server);
@@ -452,7 +452,7 @@ fn what_cannot_be_answered_is_refused_in_words() {
     );
     assert_eq!(
         replaced("m=audio 9 UDP/TLS/RTP/SAVP 111", "m=audio 9"),
-        SdpError::Section("audio 9".into())
+        SdpError::MalformedSection("audio 9".into())
     );
     for (from, to, word) in [
         ("m=application", "m=text", "`text`"),
@@ -482,7 +482,7 @@ fn an_offer_is_taken_up_to_its_caps() {
     let is_fit = |text: &str| prepare_offer(text).map(|_| ());
     let padded = |bytes: usize| format!("{DEVICE}a=x:{}", "y".repeat(bytes - DEVICE.len() - "a=x:".len()));
     assert_eq!(is_fit(&padded(OFFER_SDP_BYTES_MAX)), Ok(()));
-    let too_much = |what, max| Err(SdpError::TooMuch { what, max });
+    let too_much = |what, max| Err(SdpError::LimitExceeded { what, max });
     assert_eq!(
         is_fit(&padded(OFFER_SDP_BYTES_MAX + 1)),
         too_much("bytes", OFFER_SDP_BYTES_MAX)
@@ -505,7 +505,7 @@ fn an_offer_is_taken_up_to_its_caps() {
     assert_eq!(is_fit(&named(SDP_MID_BYTES_MAX)), Ok(()));
     assert_eq!(
         is_fit(&named(SDP_MID_BYTES_MAX + 1)),
-        Err(SdpError::Mid(mid(SDP_MID_BYTES_MAX + 1)))
+        Err(SdpError::InvalidMid(mid(SDP_MID_BYTES_MAX + 1)))
     );
 
     let password = |bytes: usize| DEVICE.replace("qW7eR2tY9uI4oP6aS1dF8gHj", &"p".repeat(bytes));
@@ -643,7 +643,7 @@ fn an_answer_that_would_harm_a_device_is_not_sent() {
     assert_eq!(refused("t=0 0\n", "t=0 0\na=ice-lite\n"), DeviceAnswerError::IceLite);
     assert_eq!(refused("opus", "G722"), DeviceAnswerError::NoCodec);
     assert_eq!(refused("m=audio", "m=video"), DeviceAnswerError::NoCodec);
-    assert_eq!(refused("s=-", "s=\t"), DeviceAnswerError::Unreadable);
+    assert_eq!(refused("s=-", "s=\t"), DeviceAnswerError::ControlCharacter);
     let foundation = |bytes: usize| STR0M.replace("fffeff7ea14b7dc8d908d0bf", &"f".repeat(bytes));
     assert!(rewrite_answer_for_device(&foundation(31), HOST, DtlsRole::Client).is_ok());
     assert!(
@@ -674,7 +674,7 @@ fn a_device_answer_is_taken_up_to_its_caps() {
     assert!(rewrite_answer_for_device(&named(DEVICE_LINE_BYTES_MAX), HOST, DtlsRole::Client).is_ok());
     assert_eq!(
         rewrite_answer_for_device(&named(DEVICE_LINE_BYTES_MAX + 1), HOST, DtlsRole::Client),
-        Err(DeviceAnswerError::LongLine {
+        Err(DeviceAnswerError::LineTooLong {
             bytes: DEVICE_LINE_BYTES_MAX + 1
         })
     );
@@ -697,7 +697,7 @@ fn a_device_answer_is_taken_up_to_its_caps() {
     let bytes = DEVICE_BODY_BYTES_MAX + 1;
     assert_eq!(
         rewrite_answer_for_device(&padded(bytes), HOST, DtlsRole::Client),
-        Err(DeviceAnswerError::LongBody { bytes })
+        Err(DeviceAnswerError::BodyTooLong { bytes })
     );
 }
 
@@ -707,7 +707,7 @@ fn a_device_answer_is_taken_up_to_its_caps() {
 fn a_browsers_video_is_declined_in_the_bundle() {
     let (_, answer) = answer(CHROME);
     let prepared = prepare_offer(CHROME).expect("the offer is fit");
-    let named = write_declined(&answer, &prepared.sdp);
+    let named = rewrite_declined_sections(&answer, &prepared.sdp);
     let declined: Vec<&str> = named.lines().filter(|line| line.starts_with("m=video 9 ")).collect();
     assert_eq!(declined.len(), prepared.sdp.matches("\nm=video").count());
     assert!(!named.contains("m=video 0"));

@@ -14,26 +14,26 @@ const PEER_LEFT: &str = r#"{"type":"signalling","message":{"type":"peerLeft"}}"#
 impl WebRtcSession {
     /// The peer is not there any more: no goodbye, only what its end of the connection still
     /// expects.
-    pub(super) fn peer_gone(&mut self, reason: LeaveReason, now: Instant) {
+    pub(super) fn handle_peer_gone(&mut self, reason: LeaveReason, now: Instant) {
         if matches!(self.phase, WebRtcPhase::Closing { .. } | WebRtcPhase::Gone) {
             return;
         }
         if !matches!(self.phase, WebRtcPhase::Goodbye { .. }) {
-            self.event = Some(SessionEvent::Left(reason));
+            self.pending_event = Some(SessionEvent::Left(reason));
         }
         self.close(now);
     }
 
     pub(super) fn end(&mut self, reason: LeaveReason, now: Instant) {
-        self.event = Some(SessionEvent::Left(reason));
-        let listens = self.peer.has_channel() && !self.lost && !self.peer.is_device();
+        self.pending_event = Some(SessionEvent::Left(reason));
+        let listens = self.connection.has_channel() && !self.is_lost && !self.connection.is_device();
         if !listens {
             return self.close(now);
         }
         // Only the clients of some channels know what that means; to others what waits is still
         // sent.
         if matches!(
-            self.peer.message_channel(),
+            self.connection.message_channel(),
             Some(ChannelLabel::Chat | ChannelLabel::Rtvi)
         ) {
             self.outbox.push(PEER_LEFT.to_owned());
@@ -44,7 +44,7 @@ impl WebRtcSession {
     }
 
     pub(super) fn close(&mut self, now: Instant) {
-        self.peer.close();
+        self.connection.close();
         self.phase = WebRtcPhase::Closing {
             until: now + CLOSE_WITHIN,
         };

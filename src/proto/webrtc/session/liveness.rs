@@ -28,117 +28,126 @@ pub enum ProbeOutcome {
 enum Probe {
     None,
     Running {
-        asked: u32,
+        last_own_check: u32,
         next: Instant,
     },
     /// It has found nobody, and nothing was heard since.
-    Vain,
+    Unanswered,
 }
 
 pub struct Liveness {
     /// When the caller last sent what only it can send.
-    heard: Instant,
+    last_heard: Instant,
     /// When the last check left, str0m's among them.
-    checked: Instant,
+    last_check: Instant,
     /// When this last had one made.
     asked: Instant,
     /// That one is not answered yet.
-    is_asked: bool,
-    inquiry: Probe,
-    found: Option<ProbeOutcome>,
+    awaits_answer: bool,
+    probe: Probe,
+    outcome: Option<ProbeOutcome>,
 }
 
 impl Liveness {
     pub fn new(now: Instant) -> Self {
         Liveness {
-            heard: now,
-            checked: now,
+            last_heard: now,
+            last_check: now,
             asked: now,
-            is_asked: false,
-            inquiry: Probe::None,
-            found: None,
+            awaits_answer: false,
+            probe: Probe::None,
+            outcome: None,
         }
     }
 
     /// Tells how long the caller has been silent.
     pub fn silent_for(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.heard)
+        now.saturating_duration_since(self.last_heard)
     }
 
     /// Returns when the caller was last heard.
-    pub fn heard(&self) -> Instant {
-        self.heard
+    pub fn last_heard(&self) -> Instant {
+        self.last_heard
     }
 
     /// The caller is heard.
     pub fn handle_heard(&mut self, now: Instant) {
-        self.heard = now;
-        if let Probe::Running { .. } = self.inquiry {
-            self.found = Some(ProbeOutcome::Present);
+        self.last_heard = now;
+        if let Probe::Running { .. } = self.probe {
+            self.outcome = Some(ProbeOutcome::Present);
         }
-        self.inquiry = Probe::None;
-        self.is_asked = false;
+        self.probe = Probe::None;
+        self.awaits_answer = false;
     }
 
     /// A check has left.
     pub fn handle_check(&mut self, now: Instant) {
-        self.checked = now;
+        self.last_check = now;
     }
 
     /// Somebody wants to know whether the caller is there; `can_ask` says that it can be asked.
-    pub fn inquire(&mut self, can_ask: bool, now: Instant) {
-        match self.inquiry {
+    pub fn start_probe(&mut self, can_ask: bool, now: Instant) {
+        match self.probe {
             Probe::Running { .. } => {}
-            Probe::Vain => self.found = Some(ProbeOutcome::Silent),
-            Probe::None if !can_ask => self.found = Some(ProbeOutcome::Present),
+            Probe::Unanswered => self.outcome = Some(ProbeOutcome::Silent),
+            Probe::None if !can_ask => self.outcome = Some(ProbeOutcome::Present),
             Probe::None => {
                 // Those who inquire again and again make the caller no busier. A question that is
                 // on its way counts.
                 let next = now.max(self.asked + INQUIRY_INTERVAL);
-                let asked = u32::from(next > now && self.is_asked);
-                self.inquiry = Probe::Running { asked, next };
+                let asked = u32::from(next > now && self.awaits_answer);
+                self.probe = Probe::Running {
+                    last_own_check: asked,
+                    next,
+                };
             }
         }
     }
 
     /// Returns what an inquiry has found, once.
-    pub fn take_found(&mut self) -> Option<ProbeOutcome> {
-        self.found.take()
+    pub fn take_outcome(&mut self) -> Option<ProbeOutcome> {
+        self.outcome.take()
     }
 
     /// Tells whether a check is due, and counts it as made.
-    pub fn take_due(&mut self, now: Instant) -> bool {
-        let mut due = now >= self.regular();
-        if let Probe::Running { asked, next } = self.inquiry
+    pub fn take_due_check(&mut self, now: Instant) -> bool {
+        let mut due = now >= self.next_regular_check();
+        if let Probe::Running {
+            last_own_check: asked,
+            next,
+        } = self.probe
             && now >= next
         {
             if asked == INQUIRY_CHECKS {
-                self.inquiry = Probe::Vain;
-                self.found = Some(ProbeOutcome::Silent);
+                self.probe = Probe::Unanswered;
+                self.outcome = Some(ProbeOutcome::Silent);
             } else {
                 let (asked, next) = (asked + 1, now + INQUIRY_INTERVAL);
-                self.inquiry = Probe::Running { asked, next };
+                self.probe = Probe::Running {
+                    last_own_check: asked,
+                    next,
+                };
                 due = true;
             }
         }
         if due {
             self.asked = now;
-            self.checked = now;
-            self.is_asked = true;
+            self.last_check = now;
+            self.awaits_answer = true;
         }
         due
     }
 
     /// When a check is due though nobody inquires.
-    fn regular(&self) -> Instant {
-        let quiet = (self.heard + QUIET_AFTER).max(self.asked + QUIET_INTERVAL);
-        quiet.min(self.checked + CHECK_INTERVAL_MAX)
+    fn next_regular_check(&self) -> Instant {
+        let quiet = (self.last_heard + QUIET_AFTER).max(self.asked + QUIET_INTERVAL);
+        quiet.min(self.last_check + CHECK_INTERVAL_MAX)
     }
 
-    pub fn next(&self) -> Instant {
-        match self.inquiry {
-            Probe::Running { next, .. } => next.min(self.regular()),
-            Probe::None | Probe::Vain => self.regular(),
+    pub fn next_check(&self) -> Instant {
+        match self.probe {
+            Probe::Running { next, .. } => next.min(self.next_regular_check()),
+            Probe::None | Probe::Unanswered => self.next_regular_check(),
         }
     }
 }
@@ -162,7 +171,7 @@ mod tests {
             if heard(at) {
                 liveness.handle_heard(from + at);
             }
-            if from + at >= liveness.next() && liveness.take_due(from + at) {
+            if from + at >= liveness.next_check() && liveness.take_due_check(from + at) {
                 checks.push(at.as_millis());
             }
             at += TICK;
@@ -184,7 +193,7 @@ mod tests {
         let mut quiet = Vec::new();
         for ms in 0..4_000 {
             let now = start + Duration::from_millis(ms);
-            if liveness.take_due(now) {
+            if liveness.take_due_check(now) {
                 quiet.push(ms);
             }
             if quiet.last().is_some_and(|asked| asked + 5 == ms) {
@@ -201,25 +210,25 @@ mod tests {
         let start = Instant::now();
         let mut liveness = Liveness::new(start);
         let now = start + Duration::from_millis(300);
-        liveness.inquire(true, now);
-        liveness.inquire(true, now);
+        liveness.start_probe(true, now);
+        liveness.start_probe(true, now);
         let took = INQUIRY_INTERVAL * INQUIRY_CHECKS;
         let asked = checks(&mut liveness, now, took - TICK, |_| false);
         assert_eq!(asked.len(), INQUIRY_CHECKS as usize);
-        assert_eq!(liveness.take_found(), None);
+        assert_eq!(liveness.take_outcome(), None);
         checks(&mut liveness, now + took, Duration::ZERO, |_| false);
         assert_eq!(
-            (liveness.take_found(), liveness.take_found()),
+            (liveness.take_outcome(), liveness.take_outcome()),
             (Some(ProbeOutcome::Silent), None)
         );
-        liveness.inquire(true, now + took + TICK);
-        assert_eq!(liveness.take_found(), Some(ProbeOutcome::Silent));
+        liveness.start_probe(true, now + took + TICK);
+        assert_eq!(liveness.take_outcome(), Some(ProbeOutcome::Silent));
         liveness.handle_heard(now + took + 2 * TICK);
-        assert_eq!(liveness.take_found(), None);
-        liveness.inquire(true, now + took + 3 * TICK);
-        assert_eq!(liveness.take_found(), None);
+        assert_eq!(liveness.take_outcome(), None);
+        liveness.start_probe(true, now + took + 3 * TICK);
+        assert_eq!(liveness.take_outcome(), None);
         liveness.handle_heard(now + took + 4 * TICK);
-        assert_eq!(liveness.take_found(), Some(ProbeOutcome::Present));
+        assert_eq!(liveness.take_outcome(), Some(ProbeOutcome::Present));
     }
 
     /// A machine that stood still has asked only what it has asked.
@@ -227,10 +236,10 @@ mod tests {
     fn a_stall_is_no_silence() {
         let start = Instant::now();
         let mut liveness = Liveness::new(start);
-        liveness.inquire(true, start + INQUIRY_INTERVAL);
+        liveness.start_probe(true, start + INQUIRY_INTERVAL);
         let now = start + Duration::from_secs(10);
-        assert!(liveness.take_due(now) && !liveness.take_due(now));
-        assert_eq!(liveness.take_found(), None);
+        assert!(liveness.take_due_check(now) && !liveness.take_due_check(now));
+        assert_eq!(liveness.take_outcome(), None);
     }
 
     /// Whoever inquires all the time has the caller asked no faster.
@@ -241,8 +250,8 @@ mod tests {
         let mut asked = Vec::new();
         for ms in 300..2_300 {
             let now = start + Duration::from_millis(ms);
-            liveness.inquire(true, now);
-            if liveness.take_due(now) {
+            liveness.start_probe(true, now);
+            if liveness.take_due_check(now) {
                 asked.push(now);
                 liveness.handle_heard(now);
             }
@@ -259,7 +268,7 @@ mod tests {
     fn who_cannot_be_asked_is_there() {
         let start = Instant::now();
         let mut liveness = Liveness::new(start);
-        liveness.inquire(false, start);
-        assert_eq!(liveness.take_found(), Some(ProbeOutcome::Present));
+        liveness.start_probe(false, start);
+        assert_eq!(liveness.take_outcome(), Some(ProbeOutcome::Present));
     }
 }

@@ -32,31 +32,31 @@ impl WebRtcSession {
         now: Instant,
     ) -> Result<(WebRtcSession, String), NegotiationError> {
         let (peer, answer) = PeerConnection::accept(offer, setup, now)?;
-        Ok((WebRtcSession::of(peer, setup, now), answer))
+        Ok((WebRtcSession::new(peer, setup, now), answer))
     }
 
-    fn of(peer: PeerConnection, setup: &ConnectionSetup<'_>, now: Instant) -> WebRtcSession {
+    fn new(peer: PeerConnection, setup: &ConnectionSetup<'_>, now: Instant) -> WebRtcSession {
         let (device, codec) = (peer.is_device(), peer.codec());
         WebRtcSession {
-            peer,
+            connection: peer,
             phase: WebRtcPhase::Connecting {
                 until: now + CONNECT_WITHIN,
             },
-            joined: false,
-            lost: false,
-            resumed: false,
+            has_joined: false,
+            is_lost: false,
+            resume_pending: false,
             liveness: Liveness::new(now),
-            doubted: false,
+            is_contested: false,
             listener: Listener::new(codec),
             speaker: Speaker::new(codec, device, setup.context.encoder_settings),
             outbox: Outbox::new(device),
-            events: None,
-            event: None,
+            realtime_events: None,
+            pending_event: None,
             commands: VecDeque::new(),
             source_dry: true,
-            speaking: false,
-            gate: MediaGate::Open,
-            freed_after: PEER_FREED_AFTER,
+            bot_turn_active: false,
+            media_gate: MediaGate::Open,
+            free_after: PEER_FREED_AFTER,
             is_call: false,
             was_audible: false,
             is_evicted: false,
@@ -78,10 +78,10 @@ impl WebRtcSession {
             phase: WebRtcPhase::Connecting {
                 until: now + CALL_HELD_WITHIN,
             },
-            gate: MediaGate::Held { is_secured: false },
-            freed_after: CALL_FREED_AFTER,
+            media_gate: MediaGate::Held { is_secured: false },
+            free_after: CALL_FREED_AFTER,
             is_call: true,
-            ..WebRtcSession::of(peer, setup, now)
+            ..WebRtcSession::new(peer, setup, now)
         };
         Ok((session, answer))
     }
@@ -89,11 +89,11 @@ impl WebRtcSession {
     /// The call was picked up: audio may leave. What is not connected yet has its time from here
     /// on.
     pub fn open(&mut self, now: Instant) {
-        let MediaGate::Held { is_secured } = std::mem::replace(&mut self.gate, MediaGate::Open) else {
+        let MediaGate::Held { is_secured } = std::mem::replace(&mut self.media_gate, MediaGate::Open) else {
             return;
         };
         if is_secured {
-            self.connected(now);
+            self.handle_connected(now);
         } else if let WebRtcPhase::Connecting { until } = &mut self.phase {
             *until = now + CONNECT_WITHIN;
         }
@@ -101,7 +101,7 @@ impl WebRtcSession {
 
     /// Tells whether ICE and DTLS have come to be.
     pub fn is_secured(&self) -> bool {
-        self.joined || self.gate == MediaGate::Held { is_secured: true }
+        self.has_joined || self.media_gate == MediaGate::Held { is_secured: true }
     }
 
     /// Answers a further offer on the same connection.
@@ -112,7 +112,7 @@ impl WebRtcSession {
         if self.is_ending() {
             return Err(NegotiationError::Ended);
         }
-        self.peer.renegotiate(offer)
+        self.connection.renegotiate(offer)
     }
 
     /// Answers an offer of a client that threw its connection away: a new connection under the same
@@ -131,11 +131,11 @@ impl WebRtcSession {
         }
         let (peer, answer) = PeerConnection::accept(offer, setup, now)?;
         // The client has forgotten the old connection, so a goodbye would reach no one.
-        let former = std::mem::replace(&mut self.peer, peer);
-        self.peer.take_over(former);
+        let former = std::mem::replace(&mut self.connection, peer);
+        self.connection.take_over(former);
         self.listener.handle_restart();
-        self.listener.set_codec(self.peer.codec());
-        self.speaker.set_codec(self.peer.codec(), now);
+        self.listener.set_codec(self.connection.codec());
+        self.speaker.set_codec(self.connection.codec(), now);
         self.outbox.handle_close();
         if let WebRtcPhase::Connecting { .. } | WebRtcPhase::Live = self.phase {
             self.phase = WebRtcPhase::Connecting {
@@ -143,7 +143,7 @@ impl WebRtcSession {
             };
         }
         self.liveness = Liveness::new(now);
-        self.doubted = false;
+        self.is_contested = false;
         Ok(answer)
     }
 }

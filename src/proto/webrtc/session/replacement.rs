@@ -31,7 +31,7 @@ pub struct OfferOrigin {
 impl OfferOrigin {
     /// Tells whether the device of another offer may be this one, come back. Two that are there at
     /// the same time have different addresses of their own.
-    pub fn may_be(self, other: OfferOrigin) -> bool {
+    pub fn may_be_same_device(self, other: OfferOrigin) -> bool {
         let differ = self.host.zip(other.host).is_some_and(|(one, other)| one != other);
         self.source == other.source && !differ
     }
@@ -60,9 +60,9 @@ impl WebRtcSession {
     ///   devices answer any peer that knows their password, and some have all the same.
     /// - Anybody else at a common address is a neighbour, who takes nothing away. If it was this
     ///   device after all, there is a session too many until this one is given up.
-    pub fn handle_rival(&mut self, rival: CompetingSession, now: Instant) {
+    pub fn handle_competitor(&mut self, rival: CompetingSession, now: Instant) {
         match (rival, self.device()) {
-            (CompetingSession::AtAddress, _) => self.doubted = true,
+            (CompetingSession::AtAddress, _) => self.is_contested = true,
             (CompetingSession::Device(rival), Some(own)) if rival.address == own.address => {
                 return self.handle_end(LeaveReason::Replaced, now);
             }
@@ -70,18 +70,18 @@ impl WebRtcSession {
                 if rival.host.is_none() || rival.host != own.host {
                     return;
                 }
-                self.doubted = true;
+                self.is_contested = true;
             }
             (CompetingSession::Device(_), _) => return,
         }
-        self.handle_inquiry(now);
+        self.handle_probe(now);
     }
 
     /// Somebody wants to know whether the caller is there: it is asked at once. What was found is
     /// in the outputs.
-    pub fn handle_inquiry(&mut self, now: Instant) {
-        let can_ask = self.speaks() && self.peer.validated_address().is_some();
-        self.liveness.inquire(can_ask, now);
-        self.ask(now);
+    pub fn handle_probe(&mut self, now: Instant) {
+        let can_ask = self.can_send_audio() && self.connection.validated_address().is_some();
+        self.liveness.start_probe(can_ask, now);
+        self.send_due_check(now);
     }
 }

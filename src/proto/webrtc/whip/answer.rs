@@ -67,14 +67,14 @@ pub fn fragment(answer: &str, path: Option<(SocketAddr, SocketAddr)>) -> String 
         push("a=mid:", mid);
     }
     let candidates = lines_after(answer, "a=candidate:").filter(|line| is_udp(line));
-    if let Some(best) = candidates.min_by_key(|line| distance(line, path)) {
+    if let Some(best) = candidates.min_by_key(|line| candidate_distance(line, path)) {
         push("a=candidate:", best);
     }
     text
 }
 
 /// Says how far a candidate is from where the caller was reached; of equals the first is taken.
-fn distance(candidate: &str, path: Option<(SocketAddr, SocketAddr)>) -> u8 {
+fn candidate_distance(candidate: &str, path: Option<(SocketAddr, SocketAddr)>) -> u8 {
     let Some((local, peer)) = path else {
         return 0;
     };
@@ -123,7 +123,7 @@ pub fn call_data(via: WhipEndpoint, name: Option<&str>, user_agent: Option<&[u8]
 pub const TOKEN: &str = "token";
 
 /// Makes the bot's body of a query: an object of strings, the first of each name, and no key among them.
-pub fn body(query: &str) -> Map<String, Value> {
+pub fn query_body(query: &str) -> Map<String, Value> {
     let mut body = Map::new();
     for (name, value) in form::pairs(query.as_bytes()) {
         if name != TOKEN {
@@ -196,9 +196,9 @@ mod tests {
         let agent = long["user_agent"].as_str().expect("text");
         assert_eq!(agent.chars().count(), USER_AGENT_CHARS_MAX);
         assert_eq!(
-            Value::Object(body("room=a+b&token=S&room=c&x=%41&flag")),
+            Value::Object(query_body("room=a+b&token=S&room=c&x=%41&flag")),
             json!({"room": "a b", "x": "A", "flag": ""})
         );
-        assert!(body("").is_empty());
+        assert!(query_body("").is_empty());
     }
 }

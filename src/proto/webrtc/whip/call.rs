@@ -8,7 +8,7 @@
 use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
 
-use super::{SDP, WhipError, media_type, text};
+use super::{SDP, WhipError, media_type, sdp_text};
 use crate::limits::{OFFER_SDP_BYTES_MAX, REGISTERED_UNUSED};
 use crate::server::multipart::{Broken, Event, Parser, boundary};
 use crate::server::{body, key};
@@ -33,12 +33,12 @@ impl CallsRequest {
     ///
     /// # Errors
     /// [`WhipError`].
-    pub fn sdp(content_type: &[u8], body: &[u8]) -> Result<CallsRequest, WhipError> {
+    pub fn from_sdp(content_type: &[u8], body: &[u8]) -> Result<CallsRequest, WhipError> {
         if !media_type(content_type).eq_ignore_ascii_case(SDP.as_bytes()) {
-            return Err(WhipError::Type(SDP));
+            return Err(WhipError::UnsupportedType(SDP));
         }
         Ok(CallsRequest {
-            sdp: text(body)?.to_owned(),
+            sdp: sdp_text(body)?.to_owned(),
             session: None,
         })
     }
@@ -47,11 +47,11 @@ impl CallsRequest {
     ///
     /// # Errors
     /// [`WhipError`].
-    pub fn sdp_or_form(content_type: &[u8], body: &[u8]) -> Result<CallsRequest, WhipError> {
+    pub fn from_sdp_or_form(content_type: &[u8], body: &[u8]) -> Result<CallsRequest, WhipError> {
         if media_type(content_type).eq_ignore_ascii_case(SDP.as_bytes()) {
-            return CallsRequest::sdp(content_type, body);
+            return CallsRequest::from_sdp(content_type, body);
         }
-        let boundary = boundary(content_type).ok_or(WhipError::Type(TYPES))?;
+        let boundary = boundary(content_type).ok_or(WhipError::UnsupportedType(TYPES))?;
         // The offer, and settings of the same size.
         let mut parser = Parser::of_fields(&boundary, 2 * OFFER_SDP_BYTES_MAX);
         let (mut sdp, mut session) = (None, None);
@@ -64,22 +64,22 @@ impl CallsRequest {
             Ok(())
         });
         pushed.and_then(|()| parser.finish()).map_err(|broken| match broken {
-            Broken::Malformed(why) | Broken::Files(why) => WhipError::Form(why),
+            Broken::Malformed(why) | Broken::Files(why) => WhipError::BadForm(why),
             Broken::FieldsTooLong => WhipError::TooLong,
         })?;
-        let sdp = sdp.ok_or(WhipError::Form("the form has no part named `sdp`"))?;
+        let sdp = sdp.ok_or(WhipError::BadForm("the form has no part named `sdp`"))?;
         Ok(CallsRequest {
-            sdp: text(&sdp)?.to_owned(),
-            session: session.map(|session| settings(&session)).transpose()?,
+            sdp: sdp_text(&sdp)?.to_owned(),
+            session: session.map(|session| parse_settings(&session)).transpose()?,
         })
     }
 }
 
 /// Reads the settings of a session.
-fn settings(json: &[u8]) -> Result<Value, WhipError> {
+fn parse_settings(json: &[u8]) -> Result<Value, WhipError> {
     match serde_json::from_slice(json) {
         Ok(settings @ Value::Object(_)) => Ok(settings),
-        _ => Err(WhipError::Form("the part `session` is no JSON object")),
+        _ => Err(WhipError::BadForm("the part `session` is no JSON object")),
     }
 }
 
@@ -121,7 +121,7 @@ pub struct PresentedKey(Vec<u8>);
 
 impl PresentedKey {
     /// Finds it: a bearer token, the password of Basic where that `is_taken`, or the token of the query.
-    pub fn of<'h>(
+    pub fn from_request<'h>(
         mut authorizations: impl Iterator<Item = &'h [u8]>,
         is_taken: bool,
         token: Option<String>,
@@ -129,7 +129,7 @@ impl PresentedKey {
         match (authorizations.next(), authorizations.next()) {
             (Some(only), None) => match key::bearer(only) {
                 Some(bearer) => Some(PresentedKey(bearer.to_vec())),
-                None => password(only).filter(|_| is_taken).map(PresentedKey),
+                None => basic_password(only).filter(|_| is_taken).map(PresentedKey),
             },
             (None, _) => token.map(|token| PresentedKey(token.into_bytes())),
             _ => None,
@@ -155,7 +155,7 @@ impl PresentedKey {
 }
 
 /// Returns the password of an `Authorization: Basic` header.
-fn password(authorization: &[u8]) -> Option<Vec<u8>> {
+fn basic_password(authorization: &[u8]) -> Option<Vec<u8>> {
     const SCHEME: &[u8] = b"basic ";
     let (scheme, pair) = authorization.trim_ascii().split_at_checked(SCHEME.len())?;
     if !scheme.eq_ignore_ascii_case(SCHEME) {
@@ -167,7 +167,7 @@ fn password(authorization: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns the JSON of an error as clients of this endpoint read it, beside the `detail` of every other.
-pub fn error(detail: &Value) -> Value {
+pub fn error_body(detail: &Value) -> Value {
     let message = detail.as_str().map_or_else(|| detail.to_string(), str::to_owned);
     json!({"error": {"message": message}, "detail": detail})
 }
@@ -193,39 +193,48 @@ mod tests {
             session: None,
         };
         assert_eq!(
-            CallsRequest::sdp(b"application/SDP; charset=utf-8", b"v=0\r\n"),
+            CallsRequest::from_sdp(b"application/SDP; charset=utf-8", b"v=0\r\n"),
             Ok(alone.clone())
         );
         assert_eq!(
-            CallsRequest::sdp_or_form(b"application/sdp", b"v=0\r\n"),
+            CallsRequest::from_sdp_or_form(b"application/sdp", b"v=0\r\n"),
             Ok(alone.clone())
         );
-        assert_eq!(CallsRequest::sdp_or_form(FORM, &form(&[("sdp", "v=0\r\n")])), Ok(alone));
-        let both = CallsRequest::sdp_or_form(FORM, &form(&[("session", r#"{"model":"m"}"#), ("sdp", "v=0")]));
+        assert_eq!(
+            CallsRequest::from_sdp_or_form(FORM, &form(&[("sdp", "v=0\r\n")])),
+            Ok(alone)
+        );
+        let both = CallsRequest::from_sdp_or_form(FORM, &form(&[("session", r#"{"model":"m"}"#), ("sdp", "v=0")]));
         assert_eq!(both.map(|call| call.session), Ok(Some(json!({"model": "m"}))));
     }
 
     #[test]
     fn other_bodies_are_refused() {
         for kind in [&b""[..], b"text/plain", b"application/json", FORM] {
-            assert_eq!(CallsRequest::sdp(kind, b"v=0"), Err(WhipError::Type(SDP)));
+            assert_eq!(
+                CallsRequest::from_sdp(kind, b"v=0"),
+                Err(WhipError::UnsupportedType(SDP))
+            );
         }
         assert_eq!(
-            CallsRequest::sdp_or_form(b"text/plain", b""),
-            Err(WhipError::Type(TYPES))
+            CallsRequest::from_sdp_or_form(b"text/plain", b""),
+            Err(WhipError::UnsupportedType(TYPES))
         );
         assert_eq!(
-            CallsRequest::sdp_or_form(b"multipart/form-data", b""),
-            Err(WhipError::Type(TYPES))
+            CallsRequest::from_sdp_or_form(b"multipart/form-data", b""),
+            Err(WhipError::UnsupportedType(TYPES))
         );
         for body in [form(&[]), form(&[("sdp", "v=0"), ("session", "[]")]), b"--B".to_vec()] {
             assert!(matches!(
-                CallsRequest::sdp_or_form(FORM, &body),
-                Err(WhipError::Form(_))
+                CallsRequest::from_sdp_or_form(FORM, &body),
+                Err(WhipError::BadForm(_))
             ));
         }
-        assert_eq!(CallsRequest::sdp(b"application/sdp", b"\xff"), Err(WhipError::NotText));
-        let long = |bytes: usize| CallsRequest::sdp(b"application/sdp", &vec![b'v'; bytes]).map(|_| ());
+        assert_eq!(
+            CallsRequest::from_sdp(b"application/sdp", b"\xff"),
+            Err(WhipError::NotUtf8)
+        );
+        let long = |bytes: usize| CallsRequest::from_sdp(b"application/sdp", &vec![b'v'; bytes]).map(|_| ());
         assert_eq!(long(OFFER_SDP_BYTES_MAX), Ok(()));
         assert_eq!(long(OFFER_SDP_BYTES_MAX + 1), Err(WhipError::TooLong));
     }
@@ -248,7 +257,7 @@ mod tests {
     #[test]
     fn keys_come_in_three_ways() {
         let of = |headers: &[&str], basic, token: Option<&str>| {
-            PresentedKey::of(
+            PresentedKey::from_request(
                 headers.iter().map(|text| text.as_bytes()),
                 basic,
                 token.map(str::to_owned),
@@ -273,7 +282,10 @@ mod tests {
 
     #[test]
     fn errors_have_the_message_where_it_is_looked_for() {
-        assert_eq!(error(&json!("no")), json!({"error": {"message": "no"}, "detail": "no"}));
-        assert_eq!(error(&json!([1]))["error"]["message"], "[1]");
+        assert_eq!(
+            error_body(&json!("no")),
+            json!({"error": {"message": "no"}, "detail": "no"})
+        );
+        assert_eq!(error_body(&json!([1]))["error"]["message"], "[1]");
     }
 }

@@ -30,7 +30,7 @@ impl SdpFragment {
     /// # Errors
     /// [`WhipError`].
     pub fn parse(body: &[u8]) -> Result<SdpFragment, WhipError> {
-        let text = super::text(body)?;
+        let text = super::sdp_text(body)?;
         let (mut ufrag, mut pwd) = (None, None);
         let mut candidates: Vec<String> = Vec::new();
         let mut says_anything = false;
@@ -57,25 +57,27 @@ impl SdpFragment {
         }
         // A client that finds nothing to say of a candidate sends no body at all.
         if !says_anything && !body.is_empty() {
-            return Err(WhipError::Fragment(
+            return Err(WhipError::BadFragment(
                 "the fragment has neither `a=candidate`, `a=end-of-candidates` nor `a=ice-ufrag`",
             ));
         }
         let credentials = match (ufrag, pwd) {
             (None, None) => None,
-            (Some(ufrag), Some(pwd)) if fits(ufrag, ICE_UFRAG_BYTES_MAX) && fits(pwd, ICE_PWD_BYTES_MAX) => {
+            (Some(ufrag), Some(pwd))
+                if is_valid_credential(ufrag, ICE_UFRAG_BYTES_MAX) && is_valid_credential(pwd, ICE_PWD_BYTES_MAX) =>
+            {
                 Some(RemoteCredentials {
                     ufrag: ufrag.to_owned(),
                     pwd: pwd.to_owned(),
                 })
             }
             (Some(_), Some(_)) => {
-                return Err(WhipError::Fragment(
+                return Err(WhipError::BadFragment(
                     "`a=ice-ufrag` or `a=ice-pwd` of the fragment cannot be used",
                 ));
             }
             _ => {
-                return Err(WhipError::Fragment(
+                return Err(WhipError::BadFragment(
                     "the fragment has only one of `a=ice-ufrag` and `a=ice-pwd`; both are needed",
                 ));
             }
@@ -88,7 +90,7 @@ impl SdpFragment {
 }
 
 /// Tells whether a word can stand in a connectivity check.
-fn fits(word: &str, bytes_max: usize) -> bool {
+fn is_valid_credential(word: &str, bytes_max: usize) -> bool {
     (1..=bytes_max).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
 }
 
@@ -169,7 +171,7 @@ mod tests {
             Ok((None, 0))
         );
         for text in ["v=0", "m=audio 9 RTP/AVP 0\r\na=mid:0\r\n", "{}", "candidate:1"] {
-            assert!(matches!(parse(text), Err(WhipError::Fragment(_))), "{text}");
+            assert!(matches!(parse(text), Err(WhipError::BadFragment(_))), "{text}");
         }
         assert_eq!(parse("a=end-of-candidates").map(|read| read.candidates.len()), Ok(0));
         assert_eq!(parse(&format!("a={HOST}")).map(|read| read.credentials), Ok(None));
@@ -179,9 +181,9 @@ mod tests {
             "a=ice-ufrag:\na=ice-pwd:x",
             "a=ice-ufrag:a:b\na=ice-pwd:x",
         ] {
-            assert!(matches!(parse(half), Err(WhipError::Fragment(_))), "{half}");
+            assert!(matches!(parse(half), Err(WhipError::BadFragment(_))), "{half}");
         }
-        assert_eq!(SdpFragment::parse(b"a=ice-ufrag:\xff"), Err(WhipError::NotText));
+        assert_eq!(SdpFragment::parse(b"a=ice-ufrag:\xff"), Err(WhipError::NotUtf8));
     }
 
     #[test]

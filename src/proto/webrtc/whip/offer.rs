@@ -54,21 +54,25 @@ pub fn check(via: WhipEndpoint, sdp: &str) -> Result<(), WhipError> {
         .iter()
         .filter(|section| section.is_audio && (!section.has_port_0 || section.is_bundle_only));
     let Some(only) = audio.next() else {
-        return Err(WhipError::Unfit("the offer has no audio section, and a talk needs one"));
+        return Err(WhipError::UnsupportedOffer(
+            "the offer has no audio section, and a talk needs one",
+        ));
     };
     if audio.next().is_some() {
-        return Err(WhipError::Unfit("the offer has two audio sections; a talk has one"));
+        return Err(WhipError::UnsupportedOffer(
+            "the offer has two audio sections; a talk has one",
+        ));
     }
     if !only.muxes {
-        return Err(WhipError::Unfit(
+        return Err(WhipError::UnsupportedOffer(
             "the audio section has no `a=rtcp-mux`; RTCP has no port of its own here",
         ));
     }
     match (via, only.direction.or(session).unwrap_or("sendrecv")) {
-        (_, "inactive") => Err(WhipError::Unfit(
+        (_, "inactive") => Err(WhipError::UnsupportedOffer(
             "the audio section is `inactive`; offer `sendrecv`, or one way of it",
         )),
-        (WhipEndpoint::Whip, "recvonly") => Err(WhipError::Unfit(
+        (WhipEndpoint::Whip, "recvonly") => Err(WhipError::UnsupportedOffer(
             "the audio section is `recvonly`; who only listens posts to /whep",
         )),
         _ => Ok(()),

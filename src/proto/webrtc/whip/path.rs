@@ -25,7 +25,7 @@ impl WhipEndpoint {
     }
 
     /// Returns the path of a session.
-    pub fn location(self, id: &str) -> String {
+    pub fn resource_path(self, id: &str) -> String {
         match self {
             WhipEndpoint::Whip | WhipEndpoint::Whep => format!("{SESSIONS}{id}"),
             WhipEndpoint::Calls => format!("{CALLS}/{CALL}{id}"),
@@ -37,7 +37,7 @@ impl WhipEndpoint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhipRoute {
     /// POST of an offer, by this name.
-    Open(WhipEndpoint, Option<String>),
+    Create(WhipEndpoint, Option<String>),
     /// GET or HEAD of an endpoint.
     Endpoint(WhipEndpoint),
     /// A session by its id, which nobody guesses.
@@ -52,7 +52,7 @@ impl WhipRoute {
     /// Tells whether errors have the shape that clients of the calls endpoint read.
     pub fn is_call(&self) -> bool {
         match self {
-            WhipRoute::Open(via, _) | WhipRoute::Endpoint(via) | WhipRoute::Session(via, ..) => {
+            WhipRoute::Create(via, _) | WhipRoute::Endpoint(via) | WhipRoute::Session(via, ..) => {
                 *via == WhipEndpoint::Calls
             }
             WhipRoute::Options { via, .. } => *via == WhipEndpoint::Calls,
@@ -64,9 +64,9 @@ impl WhipRoute {
 /// What is asked of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceMethod {
-    Look,
+    Get,
     Patch,
-    Leave,
+    Delete,
 }
 
 const ENDPOINT: &str = "GET, HEAD, POST, OPTIONS";
@@ -85,13 +85,13 @@ const HANG_UP: &str = "/hangup";
 /// Finds what a request is for; `Err` has the methods of a path that knows others only.
 pub fn find(method: &str, path: &str) -> Option<Result<WhipRoute, &'static str>> {
     if let Some(id) = path.strip_prefix(SESSIONS) {
-        return is_id(id).then(|| session(method, WhipEndpoint::Whip, id));
+        return is_id(id).then(|| resource_route(method, WhipEndpoint::Whip, id));
     }
     for via in [WhipEndpoint::Whip, WhipEndpoint::Whep] {
         let rest = path.strip_prefix('/').and_then(|path| path.strip_prefix(via.name()));
         match rest.map(|rest| rest.strip_prefix('/').map_or((rest, false), |name| (name, true))) {
-            Some(("", false)) => return Some(endpoint(method, via, None)),
-            Some((name, true)) if is_name(name) => return Some(endpoint(method, via, Some(name))),
+            Some(("", false)) => return Some(endpoint_route(method, via, None)),
+            Some((name, true)) if is_name(name) => return Some(endpoint_route(method, via, Some(name))),
             _ => {}
         }
     }
@@ -108,7 +108,7 @@ pub fn find(method: &str, path: &str) -> Option<Result<WhipRoute, &'static str>>
     }
     let rest = path.strip_prefix(CALLS)?;
     if rest.is_empty() {
-        return Some(endpoint(method, WhipEndpoint::Calls, None));
+        return Some(endpoint_route(method, WhipEndpoint::Calls, None));
     }
     let id = rest.strip_prefix('/')?.strip_prefix(CALL)?;
     let (id, hangs_up) = id.strip_suffix(HANG_UP).map_or((id, false), |id| (id, true));
@@ -116,11 +116,11 @@ pub fn find(method: &str, path: &str) -> Option<Result<WhipRoute, &'static str>>
         return None;
     }
     Some(match (hangs_up, method) {
-        (false, _) => session(method, WhipEndpoint::Calls, id),
+        (false, _) => resource_route(method, WhipEndpoint::Calls, id),
         (true, "POST") => Ok(WhipRoute::Session(
             WhipEndpoint::Calls,
             id.to_owned(),
-            ResourceMethod::Leave,
+            ResourceMethod::Delete,
         )),
         (true, "OPTIONS") => Ok(WhipRoute::Options {
             via: WhipEndpoint::Calls,
@@ -131,7 +131,7 @@ pub fn find(method: &str, path: &str) -> Option<Result<WhipRoute, &'static str>>
 }
 
 /// Returns what of a decoded path may stand in a log where it names a session: whoever has that name speaks for it.
-pub fn for_log(path: &str) -> Option<&'static str> {
+pub fn redact(path: &str) -> Option<&'static str> {
     if path.starts_with(SESSIONS) {
         return Some("/whip/s/...");
     }
@@ -140,20 +140,20 @@ pub fn for_log(path: &str) -> Option<&'static str> {
     (!rest.is_empty()).then_some("/v1/realtime/calls/...")
 }
 
-fn endpoint(method: &str, via: WhipEndpoint, name: Option<&str>) -> Result<WhipRoute, &'static str> {
+fn endpoint_route(method: &str, via: WhipEndpoint, name: Option<&str>) -> Result<WhipRoute, &'static str> {
     match method {
-        "POST" => Ok(WhipRoute::Open(via, name.map(str::to_owned))),
+        "POST" => Ok(WhipRoute::Create(via, name.map(str::to_owned))),
         "GET" | "HEAD" => Ok(WhipRoute::Endpoint(via)),
         "OPTIONS" => Ok(WhipRoute::Options { via, methods: ENDPOINT }),
         _ => Err(ENDPOINT),
     }
 }
 
-fn session(method: &str, via: WhipEndpoint, id: &str) -> Result<WhipRoute, &'static str> {
+fn resource_route(method: &str, via: WhipEndpoint, id: &str) -> Result<WhipRoute, &'static str> {
     let verb = match method {
-        "GET" | "HEAD" => ResourceMethod::Look,
+        "GET" | "HEAD" => ResourceMethod::Get,
         "PATCH" => ResourceMethod::Patch,
-        "DELETE" => ResourceMethod::Leave,
+        "DELETE" => ResourceMethod::Delete,
         "OPTIONS" => return Ok(WhipRoute::Options { via, methods: SESSION }),
         _ => return Err(SESSION),
     };
@@ -178,7 +178,7 @@ mod tests {
     const ID: &str = "0123456789abcdef0123456789abcdef";
 
     fn open(via: WhipEndpoint, name: Option<&str>) -> Option<Result<WhipRoute, &'static str>> {
-        Some(Ok(WhipRoute::Open(via, name.map(str::to_owned))))
+        Some(Ok(WhipRoute::Create(via, name.map(str::to_owned))))
     }
 
     fn of(via: WhipEndpoint, verb: ResourceMethod) -> Option<Result<WhipRoute, &'static str>> {
@@ -209,29 +209,29 @@ mod tests {
 
     #[test]
     fn a_session_has_one_path_and_that_of_a_call() {
-        let path = WhipEndpoint::Whip.location(ID);
-        assert_eq!(WhipEndpoint::Whep.location(ID), path);
+        let path = WhipEndpoint::Whip.resource_path(ID);
+        assert_eq!(WhipEndpoint::Whep.resource_path(ID), path);
         assert_eq!(find("PATCH", &path), of(WhipEndpoint::Whip, ResourceMethod::Patch));
-        assert_eq!(find("DELETE", &path), of(WhipEndpoint::Whip, ResourceMethod::Leave));
-        assert_eq!(find("GET", &path), of(WhipEndpoint::Whip, ResourceMethod::Look));
+        assert_eq!(find("DELETE", &path), of(WhipEndpoint::Whip, ResourceMethod::Delete));
+        assert_eq!(find("GET", &path), of(WhipEndpoint::Whip, ResourceMethod::Get));
         assert_eq!(find("POST", &path), Some(Err(SESSION)));
-        let call = WhipEndpoint::Calls.location(ID);
+        let call = WhipEndpoint::Calls.resource_path(ID);
         assert_eq!(call, format!("/v1/realtime/calls/rtc_{ID}"));
-        assert_eq!(find("DELETE", &call), of(WhipEndpoint::Calls, ResourceMethod::Leave));
+        assert_eq!(find("DELETE", &call), of(WhipEndpoint::Calls, ResourceMethod::Delete));
         assert_eq!(
             find("POST", &format!("{call}/hangup")),
-            of(WhipEndpoint::Calls, ResourceMethod::Leave)
+            of(WhipEndpoint::Calls, ResourceMethod::Delete)
         );
         assert_eq!(
             find("POST", &format!("/openai{call}/hangup")),
-            of(WhipEndpoint::Calls, ResourceMethod::Leave)
+            of(WhipEndpoint::Calls, ResourceMethod::Delete)
         );
         assert_eq!(find("GET", &format!("{call}/hangup")), Some(Err(WRITE)));
         for path in [path.as_str(), &call, &format!("/openai{call}/hangup")] {
-            let shown = for_log(path).expect("hidden");
+            let shown = redact(path).expect("hidden");
             assert!(!shown.contains(ID), "{shown}");
         }
-        assert_eq!(for_log("/whip/door"), None);
+        assert_eq!(redact("/whip/door"), None);
     }
 
     #[test]

@@ -18,9 +18,9 @@ pub struct WhipResource {
     /// The caller's.
     credentials: Option<RemoteCredentials>,
     /// Those before: what was sent before a restart and comes after it.
-    former: Option<RemoteCredentials>,
+    previous: Option<RemoteCredentials>,
     /// This end's name, which is the entity tag.
-    ufrag: String,
+    local_ufrag: String,
 }
 
 /// What a PATCH asks for.
@@ -44,15 +44,15 @@ impl WhipResource {
     pub fn new(offer: String, answer: &str) -> Self {
         WhipResource {
             credentials: fragment::credentials(&offer),
-            former: None,
-            ufrag: answer::ufrag(answer).to_owned(),
+            previous: None,
+            local_ufrag: answer::ufrag(answer).to_owned(),
             offer,
         }
     }
 
     /// Returns the entity tag of the ICE session.
     pub fn etag(&self) -> String {
-        answer::etag(&self.ufrag)
+        answer::etag(&self.local_ufrag)
     }
 
     /// Reads a PATCH.
@@ -61,13 +61,13 @@ impl WhipResource {
     /// [`WhipError::Stale`], and those of [`SdpFragment::parse`].
     pub fn patch(&self, if_match: Option<&[u8]>, body: &[u8]) -> Result<ResourcePatch, WhipError> {
         if if_match.is_some_and(|tags| !self.matches(tags)) {
-            return Err(WhipError::Stale);
+            return Err(WhipError::StaleEtag);
         }
         let fragment = SdpFragment::parse(body)?;
         match fragment.credentials {
-            Some(new) if self.former.as_ref() == Some(&new) => Ok(ResourcePatch::Trickle(Vec::new())),
+            Some(new) if self.previous.as_ref() == Some(&new) => Ok(ResourcePatch::Trickle(Vec::new())),
             Some(new) if self.credentials.as_ref() != Some(&new) => Ok(ResourcePatch::Restart(IceRestart {
-                offer: self.renewed(&new, &fragment.candidates),
+                offer: self.offer_with(&new, &fragment.candidates),
                 credentials: new,
             })),
             _ => Ok(ResourcePatch::Trickle(fragment.candidates)),
@@ -81,8 +81,8 @@ impl WhipResource {
         answer: &str,
         used: Option<(SocketAddr, SocketAddr)>,
     ) -> ResourceResponse {
-        self.former = self.credentials.replace(restart.credentials);
-        self.ufrag = answer::ufrag(answer).to_owned();
+        self.previous = self.credentials.replace(restart.credentials);
+        self.local_ufrag = answer::ufrag(answer).to_owned();
         ResourceResponse::Restarted {
             fragment: answer::fragment(answer, used),
             etag: self.etag(),
@@ -94,11 +94,11 @@ impl WhipResource {
         let etag = self.etag();
         tags.split(|byte| *byte == b',')
             .map(<[u8]>::trim_ascii)
-            .any(|tag| matches!(tag, b"*" | b"\"*\"") || tag == etag.as_bytes() || tag == self.ufrag.as_bytes())
+            .any(|tag| matches!(tag, b"*" | b"\"*\"") || tag == etag.as_bytes() || tag == self.local_ufrag.as_bytes())
     }
 
     /// Returns the offer with other credentials and candidates.
-    fn renewed(&self, credentials: &RemoteCredentials, candidates: &[String]) -> String {
+    fn offer_with(&self, credentials: &RemoteCredentials, candidates: &[String]) -> String {
         let mut text = String::with_capacity(self.offer.len() + 64);
         let mut push = |parts: &[&str]| {
             parts.iter().for_each(|part| text.push_str(part));
@@ -169,15 +169,15 @@ mod tests {
     fn a_stale_tag_is_refused() {
         let mut resource = resource();
         assert_eq!(resource.etag(), "\"first\"");
-        assert_eq!(resource.patch(Some(b"\"other\""), OLD), Err(WhipError::Stale));
-        assert_eq!(resource.patch(Some(b""), OLD), Err(WhipError::Stale));
+        assert_eq!(resource.patch(Some(b"\"other\""), OLD), Err(WhipError::StaleEtag));
+        assert_eq!(resource.patch(Some(b""), OLD), Err(WhipError::StaleEtag));
         assert_eq!(trickled(resource.patch(Some(b"\"other\", \"first\""), OLD)), 1);
         let Ok(ResourcePatch::Restart(restart)) = resource.patch(Some(b"*"), NEW) else {
             panic!("a restart");
         };
         resource.handle_restart(restart, &answer("second"), None);
         assert_eq!(resource.etag(), "\"second\"");
-        assert_eq!(resource.patch(Some(b"\"first\""), NEW), Err(WhipError::Stale));
+        assert_eq!(resource.patch(Some(b"\"first\""), NEW), Err(WhipError::StaleEtag));
         assert_eq!(trickled(resource.patch(Some(b"\"second\""), NEW)), 1);
         // What was under way meanwhile leads back to nothing.
         assert_eq!(trickled(resource.patch(None, OLD)), 0);

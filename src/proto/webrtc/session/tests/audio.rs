@@ -146,7 +146,7 @@ fn a_bad_network_is_no_end() {
     assert_eq!(pair.client.texts(), expected("down"));
     assert_eq!(pair.texts(), expected("up"));
     assert!(pair.session.outbox.is_empty());
-    assert_eq!(pair.session.peer.messages_in_flight(), 0);
+    assert_eq!(pair.session.connection.messages_in_flight(), 0);
 }
 
 /// A caller who mutes stops sending altogether, and is there all the same.

@@ -304,7 +304,7 @@ fn a_deaf_bot_is_told() {
     pair.client.speak(440.0, pair.now);
     pair.run(secs(5));
     assert!(pair.bot.frames > 200);
-    assert!(!pair.session.told_deaf());
+    assert!(!pair.session.reported_unusable_audio());
     // A source beside the caller's whose packets have a tag of nobody.
     let mut forged = vec![0x80, 111, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9];
     forged.extend([7; 60]);
@@ -314,7 +314,7 @@ fn a_deaf_bot_is_told() {
         pair.act(|session, now| session.handle_packet(&ReceivedPacket::from_datagram(source, runner(), &forged), now));
         pair.run(ms(20));
     }
-    assert!(pair.session.told_deaf());
+    assert!(pair.session.reported_unusable_audio());
 }
 
 /// D7, D8: each family of devices connects in the role that its offer leaves, microphones too, and is heard. Of those that

@@ -104,7 +104,7 @@ fn a_neighbour_takes_no_place_of_one_who_pushes_to_talk() {
         let neighbour = connects(&mut world, NEIGHBOUR, port, Habit::Talks);
         world.clients.remove(&neighbour);
         let now = world.now;
-        world.life(number).session.handle_inquiry(now);
+        world.life(number).session.handle_probe(now);
         assert_eq!(world.lives[&number].left(), None);
     }
     assert_undisturbed(&mut world, number, Habit::Waits);
@@ -161,7 +161,7 @@ fn a_device_that_cannot_be_told_from_others_takes_nothing() {
 /// Inquires whether a device is there, and returns what was found, and after which time.
 fn inquire(world: &mut World, number: u64) -> (ProbeOutcome, Duration) {
     let (now, began, found) = (world.now, world.time(), world.lives[&number].found.len());
-    world.life(number).session.handle_inquiry(now);
+    world.life(number).session.handle_probe(now);
     world.touch(number);
     assert!(world.run_until(secs(3), |world| world.lives[&number].found.len() > found));
     let (at, found) = world.lives[&number].found[found];
@@ -206,7 +206,7 @@ fn an_inquiry_finds_who_is_there() {
             world.away.insert(number);
             let now = world.now;
             let found = world.lives[&number].found.len();
-            world.life(number).session.handle_inquiry(now);
+            world.life(number).session.handle_probe(now);
             world.touch(number);
             world.run(ms(1_500 - inquiry_after));
             world.away.remove(&number);
@@ -232,7 +232,7 @@ fn who_knows_the_credentials_of_a_device_does_not_end_its_session() {
         let rival = CompetingSession::AtAddress;
         for _ in 0..20 {
             let now = world.now;
-            world.life(number).session.handle_rival(rival, now);
+            world.life(number).session.handle_competitor(rival, now);
             world.touch(number);
             world.run(secs(1));
         }
@@ -257,7 +257,7 @@ fn rivals_elsewhere_take_nothing() {
     world
         .life(number)
         .session
-        .handle_rival(CompetingSession::Device(elsewhere), now);
+        .handle_competitor(CompetingSession::Device(elsewhere), now);
     world.run(secs(20));
     assert_eq!(world.lives[&number].left(), None);
 }

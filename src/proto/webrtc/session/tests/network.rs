@@ -150,7 +150,7 @@ impl Call {
             }
         }
         assert!(self.pair.session.outbox.is_empty());
-        assert_eq!(self.pair.session.peer.messages_in_flight(), 0);
+        assert_eq!(self.pair.session.connection.messages_in_flight(), 0);
         slowest
     }
 }

@@ -439,8 +439,8 @@ impl Pair {
                     }
                     self.launch(false, source, destination, contents);
                 }
-                SessionOutput::Command(WebRtcCommand::Proven(proven)) => self.proven.push((at, proven.peer)),
-                SessionOutput::Command(WebRtcCommand::Found(_) | WebRtcCommand::Announce(_))
+                SessionOutput::Command(WebRtcCommand::PathValidated(proven)) => self.proven.push((at, proven.peer)),
+                SessionOutput::Command(WebRtcCommand::ProbeOutcome(_) | WebRtcCommand::Announce(_))
                 | SessionOutput::SpeechWanted => {}
                 SessionOutput::Command(WebRtcCommand::Progress(progress)) => self.progress.push(progress),
                 SessionOutput::Audio(AudioFrame { pcm, rate_hz, .. }) => {

@@ -13,7 +13,7 @@ fn give_up(mut pair: Pair) -> (IceFailure, String) {
     pair.run(secs(20));
     let (reason, _) = pair.left().expect("the end");
     assert_eq!(reason, LeaveReason::NeverConnected);
-    let tried = pair.session.unconnected().expect("it was never connected");
+    let tried = pair.session.failed_attempt().expect("it was never connected");
     (tried.cause(), tried.to_string())
 }
 
@@ -58,7 +58,7 @@ fn a_client_that_names_nothing_and_sends_nothing_is_told() {
     let mut pair = with_candidates("");
     pair.up.cut = true;
     let (cause, words) = give_up(pair);
-    assert_eq!(cause, IceFailure::Nothing, "{words}");
+    assert_eq!(cause, IceFailure::NothingReceived, "{words}");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_client_with_hidden_addresses_whose_checks_do_not_come_is_told() {
         with_candidates("a=candidate:1 1 udp 2122260223 4f1c2e3a-0000-4000-8000-123456789abc.local 50000 typ host");
     pair.up.cut = true;
     let (cause, words) = give_up(pair);
-    assert_eq!(cause, IceFailure::OnlyHidden, "{words}");
+    assert_eq!(cause, IceFailure::OnlyMdns, "{words}");
     assert!(
         words.contains("1 mDNS name ignored") && !words.contains("4f1c2e3a"),
         "{words}"
@@ -102,7 +102,7 @@ fn a_handshake_that_does_not_end_is_told() {
     let mut pair = Pair::new();
     pair.pass = |up, contents| up || contents[0] < 20;
     let (cause, words) = give_up(pair);
-    assert_eq!(cause, IceFailure::Handshake, "{words}");
+    assert_eq!(cause, IceFailure::HandshakeIncomplete, "{words}");
 }
 
 /// A certificate that is not taken is named, and so is one that the SDP does not announce.
@@ -114,7 +114,7 @@ fn a_certificate_that_is_refused_is_named() {
     let (cause, words) = give_up(Pair::with(client, |offer| offer.to_owned()));
     assert_eq!(
         cause,
-        IceFailure::Refused(HandshakeError::UnsupportedKey("an RSA key of 1024 bits".to_owned()))
+        IceFailure::HandshakeFailed(HandshakeError::UnsupportedKey("an RSA key of 1024 bits".to_owned()))
     );
     assert!(words.contains("P-256, P-384 and"), "{words}");
 
@@ -126,10 +126,10 @@ fn a_certificate_that_is_refused_is_named() {
     pair.run(secs(20));
     let (reason, _) = pair.left().expect("the end");
     assert_eq!(reason, LeaveReason::Failed);
-    let tried = pair.session.unconnected().expect("it was never connected");
+    let tried = pair.session.failed_attempt().expect("it was never connected");
     assert_eq!(
         tried.cause(),
-        IceFailure::Refused(HandshakeError::FingerprintMismatch),
+        IceFailure::HandshakeFailed(HandshakeError::FingerprintMismatch),
         "{tried}"
     );
 }
@@ -140,14 +140,14 @@ fn a_client_that_chooses_no_pair_is_told() {
     let mut pair = Pair::new();
     pair.pass = |up, contents| !(up && is_check(contents));
     let (cause, words) = give_up(pair);
-    assert_eq!(cause, IceFailure::NotChosen, "{words}");
+    assert_eq!(cause, IceFailure::NotNominated, "{words}");
 }
 
 /// A connection that came to be has nothing to explain, and the one after a restart has its own story.
 #[test]
 fn a_restart_that_fails_is_told_apart_from_the_connection_before() {
     let mut pair = Pair::connected();
-    assert!(pair.session.unconnected().is_none());
+    assert!(pair.session.failed_attempt().is_none());
     let mut client = Client::at(CLIENT, pair.now);
     let offer = client.offer();
     let now = pair.now;
@@ -156,7 +156,7 @@ fn a_restart_that_fails_is_told_apart_from_the_connection_before() {
     pair.up.cut = true;
     pair.run(secs(20));
     assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::Vanished));
-    let tried = pair.session.unconnected().expect("the new one was never connected");
+    let tried = pair.session.failed_attempt().expect("the new one was never connected");
     assert_eq!(tried.cause(), IceFailure::Unanswered, "{tried}");
     pair.run(ms(1));
 }

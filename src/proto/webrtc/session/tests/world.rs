@@ -141,7 +141,7 @@ impl World {
         client.accept(&answer);
         self.last += 1;
         let ufrag = session.local_ufrag();
-        self.routes.listen(ufrag.clone(), self.last, &());
+        self.routes.register(ufrag.clone(), self.last, &());
         let life = Life {
             session,
             events: Vec::new(),
@@ -216,8 +216,8 @@ impl World {
         let life = self.life(number);
         let ufrag = life.session.local_ufrag();
         let old = std::mem::replace(&mut life.ufrag, ufrag.clone());
-        self.routes.forget(Some(&old), number, None);
-        self.routes.listen(ufrag, number, &());
+        self.routes.unregister(Some(&old), number, None);
+        self.routes.register(ufrag, number, &());
     }
 
     /// Somebody sends a datagram under a source address of his choice. It arrives at once.
@@ -285,7 +285,7 @@ impl World {
 
     /// A packet comes to the runner's port.
     fn arrive(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
-        let takers = self.routes.takers(RemotePath::from(source), contents);
+        let takers = self.routes.recipients(RemotePath::from(source), contents);
         for number in takers.map(|(number, ())| number).collect::<Vec<_>>() {
             let now = self.now;
             let life = self.life(number);
@@ -340,7 +340,7 @@ impl World {
                 SessionOutput::Closed => {
                     life.gone = true;
                     let ufrag = life.ufrag.clone();
-                    self.routes.forget(Some(&ufrag), number, None);
+                    self.routes.unregister(Some(&ufrag), number, None);
                     break;
                 }
                 SessionOutput::Command(WebRtcCommand::Transmit(mut transmit)) => {
@@ -349,16 +349,16 @@ impl World {
                     let contents = transmit.contents().to_vec();
                     life.sent.push((destination, contents[0]));
                     if finds_peer {
-                        self.routes.expect(destination.into(), number, &());
+                        self.routes.expect_answers(destination.into(), number, &());
                     }
                     self.launch(false, source, destination, contents);
                 }
-                SessionOutput::Command(WebRtcCommand::Proven(proven)) => {
+                SessionOutput::Command(WebRtcCommand::PathValidated(proven)) => {
                     life.proven.push((at, proven.peer));
-                    let others = self.routes.prove(proven.peer.into(), number, &());
+                    let others = self.routes.mark_validated(proven.peer.into(), number, &());
                     rivals.extend(others.into_iter().map(|other| (other, CompetingSession::AtAddress)));
                 }
-                SessionOutput::Command(WebRtcCommand::Found(found)) => life.found.push((at, found)),
+                SessionOutput::Command(WebRtcCommand::ProbeOutcome(found)) => life.found.push((at, found)),
                 SessionOutput::Command(WebRtcCommand::Announce(rival)) => {
                     let others = self.lives.keys().filter(|other| **other != number);
                     rivals.extend(others.map(|other| (*other, rival)));
@@ -370,7 +370,7 @@ impl World {
         }
         for (other, rival) in rivals {
             if !self.lives[&other].gone {
-                self.life(other).session.handle_rival(rival, now);
+                self.life(other).session.handle_competitor(rival, now);
                 self.drain(other);
             }
         }
