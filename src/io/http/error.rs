@@ -192,7 +192,8 @@ impl HttpError {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
                 headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             }
-            HttpError::Full(_) | HttpError::Offer(OfferError::Full | OfferError::SourceQuota | OfferError::Stopping) => {
+            HttpError::Full(_)
+            | HttpError::Offer(OfferError::Full | OfferError::SourceQuota | OfferError::Stopping) => {
                 reply
                     .headers_mut()
                     .insert(header::RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_S));

@@ -152,7 +152,7 @@ impl WebRtcShared {
     /// not.
     pub fn inquire(&self, origin: OfferOrigin) -> Vec<oneshot::Receiver<SilentSession>> {
         let connections = self.connections();
-        let may_be_same_device = |reach: &&SessionHandle| reach.device.is_some_and(|device| device.may_be_same_device(origin));
+        let may_be = |reach: &&SessionHandle| reach.device.is_some_and(|device| device.may_be_same_device(origin));
         let sessions = connections.by_number.values().filter(may_be);
         let inquiries = sessions.map(|reach| {
             let (inquirer, inquiry) = oneshot::channel();
