@@ -57,9 +57,9 @@ tests='
     tls::a_call_over_wss_is_heard
     tls::the_authority_persists
     tls::files_are_read_again_during_a_call
-    rooms::a_guest_talks_with_the_bot
-    rooms::a_program_talks_in_a_room_once_it_connects
-    videoroom::a_client_gets_a_room_and_a_bot_is_in_it
+    livekit::a_participant_talks_with_the_bot
+    livekit::a_program_joins_the_room_once_it_connects
+    daily::start_makes_a_room_and_runs_a_bot_in_it
     ends::a_supervisor_is_notified_of_each_state
     ends::a_drain_lasts_until_its_sessions_end
     metrics::a_websocket_session_is_counted_while_it_is_live

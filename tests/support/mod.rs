@@ -4,17 +4,17 @@
 pub mod client;
 pub mod cloud;
 pub mod device;
-pub mod guest;
 pub mod http;
-pub mod messaging;
+#[allow(dead_code, reason = "it is a program of its own as well")]
+pub mod livekit;
+pub mod participant;
 pub mod program;
 pub mod provider;
 pub mod rest;
-#[allow(dead_code, reason = "it is a program of its own as well")]
-pub mod room;
 pub mod runner;
 pub mod signed;
 pub mod socket;
 pub mod sound;
 pub mod sweep;
+pub mod whatsapp;
 pub mod whip;

@@ -14,7 +14,7 @@ use crate::proto::daily::RoomRequest;
 
 /// What the provider does with a request.
 #[derive(Clone, Copy)]
-enum Says {
+enum Script {
     Json(u16, &'static str),
     /// The same after so long.
     Late(Duration, u16, &'static str),
@@ -22,12 +22,12 @@ enum Says {
     Silence,
 }
 
-const ROOM: Says = Says::Json(200, r#"{"url":"https://example.net/r"}"#);
-const TOKEN: Says = Says::Json(200, r#"{"token":"a.b.c"}"#);
+const ROOM: Script = Script::Json(200, r#"{"url":"https://example.net/r"}"#);
+const TOKEN: Script = Script::Json(200, r#"{"token":"a.b.c"}"#);
 
 /// A provider that plays one script per connection, and closes those after the last. Returns its configuration, and the
 /// request lines as they come.
-async fn provider(scripts: Vec<Says>) -> (Videoroom, Arc<Mutex<Vec<String>>>) {
+async fn provider(scripts: Vec<Script>) -> (Videoroom, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -36,7 +36,7 @@ async fn provider(scripts: Vec<Says>) -> (Videoroom, Arc<Mutex<Vec<String>>>) {
         let mut scripts = scripts.into_iter();
         loop {
             let (mut stream, _) = listener.accept().await.expect("a connection");
-            let (says, heard) = (scripts.next().unwrap_or(Says::Close), heard.clone());
+            let (says, heard) = (scripts.next().unwrap_or(Script::Close), heard.clone());
             tokio::spawn(async move {
                 let mut head = Vec::new();
                 // The body comes with the head, or is not looked at.
@@ -55,13 +55,13 @@ async fn provider(scripts: Vec<Says>) -> (Videoroom, Arc<Mutex<Vec<String>>>) {
                     .expect("no panic")
                     .push(line.trim_end_matches(" HTTP/1.1").to_owned());
                 let (status, body) = match says {
-                    Says::Json(status, body) => (status, body),
-                    Says::Late(after, status, body) => {
+                    Script::Json(status, body) => (status, body),
+                    Script::Late(after, status, body) => {
                         sleep(after).await;
                         (status, body)
                     }
-                    Says::Close => return,
-                    Says::Silence => std::future::pending().await,
+                    Script::Close => return,
+                    Script::Silence => std::future::pending().await,
                 };
                 let length = body.len();
                 let answer =
@@ -85,7 +85,7 @@ async fn prepared(config: &Videoroom, cleanup_slot: Option<Slot>) -> Result<Prep
 }
 
 /// Paths of requests, without the names that are guard up.
-fn told(asked: &Mutex<Vec<String>>) -> Vec<String> {
+fn request_lines(asked: &Mutex<Vec<String>>) -> Vec<String> {
     let asked = asked.lock().expect("no panic").clone();
     let bare = |line: String| match line.strip_prefix("DELETE /rooms/bot-") {
         Some(_) => "DELETE".to_owned(),
@@ -96,7 +96,7 @@ fn told(asked: &Mutex<Vec<String>>) -> Vec<String> {
 
 /// Nobody listens there: four tries, with the pauses between, and nothing to take back.
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_is_not_there_is_tried_four_times() {
+async fn tries_an_unreachable_provider_four_times() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     drop(listener);
@@ -123,16 +123,16 @@ async fn a_provider_that_is_not_there_is_tried_four_times() {
 
 /// A request for a room that may have arrived is not sent again, or there would be two; one for a token is.
 #[tokio::test]
-async fn a_token_is_asked_for_again_when_the_connection_breaks_and_a_room_is_not() {
-    let (config, asked) = provider(vec![ROOM, Says::Close, TOKEN]).await;
+async fn retries_a_broken_token_request_but_not_a_room_request() {
+    let (config, asked) = provider(vec![ROOM, Script::Close, TOKEN]).await;
     assert!(prepared(&config, None).await.is_ok());
     assert_eq!(
-        told(&asked),
+        request_lines(&asked),
         ["POST /rooms", "POST /meeting-tokens", "POST /meeting-tokens"]
     );
 
     let live = SlotPool::new(1);
-    let (config, asked) = provider(vec![Says::Close, Says::Json(404, "{}")]).await;
+    let (config, asked) = provider(vec![Script::Close, Script::Json(404, "{}")]).await;
     let failure = prepared(&config, live.try_acquire())
         .await
         .map(|_| ())
@@ -148,15 +148,15 @@ async fn a_token_is_asked_for_again_when_the_connection_breaks_and_a_room_is_not
         "{failure}"
     );
     live.wait_empty().await;
-    assert_eq!(told(&asked), ["POST /rooms", "DELETE"]);
+    assert_eq!(request_lines(&asked), ["POST /rooms", "DELETE"]);
 }
 
 /// All of it together has an end before the client's patience has, and what was guard is taken back.
 #[tokio::test(start_paused = true)]
-async fn all_tries_together_have_an_end() {
+async fn limits_the_time_of_all_attempts() {
     let slow = Duration::from_secs(5);
-    let busy = Says::Late(slow, 429, "{}");
-    let (config, asked) = provider(vec![busy, busy, busy, Says::Json(200, "{}")]).await;
+    let busy = Script::Late(slow, 429, "{}");
+    let (config, asked) = provider(vec![busy, busy, busy, Script::Json(200, "{}")]).await;
     let (live, began) = (SlotPool::new(1), Instant::now());
     let failure = prepared(&config, live.try_acquire())
         .await
@@ -169,22 +169,25 @@ async fn all_tries_together_have_an_end() {
         "{took:?}"
     );
     live.wait_empty().await;
-    assert_eq!(told(&asked), ["POST /rooms", "POST /rooms", "POST /rooms", "DELETE"]);
+    assert_eq!(
+        request_lines(&asked),
+        ["POST /rooms", "POST /rooms", "POST /rooms", "DELETE"]
+    );
 }
 
 /// A client that leaves while its token is guard leaves no room behind; the end of the runner waits for that.
 #[tokio::test]
-async fn a_room_whose_asker_is_gone_is_taken_back() {
-    let (config, asked) = provider(vec![ROOM, Says::Silence, Says::Json(200, r#"{"deleted":true}"#)]).await;
+async fn deletes_a_room_whose_client_left() {
+    let (config, asked) = provider(vec![ROOM, Script::Silence, Script::Json(200, r#"{"deleted":true}"#)]).await;
     let live = SlotPool::new(1);
     let gone = tokio::spawn({
         let cleanup_slot = live.try_acquire();
         async move { prepared(&config, cleanup_slot).await.map(|_| ()) }
     });
-    while told(&asked).len() < 2 {
+    while request_lines(&asked).len() < 2 {
         tokio::task::yield_now().await;
     }
     gone.abort();
     live.wait_empty().await;
-    assert_eq!(told(&asked), ["POST /rooms", "POST /meeting-tokens", "DELETE"]);
+    assert_eq!(request_lines(&asked), ["POST /rooms", "POST /meeting-tokens", "DELETE"]);
 }

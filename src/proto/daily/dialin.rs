@@ -263,7 +263,7 @@ mod tests {
 
     /// R-090: what is no JSON object is no webhook.
     #[test]
-    fn only_an_object_is_read() {
+    fn rejects_a_body_that_is_not_an_object() {
         for body in ["", "x", "[]", "7", "null", "{", "\u{feff}{}"] {
             assert_eq!(
                 parse_object(body.as_bytes()).map(|_| ()),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_set_up_s_ping_is_told_from_a_call() {
+    fn tells_the_test_request_from_a_call() {
         for (body, ping) in [
             (r#"{"Test":"test"}"#, true),
             (r#"{"test":"test"}"#, true),
@@ -301,7 +301,7 @@ mod tests {
 
     /// R-090: four fields by their exact names, none of them empty.
     #[test]
-    fn a_call_without_its_fields_is_none() {
+    fn rejects_a_call_with_missing_fields() {
         let whole = json!({"From": "f", "To": "t", "callId": "c", "callDomain": "d"});
         assert!(call_of(&whole.to_string()).is_ok());
         for name in ["From", "To", "callId", "callDomain"] {
@@ -335,7 +335,7 @@ mod tests {
 
     /// R-092: the bot finds the call, and the key under every name.
     #[test]
-    fn the_bot_is_told_of_the_call() {
+    fn bot_body_carries_the_call() {
         let text = r#"{"To":"+15550002222","From":"+15550001111","callId":"c1","callDomain":"d1",
             "sipHeaders":{"X-Campaign":"spring"},"more":1}"#;
         let body = call_of(text).map(|call| call.bot_body(&config())).expect("a call");
@@ -377,7 +377,7 @@ mod tests {
 
     /// The vector of the fact sheet, at the edges of its time.
     #[test]
-    fn the_provider_s_signature_is_taken_for_five_minutes() {
+    fn accepts_a_signature_for_five_minutes() {
         for now_s in [SIGNED_S, SIGNED_S - 300, SIGNED_S + 300] {
             assert_eq!(verified(Some(SIGNED), Some(SIGNED_MS), BODY, now_s), Ok(()));
         }
@@ -391,7 +391,7 @@ mod tests {
 
     /// The same key, body and time, in seconds; made with Python's `hmac`.
     #[test]
-    fn seconds_are_taken_too() {
+    fn accepts_timestamps_in_seconds() {
         let key = b"0123456789abcdef0123456789abcdef";
         let mac = Hmac::<Sha256>::new_from_slice(key).expect("a key");
         let mac = mac.chain_update("1795252753.").chain_update(BODY).finalize();
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_signature_is_refused() {
+    fn rejects_every_other_signature() {
         let mut tampered = BODY.to_vec();
         tampered[10] ^= 1;
         for (signature, timestamp, body, wrong) in [
@@ -455,7 +455,7 @@ mod tests {
 
     /// R-093: the body names the call; whom to ask, and with which key, only the configuration says.
     #[test]
-    fn a_held_call_is_connected_at_the_configured_provider() {
+    fn connects_a_held_call_with_the_configured_key() {
         let whole = call_of(std::str::from_utf8(BODY).expect("text"))
             .expect("a call")
             .bot_body(&config());

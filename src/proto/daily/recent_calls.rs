@@ -51,7 +51,7 @@ mod tests {
     const LATER: Duration = Duration::from_secs(2 * SIGNATURE_AGE_MAX_S);
 
     #[test]
-    fn a_call_is_new_once_while_its_signature_is_good() {
+    fn remembers_a_call_while_its_signature_is_valid() {
         let (mut calls, now) = (RecentCalls::default(), Instant::now());
         assert!(calls.insert("c1", now) && calls.insert("c2", now));
         assert!(!calls.insert("c1", now) && !calls.insert("c1", now + LATER));
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_got_no_bot_may_come_again() {
+    fn a_removed_call_may_return() {
         let (mut calls, now) = (RecentCalls::default(), Instant::now());
         assert!(calls.insert("c1", now) && calls.insert("c2", now));
         calls.remove("c1");
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_remembered_than_the_cap() {
+    fn caps_remembered_calls() {
         let (mut calls, now) = (RecentCalls::default(), Instant::now());
         for nth in 0..=DIALIN_CALLS_MAX {
             assert!(calls.insert(&nth.to_string(), now));

@@ -123,7 +123,7 @@ mod tests {
 
     /// each variable that is missing is named, and none that is there.
     #[test]
-    fn a_runner_that_knows_no_server_says_what_it_needs() {
+    fn names_missing_variables() {
         let names = ["MEDIAROOM_URL", "MEDIAROOM_API_KEY", "MEDIAROOM_API_SECRET"];
         for absent in 1..8_u8 {
             let mut config = config();
@@ -147,7 +147,7 @@ mod tests {
 
     /// a room of its own for each session unless one is named, a token for the bot, another for the caller.
     #[test]
-    fn bot_and_caller_meet_in_one_room() {
+    fn grants_bot_and_caller_the_same_room() {
         let mut config = config();
         let details = |config: &Mediaroom| {
             let access = LiveKitCredentials::new(config).expect("nothing is missing");

@@ -59,7 +59,7 @@ mod tests {
     use crate::secret::Secret;
 
     #[test]
-    fn each_variable_that_is_missing_is_named() {
+    fn names_each_missing_variable() {
         let none = Mediaroom::default();
         assert_eq!(
             missing_variables(&none),

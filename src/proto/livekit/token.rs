@@ -162,7 +162,7 @@ mod tests {
 
     /// the vector was computed apart from this code, from the text of the fact sheet.
     #[test]
-    fn the_token_of_a_bot_is_the_one_of_the_vector() {
+    fn bot_token_matches_the_vector() {
         let token = minted("Agent-1a2b3c4d", "room-9f8e7d6c", true);
         assert_eq!(
             token,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_of_a_caller_says_nothing_of_an_agent() {
+    fn caller_token_has_no_agent_grant() {
         let [_, claims] = decoded(&minted("User-1a2b3c4d", "room-9f8e7d6c", false));
         assert_eq!(
             claims,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_good_for_six_hours_and_with_its_own_secret_alone() {
+    fn a_token_is_valid_for_six_hours_with_its_secret() {
         let token = minted("User-1", "room", false);
         let now = 1_795_252_753;
         for (secret, at, good) in [
@@ -227,7 +227,7 @@ mod tests {
 
     /// Names are any text: they neither leave their quotes nor change.
     #[test]
-    fn odd_names_stay_what_they_are() {
+    fn encodes_unusual_names() {
         let longest = "ü".repeat(128);
         for name in [
             "",
@@ -269,7 +269,7 @@ mod tests {
 
     /// the identities of two sessions differ, whatever their ids are made of.
     #[test]
-    fn names_are_made_of_random_bits_and_of_the_session() {
+    fn derives_names_from_random_bits_and_session_id() {
         assert_eq!(room_name([0x9f, 0x8e, 0x07, 0x6c]), "room-9f8e076c");
         let id = "1a2b3c4d-3f2e-4a50-9d5c-7d5a5b0d1c11";
         assert_eq!(agent_identity(id), "Agent-1a2b3c4d");

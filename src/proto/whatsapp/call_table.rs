@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_twin_starts_nothing_and_an_end_is_told_once() {
+    fn ignores_duplicates_and_reports_an_end_once() {
         let now = Instant::now();
         let mut calls = CallTable::default();
         assert!(calls.handle_connect("a", 1, now));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_comes_first_makes_the_beginning_nothing() {
+    fn an_early_end_cancels_the_call() {
         let now = Instant::now();
         let mut calls = CallTable::default();
         assert_eq!(calls.handle_terminate("a", now), None::<u8>);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_kept_for_ten_minutes_after_their_end() {
+    fn remembers_calls_for_the_retention_time() {
         let start = Instant::now();
         let mut calls = CallTable::default();
         assert!(calls.handle_connect("a", 1, start));
@@ -176,7 +176,7 @@ mod tests {
 
     /// At the cap everything is known; one past it, the oldest that is over is not, and no live one goes for it.
     #[test]
-    fn the_oldest_that_is_over_goes_first() {
+    fn evicts_the_oldest_ended_call_first() {
         let now = Instant::now();
         let mut calls = CallTable::default();
         assert!(calls.handle_connect("live", 0, now));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_are_live_the_oldest_goes() {
+    fn evicts_the_oldest_live_call_last() {
         let now = Instant::now();
         let mut calls = CallTable::default();
         for n in 0..=CALLS_MAX {

@@ -202,7 +202,7 @@ mod tests {
 
     /// R-020: path, bearer and body as the provider's reference has them.
     #[test]
-    fn requests_are_those_of_the_reference() {
+    fn builds_the_documented_requests() {
         let sdp = "v=0\r\no=- 1 2 IN IP4 127.0.0.1\r\n";
         for (action, has_session) in [
             (CallAction::PreAccept, true),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_by_status_and_success() {
+    fn judges_answers_by_status_and_success() {
         let done = br#"{"messaging_product":"whatsapp","success":true}"#;
         assert_eq!(parse_answer(200, done), GraphOutcome::Done);
         let refused = |status, body: &str| matches!(parse_answer(status, body.as_bytes()), GraphOutcome::Refused(_));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_what_to_do_and_no_number() {
+    fn errors_give_advice_and_hide_numbers() {
         let body = br#"{"error":{"message":"(#190) x","type":"OAuthException","code":190,"fbtrace_id":"AbC-9\n",
             "error_data":{"details":"Session of 15550001111 has expired"}}}"#;
         let GraphOutcome::Refused(failure) = parse_answer(401, body) else {

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_keeps_three_digits() {
+    fn masks_all_but_three_digits() {
         assert_eq!(masked("15550001234"), "\u{2026}234");
         assert_eq!(masked("+1 555 000-1234"), "\u{2026}234");
         assert_eq!(masked("123456"), "\u{2026}");

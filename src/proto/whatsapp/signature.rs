@@ -114,7 +114,7 @@ mod tests {
 
     /// the vector of the fact sheet, which `openssl dgst -sha256 -hmac` gives too.
     #[test]
-    fn a_signed_body_holds_and_no_other_does() {
+    fn accepts_only_the_signed_body() {
         assert_eq!(judged(SIGNED, BODY), Ok(()));
         let upper = SIGNED.to_ascii_uppercase().replace("SHA256=", "sha256=");
         assert_eq!(judged(&upper, BODY), Ok(()));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_needs_the_word_and_a_fit_form() {
+    fn challenge_requires_the_verify_token() {
         let asked = |query: &str| challenge(&Secret::new("W\u{f6}rd 1"), Query::new(query));
         let good = "hub.mode=subscribe&hub.challenge=1158201444&hub.verify_token=W%C3%B6rd%201";
         assert_eq!(asked(good), Ok("1158201444".into()));

@@ -1,4 +1,4 @@
-//! Sessions in media rooms: each in a room of its own with one guest, who speaks without a pause, and the echo bot.
+//! Sessions in media rooms: each in a room of its own with one participant, who speaks without a pause, and the echo bot.
 //!
 //! The tests' server and the guests are in this process, so their CPU is not counted. Beside what a session over WebRTC costs,
 //! one here has a second connection, and every packet of the bot carries its level.
@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::http::Connection;
 use crate::rows::{Lines, mib, row};
 use crate::runner::Runner;
-use crate::support::guest::Guest;
-use crate::support::room::{Options, Server};
+use crate::support::participant::TestParticipant;
+use crate::support::livekit::{Options, Server};
 use crate::support::sound::Speech;
 use crate::{Bench, Result};
 
@@ -41,14 +41,14 @@ pub fn rooms(bench: &Bench) -> Result<Lines> {
             let (_, reply) = http.request("POST", "/start", br#"{"transport":"mediaroom"}"#)?;
             let reply: Value = serde_json::from_slice(&reply)?;
             let text = |name: &str| reply[name].as_str().map(str::to_owned).ok_or("no room in the reply");
-            let guest = Guest::join(runtime.handle(), &text("url")?, &text("token")?);
-            guest.talk(Some(Speech::Voice {
+            let participant = TestParticipant::join(runtime.handle(), &text("url")?, &text("token")?);
+            participant.talk(Some(Speech::Voice {
                 from_ms: 0,
                 to_ms: u32::MAX,
             }));
-            guest.wait_for("voice of the bot", |seen| seen.heard.iter().any(|sample| *sample != 0));
+            participant.wait_for("voice of the bot", |seen| seen.heard.iter().any(|sample| *sample != 0));
             entered.push(asked.elapsed());
-            guests.push(guest);
+            guests.push(participant);
         }
         thread::sleep(Duration::from_secs(2));
         let (began, before) = (Instant::now(), runner.cpu_s()?);
@@ -75,8 +75,8 @@ pub fn rooms(bench: &Bench) -> Result<Lines> {
             entered.len()
         ),
     ));
-    for guest in guests {
-        guest.leave();
+    for participant in guests {
+        participant.leave();
     }
     Ok(lines)
 }

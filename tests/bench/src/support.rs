@@ -5,12 +5,12 @@
 
 #[path = "../../support/device/mod.rs"]
 pub mod device;
-#[path = "../../support/guest.rs"]
-pub mod guest;
+#[path = "../../support/participant.rs"]
+pub mod participant;
 #[path = "../../support/http.rs"]
 pub mod http;
-#[path = "../../support/room/mod.rs"]
-pub mod room;
+#[path = "../../support/livekit/mod.rs"]
+pub mod livekit;
 #[path = "../../support/sound.rs"]
 pub mod sound;
 #[path = "../../support/device/stun.rs"]

@@ -258,7 +258,7 @@ async def camera(world):
     people = server.people(answer["roomName"])
     identity = guest.room.local_participant.identity
     assert sorted(track[:5] for track in people[identity]["tracks"]) == ["TR_AM", "TR_VC"], people[identity]
-    assert [track[:5] for track in people[bot]["wanted"]] == ["TR_AM"], people[bot]
+    assert [track[:5] for track in people[bot]["subscribed"]] == ["TR_AM"], people[bot]
     return "one of two tracks"
 
 

@@ -69,27 +69,27 @@ fn steady(track: &'static str, from: Duration, packets: &[Vec<u8>]) -> Vec<Arriv
 
 /// One frame that came out.
 #[derive(Clone, Debug, PartialEq)]
-struct Heard {
+struct ReceivedFrame {
     at: Duration,
     whose: Option<String>,
     pcm: Vec<i16>,
 }
 
-struct Stage {
+struct Playout {
     start: Instant,
     receiver: RoomAudioReceiver,
-    heard: Vec<Heard>,
+    heard: Vec<ReceivedFrame>,
     keep: bool,
     frames: usize,
     held_max: usize,
 }
 
-impl Stage {
+impl Playout {
     fn new(mixed: bool) -> Self {
         let start = Instant::now();
         let mut receiver = RoomAudioReceiver::new();
         receiver.configure(RATE_HZ, mixed, start);
-        Stage {
+        Playout {
             start,
             receiver,
             heard: Vec::new(),
@@ -139,7 +139,7 @@ impl Stage {
             assert_eq!((frame.pcm.len(), frame.rate_hz), (FRAME, RATE_HZ));
             self.frames += 1;
             if self.keep {
-                self.heard.push(Heard {
+                self.heard.push(ReceivedFrame {
                     at,
                     whose: frame.identity.map(|identity| identity.to_string()),
                     pcm: frame.pcm.to_vec(),
@@ -192,7 +192,7 @@ fn alone(arrivals: &[Arrival]) -> Vec<(Duration, Vec<i16>)> {
 }
 
 #[test]
-fn one_talker_alone_comes_through_sample_for_sample_and_at_once() {
+fn passes_a_single_speaker_through_unchanged() {
     let mut rng = Rng(3);
     let packets = tone(440.0, 8_000.0, 300);
     let mut rough = steady("ann", ms(0), &packets);
@@ -203,34 +203,37 @@ fn one_talker_alone_comes_through_sample_for_sample_and_at_once() {
     for arrivals in [steady("ann", ms(0), &packets), rough] {
         let expected = alone(&arrivals);
         for mixed in [true, false] {
-            let mut stage = Stage::new(mixed);
+            let mut playout = Playout::new(mixed);
             let again = arrivals.iter().map(|arrival| Arrival {
                 payload: arrival.payload.clone(),
                 ..*arrival
             });
-            stage.play(vec![again.collect()]);
-            let heard: Vec<(Duration, Vec<i16>)> =
-                stage.heard.iter().map(|heard| (heard.at, heard.pcm.clone())).collect();
+            playout.play(vec![again.collect()]);
+            let heard: Vec<(Duration, Vec<i16>)> = playout
+                .heard
+                .iter()
+                .map(|heard| (heard.at, heard.pcm.clone()))
+                .collect();
             assert!(heard == expected, "mixed: {mixed}");
             let whose = (!mixed).then(|| "ann".to_owned());
-            assert!(stage.heard.iter().all(|heard| heard.whose == whose));
-            assert_eq!(stage.receiver.mix_stats(), MixStats::default());
-            assert_eq!(stage.receiver.tally().counters.received, arrivals.len() as u64);
+            assert!(playout.heard.iter().all(|heard| heard.whose == whose));
+            assert_eq!(playout.receiver.mix_stats(), MixStats::default());
+            assert_eq!(playout.receiver.tally().counters.received, arrivals.len() as u64);
         }
     }
 }
 
 #[test]
-fn two_talkers_are_both_there_at_their_own_level() {
+fn mixes_two_speakers_at_their_own_level() {
     for phase in [0, 1, 10, 19] {
-        let mut stage = Stage::new(true);
-        stage.play(vec![
+        let mut playout = Playout::new(true);
+        playout.play(vec![
             steady("ann", ms(0), &tone(440.0, 8_000.0, 100)),
             steady("bob", ms(phase), &tone(1_000.0, 4_000.0, 100)),
         ]);
-        let count = stage.heard.len();
+        let count = playout.heard.len();
         assert!((100..=102).contains(&count), "{count} frames at {phase} ms");
-        let pcm = stage.pcm();
+        let pcm = playout.pcm();
         let pcm = &pcm[10 * FRAME..90 * FRAME];
         assert!((peak(pcm, 440.0) - 8_000.0).abs() < 400.0, "{}", peak(pcm, 440.0));
         assert!((peak(pcm, 1_000.0) - 4_000.0).abs() < 200.0, "{}", peak(pcm, 1_000.0));
@@ -239,11 +242,11 @@ fn two_talkers_are_both_there_at_their_own_level() {
 }
 
 #[test]
-fn what_is_too_loud_is_cut_and_does_not_wrap() {
+fn clips_sums_at_full_scale() {
     let packets = tone(400.0, 28_000.0, 50);
-    let mut one = Stage::new(true);
+    let mut one = Playout::new(true);
     one.play(vec![steady("ann", ms(0), &packets)]);
-    let mut two = Stage::new(true);
+    let mut two = Playout::new(true);
     two.play(vec![steady("ann", ms(0), &packets), steady("bob", ms(0), &packets)]);
     // The first frame of the second one comes with the second of the first one.
     let (one, two) = (one.pcm(), two.pcm());
@@ -257,14 +260,14 @@ fn what_is_too_loud_is_cut_and_does_not_wrap() {
 }
 
 #[test]
-fn a_talk_goes_on_while_others_join_and_leave() {
-    let mut stage = Stage::new(true);
-    stage.play(vec![
+fn is_continuous_while_others_join_and_leave() {
+    let mut playout = Playout::new(true);
+    playout.play(vec![
         steady("ann", ms(0), &tone(440.0, 8_000.0, 250)),
         steady("bob", ms(1_013), &tone(1_000.0, 8_000.0, 100)),
     ]);
     let between = |from: u64, to: u64| -> Vec<i16> {
-        let within = stage
+        let within = playout
             .heard
             .iter()
             .filter(|heard| (ms(from)..ms(to)).contains(&heard.at));
@@ -275,8 +278,8 @@ fn a_talk_goes_on_while_others_join_and_leave() {
     assert!((0.45..0.55).contains(&share(&both, 440.0, RATE_HZ)));
     assert!((0.45..0.55).contains(&share(&both, 1_000.0, RATE_HZ)));
     assert!(share(&between(3_200, 4_900), 440.0, RATE_HZ) > 0.99);
-    assert!((250..=252).contains(&stage.heard.len()), "{}", stage.heard.len());
-    let gaps = stage.heard.windows(2).map(|two| two[1].at - two[0].at);
+    assert!((250..=252).contains(&playout.heard.len()), "{}", playout.heard.len());
+    let gaps = playout.heard.windows(2).map(|two| two[1].at - two[0].at);
     assert!(
         gaps.max().is_some_and(|gap| gap <= ms(40)),
         "nobody's frame waits for longer than 20 ms"
@@ -284,50 +287,50 @@ fn a_talk_goes_on_while_others_join_and_leave() {
 }
 
 #[test]
-fn nothing_is_heard_while_nobody_sends() {
-    let mut stage = Stage::new(true);
-    stage.play(vec![
+fn emits_nothing_without_input() {
+    let mut playout = Playout::new(true);
+    playout.play(vec![
         steady("ann", ms(0), &tone(440.0, 8_000.0, 10)),
         steady("bob", ms(60_000), &tone(1_000.0, 8_000.0, 10)),
     ]);
-    assert_eq!(stage.heard.len(), 20);
-    assert_eq!(stage.receiver.poll_timeout(), None);
+    assert_eq!(playout.heard.len(), 20);
+    assert_eq!(playout.receiver.poll_timeout(), None);
 }
 
 #[test]
-fn single_packets_of_a_silent_one_are_heard_and_not_waited_for() {
-    let mut stage = Stage::new(true);
+fn does_not_wait_for_isolated_packets() {
+    let mut playout = Playout::new(true);
     let mut rare = steady("bob", ms(0), &tone(1_000.0, 4_000.0, 10));
     for (nth, arrival) in rare.iter_mut().enumerate() {
         arrival.at = ms(407) * nth as u32;
         arrival.sequence = 100 + nth as u64;
     }
-    stage.play(vec![steady("ann", ms(0), &tone(440.0, 8_000.0, 200)), rare]);
-    let latest = stage.heard.iter().map(|heard| heard.at.as_millis() % 20).max();
+    playout.play(vec![steady("ann", ms(0), &tone(440.0, 8_000.0, 200)), rare]);
+    let latest = playout.heard.iter().map(|heard| heard.at.as_millis() % 20).max();
     assert!(latest.is_some_and(|late| late <= 10), "ann is heard when she speaks");
-    assert_eq!(stage.receiver.mix_stats(), MixStats::default());
-    assert_eq!(stage.heard.len(), 200);
+    assert_eq!(playout.receiver.mix_stats(), MixStats::default());
+    assert_eq!(playout.heard.len(), 200);
 }
 
 #[test]
-fn losses_of_one_voice_are_made_up_and_the_other_does_not_wait() {
-    let mut stage = Stage::new(true);
+fn conceals_losses_of_one_speaker_without_delaying_the_other() {
+    let mut playout = Playout::new(true);
     let mut lossy = steady("bob", ms(7), &tone(1_000.0, 8_000.0, 500));
     lossy.retain(|arrival| arrival.sequence % 10 != 5);
-    stage.play(vec![steady("ann", ms(0), &tone(440.0, 8_000.0, 500)), lossy]);
-    let tally = stage.receiver.tally();
+    playout.play(vec![steady("ann", ms(0), &tone(440.0, 8_000.0, 500)), lossy]);
+    let tally = playout.receiver.tally();
     assert_eq!(tally.counters.lost, 50);
-    assert!((500..=503).contains(&stage.heard.len()), "{}", stage.heard.len());
-    let gaps = stage.heard.windows(2).map(|two| two[1].at - two[0].at);
+    assert!((500..=503).contains(&playout.heard.len()), "{}", playout.heard.len());
+    let gaps = playout.heard.windows(2).map(|two| two[1].at - two[0].at);
     assert!(gaps.max().is_some_and(|gap| gap <= ms(30)));
-    let pcm = stage.pcm();
+    let pcm = playout.pcm();
     assert!(share(&pcm, 440.0, RATE_HZ) > 0.45);
     // What is made up has a phase of its own, so in pieces.
     let pieces = pcm.chunks_exact(5 * FRAME).skip(4);
     let shares: Vec<f64> = pieces.map(|piece| share(piece, 1_000.0, RATE_HZ)).collect();
     let mean = shares.iter().sum::<f64>() / shares.len() as f64;
     assert!(mean > 0.33, "{mean}");
-    assert!(stage.held_max <= 4 * FRAME, "{}", stage.held_max);
+    assert!(playout.held_max <= 4 * FRAME, "{}", playout.held_max);
 }
 
 /// The packets of one whose clock is off by so many millionths, with this much jitter, over a time.
@@ -347,29 +350,29 @@ fn drifting(track: &'static str, ppm: f64, jitter_ms: u64, over: Duration, rng: 
 }
 
 #[test]
-fn clocks_that_drift_for_ten_minutes_cost_a_frame_now_and_then() {
+fn compensates_clock_drift() {
     let over = Duration::from_secs(600);
     for (jitter_ms, inserted_max, held_max) in [(0, 8, 2), (15, 8, 3)] {
         let mut rng = Rng(5);
-        let mut stage = Stage::new(true);
-        stage.keep = false;
-        stage.play(vec![
+        let mut playout = Playout::new(true);
+        playout.keep = false;
+        playout.play(vec![
             drifting("ann", -100.0, jitter_ms, over, &mut rng),
             drifting("bob", 100.0, jitter_ms, over, &mut rng),
         ]);
-        let mixed = stage.receiver.mix_stats();
-        assert!((29_995..30_010).contains(&stage.frames), "{} frames", stage.frames);
+        let mixed = playout.receiver.mix_stats();
+        assert!((29_995..30_010).contains(&playout.frames), "{} frames", playout.frames);
         assert!(
             mixed.inserted <= inserted_max && mixed.dropped <= inserted_max,
             "{mixed:?}"
         );
-        assert!(stage.held_max <= held_max * FRAME, "{}", stage.held_max);
+        assert!(playout.held_max <= held_max * FRAME, "{}", playout.held_max);
     }
 }
 
 #[test]
-fn a_voice_that_comes_in_bursts_lags_by_no_more_than_the_cap() {
-    let mut stage = Stage::new(true);
+fn bounds_the_lag_of_bursty_tracks() {
+    let mut playout = Playout::new(true);
     let mut bursts = steady("bob", ms(0), &tone(1_000.0, 8_000.0, 500));
     for (nth, arrival) in bursts.iter_mut().enumerate() {
         // A network that stalls for 300 ms every 2 s.
@@ -378,46 +381,46 @@ fn a_voice_that_comes_in_bursts_lags_by_no_more_than_the_cap() {
             arrival.at += ms(300 - into) + Duration::from_micros(nth as u64);
         }
     }
-    stage.play(vec![steady("ann", ms(0), &tone(440.0, 8_000.0, 500)), bursts]);
+    playout.play(vec![steady("ann", ms(0), &tone(440.0, 8_000.0, 500)), bursts]);
     assert!(
-        stage.receiver.mix_stats().dropped > 20,
+        playout.receiver.mix_stats().dropped > 20,
         "{:?}",
-        stage.receiver.mix_stats()
+        playout.receiver.mix_stats()
     );
     // What a burst brings is there until the next frame of the other.
     let cap = (MIX_HELD_MAX.as_millis() / 20) as usize;
-    assert!(stage.held_max <= (cap + 1) * FRAME, "{}", stage.held_max);
-    assert!((500..=510).contains(&stage.heard.len()), "{}", stage.heard.len());
+    assert!(playout.held_max <= (cap + 1) * FRAME, "{}", playout.held_max);
+    assert!((500..=510).contains(&playout.heard.len()), "{}", playout.heard.len());
 }
 
 #[test]
-fn what_was_left_waiting_is_dropped_in_a_quiet_moment() {
-    let mut stage = Stage::new(true);
+fn drops_excess_backlog_during_silence() {
+    let mut playout = Playout::new(true);
     let quiet = tone(1_000.0, 0.0, 600);
     let mut bob = steady("bob", ms(0), &quiet);
     // Three packets come late once, and are ahead of their need from then on.
     for arrival in &mut bob[10..13] {
         arrival.at = ms(20 * 13);
     }
-    stage.play(vec![steady("ann", ms(3), &tone(440.0, 8_000.0, 600)), bob]);
-    let mixed = stage.receiver.mix_stats();
+    playout.play(vec![steady("ann", ms(3), &tone(440.0, 8_000.0, 600)), bob]);
+    let mixed = playout.receiver.mix_stats();
     assert!(mixed.inserted >= 2 && mixed.dropped >= 2, "{mixed:?}");
     assert!(mixed.dropped <= mixed.inserted + 1, "{mixed:?}");
-    let last = stage.receiver.tracks().map(Track::held).max();
+    let last = playout.receiver.tracks().map(Track::held).max();
     assert_eq!(last, Some(0));
 }
 
 #[test]
-fn two_tracks_of_one_participant_are_one_voice() {
+fn mixes_two_tracks_of_one_participant() {
     for mixed in [false, true] {
-        let mut stage = Stage::new(mixed);
-        stage.play(vec![
+        let mut playout = Playout::new(mixed);
+        playout.play(vec![
             steady("ann", ms(0), &tone(440.0, 8_000.0, 100)),
             steady("ann/screen", ms(5), &tone(1_000.0, 8_000.0, 100)),
             steady("bob", ms(9), &tone(1_700.0, 8_000.0, 100)),
         ]);
         if mixed {
-            let pcm = stage.pcm();
+            let pcm = playout.pcm();
             assert!(
                 [440.0, 1_000.0, 1_700.0]
                     .iter()
@@ -425,7 +428,7 @@ fn two_tracks_of_one_participant_are_one_voice() {
             );
             continue;
         }
-        let (ann, bob) = (stage.of("ann"), stage.of("bob"));
+        let (ann, bob) = (playout.of("ann"), playout.of("bob"));
         assert!((100..=102).contains(&(ann.len() / FRAME)));
         assert_eq!(bob.len() / FRAME, 100);
         assert!(share(&ann, 440.0, RATE_HZ) > 0.45 && share(&ann, 1_000.0, RATE_HZ) > 0.45);
@@ -434,14 +437,14 @@ fn two_tracks_of_one_participant_are_one_voice() {
 }
 
 #[test]
-fn the_bot_may_change_its_mind_and_its_rate() {
-    let mut stage = Stage::new(false);
+fn changes_rate_and_mixing_at_run_time() {
+    let mut playout = Playout::new(false);
     let (ann, bob) = (tone(440.0, 8_000.0, 50), tone(1_000.0, 8_000.0, 50));
-    stage.play(vec![steady("ann", ms(0), &ann), steady("bob", ms(3), &bob)]);
-    assert_eq!(stage.heard.len(), 100);
-    stage.heard.clear();
-    let now = stage.start + ms(5_000);
-    stage.receiver.configure(RATE_HZ, true, now);
+    playout.play(vec![steady("ann", ms(0), &ann), steady("bob", ms(3), &bob)]);
+    assert_eq!(playout.heard.len(), 100);
+    playout.heard.clear();
+    let now = playout.start + ms(5_000);
+    playout.receiver.configure(RATE_HZ, true, now);
     let later = |mut arrivals: Vec<Arrival>| {
         for arrival in &mut arrivals {
             arrival.at += ms(6_000);
@@ -449,30 +452,32 @@ fn the_bot_may_change_its_mind_and_its_rate() {
         }
         arrivals
     };
-    stage.play(vec![
+    playout.play(vec![
         later(steady("ann", ms(0), &ann)),
         later(steady("bob", ms(3), &bob)),
     ]);
-    assert!(stage.heard.iter().all(|heard| heard.whose.is_none()));
-    assert!((50..=52).contains(&stage.heard.len()));
-    assert_eq!(stage.receiver.tally().counters.received, 200, "the counts go on");
+    assert!(playout.heard.iter().all(|heard| heard.whose.is_none()));
+    assert!((50..=52).contains(&playout.heard.len()));
+    assert_eq!(playout.receiver.tally().counters.received, 200, "the counts go on");
 
-    let now = stage.start + ms(20_000);
-    stage.receiver.configure(24_000, false, now);
+    let now = playout.start + ms(20_000);
+    playout.receiver.configure(24_000, false, now);
     let packet = AudioPacket {
         sequence: 200,
         timestamp: 200 * 960,
         payload: ann[10].clone().into(),
     };
-    stage.receiver.handle_packet(&"ann".into(), &"ann".into(), &packet, now);
-    assert!(stage.receiver.poll_frame());
-    let frame = stage.receiver.take_frame();
+    playout
+        .receiver
+        .handle_packet(&"ann".into(), &"ann".into(), &packet, now);
+    assert!(playout.receiver.poll_frame());
+    let frame = playout.receiver.take_frame();
     assert_eq!((frame.pcm.len(), frame.rate_hz), (480, 24_000));
     assert_eq!(frame.identity.map(|identity| &**identity), Some("ann"));
 }
 
 #[test]
-fn nothing_is_kept_before_the_bot_listens() {
+fn keeps_nothing_before_configuration() {
     let mut receiver = RoomAudioReceiver::new();
     let now = Instant::now();
     let packet = AudioPacket {
@@ -488,7 +493,7 @@ fn nothing_is_kept_before_the_bot_listens() {
 
 /// At the cap and one past it, and again once somebody has left.
 #[test]
-fn voices_have_an_end_and_make_room_when_they_leave() {
+fn caps_tracks_and_reuses_ended_ones() {
     let mut receiver = RoomAudioReceiver::new();
     let now = Instant::now();
     receiver.configure(RATE_HZ, true, now);
@@ -520,37 +525,39 @@ fn voices_have_an_end_and_make_room_when_they_leave() {
 }
 
 #[test]
-fn the_last_words_of_a_track_that_is_gone_are_heard_and_it_may_come_back() {
-    let mut stage = Stage::new(true);
+fn plays_the_rest_of_an_ended_track() {
+    let mut playout = Playout::new(true);
     let packets = tone(440.0, 8_000.0, 20);
     // The last packet waits for one that is lost.
     let mut arrivals = steady("ann", ms(0), &packets);
     arrivals.remove(18);
     let last = arrivals.pop().expect("a packet");
-    stage.play(vec![arrivals]);
-    assert_eq!(stage.heard.len(), 18);
-    let now = stage.start + ms(1_400);
+    playout.play(vec![arrivals]);
+    assert_eq!(playout.heard.len(), 18);
+    let now = playout.start + ms(1_400);
     let packet = AudioPacket {
         sequence: last.sequence,
         timestamp: last.sequence * 960,
         payload: last.payload.into(),
     };
-    stage.receiver.handle_packet(&"ann".into(), &"ann".into(), &packet, now);
-    stage.receiver.handle_track_ended("ann");
-    stage.drain(ms(1_400));
-    stage.run(ms(3_000));
-    assert_eq!(stage.heard.len(), 20);
-    assert_eq!(stage.receiver.tracks().count(), 0);
+    playout
+        .receiver
+        .handle_packet(&"ann".into(), &"ann".into(), &packet, now);
+    playout.receiver.handle_track_ended("ann");
+    playout.drain(ms(1_400));
+    playout.run(ms(3_000));
+    assert_eq!(playout.heard.len(), 20);
+    assert_eq!(playout.receiver.tracks().count(), 0);
     let mut again = steady("ann", ms(4_000), &packets);
     again.iter_mut().for_each(|arrival| arrival.sequence -= 90);
-    stage.play(vec![again]);
-    assert_eq!(stage.heard.len(), 40);
+    playout.play(vec![again]);
+    assert_eq!(playout.heard.len(), 40);
 }
 
 /// Packets of another length than a frame leave in frames all the same, with silence behind the last words.
 #[test]
-fn short_packets_are_joined() {
-    let mut stage = Stage::new(true);
+fn joins_short_packets_into_frames() {
+    let mut playout = Playout::new(true);
     // Silence in CELT, 10 ms each: configuration 30, one frame.
     let arrivals = (0..11).map(|nth| Arrival {
         at: ms(10 * nth),
@@ -558,7 +565,7 @@ fn short_packets_are_joined() {
         sequence: 100 + nth,
         payload: vec![0xf0, 0xff, 0xfe],
     });
-    stage.play(vec![arrivals.collect()]);
-    assert_eq!(stage.heard.len(), 6);
-    assert_eq!(stage.receiver.poll_timeout(), None);
+    playout.play(vec![arrivals.collect()]);
+    assert_eq!(playout.heard.len(), 6);
+    assert_eq!(playout.receiver.poll_timeout(), None);
 }

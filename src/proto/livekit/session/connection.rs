@@ -589,7 +589,7 @@ mod tests {
 
     /// RFC 6464: the level of a sine of full scale is -3 dBov, each halving is 6 dB, and silence is 127.
     #[test]
-    fn loudness_is_told_in_decibels_below_overload() {
+    fn audio_level_is_in_dbov() {
         let sine = |amplitude: f64| -> Vec<i16> {
             (0..960)
                 .map(|n| (amplitude * (std::f64::consts::TAU * f64::from(n) / 96.0).sin()) as i16)

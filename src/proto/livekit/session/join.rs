@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_room_is_joined_over_http() {
+    fn builds_the_join_url() {
         let query = format!(
             "/rtc?protocol=15&auto_subscribe=0&sdk=edge-runner&version={}",
             env!("CARGO_PKG_VERSION")
@@ -253,7 +253,7 @@ mod tests {
 
     /// Older servers answer a wrong secret with the token, and a wrong key with the key.
     #[test]
-    fn a_refusal_that_repeats_a_token_is_not_logged() {
+    fn does_not_log_refusals_that_repeat_a_token() {
         for (status, text) in [
             (
                 401,
@@ -274,7 +274,7 @@ mod tests {
 
     /// What a server says decides whether there is a next try.
     #[test]
-    fn the_end_of_a_stay_is_judged_by_its_reason() {
+    fn decides_retries_by_disconnect_cause() {
         let ended = |reason, action| retry_decision(&DisconnectCause::Ended { reason, action });
         let refused = |status| {
             retry_decision(&DisconnectCause::Refused {

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn early_words_are_bounded() {
+    fn bounds_early_messages() {
         let mut early = EarlyMessages::default();
         for count in 0..=ROOM_EARLY_MAX {
             early.push(SessionEvent::Message(count.to_string()));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_told_by_its_sign_or_its_number() {
+    fn reads_dtmf_by_digit_or_code() {
         let key = |code, digit: &str| {
             dtmf_key(&SipDtmf {
                 code,

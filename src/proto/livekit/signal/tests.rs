@@ -13,7 +13,7 @@ use crate::participant::Participant;
 /// The time of the first ping, in milliseconds since 1970.
 const UNIX_MS: u64 = 1_795_252_753_000;
 
-struct Stay {
+struct Client {
     signal: SignalClient,
     start: Instant,
     now: Instant,
@@ -32,7 +32,7 @@ fn track(sid: &str, kind: TrackType) -> TrackInfo {
 }
 
 /// Somebody with one microphone, `TR_` and the identity.
-fn somebody(sid: &str, identity: &str) -> ParticipantInfo {
+fn participant_info(sid: &str, identity: &str) -> ParticipantInfo {
     ParticipantInfo {
         sid: sid.into(),
         identity: identity.into(),
@@ -44,11 +44,11 @@ fn somebody(sid: &str, identity: &str) -> ParticipantInfo {
     }
 }
 
-fn gone(sid: &str, identity: &str) -> ParticipantInfo {
+fn departed(sid: &str, identity: &str) -> ParticipantInfo {
     ParticipantInfo {
         state: 3,
         version: 9,
-        ..somebody(sid, identity)
+        ..participant_info(sid, identity)
     }
 }
 
@@ -146,36 +146,36 @@ fn answer(id: u32) -> ServerMessage {
     })
 }
 
-impl Stay {
-    fn opening() -> Stay {
+impl Client {
+    fn new() -> Client {
         let start = Instant::now();
-        Stay {
+        Client {
             signal: SignalClient::new(start),
             start,
             now: start,
         }
     }
 
-    /// A stay that has begun, with what followed from it taken out.
-    fn with(others: impl Into<Vec<ParticipantInfo>>) -> Stay {
-        let mut stay = Stay::opening();
-        let outputs = stay.hear(ServerMessage::Join(Box::new(join(others))));
+    /// A client that has begun, with what followed from it taken out.
+    fn joined_with(others: impl Into<Vec<ParticipantInfo>>) -> Client {
+        let mut client = Client::new();
+        let outputs = client.receive(ServerMessage::Join(Box::new(join(others))));
         assert!(matches!(outputs[0], SignalOutput::Joined(_)));
-        stay
+        client
     }
 
-    fn take(&mut self) -> Vec<SignalOutput> {
+    fn outputs(&mut self) -> Vec<SignalOutput> {
         std::iter::from_fn(|| self.signal.poll_output()).collect()
     }
 
-    fn hear(&mut self, message: ServerMessage) -> Vec<SignalOutput> {
+    fn receive(&mut self, message: ServerMessage) -> Vec<SignalOutput> {
         self.signal.handle_message(bytes(message), self.now).expect("a message");
-        self.take()
+        self.outputs()
     }
 
-    fn refuse(&mut self, bytes: impl Into<Bytes>) -> String {
+    fn receive_invalid(&mut self, bytes: impl Into<Bytes>) -> String {
         let refused = self.signal.handle_message(bytes.into(), self.now).expect_err("refused");
-        assert_eq!(self.take(), []);
+        assert_eq!(self.outputs(), []);
         refused.to_string()
     }
 
@@ -183,7 +183,7 @@ impl Stay {
     fn at(&mut self, ms: u64) -> Vec<SignalOutput> {
         self.now = self.start + Duration::from_millis(ms);
         self.signal.handle_timeout(self.now, UNIX_MS + ms);
-        self.take()
+        self.outputs()
     }
 
     fn due_ms(&self) -> Option<u128> {
@@ -211,16 +211,16 @@ fn pong(ms: u64) -> ServerMessage {
 
 /// B4: the join says who we are and who else is; the voices of callers are subscribed to in one message.
 #[test]
-fn a_join_tells_who_is_there() {
-    let mut stay = Stay::opening();
+fn a_join_lists_participants() {
+    let mut client = Client::new();
     let bot = ParticipantInfo {
         kind: 4,
-        ..somebody("PA_b", "bot")
+        ..participant_info("PA_b", "bot")
     };
-    let outputs = stay.hear(ServerMessage::Join(Box::new(join([
-        somebody("PA_a", "ann"),
+    let outputs = client.receive(ServerMessage::Join(Box::new(join([
+        participant_info("PA_a", "ann"),
         bot,
-        somebody("PA_c", "cid"),
+        participant_info("PA_c", "cid"),
     ]))));
     assert_eq!(
         outputs,
@@ -238,14 +238,14 @@ fn a_join_tells_who_is_there() {
             subscribed(&["TR_ann", "TR_cid"]),
         ]
     );
-    assert_eq!(stay.signal.callers(), 2);
+    assert_eq!(client.signal.callers(), 2);
     // A second one update nothing.
-    assert_eq!(stay.hear(ServerMessage::Join(Box::new(join([])))), []);
-    assert_eq!(stay.signal.callers(), 2);
+    assert_eq!(client.receive(ServerMessage::Join(Box::new(join([])))), []);
+    assert_eq!(client.signal.callers(), 2);
 }
 
 #[test]
-fn a_join_that_does_not_say_who_we_are_is_refused() {
+fn rejects_a_join_without_our_identity() {
     let long = "x".repeat(257);
     for (sid, identity) in [
         ("", ""),
@@ -254,31 +254,31 @@ fn a_join_that_does_not_say_who_we_are_is_refused() {
         (&long, "Agent-1"),
         ("PA_own", &long),
     ] {
-        let mut stay = Stay::opening();
+        let mut client = Client::new();
         let own = ParticipantInfo {
             sid: sid.into(),
             identity: identity.into(),
             ..ParticipantInfo::default()
         };
-        let nobody = JoinResponse {
+        let unidentified = JoinResponse {
             participant: Some(own),
             ..join([])
         };
-        let words = stay.refuse(bytes(ServerMessage::Join(Box::new(nobody))));
+        let words = client.receive_invalid(bytes(ServerMessage::Join(Box::new(unidentified))));
         assert_eq!(words, "a join that does not say who we are");
         // A whole one is still taken.
-        assert!(!stay.hear(ServerMessage::Join(Box::new(join([])))).is_empty());
+        assert!(!client.receive(ServerMessage::Join(Box::new(join([])))).is_empty());
     }
 }
 
 /// A token is not carried to wherever a server points.
 #[test]
-fn another_server_is_not_followed() {
+fn does_not_follow_an_alternative_url() {
     let elsewhere = JoinResponse {
         alternative_url: "wss://elsewhere.example".into(),
         ..JoinResponse::default()
     };
-    let words = Stay::opening().refuse(bytes(ServerMessage::Join(Box::new(elsewhere))));
+    let words = Client::new().receive_invalid(bytes(ServerMessage::Join(Box::new(elsewhere))));
     assert!(
         words.contains("MEDIAROOM_URL") && !words.contains("elsewhere.example"),
         "{words}"
@@ -286,14 +286,14 @@ fn another_server_is_not_followed() {
 }
 
 #[test]
-fn nothing_but_a_goodbye_or_a_token_counts_before_the_join() {
-    let mut stay = Stay::opening();
-    assert_eq!(stay.hear(update([somebody("PA_a", "ann")])), []);
-    assert_eq!(stay.hear(offer(1)), []);
-    assert_eq!(stay.signal.callers(), 0);
-    assert_eq!(stay.signal.track_owner("TR_ann"), None);
+fn only_leave_and_token_count_before_the_join() {
+    let mut client = Client::new();
+    assert_eq!(client.receive(update([participant_info("PA_a", "ann")])), []);
+    assert_eq!(client.receive(offer(1)), []);
+    assert_eq!(client.signal.callers(), 0);
+    assert_eq!(client.signal.track_owner("TR_ann"), None);
     assert_eq!(
-        stay.hear(ServerMessage::RefreshToken("a.b".into())),
+        client.receive(ServerMessage::RefreshToken("a.b".into())),
         [SignalOutput::Token(Secret::new("a.b"))]
     );
     let leave = ServerMessage::Leave(LeaveRequest {
@@ -301,7 +301,7 @@ fn nothing_but_a_goodbye_or_a_token_counts_before_the_join() {
         ..LeaveRequest::default()
     });
     assert_eq!(
-        stay.hear(leave),
+        client.receive(leave),
         [SignalOutput::Leave {
             reason: 7,
             action: LeaveAction::Disconnect
@@ -313,55 +313,55 @@ fn nothing_but_a_goodbye_or_a_token_counts_before_the_join() {
 
 /// B4 rule 7: a ping each interval, with the round trip of the last one that was answered.
 #[test]
-fn pings_leave_at_the_interval_with_the_last_round_trip() {
-    let mut stay = Stay::with([]);
-    assert_eq!(stay.due_ms(), Some(5_000));
-    assert_eq!(stay.at(4_999), []);
-    assert_eq!(stay.at(5_000), [ping(5_000, 0)]);
-    stay.now += Duration::from_millis(120);
-    assert_eq!(stay.hear(pong(5_000)), []);
-    assert_eq!(stay.due_ms(), Some(10_000));
-    assert_eq!(stay.at(10_000), [ping(10_000, 120)]);
+fn sends_pings_with_the_last_round_trip() {
+    let mut client = Client::joined_with([]);
+    assert_eq!(client.due_ms(), Some(5_000));
+    assert_eq!(client.at(4_999), []);
+    assert_eq!(client.at(5_000), [ping(5_000, 0)]);
+    client.now += Duration::from_millis(120);
+    assert_eq!(client.receive(pong(5_000)), []);
+    assert_eq!(client.due_ms(), Some(10_000));
+    assert_eq!(client.at(10_000), [ping(10_000, 120)]);
     // The answer to an earlier one, a foreign one, and the same one twice measure nothing.
     for ms in [5_000, 77] {
-        stay.hear(pong(ms));
+        client.receive(pong(ms));
     }
-    assert_eq!(stay.at(15_000), [ping(15_000, 120)]);
-    stay.now += Duration::from_millis(30);
-    stay.hear(pong(15_000));
-    stay.now += Duration::from_millis(1_000);
-    stay.hear(pong(15_000));
-    assert_eq!(stay.at(20_000), [ping(20_000, 30)]);
+    assert_eq!(client.at(15_000), [ping(15_000, 120)]);
+    client.now += Duration::from_millis(30);
+    client.receive(pong(15_000));
+    client.now += Duration::from_millis(1_000);
+    client.receive(pong(15_000));
+    assert_eq!(client.at(20_000), [ping(20_000, 30)]);
 }
 
-/// B4 rule 7: any message of the server counts, and its silence ends the stay once.
+/// B4 rule 7: any message of the server counts, and its silence ends the client once.
 #[test]
-fn a_server_that_says_nothing_for_the_ping_timeout_is_silent() {
-    let mut stay = Stay::with([]);
-    stay.at(9_000);
-    stay.hear(ServerMessage::RoomUpdate(RoomUpdate::default()));
-    stay.at(19_000);
-    stay.at(23_999);
-    assert_eq!(stay.due_ms(), Some(24_000));
-    assert_eq!(stay.at(24_000), [SignalOutput::PingTimeout]);
-    assert_eq!(stay.due_ms(), None);
-    assert_eq!(stay.at(60_000), []);
-    assert_eq!(stay.hear(update([somebody("PA_a", "ann")])), []);
-    stay.signal.offer("v=0".into());
-    assert_eq!(stay.take(), []);
+fn a_silent_server_times_out() {
+    let mut client = Client::joined_with([]);
+    client.at(9_000);
+    client.receive(ServerMessage::RoomUpdate(RoomUpdate::default()));
+    client.at(19_000);
+    client.at(23_999);
+    assert_eq!(client.due_ms(), Some(24_000));
+    assert_eq!(client.at(24_000), [SignalOutput::PingTimeout]);
+    assert_eq!(client.due_ms(), None);
+    assert_eq!(client.at(60_000), []);
+    assert_eq!(client.receive(update([participant_info("PA_a", "ann")])), []);
+    client.signal.offer("v=0".into());
+    assert_eq!(client.outputs(), []);
 }
 
 #[test]
-fn a_server_that_does_not_begin_is_silent_too_and_is_not_pinged() {
-    let mut stay = Stay::opening();
-    assert_eq!(stay.due_ms(), Some(15_000));
-    assert_eq!(stay.at(14_999), []);
-    assert_eq!(stay.at(15_000), [SignalOutput::PingTimeout]);
+fn a_server_without_a_join_times_out_without_pings() {
+    let mut client = Client::new();
+    assert_eq!(client.due_ms(), Some(15_000));
+    assert_eq!(client.at(14_999), []);
+    assert_eq!(client.at(15_000), [SignalOutput::PingTimeout]);
 }
 
 /// No number of a server stops the pings, makes a storm of them, or makes its silence shorter than they are apart.
 #[test]
-fn the_times_of_a_server_are_kept_within_reason() {
+fn clamps_ping_times() {
     for (interval, timeout, ping_s, silent_s) in [
         (0, 0, 5, 15),
         (-1, i32::MIN, 5, 15),
@@ -370,21 +370,21 @@ fn the_times_of_a_server_are_kept_within_reason() {
         (30, 5, 30, 33),
         (i32::MAX, i32::MAX, 30, 60),
     ] {
-        let mut stay = Stay::opening();
+        let mut client = Client::new();
         let numbers = JoinResponse {
             ping_interval: interval,
             ping_timeout: timeout,
             ..join([])
         };
-        stay.hear(ServerMessage::Join(Box::new(numbers)));
-        assert_eq!(stay.due_ms(), Some(u128::from(ping_s) * 1_000), "{interval}");
-        assert_eq!(stay.at(ping_s * 1_000).len(), 1);
+        client.receive(ServerMessage::Join(Box::new(numbers)));
+        assert_eq!(client.due_ms(), Some(u128::from(ping_s) * 1_000), "{interval}");
+        assert_eq!(client.at(ping_s * 1_000).len(), 1);
         assert!(
-            !stay.at(silent_s * 1_000 - 1).contains(&SignalOutput::PingTimeout),
+            !client.at(silent_s * 1_000 - 1).contains(&SignalOutput::PingTimeout),
             "{timeout}"
         );
         assert!(
-            stay.at(silent_s * 1_000).contains(&SignalOutput::PingTimeout),
+            client.at(silent_s * 1_000).contains(&SignalOutput::PingTimeout),
             "{timeout}"
         );
     }
@@ -392,67 +392,67 @@ fn the_times_of_a_server_are_kept_within_reason() {
 
 /// Garbage is no sign of life.
 #[test]
-fn bytes_that_are_no_message_do_not_count_as_heard() {
-    let mut stay = Stay::with([]);
-    stay.at(14_000);
-    assert!(stay.refuse(&b"\xff"[..]).contains("no message"));
-    assert_eq!(stay.at(15_000), [SignalOutput::PingTimeout]);
+fn invalid_bytes_do_not_reset_the_ping_timeout() {
+    let mut client = Client::joined_with([]);
+    client.at(14_000);
+    assert!(client.receive_invalid(&b"\xff"[..]).contains("no message"));
+    assert_eq!(client.at(15_000), [SignalOutput::PingTimeout]);
 }
 
 // ---- offers and answers
 
 /// B4 rule 3: own offers count from 1; an answer to an older one, or a second one, is dropped.
 #[test]
-fn only_the_answer_to_the_last_offer_is_handed_on() {
-    let mut stay = Stay::with([]);
+fn accepts_only_the_answer_to_the_last_offer() {
+    let mut client = Client::joined_with([]);
     let described = |kind: &str, id: u32| SessionDescription {
         kind: kind.into(),
         sdp: format!("o={id}"),
         id,
         ..SessionDescription::default()
     };
-    assert_eq!(stay.hear(answer(0)), []);
-    stay.signal.offer("o=1".into());
-    stay.signal.offer("o=2".into());
+    assert_eq!(client.receive(answer(0)), []);
+    client.signal.offer("o=1".into());
+    client.signal.offer("o=2".into());
     assert_eq!(
-        stay.take(),
+        client.outputs(),
         [
             sent(ClientMessage::Offer(described("offer", 1))),
             sent(ClientMessage::Offer(described("offer", 2)))
         ]
     );
     let handed_on = |id: u32| [SignalOutput::Answer { sdp: format!("v={id}") }];
-    assert_eq!(stay.hear(answer(1)), []);
-    assert_eq!(stay.hear(answer(3)), []);
-    assert_eq!(stay.hear(answer(2)), handed_on(2));
-    assert_eq!(stay.hear(answer(2)), []);
+    assert_eq!(client.receive(answer(1)), []);
+    assert_eq!(client.receive(answer(3)), []);
+    assert_eq!(client.receive(answer(2)), handed_on(2));
+    assert_eq!(client.receive(answer(2)), []);
     // An old server does not number.
-    stay.signal.offer("o=3".into());
-    stay.take();
-    assert_eq!(stay.hear(answer(0)), handed_on(0));
+    client.signal.offer("o=3".into());
+    client.outputs();
+    assert_eq!(client.receive(answer(0)), handed_on(0));
 }
 
 /// B4 rule 1: every offer of the server is answered, under its own id.
 #[test]
-fn every_offer_of_the_server_is_handed_on_and_answered_by_its_id() {
-    let mut stay = Stay::with([]);
+fn answers_every_offer_by_its_id() {
+    let mut client = Client::joined_with([]);
     for id in [7, 8, 8, 0] {
         assert_eq!(
-            stay.hear(offer(id)),
+            client.receive(offer(id)),
             [SignalOutput::Offer {
                 sdp: format!("v={id}"),
                 id,
                 mid_to_track: [("0".to_owned(), "TR_ann".to_owned())].into(),
             }]
         );
-        stay.signal.answer("v=0".into(), id);
+        client.signal.answer("v=0".into(), id);
         let described = SessionDescription {
             kind: "answer".into(),
             sdp: "v=0".into(),
             id,
             ..SessionDescription::default()
         };
-        assert_eq!(stay.take(), [sent(ClientMessage::Answer(described))]);
+        assert_eq!(client.outputs(), [sent(ClientMessage::Answer(described))]);
     }
 }
 
@@ -463,11 +463,11 @@ const TCP: &str = "candidate:2 1 tcp 1518280447 192.0.2.1 7881 typ host tcptype 
 
 /// B4 rule 6: JSON inside, whatever else stands in it; both connections, UDP and TCP.
 #[test]
-fn candidates_of_both_connections_are_handed_on() {
-    let mut stay = Stay::with([]);
-    stay.signal.offer("v=0".into());
-    stay.take();
-    stay.hear(offer(1));
+fn passes_candidates_of_both_connections() {
+    let mut client = Client::joined_with([]);
+    client.signal.offer("v=0".into());
+    client.outputs();
+    client.receive(offer(1));
     for target in [SignalTarget::Publisher, SignalTarget::Subscriber] {
         for (text, found) in [
             (
@@ -483,16 +483,16 @@ fn candidates_of_both_connections_are_handed_on() {
                 HOST,
             ),
         ] {
-            assert_eq!(stay.hear(trickled(target, &text)), [candidate(target, found)]);
+            assert_eq!(client.receive(trickled(target, &text)), [candidate(target, found)]);
         }
     }
 }
 
 #[test]
-fn malformed_candidates_and_the_end_of_them_are_ignored() {
-    let mut stay = Stay::with([]);
-    stay.signal.offer("v=0".into());
-    stay.take();
+fn ignores_malformed_candidates() {
+    let mut client = Client::joined_with([]);
+    client.signal.offer("v=0".into());
+    client.outputs();
     let long = format!(r#"{{"candidate":"candidate:{}"}}"#, "x".repeat(512));
     for init in [
         "",
@@ -507,40 +507,43 @@ fn malformed_candidates_and_the_end_of_them_are_ignored() {
         &long,
         &"[".repeat(100_000),
     ] {
-        assert_eq!(stay.hear(trickled(SignalTarget::Publisher, init)), [], "{init}");
+        assert_eq!(client.receive(trickled(SignalTarget::Publisher, init)), [], "{init}");
     }
     let unknown = TrickleRequest {
         candidate_init: format!(r#"{{"candidate":"{HOST}"}}"#),
         target: 7,
         last: true,
     };
-    assert_eq!(stay.hear(ServerMessage::Trickle(unknown)), []);
+    assert_eq!(client.receive(ServerMessage::Trickle(unknown)), []);
 }
 
 /// B4 rule 6: candidates may come before what they belong to, in any number.
 #[test]
-fn candidates_wait_for_their_connection() {
-    let mut stay = Stay::with([]);
+fn holds_candidates_until_their_connection_exists() {
+    let mut client = Client::joined_with([]);
     let numbered = |i: usize| format!("candidate:{i} 1 udp 1 192.0.2.1 50000 typ host");
     let text = |i: usize| format!(r#"{{"candidate":"{}"}}"#, numbered(i));
-    assert_eq!(stay.hear(trickled(SignalTarget::Publisher, &text(0))), []);
+    assert_eq!(client.receive(trickled(SignalTarget::Publisher, &text(0))), []);
     for i in 1..ROOM_CANDIDATES_HELD_MAX + 10 {
-        assert_eq!(stay.hear(trickled(SignalTarget::Subscriber, &text(i))), []);
+        assert_eq!(client.receive(trickled(SignalTarget::Subscriber, &text(i))), []);
     }
-    let outputs = stay.hear(offer(1));
+    let outputs = client.receive(offer(1));
     assert!(matches!(outputs[0], SignalOutput::Offer { .. }));
     let kept: Vec<SignalOutput> = (1..ROOM_CANDIDATES_HELD_MAX)
         .map(|i| candidate(SignalTarget::Subscriber, &numbered(i)))
         .collect();
     assert_eq!(outputs[1..], kept);
-    stay.signal.offer("v=0".into());
-    assert_eq!(stay.take()[1..], [candidate(SignalTarget::Publisher, &numbered(0))]);
+    client.signal.offer("v=0".into());
+    assert_eq!(
+        client.outputs()[1..],
+        [candidate(SignalTarget::Publisher, &numbered(0))]
+    );
     // Once it is there, none waits, and none comes twice.
     assert_eq!(
-        stay.hear(trickled(SignalTarget::Subscriber, &text(99))),
+        client.receive(trickled(SignalTarget::Subscriber, &text(99))),
         [candidate(SignalTarget::Subscriber, &numbered(99))]
     );
-    assert!(matches!(stay.hear(offer(2))[..], [SignalOutput::Offer { .. }]));
+    assert!(matches!(client.receive(offer(2))[..], [SignalOutput::Offer { .. }]));
 }
 
 // ---- our track
@@ -565,25 +568,25 @@ fn published(cid: &str, sid: &str) -> ServerMessage {
 
 /// B5: a microphone without redundancy, under the name that its `a=msid` has.
 #[test]
-fn the_track_is_announced_and_its_publication_told_once() {
-    let mut stay = Stay::with([]);
-    stay.signal.add_track("cid-1", "bot-audio");
-    assert_eq!(stay.take(), [sent(ClientMessage::AddTrack(announced()))]);
-    assert_eq!(stay.hear(published("cid-2", "TR_other")), []);
-    assert_eq!(stay.hear(published("cid-1", "")), []);
+fn reports_the_published_track_once() {
+    let mut client = Client::joined_with([]);
+    client.signal.add_track("cid-1", "bot-audio");
+    assert_eq!(client.outputs(), [sent(ClientMessage::AddTrack(announced()))]);
+    assert_eq!(client.receive(published("cid-2", "TR_other")), []);
+    assert_eq!(client.receive(published("cid-1", "")), []);
     let told = [SignalOutput::Published { sid: "TR_own".into() }];
-    assert_eq!(stay.hear(published("cid-1", "TR_own")), told);
-    assert_eq!(stay.hear(published("cid-1", "TR_own")), []);
+    assert_eq!(client.receive(published("cid-1", "TR_own")), told);
+    assert_eq!(client.receive(published("cid-1", "TR_own")), []);
     let nothing = TrackPublishedResponse {
         cid: String::new(),
         track: None,
     };
-    assert_eq!(stay.hear(ServerMessage::TrackPublished(nothing)), []);
+    assert_eq!(client.receive(ServerMessage::TrackPublished(nothing)), []);
 }
 
 /// B4 rule 10; newer servers repeat the request, and only tell when it is queued.
 #[test]
-fn a_refused_track_is_told_with_the_reason() {
+fn reports_a_refused_track_with_its_reason() {
     let response = |reason: i32, message: &str, cid: Option<&str>| {
         ServerMessage::Request(RequestResponse {
             request_id: 0,
@@ -608,146 +611,155 @@ fn a_refused_track_is_told_with_the_reason() {
         (-1, "odd", "the server refuses: odd"),
     ] {
         for cid in [None, Some("cid-1")] {
-            let mut stay = Stay::with([]);
-            assert_eq!(stay.hear(response(reason, message, cid)), []);
-            stay.signal.add_track("cid-1", "bot-audio");
-            stay.take();
-            assert_eq!(stay.hear(response(0, "", cid)), []);
-            assert_eq!(stay.hear(response(4, "", cid)), []);
-            assert_eq!(stay.hear(response(reason, message, Some("cid-2"))), []);
+            let mut client = Client::joined_with([]);
+            assert_eq!(client.receive(response(reason, message, cid)), []);
+            client.signal.add_track("cid-1", "bot-audio");
+            client.outputs();
+            assert_eq!(client.receive(response(0, "", cid)), []);
+            assert_eq!(client.receive(response(4, "", cid)), []);
+            assert_eq!(client.receive(response(reason, message, Some("cid-2"))), []);
             assert_eq!(
-                stay.hear(response(reason, message, cid)),
+                client.receive(response(reason, message, cid)),
                 [SignalOutput::PublishRefused(words.into())]
             );
-            assert_eq!(stay.hear(response(reason, message, cid)), []);
+            assert_eq!(client.receive(response(reason, message, cid)), []);
         }
     }
-    let mut stay = Stay::with([]);
-    stay.signal.add_track("cid-1", "bot-audio");
-    stay.take();
-    let outputs = stay.hear(response(2, &"ä".repeat(100_000), None));
+    let mut client = Client::joined_with([]);
+    client.signal.add_track("cid-1", "bot-audio");
+    client.outputs();
+    let outputs = client.receive(response(2, &"ä".repeat(100_000), None));
     assert!(matches!(&outputs[..], [SignalOutput::PublishRefused(words)] if words.chars().count() < 300));
 }
 
 #[test]
-fn a_track_that_the_server_takes_away_is_told() {
-    let mut stay = Stay::with([]);
-    stay.signal.add_track("cid-1", "bot-audio");
-    stay.take();
-    stay.hear(published("cid-1", "TR_own"));
+fn reports_an_unpublished_track() {
+    let mut client = Client::joined_with([]);
+    client.signal.add_track("cid-1", "bot-audio");
+    client.outputs();
+    client.receive(published("cid-1", "TR_own"));
     let unpublished = |sid: &str| ServerMessage::TrackUnpublished(TrackUnpublishedResponse { track_sid: sid.into() });
-    assert_eq!(stay.hear(unpublished("TR_other")), []);
-    let outputs = stay.hear(unpublished("TR_own"));
+    assert_eq!(client.receive(unpublished("TR_other")), []);
+    let outputs = client.receive(unpublished("TR_own"));
     assert!(matches!(outputs[..], [SignalOutput::PublishRefused(_)]));
-    assert_eq!(stay.hear(unpublished("TR_own")), []);
+    assert_eq!(client.receive(unpublished("TR_own")), []);
 }
 
 // ---- who is there
 
 #[test]
-fn participants_come_and_go() {
-    let mut stay = Stay::with([]);
+fn reports_joining_and_leaving_participants() {
+    let mut client = Client::joined_with([]);
     assert_eq!(
-        stay.hear(update([somebody("PA_a", "ann"), somebody("PA_b", "bob")])),
+        client.receive(update([
+            participant_info("PA_a", "ann"),
+            participant_info("PA_b", "bob")
+        ])),
         [joined("ann"), joined("bob"), subscribed(&["TR_ann", "TR_bob"])]
     );
     assert_eq!(
-        stay.signal.track_owner("TR_ann").map(|identity| &**identity),
+        client.signal.track_owner("TR_ann").map(|identity| &**identity),
         Some("ann")
     );
-    assert_eq!(stay.signal.track_owner("TR_x"), None);
+    assert_eq!(client.signal.track_owner("TR_x"), None);
     // The same again.
-    assert_eq!(stay.hear(update([somebody("PA_a", "ann")])), []);
-    assert_eq!(stay.hear(update([gone("PA_a", "ann")])), [left("ann")]);
-    assert_eq!(stay.signal.track_owner("TR_ann"), None);
-    assert_eq!(stay.signal.callers(), 1);
-    assert_eq!(stay.hear(update([gone("PA_a", "ann"), gone("PA_z", "zoe")])), []);
+    assert_eq!(client.receive(update([participant_info("PA_a", "ann")])), []);
+    assert_eq!(client.receive(update([departed("PA_a", "ann")])), [left("ann")]);
+    assert_eq!(client.signal.track_owner("TR_ann"), None);
+    assert_eq!(client.signal.callers(), 1);
+    assert_eq!(
+        client.receive(update([departed("PA_a", "ann"), departed("PA_z", "zoe")])),
+        []
+    );
 }
 
 #[test]
-fn whoever_comes_and_goes_in_one_message_is_not_subscribed_to() {
-    let mut stay = Stay::with([]);
-    let hasty = update([somebody("PA_a", "ann"), gone("PA_a", "ann")]);
-    assert_eq!(stay.hear(hasty), [joined("ann"), left("ann")]);
+fn does_not_subscribe_to_departed_participants() {
+    let mut client = Client::joined_with([]);
+    let hasty = update([participant_info("PA_a", "ann"), departed("PA_a", "ann")]);
+    assert_eq!(client.receive(hasty), [joined("ann"), left("ann")]);
 }
 
 /// Old servers do not say whose leaving it is, and a version says nothing about an end.
 #[test]
-fn who_left_is_known_by_the_sid() {
-    let nobody = ParticipantInfo {
+fn identifies_departed_participants_by_sid() {
+    let unidentified = ParticipantInfo {
         identity: String::new(),
         version: 0,
-        ..gone("PA_a", "")
+        ..departed("PA_a", "")
     };
-    let mut stay = Stay::with([somebody("PA_a", "ann")]);
-    assert_eq!(stay.hear(update([nobody])), [left("ann")]);
+    let mut client = Client::joined_with([participant_info("PA_a", "ann")]);
+    assert_eq!(client.receive(update([unidentified])), [left("ann")]);
 }
 
 #[test]
-fn stale_news_is_ignored() {
-    let mut stay = Stay::with([]);
+fn ignores_stale_updates() {
+    let mut client = Client::joined_with([]);
     let version = |version: u32, tracks: &[&str]| ParticipantInfo {
         version,
         tracks: tracks.iter().map(|sid| track(sid, TrackType::Audio)).collect(),
-        ..somebody("PA_a", "ann")
+        ..participant_info("PA_a", "ann")
     };
-    stay.hear(update([version(5, &["TR_1"])]));
-    assert_eq!(stay.hear(update([version(4, &["TR_1", "TR_2"])])), []);
+    client.receive(update([version(5, &["TR_1"])]));
+    assert_eq!(client.receive(update([version(4, &["TR_1", "TR_2"])])), []);
     assert_eq!(
-        stay.hear(update([version(5, &["TR_1", "TR_3"])])),
+        client.receive(update([version(5, &["TR_1", "TR_3"])])),
         [subscribed(&["TR_3"])]
     );
-    assert_eq!(stay.hear(update([version(6, &[])])), []);
-    assert_eq!(stay.signal.track_owner("TR_1"), None);
+    assert_eq!(client.receive(update([version(6, &[])])), []);
+    assert_eq!(client.signal.track_owner("TR_1"), None);
     // Whoever left does not come back by late news.
-    stay.hear(update([gone("PA_a", "ann")]));
-    assert_eq!(stay.hear(update([version(7, &["TR_1"])])), []);
-    assert_eq!(stay.signal.callers(), 0);
+    client.receive(update([departed("PA_a", "ann")]));
+    assert_eq!(client.receive(update([version(7, &["TR_1"])])), []);
+    assert_eq!(client.signal.callers(), 0);
 }
 
-/// A page that is loaded again joins with the same identity and another sid, before or after its earlier stay is told to end.
+/// A page that is loaded again joins with the same identity and another sid, before or after its earlier client is told to end.
 #[test]
-fn the_same_identity_joins_again_under_a_new_sid() {
+fn replaces_a_participant_that_rejoins() {
     let again = ParticipantInfo {
         tracks: vec![track("TR_new", TrackType::Audio)],
         version: 0,
-        ..somebody("PA_a2", "ann")
+        ..participant_info("PA_a2", "ann")
     };
-    let mut stay = Stay::with([somebody("PA_a", "ann")]);
+    let mut client = Client::joined_with([participant_info("PA_a", "ann")]);
     assert_eq!(
-        stay.hear(update([again.clone()])),
+        client.receive(update([again.clone()])),
         [left("ann"), joined("ann"), subscribed(&["TR_new"])]
     );
-    assert_eq!(stay.hear(update([gone("PA_a", "ann")])), []);
-    assert_eq!(stay.hear(update([somebody("PA_a", "ann")])), []);
-    assert_eq!(stay.signal.callers(), 1);
-    assert_eq!(stay.signal.track_owner("TR_ann"), None);
+    assert_eq!(client.receive(update([departed("PA_a", "ann")])), []);
+    assert_eq!(client.receive(update([participant_info("PA_a", "ann")])), []);
+    assert_eq!(client.signal.callers(), 1);
+    assert_eq!(client.signal.track_owner("TR_ann"), None);
 
-    let mut stay = Stay::with([somebody("PA_a", "ann")]);
+    let mut client = Client::joined_with([participant_info("PA_a", "ann")]);
     assert_eq!(
-        stay.hear(update([gone("PA_a", "ann"), again])),
+        client.receive(update([departed("PA_a", "ann"), again])),
         [left("ann"), joined("ann"), subscribed(&["TR_new"])]
     );
-    assert_eq!(stay.hear(update([gone("PA_a2", "ann")])), [left("ann")]);
+    assert_eq!(client.receive(update([departed("PA_a2", "ann")])), [left("ann")]);
 }
 
 #[test]
-fn we_are_never_listed() {
-    let mut stay = Stay::with([somebody("PA_own", "Agent-1"), somebody("PA_x", "Agent-1")]);
-    assert_eq!(stay.signal.callers(), 0);
+fn never_lists_the_local_participant() {
+    let mut client = Client::joined_with([
+        participant_info("PA_own", "Agent-1"),
+        participant_info("PA_x", "Agent-1"),
+    ]);
+    assert_eq!(client.signal.callers(), 0);
     for own in [
-        somebody("PA_own", "Agent-1"),
-        somebody("PA_own", "ann"),
-        somebody("PA_y", "Agent-1"),
-        gone("PA_own", "Agent-1"),
+        participant_info("PA_own", "Agent-1"),
+        participant_info("PA_own", "ann"),
+        participant_info("PA_y", "Agent-1"),
+        departed("PA_own", "Agent-1"),
     ] {
-        assert_eq!(stay.hear(update([own])), []);
+        assert_eq!(client.receive(update([own])), []);
     }
 }
 
 /// Two bots would talk to each other for ever. A token with the grant alone does not make its bearer an agent by kind.
 #[test]
-fn agents_and_recorders_are_told_but_neither_heard_nor_counted() {
+fn agents_and_recorders_are_not_callers() {
     let permission = |agent: bool, recorder: bool| {
         Some(ParticipantPermission {
             recorder,
@@ -766,49 +778,52 @@ fn agents_and_recorders_are_told_but_neither_heard_nor_counted() {
         (0, permission(true, false), true),
         (0, permission(false, true), true),
     ] {
-        let mut stay = Stay::with([]);
+        let mut client = Client::joined_with([]);
         let info = ParticipantInfo {
             kind,
             permission,
-            ..somebody("PA_a", "ann")
+            ..participant_info("PA_a", "ann")
         };
-        let outputs = stay.hear(update([info]));
+        let outputs = client.receive(update([info]));
         let ann = Participant {
             is_telephone: kind == 3,
             ..participant("ann", is_agent)
         };
         assert_eq!(outputs[0], SignalOutput::Change(RosterChange::Joined(ann)));
         assert_eq!(outputs.len(), if is_agent { 1 } else { 2 });
-        assert_eq!(stay.signal.callers(), usize::from(!is_agent), "{kind}");
-        assert_eq!(stay.signal.track_owner("TR_ann").is_none(), is_agent);
+        assert_eq!(client.signal.callers(), usize::from(!is_agent), "{kind}");
+        assert_eq!(client.signal.track_owner("TR_ann").is_none(), is_agent);
     }
 }
 
 /// The server hands data and voices only to those whose media are up: whoever is still on the way does not count.
 #[test]
-fn callers_count_once_they_are_active() {
-    let mut stay = Stay::with([]);
+fn counts_active_callers_only() {
+    let mut client = Client::joined_with([]);
     let ann = |state, kind| ParticipantInfo {
         state,
         kind,
-        ..somebody("PA_a", "ann")
+        ..participant_info("PA_a", "ann")
     };
     let changed = |is_agent| SignalOutput::Change(RosterChange::Changed(participant("ann", is_agent)));
-    assert_eq!(stay.hear(update([ann(0, 0)])), [joined("ann"), subscribed(&["TR_ann"])]);
-    assert_eq!(stay.signal.callers(), 0);
-    assert_eq!(stay.hear(update([ann(1, 0)])), []);
-    assert_eq!(stay.signal.callers(), 0);
-    assert_eq!(stay.hear(update([ann(2, 0)])), [changed(false)]);
-    assert_eq!(stay.signal.callers(), 1);
-    assert_eq!(stay.hear(update([ann(2, 0)])), [], "it is no news");
-    assert_eq!(stay.hear(update([ann(2, 4)])), [changed(true)]);
-    assert_eq!(stay.signal.callers(), 0);
+    assert_eq!(
+        client.receive(update([ann(0, 0)])),
+        [joined("ann"), subscribed(&["TR_ann"])]
+    );
+    assert_eq!(client.signal.callers(), 0);
+    assert_eq!(client.receive(update([ann(1, 0)])), []);
+    assert_eq!(client.signal.callers(), 0);
+    assert_eq!(client.receive(update([ann(2, 0)])), [changed(false)]);
+    assert_eq!(client.signal.callers(), 1);
+    assert_eq!(client.receive(update([ann(2, 0)])), [], "it is no news");
+    assert_eq!(client.receive(update([ann(2, 4)])), [changed(true)]);
+    assert_eq!(client.signal.callers(), 0);
 }
 
-/// A telephone's number is told to the bot and to nobody else; a server that says too much is cut short.
+/// A telephone's number is told to the bot and to unidentified else; a server that says too much is cut short.
 #[test]
-fn attributes_are_bounded_and_not_printed() {
-    let mut stay = Stay::with([]);
+fn bounds_and_hides_attributes() {
+    let mut client = Client::joined_with([]);
     let said = [
         ("a.number", "+15550100"),
         ("b", &"x".repeat(ROOM_ATTRIBUTES_BYTES_MAX)),
@@ -816,9 +831,9 @@ fn attributes_are_bounded_and_not_printed() {
     ];
     let info = ParticipantInfo {
         attributes: said.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-        ..somebody("PA_a", "ann")
+        ..participant_info("PA_a", "ann")
     };
-    let outputs = stay.hear(update([info]));
+    let outputs = client.receive(update([info]));
     let SignalOutput::Change(RosterChange::Joined(who)) = &outputs[0] else {
         panic!("{outputs:?}")
     };
@@ -828,13 +843,13 @@ fn attributes_are_bounded_and_not_printed() {
 
 /// B5: voices alone, as they appear, muted or not; video and data never.
 #[test]
-fn audio_tracks_are_subscribed_to_as_they_appear() {
-    let mut stay = Stay::with([]);
+fn subscribes_to_new_audio_tracks() {
+    let mut client = Client::joined_with([]);
     let with = |version: u32, tracks: Vec<TrackInfo>| ParticipantInfo {
         version,
         tracks,
         state: 0,
-        ..somebody("PA_a", "ann")
+        ..participant_info("PA_a", "ann")
     };
     let muted = TrackInfo {
         muted: true,
@@ -844,56 +859,59 @@ fn audio_tracks_are_subscribed_to_as_they_appear() {
     let data = track("TR_3", TrackType::Data);
     let unnamed = track("", TrackType::Audio);
     let second = track("TR_4", TrackType::Audio);
-    assert_eq!(stay.hear(update([with(1, vec![])])), [joined("ann")]);
+    assert_eq!(client.receive(update([with(1, vec![])])), [joined("ann")]);
     assert_eq!(
-        stay.hear(update([with(2, vec![muted.clone(), video.clone(), data, unnamed])])),
+        client.receive(update([with(2, vec![muted.clone(), video.clone(), data, unnamed])])),
         [subscribed(&["TR_1"])]
     );
     assert_eq!(
-        stay.hear(update([with(3, vec![muted, second.clone(), video])])),
+        client.receive(update([with(3, vec![muted, second.clone(), video])])),
         [subscribed(&["TR_4"])]
     );
-    assert_eq!(stay.hear(update([with(4, vec![second.clone()])])), []);
-    assert_eq!(stay.signal.track_owner("TR_1"), None);
-    assert!(stay.signal.track_owner("TR_2").is_none() && stay.signal.track_owner("TR_4").is_some());
+    assert_eq!(client.receive(update([with(4, vec![second.clone()])])), []);
+    assert_eq!(client.signal.track_owner("TR_1"), None);
+    assert!(client.signal.track_owner("TR_2").is_none() && client.signal.track_owner("TR_4").is_some());
     // Somebody else's track of the same name stays whose it was.
     let thief = ParticipantInfo {
         tracks: vec![second],
-        ..somebody("PA_b", "bob")
+        ..participant_info("PA_b", "bob")
     };
-    assert_eq!(stay.hear(update([thief])), [joined("bob")]);
-    assert_eq!(stay.signal.track_owner("TR_4").map(|identity| &**identity), Some("ann"));
-    stay.hear(update([gone("PA_b", "bob")]));
-    assert!(stay.signal.track_owner("TR_4").is_some());
+    assert_eq!(client.receive(update([thief])), [joined("bob")]);
+    assert_eq!(
+        client.signal.track_owner("TR_4").map(|identity| &**identity),
+        Some("ann")
+    );
+    client.receive(update([departed("PA_b", "bob")]));
+    assert!(client.signal.track_owner("TR_4").is_some());
 }
 
 #[test]
-fn participants_without_a_usable_name_are_ignored() {
+fn ignores_participants_without_a_valid_id() {
     let long = "x".repeat(257);
-    let mut stay = Stay::with([]);
+    let mut client = Client::joined_with([]);
     for (sid, identity) in [("", "ann"), ("PA_a", ""), (&*long, "ann"), ("PA_a", &*long)] {
-        assert_eq!(stay.hear(update([somebody(sid, identity)])), []);
+        assert_eq!(client.receive(update([participant_info(sid, identity)])), []);
     }
     let longest = "x".repeat(256);
     let named = ParticipantInfo {
         name: "ä".repeat(200),
-        ..somebody("PA_a", &longest)
+        ..participant_info("PA_a", &longest)
     };
-    let outputs = stay.hear(update([named]));
+    let outputs = client.receive(update([named]));
     let SignalOutput::Change(RosterChange::Joined(told)) = &outputs[0] else {
         panic!("{outputs:?}")
     };
     assert_eq!((told.identity.len(), told.name.len()), (256, 256));
     // A sid keeps its identity.
-    assert_eq!(stay.hear(update([somebody("PA_a", "bob")])), []);
-    assert_eq!(stay.signal.callers(), 1);
+    assert_eq!(client.receive(update([participant_info("PA_a", "bob")])), []);
+    assert_eq!(client.signal.callers(), 1);
 }
 
 // ---- who speaks
 
 #[test]
-fn changes_of_who_speaks_are_told() {
-    let mut stay = Stay::with([somebody("PA_a", "ann"), somebody("PA_b", "bob")]);
+fn reports_speaker_changes() {
+    let mut client = Client::joined_with([participant_info("PA_a", "ann"), participant_info("PA_b", "bob")]);
     let speakers = |list: &[(&str, bool)]| {
         ServerMessage::SpeakersChanged(SpeakersChanged {
             speakers: list
@@ -907,11 +925,11 @@ fn changes_of_who_speaks_are_told() {
         })
     };
     assert_eq!(
-        stay.hear(speakers(&[("PA_a", false), ("PA_b", true)])),
+        client.receive(speakers(&[("PA_a", false), ("PA_b", true)])),
         [speaking("bob", true)]
     );
     assert_eq!(
-        stay.hear(speakers(&[
+        client.receive(speakers(&[
             ("PA_b", true),
             ("PA_own", true),
             ("PA_z", true),
@@ -920,12 +938,12 @@ fn changes_of_who_speaks_are_told() {
         []
     );
     assert_eq!(
-        stay.hear(speakers(&[("PA_a", true), ("PA_b", false), ("PA_a", true)])),
+        client.receive(speakers(&[("PA_a", true), ("PA_b", false), ("PA_a", true)])),
         [speaking("ann", true), speaking("bob", false)]
     );
     // Whoever leaves has stopped.
     assert_eq!(
-        stay.hear(update([gone("PA_a", "ann"), gone("PA_b", "bob")])),
+        client.receive(update([departed("PA_a", "ann"), departed("PA_b", "bob")])),
         [speaking("ann", false), left("ann"), left("bob")]
     );
 }
@@ -933,14 +951,14 @@ fn changes_of_who_speaks_are_told() {
 // ---- tokens, goodbyes, the rest
 
 #[test]
-fn renewed_tokens_are_handed_on_if_they_can_be_one() {
-    let mut stay = Stay::with([]);
+fn passes_valid_refreshed_tokens() {
+    let mut client = Client::joined_with([]);
     assert_eq!(
-        stay.hear(ServerMessage::RefreshToken("eyJ.a-b_c".into())),
+        client.receive(ServerMessage::RefreshToken("eyJ.a-b_c".into())),
         [SignalOutput::Token(Secret::new("eyJ.a-b_c"))]
     );
     for token in ["", "a b", "a\r\nX-Evil: 1", "ä", &"x".repeat(ROOM_TOKEN_BYTES_MAX + 1)] {
-        assert_eq!(stay.hear(ServerMessage::RefreshToken(token.into())), []);
+        assert_eq!(client.receive(ServerMessage::RefreshToken(token.into())), []);
     }
     let shown = format!("{:?}", SignalOutput::Token(Secret::new("eyJ")));
     assert!(!shown.contains("eyJ"), "{shown}");
@@ -948,7 +966,7 @@ fn renewed_tokens_are_handed_on_if_they_can_be_one() {
 
 /// B4 rule 9: the action says what a server wants, and before version 13 `can_reconnect` alone.
 #[test]
-fn a_goodbye_of_the_server_says_whether_to_come_back() {
+fn a_leave_carries_its_action() {
     for (can_reconnect, action, expected) in [
         (false, 0, LeaveAction::Disconnect),
         (true, 0, LeaveAction::Reconnect),
@@ -958,14 +976,14 @@ fn a_goodbye_of_the_server_says_whether_to_come_back() {
         (false, 3, LeaveAction::Disconnect),
         (false, -1, LeaveAction::Disconnect),
     ] {
-        let mut stay = Stay::with([somebody("PA_a", "ann")]);
+        let mut client = Client::joined_with([participant_info("PA_a", "ann")]);
         let leave = ServerMessage::Leave(LeaveRequest {
             can_reconnect,
             reason: 99,
             action,
         });
         assert_eq!(
-            stay.hear(leave.clone()),
+            client.receive(leave.clone()),
             [SignalOutput::Leave {
                 reason: 99,
                 action: expected
@@ -973,41 +991,41 @@ fn a_goodbye_of_the_server_says_whether_to_come_back() {
             "{action}"
         );
         // Nothing follows.
-        assert_eq!(stay.hear(leave), []);
-        assert_eq!(stay.hear(update([somebody("PA_b", "bob")])), []);
-        assert_eq!((stay.at(60_000), stay.due_ms()), (vec![], None));
-        assert_eq!(stay.signal.callers(), 0);
+        assert_eq!(client.receive(leave), []);
+        assert_eq!(client.receive(update([participant_info("PA_b", "bob")])), []);
+        assert_eq!((client.at(60_000), client.due_ms()), (vec![], None));
+        assert_eq!(client.signal.callers(), 0);
     }
 }
 
 #[test]
-fn our_goodbye_is_the_last_that_is_sent() {
-    let mut stay = Stay::with([]);
-    stay.signal.leave();
+fn sends_nothing_after_leave() {
+    let mut client = Client::joined_with([]);
+    client.signal.leave();
     let goodbye = LeaveRequest {
         can_reconnect: false,
         reason: 1,
         action: 0,
     };
-    assert_eq!(stay.take(), [sent(ClientMessage::Leave(goodbye))]);
-    stay.signal.leave();
-    stay.signal.add_track("cid", "bot-audio");
-    stay.signal.answer("v=0".into(), 1);
-    stay.signal.offer("v=0".into());
-    assert_eq!(stay.take(), []);
-    assert_eq!(stay.hear(offer(1)), []);
+    assert_eq!(client.outputs(), [sent(ClientMessage::Leave(goodbye))]);
+    client.signal.leave();
+    client.signal.add_track("cid", "bot-audio");
+    client.signal.answer("v=0".into(), 1);
+    client.signal.offer("v=0".into());
+    assert_eq!(client.outputs(), []);
+    assert_eq!(client.receive(offer(1)), []);
     // Not even garbage is anything by then.
     assert_eq!(
-        stay.signal.handle_message(Bytes::from_static(b"\xff"), stay.now),
+        client.signal.handle_message(Bytes::from_static(b"\xff"), client.now),
         Ok(())
     );
 }
 
-/// Messages of other versions: a move to another room (24), an old pong (18), a number nobody knows, an empty one, and one with a
-/// field that nobody knows inside.
+/// Messages of other versions: a move to another room (24), an old pong (18), a number unidentified knows, an empty one, and one with a
+/// field that unidentified knows inside.
 #[test]
-fn unknown_messages_are_ignored() {
-    let mut stay = Stay::with([somebody("PA_a", "ann")]);
+fn ignores_unknown_messages() {
+    let mut client = Client::joined_with([participant_info("PA_a", "ann")]);
     for text in [
         &b""[..],
         b"\xc2\x01\x02\x12\x00",
@@ -1016,20 +1034,20 @@ fn unknown_messages_are_ignored() {
         b"\x2a\x05\x9a\x06\x02hi",
     ] {
         assert_eq!(
-            stay.signal.handle_message(Bytes::copy_from_slice(text), stay.now),
+            client.signal.handle_message(Bytes::copy_from_slice(text), client.now),
             Ok(())
         );
-        assert_eq!(stay.take(), []);
+        assert_eq!(client.outputs(), []);
     }
-    assert_eq!(stay.signal.callers(), 1);
+    assert_eq!(client.signal.callers(), 1);
 }
 
 // ---- hostile servers
 
 #[test]
-fn bytes_that_are_no_message_are_refused_and_the_stay_goes_on() {
-    let mut stay = Stay::with([]);
-    let whole = bytes(update([somebody("PA_a", "ann")]));
+fn rejects_invalid_bytes_and_continues() {
+    let mut client = Client::joined_with([]);
+    let whole = bytes(update([participant_info("PA_a", "ann")]));
     for text in [
         &b"\x2a"[..],
         b"\x2a\x05\x0a",
@@ -1041,14 +1059,14 @@ fn bytes_that_are_no_message_are_refused_and_the_stay_goes_on() {
         b"\x82\x01\x02\xff\xfe",
         &whole[..whole.len() - 1],
     ] {
-        let words = stay.refuse(Bytes::copy_from_slice(text));
+        let words = client.receive_invalid(Bytes::copy_from_slice(text));
         assert_eq!(words, "bytes that are no message of a media-room server", "{text:?}");
     }
-    assert_eq!(stay.hear(update([somebody("PA_a", "ann")])).len(), 2);
+    assert_eq!(client.receive(update([participant_info("PA_a", "ann")])).len(), 2);
 }
 
 #[test]
-fn a_message_at_the_cap_is_taken_and_one_past_it_refused() {
+fn rejects_a_message_above_the_cap() {
     let long = |bytes: usize| {
         ServerMessage::Offer(SessionDescription {
             sdp: "x".repeat(bytes),
@@ -1057,19 +1075,19 @@ fn a_message_at_the_cap_is_taken_and_one_past_it_refused() {
     };
     // Two tags, and two lengths just below the cap.
     let around = bytes(long(ROOM_MESSAGE_BYTES_MAX - 16)).len() - (ROOM_MESSAGE_BYTES_MAX - 16);
-    let mut stay = Stay::with([]);
+    let mut client = Client::joined_with([]);
     let longest = bytes(long(ROOM_MESSAGE_BYTES_MAX - around));
     let past = bytes(long(ROOM_MESSAGE_BYTES_MAX - around + 1));
     assert_eq!(past.len(), longest.len() + 1);
-    assert_eq!(stay.signal.handle_message(longest, stay.now), Ok(()));
-    assert_eq!(stay.take().len(), 1);
-    let words = stay.refuse(past);
+    assert_eq!(client.signal.handle_message(longest, client.now), Ok(()));
+    assert_eq!(client.outputs().len(), 1);
+    let words = client.receive_invalid(past);
     assert!(words.contains("2097153 bytes"), "{words}");
 }
 
 /// Two bytes may not cost hundreds: empty participants, tracks, speakers, servers and map entries, wherever they can stand.
 #[test]
-fn a_message_of_too_many_parts_is_refused_before_it_takes_memory() {
+fn rejects_too_many_parts_before_decoding() {
     let many = ROOM_MESSAGE_PARTS_MAX;
     let infos = |count: usize| vec![ParticipantInfo::default(); count];
     let tracked = |count: usize| ParticipantInfo {
@@ -1110,55 +1128,59 @@ fn a_message_of_too_many_parts_is_refused_before_it_takes_memory() {
             ..SessionDescription::default()
         })),
     ] {
-        let mut stay = Stay::opening();
-        let words = stay.refuse(hostile);
+        let mut client = Client::new();
+        let words = client.receive_invalid(hostile);
         assert!(words.contains("more than 16384"), "{words}");
     }
     // At the cap, the update itself being one.
-    let mut stay = Stay::with([]);
-    assert_eq!(stay.hear(update(infos(many - 1))), []);
+    let mut client = Client::joined_with([]);
+    assert_eq!(client.receive(update(infos(many - 1))), []);
     // The same update twice in a message is one, since the later joins the earlier.
     let half = bytes(update(infos(many / 2)));
-    assert!(stay.refuse([half.clone(), half].concat()).contains("more than"));
+    assert!(
+        client
+            .receive_invalid([half.clone(), half].concat())
+            .contains("more than")
+    );
 }
 
 #[test]
-fn no_more_participants_and_tracks_are_known_than_the_caps() {
-    let mut stay = Stay::with([]);
-    let numbered = |i: usize| somebody(&format!("PA_{i}"), &format!("p{i}"));
+fn caps_participants_and_tracks() {
+    let mut client = Client::joined_with([]);
+    let numbered = |i: usize| participant_info(&format!("PA_{i}"), &format!("p{i}"));
     let crowd: Vec<ParticipantInfo> = (0..ROOM_PARTICIPANTS_MAX + 10).map(numbered).collect();
-    stay.hear(update(crowd));
-    assert_eq!(stay.signal.callers(), ROOM_PARTICIPANTS_MAX);
+    client.receive(update(crowd));
+    assert_eq!(client.signal.callers(), ROOM_PARTICIPANTS_MAX);
     // A place that is free again is taken.
-    stay.hear(update([gone("PA_0", "p0")]));
+    client.receive(update([departed("PA_0", "p0")]));
     let late = numbered(ROOM_PARTICIPANTS_MAX + 1);
-    assert_eq!(stay.hear(update([late])).len(), 2);
-    assert_eq!(stay.signal.callers(), ROOM_PARTICIPANTS_MAX);
+    assert_eq!(client.receive(update([late])).len(), 2);
+    assert_eq!(client.signal.callers(), ROOM_PARTICIPANTS_MAX);
 
-    let mut stay = Stay::with([]);
+    let mut client = Client::joined_with([]);
     let tracks: Vec<TrackInfo> = (0..ROOM_TRACKS_MAX + 10)
         .map(|i| track(&format!("TR_{i}"), TrackType::Audio))
         .collect();
     let loud = ParticipantInfo {
         tracks,
-        ..somebody("PA_a", "ann")
+        ..participant_info("PA_a", "ann")
     };
-    stay.hear(update([loud]));
+    client.receive(update([loud]));
     let last = ROOM_TRACKS_MAX - 1;
-    assert!(stay.signal.track_owner(&format!("TR_{last}")).is_some());
-    assert!(stay.signal.track_owner(&format!("TR_{}", last + 1)).is_none());
+    assert!(client.signal.track_owner(&format!("TR_{last}")).is_some());
+    assert!(client.signal.track_owner(&format!("TR_{}", last + 1)).is_none());
 }
 
 /// A server whose participants come and go for ever leaves nothing behind.
 #[test]
-fn whoever_left_is_forgotten() {
-    let mut stay = Stay::with([]);
+fn forgets_departed_participants() {
+    let mut client = Client::joined_with([]);
     for i in 0..10_000 {
         let (sid, identity) = (format!("PA_{i}"), format!("p{i}"));
-        stay.hear(update([somebody(&sid, &identity)]));
-        stay.hear(update([gone(&sid, &identity)]));
+        client.receive(update([participant_info(&sid, &identity)]));
+        client.receive(update([departed(&sid, &identity)]));
     }
-    let SignalPhase::Joined(roster) = &stay.signal.phase else {
+    let SignalPhase::Joined(roster) = &client.signal.phase else {
         panic!("in the room")
     };
     assert_eq!(roster.known(), [0, 0, 0, crate::limits::ROOM_DEPARTED_MAX]);

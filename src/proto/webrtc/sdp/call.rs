@@ -113,7 +113,7 @@ fn codec(answer: &str, name: &str) -> Option<u8> {
 mod tests {
     use super::*;
 
-    const MESSAGING_OFFER: &str = include_str!("../../../../tests/data/sdp/messaging.offer.sdp");
+    const MESSAGING_OFFER: &str = include_str!("../../../../tests/data/sdp/whatsapp.offer.sdp");
 
     #[test]
     fn the_offer_s_role_is_settled_and_the_rest_stays() {

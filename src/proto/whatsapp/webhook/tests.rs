@@ -1,4 +1,4 @@
-//! One sample per shape of `tests/data/messaging`, and the edges of what is taken.
+//! One sample per shape of `tests/data/whatsapp`, and the edges of what is taken.
 
 use super::*;
 
@@ -7,7 +7,7 @@ const CALL: &str = "wacid.HBgLMTU1NTAwMDExMTEVAgASGCA1RjQ";
 
 macro_rules! sample {
     ($name:literal) => {
-        include_bytes!(concat!("../../../../tests/data/messaging/", $name, ".json"))
+        include_bytes!(concat!("../../../../tests/data/whatsapp/", $name, ".json"))
     };
 }
 

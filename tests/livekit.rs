@@ -1,24 +1,24 @@
-//! Sessions in media rooms, against the real binary, a server of the tests and a guest that is the caller.
+//! Sessions in media rooms, against the real binary, a server of the tests and a participant that is the caller.
 //!
 //! The published client of such rooms is held against the same in `tests/peers/room`.
 
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::support::guest::Guest;
 use crate::support::http;
+use crate::support::livekit::{Options, Order, Server};
+use crate::support::participant::TestParticipant;
 use crate::support::program::{STAYS, Started};
-use crate::support::room::{Options, Order, Server};
 use crate::support::runner::TestRunner;
 use crate::support::sound::{FRAME, RATE_HZ, Speech, tone_share};
 
 /// A server, and what it runs on.
-struct House {
+struct TestServer {
     runtime: Runtime,
     server: Option<Server>,
 }
 
-impl House {
+impl TestServer {
     fn new() -> Self {
         Self::with(Options::default())
     }
@@ -27,7 +27,7 @@ impl House {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().expect("a thread");
         let server = runtime.block_on(Server::start(options)).expect("free ports");
-        House {
+        TestServer {
             runtime,
             server: Some(server),
         }
@@ -51,16 +51,16 @@ impl House {
         )
     }
 
-    fn join(&self, answer: &Value) -> Guest {
+    fn join(&self, answer: &Value) -> TestParticipant {
         let text = |name: &str| answer[name].as_str().expect("a text").to_owned();
-        Guest::join(self.runtime.handle(), &text("url"), &text("token"))
+        TestParticipant::join(self.runtime.handle(), &text("url"), &text("token"))
     }
 
     /// Identities of those in the room.
-    fn people(&self, answer: &Value) -> Vec<String> {
+    fn identities(&self, answer: &Value) -> Vec<String> {
         let stats = self.runtime.block_on(self.server().stats());
         let room = stats.rooms.get(answer["roomName"].as_str().expect("a name"));
-        room.into_iter().flat_map(|people| people.keys().cloned()).collect()
+        room.into_iter().flat_map(|present| present.keys().cloned()).collect()
     }
 
     fn restart(&mut self) {
@@ -69,7 +69,7 @@ impl House {
     }
 }
 
-fn begin(runner: &TestRunner, body: &Value) -> Value {
+fn start_session(runner: &TestRunner, body: &Value) -> Value {
     let request = json!({"transport": "mediaroom", "body": body}).to_string();
     let headers = ["Content-Type: application/json"];
     let reply = http::request(runner.addr, "POST", "/start", &headers, request.as_bytes()).expect("an answer");
@@ -77,11 +77,11 @@ fn begin(runner: &TestRunner, body: &Value) -> Value {
     reply.json()
 }
 
-/// A session of a room in which nobody is yet gives way to a caller of an address that holds fewer; one with a guest stays.
+/// A session of a room in which nobody is yet gives way to a caller of an address that holds fewer; one with a participant stays.
 #[test]
-fn a_room_without_a_guest_gives_way() {
-    let house = House::new();
-    let runner = house.runner(&["--bot", "echo", "--max-sessions", "2"]);
+fn evicts_the_session_of_a_room_without_participants() {
+    let livekit = TestServer::new();
+    let runner = livekit.runner(&["--bot", "echo", "--max-sessions", "2"]);
     let ask = |from: u8| {
         let connection = http::Kept::from([127, 0, 0, from].into(), runner.addr);
         let request = json!({"transport": "mediaroom"});
@@ -90,15 +90,15 @@ fn a_room_without_a_guest_gives_way() {
     };
     let (first, second) = (ask(2), ask(2));
     assert_eq!((first.status, second.status), (200, 200));
-    let guest = house.join(&first.json());
-    guest.wait_for("the bot", |seen| seen.others.contains(&agent(&first.json())));
+    let participant = livekit.join(&first.json());
+    participant.wait_for("the bot", |seen| seen.others.contains(&agent(&first.json())));
     let honest = ask(1);
     assert_eq!(honest.status, 200, "{}", honest.text());
     runner.wait_for_log("session ended: never connected");
     assert_eq!(runner.sessions(), 2);
     assert!(
-        house.people(&first.json()).contains(&agent(&first.json())),
-        "its guest keeps its bot"
+        livekit.identities(&first.json()).contains(&agent(&first.json())),
+        "its participant keeps its bot"
     );
 }
 
@@ -110,10 +110,10 @@ fn tone(hz: f64) -> Speech {
     Speech::Tone { hz }
 }
 
-/// Waits until a guest hears this tone.
-fn hear(guest: &Guest, hz: f64) {
-    guest.listen_anew();
-    guest.wait_for("tone", |seen| {
+/// Waits until a participant hears this tone.
+fn wait_for_tone(participant: &TestParticipant, hz: f64) {
+    participant.clear_audio();
+    participant.wait_for("tone", |seen| {
         let tail = seen.heard.len().saturating_sub(RATE_HZ as usize);
         seen.heard.len() > RATE_HZ as usize && tone_share(&seen.heard[tail..], hz) > 0.8
     });
@@ -121,23 +121,23 @@ fn hear(guest: &Guest, hz: f64) {
 
 /// R-011, R-022: a tone and texts go both ways; an empty room ends the session, as its log tells without a name or a token.
 #[test]
-fn a_guest_talks_with_the_bot() {
-    let house = House::new();
-    let runner = house.runner(&["--bot", "echo", "-t", "mediaroom"]);
-    let answer = begin(&runner, &json!({}));
-    let guest = house.join(&answer);
-    guest.wait_for("bot", |seen| seen.others.contains(&agent(&answer)));
-    guest.talk(Some(tone(440.0)));
-    hear(&guest, 440.0);
-    guest.say(
+fn a_participant_talks_with_the_bot() {
+    let livekit = TestServer::new();
+    let runner = livekit.runner(&["--bot", "echo", "-t", "mediaroom"]);
+    let answer = start_session(&runner, &json!({}));
+    let participant = livekit.join(&answer);
+    participant.wait_for("bot", |seen| seen.others.contains(&agent(&answer)));
+    participant.talk(Some(tone(440.0)));
+    wait_for_tone(&participant, 440.0);
+    participant.say(
         r#"{"label":"rtvi-ai","type":"client-ready","id":"7","data":{"version":"2.0.0","about":{"library":"t"}}}"#,
     );
-    guest.wait_for("bot-ready", |seen| {
+    participant.wait_for("bot-ready", |seen| {
         seen.texts
             .iter()
             .any(|text| text.contains("bot-ready") && text.contains(r#""id":"7""#))
     });
-    guest.leave();
+    participant.leave();
     runner.wait_for_log("no caller is heard");
     runner.wait_for_log("session ended: caller left");
     runner.wait_for_sessions(0);
@@ -149,30 +149,30 @@ fn a_guest_talks_with_the_bot() {
 
 /// The server is killed and comes back on its ports: the same session goes on with a caller who came back as well.
 #[test]
-fn the_restart_of_a_server_is_survived() {
-    let mut house = House::with(Options {
+fn a_session_survives_a_server_restart() {
+    let mut livekit = TestServer::with(Options {
         ice_lite: false,
         udp_port: None,
         ..Options::default()
     });
-    let runner = house.runner(&["--bot", "echo"]);
-    let answer = begin(&runner, &json!({}));
-    let guest = house.join(&answer);
-    guest.talk(Some(tone(440.0)));
-    hear(&guest, 440.0);
-    house.restart();
-    guest.wait_for("its end", |seen| seen.is_over);
-    let guest = house.join(&answer);
-    guest.talk(Some(tone(1_000.0)));
-    guest.wait_for("bot", |seen| seen.others.contains(&agent(&answer)));
-    hear(&guest, 1_000.0);
+    let runner = livekit.runner(&["--bot", "echo"]);
+    let answer = start_session(&runner, &json!({}));
+    let participant = livekit.join(&answer);
+    participant.talk(Some(tone(440.0)));
+    wait_for_tone(&participant, 440.0);
+    livekit.restart();
+    participant.wait_for("its end", |seen| seen.is_over);
+    let participant = livekit.join(&answer);
+    participant.talk(Some(tone(1_000.0)));
+    participant.wait_for("bot", |seen| seen.others.contains(&agent(&answer)));
+    wait_for_tone(&participant, 1_000.0);
     runner.wait_for_log("a caller is heard again");
     assert_eq!(
         (runner.sessions(), runner.wait_for_logs("session started", 1).len()),
         (1, 1)
     );
     // Another one with the bot's name takes its place, and that is the end.
-    house.server().order(Order::Evict {
+    livekit.server().order(Order::Evict {
         identity: agent(&answer),
         reason: 2,
     });
@@ -183,26 +183,26 @@ fn the_restart_of_a_server_is_survived() {
 /// A program is in the room once it has connected, and not before: one that joins by itself must not be driven out. Then it hears
 /// and speaks, reads and writes, and is told who comes and goes.
 #[test]
-fn a_program_talks_in_a_room_once_it_connects() {
-    let house = House::new();
-    let runner = house.runner(&["--", "/bin/sh", "-c", STAYS]);
-    let answer = begin(&runner, &json!({"lang": "en"}));
+fn a_program_joins_the_room_once_it_connects() {
+    let livekit = TestServer::new();
+    let runner = livekit.runner(&["--", "/bin/sh", "-c", STAYS]);
+    let answer = start_session(&runner, &json!({"lang": "en"}));
     let started = Started::of(&runner, |arguments| arguments["kind"] == "mediaroom");
     assert_eq!(started.arguments["room_name"], answer["roomName"]);
     assert_eq!(started.arguments["body"], json!({"lang": "en"}));
-    let guest = house.join(&answer);
-    guest.wait_for("media", |seen| seen.connected.len() == 2);
+    let participant = livekit.join(&answer);
+    participant.wait_for("media", |seen| seen.connected.len() == 2);
     let identity = format!("User-{}", &answer["sessionId"].as_str().expect("a name")[..8]);
-    assert_eq!(house.people(&answer), [&*identity], "the runner is not there");
+    assert_eq!(livekit.identities(&answer), [&*identity], "the runner is not there");
 
     let mut program = started.speak();
-    guest.wait_for("bot", |seen| seen.others.contains(&agent(&answer)));
+    participant.wait_for("bot", |seen| seen.others.contains(&agent(&answer)));
     let joined = program.hear_message("who is there", |message| message["type"] == "participant-joined");
     assert_eq!(
         (&joined["identity"], &joined["agent"]),
         (&json!(identity), &json!(false))
     );
-    guest.talk(Some(tone(440.0)));
+    participant.talk(Some(tone(440.0)));
     program.hear_until("a voice", |program| {
         let voice: Vec<i16> = program.heard.concat();
         voice.len() > 16_000 && tone_share(&voice[voice.len() - 16_000..], 440.0) > 0.8
@@ -210,17 +210,17 @@ fn a_program_talks_in_a_room_once_it_connects() {
     program.hear_message("who speaks", |message| {
         message["type"] == "speaking" && message["speaking"] == true
     });
-    guest.say(r#"{"type":"hello"}"#);
+    participant.say(r#"{"type":"hello"}"#);
     program.hear_message("a text", |message| message["type"] == "hello");
     program.tell(&json!({"type": "answer"}));
-    guest.wait_for("text", |seen| {
+    participant.wait_for("text", |seen| {
         seen.texts.iter().any(|text| text == r#"{"type":"answer"}"#)
     });
     let said: Vec<i16> = (0..300).flat_map(|at| tone(1_000.0).frame(at * FRAME)).collect();
     program.say(&said, RATE_HZ);
-    hear(&guest, 1_000.0);
-    guest.talk(None);
-    guest.leave();
+    wait_for_tone(&participant, 1_000.0);
+    participant.talk(None);
+    participant.leave();
     program.hear_message("who left", |message| message["type"] == "participant-left");
     assert_eq!(program.end().map(|(code, _)| code), Some(1000));
     runner.wait_for_sessions(0);
@@ -229,14 +229,14 @@ fn a_program_talks_in_a_room_once_it_connects() {
 /// A program whose room cannot be entered is told why, and its session ends. However much is logged, no token is, even where the
 /// server repeats it.
 #[test]
-fn a_program_is_told_why_its_room_is_closed() {
-    let house = House::new();
-    house.server().order(Order::Refuse {
+fn a_program_gets_the_reason_of_a_failed_join() {
+    let livekit = TestServer::new();
+    livekit.server().order(Order::Refuse {
         status: 401,
         words: "invalid token: eyJhbGciOiJIUzI1NiJ9.e30.c2lnbmF0dXJl".into(),
     });
-    let runner = house.runner(&["-vvv", "--", "/bin/sh", "-c", STAYS]);
-    let answer = begin(&runner, &json!({}));
+    let runner = livekit.runner(&["-vvv", "--", "/bin/sh", "-c", STAYS]);
+    let answer = start_session(&runner, &json!({}));
     let started = Started::of(&runner, |_| true);
     let tokens = [
         answer["token"].clone(),
@@ -264,17 +264,17 @@ fn a_program_is_told_why_its_room_is_closed() {
 
 /// A runner that is told to end takes its leave of the room, and is gone in time.
 #[test]
-fn a_runner_that_ends_leaves_its_rooms() {
-    let house = House::new();
-    let mut runner = house.runner(&["--bot", "echo"]);
-    let answer = begin(&runner, &json!({}));
-    let guest = house.join(&answer);
-    guest.wait_for("bot", |seen| seen.others.contains(&agent(&answer)));
-    guest.talk(Some(tone(440.0)));
-    hear(&guest, 440.0);
+fn a_stopping_runner_leaves_its_rooms() {
+    let livekit = TestServer::new();
+    let mut runner = livekit.runner(&["--bot", "echo"]);
+    let answer = start_session(&runner, &json!({}));
+    let participant = livekit.join(&answer);
+    participant.wait_for("bot", |seen| seen.others.contains(&agent(&answer)));
+    participant.talk(Some(tone(440.0)));
+    wait_for_tone(&participant, 440.0);
     runner.signal("TERM");
     // Without a leave the server would wait for the bot for 5 s.
-    guest.wait_for("the bot's leave", |seen| seen.others.is_empty());
+    participant.wait_for("the bot's leave", |seen| seen.others.is_empty());
     assert!(runner.wait().success());
     assert!(runner.log().contains("session ended: runner stopped"));
 }

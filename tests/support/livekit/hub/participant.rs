@@ -9,15 +9,15 @@ use edge_runner_proto::livekit::wire::{
 use prost::Message as _;
 use tokio::sync::mpsc;
 
-use super::super::Person;
-use super::super::door::Outgoing;
-use super::super::link::{Link, RELIABLE};
+use super::super::ParticipantStats;
+use super::super::http::Outgoing;
 use super::super::speakers::Meter;
 use super::super::token::Claims;
+use super::super::transport::{PeerTransport, RELIABLE};
 use super::DISCONNECT;
 
 /// Messages that wait for a subscriber's channel.
-const WAITING_MAX: usize = 1000;
+const QUEUED_MAX: usize = 1000;
 
 pub struct Track {
     pub info: TrackInfo,
@@ -33,29 +33,29 @@ pub struct Participant {
     pub version: u32,
     pub auto_subscribe: bool,
     /// Gone once the WebSocket is.
-    pub tell: Option<mpsc::UnboundedSender<Outgoing>>,
+    pub sender: Option<mpsc::UnboundedSender<Outgoing>>,
     /// Nothing is said any more, for tests of a server that hangs.
     pub silent: bool,
-    pub publisher: Option<Link>,
-    pub subscriber: Option<Link>,
+    pub publisher: Option<PeerTransport>,
+    pub subscriber: Option<PeerTransport>,
     pub tracks: Vec<Track>,
     /// The sids of tracks to be heard, whether they are there or not.
-    pub wanted: BTreeSet<String>,
+    pub subscribed: BTreeSet<String>,
     /// The sids of those who are heard: only of them it is told whether they speak.
     pub heard: BTreeSet<String>,
     /// Reliable messages from before the channel was open.
-    pub waiting: Vec<Vec<u8>>,
+    pub queued: Vec<Vec<u8>>,
     /// When it is removed unless its media come up.
     pub until: Option<Instant>,
     pub meter: Meter,
-    pub person: Person,
+    pub participant: ParticipantStats,
 }
 
 impl Participant {
     pub fn send(&self, response: ServerMessage) {
-        if let Some(tell) = self.tell.as_ref().filter(|_| !self.silent) {
+        if let Some(sender) = self.sender.as_ref().filter(|_| !self.silent) {
             let message = Some(response);
-            let _ = tell.send(Outgoing::Message(SignalResponse { message }.encode_to_vec()));
+            let _ = sender.send(Outgoing::Message(SignalResponse { message }.encode_to_vec()));
         }
     }
 
@@ -89,16 +89,23 @@ impl Participant {
         }
     }
 
-    pub fn link(&mut self, target: SignalTarget) -> Option<&mut Link> {
+    pub fn transport(&mut self, target: SignalTarget) -> Option<&mut PeerTransport> {
         match target {
             SignalTarget::Publisher => self.publisher.as_mut(),
             SignalTarget::Subscriber => self.subscriber.as_mut(),
         }
     }
 
-    pub fn links(&mut self) -> impl Iterator<Item = (SignalTarget, &mut Link)> {
-        let publisher = self.publisher.iter_mut().map(|link| (SignalTarget::Publisher, link));
-        publisher.chain(self.subscriber.iter_mut().map(|link| (SignalTarget::Subscriber, link)))
+    pub fn transports(&mut self) -> impl Iterator<Item = (SignalTarget, &mut PeerTransport)> {
+        let publisher = self
+            .publisher
+            .iter_mut()
+            .map(|transport| (SignalTarget::Publisher, transport));
+        publisher.chain(
+            self.subscriber
+                .iter_mut()
+                .map(|transport| (SignalTarget::Subscriber, transport)),
+        )
     }
 
     pub fn leave(&self, reason: i32, action: i32) {
@@ -107,18 +114,18 @@ impl Participant {
             reason,
             action,
         }));
-        if let Some(tell) = &self.tell {
-            let _ = tell.send(Outgoing::Close);
+        if let Some(sender) = &self.sender {
+            let _ = sender.send(Outgoing::Close);
         }
     }
 
     /// Sends a message, or keeps a reliable one until there is a channel for it.
     pub fn deliver(&mut self, label: &str, bytes: &[u8]) {
-        let link = self.subscriber.as_mut().or(self.publisher.as_mut());
-        if link.is_some_and(|link| link.send(label, bytes)) {
-            self.person.messages_out += 1;
-        } else if label == RELIABLE && self.waiting.len() < WAITING_MAX {
-            self.waiting.push(bytes.to_vec());
+        let transport = self.subscriber.as_mut().or(self.publisher.as_mut());
+        if transport.is_some_and(|transport| transport.send(label, bytes)) {
+            self.participant.messages_out += 1;
+        } else if label == RELIABLE && self.queued.len() < QUEUED_MAX {
+            self.queued.push(bytes.to_vec());
         }
     }
 }

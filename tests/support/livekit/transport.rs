@@ -1,8 +1,8 @@
-//! [`Link`]: one peer connection of a participant, as the server holds it, on str0m in RTP mode.
+//! [`PeerTransport`]: one peer connection of a participant, as the server holds it, on str0m in RTP mode.
 //!
-//! A publisher's link takes offers; a subscriber's makes them, one at a time, whenever the tracks to be heard have changed.
+//! A publisher's transport takes offers; a subscriber's makes them, one at a time, whenever the tracks to be heard have changed.
 //! In: descriptions, candidates, datagrams, the RTP packets of others. Out: descriptions without candidates, which follow as
-//! messages of their own, and what [`Happened`]. Audio goes through as it came: no decoding, the sender's sequence numbers
+//! messages of their own, and what [`TransportEvent`]. Audio goes through as it came: no decoding, the sender's sequence numbers
 //! and timestamps.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ pub const LOSSY: &str = "_lossy";
 const NEVER: Duration = Duration::from_secs(86_400);
 
 /// What a connection tells its participant.
-pub enum Happened {
+pub enum TransportEvent {
     /// ICE and DTLS are up.
     Connected,
     /// Nothing is heard of the peer any more.
@@ -43,7 +43,7 @@ pub enum Happened {
 }
 
 /// A section of the subscriber's connection, and the track that is in it now.
-struct Line {
+struct Section {
     mid: Mid,
     /// The subscriber has answered it.
     answered: bool,
@@ -55,13 +55,13 @@ struct Line {
 }
 
 /// A UDP socket, and the task that reads it where it is this connection's alone.
-pub struct Wire {
+pub struct TransportSocket {
     pub socket: Arc<UdpSocket>,
     pub local: SocketAddr,
     pub reader: Option<AbortHandle>,
 }
 
-impl Drop for Wire {
+impl Drop for TransportSocket {
     fn drop(&mut self) {
         if let Some(reader) = &self.reader {
             reader.abort();
@@ -69,26 +69,26 @@ impl Drop for Wire {
     }
 }
 
-pub struct Link {
+pub struct PeerTransport {
     rtc: Rtc,
-    wire: Wire,
+    wire: TransportSocket,
     deadline: Instant,
     pending: Option<SdpPendingOffer>,
     /// How many offers this side has made.
     offers: u32,
     channels: BTreeMap<String, ChannelId>,
     /// By track sid.
-    lines: BTreeMap<String, Line>,
+    sections: BTreeMap<String, Section>,
     /// Sections whose track is gone. Once the subscriber knows, another track gets them.
-    spare: Vec<Line>,
+    unused: Vec<Section>,
     /// The candidates have been told.
     told: bool,
     pub connected: bool,
 }
 
-impl Link {
+impl PeerTransport {
     /// Makes a connection. `red` offers redundant audio beside Opus, as the real server does when a publisher sends it.
-    pub fn new(wire: Wire, subscriber: bool, red: bool, ice_lite: bool, now: Instant) -> Self {
+    pub fn new(wire: TransportSocket, subscriber: bool, red: bool, ice_lite: bool, now: Instant) -> Self {
         let mut extensions = ExtensionMap::empty();
         if !subscriber {
             // To a subscriber there are none: its streams are told apart by their sources, as the real server has it.
@@ -115,37 +115,37 @@ impl Link {
             pending: None,
             offers: 0,
             channels: BTreeMap::new(),
-            lines: BTreeMap::new(),
-            spare: Vec::new(),
+            sections: BTreeMap::new(),
+            unused: Vec::new(),
             told: false,
             connected: false,
         }
     }
 
     /// Offers the tracks to be heard, each with its publisher's sid; nothing while an offer is open, or nothing has changed.
-    pub fn offer(&mut self, wanted: &BTreeMap<String, String>) -> Option<SessionDescription> {
+    pub fn offer(&mut self, subscribed: &BTreeMap<String, String>) -> Option<SessionDescription> {
         if self.pending.is_some() {
             return None;
         }
         let gone: Vec<String> = self
-            .lines
+            .sections
             .keys()
-            .filter(|track| !wanted.contains_key(*track))
+            .filter(|track| !subscribed.contains_key(*track))
             .cloned()
             .collect();
-        let mut gone: Vec<Line> = gone.iter().filter_map(|track| self.lines.remove(track)).collect();
+        let mut gone: Vec<Section> = gone.iter().filter_map(|track| self.sections.remove(track)).collect();
         let mut again = Vec::new();
-        for (track, publisher) in wanted {
-            let spare = self.spare.iter().position(|line| line.answered);
-            if let Some(spare) = spare.filter(|_| !self.lines.contains_key(track)) {
-                let mut line = self.spare.swap_remove(spare);
+        for (track, publisher) in subscribed {
+            let unused = self.unused.iter().position(|section| section.answered);
+            if let Some(unused) = unused.filter(|_| !self.sections.contains_key(track)) {
+                let mut section = self.unused.swap_remove(unused);
                 let mut api = self.rtc.direct_api();
                 let source = api.new_ssrc();
-                api.reset_stream_tx(line.mid, None, source, None);
-                (line.answered, line.above) = (false, None);
-                line.msid = format!("{publisher}|{track} {track}");
-                again.push(line.mid);
-                self.lines.insert(track.clone(), line);
+                api.reset_stream_tx(section.mid, None, source, None);
+                (section.answered, section.above) = (false, None);
+                section.msid = format!("{publisher}|{track} {track}");
+                again.push(section.mid);
+                self.sections.insert(track.clone(), section);
             }
         }
         let mut changes = self.rtc.sdp_api();
@@ -161,16 +161,16 @@ impl Link {
                 ..Default::default()
             });
         }
-        for line in &mut gone {
-            changes.set_direction(line.mid, Direction::Inactive);
-            line.answered = false;
+        for section in &mut gone {
+            changes.set_direction(section.mid, Direction::Inactive);
+            section.answered = false;
         }
-        self.spare.extend(gone);
+        self.unused.extend(gone);
         for mid in again {
             changes.set_direction(mid, Direction::SendOnly);
         }
-        for (track, publisher) in wanted {
-            if !self.lines.contains_key(track) {
+        for (track, publisher) in subscribed {
+            if !self.sections.contains_key(track) {
                 let stream = format!("{publisher}|{track}");
                 let msid = format!("{stream} {track}");
                 let mid = changes.add_media(
@@ -180,35 +180,35 @@ impl Link {
                     Some(track.clone()),
                     None,
                 );
-                let line = Line {
+                let section = Section {
                     mid,
                     answered: false,
                     above: None,
                     made: msid.clone(),
                     msid,
                 };
-                self.lines.insert(track.clone(), line);
+                self.sections.insert(track.clone(), section);
             }
         }
         let (offer, pending) = changes.apply()?;
         self.pending = Some(pending);
         self.offers += 1;
         let mut sdp = without_candidates(&offer.to_sdp_string());
-        for line in self.lines.values() {
-            sdp = sdp.replace(&line.made, &line.msid);
+        for section in self.sections.values() {
+            sdp = sdp.replace(&section.made, &section.msid);
         }
-        // A spare section names nobody.
-        for line in &self.spare {
-            let kept = sdp.split_inclusive("\r\n").filter(|text| !text.contains(&line.made));
+        // A unused section names nobody.
+        for section in &self.unused {
+            let kept = sdp.split_inclusive("\r\n").filter(|text| !text.contains(&section.made));
             sdp = kept.collect();
         }
-        let mids = self.lines.iter();
+        let mids = self.sections.iter();
         Some(SessionDescription {
             kind: "offer".into(),
             sdp,
             id: self.offers,
             mid_to_track_id: mids
-                .map(|(track, line)| (line.mid.to_string(), track.clone()))
+                .map(|(track, section)| (section.mid.to_string(), track.clone()))
                 .collect(),
         })
     }
@@ -225,16 +225,16 @@ impl Link {
             .sdp_api()
             .accept_answer(pending, answer)
             .map_err(|error| error.to_string())?;
-        for line in self.lines.values_mut().chain(&mut self.spare) {
-            line.answered = true;
+        for section in self.sections.values_mut().chain(&mut self.unused) {
+            section.answered = true;
         }
         Ok(())
     }
 
     /// Returns the sids of those whose tracks are answered.
     pub fn publishers(&self) -> BTreeSet<String> {
-        let answered = self.lines.values().filter(|line| line.answered);
-        let publishers = answered.filter_map(|line| line.msid.split_once('|'));
+        let answered = self.sections.values().filter(|section| section.answered);
+        let publishers = answered.filter_map(|section| section.msid.split_once('|'));
         publishers.map(|(publisher, _)| publisher.to_owned()).collect()
     }
 
@@ -310,8 +310,8 @@ impl Link {
         }
     }
 
-    /// Sends what is to be sent, and collects what happened.
-    pub fn drain(&mut self, now: Instant, mut tell: impl FnMut(Happened)) {
+    /// Sends what is to be sent, and collects what event.
+    pub fn drain(&mut self, now: Instant, mut on_event: impl FnMut(TransportEvent)) {
         loop {
             if !self.rtc.is_alive() {
                 self.deadline = now + NEVER;
@@ -327,8 +327,8 @@ impl Link {
                     let _ = self.wire.socket.try_send_to(&transmit.contents, transmit.destination);
                 }
                 Ok(Output::Event(event)) => {
-                    if let Some(happened) = self.event(event) {
-                        tell(happened);
+                    if let Some(event) = self.event(event) {
+                        on_event(event);
                     }
                 }
                 Err(error) => {
@@ -339,25 +339,25 @@ impl Link {
         }
     }
 
-    fn event(&mut self, event: Event) -> Option<Happened> {
+    fn event(&mut self, event: Event) -> Option<TransportEvent> {
         match event {
             Event::Connected => {
                 self.connected = true;
-                Some(Happened::Connected)
+                Some(TransportEvent::Connected)
             }
-            Event::IceConnectionStateChange(IceConnectionState::Disconnected) => Some(Happened::Lost),
-            Event::Closed => Some(Happened::Closed),
+            Event::IceConnectionStateChange(IceConnectionState::Disconnected) => Some(TransportEvent::Lost),
+            Event::Closed => Some(TransportEvent::Closed),
             Event::RtpPacket(packet) => {
                 let mid = self.rtc.direct_api().stream_rx(&packet.header.ssrc)?.mid();
-                Some(Happened::Audio(mid, Box::new(packet)))
+                Some(TransportEvent::Audio(mid, Box::new(packet)))
             }
             Event::ChannelOpen(id, label) => {
                 self.channels.insert(label.clone(), id);
-                Some(Happened::Open(label))
+                Some(TransportEvent::Open(label))
             }
             Event::ChannelData(data) => {
                 let (label, _) = self.channels.iter().find(|(_, id)| **id == data.id)?;
-                Some(Happened::Data(label.clone(), data.data))
+                Some(TransportEvent::Data(label.clone(), data.data))
             }
             Event::ChannelClose(id) => {
                 self.channels.retain(|_, open| *open != id);
@@ -373,18 +373,18 @@ impl Link {
             .rtc
             .codec_config()
             .find(|params| params.spec().codec == Codec::Opus);
-        let (Some(pt), Some(line)) = (opus.map(|params| params.pt()), self.lines.get_mut(track)) else {
+        let (Some(pt), Some(section)) = (opus.map(|params| params.pt()), self.sections.get_mut(track)) else {
             return false;
         };
-        if !line.answered || !self.connected {
+        if !section.answered || !self.connected {
             return false;
         }
-        let above = *line.above.get_or_insert(*packet.seq_no & !0xffff);
+        let above = *section.above.get_or_insert(*packet.seq_no & !0xffff);
         let Some(sequence) = packet.seq_no.checked_sub(above) else {
             return false;
         };
         let mut api = self.rtc.direct_api();
-        let Some(stream) = api.stream_tx_by_mid(line.mid, None) else {
+        let Some(stream) = api.stream_tx_by_mid(section.mid, None) else {
             return false;
         };
         let write = RtpWrite::new(
@@ -422,7 +422,7 @@ impl Link {
 
 fn without_candidates(sdp: &str) -> String {
     let kept = sdp.split_inclusive("\r\n");
-    kept.filter(|line| !line.starts_with("a=candidate:") && !line.starts_with("a=end-of-candidates"))
+    kept.filter(|section| !section.starts_with("a=candidate:") && !section.starts_with("a=end-of-candidates"))
         .collect()
 }
 

@@ -26,7 +26,7 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// A request as far as it matters.
 #[derive(Debug, Default)]
-pub struct Request {
+pub struct JoinRequest {
     pub path: String,
     pub query: Vec<(String, String)>,
     pub authorization: Option<String>,
@@ -34,7 +34,7 @@ pub struct Request {
     pub upgrade: Option<String>,
 }
 
-impl Request {
+impl JoinRequest {
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let mut found = self.query.iter().filter(|(key, _)| key == name);
         found.next().map(|(_, value)| value.as_str())
@@ -47,7 +47,7 @@ impl Request {
 }
 
 /// What the hub makes of a request.
-pub enum Verdict {
+pub enum JoinDecision {
     Reply(u16, String),
     Admit(Box<Join>),
 }
@@ -98,11 +98,11 @@ async fn serve(mut stream: TcpStream, hub: mpsc::UnboundedSender<Input>) -> std:
     let upgrade = request.upgrade.clone();
     let (verdict, judged) = oneshot::channel();
     // A hub that is gone refuses everybody by hanging up.
-    if hub.send(Input::Knock(request, verdict)).is_err() {
+    if hub.send(Input::JoinRequest(request, verdict)).is_err() {
         return Ok(());
     }
     match (judged.await, upgrade) {
-        (Ok(Verdict::Admit(join)), Some(key)) => {
+        (Ok(JoinDecision::Admit(join)), Some(key)) => {
             let accept = derive_accept_key(key.as_bytes());
             let head = format!(
                 "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
@@ -110,9 +110,9 @@ async fn serve(mut stream: TcpStream, hub: mpsc::UnboundedSender<Input>) -> std:
             stream.write_all(head.as_bytes()).await?;
             let rest = read.split_off(end);
             let socket = WebSocketStream::from_partially_read(stream, rest, Role::Server, None).await;
-            pump(socket, *join, hub).await;
+            run_socket(socket, *join, hub).await;
         }
-        (Ok(Verdict::Reply(status, body)), _) => {
+        (Ok(JoinDecision::Reply(status, body)), _) => {
             let head = format!(
                 "HTTP/1.1 {status} .\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
                 body.len()
@@ -126,10 +126,10 @@ async fn serve(mut stream: TcpStream, hub: mpsc::UnboundedSender<Input>) -> std:
     Ok(())
 }
 
-async fn pump(mut socket: WebSocketStream<TcpStream>, join: Join, hub: mpsc::UnboundedSender<Input>) {
-    let (tell, mut told) = mpsc::unbounded_channel();
+async fn run_socket(mut socket: WebSocketStream<TcpStream>, join: Join, hub: mpsc::UnboundedSender<Input>) {
+    let (sender, mut told) = mpsc::unbounded_channel();
     let (given, number) = oneshot::channel();
-    if hub.send(Input::Arrived(Box::new(join), tell, given)).is_err() {
+    if hub.send(Input::Joined(Box::new(join), sender, given)).is_err() {
         return;
     }
     let Ok(number) = number.await else {
@@ -165,14 +165,17 @@ async fn pump(mut socket: WebSocketStream<TcpStream>, join: Join, hub: mpsc::Unb
             break;
         }
     }
-    let _ = hub.send(Input::Hung(number));
+    let _ = hub.send(Input::Closed(number));
 }
 
-fn parse(head: &str) -> Request {
-    let mut lines = head.split("\r\n");
-    let target = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap_or_default();
+fn parse(head: &str) -> JoinRequest {
+    let mut sections = head.split("\r\n");
+    let target = sections
+        .next()
+        .and_then(|section| section.split(' ').nth(1))
+        .unwrap_or_default();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let mut request = Request {
+    let mut request = JoinRequest {
         path: path.replace("//", "/"),
         ..Default::default()
     };
@@ -180,8 +183,8 @@ fn parse(head: &str) -> Request {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         request.query.push((name.to_owned(), decoded(value)));
     }
-    for line in lines {
-        let Some((name, value)) = line.split_once(':') else {
+    for section in sections {
+        let Some((name, value)) = section.split_once(':') else {
             continue;
         };
         match name.to_ascii_lowercase().as_str() {

@@ -7,14 +7,14 @@
 //! with a lost connection, sections of gone tracks that other tracks get. Unlike it: audio only, nothing can be resumed, no TURN,
 //! no TCP.
 //!
-//! [`door`] is its HTTP, [`hub`] its mind, [`link`] one peer connection, [`speakers`] who is loud, [`token`] who may come in.
+//! [`http`] is its HTTP, [`hub`] its mind, [`transport`] one peer connection, [`speakers`] who is loud, [`token`] who may come in.
 //! Source: the real server's code at version 1.13.5, read, not copied.
 
-pub mod door;
+pub mod http;
 pub mod hub;
-pub mod link;
 pub mod speakers;
 pub mod token;
+pub mod transport;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -104,12 +104,12 @@ pub struct Stats {
     pub resumes: u64,
     pub refused: u64,
     /// By room and identity.
-    pub rooms: BTreeMap<String, BTreeMap<String, Person>>,
+    pub rooms: BTreeMap<String, BTreeMap<String, ParticipantStats>>,
 }
 
 /// A participant.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Person {
+pub struct ParticipantStats {
     pub sid: String,
     /// 1 joined, 2 active.
     pub state: i32,
@@ -119,7 +119,7 @@ pub struct Person {
     /// The sids of its tracks of which packets came.
     pub tracks: Vec<String>,
     /// The sids of tracks that it wants to hear or see.
-    pub wanted: Vec<String>,
+    pub subscribed: Vec<String>,
     pub speaking: bool,
     pub packets_in: u64,
     /// Packets that told their level.
@@ -149,7 +149,7 @@ impl Server {
         }
         let (hub, inputs) = mpsc::unbounded_channel();
         let runs = Hub::new(options.clone(), shared, hub.clone(), inputs);
-        let tasks = [tokio::spawn(door::run(listener, hub.clone())), tokio::spawn(runs.run())];
+        let tasks = [tokio::spawn(http::run(listener, hub.clone())), tokio::spawn(runs.run())];
         Ok(Self { options, hub, tasks })
     }
 
@@ -173,21 +173,21 @@ impl Server {
     }
 
     /// Ends it: with a word to everybody, or like a process that is killed.
-    pub async fn stop(mut self, gently: bool) {
-        self.end(gently).await;
+    pub async fn stop(mut self, graceful: bool) {
+        self.end(graceful).await;
     }
 
     /// Ends it and starts it anew on the same ports. Nobody is in it then.
-    pub async fn restart(mut self, gently: bool) -> io::Result<Self> {
-        self.end(gently).await;
+    pub async fn restart(mut self, graceful: bool) -> io::Result<Self> {
+        self.end(graceful).await;
         Self::start(self.options.clone()).await
     }
 
-    async fn end(&mut self, gently: bool) {
+    async fn end(&mut self, graceful: bool) {
         let [door, hub] = &mut self.tasks;
         door.abort();
         let _ = door.await;
-        if gently {
+        if graceful {
             let _ = self.hub.send(Input::Order(Order::Shutdown));
         } else {
             hub.abort();

@@ -1,4 +1,4 @@
-//! [`Guest`]: a participant of a media room, for a test that is the caller.
+//! [`TestParticipant`]: a participant of a media room, for a test that is the caller.
 //!
 //! In: a URL and a token; a tone, texts. Out: what it hears, reads, and is told of the others. The server subscribes it to
 //! everybody. Its two connections are the library's own; what stands between them and the runner is the tests' server.
@@ -30,9 +30,9 @@ use super::sound::{FRAME, RATE_HZ, Speech};
 
 static COMMON: LazyLock<ConnectionContext> = LazyLock::new(ConnectionContext::default);
 
-/// What a guest has seen.
+/// What a participant has seen.
 #[derive(Default)]
-pub struct Seen {
+pub struct Observed {
     pub heard: Vec<i16>,
     pub texts: Vec<String>,
     /// Identities of the others that are within reach.
@@ -48,23 +48,23 @@ enum Order {
 }
 
 /// A participant.
-pub struct Guest {
-    seen: Arc<Mutex<Seen>>,
+pub struct TestParticipant {
+    seen: Arc<Mutex<Observed>>,
     orders: mpsc::UnboundedSender<Order>,
 }
 
-impl Guest {
+impl TestParticipant {
     /// Enters a room.
     pub fn join(runtime: &Handle, url: &str, token: &str) -> Self {
-        let seen = Arc::new(Mutex::new(Seen::default()));
+        let seen = Arc::new(Mutex::new(Observed::default()));
         let (orders, ordered) = mpsc::unbounded_channel();
-        let (url, token, kept) = (url.to_owned(), token.to_owned(), seen.clone());
+        let (url, token, shared) = (url.to_owned(), token.to_owned(), seen.clone());
         runtime.spawn(async move {
-            let stay = Stay::open(&url, &token, kept.clone()).await;
-            stay.run(ordered).await;
-            lock(&kept).is_over = true;
+            let connection = RoomConnection::open(&url, &token, shared.clone()).await;
+            connection.run(ordered).await;
+            lock(&shared).is_over = true;
         });
-        Guest { seen, orders }
+        TestParticipant { seen, orders }
     }
 
     /// Says this from here on; nothing is silence.
@@ -82,12 +82,12 @@ impl Guest {
     }
 
     /// Forgets what was heard.
-    pub fn listen_anew(&self) {
+    pub fn clear_audio(&self) {
         lock(&self.seen).heard.clear();
     }
 
     /// Waits until `done`, or fails the test.
-    pub fn wait_for(&self, wanted: &str, done: impl Fn(&Seen) -> bool) {
+    pub fn wait_for(&self, wanted: &str, done: impl Fn(&Observed) -> bool) {
         let start = Instant::now();
         while !done(&lock(&self.seen)) {
             let seen = lock(&self.seen);
@@ -104,23 +104,23 @@ impl Guest {
     }
 }
 
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+fn lock(seen: &Mutex<Observed>) -> MutexGuard<'_, Observed> {
     seen.lock().expect("no holder panics")
 }
 
 /// One connection, with its socket.
-struct Leg {
+struct Transport {
     peer: PeerConnection,
     socket: UdpSocket,
     local: SocketAddr,
     decoders: BTreeMap<Arc<str>, Decoder>,
 }
 
-struct Stay {
+struct RoomConnection {
     socket: WebSocketStream<TcpStream>,
-    publisher: Option<Leg>,
-    subscriber: Option<Leg>,
-    seen: Arc<Mutex<Seen>>,
+    publisher: Option<Transport>,
+    subscriber: Option<Transport>,
+    seen: Arc<Mutex<Observed>>,
     encoder: Encoder,
     speech: Option<Speech>,
     frames: usize,
@@ -129,8 +129,8 @@ struct Stay {
     unsent: Vec<String>,
 }
 
-impl Stay {
-    async fn open(url: &str, token: &str, seen: Arc<Mutex<Seen>>) -> Self {
+impl RoomConnection {
+    async fn open(url: &str, token: &str, seen: Arc<Mutex<Observed>>) -> Self {
         let address = url.strip_prefix("ws://").expect("a WebSocket without TLS");
         let stream = TcpStream::connect(address).await.expect("the server listens");
         let mut request = format!("{url}/rtc?protocol=15&auto_subscribe=1")
@@ -139,7 +139,7 @@ impl Stay {
         let bearer = format!("Bearer {token}").parse().expect("a header");
         request.headers_mut().insert("authorization", bearer);
         let (socket, _) = client_async(request, stream).await.expect("the server lets it in");
-        Stay {
+        RoomConnection {
             socket,
             publisher: None,
             subscriber: None,
@@ -160,7 +160,7 @@ impl Stay {
                 message = self.socket.next() => match message {
                     Some(Ok(Message::Binary(bytes))) => {
                         let response = SignalResponse::decode(bytes).expect("a message of the server");
-                        if self.hear(response.message).await {
+                        if self.handle_message(response.message).await {
                             return;
                         }
                     }
@@ -171,25 +171,25 @@ impl Stay {
                     Some(Order::Talk(speech)) => self.speech = speech,
                     Some(Order::Say(text)) => self.unsent.push(text),
                     Some(Order::Leave) | None => {
-                        self.ask(ClientMessage::Leave(LeaveRequest { reason: 1, ..LeaveRequest::default() })).await;
+                        self.send(ClientMessage::Leave(LeaveRequest { reason: 1, ..LeaveRequest::default() })).await;
                         let _ = self.socket.close(None).await;
                         return;
                     }
                 },
-                datagram = received(&self.publisher) => take(&mut self.publisher, datagram),
-                datagram = received(&self.subscriber) => take(&mut self.subscriber, datagram),
+                datagram = recv_from(&self.publisher) => handle_datagram(&mut self.publisher, datagram),
+                datagram = recv_from(&self.subscriber) => handle_datagram(&mut self.subscriber, datagram),
                 _ = tick.tick() => self.tick(),
             }
         }
     }
 
-    async fn ask(&mut self, request: ClientMessage) {
+    async fn send(&mut self, request: ClientMessage) {
         let bytes = SignalRequest { message: Some(request) }.encode_to_vec();
         let _ = self.socket.send(Message::Binary(bytes.into())).await;
     }
 
     /// Does what a message of the server asks for; `true` when it is the last.
-    async fn hear(&mut self, message: Option<ServerMessage>) -> bool {
+    async fn handle_message(&mut self, message: Option<ServerMessage>) -> bool {
         match message {
             Some(ServerMessage::Join(join)) => {
                 let others = join.other_participants.into_iter().filter(|other| other.state == 2);
@@ -197,8 +197,8 @@ impl Stay {
                 let (socket, local) = socket().await;
                 let (peer, offer) =
                     PeerConnection::publisher(&setup(&[local]), "microphone", Instant::now()).expect("an offer");
-                self.publisher = Some(Leg::new(peer, socket, local));
-                self.ask(ClientMessage::AddTrack(AddTrackRequest {
+                self.publisher = Some(Transport::new(peer, socket, local));
+                self.send(ClientMessage::AddTrack(AddTrackRequest {
                     cid: "microphone".into(),
                     name: "microphone".into(),
                     source: TrackSource::Microphone as i32,
@@ -206,36 +206,39 @@ impl Stay {
                     ..AddTrackRequest::default()
                 }))
                 .await;
-                self.ask(ClientMessage::Offer(description("offer", offer, 1))).await;
+                self.send(ClientMessage::Offer(description("offer", offer, 1))).await;
             }
             Some(ServerMessage::Answer(answer)) => {
-                let leg = self.publisher.as_mut().expect("an offer was made");
-                leg.peer.handle_answer(&answer.sdp, Instant::now()).expect("an answer");
+                let transport = self.publisher.as_mut().expect("an offer was made");
+                transport
+                    .peer
+                    .handle_answer(&answer.sdp, Instant::now())
+                    .expect("an answer");
             }
             Some(ServerMessage::Offer(offer)) => {
                 let mids = &offer.mid_to_track_id;
                 let answer = match &mut self.subscriber {
-                    Some(leg) => leg.peer.answer_server_offer(&offer.sdp, mids).expect("an offer"),
+                    Some(transport) => transport.peer.answer_server_offer(&offer.sdp, mids).expect("an offer"),
                     None => {
                         let (socket, local) = socket().await;
                         let (peer, answer) =
                             PeerConnection::subscriber(&setup(&[local]), &offer.sdp, mids, Instant::now())
                                 .expect("an offer");
-                        self.subscriber = Some(Leg::new(peer, socket, local));
+                        self.subscriber = Some(Transport::new(peer, socket, local));
                         answer
                     }
                 };
-                self.ask(ClientMessage::Answer(description("answer", answer, offer.id)))
+                self.send(ClientMessage::Answer(description("answer", answer, offer.id)))
                     .await;
             }
             Some(ServerMessage::Trickle(trickle)) => {
                 let init: serde_json::Value = serde_json::from_str(&trickle.candidate_init).expect("JSON");
-                let leg = match trickle.target == SignalTarget::Publisher as i32 {
+                let transport = match trickle.target == SignalTarget::Publisher as i32 {
                     true => &mut self.publisher,
                     false => &mut self.subscriber,
                 };
-                if let (Some(leg), Some(candidate)) = (leg, init["candidate"].as_str()) {
-                    leg.peer.add_remote_candidate(candidate);
+                if let (Some(transport), Some(candidate)) = (transport, init["candidate"].as_str()) {
+                    transport.peer.add_remote_candidate(candidate);
                 }
             }
             Some(ServerMessage::Update(update)) => {
@@ -258,7 +261,7 @@ impl Stay {
     fn tick(&mut self) {
         let now = Instant::now();
         let since = *self.since.get_or_insert(now);
-        if let Some(leg) = &mut self.publisher {
+        if let Some(transport) = &mut self.publisher {
             while since + Duration::from_millis(20) * self.frames as u32 <= now {
                 let pcm = self
                     .speech
@@ -271,34 +274,35 @@ impl Stay {
                     dbov_below: level,
                     is_speech: level < 127,
                 };
-                leg.peer.send_audio(&packet[..bytes], ticks, Some(level), now);
+                transport.peer.send_audio(&packet[..bytes], ticks, Some(level), now);
                 self.frames += 1;
             }
-            self.unsent.retain(|text| !leg.peer.send_message(text_packet(text)));
-            leg.peer.handle_timeout(now);
+            self.unsent
+                .retain(|text| !transport.peer.send_message(text_packet(text)));
+            transport.peer.handle_timeout(now);
         }
-        if let Some(leg) = &mut self.subscriber {
-            leg.peer.handle_timeout(now);
+        if let Some(transport) = &mut self.subscriber {
+            transport.peer.handle_timeout(now);
         }
     }
 
     /// Lets both connections say what they have to say.
     fn flush(&mut self) {
-        for (name, leg) in [("publisher", &mut self.publisher), ("subscriber", &mut self.subscriber)] {
-            let Some(leg) = leg else { continue };
+        for (name, transport) in [("publisher", &mut self.publisher), ("subscriber", &mut self.subscriber)] {
+            let Some(transport) = transport else { continue };
             loop {
-                match leg.peer.poll_output() {
+                match transport.peer.poll_output() {
                     ConnectionOutput::Timeout(_) => break,
                     ConnectionOutput::Transmit(mut transmit) => {
                         let destination = transmit.destination;
-                        let _ = leg.socket.try_send_to(transmit.contents(), destination);
+                        let _ = transport.socket.try_send_to(transmit.contents(), destination);
                     }
                     ConnectionOutput::Connected => drop(lock(&self.seen).connected.insert(name)),
                     ConnectionOutput::Audio {
                         track: Some(track),
                         packet,
                     } => {
-                        let decoder = leg.decoders.entry(track);
+                        let decoder = transport.decoders.entry(track);
                         let decoder = decoder.or_insert_with(|| Decoder::new(RATE_HZ).expect("a rate of Opus"));
                         let pcm = decoder.decode(&packet.payload).expect("Opus");
                         lock(&self.seen).heard.extend_from_slice(pcm);
@@ -317,9 +321,9 @@ impl Stay {
     }
 }
 
-impl Leg {
+impl Transport {
     fn new(peer: PeerConnection, socket: UdpSocket, local: SocketAddr) -> Self {
-        Leg {
+        Transport {
             peer,
             socket,
             local,
@@ -365,9 +369,9 @@ fn text_packet(text: &str) -> Vec<u8> {
 
 type Datagram = (Vec<u8>, SocketAddr);
 
-async fn received(leg: &Option<Leg>) -> Datagram {
-    match leg {
-        Some(leg) => receive(&leg.socket).await,
+async fn recv_from(transport: &Option<Transport>) -> Datagram {
+    match transport {
+        Some(transport) => receive(&transport.socket).await,
         None => std::future::pending().await,
     }
 }
@@ -381,9 +385,9 @@ async fn receive(socket: &UdpSocket) -> Datagram {
     }
 }
 
-fn take(leg: &mut Option<Leg>, (bytes, source): Datagram) {
-    if let Some(leg) = leg {
-        let packet = ReceivedPacket::from_datagram(source, leg.local, &bytes);
-        leg.peer.handle_packet(&packet, Instant::now());
+fn handle_datagram(transport: &mut Option<Transport>, (bytes, source): Datagram) {
+    if let Some(transport) = transport {
+        let packet = ReceivedPacket::from_datagram(source, transport.local, &bytes);
+        transport.peer.handle_packet(&packet, Instant::now());
     }
 }

@@ -5,7 +5,7 @@
 //! that are there, candidates after each first description; `track_published` on `add_track`, but an update for the others only
 //! with the first packet of the track; everybody's updates at every change of state.
 
-mod arrivals;
+mod join;
 mod media;
 mod participant;
 mod requests;
@@ -22,10 +22,10 @@ use tokio::net::UdpSocket;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
 
-use super::door::{Join, Outgoing, Request as Knock, Verdict};
+use super::http::{Join, JoinDecision, JoinRequest, Outgoing};
 use super::speakers::WINDOW;
 use super::token::Claims;
-use super::{Options, Order, Person, Stats};
+use super::{Options, Order, ParticipantStats, Stats};
 use participant::Participant;
 
 /// The real server's patience with a media connection that was lost.
@@ -52,13 +52,13 @@ const RECONNECT: i32 = 2;
 
 /// Everything that reaches the hub.
 pub enum Input {
-    Knock(Knock, oneshot::Sender<Verdict>),
+    JoinRequest(JoinRequest, oneshot::Sender<JoinDecision>),
     /// A WebSocket is open; its number goes back.
-    Arrived(Box<Join>, mpsc::UnboundedSender<Outgoing>, oneshot::Sender<u64>),
+    Joined(Box<Join>, mpsc::UnboundedSender<Outgoing>, oneshot::Sender<u64>),
     Message(u64, Bytes),
     /// A WebSocket is gone.
-    Hung(u64),
-    /// For this link, or for whoever takes it.
+    Closed(u64),
+    /// For this transport, or for whoever takes it.
     Datagram(Option<(u64, SignalTarget)>, SocketAddr, Vec<u8>),
     Order(Order),
     Stats(oneshot::Sender<Stats>),
@@ -72,8 +72,8 @@ pub struct Hub {
     shared: Option<Arc<UdpSocket>>,
     /// The sid of each room, by its name.
     rooms: BTreeMap<String, String>,
-    people: BTreeMap<u64, Participant>,
-    arrivals: u64,
+    participants: BTreeMap<u64, Participant>,
+    next_id: u64,
     refusal: Option<(u16, String)>,
     speakers_at: Instant,
     stats: Stats,
@@ -96,8 +96,8 @@ impl Hub {
             feed,
             shared,
             rooms: BTreeMap::new(),
-            people: BTreeMap::new(),
-            arrivals: 0,
+            participants: BTreeMap::new(),
+            next_id: 0,
             refusal: None,
             speakers_at: Instant::now() + WINDOW,
             stats: Stats::default(),
@@ -118,70 +118,70 @@ impl Hub {
                 () = sleep_until(deadline.into()) => {}
             }
         }
-        for person in self.people.values_mut() {
-            person.leave(SERVER_SHUTDOWN, DISCONNECT);
+        for participant in self.participants.values_mut() {
+            participant.leave(SERVER_SHUTDOWN, DISCONNECT);
         }
     }
 
     fn tick(&mut self, now: Instant) {
-        let overdue = |person: &Participant| person.until.is_some_and(|until| until <= now);
+        let overdue = |participant: &Participant| participant.until.is_some_and(|until| until <= now);
         let late: Vec<u64> = self
-            .people
+            .participants
             .iter()
-            .filter(|(_, person)| overdue(person))
+            .filter(|(_, participant)| overdue(participant))
             .map(|(id, _)| *id)
             .collect();
         for id in late {
             self.remove(id, CONNECTION_TIMEOUT, Some(DISCONNECT), now);
         }
-        for person in self.people.values_mut() {
-            for (_, link) in person.links() {
-                link.handle_timeout(now);
+        for participant in self.participants.values_mut() {
+            for (_, transport) in participant.transports() {
+                transport.handle_timeout(now);
             }
         }
         if self.speakers_at <= now {
             self.speakers_at = now + WINDOW;
-            self.tell_speakers(now);
+            self.send_speakers(now);
         }
     }
 
-    /// Lets every link send, and does what follows from it, until all are quiet; returns when the next of them is due.
+    /// Lets every transport send, and does what follows from it, until all are quiet; returns when the next of them is due.
     fn drain(&mut self, now: Instant) -> Instant {
         loop {
-            let mut happened = Vec::new();
+            let mut events = Vec::new();
             let mut deadline = now + JOIN_WITHIN;
-            for (id, person) in &mut self.people {
-                for (target, link) in person.links() {
-                    link.drain(now, |event| happened.push((*id, target, event)));
-                    deadline = deadline.min(link.deadline());
+            for (id, participant) in &mut self.participants {
+                for (target, transport) in participant.transports() {
+                    transport.drain(now, |event| events.push((*id, target, event)));
+                    deadline = deadline.min(transport.deadline());
                 }
-                deadline = person.until.map_or(deadline, |until| deadline.min(until));
+                deadline = participant.until.map_or(deadline, |until| deadline.min(until));
             }
-            if happened.is_empty() {
+            if events.is_empty() {
                 return deadline;
             }
-            for (id, target, event) in happened {
-                self.happened(id, target, event, now);
+            for (id, target, event) in events {
+                self.event(id, target, event, now);
             }
         }
     }
 
     fn handle(&mut self, input: Input, now: Instant) {
         match input {
-            Input::Knock(request, verdict) => {
-                let made = self.judge(&request);
-                if request.path == "/rtc" && matches!(made, Verdict::Reply(..)) {
+            Input::JoinRequest(request, verdict) => {
+                let made = self.decide(&request);
+                if request.path == "/rtc" && matches!(made, JoinDecision::Reply(..)) {
                     self.stats.refused += 1;
                 }
                 let _ = verdict.send(made);
             }
-            Input::Arrived(join, tell, number) => self.arrive(*join, tell, number, now),
+            Input::Joined(join, sender, number) => self.join(*join, sender, number, now),
             Input::Message(id, bytes) => match SignalRequest::decode(bytes) {
                 Ok(SignalRequest { message: Some(request) }) => self.request(id, request, now),
                 Ok(_) => log::debug!("{}: a message that this server does not know", self.name(id)),
                 Err(error) => log::warn!("{}: no message: {error}", self.name(id)),
             },
-            Input::Hung(id) => self.hung(id, now),
+            Input::Closed(id) => self.handle_closed(id, now),
             Input::Datagram(whose, source, contents) => self.datagram(whose, source, &contents, now),
             Input::Order(order) => self.order(order, now),
             Input::Stats(reply) => {
@@ -192,12 +192,12 @@ impl Hub {
 
     /// Tells the others what this participant is now.
     fn broadcast(&mut self, id: u64) {
-        let Some(person) = self.people.get_mut(&id) else {
+        let Some(participant) = self.participants.get_mut(&id) else {
             return;
         };
-        person.version += 1;
-        let (info, room) = (person.info(), person.claims.room.clone());
-        if person.claims.hidden {
+        participant.version += 1;
+        let (info, room) = (participant.info(), participant.claims.room.clone());
+        if participant.claims.hidden {
             return;
         }
         for other in self.others(id, &room) {
@@ -207,40 +207,40 @@ impl Hub {
         }
     }
 
-    fn hung(&mut self, id: u64, now: Instant) {
-        let Some(person) = self.people.get_mut(&id) else {
+    fn handle_closed(&mut self, id: u64, now: Instant) {
+        let Some(participant) = self.participants.get_mut(&id) else {
             return;
         };
-        person.tell = None;
+        participant.sender = None;
         // As long as the media are there a client may come back and resume.
-        if !person.links().any(|(_, link)| link.connected) {
+        if !participant.transports().any(|(_, transport)| transport.connected) {
             self.remove(id, SIGNAL_CLOSE, None, now);
         }
     }
 
     /// Ends a stay, with a `leave` of this action where there is one, and tells the others.
     fn remove(&mut self, id: u64, reason: i32, action: Option<i32>, now: Instant) {
-        let Some(mut person) = self.people.remove(&id) else {
+        let Some(mut participant) = self.participants.remove(&id) else {
             return;
         };
         log::info!(
             "{} leaves {}: reason {reason}",
-            person.claims.identity,
-            person.claims.room
+            participant.claims.identity,
+            participant.claims.room
         );
         if let Some(action) = action {
-            person.leave(reason, action);
+            participant.leave(reason, action);
         }
-        for (_, link) in person.links() {
-            link.close(now);
+        for (_, transport) in participant.transports() {
+            transport.close(now);
         }
-        person.state = DISCONNECTED;
-        person.version += 1;
-        let mut info = person.info();
+        participant.state = DISCONNECTED;
+        participant.version += 1;
+        let mut info = participant.info();
         info.tracks.clear();
         info.disconnect_reason = reason;
-        let room = person.claims.room.clone();
-        if !person.claims.hidden {
+        let room = participant.claims.room.clone();
+        if !participant.claims.hidden {
             for other in self.others(id, &room) {
                 other.send(ServerMessage::Update(ParticipantUpdate {
                     participants: vec![info.clone()],
@@ -256,7 +256,7 @@ impl Hub {
     fn order(&mut self, order: Order, now: Instant) {
         match order {
             Order::Evict { identity, reason } => {
-                for id in self.named(&identity) {
+                for id in self.by_identity(&identity) {
                     self.remove(id, reason, Some(DISCONNECT), now);
                 }
             }
@@ -265,20 +265,20 @@ impl Hub {
                 reason,
                 action,
             } => {
-                for id in self.named(&identity) {
+                for id in self.by_identity(&identity) {
                     self.remove(id, reason, Some(action), now);
                 }
             }
             Order::HangUp { identity } => {
-                for id in self.named(&identity) {
-                    let person = self.people.get_mut(&id).expect("it was just found");
-                    person.tell = None;
-                    person.until = Some(now + GONE_AFTER);
+                for id in self.by_identity(&identity) {
+                    let participant = self.participants.get_mut(&id).expect("it was just found");
+                    participant.sender = None;
+                    participant.until = Some(now + GONE_AFTER);
                 }
             }
             Order::Silence { identity } => {
-                for id in self.named(&identity) {
-                    self.people.get_mut(&id).expect("it was just found").silent = true;
+                for id in self.by_identity(&identity) {
+                    self.participants.get_mut(&id).expect("it was just found").silent = true;
                 }
             }
             Order::Refuse { status, words } => self.refusal = Some((status, words)),
@@ -289,23 +289,23 @@ impl Hub {
 
     fn stats(&self) -> Stats {
         let mut stats = self.stats.clone();
-        for person in self.people.values() {
-            stats.rooms.entry(person.claims.room.clone()).or_default().insert(
-                person.claims.identity.clone(),
-                Person {
-                    sid: person.sid.clone(),
-                    state: person.state,
-                    kind: person.claims.kind,
-                    auto_subscribe: person.auto_subscribe,
-                    tracks: person
+        for participant in self.participants.values() {
+            stats.rooms.entry(participant.claims.room.clone()).or_default().insert(
+                participant.claims.identity.clone(),
+                ParticipantStats {
+                    sid: participant.sid.clone(),
+                    state: participant.state,
+                    kind: participant.claims.kind,
+                    auto_subscribe: participant.auto_subscribe,
+                    tracks: participant
                         .tracks
                         .iter()
                         .filter(|track| track.live)
                         .map(|track| track.info.sid.clone())
                         .collect(),
-                    wanted: person.wanted.iter().cloned().collect(),
-                    speaking: person.meter.told > 0,
-                    ..person.person.clone()
+                    subscribed: participant.subscribed.iter().cloned().collect(),
+                    speaking: participant.meter.told > 0,
+                    ..participant.participant.clone()
                 },
             );
         }
@@ -314,33 +314,33 @@ impl Hub {
 
     fn others<'a>(&'a self, id: u64, room: &'a str) -> impl Iterator<Item = &'a Participant> {
         let others = self
-            .people
+            .participants
             .iter()
-            .filter(move |(other, person)| **other != id && person.claims.room == room);
-        others.map(|(_, person)| person)
+            .filter(move |(other, participant)| **other != id && participant.claims.room == room);
+        others.map(|(_, participant)| participant)
     }
 
     fn find(&self, room: &str, identity: &str) -> Option<u64> {
         let is_it = |claims: &Claims| claims.room == room && claims.identity == identity;
-        self.people
+        self.participants
             .iter()
-            .find(|(_, person)| is_it(&person.claims))
+            .find(|(_, participant)| is_it(&participant.claims))
             .map(|(id, _)| *id)
     }
 
     /// Returns the participants of this identity in all rooms.
-    fn named(&self, identity: &str) -> Vec<u64> {
-        self.people
+    fn by_identity(&self, identity: &str) -> Vec<u64> {
+        self.participants
             .iter()
-            .filter(|(_, person)| person.claims.identity == identity)
+            .filter(|(_, participant)| participant.claims.identity == identity)
             .map(|(id, _)| *id)
             .collect()
     }
 
     fn name(&self, id: u64) -> &str {
-        self.people
+        self.participants
             .get(&id)
-            .map_or("somebody gone", |person| person.claims.identity.as_str())
+            .map_or("somebody gone", |participant| participant.claims.identity.as_str())
     }
 }
 

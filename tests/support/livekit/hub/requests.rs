@@ -9,7 +9,7 @@ use edge_runner_proto::livekit::wire::{
 };
 use serde_json::{Value, json};
 
-use super::super::link;
+use super::super::transport;
 use super::participant::{Participant, Track};
 use super::{CLIENT_INITIATED, DISCONNECT, Hub, sid};
 
@@ -19,41 +19,45 @@ const VIDEO: i32 = 1;
 
 impl Hub {
     pub(super) fn request(&mut self, id: u64, request: ClientMessage, now: Instant) {
-        let Some(person) = self.people.get_mut(&id) else {
+        let Some(participant) = self.participants.get_mut(&id) else {
             return;
         };
         match request {
-            ClientMessage::Ping(ping) => person.send(ServerMessage::Pong(Pong {
+            ClientMessage::Ping(ping) => participant.send(ServerMessage::Pong(Pong {
                 last_ping_timestamp: ping.timestamp,
                 timestamp: unix_ms(),
             })),
-            ClientMessage::AddTrack(wanted) => self.add_track(id, wanted),
+            ClientMessage::AddTrack(subscribed) => self.add_track(id, subscribed),
             ClientMessage::Offer(offer) => {
-                if person.publisher.is_none() {
-                    let link = self.link(id, SignalTarget::Publisher, now);
-                    self.people.get_mut(&id).expect("it was just there").publisher = link;
+                if participant.publisher.is_none() {
+                    let transport = self.transport(id, SignalTarget::Publisher, now);
+                    self.participants.get_mut(&id).expect("it was just there").publisher = transport;
                 }
                 self.publish(id, &offer);
             }
             ClientMessage::Answer(answer) => {
-                if let Some(Err(error)) = person.subscriber.as_mut().map(|link| link.handle_answer(&answer)) {
+                if let Some(Err(error)) = participant
+                    .subscriber
+                    .as_mut()
+                    .map(|transport| transport.handle_answer(&answer))
+                {
                     log::warn!("{}: its answer: {error}\n{}", self.name(id), answer.sdp);
                 }
-                self.tell_speakers_of_heard(id);
+                self.send_speakers_of_heard(id);
                 self.offer(id);
             }
             ClientMessage::Trickle(trickle) => {
                 let init: Value = serde_json::from_str(&trickle.candidate_init).unwrap_or_default();
                 let text = init["candidate"].as_str().unwrap_or_default();
                 let target = SignalTarget::try_from(trickle.target).unwrap_or(SignalTarget::Publisher);
-                if let Some(link) = person.link(target).filter(|_| !text.is_empty())
-                    && let Err(error) = link.add_remote_candidate(text)
+                if let Some(transport) = participant.transport(target).filter(|_| !text.is_empty())
+                    && let Err(error) = transport.add_remote_candidate(text)
                 {
                     log::warn!("{}: the candidate {text}: {error}", self.name(id));
                 }
             }
             ClientMessage::Mute(mute) => {
-                if let Some(track) = person.tracks.iter_mut().find(|track| track.info.sid == mute.sid) {
+                if let Some(track) = participant.tracks.iter_mut().find(|track| track.info.sid == mute.sid) {
                     track.info.muted = mute.muted;
                     self.broadcast(id);
                 }
@@ -61,9 +65,9 @@ impl Hub {
             ClientMessage::Subscription(subscription) => {
                 for track in subscription.track_sids {
                     if subscription.subscribe {
-                        person.wanted.insert(track);
+                        participant.subscribed.insert(track);
                     } else {
-                        person.wanted.remove(&track);
+                        participant.subscribed.remove(&track);
                     }
                 }
                 self.offer(id);
@@ -72,31 +76,31 @@ impl Hub {
         }
     }
 
-    pub(super) fn add_track(&mut self, id: u64, wanted: AddTrackRequest) {
-        let Some(person) = self.people.get_mut(&id) else {
+    pub(super) fn add_track(&mut self, id: u64, subscribed: AddTrackRequest) {
+        let Some(participant) = self.participants.get_mut(&id) else {
             return;
         };
-        if !person.claims.can_publish {
+        if !participant.claims.can_publish {
             // 2 is "not allowed".
-            person.send(ServerMessage::Request(RequestResponse {
+            participant.send(ServerMessage::Request(RequestResponse {
                 reason: 2,
                 ..Default::default()
             }));
             return;
         }
-        let audio = wanted.kind == AUDIO;
+        let audio = subscribed.kind == AUDIO;
         let letter = |source| ['U', 'C', 'M', 'S', 's'].get(source as usize).copied().unwrap_or('U');
         let info = TrackInfo {
             sid: sid(&format!(
                 "TR_{}{}",
                 if audio { 'A' } else { 'V' },
-                letter(wanted.source)
+                letter(subscribed.source)
             )),
-            kind: wanted.kind,
-            name: wanted.name,
-            muted: wanted.muted,
-            source: wanted.source,
-            mime_type: if audio && wanted.disable_red {
+            kind: subscribed.kind,
+            name: subscribed.name,
+            muted: subscribed.muted,
+            source: subscribed.source,
+            mime_type: if audio && subscribed.disable_red {
                 "audio/opus"
             } else if audio {
                 "audio/red"
@@ -106,47 +110,47 @@ impl Hub {
             .into(),
             ..Default::default()
         };
-        person.send(ServerMessage::TrackPublished(TrackPublishedResponse {
-            cid: wanted.cid.clone(),
+        participant.send(ServerMessage::TrackPublished(TrackPublishedResponse {
+            cid: subscribed.cid.clone(),
             track: Some(info.clone()),
         }));
-        person.tracks.push(Track {
+        participant.tracks.push(Track {
             info,
-            cid: wanted.cid,
+            cid: subscribed.cid,
             live: false,
         });
     }
 
     /// Answers an offer of the publisher, and finds which of its sections is which track.
     pub(super) fn publish(&mut self, id: u64, offer: &SessionDescription) {
-        let Some(person) = self.people.get_mut(&id) else {
+        let Some(participant) = self.participants.get_mut(&id) else {
             return;
         };
-        let Some(link) = &mut person.publisher else {
+        let Some(transport) = &mut participant.publisher else {
             return;
         };
-        let answer = match link.handle_offer(offer) {
+        let answer = match transport.handle_offer(offer) {
             Ok(answer) => answer,
             Err(error) => {
-                log::warn!("{}: its offer: {error}\n{}", person.claims.identity, offer.sdp);
+                log::warn!("{}: its offer: {error}\n{}", participant.claims.identity, offer.sdp);
                 return;
             }
         };
-        let candidates = link.candidates();
+        let candidates = transport.candidates();
         let mut sections = Vec::new();
         for (kind, name) in [(AUDIO, "audio"), (VIDEO, "video")] {
-            let found = link::tracks(&offer.sdp, name).into_iter();
+            let found = transport::tracks(&offer.sdp, name).into_iter();
             sections.extend(found.map(|(mid, cid)| (kind, mid, cid)));
         }
         // A voice whose section is gone is unpublished; pictures, which are refused, have none for long.
         let has_section = |mid: &str| sections.iter().any(|(_, other, _)| other == mid);
         let is_there =
             |track: &Track| track.info.kind == VIDEO || track.info.mid.is_empty() || has_section(&track.info.mid);
-        let before = person.tracks.len();
-        person.tracks.retain(is_there);
-        let mut changed = person.tracks.len() != before;
+        let before = participant.tracks.len();
+        participant.tracks.retain(is_there);
+        let mut changed = participant.tracks.len() != before;
         for (kind, mid, cid) in sections {
-            let tracks = &mut person.tracks;
+            let tracks = &mut participant.tracks;
             let pending = |track: &Track| track.info.mid.is_empty() && track.info.kind == kind;
             if tracks.iter().any(|track| track.info.mid == mid) {
                 continue;
@@ -160,8 +164,8 @@ impl Hub {
                 changed |= kind == VIDEO;
             }
         }
-        person.send(ServerMessage::Answer(answer));
-        trickle(person, candidates, SignalTarget::Publisher);
+        participant.send(ServerMessage::Answer(answer));
+        trickle(participant, candidates, SignalTarget::Publisher);
         if changed {
             self.broadcast(id);
             self.offer_others(id);
@@ -169,47 +173,55 @@ impl Hub {
     }
 
     pub(super) fn subscribe_to_all(&mut self, id: u64) {
-        let Some(person) = self.people.get(&id).filter(|person| person.auto_subscribe) else {
+        let Some(participant) = self
+            .participants
+            .get(&id)
+            .filter(|participant| participant.auto_subscribe)
+        else {
             return;
         };
-        let others = self.others(id, &person.claims.room).flat_map(|other| &other.tracks);
+        let others = self
+            .others(id, &participant.claims.room)
+            .flat_map(|other| &other.tracks);
         let sids: Vec<String> = others
             .filter(|track| track.live)
             .map(|track| track.info.sid.clone())
             .collect();
-        self.people.get_mut(&id).expect("it was just there").wanted.extend(sids);
+        self.participants
+            .get_mut(&id)
+            .expect("it was just there")
+            .subscribed
+            .extend(sids);
     }
 
     /// Offers a participant what it is to hear, if that has changed.
     pub(super) fn offer(&mut self, id: u64) {
-        let Some(person) = self.people.get(&id) else {
+        let Some(participant) = self.participants.get(&id) else {
             return;
         };
-        let mut wanted = BTreeMap::new();
-        for other in self.others(id, &person.claims.room) {
-            for track in other
-                .tracks
-                .iter()
-                .filter(|track| track.live && track.info.kind == AUDIO && person.wanted.contains(&track.info.sid))
-            {
-                wanted.insert(track.info.sid.clone(), other.sid.clone());
+        let mut subscribed = BTreeMap::new();
+        for other in self.others(id, &participant.claims.room) {
+            for track in other.tracks.iter().filter(|track| {
+                track.live && track.info.kind == AUDIO && participant.subscribed.contains(&track.info.sid)
+            }) {
+                subscribed.insert(track.info.sid.clone(), other.sid.clone());
             }
         }
-        let person = self.people.get_mut(&id).expect("it was just there");
-        let Some(link) = &mut person.subscriber else {
+        let participant = self.participants.get_mut(&id).expect("it was just there");
+        let Some(transport) = &mut participant.subscriber else {
             return;
         };
-        let Some(offer) = link.offer(&wanted) else {
+        let Some(offer) = transport.offer(&subscribed) else {
             return;
         };
-        let candidates = link.candidates();
-        person.send(ServerMessage::Offer(offer));
-        trickle(person, candidates, SignalTarget::Subscriber);
+        let candidates = transport.candidates();
+        participant.send(ServerMessage::Offer(offer));
+        trickle(participant, candidates, SignalTarget::Subscriber);
     }
 
     pub(super) fn offer_others(&mut self, id: u64) {
         for other in self
-            .people
+            .participants
             .keys()
             .copied()
             .filter(|other| *other != id)
@@ -220,11 +232,11 @@ impl Hub {
     }
 }
 
-fn trickle(person: &Participant, candidates: Vec<String>, target: SignalTarget) {
+fn trickle(participant: &Participant, candidates: Vec<String>, target: SignalTarget) {
     let count = candidates.len();
     for (at, candidate) in candidates.into_iter().enumerate() {
         let init = json!({"candidate": candidate, "sdpMid": "", "sdpMLineIndex": 0, "usernameFragment": null});
-        person.send(ServerMessage::Trickle(TrickleRequest {
+        participant.send(ServerMessage::Trickle(TrickleRequest {
             candidate_init: init.to_string(),
             target: target.into(),
             last: at + 1 == count,

@@ -30,7 +30,7 @@ fn json_of(asked: &Asked) -> Value {
 }
 
 /// A provider in good order: every room is made as it is asked for, under the runner's own name for it.
-fn good(privacy: &'static str) -> impl Fn(usize, &Asked) -> Says + Send + 'static {
+fn working_provider(privacy: &'static str) -> impl Fn(usize, &Asked) -> Says + Send + 'static {
     move |_, asked| {
         let body = json_of(asked);
         match (asked.method.as_str(), asked.target.as_str()) {
@@ -77,7 +77,7 @@ fn now_s() -> u64 {
 }
 
 /// Holds the seconds of an end against four hours from then, and puts a word in their place.
-fn take_end(properties: &mut Value, from_s: u64) {
+fn check_expiry(properties: &mut Value, from_s: u64) {
     let end = properties["exp"].as_u64().expect("a whole number of seconds");
     let wanted = from_s + FOUR_HOURS_S..=now_s() + FOUR_HOURS_S;
     assert!(wanted.contains(&end), "{end} is not in {wanted:?}");
@@ -85,7 +85,7 @@ fn take_end(properties: &mut Value, from_s: u64) {
 }
 
 /// Holds a request against what the provider takes, and returns its body.
-fn held(asked: &Asked, method: &str, target: &str) -> Value {
+fn check_request(asked: &Asked, method: &str, target: &str) -> Value {
     assert_eq!((asked.method.as_str(), asked.target.as_str()), (method, target));
     assert_eq!(asked.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
     assert_eq!(asked.header("accept"), Some("application/json"));
@@ -101,7 +101,7 @@ fn arguments(runner: &TestRunner) -> Value {
 }
 
 /// Waits for so many requests of the provider, which then are all.
-fn asked_in_the_end(provider: &Rest, count: usize) -> Vec<Asked> {
+fn all_requests(provider: &Rest, count: usize) -> Vec<Asked> {
     let start = Instant::now();
     while provider.asked().len() < count {
         assert!(start.elapsed() < PATIENCE, "{:#?}", provider.asked());
@@ -137,8 +137,8 @@ fn end(mut runner: TestRunner) -> String {
 
 /// R-002, R-010, R-021, R-054, R-063: a new room and a token, byte for byte; what the client and the bot are told of it.
 #[test]
-fn a_client_gets_a_room_and_a_bot_is_in_it() {
-    let provider = Rest::playing(good("public"));
+fn start_makes_a_room_and_runs_a_bot_in_it() {
+    let provider = Rest::playing(working_provider("public"));
     let runner = runner(&provider, &["-vv"], &[]);
     let from_s = now_s();
     let body = json!({"transport": "videoroom", "createVideoroomRoom": true, "body": {"lang": "en"}});
@@ -146,8 +146,8 @@ fn a_client_gets_a_room_and_a_bot_is_in_it() {
     assert_eq!(reply.status, 200, "{}", reply.text());
     let asked = provider.asked();
     assert_eq!(asked.len(), 2, "{asked:#?}");
-    let mut room = held(&asked[0], "POST", "/v1/rooms");
-    take_end(&mut room["properties"], from_s);
+    let mut room = check_request(&asked[0], "POST", "/v1/rooms");
+    check_expiry(&mut room["properties"], from_s);
     let name = room["name"].as_str().expect("a name").to_owned();
     let digits = name.strip_prefix("bot-").expect("a bot's room");
     assert!(
@@ -158,8 +158,8 @@ fn a_client_gets_a_room_and_a_bot_is_in_it() {
         "exp": "in four hours", "eject_at_room_exp": true, "enable_chat": false, "enable_prejoin_ui": false,
         "enable_emoji_reactions": false, "start_video_off": false}});
     assert_eq!(room, wanted);
-    let mut token = held(&asked[1], "POST", "/v1/meeting-tokens");
-    take_end(&mut token["properties"], from_s);
+    let mut token = check_request(&asked[1], "POST", "/v1/meeting-tokens");
+    check_expiry(&mut token["properties"], from_s);
     let wanted = json!({"properties": {"room_name": name, "exp": "in four hours", "is_owner": true,
         "eject_at_token_exp": false}});
     assert_eq!(token, wanted);
@@ -185,8 +185,8 @@ fn a_client_gets_a_room_and_a_bot_is_in_it() {
 
 /// R-055, R-056: properties reach the provider, under the aliases of existing clients too; what is of the wrong kind is dropped.
 #[test]
-fn properties_reach_the_provider() {
-    let provider = Rest::playing(good("public"));
+fn passes_room_and_token_properties_to_the_provider() {
+    let provider = Rest::playing(working_provider("public"));
     let runner = runner(&provider, &[], &[("RUNNER_START_NAMES", "alias")]);
     let body = json!({"createDailyRoom": true, "dailyRoomProperties": {"enable_chat": true, "exp": 2e9, "odd": null, "geo": 7},
         "dailyMeetingTokenProperties": {"user_name": "Caller", "is_owner": false, "room_name": "all", "exp": "never"}});
@@ -220,8 +220,8 @@ fn properties_reach_the_provider() {
 
 /// R-028, R-030: a configured room is used as it is, and asks for itself; a sample only takes the place of a new one.
 #[test]
-fn an_existing_room_is_used() {
-    let provider = Rest::playing(good("public"));
+fn uses_the_configured_room() {
+    let provider = Rest::playing(working_provider("public"));
     let mine = "https://example.net/my-room";
     let asks_itself = runner(
         &provider,
@@ -236,7 +236,7 @@ fn an_existing_room_is_used() {
     let asked = provider.asked();
     assert_eq!(asked.len(), 1, "{asked:#?}");
     assert_eq!(
-        held(&asked[0], "POST", "/v1/meeting-tokens")["properties"]["room_name"],
+        check_request(&asked[0], "POST", "/v1/meeting-tokens")["properties"]["room_name"],
         "my-room"
     );
     assert_eq!(arguments(&asks_itself)["room_url"], mine);
@@ -270,7 +270,7 @@ fn an_existing_room_is_used() {
 
 /// Every failure of the provider is an answer that says it, one line that says it too, no bot, and a free place.
 #[test]
-fn every_failure_of_the_provider_is_told_once() {
+fn reports_every_provider_failure_once() {
     let refusal = |status: u16, kind: &str| {
         let body = json!({"error": kind, "info": format!("no, {KEY} of {FROM}")}).to_string();
         Says::Json(status, body)
@@ -354,7 +354,7 @@ fn every_failure_of_the_provider_is_told_once() {
                 });
                 let runner = runner(&provider, &["-vv", "--max-sessions", "1"], &[]);
                 let reply = match name {
-                    "silence" => patient(runner.addr),
+                    "silence" => start_slowly(runner.addr),
                     _ => start(&runner, &json!({"createVideoroomRoom": true})),
                 };
                 assert_eq!(reply.status, 500, "{name}: {}", reply.text());
@@ -369,7 +369,7 @@ fn every_failure_of_the_provider_is_told_once() {
                     !detail.contains(KEY) && !detail.contains("5550001111"),
                     "{name}: {detail}"
                 );
-                let asked = asked_in_the_end(&provider, requests);
+                let asked = all_requests(&provider, requests);
                 let deletes = asked.iter().filter(|asked| asked.method == "DELETE").count();
                 let may_be_there = requests == 2;
                 assert_eq!(deletes, usize::from(may_be_there), "{name}: {asked:#?}");
@@ -392,7 +392,7 @@ fn every_failure_of_the_provider_is_told_once() {
 }
 
 /// Asks for a room of a provider that takes its time.
-fn patient(addr: SocketAddr) -> Reply {
+fn start_slowly(addr: SocketAddr) -> Reply {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(addr).expect("the runner listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time");
@@ -410,10 +410,10 @@ fn patient(addr: SocketAddr) -> Reply {
 
 /// A provider that is busy, and one that is not there at first, are asked again; a token that is refused costs its room.
 #[test]
-fn a_room_is_asked_for_again_and_taken_back() {
+fn retries_room_requests_and_deletes_unused_rooms() {
     let busy = Rest::playing(|nth, asked| match nth {
         0 | 1 | 3 => Says::Json(429, r#"{"error":"rate-limit-error"}"#.into()),
-        _ => good("public")(nth, asked),
+        _ => working_provider("public")(nth, asked),
     });
     let runner_of_busy = runner(&busy, &[], &[]);
     let reply = start(&runner_of_busy, &json!({"createVideoroomRoom": true}));
@@ -436,7 +436,7 @@ fn a_room_is_asked_for_again_and_taken_back() {
 
     let stingy = Rest::playing(|nth, asked| match asked.target.as_str() {
         "/v1/meeting-tokens" => Says::Json(403, r#"{"error":"forbidden-error"}"#.into()),
-        _ => good("public")(nth, asked),
+        _ => working_provider("public")(nth, asked),
     });
     let runner_of_stingy = runner(&stingy, &[], &[]);
     let reply = start(&runner_of_stingy, &json!({"createVideoroomRoom": true}));
@@ -446,9 +446,12 @@ fn a_room_is_asked_for_again_and_taken_back() {
         detail.starts_with("making a token for the video room: the provider answered 403"),
         "{detail}"
     );
-    let asked = asked_in_the_end(&stingy, 3);
+    let asked = all_requests(&stingy, 3);
     let name = json_of(&asked[0])["name"].as_str().expect("a name").to_owned();
-    assert_eq!(held(&asked[2], "DELETE", &format!("/v1/rooms/{name}")), Value::Null);
+    assert_eq!(
+        check_request(&asked[2], "DELETE", &format!("/v1/rooms/{name}")),
+        Value::Null
+    );
     assert!(Started::all(&runner_of_stingy).is_empty());
     end(runner_of_stingy);
     assert_eq!(stingy.asked().len(), 3, "nothing came after");
@@ -456,7 +459,7 @@ fn a_room_is_asked_for_again_and_taken_back() {
 
 /// R-027: without a key the variable is named; R-010: a full house asks the provider for nothing.
 #[test]
-fn neither_without_a_key_nor_without_a_place_is_a_room_made() {
+fn makes_no_room_without_a_key_or_a_free_session() {
     let keyless = TestRunner::start(&["--", "/bin/sh", "-c", STAYS]);
     let reply = start(&keyless, &json!({"createVideoroomRoom": true}));
     assert_eq!(reply.status, 500);
@@ -467,7 +470,7 @@ fn neither_without_a_key_nor_without_a_place_is_a_room_made() {
     );
     keyless.wait_for_log("VIDEOROOM_API_KEY (or DAILY_API_KEY) is not set");
 
-    let provider = Rest::playing(good("public"));
+    let provider = Rest::playing(working_provider("public"));
     let full = runner(&provider, &["--max-sessions", "1"], &[]);
     assert_eq!(start(&full, &json!({"createVideoroomRoom": true})).status, 200);
     let reply = start(&full, &json!({"createVideoroomRoom": true}));
@@ -481,8 +484,8 @@ fn neither_without_a_key_nor_without_a_place_is_a_room_made() {
 /// The built-in bots have no way in: the caller gets his room, the log says why nobody is there, and `--direct`, which has no
 /// caller, does not begin.
 #[test]
-fn the_built_in_bots_say_that_they_cannot_enter() {
-    let provider = Rest::playing(good("public"));
+fn built_in_bots_report_that_they_cannot_join() {
+    let provider = Rest::playing(working_provider("public"));
     let url = format!("{}/v1", provider.url());
     let variables = [("VIDEOROOM_API_KEY", KEY), ("VIDEOROOM_API_URL", url.as_str())];
     let stock = TestRunner::start_with(&[], &variables);
@@ -502,8 +505,8 @@ fn the_built_in_bots_say_that_they_cannot_enter() {
 
 /// A session in a room lasts as long as its bot.
 #[test]
-fn sessions_end_with_their_bots() {
-    let provider = Rest::playing(good("public"));
+fn a_session_ends_with_its_bot() {
+    let provider = Rest::playing(working_provider("public"));
     for (bot, words, level) in [
         ("exit 0", "session ended: bot ended", " INFO "),
         ("exit 7", "the bot failed: exit status: 7", " WARN "),
@@ -524,22 +527,22 @@ fn sessions_end_with_their_bots() {
 
 /// A runner that is told to stop while a room is made takes it back, with and without a server.
 #[test]
-fn a_stop_takes_a_half_made_room_back() {
+fn deletes_the_new_room_when_the_runner_stops() {
     let half = || {
         Rest::playing(|nth, asked| match asked.target.as_str() {
             "/v1/meeting-tokens" => Says::Silence,
-            _ => good("public")(nth, asked),
+            _ => working_provider("public")(nth, asked),
         })
     };
     let taken_back = |provider: &Rest, mut runner: TestRunner| {
-        asked_in_the_end(provider, 2);
+        all_requests(provider, 2);
         runner.signal("TERM");
         assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
         assert!(Started::all(&runner).is_empty(), "no bot was started");
         let asked = provider.asked();
         let name = json_of(&asked[0])["name"].as_str().expect("a name").to_owned();
         assert_eq!(asked.len(), 3, "{asked:#?}");
-        held(&asked[2], "DELETE", &format!("/v1/rooms/{name}"));
+        check_request(&asked[2], "DELETE", &format!("/v1/rooms/{name}"));
     };
     let provider = half();
     let serves = runner(&provider, &[], &[]);
@@ -562,8 +565,8 @@ fn a_stop_takes_a_half_made_room_back() {
 
 /// Who leaves rooms open to pages, or a webhook without a name, is told so once.
 #[test]
-fn what_stands_open_is_told_at_the_start() {
-    let provider = Rest::playing(good("public"));
+fn warns_about_open_endpoints_at_startup() {
+    let provider = Rest::playing(working_provider("public"));
     for (options, told) in [
         (&["--dialin"][..], [true, true]),
         (&["--allowed-origins", "https://app.example"], [false, false]),
@@ -583,12 +586,12 @@ fn what_stands_open_is_told_at_the_start() {
 
 /// R-042: a browser is sent into a new room, whose token is in the address only where it is needed.
 #[test]
-fn a_browser_is_sent_into_a_new_room() {
+fn redirects_a_browser_to_a_new_room() {
     for (privacy, path, query) in [
         ("public", "/videoroom", ""),
         ("private", "/daily", "?t=eyJcanary.meeting.token-77b2"),
     ] {
-        let provider = Rest::playing(good(privacy));
+        let provider = Rest::playing(working_provider(privacy));
         let runner = runner(&provider, &[], &[]);
         let head = http::request(runner.addr, "HEAD", path, &[], b"").expect("an answer");
         assert_eq!((head.status, head.header("cache-control")), (200, Some("no-store")));
@@ -619,8 +622,8 @@ const PAGE: &str = "Accept: text/html,application/xhtml+xml,*/*;q=0.8";
 
 /// R-042, R-086: what no one asked for makes no room; a typed address and a link do.
 #[test]
-fn a_stranger_s_page_makes_no_room() {
-    let provider = Rest::playing(good("public"));
+fn a_cross_site_page_makes_no_room() {
+    let provider = Rest::playing(working_provider("public"));
     let runner = runner(&provider, &[], &[]);
     let visit = |headers: &[&str]| {
         http::request(runner.addr, "GET", "/videoroom", headers, b"")
@@ -681,8 +684,8 @@ fn a_stranger_s_page_makes_no_room() {
 
 /// R-085: with a list of origins, only what a browser says was typed comes without one. R-086: a key is asked for here too.
 #[test]
-fn lists_and_keys_hold_for_the_redirect() {
-    let provider = Rest::playing(good("public"));
+fn the_redirect_checks_origins_and_keys() {
+    let provider = Rest::playing(working_provider("public"));
     let runner = runner(&provider, &["--allowed-origins", "https://app.example"], &[]);
     let visit = |headers: &[&str]| {
         http::request(runner.addr, "GET", "/videoroom", headers, b"")
@@ -712,7 +715,7 @@ fn lists_and_keys_hold_for_the_redirect() {
 
 /// Crawlers that ask are told to stay away, whatever list of origins there is.
 #[test]
-fn crawlers_are_told_to_stay_away() {
+fn robots_txt_disallows_the_redirect() {
     let runner = TestRunner::start(&["--allowed-origins", "https://app.example"]);
     let reply = http::get(runner.addr, "/robots.txt");
     assert_eq!(
@@ -724,8 +727,8 @@ fn crawlers_are_told_to_stay_away() {
 
 /// R-006, R-078: another `-t` closes the redirect, and names itself.
 #[test]
-fn another_transport_alone_has_no_redirect() {
-    let provider = Rest::playing(good("public"));
+fn another_transport_disables_the_redirect() {
+    let provider = Rest::playing(working_provider("public"));
     let other = runner(&provider, &["-t", "websocket"], &[]);
     for method in ["GET", "HEAD"] {
         let reply = http::request(other.addr, method, "/daily", &[], b"").expect("an answer");
@@ -742,8 +745,8 @@ fn another_transport_alone_has_no_redirect() {
 
 /// What a program cannot be given is refused before a room is made of it.
 #[test]
-fn a_body_that_no_program_can_be_given_makes_no_room() {
-    let provider = Rest::playing(good("public"));
+fn rejects_a_body_too_large_for_a_program() {
+    let provider = Rest::playing(working_provider("public"));
     let runner = runner(&provider, &["--dialin"], &[]);
     for room in [true, false] {
         let body = json!({"transport": "videoroom", "createVideoroomRoom": room, "body": "x".repeat(120 * 1024)});
@@ -768,7 +771,7 @@ fn a_body_that_no_program_can_be_given_makes_no_room() {
 
 /// A runner that is asked to stop while the provider takes its time starts no bot, and takes the room back.
 #[test]
-fn a_room_that_comes_too_late_is_taken_back() {
+fn deletes_a_room_that_arrives_after_the_stop() {
     use std::sync::mpsc;
     let (told, asked_for_token) = mpsc::channel();
     let (release, released) = mpsc::channel();
@@ -777,7 +780,7 @@ fn a_room_that_comes_too_late_is_taken_back() {
             told.send(()).expect("the test listens");
             let _ = released.recv_timeout(PATIENCE);
         }
-        good("public")(nth, asked)
+        working_provider("public")(nth, asked)
     });
     let mut runner = runner(&provider, &["--drain", "60"], &[]);
     let addr = runner.addr;
@@ -809,8 +812,8 @@ fn call() -> Value {
 
 /// R-045, R-076, R-078: without `--dialin` there is no webhook, by any method.
 #[test]
-fn without_dialin_there_is_no_webhook() {
-    let provider = Rest::playing(good("public"));
+fn the_dialin_webhook_is_absent_without_the_option() {
+    let provider = Rest::playing(working_provider("public"));
     let runner = runner(&provider, &["--no-dialin"], &[]);
     for path in ["/videoroom-dialin-webhook", "/daily-dialin-webhook"] {
         for method in ["POST", "GET", "OPTIONS"] {
@@ -825,8 +828,8 @@ fn without_dialin_there_is_no_webhook() {
 
 /// R-090 to R-093: every branch in its order, whatever `-t` is; the bot has all that it needs for the call.
 #[test]
-fn a_dialled_number_leads_to_a_bot() {
-    let provider = Rest::playing(good("public"));
+fn a_dialin_call_starts_a_bot() {
+    let provider = Rest::playing(working_provider("public"));
     let options = [
         "-vv",
         "--dialin",
@@ -888,8 +891,8 @@ fn a_dialled_number_leads_to_a_bot() {
     assert_eq!(reply.status, 200, "{}", reply.text());
     let asked = provider.asked();
     assert_eq!(asked.len(), 2, "{asked:#?}");
-    let mut room = held(&asked[0], "POST", "/v1/rooms");
-    take_end(&mut room["properties"], from_s);
+    let mut room = check_request(&asked[0], "POST", "/v1/rooms");
+    check_expiry(&mut room["properties"], from_s);
     let name = room["name"].as_str().expect("a name").to_owned();
     assert!(
         name.starts_with("bot-telephony-") && name.len() == "bot-telephony-".len() + 8,
@@ -900,8 +903,8 @@ fn a_dialled_number_leads_to_a_bot() {
         "enable_emoji_reactions": false, "start_video_off": true,
         "sip": {"display_name": FROM, "video": false, "sip_mode": "dial-in", "num_endpoints": 1}}});
     assert_eq!(room, wanted);
-    let mut token = held(&asked[1], "POST", "/v1/meeting-tokens");
-    take_end(&mut token["properties"], from_s);
+    let mut token = check_request(&asked[1], "POST", "/v1/meeting-tokens");
+    check_expiry(&mut token["properties"], from_s);
     assert_eq!(token["properties"]["room_name"], name.as_str());
     let url = format!("https://example.net/{name}");
     let told = reply.json();
@@ -927,7 +930,7 @@ fn a_dialled_number_leads_to_a_bot() {
 
 /// A room that is not made is told to the provider of the call, in its words.
 #[test]
-fn a_call_without_a_room_is_refused() {
+fn reports_a_failed_room_to_the_caller_s_provider() {
     let provider = Rest::start(&[(401, r#"{"error":"authentication-error","info":"no"}"#)]);
     let runner = runner(&provider, &["--dialin"], &[]);
     let reply = post(runner.addr, "/videoroom-dialin-webhook", &call());
@@ -947,8 +950,8 @@ fn a_call_without_a_room_is_refused() {
 
 /// With the key of the number, only what the provider signed begins a call; its ping needs no signature, for it begins nothing.
 #[test]
-fn a_call_has_to_be_signed_where_there_is_a_key() {
-    let provider = Rest::playing(good("public"));
+fn requires_signed_calls_when_a_key_is_set() {
+    let provider = Rest::playing(working_provider("public"));
     let runner = runner(&provider, &["--dialin"], &[("PINLESS_HMAC_SECRET", HMAC)]);
     let body = call().to_string();
     let key = BASE64.decode(HMAC.as_bytes()).expect("base64");
@@ -1007,7 +1010,7 @@ fn a_call_has_to_be_signed_where_there_is_a_key() {
 
 /// R-093: what a bot calls once its room can be dialled; the provider's refusal is told without number and key.
 #[test]
-fn a_bot_connects_the_call_that_is_held_for_it() {
+fn a_bot_connects_its_held_call() {
     use edge_runner::config::{Config, Secret};
     use edge_runner::dialin::DialinCall;
     use edge_runner::testing::Caller;
@@ -1040,8 +1043,8 @@ fn a_bot_connects_the_call_that_is_held_for_it() {
         refused,
         "connecting the call to its room: the provider answered 400 (invalid-request-error: not ready)"
     );
-    for asked in asked_in_the_end(&provider, 2) {
-        let body = held(&asked, "POST", "/v1/dialin/pinlessCallUpdate");
+    for asked in all_requests(&provider, 2) {
+        let body = check_request(&asked, "POST", "/v1/dialin/pinlessCallUpdate");
         let uri = "sip:bot-telephony-1a2b3c4d@sip.example.net";
         assert_eq!(body, json!({"callId": "c1", "callDomain": "d1", "sipUri": uri}));
     }
@@ -1049,7 +1052,7 @@ fn a_bot_connects_the_call_that_is_held_for_it() {
 
 /// R-075: no server, one room, one bot, and its end is the runner's.
 #[test]
-fn direct_is_one_bot_in_one_room() {
+fn direct_runs_one_bot_in_one_room() {
     let direct = |answers: &dyn Fn() -> Rest, bot: &str| {
         let provider = answers();
         let url = format!("{}/v1", provider.url());
@@ -1061,7 +1064,7 @@ fn direct_is_one_bot_in_one_room() {
         );
         (ended, provider.asked())
     };
-    let good = || Rest::playing(good("public"));
+    let good = || Rest::playing(working_provider("public"));
     let (ended, asked) = direct(&good, "exit 0");
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let name = json_of(&asked[0])["name"].as_str().expect("a name").to_owned();
@@ -1084,10 +1087,10 @@ fn direct_is_one_bot_in_one_room() {
 
 /// A supervisor starts the runner again and again: none of the times leaves a room.
 #[test]
-fn direct_takes_back_a_room_that_gets_no_token() {
+fn direct_deletes_a_room_without_a_token() {
     let provider = Rest::playing(|nth, asked| match asked.target.as_str() {
         "/v1/meeting-tokens" => Says::Json(403, r#"{"error":"forbidden-error"}"#.into()),
-        _ => good("public")(nth, asked),
+        _ => working_provider("public")(nth, asked),
     });
     let url = format!("{}/v1", provider.url());
     let variables = [("VIDEOROOM_API_KEY", KEY), ("VIDEOROOM_API_URL", url.as_str())];
@@ -1105,9 +1108,9 @@ fn direct_takes_back_a_room_that_gets_no_token() {
 
 /// R-075: a signal to the runner ends the bot, and both are gone.
 #[test]
-fn direct_ends_on_a_signal() {
+fn direct_stops_on_a_signal() {
     for signal in ["INT", "TERM"] {
-        let provider = Rest::playing(good("public"));
+        let provider = Rest::playing(working_provider("public"));
         let url = format!("{}/v1", provider.url());
         let variables = [("VIDEOROOM_API_KEY", KEY), ("VIDEOROOM_API_URL", url.as_str())];
         let mut runner = TestRunner::start_silent(&["--direct", "--", "/bin/sh", "-c", STAYS], &variables);

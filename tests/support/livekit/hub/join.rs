@@ -8,17 +8,17 @@ use edge_runner_proto::livekit::wire::{JoinResponse, ParticipantInfo, RoomInfo, 
 use tokio::net::UdpSocket;
 use tokio::sync::{mpsc, oneshot};
 
-use super::super::Person;
-use super::super::door::{Join, Outgoing, Request, Verdict};
-use super::super::link::{Link, Wire};
+use super::super::ParticipantStats;
+use super::super::http::{Join, JoinDecision, JoinRequest, Outgoing};
 use super::super::speakers::Meter;
 use super::super::token;
+use super::super::transport::{PeerTransport, TransportSocket};
 use super::participant::Participant;
 use super::{DISCONNECT, DUPLICATE_IDENTITY, Hub, JOIN_WITHIN, JOINED, RECONNECT, STATE_MISMATCH, read, sid};
 
 impl Hub {
-    pub(super) fn judge(&self, request: &Request) -> Verdict {
-        let refuse = |(status, words): (u16, String)| Verdict::Reply(status, words);
+    pub(super) fn decide(&self, request: &JoinRequest) -> JoinDecision {
+        let refuse = |(status, words): (u16, String)| JoinDecision::Reply(status, words);
         match request.path.as_str() {
             "/rtc" if request.upgrade.is_none() => return refuse((404, String::new())),
             "/rtc" | "/rtc/validate" => {}
@@ -50,7 +50,7 @@ impl Hub {
         if request.path == "/rtc/validate" {
             return refuse((200, "success".into()));
         }
-        Verdict::Admit(Box::new(Join {
+        JoinDecision::Admit(Box::new(Join {
             claims,
             protocol: request
                 .parameter("protocol")
@@ -61,33 +61,33 @@ impl Hub {
         }))
     }
 
-    pub(super) fn arrive(
+    pub(super) fn join(
         &mut self,
         join: Join,
-        tell: mpsc::UnboundedSender<Outgoing>,
+        sender: mpsc::UnboundedSender<Outgoing>,
         number: oneshot::Sender<u64>,
         now: Instant,
     ) {
-        self.arrivals += 1;
-        let id = self.arrivals;
+        self.next_id += 1;
+        let id = self.next_id;
         let _ = number.send(id);
         let claims = join.claims;
-        let mut person = Participant {
+        let mut participant = Participant {
             sid: sid("PA_"),
             state: JOINED,
             version: 1,
             auto_subscribe: join.auto_subscribe,
-            tell: Some(tell),
+            sender: Some(sender),
             silent: false,
             publisher: None,
             subscriber: None,
             tracks: Vec::new(),
-            wanted: BTreeSet::new(),
+            subscribed: BTreeSet::new(),
             heard: BTreeSet::new(),
-            waiting: Vec::new(),
+            queued: Vec::new(),
             until: Some(now + JOIN_WITHIN),
             meter: Meter::default(),
-            person: Person {
+            participant: ParticipantStats {
                 protocol: join.protocol,
                 ..Default::default()
             },
@@ -96,18 +96,18 @@ impl Hub {
         if join.resumes {
             // This server keeps nothing to resume; the real one answers so when it has lost it.
             self.stats.resumes += 1;
-            person.leave(STATE_MISMATCH, RECONNECT);
+            participant.leave(STATE_MISMATCH, RECONNECT);
             return;
         }
         self.stats.joins += 1;
-        let room = person.claims.room.clone();
-        if let Some(first) = self.find(&room, &person.claims.identity) {
+        let room = participant.claims.room.clone();
+        if let Some(first) = self.find(&room, &participant.claims.identity) {
             self.remove(first, DUPLICATE_IDENTITY, Some(DISCONNECT), now);
         }
         log::info!(
             "{} joins {room} as {}, protocol {}",
-            person.claims.identity,
-            person.sid,
+            participant.claims.identity,
+            participant.sid,
             join.protocol
         );
         let room_sid = self.rooms.entry(room.clone()).or_insert_with(|| sid("RM_")).clone();
@@ -116,39 +116,39 @@ impl Hub {
             .filter(|other| !other.claims.hidden)
             .map(Participant::info)
             .collect();
-        person.send(ServerMessage::Join(Box::new(JoinResponse {
+        participant.send(ServerMessage::Join(Box::new(JoinResponse {
             room: Some(RoomInfo {
                 sid: room_sid,
                 name: room.clone(),
                 num_participants: others.len() as u32 + 1,
                 ..Default::default()
             }),
-            participant: Some(person.info()),
+            participant: Some(participant.info()),
             other_participants: others,
             server_version: "1.13.5".into(),
-            subscriber_primary: person.claims.can_subscribe,
+            subscriber_primary: participant.claims.can_subscribe,
             ping_timeout: self.options.ping_timeout_s,
             ping_interval: self.options.ping_interval_s,
-            fast_publish: person.claims.can_publish,
+            fast_publish: participant.claims.can_publish,
             ..Default::default()
         })));
-        person.send(ServerMessage::RefreshToken(token::renew(
-            &person.claims,
+        participant.send(ServerMessage::RefreshToken(token::renew(
+            &participant.claims,
             &self.options.secret,
         )));
-        if person.claims.can_subscribe {
-            person.subscriber = self.link(id, SignalTarget::Subscriber, now);
+        if participant.claims.can_subscribe {
+            participant.subscriber = self.transport(id, SignalTarget::Subscriber, now);
         }
-        self.people.insert(id, person);
+        self.participants.insert(id, participant);
         self.broadcast(id);
         self.subscribe_to_all(id);
         self.offer(id);
     }
 
     /// Makes a connection on the socket of everybody, or on one of its own.
-    pub(super) fn link(&self, id: u64, target: SignalTarget, now: Instant) -> Option<Link> {
+    pub(super) fn transport(&self, id: u64, target: SignalTarget, now: Instant) -> Option<PeerTransport> {
         let wire = match &self.shared {
-            Some(socket) => Wire {
+            Some(socket) => TransportSocket {
                 local: socket.local_addr().ok()?,
                 socket: socket.clone(),
                 reader: None,
@@ -158,7 +158,7 @@ impl Hub {
                 socket.set_nonblocking(true).ok()?;
                 let socket = Arc::new(UdpSocket::from_std(socket).ok()?);
                 let reader = tokio::spawn(read(socket.clone(), Some((id, target)), self.feed.clone()));
-                Wire {
+                TransportSocket {
                     local: socket.local_addr().ok()?,
                     socket,
                     reader: Some(reader.abort_handle()),
@@ -166,7 +166,7 @@ impl Hub {
             }
         };
         let subscriber = target == SignalTarget::Subscriber;
-        Some(Link::new(
+        Some(PeerTransport::new(
             wire,
             subscriber,
             subscriber && self.options.red,

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::http;
-use crate::support::messaging::{
-    APP_SECRET, FROM, Graph, NAME, NUMBER_ID, Phone, TOKEN, WORD, connect, done, failed, post, runner, signature,
-    terminate, variables, webhook,
-};
 use crate::support::program::{STAYS, Started};
 use crate::support::rest::Says;
 use crate::support::runner::TestRunner;
+use crate::support::whatsapp::{
+    APP_SECRET, FROM, Graph, NAME, NUMBER_ID, Phone, TOKEN, WORD, connect, done, failed, post, runner, signature,
+    terminate, variables, webhook,
+};
 
 const CALL: &str = "wacid.HBgLMTU1NTAwMDExMTEVAgASGCA1RjQ";
 
@@ -25,7 +25,7 @@ fn live(graph: &Graph, runner: &TestRunner, call_id: &str) -> Phone {
 }
 
 /// No line of the log has a secret, a name, a number or a description in it.
-fn assert_discreet(runner: &TestRunner) {
+fn assert_no_secrets_logged(runner: &TestRunner) {
     let log = runner.log();
     for secret in [TOKEN, APP_SECRET, WORD, FROM, NAME, "a=ice-pwd"] {
         let line = log.lines().find(|line| line.contains(secret));
@@ -35,7 +35,7 @@ fn assert_discreet(runner: &TestRunner) {
 
 /// 6.1, section 2: the address is checked by a word, under both names, and there is nothing without the option.
 #[test]
-fn the_provider_checks_the_address() {
+fn answers_the_verification_challenge() {
     let graph = Graph::kind();
     let runner = runner(
         &graph,
@@ -70,7 +70,7 @@ fn the_provider_checks_the_address() {
         (delete.status, delete.header("allow")),
         (405, Some("GET, HEAD, POST, OPTIONS"))
     );
-    assert_discreet(&runner);
+    assert_no_secrets_logged(&runner);
 
     let without = TestRunner::start(&[]);
     for (method, path) in [("GET", "/messaging"), ("POST", "/whatsapp")] {
@@ -84,7 +84,7 @@ fn the_provider_checks_the_address() {
 
 /// 6.2, 1 and 2: what is not signed is refused before it is read, and what is signed is taken, understood or not.
 #[test]
-fn only_what_the_provider_signs_is_read() {
+fn rejects_unsigned_webhooks() {
     let graph = Graph::kind();
     let runner = runner(&graph, &[]);
     let body = webhook(&[connect(CALL, &Phone::new(CALL).offer, 0)]);
@@ -116,7 +116,7 @@ fn only_what_the_provider_signs_is_read() {
         "connect-foreign",
         "connect-business",
     ] {
-        let path = format!("{}/tests/data/messaging/{sample}.json", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/tests/data/whatsapp/{sample}.json", env!("CARGO_MANIFEST_DIR"));
         let body = std::fs::read(path).expect("a sample");
         assert_eq!(post(&runner, &body).status, 200, "{sample}");
     }
@@ -124,13 +124,13 @@ fn only_what_the_provider_signs_is_read() {
     let hex = good.rsplit('=').next().expect("hex").to_ascii_uppercase();
     assert_eq!(ask(&[&format!("x-hub-signature-256: sha256={hex}")], &body), 200);
     graph.wait_for(CALL, &["pre_accept", "accept"]);
-    assert_discreet(&runner);
+    assert_no_secrets_logged(&runner);
 }
 
 /// 6.3: the whole of a call. The accept is held back while the connection is up: nothing is sent meanwhile, however eager the
 /// bot. The answer has the documented lines and no others.
 #[test]
-fn a_call_is_connected_then_accepted_then_heard() {
+fn connects_a_call_before_accepting_it() {
     let (release, held) = mpsc::channel();
     let held = Mutex::new(held);
     let graph = Graph::playing(move |action, _| {
@@ -212,12 +212,12 @@ fn a_call_is_connected_then_accepted_then_heard() {
         "the user hung up: nothing to ask for"
     );
     assert_eq!(phone.hang_up(&runner).status, 200, "an end that is told again");
-    assert_discreet(&runner);
+    assert_no_secrets_logged(&runner);
 }
 
 /// 6.4: what a program is told, and the keys of the telephone, each once.
 #[test]
-fn a_program_gets_the_caller_s_metadata_and_keys() {
+fn a_program_gets_caller_metadata_and_dtmf() {
     let graph = Graph::kind();
     let runner = runner(&graph, &["--", "/bin/sh", "-c", STAYS]);
     let mut phone = Phone::call(&runner, CALL);
@@ -258,12 +258,12 @@ fn a_program_gets_the_caller_s_metadata_and_keys() {
         keys.iter().map(|key| &key["digit"]).collect::<Vec<_>>(),
         ["5", "5", "#"]
     );
-    assert_discreet(&runner);
+    assert_no_secrets_logged(&runner);
 }
 
 /// 6.2, 3 to 5: twins, two calls in one webhook, ends that come first, and offers that are old.
 #[test]
-fn disorder_starts_no_second_bot() {
+fn duplicate_and_reordered_webhooks_start_one_bot() {
     let graph = Graph::kind();
     let runner = runner(&graph, &["--bot", "echo"]);
     let mut phone = live(&graph, &runner, CALL);
@@ -291,12 +291,12 @@ fn disorder_starts_no_second_bot() {
     assert_eq!(graph.asked(CALL), ["pre_accept", "accept"]);
     assert_eq!((graph.asked("wacid.LATE"), graph.asked("wacid.OLD")), (vec![], vec![]));
     assert_eq!(runner.sessions(), 3);
-    assert_discreet(&runner);
+    assert_no_secrets_logged(&runner);
 }
 
 /// 6.2, 5 and 6: what cannot be answered is declined, at once.
 #[test]
-fn what_cannot_be_answered_is_rejected() {
+fn rejects_calls_it_cannot_answer() {
     let graph = Graph::kind();
     let runner = runner(&graph, &["--bot", "echo", "--max-sessions", "1"]);
     let good = Phone::new("wacid.KEYS").offer;
@@ -316,12 +316,12 @@ fn what_cannot_be_answered_is_rejected() {
     let second = Phone::call(&runner, "wacid.SECOND");
     graph.wait_for(&second.call_id, &["reject"]);
     runner.wait_for_log("every session of this runner is taken");
-    assert_discreet(&runner);
+    assert_no_secrets_logged(&runner);
 }
 
 /// 6.3, 2: without a pre-accept there is no bot; an end that is told meanwhile leaves nothing behind.
 #[test]
-fn a_pre_accept_that_fails_starts_no_bot() {
+fn a_failed_pre_accept_starts_no_bot() {
     let (release, held) = mpsc::channel();
     let held = Mutex::new(held);
     let graph = Graph::playing(move |_, nth| match nth {
@@ -348,12 +348,12 @@ fn a_pre_accept_that_fails_starts_no_bot() {
     assert_eq!(runner.sessions(), 0);
     assert_eq!(graph.asked(CALL), ["pre_accept"]);
     assert!(Started::all(&runner).is_empty());
-    assert_discreet(&runner);
+    assert_no_secrets_logged(&runner);
 }
 
 /// An accept that is refused, or whose answer says nothing, ends the session and the call.
 #[test]
-fn an_accept_that_fails_ends_the_call() {
+fn a_failed_accept_ends_the_call() {
     let graph = Graph::playing(|action, nth| match (action, nth) {
         ("accept", 0) => failed(400, 100),
         ("accept", _) => Says::Json(500, String::new()),
@@ -368,13 +368,13 @@ fn an_accept_that_fails_ends_the_call() {
         runner.wait_for_log(&format!("call {call_id} is over"));
         assert_eq!(phone.heard, 0);
     }
-    assert_discreet(&runner);
+    assert_no_secrets_logged(&runner);
 }
 
 /// 6.3, 5: a bot that ends before the accept declines the call, and one that ends after it ends the call: once, and again only
 /// where it is not known to have been done.
 #[test]
-fn a_bot_that_ends_ends_the_call_once() {
+fn a_finished_bot_ends_the_call_once() {
     let graph = Graph::playing(|action, nth| match (action, nth) {
         ("terminate", 0) => Says::Json(500, String::new()),
         ("terminate", 1) => failed(400, 138_005),
@@ -398,12 +398,12 @@ fn a_bot_that_ends_ends_the_call_once() {
     graph.wait_for(CALL, &["pre_accept", "accept", "terminate", "terminate", "terminate"]);
     runner.wait_for_log(&format!("call {CALL} is over"));
     assert_eq!(graph.asked(CALL).len(), 5);
-    assert_discreet(&runner);
+    assert_no_secrets_logged(&runner);
 }
 
 /// A runner that is asked to stop ends every call, side by side, and is gone within three seconds.
 #[test]
-fn a_runner_that_stops_terminates_every_call() {
+fn a_stopping_runner_terminates_every_call() {
     let graph = Graph::kind();
     let mut runner = runner(&graph, &["--bot", "echo"]);
     let calls = ["wacid.A", "wacid.B", "wacid.C"];
@@ -415,12 +415,12 @@ fn a_runner_that_stops_terminates_every_call() {
     }
     assert!(runner.wait().success());
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
-    assert_discreet(&runner);
+    assert_no_secrets_logged(&runner);
 }
 
 /// 6.1: misuse ends with 2 and says what is missing; the banner tells the address of the webhook.
 #[test]
-fn misuse_is_told_and_the_banner_tells_the_address() {
+fn reports_misuse_and_prints_the_webhook_address() {
     let ended = TestRunner::run(&["--messaging"]);
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
     for name in [
@@ -446,7 +446,7 @@ fn misuse_is_told_and_the_banner_tells_the_address() {
 
 /// An end that is told of a call in its handshake is the end of its bot.
 #[test]
-fn an_end_before_the_accept_ends_the_bot() {
+fn a_terminate_during_the_handshake_ends_the_bot() {
     let graph = Graph::kind();
     let runner = runner(&graph, &["--", "/bin/sh", "-c", STAYS]);
     let phone = Phone::call(&runner, CALL);

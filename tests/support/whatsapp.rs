@@ -33,7 +33,7 @@ pub const NUMBER_ID: &str = "1060000001";
 pub const FROM: &str = "15550001111";
 pub const NAME: &str = "Canary Zo\u{eb}";
 const DONE: &str = r#"{"messaging_product":"whatsapp","success":true}"#;
-const OFFER: &str = include_str!("../data/sdp/messaging.offer.sdp");
+const OFFER: &str = include_str!("../data/sdp/whatsapp.offer.sdp");
 /// 20 ms of silence in Opus, RFC 6716 section 3.1.
 const SILENCE: [u8; 3] = [0xf8, 0xff, 0xfe];
 const FRAME: Duration = Duration::from_millis(20);

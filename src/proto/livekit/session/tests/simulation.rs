@@ -1,6 +1,6 @@
 //! A server of media rooms for tests, and a session that lives in one of its rooms.
 //!
-//! [`House::run`] does for the session what `io::livekit` does, and plays the server: it lets in, offers, answers, forwards,
+//! [`Simulation::run`] does for the session what `io::livekit` does, and plays the server: it lets in, offers, answers, forwards,
 //! as told by the fields that a test sets. Datagrams take 2 ms, messages none.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -28,19 +28,19 @@ pub fn secs(secs: u64) -> Duration {
 
 /// What becomes of a dial.
 #[derive(Clone, Debug)]
-pub enum Door {
+pub enum DialResult {
     Open,
     /// Open, and nothing is said.
-    Mute,
-    Refuses(u16),
+    Silent,
+    Refused(u16),
     Unreachable,
     /// No answer of any kind.
-    Dead,
+    NoAnswer,
 }
 
 /// Somebody in the room.
 #[derive(Clone, Debug)]
-pub struct Guest {
+pub struct FakeParticipant {
     pub sid: &'static str,
     pub identity: &'static str,
     pub kind: i32,
@@ -48,9 +48,9 @@ pub struct Guest {
     pub state: i32,
 }
 
-impl Guest {
+impl FakeParticipant {
     pub fn caller(sid: &'static str, identity: &'static str) -> Self {
-        Guest {
+        FakeParticipant {
             sid,
             identity,
             kind: 0,
@@ -59,9 +59,9 @@ impl Guest {
     }
 
     pub fn agent(sid: &'static str, identity: &'static str) -> Self {
-        Guest {
+        FakeParticipant {
             kind: 4,
-            ..Guest::caller(sid, identity)
+            ..FakeParticipant::caller(sid, identity)
         }
     }
 
@@ -88,7 +88,7 @@ impl Guest {
 }
 
 /// The server's side of one stay.
-struct Lodging {
+struct ServerSide {
     publisher: Option<Server>,
     subscriber: Server,
     /// Sections of the subscriber connection by their track.
@@ -99,22 +99,22 @@ struct Lodging {
 }
 
 /// A session and its server.
-pub struct House {
+pub struct Simulation {
     pub start: Instant,
     pub now: Instant,
     pub session: RoomSession,
     // The server.
-    pub door: Door,
+    pub dial_result: DialResult,
     pub fast_publish: bool,
-    pub takes_track: bool,
+    pub accepts_track: bool,
     /// It waits for the session's checks, and trickles its candidates.
     pub lite: bool,
-    pub guests: Vec<Guest>,
+    pub participants: Vec<FakeParticipant>,
     /// Whether datagrams arrive, in both directions.
     pub network: bool,
     /// Whether the server still answers messages.
     pub answers: bool,
-    lodging: Option<Lodging>,
+    server_side: Option<ServerSide>,
     // What the session did.
     pub dials: Vec<(Duration, DialRequest)>,
     pub requests: Vec<(Duration, ClientMessage)>,
@@ -127,15 +127,15 @@ pub struct House {
     pub texts: Vec<String>,
     pub levels: Vec<i8>,
     pub voice: Vec<Arc<[u8]>>,
-    /// RTP time stamps of each stay's voice.
-    pub stamps: Vec<Vec<u64>>,
+    /// RTP time timestamps of each stay's voice.
+    pub timestamps: Vec<Vec<u64>>,
     is_open: bool,
     wake: Instant,
     seeds: u64,
-    flights: VecDeque<(Instant, bool, SignalTarget, Vec<u8>)>,
+    in_flight: VecDeque<(Instant, bool, SignalTarget, Vec<u8>)>,
 }
 
-impl House {
+impl Simulation {
     pub fn new() -> Self {
         let start = Instant::now();
         let setup = RoomSetup {
@@ -144,18 +144,18 @@ impl House {
             token: Secret::new("first"),
             unix: secs(1_795_252_753),
         };
-        let mut house = House {
+        let mut sim = Simulation {
             start,
             now: start,
             session: RoomSession::new(setup, start),
-            door: Door::Open,
+            dial_result: DialResult::Open,
             fast_publish: true,
-            takes_track: true,
+            accepts_track: true,
             lite: false,
-            guests: Vec::new(),
+            participants: Vec::new(),
             network: true,
             answers: true,
-            lodging: None,
+            server_side: None,
             dials: Vec::new(),
             requests: Vec::new(),
             closes: 0,
@@ -166,36 +166,36 @@ impl House {
             texts: Vec::new(),
             levels: Vec::new(),
             voice: Vec::new(),
-            stamps: Vec::new(),
+            timestamps: Vec::new(),
             is_open: false,
             wake: start,
             seeds: 7,
-            flights: VecDeque::new(),
+            in_flight: VecDeque::new(),
         };
-        house.drain();
-        house
+        sim.drain();
+        sim
     }
 
     /// A room with one caller, whose bot has been heard of by him.
     pub fn with_caller() -> Self {
-        let mut house = House::new();
-        house.guests.push(Guest::caller("PA_ann1", "ann"));
-        house.enter();
+        let mut sim = Simulation::new();
+        sim.participants.push(FakeParticipant::caller("PA_ann1", "ann"));
+        sim.start_audio();
         assert!(
-            house.run_until(secs(5), |house| house.has(&SessionEvent::Joined)),
+            sim.run_until(secs(5), |sim| sim.has(&SessionEvent::Joined)),
             "{:?}",
-            house.events
+            sim.events
         );
-        house.run(ms(200));
-        house
+        sim.run(ms(200));
+        sim
     }
 
     /// The bot takes its media: it hears everybody at once at 16 kHz, and speaks at that rate.
-    pub fn enter(&mut self) {
-        self.enter_hearing(true);
+    pub fn start_audio(&mut self) {
+        self.start_audio_as(true);
     }
 
-    pub fn enter_hearing(&mut self, mixed: bool) {
+    pub fn start_audio_as(&mut self, mixed: bool) {
         self.with(|session, now| session.set_audio(RATE_HZ, RATE_HZ, mixed, now));
     }
 
@@ -218,7 +218,7 @@ impl House {
     }
 
     /// Returns the reason of the last event, which is the end.
-    pub fn left(&self) -> Option<LeaveReason> {
+    pub fn end_reason(&self) -> Option<LeaveReason> {
         let ends = self
             .events
             .iter()
@@ -238,7 +238,7 @@ impl House {
         })
     }
 
-    pub fn has_left_politely(&self) -> bool {
+    pub fn left_gracefully(&self) -> bool {
         let last = self.requests.last().map(|(_, request)| request);
         matches!(last, Some(ClientMessage::Leave(leave)) if leave.reason == 1) && self.closes > 0
     }
@@ -248,43 +248,43 @@ impl House {
     }
 
     /// Lets time pass until `done`, at most so much; tells whether it is.
-    pub fn run_until(&mut self, time: Duration, done: impl Fn(&House) -> bool) -> bool {
+    pub fn run_until(&mut self, time: Duration, done: impl Fn(&Simulation) -> bool) -> bool {
         let end = self.now + time;
         self.expire_missing();
-        let mut turns_at_once = 0;
+        let mut steps_at_once = 0;
         loop {
             if done(self) {
                 return true;
             }
-            let flight = self.flights.iter().map(|(at, ..)| *at).min();
+            let delivery = self.in_flight.iter().map(|(at, ..)| *at).min();
             let session = self.gone.is_none().then_some(self.wake);
-            let lodging = self.lodging.as_ref().map(|lodging| {
-                let publisher = lodging.publisher.as_ref().map(|server| server.wake);
-                publisher.into_iter().fold(lodging.subscriber.wake, Instant::min)
+            let server_side = self.server_side.as_ref().map(|server_side| {
+                let publisher = server_side.publisher.as_ref().map(|server| server.wake);
+                publisher.into_iter().fold(server_side.subscriber.wake, Instant::min)
             });
-            let next = [flight, session, lodging].into_iter().flatten().min();
+            let next = [delivery, session, server_side].into_iter().flatten().min();
             let next = next.filter(|next| *next <= end);
             let Some(next) = next else {
                 self.now = end;
                 return done(self);
             };
-            turns_at_once = if next > self.now { 0 } else { turns_at_once + 1 };
-            assert!(turns_at_once < 1_000, "somebody spins at {:?}", self.time());
+            steps_at_once = if next > self.now { 0 } else { steps_at_once + 1 };
+            assert!(steps_at_once < 1_000, "the session spins at {:?}", self.time());
             self.now = self.now.max(next);
-            self.turn();
+            self.step();
         }
     }
 
-    fn turn(&mut self) {
-        let due = self.flights.iter().filter(|(at, ..)| *at <= self.now).count();
+    fn step(&mut self) {
+        let due = self.in_flight.iter().filter(|(at, ..)| *at <= self.now).count();
         for _ in 0..due {
-            let at = self.flights.iter().position(|(at, ..)| *at <= self.now);
-            let (_, up, target, datagram) = at.and_then(|at| self.flights.remove(at)).expect("one is due");
+            let at = self.in_flight.iter().position(|(at, ..)| *at <= self.now);
+            let (_, up, target, datagram) = at.and_then(|at| self.in_flight.remove(at)).expect("one is due");
             if !self.network {
                 continue;
             }
             if up {
-                self.take_datagram(target, &datagram);
+                self.handle_datagram(target, &datagram);
             } else {
                 let packet = ReceivedPacket::from_datagram(theirs(), ours(), &datagram);
                 self.session.handle_packet(target, &packet, self.now);
@@ -296,8 +296,8 @@ impl House {
             self.drain();
         }
         let now = self.now;
-        if let Some(lodging) = &mut self.lodging {
-            for server in lodging.publisher.iter_mut().chain([&mut lodging.subscriber]) {
+        if let Some(server_side) = &mut self.server_side {
+            for server in server_side.publisher.iter_mut().chain([&mut server_side.subscriber]) {
                 if server.wake <= now {
                     server.rtc.handle_input(Input::Timeout(now)).expect("time goes on");
                 }
@@ -306,11 +306,13 @@ impl House {
         self.expire_missing();
     }
 
-    fn take_datagram(&mut self, target: SignalTarget, datagram: &[u8]) {
-        let Some(lodging) = &mut self.lodging else { return };
+    fn handle_datagram(&mut self, target: SignalTarget, datagram: &[u8]) {
+        let Some(server_side) = &mut self.server_side else {
+            return;
+        };
         let server = match target {
-            SignalTarget::Publisher => lodging.publisher.as_mut(),
-            SignalTarget::Subscriber => Some(&mut lodging.subscriber),
+            SignalTarget::Publisher => server_side.publisher.as_mut(),
+            SignalTarget::Subscriber => Some(&mut server_side.subscriber),
         };
         let Some(server) = server else { return };
         let receive = Receive::new(Protocol::Udp, ours(), theirs(), datagram).expect("a datagram");
@@ -322,22 +324,24 @@ impl House {
 
     /// Lets the server's connections say what they have to say, and keeps what came to them.
     fn expire_missing(&mut self) {
-        let Some(lodging) = &mut self.lodging else { return };
+        let Some(server_side) = &mut self.server_side else {
+            return;
+        };
         let servers = [
-            (SignalTarget::Publisher, lodging.publisher.as_mut()),
-            (SignalTarget::Subscriber, Some(&mut lodging.subscriber)),
+            (SignalTarget::Publisher, server_side.publisher.as_mut()),
+            (SignalTarget::Subscriber, Some(&mut server_side.subscriber)),
         ];
         for (target, server) in servers {
             let Some(server) = server else { continue };
             for (destination, datagram) in server.drain() {
                 if destination == ours() {
-                    self.flights.push_back((self.now + ms(2), false, target, datagram));
+                    self.in_flight.push_back((self.now + ms(2), false, target, datagram));
                 }
             }
             for packet in server.packets.drain(..) {
                 self.levels.extend(packet.header.ext_vals.audio_level);
                 self.voice.push(packet.payload.clone());
-                self.stamps.last_mut().expect("a stay").push(packet.time.numer());
+                self.timestamps.last_mut().expect("a stay").push(packet.time.numer());
             }
             for (_, data) in server.data.drain(..) {
                 let packet = wire::DataPacket::decode(&data[..]).expect("a data packet");
@@ -351,7 +355,7 @@ impl House {
     }
 
     fn drain(&mut self) {
-        self.hand_speech();
+        self.supply_speech();
         for _ in 0..100_000 {
             match self.session.poll_output(self.now) {
                 SessionOutput::Timeout(deadline) => {
@@ -360,11 +364,11 @@ impl House {
                 }
                 SessionOutput::Closed => {
                     self.gone.get_or_insert(self.now - self.start);
-                    self.lodging = None;
+                    self.server_side = None;
                     return;
                 }
                 SessionOutput::Command(command) => self.perform(command),
-                SessionOutput::SpeechWanted => self.hand_speech(),
+                SessionOutput::SpeechWanted => self.supply_speech(),
                 SessionOutput::Audio(frame) => {
                     let pcm = self.heard.entry(frame.identity.cloned()).or_default();
                     pcm.extend_from_slice(frame.pcm);
@@ -375,7 +379,7 @@ impl House {
         panic!("the session's output has no end");
     }
 
-    fn hand_speech(&mut self) {
+    fn supply_speech(&mut self) {
         if let Some(room) = self.session.speech_capacity() {
             let take = self.speech.len().min(room);
             let pcm: Vec<i16> = self.speech.drain(..take).collect();
@@ -385,8 +389,8 @@ impl House {
 
     fn perform(&mut self, command: RoomCommand) {
         match command {
-            RoomCommand::Dial(dial) => self.dialled(dial),
-            RoomCommand::Send(bytes) => self.take_request(&bytes),
+            RoomCommand::Dial(dial) => self.handle_dial(dial),
+            RoomCommand::Send(bytes) => self.handle_request(&bytes),
             RoomCommand::CloseSocket => {
                 self.closes += 1;
                 // The server closes its side at once.
@@ -398,16 +402,16 @@ impl House {
             RoomCommand::Transmit(target, mut transmit) => {
                 let datagram = transmit.contents().to_vec();
                 if (transmit.source, transmit.destination) == (ours(), theirs()) {
-                    self.flights.push_back((self.now + ms(2), true, target, datagram));
+                    self.in_flight.push_back((self.now + ms(2), true, target, datagram));
                 }
             }
         }
     }
 
-    fn dialled(&mut self, dial: DialRequest) {
+    fn handle_dial(&mut self, dial: DialRequest) {
         self.dials.push((self.time(), dial));
-        match self.door {
-            Door::Open | Door::Mute => {
+        match self.dial_result {
+            DialResult::Open | DialResult::Silent => {
                 self.is_open = true;
                 let local: Vec<SocketAddr> = vec![ours()];
                 let local = LocalAddresses {
@@ -417,21 +421,21 @@ impl House {
                 self.seeds += 1;
                 self.session
                     .handle_open(local, self.seeds.wrapping_mul(0x9e37_79b9_7f4a_7c15), self.now);
-                if let Door::Open = self.door {
-                    self.welcome();
+                if let DialResult::Open = self.dial_result {
+                    self.send_join();
                 }
             }
-            Door::Refuses(status) => self.session.handle_refused(status, "no", self.now),
-            Door::Unreachable => self.session.handle_unreachable("connection refused".into(), self.now),
-            Door::Dead => {}
+            DialResult::Refused(status) => self.session.handle_refused(status, "no", self.now),
+            DialResult::Unreachable => self.session.handle_unreachable("connection refused".into(), self.now),
+            DialResult::NoAnswer => {}
         }
     }
 
     /// Lets the session in.
-    fn welcome(&mut self) {
-        self.flights.clear();
-        self.stamps.push(Vec::new());
-        self.lodging = Some(Lodging {
+    fn send_join(&mut self) {
+        self.in_flight.clear();
+        self.timestamps.push(Vec::new());
+        self.server_side = Some(ServerSide {
             publisher: None,
             subscriber: Server::new(self.kind(), self.now),
             mids: BTreeMap::new(),
@@ -444,7 +448,11 @@ impl House {
                 identity: "Agent-1".into(),
                 ..ParticipantInfo::default()
             }),
-            other_participants: self.guests.iter().map(|guest| guest.info(guest.state)).collect(),
+            other_participants: self
+                .participants
+                .iter()
+                .map(|participant| participant.info(participant.state))
+                .collect(),
             server_version: "1.13.5".into(),
             subscriber_primary: true,
             ping_timeout: 15,
@@ -452,43 +460,45 @@ impl House {
             fast_publish: self.fast_publish,
             ..JoinResponse::default()
         };
-        self.tell(ServerMessage::Join(Box::new(join)));
+        self.send(ServerMessage::Join(Box::new(join)));
         self.offer();
     }
 
     /// Sends the session a message.
-    pub fn tell(&mut self, message: ServerMessage) {
+    pub fn send(&mut self, message: ServerMessage) {
         let bytes = SignalResponse { message: Some(message) }.encode_to_vec();
-        self.tell_bytes(&bytes);
+        self.send_bytes(&bytes);
     }
 
-    pub fn tell_bytes(&mut self, bytes: &[u8]) {
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
         self.session.handle_binary(Bytes::copy_from_slice(bytes), self.now);
         // A message may come while the session is being drained, and that goes on.
     }
 
     /// The same from outside a drain.
-    pub fn say(&mut self, message: ServerMessage) {
-        self.tell(message);
+    pub fn send_and_drain(&mut self, message: ServerMessage) {
+        self.send(message);
         self.drain();
     }
 
     fn offer(&mut self) {
-        let Some(lodging) = &mut self.lodging else { return };
-        if lodging.subscriber.pending.is_some() {
+        let Some(server_side) = &mut self.server_side else {
+            return;
+        };
+        if server_side.subscriber.pending.is_some() {
             return;
         }
-        let wanted = std::mem::take(&mut lodging.wanted);
+        let wanted = std::mem::take(&mut server_side.wanted);
         let names: Vec<String> = wanted
             .iter()
             .map(|track| format!("{}|{track}", track.replace("TR_", "PA_")))
             .collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let (sdp, mids) = lodging.subscriber.offer(&names);
-        lodging.mids.extend(wanted.into_iter().zip(mids));
-        lodging.offer_id += 1;
-        let id = lodging.offer_id;
-        self.describe(SignalTarget::Subscriber, "offer", &sdp, id);
+        let (sdp, mids) = server_side.subscriber.offer(&names);
+        server_side.mids.extend(wanted.into_iter().zip(mids));
+        server_side.offer_id += 1;
+        let id = server_side.offer_id;
+        self.send_description(SignalTarget::Subscriber, "offer", &sdp, id);
     }
 
     fn kind(&self) -> Kind {
@@ -499,7 +509,7 @@ impl House {
     }
 
     /// Sends a description, and its candidates with it or after it.
-    fn describe(&mut self, target: SignalTarget, kind: &str, sdp: &str, id: u32) {
+    fn send_description(&mut self, target: SignalTarget, kind: &str, sdp: &str, id: u32) {
         let is_candidate = |line: &&str| line.starts_with("a=candidate:") || line.starts_with("a=end-of-candidates");
         let trickled: Vec<&str> = sdp.lines().filter(is_candidate).filter(|_| self.lite).collect();
         let kept = sdp.lines().filter(|line| !trickled.contains(line));
@@ -509,14 +519,14 @@ impl House {
             id,
             ..SessionDescription::default()
         };
-        self.tell(match target {
+        self.send(match target {
             SignalTarget::Publisher => ServerMessage::Answer(description),
             SignalTarget::Subscriber => ServerMessage::Offer(description),
         });
         for line in trickled {
             let candidate = line.trim_start_matches("a=");
             let init = serde_json::json!({"candidate": candidate, "sdpMid": "0", "sdpMLineIndex": 0});
-            self.tell(ServerMessage::Trickle(wire::TrickleRequest {
+            self.send(ServerMessage::Trickle(wire::TrickleRequest {
                 candidate_init: init.to_string(),
                 target: target as i32,
                 last: false,
@@ -525,7 +535,7 @@ impl House {
     }
 
     /// Does what a request of the session asks for.
-    fn take_request(&mut self, bytes: &[u8]) {
+    fn handle_request(&mut self, bytes: &[u8]) {
         let request = SignalRequest::decode(bytes).expect("a request");
         let request = request.message.expect("something is asked");
         self.requests.push((self.time(), request.clone()));
@@ -533,14 +543,16 @@ impl House {
             return;
         }
         let kind = self.kind();
-        let Some(lodging) = &mut self.lodging else { return };
+        let Some(server_side) = &mut self.server_side else {
+            return;
+        };
         match request {
-            ClientMessage::AddTrack(track) if self.takes_track => {
+            ClientMessage::AddTrack(track) if self.accepts_track => {
                 let info = TrackInfo {
                     sid: "TR_own".into(),
                     ..TrackInfo::default()
                 };
-                self.tell(ServerMessage::TrackPublished(TrackPublishedResponse {
+                self.send(ServerMessage::TrackPublished(TrackPublishedResponse {
                     cid: track.cid,
                     track: Some(info),
                 }));
@@ -548,22 +560,22 @@ impl House {
             ClientMessage::Offer(offer) => {
                 let mut server = Server::new(kind, self.now);
                 let sdp = server.answer(&offer.sdp);
-                lodging.publisher = Some(server);
-                self.describe(SignalTarget::Publisher, "answer", &sdp, offer.id);
+                server_side.publisher = Some(server);
+                self.send_description(SignalTarget::Publisher, "answer", &sdp, offer.id);
             }
             ClientMessage::Answer(answer) => {
-                assert_eq!(answer.id, lodging.offer_id);
-                lodging.subscriber.accept(&answer.sdp);
-                if !lodging.wanted.is_empty() {
+                assert_eq!(answer.id, server_side.offer_id);
+                server_side.subscriber.accept(&answer.sdp);
+                if !server_side.wanted.is_empty() {
                     self.offer();
                 }
             }
             ClientMessage::Subscription(subscription) => {
                 assert!(subscription.subscribe);
-                lodging.wanted.extend(subscription.track_sids);
+                server_side.wanted.extend(subscription.track_sids);
                 self.offer();
             }
-            ClientMessage::Ping(ping) => self.tell(ServerMessage::Pong(Pong {
+            ClientMessage::Ping(ping) => self.send(ServerMessage::Pong(Pong {
                 last_ping_timestamp: ping.timestamp,
                 timestamp: ping.timestamp + 1,
             })),
@@ -572,21 +584,24 @@ impl House {
     }
 
     /// Somebody comes.
-    pub fn comes(&mut self, guest: Guest) {
-        let info = guest.info(guest.state);
-        self.guests.push(guest);
-        self.say(ServerMessage::Update(ParticipantUpdate {
+    pub fn participant_joins(&mut self, participant: FakeParticipant) {
+        let info = participant.info(participant.state);
+        self.participants.push(participant);
+        self.send_and_drain(ServerMessage::Update(ParticipantUpdate {
             participants: vec![info],
         }));
     }
 
     /// Somebody is another than before.
-    pub fn becomes(&mut self, identity: &str, change: impl FnOnce(&mut Guest)) {
-        let guest = self.guests.iter_mut().find(|guest| guest.identity == identity);
-        let guest = guest.expect("one who is there");
-        change(guest);
-        let participants = vec![guest.info(guest.state)];
-        self.say(ServerMessage::Update(ParticipantUpdate { participants }));
+    pub fn update_participant(&mut self, identity: &str, change: impl FnOnce(&mut FakeParticipant)) {
+        let participant = self
+            .participants
+            .iter_mut()
+            .find(|participant| participant.identity == identity);
+        let participant = participant.expect("one who is there");
+        change(participant);
+        let participants = vec![participant.info(participant.state)];
+        self.send_and_drain(ServerMessage::Update(ParticipantUpdate { participants }));
     }
 
     /// Tells whether speech would be taken from the bot.
@@ -595,74 +610,77 @@ impl House {
     }
 
     /// Somebody goes.
-    pub fn goes(&mut self, identity: &str) {
-        let at = self.guests.iter().position(|guest| guest.identity == identity);
-        let guest = self.guests.remove(at.expect("one who is there"));
-        self.say(ServerMessage::Update(ParticipantUpdate {
-            participants: vec![guest.info(3)],
+    pub fn participant_leaves(&mut self, identity: &str) {
+        let at = self
+            .participants
+            .iter()
+            .position(|participant| participant.identity == identity);
+        let participant = self.participants.remove(at.expect("one who is there"));
+        self.send_and_drain(ServerMessage::Update(ParticipantUpdate {
+            participants: vec![participant.info(3)],
         }));
     }
 
-    pub fn speaks(&mut self, sid: &str, active: bool) {
+    pub fn set_speaking(&mut self, sid: &str, active: bool) {
         let speaker = SpeakerInfo {
             sid: sid.into(),
             level: 0.5,
             active,
         };
-        self.say(ServerMessage::SpeakersChanged(SpeakersChanged {
+        self.send_and_drain(ServerMessage::SpeakersChanged(SpeakersChanged {
             speakers: vec![speaker],
         }));
     }
 
-    /// A guest talks for so many times 20 ms.
-    pub fn talks(&mut self, talkers: &mut [(&str, Talker)], times: usize) {
+    /// A participant talks for so many times 20 ms.
+    pub fn play_speech(&mut self, talkers: &mut [(&str, Talker)], times: usize) {
         for _ in 0..times {
             let now = self.now;
-            if let Some(lodging) = &mut self.lodging {
+            if let Some(server_side) = &mut self.server_side {
                 for (track, talker) in talkers.iter_mut() {
-                    let mid = lodging.mids[*track];
-                    lodging.subscriber.say(mid, talker, now);
+                    let mid = server_side.mids[*track];
+                    server_side.subscriber.say(mid, talker, now);
                 }
             }
             self.run(ms(20));
         }
     }
 
-    /// Sends a data packet of a guest.
+    /// Sends a data packet of a participant.
     pub fn data(&mut self, bytes: &[u8]) {
-        let lodging = self.lodging.as_mut().expect("a stay");
-        let (id, _) = lodging.subscriber.channels[0];
-        let mut channel = lodging.subscriber.rtc.channel(id).expect("a channel");
+        let server_side = self.server_side.as_mut().expect("a stay");
+        let (id, _) = server_side.subscriber.channels[0];
+        let mut channel = server_side.subscriber.rtc.channel(id).expect("a channel");
         assert!(channel.write(true, bytes).expect("it is open"));
-        lodging.subscriber.wake = self.now;
+        server_side.subscriber.wake = self.now;
         self.run(ms(50));
     }
 
     /// The server ends the stay.
-    pub fn leave(&mut self, reason: i32, action: i32) {
-        self.say(ServerMessage::Leave(LeaveRequest {
+    pub fn send_leave(&mut self, reason: i32, action: i32) {
+        self.send_and_drain(ServerMessage::Leave(LeaveRequest {
             reason,
             action,
             ..LeaveRequest::default()
         }));
     }
 
-    /// The server is gone: its socket is reset, its connections are mute, its door stays shut.
-    pub fn dies(&mut self) {
-        self.lodging = None;
-        self.door = Door::Unreachable;
-        self.breaks();
+    /// The server is gone: its socket is reset, its connections are mute, its dial_result stays shut.
+    pub fn kill_server(&mut self) {
+        self.server_side = None;
+        self.dial_result = DialResult::Unreachable;
+        self.break_socket();
     }
 
     /// The socket breaks.
-    pub fn breaks(&mut self) {
+    pub fn break_socket(&mut self) {
         self.is_open = false;
         self.session.handle_socket_closed();
         self.drain();
     }
 
     /// Returns what was heard of the bot, as PCM.
-    pub fn bot_said(&self) -> Vec<i16> {
+    pub fn bot_audio(&self) -> Vec<i16> {
         decode(self.voice.iter())
     }
 

@@ -1,0 +1,300 @@
+//! Rooms that are lost, and come back to or not.
+
+use super::super::*;
+use super::simulation::{DialResult, FakeParticipant, Simulation, secs};
+use super::*;
+use crate::audio::tone::{Tone, share};
+use crate::livekit::wire::ServerMessage;
+use crate::participant::Participant;
+use crate::webrtc::connection::sfu::tests::world::{RATE_HZ, Talker, ms};
+
+fn names(sim: &Simulation, from: usize) -> Vec<&'static str> {
+    let name = |event: &SessionEvent| match event {
+        SessionEvent::Joined => "joined",
+        SessionEvent::ParticipantJoined(_) => "came",
+        SessionEvent::ParticipantLeft(_) => "went",
+        SessionEvent::Lost => "lost",
+        SessionEvent::Resumed => "resumed",
+        SessionEvent::Left(_) => "left",
+        SessionEvent::SpeechStarted | SessionEvent::SpeechStopped => "speech",
+        _ => "else",
+    };
+    let names = sim.events[from..].iter().map(|(_, event)| name(event));
+    names.filter(|name| *name != "speech").collect()
+}
+
+/// A server that restarts for 20 s is survived: bot, speech, texts and participants stay, and the voice goes on in the new
+/// connection.
+#[test]
+fn survives_a_server_restart() {
+    let mut sim = Simulation::with_caller();
+    sim.speech.extend(Tone::new(440.0, RATE_HZ).take(3 * RATE_HZ as usize));
+    sim.run(secs(1));
+    let (before, waiting) = (sim.events.len(), sim.speech.len());
+    sim.kill_server();
+    sim.participants[0] = FakeParticipant::caller("PA_ann2", "ann");
+    sim.with(|session, _| session.handle_message("while away".into()));
+    sim.run(secs(20));
+    assert!(
+        waiting - sim.speech.len() < RATE_HZ as usize / 5,
+        "what was to be said waits"
+    );
+    assert_eq!(names(&sim, before), ["lost"]);
+    sim.dial_result = DialResult::Open;
+    assert!(sim.run_until(secs(10), |sim| sim.has(&SessionEvent::Resumed)));
+    sim.run(secs(4));
+    assert_eq!(names(&sim, before), ["lost", "resumed"], "nobody is announced twice");
+    assert_eq!(sim.texts, ["while away"]);
+    let said = sim.bot_audio();
+    let loud = said.iter().filter(|sample| sample.unsigned_abs() > 1_000).count();
+    assert!(
+        loud > 2 * RATE_HZ as usize,
+        "three seconds of tone, {loud} samples of them loud"
+    );
+    assert!(
+        share(
+            &said[said.len() - 5 * RATE_HZ as usize / 2..][..RATE_HZ as usize],
+            440.0,
+            RATE_HZ
+        ) > 0.0
+    );
+    for timestamps in sim.timestamps.iter().filter(|timestamps| timestamps.len() > 1) {
+        assert!(
+            timestamps
+                .windows(2)
+                .all(|pair| pair[1] > pair[0] && (pair[1] - pair[0]) % 960 == 0)
+        );
+    }
+    let mut talkers = [("TR_ann2", Talker::new(600.0))];
+    sim.play_speech(&mut talkers, 60);
+    let mixed = sim.mixed();
+    assert!(share(&mixed[mixed.len() - RATE_HZ as usize / 2..], 600.0, RATE_HZ) > 0.8);
+    sim.run(ROOM_EMPTY * 2);
+    assert_eq!(sim.end_reason(), None);
+    let at: Vec<u64> = sim.dials.iter().map(|(at, _)| at.as_secs()).collect();
+    assert!(sim.dials.len() > 5 && sim.dials.len() < 12, "{at:?}");
+}
+
+/// Whoever does not come back after a loss is announced as gone; a room that stays empty after it is left.
+#[test]
+fn reports_participants_that_do_not_return() {
+    let mut sim = Simulation::with_caller();
+    sim.participant_joins(FakeParticipant::caller("PA_bob1", "bob"));
+    sim.set_speaking("PA_bob1", true);
+    let before = sim.events.len();
+    sim.kill_server();
+    sim.participants.remove(1);
+    sim.participants[0] = FakeParticipant::caller("PA_ann2", "ann");
+    sim.dial_result = DialResult::Open;
+    sim.run(secs(2));
+    assert_eq!(
+        names(&sim, before),
+        ["else", "lost", "resumed"],
+        "bob has stopped to speak"
+    );
+    sim.run(ROOM_REGATHER - secs(3));
+    assert_eq!(names(&sim, before), ["else", "lost", "resumed"]);
+    sim.run(secs(3));
+    assert_eq!(names(&sim, before), ["else", "lost", "resumed", "went"]);
+
+    let before = sim.events.len();
+    sim.kill_server();
+    sim.participants.clear();
+    sim.dial_result = DialResult::Open;
+    sim.run(ROOM_REGATHER);
+    assert_eq!(names(&sim, before), ["lost"]);
+    sim.participant_joins(FakeParticipant::caller("PA_ann3", "ann"));
+    assert_eq!(names(&sim, before), ["lost", "resumed"], "just in time");
+    sim.kill_server();
+    sim.participants.clear();
+    sim.dial_result = DialResult::Open;
+    sim.run(ROOM_REGATHER + secs(2));
+    assert_eq!(names(&sim, before), ["lost", "resumed", "lost", "went", "left"]);
+    assert_eq!(sim.end_reason(), Some(LeaveReason::Left));
+}
+
+/// Once those who were there have come back, a room that they leave is as empty as any.
+#[test]
+fn does_not_wait_for_participants_that_returned_and_left() {
+    let mut sim = Simulation::with_caller();
+    sim.kill_server();
+    sim.participants[0] = FakeParticipant::caller("PA_ann2", "ann");
+    sim.dial_result = DialResult::Open;
+    sim.run(secs(2));
+    sim.participant_leaves("ann");
+    sim.run(ROOM_EMPTY);
+    assert_eq!(sim.end_reason(), Some(LeaveReason::Left));
+}
+
+/// A room that is lost before anybody came is waited in no longer than another.
+#[test]
+fn reconnecting_does_not_extend_the_wait_for_the_first_caller() {
+    let mut sim = Simulation::new();
+    sim.start_audio();
+    for _ in 0..3 {
+        sim.run(ROOM_NOBODY / 4);
+        sim.break_socket();
+    }
+    sim.run(ROOM_NOBODY / 4 + secs(1));
+    assert_eq!(sim.end_reason(), Some(LeaveReason::NeverConnected));
+}
+
+/// A turn that is on when the room is lost ends there and then, interrupted or not; what is left of it is another one.
+#[test]
+fn a_speech_turn_ends_with_its_connection() {
+    for interrupted in [false, true] {
+        let mut sim = Simulation::with_caller();
+        sim.speech.extend(Tone::new(440.0, RATE_HZ).take(3 * RATE_HZ as usize));
+        sim.run(secs(1));
+        let turns =
+            |sim: &Simulation| [SessionEvent::SpeechStarted, SessionEvent::SpeechStopped].map(|turn| sim.count(&turn));
+        assert_eq!(turns(&sim), [1, 0]);
+        sim.kill_server();
+        assert_eq!((turns(&sim), sim.accepts_speech()), ([1, 1], false));
+        sim.participants[0] = FakeParticipant::caller("PA_ann2", "ann");
+        if interrupted {
+            sim.speech.clear();
+            sim.with(|session, now| session.handle_interruption(now));
+        }
+        sim.dial_result = DialResult::Open;
+        sim.run(secs(10));
+        assert_eq!(turns(&sim), if interrupted { [1, 1] } else { [2, 2] });
+    }
+}
+
+/// A server that does not come back is given up after a minute.
+#[test]
+fn gives_up_a_server_that_does_not_return() {
+    let mut sim = Simulation::with_caller();
+    let lost = sim.now;
+    sim.kill_server();
+    assert!(sim.run_until(secs(100), |sim| sim.gone.is_some()));
+    assert_eq!(sim.end_reason(), Some(LeaveReason::Failed));
+    let lasted = sim.now - lost;
+    assert!(
+        (ROOM_BACK_WITHIN - secs(6)..=ROOM_BACK_WITHIN).contains(&lasted),
+        "{lasted:?}"
+    );
+    assert!(sim.join_failed().is_none());
+
+    // So is one that says no.
+    for (status, ends) in [(401, true), (404, true), (503, false)] {
+        let mut sim = Simulation::with_caller();
+        sim.kill_server();
+        sim.dial_result = DialResult::Refused(status);
+        sim.run(secs(3));
+        assert_eq!(sim.end_reason(), ends.then_some(LeaveReason::Failed), "{status}");
+    }
+}
+
+/// Whatever breaks is mended by a new join: the socket, the server's voice, the media.
+#[test]
+fn reconnects_after_any_failure() {
+    let mut sim = Simulation::with_caller();
+    sim.break_socket();
+    sim.run(secs(3));
+    assert_eq!((sim.dials.len(), sim.count(&SessionEvent::Resumed)), (2, 1));
+
+    sim.answers = false;
+    sim.run(ROOM_PING_TIMEOUT + secs(6));
+    assert_eq!(sim.count(&SessionEvent::Lost), 2);
+    sim.answers = true;
+    // The stay that was not answered has its time first.
+    sim.run(CONNECT_WITHIN + secs(6));
+    assert_eq!(sim.count(&SessionEvent::Resumed), 2);
+
+    sim.run(ROOM_SETTLED);
+    sim.network = false;
+    sim.run(secs(12));
+    assert_eq!(sim.count(&SessionEvent::Lost), 3);
+    sim.network = true;
+    sim.run(CONNECT_WITHIN + secs(6));
+    assert_eq!((sim.count(&SessionEvent::Resumed), sim.end_reason()), (3, None));
+    assert_eq!(sim.count(&SessionEvent::ParticipantLeft(ann())), 0);
+}
+
+fn ann() -> Participant {
+    Participant {
+        identity: "ann".into(),
+        name: "ann!".into(),
+        ..Participant::default()
+    }
+}
+
+/// A server that lets in and puts out again and again is not come back to for ever.
+#[test]
+fn gives_up_a_flapping_server() {
+    let mut sim = Simulation::with_caller();
+    let began = sim.now;
+    while sim.end_reason().is_none() {
+        assert!(sim.now - began < secs(90), "{:?}", sim.dials.len());
+        if sim.run_until(secs(10), |sim| sim.session.is_live()) {
+            sim.run(secs(1));
+            sim.break_socket();
+        }
+    }
+    assert_eq!(sim.end_reason(), Some(LeaveReason::Failed));
+    assert!(sim.dials.len() < 20);
+}
+
+/// What a server that ends the stay means by it. R-011.
+#[test]
+fn follows_the_leave_reason_of_the_server() {
+    for (reason, action, left) in [
+        (2, 0, Some(LeaveReason::Replaced)),
+        (4, 0, Some(LeaveReason::Left)),
+        (5, 0, Some(LeaveReason::Left)),
+        (10, 0, Some(LeaveReason::Left)),
+        (0, 0, Some(LeaveReason::Failed)),
+        (14, 0, Some(LeaveReason::Failed)),
+        (3, 0, None),
+        (0, 1, None),
+        (6, 2, None),
+    ] {
+        let mut sim = Simulation::with_caller();
+        sim.send_leave(reason, action);
+        sim.run(secs(4));
+        assert_eq!(sim.end_reason(), left, "{reason} {action}");
+        assert_eq!(sim.dials.len(), if left.is_some() { 1 } else { 2 }, "{reason} {action}");
+        assert_eq!(sim.gone.is_some(), left.is_some());
+    }
+}
+
+/// The newest token is the one that is used to come back.
+#[test]
+fn reconnects_with_the_newest_token() {
+    let mut sim = Simulation::with_caller();
+    sim.send_and_drain(ServerMessage::RefreshToken("second".into()));
+    sim.break_socket();
+    sim.run(secs(3));
+    let tokens: Vec<&str> = sim.dials.iter().map(|(_, dial)| dial.token.expose()).collect();
+    assert_eq!(tokens, ["first", "second"]);
+}
+
+/// A bot that ends, or a runner that stops, while the room is lost is gone at once.
+#[test]
+fn ends_at_once_while_reconnecting() {
+    for dial_result in [DialResult::Unreachable, DialResult::NoAnswer, DialResult::Silent] {
+        for wait in [ms(100), ms(600), secs(4)] {
+            let mut sim = Simulation::with_caller();
+            sim.kill_server();
+            sim.dial_result = dial_result.clone();
+            sim.run(wait);
+            sim.with(|session, now| session.handle_bot_end(LeaveReason::BotEnded, now));
+            assert_eq!(
+                sim.end_reason(),
+                Some(LeaveReason::BotEnded),
+                "{dial_result:?} {wait:?}"
+            );
+            sim.run(ROOM_CLOSE_WITHIN);
+            assert!(sim.gone.is_some(), "{dial_result:?} {wait:?}");
+        }
+    }
+    // Its last words have nobody to hear them.
+    let mut sim = Simulation::with_caller();
+    sim.speech.extend(Tone::new(440.0, RATE_HZ).take(3 * RATE_HZ as usize));
+    sim.run(ms(100));
+    sim.with(|session, now| session.handle_bot_end(LeaveReason::BotEnded, now));
+    sim.kill_server();
+    assert_eq!(sim.end_reason(), Some(LeaveReason::BotEnded));
+}

@@ -1,0 +1,215 @@
+//! What comes over the peer connections: that they are up or lost, audio, messages, and by it who speaks.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use edge_runner_proto::livekit::wire::{DataPacket, ServerMessage, SignalTarget, SpeakerInfo, SpeakersChanged};
+use prost::Message as _;
+use str0m::rtp::RtpPacket;
+
+use super::super::transport::{LOSSY, PeerTransport, RELIABLE, TransportEvent};
+use super::{ACTIVE, CONNECTION_TIMEOUT, GONE_AFTER, Hub, JOINED, RESUME, SIGNAL_CLOSE};
+
+impl Hub {
+    pub(super) fn event(&mut self, id: u64, target: SignalTarget, event: TransportEvent, now: Instant) {
+        let Some(participant) = self.participants.get_mut(&id) else {
+            return;
+        };
+        match event {
+            TransportEvent::Connected => {
+                let primary = if participant.subscriber.is_some() {
+                    SignalTarget::Subscriber
+                } else {
+                    SignalTarget::Publisher
+                };
+                if target == primary && participant.state == JOINED {
+                    participant.state = ACTIVE;
+                    participant.until = None;
+                    self.broadcast(id);
+                    self.subscribe_to_all(id);
+                    self.offer(id);
+                }
+            }
+            TransportEvent::Lost => {
+                participant.leave(CONNECTION_TIMEOUT, RESUME);
+                participant.until = Some(now + GONE_AFTER);
+            }
+            TransportEvent::Closed => {
+                if participant.sender.is_none() {
+                    self.remove(id, SIGNAL_CLOSE, None, now);
+                }
+            }
+            TransportEvent::Audio(mid, packet) => self.audio(id, &mid.to_string(), &packet, now),
+            TransportEvent::Data(label, bytes) => self.data(id, &label, &bytes),
+            TransportEvent::Open(label) => {
+                if target == SignalTarget::Subscriber && label == RELIABLE {
+                    for message in std::mem::take(&mut participant.queued) {
+                        participant.deliver(RELIABLE, &message);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn audio(&mut self, id: u64, mid: &str, packet: &RtpPacket, now: Instant) {
+        let Some(participant) = self.participants.get_mut(&id) else {
+            return;
+        };
+        let Some(track) = participant.tracks.iter_mut().find(|track| track.info.mid == mid) else {
+            return;
+        };
+        participant.participant.packets_in += 1;
+        let first = !std::mem::replace(&mut track.live, true);
+        if let Some(level) = packet.header.ext_vals.audio_level.filter(|_| !track.info.muted) {
+            participant.participant.levels += 1;
+            participant.meter.handle_level(level.unsigned_abs(), now);
+        }
+        let (track, room) = (track.info.sid.clone(), participant.claims.room.clone());
+        if first {
+            self.broadcast(id);
+            for (other, listener) in &mut self.participants {
+                if *other != id && listener.claims.room == room && listener.state == ACTIVE && listener.auto_subscribe {
+                    listener.subscribed.insert(track.clone());
+                }
+            }
+            self.offer_others(id);
+        }
+        for (other, listener) in &mut self.participants {
+            let transport = listener
+                .subscriber
+                .as_mut()
+                .filter(|_| *other != id && listener.claims.room == room);
+            if transport.is_some_and(|transport| transport.forward(&track, packet, now)) {
+                listener.participant.packets_out += 1;
+            }
+        }
+    }
+
+    pub(super) fn data(&mut self, id: u64, label: &str, bytes: &[u8]) {
+        let Some(participant) = self
+            .participants
+            .get_mut(&id)
+            .filter(|participant| participant.claims.can_publish_data)
+        else {
+            return;
+        };
+        let Ok(packet) = DataPacket::decode(bytes) else {
+            log::warn!("{}: a message on {label} is no DataPacket", participant.claims.identity);
+            return;
+        };
+        if label != RELIABLE && label != LOSSY {
+            return;
+        }
+        participant.participant.messages_in += 1;
+        // In this encoding the last value of a field counts, so that what is not known here goes through untouched.
+        let mut stamped = bytes.to_vec();
+        let stamp = DataPacket {
+            participant_identity: participant.claims.identity.clone(),
+            participant_sid: participant.sid.clone(),
+            ..Default::default()
+        };
+        stamped.extend(stamp.encode_to_vec());
+        let room = participant.claims.room.clone();
+        let named = &packet.destination_identities;
+        for (other, listener) in &mut self.participants {
+            let is_meant = named.is_empty() || named.contains(&listener.claims.identity);
+            // Whoever is still on the way gets nothing, then or later.
+            if *other != id && listener.claims.room == room && is_meant && listener.state == ACTIVE {
+                listener.deliver(label, &stamped);
+            }
+        }
+    }
+
+    pub(super) fn send_speakers(&mut self, now: Instant) {
+        let mut changed: BTreeMap<String, Vec<SpeakerInfo>> = BTreeMap::new();
+        for participant in self.participants.values_mut() {
+            let eighths = participant.meter.eighths(now);
+            if eighths != std::mem::replace(&mut participant.meter.told, eighths) {
+                let speaker = speaker(&participant.sid, eighths);
+                changed
+                    .entry(participant.claims.room.clone())
+                    .or_default()
+                    .push(speaker);
+            }
+        }
+        for (room, mut speakers) in changed {
+            speakers.sort_by(|one, other| other.level.total_cmp(&one.level));
+            for participant in self
+                .participants
+                .values()
+                .filter(|participant| participant.claims.room == room)
+            {
+                let is_told =
+                    |speaker: &&SpeakerInfo| speaker.sid == participant.sid || participant.heard.contains(&speaker.sid);
+                let speakers: Vec<_> = speakers.iter().filter(is_told).cloned().collect();
+                if !speakers.is_empty() {
+                    participant.send(ServerMessage::SpeakersChanged(SpeakersChanged { speakers }));
+                }
+            }
+        }
+    }
+
+    /// Tells a participant of those whom it has begun to hear and who speak, and that those whom it hears no more do not.
+    pub(super) fn send_speakers_of_heard(&mut self, id: u64) {
+        let speaking = self
+            .participants
+            .values()
+            .filter(|participant| participant.meter.told > 0);
+        let speaking: BTreeMap<String, u8> = speaking
+            .map(|participant| (participant.sid.clone(), participant.meter.told))
+            .collect();
+        let Some(participant) = self.participants.get_mut(&id) else {
+            return;
+        };
+        let now = participant
+            .subscriber
+            .as_ref()
+            .map(PeerTransport::publishers)
+            .unwrap_or_default();
+        let begun = now
+            .difference(&participant.heard)
+            .filter_map(|sid| Some((sid, *speaking.get(sid)?)));
+        let ended = participant.heard.difference(&now).map(|sid| (sid, 0));
+        let speakers: Vec<_> = begun.chain(ended).map(|(sid, eighths)| speaker(sid, eighths)).collect();
+        participant.heard = now;
+        if !speakers.is_empty() {
+            participant.send(ServerMessage::SpeakersChanged(SpeakersChanged { speakers }));
+        }
+    }
+
+    pub(super) fn datagram(
+        &mut self,
+        whose: Option<(u64, SignalTarget)>,
+        source: SocketAddr,
+        contents: &[u8],
+        now: Instant,
+    ) {
+        if let Some((id, target)) = whose {
+            if let Some(transport) = self
+                .participants
+                .get_mut(&id)
+                .and_then(|participant| participant.transport(target))
+            {
+                transport.handle_datagram(source, contents, now);
+            }
+            return;
+        }
+        for participant in self.participants.values_mut() {
+            if participant
+                .transports()
+                .any(|(_, transport)| transport.handle_datagram(source, contents, now))
+            {
+                return;
+            }
+        }
+    }
+}
+
+fn speaker(sid: &str, eighths: u8) -> SpeakerInfo {
+    SpeakerInfo {
+        sid: sid.to_owned(),
+        level: f32::from(eighths) / 8.0,
+        active: eighths > 0,
+    }
+}
