@@ -1,11 +1,13 @@
-//! Calls of providers' REST APIs: one connection per request, over TLS or, for tests and gateways of one's own, plain.
+//! The HTTP client for providers' REST APIs: one connection per request, with TLS or, for tests and
+//! private gateways, without.
 //!
-//! In: a [`Request`] as `proto` planned it, or a body that is read while it is sent. Out: status and body of the answer, at most
-//! [`REST_BODY_BYTES_MAX`] within [`REST_TIMEOUT`], or what the caller asks for. Redirects are not followed, and neither
-//! credentials nor URLs reach an error or the log.
-//! The certificates that the system trusts are read when the first `https` request is made, and kept: a runner that calls
-//! nobody has none in memory.
-//! Refuses: other schemes, servers whose certificate does not hold, answers that are too long. Source: RFC 9112.
+//! In: a [`Request`] planned by `proto`, or a body that is read while it is sent. Out: status and
+//! body
+//! of the response, at most [`REST_BODY_BYTES_MAX`] within [`REST_TIMEOUT`], or within the caller's
+//! limits. Redirects are not followed. Credentials and URLs appear neither in errors nor in the
+//! log.
+//! System root certificates are loaded with the first `https` request and kept.
+//! Rejects: other schemes, invalid certificates, responses that are too long. Source: RFC 9112.
 
 use std::io;
 use std::net::SocketAddr;
@@ -37,20 +39,20 @@ use crate::common::lock;
 
 const USER_AGENT_NAME: &str = concat!("edge-runner/", env!("CARGO_PKG_VERSION"));
 
-/// What a provider answered.
+/// A provider's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestResponse {
     pub status: u16,
     pub body: Bytes,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum RestError {
-    /// The request cannot be sent at all: what of it is wrong.
+    /// The request cannot be sent; the text says what is wrong with it.
     #[error("the request cannot be sent: {0}")]
     Request(&'static str),
-    /// The system trusts nobody.
+    /// The system has no root certificates.
     #[error(
         "no certificates to trust were found on this system{why}; install the package `ca-certificates`, or name a \
          file of them in SSL_CERT_FILE"
@@ -60,7 +62,7 @@ pub enum RestError {
     Resolve { host: String, source: io::Error },
     #[error("connecting to {host}: {source}")]
     Connect { host: String, source: io::Error },
-    /// The server's certificate does not hold.
+    /// The server's certificate is invalid.
     #[error("the certificate of {host} does not hold: {why}{}", hint(.why))]
     Certificate {
         host: String,
@@ -68,19 +70,19 @@ pub enum RestError {
     },
     #[error("TLS with {host}: {source}")]
     Tls { host: String, source: io::Error },
-    /// Closed early, or not HTTP.
+    /// The connection closed early, or the response is not HTTP.
     #[error("{host} gave no proper answer: {source}")]
     Exchange { host: String, source: hyper::Error },
     #[error("the answer of {host} is longer than {bytes_max} bytes")]
     TooLong { host: String, bytes_max: usize },
     #[error("{host} did not answer within {} s", .within.as_secs())]
     Timeout { host: String, within: Duration },
-    /// What was to be sent could not be read.
+    /// The body to be sent could not be read.
     #[error("reading what is to be sent: {0}")]
     Body(#[source] io::Error),
 }
 
-/// Returns what a person can do about a certificate.
+/// Returns what an operator can do about a certificate error.
 fn hint(error: &rustls::CertificateError) -> &'static str {
     use rustls::CertificateError as C;
     match error {
@@ -93,7 +95,7 @@ fn hint(error: &rustls::CertificateError) -> &'static str {
 }
 
 impl RestError {
-    /// Tells whether the same request may succeed a moment later.
+    /// Tells whether the same request may succeed later.
     pub fn is_transient(&self) -> bool {
         !matches!(
             self,
@@ -105,29 +107,30 @@ impl RestError {
     }
 }
 
-/// How long an answer may take, and how long it may be.
+/// The limits of a response.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseLimits {
-    /// From looking the server's name up to the last byte of the answer; of an upload from the last piece that it took.
+    /// From the name lookup to the last byte of the response; in an upload, from the last piece
+    /// sent.
     pub timeout: Duration,
     pub body_bytes_max: usize,
 }
 
-/// What providers get.
+/// The limits for providers.
 const STANDARD: ResponseLimits = ResponseLimits {
     timeout: REST_TIMEOUT,
     body_bytes_max: REST_BODY_BYTES_MAX,
 };
 
-/// Sends one request and reads its answer, whatever its status.
+/// Sends one request and reads its response, whatever its status.
 ///
 /// # Errors
-/// [`RestError`] when no whole answer came in time.
+/// Returns a [`RestError`] when no complete response arrives in time.
 pub async fn send(request: &Request) -> Result<RestResponse, RestError> {
     send_trusting(None, request, STANDARD).await
 }
 
-/// The same, for servers whose answers are longer or take longer than those of providers.
+/// Sends one request with limits of the caller's.
 ///
 /// # Errors
 /// As [`send`].
@@ -138,16 +141,17 @@ pub async fn send_within(request: &Request, within: ResponseLimits) -> Result<Re
 /// A body that is read while it is sent.
 pub struct UploadBody {
     pub content_type: String,
-    /// Bytes of all pieces.
+    /// Total length in bytes.
     pub size: u64,
-    /// Returns the next piece; one without bytes is a mistake. It may block for as long as a file does.
+    /// Returns the next piece, which must not be empty. May block as file reads do.
     pub next: Box<dyn FnMut() -> io::Result<Bytes> + Send>,
 }
 
-/// Posts a body to a URL that needs no credential. An answer may come before the body has been sent.
+/// Posts a body to a URL that needs no credential. The response may arrive before the whole body
+/// has been sent.
 ///
 /// # Errors
-/// [`RestError`] when nothing moved for as long as the caller waits, or no whole answer came.
+/// Returns a [`RestError`] when no byte moves within the timeout, or no complete response arrives.
 pub async fn upload(url: &str, upload: UploadBody, within: ResponseLimits) -> Result<RestResponse, RestError> {
     let target = RequestUrl::of(url)?;
     let mut message = bare_message(hyper::Method::POST, &target)?;
@@ -182,9 +186,9 @@ pub async fn upload(url: &str, upload: UploadBody, within: ResponseLimits) -> Re
     }
 }
 
-/// What is sent. One type for both kinds, so that HTTP is compiled for one.
+/// The body of a request. One type for both sources, so that HTTP code is instantiated once.
 struct RequestBody {
-    /// Bytes that are still to come.
+    /// Bytes still to be sent.
     left: u64,
     source: BodySource,
 }
@@ -214,7 +218,7 @@ impl RequestBody {
                 piece
             }
         };
-        // What was promised in the head is what has to come.
+        // The body has to match the length in the head.
         let left = self.left.checked_sub(piece.len() as u64).filter(|_| !piece.is_empty());
         self.left = left.ok_or(io::ErrorKind::UnexpectedEof)?;
         Ok(piece)
@@ -241,7 +245,7 @@ impl Body for RequestBody {
     }
 }
 
-/// Where a URL leads.
+/// The parts of a URL that a request needs.
 pub struct RequestUrl {
     pub tls: bool,
     /// Without brackets.
@@ -268,7 +272,7 @@ impl RequestUrl {
         if authority.as_str().contains('@') || authority.host().is_empty() {
             return Err(RestError::Request("its URL has no plain host"));
         }
-        // A port that is none counts as absent here, and is refused.
+        // `port_u16` returns `None` for an invalid port too, which is rejected here.
         let bare = authority.as_str() == authority.host();
         let port = match authority.port_u16() {
             Some(port) => port,
@@ -290,7 +294,7 @@ impl RequestUrl {
     }
 }
 
-/// What every request has.
+/// Makes a request with the headers that every request has.
 fn bare_message(method: hyper::Method, target: &RequestUrl) -> Result<hyper::Request<RequestBody>, RestError> {
     let mut message = hyper::Request::new(RequestBody::whole(Bytes::new()));
     *message.method_mut() = method;
@@ -325,7 +329,7 @@ fn message(request: &Request, target: &RequestUrl) -> Result<hyper::Request<Requ
     Ok(message)
 }
 
-/// `trust` replaces what the system trusts.
+/// `trust` replaces the system's root certificates.
 async fn send_trusting(
     trust: Option<TlsConnector>,
     request: &Request,
@@ -346,18 +350,19 @@ async fn send_trusting(
     }
 }
 
-/// A connection to a server, with TLS around it or without. Behind one pointer, so that HTTP and WebSockets are compiled for
-/// one kind of connection and not for two.
+/// A connection to a server, with or without TLS. Boxed, so that HTTP and WebSocket code is
+/// instantiated once.
 pub type ClientStream = Box<dyn ByteStream>;
 
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
-/// Connects to the server of a URL, with the TLS that the URL asks for. `trust` replaces what the system trusts.
+/// Connects to the server of a URL, with TLS if the scheme asks for it. `trust` replaces the
+/// system's root certificates.
 pub async fn open(target: &RequestUrl, trust: Option<TlsConnector>) -> Result<ClientStream, RestError> {
     let tcp = connect(target).await?;
-    // What is sent is written whole; waiting for more would only delay it.
+    // Requests are written whole; Nagle's algorithm would only delay them.
     tcp.set_nodelay(true).map_err(|source| RestError::Connect {
         host: target.host.clone(),
         source,
@@ -383,7 +388,7 @@ pub async fn connect(target: &RequestUrl) -> Result<TcpStream, RestError> {
     }
 }
 
-/// Connects to the first address that answers; a path that swallows packets leaves time for the next one.
+/// Connects to the first address that answers. Each attempt has its own timeout.
 async fn connect_to_one(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "it has no address");
     for address in addresses.take(REST_ADDRESSES_MAX) {
@@ -396,7 +401,7 @@ async fn connect_to_one(addresses: impl Iterator<Item = SocketAddr>) -> io::Resu
     Err(failure)
 }
 
-/// Puts TLS around a connection.
+/// Does the TLS handshake on a connection.
 pub async fn secure(
     connector: &TlsConnector,
     stream: TcpStream,
@@ -445,7 +450,7 @@ async fn exchange(
             body: body.to_bytes(),
         })
     };
-    // The connection moves the bytes. When it ends first, what it has read is still to be taken.
+    // The connection future moves the bytes. When it ends first, the response it has read is taken.
     let mut answer = pin!(answer);
     tokio::select! {
         biased;
@@ -455,7 +460,7 @@ async fn exchange(
     answer.await
 }
 
-/// Returns why the body of a request could not be read, if that is what went wrong.
+/// Returns the error of reading the request body, if that caused the failure.
 fn of_body(error: &hyper::Error) -> Option<io::Error> {
     let source = std::error::Error::source(error)?.downcast_ref::<io::Error>()?;
     error
@@ -463,7 +468,7 @@ fn of_body(error: &hyper::Error) -> Option<io::Error> {
         .then(|| io::Error::new(source.kind(), source.to_string()))
 }
 
-/// Returns what checks a server's certificate against those that the system trusts.
+/// Returns a TLS connector that trusts the system's root certificates.
 pub async fn system_trust() -> Result<TlsConnector, RestError> {
     static TRUST: OnceLock<TlsConnector> = OnceLock::new();
     if let Some(connector) = TRUST.get() {

@@ -1,8 +1,10 @@
-//! What every HTTP service of this program stands on, the runner's and the cloud service's: who asks, how long a connection may
-//! take for what, what a connection becomes, bodies within their caps, and answers in JSON.
+//! What both HTTP services share: the peer of a request, connection limits, protocol upgrades,
+//! body collection within limits, and JSON replies.
 //!
-//! In: hyper's heads and bodies, and the caps of the service that reads them. Out: values, and [`Reply`]s with a length.
-//! Refuses, by [`BodyError`]: bodies that are compressed, too large, too slow or broken; the service says it in its own words.
+//! In: hyper's heads and bodies, and the limits of the service that reads them. Out: values, and
+//! [`Reply`]s of known length. Rejects, by [`BodyError`], bodies that are compressed, too large,
+//! too
+//! slow or badly framed; each service words the rejection itself.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -23,34 +25,34 @@ use edge_runner_proto::http::start::RequestBase;
 use edge_runner_proto::limits;
 use edge_runner_proto::server::admission::Requester;
 
-/// An answer.
+/// An HTTP response.
 pub type Reply = Response<ResponseBody>;
 
-/// Takes a connection over once it changes protocols: the stream, and what was read of it already.
+/// Takes over a connection that changes protocols: the stream, and the bytes already read from it.
 pub type Upgrade = Box<dyn FnOnce(MaybeTlsStream, Bytes) + Send>;
 
-/// What the connection becomes once its answer has left, if that changes protocols.
+/// The upgrade to perform once the response has been written, if there is one.
 pub type UpgradeSlot = Mutex<Option<Upgrade>>;
 
-/// Who sent a request, and how.
+/// The sender of a request, and how the request arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerInfo {
     pub address: SocketAddr,
-    /// The end of its connection at this machine, if the system could tell it.
+    /// The local address of the connection, if the system reports it.
     pub local: Option<SocketAddr>,
-    /// Whether it came over TLS.
+    /// Whether the connection uses TLS.
     pub secure: bool,
-    /// Whether a proxy passed it on, as far as it says.
+    /// Whether a header says that a proxy forwarded the request.
     pub is_forwarded: bool,
-    /// Whose request it is, for quotas and the log: the peer's, or that of the client for whom a
-    /// trusted proxy asks.
+    /// The address for quotas and the log: the peer's, or that of the client behind a trusted
+    /// proxy.
     pub source: IpAddr,
-    /// Whether it came with the key, where there is one.
+    /// Whether the request carries the API key, where one is configured.
     pub is_authorised: bool,
 }
 
 impl PeerInfo {
-    /// Makes that of a connection, before any request of it was read.
+    /// Creates the peer of a connection whose first request has not been read.
     pub fn new(address: SocketAddr, local: Option<SocketAddr>, secure: bool) -> Self {
         PeerInfo {
             address,
@@ -66,7 +68,7 @@ impl PeerInfo {
         self.address.ip()
     }
 
-    /// Returns how admission sees it.
+    /// Returns the requester for admission control.
     pub fn requester(self) -> Requester {
         Requester {
             source: self.source.into(),
@@ -93,18 +95,18 @@ pub struct ConnLimits {
     pub head: Duration,
     pub body: Duration,
     pub answer: Duration,
-    /// How long an upload may bring no byte.
+    /// The longest time without a byte during an upload.
     pub stall_body: Duration,
     pub stall: Duration,
     pub linger: Duration,
-    /// Bytes of a refused body that are read and thrown away within `linger`.
+    /// Bytes of a rejected body that are read and discarded within `linger`.
     pub linger_bytes: usize,
-    /// How long requests in progress may go on once the service is stopping.
+    /// How long requests in progress may continue once the service stops.
     pub grace: Duration,
 }
 
 impl Default for ConnLimits {
-    /// The runner's.
+    /// The runner's limits.
     fn default() -> Self {
         ConnLimits {
             first_head: limits::HTTP_FIRST_HEAD,
@@ -121,19 +123,19 @@ impl Default for ConnLimits {
     }
 }
 
-/// Draws random bytes of the system.
+/// Returns random bytes from the operating system.
 pub fn random<const BYTES: usize>() -> [u8; BYTES] {
     let mut random = [0; BYTES];
     getrandom::fill(&mut random).expect("the system has random numbers once it is up");
     random
 }
 
-/// Returns the seconds since 1970 by the clock of this machine.
+/// Returns the seconds since 1970 by the system clock.
 pub fn unix_time_s() -> u64 {
     unix_time().as_secs()
 }
 
-/// Returns the milliseconds since 1970 by the clock of this machine.
+/// Returns the milliseconds since 1970 by the system clock.
 pub fn unix_time_ms() -> u64 {
     u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX)
 }
@@ -144,8 +146,8 @@ fn unix_time() -> Duration {
         .unwrap_or(Duration::ZERO)
 }
 
-/// Tells how the client reached the server. What a proxy says of that counts if the proxy is ours: on this machine, or one that
-/// the configuration names.
+/// Returns the host and the scheme under which the client reached the server. `X-Forwarded-Proto`
+/// counts only from a trusted proxy: one on this machine, or one that the configuration names.
 pub fn asked(headers: &HeaderMap, peer: PeerInfo, names_proxy: bool) -> RequestBase<'_> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let proxied = peer.ip().to_canonical().is_loopback() || names_proxy;
@@ -158,13 +160,13 @@ pub fn asked(headers: &HeaderMap, peer: PeerInfo, names_proxy: bool) -> RequestB
     }
 }
 
-/// Tells whether a request says for which host it is, once, as HTTP/1.1 wants it.
+/// Tells whether a request has exactly one `Host` header, as HTTP/1.1 requires.
 pub fn has_host(head: &Parts) -> bool {
     let hosts = head.headers.get_all(header::HOST).iter().take(2).count();
     hosts == 1 || hosts == 0 && head.version < Version::HTTP_11
 }
 
-/// Makes an answer in JSON.
+/// Makes a JSON response.
 pub fn json_reply(status: StatusCode, json: impl Into<Bytes>) -> Reply {
     let mut reply = Reply::new(whole(json));
     *reply.status_mut() = status;
@@ -174,11 +176,11 @@ pub fn json_reply(status: StatusCode, json: impl Into<Bytes>) -> Reply {
     reply
 }
 
-/// The caps of a body that is collected.
+/// The limits of a body that is collected.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyLimits {
     pub bytes_max: usize,
-    /// For the whole of it.
+    /// For the whole body.
     pub within: Duration,
 }
 
@@ -195,11 +197,11 @@ pub enum BodyError {
     Broken,
 }
 
-/// Collects a body within its caps of size and time. One above the cap is read on for a while and dropped, so that its sender
-/// gets to read why.
+/// Collects a body within its limits of size and time. A body above the limit is read for a while
+/// and discarded, so that its sender can read the response.
 ///
 /// # Errors
-/// [`BodyError`].
+/// Returns a [`BodyError`] for a body that breaks a limit or is badly framed.
 pub async fn collect(caps: BodyLimits, headers: &HeaderMap, body: Incoming) -> Result<Bytes, BodyError> {
     if headers
         .get(header::CONTENT_ENCODING)
@@ -214,7 +216,7 @@ pub async fn collect(caps: BodyLimits, headers: &HeaderMap, body: Incoming) -> R
     if declared > limits::HTTP_DISCARD_BYTES_MAX as u64 {
         return Err(too_large);
     }
-    // A client that waits for leave to send is told before it does.
+    // A client that sent `Expect: 100-continue` is rejected before it sends the body.
     if declared > caps.bytes_max as u64 && headers.contains_key(header::EXPECT) {
         return Err(too_large);
     }
@@ -224,7 +226,7 @@ pub async fn collect(caps: BodyLimits, headers: &HeaderMap, body: Incoming) -> R
     }
 }
 
-/// Puts a body together. What is above the cap is read for a while and dropped.
+/// Joins the frames of a body. Bytes above the limit are read for a while and discarded.
 async fn join(bytes_max: usize, mut body: Incoming, declared: usize) -> Result<Bytes, BodyError> {
     let mut whole = BytesMut::new();
     let mut read_bytes = 0;

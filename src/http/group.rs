@@ -1,22 +1,24 @@
-//! A group of processes: one that was started, and all that it starts in turn.
+//! A process group: a started process and its descendants.
 //!
-//! In: signals. Out: whether any of the group is left. However it is let go of, no process of the group stays behind; one that left
-//! it (`setsid`) is not found here. Source: `kill(2)`, `setpgid(2)`, `waitpid(2)`, `proc_pid_stat(5)`.
+//! In: signals. Out: whether any member is left. Dropping the group kills it. A process that has
+//! left
+//! the group (`setsid`) is not tracked. Source: `kill(2)`, `setpgid(2)`, `waitpid(2)`,
+//! `proc_pid_stat(5)`.
 
 use std::fs;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
 
-/// A process group, by the number of its leader.
+/// A process group, identified by the process id of its leader.
 pub struct ProcessGroup {
     id: Pid,
-    /// The leader was not reaped yet, so that its number is nobody else's.
+    /// The leader has not been reaped, so its id cannot be reused.
     is_led: bool,
     is_gone: bool,
 }
 
 impl ProcessGroup {
-    /// Takes charge of a group by its leader, a child of this process that nobody has waited for.
+    /// Creates the group of `child`, a group leader that has not been reaped.
     pub fn from_leader(child: u32) -> ProcessGroup {
         let id = i32::try_from(child).ok().and_then(Pid::from_raw);
         ProcessGroup {
@@ -26,47 +28,47 @@ impl ProcessGroup {
         }
     }
 
-    /// Returns the number of its leader, which is its own.
+    /// Returns the id of the group, which is that of its leader.
     pub fn id(&self) -> i32 {
         self.id.as_raw_pid()
     }
 
-    /// Takes note that somebody has waited for the leader.
+    /// Records that the leader has been reaped.
     pub fn leader_was_reaped(&mut self) {
         self.is_led = false;
     }
 
-    /// Sends a signal to all of the group.
+    /// Sends a signal to every member of the group.
     pub fn signal(&mut self, signal: Signal) {
-        // Without a leader the number lives as long as any member does, and not longer.
+        // Without its leader, the id stays reserved only while the group has a member.
         if self.is_led || !self.is_gone() {
             let _ = kill_process_group(self.id, signal);
         }
     }
 
-    /// Tells whether the group has no member any more; it is asked until it says so, and never after.
+    /// Tells whether the group has no members left. Once it has returned true it asks no more.
     pub fn is_gone(&mut self) -> bool {
         if self.is_led || self.is_gone {
             return self.is_gone;
         }
-        // Where the runner is the first process of a container, orphans become its children: nobody else reaps them.
+        // As the first process of a container the runner inherits orphans and has to reap them.
         while let Ok(Some(_)) = waitpgid(self.id, WaitOptions::NOHANG) {}
         self.is_gone = test_kill_process_group(self.id).is_err() || !runs(self.id.as_raw_pid());
         self.is_gone
     }
 }
 
-/// Tells whether a member of a group runs. A zombie does not, and whoever has to reap it may take its time, or never do it: the
-/// first process of a container often does not.
+/// Tells whether the group has a member that is not a zombie. A zombie may stay for long, for
+/// instance in a container whose first process does not reap.
 fn runs(group: i32) -> bool {
     let Ok(processes) = fs::read_dir("/proc") else {
         return true;
     };
     processes
         .flatten()
-        // What is no process has no such file.
+        // Entries that are no processes have no such file.
         .filter_map(|process| fs::read_to_string(process.path().join("stat")).ok())
-        // Its number, its name in parentheses, which may hold anything, its state, its parent's number, its group's.
+        // The fields are: pid, (name), state, ppid, pgrp. The name may contain any character.
         .filter_map(|stat| {
             let (_, rest) = stat.rsplit_once(')')?;
             let mut fields = rest.split_ascii_whitespace();

@@ -1,12 +1,11 @@
-//! What both servers stand on, the runner and the cloud agent service: listening, connections and
-//! their permits, TLS, request bodies and answers, the HTTP client, and the life of the process.
+//! The HTTP server and client, and the process life cycle, shared by the runner and the cloud
+//! agent service.
 //!
-//! - Connections: [`server`] (accept, limits of time), [`permits`], [`stream`] (TCP or TLS),
-//!   [`tls`] (certificates of one's own or of `--tls auto`)
-//! - Requests: [`common`] (who asks, bodies within their caps, answers), [`payload`] (what an
-//!   answer carries)
-//! - Requests to others: [`client`]
-//! - The process: [`logging`], [`services`] (tasks without which it is of no use), [`signal`],
+//! - Connections: [`server`] (accept loops, timeouts), [`permits`] (connection cap and eviction),
+//!   [`stream`] (TCP or TLS), [`tls`] (certificates from files or from `--tls auto`)
+//! - Requests: [`common`] (peer, body limits, replies), [`payload`] (response bodies)
+//! - Requests to other servers: [`client`]
+//! - The process: [`logging`], [`services`] (tasks whose loss ends the process), [`signal`],
 //!   [`startup`], [`shutdown`], [`tasks`], [`watch`] and [`notify`] (stalls, the supervisor),
 //!   [`memory`], [`group`] (process groups), [`store`] (files of state)
 

@@ -1,11 +1,13 @@
-//! Log lines on stderr: one line per record, with the session's id at its head.
+//! Log lines on stderr: one line per record, prefixed with the session id.
 //!
 //! `2026-11-21T12:00:00.123Z INFO  [1b9d6bcd] edge_runner_http::server: message`. Times are UTC.
-//! Records of the runner and of the bot's own crate are shown from INFO, those of libraries from
-//! WARN; `-v` shows more, and `RUST_LOG` decides alone when it is set. A line break or another
-//! control character in a message is escaped, so no peer can write a line of its own, and a message
-//! has an end. A panic is one line too. Of the ERROR, WARN and INFO lines that a [`LogClient`] has
-//! caused, those beyond its minute's share are left out, and one line tells how many.
+//! Records of the runner and of the bot's crate are shown from INFO, those of libraries from WARN.
+//! `-v` shows more; `RUST_LOG`, when set, replaces both. Control characters in a message are
+//! escaped,
+//! so a peer cannot forge a line, and long messages are cut. A panic is one line as well. ERROR,
+//! WARN
+//! and INFO lines caused by a [`LogClient`] are rate-limited per minute; one line reports how many
+//! were left out.
 
 use std::fmt::{self, Write as _};
 use std::future::Future;
@@ -22,7 +24,7 @@ use edge_runner_proto::server::lines::Lines;
 
 use crate::common::lock;
 
-/// How many characters of a session id stand in a line: enough to tell sessions apart, few enough to read over.
+/// Characters of a session id in a line: enough to tell sessions apart.
 const ID_CHARS: usize = 8;
 
 tokio::task_local! {
@@ -30,7 +32,7 @@ tokio::task_local! {
     static CALLER: LogClient;
 }
 
-/// Whose doing some lines tell, and the count of such lines, which all callers share.
+/// The client that causes log lines, and the line counters shared by all clients.
 #[derive(Clone, Debug)]
 pub struct LogClient {
     lines: Arc<Mutex<Lines>>,
@@ -42,12 +44,12 @@ impl LogClient {
         LogClient { lines, address }
     }
 
-    /// Takes leave to log a refused body.
+    /// Tells whether one more rejected body may be logged, and counts it.
     pub fn may_log_body(&self) -> bool {
         self.lines().take_body(Instant::now())
     }
 
-    /// Calls `with`, whose lines count as the caller's.
+    /// Calls `with` and attributes its log lines to the client.
     pub fn attribute<T>(&self, with: impl FnOnce() -> T) -> T {
         CALLER.sync_scope(self.clone(), with)
     }
@@ -57,12 +59,12 @@ impl LogClient {
     }
 }
 
-/// Runs `future` with every line of it counted as the caller's.
+/// Runs `future` and attributes its log lines to the client.
 pub async fn for_client<F: Future>(caller: LogClient, future: F) -> F::Output {
     CALLER.scope(caller, future).await
 }
 
-/// Takes leave to write a line: `Some` with the number of lines that were left out before it.
+/// Returns whether a line may be written: `Some` with the number of lines left out before it.
 fn admit_line(level: Level) -> Option<u64> {
     if !matches!(level, Level::Error | Level::Warn | Level::Info) {
         return Some(0);
@@ -71,22 +73,22 @@ fn admit_line(level: Level) -> Option<u64> {
     for_client.unwrap_or(Some(0))
 }
 
-/// Runs `future` with every line that it logs marked with the session's id.
+/// Runs `future` with its log lines marked with the session id.
 ///
-/// A task that the future spawns is a scope of its own: wrap it again.
+/// A task spawned by the future is not covered: wrap it as well.
 pub async fn in_session<F: Future>(id: SessionId, future: F) -> F::Output {
     SESSION.scope(id, future).await
 }
 
-/// Calls `log` with every line that it logs marked with the session's id: for who tells of a session from outside its tasks.
+/// Calls `log` with its log lines marked with the session id, for code outside the session's tasks.
 pub fn in_session_sync(id: SessionId, log: impl FnOnce()) {
     SESSION.sync_scope(id, log);
 }
 
-/// Sets the logger and the panic hook up; once per process.
+/// Installs the logger and the panic hook. Call it once per process.
 ///
-/// `verbosity` counts `-v`; `directives` is the text of `RUST_LOG`; `bot_crate` is the crate whose records are shown like the
-/// runner's own.
+/// `verbosity` counts `-v`; `directives` is the text of `RUST_LOG`; `bot_crate` is the crate whose
+/// records are shown like the runner's own.
 pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &str) {
     let mut builder = env_logger::Builder::new();
     match directives {
@@ -99,9 +101,9 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &str) {
             builder.filter_module(env!("CARGO_CRATE_NAME"), ours);
             builder.filter_module(bot_crate, ours);
             if verbosity < 3 {
-                // It calls every caller's ordinary goodbye an error.
+                // It logs every ordinary close as an error.
                 builder.filter_module("sctp_proto", LevelFilter::Off);
-                // They show the addresses of peers, and call a peer that a relay refuses a warning.
+                // They log addresses of peers, and a permission refused by a relay as a warning.
                 for library in [
                     "turn_client_proto",
                     "turn_types",
@@ -111,14 +113,14 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &str) {
                 ] {
                     builder.filter_module(library, LevelFilter::Off);
                 }
-                // It repeats every message of a call.
+                // It logs every message of a call.
                 builder.filter_module("tungstenite", LevelFilter::Warn);
             }
         }
     }
     builder.target(env_logger::Target::Stderr);
     builder.format(|out, record| {
-        // At this level it repeats every byte of every message, and there are tokens among them.
+        // At this level it logs every byte of every message, and some of them contain tokens.
         if record.level() == Level::Trace && record.target().starts_with("tungstenite") {
             return Ok(());
         }
@@ -139,13 +141,13 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &str) {
         let line = RecordLine(record);
         writeln!(out, "{time} {style}{:<5}{style:#} {line}", record.level())
     });
-    // A second logger means that a host program set its own up: it keeps it.
+    // If the host program has installed a logger, that one stays.
     if builder.try_init().is_ok() {
         log_panics();
     }
 }
 
-/// The levels of libraries and of the runner, by the number of `-v`.
+/// Returns the levels of libraries and of the runner for a number of `-v`.
 fn levels(verbosity: u8) -> (LevelFilter, LevelFilter) {
     match verbosity {
         0 => (LevelFilter::Warn, LevelFilter::Info),
@@ -155,7 +157,7 @@ fn levels(verbosity: u8) -> (LevelFilter, LevelFilter) {
     }
 }
 
-/// Makes a panic one log line; with `RUST_BACKTRACE` the frames follow, which hold no text of a peer.
+/// Logs a panic as one line. With `RUST_BACKTRACE` the frames follow; they contain no peer text.
 fn log_panics() {
     std::panic::set_hook(Box::new(|info| {
         let payload = info.payload();
@@ -163,7 +165,7 @@ fn log_panics() {
             .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
             .unwrap_or("no message");
         let place = info.location().map(ToString::to_string).unwrap_or_default();
-        // Inside a session a panic ends that session; outside one it is the runner's own.
+        // A panic inside a session ends that session only.
         let level = match SESSION.try_with(|_| ()) {
             Ok(()) => Level::Warn,
             Err(_) => Level::Error,
@@ -171,18 +173,18 @@ fn log_panics() {
         log::log!(level, "panic at {place}: {message}");
         let frames = std::backtrace::Backtrace::capture();
         if frames.status() == std::backtrace::BacktraceStatus::Captured {
-            // A panic inside this hook would abort the process, so a closed stderr is let be.
+            // A panic inside this hook would abort the process, so a closed stderr is ignored.
             let _ = writeln!(std::io::stderr(), "{frames}");
         }
     }));
 }
 
-/// One record without its time and level.
+/// A record without its time and level.
 struct RecordLine<'r>(&'r Record<'r>);
 
 impl fmt::Display for RecordLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Outside a session, and while a task's locals are being dropped, there is no id.
+        // There is no id outside a session, and while a task's locals are being dropped.
         let session = SESSION.try_with(SessionId::clone);
         if let Ok(id) = session {
             let mut head = Escaped { out: f, left: ID_CHARS };
@@ -195,7 +197,7 @@ impl fmt::Display for RecordLine<'_> {
             out: f,
             left: LOG_MESSAGE_CHARS_MAX,
         };
-        // An error of the cut itself must not lose the line: it only says that the message was too long.
+        // The error only reports that the message was cut; returning it would lose the line.
         match message.write_fmt(*self.0.args()) {
             Err(_) if message.left == 0 => f.write_str("... (cut)"),
             other => other,
@@ -203,7 +205,7 @@ impl fmt::Display for RecordLine<'_> {
     }
 }
 
-/// Passes text on with control characters escaped, up to a number of characters.
+/// Writes text with control characters escaped, up to a number of characters.
 struct Escaped<'a, 'b> {
     out: &'a mut fmt::Formatter<'b>,
     left: usize,
@@ -226,7 +228,7 @@ impl fmt::Write for Escaped<'_, '_> {
     }
 }
 
-/// Tells whether a character could start a line, move the cursor or turn the text around on a terminal.
+/// Tells whether a character could start a line, move the cursor or reverse text on a terminal.
 fn needs_escape(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -274,7 +276,8 @@ mod tests {
         );
     }
 
-    /// Lines of a caller are counted, at the levels that are on by themselves; those of everybody else are not.
+    /// ERROR, WARN and INFO lines of a client are counted; DEBUG and TRACE, and lines without a
+    /// client, are not.
     #[test]
     fn the_lines_of_a_caller_are_counted() {
         let caller = LogClient::new(Arc::default(), [192, 0, 2, 1].into());

@@ -1,10 +1,9 @@
-//! What the allocator keeps of sessions that are over: as little as it can be told to.
+//! Returns the memory of ended sessions to the system.
 //!
-//! In: the live sessions. Out: nothing but memory, which goes back to the system. glibc makes a heap per thread, and gives back
-//! only what happens to lie at the end of each: a board that once had sixteen callers would go on with 10 MiB more than it needs.
-//! One heap serves all threads, since what a session allocates while it lives is little beside its codec, and the heap is
-//! combed when nobody is there who could be kept waiting. Other allocators do without (`other`).
-//! Source: the manual page of mallopt(3), `M_ARENA_MAX`, and of malloc_trim(3).
+//! glibc makes an arena per thread and trims only the end of each, so a board that once had sixteen
+//! callers would keep 10 MiB more than it needs. Here all threads share one arena, which is cheap
+//! because a session rarely allocates, and the arena is trimmed when no session is live. Other
+//! allocators need neither (`other`). Source: mallopt(3), `M_ARENA_MAX`; malloc_trim(3).
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[path = "memory/glibc.rs"]
@@ -16,12 +15,13 @@ mod heap;
 use crate::tasks::SlotPool;
 use edge_runner_proto::limits::MEMORY_GIVEN_BACK_AFTER;
 
-/// Has all threads share one heap. To be called before the second thread starts: a heap that exists stays.
+/// Makes all threads share one arena. Call it before the second thread starts, because existing
+/// arenas stay.
 pub fn use_one_heap() {
     heap::share();
 }
 
-/// Gives memory back whenever the last session has ended and no other begins; never returns.
+/// Trims the heap after the last session has ended, unless another begins; never returns.
 pub async fn tidy(live: SlotPool) {
     whenever_empty(&live, heap::give_back).await;
 }
@@ -43,7 +43,7 @@ mod tests {
 
     use super::*;
 
-    /// It is done once per silence, not while anybody is there, and not when somebody came in the meantime.
+    /// The heap is trimmed once per idle period, and not while a session is live.
     #[tokio::test(start_paused = true)]
     async fn memory_is_given_back_once_nobody_has_been_there_for_a_while() {
         let (live, times) = (SlotPool::new(2), Cell::new(0));

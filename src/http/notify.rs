@@ -1,9 +1,12 @@
-//! What systemd, or another supervisor that speaks its protocol, is told: ready, reloaded, stopping, alive, and how many
-//! sessions live.
+//! Notifies systemd, or a supervisor with the same protocol: ready, reloading, stopping, alive, and
+//! the number of live sessions.
 //!
-//! In: the state of the runner. Out: datagrams to the socket that `NOTIFY_SOCKET` names; without it, nothing. Sending waits
-//! for the supervisor, though not for long, so `io::watch` does it from its own thread. A supervisor that cannot be reached is
-//! one WARN line. The words are the library's; its way of sending would wait for ever.
+//! In: the state of the runner. Out: datagrams to the socket in `NOTIFY_SOCKET`; nothing without
+//! that
+//! variable. A send blocks for up to [`NOTIFY_SEND`], so the watchdog thread does it. An
+//! unreachable
+//! supervisor is one WARN line. The crate `sd_notify` formats the states; its own send has no
+//! timeout.
 //! Source: sd_notify(3), sd_watchdog_enabled(3), systemd.service(5).
 
 use std::ffi::{OsStr, OsString};
@@ -20,15 +23,15 @@ use edge_runner_proto::limits::{NOTIFY_SEND, STATUS_INTERVAL, WATCH_INTERVAL};
 /// The supervisor, if there is one.
 pub struct Supervisor {
     socket: Option<OsString>,
-    /// It could not be reached, and the log says so.
+    /// The last send failed, and the log says so.
     lost: bool,
-    /// Between two signs of life, if it waits for any.
+    /// The interval between keep-alive messages, if the supervisor expects them.
     ping: Option<Duration>,
     status: StatusLine,
 }
 
 impl Supervisor {
-    /// Looks for it in the environment of the process.
+    /// Finds the supervisor in the environment of the process.
     pub fn find() -> Self {
         let socket = socket();
         Supervisor {
@@ -39,7 +42,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns how often it must be looked at: it should hear twice in the time that it waits.
+    /// Returns how often to poll: at least twice per watchdog timeout.
     pub fn interval(&self) -> Duration {
         self.ping.map_or(WATCH_INTERVAL, interval)
     }
@@ -48,7 +51,7 @@ impl Supervisor {
         self.tell(&[NotifyState::Ready]);
     }
 
-    /// Tells of the end, which takes so long at most: a drain may be longer than the supervisor's patience.
+    /// Announces the end and how long it may take: a drain may exceed the supervisor's own timeout.
     pub fn stopping(&mut self, within: Duration) {
         let within = u32::try_from(within.as_micros()).unwrap_or(u32::MAX);
         self.tell(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(within)]);
@@ -60,7 +63,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells how many sessions live, if that is news.
+    /// Sends the number of live sessions if it has changed.
     pub fn sessions(&mut self, live: usize, stopping: bool, now: Instant) {
         if self.socket.is_some()
             && let Some(text) = self.status.news(live, stopping, now)
@@ -86,10 +89,10 @@ fn socket() -> Option<OsString> {
     std::env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty())
 }
 
-/// Sends one message. A supervisor that reads nothing is left alone soon.
+/// Sends one message. A supervisor that does not read delays it by [`NOTIFY_SEND`] at most.
 fn send(socket: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> {
     let address = match socket.as_bytes() {
-        // A name that is no file, as supervisors of containers have it.
+        // An abstract socket name, as supervisors of containers use.
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
         _ => SocketAddr::from_pathname(socket)?,
     };
@@ -100,7 +103,7 @@ fn send(socket: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> {
     datagram.send(message.as_bytes()).map(drop)
 }
 
-/// Tells the supervisor that files were read again, as it asked by SIGHUP. Call it from a task; it does not wait.
+/// Announces that files were read again after SIGHUP. Call it from a task; it does not block.
 pub fn reloaded() {
     let Some(socket) = socket() else { return };
     tokio::task::spawn_blocking(move || {
@@ -113,12 +116,12 @@ pub fn reloaded() {
     });
 }
 
-/// Half of the time that a supervisor waits for a sign of life, and not more often than a thread can do it.
+/// Returns half of the watchdog timeout, at least 10 ms.
 fn interval(watchdog: Duration) -> Duration {
     (watchdog / 2).clamp(Duration::from_millis(10), WATCH_INTERVAL)
 }
 
-/// The line about sessions: told when it changes, and not for each of a hundred short calls.
+/// The status line: sent on change, at most once per [`STATUS_INTERVAL`].
 #[derive(Default)]
 struct StatusLine {
     told: Option<(usize, bool, Instant)>,
@@ -145,7 +148,8 @@ impl StatusLine {
 mod tests {
     use super::*;
 
-    /// One message is one datagram, to a file or to a name that is none. One that is not read is given up.
+    /// One message is one datagram, to a path or to an abstract name. A send to a full socket
+    /// fails.
     #[test]
     fn a_message_reaches_a_socket_of_either_kind() {
         let name = format!("edge-runner-notify-{}", std::process::id());
@@ -181,7 +185,7 @@ mod tests {
         }
     }
 
-    /// At the first look, when it changes, and not before the last line is old enough; what was missed meanwhile follows.
+    /// The status is sent first, then on change, and not more often than the interval allows.
     #[test]
     fn the_number_of_sessions_is_told_when_it_changes() {
         let start = Instant::now();

@@ -1,9 +1,12 @@
-//! The bodies of answers: bytes that are there, or a part of a file.
+//! Response bodies: bytes in memory, or a range of a file.
 //!
-//! In: bytes, or an open file with the part of it that is asked for. Out: a body whose length is known before its first byte, so
-//! that it is never chunked. A file is read a piece at a time by a thread that may block, and the next piece is read once the
-//! client took the one before: a slow client holds one piece in memory, whatever the size of the file. A file that turns out
-//! shorter breaks the connection, which is how HTTP says that an answer is not whole.
+//! In: bytes, or an open file and a range. Out: a body whose length is known before its first byte,
+//! so
+//! it is never chunked. A blocking thread reads a file in pieces, and the next piece is read once
+//! the
+//! client has taken the previous one: a slow client holds one piece in memory. A file that turns
+//! out
+//! shorter closes the connection, which in HTTP marks an incomplete response.
 
 use std::fs::File;
 use std::io;
@@ -20,23 +23,23 @@ use tokio::task::JoinHandle;
 
 use crate::permits::{ConnPhase, ConnState};
 
-/// Bytes of a file that are read at once; a slow client holds as many in memory.
+/// Bytes of a file that are read at once.
 const FILE_PIECE_BYTES: usize = 64 * 1024;
 
-/// The body of an answer.
+/// A response body.
 #[derive(Debug)]
 pub enum ResponseBody {
     Whole(Full<Bytes>),
     File(FileRange),
 }
 
-/// Makes a body of bytes that are there.
+/// Makes a body of bytes in memory.
 pub fn whole(bytes: impl Into<Bytes>) -> ResponseBody {
     ResponseBody::Whole(Full::new(bytes.into()))
 }
 
 impl ResponseBody {
-    /// Makes a body of a part of an open file; `doing` is of the connection that asks.
+    /// Makes a body of a range of an open file; `doing` is the state of the connection.
     pub fn part(file: File, bytes: Range<u64>, doing: Arc<ConnState>) -> Self {
         ResponseBody::File(FileRange {
             file: Arc::new(file),
@@ -53,14 +56,14 @@ impl Default for ResponseBody {
     }
 }
 
-/// A part of a file.
+/// A range of a file.
 #[derive(Debug)]
 pub struct FileRange {
     file: Arc<File>,
-    /// What is still to come of it.
+    /// The part still to be sent.
     bytes: Range<u64>,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
-    /// A download that goes on is no idle connection.
+    /// Updated with each piece, so that a download does not count as idle.
     doing: Arc<ConnState>,
 }
 
@@ -89,7 +92,7 @@ impl FileRange {
     }
 }
 
-/// Reads a piece. Blocks.
+/// Reads one piece. Blocks.
 fn read(file: &File, at: u64, left: u64) -> io::Result<Bytes> {
     let mut piece = vec![0; left.min(FILE_PIECE_BYTES as u64) as usize];
     let read = file.read_at(&mut piece, at)?;
@@ -143,7 +146,7 @@ mod tests {
         ResponseBody::part(file, bytes, ConnState::detached())
     }
 
-    /// I-11: a file of several pieces, and any part of it, whole and with its length known before.
+    /// I-11: a file of several pieces, and any range of it, is sent whole and with a known length.
     #[tokio::test]
     async fn a_part_of_a_file_is_sent_whole() {
         let folder = TempDir::new();
@@ -164,7 +167,7 @@ mod tests {
         }
     }
 
-    /// A file that is shorter than its length was breaks the connection; nothing is made up.
+    /// A file that shrank closes the connection.
     #[tokio::test]
     async fn a_file_that_shrank_is_no_answer() {
         let folder = TempDir::new();

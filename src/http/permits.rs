@@ -1,15 +1,18 @@
-//! The permits of open connections: how many there are, and which connection is evicted when a
-//! newcomer finds all of them held.
+//! Connection permits: the cap on open connections, and the choice of the connection to evict.
 //!
-//! In: newcomers with their source addresses, and what each connection waits for ([`ConnPhase`]). Out:
-//! a `ConnPermit`, at once while any connection can be spared. The source that holds most permits
-//! loses one first, and of its connections: the oldest that never sent a whole request, then the
-//! one that has been idle for longest, then the oldest that holds a request's body back or leaves a
-//! response unread. A source holds three quarters of all permits at most. Connections of a trusted
-//! proxy are those of many clients, and count for no source. A newcomer waits only while every
-//! connection is being answered. One mutex guards the table, so a connection that begins a request
-//! and one that is evicted are never the same. Refuses: a source that holds its share while all
-//! of its own connections are being answered.
+//! In: new connections with their source addresses, and the [`ConnPhase`] of each connection. Out:
+//! a
+//! `ConnPermit`, at once while some connection can be evicted. The source with the most permits
+//! loses
+//! one first. Of its connections the order is: the oldest that never sent a whole request; the one
+//! idle for longest; the oldest that delays a request body or leaves a response unread. A source
+//! holds
+//! at most three quarters of all permits. Connections of a trusted proxy carry many clients and
+//! count
+//! for no source. A new connection waits only while every connection is being answered. One mutex
+//! guards the table, so a connection cannot begin a request and be evicted at the same time.
+//! Rejects:
+//! a source at its share while all of its own connections are being answered.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -25,23 +28,24 @@ use crate::lock::lock;
 /// What a connection is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnPhase {
-    /// The end of its first request's head, with all that comes before.
+    /// The end of the first request head, including the TLS handshake.
     First,
     /// The first byte of a further request.
     Idle,
-    /// The rest of that request's head.
+    /// The rest of that request head.
     Head,
-    /// A request's body, and what is done with it.
+    /// A request body, and the work on it.
     Body,
-    /// A long body of a client that is not yet authorised. Each part of it renews this.
+    /// A long body of a client that is not authorised yet. Each part of it sets this again.
     Receiving,
-    /// A long body of an authorised client, which is never evicted. Each part of it renews this.
+    /// A long body of an authorised client, which is never evicted. Each part of it sets this
+    /// again.
     Upload,
     /// The work on a request without a body, and the first byte of the response.
     Answer,
     /// The client, to read the response.
     Stall,
-    /// Nothing: it holds no permit any more.
+    /// Nothing: the connection has lost its permit.
     Evicted,
 }
 
@@ -54,7 +58,7 @@ pub struct ConnState {
 }
 
 impl ConnState {
-    /// Makes the state of a connection that holds no permit.
+    /// Makes the state of a connection without a permit.
     #[cfg(test)]
     pub fn detached() -> Arc<Self> {
         Arc::new(ConnState {
@@ -79,7 +83,7 @@ impl ConnState {
         self.get().1
     }
 
-    /// Returns the phase, and how often it has been set.
+    /// Returns how often the phase has been set, and the phase.
     pub(super) fn get(&self) -> (u64, ConnPhase) {
         let table = self.shared.table();
         let entry = table.entries.get(&self.id);
@@ -102,7 +106,7 @@ pub(super) struct Permits {
 struct PermitPool {
     max: usize,
     table: Mutex<PermitTable>,
-    /// A permit is free, or a connection can be spared.
+    /// Notified when a permit becomes free or a connection becomes evictable.
     changed: Notify,
 }
 
@@ -112,7 +116,7 @@ impl PermitPool {
     }
 }
 
-/// A permit to keep a connection open; free again when it is dropped.
+/// A permit to keep a connection open. Dropping it frees it.
 #[derive(Debug)]
 pub(super) struct ConnPermit {
     pub(super) state: Arc<ConnState>,
@@ -126,7 +130,7 @@ impl Drop for ConnPermit {
     }
 }
 
-/// Why there is no permit at this moment.
+/// Why no permit is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Busy {
     /// All connections are being answered.
@@ -146,8 +150,9 @@ impl Permits {
         }
     }
 
-    /// Takes a permit; waits while every connection is being answered. Returns nothing for a source
-    /// that holds too many.
+    /// Takes a permit; waits while every connection is being answered. Returns `None` for a source
+    /// at
+    /// its share.
     pub(super) async fn acquire(&self, source: Option<SourceKey>) -> Option<ConnPermit> {
         loop {
             let mut changed = std::pin::pin!(self.shared.changed.notified());
@@ -160,7 +165,7 @@ impl Permits {
         }
     }
 
-    /// Takes a permit that is free, or that of a connection that can be spared.
+    /// Takes a free permit, or that of a connection that can be evicted.
     fn try_acquire(&self, source: Option<SourceKey>) -> Result<ConnPermit, Busy> {
         let mut table = self.shared.table();
         table.make_room(source, self.shared.max)?;
@@ -174,27 +179,27 @@ impl Permits {
     }
 }
 
-/// Who holds a permit.
+/// The holders of permits.
 #[derive(Debug, Default)]
 struct PermitTable {
     next_id: u64,
     /// How often a connection has become idle.
     idle_turn: u64,
-    /// By id, so in the order of their arrival.
+    /// By id, that is in order of arrival.
     entries: BTreeMap<u64, PermitEntry>,
-    /// Connections of each source.
+    /// Connections per source.
     held: HashMap<SourceKey, usize>,
 }
 
 #[derive(Debug)]
 struct PermitEntry {
     state: Arc<ConnState>,
-    /// Nothing for a trusted proxy's.
+    /// `None` for a trusted proxy.
     source: Option<SourceKey>,
     phase: ConnPhase,
     /// How often the phase has been set.
     changes: u64,
-    /// The turn at which it last became idle.
+    /// The value of the table's `idle_turn` when the connection last became idle.
     idle_turn: u64,
 }
 
@@ -245,7 +250,7 @@ impl PermitTable {
         source.and_then(|source| self.held.get(&source).copied()).unwrap_or(0)
     }
 
-    /// Evicts a connection if a newcomer of `source` needs its permit.
+    /// Evicts a connection if a new one of `source` needs its permit.
     fn make_room(&mut self, source: Option<SourceKey>, max: usize) -> Result<(), Busy> {
         let own = self.held(source);
         let victim = if source.is_some() && own >= share(max) {
@@ -255,8 +260,9 @@ impl PermitTable {
         } else if let Some(victim) = self.spare(|_, held| held >= own) {
             victim
         } else {
-            // A newcomer that waits keeps those behind it waiting: this one may, if others hold
-            // more, and nothing can be spared.
+            // Waiting blocks the connections behind it in the accept queue. A source may wait only
+            // if others
+            // hold more permits and none of them can be evicted.
             let is_heaviest = own > 0 && self.held.values().all(|held| *held <= own);
             let is_refused = is_heaviest || self.spare(|_, _| true).is_some();
             return Err(if is_refused { Busy::Refused } else { Busy::Wait });
@@ -267,8 +273,9 @@ impl PermitTable {
         Ok(())
     }
 
-    /// Finds the connection to evict among those that `may` be. `may` is told how many permits the
-    /// source of each holds.
+    /// Finds the connection to evict among those for which `may` returns true. `may` gets the
+    /// number of
+    /// permits that the connection's source holds.
     fn spare(&self, may: impl Fn(&PermitEntry, usize) -> bool) -> Option<u64> {
         let candidates = self.entries.iter().filter_map(|(id, entry)| {
             let (held, rank) = (self.held(entry.source), rank(entry.phase)?);
@@ -282,8 +289,7 @@ impl PermitTable {
 
 const IDLE: u8 = 1;
 
-/// Returns in which order connections of one source are evicted, lowest first; nothing for those
-/// that are not.
+/// Returns the eviction rank of a phase, lowest first; `None` if it protects from eviction.
 fn rank(phase: ConnPhase) -> Option<u8> {
     match phase {
         ConnPhase::First => Some(0),
@@ -308,13 +314,14 @@ mod tests {
         permits.try_acquire(None).expect("a permit")
     }
 
-    /// Tells whether a connection was told to go.
+    /// Tells whether a connection was told that it is evicted.
     fn is_evicted(permit: &ConnPermit) -> bool {
         let told = pin!(permit.state.evicted());
         told.poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
-    /// At the cap everybody has a place; past it the oldest goes that has never sent a request.
+    /// Below the cap every connection gets a permit; above it the oldest without a request is
+    /// evicted.
     #[test]
     fn the_oldest_silent_connection_gives_way() {
         let permits = Permits::new(3);
@@ -324,15 +331,16 @@ mod tests {
         assert!(is_evicted(&first) && !is_evicted(&second) && !is_evicted(&served));
         let fourth = acquire(&permits);
         assert!(is_evicted(&second) && !is_evicted(&third) && !is_evicted(&served));
-        // Those who went leave no place behind a second time.
+        // Dropping an evicted connection does not free a second permit.
         drop((first, second));
         assert_eq!(permits.shared.table().entries.len(), 3);
         drop((third, fourth, served));
         assert_eq!(permits.shared.table().entries.len(), 0);
     }
 
-    /// Of those that were served the one goes that has been idle for longest, whatever half of a
-    /// head it has sent since.
+    /// Among connections that were served the one idle for longest is evicted, even if it has sent
+    /// half
+    /// a head since.
     #[test]
     fn the_longest_idle_connection_gives_way() {
         let permits = Permits::new(3);
@@ -353,7 +361,9 @@ mod tests {
         assert_eq!(evicted(), [false, true, true]);
     }
 
-    /// Who is being answered stays; the newcomer waits for the first of them to be idle, or gone.
+    /// A connection that is being answered keeps its permit; a new one waits for the first that
+    /// becomes
+    /// idle or closes.
     #[test]
     fn a_newcomer_waits_while_all_are_answered() {
         let permits = Permits::new(2);
@@ -376,8 +386,7 @@ mod tests {
         assert!(poll().is_ready());
     }
 
-    /// Of a connection that begins a request and a newcomer that wants its permit, at the same
-    /// moment, one succeeds.
+    /// When a request and an eviction race, exactly one succeeds.
     #[test]
     fn a_request_and_an_eviction_exclude_each_other() {
         for _ in 0..100 {
@@ -400,8 +409,7 @@ mod tests {
         }
     }
 
-    /// I-09: an upload that is not admitted yet makes room for others, and one that is admitted
-    /// keeps its place.
+    /// I-09: an unauthorised upload can be evicted, an authorised one cannot.
     #[test]
     fn an_upload_that_was_let_in_stays() {
         let permits = Permits::new(2);
@@ -415,7 +423,8 @@ mod tests {
         assert_eq!(known.state.phase(), ConnPhase::Upload);
     }
 
-    /// A connection that holds a body back, or leaves an answer unread, is evicted last, before a newcomer waits.
+    /// Connections with delayed bodies or unread responses are evicted last, before a new one
+    /// waits.
     #[test]
     fn slow_bodies_keep_no_newcomer_out() {
         let permits = Permits::new(3);
@@ -442,8 +451,7 @@ mod tests {
         permits.iter().map(|permit| permit.state.phase()).collect()
     }
 
-    /// Places are spared by the source that holds most of them, whatever its connections do, and
-    /// then by what they do.
+    /// The source with the most permits loses one first; phases decide among its connections.
     #[test]
     fn the_heaviest_source_is_spared_from_first() {
         let permits = Permits::new(4);
@@ -467,9 +475,8 @@ mod tests {
         );
     }
 
-    /// At its share a source spares its own, and past it, while all of its own are being answered,
-    /// it is refused at once. So its newcomers keep no other source waiting, and others find
-    /// places.
+    /// At its share a source evicts its own connections. While all of them are being answered it is
+    /// rejected at once, so it delays no other source.
     #[test]
     fn a_source_has_a_share() {
         let permits = Permits::new(8);
@@ -488,8 +495,8 @@ mod tests {
         assert!(permits.try_acquire(flood).is_ok());
     }
 
-    /// The heaviest source is refused rather than given a place of one that holds less, and a light
-    /// one waits.
+    /// The heaviest source is rejected rather than given a permit of a lighter one; a light one
+    /// waits.
     #[test]
     fn what_holds_less_is_not_spared_for_what_holds_more() {
         let permits = Permits::new(4);
@@ -505,7 +512,7 @@ mod tests {
         assert_eq!(permits.try_acquire(heavy).err(), Some(Busy::Refused));
     }
 
-    /// What is left leaves no count.
+    /// Closed connections leave no counts behind.
     #[test]
     fn counts_go_with_their_connections() {
         let permits = Permits::new(2);

@@ -1,10 +1,11 @@
-//! The HTTP server's sockets: listening, accepting, capping and ending connections.
+//! The HTTP server: listening, accepting, the connection cap and shutdown.
 //!
-//! In: a host and a port, and the [`HttpService`] that answers. Out: [`Listeners`], whose port is known
-//! before the first request, and then a future that serves until the runner stops. A failing accept
-//! pauses, one connection too many evicts one that can be spared (`permits`), and every
-//! connection has time limits (`connection`). Refuses: a port in use, with words that say what to
-//! do.
+//! In: a host, a port and an [`HttpService`]. Out: [`Listeners`], whose port is known before the
+//! first
+//! request, then a future that serves until the runner stops. A failing accept backs off, a
+//! connection
+//! above the cap evicts another (`permits`), and every connection has timeouts (`connection`).
+//! Rejects: a port in use, with advice.
 
 mod connection;
 mod inspect;
@@ -32,12 +33,12 @@ use edge_runner_proto::config::Host;
 use edge_runner_proto::limits;
 use edge_runner_proto::server::request_framing::Refusal;
 
-/// How often a free port is looked for that both loopback addresses have.
+/// Attempts to find a port that is free on both loopback addresses.
 const FREE_PORT_ATTEMPTS: usize = 16;
-/// Connections that the system keeps waiting for an accept.
+/// Connections that the system queues before they are accepted.
 const BACKLOG: i32 = 1024;
 
-/// The sockets that the server listens on.
+/// The listening sockets.
 #[derive(Debug)]
 pub struct Listeners {
     sockets: Vec<TcpListener>,
@@ -64,7 +65,7 @@ pub struct BindError {
     pub source: io::Error,
 }
 
-/// Returns what is wrong, and what a person can do about it.
+/// Returns what is wrong and what an operator can do about it.
 fn advice(address: SocketAddr, error: &io::Error) -> String {
     let port = address.port();
     match error.kind() {
@@ -88,7 +89,7 @@ fn advice(address: SocketAddr, error: &io::Error) -> String {
 /// Opens the sockets of `--host` and `--port`.
 ///
 /// # Errors
-/// [`BindError`] with the first address that cannot be listened on.
+/// Returns a [`BindError`] with the first address that cannot be listened on.
 pub async fn bind(host: Host, port: u16) -> Result<Listeners, BindError> {
     match host {
         Host::Address(ip) => listeners(vec![listen(ip, port)?]),
@@ -96,8 +97,7 @@ pub async fn bind(host: Host, port: u16) -> Result<Listeners, BindError> {
             let mut attempt = 1;
             loop {
                 match bind_localhost(port) {
-                    // The port that was free on one address is taken on the other: another one may
-                    // be free on both.
+                    // The port is free on one address only; another one may be free on both.
                     Err(error) if port == 0 && attempt < FREE_PORT_ATTEMPTS => {
                         debug!("{error}");
                         attempt += 1;
@@ -131,10 +131,10 @@ fn listen(ip: IpAddr, port: u16) -> Result<TcpListener, BindError> {
 fn open(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     if address.is_ipv6() {
-        // `::` means every interface of that family: candidates are offered of that family only.
+        // `::` means every IPv6 interface; candidates are offered for that family only.
         socket.set_only_v6(true)?;
     }
-    // A runner that was just ended leaves connections behind that would keep the port for a minute.
+    // Connections of a previous runner in TIME_WAIT would block the port for a minute.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -150,7 +150,7 @@ fn is_missing(error: &BindError) -> bool {
     ) || error.source.raw_os_error() == Some(EAFNOSUPPORT)
 }
 
-/// "Address family not supported by protocol" of Linux; the standard library has no name for it.
+/// "Address family not supported by protocol" on Linux; the standard library has no name for it.
 const EAFNOSUPPORT: i32 = 97;
 
 fn listeners(sockets: Vec<TcpListener>) -> Result<Listeners, BindError> {
@@ -161,23 +161,25 @@ fn listeners(sockets: Vec<TcpListener>) -> Result<Listeners, BindError> {
     Ok(Listeners { sockets, addresses })
 }
 
-/// What answers requests.
+/// Answers requests.
 pub trait HttpService: Send + Sync + 'static {
     /// Returns the limits of its connections.
     fn times(&self) -> ConnLimits;
-    /// Returns what takes TLS; nothing when TLS is off.
+    /// Returns the TLS acceptor, or `None` when TLS is off.
     fn tls(&self) -> Option<&ServerTls>;
-    /// Tells whether an address is that of a proxy, whose connections are those of many clients.
+    /// Tells whether an address belongs to a trusted proxy, whose connections carry many clients.
     fn is_trusted_proxy(&self, _address: IpAddr) -> bool {
         false
     }
-    /// Takes a connection that brings packets of a session instead of requests, once its first
-    /// packet has come.
+    /// Takes a connection that carries session packets (RFC 4571) instead of requests, once its
+    /// first
+    /// packet has arrived.
     fn framed(&self, tcp: TcpStream, peer: SocketAddr) -> impl Future<Output = io::Result<()>> + Send;
-    /// Makes the answer of a request whose end is not sure. The connection is closed after it.
+    /// Makes the response to a request of ambiguous length. The connection is closed after it.
     fn reject_framing(&self, refusal: Refusal) -> Reply;
-    /// Answers one request. What reads a long body notes its phase in `state`, before the first
-    /// byte and with each part.
+    /// Answers one request. A handler of a long body sets the phase in `state` before the first
+    /// byte
+    /// and with each part.
     fn answer(
         &self,
         request: Request<Incoming>,
@@ -187,7 +189,7 @@ pub trait HttpService: Send + Sync + 'static {
     ) -> impl Future<Output = Reply> + Send;
 }
 
-/// Serves until the service stops and the requests in progress are answered, or their time is over.
+/// Serves until shutdown, and until requests in progress are answered or their time is over.
 pub async fn serve<S: HttpService>(listeners: Listeners, service: Arc<S>, shutdown: Shutdown) {
     let permits = Permits::new(limits::HTTP_CONNECTIONS_MAX);
     let mut acceptors = JoinSet::new();
@@ -200,8 +202,7 @@ pub async fn serve<S: HttpService>(listeners: Listeners, service: Arc<S>, shutdo
         )));
     }
     while let Some(ended) = acceptors.join_next().await {
-        // A server that accepts on one of its addresses alone is half a server: its starter learns
-        // of the panic.
+        // A server that has lost one of its addresses must not go on: the panic reaches its owner.
         if let Err(error) = ended
             && let Ok(panic) = error.try_into_panic()
         {
@@ -210,7 +211,7 @@ pub async fn serve<S: HttpService>(listeners: Listeners, service: Arc<S>, shutdo
     }
 }
 
-/// Accepts on one socket, and owns the connections that come of it.
+/// Accepts on one socket, and owns the resulting connections.
 async fn accept<S: HttpService>(socket: TcpListener, service: Arc<S>, permits: Permits, mut shutdown: Shutdown) {
     let mut connections = JoinSet::new();
     let mut pause = limits::ACCEPT_PAUSE_FIRST;
@@ -228,8 +229,9 @@ async fn accept<S: HttpService>(socket: TcpListener, service: Arc<S>, permits: P
             Ok((stream, peer)) => {
                 pause = limits::ACCEPT_PAUSE_FIRST;
                 let source = (!service.is_trusted_proxy(peer.ip())).then(|| peer.ip().into());
-                // While all that are in are being answered this one waits here, and those after it
-                // in the system's queue.
+                // While every connection is being answered this one waits, and those behind it stay
+                // in the
+                // system's queue.
                 let permit = tokio::select! {
                     biased;
                     () = shutdown.wait() => break,
@@ -251,7 +253,7 @@ async fn accept<S: HttpService>(socket: TcpListener, service: Arc<S>, permits: P
             }
             Err(error) if is_transient_accept_error(&error) => debug!("accept: {error}"),
             Err(error) => {
-                // A trouble that stays is not told for ever.
+                // A lasting failure is not logged as a warning for ever.
                 let level = if pause < limits::ACCEPT_PAUSE_MAX {
                     Level::Warn
                 } else {
@@ -282,7 +284,7 @@ fn next_pause(pause: Duration) -> Duration {
     (pause * 2).min(limits::ACCEPT_PAUSE_MAX)
 }
 
-/// Tells whether an accept failed because of the peer, so that the next one may well succeed.
+/// Tells whether an accept failed because of the peer, so that the next one can succeed.
 fn is_transient_accept_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(
@@ -291,7 +293,7 @@ fn is_transient_accept_error(error: &io::Error) -> bool {
     )
 }
 
-/// A panic while answering ends one connection; it is a bug all the same.
+/// Logs a panic. It ends one connection only, but it is a bug.
 fn log_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
@@ -304,7 +306,7 @@ fn log_panic(ended: Result<(), JoinError>) {
 mod tests {
     use super::*;
 
-    /// port 0 is one free port on every address, and a port in use is named with what to do.
+    /// port 0 is one free port on every address; a port in use is named with advice.
     #[tokio::test]
     async fn localhost_is_both_loopback_addresses_on_one_port() {
         let listeners = bind(Host::Localhost, 0).await.expect("a free port");
@@ -335,19 +337,18 @@ mod tests {
         );
     }
 
-    /// An address that is not a loopback one is not served on `localhost`, and `::` leaves IPv4 to
-    /// others.
+    /// `::` serves IPv6 only, so the same port is free on IPv4.
     #[tokio::test]
     async fn an_address_of_one_family_is_served_on_that_family() {
         let all = Host::Address("::".parse().expect("an address"));
-        // A machine without IPv6 has nothing to prove.
+        // A machine without IPv6 skips this test.
         if let Ok(listeners) = bind(all, 0).await {
             let v4 = Host::Address(Ipv4Addr::LOCALHOST.into());
             bind(v4, listeners.port()).await.expect("the port is free on IPv4");
         }
     }
 
-    /// A process that is out of files must not spin.
+    /// A process without free file descriptors must not spin.
     #[test]
     fn pauses_between_failed_accepts_double_up_to_a_limit() {
         let mut pause = limits::ACCEPT_PAUSE_FIRST;

@@ -1,9 +1,9 @@
-//! The tasks without which the process is of no use: the reader of the UDP port, the accept loops,
-//! those that hold relays.
+//! Tasks whose loss ends the process: the reader of the UDP port, the accept loops, the holders of
+//! TURN allocations.
 //!
-//! In: each of them with its name. Out: the first that ended or panicked, for [`Services::lost`],
-//! after which the process says so and ends, so that its supervisor starts it again. A task that is
-//! aborted was not lost, and once the runner stops it does not matter.
+//! In: each task with its name. Out: the first that ended or panicked, by [`Services::lost`]; the
+//! process then logs it and exits, so that its supervisor restarts it. An aborted task is not lost,
+//! and once the runner stops losses no longer matter.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -24,11 +24,11 @@ struct ServicesInner {
     changed: Notify,
 }
 
-/// A service that is gone.
+/// A service that has ended or panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostService {
     pub service: &'static str,
-    /// Else it ended.
+    /// Whether it panicked rather than ended.
     pub panicked: bool,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for LostService {
 }
 
 impl Services {
-    /// Starts a task that has to last as long as the process.
+    /// Starts a task that must last as long as the process.
     pub fn spawn(&self, service: &'static str, work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
         let lease = self.lease(service);
         tasks::spawn(async move {
@@ -49,7 +49,7 @@ impl Services {
         })
     }
 
-    /// Returns what tells of a panic of its holder: for threads.
+    /// Returns a lease that reports a panic of its holder, for threads.
     pub fn lease(&self, service: &'static str) -> ServiceLease {
         ServiceLease {
             services: self.clone(),
@@ -57,7 +57,7 @@ impl Services {
         }
     }
 
-    /// Waits until one of them is gone.
+    /// Waits until a service is lost.
     pub async fn lost(&self) -> LostService {
         loop {
             let changed = self.0.changed.notified();
@@ -69,7 +69,7 @@ impl Services {
     }
 
     fn tell(&self, lost: LostService) {
-        // What ends after the first one may have ended because of it.
+        // Later losses may be a consequence of the first.
         let _ = self.0.lost.set(lost);
         self.0.changed.notify_waiters();
     }
@@ -83,7 +83,7 @@ pub struct ServiceLease {
 }
 
 impl ServiceLease {
-    /// The service ended by itself.
+    /// Reports that the service ended.
     pub fn ended(self) {
         self.services.tell(LostService {
             service: self.service,
@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// The first service that is lost is the one that is reported, at every call.
+    /// The first lost service is reported by every call.
     #[tokio::test(start_paused = true)]
     async fn a_service_that_ends_or_panics_is_lost() {
         for panics in [false, true] {

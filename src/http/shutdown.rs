@@ -1,11 +1,11 @@
-//! The word that the process is stopping: one trigger, and handles that see it.
+//! The shutdown signal of the process: one trigger and any number of handles.
 
 /// Tells a bot that the runner is stopping. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Shutdown(tokio::sync::watch::Receiver<bool>);
 
 impl Shutdown {
-    /// Makes a trigger and the handle that sees it.
+    /// Creates a trigger and its first handle.
     pub fn channel() -> (ShutdownTrigger, Shutdown) {
         let (sender, receiver) = tokio::sync::watch::channel(false);
         (ShutdownTrigger(sender), Shutdown(receiver))
@@ -16,7 +16,7 @@ impl Shutdown {
         *self.0.borrow()
     }
 
-    /// Waits until the runner is stopping; for ever if it never is.
+    /// Waits until the runner stops; for ever if it never does.
     pub async fn wait(&mut self) {
         if self.0.wait_for(|set| *set).await.is_err() {
             std::future::pending::<()>().await;
@@ -25,13 +25,13 @@ impl Shutdown {
 }
 
 impl Default for Shutdown {
-    /// A handle that is never set.
+    /// Creates a handle that is never set.
     fn default() -> Self {
         Shutdown::channel().1
     }
 }
 
-/// The other end of [`Shutdown`].
+/// Sets the [`Shutdown`] handles.
 #[derive(Debug)]
 pub struct ShutdownTrigger(tokio::sync::watch::Sender<bool>);
 
@@ -41,7 +41,7 @@ impl ShutdownTrigger {
         self.0.send_replace(true);
     }
 
-    /// Makes one more handle.
+    /// Creates another handle.
     pub fn subscribe(&self) -> Shutdown {
         Shutdown(self.0.subscribe())
     }

@@ -1,20 +1,20 @@
-//! SIGINT and SIGTERM: the first asks the runner to stop, the next ones make it do so sooner.
+//! SIGINT and SIGTERM: the first stops the runner in good order, further ones hasten the end.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The two signals that end a runner.
+/// A listener for the two signals.
 pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    /// Starts to listen; from here on the signals no longer end the process by themselves.
+    /// Starts to listen. From here on the signals no longer end the process.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the operating system's error.
     pub fn listen() -> io::Result<Signals> {
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
@@ -22,7 +22,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next of them, and returns its name.
+    /// Waits for the next signal and returns its name.
     pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",

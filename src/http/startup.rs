@@ -1,23 +1,23 @@
-//! What a server process does first and last: it closes itself to others, starts the runtime, and
-//! ends with an exit code.
+//! The first and last steps of a server process: it forbids debuggers, starts the runtime, and ends
+//! with an exit code.
 
 use tokio::runtime::Runtime;
 
 use crate::memory;
 
-/// The exit code of what failed.
+/// The exit code of a failure.
 pub const EXIT_FAILURE: u8 = 1;
-/// The exit code of arguments that make no sense.
+/// The exit code of invalid arguments.
 pub const EXIT_USAGE: u8 = 2;
 
-/// Why the process ends otherwise than well.
+/// Why the process ends with an exit code other than 0.
 pub struct StartupError {
     pub code: u8,
     pub message: String,
 }
 
 impl StartupError {
-    /// Makes that of a step that failed.
+    /// Creates the error of a failed step.
     pub fn in_step(step: &str, error: impl std::fmt::Display) -> StartupError {
         StartupError {
             code: EXIT_FAILURE,
@@ -26,18 +26,18 @@ impl StartupError {
     }
 }
 
-/// Keeps programs that run as the same user, bots and builder commands, from reading the keys of
-/// this process by way of `/proc` or as a debugger. They themselves are as usual: what becomes
-/// another program begins anew.
+/// Stops processes of the same user (bots, builder commands) from reading this process's secrets
+/// through `/proc` or as debuggers. Programs that it starts are not affected: `exec` resets the
+/// flag.
 pub fn forbid_debuggers() {
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }
 
-/// Starts the runtime; without a number of workers there is one for each core. `on_thread_start` is
-/// called on this thread and on each of the runtime's.
+/// Starts the runtime. Without a number of workers there is one per core. `on_thread_start` runs on
+/// this thread and on each thread of the runtime.
 ///
 /// # Errors
-/// [`StartupError`] where the system has no threads left.
+/// Returns a [`StartupError`] when the system cannot start a thread.
 pub fn runtime(workers: Option<usize>, on_thread_start: fn()) -> Result<Runtime, StartupError> {
     memory::use_one_heap();
     let mut builder = match workers {
@@ -58,8 +58,7 @@ pub fn runtime(workers: Option<usize>, on_thread_start: fn()) -> Result<Runtime,
         .map_err(|error| StartupError::in_step("starting the runtime", error))
 }
 
-/// Asks the kernel how many threads there are. Where there is no `/proc`, `main` is trusted to be
-/// called first.
+/// Tells whether the process has one thread. Without `/proc` it returns true.
 pub fn is_single_threaded() -> bool {
     std::fs::read_dir("/proc/self/task").map_or(true, |threads| threads.count() == 1)
 }

@@ -1,10 +1,11 @@
-//! A folder with small files that this program makes for itself: certificates with their keys, one PEM file each; the keys of
+//! A folder of small state files: certificates with their keys, one PEM file each, and the keys of
 //! the cloud service.
 //!
-//! A file is written beside its place and moved there, so that nobody ever reads half of one; key and certificate lie in one
-//! file, so that they always fit. Folder and files belong to their owner alone. Two processes with one folder take turns
-//! ([`Store::lock`]), or one keeps it for its whole life ([`Store::try_lock`]). Refuses: files longer than
-//! [`KEY_FILE_BYTES_MAX`].
+//! A file is written to a temporary name and renamed, so that readers never see half of it; key and
+//! certificate share a file, so that they always match. Folder and files are accessible to their
+//! owner
+//! only. Two processes on one folder take turns ([`Store::lock`]), or one keeps it
+//! ([`Store::try_lock`]). Rejects: files longer than [`KEY_FILE_BYTES_MAX`].
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -15,34 +16,34 @@ use std::time::{Duration, Instant};
 
 use edge_runner_proto::limits::{KEY_FILE_BYTES_MAX, STATE_LOCK_WITHIN};
 
-/// The bits of a mode that let others than the owner in.
+/// The permission bits of group and others.
 const OTHERS: u32 = 0o077;
-/// Between two tries at the lock.
+/// Between two attempts to lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// A folder, which is there.
+/// An existing folder.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
 }
 
-/// A file.
+/// The contents of a file.
 #[derive(Debug)]
 pub struct StoredFile {
     pub text: Vec<u8>,
-    /// The mode, if it lets others read or write.
+    /// The mode, if group or others have access.
     pub exposed_mode: Option<u32>,
 }
 
-/// Holds the folder until it is dropped.
+/// Holds the lock until it is dropped.
 #[derive(Debug)]
 pub struct StoreLock(#[expect(dead_code, reason = "its end is the end of the lock")] Option<File>);
 
 impl Store {
-    /// Finds the folder, or makes it.
+    /// Opens the folder, creating it if necessary.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the operating system's error.
     pub fn open(folder: &Path) -> io::Result<Store> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         Ok(Store {
@@ -50,31 +51,31 @@ impl Store {
         })
     }
 
-    /// Returns where a file of that name lies.
+    /// Returns the path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Waits until no other process writes here. Blocks for up to [`STATE_LOCK_WITHIN`].
+    /// Waits until no other process holds the lock. Blocks for up to [`STATE_LOCK_WITHIN`].
     ///
     /// # Errors
-    /// The system's, and [`io::ErrorKind::TimedOut`].
+    /// Returns the operating system's error, or [`io::ErrorKind::TimedOut`].
     pub fn lock(&self) -> io::Result<StoreLock> {
         self.lock_within("lock", STATE_LOCK_WITHIN)
     }
 
-    /// Waits likewise for a lock of another name.
+    /// Waits for a lock of another name.
     ///
     /// # Errors
-    /// As of [`Store::lock`].
+    /// As [`Store::lock`].
     pub fn lock_named(&self, name: &str) -> io::Result<StoreLock> {
         self.lock_within(name, STATE_LOCK_WITHIN)
     }
 
-    /// Takes the folder if nobody has it; `None` when another process does.
+    /// Takes the lock if it is free; returns `None` when another process holds it.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the operating system's error.
     pub fn try_lock(&self) -> io::Result<Option<StoreLock>> {
         match self.lock_within("lock", Duration::ZERO) {
             Ok(lock) => Ok(Some(lock)),
@@ -96,7 +97,8 @@ impl Store {
                 Ok(()) => return Ok(StoreLock(Some(file))),
                 Err(TryLockError::WouldBlock) if began.elapsed() < time => thread::sleep(LOCK_PAUSE),
                 Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
-                // Some network file systems know no locks; then one runner per folder has to do.
+                // Some network file systems have no locks; there, one runner per folder is the
+                // operator's duty.
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
                     return Ok(StoreLock(None));
                 }
@@ -105,10 +107,10 @@ impl Store {
         }
     }
 
-    /// Reads a file; `None` when there is none.
+    /// Reads a file; returns `None` when it does not exist.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the operating system's error.
     pub fn read(&self, name: &str) -> io::Result<Option<StoredFile>> {
         let path = self.path(name);
         let mode = match fs::metadata(&path) {
@@ -122,13 +124,13 @@ impl Store {
         }))
     }
 
-    /// Puts a file in its place, whole or not at all.
+    /// Writes a file atomically.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the operating system's error.
     pub fn write(&self, name: &str, text: &[u8]) -> io::Result<()> {
         let beside = self.path(&format!(".{name}.{}", std::process::id()));
-        // What a runner of the same number left behind when it was killed here.
+        // A killed process with the same id may have left the file behind.
         let _ = fs::remove_file(&beside);
         let written = (|| {
             let mut file = OpenOptions::new()
@@ -147,18 +149,18 @@ impl Store {
         written
     }
 
-    /// Keeps others out of a file.
+    /// Removes the access of group and others to a file.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the operating system's error.
     pub fn restrict_to_owner(&self, name: &str) -> io::Result<()> {
         fs::set_permissions(self.path(name), Permissions::from_mode(0o600))
     }
 
-    /// Moves a file out of the way, and returns where to.
+    /// Renames a damaged file and returns its new path.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the operating system's error.
     pub fn quarantine(&self, name: &str, clock_s: u64) -> io::Result<PathBuf> {
         let aside = self.path(&format!("{name}.damaged-{clock_s}"));
         fs::rename(self.path(name), &aside)?;
@@ -166,10 +168,10 @@ impl Store {
     }
 }
 
-/// Reads a file that must not be longer than [`KEY_FILE_BYTES_MAX`].
+/// Reads a file of at most [`KEY_FILE_BYTES_MAX`] bytes.
 ///
 /// # Errors
-/// The system's, and [`io::ErrorKind::FileTooLarge`].
+/// Returns the operating system's error, or [`io::ErrorKind::FileTooLarge`].
 pub fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(path)?.take(KEY_FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
@@ -184,7 +186,7 @@ mod tests {
     use super::*;
     use crate::testing::TempDir;
 
-    /// At the cap a file is read, past it it is refused before it fills the memory.
+    /// A file at the cap is read; a longer one is rejected before it fills the memory.
     #[test]
     fn the_length_of_a_file_is_capped() {
         let folder = TempDir::new();
@@ -200,7 +202,7 @@ mod tests {
         );
     }
 
-    /// While one runner has the folder another waits, and not for ever.
+    /// A second process waits for the lock, up to its timeout.
     #[test]
     fn runners_take_turns() {
         let folder = TempDir::new();
@@ -212,7 +214,7 @@ mod tests {
         other.lock_within("lock", Duration::ZERO).expect("it is free again");
     }
 
-    /// Who keeps a folder for good is not waited for; the lock of another name is another lock.
+    /// `try_lock` does not wait for a holder; locks of different names are independent.
     #[test]
     fn a_folder_is_kept_for_good() {
         let folder = TempDir::new();
@@ -224,7 +226,7 @@ mod tests {
         assert!(other.try_lock().expect("the folder takes locks").is_some());
     }
 
-    /// What a killed runner left half written is neither read nor in the way.
+    /// The partial file of a killed process is neither read nor in the way.
     #[test]
     fn half_a_file_is_never_found() {
         let folder = TempDir::new();
@@ -236,7 +238,7 @@ mod tests {
         assert!(!beside.exists());
         let found = store.read("server.pem").expect("readable").expect("there");
         assert_eq!((found.text.as_slice(), found.exposed_mode), (&b"whole"[..], None));
-        // A place where nothing can be put leaves nothing lying about either.
+        // A failed write leaves no temporary file.
         fs::create_dir(store.path("taken")).expect("made");
         fs::write(store.path("taken").join("x"), "x").expect("written");
         store.write("taken", b"text").expect_err("a folder is in the way");

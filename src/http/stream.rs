@@ -1,7 +1,8 @@
-//! A connection's bytes, with TLS around them or without.
+//! An accepted connection, with or without TLS.
 //!
-//! The one type that the HTTP server, the WebSockets and the upgrade between them share, so that no room but the one that
-//! accepts knows which of the two a caller chose.
+//! The HTTP server, the WebSockets and the upgrade between them share this type, so only the
+//! acceptor
+//! knows whether a client uses TLS.
 
 use std::io;
 use std::pin::Pin;
@@ -16,7 +17,7 @@ mod no_tls;
 #[cfg(not(feature = "tls"))]
 use no_tls::TlsStream;
 
-/// TLS around a connection.
+/// A server-side TLS session.
 #[cfg(feature = "tls")]
 type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
 
@@ -24,12 +25,12 @@ type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
 #[derive(Debug)]
 pub enum MaybeTlsStream {
     Plain(TcpStream),
-    /// On the heap: the state of TLS is a kilobyte, and most connections have none.
+    /// Boxed: a TLS session takes a kilobyte, and most connections have none.
     Tls(Box<TlsStream>),
 }
 
 impl MaybeTlsStream {
-    /// Returns the socket below, for its options; who writes to it past TLS breaks the connection.
+    /// Returns the TCP socket, for its options. Writing to it directly would break TLS.
     pub fn tcp(&self) -> &TcpStream {
         match self {
             MaybeTlsStream::Plain(tcp) => tcp,
@@ -37,7 +38,7 @@ impl MaybeTlsStream {
         }
     }
 
-    /// Tells whether nobody on the way can read what is sent.
+    /// Tells whether the connection is encrypted.
     pub fn is_secure(&self) -> bool {
         matches!(self, MaybeTlsStream::Tls(_))
     }

@@ -1,10 +1,12 @@
-//! Tasks: how they are started, how many sessions are live, the wait for the last of them, and their clock.
+//! Tasks, the count of live sessions, and the clock.
 //!
-//! The runtime is compiled anew for every type of task that it runs, and for each kind of runtime: some five kilobytes. A task
-//! that answers nothing is therefore put behind one pointer, and all such tasks are of one type.
+//! tokio's task code is instantiated for every future type, at about five kilobytes each. Tasks
+//! without
+//! a result are therefore boxed and share one type.
 //!
-//! A session holds a [`Slot`] from its offer to the moment when its bot has ended; the cap counts places. Whoever stops the
-//! runner waits until none is held.
+//! A session holds a [`Slot`] from its offer until its bot has ended. Shutdown waits until no slot
+//! is
+//! held.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,25 +16,25 @@ use std::time::Instant;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// What a task does; the one type of those that answer nothing.
+/// The future of a task without a result.
 pub type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Makes a future a task for a runtime or a set of tasks to start.
+/// Boxes a future, for a runtime or a `JoinSet` to spawn.
 pub fn boxed(work: impl Future<Output = ()> + Send + 'static) -> BoxedTask {
     Box::pin(work)
 }
 
-/// Starts a task of its own. A panic ends the task, and the rest goes on.
+/// Spawns a task. A panic ends that task only.
 pub fn spawn(work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
     tokio::spawn(boxed(work))
 }
 
-/// Returns the time by the clock that the timers of this floor go by; a test may hold it and move it.
+/// Returns the time of tokio's clock, which tests can pause and advance.
 pub fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// The live sessions of this runner.
+/// A counter with a cap, for sessions and for other things that are capped. Clones share it.
 #[derive(Clone)]
 pub struct SlotPool(Arc<SlotCounter>);
 
@@ -51,7 +53,7 @@ impl SlotPool {
         }))
     }
 
-    /// Returns how many there may be.
+    /// Returns the cap.
     pub fn max(&self) -> usize {
         self.0.sessions_max
     }
@@ -60,7 +62,7 @@ impl SlotPool {
         self.0.count.load(Ordering::Relaxed)
     }
 
-    /// Takes a place; `None` when all are held.
+    /// Takes a slot; returns `None` when all are held.
     pub fn try_acquire(&self) -> Option<Slot> {
         self.0
             .count
@@ -71,7 +73,7 @@ impl SlotPool {
             .map(|_| Slot(self.0.clone()))
     }
 
-    /// Waits until no session is live.
+    /// Waits until no slot is held.
     pub async fn wait_empty(&self) {
         loop {
             let left = self.0.left.notified();
@@ -82,7 +84,7 @@ impl SlotPool {
         }
     }
 
-    /// Waits for the next time when a session ends and no other is live.
+    /// Waits until the next moment at which a slot is released and none is held.
     pub async fn wait_next_empty(&self) {
         loop {
             self.0.left.notified().await;
@@ -93,7 +95,7 @@ impl SlotPool {
     }
 }
 
-/// The place of one live session, free again when it is dropped.
+/// A slot of a [`SlotPool`]. Dropping it releases it.
 pub struct Slot(Arc<SlotCounter>);
 
 impl Drop for Slot {
@@ -107,7 +109,7 @@ impl Drop for Slot {
 mod tests {
     use super::*;
 
-    /// At the cap a session enters, past it none does, and a place that is left can be taken again.
+    /// Slots up to the cap are granted, and a released slot is granted again.
     #[test]
     fn places_are_counted() {
         let live = SlotPool::new(2);

@@ -1,8 +1,6 @@
-//! For tests: a server that answers by a script, byte by byte, and a folder that is gone
-//! afterwards.
+//! Test support: a server that answers by a script, byte by byte, and a temporary folder.
 //!
-//! Built for the tests of this crate, and with the feature `testing` for those of the crates above
-//! it.
+//! Built for the tests of this crate, and with the feature `testing` for those of dependent crates.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -18,11 +16,11 @@ use edge_runner_proto::server::rest::{Method, Request};
 
 use crate::store::Store;
 
-/// What a provider does with a connection once it has read the request.
+/// What a server does with a connection after reading the request.
 pub enum Script {
-    /// Writes this and closes.
+    /// Writes these bytes and closes.
     Say(Vec<u8>),
-    /// Writes this and leaves the connection open.
+    /// Writes these bytes and keeps the connection open.
     SayAndStay(Vec<u8>),
 }
 
@@ -35,7 +33,7 @@ pub fn garbage(bytes: &[u8]) -> Script {
     Script::Say(bytes.to_vec())
 }
 
-/// A provider that plays one script per connection, and refuses connections after the last.
+/// A server that plays one script per connection, and refuses connections after the last.
 pub struct FakeServer {
     pub address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -53,7 +51,7 @@ impl FakeServer {
         FakeServer::over(scripts, |stream| async { Some(stream) }).await
     }
 
-    /// `wrap` puts TLS around a connection, or fails to.
+    /// Like `new`; `wrap` does the TLS handshake on a connection, or fails.
     pub async fn over<S, W, F>(scripts: Vec<Script>, wrap: W) -> Self
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -73,7 +71,7 @@ impl FakeServer {
                 };
                 let request = read_request(&mut stream).await;
                 heard.lock().expect("no panic").push(request);
-                // The client may be gone already: when an answer is longer than it takes.
+                // The client may close before a response that is too long has been written.
                 match script {
                     Script::Say(bytes) => {
                         let _ = stream.write_all(&bytes).await;
@@ -105,7 +103,7 @@ impl FakeServer {
     }
 }
 
-/// Reads a head, and the body that its content-length tells.
+/// Reads a head, and a body of the length in `content-length`.
 pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut text = String::new();
     loop {
@@ -132,7 +130,7 @@ pub fn get(url: String) -> Request {
     }
 }
 
-/// A folder for the time of one test.
+/// A temporary folder, removed when dropped.
 pub struct TempDir(pub PathBuf);
 
 impl Default for TempDir {

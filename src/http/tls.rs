@@ -1,10 +1,13 @@
-//! HTTPS: which certificate the server shows, and TLS around a connection.
+//! HTTPS: the server certificate, and TLS on accepted connections.
 //!
-//! In: `--tls` and the state folder; later SIGHUP, new addresses and the clock. Out: [`ServerTls`], which turns an accepted
-//! connection into a [`MaybeTlsStream`], and shows devices the authority to trust. `auto` makes the certificate, `pair` reads files,
-//! `io::store` keeps what was made. Another certificate counts from the next connection on; calls go on with theirs.
-//! Refuses: files that are missing, no PEM, or do not fit each other, before anything listens; later the old one stays.
-//! Source: RFC 8446; ALPN (RFC 7301) knows `http/1.1` alone.
+//! In: `--tls` and the state folder; later SIGHUP, address changes and the clock. Out:
+//! [`ServerTls`],
+//! which turns an accepted connection into a [`MaybeTlsStream`] and serves the authority
+//! certificate
+//! to devices. `auto` makes certificates, `pair` reads files, `store` keeps them. A new certificate
+//! applies to new connections; calls keep theirs. Rejects, before anything listens: files that are
+//! missing, not PEM, or do not match. A later failure keeps the old certificate.
+//! Source: RFC 8446; ALPN (RFC 7301) offers `http/1.1` alone.
 
 pub mod auto;
 pub mod pair;
@@ -44,7 +47,7 @@ use edge_runner_proto::limits::{CERTIFICATE_LEFT_MIN, CERTIFICATE_LOOK_INTERVAL,
 pub enum TlsError {
     #[error("--tls: reading {}: {source}", .path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// What is in a file does not do.
+    /// The contents of a file are unusable.
     #[error("--tls: {}: {source}", .path.display())]
     File { path: PathBuf, source: TlsFileError },
     #[error("--tls: making a certificate: {0}")]
@@ -60,7 +63,7 @@ pub struct ServerTls {
     has_logged_distrust: AtomicBool,
 }
 
-/// Where certificates come from.
+/// The source of certificates.
 enum CertificateSource {
     Auto(Box<AutoTls>),
     Files {
@@ -71,10 +74,10 @@ enum CertificateSource {
 }
 
 impl ServerTls {
-    /// Loads or makes the certificate of `--tls`; nothing when TLS is off. Blocks.
+    /// Loads or makes the certificate of `--tls`; returns `None` when TLS is off. Blocks.
     ///
     /// # Errors
-    /// [`TlsError`] says what is wrong with which file.
+    /// Returns a [`TlsError`] that names the file and the fault.
     pub fn open(settings: &TlsSettings) -> Result<Option<Arc<ServerTls>>, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let (source, first) = match &settings.tls {
@@ -114,7 +117,7 @@ impl ServerTls {
     /// Does the handshake on a new connection.
     ///
     /// # Errors
-    /// What the client did wrong, or did not like.
+    /// Returns the error of a failed handshake.
     pub async fn accept(&self, tcp: TcpStream) -> io::Result<MaybeTlsStream> {
         let acceptor = TlsAcceptor::from(self.config.clone());
         let stream = acceptor
@@ -126,7 +129,7 @@ impl ServerTls {
         Ok(MaybeTlsStream::Tls(Box::new(stream)))
     }
 
-    /// Says once per run what to do about clients that do not take the certificate: it is the first thing that people meet.
+    /// Logs, once per run, how clients come to trust the certificate.
     fn log_distrust(&self, error: &io::Error) {
         let source = error.get_ref().and_then(|source| source.downcast_ref());
         let Some(rustls::Error::AlertReceived(alert)) = source else {
@@ -142,7 +145,9 @@ impl ServerTls {
         }
     }
 
-    /// Returns the certificate of the authority that devices are to trust, in PEM; nothing when the certificate came in files.
+    /// Returns the PEM certificate of the runner's authority; `None` when the certificate comes
+    /// from
+    /// files.
     pub fn authority(&self) -> Option<Bytes> {
         match &self.source {
             CertificateSource::Auto(auto) => Some(auto.authority.pem.clone()),
@@ -150,7 +155,7 @@ impl ServerTls {
         }
     }
 
-    /// Takes another certificate if one is due.
+    /// Renews the certificate if it is due.
     async fn look(self: &Arc<Self>) {
         let CertificateSource::Auto(auto) = &self.source else {
             return;
@@ -189,7 +194,7 @@ impl ServerTls {
         });
         match read.await {
             Ok(Ok(true)) => info!("SIGHUP: the certificate was read again"),
-            // It is made by the runner; the look at it comes at once.
+            // The runner made the certificate, so it checks whether a renewal is due.
             Ok(Ok(false)) => self.look().await,
             Ok(Err(error)) => error!("SIGHUP: the certificate stays as it was: {error}"),
             Err(panic) => error!("reading the certificate: {panic}"),
@@ -197,9 +202,10 @@ impl ServerTls {
     }
 }
 
-/// Keeps the certificate fresh. It listens for SIGHUP in any case, since that would end the process otherwise.
+/// Reloads and renews the certificate. It always listens for SIGHUP, whose default action would end
+/// the process.
 pub struct CertificateWatcher {
-    /// SIGHUP, where it is this server's.
+    /// SIGHUP, if this server handles it.
     hangups: Option<Signal>,
 }
 
@@ -207,18 +213,18 @@ impl CertificateWatcher {
     /// Starts to listen for SIGHUP.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the operating system's error.
     pub fn listen() -> io::Result<CertificateWatcher> {
         let hangups = Some(signal(SignalKind::hangup())?);
         Ok(CertificateWatcher { hangups })
     }
 
-    /// Leaves the signals of the process alone; files are not read again.
+    /// Creates a watcher that ignores SIGHUP; files are not read again.
     pub fn without_signals() -> CertificateWatcher {
         CertificateWatcher { hangups: None }
     }
 
-    /// Reads files again at every SIGHUP, and looks now and then whether the made certificate still fits, until the end.
+    /// Reloads files on SIGHUP and renews a due certificate at intervals, until shutdown.
     pub async fn run(mut self, tls: Option<Arc<ServerTls>>, mut shutdown: Shutdown) {
         let mut look = tokio::time::interval(CERTIFICATE_LOOK_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -265,7 +271,7 @@ impl fmt::Debug for CurrentCertificate {
 }
 
 impl ResolvesServerCert for CurrentCertificate {
-    /// One certificate for every name: a client that asked for another name is the one to judge.
+    /// Returns one certificate for every name; the client checks whether it fits.
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
@@ -279,7 +285,7 @@ fn server_config(provider: Arc<CryptoProvider>, current: Arc<CurrentCertificate>
         .with_no_client_auth()
         .with_cert_resolver(current);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // Clients keep the state of their sessions themselves, sealed.
+    // Session state is kept by clients, in encrypted tickets.
     config.ticketer = ring::Ticketer::new().map_err(make)?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 1;
@@ -300,7 +306,7 @@ fn read_files(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Resu
     Ok(pair)
 }
 
-/// A file that nobody renewed is told of in time.
+/// Warns about a certificate that expires soon.
 fn warn_of_expiry(pair: &CertificatePair, certificate: &Path) {
     let (validity, now_s) = (pair.certificate.validity, unix_time_s());
     if validity.until_s < now_s + CERTIFICATE_LEFT_MIN.as_secs() {
@@ -312,7 +318,7 @@ fn warn_of_expiry(pair: &CertificatePair, certificate: &Path) {
     }
 }
 
-/// The addresses of every interface.
+/// Returns the addresses of every interface.
 fn addresses() -> Vec<IpAddr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_else(|error| {
         debug!("the network interfaces cannot be listed: {error}");

@@ -1,12 +1,14 @@
-//! The thread that looks at the runtime from outside, since a bot that blocks its thread may take the runtime with it.
+//! A thread that detects stalls of the runtime and of session tasks, since a bot that blocks its
+//! thread may block the runtime.
 //!
-//! In: the tasks of the sessions, each of which notes when it is entered and left, and the heartbeat, which the thread asks
-//! for. Out: a line in the log when one of them stands still and when it goes on, counts for the metrics, and the signs of
-//! life to the supervisor, which are withheld as long as the runtime stands still. What counts as a stall is
-//! `proto::stall`'s to say.
+//! In: session tasks, which record when they are polled, and a heartbeat task in the runtime. Out:
+//! a
+//! log line when one of them stalls and when it recovers, counts for the metrics, and keep-alive
+//! messages to the supervisor, which stop while the runtime is stalled. `proto::stall` defines a
+//! stall.
 //!
-//! The question itself helps: it wakes a thread of the runtime that sleeps, and that one takes over sockets and timers which
-//! a blocked one had been looking after.
+//! The heartbeat has a useful side effect: it wakes an idle worker thread, which takes over the
+//! sockets and timers of a blocked one.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -30,18 +32,18 @@ use edge_runner_proto::SessionId;
 use edge_runner_proto::limits::NOTIFY_WITHIN;
 use edge_runner_proto::stall::{Heartbeat, RuntimeStallMessage, StallEvent, TaskRole, TaskStallMessage, TaskWatch};
 
-/// The watch of one runner. Clones share it.
+/// The stall detector of one runner. Clones share it.
 #[derive(Clone, Default)]
 pub struct Watchdog {
     board: Arc<WatchState>,
-    /// To the thread; not there before it is started.
+    /// Commands to the thread; empty before it starts.
     orders: Arc<OnceLock<Sender<WatchCommand>>>,
 }
 
-/// What the thread and the runtime both look at.
+/// State shared by the thread and the runtime.
 #[derive(Default)]
 struct WatchState {
-    /// Wakes the task that answers.
+    /// Wakes the heartbeat task.
     ask: Notify,
     answered: AtomicBool,
     tasks: Mutex<WatchedTasks>,
@@ -63,7 +65,7 @@ struct WatchedTask {
     turns: TaskWatch,
 }
 
-/// What the thread does beside looking.
+/// A command to the thread.
 enum WatchCommand {
     Ready,
     Stopping {
@@ -72,23 +74,24 @@ enum WatchCommand {
     },
 }
 
-/// What has stalled so far, for the metrics.
+/// Stalls so far, for the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stalls {
-    /// How often the runtime stood still.
+    /// Stalls of the runtime.
     pub runtime: u64,
-    /// How often a task of a session kept its thread for too long.
+    /// Stalls of session tasks.
     pub tasks: u64,
-    /// The runtime stands still at this moment, as far as one can tell who is asked from outside it.
+    /// Whether the runtime is stalled now, as last seen from the thread.
     pub runtime_now: bool,
 }
 
 impl Watchdog {
-    /// Starts the thread. Call it within the runtime that is to be watched. The supervisor is told how many sessions are `live`,
-    /// where there are any.
+    /// Starts the thread. Call it within the runtime to be watched. The supervisor is told the
+    /// number
+    /// of `live` sessions, if given.
     ///
     /// # Errors
-    /// The operating system's, when there is no thread to be had.
+    /// Returns the operating system's error when the thread cannot be started.
     pub fn start(&self, live: Option<SlotPool>, services: &Services) -> io::Result<()> {
         let (sender, orders) = mpsc::channel();
         let board = self.board.clone();
@@ -104,21 +107,22 @@ impl Watchdog {
                 board.answered.store(true, Relaxed);
             }
         });
-        // A second start would be a second runner on one watch; the first thread's orders stay its own.
+        // On a second start the first thread keeps receiving the commands.
         let _ = self.orders.set(sender);
         Ok(())
     }
 
-    /// Tells the supervisor that everything listens.
+    /// Tells the supervisor that the runner is ready.
     pub fn ready(&self) {
         if let Some(orders) = self.orders.get() {
-            // A thread that is gone has told of its panic.
+            // A send fails only if the thread has panicked, which has been logged.
             let _ = orders.send(WatchCommand::Ready);
         }
     }
 
-    /// Tells the supervisor that the end has begun, and how long it may take. What comes back waits until it was told; not for
-    /// long.
+    /// Tells the supervisor that shutdown has begun and how long it may take. The returned future
+    /// waits
+    /// until that has been sent, for [`NOTIFY_WITHIN`] at most.
     pub fn stopping(&self, within: Duration) -> impl Future<Output = ()> + use<> {
         let (done, told) = oneshot::channel();
         let order = WatchCommand::Stopping { within, done };
@@ -130,7 +134,7 @@ impl Watchdog {
         }
     }
 
-    /// Returns what has stalled so far.
+    /// Returns the stalls so far.
     pub fn stalls(&self) -> Stalls {
         let board = &self.board;
         Stalls {
@@ -140,7 +144,7 @@ impl Watchdog {
         }
     }
 
-    /// Makes the future of a session's task one whose turns are watched.
+    /// Wraps the future of a session task so that its polls are watched.
     pub fn watch_task<F: Future>(&self, session: SessionId, task: TaskRole, future: F) -> WatchedFuture<F> {
         let moves = Arc::<AtomicU32>::default();
         let watched = WatchedTask {
@@ -167,17 +171,17 @@ impl Watchdog {
 
 impl WatchState {
     fn tasks(&self) -> MutexGuard<'_, WatchedTasks> {
-        // The map is whole after every single statement.
+        // The map is consistent after every statement.
         lock(&self.tasks)
     }
 }
 
-/// A future that notes each of its turns.
+/// A future that records when it is polled.
 pub struct WatchedFuture<F> {
     future: Pin<Box<F>>,
-    /// Dropped after the future: what that does while it is dropped is no turn of it.
+    /// Dropped after the future, whose drop is not a poll.
     _entry: TaskGuard,
-    /// Odd while a turn is on. Nobody else writes it.
+    /// Odd during a poll. Only this future writes it.
     moves: Arc<AtomicU32>,
 }
 
@@ -193,7 +197,7 @@ impl<F: Future> Future for WatchedFuture<F> {
     }
 }
 
-/// The place of a task on the board, free again when it is dropped.
+/// The registration of a task. Dropping it removes the task.
 struct TaskGuard {
     number: u64,
     board: Arc<WatchState>,
@@ -205,7 +209,7 @@ impl Drop for TaskGuard {
     }
 }
 
-/// The thread: looks, tells and sleeps until nobody is left to give it orders.
+/// Runs the thread: checks, reports and sleeps until the last sender of commands is dropped.
 fn watch(board: &WatchState, orders: &Receiver<WatchCommand>, live: Option<&SlotPool>) {
     let mut supervisor = Supervisor::find();
     let mut heartbeat = Heartbeat::new(Instant::now());
@@ -221,7 +225,7 @@ fn watch(board: &WatchState, orders: &Receiver<WatchCommand>, live: Option<&Slot
             Ok(WatchCommand::Stopping { within, done }) => {
                 stopping = true;
                 supervisor.stopping(within);
-                // The end may have stopped waiting.
+                // The receiver may have timed out.
                 let _ = done.send(());
             }
             Err(RecvTimeoutError::Disconnected) => return,
@@ -268,7 +272,7 @@ fn look_at_tasks(board: &WatchState, now: Instant) {
             .fetch_add(u64::from(watched.turns.stalls() - before), Relaxed);
         changes.extend(change.map(|change| (watched.session.clone(), watched.task, change)));
     }
-    // Not with the lock: a log that is slow to write to must hold up no session.
+    // Without the lock: a slow log must not delay a session.
     for (session, task, change) in changes {
         logging::in_session_sync(session, || match change {
             StallEvent::Stalled(_) => log::warn!("{}", TaskStallMessage(task, change)),
@@ -293,7 +297,7 @@ mod tests {
             .collect()
     }
 
-    /// A task is at work in its turns and idle between them, and leaves the board when it ends or is thrown away.
+    /// A task counts as polled only during polls, and leaves the map when it ends or is dropped.
     #[test]
     fn a_task_notes_its_turns() {
         let watch = Watchdog::default();
@@ -320,8 +324,7 @@ mod tests {
         assert!(moves(&watch).is_empty());
     }
 
-    /// The looks of the thread, one after the other: a task that does not come back is counted once, and the runtime is asked
-    /// again only when it has answered.
+    /// A task stuck in a poll is counted once; the heartbeat is sent again only after an answer.
     #[test]
     fn what_stands_still_is_counted() {
         let watch = Watchdog::default();

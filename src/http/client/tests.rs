@@ -1,5 +1,4 @@
-//! The client against servers that live in the same process: real sockets on free ports, answers
-//! written byte by byte.
+//! The client against servers in the same process: real sockets on free ports, scripted responses.
 
 use edge_runner_proto::config::Secret;
 use edge_runner_proto::server::rest::Body;
@@ -23,7 +22,7 @@ async fn nobody_listening_is_said_so() {
     assert!(error.to_string().starts_with("connecting to 127.0.0.1: "), "{error}");
 }
 
-/// A provider with an address that is dead is reached at the next one, but nobody is dialled for ever.
+/// A dead address is skipped for the next one, up to a number of addresses.
 #[tokio::test]
 async fn another_address_is_tried() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -38,7 +37,7 @@ async fn another_address_is_tried() {
     assert_eq!(none.to_string(), "it has no address");
 }
 
-/// One that sends an answer without an end is cut off in the same way.
+/// An endless response is cut off at the limit too.
 #[tokio::test(start_paused = true)]
 async fn an_answer_without_an_end_is_cut_off() {
     let head = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{".to_vec();
@@ -90,7 +89,7 @@ async fn heads_have_a_cap() {
     assert!(matches!(error, RestError::Exchange { .. }), "{error}");
 }
 
-/// A JSON body and a key, as a room provider wants them; the answer comes back whole.
+/// A JSON body and a key are sent as a room provider expects, and the response is read whole.
 #[tokio::test]
 async fn a_room_can_be_made() {
     let fake = FakeServer::new(vec![answer("200 OK", r#"{"url":"https://rooms.example.net/r1"}"#)]).await;
@@ -110,7 +109,7 @@ async fn a_room_can_be_made() {
     assert!(asked.ends_with("\r\n\r\n{\"properties\":{\"exp\":1}}"), "{asked}");
 }
 
-/// What cannot be sent is said before anybody is called, without the secret in it, and is not tried again.
+/// A request that cannot be sent fails before any connection, without its secret in the error.
 #[tokio::test]
 async fn requests_that_cannot_be_sent_say_why() {
     for url in [
@@ -159,7 +158,7 @@ fn urls_lead_where_they_say() {
     assert_eq!(of("http://[::1]:81/"), want(false, "::1", 81, "[::1]:81", "/"));
 }
 
-/// An authority of the test's own, which no system trusts.
+/// An authority that no system trusts.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -171,14 +170,14 @@ impl Authority {
         Authority(CertifiedIssuer::self_signed(params, key).expect("a certificate"))
     }
 
-    /// Returns what trusts this authority and nobody else.
+    /// Returns a connector that trusts this authority alone.
     fn trusted(&self) -> TlsConnector {
         let mut roots = RootCertStore::empty();
         roots.add(self.0.der().clone()).expect("a root");
         connector(roots)
     }
 
-    /// Starts a provider whose certificate is for that name, until the end of that year.
+    /// Starts a provider whose certificate is for that name and expires at the end of that year.
     async fn provider(&self, name: &str, until: i32) -> FakeServer {
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         params.not_before = date_time_ymd(2020, 1, 1);
@@ -217,7 +216,7 @@ async fn a_trusted_provider_answers_over_tls() {
     assert!(fake.requests()[0].starts_with(&wanted));
 }
 
-/// Nothing is sent to a server whose certificate does not hold, and the words say what can be done about it.
+/// Nothing is sent to a server with an invalid certificate, and the error gives advice.
 #[tokio::test]
 async fn certificates_that_do_not_hold_are_refused() {
     let authority = Authority::new("authority");
@@ -243,7 +242,7 @@ async fn certificates_that_do_not_hold_are_refused() {
     }
 }
 
-/// The system's own trust does not know the test's authority; on a system without any, that is what is said.
+/// The system does not trust the test's authority; a system without root certificates says so.
 #[tokio::test]
 async fn a_system_trusts_no_stranger() {
     let fake = Authority::new("authority").provider("127.0.0.1", 2999).await;
@@ -256,7 +255,7 @@ async fn a_system_trusts_no_stranger() {
     assert!(words.contains("SSL_CERT_FILE"), "{words}");
 }
 
-/// A small image without certificates is a common fault, and the words say how it is mended.
+/// Small images often lack root certificates; the error says how to add them.
 #[test]
 fn a_system_without_certificates_is_told_what_to_install() {
     let error = trust_in(CertificateResult::default()).err().expect("nobody is trusted");
@@ -290,7 +289,7 @@ async fn a_provider_without_tls_is_not_mistaken_for_one_with() {
     server.await.expect("the server ends");
 }
 
-/// Pieces of a body, and an error where one is `None`.
+/// Pieces of a body, and an error for each `None`.
 fn upload_of(pieces: &[Option<&'static [u8]>], size: u64) -> UploadBody {
     let mut pieces = std::collections::VecDeque::from(pieces.to_vec());
     UploadBody {
@@ -309,7 +308,8 @@ const SHORT: ResponseLimits = ResponseLimits {
     body_bytes_max: 8,
 };
 
-/// I-27: a body is sent in pieces, with its length and without a credential; the caller's caps hold for the answer.
+/// I-27: a body is sent in pieces, with its length and without a credential, within the caller's
+/// limits.
 #[tokio::test]
 async fn a_body_is_sent_piece_by_piece() {
     let fake = FakeServer::new(vec![
@@ -339,7 +339,7 @@ async fn a_body_is_sent_piece_by_piece() {
     );
 }
 
-/// A file that cannot be read, or is shorter than it was, is no fault of the server's: there is no second try.
+/// A file that cannot be read, or that shrank, is a local error and is not retried.
 #[tokio::test]
 async fn a_body_that_cannot_be_read_is_told_apart() {
     for (pieces, size, why) in [
@@ -355,7 +355,7 @@ async fn a_body_that_cannot_be_read_is_told_apart() {
     }
 }
 
-/// The time runs from the last piece that moved.
+/// The timeout counts from the last piece sent.
 #[tokio::test(start_paused = true)]
 async fn an_upload_that_stands_still_has_an_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -372,7 +372,7 @@ async fn an_upload_that_stands_still_has_an_end() {
     );
 }
 
-/// A refusal reaches whoever is still sending.
+/// A rejection reaches a client that is still sending.
 #[tokio::test]
 async fn an_answer_before_the_end_of_the_body_counts() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -385,7 +385,7 @@ async fn an_answer_before_the_end_of_the_body_counts() {
             .write_all(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno")
             .await
             .expect("an answer");
-        // Whoever is refused goes on for a while, and must not be reset before the answer is read.
+        // The client goes on for a while, and must not be reset before it reads the response.
         while stream.read(&mut some).await.is_ok_and(|count| count > 0) {}
     });
     const PIECE: &[u8] = &[b'x'; 4096];

@@ -1,25 +1,23 @@
-//! The heap of the GNU C library.
-//!
-//! Nothing enters; what is asked of the allocator it may refuse, and then keeps to its own ways.
+//! The allocator of the GNU C library. Both calls are hints, which it may ignore.
 
 use std::ffi::c_int;
 
-/// The parameter of [`mallopt`] for how many heaps threads may share.
+/// The [`mallopt`] parameter for the number of arenas.
 const M_ARENA_MAX: c_int = -8;
 
-// SAFETY: the declarations are those of `malloc.h`. Both calls take numbers and the allocator's own
-// locks, and leave what is in use where it is.
+// SAFETY: the declarations match `malloc.h`. Both functions take plain numbers, use the
+// allocator's own locks, and leave allocated memory unchanged.
 unsafe extern "C" {
     safe fn mallopt(parameter: c_int, value: c_int) -> c_int;
     safe fn malloc_trim(kept: usize) -> c_int;
 }
 
-/// Has all threads share one heap.
+/// Makes all threads share one arena.
 pub fn share() {
     mallopt(M_ARENA_MAX, 1);
 }
 
-/// Gives all pages back that nothing is kept in; takes about a millisecond per 10 MiB.
+/// Returns free pages to the system; takes about a millisecond per 10 MiB.
 pub fn give_back() {
     malloc_trim(0);
 }

@@ -1,7 +1,7 @@
-//! Heaps that need not be told: musl's, and those of other systems.
+//! Allocators that need no tuning: musl's, and those of other systems.
 
-/// There is one heap already.
+/// Does nothing: there is one heap already.
 pub fn share() {}
 
-/// Pages are given back as they become free.
+/// Does nothing: free pages are returned at once.
 pub fn give_back() {}

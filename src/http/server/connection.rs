@@ -1,10 +1,12 @@
-//! One connection: hyper around its socket, and the time limits that end it.
+//! One connection: hyper around its socket, and the timeouts that close it.
 //!
-//! In: an accepted stream. Out: nothing; it returns when the connection is over. hyper's own timers
-//! cost a heap block and two locks per request and cannot tell an idle client from a slow one, so
-//! the limits are kept here: the socket and the service note what the connection waits for, and
-//! [`Timeouts`] turns that, and the time, into a deadline. One timer serves a connection for its
-//! whole life, and a request costs one look at the clock.
+//! In: an accepted stream. Out: nothing; it returns when the connection is closed. hyper's own
+//! timers
+//! cost an allocation and two locks per request and cannot tell an idle client from a slow one, so
+//! the
+//! timeouts are kept here: the socket and the service set the phase, and [`Timeouts`] turns phase
+//! and
+//! time into a deadline. One timer serves a connection, and a request costs one clock reading.
 
 use std::convert::Infallible;
 use std::future::{Future as _, pending, poll_fn};
@@ -34,7 +36,7 @@ use crate::stream::MaybeTlsStream;
 use edge_runner_proto::limits;
 use edge_runner_proto::server::opening::Opening;
 
-/// Serves one connection until it ends.
+/// Serves one connection until it closes.
 pub(super) async fn serve<S: HttpService>(
     tcp: TcpStream,
     peer: SocketAddr,
@@ -44,7 +46,7 @@ pub(super) async fn serve<S: HttpService>(
 ) {
     let accepted = Instant::now();
     let times = server.times();
-    // Answers are written whole; waiting for more to send would only delay them.
+    // Responses are written whole; Nagle's algorithm would only delay them.
     if let Err(error) = tcp.set_nodelay(true) {
         debug!("{peer}: {error}");
     }
@@ -99,7 +101,7 @@ pub(super) async fn serve<S: HttpService>(
     }
 }
 
-/// How the requests of a connection are read and answered.
+/// Returns hyper's settings for a connection.
 fn http1_builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
@@ -111,7 +113,7 @@ fn http1_builder() -> http1::Builder {
     builder
 }
 
-/// What answers the requests of one connection.
+/// Handles the requests of one connection.
 struct RequestHandler<'c, S> {
     server: &'c S,
     peer: PeerInfo,
@@ -121,7 +123,7 @@ struct RequestHandler<'c, S> {
 }
 
 impl<S: HttpService> RequestHandler<'_, S> {
-    /// Notes the request at once; the answer is made by what comes back.
+    /// Sets the phase at once; the returned future makes the response.
     fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Result<Reply, Infallible>> + Send {
         let RequestHandler {
             server,
@@ -138,7 +140,7 @@ impl<S: HttpService> RequestHandler<'_, S> {
         let waits = request.headers().contains_key(header::EXPECT) && !request.body().is_end_stream();
         async move {
             if !holds_permit {
-                // Another has the place; the end is on its way.
+                // Another connection has the permit, and this one is about to be closed.
                 pending::<()>().await;
             }
             let mut reply = match framing {
@@ -148,13 +150,14 @@ impl<S: HttpService> RequestHandler<'_, S> {
                     server.reject_framing(refusal)
                 }
             };
-            // The next bytes are a request or a body: of two lengths neither can be trusted, and a
-            // client that was refused the leave to send a body may leave it out.
+            // The next bytes may be a request or a body: neither of two lengths can be trusted, and
+            // a client
+            // that got no `100 Continue` may leave its body out.
             if framing.is_err() || waits && reply.status().as_u16() >= 400 {
                 let close = HeaderValue::from_static("close");
                 reply.headers_mut().insert(header::CONNECTION, close);
             }
-            // The answer is what ends an upload, not the leave to send it.
+            // The response ends an upload, `100 Continue` does not.
             if is_upload(state.phase()) {
                 state.set(ConnPhase::Answer);
             }
@@ -163,7 +166,7 @@ impl<S: HttpService> RequestHandler<'_, S> {
     }
 }
 
-/// Opens a connection in time; nothing comes back of one that is over or in other hands.
+/// Opens a connection before the deadline. Returns `None` if it closed or was handed over.
 async fn open_in_time<S: HttpService>(
     tcp: TcpStream,
     peer: SocketAddr,
@@ -184,8 +187,8 @@ async fn open_in_time<S: HttpService>(
     None
 }
 
-/// Finds out what a connection speaks, and does what comes before a request. Nothing comes back of
-/// one that brings no request and is in other hands.
+/// Detects the protocol of a connection and does the TLS handshake. Returns `None` if the
+/// connection was handed over.
 async fn open<S: HttpService>(tcp: TcpStream, peer: SocketAddr, server: &S) -> Result<Option<MaybeTlsStream>, String> {
     let mut first = [0];
     match tcp.peek(&mut first).await {
@@ -201,7 +204,7 @@ async fn open<S: HttpService>(tcp: TcpStream, peer: SocketAddr, server: &S) -> R
         }
         Opening::Tls => {
             let tls = server.tls().ok_or("it speaks TLS, which is off; see --tls")?;
-            // On the heap: the state of a handshake is a kilobyte, and most connections have none.
+            // Boxed: a handshake takes a kilobyte, and most connections have none.
             let handshake = Box::pin(tls.accept(tcp)).await;
             handshake.map(Some).map_err(|error| format!("TLS handshake: {error}"))
         }
@@ -213,18 +216,18 @@ fn is_upload(phase: ConnPhase) -> bool {
     matches!(phase, ConnPhase::Receiving | ConnPhase::Upload)
 }
 
-/// Why a connection ended that neither side wished to end.
+/// Why a connection was closed before both sides had finished.
 enum ConnError {
-    /// What hyper says.
+    /// hyper's error.
     Broken(String),
     TooSlow(ConnPhase),
 }
 
-/// Waits for the client to close its side. Closing while it still sends would make its system throw
-/// our answer away, and a refusal is mostly sent before all of a body has come.
+/// Waits for the client to close its side. Closing earlier would reset the connection and lose the
+/// response, which a rejection sends before the whole body has arrived.
 async fn linger(mut stream: MaybeTlsStream, times: ConnLimits) {
     let drained = async {
-        // An error means that the client is gone, and with it the reason to wait.
+        // An error means that the client is gone.
         stream.shutdown().await?;
         let mut left = times.linger_bytes;
         while left > 0 {
@@ -235,11 +238,11 @@ async fn linger(mut stream: MaybeTlsStream, times: ConnLimits) {
         }
         Ok(())
     };
-    // Either end of it is fine.
+    // Timeout and error are fine too.
     let _: Result<io::Result<()>, _> = tokio::time::timeout(times.linger, drained).await;
 }
 
-/// Reads and forgets; the buffer is no part of the connection's task, which lives for long.
+/// Reads and discards. The buffer is on the stack, because the connection's task lives for long.
 fn discard(stream: &mut MaybeTlsStream, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
     let mut buffer = [0; 4096];
     let mut buffer = ReadBuf::new(&mut buffer);
@@ -247,7 +250,7 @@ fn discard(stream: &mut MaybeTlsStream, cx: &mut Context<'_>) -> Poll<io::Result
     read.map_ok(|()| buffer.filled().len())
 }
 
-/// Since when a connection has been in its phase, and until when it may stay there.
+/// The current phase, when it began, and its deadline.
 #[derive(Debug)]
 struct Timeouts {
     times: ConnLimits,
@@ -257,7 +260,7 @@ struct Timeouts {
 }
 
 impl Timeouts {
-    /// Begins with a connection that was accepted then.
+    /// Starts with a connection accepted at that time.
     fn new(times: ConnLimits, accepted: Instant) -> Self {
         Timeouts {
             times,
@@ -267,8 +270,7 @@ impl Timeouts {
         }
     }
 
-    /// Takes note of what the connection waits for; tells whether that is another phase than
-    /// before. Asks for the time only when it is.
+    /// Updates the phase; returns whether it has changed. Reads the clock only then.
     fn update(&mut self, (seen, phase): (u64, ConnPhase), now: impl FnOnce() -> Instant) -> bool {
         let changed = seen != self.seen;
         if changed {
@@ -277,7 +279,7 @@ impl Timeouts {
         changed
     }
 
-    /// Waits for the end of the time that the connection has; returns the phase that took too long.
+    /// Polls for the deadline; returns the phase that took too long.
     fn poll(&mut self, state: &ConnState, mut timer: Pin<&mut Sleep>, cx: &mut Context<'_>) -> Poll<ConnPhase> {
         let mut now = None;
         if self.update(state.get(), || *now.insert(Instant::now())) && self.deadline() < timer.deadline() {
@@ -305,15 +307,16 @@ impl Timeouts {
     }
 }
 
-/// A socket that notes what its connection waits for.
+/// A socket that records the phase of its connection.
 struct TrackedIo<'v> {
     stream: TokioIo<InspectedStream<'v>>,
     state: Arc<ConnState>,
 }
 
 impl TrackedIo<'_> {
-    /// A write that goes through ends a request; one that does not waits for the client. What is
-    /// written while an upload is under way only gives leave to send it.
+    /// A completed write ends a request; a blocked one waits for the client. Writes during an
+    /// upload
+    /// are `100 Continue` and change nothing.
     fn record_write<T>(&self, written: &Poll<io::Result<T>>) {
         let next = if written.is_ready() {
             ConnPhase::Idle
@@ -360,7 +363,7 @@ impl Write for TrackedIo<'_> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        // TLS takes an answer before the network does.
+        // TLS accepts a response before the network does.
         if matches!(self.state.phase(), ConnPhase::Idle | ConnPhase::Stall) {
             self.record_write(&flushed);
         }
@@ -377,8 +380,7 @@ mod tests {
     use super::*;
     use crate::permits::Permits;
 
-    /// The time for the first head runs from the accept, with every byte of it; later heads have
-    /// their own.
+    /// The deadline of the first head counts from the accept; later heads have their own.
     #[tokio::test]
     async fn the_first_head_has_one_deadline() {
         let times = ConnLimits::default();

@@ -1,8 +1,8 @@
-//! A connection's stream, whose requests are followed as they are read.
+//! A stream wrapper that checks the framing of requests while they are read.
 //!
-//! In: a stream, and the [`FramingVerdict`] of its connection. Out: the same bytes, untouched; and, once
-//! the HTTP library has made a request of them, whether it is to be refused for its framing. What
-//! it says is `proto::request_framing`'s. Nothing is copied or kept of the bytes.
+//! In: a stream, and the [`FramingVerdict`] of its connection. Out: the same bytes, unchanged, and
+//! whether a request that hyper has parsed has to be rejected for its framing. The rules are in
+//! `proto::server::request_framing`. Nothing is copied or stored.
 
 use std::io;
 use std::pin::Pin;
@@ -15,12 +15,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::stream::MaybeTlsStream;
 use edge_runner_proto::server::request_framing::{self, Framing, Refusal};
 
-/// What is known of the framing of a connection's requests.
+/// The framing of a connection's requests, as far as it is known.
 #[derive(Debug)]
 pub(super) struct FramingVerdict {
-    /// Requests that the library has made.
+    /// Requests that hyper has parsed.
     made: AtomicUsize,
-    /// The first one whose length is ambiguous; beyond all when there is none.
+    /// The first request of ambiguous length; `usize::MAX` if there is none.
     refused: AtomicUsize,
 }
 
@@ -32,11 +32,11 @@ impl FramingVerdict {
         }
     }
 
-    /// Judges the next request that the library has made. Its head has been read, so its place in
-    /// the stream is known.
+    /// Checks the next request that hyper has parsed. Its head has been read, so its index is
+    /// known.
     ///
     /// # Errors
-    /// Why it is to be refused.
+    /// Returns why the request has to be rejected.
     pub(super) fn judge(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let nth = self.made.fetch_add(1, Ordering::Relaxed);
         if nth >= self.refused.load(Ordering::Relaxed) {
@@ -47,7 +47,7 @@ impl FramingVerdict {
     }
 }
 
-/// A stream whose requests are followed.
+/// A stream whose requests are checked.
 pub(super) struct InspectedStream<'v> {
     stream: MaybeTlsStream,
     framing: Framing,
@@ -63,7 +63,7 @@ impl<'v> InspectedStream<'v> {
         }
     }
 
-    /// Returns the stream, for what is no request any more.
+    /// Returns the stream, for an upgraded connection.
     pub(super) fn into_inner(self) -> MaybeTlsStream {
         self.stream
     }

@@ -1,4 +1,4 @@
-//! TLS around a connection in a build without it: a type that has no values.
+//! The TLS session type of a build without TLS: it has no values.
 
 use std::io;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A connection inside TLS, of which there is none.
+/// An uninhabited TLS session.
 #[derive(Debug)]
 pub enum TlsStream {}
 

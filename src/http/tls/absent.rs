@@ -1,4 +1,4 @@
-//! The twin of `io::tls` in a build without `tls`, which refuses `--tls` when it reads the arguments: plain HTTP alone.
+//! Replaces `tls` in a build without the feature `tls`: plain HTTP only.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ use crate::shutdown::Shutdown;
 use crate::stream::MaybeTlsStream;
 use edge_runner_proto::config::TlsSettings;
 
-/// Why there is no HTTPS; there never was any.
+/// Never constructed.
 #[derive(Debug)]
 pub enum TlsError {}
 
@@ -25,10 +25,12 @@ impl fmt::Display for TlsError {
     }
 }
 
-/// TLS for the server's connections, which is always off.
+/// Never constructed: TLS is always off.
 pub enum ServerTls {}
 
 impl ServerTls {
+    /// Returns `None`.
+    ///
     /// # Errors
     /// None.
     pub fn open(_settings: &TlsSettings) -> Result<Option<Arc<ServerTls>>, TlsError> {
@@ -46,24 +48,24 @@ impl ServerTls {
     }
 }
 
-/// Listens for SIGHUP, since that would end the process otherwise.
+/// Listens for SIGHUP, whose default action would end the process.
 pub struct CertificateWatcher(Option<Signal>);
 
 impl CertificateWatcher {
     /// Starts to listen.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the operating system's error.
     pub fn listen() -> io::Result<CertificateWatcher> {
         Ok(CertificateWatcher(Some(signal(SignalKind::hangup())?)))
     }
 
-    /// Leaves the signals of the process alone.
+    /// Creates a watcher that ignores SIGHUP.
     pub fn without_signals() -> CertificateWatcher {
         CertificateWatcher(None)
     }
 
-    /// Answers every SIGHUP, until the end.
+    /// Answers every SIGHUP, until shutdown.
     pub async fn run(self, _tls: Option<Arc<ServerTls>>, mut shutdown: Shutdown) {
         let Some(mut hangups) = self.0 else {
             return shutdown.wait().await;

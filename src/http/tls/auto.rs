@@ -1,9 +1,12 @@
-//! The authority and the certificate of `--tls auto`: found in the state folder, or made and kept there.
+//! The authority and the certificate of `--tls auto`, kept in the state folder.
 //!
-//! In: the names of the configuration, the addresses of every interface, the clock. Out: a [`CertificatePair`] to serve with, and the
-//! authority's certificate for devices. What a certificate says and when the next one is due is `proto::tls`'s to decide.
-//! Nothing here stops the runner: what is damaged is set aside, and what cannot be kept is made for this run alone; the log
-//! tells. An authority once loaded stays until the end of the runner.
+//! In: the configured names, the addresses of every interface, the clock. Out: a
+//! [`CertificatePair`] to
+//! serve, and the authority certificate for devices. `proto::server::tls` decides the contents of a
+//! certificate and when it is due. No failure stops the runner: damaged files are renamed, and what
+//! cannot be stored is made for this run only, with a log line. A loaded authority stays for the
+//! whole
+//! run.
 
 use std::io;
 use std::net::IpAddr;
@@ -31,41 +34,41 @@ use edge_runner_proto::config::TlsSettings;
 use edge_runner_proto::server::tls::known::Certificate;
 use edge_runner_proto::server::tls::{self, Due, Name, Subtree, Validity, issue};
 
-/// The file with the authority.
+/// The file of the authority.
 pub const AUTHORITY: &str = "authority.pem";
-/// The file with the certificate that it signed for the server.
+/// The file of the server certificate that the authority has signed.
 pub const SERVER: &str = "server.pem";
 
-/// Why there is no certificate: what an encoder, the system or a file says.
+/// The error of an encoder, the system or a file.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// An authority with its key.
 pub struct Authority {
     pub certificate: Certificate,
-    /// Its certificate alone, as devices get it.
+    /// The certificate without the key, for devices.
     pub pem: Bytes,
     der: CertificateDer<'static>,
     key: KeyPair,
     roots: RootCertStore,
 }
 
-/// What makes and renews certificates.
+/// Makes and renews certificates.
 pub struct AutoTls {
     provider: Arc<CryptoProvider>,
     host_names: Vec<String>,
-    /// Nothing, when the folder cannot be used.
+    /// `None` when the folder cannot be used.
     store: Option<Store>,
     pub authority: Authority,
     serving: Mutex<Certificate>,
-    /// Names that the log has told of already.
+    /// Names already reported in the log.
     left_out: Mutex<Vec<Name>>,
 }
 
 impl AutoTls {
-    /// Loads what is kept, and makes what is missing. Blocks.
+    /// Loads stored certificates and makes missing ones. Blocks.
     ///
     /// # Errors
-    /// When not even a certificate for this run can be made.
+    /// Returns an error when no certificate can be made even for this run.
     pub fn open(
         settings: &TlsSettings,
         provider: Arc<CryptoProvider>,
@@ -87,7 +90,7 @@ impl AutoTls {
         let authority = match found {
             Ok(Some(authority)) => authority,
             Ok(None) => make(store.as_ref())?,
-            // What devices trust is not replaced because it could not be read this once.
+            // The file stays: devices trust it, and the failure may be temporary.
             Err(AuthorityReadError) => {
                 warn!("another certificate authority serves until this runner ends");
                 make(None)?
@@ -105,7 +108,7 @@ impl AutoTls {
         Ok((auto, pair))
     }
 
-    /// Tells why another certificate is due, if one is.
+    /// Returns why a new certificate is due, if it is.
     pub fn due(&self, addresses: &[IpAddr], clock_s: u64) -> Option<Due> {
         let serving = common::lock(&self.serving);
         tls::due(&serving, &self.wanted(addresses), clock_s)
@@ -114,7 +117,7 @@ impl AutoTls {
     /// Finds or makes the next certificate. Blocks.
     ///
     /// # Errors
-    /// Why there is none; the one that is served stays good.
+    /// Returns why there is none; the current one stays in use.
     pub fn renew(&self, addresses: &[IpAddr], clock_s: u64) -> Result<Arc<CertifiedKey>, BoxError> {
         let lock = self.store.as_ref().and_then(|store| {
             let locked = store.lock();
@@ -126,14 +129,15 @@ impl AutoTls {
         self.find_or_make(addresses, clock_s, Some(&serving), lock)
     }
 
-    /// What this machine's certificate is to name.
+    /// Returns the names for the certificate.
     fn wanted(&self, addresses: &[IpAddr]) -> Vec<Name> {
         let (mut names, left_out): (Vec<_>, Vec<_>) = tls::wanted(&self.host_names, addresses)
             .into_iter()
             .partition(|name| self.authority.permits(name));
         let mut told = common::lock(&self.left_out);
         if *told != left_out {
-            // Addresses that providers give out change by themselves, and few people type them.
+            // Addresses change by themselves; only a missing host name was asked for by the
+            // operator.
             let asked_for = left_out.iter().any(|name| matches!(name, Name::Dns(_)));
             let level = if asked_for { Level::Warn } else { Level::Debug };
             if !left_out.is_empty() {
@@ -150,7 +154,7 @@ impl AutoTls {
         names
     }
 
-    /// `lock` is held to the end, so that another runner finds what this one makes.
+    /// Holds `lock` to the end, so that another runner finds the new certificate.
     fn find_or_make(
         &self,
         addresses: &[IpAddr],
@@ -182,7 +186,7 @@ impl AutoTls {
         Ok(pair.key)
     }
 
-    /// Finds the kept certificate, if it is whole and this authority's.
+    /// Reads the stored certificate, if it is complete and signed by this authority.
     fn find(&self, store: &Store) -> Option<CertificatePair> {
         let damage = match store.read(SERVER) {
             Ok(None) => return None,
@@ -214,14 +218,14 @@ impl AutoTls {
     }
 }
 
-/// An authority that cannot be used is where the next one would be kept.
+/// The stored authority is unreadable, and its file is still in place.
 struct AuthorityReadError;
 
 impl Authority {
-    /// Finds the kept authority. One that is damaged is set aside.
+    /// Reads the stored authority. A damaged one is renamed.
     ///
     /// # Errors
-    /// [`AuthorityReadError`] when something stays where the next one would be kept.
+    /// Returns [`AuthorityReadError`] when the file stays in place.
     fn find(store: &Store, provider: &CryptoProvider, clock_s: u64) -> Result<Option<Authority>, AuthorityReadError> {
         let path = store.path(AUTHORITY);
         let found = match store.read(AUTHORITY) {
@@ -266,7 +270,7 @@ impl Authority {
         }
     }
 
-    /// Reads an authority and its key out of PEM, and tries whether what it signs is trusted by who trusts it.
+    /// Parses an authority and its key, and checks that a certificate signed with it verifies.
     fn read(text: &[u8], provider: &CryptoProvider) -> Result<Authority, BoxError> {
         let pair = CertificatePair::read(text, text, provider)?;
         let der = pair.key.cert.first().ok_or("there is no certificate in it")?.clone();
@@ -291,7 +295,7 @@ impl Authority {
         Ok(authority)
     }
 
-    /// Makes the authority of this machine, and keeps it.
+    /// Makes the authority of this machine and stores it.
     fn make(
         host_names: &[String],
         names: &[Name],
@@ -318,7 +322,7 @@ impl Authority {
         Ok(authority)
     }
 
-    /// Returns the SHA-256 of the certificate, as systems show it.
+    /// Returns the SHA-256 fingerprint in the form that operating systems show.
     pub fn fingerprint(&self) -> String {
         let bytes: Vec<String> = Sha256::digest(&self.der)
             .iter()
@@ -327,7 +331,7 @@ impl Authority {
         bytes.join(":")
     }
 
-    /// Reads a kept certificate, if it is whole, secret, and of this authority.
+    /// Reads a stored certificate that is complete, private, and signed by this authority.
     fn accept(&self, found: &StoredFile, provider: &CryptoProvider) -> Result<CertificatePair, BoxError> {
         if let Some(mode) = found.exposed_mode {
             return Err(format!("its mode is {mode:o}, so others may know its key").into());
@@ -351,7 +355,8 @@ impl Authority {
         Ok(der)
     }
 
-    /// Tells whether a client that trusts this authority trusts a certificate, at the beginning of its time.
+    /// Tells whether a client that trusts this authority accepts a certificate at the start of its
+    /// validity.
     fn verifies(&self, der: &CertificateDer<'_>, said: &Certificate, provider: &CryptoProvider) -> bool {
         let at = UnixTime::since_unix_epoch(Duration::from_secs(said.validity.from_s));
         let algorithms = provider.signature_verification_algorithms.all;
@@ -361,7 +366,7 @@ impl Authority {
     }
 }
 
-/// The folder of the configuration, for this runner alone.
+/// Opens and locks the state folder.
 fn folder(settings: &TlsSettings) -> io::Result<(Store, StoreLock)> {
     let folder: Option<&PathBuf> = settings.state_dir.as_ref();
     let folder =
@@ -381,7 +386,7 @@ fn warn_not_stored(error: &io::Error) {
 
 fn pem(label: &str, der: &[u8]) -> String {
     let mut text = format!("-----BEGIN {label}-----\n");
-    // 48 bytes are a line of 64 characters.
+    // 48 bytes make a line of 64 characters.
     for line in der.chunks(48) {
         BASE64.encode_append(line, &mut text);
         text.push('\n');

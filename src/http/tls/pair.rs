@@ -1,7 +1,7 @@
-//! A certificate and its key, out of PEM, checked against each other.
+//! A certificate and its key in PEM, checked against each other.
 //!
-//! In: the bytes of one file with both, or of two. Out: a [`CertificatePair`], or a [`TlsFileError`] that says what is the matter. Whether
-//! anybody trusts the certificate is not asked here.
+//! In: the bytes of one file with both, or of two files. Out: a [`CertificatePair`], or a
+//! [`TlsFileError`]. Trust in the certificate is not checked here.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use edge_runner_proto::server::tls::known::Certificate;
 #[derive(Debug)]
 pub struct CertificatePair {
     pub key: Arc<CertifiedKey>,
-    /// What the first certificate says.
+    /// The parsed first certificate.
     pub certificate: Certificate,
 }
 
@@ -27,13 +27,13 @@ pub enum TlsFileError {
     /// There is no certificate in PEM form.
     #[error("there is no certificate in it, in PEM form (-----BEGIN CERTIFICATE-----)")]
     NoCertificate,
-    /// The first one is none.
+    /// The first certificate is invalid.
     #[error("its first certificate cannot be read")]
     BadCertificate,
     /// There is no key in PEM form.
     #[error("there is no private key in it, in PEM form (-----BEGIN PRIVATE KEY-----)")]
     NoKey,
-    /// A key that only a password opens.
+    /// The key is encrypted with a password.
     #[error(
         "its private key is encrypted, and nobody is there to type the password; `openssl pkey -in FILE -out NEW` \
          takes it off"
@@ -41,13 +41,13 @@ pub enum TlsFileError {
     Encrypted,
     #[error("its private key cannot be used: {0}")]
     BadKey(String),
-    /// The key is that of another certificate.
+    /// The key belongs to another certificate.
     #[error("its private key is that of another certificate")]
     Mismatch,
 }
 
 impl TlsFileError {
-    /// Tells whether it lies in the key rather than the certificate.
+    /// Tells whether the fault is in the key rather than the certificate.
     pub fn is_of_key(&self) -> bool {
         matches!(
             self,
@@ -57,10 +57,10 @@ impl TlsFileError {
 }
 
 impl CertificatePair {
-    /// Reads certificates and a key out of PEM, which may be the same text twice.
+    /// Parses certificates and a key; both arguments may be the same text.
     ///
     /// # Errors
-    /// [`TlsFileError`].
+    /// Returns a [`TlsFileError`] that says what is wrong.
     pub fn read(certificates: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertificatePair, TlsFileError> {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificates)
             .collect::<Result<_, _>>()

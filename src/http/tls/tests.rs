@@ -1,4 +1,4 @@
-//! Certificates in folders of the tests' own, with clocks and addresses that they set.
+//! Certificates in temporary folders, with clocks and addresses set by the tests.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -49,7 +49,7 @@ fn names(key: &CertifiedKey) -> Vec<Name> {
         .names
 }
 
-/// What was made once is found again, and belongs to its owner alone.
+/// A stored certificate is reused, and its file is private to its owner.
 #[test]
 fn certificates_are_kept() {
     let folder = TempDir::new();
@@ -78,7 +78,7 @@ fn certificates_are_kept() {
     assert!(first.authority.fingerprint().len() == 32 * 3 - 1);
 }
 
-/// A new address and the end of its time ask for another certificate, of the same authority; the old address stays in it.
+/// A new address and an expiry each cause a renewal by the same authority; old addresses stay.
 #[test]
 fn a_certificate_is_renewed_under_the_same_authority() {
     let folder = TempDir::new();
@@ -102,7 +102,7 @@ fn a_certificate_is_renewed_under_the_same_authority() {
     );
 }
 
-/// A second runner that has renewed already is followed, rather than answered with one more certificate.
+/// A certificate that another runner has renewed is reused.
 #[test]
 fn a_certificate_of_another_runner_is_taken() {
     let folder = TempDir::new();
@@ -113,7 +113,7 @@ fn a_certificate_of_another_runner_is_taken() {
     assert_eq!(made.cert, found.cert);
 }
 
-/// Runners that start at once in a folder with nothing in it have one authority.
+/// Runners that start together in an empty folder share one authority.
 #[test]
 fn runners_that_start_at_once_agree() {
     let folder = TempDir::new();
@@ -132,7 +132,7 @@ fn runners_that_start_at_once_agree() {
     }
 }
 
-/// A clock of 1970 makes a certificate that holds when the clock is put right, and is then renewed if it is time.
+/// A clock in 1970 makes a certificate that is valid once the clock is set.
 #[test]
 fn a_board_without_a_clock_is_served() {
     let folder = TempDir::new();
@@ -148,7 +148,7 @@ fn a_board_without_a_clock_is_served() {
     assert_eq!((&kept.cert, &next.authority.pem), (&second.cert, &auto.authority.pem));
 }
 
-/// Whatever is the matter with the kept certificate, there is another one of the same authority.
+/// A damaged certificate is replaced by one of the same authority.
 #[test]
 fn a_damaged_certificate_is_replaced() {
     let folder = TempDir::new();
@@ -181,7 +181,7 @@ fn a_damaged_certificate_is_replaced() {
     assert_eq!(mode, 0o600);
 }
 
-/// A damaged authority is set aside as it was, and a new one is made; one that others could read stays, and is closed.
+/// A damaged authority is renamed and replaced; one that others could read stays and is restricted.
 #[test]
 fn a_damaged_authority_is_set_aside() {
     let folder = TempDir::new();
@@ -196,7 +196,7 @@ fn a_damaged_authority_is_set_aside() {
 
     let whole = folder.read(AUTHORITY);
     let mut last = auto.authority.pem.clone();
-    // A certificate of the server is none of an authority.
+    // The server certificate is not an authority.
     for (number, damaged) in ["", &whole[..whole.len() / 2], &folder.read(SERVER)]
         .into_iter()
         .enumerate()
@@ -206,13 +206,13 @@ fn a_damaged_authority_is_set_aside() {
         let (next, key) = open(&folder.settings(), &home(), clock_s);
         assert_ne!(next.authority.pem, last);
         assert_eq!(folder.read(&format!("{AUTHORITY}.damaged-{clock_s}")), damaged);
-        // What is served is of the new one.
+        // The served certificate is signed by the new authority.
         assert_eq!(open(&folder.settings(), &home(), NOW_S).1.cert, key.cert);
         last = next.authority.pem.clone();
     }
 }
 
-/// Where nothing can be kept, there is HTTPS all the same.
+/// Without storage HTTPS still works.
 #[test]
 fn a_folder_that_cannot_be_used_stops_nothing() {
     let folder = TempDir::new();
@@ -233,7 +233,7 @@ fn a_folder_that_cannot_be_used_stops_nothing() {
     }
 }
 
-/// A public name that the authority does not know stays out, and the rest is served; a new authority takes it in.
+/// A public name that the authority excludes is left out; a new authority includes it.
 #[test]
 fn names_beyond_the_authority_are_left_out() {
     let folder = TempDir::new();
@@ -249,7 +249,7 @@ fn names_beyond_the_authority_are_left_out() {
     assert!(names(&key).contains(&public));
 }
 
-/// Files that do not do are named, with what is wrong with them.
+/// Unusable files are named with their fault.
 #[test]
 fn files_are_judged() {
     let folder = TempDir::new();
