@@ -57,7 +57,7 @@ const SIZE_HIGHEST: u64 = 1 << 50;
 pub type CloudFlag = edge_runner_proto::options::Flag<CloudArgs>;
 
 /// The options of one command.
-pub type OptionTable = edge_runner_proto::options::OptionTable<CloudArgs>;
+pub type CloudOptions = edge_runner_proto::options::OptionTable<CloudArgs>;
 
 /// What was args, of whichever command.
 #[derive(Debug, Default)]
@@ -182,7 +182,7 @@ const JSON: CloudFlag = flag(
 );
 
 /// `cloud serve`.
-pub static SERVE: OptionTable = OptionTable {
+pub static SERVE: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: None,
     own_variable_first: false,
@@ -383,7 +383,7 @@ pub static SERVE: OptionTable = OptionTable {
 };
 
 /// `cloud keys create`.
-pub static KEYS_CREATE: OptionTable = OptionTable {
+pub static KEYS_CREATE: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: None,
     own_variable_first: false,
@@ -417,7 +417,7 @@ pub static KEYS_CREATE: OptionTable = OptionTable {
 };
 
 /// `cloud keys list`.
-pub static KEYS_LIST: OptionTable = OptionTable {
+pub static KEYS_LIST: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: None,
     own_variable_first: false,
@@ -434,7 +434,7 @@ pub static KEYS_LIST: OptionTable = OptionTable {
 };
 
 /// `cloud keys revoke`.
-pub static KEYS_REVOKE: OptionTable = OptionTable {
+pub static KEYS_REVOKE: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: Some("ID"),
     own_variable_first: false,
@@ -442,7 +442,7 @@ pub static KEYS_REVOKE: OptionTable = OptionTable {
 };
 
 /// `cloud regions`.
-pub static REGIONS: OptionTable = OptionTable {
+pub static REGIONS: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: None,
     own_variable_first: false,
@@ -450,7 +450,7 @@ pub static REGIONS: OptionTable = OptionTable {
 };
 
 /// `cloud build`.
-pub static BUILD: OptionTable = OptionTable {
+pub static BUILD: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: Some("DIR"),
     own_variable_first: false,
@@ -520,7 +520,7 @@ pub static BUILD: OptionTable = OptionTable {
 };
 
 /// `cloud status`.
-pub static STATUS: OptionTable = OptionTable {
+pub static STATUS: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: Some("ID"),
     own_variable_first: false,
@@ -528,7 +528,7 @@ pub static STATUS: OptionTable = OptionTable {
 };
 
 /// `cloud logs`.
-pub static LOGS: OptionTable = OptionTable {
+pub static LOGS: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: Some("ID"),
     own_variable_first: false,
@@ -552,7 +552,7 @@ pub static LOGS: OptionTable = OptionTable {
 };
 
 /// Every table, so that a variable of one is no typo in another.
-pub static TABLES: [&OptionTable; 8] = [
+pub static TABLES: [&CloudOptions; 8] = [
     &SERVE,
     &KEYS_CREATE,
     &KEYS_LIST,

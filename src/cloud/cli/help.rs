@@ -7,7 +7,7 @@ use edge_runner_proto::features::Feature;
 use edge_runner_proto::options::env_options::with_prefix;
 use edge_runner_proto::options::help::{entries, entry, mark_missing, paragraph};
 
-use super::flags::{CloudFlag, OptionTable};
+use super::flags::{CloudFlag, CloudOptions};
 use super::{SUBCOMMANDS, Subcommand, flags};
 
 const HEAD: &str = "\
@@ -139,7 +139,7 @@ pub fn text(subcommand: &Subcommand) -> String {
     text
 }
 
-fn group_of(text: &mut String, table: &OptionTable, title: &str) {
+fn group_of(text: &mut String, table: &CloudOptions, title: &str) {
     let flags: Vec<&CloudFlag> = table.flags.iter().filter(|flag| flag.group == title).collect();
     if !flags.is_empty() {
         text.push_str(&format!("\n{title}:\n"));

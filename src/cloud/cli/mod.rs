@@ -20,7 +20,7 @@ use edge_runner_proto::options::{Env, SpecialMode, UsageError, not_unicode, pars
 use crate::config::{ClientConfig, CloudConfig, KeysConfig};
 use crate::io::guard;
 
-use flags::{CloudArgs, OptionTable};
+use flags::{CloudArgs, CloudOptions};
 
 /// What the arguments behind `cloud` ask for.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub enum CloudTask {
 /// One command: the words behind `cloud`, its options, and what is made of them.
 struct Subcommand {
     words: &'static [&'static str],
-    table: &'static OptionTable,
+    table: &'static CloudOptions,
     resolve: fn(CloudArgs, &Env<'_>, &mut Vec<String>) -> Result<CloudTask, UsageError>,
 }
 

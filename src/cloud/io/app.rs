@@ -155,7 +155,7 @@ async fn answer(app: &CloudApp, request: Request<Incoming>, peer: PeerInfo, doin
 
 /// Whose request it is, for the log.
 #[derive(Default)]
-struct Requester {
+struct RequestOwner {
     org: Option<Org>,
     /// The beginning of the key's hash.
     tag: Option<String>,
@@ -166,7 +166,7 @@ struct AccessLogLine<'a> {
     method: &'a str,
     path: Cow<'a, str>,
     began: Instant,
-    requester: Requester,
+    requester: RequestOwner,
     /// Nothing: the client did not wait for it.
     status: Option<StatusCode>,
 }
@@ -183,7 +183,7 @@ impl<'a> AccessLogLine<'a> {
             },
             path: route::redact_path(head.uri.path(), LOGGED_PATH_BYTES_MAX, is_key),
             began: Instant::now(),
-            requester: Requester::default(),
+            requester: RequestOwner::default(),
             status: None,
         }
     }
@@ -204,7 +204,7 @@ impl Drop for AccessLogLine<'_> {
 fn authorize(
     keys: &keys::KeySnapshot<'_>,
     head: &Parts,
-    requester: &mut Requester,
+    requester: &mut RequestOwner,
 ) -> Result<(Option<KeyHolder>, CloudRoute), ApiError> {
     if !common::has_host(head) {
         return Err(ApiError::bad_request("HTTP/1.1 wants one Host header"));
@@ -291,7 +291,7 @@ async fn dispatch(
     holder: Option<KeyHolder>,
     route: CloudRoute,
     body: Incoming,
-    requester: &mut Requester,
+    requester: &mut RequestOwner,
 ) -> Result<Reply, ApiError> {
     let app = request.app;
     let unkeyed = || ApiError::unauthorized(KeyKind::Private);
@@ -405,7 +405,7 @@ fn health() -> Reply {
     ok(&json!({"status": "ok", "version": env!("CARGO_PKG_VERSION")}))
 }
 
-async fn upload(request: AuthorizedRequest<'_>, body: Incoming, requester: &mut Requester) -> Result<Reply, ApiError> {
+async fn upload(request: AuthorizedRequest<'_>, body: Incoming, requester: &mut RequestOwner) -> Result<Reply, ApiError> {
     let base = request.base()?;
     let stored = request.app.uploads.receive(request.head, body, request.doing).await?;
     requester.org = stored.key.split('/').next().and_then(Slug::parse);
