@@ -1,6 +1,7 @@
-//! What the options of `edge-runner cloud` mean once they are checked.
+//! Checked configuration of `edge-runner cloud`.
 //!
-//! Values only, as in [`edge_runner_proto::config`]: one that exists is valid. Sizes are bytes.
+//! Plain values, as in [`edge_runner_proto::config`]: a value that exists is valid. Sizes are in
+//! bytes.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,66 +11,66 @@ use crate::proto::build::{Org, Slug};
 use crate::proto::keys::{EnvKey, KeyKind};
 use edge_runner_proto::config::{Host, Secret, SecretBytes, Tls};
 
-/// What `edge-runner cloud serve` is to do.
+/// Configuration of `edge-runner cloud serve`.
 #[derive(Clone, Debug)]
 pub struct CloudConfig {
-    /// All that is kept.
+    /// Holds archives, records, logs, images and keys.
     pub data_dir: PathBuf,
     pub host: Host,
-    /// 0: any free one.
+    /// 0 picks a free port.
     pub port: u16,
     pub tls: Tls,
-    /// This machine's own names, for the certificate of `--tls auto`.
+    /// Names of this machine, for the certificate of `--tls auto`.
     pub host_names: Vec<String>,
-    /// Scheme and host that clients see, without a slash at its end; nothing: the request's.
+    /// Scheme and host that clients see, without a trailing slash. `None`: taken from the request.
     pub public_url: Option<String>,
-    /// The file of regions; nothing: one region `local`.
+    /// The file of regions. `None`: the single region `local`.
     pub regions: Option<PathBuf>,
-    /// The organization of keys that name none.
+    /// Organization of keys that name none.
     pub org: Org,
     pub grant_ttl: Duration,
-    /// Of the `file` part of an upload.
+    /// Largest `file` part of an upload.
     pub context_max: u64,
     pub unpacked_max: u64,
     pub entries_max: u64,
     pub uploads_max: usize,
-    /// Commands at once.
+    /// Builder commands that run at once.
     pub builds_max: usize,
-    /// Builds of one organization that wait.
+    /// Builds of one organization that may wait.
     pub pending_max: usize,
     pub build_timeout: Duration,
     pub build_grace: Duration,
     /// Runs of one build.
     pub attempts_max: u32,
-    /// Variables of the service that commands get, with their values.
+    /// Variables of the service that are passed to commands, with their values.
     pub builder_env: Vec<(OsString, OsString)>,
-    /// How long an archive is kept after its build ended; nothing: for ever.
+    /// Time an archive is kept after its build ended. `None`: forever.
     pub keep_archives: Option<Duration>,
-    /// The same of a build's record, log and image.
+    /// Time a build's record, log and image are kept. `None`: forever.
     pub keep_builds: Option<Duration>,
     /// Free space below which no grant is issued.
     pub free_min: u64,
-    /// The builder command; nothing: no region has builds.
+    /// The builder command. `None`: no region has builds.
     pub command: Option<Vec<OsString>>,
-    /// Keys from variables.
+    /// Keys from environment variables.
     pub keys: Vec<EnvKey>,
-    /// Signs grants; nothing: derived from the data directory's own secret.
+    /// The key pair that signs grants. `None`: derived from `store.secret` in the data directory.
     pub store_key: Option<StoreKey>,
-    /// `PATH` and `LANG` of the service, for commands.
+    /// `PATH` and `LANG` of the service, passed to commands.
     pub path: OsString,
     pub lang: Option<OsString>,
-    /// How much is logged beyond the default.
+    /// Number of `-v` options.
     pub verbosity: u8,
 }
 
-/// The pair that signs grants.
+/// An id and a secret that sign grants.
 #[derive(Clone, Debug)]
 pub struct StoreKey {
     pub id: String,
     pub secret: SecretBytes,
 }
 
-/// What is to be done with the keys of a data directory.
+/// Configuration of `edge-runner cloud keys`.
 #[derive(Clone, Debug)]
 pub struct KeysConfig {
     pub data_dir: PathBuf,
@@ -77,10 +78,10 @@ pub struct KeysConfig {
     pub verbosity: u8,
 }
 
-/// See [`KeysConfig`].
+/// A subcommand of `cloud keys`.
 #[derive(Clone, Debug)]
 pub enum KeysTask {
-    /// Make one and print it.
+    /// Create a key and print it.
     Create {
         kind: KeyKind,
         org: Org,
@@ -89,57 +90,57 @@ pub enum KeysTask {
     List {
         json: bool,
     },
-    /// Take the one of this id out.
+    /// Revoke the key with this id.
     Revoke(String),
 }
 
-/// What a service is to be asked for.
+/// Configuration of the client's subcommands.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// Base of its API, with the version, without a slash at its end.
+    /// Base URL of the API, including the version, without a trailing slash.
     pub base: String,
     pub key: Secret,
-    /// Print what it answers as JSON.
+    /// Print the service's answer as JSON.
     pub json: bool,
     pub task: ClientTask,
     pub verbosity: u8,
 }
 
-/// See [`ClientConfig`].
+/// A subcommand of the client.
 #[derive(Clone, Debug)]
 pub enum ClientTask {
     Regions,
     Build(Box<BuildTask>),
-    /// Of the build of this id.
+    /// Show the build with this id.
     Status(String),
     Logs {
         id: String,
-        /// Lines at most; nothing: all.
+        /// Largest number of lines. `None`: all.
         limit: Option<u32>,
     },
 }
 
-/// A folder that is to be built.
+/// A folder to pack and build.
 #[derive(Clone, Debug)]
 pub struct BuildTask {
     pub dir: PathBuf,
-    /// Nothing: the organization's own.
+    /// `None`: the organization's default region.
     pub region: Option<Slug>,
-    /// The build file, relative to the folder.
+    /// The build file, relative to `dir`.
     pub file: String,
-    /// Patterns of what is left out, beside those that always are.
+    /// Exclusion patterns in addition to the built-in ones.
     pub exclude: Vec<String>,
-    /// Whether links to files outside the folder are packed as those files, instead of refused.
+    /// Whether links to files outside `dir` are packed as those files. They are refused otherwise.
     pub follow_links: bool,
-    /// Nothing: not at all.
+    /// `None`: return at once.
     pub wait: Option<WaitOptions>,
 }
 
 /// How to wait for a build.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitOptions {
-    /// From one question to the next.
+    /// Interval between polls.
     pub poll: Duration,
-    /// In all.
+    /// Total time to wait.
     pub timeout: Duration,
 }

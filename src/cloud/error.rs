@@ -1,4 +1,4 @@
-//! Why the cloud agent service could not serve.
+//! Errors that end `edge-runner cloud serve`.
 
 use std::io;
 
@@ -6,28 +6,27 @@ use edge_runner_http::server::BindError;
 use edge_runner_http::services::LostService;
 use edge_runner_http::tls::TlsError;
 
-/// Why the service could not serve.
+/// Why the service cannot start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// What it was told makes no sense.
+    /// An option names something unusable.
     #[error("{0}")]
     Usage(String),
-    /// It has not what it needs.
+    /// The data directory or the builder command is unusable.
     #[error("{0}")]
     Setup(String),
     #[error(transparent)]
     Bind(BindError),
     #[error("listening for signals: {0}")]
     Signals(#[source] io::Error),
-    /// The thread that watches the runtime could not be started.
     #[error("starting the thread that watches the runtime: {0}")]
     Watch(#[source] io::Error),
     #[error(transparent)]
     Tls(TlsError),
-    /// Something without which nothing can be served is gone.
+    /// A task that the service depends on has ended.
     #[error("{0}")]
     Service(LostService),
-    /// One more signal came while builds were still ending.
+    /// A second signal arrived while builds were still ending.
     #[error("stopped at once by a further signal")]
     Forced,
 }

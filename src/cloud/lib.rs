@@ -1,8 +1,8 @@
-//! The cloud agent service: builds, upload grants, regions; and its client.
+//! The cloud agent service (builds, upload grants, regions) and its client.
 //!
-//! - [`proto`]: its pure cores; [`config`] and [`limits`]: what they are held to
+//! - [`proto`]: pure protocol code; [`config`] and [`limits`]: its configuration and caps
 //! - [`io`]: the service and the client, with sockets, tasks and files
-//! - [`cli`]: the arguments behind `edge-runner cloud`
+//! - [`cli`]: the arguments after `edge-runner cloud`
 
 #![cfg_attr(
     test,

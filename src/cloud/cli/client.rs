@@ -1,7 +1,7 @@
-//! The resolve of `cloud regions`, `build`, `status` and `logs`.
+//! Resolves the arguments of `cloud regions`, `build`, `status` and `logs`.
 //!
-//! What was args enters; a [`ClientConfig`] leaves. Refuses what no service could take: no URL, no key, a build file outside the
-//! folder. Source: `cloud-interface.md` §7.
+//! In: [`CloudArgs`]. Out: a [`ClientConfig`], or a usage error for a missing URL, a missing key,
+//! or a build file outside the folder. Source: decisions I-26 to I-28.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use edge_runner_proto::config::Secret;
 use edge_runner_proto::limits::API_KEY_BYTES;
 use edge_runner_proto::options::{Env, UsageError, not_unicode, values};
 
-/// The build file where none is named.
+/// Default build file.
 const FILE: &str = "Dockerfile";
 const POLL: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(1800);
@@ -54,7 +54,7 @@ pub fn build(args: CloudArgs, _: &Env<'_>, warnings: &mut Vec<String>) -> Result
     })
 }
 
-/// What all of them need, env what one of them does.
+/// Resolves the options that all client commands share.
 fn client(
     mut args: CloudArgs,
     warnings: &mut Vec<String>,
@@ -110,17 +110,17 @@ fn wait(args: &CloudArgs) -> Result<Option<WaitOptions>, UsageError> {
     }))
 }
 
-/// The id of a build, whatever it looks like: the service says what it takes.
+/// Returns the id of a build. The service validates its form.
 fn id(args: &mut CloudArgs) -> Result<String, UsageError> {
     let id = OsString::into_string(args.argument.take().unwrap_or_default()).map_err(not_unicode)?;
-    // They would mean other paths than that of a build.
+    // In a URL these would name another path.
     match id.is_empty() || id == "." || id == ".." {
         true => Err(UsageError::Combination(format!("`{id}` is no id of a build"))),
         false => Ok(id),
     }
 }
 
-/// The build file as the service knows it: relative, without `.` in its path.
+/// Normalizes the path of the build file: relative and without `.` components.
 fn file(text: &str) -> Result<String, UsageError> {
     let parts: Vec<&str> = text
         .split('/')

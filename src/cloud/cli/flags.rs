@@ -1,8 +1,8 @@
-//! The options of `edge-runner cloud`, one table for each of its commands.
+//! The options of `edge-runner cloud`, one table per subcommand.
 //!
-//! Texts of values enter through the setters, [`CloudArgs`] leaves. Sizes are bytes, with `k`, `m` or
-//! `g` behind them in units of 1024; times are seconds, with a fraction if you like. Source:
-//! `cloud-interface.md` §1, §3, §7.
+//! In: option values as text. Out: [`CloudArgs`]. Sizes are bytes, with an optional suffix `k`, `m`
+//! or `g` in units of 1024. Times are seconds and may have a fraction. Source: decisions I-01,
+//! I-26.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -13,53 +13,53 @@ use edge_runner_proto::aliases::{self, Area};
 use edge_runner_proto::config::Tls;
 use edge_runner_proto::options::{Expected, FlagKind, HOST_HELP, OptionStore, flag, number, push, put, tls, values};
 
-/// Lines of a log that a client prints.
+/// Most log lines that the client prints.
 const LOG_LINES_HIGHEST: u32 = 10_000_000;
 
-/// Ten questions a second about one build are more than anybody needs.
+/// Shortest poll interval; ten requests a second suffice.
 const POLL_LEAST: Duration = Duration::from_millis(100);
 
-/// A week of waiting for a build.
+/// Longest wait for a build: a week.
 const WAIT_HIGHEST: Duration = Duration::from_secs(7 * 86_400);
 
-/// A century: 0 keeps things for ever.
+/// Longest retention: a century. 0 means forever.
 const KEEP_HIGHEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// An hour from SIGTERM to SIGKILL.
+/// Longest time from SIGTERM to SIGKILL: an hour.
 const BUILD_GRACE_HIGHEST: Duration = Duration::from_secs(3_600);
 
-/// A week: a command that takes longer hangs.
+/// Longest build: a week.
 const BUILD_TIMEOUT_HIGHEST: Duration = Duration::from_secs(7 * 86_400);
 
-/// Entries of a context; each is remembered while it is unpacked.
+/// Most entries of a context; each takes memory while it is unpacked.
 const ENTRIES_HIGHEST: u64 = 10_000_000;
 
-/// Runs of one build.
+/// Most runs of one build.
 const ATTEMPTS_HIGHEST: u32 = 100;
 
-/// Waiting builds of one organization; each is a row that is read at start.
+/// Most waiting builds of one organization; each is a row that is read at start.
 const PENDING_HIGHEST: usize = 100_000;
 
-/// Commands at once.
+/// Most commands at once.
 const BUILDS_HIGHEST: usize = 64;
 
-/// Uploads at once: half of the connections, so that polls find one.
+/// Most uploads at once: half of the connections, so that polling clients still get one.
 const UPLOADS_HIGHEST: usize = 128;
 
-/// Seconds of a grant: the key that signs it is one day's, and yesterday's still verifies.
+/// Longest life of a grant: a day. Today's and yesterday's signing keys verify.
 const GRANT_TTL_HIGHEST: Duration = Duration::from_secs(86_400);
 
-/// Bytes that a size option takes at most: more than any disk has, so that `--min-free` can be
-/// above what is free, and far from where sums of sizes overflow.
+/// Largest size option in bytes. It exceeds any disk, so that `--min-free` can disable grants, and
+/// sums of sizes do not overflow.
 const SIZE_HIGHEST: u64 = 1 << 50;
 
 /// One option.
 pub type CloudFlag = edge_runner_proto::options::Flag<CloudArgs>;
 
-/// The options of one command.
+/// The options of one subcommand.
 pub type CloudOptions = edge_runner_proto::options::OptionTable<CloudArgs>;
 
-/// What was args, of whichever command.
+/// Command-line arguments of any subcommand.
 #[derive(Debug, Default)]
 pub struct CloudArgs {
     pub host: Option<String>,
@@ -67,11 +67,11 @@ pub struct CloudArgs {
     pub tls: Option<Tls>,
     pub api_key: Option<String>,
     pub verbosity: u8,
-    /// The one argument that is no option, where a table takes one.
+    /// The positional argument, where the subcommand takes one.
     pub argument: Option<OsString>,
-    /// What stands after `--`.
+    /// The arguments after `--`.
     pub command: Option<Vec<OsString>>,
-    /// The long names of the options that were args.
+    /// Long names of the options given on the command line.
     pub given: Vec<&'static str>,
     pub data_dir: Option<String>,
     pub public_url: Option<String>,
@@ -121,7 +121,7 @@ impl OptionStore for CloudArgs {
     }
 }
 
-/// The headings of every table, in the order of the help.
+/// Group headings, in the order of the help text.
 pub const GROUPS: [&str; 9] = [SERVER, UPLOADS, BUILDS, KEEPING, CONTEXT, WAITING, KEY, CLOUD, GENERAL];
 
 const SERVER: &str = "Server";
@@ -134,7 +134,7 @@ const KEY: &str = "Keys";
 const CLOUD: &str = "The service";
 const GENERAL: &str = "General";
 
-/// What the names of variables begin with.
+/// Prefix of the environment variables.
 const PREFIX: &str = "CLOUD_";
 
 const DATA_DIR: CloudFlag = flag(
@@ -181,7 +181,7 @@ const JSON: CloudFlag = flag(
     "Print one JSON object: what the service answered.",
 );
 
-/// `cloud serve`.
+/// Options of `cloud serve`.
 pub static SERVE: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: None,
@@ -382,7 +382,7 @@ pub static SERVE: CloudOptions = CloudOptions {
     ],
 };
 
-/// `cloud keys create`.
+/// Options of `cloud keys create`.
 pub static KEYS_CREATE: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: None,
@@ -416,7 +416,7 @@ pub static KEYS_CREATE: CloudOptions = CloudOptions {
     ],
 };
 
-/// `cloud keys list`.
+/// Options of `cloud keys list`.
 pub static KEYS_LIST: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: None,
@@ -433,7 +433,7 @@ pub static KEYS_LIST: CloudOptions = CloudOptions {
     ],
 };
 
-/// `cloud keys revoke`.
+/// Options of `cloud keys revoke`.
 pub static KEYS_REVOKE: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: Some("ID"),
@@ -441,7 +441,7 @@ pub static KEYS_REVOKE: CloudOptions = CloudOptions {
     flags: &[DATA_DIR, VERBOSE, HELP, VERSION],
 };
 
-/// `cloud regions`.
+/// Options of `cloud regions`.
 pub static REGIONS: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: None,
@@ -449,7 +449,7 @@ pub static REGIONS: CloudOptions = CloudOptions {
     flags: &[API_URL, API_KEY, JSON, VERBOSE, HELP, VERSION],
 };
 
-/// `cloud build`.
+/// Options of `cloud build`.
 pub static BUILD: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: Some("DIR"),
@@ -519,7 +519,7 @@ pub static BUILD: CloudOptions = CloudOptions {
     ],
 };
 
-/// `cloud status`.
+/// Options of `cloud status`.
 pub static STATUS: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: Some("ID"),
@@ -527,7 +527,7 @@ pub static STATUS: CloudOptions = CloudOptions {
     flags: &[API_URL, API_KEY, JSON, VERBOSE, HELP, VERSION],
 };
 
-/// `cloud logs`.
+/// Options of `cloud logs`.
 pub static LOGS: CloudOptions = CloudOptions {
     prefix: PREFIX,
     argument: Some("ID"),
@@ -551,7 +551,7 @@ pub static LOGS: CloudOptions = CloudOptions {
     ],
 };
 
-/// Every table, so that a variable of one is no typo in another.
+/// All tables. A variable of one subcommand is not reported as a typo by another.
 pub static TABLES: [&CloudOptions; 8] = [
     &SERVE,
     &KEYS_CREATE,
@@ -563,7 +563,7 @@ pub static TABLES: [&CloudOptions; 8] = [
     &LOGS,
 ];
 
-/// Reads a number of bytes, from `least` up.
+/// Parses a number of bytes of at least `least`.
 pub fn size(text: &str, least: u64) -> Result<u64, Expected> {
     let (digits, unit) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 1 << 10),
@@ -585,7 +585,7 @@ pub fn size(text: &str, least: u64) -> Result<u64, Expected> {
     }
 }
 
-/// Reads a time in seconds.
+/// Parses a time in seconds.
 pub fn seconds(text: &str, least: Duration, most: Duration) -> Result<Duration, Expected> {
     let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.') && text.bytes().any(|b| b.is_ascii_digit());
     let seconds = plain.then(|| text.parse().ok()).flatten();
@@ -613,7 +613,7 @@ fn kind(text: &str) -> Result<KeyKind, Expected> {
     }
 }
 
-/// What people call a key: it is printed in a table, so it is one short line.
+/// Parses the name of a key, which is printed in a table.
 fn label(text: String) -> Result<String, Expected> {
     match text.chars().count() {
         1..=63 if !text.chars().any(char::is_control) => Ok(text),
@@ -621,14 +621,14 @@ fn label(text: String) -> Result<String, Expected> {
     }
 }
 
-/// Scheme and host without a path.
+/// Parses a URL that has a scheme and a host only.
 fn public_url(text: &str) -> Result<String, Expected> {
     let url = values::parse_url("", text, &["http", "https"]).filter(|url| url.path.is_empty());
     url.map(|url| url.text)
         .ok_or_else(|| "scheme and host, such as https://builds.example.net, without a path".into())
 }
 
-/// The base of the API, with its version.
+/// Parses the base URL of the API and adds the version.
 fn api_url(text: &str) -> Result<String, Expected> {
     let url = values::parse_url("", text, &["http", "https"])
         .ok_or("the address of a service, such as https://builds.example.net")?;
@@ -636,8 +636,8 @@ fn api_url(text: &str) -> Result<String, Expected> {
     Ok(if versioned { url.text } else { url.text + "/v1" })
 }
 
-/// The name of a variable that a command may be given. What the service keeps to itself is none of
-/// them, and what it sets for every command would be overwritten.
+/// Parses the name of a variable for `--builder-env`. Rejects the service's own variables and those
+/// that every command gets.
 fn variable(text: String) -> Result<String, Expected> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     let ours = aliases::canonical(Area::Variable, &text).starts_with(PREFIX) || text.starts_with("BUILD_");

@@ -1,6 +1,6 @@
-//! The texts of `edge-runner cloud --help` and of each of its commands, made from their tables.
+//! Help texts of `edge-runner cloud` and its subcommands, generated from the option tables.
 //!
-//! Nothing enters but the tables; 100 columns at most leave. A change to a table changes `tests/data/help-cloud.txt`.
+//! Out: text of at most 100 columns. The golden file is `tests/data/help-cloud.txt`.
 
 use edge_runner_proto::aliases::{self, Area};
 use edge_runner_proto::features::Feature;
@@ -15,7 +15,7 @@ The cloud agent service: takes build contexts, has a command of yours make image
 how that went. And the client of such a service.
 ";
 
-/// What each command is for, in the order of [`SUBCOMMANDS`]; how it is called, for its usage line.
+/// Usage, summary and details of each command, in the order of [`SUBCOMMANDS`].
 const ABOUT: [(&str, &str, &str); SUBCOMMANDS.len()] = [
     (
         "serve [OPTIONS] [-- COMMAND [ARGS...]]",
@@ -56,7 +56,7 @@ const SERVE: &str = "COMMAND runs once for each build, in the unpacked context, 
      BUILD_RESULT or as its last line of stdout; one file in the directory BUILD_OUT, which the service keeps. It has the \
      rights of the service: what isolation builds need is its to make. Without COMMAND no region has builds.";
 
-/// Variables that are no options, and who reads them.
+/// Environment variables of `cloud serve` that are not options.
 pub const ENVIRONMENT: &[(&str, &str)] = &[
     (
         "CLOUD_PRIVATE_KEYS",
@@ -85,7 +85,7 @@ const EXIT_WAIT: (&str, &str) = ("3", "--timeout has passed; the build goes on."
 const OF_OPTIONS: &str = "Every option has one: CLOUD_DATA_DIR for `--data-dir`. Lists have commas, options without a value take \
                           true or false, -v a number. What is typed wins.";
 
-/// Makes the text of `cloud --help`.
+/// Formats `cloud --help`.
 pub fn overview() -> String {
     let mut text = String::from(HEAD);
     text.push_str("\nUsage: edge-runner cloud COMMAND [OPTIONS]\n\nCommands:\n");
@@ -97,7 +97,7 @@ pub fn overview() -> String {
     text
 }
 
-/// Makes the text of one command's `--help`.
+/// Formats the help of one subcommand.
 pub fn text(subcommand: &Subcommand) -> String {
     let mut text = String::new();
     let about = SUBCOMMANDS

@@ -1,6 +1,6 @@
-//! The resolve of `cloud keys create`, `list` and `revoke`.
+//! Resolves the arguments of `cloud keys create`, `list` and `revoke`.
 //!
-//! What was args enters; a [`KeysConfig`] leaves. Source: `cloud-interface.md` §1, I-03.
+//! In: [`CloudArgs`]. Out: a [`KeysConfig`] or a usage error. Source: decision I-03.
 
 use super::CloudTask;
 use super::flags::CloudArgs;

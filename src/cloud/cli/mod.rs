@@ -1,7 +1,7 @@
-//! `edge-runner cloud`: which of its commands is meant, and what its options mean.
+//! The command line of `edge-runner cloud`.
 //!
-//! The arguments behind `cloud` enter; a [`CloudTask`] leaves, or a misuse. The tables are in `flags`;
-//! `serve`, `keys` and `client` hold values against each other; `help` writes the texts; `run` does
+//! In: the arguments after `cloud`. Out: a [`CloudTask`] or a usage error. The option tables are in
+//! `flags`; `serve`, `keys` and `client` resolve the options; `help` writes the texts; `run` runs
 //! the task.
 
 mod client;
@@ -22,14 +22,14 @@ use crate::io::guard;
 
 use flags::{CloudArgs, CloudOptions};
 
-/// What the arguments behind `cloud` ask for.
+/// What the arguments after `cloud` request.
 #[derive(Debug)]
 pub enum CloudCommand {
-    /// Do it; `warnings` are for the log, once there is one.
+    /// Run the task. `warnings` are logged once the logger is set up.
     Do { task: CloudTask, warnings: Vec<String> },
-    /// Print this text and end.
+    /// Print this text and exit.
     Help(String),
-    /// Print this text and end.
+    /// Print this text and exit.
     Version(String),
 }
 
@@ -37,25 +37,25 @@ fn version() -> CloudCommand {
     CloudCommand::Version(format!("edge-runner {}\n", env!("CARGO_PKG_VERSION")))
 }
 
-/// What `edge-runner cloud` is to do.
+/// A task of `edge-runner cloud`.
 #[derive(Debug)]
 pub enum CloudTask {
     Serve(Box<CloudConfig>),
     Keys(KeysConfig),
     Client(Box<ClientConfig>),
-    /// To guard the commands of a service that works in this directory; what starts it is that
-    /// service, and no help tells of it.
+    /// Guard the builder commands of the service that works in this directory. Only the service
+    /// starts it, and no help text lists it.
     Guard(PathBuf),
 }
 
-/// One command: the words behind `cloud`, its options, and what is made of them.
+/// A subcommand: its words after `cloud`, its options, and the function that resolves them.
 struct Subcommand {
     words: &'static [&'static str],
     table: &'static CloudOptions,
     resolve: fn(CloudArgs, &Env<'_>, &mut Vec<String>) -> Result<CloudTask, UsageError>,
 }
 
-/// Every command, in the order of the help.
+/// Every subcommand, in the order of the help text.
 static SUBCOMMANDS: [Subcommand; 8] = [
     Subcommand {
         words: &["serve"],
@@ -100,7 +100,7 @@ static SUBCOMMANDS: [Subcommand; 8] = [
 ];
 
 impl Subcommand {
-    /// Returns the command whose words these arguments begin with.
+    /// Returns the subcommand that the arguments begin with.
     fn of(arguments: &[OsString]) -> Option<&'static Subcommand> {
         let begins = |subcommand: &&Subcommand| {
             arguments.len() >= subcommand.words.len()
@@ -118,10 +118,10 @@ impl Subcommand {
     }
 }
 
-/// Reads the arguments behind `cloud`.
+/// Parses the arguments after `cloud`.
 ///
 /// # Errors
-/// [`UsageError`] for the first argument, value or combination that makes no sense.
+/// [`UsageError`] for the first invalid argument, value or combination.
 pub fn parse(mut arguments: Vec<OsString>, env: &Env<'_>) -> Result<CloudCommand, UsageError> {
     if let [word, data_dir] = &*arguments
         && word == guard::SUBCOMMAND
@@ -173,8 +173,8 @@ pub fn parse(mut arguments: Vec<OsString>, env: &Env<'_>) -> Result<CloudCommand
     Ok(CloudCommand::Do { task, warnings })
 }
 
-/// Refuses to send a key that was args to where a file of the working directory says, as `trust`
-/// does for one of the environment.
+/// Rejects an API key from the command line together with a URL from `.env`, as `trust` does for a
+/// key from the environment.
 fn pair(args: &CloudArgs, taken: &[EnvOption<CloudArgs>], env: &Env<'_>) -> Result<(), UsageError> {
     let url = taken.iter().find(|taken| taken.flag.long == "--api-url");
     match url.filter(|url| args.given.contains(&"--api-key") && !env.variables.is_of_process(&url.variable)) {
@@ -186,7 +186,7 @@ fn pair(args: &CloudArgs, taken: &[EnvOption<CloudArgs>], env: &Env<'_>) -> Resu
     }
 }
 
-/// What is meant where no command is named.
+/// Handles arguments that name no subcommand.
 fn without_subcommand(mut arguments: Vec<OsString>) -> Result<CloudCommand, UsageError> {
     let listed: Vec<String> = SUBCOMMANDS
         .iter()
@@ -204,7 +204,7 @@ fn without_subcommand(mut arguments: Vec<OsString>) -> Result<CloudCommand, Usag
         "keys" if arguments.first().is_some_and(|next| next == "--help" || next == "-h") => {
             Ok(CloudCommand::Help(help::overview()))
         }
-        // What stands there is not repeated: it may hold a key.
+        // The argument is not repeated, because it may contain a key.
         other if other.starts_with('-') || (other == "keys" && arguments.first().is_some_and(is_option)) => Err(
             UsageError::Combination(format!("options stand behind the command, which is one of {listed}")),
         ),
@@ -225,7 +225,7 @@ fn without_subcommand(mut arguments: Vec<OsString>) -> Result<CloudCommand, Usag
     }
 }
 
-/// Returns how the help of these arguments, which begin with `cloud`, is called.
+/// Returns the help command for these arguments, which begin with `cloud`.
 pub fn help_of(arguments: &[OsString]) -> String {
     let subcommand = Subcommand::of(arguments.get(1..).unwrap_or_default());
     match subcommand {

@@ -1,8 +1,8 @@
-//! Does what `edge-runner cloud` is asked for: logger and runtime, then the service, the keys or
-//! the client.
+//! Runs a [`CloudTask`]: sets up logger and runtime, then runs the service, the key command or the
+//! client.
 //!
-//! A [`CloudTask`] enters; text on stdout and a [`StartupError`] leave: 1 for what failed, 3 for a wait whose
-//! time has passed.
+//! Out: text on stdout, and a [`StartupError`] with the exit code: 1 for a failure, 2 for misuse, 3
+//! for a wait that timed out.
 
 use std::io::{self, Write};
 
@@ -16,11 +16,11 @@ use edge_runner_http::startup::{EXIT_FAILURE, EXIT_USAGE, StartupError, forbid_d
 use edge_runner_proto::limits::RUNTIME_END;
 use edge_runner_proto::options::env::Variables;
 
-/// The exit code of a wait whose time has passed.
+/// Exit code of `--wait` when its timeout has passed.
 const STILL_RUNNING: u8 = 3;
 
 impl CloudTask {
-    /// Does it, and ends.
+    /// Runs the task.
     ///
     /// # Errors
     /// [`StartupError`] with the exit code.
@@ -60,7 +60,7 @@ fn serve(config: CloudConfig) -> Result<(), StartupError> {
     }));
     runtime.shutdown_timeout(RUNTIME_END);
     served.map_err(|error| StartupError {
-        // Some of what the options name is looked at by the service alone.
+        // The service itself checks some of the files that the options name.
         code: if matches!(error, ServeError::Usage(_)) {
             EXIT_USAGE
         } else {
@@ -70,8 +70,8 @@ fn serve(config: CloudConfig) -> Result<(), StartupError> {
     })
 }
 
-/// Makes the guard of the builder commands. Without it the service goes on: the next start ends
-/// what this one leaves.
+/// Starts the guard of the builder commands. The service runs without it as well; then the next
+/// start kills leftover commands.
 fn guarded(config: &CloudConfig) {
     if let Err(error) = guard::start(&config.data_dir) {
         log::warn!("builder commands may outlive the service: making their guard: {error}");
@@ -80,7 +80,7 @@ fn guarded(config: &CloudConfig) {
 
 fn of_keys(config: &KeysConfig) -> Result<(), StartupError> {
     let text = keys::edit(config).map_err(failed)?;
-    // Unlike a banner, this is what was asked for: a key that nobody saw is of no use.
+    // The text is the result here: a key that could not be printed is lost.
     let mut out = io::stdout();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
@@ -88,7 +88,7 @@ fn of_keys(config: &KeysConfig) -> Result<(), StartupError> {
 }
 
 fn ask(config: ClientConfig) -> Result<(), StartupError> {
-    // One request after the other: no thread beside this one but that which packs.
+    // Requests run one after the other; packing uses a blocking thread.
     let runtime = runtime(Some(1), || {})?;
     let asked = runtime.block_on(client::run(config));
     runtime.shutdown_timeout(RUNTIME_END);

@@ -1,7 +1,7 @@
-//! The resolve of `cloud serve`.
+//! Resolves the arguments of `cloud serve`.
 //!
-//! What was args and the surroundings enter; a [`CloudConfig`] leaves, or a misuse that says what would be right. No key is ever
-//! repeated. Source: `cloud-interface.md` §1, I-02, I-03, I-05.
+//! In: [`CloudArgs`] and the environment. Out: a [`CloudConfig`] or a usage error. Error messages
+//! never contain a key. Source: decisions I-01 to I-03, I-05.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -33,11 +33,11 @@ const ATTEMPTS: u32 = 3;
 const KEEP_ARCHIVES: Duration = Duration::from_secs(86_400);
 const KEEP_BUILDS: Duration = Duration::from_secs(30 * 86_400);
 const FREE: u64 = 1 << 30;
-/// Where programs are found when nobody says.
+/// Default of `PATH`.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Characters of a key, and of the secret that signs grants.
+/// Length of a key, and of the secret that signs grants.
 const KEY_CHARS: std::ops::RangeInclusive<usize> = 16..=256;
-/// Characters of the id of that secret.
+/// Length of the id of that secret.
 const KEY_ID_CHARS: std::ops::RangeInclusive<usize> = 1..=128;
 
 pub fn resolve(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<CloudTask, UsageError> {
@@ -72,7 +72,7 @@ pub fn resolve(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Re
     let variables = &env.variables;
     let keys = keys(variables, &org)?;
     let store_key = store_key(variables)?;
-    // The certificate of `--tls auto` is to hold for the name that clients use.
+    // The certificate of `--tls auto` must also cover the public host name.
     let public = args.public_url.as_deref().and_then(|url| url.split_once("://"));
     let public = public.and_then(|(_, authority)| hosts::split_port(authority));
     let public: Vec<String> = public.map(|(host, _)| host.to_owned()).into_iter().collect();
@@ -111,7 +111,7 @@ pub fn resolve(args: CloudArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Re
     })))
 }
 
-/// The data directory, which every command but the client's needs.
+/// Returns the data directory, which `serve` and `keys` require.
 pub fn data_dir(args: &CloudArgs, command: &str) -> Result<PathBuf, UsageError> {
     match &args.data_dir {
         Some(folder) if !folder.is_empty() => Ok(folder.into()),
@@ -121,13 +121,13 @@ pub fn data_dir(args: &CloudArgs, command: &str) -> Result<PathBuf, UsageError> 
     }
 }
 
-/// The organization of keys that name none.
+/// Returns the organization of keys that name none.
 pub fn org(args: &CloudArgs) -> Org {
     let standard = || Slug::parse(ORG).expect("the standard name is one");
     args.org.clone().unwrap_or_else(standard)
 }
 
-/// Refuses what is specified for more than one machine.
+/// Rejects options that are reserved for later releases.
 fn later(args: &CloudArgs) -> Result<(), UsageError> {
     let what = match (&args.store, &args.database) {
         (Some(_), _) => "`--store`",
@@ -140,7 +140,7 @@ fn later(args: &CloudArgs) -> Result<(), UsageError> {
     })
 }
 
-/// What a command may see of the service's variables.
+/// Collects the variables that `--builder-env` names.
 fn builder_env(names: Vec<String>, variables: &Variables, warnings: &mut Vec<String>) -> Vec<(OsString, OsString)> {
     let mut handed: Vec<(OsString, OsString)> = Vec::new();
     for name in names {
@@ -155,7 +155,7 @@ fn builder_env(names: Vec<String>, variables: &Variables, warnings: &mut Vec<Str
     handed
 }
 
-/// The keys that variables hold: each a key, or an organization, `=` and its key.
+/// Parses the keys in variables: `KEY` or `ORG=KEY`, separated by commas.
 fn keys(variables: &Variables, org: &Org) -> Result<Vec<EnvKey>, UsageError> {
     let mut keys: Vec<EnvKey> = Vec::new();
     for (variable, kind) in [
@@ -194,7 +194,7 @@ fn is_key(text: &str) -> bool {
     KEY_CHARS.contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic() && !b",=".contains(&b))
 }
 
-/// What signs grants, if variables say.
+/// Parses the pair of variables that signs grants.
 fn store_key(variables: &Variables) -> Result<Option<StoreKey>, UsageError> {
     const ID: &str = "CLOUD_STORE_KEY_ID";
     const SECRET: &str = "CLOUD_STORE_SECRET";
@@ -206,7 +206,7 @@ fn store_key(variables: &Variables) -> Result<Option<StoreKey>, UsageError> {
     match (variables.literal(ID), variables.literal(SECRET)) {
         (None, None) => Ok(None),
         (Some(id), Some(secret)) => {
-            // It stands in a scope, between slashes.
+            // The id is a component of the credential scope, which is separated by slashes.
             if !KEY_ID_CHARS.contains(&id.len()) || !id.bytes().all(|b| b.is_ascii_alphanumeric()) {
                 return Err(wrong(ID, "1 to 128 letters and digits".into()));
             }

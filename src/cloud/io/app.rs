@@ -405,7 +405,11 @@ fn health() -> Reply {
     ok(&json!({"status": "ok", "version": env!("CARGO_PKG_VERSION")}))
 }
 
-async fn upload(request: AuthorizedRequest<'_>, body: Incoming, requester: &mut RequestOwner) -> Result<Reply, ApiError> {
+async fn upload(
+    request: AuthorizedRequest<'_>,
+    body: Incoming,
+    requester: &mut RequestOwner,
+) -> Result<Reply, ApiError> {
     let base = request.base()?;
     let stored = request.app.uploads.receive(request.head, body, request.doing).await?;
     requester.org = stored.key.split('/').next().and_then(Slug::parse);

@@ -1,7 +1,7 @@
-//! Every way in which the cloud service refuses: status, code and text, as JSON or as XML.
+//! Error answers of the cloud service: status, code and message, as JSON or XML.
 //!
-//! In: what went wrong, said by the room that found it. Out: a [`ApiError`], from which the answer is made. Texts are for people;
-//! codes are for programs, and every one stands here. Source: `cloud-interface.md` §2, `cloud.md` §2.3 and §4.3.
+//! In: a reason. Out: an [`ApiError`]. Messages are for people; programs use the codes, all of
+//! which are defined here or in `verify`. Source: `docs/spec/cloud-protocol.md` 2.3 and 4.3.
 
 use std::borrow::Cow;
 
@@ -9,22 +9,22 @@ use crate::limits::JSON_BYTES_MAX;
 use crate::proto::keys::KeyKind;
 use edge_runner_proto::limits::RETRY_AFTER_S;
 
-/// One refusal: what the answer's status line, headers and body say.
+/// An error answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
     pub status: u16,
-    /// For programs.
+    /// Machine-readable code.
     pub code: &'static str,
-    /// For people. Holds no key, signature, policy or token.
+    /// Human-readable message. Contains no key, signature, policy or token.
     pub text: Cow<'static, str>,
     pub header: ErrorHeader,
 }
 
-/// A header that goes with some refusals.
+/// An additional header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorHeader {
     None,
-    /// `Allow`: the methods that would do.
+    /// `Allow`: the accepted methods.
     Allow(&'static str),
     /// `Retry-After`, in seconds.
     RetryAfterS(u32),
@@ -34,11 +34,11 @@ pub enum ErrorHeader {
     WholeBytes(u64),
 }
 
-/// What [`ApiError::json`] says of every failure of the service itself.
+/// Message of every 500 answer.
 const INTERNAL: &str = "Internal server error";
 
 impl ApiError {
-    /// A refusal without a header of its own.
+    /// Creates an error without an additional header.
     pub fn new(status: u16, code: &'static str, text: impl Into<Cow<'static, str>>) -> ApiError {
         ApiError {
             status,
@@ -48,23 +48,23 @@ impl ApiError {
         }
     }
 
-    /// Adds a header.
+    /// Sets the additional header.
     pub fn with_header(mut self, header: ErrorHeader) -> ApiError {
         self.header = header;
         self
     }
 
-    /// 400 of the private API: a body, a query or a path that makes no sense.
+    /// 400: invalid body, query or path.
     pub fn bad_request(text: impl Into<Cow<'static, str>>) -> ApiError {
         ApiError::new(400, "GENERIC_BAD_REQUEST", text)
     }
 
-    /// 404, also of what belongs to another organization.
+    /// 404: not found, or owned by another organization.
     pub fn not_found(text: impl Into<Cow<'static, str>>) -> ApiError {
         ApiError::new(404, "NOT_FOUND", text)
     }
 
-    /// 401 of the surface whose key is missing or another's.
+    /// 401: the key is missing or is not valid for this surface.
     pub fn unauthorized(kind: KeyKind) -> ApiError {
         let code = match kind {
             KeyKind::Private => "UNAUTHORIZED",
@@ -73,18 +73,18 @@ impl ApiError {
         ApiError::new(401, code, "Unauthorized").with_header(ErrorHeader::Challenge)
     }
 
-    /// 403 of another organization's paths, whether there is such an organization or not.
+    /// 403: a path of another organization, existing or not.
     pub fn forbidden() -> ApiError {
         ApiError::new(403, "FORBIDDEN", "this key is of another organization")
     }
 
-    /// 405, with the methods that would do.
+    /// 405, with the accepted methods.
     pub fn method(allowed: &'static str) -> ApiError {
         let text = format!("this path takes {allowed}");
         ApiError::new(405, "METHOD_NOT_ALLOWED", text).with_header(ErrorHeader::Allow(allowed))
     }
 
-    /// 501 of what a surface does not have yet.
+    /// 501: an operation that this service does not implement.
     pub fn not_implemented(kind: KeyKind) -> ApiError {
         let code = match kind {
             KeyKind::Private => "NOT_IMPLEMENTED",
@@ -93,45 +93,45 @@ impl ApiError {
         ApiError::new(501, code, "this service has builds, uploads and regions alone")
     }
 
-    /// 413 of a body in JSON.
+    /// 413: the JSON body is too large.
     pub fn too_large() -> ApiError {
         let text = format!("the body is larger than {JSON_BYTES_MAX} bytes");
         ApiError::new(413, "PAYLOAD_TOO_LARGE", text)
     }
 
-    /// 408 of a body, or of an upload, that comes too slowly.
+    /// 408: the body arrives too slowly.
     pub fn too_slow(text: impl Into<Cow<'static, str>>) -> ApiError {
         ApiError::new(408, "RequestTimeout", text)
     }
 
-    /// 416: none of the bytes that were asked for are there.
+    /// 416: the range is not satisfiable.
     pub fn range(whole_bytes: u64) -> ApiError {
         let text = format!("this image has {whole_bytes} bytes");
         ApiError::new(416, "RANGE_NOT_SATISFIABLE", text).with_header(ErrorHeader::WholeBytes(whole_bytes))
     }
 
-    /// 429 of an organization that has too many builds waiting.
+    /// 429: too many builds of the organization wait.
     pub fn too_many(text: impl Into<Cow<'static, str>>) -> ApiError {
         ApiError::new(429, "TOO_MANY_REQUESTS", text).with_header(ErrorHeader::RetryAfterS(RETRY_AFTER_S))
     }
 
-    /// 503 of a grant that the disk has no space for.
+    /// 503: too little disk space for a grant.
     pub fn storage_full() -> ApiError {
         let text = "the service is low on disk space; try again later";
         ApiError::new(503, "STORAGE_FULL", text).with_header(ErrorHeader::RetryAfterS(RETRY_AFTER_S))
     }
 
-    /// 500. `why` is for the log alone: the answer has the request's number in its place, see [`ApiError::redacted`].
+    /// 500. `why` is logged; the answer has a request number instead, see [`ApiError::redacted`].
     pub fn internal(why: impl Into<Cow<'static, str>>) -> ApiError {
         ApiError::new(500, "INTERNAL_SERVER_ERROR", why)
     }
 
-    /// Tells whether the service itself failed, so that the text is not for clients.
+    /// Tells whether the message is internal and must not be sent.
     pub fn is_internal(&self) -> bool {
         self.status == 500
     }
 
-    /// Takes the reason of a 500 away and puts the request's number in its place; the log has both.
+    /// Replaces the message by the request number, under which the log has the reason.
     pub fn redacted(self, request: u32) -> ApiError {
         ApiError {
             text: format!("{INTERNAL} (request {request:08x})").into(),
@@ -139,13 +139,13 @@ impl ApiError {
         }
     }
 
-    /// Returns the body in JSON.
+    /// Returns the JSON body.
     pub fn json(&self) -> String {
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         format!(r#"{{"error":{},"code":{}}}"#, quoted(&self.text), quoted(self.code))
     }
 
-    /// Returns the body as stores of objects write it.
+    /// Returns the XML body, in the format of object stores.
     pub fn xml(&self) -> String {
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{}</Code><Message>{}</Message></Error>",
@@ -155,7 +155,7 @@ impl ApiError {
     }
 }
 
-/// Tells whether an `Accept` header names XML, which is then what refused uploads are told in.
+/// Tells whether an `Accept` header names XML.
 pub fn wants_xml(accept: &str) -> bool {
     accept.split(',').any(|kind| {
         let kind = kind.split(';').next().unwrap_or_default().trim();
@@ -163,7 +163,7 @@ pub fn wants_xml(accept: &str) -> bool {
     })
 }
 
-/// Escapes text for XML, which has no control characters at all.
+/// Escapes text for XML. Control characters have no representation and are replaced.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -183,7 +183,7 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// C-001, C-003: each surface says it in its own codes, and a 401 says how to ask.
+    /// C-001, C-003: each surface has its own codes, and a 401 has a challenge.
     #[test]
     fn each_surface_has_its_codes() {
         let private = ApiError::unauthorized(KeyKind::Private);
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(ApiError::not_implemented(KeyKind::Public).code, "501");
     }
 
-    /// I-24: what a client hears of a failure is a number, by which the log is found.
+    /// I-24: a 500 answer contains only a request number.
     #[test]
     fn a_failure_keeps_its_reason_to_itself() {
         let error = ApiError::internal("/var/lib/builds.db: disk I/O error");
@@ -208,7 +208,7 @@ mod tests {
         );
     }
 
-    /// I-30: the same refusal in either form, whatever is in its text.
+    /// I-30: any message is escaped correctly in both formats.
     #[test]
     fn texts_are_quoted() {
         let error = ApiError::bad_request("`<a b=\"c\">` & \u{1}\n");
@@ -223,7 +223,7 @@ mod tests {
         );
     }
 
-    /// I-30: XML for those who name it, with or without a weight.
+    /// I-30: XML is chosen only when `Accept` names it.
     #[test]
     fn xml_is_for_those_who_name_it() {
         for accept in [

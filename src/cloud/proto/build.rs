@@ -1,9 +1,9 @@
-//! One build and the upload it is made of: what is recorded, how it changes, and its JSON.
+//! Builds and uploads: records, state changes, JSON.
 //!
-//! In: requests, changes with the time at which they came. Out: the next value, or JSON. A build in
-//! a final state never changes, and no time of a build goes back, whatever the clock does. Times
-//! are milliseconds since 1970. Refuses: bodies and queries that make no sense, each with the
-//! member that is wrong. Source: `cloud.md` §2, `cloud-interface.md` §2 and §4.
+//! In: requests, and changes with their time. Out: the next state of a build, or its JSON. A build
+//! in a final state never changes, and its times never decrease, even if the clock does. Times are
+//! milliseconds since 1970. Invalid bodies and queries are rejected with the name of the member.
+//! Source: `docs/spec/cloud-protocol.md` 2; requirements C-010 to C-027.
 
 use std::fmt;
 
@@ -20,48 +20,45 @@ use edge_runner_proto::uuid::Uuid;
 
 const BUILDS_PAGE_MAX: usize = 100;
 
-/// Builds on a page of `GET /builds` when the client does not say, and at most, as in the published
-/// API.
+/// Default page size of `GET /builds`.
 const BUILDS_PAGE: usize = 20;
 
-/// The build file's path in requests and answers.
+/// Name of the build file's member in JSON.
 const FILE: &str = "buildfilePath";
-/// The build file of those who name none.
+/// Default build file.
 const FILE_DEFAULT: &str = "Dockerfile";
 
-/// An upload: what its grant says, and what came.
+/// An upload: its grant, and the archive received for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadRecord {
     pub id: Uuid,
     pub org: Org,
     pub region: Slug,
-    /// When the grant ends.
+    /// When the grant expires.
     pub expires_ms: u64,
-    /// Whether a build was made of it, so that it takes no other archive.
+    /// Whether a build uses the archive, which cannot be replaced then.
     pub sealed: bool,
-    /// The key that asked for the grant, by its SHA-256; nothing: an older release did not write it
-    /// down.
+    /// SHA-256 of the key that requested the grant. `None` in records of older releases.
     pub key: Option<Sha256Digest>,
-    /// What came last; nothing until an upload is done.
+    /// The latest archive. `None` until an upload has completed.
     pub info: Option<ArchiveInfo>,
 }
 
-/// What is known of an archive that is whole. The file is the one that was hashed if `inode` and
-/// `modified_ns` are its own.
+/// Facts about a complete archive. They hold for the file with the same `inode` and `modified_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArchiveInfo {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// What clients know an archive by, in half.
+    /// Its first half is the context hash that clients know.
     pub md5: [u8; 16],
-    /// What tells archives apart.
+    /// Identifies the content of the archive.
     pub sha256: Sha256Digest,
     pub inode: u64,
     /// Nanoseconds since 1970.
     pub modified_ns: i64,
 }
 
-/// Where a build stands.
+/// The state of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildStatus {
     Pending,
@@ -80,7 +77,7 @@ impl BuildStatus {
         BuildStatus::Timeout,
     ];
 
-    /// Returns its word in JSON, queries and records.
+    /// Returns the name in JSON, queries and records.
     pub fn name(self) -> &'static str {
         match self {
             BuildStatus::Pending => "pending",
@@ -91,78 +88,77 @@ impl BuildStatus {
         }
     }
 
-    /// Returns the status of that word.
+    /// Returns the status with this name.
     pub fn from_name(name: &str) -> Option<BuildStatus> {
         BuildStatus::ALL.into_iter().find(|status| status.name() == name)
     }
 
-    /// Tells whether nothing follows.
+    /// Tells whether the state is final.
     pub fn is_final(self) -> bool {
         !matches!(self, BuildStatus::Pending | BuildStatus::Building)
     }
 }
 
-/// What a successful build made.
+/// The result of a successful build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     pub location: ImageLocation,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// Where an image is.
+/// Where an image is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImageLocation {
-    /// The command put it somewhere and said where.
+    /// An external location that the command reported.
     Uri(String),
-    /// The service keeps it under this file name.
+    /// The service stores the image under this file name.
     Stored(String),
 }
 
-/// One build as it is recorded.
+/// A build as recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Build {
     pub id: Uuid,
     pub org: Org,
     pub upload: Uuid,
     pub region: Slug,
-    /// 16 hex digits: the first half of the archive's MD5. It is a name: anybody can make two
-    /// archives of one.
+    /// 16 hex digits, the first half of the archive's MD5. It is not collision-resistant.
     pub hash: String,
-    /// Of the archive; nothing: an older release did not write it down.
+    /// SHA-256 of the archive. `None` in records of older releases.
     pub sha256: Option<Sha256Digest>,
-    /// The key that asked for the grant of the archive, by its SHA-256.
+    /// SHA-256 of the key that requested the grant.
     pub key: Option<Sha256Digest>,
     /// The build file, relative to the root of the archive.
     pub file: String,
-    /// Bytes of the archive.
+    /// Size of the archive in bytes.
     pub size: u64,
-    /// Scheme and host of the request that made it, for URLs when no `--public-url` is set.
+    /// Scheme and host of the request that created the build, for URLs without `--public-url`.
     pub base: String,
     pub status: BuildStatus,
-    /// Runs of the command so far.
+    /// Number of runs so far.
     pub attempt: u32,
     pub created_ms: u64,
     pub updated_ms: u64,
     pub started_ms: Option<u64>,
     pub completed_ms: Option<u64>,
-    /// Of a success alone.
+    /// Set on success.
     pub image: Option<Image>,
-    /// Of a failure alone.
+    /// Set on failure and timeout.
     pub error: Option<String>,
 }
 
-/// What happens to a build.
+/// A state change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildChange {
-    /// Its command begins, for the first time or again.
+    /// A run starts, the first or a later one.
     Start,
     Succeed(Image),
     Fail(String),
     TimeOut(String),
 }
 
-/// A build that has ended, or one whose state does not lead there, was to change.
+/// The build's status does not allow the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidTransition {
     pub status: BuildStatus,
@@ -177,7 +173,7 @@ impl fmt::Display for InvalidTransition {
 impl std::error::Error for InvalidTransition {}
 
 impl Build {
-    /// Makes a new one, which waits.
+    /// Creates a pending build.
     pub fn new(id: Uuid, upload: &UploadRecord, info: &ArchiveInfo, file: String, base: String, now_ms: u64) -> Build {
         Build {
             id,
@@ -201,10 +197,10 @@ impl Build {
         }
     }
 
-    /// Returns the build after a change. Its times are never before those it has.
+    /// Returns the build after a change. Its times never decrease.
     ///
     /// # Errors
-    /// [`InvalidTransition`] for a build that has ended, and for a success of one that never started.
+    /// [`InvalidTransition`] when the build has ended, or succeeds without having started.
     pub fn change(&self, to: BuildChange, now_ms: u64) -> Result<Build, InvalidTransition> {
         let invalid = InvalidTransition { status: self.status };
         if self.status.is_final() {
@@ -240,9 +236,8 @@ impl Build {
         Ok(next)
     }
 
-    /// Returns its JSON. Members without a value are left out. `public` is scheme and host that
-    /// clients see, without a slash at the end; without it they are those of the request that made
-    /// the build.
+    /// Returns the JSON. Members without a value are omitted. `public` is the scheme and host that
+    /// clients see, without a trailing slash; its default is [`Build::base`].
     pub fn json(&self, public: Option<&str>) -> Value {
         let base = public.unwrap_or(&self.base);
         let mut json = Map::new();
@@ -280,7 +275,7 @@ impl Build {
 }
 
 impl ArchiveInfo {
-    /// Returns the first half of the archive's MD5 as hex digits: what clients know an archive by.
+    /// Returns the first half of the MD5 in hex.
     pub fn context_hash(&self) -> String {
         let first = self.md5.first_chunk().expect("half of sixteen bytes are eight");
         format!("{:016x}", u64::from_be_bytes(*first))
@@ -288,7 +283,7 @@ impl ArchiveInfo {
 }
 
 impl Image {
-    /// Returns where clients find it.
+    /// Returns the image's URI.
     fn uri(&self, base: &str, build: Uuid) -> String {
         match &self.location {
             ImageLocation::Uri(uri) => uri.clone(),
@@ -307,7 +302,7 @@ impl Image {
     }
 }
 
-/// What a client asks for in `POST /builds`.
+/// The body of `POST /builds`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildRequest {
     pub upload: Uuid,
@@ -315,22 +310,22 @@ pub struct BuildRequest {
     pub file: String,
 }
 
-/// What a client asks for in `GET /builds`.
+/// The query of `GET /builds`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildFilter {
     pub status: Option<BuildStatus>,
     pub region: Option<String>,
-    /// In lower case. It finds what `key` has uploaded, since two archives may have one: the
-    /// holder of another key of the organization could make an image that is taken for another's.
+    /// In lower case. It matches archives that `key` uploaded: MD5 collides, so another key of the
+    /// organization could offer its own image under the same hash.
     pub hash: Option<String>,
-    /// The key that asks, by its SHA-256.
+    /// SHA-256 of the requesting key.
     pub key: Sha256Digest,
     pub limit: usize,
     pub offset: u64,
 }
 
 impl BuildRequest {
-    /// Reads the body of a request.
+    /// Parses a request body.
     ///
     /// # Errors
     /// 400, naming the member.
@@ -358,7 +353,7 @@ impl BuildRequest {
     }
 }
 
-/// Returns a member that is to be text; nothing when it is absent.
+/// Returns an optional string member.
 fn text<'b>(body: &'b Map<String, Value>, name: &str) -> Result<Option<&'b str>, ApiError> {
     match body.get(name) {
         None => Ok(None),
@@ -371,11 +366,11 @@ fn missing_member(name: &str) -> ApiError {
     ApiError::bad_request(format!("`{name}` is missing; `uploadId` and `region` are required"))
 }
 
-/// Says what is wrong with the path of a build file. It becomes an argument of the builder command,
-/// and a part of lines.
+/// Describes what is wrong with a build file's path. The path becomes an argument of the builder
+/// command and appears in log lines.
 pub fn build_file_problem(file: &str) -> Option<&'static str> {
     let misleads = |letter: char| {
-        // Line and paragraph separators, and what turns the direction of the text around it.
+        // Line and paragraph separators, and characters that change the text direction.
         letter.is_control()
             || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
     };
@@ -403,7 +398,7 @@ pub fn build_file_problem(file: &str) -> Option<&'static str> {
 }
 
 impl BuildFilter {
-    /// Reads the query of a request: what stands behind the `?`.
+    /// Parses a query string.
     ///
     /// # Errors
     /// 400, naming the parameter.
@@ -440,7 +435,7 @@ impl BuildFilter {
     }
 }
 
-/// Reads digits, without a sign.
+/// Parses unsigned decimal digits.
 fn number(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }

@@ -1,8 +1,8 @@
-//! Bytes for tests of readers, so many at a time.
+//! A reader for tests that returns a limited number of bytes per call.
 
 use std::io::{self, Read};
 
-/// Gives at most so many bytes per read.
+/// Reads the slice in chunks of at most the given size.
 pub struct ChunkedReader<'a>(pub &'a [u8], pub usize);
 
 impl Read for ChunkedReader<'_> {

@@ -1,14 +1,14 @@
-//! Patterns of shells, as Python's `fnmatch` reads them, since that decides what the published client leaves out.
+//! Shell patterns with the semantics of Python's `fnmatch`, which the published client uses.
 //!
-//! In: a pattern, and text as [`code_points`]. Out: whether they match as wholes. `*` is any text, with `/` and line breaks in it, `?`
-//! one character, `[...]` one of a set; there is no escape, so a backslash is a backslash, and a `[` without its `]` is one too.
-//! Matching takes at most the product of both lengths.
-//! Source: CPython 3.11, `fnmatch.translate`, and its tests, some of which are below.
+//! In: a pattern, and text as [`code_points`]. Out: whether the pattern matches the whole text. `*`
+//! matches any text including `/` and line feeds, `?` one character, `[...]` one of a set. There is
+//! no escape character; a `[` without `]` is literal. The cost is at most the product of both
+//! lengths. Source: CPython 3.11, `fnmatch.translate` and its tests.
 
-/// What bytes that are no UTF-8 count as, one by one: Python's file names have them as these surrogates.
+/// Base of the surrogates that stand for bytes of invalid UTF-8, as in Python's file names.
 const ESCAPED: u32 = 0xDC00;
 
-/// Returns the characters of a name, as numbers.
+/// Returns the code points of a name.
 pub fn code_points(text: &[u8]) -> impl Iterator<Item = u32> {
     text.utf8_chunks().flat_map(|chunk| {
         let invalid = chunk.invalid().iter().map(|byte| ESCAPED + u32::from(*byte));
@@ -16,20 +16,20 @@ pub fn code_points(text: &[u8]) -> impl Iterator<Item = u32> {
     })
 }
 
-/// One pattern.
+/// A parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(Vec<GlobToken>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum GlobToken {
-    /// Any text.
+    /// `*`.
     Star,
     Any,
     One(u32),
     Set(CharSet),
 }
 
-/// Characters, each range with both its ends.
+/// A character set as inclusive ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CharSet {
     negated: bool,
@@ -44,7 +44,7 @@ impl CharSet {
 }
 
 impl Pattern {
-    /// Reads a pattern; every text is one.
+    /// Parses a pattern. Every text is a valid pattern.
     pub fn new(text: &str) -> Pattern {
         let text: Vec<u32> = text.chars().map(u32::from).collect();
         let mut parts = Vec::new();
@@ -68,10 +68,10 @@ impl Pattern {
         Pattern(parts)
     }
 
-    /// Tells whether the pattern is that of the whole text.
+    /// Tells whether the pattern matches the whole text.
     pub fn matches(&self, text: &[u32]) -> bool {
         let (mut part, mut at) = (0, 0);
-        // Behind the last star, and where its text ends: what is tried again with one character more.
+        // Backtracking point: the token after the last star, and the end of the star's match.
         let mut again: Option<(usize, usize)> = None;
         loop {
             match self.0.get(part) {
@@ -113,7 +113,7 @@ const BANG: u32 = '!' as u32;
 const HYPHEN: u32 = '-' as u32;
 const CLOSE: u32 = ']' as u32;
 
-/// Where the `]` of a set stands, behind its `[`. One that comes first, or first behind `!`, is a member.
+/// Returns the index of the closing `]`. A `]` at the start, or after a leading `!`, is a member.
 fn set_end(text: &[u32]) -> Option<usize> {
     let mut from = usize::from(text.first() == Some(&BANG));
     from += usize::from(text.get(from) == Some(&CLOSE));
@@ -123,9 +123,9 @@ fn set_end(text: &[u32]) -> Option<usize> {
         .map(|at| from + at)
 }
 
-/// Reads what stands between the brackets. A hyphen makes a range of the characters around it, unless it comes first or last, or
-/// the one before it is the end of a range. A range whose ends are the wrong way around is nothing, and its ends are gone with
-/// it: whatever then comes first decides whether the set is negated.
+/// Parses the content of the brackets. A hyphen forms a range unless it is first, last, or follows
+/// the end of a range. A reversed range is dropped with its ends, and what then comes first decides
+/// about negation.
 fn set(text: &[u32]) -> GlobToken {
     let mut chunks: Vec<Vec<u32>> = Vec::new();
     let mut start = 0;
@@ -157,7 +157,7 @@ fn set(text: &[u32]) -> GlobToken {
     let negated = chunks[0].first() == Some(&BANG);
     if negated {
         chunks[0].remove(0);
-        // `[z-a!-c]`: the hyphen that is left has nothing before it.
+        // In `[z-a!-c]` the remaining hyphen has nothing before it.
         if chunks[0].is_empty() && chunks.len() > 1 {
             chunks[0].push(HYPHEN);
             chunks.insert(1, Vec::new());
@@ -180,7 +180,7 @@ mod tests {
         Pattern::new(pattern).matches(&code_points)
     }
 
-    /// Text, pattern and answer; each was asked of CPython 3.11.
+    /// Expected results are those of CPython 3.11.
     #[test]
     fn patterns_match_what_python_s_do() {
         for (text, pattern, expected) in [
@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// A byte that is no UTF-8 is one character, beyond every pattern but those that take any.
+    /// A byte of invalid UTF-8 counts as one character that only wildcards match.
     #[test]
     fn names_that_are_no_utf_8_have_characters_too() {
         let name: Vec<u32> = code_points(b"a\xff\xe2\x82z").collect();
@@ -266,7 +266,7 @@ mod tests {
         assert!(!Pattern::new("a\u{fffd}*").matches(&name));
     }
 
-    /// What took a naive matcher the age of the universe.
+    /// Patterns with many stars, which take a naive matcher exponential time.
     #[test]
     fn many_stars_take_no_longer_than_few() {
         let text: Vec<u32> = code_points("a".repeat(4096).as_bytes()).collect();

@@ -1,10 +1,11 @@
-//! An upload grant and its security token.
+//! Upload grants and their security tokens.
 //!
-//! In: what the grant is for ([`GrantTerms`]), a key, the time. Out: the JSON of the grant, whose members keep their order because
-//! clients send the fields in the order in which they got them. The token says whose upload it is, so that an upload is verified
-//! without a look at any record: `base64url({"org","uploadId","exp"}) "." base64url(HMAC-SHA256(secret, "token " + the first
-//! part))`, `exp` in milliseconds since 1970. Refuses: a token that the key did not sign, before anything of it is read.
-//! Source: the fact sheet on the cloud service, sections 3 and 4.
+//! In: [`GrantTerms`], a signer, the time. Out: the JSON of the grant with its members in a fixed
+//! order, since clients send the fields in the order received. The token identifies the upload
+//! without a database lookup: `base64url({"org","uploadId","exp"}) "."
+//! base64url(HMAC-SHA256(secret, "token " + first part))`, where `exp` is in milliseconds since
+//! 1970. A token is parsed after its signature has been verified. Source:
+//! `docs/spec/cloud-protocol.md` 3 and 4.
 
 use std::fmt;
 
@@ -17,29 +18,28 @@ use crate::proto::sign::{self, GrantSigner, STORE, SigningKey};
 use edge_runner_proto::time;
 use edge_runner_proto::uuid::Uuid;
 
-/// The name of the place that takes uploads, a field of the form and part of its address.
+/// Name of the upload store: a form field, and part of the URL.
 pub const BUCKET: &str = "build-contexts";
 
-/// What an upload has to say that it is.
+/// Required content type of an upload.
 const CONTENT_TYPE: &str = "application/gzip";
 
-/// What a grant is for.
+/// What a grant authorizes.
 #[derive(Clone, Copy, Debug)]
 pub struct GrantTerms<'a> {
-    /// Whose upload it will be.
     pub org: &'a Org,
     pub upload: Uuid,
-    /// The region's code.
+    /// Code of the region.
     pub region: &'a Slug,
-    /// Where the form is to be sent.
+    /// Where clients post the form.
     pub url: &'a str,
-    /// The size that the file may have, in bytes.
+    /// Largest size of the file in bytes.
     pub size_max: u64,
-    /// The first millisecond since 1970 at which it is no longer good.
+    /// Milliseconds since 1970 at which the grant expires.
     pub expires_ms: u64,
 }
 
-/// The answer to who asks for a grant.
+/// The answer of `POST /builds/upload-url`.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UploadGrant {
@@ -49,7 +49,7 @@ pub struct UploadGrant {
     pub expires_at: String,
 }
 
-/// The fields of the form, `file` excepted.
+/// The form fields except `file`.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct UploadFields {
     pub key: String,
@@ -71,7 +71,7 @@ pub struct UploadFields {
 }
 
 impl fmt::Debug for UploadGrant {
-    /// The fields open the store and are no part of it.
+    /// Omits the fields, which authorize an upload.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UploadGrant")
             .field("upload_id", &self.upload_id)
@@ -80,12 +80,12 @@ impl fmt::Debug for UploadGrant {
     }
 }
 
-/// Names the archive of an upload, in the store and in its form.
+/// Returns the store key of an upload's archive.
 pub fn archive_key(org: &Org, upload: Uuid) -> String {
     format!("{org}/{upload}.tar.gz")
 }
 
-/// Makes a grant at that time, in milliseconds since 1970.
+/// Issues a grant at a time in milliseconds since 1970.
 pub fn issue(signing: &GrantSigner, terms: &GrantTerms<'_>, now_ms: u64) -> UploadGrant {
     let SigningKey { id, secret } = signing.key_at(now_ms);
     let date = time::compact(now_ms);
@@ -131,7 +131,7 @@ pub fn issue(signing: &GrantSigner, terms: &GrantTerms<'_>, now_ms: u64) -> Uplo
     }
 }
 
-/// What a security token says.
+/// Claims of a security token.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct UploadClaims {
     pub(super) org: String,
@@ -149,7 +149,7 @@ impl UploadClaims {
         format!("{payload}.{}", BASE64URL_NOPAD.encode(&tag))
     }
 
-    /// Reads a token that this secret signed; nothing else reaches a parser.
+    /// Parses a token after verifying its signature.
     pub(super) fn verify(token: &str, secret: &[u8]) -> Option<UploadClaims> {
         let (payload, tag) = token.split_once('.')?;
         let tag = BASE64URL_NOPAD.decode(tag.as_bytes()).ok()?;
@@ -187,8 +187,8 @@ mod tests {
         issue(&signing, &terms, NOW_MS)
     }
 
-    /// C-028 to C-041: all members, in the documented order, with the values of the fact sheet; the token and what is made of it
-    /// are held against an HMAC that was computed elsewhere.
+    /// C-028 to C-041: all members in order, with the values of `docs/spec/cloud-protocol.md` 3.
+    /// Another program computed the HMAC values.
     #[test]
     fn a_grant_has_its_documented_form() {
         let grant = grant();
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(document["conditions"][3][2], 524_288_000);
     }
 
-    /// I-06: the token has a signature of its own, and no other text opens what it opens.
+    /// I-06: a changed token is rejected.
     #[test]
     fn a_token_with_any_byte_changed_is_none() {
         let token = grant().upload_fields.token;
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// I-22
+    /// I-22: debug output shows no field.
     #[test]
     fn no_debug_form_shows_a_field() {
         let grant = grant();

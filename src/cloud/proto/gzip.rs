@@ -1,34 +1,32 @@
-//! The gzip format: members one after the other, read as one.
+//! Reads gzip archives with any number of members.
 //!
-//! In: compressed bytes, from any reader. Out: what they hold. An archive may have several members;
-//! zeros may follow the last one, as tapes and disks pad. Each member's CRC-32 and length are
-//! checked by `flate2`, which also caps the fields of a header. Refuses: what is no gzip, a broken
-//! header, broken data, an end in the middle, anything else after the last member. Source: RFC
-//! 1952, RFC 1951.
+//! In: compressed bytes from a reader. Out: the uncompressed bytes. Zero padding after the last
+//! member is accepted. `flate2` checks CRC-32 and length of each member and caps the header fields.
+//! Rejects data that is not gzip, broken headers or data, truncation, and trailing garbage. Source:
+//! RFC 1952, RFC 1951.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::GzDecoder;
 
-/// Bytes that are read of an archive at once.
+/// Read buffer in bytes.
 const UNPACK_READ_BYTES: usize = 64 * 1024;
 
-/// Why bytes are no gzip archive.
+/// Why data is not a valid gzip archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GzipError {
-    /// They do not begin like one.
+    /// The magic number is missing.
     NoGzip,
-    /// The method of compression, or a flag, is none that is known; or the header is too long, or
-    /// its checksum wrong.
+    /// Unknown method or flag, an overlong header, or a bad header checksum.
     Header,
-    /// The compressed data are broken.
+    /// The compressed data is invalid.
     Data,
-    /// They unpack to something else than was packed.
+    /// The uncompressed data does not match its checksum or length.
     Checksum,
-    /// Something else follows the last member.
+    /// Garbage follows the last member.
     Tail,
-    /// They end too early.
+    /// The data ends early.
     Truncated,
 }
 
@@ -53,14 +51,14 @@ impl From<GzipError> for io::Error {
     }
 }
 
-/// What each member begins with.
+/// Magic number of a member.
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 type Member<R> = GzDecoder<BufReader<R>>;
 
-/// Reads one archive. An error is the source's own, or holds a [`GzipError`].
+/// Reads one archive. Errors are the source's own or contain a [`GzipError`].
 pub struct GzipReader<R> {
-    /// The member that is being read, which has the source; none after the last one.
+    /// The current member, which owns the source. `None` after the last one.
     member: Option<Member<R>>,
 }
 
@@ -68,7 +66,7 @@ impl<R: Read> GzipReader<R> {
     /// Reads the header of the first member.
     ///
     /// # Errors
-    /// The source's; [`GzipError`].
+    /// The source's errors; [`GzipError`].
     pub fn new(source: R) -> io::Result<GzipReader<R>> {
         let source = BufReader::with_capacity(UNPACK_READ_BYTES, source);
         let member = Some(member(source, GzipError::NoGzip)?);
@@ -97,7 +95,7 @@ impl<R: Read> Read for GzipReader<R> {
     }
 }
 
-/// Reads the header of a member, or tells what is there `instead`.
+/// Reads the header of a member. Without a magic number the error is `instead`.
 fn member<R: Read>(mut source: BufReader<R>, instead: GzipError) -> io::Result<Member<R>> {
     let begins = source.fill_buf()?.iter().zip(MAGIC).all(|(&byte, magic)| byte == magic);
     if !begins {
@@ -106,7 +104,7 @@ fn member<R: Read>(mut source: BufReader<R>, instead: GzipError) -> io::Result<M
     let mut member = GzDecoder::new(source);
     match member.header() {
         Some(_) => Ok(member),
-        // What was wrong with the header is map_error by the first read.
+        // `flate2` reports header errors at the first read.
         None => Err(match member.read(&mut [0]) {
             Err(error) if error.kind() != io::ErrorKind::InvalidInput || error.raw_os_error().is_some() => {
                 map_error(error)
@@ -116,7 +114,7 @@ fn member<R: Read>(mut source: BufReader<R>, instead: GzipError) -> io::Result<M
     }
 }
 
-/// Goes on after a member: with another one, with zeros, or with nothing.
+/// Continues after a member, with another one, zero padding, or the end.
 fn next_member<R: Read>(mut source: BufReader<R>) -> io::Result<Option<Member<R>>> {
     match source.fill_buf()?.first() {
         None => return Ok(None),
@@ -136,12 +134,12 @@ fn next_member<R: Read>(mut source: BufReader<R>) -> io::Result<Option<Member<R>
     }
 }
 
-/// Tells what an error of `flate2` says of the data. One of the source stays as it is.
+/// Maps an error of `flate2` to a [`GzipError`]. Errors of the source pass through.
 fn map_error(error: io::Error) -> io::Error {
     match error.kind() {
         _ if error.raw_os_error().is_some() => error,
         io::ErrorKind::UnexpectedEof => GzipError::Truncated.into(),
-        // The one thing that it says of a checksum or a length.
+        // `flate2` has no error kind for a bad checksum or length.
         io::ErrorKind::InvalidInput if error.to_string().contains("checksum") => GzipError::Checksum.into(),
         io::ErrorKind::InvalidInput => GzipError::Data.into(),
         _ => error,
@@ -164,12 +162,12 @@ mod tests {
         packer.finish().expect("memory")
     }
 
-    /// A member with another header.
+    /// Replaces the header of a member.
     fn with_header(header: &[u8], data: &[u8]) -> Vec<u8> {
         [header, &member(data)[10..]].concat()
     }
 
-    /// Reads all of it in pieces of `step` bytes through a buffer of `room` bytes.
+    /// Reads everything in chunks of `step` bytes through a buffer of `room` bytes.
     fn read(packed: &[u8], step: usize, room: usize) -> Result<Vec<u8>, GzipError> {
         let (mut data, mut out) = (Vec::new(), vec![0; room]);
         let mut all = || {
@@ -190,13 +188,13 @@ mod tests {
         let mut state = 7_u32;
         let mut next_member = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // Some of it repeats, so that it is packed.
+            // Repetition makes the data compressible.
             if state & 0x300 == 0 { (state >> 24) as u8 } else { b'x' }
         };
         (0..length).map(|_| next_member()).collect()
     }
 
-    /// However the bytes come and however little room there is, the same comes out.
+    /// The output does not depend on chunk or buffer sizes.
     #[test]
     fn what_was_packed_comes_out() {
         for data in [Vec::new(), b"x".to_vec(), noise(100_000), vec![0; 300_000]] {
@@ -213,8 +211,7 @@ mod tests {
         }
     }
 
-    /// I-17: gzip may have several members; an empty one, one without optional fields, and one with
-    /// all of them.
+    /// I-17: several members, empty ones, and headers with no or all optional fields.
     #[test]
     fn several_members_are_one_archive() {
         let mut header = vec![0x1f, 0x8b, 8, 0b1_1111, 1, 2, 3, 4, 2, 3];
@@ -235,7 +232,7 @@ mod tests {
         }
     }
 
-    /// I-17: a damaged archive is refused, wherever it is cut or changed.
+    /// I-17: every truncation and almost every changed byte is detected.
     #[test]
     fn damage_is_seen() {
         let data = noise(5_000);
@@ -247,7 +244,7 @@ mod tests {
         for at in 10..whole.len() {
             let mut changed = whole.clone();
             changed[at] ^= 0x10;
-            // Deflate has bits that mean nothing; a change of those is none.
+            // Some bits of a deflate stream have no effect.
             match read(&changed, 64, 1024) {
                 Ok(read) => assert!(read == data, "changed at {at}"),
                 Err(_) => refused += 1,
@@ -274,7 +271,7 @@ mod tests {
         assert_eq!(read(b"", 1, 1), Err(GzipError::Truncated));
     }
 
-    /// Names without end are no reason to read on.
+    /// Long header fields are cut off.
     #[test]
     fn headers_have_an_end() {
         let named = |length: usize| {
@@ -285,7 +282,7 @@ mod tests {
         assert_eq!(named(65_536), Err(GzipError::Header));
     }
 
-    /// What the source says is passed on, and is no damage.
+    /// Errors of the source pass through.
     #[test]
     fn errors_of_the_source_stay_what_they_are() {
         struct Broken;

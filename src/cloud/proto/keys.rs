@@ -1,8 +1,8 @@
-//! API keys: their text, the hashes that are kept, and whose a key is.
+//! API keys: format, hashes, and the file `keys.json`.
 //!
-//! In: the keys of variables, the text of `keys.json`, random bytes. Out: a [`KeySet`] that knows a key by its SHA-256 alone,
-//! and the next text of the file. A key's text is looked at once, in the request that carries it, and is never kept: looking it up
-//! takes a time that tells of a hash, which is of no use. Source: I-03.
+//! In: keys from variables, the text of `keys.json`, random bytes. Out: a [`KeySet`], which stores
+//! the SHA-256 of each key only, and the new text of the file. Lookup by hash leaks nothing useful
+//! through timing. Source: decision I-03.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,11 +16,11 @@ use crate::proto::name::Org;
 use edge_runner_proto::config::Secret;
 use edge_runner_proto::time;
 
-/// Bytes of `sk_`, and characters of base64url that follow it: 256 bits.
+/// Bytes of the prefix (`sk_` or `pk_`), and base64url characters after it (256 bits).
 const PREFIX_BYTES: usize = 3;
 const KEY_CHARS: usize = 43;
 
-/// Which surface a key grants_access.
+/// The API surface that a key opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
     Private,
@@ -30,7 +30,7 @@ pub enum KeyKind {
 impl KeyKind {
     pub const ALL: [KeyKind; 2] = [KeyKind::Private, KeyKind::Public];
 
-    /// Returns its word in options and in `keys.json`.
+    /// Returns the name in options and in `keys.json`.
     pub fn name(self) -> &'static str {
         match self {
             KeyKind::Private => "private",
@@ -38,12 +38,12 @@ impl KeyKind {
         }
     }
 
-    /// Returns the kind of that word.
+    /// Returns the kind with this name.
     pub fn from_name(name: &str) -> Option<KeyKind> {
         KeyKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns how the keys begin that are made here.
+    /// Returns the prefix of generated keys.
     fn prefix(self) -> &'static str {
         match self {
             KeyKind::Private => "sk_",
@@ -51,13 +51,13 @@ impl KeyKind {
         }
     }
 
-    /// Makes a new key of 256 random bits.
+    /// Generates a key of 256 random bits.
     pub fn generate(self, random: [u8; 32]) -> Secret {
         Secret::new(format!("{}{}", self.prefix(), BASE64URL_NOPAD.encode(&random)))
     }
 }
 
-/// Tells whether a text has something in it that looks like a key that is made here.
+/// Tells whether a text contains something that looks like a generated key.
 pub fn contains_key(text: &str) -> bool {
     let is_key = |at: usize| {
         let rest = text.as_bytes().get(at + PREFIX_BYTES..at + PREFIX_BYTES + KEY_CHARS);
@@ -72,31 +72,31 @@ pub fn contains_key(text: &str) -> bool {
     prefixes.any(|(at, _)| is_key(at))
 }
 
-/// The SHA-256 of a key.
+/// A SHA-256 digest.
 pub type Sha256Digest = [u8; 32];
 
-/// Returns what is kept of a key.
+/// Returns the digest under which a key is stored.
 pub fn hash(key: &str) -> Sha256Digest {
     Sha256::digest(key).into()
 }
 
-/// Whose key it is.
+/// The owner of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyHolder {
     pub org: Org,
     pub kind: KeyKind,
-    /// What the key is known by.
+    /// The digest of the key.
     pub hash: Sha256Digest,
 }
 
 impl KeyHolder {
-    /// Returns the beginning of the hash, by which the log knows the key: 8 hex digits.
+    /// Returns the first 8 hex digits of the digest, which identify the key in the log.
     pub fn tag(&self) -> String {
         HEXLOWER.encode(&self.hash[..4])
     }
 }
 
-/// A key that a variable holds.
+/// A key from an environment variable.
 #[derive(Clone, Debug)]
 pub struct EnvKey {
     pub kind: KeyKind,
@@ -104,14 +104,14 @@ pub struct EnvKey {
     pub key: Secret,
 }
 
-/// The keys that open something.
+/// The valid keys.
 #[derive(Debug, Default)]
 pub struct KeySet {
     by_hash: HashMap<Sha256Digest, KeyHolder>,
 }
 
 impl KeySet {
-    /// Takes the keys of variables and those of the file.
+    /// Combines the keys of variables and of the file.
     pub fn new(variables: &[EnvKey], file: &[StoredKey]) -> KeySet {
         let kept = file.iter().map(|kept| (kept.hash, &kept.org, kept.kind));
         let said = variables
@@ -126,39 +126,39 @@ impl KeySet {
         }
     }
 
-    /// Returns whose key this is.
+    /// Returns the owner of a key.
     pub fn find(&self, key: &str) -> Option<&KeyHolder> {
-        // What is no key by its length needs no hash.
+        // A key of another length cannot match and is not hashed.
         KEY_BYTES.contains(&key.len()).then(|| self.by_hash.get(&hash(key)))?
     }
 
-    /// Tells whether the key of that hash still grants_access the private surface of an organization.
+    /// Tells whether the key with this digest opens the private surface of an organization.
     pub fn grants_access(&self, hash: &Sha256Digest, org: &Org) -> bool {
         let holder = self.by_hash.get(hash);
         holder.is_some_and(|holder| holder.kind == KeyKind::Private && holder.org == *org)
     }
 
-    /// Tells whether nobody could ask for anything.
+    /// Tells whether there is no valid key.
     pub fn is_empty(&self) -> bool {
         self.by_hash.is_empty()
     }
 }
 
-/// A key of `keys.json`.
+/// A key in `keys.json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredKey {
-    /// The beginning of the hash in hex, by which the log and `keys revoke` know it.
+    /// The first 8 hex digits of the digest, as in the log and in `keys revoke`.
     pub id: String,
     pub kind: KeyKind,
     pub org: Org,
-    /// What people call it.
+    /// Display name.
     pub name: Option<String>,
     pub created_ms: u64,
     pub hash: Sha256Digest,
 }
 
 impl StoredKey {
-    /// Takes what is kept of a new key.
+    /// Creates the entry of a new key.
     pub fn new(key: &Secret, kind: KeyKind, org: Org, name: Option<String>, created_ms: u64) -> StoredKey {
         let hash = hash(key.expose());
         StoredKey {
@@ -171,7 +171,7 @@ impl StoredKey {
         }
     }
 
-    /// Returns what people see of it.
+    /// Returns the public part as JSON.
     pub fn json(&self) -> Value {
         let mut json = json!({
             "id": self.id,
@@ -212,14 +212,13 @@ impl StoredKey {
     }
 }
 
-/// Says what makes a text unfit to be the name of a key.
 pub fn unfit_name(name: &str) -> Option<String> {
     let count = name.chars().count();
     let fits = (1..=KEY_NAME_CHARS_MAX).contains(&count) && !name.chars().any(char::is_control);
     (!fits).then(|| format!("the name of a key has 1 to {KEY_NAME_CHARS_MAX} characters, none of them for control"))
 }
 
-/// What is wrong with `keys.json`, or with a change of it.
+/// Why `keys.json` is invalid or cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyFileError {
     Json(String),
@@ -227,9 +226,9 @@ pub enum KeyFileError {
         at: usize,
         why: &'static str,
     },
-    /// It has [`KEYS_MAX`] already.
+    /// It already has [`KEYS_MAX`] keys.
     Full,
-    /// No key has that id.
+    /// No key has this id.
     Unknown(String),
 }
 
@@ -248,10 +247,10 @@ impl fmt::Display for KeyFileError {
 
 impl std::error::Error for KeyFileError {}
 
-/// Reads `keys.json`.
+/// Parses `keys.json`.
 ///
 /// # Errors
-/// [`KeyFileError`] says which entry is wrong, and how.
+/// [`KeyFileError`] names the invalid entry.
 pub fn parse_file(text: &[u8]) -> Result<Vec<StoredKey>, KeyFileError> {
     let json: Value = serde_json::from_slice(text).map_err(|error| KeyFileError::Json(error.to_string()))?;
     let keys = json
@@ -265,7 +264,7 @@ pub fn parse_file(text: &[u8]) -> Result<Vec<StoredKey>, KeyFileError> {
     keys.iter().enumerate().map(read).collect()
 }
 
-/// Writes `keys.json`.
+/// Formats `keys.json`.
 pub fn encode_file(keys: &[StoredKey]) -> String {
     let keys: Vec<Value> = keys
         .iter()
@@ -278,7 +277,7 @@ pub fn encode_file(keys: &[StoredKey]) -> String {
     format!("{:#}\n", json!({"keys": keys}))
 }
 
-/// Adds a key to those that are kept; tells whether there was none with its id, so that another has to be made.
+/// Adds a key. Returns `false` if another key has the same id.
 ///
 /// # Errors
 /// [`KeyFileError::Full`].
@@ -293,7 +292,7 @@ pub fn add(keys: &mut Vec<StoredKey>, kept: StoredKey) -> Result<bool, KeyFileEr
     Ok(is_new)
 }
 
-/// Takes a key away.
+/// Removes a key.
 ///
 /// # Errors
 /// [`KeyFileError::Unknown`].

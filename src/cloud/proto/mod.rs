@@ -1,9 +1,11 @@
-//! The cloud agent service: builds, upload grants, regions; and what its client packs.
+//! Pure protocol code of the cloud service and its client.
 //!
-//! - Requests: [`route`], [`fault`] (every refusal), [`keys`] (whose request), [`regions`], [`range`]
-//! - Grants: [`grant`], [`policy`], [`sign`]; uploads: `multipart` of the shared cores, [`verify`]
-//! - Builds: [`build`] (states, JSON), [`queue`] (which is next), [`outcome`] (what a command's end means), [`sweep`]
-//! - ArchiveStore: [`tar`], [`gzip`], [`unpack`] (which entries may be made), [`pack`] and [`glob`] (what is packed), [`progress`]
+//! - Requests: [`route`], [`api_error`], [`keys`], [`regions`], [`range`]
+//! - Grants: [`grant`], [`policy`], [`sign`]; uploads: [`verify`] and `multipart` of the protocol
+//!   crate
+//! - Builds: [`build`] (states, JSON), [`queue`], [`outcome`] (result of a command), [`sweep`]
+//! - Archives: [`tar`], [`gzip`], [`unpack`] (validation), [`pack`] and [`glob`] (selection of
+//!   files), [`progress`]
 
 pub mod api_error;
 pub mod build;

@@ -3,17 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The name of an organization, or of a region: a part of paths and of the scope of signatures, so
-/// of few characters.
+/// Name of an organization or region. It is part of paths and of the credential scope, so its
+/// alphabet is small.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slug(Arc<str>);
 
-/// The name of an organization.
+/// Name of an organization.
 pub type Org = Slug;
 
 impl Slug {
-    /// Takes 1 to 63 letters, digits, dots, hyphens and underscores of ASCII, the first a letter or
-    /// a digit.
+    /// Parses 1 to 63 ASCII letters, digits, dots, hyphens and underscores, of which the first is a
+    /// letter or digit.
     pub fn parse(text: &str) -> Option<Slug> {
         let first = text.bytes().next()?;
         let rest = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);

@@ -1,8 +1,9 @@
-//! What the end of a builder command means: an image, or an error that says which phase broke.
+//! The outcome of a builder command: an image or an error message.
 //!
-//! In: how the command ended, what it wrote to `BUILD_RESULT`, the last line of its stdout, what lies in `BUILD_OUT`, the end of its
-//! stderr. Out: an [`Image`], or the text of `errorMessage`. Refuses an image that nobody could use: without a size, with a URI
-//! that is empty, long or has control characters, with a file name that is no text. Source: `cloud-interface.md` §5.
+//! In: exit status, the content of `BUILD_RESULT`, the last line of stdout, the files in
+//! `BUILD_OUT`, the end of stderr. Out: an [`Image`], or the text of `errorMessage`. Rejects an
+//! image without a size, with an empty, long or malformed URI, or with a file name that is not
+//! UTF-8. Source: decisions I-11, I-13.
 
 use std::fmt;
 
@@ -11,16 +12,16 @@ use serde_json::Value;
 use super::build::{Image, ImageLocation};
 use super::unpack::escape_name;
 
-/// Characters of the end of stderr that a build's error tells.
+/// Characters of stderr's end in an error message.
 const ERROR_STDERR_CHARS_MAX: usize = 2000;
 
-/// Bytes of an image: what JSON's numbers carry without loss.
+/// Largest image size in bytes: the largest integer that JSON numbers carry exactly.
 const IMAGE_SIZE_MAX: u64 = (1 << 53) - 1;
 
-/// Bytes of an image's URI, which stands in every answer about its build.
+/// Length of an image URI in bytes. Every answer about the build contains it.
 const IMAGE_URI_BYTES_MAX: usize = 2048;
 
-/// The phases of a build, in their order.
+/// The phases of a build in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildPhase {
     Unpack,
@@ -41,7 +42,7 @@ impl fmt::Display for CommandExit {
             CommandExit::Code(code) => write!(f, "exit status {code}"),
             CommandExit::Signal(signal) => {
                 write!(f, "signal {signal}")?;
-                // Those whose numbers are the same on every board.
+                // Signals that have the same number on all architectures.
                 let name = match signal {
                     1 => "SIGHUP",
                     2 => "SIGINT",
@@ -62,8 +63,8 @@ impl fmt::Display for CommandExit {
     }
 }
 
-/// Writes an error: the phase that broke with the reason first, by which programs know it, then the phases passed, then the end
-/// of stderr, which is empty for other phases than the build.
+/// Formats an error message: the failed phase and the reason, the phases passed, and the end of
+/// stderr, which is only given for the build phase.
 pub fn error_message(phase: BuildPhase, reason: &str, stderr: &str) -> String {
     let (name, passed) = match phase {
         BuildPhase::Unpack => ("unpack", ""),
@@ -74,7 +75,7 @@ pub fn error_message(phase: BuildPhase, reason: &str, stderr: &str) -> String {
     format!("{name}: {reason}{passed}{ends}{stderr}")
 }
 
-/// The end of what a command wrote to stderr.
+/// The end of a command's stderr.
 #[derive(Default)]
 pub struct StderrTail(String);
 
@@ -82,14 +83,15 @@ impl StderrTail {
     pub fn push(&mut self, line: &str) {
         self.0.push_str(line);
         self.0.push('\n');
-        // A character has four bytes at most. It is cut when it is twice as long as it needs to be, and not with every line.
+        // Trimming happens at twice the needed length, so that not every line moves the text. A
+        // character has at most four bytes.
         if self.0.len() > 8 * ERROR_STDERR_CHARS_MAX {
             let end = self.end().len() + 1;
             self.0.drain(..self.0.len() - end);
         }
     }
 
-    /// Returns the last `ERROR_STDERR_CHARS_MAX` characters, without the end of the last line.
+    /// Returns the last `ERROR_STDERR_CHARS_MAX` characters, without the final line feed.
     pub fn end(&self) -> &str {
         let text = self.0.strip_suffix('\n').unwrap_or(&self.0);
         let start = text.char_indices().rev().nth(ERROR_STDERR_CHARS_MAX - 1);
@@ -97,19 +99,20 @@ impl StderrTail {
     }
 }
 
-/// What lies in `BUILD_OUT`.
+/// An entry of `BUILD_OUT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutEntry {
     pub name: Vec<u8>,
-    /// Bytes of a regular file; nothing for everything else.
+    /// Size in bytes of a regular file, `None` for anything else.
     pub size: Option<u64>,
 }
 
-/// Finds the image of a command that ended well: in `result`, the content of `BUILD_RESULT`, which is nothing when there is no such
-/// file; else in the last line of its stdout; else it is the one file in `BUILD_OUT`, for which two of the items there are enough.
+/// Determines the image of a successful command, in this order: `result`, the content of
+/// `BUILD_RESULT` if that exists; the last line of stdout; the only file in `BUILD_OUT`. Two
+/// entries in `out` suffice to detect an ambiguity.
 ///
 /// # Errors
-/// What was unusable, or that there was nothing.
+/// [`ImageError`] when the first of these that is present is invalid, or when none is.
 pub fn find_image(result: Option<&[u8]>, last_line: &str, out: &[OutEntry]) -> Result<Image, String> {
     if let Some(result) = result.map(<[u8]>::trim_ascii).filter(|result| !result.is_empty()) {
         let value: Option<Value> = serde_json::from_slice(result).ok();
@@ -119,7 +122,7 @@ pub fn find_image(result: Option<&[u8]>, last_line: &str, out: &[OutEntry]) -> R
         }
         .map_err(|why| format!("BUILD_RESULT is unusable: {why}"));
     }
-    // Any other last line is one of a log.
+    // Any other last line is ordinary output.
     if let Ok(Value::Object(told)) = serde_json::from_str(last_line)
         && ["imageUri", "imageSizeBytes"].iter().any(|key| told.contains_key(*key))
     {
@@ -191,7 +194,7 @@ mod tests {
         }
     }
 
-    /// I-11, C-016, C-048: the first of the three ways counts, even when others would do as well.
+    /// I-11, C-016, C-048: the first of the three ways wins.
     #[test]
     fn an_image_is_told_in_three_ways() {
         let json = r#"{"imageUri":"registry.example/a:1","imageSizeBytes":5,"more":[1]}"#;
@@ -218,7 +221,7 @@ mod tests {
         }
     }
 
-    /// I-11: one that is unusable is no reason to look for another, and none at all is said as well.
+    /// I-11: an invalid image is an error even if another way would succeed.
     #[test]
     fn unusable_images_are_refused() {
         let file = [item(b"image.tar", Some(7))];
@@ -297,7 +300,8 @@ mod tests {
         }
     }
 
-    /// I-13, C-018: the phase that broke comes first, with the reason; then those passed, then the end of stderr.
+    /// I-13, C-018: the message has the failed phase, the reason, the passed phases and the end of
+    /// stderr.
     #[test]
     fn an_error_names_the_phases() {
         for (text, expected) in [
@@ -326,7 +330,7 @@ mod tests {
         }
     }
 
-    /// I-13: of stderr the last 2000 characters are told, however long it was and wherever its lines end.
+    /// I-13: the last 2000 characters of stderr are kept, for any line lengths.
     #[test]
     fn the_end_of_stderr_is_kept() {
         let mut tail = StderrTail::default();

@@ -1,18 +1,19 @@
-//! What of a folder is packed, under which name, and in which order.
+//! Selection, order and modes of the files in a build context.
 //!
-//! In: the text of an ignore file, further patterns, relative paths as bytes. Out: whether a path is left out, the order of
-//! entries, their modes. An ignore file decides alone, even over what holds secrets; without one the built-in patterns and the
-//! further ones do. There is no negation and no anchor: a pattern is matched with each part of a path, and with the whole.
-//! Refuses nothing: every text is a pattern. Source: `cloud.md` §7; the published client, version 1.4.0.
+//! In: the text of an ignore file, extra patterns, and relative paths as bytes. Out: whether a path
+//! is excluded, the order of entries, their modes. An ignore file replaces the built-in and extra
+//! patterns, including those for secrets. There is no negation or anchoring: a pattern is matched
+//! against each component and the whole path. Source: `docs/spec/cloud-protocol.md` 5; the
+//! published client, version 1.4.0.
 
 use std::cmp::Ordering;
 
 use super::glob::{Pattern, code_points};
 
-/// The file in a folder's root that says what is left out.
+/// Name of the ignore file in the root of the context.
 pub const IGNORE_FILE: &str = ".dockerignore";
 
-/// What is left out where no ignore file says.
+/// Exclusions without an ignore file.
 const BUILT_IN: [&str; 44] = [
     // Version control.
     ".git",
@@ -23,7 +24,7 @@ const BUILT_IN: [&str; 44] = [
     ".env.*",
     "*.pem",
     "*.key",
-    // Python, its environments and its tools.
+    // Python, its environments and tools.
     "__pycache__",
     "*.pyc",
     "*.pyo",
@@ -46,14 +47,14 @@ const BUILT_IN: [&str; 44] = [
     ".idea",
     "*.swp",
     "*.swo",
-    // What builds leave behind.
+    // Build output.
     "dist",
     "build",
     "*.egg-info",
     "*.egg",
     ".eggs",
     "node_modules",
-    // Services and tools of developers.
+    // Hosting services and developer tools.
     ".github",
     ".claude",
     ".codex",
@@ -61,17 +62,17 @@ const BUILT_IN: [&str; 44] = [
     "pcc-deploy.toml",
     ".ipynb_checkpoints",
     ".cache",
-    // Systems.
+    // Operating systems.
     ".DS_Store",
     "Thumbs.db",
     "*.log",
 ];
 
-/// What is left out of one folder.
+/// Exclusion rules of a context.
 pub struct IgnoreRules(Vec<Pattern>);
 
 impl IgnoreRules {
-    /// Reads the text of the ignore file, if there is one; `further` patterns count only without it.
+    /// Parses the ignore file. `further` patterns apply only without one.
     pub fn new(ignore: Option<&str>, further: &[String]) -> IgnoreRules {
         let read: fn(&str) -> Option<Pattern> = |line| {
             let line = clean(line);
@@ -89,7 +90,7 @@ impl IgnoreRules {
         })
     }
 
-    /// Tells whether a path, relative to the folder, is left out. A directory that is has nothing in it that is not.
+    /// Tells whether a path relative to the root is excluded. An excluded directory is not entered.
     pub fn excludes(&self, path: &[u8]) -> bool {
         let whole: Vec<u32> = code_points(path).collect();
         let slash = u32::from('/');
@@ -99,23 +100,23 @@ impl IgnoreRules {
     }
 }
 
-/// Takes off what patterns of ignore files may have around them, and what means nothing here.
+/// Strips white space, a leading `./` and trailing slashes from a pattern.
 fn clean(line: &str) -> &str {
     let line = line.trim_matches(is_space);
     line.strip_prefix("./").unwrap_or(line).trim_end_matches('/')
 }
 
-/// White space as Python has it: Unicode's, and the four separators of ASCII.
+/// White space as in Python: Unicode's, and four ASCII separators.
 fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }
 
-/// Puts relative paths in the order of their entries: by whole path, so `a-b` comes before `a/b`.
+/// Orders entries by whole path, so `a-b` comes before `a/b`.
 pub fn order(one: &[u8], other: &[u8]) -> Ordering {
     code_points(one).cmp(code_points(other))
 }
 
-/// The mode of an entry.
+/// Returns the mode of an entry.
 pub fn mode(is_executable: bool) -> u32 {
     if is_executable { 0o755 } else { 0o644 }
 }
@@ -129,7 +130,7 @@ mod tests {
         IgnoreRules::new(ignore, &further).excludes(path.as_bytes())
     }
 
-    /// C-075
+    /// C-075: the built-in patterns exclude secrets and build output.
     #[test]
     fn without_an_ignore_file_secrets_and_leavings_stay_behind() {
         for path in [
@@ -159,7 +160,7 @@ mod tests {
         assert!(!left_out(None, &["", "  ", "./"], "a"));
     }
 
-    /// C-075: an ignore file decides alone.
+    /// C-075: an ignore file replaces all other patterns.
     #[test]
     fn an_ignore_file_takes_the_place_of_every_other_pattern() {
         let file = "# a comment\n\n  ./data/  \r\n*.tmp\rdocs/*.md\n!keep.tmp\n/abs\n**/gone\n\u{1f}sp aced\u{a0}\n";
@@ -194,7 +195,7 @@ mod tests {
             "\u{fb00}".as_bytes(),
         ];
         paths.sort_by(|one, other| order(one, other));
-        // A byte that is no UTF-8 counts as U+DCFF, as in Python.
+        // A byte of invalid UTF-8 sorts as U+DC00 plus its value, as in Python.
         let sorted: [&[u8]; 7] = [
             b"B",
             b"a",

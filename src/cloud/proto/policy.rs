@@ -1,10 +1,10 @@
-//! The policy document of an upload grant: what it allows, and what a form lacks of that.
+//! The POST policy of an upload grant: encoding, parsing, checking a form.
 //!
-//! In: the base64 text of a policy whose signature was found right, and the fields of a form. Out: until when it is good, and
-//! how large the file may be, or the name of the condition that is not met. Written here too, in one order and without a space,
-//! since what is signed is the text. Names are compared byte by byte. Refuses: what is no base64 (standard alphabet, padded), no
-//! JSON, or has a condition of an unknown form, since a condition that is not understood is not met. Source: the S3 protocol's
-//! POST policy, and the fact sheet on the cloud service, section 4.1.
+//! In: the base64 text of a policy with a verified signature, and form fields. Out: expiration and
+//! file size limits, or the violated condition. The encoder writes conditions in a fixed order
+//! without spaces, because the text itself is signed. Field names are compared byte by byte.
+//! Rejects bad base64 (standard alphabet, padded), bad JSON and unknown forms of conditions.
+//! Source: Amazon S3 API Reference, "POST Policy"; `docs/spec/cloud-protocol.md` 4.1.
 
 use std::fmt;
 
@@ -13,13 +13,13 @@ use serde_json::{Map, Value, json};
 
 use edge_runner_proto::time;
 
-/// A policy that was read.
+/// A parsed policy.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The first millisecond since 1970 at which it is no longer good.
+    /// Milliseconds since 1970 at which the policy expires.
     pub expires_ms: u64,
     conditions: Vec<Condition>,
-    /// The least and the greatest size of the file, in bytes.
+    /// Smallest and largest size of the file, in bytes.
     size: (u64, u64),
 }
 
@@ -27,18 +27,18 @@ pub struct Policy {
 struct Condition {
     field: String,
     value: String,
-    /// The field may go on behind the value.
+    /// `starts-with` instead of equality.
     is_prefix: bool,
 }
 
-/// Why a text is no policy.
+/// Why a text is not a valid policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyError {
     Base64,
     Json,
-    /// `expiration` is missing, or no date in the form of ISO 8601, in UTC.
+    /// `expiration` is missing or is not an ISO 8601 date in UTC.
     Expiration,
-    /// `conditions` is missing or no array, or one of them has none of the known forms.
+    /// `conditions` is missing, is not an array, or contains an unknown form.
     Conditions,
 }
 
@@ -58,12 +58,12 @@ impl fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
-/// Why a form is not what a policy allows. The texts name the field and never show a value: it may be the token.
+/// Why a form violates a policy. Messages name the field but not its value, which may be a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyViolation {
-    /// The condition on this field.
+    /// The condition on this field is not met.
     Condition { field: String, is_prefix: bool },
-    /// This field has no condition.
+    /// No condition covers this field.
     ExtraField(String),
 }
 
@@ -89,13 +89,13 @@ impl fmt::Display for PolicyViolation {
 
 impl std::error::Error for PolicyViolation {}
 
-/// Writes the text of a policy, in base64: exact values for the fields, in their order, and the file's size among them, behind
-/// `size_after` of them.
+/// Encodes a policy in base64, with an exact condition for each field in order, and the size
+/// condition after `size_after` of them.
 pub fn encode(expires_ms: u64, fields: &[(&str, &str)], size: (u64, u64), size_after: usize) -> String {
     let mut conditions: Vec<Value> = fields.iter().map(|(name, value)| json!({*name: value})).collect();
     conditions.insert(size_after, json!(["content-length-range", size.0, size.1]));
     let conditions = Value::Array(conditions);
-    // An object of one member has no order; the object around them has.
+    // The outer object is formatted by hand to fix the order of its members.
     let json = format!(
         r#"{{"expiration":"{}","conditions":{conditions}}}"#,
         time::iso_ms(expires_ms)
@@ -104,10 +104,10 @@ pub fn encode(expires_ms: u64, fields: &[(&str, &str)], size: (u64, u64), size_a
 }
 
 impl Policy {
-    /// Reads the text of a policy.
+    /// Parses a policy.
     ///
     /// # Errors
-    /// See [`PolicyError`].
+    /// [`PolicyError`].
     pub fn parse(text: &[u8]) -> Result<Policy, PolicyError> {
         let json = BASE64.decode(text).map_err(|_| PolicyError::Base64)?;
         let document: Map<String, Value> = serde_json::from_slice(&json).map_err(|_| PolicyError::Json)?;
@@ -131,7 +131,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Adds one condition; nothing comes back of one that has no known form.
+    /// Adds a condition. Returns `None` for an unknown form.
     fn push_condition(&mut self, condition: &Value) -> Option<()> {
         let (field, value, is_prefix) = match condition {
             Value::Object(members) if members.len() == 1 => {
@@ -158,10 +158,10 @@ impl Policy {
         Some(())
     }
 
-    /// Holds a form against it; gives the least and the greatest size of the file, in bytes.
+    /// Checks a form. Returns the smallest and largest size of the file, in bytes.
     ///
     /// # Errors
-    /// See [`PolicyViolation`]: the first condition, in the policy's order, that no field meets; else the first field without a condition.
+    /// [`PolicyViolation`]: the first unmet condition, else the first uncovered field.
     pub fn check(&self, fields: &[(String, String)]) -> Result<(u64, u64), PolicyViolation> {
         for condition in &self.conditions {
             let met = |(name, value): &(String, String)| {
@@ -216,7 +216,7 @@ mod tests {
         policy.check(&fields).map_err(|violation| violation.to_string())
     }
 
-    /// The text is the one whose signature the fact sheet gives, byte for byte.
+    /// The encoded text has the documented signature.
     #[test]
     fn a_policy_is_written_as_documented() {
         let written = encode(
@@ -292,7 +292,7 @@ mod tests {
         assert!(of("").is_ok());
     }
 
-    /// C-032, C-072: each form of a condition, met and not; names count byte by byte.
+    /// C-032, C-072: each form of condition, met and unmet; names are case-sensitive.
     #[test]
     fn a_form_meets_every_condition() {
         for (condition, fields, met) in [
@@ -356,7 +356,7 @@ mod tests {
         }
     }
 
-    /// C-071: of several ranges all hold.
+    /// C-071: several size ranges intersect.
     #[test]
     fn the_size_lies_in_every_range() {
         assert_eq!(check(r#"["content-length-range",1,9]"#, &[]), Ok((1, 9)));

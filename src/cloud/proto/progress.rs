@@ -1,15 +1,15 @@
-//! What people see of an upload on its way: a bar on a terminal, else a line for each tenth.
+//! Progress of an upload: a bar for terminals, or one line per 10 %.
 //!
-//! In: bytes done and in all, the time since the beginning, columns. Out: text of at most that many columns.
+//! In: bytes done and in total, elapsed time, terminal columns. Out: text that fits the columns.
 
 use std::time::Duration;
 
-/// Columns of the widest bar.
+/// Widest bar in columns.
 const BAR: usize = 30;
-/// Columns of the narrowest: below, there is none.
+/// Narrowest bar in columns; below this there is none.
 const BAR_LEAST: usize = 10;
 
-/// Makes the text of a bar: percentage, bar, sizes, rate, remaining time; on a narrow terminal what fits of that.
+/// Formats percentage, bar, sizes, rate and remaining time, cut to the terminal's width.
 pub fn bar(done: u64, total: u64, elapsed: Duration, columns: usize) -> String {
     let percent = format!("{:>3} %", percent(done, total));
     let tail = tail(done, total, elapsed);
@@ -28,12 +28,12 @@ pub fn bar(done: u64, total: u64, elapsed: Duration, columns: usize) -> String {
     text.chars().take(columns).collect()
 }
 
-/// Which lines were told of already.
+/// The last reported tenth.
 #[derive(Debug, Default)]
 pub struct ProgressLines(u64);
 
 impl ProgressLines {
-    /// Returns the line for people when a further tenth is done.
+    /// Returns a line when another tenth is done.
     pub fn line(&mut self, done: u64, total: u64, elapsed: Duration) -> Option<String> {
         let tenth = percent(done, total) / 10;
         if tenth <= self.0 {
@@ -44,13 +44,13 @@ impl ProgressLines {
     }
 }
 
-/// Nothing of nothing is all of it.
+/// An empty upload is complete.
 fn percent(done: u64, total: u64) -> u64 {
     let hundred = u128::from(done.min(total)) * 100;
     hundred.checked_div(total.into()).map_or(100, |percent| percent as u64)
 }
 
-/// Sizes, and rate and remaining time once they can be told.
+/// Formats sizes, and rate and remaining time once known.
 fn tail(done: u64, total: u64, elapsed: Duration) -> String {
     let sizes = format!("{} of {}", size(done), size(total));
     let seconds = elapsed.as_secs_f64();
@@ -59,7 +59,7 @@ fn tail(done: u64, total: u64, elapsed: Duration) -> String {
     }
     let rate = done as f64 / seconds;
     let left = total.saturating_sub(done) as f64 / rate;
-    // A float becomes the nearest integer that there is.
+    // Float to integer conversion saturates.
     let (rate, left) = (size(rate as u64), left.ceil() as u64);
     match left {
         0 => format!("{sizes}, {rate}/s"),
@@ -69,7 +69,7 @@ fn tail(done: u64, total: u64, elapsed: Duration) -> String {
     }
 }
 
-/// Writes a size for people.
+/// Formats a size with a binary unit.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 3] = ["KiB", "MiB", "GiB"];
     if bytes < 1024 {
@@ -77,7 +77,7 @@ pub fn size(bytes: u64) -> String {
     }
     let mut value = bytes as f64 / 1024.0;
     let mut unit = 0;
-    // What would be rounded to 1024.0 is one of the next unit.
+    // Avoids `1024.0` after rounding.
     while value >= 1023.95 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -91,7 +91,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// I-27
+    /// I-27: the bar fits the columns and has percentage, rate and remaining time.
     #[test]
     fn a_bar_tells_percentage_rate_and_remaining_time() {
         let text = bar(5 << 20, 20 << 20, SECOND * 2, 100);
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(bar(1, 2, SECOND, 30), " 50 % 1 B of 2 B, 1 B/s, 1 s l");
     }
 
-    /// I-27
+    /// I-27: each tenth is reported once.
     #[test]
     fn each_tenth_is_told_once() {
         let mut lines = ProgressLines::default();

@@ -1,8 +1,8 @@
-//! Which build runs next, and what becomes of builds when the service starts again.
+//! The build queue: which build runs next, and how unfinished builds recover after a restart.
 //!
-//! In: builds that wait, in the order in which they were recorded, and those that finish. Out: the next one, while fewer run than
-//! may; how many of an organization wait; and of what a stop left behind, what runs again and what has had its attempts.
-//! Refuses: a build more of an organization than may wait. Source: `--max-builds`, `--max-pending`, `--max-attempts`.
+//! In: new builds, ended builds and, at start, the unfinished ones from the records. Out: the build
+//! to start while fewer than `--max-builds` run, and a [`RecoveryPlan`]. Rejects a build when
+//! `--max-pending` builds of its organization wait. Source: decisions I-19, I-20.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,14 +10,14 @@ use std::fmt;
 use crate::proto::build::{Build, BuildStatus, Org};
 use edge_runner_proto::uuid::Uuid;
 
-/// The builds that wait and those that run. Places in it are taken before a build is recorded, so that two that come at once do
-/// not both take the last one.
+/// Waiting and running builds. A slot is reserved before the build is recorded, so that two
+/// concurrent requests cannot take the last one.
 #[derive(Debug)]
 pub struct BuildQueue {
-    /// The oldest is in front; those that were cut off stand before those that never ran.
+    /// Oldest first; interrupted builds stand before those that never ran.
     waiting: VecDeque<QueuedBuild>,
     running: Vec<Uuid>,
-    /// Places that were taken for builds that are being recorded.
+    /// Slots reserved for builds that are being recorded.
     reserved: Vec<Org>,
     running_max: usize,
     pending_max: usize,
@@ -27,11 +27,11 @@ pub struct BuildQueue {
 struct QueuedBuild {
     id: Uuid,
     org: Org,
-    /// It ran before, so that it does not count as pending.
+    /// The build was interrupted and does not count as pending.
     is_retry: bool,
 }
 
-/// As many builds of the organization wait as may.
+/// The organization has as many waiting builds as allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFull {
     pub pending_max: usize,
@@ -50,7 +50,8 @@ impl fmt::Display for QueueFull {
 impl std::error::Error for QueueFull {}
 
 impl BuildQueue {
-    /// Makes an empty one: `running_max` at once, `pending_max` waiting per organization.
+    /// Creates an empty queue for `running_max` running builds and `pending_max` waiting builds per
+    /// organization.
     pub fn new(running_max: usize, pending_max: usize) -> BuildQueue {
         BuildQueue {
             waiting: VecDeque::new(),
@@ -61,10 +62,11 @@ impl BuildQueue {
         }
     }
 
-    /// Takes a place for a build that is about to be recorded; [`BuildQueue::push`] or [`BuildQueue::release`] must follow.
+    /// Reserves a slot for a build that is about to be recorded. Call [`BuildQueue::push`] or
+    /// [`BuildQueue::release`] afterwards.
     ///
     /// # Errors
-    /// [`QueueFull`] when the organization has none left.
+    /// [`QueueFull`] when the organization has no slot left.
     pub fn reserve(&mut self, org: &Org) -> Result<(), QueueFull> {
         if self.pending(org) >= self.pending_max {
             return Err(QueueFull {
@@ -75,14 +77,14 @@ impl BuildQueue {
         Ok(())
     }
 
-    /// Gives a place back for which no build was recorded.
+    /// Releases the slot of a build that could not be recorded.
     pub fn release(&mut self, org: &Org) {
         if let Some(at) = self.reserved.iter().position(|reserved| reserved == org) {
             self.reserved.swap_remove(at);
         }
     }
 
-    /// Puts a recorded build behind all others, in the place that was taken for it.
+    /// Appends a recorded build and consumes its reservation.
     pub fn push(&mut self, org: Org, id: Uuid) {
         self.release(&org);
         self.waiting.push_back(QueuedBuild {
@@ -92,7 +94,7 @@ impl BuildQueue {
         });
     }
 
-    /// Puts builds in that an earlier run of the service left, in the order of the plan; no cap holds them out.
+    /// Queues the builds of a recovery plan, regardless of the cap.
     pub fn restore(&mut self, plan: &RecoveryPlan) {
         for build in plan.interrupted.iter().chain(&plan.pending) {
             self.waiting.push_back(QueuedBuild {
@@ -103,7 +105,8 @@ impl BuildQueue {
         }
     }
 
-    /// Takes the oldest build that waits, and counts it as running; nothing while as many run as may.
+    /// Takes the oldest waiting build and marks it as running. Returns `None` while `running_max`
+    /// builds run.
     pub fn start_next(&mut self) -> Option<(Org, Uuid)> {
         if self.running.len() >= self.running_max {
             return None;
@@ -113,24 +116,25 @@ impl BuildQueue {
         Some((next.org, next.id))
     }
 
-    /// Counts a build as running no more.
+    /// Marks a build as no longer running.
     pub fn finish(&mut self, id: Uuid) {
         self.running.retain(|running| *running != id);
     }
 
-    /// Returns how many builds run.
+    /// Returns the number of running builds.
     #[cfg(test)]
     pub fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// Returns how many builds wait, of all organizations.
+    /// Returns the number of waiting builds of all organizations.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Returns how many places of an organization are taken by builds that never ran.
+    /// Returns the slots of an organization that waiting and reserved builds use. Interrupted
+    /// builds use none.
     fn pending(&self, org: &Org) -> usize {
         let waiting = self.waiting.iter().filter(|build| !build.is_retry && build.org == *org);
         let reserved = self.reserved.iter().filter(|reserved| *reserved == org);
@@ -138,18 +142,18 @@ impl BuildQueue {
     }
 }
 
-/// What becomes of the builds that an earlier run of the service left unfinished.
+/// How the unfinished builds of the previous run continue.
 #[derive(Debug, Default)]
 pub struct RecoveryPlan {
-    /// They were building, and run again, oldest first.
+    /// Builds that were running and run again, oldest first.
     pub interrupted: Vec<Build>,
-    /// They never ran, and wait again, oldest first.
+    /// Builds that never ran and wait again, oldest first.
     pub pending: Vec<Build>,
-    /// They were building, and have had their attempts.
+    /// Builds that were running and have used all attempts.
     pub exhausted: Vec<Build>,
 }
 
-/// Sorts unfinished builds, which come oldest first.
+/// Sorts unfinished builds, given oldest first, into a plan.
 pub fn recover(unfinished: Vec<Build>, attempts_max: u32) -> RecoveryPlan {
     let mut plan = RecoveryPlan::default();
     for build in unfinished {
@@ -163,13 +167,13 @@ pub fn recover(unfinished: Vec<Build>, attempts_max: u32) -> RecoveryPlan {
     plan
 }
 
-/// Says why a build failed whose every attempt was cut off.
+/// Returns the error message of a build whose attempts were all interrupted.
 pub fn exhausted_message(attempts: u32) -> String {
     let times = if attempts == 1 { "time" } else { "times" };
     format!("build: interrupted {attempts} {times} by stops of the service; no attempts are left")
 }
 
-/// The service's line in the log that parts two attempts.
+/// Returns the log line between two attempts.
 pub fn attempt_message(attempt: u32, attempts_max: u32) -> String {
     format!("interrupted, attempt {attempt} of {attempts_max}")
 }
@@ -197,7 +201,7 @@ mod tests {
         queue.start_next().map(|(_, id)| id)
     }
 
-    /// A build that ran so many times and was cut off each time; 0: it waits.
+    /// Creates a build that was started and interrupted `attempts` times; 0: it is pending.
     fn left(n: u8, attempts: u32) -> Build {
         let info = ArchiveInfo {
             size: 1,
@@ -221,7 +225,7 @@ mod tests {
         })
     }
 
-    /// I-20: no more run than may; the rest goes on in the order in which it came, whoever it is of.
+    /// I-20: at most `running_max` builds run; the others start in order of arrival.
     #[test]
     fn the_oldest_runs_next_when_there_is_a_place() {
         let mut queue = BuildQueue::new(2, 100);
@@ -235,7 +239,7 @@ mod tests {
         assert_eq!((queue.running(), queue.waiting()), (2, 3));
         queue.finish(id(2));
         assert_eq!((next(&mut queue), next(&mut queue)), (Some(id(3)), None));
-        // What does not run does not end twice.
+        // A second `finish` has no effect.
         queue.finish(id(2));
         assert_eq!(next(&mut queue), None);
         queue.finish(id(1));
@@ -246,7 +250,7 @@ mod tests {
         );
     }
 
-    /// I-20: a hundred orders of beginnings and ends, and never more than allowed at once.
+    /// I-20: a hundred random sequences of starts and ends respect the cap and lose no build.
     #[test]
     fn any_order_of_events_keeps_the_cap_and_loses_nothing() {
         for seed in 1..=100_u64 {
@@ -282,7 +286,8 @@ mod tests {
         }
     }
 
-    /// `--max-pending` counts what waits of one organization, and what is about to; others and running builds do not count.
+    /// `--max-pending` counts waiting and reserved builds of one organization, but not running
+    /// ones.
     #[test]
     fn an_organization_has_so_many_places() {
         let mut queue = BuildQueue::new(1, 2);
@@ -301,7 +306,8 @@ mod tests {
         assert!(push(&mut queue, "a", 7).is_err());
     }
 
-    /// I-19: interrupted builds run before those that never did, each oldest first, but not when their attempts are used up.
+    /// I-19: interrupted builds run before pending ones, each oldest first; exhausted ones do not
+    /// run.
     #[test]
     fn what_a_stop_left_is_sorted() {
         let unfinished = vec![left(1, 0), left(2, 1), left(3, 3), left(4, 0), left(5, 2), left(6, 4)];
@@ -313,13 +319,13 @@ mod tests {
 
         let mut queue = BuildQueue::new(9, 2);
         queue.restore(&plan);
-        // Those that run again take no place of those that wait.
+        // Interrupted builds take no pending slot.
         assert!(queue.reserve(&org("o")).is_err());
         let order: Vec<Uuid> = std::iter::from_fn(|| next(&mut queue)).collect();
         assert_eq!(order, [id(2), id(5), id(1), id(4)]);
     }
 
-    /// I-19: the words.
+    /// I-19: log line and error message.
     #[test]
     fn interruptions_have_their_words() {
         assert_eq!(attempt_message(2, 3), "interrupted, attempt 2 of 3");

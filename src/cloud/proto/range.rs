@@ -1,8 +1,8 @@
-//! Which part of an image or of a log a client wants.
+//! Byte ranges of images, and pages of logs.
 //!
-//! In: the `Range` header and the length of the file. Out: the whole, one part, or that there is no such part. What is no range of
-//! bytes, or several at once, asks for the whole, as RFC 9110 section 14.2 lets a server take it. In: the query of a log. Out:
-//! [`LogQuery`]. Refuses: numbers that are none.
+//! In: the `Range` header and a file's length, or the query of a log request. Out: a [`ByteRange`]
+//! or a [`LogQuery`]. An invalid range or several ranges select the whole file, as RFC 9110 section
+//! 14.2 permits. Invalid numbers in a query are rejected.
 
 use std::ops::Range;
 
@@ -11,23 +11,23 @@ use edge_runner_proto::server::form;
 
 const LOG_PAGE_MAX: usize = 10_000;
 
-/// LogQuery of a page of a log when the client does not say, and at most, as in the published API.
+/// Default number of lines of a log page.
 const LOG_PAGE: usize = 500;
 
-/// Which lines of a log are wanted.
+/// The query of a log request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogQuery {
-    /// At most.
+    /// Largest number of lines.
     pub limit: usize,
-    /// Where they begin, as the page before said it; nothing: with the first.
+    /// Where the page begins, from the previous page. `None`: at the first line.
     pub token: Option<String>,
 }
 
 impl LogQuery {
-    /// Reads the query of a request: what stands behind the `?`.
+    /// Parses a query string.
     ///
     /// # Errors
-    /// 400 of `limit`.
+    /// 400 for an invalid `limit`.
     pub fn parse(query: &str) -> Result<LogQuery, ApiError> {
         let pairs = form::pairs(query.as_bytes());
         let limit = match form::value(&pairs, "limit") {
@@ -44,23 +44,23 @@ impl LogQuery {
     }
 }
 
-/// What of a file is to be sent.
+/// The part of a file to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ByteRange {
     Full,
-    /// Bytes from, and up to but without.
+    /// Start inclusive, end exclusive.
     Partial(Range<u64>),
-    /// None of the bytes that were asked for are there.
+    /// The file has none of the requested bytes.
     Unsatisfiable,
 }
 
-/// Reads a `Range` header, if there is one, for a file of so many bytes.
+/// Parses a `Range` header for a file of `length` bytes.
 pub fn parse(header: Option<&str>, length: u64) -> ByteRange {
     let Some((first, last)) = header.and_then(bounds) else {
         return ByteRange::Full;
     };
     match (number(first), number(last)) {
-        // The last so many bytes.
+        // A suffix range.
         (None, Some(count)) if first.is_empty() => match count.min(length) {
             0 => ByteRange::Unsatisfiable,
             count => ByteRange::Partial(length - count..length),
@@ -87,7 +87,7 @@ fn bounds(header: &str) -> Option<(&str, &str)> {
     unit.trim().eq_ignore_ascii_case("bytes").then_some((first, last))
 }
 
-/// Reads digits; a number that is too long for 64 bits is beyond every file.
+/// Parses digits. A number beyond 64 bits saturates.
 fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
@@ -97,7 +97,7 @@ fn number(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// I-11: the parts of a file of ten bytes that stock clients ask for.
+    /// I-11: ranges that common clients send, on a file of ten bytes.
     #[test]
     fn parts_of_ten_bytes() {
         for (header, wanted) in [
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    /// I-14: 500 lines unless the client says otherwise, and from 1 to 10 000 if it does.
+    /// I-14: 500 lines by default, 1 to 10 000 on request.
     #[test]
     fn lines_are_asked_for_by_the_page() {
         let read = |query| LogQuery::parse(query).map(|lines| (lines.limit, lines.token));

@@ -1,30 +1,30 @@
-//! Regions: the places that builds are made for, as a file of the operator's names them.
+//! Regions, as the operator's file lists them.
 //!
-//! In: the text of the file. Out: [`Regions`]; without a file there is one, `local`. Refuses, in words that say what would be right:
-//! text that is no JSON, an empty list, a code twice, a `default` that is not listed, members that are none. Source: I-02,
-//! `cloud.md` section 8.
+//! In: the text of the file. Out: [`Regions`]; without a file there is one region, `local`. Rejects
+//! invalid JSON, an empty list, duplicate codes, an unlisted `default` and unknown members. Source:
+//! decision I-02; `docs/spec/cloud-protocol.md` 6.
 
 use serde_json::{Map, Value, json};
 
 use crate::proto::api_error::ApiError;
 use crate::proto::build::Slug;
 
-/// Characters of a region's name for people.
+/// Length of a region's display name in characters.
 const REGION_NAME_CHARS_MAX: usize = 100;
 
-/// Regions of a service; clouds have dozens.
+/// Largest number of regions.
 const REGIONS_MAX: usize = 100;
 
-/// One region.
+/// A region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
     pub code: Slug,
     pub display_name: String,
-    /// Whether builds are made for it, if the service makes any.
+    /// Whether the region has builds, if the service has a builder command.
     pub builds: bool,
 }
 
-/// All of them, at least one.
+/// A non-empty list of regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Regions {
     list: Vec<Region>,
@@ -32,7 +32,7 @@ pub struct Regions {
 }
 
 impl Default for Regions {
-    /// The one of a service that was given no file.
+    /// The region of a service without a file.
     fn default() -> Self {
         let local = Region {
             code: Slug::parse("local").expect("it is a name"),
@@ -47,10 +47,10 @@ impl Default for Regions {
 }
 
 impl Regions {
-    /// Reads the file.
+    /// Parses the file.
     ///
     /// # Errors
-    /// What is wrong with it, and what would be right.
+    /// [`RegionsError`].
     pub fn parse(text: &[u8]) -> Result<Regions, String> {
         const SHAPE: &str =
             r#"it is to be JSON such as {"default":"us-west","regions":[{"code":"us-west","display_name":"US West"}]}"#;
@@ -87,17 +87,17 @@ impl Regions {
         Ok(Regions { list, default })
     }
 
-    /// Returns the region of that code.
+    /// Returns the region with this code.
     pub fn find(&self, code: &str) -> Option<&Region> {
         self.list.iter().find(|region| region.code.as_str() == code)
     }
 
-    /// Returns the region of those who name none.
+    /// Returns the default region.
     pub fn default_region(&self) -> &Region {
         &self.list[self.default]
     }
 
-    /// Returns the answer of `GET /regions`: codes and names alone, of all of them.
+    /// Returns the answer of `GET /regions`.
     pub fn json(&self) -> Value {
         let regions: Vec<Value> = self
             .list
@@ -108,10 +108,11 @@ impl Regions {
     }
 }
 
-/// Reads which region a client wants a grant for; nothing: the default one. No body is as good as an empty object.
+/// Parses the body of `POST /builds/upload-url`. An empty body or no member selects the default
+/// region.
 ///
 /// # Errors
-/// 400, naming what is wrong.
+/// 400, naming the member.
 pub fn parse_grant_request(body: &[u8]) -> Result<Option<String>, ApiError> {
     if body.trim_ascii().is_empty() {
         return Ok(None);
@@ -166,7 +167,7 @@ fn parse_region(entry: &Value) -> Result<Region, String> {
     })
 }
 
-/// Refuses a member that means nothing: a misspelt `builds` would switch on what it was to switch off.
+/// Rejects unknown members: a misspelt `builds` would enable builds.
 fn check_members(object: &Map<String, Value>, known: &[&str]) -> Result<(), String> {
     match object.keys().find(|name| !known.contains(&name.as_str())) {
         None => Ok(()),
@@ -185,7 +186,7 @@ mod tests {
         Regions::parse(text.as_bytes())
     }
 
-    /// C-076 to C-079: codes and names alone, with and without builds, in the order of the file.
+    /// C-076 to C-079: the answer lists codes and names in the order of the file.
     #[test]
     fn regions_are_listed_as_clients_read_them() {
         let regions = read(
@@ -209,7 +210,7 @@ mod tests {
         );
     }
 
-    /// I-02: without `default` it is the first; without a file it is `local`.
+    /// I-02: the default is the first region, or `local` without a file.
     #[test]
     fn there_is_always_a_default() {
         let regions = read(r#"{"regions":[{"code":"b"},{"code":"a"}]}"#).expect("usable");
@@ -222,7 +223,7 @@ mod tests {
         );
     }
 
-    /// C-029, C-030: a grant names its region, or none; anything else is 400.
+    /// C-029, C-030: the region is optional; anything but a string is rejected.
     #[test]
     fn a_grant_may_name_no_region() {
         for body in ["", " \n", "{}", r#"{"other":1}"#] {
@@ -244,7 +245,7 @@ mod tests {
         }
     }
 
-    /// I-02: what is wrong, and what would be right.
+    /// I-02: messages name the member and the valid form.
     #[test]
     fn unusable_files_are_refused() {
         let many: Vec<_> = (0..=REGIONS_MAX).map(|at| format!(r#"{{"code":"r{at}"}}"#)).collect();

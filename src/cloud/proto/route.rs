@@ -1,10 +1,10 @@
-//! Method and path of a request to the cloud service become a [`CloudRoute`], in the order in which a request is judged.
+//! Routing of requests.
 //!
-//! In: the path as it stands in the request line, percent-encoded and without its query; then the method. Out: first the [`RequestPath`],
-//! which says whose key it needs and whose organization it names, and only then the [`CloudRoute`]: whoever has no right to ask learns
-//! nothing of which paths there are. HEAD goes wherever GET goes; one slash too many at the end is forgiven.
-//! Refuses: 404, 405 with the methods that would do, 501 of what the service does not have, and 400 of a build's id that is no
-//! UUID. Source: `cloud-interface.md` section 2.
+//! In: the percent-encoded path without query, then the method. Out: a [`RequestPath`], which tells
+//! the required key and the organization, and after authorization a [`CloudRoute`]; unauthorized
+//! clients learn nothing about paths. HEAD is routed like GET, and one trailing slash is ignored.
+//! Errors: 404, 405, 501, and 400 for a malformed build id. Source: decisions I-04, I-24;
+//! `docs/spec/cloud-protocol.md` 1.
 
 use std::borrow::Cow;
 
@@ -14,32 +14,32 @@ use crate::proto::keys::{self, KeyKind};
 use edge_runner_proto::http::route::percent_decode;
 use edge_runner_proto::uuid::Uuid;
 
-/// Where the service answers without a key whether it is well.
+/// Health check, without a key.
 const HEALTH: &str = "healthz";
-/// The path of uploads, and their bucket.
+/// Path of uploads, also the bucket's name.
 pub const UPLOADS: &str = "build-contexts";
 
-/// Segments that any path of the service has at most; no longer one is ours.
+/// Longest path of the service in segments.
 const SEGMENTS_MAX: usize = 7;
 
 const READ: &str = "GET, HEAD";
 const WRITE: &str = "POST";
 const BOTH: &str = "GET, HEAD, POST";
 
-/// A path, of which only so much is known as its key and its organization need.
+/// A path parsed as far as authorization needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestPath<'p> {
-    /// Whose key it needs; nothing: no key.
+    /// Required kind of key. `None`: no key.
     pub kind: Option<KeyKind>,
-    /// The organization that it names.
+    /// The organization that the path names.
     pub org: Option<Cow<'p, str>>,
-    /// What follows, decoded; nothing in place of what is not to be decoded.
+    /// Decoded segments after the prefix. `None` for one with invalid encoding.
     rest: Vec<Option<Cow<'p, str>>>,
-    /// It has more segments than any of ours.
+    /// The path has more than [`SEGMENTS_MAX`] segments.
     is_longer: bool,
 }
 
-/// An operation, with what its path says.
+/// An operation with its path parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CloudRoute {
     Health,
@@ -56,12 +56,12 @@ pub enum CloudRoute {
     List,
     Build(Uuid),
     Logs(Uuid),
-    /// An image that the service keeps, by its build and its name.
+    /// A stored image, by build and file name.
     Image(Uuid, String),
 }
 
 impl<'p> RequestPath<'p> {
-    /// Reads a path.
+    /// Parses a path.
     pub fn new(path: &'p str) -> Self {
         let path = path.strip_prefix('/').unwrap_or(path);
         let path = path.strip_suffix('/').unwrap_or(path);
@@ -78,7 +78,7 @@ impl<'p> RequestPath<'p> {
         } else {
             segments.remove(0);
             if at(&segments, 0, "organizations") && segments.len() > 1 {
-                // What cannot be decoded is the name of no organization.
+                // Invalid encoding matches no organization.
                 org = Some(segments.remove(1).unwrap_or(Cow::Borrowed("")));
                 segments.remove(0);
             }
@@ -92,10 +92,10 @@ impl<'p> RequestPath<'p> {
         }
     }
 
-    /// Finds the operation. Call it for those who may ask.
+    /// Finds the operation. Call it after authorization.
     ///
     /// # Errors
-    /// 404, 405, 501, and 400 of an id.
+    /// 404, 405, 501, and 400 for an invalid id.
     pub fn route(&self, method: &str) -> Result<CloudRoute, ApiError> {
         let unknown = || ApiError::not_found("nothing is at this path");
         let is_read = matches!(method, "GET" | "HEAD");
@@ -153,14 +153,14 @@ fn build(id: &str) -> Result<Uuid, ApiError> {
         .ok_or_else(|| ApiError::bad_request("the id of a build is a version-4 UUID, such as its creation returned"))
 }
 
-/// Returns what of a path may stand in a log: so many bytes of it, and dots in place of what somebody took for a part of a path
-/// and is a key, has one in it, or cannot be decoded. Looks at no more of it than that and the longest key take.
+/// Returns a path for the log: at most `bytes_max` bytes, with `...` for segments that contain a
+/// key or cannot be decoded. The cost is bounded by `bytes_max` and the longest key.
 pub fn redact_path(path: &str, bytes_max: usize, is_key: impl Fn(&str) -> bool) -> Cow<'_, str> {
     let is_secret = |part: &str| keys::contains_key(part) || is_key(part);
     let hides = |part: &str| {
         is_secret(part) || part.contains('%') && percent_decode(part).is_none_or(|plain| is_secret(&plain))
     };
-    // A key that is cut in two is not known as one, and every byte may be three.
+    // A truncated key would not be recognized, and each byte may be percent-encoded in three.
     let seen = &path[..whole(path, bytes_max.saturating_add(3 * KEY_BYTES.end()))];
     let shown_end = whole(path, bytes_max);
     let mut shown = String::new();
@@ -189,7 +189,7 @@ pub fn redact_path(path: &str, bytes_max: usize, is_key: impl Fn(&str) -> bool) 
     Cow::Owned(shown)
 }
 
-/// Returns the end of the last whole character within so many bytes.
+/// Returns the largest character boundary within `bytes_max`.
 fn whole(text: &str, bytes_max: usize) -> usize {
     let ends = (0..=bytes_max.min(text.len())).rev();
     ends.into_iter().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
@@ -208,7 +208,7 @@ mod tests {
         path.route(method)
     }
 
-    /// C-005, I-24: every operation below both prefixes, with the methods that it takes.
+    /// C-005, I-24: every operation below both prefixes, with its methods.
     #[test]
     fn operations_are_found_below_both_prefixes() {
         let id = Uuid::parse(ID).expect("a UUID");
@@ -251,7 +251,8 @@ mod tests {
         }
     }
 
-    /// I-24: 405 says what would do, 501 is for what is to come, and the rest is 404.
+    /// I-24: 405 lists the methods, 501 is for operations of later releases, everything else is
+    /// 404.
     #[test]
     fn other_requests_are_refused() {
         let allowed = |error: &ApiError| match error.header {
@@ -311,7 +312,7 @@ mod tests {
         assert_eq!((upload.status, allowed(&upload)), (405, WRITE));
     }
 
-    /// C-084, I-04: whatever stands below `/v1/public` needs the other key, however it is spelled.
+    /// C-084, I-04: every path below `/v1/public` needs a public key, in any encoding.
     #[test]
     fn the_public_surface_is_one() {
         for path in [
@@ -328,7 +329,7 @@ mod tests {
         assert_eq!(RequestPath::new("/v1/publics").kind, Some(KeyKind::Private));
     }
 
-    /// I-22: a key in a path does not reach the log, and nor does a path without an end.
+    /// I-22: keys in paths are redacted and long paths are cut.
     #[test]
     fn a_key_is_no_part_of_a_log_line() {
         let is_key = |part: &str| part == "secret key";
@@ -344,8 +345,8 @@ mod tests {
         assert_eq!(redact_path("/v1/%ff%73", 100, is_key), "/v1/...");
     }
 
-    /// I-22: what looks like a key is hidden though nobody knows it, wherever in a part of the path it is, and however it is spelled;
-    /// what only begins like one is not.
+    /// I-22: anything that looks like a key is redacted, in any position and encoding. A shorter
+    /// text is not.
     #[test]
     fn what_looks_like_a_key_is_no_part_of_a_log_line() {
         let nobody = |_: &str| false;
@@ -361,7 +362,7 @@ mod tests {
                 spelled,
             ] {
                 assert_eq!(redact_path(&format!("/v1/{part}/x"), 300, nobody), "/v1/.../x");
-                // However it lies across the end, and whatever was made shorter before it.
+                // For every position relative to the cut.
                 for before in 0..302 {
                     let path = format!("/{part}/{}{part}", "-".repeat(before));
                     let shown = redact_path(&path, 300, nobody);
@@ -381,7 +382,7 @@ mod tests {
         key.bytes().skip(4).take(4).map(|byte| format!("%{byte:02x}")).collect()
     }
 
-    /// I-22: a path without an end is asked about no more often than a log line has room for.
+    /// I-22: a long path costs a bounded number of key lookups.
     #[test]
     fn a_long_path_costs_no_more_than_a_log_line() {
         let asked = std::cell::Cell::new(0);

@@ -1,10 +1,10 @@
-//! The signature of an upload grant: derivation of keys, signing, verifying.
+//! Signatures of upload grants: key derivation, signing, verification.
 //!
-//! In: a secret, a day, a region, and the base64 text of a policy, of which nothing is read here. Out: the signature, 64 digits
-//! in lower case, or whether one is right, which takes as long for a wrong one. [`GrantSigner`] says which key counts on which day:
-//! the operator's own, or one of each day of UTC, made of the secret that the service keeps. Nothing here shows a secret or a
-//! derived key. Source: version 4 of the S3 protocol's signatures, as it stands for uploads with a form; only the constants differ
-//! ([`SigningScheme`]).
+//! In: a secret, a day, a region, and the base64 text of a policy, which is not parsed here. Out: a
+//! signature of 64 lower-case hex digits, or the result of a comparison in constant time.
+//! [`GrantSigner`] selects the key of a day: the operator's, or one per UTC day, derived from the
+//! service's secret. Source: AWS Signature Version 4 for POST uploads with other constants
+//! ([`SigningScheme`]); `docs/spec/cloud-protocol.md` 4.2.
 
 use std::fmt;
 
@@ -14,20 +14,20 @@ use sha2::Sha256;
 
 use edge_runner_proto::time::{self, DAY_SECONDS};
 
-/// The constants of a way to sign.
+/// The constants of a signature scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SigningScheme {
-    /// What the algorithm is called.
+    /// Value of the algorithm field.
     pub algorithm: &'static str,
-    /// What stands before the secret in the first key.
+    /// Prefix of the secret in the first derived key.
     pub prefix: &'static str,
-    /// The service in the scope of a credential.
+    /// Service name in the credential scope.
     pub service: &'static str,
-    /// The last part of that scope.
+    /// Last component of the credential scope.
     pub terminator: &'static str,
 }
 
-/// What this service signs with.
+/// The scheme of this service.
 pub const STORE: SigningScheme = SigningScheme {
     algorithm: "STORE4-HMAC-SHA256",
     prefix: "STORE4",
@@ -36,13 +36,13 @@ pub const STORE: SigningScheme = SigningScheme {
 };
 
 impl SigningScheme {
-    /// Signs a text; `day` is `yyyymmdd`.
+    /// Signs a text. `day` is `yyyymmdd`.
     pub fn sign(&self, secret: &[u8], day: &str, region: &str, text: &[u8]) -> String {
         let signature = hmac(&self.key(secret, day, region), text).finalize().into_bytes();
         HEXLOWER.encode(&signature)
     }
 
-    /// Tells whether that is the signature of the text, in constant time. Digits in upper case are wrong.
+    /// Verifies a signature in constant time. Upper-case digits are rejected.
     pub fn verifies(&self, secret: &[u8], day: &str, region: &str, text: &[u8], signature: &[u8]) -> bool {
         let Ok(signature) = HEXLOWER.decode(signature) else {
             return false;
@@ -52,7 +52,7 @@ impl SigningScheme {
             .is_ok()
     }
 
-    /// Derives the key of one day, region and service.
+    /// Derives the key for a day, region and service.
     fn key(&self, secret: &[u8], day: &str, region: &str) -> [u8; 32] {
         let first = hmac_sha256(&[self.prefix.as_bytes(), secret].concat(), day.as_bytes());
         [region, self.service, self.terminator]
@@ -66,37 +66,36 @@ fn hmac(key: &[u8], text: &[u8]) -> Hmac<Sha256> {
     keyed.chain_update(text)
 }
 
-/// HMAC-SHA256 of a text.
+/// Returns the HMAC-SHA256 of a text.
 pub(super) fn hmac_sha256(key: &[u8], text: &[u8]) -> [u8; 32] {
     hmac(key, text).finalize().into_bytes().into()
 }
 
-/// Tells whether that is the HMAC-SHA256 of a text, in constant time.
+/// Verifies an HMAC-SHA256 in constant time.
 pub(super) fn verify_hmac_sha256(key: &[u8], text: &[u8], tag: &[u8]) -> bool {
     hmac(key, text).verify_slice(tag).is_ok()
 }
 
-/// What grants are signed with.
+/// Selects the key that signs grants.
 #[derive(Clone)]
 pub enum GrantSigner {
-    /// The operator's key, as it is.
+    /// The operator's key, used every day.
     Fixed(SigningKey),
-    /// A key per day of UTC, made of these random bytes, so that no grant outlives the second day after it was made, whatever
-    /// became of its day's key.
+    /// A key per UTC day, derived from these random bytes. A leaked day key expires with the
+    /// following day.
     Daily([u8; 32]),
 }
 
-/// The id of a key, which is public, and its secret.
+/// The public id of a key, and its secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningKey {
-    /// Part of the credential; without `/`.
+    /// Part of the credential; contains no `/`.
     pub id: String,
-    /// Never leaves the service.
     pub secret: Vec<u8>,
 }
 
 impl fmt::Debug for GrantSigner {
-    /// The secret is no part of it.
+    /// Omits the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             GrantSigner::Fixed(_) => "Signing::Fixed",
@@ -106,14 +105,14 @@ impl fmt::Debug for GrantSigner {
 }
 
 impl fmt::Debug for SigningKey {
-    /// The secret is no part of it.
+    /// Omits the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pair").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
 impl GrantSigner {
-    /// Gives the key to sign with at that time, in milliseconds since 1970.
+    /// Returns the signing key at a time in milliseconds since 1970.
     pub fn key_at(&self, now_ms: u64) -> SigningKey {
         match self {
             GrantSigner::Fixed(pair) => pair.clone(),
@@ -121,7 +120,7 @@ impl GrantSigner {
         }
     }
 
-    /// Gives the key of that id if it may still have signed something: the operator's, today's, or yesterday's.
+    /// Returns the key with this id if it is the operator's, today's or yesterday's.
     pub fn find(&self, id: &str, now_ms: u64) -> Option<SigningKey> {
         let yesterday_ms = now_ms.saturating_sub(DAY_SECONDS * 1000);
         [now_ms, yesterday_ms]
@@ -131,7 +130,7 @@ impl GrantSigner {
     }
 }
 
-/// The day of an instant, `yyyymmdd`.
+/// Returns the UTC day of a time as `yyyymmdd`.
 pub(super) fn day(ms: u64) -> String {
     let mut text = time::compact(ms);
     text.truncate(8);
@@ -152,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// What stores of the S3 protocol sign with.
+    /// The constants of AWS Signature Version 4.
     const S3: SigningScheme = SigningScheme {
         algorithm: "AWS4-HMAC-SHA256",
         prefix: "AWS4",
@@ -174,7 +173,8 @@ mod tests {
         HEXLOWER.encode(bytes)
     }
 
-    /// C-036, C-041: the vector of the fact sheet, with every key between the secret and the signature.
+    /// C-036, C-041: the test vector of `docs/spec/cloud-protocol.md` 4.2, with every intermediate
+    /// key.
     #[test]
     fn the_vector() {
         let text = BASE64.encode(POLICY.as_bytes());
@@ -216,7 +216,7 @@ mod tests {
         assert!(!verifies(&text[..555], signature));
     }
 
-    /// The same derivation with the S3 protocol's constants; the values were computed elsewhere.
+    /// The same derivation with the constants of AWS; the values were computed by another program.
     #[test]
     fn constants_of_the_s3_protocol() {
         let text = BASE64.encode(POLICY.as_bytes());
@@ -233,7 +233,7 @@ mod tests {
             S3.sign(SECRET, "20261121", "us-west", text.as_bytes()),
             "7fbd7c86d2ec6e96a10e1e90fff6c023adf1410205b24fb28f1c88fdf4dd9706"
         );
-        // The derivation that the protocol's manual prints, with its example secret.
+        // The derivation example of the AWS documentation.
         assert_eq!(
             hex(&SigningScheme { service: "iam", ..S3 }.key(
                 b"wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
@@ -244,7 +244,7 @@ mod tests {
         );
     }
 
-    /// I-05: at one second before midnight and at every second of the next day the key still verifies; a day later it does not.
+    /// I-05: a day key verifies until the end of the following day.
     #[test]
     fn keys_of_a_day_outlive_its_midnight() {
         let signing = GrantSigner::Daily([7; 32]);
@@ -273,7 +273,7 @@ mod tests {
         assert_ne!(GrantSigner::Daily([8; 32]).key_at(midnight).id, after.id);
     }
 
-    /// I-05: what the operator sets is used as it is, on every day.
+    /// I-05: the operator's key is used unchanged on every day.
     #[test]
     fn the_operators_key_is_used_as_it_is() {
         let pair = SigningKey {
@@ -288,7 +288,7 @@ mod tests {
         }
     }
 
-    /// I-22
+    /// I-22: debug output shows no secret.
     #[test]
     fn no_debug_form_shows_a_secret() {
         let daily = GrantSigner::Daily([7; 32]);

@@ -1,70 +1,69 @@
-//! What is due to be deleted.
+//! Decides what the sweep deletes.
 //!
-//! In: how long things are kept, what is known of them, and the time, in milliseconds since 1970.
-//! Out: whether each is due. Never due: the archive of a build that waits or runs; and anything of
-//! a kind that is kept for ever. Source: `--keep-archives`, `--keep-builds`, I-23.
+//! In: retention times, facts about an upload or a file, and the time in milliseconds since 1970.
+//! Out: a [`SweepAction`], or whether a file is due. The archive of an unfinished build is never
+//! deleted. Source: decision I-23.
 
 use std::time::Duration;
 
 use crate::proto::build::Org;
 use edge_runner_proto::uuid::Uuid;
 
-/// How long after the end of its grant an upload still counts as coming: its last bytes are written
-/// to a slow disk.
+/// Time after the end of its grant in which an upload may still be written to a slow disk.
 const UPLOAD_REST: Duration = Duration::from_secs(300);
 
-/// Between two sweeps at least, however short the times are for which things are kept.
+/// Shortest interval between sweeps.
 const SWEEP_EVERY_MIN: Duration = Duration::from_millis(100);
 
-/// Between two sweeps, unless something is kept for less.
+/// Interval between sweeps, unless something is kept for a shorter time.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// How long things are kept; nothing: for ever.
+/// Retention times. `None`: forever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// After the last build of an archive ended, or, when there was none, its grant.
+    /// Counted from the end of the archive's last build or, without a build, from the end of its
+    /// grant.
     pub archives: Option<Duration>,
-    /// The record of a build with its log and its image, after it ended.
+    /// Applies to a build's record, log and image; counted from its end.
     pub builds: Option<Duration>,
 }
 
-/// What is known of an upload.
+/// What is recorded about an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadUsage {
     pub id: Uuid,
     pub org: Org,
-    /// When its grant ends.
+    /// When the grant expires.
     pub expires_ms: u64,
-    /// Whether it is recorded that an archive has_archive.
+    /// Whether an archive is recorded.
     pub has_archive: bool,
-    /// Builds of it that wait or run.
+    /// Number of its pending and running builds.
     pub unfinished: u64,
-    /// When the last of its builds ended.
+    /// When its last build ended.
     pub ended_ms: Option<u64>,
 }
 
-/// What becomes of an upload.
+/// What the sweep does with an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweepAction {
     Keep,
-    /// The archive goes; the record stays until the grant has ended, so that the same grant brings
-    /// no other archive.
+    /// Delete the archive. The record stays until the grant expires, so that the grant cannot bring
+    /// another archive.
     DeleteArchive,
-    /// Archive and record go.
+    /// Delete archive and record.
     Delete,
-    /// The record goes if there is no archive: its grant was never used.
+    /// Delete the record if there is no archive: the grant was not used.
     DeleteIfEmpty,
 }
 
 impl Retention {
-    /// Returns how long a sweep waits for the next one.
+    /// Returns the interval between sweeps.
     pub fn interval(&self) -> Duration {
         let shortest = [self.archives, self.builds].into_iter().flatten().min();
         shortest.unwrap_or(SWEEP_EVERY).clamp(SWEEP_EVERY_MIN, SWEEP_EVERY)
     }
 
-    /// Returns the time at or before which a build has to have ended to be due; nothing is due when
-    /// there is none.
+    /// Returns the time up to which ended builds are due. `None`: no build is due.
     pub fn builds_until(&self, now_ms: u64) -> Option<u64> {
         now_ms.checked_sub(ms(self.builds?))
     }
@@ -86,20 +85,20 @@ impl Retention {
                 SweepAction::DeleteArchive
             };
         }
-        // A last byte may be on its way to the disk.
+        // The archive may still be on its way to the disk.
         if !of.has_archive && now_ms >= of.expires_ms.saturating_add(ms(UPLOAD_REST)) {
             return SweepAction::DeleteIfEmpty;
         }
         SweepAction::Keep
     }
 
-    /// Tells whether an archive is due that no record names, by the time at which it was written.
+    /// Tells whether an archive without a record, written at `written_ms`, is due.
     pub fn is_orphan_archive_due(&self, written_ms: u64, now_ms: u64) -> bool {
         self.archives
             .is_some_and(|keep| now_ms >= written_ms.saturating_add(ms(keep)))
     }
 
-    /// The same for a log or an image.
+    /// Tells whether a log or image without a record is due.
     pub fn is_orphan_build_due(&self, written_ms: u64, now_ms: u64) -> bool {
         self.builds
             .is_some_and(|keep| now_ms >= written_ms.saturating_add(ms(keep)))
@@ -138,7 +137,7 @@ mod tests {
         }
     }
 
-    /// I-23: an archive is kept for a day after its last build ended, to the millisecond.
+    /// I-23: an archive is kept for exactly a day after its last build ended.
     #[test]
     fn an_archive_goes_when_its_time_is_over() {
         let ended = T0 + 5_000;
@@ -149,7 +148,7 @@ mod tests {
         assert_eq!(FOR_EVER.action(&of, u64::MAX), SweepAction::Keep);
     }
 
-    /// I-23: it never goes while a build needs it, however old it is.
+    /// I-23: an archive is kept while a build needs it, however old it is.
     #[test]
     fn an_archive_that_a_build_needs_stays() {
         for ended_ms in [None, Some(T0)] {
@@ -159,7 +158,7 @@ mod tests {
         }
     }
 
-    /// I-23: an upload that no build was made of is kept from the end of its grant.
+    /// I-23: the retention of an unused archive starts at the end of its grant.
     #[test]
     fn an_unused_upload_goes_after_its_grant() {
         let of = held(0, None);
@@ -171,7 +170,7 @@ mod tests {
         };
         assert_eq!(RETENTION.action(&empty, T0), SweepAction::Keep);
         assert_eq!(RETENTION.action(&empty, T0 + ms(UPLOAD_REST) - 1), SweepAction::Keep);
-        // Also where archives are kept for ever, since there is none.
+        // This applies with unlimited retention as well.
         assert_eq!(
             RETENTION.action(&empty, T0 + ms(UPLOAD_REST)),
             SweepAction::DeleteIfEmpty
@@ -182,8 +181,7 @@ mod tests {
         );
     }
 
-    /// Its grant is still good, and a build was made of it: without a record the grant would bring
-    /// another archive.
+    /// Without the record the grant would bring another archive after a build was made.
     #[test]
     fn the_record_of_a_sealed_upload_outlives_its_grant() {
         let brief = Retention {
@@ -197,7 +195,7 @@ mod tests {
         assert_eq!(brief.action(&of, T0), SweepAction::Delete);
     }
 
-    /// I-23: builds go after their time, and never with 0.
+    /// I-23: builds are deleted after their retention; 0 keeps them.
     #[test]
     fn builds_go_when_their_time_is_over() {
         assert_eq!(RETENTION.builds_until(T0), Some(T0 - ms(MONTH)));
@@ -216,7 +214,7 @@ mod tests {
         assert!(!FOR_EVER.is_orphan_build_due(0, u64::MAX));
     }
 
-    /// I-23: every minute, or the shortest time that something is kept.
+    /// I-23: the interval is a minute or the shortest retention.
     #[test]
     fn sweeps_come_as_often_as_needed() {
         let retention = |archives: Option<u64>, builds: Option<u64>| Retention {

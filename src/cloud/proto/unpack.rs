@@ -1,15 +1,14 @@
-//! Build contexts as they are unpacked: what may be made of an archive, and in what order.
+//! Validates the entries of a build context before they are created.
 //!
-//! In: a gzipped tar archive from any reader, the bounds of the operator, and the build file that
-//! must be there. Out: one [`ExtractOp`] after the other, to be done as it stands: names are relative,
-//! without `.` and `..`, and each dir is made before what is in it. Nothing asked for leaves the
-//! tree or goes through a link, so the order of the archive does not matter.
+//! In: a gzipped tar archive from a reader, the operator's limits, and the path of the build file.
+//! Out: [`ExtractOp`]s to perform in order. Names are relative without `.` and `..`, and a
+//! directory precedes its content. No operation leaves the tree or goes through a link, whatever
+//! the order of entries.
 //!
-//! Refuses, and names the entry: absolute names, `..` components, links that lead out (looked at
-//! step by step, when they come and again at the end, since a later link can change what an earlier
-//! one means), writing through a link or over one, devices, FIFOs, kinds that are not known, names
-//! with a NUL, more than the bounds, a damaged archive, a missing build file. Source:
-//! `cloud-interface.md` §5; [`super::tar`], [`super::gzip`].
+//! Rejects, naming the entry: absolute names, `..`, links that lead out of the tree (resolved on
+//! arrival and again at the end, since later links change earlier ones), writes through or over a
+//! link, devices, FIFOs, unknown types, names with NUL, exceeded limits, damaged archives, and a
+//! missing build file. Source: decisions I-17, I-18.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -22,25 +21,25 @@ use crate::limits::{
     UNPACK_PATH_BYTES_MAX, UNPACK_SHOWN_CHARS_MAX,
 };
 
-/// Components that are looked at for all links of an archive together, a second's work: links of
+/// Path components visited to resolve all links of an archive, about a second's work. Links to
 /// links multiply.
 const UNPACK_LINK_STEPS_MAX: u64 = 10_000_000;
 
-/// What an operator allows.
+/// Limits set by the operator.
 #[derive(Clone, Copy, Debug)]
 pub struct UnpackLimits {
-    /// Bytes of the tar archive, all of it: headers, files and what follows the end.
+    /// Size of the uncompressed tar archive in bytes, including headers and trailing data.
     pub bytes_max: u64,
-    /// Entries, and dirs that only names tell of.
+    /// Entries, including implied parent directories.
     pub entries_max: u64,
 }
 
-/// One thing to make. Names are relative to the context.
+/// A file system operation. Names are relative to the context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExtractOp {
-    /// A dir; one that is there already gets the mode alone.
+    /// Create a directory, or set the mode of an existing one.
     Dir { path: Vec<u8>, mode: u32, exists: bool },
-    /// A file of so many bytes, all of which follow. One that is there already is removed first.
+    /// Create a file of `size` bytes, which follow. An existing file is replaced.
     File {
         path: Vec<u8>,
         mode: u32,
@@ -48,9 +47,9 @@ pub enum ExtractOp {
         size: u64,
         exists: bool,
     },
-    /// A symbolic link, its target as it stands in the archive.
+    /// Create a symbolic link with the target as archived.
     Symlink { path: Vec<u8>, target: Vec<u8> },
-    /// One more name for a file that is there. A file that has the name is removed first.
+    /// Create a hard link to an earlier file. An existing file is replaced.
     HardLink {
         path: Vec<u8>,
         target: Vec<u8>,
@@ -58,7 +57,7 @@ pub enum ExtractOp {
     },
 }
 
-/// What an archive came to.
+/// Size of an unpacked archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnpackStats {
     pub entries: u64,
@@ -66,17 +65,17 @@ pub struct UnpackStats {
     pub bytes: u64,
 }
 
-/// EntryError an archive is not unpacked.
+/// Why an archive is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArchiveError {
     Gzip(GzipError),
-    /// The archive inside, somewhere after an entry, whose name is fit to be escape_name; empty before
-    /// the first.
+    /// The tar archive is damaged in or after the entry `after`, which is escaped; empty before the
+    /// first entry.
     Tar {
         damaged: TarError,
         after: String,
     },
-    /// One entry; its name is fit to be escape_name.
+    /// An entry is rejected; its name is escaped.
     Entry {
         name: String,
         why: EntryError,
@@ -87,15 +86,15 @@ pub enum ArchiveError {
     TooManyEntries {
         max: u64,
     },
-    /// All names together are longer than [`UNPACK_NAMES_BYTES_MAX`].
+    /// All names together exceed [`UNPACK_NAMES_BYTES_MAX`].
     TooManyNames,
-    /// There is no such regular file.
+    /// The archive has no such regular file.
     NoBuildFile {
         file: String,
     },
 }
 
-/// What is wrong with an entry.
+/// Why an entry is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryError {
     EmptyName,
@@ -105,22 +104,22 @@ pub enum EntryError {
     ComponentTooLong,
     PathTooLong,
     TooDeep,
-    /// Its name resolve_link through a link, which is named.
+    /// Its path goes through this link.
     ThroughLink(String),
-    /// Its name resolve_link through a file, which is named.
+    /// Its path goes through this file.
     ThroughFile(String),
-    /// Something of another kind has its name.
+    /// An entry of another type has the name.
     NameTaken(&'static str),
-    /// A link with a target that is absolute, or is outside at some step.
+    /// A link whose target is absolute or leads out of the tree.
     EscapesRoot(String),
     EmptyTarget,
-    /// A link to a link to a link.
+    /// Too many links in one resolution.
     TooManyHops,
-    /// All links together take too many steps.
+    /// Too many steps to resolve all links.
     TooManySteps,
-    /// A hard link to what is no file before it.
+    /// A hard link whose target is not an earlier file.
     MissingTarget(String),
-    /// The file is larger than what may be unpacked.
+    /// The file exceeds the remaining size limit.
     TooLarge {
         size: u64,
         max: u64,
@@ -209,8 +208,8 @@ impl fmt::Display for EntryError {
     }
 }
 
-/// Makes a name fit to be escape_name: what is no text, and no letter or sign that a terminal shows as
-/// such, is escaped; a long one is cut to [`UNPACK_SHOWN_CHARS_MAX`].
+/// Escapes a name for display: non-UTF-8 and unprintable characters are escaped, and long names are
+/// cut to [`UNPACK_SHOWN_CHARS_MAX`].
 pub fn escape_name(name: &[u8]) -> String {
     let mut text = String::new();
     let mut count = 0;
@@ -239,28 +238,28 @@ pub fn escape_name(name: &[u8]) -> String {
     text
 }
 
-/// EntryError there is nothing more to make.
+/// Why unpacking stopped.
 #[derive(Debug)]
 pub enum UnpackError {
     Refused(ArchiveError),
-    /// The archive cannot be read.
+    /// Reading the archive failed.
     Read(io::Error),
 }
 
-/// Unpacks one archive. As a reader it gives the bytes of the last file.
+/// Unpacks an archive. It reads as the content of the last file.
 pub struct Unpacker<R: Read> {
     tar: TarReader<LimitedReader<BufReader<GzipReader<R>>>>,
     tree: ContextTree,
     ops: VecDeque<ExtractOp>,
-    /// The last entry's name, fit to be escape_name.
+    /// The escaped name of the last entry.
     last: String,
 }
 
 impl<R: Read> Unpacker<R> {
-    /// Begins to read an archive.
+    /// Starts to read an archive.
     ///
     /// # Errors
-    /// [`UnpackError`]: it does not begin as one.
+    /// [`UnpackError`] for a bad header.
     pub fn new(archive: R, bounds: UnpackLimits) -> Result<Unpacker<R>, UnpackError> {
         let gzip = GzipReader::new(archive).map_err(|error| classify_error(error, ""))?;
         let plain = LimitedReader {
@@ -276,10 +275,10 @@ impl<R: Read> Unpacker<R> {
         })
     }
 
-    /// Returns what is to be made next. All bytes of a file have to be read before.
+    /// Returns the next operation. The content of the last file must have been read.
     ///
     /// # Errors
-    /// [`UnpackError`]; nothing of the archive may be used then.
+    /// [`UnpackError`]. The archive must not be used then.
     pub fn next_op(&mut self) -> Result<Option<ExtractOp>, UnpackError> {
         while self.ops.is_empty() {
             let next = self
@@ -294,20 +293,19 @@ impl<R: Read> Unpacker<R> {
         Ok(self.ops.pop_front())
     }
 
-    /// Reads bytes of the last file; 0 when there are no more.
+    /// Reads the content of the last file. Returns 0 at its end.
     ///
     /// # Errors
     /// [`UnpackError`].
     pub fn read(&mut self, into: &mut [u8]) -> Result<usize, UnpackError> {
         if !self.ops.is_empty() {
-            // Those of an entry follow the last of what it asks for.
+            // The content belongs to the last queued operation.
             return Ok(0);
         }
         self.tar.read(into).map_err(|error| classify_error(error, &self.last))
     }
 
-    /// Looks at the whole, when there is nothing more to make: that the archive ends well, that no
-    /// link resolve_link out, and that the build file is there.
+    /// Checks the whole archive after the last operation: its end, its links, and the build file.
     ///
     /// # Errors
     /// [`UnpackError`].
@@ -345,8 +343,7 @@ impl<R: Read> Unpacker<R> {
     }
 }
 
-/// Tells an archive that is damaged or too large from one that cannot be read. `after` is the name
-/// of the last entry.
+/// Separates invalid archives from read errors. `after` is the escaped name of the last entry.
 fn classify_error(error: io::Error, after: &str) -> UnpackError {
     let of_tar = |damaged| ArchiveError::Tar {
         damaged,
@@ -359,7 +356,7 @@ fn classify_error(error: io::Error, after: &str) -> UnpackError {
     refusal.map_or_else(UnpackError::Read, UnpackError::Refused)
 }
 
-/// Counts the bytes of an archive, and gives no more of them than are allowed.
+/// Counts the uncompressed bytes and enforces their limit.
 struct LimitedReader<R> {
     source: R,
     bytes: u64,
@@ -377,7 +374,7 @@ impl<R: Read> Read for LimitedReader<R> {
     }
 }
 
-/// A refusal of an entry, whose name is added later, or of the whole.
+/// An error of an entry, whose name is added later, or of the whole archive.
 enum EnterError {
     Entry(EntryError),
     All(ArchiveError),
@@ -395,16 +392,16 @@ enum TreeNode {
     Link(Box<[u8]>),
 }
 
-/// What has been made so far.
+/// The tree of accepted entries.
 struct ContextTree {
-    /// Each with the dir that it is in; the first is the root, in itself.
+    /// Each node with its parent directory. The first is the root, its own parent.
     nodes: Vec<(usize, TreeNode)>,
     entries_max: u64,
-    /// Entries that came, and dirs that came with them.
+    /// Entries and implied directories.
     entries: u64,
-    /// Bytes of all components and targets.
+    /// Bytes of all components and link targets.
     names: usize,
-    /// Components that were looked at to see where links lead.
+    /// Components visited while resolving links.
     steps: u64,
 }
 
@@ -433,7 +430,7 @@ impl ContextTree {
         }
         let path = components(&entry.name)?;
         let Some((name, dirs)) = path.split_last() else {
-            // `tar -C dir .` begins with the dir itself.
+            // `tar -C dir .` archives the root itself.
             return match entry.kind {
                 TarEntryKind::Dir if !entry.name.is_empty() => Ok(()),
                 _ => Err(EntryError::EmptyName.into()),
@@ -466,7 +463,7 @@ impl ContextTree {
             TarEntryKind::HardLink => {
                 let target = self.file(&entry.target)?;
                 if target == whole {
-                    // It is its own other name.
+                    // A link to itself.
                     return Ok(());
                 }
                 (
@@ -520,7 +517,7 @@ impl ContextTree {
         }
     }
 
-    /// Tells whether an entry of a kind has something to replace; refuses what it may not replace.
+    /// Tells whether an entry replaces an existing one. Rejects a replacement of another type.
     fn exists(&self, dir: usize, name: &[u8], kind: TarEntryKind) -> Result<bool, EntryError> {
         let existing = self.child(dir, name).map(|node| &self.nodes[node].1);
         match (kind, existing) {
@@ -543,7 +540,7 @@ impl ContextTree {
         Ok(index)
     }
 
-    /// Goes down to a dir, and makes those that are not there.
+    /// Returns a directory; queues the creation of missing ones.
     fn dir(&mut self, dirs: &[&[u8]], ops: &mut VecDeque<ExtractOp>) -> Result<usize, EnterError> {
         let mut dir = ROOT;
         for (at, name) in dirs.iter().enumerate() {
@@ -568,7 +565,7 @@ impl ContextTree {
         Ok(dir)
     }
 
-    /// Looks for the file that a hard link resolve_link to, and tells its name without detours.
+    /// Returns the normalized path of a hard link's target.
     fn file(&self, target: &[u8]) -> Result<Vec<u8>, EnterError> {
         let path = components(target).map_err(|why| match why {
             EntryError::Absolute | EntryError::ParentComponent => EntryError::EscapesRoot(escape_name(target)),
@@ -590,10 +587,9 @@ impl ContextTree {
         }
     }
 
-    /// Follows a symbolic link in a dir, step by step as the system would. Returns where it
-    /// resolve_link, if something is there.
+    /// Resolves a symbolic link as the kernel would. Returns the node it leads to, if any.
     ///
-    /// What is not there is taken for a dir: a later entry may make it one.
+    /// A missing component is treated as a directory, because a later entry may create one.
     fn resolve_link(&mut self, dir: usize, target: &[u8]) -> Result<Option<usize>, EntryError> {
         if target.is_empty() {
             return Err(EntryError::EmptyTarget);
@@ -650,7 +646,7 @@ impl ContextTree {
         Ok(place.pop().flatten())
     }
 
-    /// Follows all links once more.
+    /// Resolves all links again.
     fn finish(&mut self) -> Result<(), ArchiveError> {
         for index in 0..self.nodes.len() {
             let (dir, TreeNode::Link(target)) = &self.nodes[index] else {
@@ -667,13 +663,13 @@ impl ContextTree {
         Ok(())
     }
 
-    /// Tells whether a name, links followed, is that of a file.
+    /// Tells whether a path leads to a file, following links.
     fn has_file(&mut self, file: &str) -> bool {
         let node = self.resolve_link(ROOT, file.as_bytes());
         matches!(node, Ok(Some(node)) if matches!(self.nodes[node].1, TreeNode::File))
     }
 
-    /// Returns the whole name of what is in the tree.
+    /// Returns the full path of a node.
     fn name(&self, mut index: usize) -> Vec<u8> {
         let mut path: Vec<&[u8]> = Vec::new();
         while index != ROOT {
@@ -690,7 +686,7 @@ impl ContextTree {
     }
 }
 
-/// Takes a name apart; nothing is left of one that means the root.
+/// Splits a path into components. The root has none.
 fn components(name: &[u8]) -> Result<Vec<&[u8]>, EntryError> {
     if name.is_empty() {
         return Err(EntryError::EmptyName);

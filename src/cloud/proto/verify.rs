@@ -1,9 +1,10 @@
-//! The order in which the form of an upload is verified.
+//! Verification of the form of an upload.
 //!
-//! In: the fields of a form, the key that signs grants, the time as milliseconds since 1970. Out: whose upload it is
-//! and what it may hold ([`VerifiedUpload`]), once the file begins; then a word on every piece of the file and on its end ([`FileCheck`]).
-//! Refuses, with the first reason in the order of the source: nothing that a stranger wrote is interpreted before its signature
-//! was found right. No text shows a value that opens something. Source: `cloud.md` §4.3, from step 2; `cloud-interface.md` I-06.
+//! In: form fields, the grant signer, and the time in milliseconds since 1970. Out: a
+//! [`VerifiedUpload`] when the file begins; then [`FileCheck`] checks each piece of the file and
+//! its end. Checks run in the order of the source, and the first failure is reported. The policy is
+//! parsed after its signature has been verified. Errors never show field values, which may be
+//! secrets. Source: `docs/spec/cloud-protocol.md` 4.3; decision I-06.
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ use crate::proto::sign::{GrantSigner, STORE};
 use edge_runner_proto::server::multipart::Broken;
 use edge_runner_proto::uuid::Uuid;
 
-/// The form is not one (step 1).
+/// 412: the request is not a multipart form (step 1).
 pub fn no_form() -> ApiError {
     ApiError::new(
         412,
@@ -24,12 +25,12 @@ pub fn no_form() -> ApiError {
     )
 }
 
-/// The form cannot be read on.
+/// 400: the form is broken.
 pub fn malformed(why: &'static str) -> ApiError {
     ApiError::new(400, "MalformedPOSTRequest", why)
 }
 
-/// The file is larger than its policy or the service allows.
+/// 400: the file exceeds the limit of its policy or of the service.
 pub fn too_large(size_max: u64) -> ApiError {
     ApiError::new(
         400,
@@ -42,7 +43,7 @@ fn invalid_argument(why: impl Into<String>) -> ApiError {
     ApiError::new(400, "InvalidArgument", why.into())
 }
 
-/// The form, or who sent it, may not do that.
+/// 403: the form is not authorized.
 pub fn denied(why: impl Into<String>) -> ApiError {
     ApiError::new(403, "AccessDenied", why.into())
 }
@@ -72,7 +73,7 @@ pub struct UploadForm {
 }
 
 impl fmt::Debug for UploadForm {
-    /// The fields open the store and are no part of it.
+    /// Omits the fields, which authorize the upload.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Form")
             .field("fields", &self.fields.len())
@@ -80,14 +81,14 @@ impl fmt::Debug for UploadForm {
     }
 }
 
-/// What a verified form allows.
+/// What a verified form authorizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedUpload {
     pub org: Org,
     pub upload: Uuid,
-    /// The first millisecond since 1970 at which the upload is too late.
+    /// Milliseconds since 1970 at which the upload is too late.
     pub expires_ms: u64,
-    /// The least and the greatest size of the file, in bytes.
+    /// Smallest and largest size of the file, in bytes.
     pub size: (u64, u64),
 }
 
@@ -95,7 +96,7 @@ impl UploadForm {
     /// Adds a field.
     ///
     /// # Errors
-    /// 400 for one that was there already (step 2).
+    /// 400 for a duplicate (step 2).
     pub fn add(&mut self, name: &str, value: &[u8]) -> Result<(), ApiError> {
         if self.get(name).is_some() {
             return Err(invalid_argument(format!(
@@ -103,7 +104,7 @@ impl UploadForm {
                 name.escape_default()
             )));
         }
-        // A value that is no text equals none in a policy.
+        // Invalid UTF-8 never equals a value of a policy.
         let value = String::from_utf8_lossy(value).into_owned();
         self.fields.push((name.to_owned(), value));
         Ok(())
@@ -114,7 +115,7 @@ impl UploadForm {
         fields.find(|(field, _)| field == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns a field that has to be there (step 4).
+    /// Returns a required field (step 4).
     fn required(&self, name: &str) -> Result<&str, ApiError> {
         self.get(name).ok_or_else(|| {
             denied(format!(
@@ -123,10 +124,10 @@ impl UploadForm {
         })
     }
 
-    /// Verifies the fields, once the file begins (steps 4 to 8).
+    /// Verifies the fields when the file begins (steps 4 to 8).
     ///
     /// # Errors
-    /// See the source.
+    /// 400 or 403, as the source lists.
     pub fn verify(&self, signing: &GrantSigner, now_ms: u64) -> Result<VerifiedUpload, ApiError> {
         let key = self.required("key")?;
         let bucket = self.required("bucket")?;
@@ -192,7 +193,7 @@ impl UploadForm {
     }
 }
 
-/// What a credential says (step 5).
+/// The parts of `X-Store-Credential` (step 5).
 struct CredentialScope<'a> {
     id: &'a str,
     day: &'a str,
@@ -230,21 +231,21 @@ impl<'a> CredentialScope<'a> {
     }
 }
 
-/// A file as it comes (steps 9 and 10).
+/// Checks the content of the file (steps 9 and 10).
 #[derive(Debug)]
 pub struct FileCheck {
     size: (u64, u64),
     expires_ms: u64,
     bytes: u64,
-    /// Its first two bytes, as far as they are there.
+    /// The first two bytes, as far as received.
     magic: [u8; 2],
 }
 
-/// What an archive begins with.
+/// The magic number of gzip.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 impl FileCheck {
-    /// Begins with what the form allows. No file is larger than `size_max`, whatever its policy says.
+    /// Starts a check with the limits of the form. `size_max` caps the limit of the policy.
     pub fn new(verified: &VerifiedUpload, size_max: u64) -> Self {
         FileCheck {
             size: (verified.size.0, verified.size.1.min(size_max)),
@@ -254,15 +255,15 @@ impl FileCheck {
         }
     }
 
-    /// Returns the greatest size that the file may have, in bytes.
+    /// Returns the largest size of the file, in bytes.
     pub fn size_max(&self) -> u64 {
         self.size.1
     }
 
-    /// Takes the next bytes.
+    /// Checks the next piece.
     ///
     /// # Errors
-    /// 400 for a file that is too large, or whose first two bytes are not those of gzip.
+    /// 400 when the file is too large or is not gzip.
     pub fn handle_data(&mut self, data: &[u8]) -> Result<(), ApiError> {
         for (at, byte) in (self.bytes..2).zip(data) {
             self.magic[at as usize] = *byte;
@@ -274,10 +275,10 @@ impl FileCheck {
         if self.bytes >= 2 { self.check_magic() } else { Ok(()) }
     }
 
-    /// Looks whether there is time left; whoever sends slowly is told as soon as it is over.
+    /// Checks the deadline. It is called between pieces, so that a slow upload fails on time.
     ///
     /// # Errors
-    /// 403 when it is over.
+    /// 403 after the deadline.
     pub fn handle_time(&self, now_ms: u64) -> Result<(), ApiError> {
         match self.expires_ms <= now_ms {
             true => Err(expired()),
@@ -285,10 +286,10 @@ impl FileCheck {
         }
     }
 
-    /// Takes the end of the whole form; gives the size of the file in bytes.
+    /// Checks the end of the form and returns the size of the file in bytes.
     ///
     /// # Errors
-    /// 400 for a file that is too small or no gzip, 403 when the time is over.
+    /// 400 when the file is too small or is not gzip; 403 after the deadline.
     pub fn handle_end(&self, now_ms: u64) -> Result<u64, ApiError> {
         if self.bytes < self.size.0 {
             let size_min = self.size.0;

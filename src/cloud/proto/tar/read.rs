@@ -1,13 +1,11 @@
-//! ArchiveStore of the POSIX tar format, read entry by entry.
+//! Reads POSIX tar archives entry by entry.
 //!
-//! In: bytes, from any reader. Out: entries, and the bytes of those that are files. Read are the
-//! headers of ustar, POSIX's extended ones (`path`, `linkpath`, `size`, `mtime`; of the next file
-//! or of all that follow), GNU's long names and its binary numbers. What an extended header says
-//! belongs to the next file, however many other headers stand between. Refuses: a header whose
-//! checksum is wrong, numbers that are none, extended headers that are broken or longer than
-//! [`TAR_EXTENSION_BYTES_MAX`], an end in the middle. Whether an entry may be made is decided in
-//! [`super::super::unpack`]. Source: POSIX.1-2017 `pax`, "ustar Interchange Format"; the manual of
-//! GNU tar, "Basic Tar Format".
+//! In: bytes from a reader. Out: entries and the content of files. Supports ustar headers, pax
+//! headers (`path`, `linkpath`, `size`, `mtime`; local and global), and GNU long names and binary
+//! numbers. A pax header applies to the next file, even if other headers follow it. Rejects bad
+//! checksums, invalid numbers, broken or oversized extension headers, and truncation.
+//! [`super::super::unpack`] decides which entries are acceptable. Source: POSIX.1-2017 `pax`,
+//! "ustar Interchange Format"; GNU tar manual, "Basic Tar Format".
 
 use std::fmt;
 use std::io::{self, Read};
@@ -16,18 +14,18 @@ use crate::limits::TAR_EXTENSION_BYTES_MAX;
 
 const BLOCK: usize = 512;
 
-/// Why bytes are no tar archive.
+/// Why data is not a valid tar archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TarError {
-    /// The checksum of a header is wrong.
+    /// A header has a wrong checksum.
     Checksum,
-    /// A field that should hold a number holds something else.
+    /// A numeric field is invalid.
     Number(&'static str),
-    /// An extended header is longer than [`TAR_EXTENSION_BYTES_MAX`].
+    /// An extension header exceeds [`TAR_EXTENSION_BYTES_MAX`].
     Long,
-    /// An extended header is broken.
+    /// An extension header is malformed.
     PaxHeader,
-    /// It ends in the middle of a header or of a file.
+    /// The archive ends inside a header or file.
     Truncated,
 }
 
@@ -51,7 +49,7 @@ impl From<TarError> for io::Error {
     }
 }
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TarEntryKind {
     File,
@@ -61,28 +59,28 @@ pub enum TarEntryKind {
     CharacterDevice,
     BlockDevice,
     Fifo,
-    /// A file with holes, by GNU's ways of writing such.
+    /// A sparse file in one of GNU's formats.
     Sparse,
     Other(u8),
 }
 
-/// One entry.
+/// An entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TarEntry {
-    /// Bytes as they stand in the archive, without the NULs that fill up a field.
+    /// The name without trailing NULs.
     pub name: Vec<u8>,
     pub kind: TarEntryKind,
-    /// What a link leads to; empty for all else.
+    /// Link target; empty for other types.
     pub target: Vec<u8>,
-    /// Bytes that follow; 0 for what is no file.
+    /// Bytes that follow; 0 unless a regular file.
     pub size: u64,
-    /// With its upper bits, as it came.
+    /// All mode bits as archived.
     pub mode: u32,
     /// Seconds since 1970.
     pub mtime_s: u64,
 }
 
-/// What extended headers say.
+/// Values of extension headers.
 #[derive(Clone, Default)]
 struct PaxHeader {
     path: Option<Vec<u8>>,
@@ -92,14 +90,14 @@ struct PaxHeader {
     is_sparse: bool,
 }
 
-/// Reads one archive. As a reader of bytes it gives those of the last entry, and then no more. An
-/// error is the source's own, or holds a [`TarError`].
+/// Reads an archive. It reads as the content of the last entry. Errors are the source's own or
+/// contain a [`TarError`].
 pub struct TarReader<R> {
     source: R,
-    /// Bytes of the last entry that were not read yet, and what fills up its last block.
+    /// Unread bytes of the last entry, and its padding.
     left: u64,
     padding: u64,
-    /// What holds for all entries that follow.
+    /// Global pax values.
     all: PaxHeader,
 }
 
@@ -113,20 +111,20 @@ impl<R: Read> TarReader<R> {
         }
     }
 
-    /// Returns where the bytes come from.
+    /// Returns the underlying reader.
     pub fn source(&mut self) -> &mut R {
         &mut self.source
     }
 
-    /// Passes over what is left of the last entry, and returns the next one; nothing at the end,
-    /// which is a block of zeros, or where one could stand. What follows that is not looked at.
+    /// Skips the rest of the last entry and returns the next one, or `None` at the end: a zero
+    /// block, or the end of data at a block boundary. Data after a zero block is ignored.
     ///
     /// # Errors
-    /// The source's; [`TarError`].
+    /// The source's errors; [`TarError`].
     pub fn next_entry(&mut self) -> io::Result<Option<TarEntry>> {
         self.pass(self.left.saturating_add(self.padding))?;
         let mut own = PaxHeader::default();
-        // GNU's long names count less than POSIX's.
+        // POSIX names take precedence over GNU's.
         let (mut long_name, mut long_link) = (None, None);
         let mut is_owed = false;
         loop {
@@ -157,13 +155,13 @@ impl<R: Read> TarReader<R> {
         }
     }
 
-    /// Makes an entry of its header and what the extended ones say.
+    /// Builds an entry from its header and its extension headers.
     fn entry(&self, block: &[u8; BLOCK], size: u64, own: PaxHeader) -> Result<TarEntry, TarError> {
         let name = own.path.unwrap_or_else(|| ustar_name(block));
         let target = own.link.unwrap_or_else(|| text(&block[157..257]));
         let kind = match block[156] {
             _ if own.is_sparse || self.all.is_sparse => TarEntryKind::Sparse,
-            // Before there was a kind for them, folders were files whose names end so.
+            // In old archives a trailing slash marks a directory.
             0 if name.ends_with(b"/") => TarEntryKind::Dir,
             0 | b'0' | b'7' => TarEntryKind::File,
             b'1' => TarEntryKind::HardLink,
@@ -183,18 +181,18 @@ impl<R: Read> TarReader<R> {
                 TarEntryKind::HardLink | TarEntryKind::Symlink => target,
                 _ => Vec::new(),
             },
-            // Of links and folders some archives tell a size that nothing of follows.
+            // Some archives give a size for links and directories, without content.
             size: match kind {
                 TarEntryKind::File => own.size.or(self.all.size).unwrap_or(size),
                 _ => 0,
             },
             mode: number(&block[100..108]).ok_or(TarError::Number("mode"))? as u32,
-            // A time before 1970 is no reason to refuse a file.
+            // An invalid or negative time is not an error.
             mtime_s: mtime_s.or_else(|| number(&block[136..148])).unwrap_or(0),
         })
     }
 
-    /// Reads the body of an extended header, which is not allowed to be long.
+    /// Reads the body of an extension header.
     fn read_extension(&mut self, size: u64) -> io::Result<Vec<u8>> {
         if size > TAR_EXTENSION_BYTES_MAX {
             return Err(TarError::Long.into());
@@ -227,7 +225,7 @@ impl<R: Read> Read for TarReader<R> {
     }
 }
 
-/// Reads until there is no more room, or no more input, and tells how much that was.
+/// Reads until the buffer is full or the input ends. Returns the length.
 fn fill(source: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     let mut length = 0;
     while length < into.len() {
@@ -245,8 +243,8 @@ fn padding(size: u64) -> u64 {
     size.wrapping_neg() % BLOCK as u64
 }
 
-/// Compares a header with its checksum: the sum of its bytes, those of the checksum taken as
-/// spaces. Some old programs took bytes for signed.
+/// Verifies the header checksum: the sum of all bytes, with the checksum field taken as spaces.
+/// Some old programs sum signed bytes.
 fn check(block: &[u8]) -> Result<(), TarError> {
     let stated = number(&block[148..156]).ok_or(TarError::Checksum)?;
     let (mut sum, mut signed) = (0_u64, 0_i64);
@@ -262,8 +260,7 @@ fn check(block: &[u8]) -> Result<(), TarError> {
     }
 }
 
-/// Reads a number: octal digits with spaces before and a space or NUL after, or GNU's binary form.
-/// An empty field is 0.
+/// Parses octal digits surrounded by spaces or NULs, or GNU's binary form. An empty field is 0.
 fn number(field: &[u8]) -> Option<u64> {
     if field[0] == 0x80 {
         return field[1..]
@@ -285,15 +282,13 @@ fn number(field: &[u8]) -> Option<u64> {
     })
 }
 
-/// Takes a text that NULs fill up. A NUL inside stays: whoever makes files refuses it, and can say
-/// whose name it is in.
+/// Strips trailing NULs. An inner NUL stays and is rejected with the entry's name later.
 fn text(field: &[u8]) -> Vec<u8> {
     let end = field.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     field[..end].to_vec()
 }
 
-/// Puts the two parts of a name together. GNU's own format has other fields in the place of the
-/// first part.
+/// Joins prefix and name. GNU's format uses the prefix field for other data.
 fn ustar_name(block: &[u8]) -> Vec<u8> {
     let name = text(&block[..100]);
     if &block[257..263] != b"ustar\0" {
@@ -308,8 +303,8 @@ fn ustar_name(block: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// Reads records `LENGTH NAME=VALUE\n`, where the length counts itself and the end of line. An
-/// empty value takes back what an earlier header said.
+/// Parses pax records `LENGTH NAME=VALUE` with a line feed at the end; the length counts the whole
+/// record. An empty value removes an earlier one.
 fn records(mut body: &[u8], into: &mut PaxHeader) -> Result<(), TarError> {
     while !body.is_empty() {
         let space = body.iter().position(|&byte| byte == b' ').ok_or(TarError::PaxHeader)?;
@@ -334,7 +329,7 @@ fn records(mut body: &[u8], into: &mut PaxHeader) -> Result<(), TarError> {
                     .map(|value| decimal(value).ok_or(TarError::Number("size")))
                     .transpose()?;
             }
-            // A fraction of a second is dropped; a time before 1970 is 1970.
+            // Fractions are dropped, and times before 1970 become 1970.
             b"mtime" => {
                 into.mtime_s = given.map(|value| {
                     let whole = value.split(|&byte| byte == b'.').next().unwrap_or_default();

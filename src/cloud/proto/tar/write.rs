@@ -1,22 +1,22 @@
-//! Writes the headers of tar entries, byte for byte as the published client's packer does.
+//! Writes tar headers, byte for byte like the published client.
 //!
-//! In: a name of bytes, a size in bytes, a mode. Out: what stands before an entry's content, what pads it, and what ends an
-//! archive. Times, owners and their names are zero or empty, so that the same files make the same archive. A name that ASCII or
-//! 100 characters cannot hold has a pax record before its header.
-//! Source: POSIX.1-2017 `pax`, `ustar` interchange format; CPython 3.11, `tarfile`, whose choices these are.
+//! In: a name, a size in bytes, a mode. Out: the header before a file's content, its padding, and
+//! the end of an archive. Times and owners are zero, so that the same files give the same archive.
+//! A name that is not ASCII or exceeds 100 bytes gets a pax header. Source: POSIX.1-2017 `pax`,
+//! "ustar Interchange Format"; CPython 3.11, `tarfile`.
 
 use crate::proto::glob::code_points;
 
-/// What everything is padded to.
+/// Block size; content is padded to it.
 pub const BLOCK: usize = 512;
-/// What the whole archive is padded to.
+/// Record size; archives are padded to it.
 const RECORD: u64 = 10_240;
-/// Bytes of the field of the name.
+/// Size of the name field.
 const NAME: usize = 100;
-/// The largest size that eleven octal digits hold.
+/// Largest size in eleven octal digits.
 pub const SIZE_MAX: u64 = 0o77_777_777_777;
 
-/// Makes what stands before the content of a regular file. `size` is at most [`SIZE_MAX`].
+/// Returns the header of a regular file. `size` is at most [`SIZE_MAX`].
 pub fn header(name: &[u8], size: u64, mode: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity(BLOCK);
     if !name.is_ascii() || name.len() > NAME {
@@ -32,26 +32,26 @@ pub fn header(name: &[u8], size: u64, mode: u32) -> Vec<u8> {
     out
 }
 
-/// How many zeros follow a content of this size.
+/// Returns the number of zeros after content of this size.
 pub fn padding(size: u64) -> usize {
     // Less than a block.
     (size.next_multiple_of(BLOCK as u64) - size) as usize
 }
 
-/// How many zeros end an archive that is this long without them.
+/// Returns the number of zeros that end an archive of this size.
 pub fn end(size: u64) -> usize {
     let with_two_blocks = size + 2 * BLOCK as u64;
     // Less than two blocks and a record.
     (with_two_blocks.next_multiple_of(RECORD) - size) as usize
 }
 
-/// The pax record of a name; before it what says that names are not in UTF-8, if this one is not.
+/// Returns the pax record of a name, with a character set record if it is not UTF-8.
 fn path_record(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     if std::str::from_utf8(name).is_err() {
         out.extend(b"21 hdrcharset=BINARY\n");
     }
-    // Its own length, in decimal, counts too.
+    // The length includes its own digits.
     let rest = " path=\n".len() + name.len();
     let mut length = rest;
     while length != rest + length.to_string().len() {
@@ -64,7 +64,7 @@ fn path_record(name: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Adds one header.
+/// Appends a header block.
 fn block(out: &mut Vec<u8>, name: &[u8], size: u64, mode: u32, kind: u8) {
     let mut block = [0; BLOCK];
     let name = &name[..name.len().min(NAME)];
@@ -74,7 +74,7 @@ fn block(out: &mut Vec<u8>, name: &[u8], size: u64, mode: u32, kind: u8) {
     octal(&mut block[116..124], 0);
     octal(&mut block[124..136], size);
     octal(&mut block[136..148], 0);
-    // The checksum is that of a header whose checksum is spaces.
+    // The checksum field counts as spaces.
     block[148..156].fill(b' ');
     block[156] = kind;
     block[257..265].copy_from_slice(b"ustar\x0000");
@@ -83,12 +83,11 @@ fn block(out: &mut Vec<u8>, name: &[u8], size: u64, mode: u32, kind: u8) {
     out.extend(block);
 }
 
-/// Fills a field with octal digits and the NUL at their end.
+/// Writes octal digits and a final NUL.
 fn octal(field: &mut [u8], mut number: u64) {
     let digits = field.len() - 1;
     field[digits] = 0;
     for digit in field[..digits].iter_mut().rev() {
-        // One of eight.
         *digit = b'0' + (number & 7) as u8;
         number >>= 3;
     }
@@ -116,7 +115,7 @@ mod tests {
         HEXLOWER.encode(&Sha256::digest(archive(files)))
     }
 
-    /// C-069: the hashes of the archives that `tarfile` of CPython 3.11 makes of the same files.
+    /// C-069: SHA-256 of the archives that CPython 3.11's `tarfile` creates.
     #[test]
     fn archives_are_those_of_the_published_client() {
         assert_eq!(
@@ -142,7 +141,7 @@ mod tests {
             hash(&files),
             "4749c9448bfbd6da79381bb2e185b55d98b1078fbe50db420650d63cbda25265"
         );
-        // A record whose length grows by a digit for its own sake.
+        // A record whose length field adds a digit.
         let (short, long) = (b"n".repeat(989), b"n".repeat(990));
         let full = [0x5a; 512].repeat(20);
         assert_eq!(
