@@ -1,10 +1,10 @@
-//! Requests to the cloud service and their answers.
+//! HTTP requests of the cloud service.
 //!
-//! In: hyper's requests. Out: answers in JSON, archives' 204, kept images as files, and one line in
-//! the log per request: method, path, status, time, whose it was. A request is judged in this
-//! order: its key, its organization, its path, its body; what `proto` says is done here, by
-//! `upload`, `builds` and `log`. What failed inside the service is told to the log, under a number
-//! that the client gets instead. Source: `cloud-interface.md` section 2, I-04, I-22, I-24, I-30.
+//! In: hyper requests. Out: JSON answers, 204 for uploads, stored images, and one access log line
+//! per request with method, path, status, time, organization and key. A request is checked in this
+//! order: key, organization, path, body. Internal errors are logged under a number, which the
+//! client receives instead of the reason. Source: decisions I-04, I-22, I-24, I-30;
+//! `docs/spec/cloud-protocol.md` 1.
 
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
@@ -50,40 +50,39 @@ use edge_runner_proto::server::key::bearer;
 use edge_runner_proto::server::request_framing;
 use edge_runner_proto::uuid::Uuid;
 
-/// Bytes of the rest of a refused upload that are read and dropped.
+/// Bytes of a rejected upload that are read and discarded.
 const REFUSED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// How long the rest of a refused upload is read and dropped, so that its sender gets to read why.
+/// Time to read and discard a rejected upload, so that its sender can read the answer.
 const REFUSED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Bytes of a request's path in the log: the longest sensible one has 160.
+/// Bytes of a path in the log. Valid paths have at most 160.
 const LOGGED_PATH_BYTES_MAX: usize = 300;
 
-/// Characters of a request's `Host`, which becomes a part of URLs.
+/// Length of a `Host` header, which becomes part of URLs.
 const HOST_BYTES_MAX: usize = 255;
 
-/// How much longer than [`UPLOAD_STALL`] a connection waits for a byte, so that its client is told
-/// why it ends.
+/// Added to [`UPLOAD_STALL`] for the connection's own timeout, so that the client gets an answer
+/// first.
 const UPLOAD_STALL_MARGIN: Duration = Duration::from_secs(5);
 
-/// What every request is answered from.
+/// Shared state of all requests.
 pub struct CloudApp {
     pub config: Arc<CloudConfig>,
     pub keys: Arc<KeyStore>,
-    /// Nothing: there is one region, `local`.
+    /// `None`: the single region `local`.
     pub regions: Option<ReloadingFile<Regions>>,
     pub uploads: Arc<UploadService>,
     pub builds: Arc<BuildService>,
     pub tls: Option<Arc<ServerTls>>,
 }
 
-/// The limits of the service's connections.
+/// Returns the limits of connections.
 fn times() -> ConnLimits {
     ConnLimits {
         answer: CLOUD_ANSWER,
         stall_body: UPLOAD_STALL + UPLOAD_STALL_MARGIN,
-        // The system wakes a writer when a third of its buffer is free: megabytes, for a slow
-        // client a minute.
+        // The kernel wakes a writer when a third of its buffer is free, which may be megabytes.
         stall: DOWNLOAD_STALL,
         linger: REFUSED_WITHIN,
         linger_bytes: REFUSED_BYTES_MAX,
@@ -120,12 +119,12 @@ impl HttpService for CloudApp {
         doing: &Arc<ConnState>,
         _becomes: &UpgradeSlot,
     ) -> impl Future<Output = Reply> + Send {
-        // On the heap: a connection that is idle has no room for the longest of requests.
+        // Boxed, so that idle connections do not reserve space for the largest request.
         Box::pin(answer(self, request, peer, doing))
     }
 }
 
-/// Answers one request, and tells the log.
+/// Answers a request and logs it.
 async fn answer(app: &CloudApp, request: Request<Incoming>, peer: PeerInfo, doing: &Arc<ConnState>) -> Reply {
     let (head, body) = request.into_parts();
     let (mut line, request) = {
@@ -145,7 +144,7 @@ async fn answer(app: &CloudApp, request: Request<Incoming>, peer: PeerInfo, doin
     };
     let mut reply = answered.unwrap_or_else(|error| refuse(error, is_upload && asks_for_xml(&head.headers)));
     if is_upload && !reply.status().is_success() {
-        // The rest of the form is not waited for.
+        // The rest of the form is not read.
         let close = HeaderValue::from_static("close");
         reply.headers_mut().insert(header::CONNECTION, close);
     }
@@ -153,31 +152,32 @@ async fn answer(app: &CloudApp, request: Request<Incoming>, peer: PeerInfo, doin
     reply
 }
 
-/// Whose request it is, for the log.
+/// The requesting organization and key, for the log.
 #[derive(Default)]
 struct RequestOwner {
     org: Option<Org>,
-    /// The beginning of the key's hash.
+    /// First digits of the key's digest.
     tag: Option<String>,
 }
 
-/// The line of a request, written when it ends, however it ends.
+/// The access log line of a request. It is written on drop, so that aborted requests are logged
+/// too.
 struct AccessLogLine<'a> {
     method: &'a str,
     path: Cow<'a, str>,
     began: Instant,
     requester: RequestOwner,
-    /// Nothing: the client did not wait for it.
+    /// `None`: the client disconnected.
     status: Option<StatusCode>,
 }
 
 impl<'a> AccessLogLine<'a> {
     fn new(keys: &keys::KeySnapshot<'_>, head: &'a Parts) -> Self {
-        // Where nobody can tell, it may be one.
+        // If the key file is unusable, any segment may be a key.
         let is_key = |text: &str| !matches!(keys.find(text), Ok(None));
         AccessLogLine {
             method: match head.method.as_str() {
-                // A client may invent methods, of any length.
+                // Clients may send methods of any length.
                 method @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") => method,
                 _ => "-",
             },
@@ -200,7 +200,7 @@ impl Drop for AccessLogLine<'_> {
     }
 }
 
-/// Finds out who asks, and for what.
+/// Checks key and organization, and finds the operation.
 fn authorize(
     keys: &keys::KeySnapshot<'_>,
     head: &Parts,
@@ -224,7 +224,7 @@ fn authorize(
     Ok((Some(holder), path.route(head.method.as_str())?))
 }
 
-/// Finds whose key a request carries.
+/// Finds the owner of the request's key.
 fn holder(keys: &keys::KeySnapshot<'_>, headers: &HeaderMap) -> Result<Option<KeyHolder>, ApiError> {
     let mut authorizations = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(only), None) = (authorizations.next(), authorizations.next()) else {
@@ -242,7 +242,7 @@ fn asks_for_xml(headers: &HeaderMap) -> bool {
     accepted.filter_map(|value| value.to_str().ok()).any(wants_xml)
 }
 
-/// Makes the answer of a refusal, and tells the log what the client is not told.
+/// Builds an error answer, and logs what it does not tell.
 fn refuse(mut error: ApiError, in_xml: bool) -> Reply {
     if error.is_internal() {
         let number = u32::from_be_bytes(common::random());
@@ -277,7 +277,7 @@ fn ok(json: &Value) -> Reply {
     json_reply(StatusCode::OK, json.to_string())
 }
 
-/// A request that was let in, and what is known of it.
+/// A request after authorization.
 struct AuthorizedRequest<'a> {
     app: &'a CloudApp,
     head: &'a Parts,
@@ -285,7 +285,7 @@ struct AuthorizedRequest<'a> {
     doing: &'a Arc<ConnState>,
 }
 
-/// Does what an operation is for. Whoever needs a key has a holder.
+/// Performs an operation.
 async fn dispatch(
     request: AuthorizedRequest<'_>,
     holder: Option<KeyHolder>,
@@ -343,7 +343,7 @@ impl CloudApp {
         }
     }
 
-    /// Refuses a region that is not there, or that nothing is built for; nothing: the default one.
+    /// Returns a region that has builds. `None` selects the default region.
     fn region_for_builds(&self, code: Option<&str>) -> Result<Slug, ApiError> {
         let regions = self.regions()?;
         let region = match code {
@@ -367,10 +367,10 @@ impl CloudApp {
 }
 
 impl AuthorizedRequest<'_> {
-    /// Returns scheme and host as clients see them, without a slash at the end.
+    /// Returns scheme and host as the client sees them, without a trailing slash.
     ///
     /// # Errors
-    /// 400 of a `Host` that no URL could have.
+    /// 400 for an invalid `Host`.
     fn base(&self) -> Result<String, ApiError> {
         if let Some(url) = &self.app.config.public_url {
             return Ok(url.clone());
@@ -384,14 +384,14 @@ impl AuthorizedRequest<'_> {
         }
     }
 
-    /// Reads a body in JSON.
+    /// Reads a JSON body.
     async fn json(&self, body: Incoming) -> Result<Bytes, ApiError> {
         let caps = BodyLimits {
             bytes_max: JSON_BYTES_MAX,
             within: times().body,
         };
         let read = common::collect(caps, &self.head.headers, body).await;
-        // What is left is ours to do: the client holds nothing back any more.
+        // The body is complete; the time from here on is the service's.
         self.doing.set(ConnPhase::Answer);
         read.map_err(|error| match error {
             BodyError::TooLarge { .. } => ApiError::too_large(),
@@ -417,7 +417,7 @@ async fn upload(
     *reply.status_mut() = StatusCode::NO_CONTENT;
     let location = format!("{base}/{}/{}", grant::BUCKET, stored.key);
     for (name, value) in [(header::ETAG, stored.etag()), (header::LOCATION, location)] {
-        // Hosts, names and hex digits are fit for a header.
+        // Hosts, names and hex digits are valid header values.
         if let Ok(value) = HeaderValue::try_from(value) {
             reply.headers_mut().insert(name, value);
         }
@@ -432,7 +432,7 @@ async fn grant(request: AuthorizedRequest<'_>, to: &KeyHolder, body: Incoming) -
     let region = app.region_for_builds(wanted.as_deref())?;
     let url = format!("{}/{}", request.base()?, grant::BUCKET);
     let granted = app.uploads.grant(to, &region, url).await?;
-    // Not by way of a `Value`: its members would lose their order.
+    // `serde_json::Value` would not keep the order of members.
     let json = serde_json::to_string(&granted).map_err(|error| ApiError::internal(error.to_string()))?;
     Ok(json_reply(StatusCode::OK, json))
 }
@@ -473,11 +473,11 @@ async fn logs(app: &CloudApp, id: Uuid, lines: LogQuery) -> Result<Reply, ApiErr
     Ok(ok(&json))
 }
 
-/// Sends an image that the service keeps, or a part of it.
+/// Sends a stored image or a range of it.
 async fn image(request: AuthorizedRequest<'_>, build: &Build, name: &str) -> Result<Reply, ApiError> {
     let unknown = || ApiError::not_found("the service keeps no such image");
     let is_kept = |image: &Image| matches!(&image.location, ImageLocation::Stored(kept) if kept == name);
-    // The name is the recorded one, so it leads nowhere else.
+    // Only the recorded name is accepted, so it cannot lead elsewhere.
     if build.status != BuildStatus::Success || !build.image.as_ref().is_some_and(is_kept) {
         return Err(unknown());
     }
@@ -494,7 +494,7 @@ async fn image(request: AuthorizedRequest<'_>, build: &Build, name: &str) -> Res
     };
     let headers = &request.head.headers;
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    // An image never changes, and a build has one.
+    // A build has one image, which never changes.
     let etag = format!("\"{}\"", build.id);
     let same = text(header::IF_RANGE).is_none_or(|known| known == etag);
     let (status, part) = match range::parse(text(header::RANGE).filter(|_| same), bytes) {
@@ -521,7 +521,8 @@ async fn image(request: AuthorizedRequest<'_>, build: &Build, name: &str) -> Res
     Ok(reply)
 }
 
-/// Opens a file that is no link, and returns its length; nothing when there is none.
+/// Opens a regular file without following links. Returns its length, or `None` if it does not
+/// exist.
 fn open(path: &Path) -> io::Result<Option<(File, u64)>> {
     let opened = OpenOptions::new()
         .read(true)
@@ -535,7 +536,7 @@ fn open(path: &Path) -> io::Result<Option<(File, u64)>> {
     Ok(about.is_file().then_some((file, about.len())))
 }
 
-/// Does what waits for the disk on a thread that may.
+/// Runs blocking work on a thread for it.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|panic| ApiError::internal(panic.to_string()))

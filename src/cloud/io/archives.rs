@@ -1,9 +1,9 @@
-//! Where archives are kept.
+//! Storage of uploaded archives.
 //!
-//! In: an upload, piece by piece. Out: an archive under its name, whole and on disk, or nothing: it is written to `tmp/`, and
-//! moved to `archives/{org}/{upload}.tar.gz` when all of it is there ([`ArchiveDir::commit`]). A part that is dropped is deleted, and
-//! those of a run that was killed are deleted at the next start. Everything here blocks. Folders and files belong to their owner
-//! alone. Refuses: nothing; who may write what is decided before.
+//! In: an upload in pieces. Out: a complete, synced archive or nothing: it is written to `tmp/` and
+//! then renamed to `archives/{org}/{upload}.tar.gz` ([`ArchiveDir::commit`]). A dropped
+//! [`PartialArchive`] is deleted; those of a killed run are deleted at the next start. All calls
+//! block. Files are readable by their owner only. Source: decision I-08.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -19,23 +19,24 @@ use crate::proto::grant;
 use edge_runner_http::common;
 use edge_runner_proto::uuid::Uuid;
 
-/// Bytes of an archive that are hashed at once.
+/// Bytes of an archive hashed at a time.
 const HASH_PIECE_BYTES: usize = 64 * 1024;
 
-/// Bytes of an upload that may be in the system's memory and not on disk.
+/// Bytes written between two syncs.
 const UNSYNCED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// A place for archives. Blocks. An S3-compatible store follows by another implementation.
+/// Stores archives. Calls block.
 pub trait ArchiveStore: Send + Sync + 'static {
-    /// Tells what is there of an upload; nothing when nothing is. ArchiveHasher it again if `upload.info` are not of the file that is there.
+    /// Returns facts about the archive of an upload, or `None` without an archive. Hashes the file
+    /// again if `upload.info` belongs to another file.
     fn head(&self, upload: &UploadRecord) -> io::Result<Option<ArchiveInfo>>;
-    /// Opens an archive from its first byte.
+    /// Opens an archive at its first byte.
     fn open(&self, org: &Org, id: Uuid) -> io::Result<Box<dyn io::Read + Send>>;
-    /// Deletes an archive; one that is not there is deleted already.
+    /// Deletes an archive. A missing one is not an error.
     fn delete(&self, org: &Org, id: Uuid) -> io::Result<()>;
 }
 
-/// ArchiveStore in a folder.
+/// Archives in a folder of the data directory.
 #[derive(Debug)]
 pub struct ArchiveDir {
     archives: PathBuf,
@@ -43,23 +44,21 @@ pub struct ArchiveDir {
 }
 
 impl ArchiveDir {
-    /// Finds or makes the folders below the data directory, that of images among them, waits until
-    /// they are there for good, and deletes what is left of uploads that never ended. Only one
-    /// process may do so.
+    /// Creates missing folders, including the one of images, syncs them, and deletes partial
+    /// archives of earlier runs. The caller holds the lock of the data directory.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     pub fn open(data_dir: &Path) -> io::Result<ArchiveDir> {
         let folder = ArchiveDir {
             archives: data_dir.join("archives"),
             tmp: data_dir.join("tmp"),
         };
         DirBuilder::new().recursive(true).mode(0o700).create(&folder.archives)?;
-        // A builder command has the rights of the service, so anything may be there. No part has a
-        // name that was there before, so that what cannot be removed blocks no upload.
+        // Builder commands have the service's rights and may have put anything here. Names are
+        // never reused, so leftovers block no upload.
         let tmp = &folder.tmp;
-        // The data directory may be named by way of a link, which the removal of trees does not
-        // follow.
+        // The data directory may be a link, which removal does not follow.
         let emptied = data_dir.canonicalize().and_then(|whole| dir::clear(&whole.join("tmp")));
         if let Err(error) = emptied {
             log::warn!(
@@ -70,17 +69,17 @@ impl ArchiveDir {
         if let Err(error) = DirBuilder::new().recursive(true).mode(0o700).create(tmp) {
             log::warn!("{}: {error}; uploads fail until this is a folder", tmp.display());
         }
-        // An older directory on a full disk may have none, and is no reason not to start: the first image makes it then.
+        // It may fail on a full disk; then the first image creates the folder.
         let _ = DirBuilder::new().mode(0o700).create(data_dir.join("images"));
-        // An archive of which a client was told is not to be lost with the folder that it is in.
+        // Committed archives must survive with their folder.
         File::open(data_dir)?.sync_all()?;
         Ok(folder)
     }
 
-    /// Begins an archive.
+    /// Creates a partial archive.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     pub fn create(&self) -> io::Result<PartialArchive> {
         let path = self.tmp.join(format!("{}.part", Uuid::v4(common::random())));
         let file = OpenOptions::new()
@@ -97,12 +96,11 @@ impl ArchiveDir {
         })
     }
 
-    /// Puts an archive that is on disk in its place, instead of one that is there; when it returns, that is on disk too. The
-    /// caller has the upload's turn.
+    /// Moves a synced archive to its final name, replacing an earlier one, and syncs the folders.
+    /// The caller holds the upload's lock.
     ///
     /// # Errors
-    /// The system's; then what was there before is there still, unless it was a folder that could not be synced: then the new one is
-    /// in its place, and perhaps not there for good.
+    /// The error of the system. The earlier archive is intact, unless syncing a folder failed.
     pub fn commit(&self, mut part: PartialArchive, org: &Org, id: Uuid) -> io::Result<()> {
         let folder = self.archives.join(org.as_str());
         match DirBuilder::new().mode(0o700).create(&folder) {
@@ -113,7 +111,7 @@ impl ArchiveDir {
             fs::rename(path, self.path(org, id))?;
             part.path = None;
         }
-        // Another upload may have made the folder a moment ago and not have come to this line yet: each one sees to both.
+        // Another upload may have created the folder without having synced it yet.
         File::open(&folder)?.sync_all()?;
         File::open(&self.archives)?.sync_all()
     }
@@ -158,7 +156,7 @@ impl ArchiveStore for ArchiveDir {
     }
 }
 
-/// What an archive is known by, as far as it has come.
+/// Digests of an archive so far.
 #[derive(Clone, Debug, Default)]
 struct ArchiveHasher {
     md5: Md5,
@@ -171,7 +169,7 @@ impl ArchiveHasher {
         self.sha256.update(piece);
     }
 
-    /// Returns what is known of the file, all of which has come.
+    /// Returns the facts about a complete file.
     fn info(self, of: &fs::Metadata) -> ArchiveInfo {
         ArchiveInfo {
             size: of.len(),
@@ -187,29 +185,29 @@ fn modified_ns(of: &fs::Metadata) -> i64 {
     of.mtime().saturating_mul(1_000_000_000).saturating_add(of.mtime_nsec())
 }
 
-/// An archive that is being written. Deleted when it is dropped.
+/// An archive being written; deleted on drop.
 #[derive(Debug)]
 pub struct PartialArchive {
-    /// Nothing once it is in its place.
+    /// `None` after the commit.
     path: Option<PathBuf>,
     file: File,
     hasher: ArchiveHasher,
     bytes: u64,
-    /// Bytes that are perhaps not on disk.
+    /// Bytes since the last sync.
     unsynced: u64,
 }
 
 impl PartialArchive {
-    /// Writes the next piece.
+    /// Appends a piece.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     pub fn write(&mut self, piece: &[u8]) -> io::Result<()> {
         self.file.write_all(piece)?;
         self.hasher.update(piece);
         self.bytes += piece.len() as u64;
         self.unsynced += piece.len() as u64;
-        // A slow card takes what comes at its own pace, not half a gigabyte at the end.
+        // Spreads the load on slow cards instead of syncing everything at the end.
         if self.unsynced >= UNSYNCED_BYTES_MAX {
             self.unsynced = 0;
             self.file.sync_data()?;
@@ -217,10 +215,10 @@ impl PartialArchive {
         Ok(())
     }
 
-    /// Waits until all of it is on disk; tells what it is.
+    /// Syncs the file and returns facts about it.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     pub fn sync(&self) -> io::Result<ArchiveInfo> {
         self.file.sync_all()?;
         let found = self.file.metadata()?;
@@ -234,7 +232,7 @@ impl PartialArchive {
 impl Drop for PartialArchive {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // What cannot be deleted is deleted at the next start.
+            // A leftover is deleted at the next start.
             let _ = fs::remove_file(path);
         }
     }
@@ -301,7 +299,7 @@ mod tests {
         info
     }
 
-    /// I-08: an archive is under its name when all of it is there, and what is dropped before leaves nothing.
+    /// I-08: an archive appears complete or not at all.
     #[test]
     fn an_archive_is_there_whole_or_not_at_all() {
         let place = DataDir::new();
@@ -337,8 +335,8 @@ mod tests {
         assert!(folder.open(&org(), id).is_err());
     }
 
-    /// I-08: what a killed service left behind is gone at the next start, and archives are not; so
-    /// it is where the data directory is named by way of a link.
+    /// I-08: partial archives of a killed run are deleted at the next start, also when the data
+    /// directory is a link.
     #[test]
     fn parts_do_not_outlive_a_start() {
         let (place, link) = (DataDir::new(), DataDir::new());
@@ -357,8 +355,8 @@ mod tests {
         fs::remove_file(&link.0).expect("the link");
     }
 
-    /// Finding 13: whatever a builder command left in `tmp/`, or instead of it, is gone at the next
-    /// start, and what lies behind a link is as it was.
+    /// Whatever a builder command left in `tmp/`, or in its place, is removed at the next start;
+    /// link targets are untouched.
     #[test]
     fn nothing_in_the_folder_of_parts_keeps_the_service_from_starting() {
         use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -404,8 +402,7 @@ mod tests {
         check("a link in its place");
     }
 
-    /// A record counts only for the file that it was made of: one that was put there by a service that was killed before it
-    /// wrote that down is hashed again.
+    /// Recorded facts count only for the file that they were computed from.
     #[test]
     fn facts_are_those_of_the_file_that_is_there() {
         let place = DataDir::new();
@@ -417,7 +414,7 @@ mod tests {
         for known in [None, Some(first), Some(second)] {
             assert_eq!(folder.head(&upload(id, known)).expect("readable"), Some(second));
         }
-        // A record that fits is believed, so that half a gigabyte is not read again for each build.
+        // Matching facts are trusted, so that large archives are not read for each build.
         let believed = ArchiveInfo { md5: [0; 16], ..second };
         assert_eq!(
             folder.head(&upload(id, Some(believed))).expect("readable"),

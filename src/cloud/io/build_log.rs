@@ -1,54 +1,51 @@
-//! The log of a build: written line by line, read page by page.
+//! Logs of builds.
 //!
-//! In: lines of the command's stdout and stderr, and the service's own. Out: pages, from the first
-//! line on, of what is there at that moment. The file holds nothing but lines, and each is written
-//! whole; a token is the offset of a line, so that pages need no memory. It is continued by a later
-//! attempt. Refuses: more than `BUILD_LOG_BYTES_MAX`, after a line that says so; tokens that are
-//! none. What cannot be written is dropped: a build does not fail for its log. Source:
-//! `cloud-interface.md` §5, I-14.
+//! In: output lines of the command and messages of the service. Out: pages of lines, from the first
+//! one on. A page token is the byte offset of a line, so pages need no state. A later attempt
+//! appends to the log. Output beyond `BUILD_LOG_BYTES_MAX` is dropped after a line that says so, as
+//! is anything that cannot be written. Source: decision I-14.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// Bytes of one page of a log, as JSON: ten thousand ordinary lines. A client that reads slowly
-/// holds one in memory, and there may be as many of those as there are connections.
+/// Bytes of a page as JSON. A slow client holds one page in memory, per connection.
 const BUILD_LOG_PAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Of these, what commands leave to the service's own lines: one for each step of each attempt.
+/// Part of the log that is reserved for the service's lines.
 const BUILD_LOG_OWN_BYTES: u64 = 64 * 1024;
 
-/// Bytes of a build's log.
+/// Bytes of a log.
 const BUILD_LOG_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
-/// What the service's own lines begin with.
+/// Prefix of the service's lines.
 const OWN: &str = "[service] ";
 
-/// Lines of a page, and where the next one begins.
+/// A page of lines, and the token of the next one.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LogPage {
     pub lines: Vec<String>,
     pub next: Option<String>,
 }
 
-/// A log that is written.
+/// An open log.
 #[derive(Debug)]
 pub struct BuildLog {
-    /// Nothing: it could not be opened.
+    /// `None`: the log could not be opened.
     file: Option<File>,
-    /// Bytes of whole lines.
+    /// Bytes of complete lines.
     length: u64,
-    /// Nothing of the command is taken any more, which was said.
+    /// The command's output is dropped from now on.
     is_full: bool,
     is_broken: bool,
 }
 
 impl BuildLog {
-    /// Opens a log at its end, or begins it, with the folder that it is in.
+    /// Opens a log for appending. Creates the file and its folder if needed.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     pub fn open(path: &Path) -> io::Result<BuildLog> {
         if let Some(folder) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -58,7 +55,7 @@ impl BuildLog {
         let mut file = options.open(path)?;
         let mut length = file.seek(SeekFrom::End(0))?;
         if length > 0 {
-            // A kill or a full disk may have cut the last line.
+            // A kill or a full disk may have truncated the last line.
             let mut last = [0];
             file.seek(SeekFrom::Start(length - 1))?;
             file.read_exact(&mut last)?;
@@ -75,7 +72,7 @@ impl BuildLog {
         })
     }
 
-    /// A log that drops every line, for a build whose log cannot be opened.
+    /// Creates a log that drops every line.
     pub fn discarding() -> BuildLog {
         BuildLog {
             file: None,
@@ -85,7 +82,7 @@ impl BuildLog {
         }
     }
 
-    /// Writes one line of the service's own.
+    /// Writes a line of the service.
     pub fn write_service_line(&mut self, line: &str) {
         let line = format!("{OWN}{}\n", line.replace(['\n', '\r'], " "));
         if self.length + line.len() as u64 <= BUILD_LOG_BYTES_MAX {
@@ -93,8 +90,7 @@ impl BuildLog {
         }
     }
 
-    /// Writes one line of the command's. Several may be handed over at once, each but the last
-    /// ended by a line feed.
+    /// Writes one or more lines of the command, separated by line feeds.
     pub fn write_lines(&mut self, text: &str) {
         if self.is_full {
             return;
@@ -129,7 +125,7 @@ impl BuildLog {
                 self.is_broken = false;
             }
             Err(error) => {
-                // One line cut would be taken for two by whoever reads on.
+                // Removes a partial line, which readers would join with the next one.
                 let _ = file.set_len(self.length);
                 if !std::mem::replace(&mut self.is_broken, true) {
                     log::warn!("a build's log cannot be written: {error}");
@@ -138,11 +134,10 @@ impl BuildLog {
         }
     }
 
-    /// Reads at most `limit` lines of a log, from the first one or from where a token says. One
-    /// that is not there is empty.
+    /// Reads at most `limit` lines from the start or from a token. A missing log is empty.
     ///
     /// # Errors
-    /// `InvalidInput` for a token that this log did not give, else the system's.
+    /// `InvalidInput` for an invalid token, else the error of the system.
     pub fn read_page(path: &Path, token: Option<&str>, limit: usize) -> io::Result<LogPage> {
         let start = match token {
             None => 0,
@@ -160,7 +155,7 @@ impl BuildLog {
         };
         let mut file = BufReader::new(file);
         if start > 0 {
-            // A line begins where another has ended.
+            // A token must point behind a line feed.
             let mut before = [0];
             file.seek(SeekFrom::Start(start - 1))?;
             if file.read(&mut before)? == 0 || before != *b"\n" {
@@ -171,7 +166,7 @@ impl BuildLog {
         loop {
             line.clear();
             file.read_until(b'\n', &mut line)?;
-            // The last one is still being written.
+            // The last line is still being written.
             if line.pop() != Some(b'\n') {
                 return Ok(LogPage { lines, next: None });
             }
@@ -190,7 +185,7 @@ impl BuildLog {
     }
 }
 
-/// Bytes of a line in JSON, with quotes and a comma. A control character may become six.
+/// Returns the length of a line in JSON, with quotes and comma.
 fn json_len(line: &str) -> usize {
     let escaped = |byte: u8| match byte {
         0..=0x1f | 0x7f => 5,
@@ -200,7 +195,7 @@ fn json_len(line: &str) -> usize {
     line.len() + line.bytes().map(escaped).sum::<usize>() + 3
 }
 
-/// Reads a token: an offset as it is written, without signs, spaces or zeros before it.
+/// Parses a token in canonical decimal form.
 fn offset(token: &str) -> Option<u64> {
     let offset: u64 = token.parse().ok()?;
     (offset.to_string() == token).then_some(offset)
@@ -219,7 +214,7 @@ mod tests {
         (page.lines, page.next)
     }
 
-    /// I-14: a log can be read while it is written, first lines first, in pages of any size.
+    /// I-14: a log can be read while it is written, in pages of any size.
     #[test]
     fn pages_follow_one_another() {
         let scratch = TestDir::new();
@@ -248,7 +243,7 @@ mod tests {
         assert_eq!(page(&path, token.as_deref(), 10).0, ["f\u{fc}nf", "six"]);
     }
 
-    /// I-14: tokens are offsets of lines, and nothing else is one.
+    /// I-14: only offsets of lines are valid tokens.
     #[test]
     fn bad_tokens_are_refused() {
         let scratch = TestDir::new();
@@ -279,8 +274,8 @@ mod tests {
         assert!(!is_refused("0", &scratch.path().join("absent")));
     }
 
-    /// Finding 16: a page is bounded as the JSON that is made of it, whatever is in its lines, and
-    /// never empty before the end.
+    /// A page is limited by its size as JSON, whatever the lines contain, and is never empty before
+    /// the end.
     #[test]
     fn a_page_has_a_size() {
         let scratch = TestDir::new();
@@ -307,8 +302,7 @@ mod tests {
         }
     }
 
-    /// I-19, I-14: a later attempt goes on where the last one ended, and a line that a kill has cut
-    /// stays a line of its own.
+    /// I-14, I-19: a later attempt appends, and a truncated line stays separate.
     #[test]
     fn a_log_is_continued() {
         let scratch = TestDir::new();
@@ -325,8 +319,7 @@ mod tests {
         );
     }
 
-    /// I-14: 10 MiB in all, with a line that says so; the service's own lines still come after it,
-    /// and the cap holds for all.
+    /// I-14: the log has at most 10 MiB, with a note; lines of the service still fit after it.
     #[test]
     fn a_log_has_an_end() {
         let scratch = TestDir::new();

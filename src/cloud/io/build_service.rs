@@ -1,9 +1,10 @@
-//! All builds: the queue, those that run, and what became of them.
+//! Manages all builds: queue, runs and results.
 //!
-//! In: requests of clients that were let in, and the ends of runs. Out: builds, or a [`ApiError`]. A build is recorded before its
-//! client is answered, and begins when one of `--max-builds` places is free. What became of it is recorded before the place is given
-//! on; where there is no space for that, it is tried until there is. What a stop of the service cuts off stays `building` in the
-//! records, and [`BuildService::recover`] takes it up at the next start. Source: `cloud-interface.md` §4, I-16, I-19, I-20, I-29.
+//! In: authorized requests, and the ends of runs. Out: builds, or an [`ApiError`]. A build is
+//! recorded before the client gets its answer, and starts when fewer than `--max-builds` run. Its
+//! result is recorded before its slot is free; without disk space the record is retried. A build
+//! interrupted by a stop stays `building`, and [`BuildService::recover`] continues it at the next
+//! start. Source: decisions I-16, I-19, I-20, I-29.
 
 mod run;
 
@@ -32,39 +33,39 @@ use edge_runner_proto::uuid::Uuid;
 
 use run::{BuildRunner, RunStage};
 
-/// What is kept and where: shared by the rooms of the service.
+/// The build service.
 pub struct BuildService {
     records: Arc<dyn Records>,
     archives: Arc<dyn ArchiveStore>,
     upload_locks: Arc<UploadLocks>,
     data_dir: PathBuf,
-    /// Nothing: builds wait until the service is started with a command.
+    /// `None`: builds wait until the service is started with a command.
     command: Option<Arc<[OsString]>>,
     limits: RunLimits,
     attempts_max: u32,
-    /// The environment of every command.
+    /// Environment for every command.
     env: Vec<(OsString, OsString)>,
     runner: BuildRunner,
     queue: Mutex<BuildQueue>,
-    /// Held from a record to its place in the queue, so that both have one order.
+    /// Held from recording a build to queueing it, so that both have the same order.
     order: Mutex<()>,
-    /// Builds whose command runs, or whose end is being recorded.
+    /// Builds that run or whose result is being recorded.
     stages: Mutex<HashMap<Uuid, watch::Receiver<RunStage>>>,
-    /// How many of those there are.
+    /// Number of entries in `stages`.
     busy: watch::Sender<usize>,
     stop: Shutdown,
 }
 
-/// The answer to a client that wants a build.
+/// Result of [`BuildService::create`].
 #[derive(Debug)]
 pub struct CreateResult {
     pub build: Build,
-    /// Whether it is an earlier success, so that nothing runs.
+    /// Whether an earlier success is returned and nothing runs.
     pub cached: bool,
 }
 
 impl BuildService {
-    /// Puts it together; nothing runs before [`BuildService::recover`].
+    /// Creates the service. Nothing runs before [`BuildService::recover`].
     pub fn new(
         config: &CloudConfig,
         records: Arc<dyn Records>,
@@ -109,11 +110,11 @@ impl BuildService {
         })
     }
 
-    /// Takes up what an earlier run of the service left: builds that waited wait again, those that were cut off run again, or fail
-    /// when their attempts are used up. What is left of their commands must be gone by then.
+    /// Resumes the unfinished builds of the previous run: pending ones wait again; interrupted ones
+    /// run again, or fail without attempts left. Leftover commands must have been killed before.
     ///
     /// # Errors
-    /// When the records cannot be read.
+    /// [`RecordError`] when the records cannot be read.
     pub async fn recover(self: &Arc<Self>) -> Result<(), RecordError> {
         let service = self.clone();
         let unfinished = blocking(move || service.records.unfinished()).await?;
@@ -138,7 +139,8 @@ impl BuildService {
         Ok(())
     }
 
-    /// Makes a build, or finds one that was made of the same. `base` is scheme and host of the request.
+    /// Creates a build, or finds a success with the same archive, region and build file. `base` is
+    /// the scheme and host of the request.
     ///
     /// # Errors
     /// 400, 429 or 500.
@@ -149,7 +151,7 @@ impl BuildService {
         base: String,
     ) -> Result<CreateResult, ApiError> {
         let service = self.clone();
-        // A task of its own: a client that goes away must not stop it between the record and the queue.
+        // Runs as a task, so that a disconnecting client cannot separate record and queue.
         let made = tokio::spawn(async move {
             let turn = service.upload_locks.lock(wanted.upload).await;
             let made = blocking({
@@ -195,7 +197,7 @@ impl BuildService {
         let id = Uuid::v4(random());
         let build = Build::new(id, &upload, &info, wanted.file.clone(), base, unix_time_ms());
         let _order = lock(&self.order);
-        // A kill between an archive's last byte and its record leaves this to be made up for.
+        // A kill may have come between the archive's commit and its record.
         let stored = match upload.info == Some(info) {
             true => Ok(()),
             false => self.records.set_archive(upload.id, &info),
@@ -210,7 +212,7 @@ impl BuildService {
         Ok(CreateResult { build, cached: false })
     }
 
-    /// Returns a build as it stands. One whose command has ended is waited for, for a while: until the result is recorded.
+    /// Returns a build. If its command has exited, waits a limited time for the result.
     ///
     /// # Errors
     /// 404 or 500.
@@ -223,13 +225,13 @@ impl BuildService {
         }
         let stage = lock(&self.stages).get(&id).cloned();
         let Some(mut stage) = stage else {
-            // It is about to run again, or its end was recorded a moment ago.
+            // The build is about to run again, or its end has just been recorded.
             return fetch();
         };
         if matches!(*stage.borrow(), RunStage::Running) {
             return Ok(build);
         }
-        // The other end is dropped when there is nothing to record.
+        // The sender is dropped if there is nothing to record.
         let recorded = async { drop(stage.wait_for(|stage| matches!(stage, RunStage::Recorded)).await) };
         let _ = timeout(RECONCILE_WITHIN, recorded).await;
         let became = match &*stage.borrow() {
@@ -237,13 +239,13 @@ impl BuildService {
             RunStage::Running | RunStage::Exited | RunStage::Recorded => None,
         };
         match became {
-            // There is no space for the record, but it is known what it will say.
+            // The result is known, but there is no space to record it.
             Some(became) => Ok(*became),
             None => fetch(),
         }
     }
 
-    /// Returns a page of builds and how many there are.
+    /// Returns a page of builds and their total number.
     ///
     /// # Errors
     /// 500.
@@ -252,30 +254,30 @@ impl BuildService {
         blocking(move || service.records.list(&org, &of)).await.map_err(broken)
     }
 
-    /// Returns where the log of a build is.
+    /// Returns the path of a build's log.
     pub fn log_path(&self, id: Uuid) -> PathBuf {
         self.data_dir.join("logs").join(format!("{id}.log"))
     }
 
-    /// Returns the folder of the image that the service keeps of a build.
+    /// Returns the folder of a build's stored image.
     pub fn images_path(&self, id: Uuid) -> PathBuf {
         self.data_dir.join("images").join(id.to_string())
     }
 
-    /// Waits until no command runs and nothing is being recorded any more. After the stop was told, that is soon.
+    /// Waits until no command runs and every result is recorded.
     pub async fn idle(&self) {
         let mut busy = self.busy.subscribe();
         let _ = busy.wait_for(|busy| *busy == 0).await;
     }
 }
 
-/// Does what waits for the disk on a thread that may.
+/// Runs blocking work on a thread for it.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime is going down, and this task with it.
+            // The runtime shuts down, and this task with it.
             Err(_) => std::future::pending().await,
         },
     }

@@ -1,12 +1,10 @@
-//! One run of the builder command: the archive is unpacked, the command runs, and its end becomes
-//! an outcome.
+//! Runs a build: unpacks the archive, runs the builder command, and determines the outcome.
 //!
-//! In: a [`BuildJob`]. Out: [`RunOutcome`], and lines in the build's log while it runs. The command has a
-//! process group of its own, the unpacked context as its folder, nothing on stdin, and an
-//! environment that is made for it. However it ends, its whole group is killed then, as is what
-//! left the group but still has the run's environment, and the scratch folder is removed. The
-//! command has the service's rights; to shut it in is its own business. Source:
-//! `cloud-interface.md` §5.
+//! In: a [`BuildJob`]. Out: a [`RunOutcome`], and lines in the build's log. The command runs in its
+//! own process group, in the unpacked context, with stdin closed and a minimal environment. At the
+//! end its group is killed, as is any process that has the run's environment, and the scratch
+//! folder is removed. The command has the service's rights; isolation is up to the command. Source:
+//! decisions I-10 to I-13.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -41,37 +39,35 @@ use edge_runner_http::tasks;
 use edge_runner_proto::limits::PROCESS_GROUP_INTERVAL;
 use edge_runner_proto::process::lines::Lines;
 
-/// How long a command may take to be wait_for_group after SIGKILL, before its folder is removed in spite of
-/// it: it waits for a disk or a driver.
+/// Time for the group to exit after SIGKILL. A process may hang in a disk or driver.
 const BUILD_KILL_REST: Duration = Duration::from_secs(5);
 
-/// Bytes of a pipe of a command that are read at once.
+/// Bytes read from a pipe at a time.
 const BUILD_PIPE_BYTES: usize = 16 * 1024;
 
-/// Bytes of what a command writes to `BUILD_RESULT`.
+/// Size of `BUILD_RESULT` in bytes.
 const RESULT_BYTES_MAX: usize = 64 * 1024;
 
-/// What a run needs to know.
+/// Input of a run.
 pub struct BuildJob {
     pub build: Build,
     pub archive: Box<dyn io::Read + Send>,
-    /// `scratch/{id}-{attempt}` in [`guard::scratch`], which the run makes and removes.
+    /// `scratch/{id}-{attempt}` in [`guard::scratch_dir`]. The run creates and removes it.
     pub scratch: PathBuf,
-    /// `images/{id}`, which the run makes if it keeps an image.
+    /// `images/{id}`. The run creates it for a stored image.
     pub images: PathBuf,
     pub command: Arc<[OsString]>,
     pub limits: RunLimits,
-    /// `PATH`, `LANG` and what `--builder-env` names.
+    /// `PATH`, `LANG` and the variables of `--builder-env`.
     pub env: Vec<(OsString, OsString)>,
-    /// Called when the command has ended, before what it left is put away: from then on, whoever
-    /// asks for the build waits for what became of it.
+    /// Called when the command has exited, before its output is processed. Requests for the build
+    /// then wait for the result.
     pub on_exit: Box<dyn FnOnce() + Send>,
-    /// Called with what became of it, before its scratch folder is removed, which takes a while
-    /// where that is large: so the result is recorded meanwhile.
+    /// Called with the outcome before the scratch folder is removed, which may take long.
     pub on_outcome: Box<dyn FnOnce(RunOutcome) + Send>,
 }
 
-/// UnpackLimits of a run.
+/// Limits of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunLimits {
     pub timeout: Duration,
@@ -81,21 +77,21 @@ pub struct RunLimits {
     pub entries_max: u64,
 }
 
-/// How a run ended. Its process group is wait_for_group by then; its scratch folder is when [`run`] returns,
-/// and not yet when [`BuildJob::on_outcome`] is called.
+/// The outcome of a run. Its processes have ended; the scratch folder is removed when [`run`]
+/// returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunOutcome {
     Success(Image),
     Failed(String),
     TimedOut(String),
-    /// The service stops.
+    /// The service stopped.
     Interrupted,
 }
 
-/// Tells whether a command can be run, before any build comes.
+/// Checks that a builder command can be run.
 ///
 /// # Errors
-/// What is wrong, with the name of the program.
+/// [`CommandError`] names the program.
 pub fn check_command(command: &[OsString], path: &OsStr) -> Result<(), String> {
     let Some(first) = command.first().filter(|first| !first.is_empty()) else {
         return Err("the builder command after `--` is empty".to_owned());
@@ -112,8 +108,8 @@ pub fn check_command(command: &[OsString], path: &OsStr) -> Result<(), String> {
     }
 }
 
-/// Finds a program where the service looks for it: the command's own folder is the context, which
-/// is not to be trusted.
+/// Finds a program as the service sees it. The command's working directory is the untrusted
+/// context.
 fn program(name: &OsStr, path: &OsStr) -> Result<PathBuf, String> {
     if name.as_bytes().contains(&b'/') {
         return std::path::absolute(name).map_err(|error| error.to_string());
@@ -127,7 +123,7 @@ fn program(name: &OsStr, path: &OsStr) -> Result<PathBuf, String> {
         .ok_or_else(|| "no program of that name is in PATH".to_owned())
 }
 
-/// Runs a build to its end. `log` is open, and continued.
+/// Runs a build. `log` is open for appending.
 pub async fn run(mut job: BuildJob, log: BuildLog, mut stop: Shutdown) -> RunOutcome {
     let dirs = RunDirs::of(&job.scratch);
     let output = OutputLog::new(log);
@@ -138,7 +134,7 @@ pub async fn run(mut job: BuildJob, log: BuildLog, mut stop: Shutdown) -> RunOut
     outcome
 }
 
-/// Puts away what a run has left that did not come to its end: it panicked.
+/// Cleans up after a run that panicked.
 pub async fn clean_up(scratch: &Path) {
     let dirs = RunDirs::of(scratch);
     kill_escaped(&dirs.context).await;
@@ -160,7 +156,7 @@ struct RunDirs {
     out: PathBuf,
     home: PathBuf,
     tmp: PathBuf,
-    /// A file that the command may write.
+    /// A file for the command's result.
     result: PathBuf,
 }
 
@@ -187,12 +183,13 @@ impl RunDirs {
     }
 }
 
-/// Does what blocks elsewhere; nothing when it panicked, which the log has told.
+/// Runs blocking work on a thread for it. Returns `None` after a panic, which the runtime has
+/// logged.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }
 
-/// What stands in an error for a panic.
+/// Error message for a panic.
 const PANIC: &str = "an error inside of the service, which its log tells of";
 
 async fn attempt(mut job: BuildJob, dirs: &RunDirs, output: &Arc<OutputLog>, stop: &mut Shutdown) -> RunOutcome {
@@ -235,21 +232,21 @@ async fn attempt(mut job: BuildJob, dirs: &RunDirs, output: &Arc<OutputLog>, sto
             output.note(format!("the image is {name}, {} bytes", image.size)).await;
             RunOutcome::Success(image)
         }
-        // It was told to end as well, and did so in good order.
+        // The command got the stop signal too and exited in good order.
         Some(Err(_)) if stop.is_set() => RunOutcome::Interrupted,
         Some(Err(why)) => output.failed(BuildPhase::Image, &why).await,
         None => output.failed(BuildPhase::Image, PANIC).await,
     }
 }
 
-/// What happens first while the command runs.
+/// The first event while the command runs.
 enum WaitResult {
     Ended(io::Result<ExitStatus>),
     Late,
     Stopped,
 }
 
-/// Runs the command to its end, which is a good one or an outcome.
+/// Runs the command. Returns `Ok` on success.
 async fn command(
     job: &mut BuildJob,
     dirs: &RunDirs,
@@ -266,8 +263,8 @@ async fn command(
         Err(why) => return Err(output.failed(BuildPhase::Build, &why).await),
     };
     let id = child.id().expect("a child that was never waited for has a number");
-    // Dropped before the child: its signal needs the leader's number, which is free for others once
-    // the leader is reaped.
+    // Dropped before the child: the group's signal needs the leader's id, which the system may
+    // reuse after the leader is reaped.
     let mut group = ProcessGroup::from_leader(id);
     entry.started(group.id());
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -305,7 +302,7 @@ async fn command(
         log::warn!("process group {} does not end on SIGKILL", group.id());
     }
     kill_escaped(&dirs.context).await;
-    // Whoever may still hold the pipes has nothing to say.
+    // A process that still holds the pipes is not waited for any longer.
     let _ = timeout(BUILD_KILL_REST, readers.join_next()).await;
     readers.abort_all();
     match first {
@@ -326,7 +323,7 @@ async fn command(
     }
 }
 
-/// Returns how the command ended, by its status.
+/// Converts an exit status.
 fn end_of(status: ExitStatus) -> CommandExit {
     match (status.code(), status.signal()) {
         (Some(code), _) => CommandExit::Code(code),
@@ -334,7 +331,7 @@ fn end_of(status: ExitStatus) -> CommandExit {
     }
 }
 
-/// Tells the log how the command ended, and makes the outcome unless the end is a good one.
+/// Logs how the command ended. Returns the outcome unless it was a success.
 async fn classify_exit(end: &CommandExit, output: &Arc<OutputLog>, stop: &mut Shutdown) -> Result<(), RunOutcome> {
     if *end == CommandExit::Code(0) {
         output.note(format!("the command ended: {end}")).await;
@@ -349,11 +346,11 @@ async fn classify_exit(end: &CommandExit, output: &Arc<OutputLog>, stop: &mut Sh
     Err(output.failed(BuildPhase::Build, &end.to_string()).await)
 }
 
-/// Tells whether a bad end comes of the service's stop: whoever ends all processes of a service at
-/// once reaches the command too, and maybe before the service knows.
+/// Tells whether a failure is due to the service's stop. A supervisor may signal all processes at
+/// once, and the command may end first.
 async fn is_stopped(end: &CommandExit, stop: &mut Shutdown) -> bool {
     let (CommandExit::Code(number) | CommandExit::Signal(number)) = *end;
-    // Shells tell so of a signal that ended what they outcome.
+    // Shells report a signal as 128 plus its number.
     let signal = if let CommandExit::Code(_) = end {
         number - 128
     } else {
@@ -368,9 +365,9 @@ async fn is_stopped(end: &CommandExit, stop: &mut Shutdown) -> bool {
     stop.is_set()
 }
 
-/// Waits until the command and all of its group have ended.
+/// Waits until the command and its group have exited.
 async fn wait_for_group(child: &mut Child, group: &mut ProcessGroup) {
-    // It may have been waited for already, which is answered again.
+    // Waiting again for an exited child returns its status again.
     let _ = child.wait().await;
     group.leader_was_reaped();
     while !group.is_gone() {
@@ -378,8 +375,7 @@ async fn wait_for_group(child: &mut Child, group: &mut ProcessGroup) {
     }
 }
 
-/// Ends what left the group, until nothing more is found; one that is found may be starting
-/// another.
+/// Kills processes that left the group until none is found; each may be starting another.
 async fn kill_escaped(context: &Path) {
     let search = async {
         let mut killed = Vec::new();
@@ -422,8 +418,8 @@ fn start(job: &BuildJob, dirs: &RunDirs) -> Result<Child, String> {
     command.spawn().map_err(|error| format!("starting `{name}`: {error}"))
 }
 
-/// Makes the environment, which is all of it. What `--builder-env` names wins over the defaults,
-/// and never over the build's own.
+/// Builds the complete environment. `--builder-env` overrides the defaults, but not the variables
+/// of the build.
 fn environment(job: &BuildJob, dirs: &RunDirs) -> BTreeMap<OsString, OsString> {
     let build = &job.build;
     let defaults: [(&str, OsString); 4] = [
@@ -450,8 +446,8 @@ fn environment(job: &BuildJob, dirs: &RunDirs) -> BTreeMap<OsString, OsString> {
     all
 }
 
-/// Puts the state of a run in the place of `{word}`. `{{` is a brace; every other brace stays,
-/// since scripts have theirs.
+/// Replaces the placeholders of an argument. `{{` is a brace; other braces stay, since scripts use
+/// them.
 fn expand(argument: &OsStr, job: &BuildJob, dirs: &RunDirs) -> OsString {
     let id = job.build.id.to_string();
     let state: [(&[u8], &[u8]); 9] = [
@@ -479,7 +475,7 @@ fn expand(argument: &OsStr, job: &BuildJob, dirs: &RunDirs) -> OsString {
     OsString::from_vec(filled)
 }
 
-/// Finds the image, and keeps it if it is a file.
+/// Determines the image, and stores it if it is a file.
 fn image(dirs: &RunDirs, last_line: &str, images: &Path) -> Result<Image, String> {
     let result = result(&dirs.result).map_err(|why| format!("BUILD_RESULT is unusable: {why}"))?;
     let out = match DirHandle::open(&dirs.out) {
@@ -496,7 +492,7 @@ fn image(dirs: &RunDirs, last_line: &str, images: &Path) -> Result<Image, String
     Ok(image)
 }
 
-/// Reads what the command wrote, if it wrote anything.
+/// Reads `BUILD_RESULT`, if it exists.
 fn result(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let folder = path.parent().map(DirHandle::open);
     let name = dir::c_name(b"result").map_err(|error| error.to_string())?;
@@ -517,14 +513,13 @@ fn result(path: &Path) -> Result<Option<Vec<u8>>, String> {
     Ok(Some(content))
 }
 
-/// Moves a file to the images, and waits until it is there for good: the record that follows says
-/// so.
+/// Moves an image to `images/` and syncs it before it is recorded.
 fn keep(out: &DirHandle, name: &str, images: &Path) -> io::Result<()> {
     let file_name = dir::c_name(name.as_bytes())?;
     let file = out.open_file(&file_name)?;
     file.set_permissions(Permissions::from_mode(0o600))?;
     file.sync_all()?;
-    // What an attempt left behind that was killed here.
+    // Left by an attempt that was killed at this point.
     dir::remove_tree(images)?;
     DirBuilder::new().mode(0o700).recursive(true).create(images)?;
     let to = DirHandle::open(images)?;
@@ -533,12 +528,12 @@ fn keep(out: &DirHandle, name: &str, images: &Path) -> io::Result<()> {
     images.parent().map_or(Ok(()), |parent| DirHandle::open(parent)?.sync())
 }
 
-/// What is known of a command's state, and where they go.
+/// The output of a run, and the log that it goes to.
 struct OutputLog(Mutex<OutputState>);
 
 struct OutputState {
     log: BuildLog,
-    /// The last line of stdout that was not empty.
+    /// The last non-empty line of stdout.
     last_line: String,
     stderr: StderrTail,
 }
@@ -552,7 +547,7 @@ impl OutputLog {
         })))
     }
 
-    /// Does something with the state that may wait for the disk.
+    /// Accesses the state on a blocking thread.
     async fn with(self: &Arc<OutputLog>, work: impl FnOnce(&mut OutputState) + Send + 'static) {
         let output = self.clone();
         blocking(move || work(&mut common::lock(&output.0))).await;
@@ -562,7 +557,7 @@ impl OutputLog {
         self.with(move |state| state.log.write_service_line(&line)).await;
     }
 
-    /// Tells the log why a build fails, and makes the error.
+    /// Logs an error and returns it as an outcome.
     async fn failed(self: &Arc<OutputLog>, phase: BuildPhase, why: &str) -> RunOutcome {
         self.note(outcome::error_message(phase, why, "")).await;
         let state = common::lock(&self.0);
@@ -580,8 +575,8 @@ impl OutputLog {
     }
 }
 
-/// Carries both streams to the log until both have ended. The pipes are always read, whatever the
-/// log takes, so that a command waits for the disk at most.
+/// Copies both streams to the log until they end. The pipes are read even if the log drops lines,
+/// so that the command does not block.
 async fn copy_output(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin, output: Arc<OutputLog>) {
     let (mut stdout, mut stderr) = (PipeReader::new(stdout), PipeReader::new(stderr));
     while stdout.is_open || stderr.is_open {
@@ -623,7 +618,7 @@ impl<R: AsyncRead + Unpin> PipeReader<R> {
         }
     }
 
-    /// Reads once. Returns the lines that are whole by then, with line feeds between them.
+    /// Reads once. Returns the complete lines, separated by line feeds.
     async fn lines(&mut self) -> Option<String> {
         let read = self.pipe.read(&mut self.buffer).await;
         let mut lines: Option<String> = None;
@@ -648,8 +643,8 @@ impl<R: AsyncRead + Unpin> PipeReader<R> {
     }
 }
 
-/// Cuts a line to its cap, between two characters. What stands for bytes that are no UTF-8 is
-/// longer than they were.
+/// Cuts a line to its maximum length at a character boundary. Replacement characters may have made
+/// it longer.
 fn cut(line: &str) -> &str {
     let mut end = line.len().min(BUILD_LINE_BYTES_MAX);
     while !line.is_char_boundary(end) {

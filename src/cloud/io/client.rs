@@ -1,12 +1,10 @@
-//! The client of the cloud agent service: regions, builds, their status and logs, and the packing
-//! and uploading of folders.
+//! The client of the cloud service: regions, builds, status and logs.
 //!
-//! In: a [`ClientConfig`]. Out: what was asked for, on stdout; what happens meanwhile, on stderr;
-//! and how it ended. Works with this crate's service and with the one whose interface it has, which
-//! spells some names otherwise. Questions, grants and uploads are with_retries three times; the creation
-//! of a build is not, since the second could be a second build. A wait goes on while the service is
-//! away: it may be starting anew, and the build with it. Source: `cloud-interface.md` §7,
-//! `cloud.md` §2, §3, §7.
+//! In: a [`ClientConfig`]. Out: results on stdout, progress on stderr. Works with this service and
+//! with the one whose API it has, which spells some members otherwise. Reads, grants and uploads
+//! are tried three times. The creation of a build is not retried, since that could start two.
+//! Waiting continues while the service restarts. Source: decisions I-26 to I-28;
+//! `docs/spec/cloud-protocol.md` 2, 3 and 5.
 
 mod pack;
 mod show;
@@ -27,34 +25,32 @@ use edge_runner_proto::server::rest::{Body, Method, Request, bearer, segment};
 use pack::{LinkPolicy, PackedContext};
 use show::{eprint_line, sanitize};
 
-/// Between the tries of a request that may succeed a moment later.
+/// Delays before the second and the third try.
 const CLIENT_PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
-/// What a question about a build gets at least, however little is left of the time to wait: the
-/// last one is asked at its end.
+/// Minimum timeout of a poll, for the last one before the deadline.
 const LAST_POLL: Duration = Duration::from_secs(1);
 
-/// One request of the client but an upload: a service that reconciles, or whose disk is slow, needs
-/// some seconds.
+/// Timeout of a request other than an upload.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Lines of a log in one answer, where a client prints it as it is; the most that a service gives.
+/// Lines of a log page with `--json`, the most that a service returns.
 const LOG_PAGE_LINES_HIGHEST: u32 = 10_000;
 
-/// Lines of a log in one answer, where a client reads all of them.
+/// Lines of a log page otherwise.
 const LOG_PAGE_LINES: u32 = 1_000;
 
-/// How asking ended, if not well; in words for stderr.
+/// Why a client command failed, as a message for stderr.
 #[derive(Debug)]
 pub enum ClientError {
     Failed(String),
-    /// What was asked for makes no sense.
+    /// The arguments are unusable.
     Usage(String),
-    /// The time to wait has passed, and the build goes on.
+    /// The wait has timed out and the build continues.
     StillRunning(String),
 }
 
-/// Asks the service, and prints what it says.
+/// Runs a client command and prints its result.
 ///
 /// # Errors
 /// [`ClientError`].
@@ -89,7 +85,7 @@ impl CloudClient<'_> {
         show::status(&build_of(&object(&answer)?)?)
     }
 
-    /// Prints lines from the first on, page by page; as JSON one page, as it came.
+    /// Prints a log page by page, or one page as JSON.
     async fn logs(&self, id: &str, limit: Option<u32>) -> Result<(), ClientError> {
         if self.config.json {
             let limit = limit.unwrap_or(LOG_PAGE_LINES_HIGHEST).min(LOG_PAGE_LINES_HIGHEST);
@@ -105,7 +101,7 @@ impl CloudClient<'_> {
             let lines = show::lines(&answer)?;
             left = left.saturating_sub(lines);
             match answer.get("nextToken").and_then(Value::as_str) {
-                // A page without lines would be asked for without end.
+                // An empty page with a token would loop forever.
                 Some(next) if left > 0 && lines > 0 => token = format!("&nextToken={}", segment(next)),
                 _ => return Ok(()),
             }
@@ -137,12 +133,12 @@ impl CloudClient<'_> {
             Some(wait) => self.wait(&mut build, wait).await,
             None => Ok(()),
         };
-        // However the wait ended: without the id nobody finds the build again.
+        // The id is printed even if waiting failed.
         show::built(&build, &packed.hash, is_cached, self.config.json)?;
         waited
     }
 
-    /// The region that the organization has set.
+    /// Returns the organization's default region.
     async fn default_region(&self) -> Result<String, ClientError> {
         let answer = object(&self.get("/properties").await?)?;
         let properties = answer.get("properties").unwrap_or(&answer);
@@ -152,8 +148,7 @@ impl CloudClient<'_> {
         })
     }
 
-    /// A successful build of the same archive with the same build file, which the list does not
-    /// look at.
+    /// Finds a successful build of the same archive. The API does not filter by build file.
     async fn find_success(&self, hash: &str, region: &str, file: &str) -> Result<Option<Value>, ClientError> {
         let path = format!(
             "/builds?contextHash={}&region={}&status={}&limit=100",
@@ -169,7 +164,7 @@ impl CloudClient<'_> {
         builds.iter().find(|build| same(build)).map(build_of).transpose()
     }
 
-    /// UploadService the archive and has it built.
+    /// Uploads the archive and creates a build.
     async fn create(
         &self,
         task: &BuildTask,
@@ -181,7 +176,7 @@ impl CloudClient<'_> {
         let grant = upload::ReceivedGrant::read(&grant.body)?;
         upload::upload(&grant, packed).await?;
         let mut body = serde_json::json!({ "uploadId": grant.id, "region": region });
-        // The real service knows the second name alone.
+        // The real service knows only the alias.
         for name in [FILE].iter().chain(aliases::aliases(Area::JsonKey, FILE)) {
             body[*name] = task.file.clone().into();
         }
@@ -191,8 +186,7 @@ impl CloudClient<'_> {
         Ok((build_of(&created)?, is_cached))
     }
 
-    /// Asks again and again until the build has ended, or the time has passed. `build` is then as
-    /// it was seen last.
+    /// Polls until the build has ended or the time is over. `build` is updated.
     async fn wait(&self, build: &mut Value, wait: WaitOptions) -> Result<(), ClientError> {
         let began = Instant::now();
         let left = || wait.timeout.saturating_sub(began.elapsed());
@@ -240,7 +234,7 @@ impl CloudClient<'_> {
         self.request_json(path, None).await
     }
 
-    /// Asks up to three times; a body makes it a `POST`.
+    /// Sends a request with retries. A body makes it a `POST`.
     async fn request_json(&self, path: &str, body: Option<&Value>) -> Result<RestResponse, ClientError> {
         let request = self.request(path, body);
         check_status(with_retries(async || send_once(&request, CLIENT_TIMEOUT).await).await)
@@ -256,10 +250,10 @@ impl CloudClient<'_> {
     }
 }
 
-/// The member of a build that names its build file.
+/// JSON member of the build file.
 const FILE: &str = "buildfilePath";
 
-/// How a wait ends with its build.
+/// Returns the result of a wait for an ended build.
 fn ended(build: &Value, status: BuildStatus) -> Result<(), ClientError> {
     if status == BuildStatus::Success {
         return Ok(());
@@ -269,7 +263,7 @@ fn ended(build: &Value, status: BuildStatus) -> Result<(), ClientError> {
     Err(ClientError::Failed(told.trim_end_matches(": ").to_owned()))
 }
 
-/// How a wait ends with its time; `silence` is why the last question has no answer.
+/// Returns the result of a wait that timed out. `silence` is the error of the last poll.
 fn wait_timeout(build: &Value, wait: WaitOptions, silence: Option<String>) -> ClientError {
     let (id, status) = (text(build, "id"), text(build, "status"));
     let seconds = wait.timeout.as_secs_f64();
@@ -279,7 +273,7 @@ fn wait_timeout(build: &Value, wait: WaitOptions, silence: Option<String>) -> Cl
     })
 }
 
-/// Packs on a thread of its own: it reads files.
+/// Packs on a blocking thread.
 async fn pack_blocking(task: &BuildTask) -> Result<PackedContext, ClientError> {
     let (dir, file, exclude) = (task.dir.clone(), task.file.clone(), task.exclude.clone());
     let links = match task.follow_links {
@@ -290,7 +284,7 @@ async fn pack_blocking(task: &BuildTask) -> Result<PackedContext, ClientError> {
     packed.unwrap_or_else(|panic| Err(ClientError::Failed(format!("packing: {panic}"))))
 }
 
-/// Does something up to three times, as long as it may succeed a moment later.
+/// Tries an operation up to three times while its failure may be transient.
 async fn with_retries(
     mut act: impl AsyncFnMut() -> Result<RestResponse, RestError>,
 ) -> Result<RestResponse, RestError> {
@@ -310,7 +304,7 @@ async fn with_retries(
     }
 }
 
-/// Tells whether the same may succeed a moment later.
+/// Tells whether a retry may succeed.
 fn is_transient(outcome: &Result<RestResponse, RestError>) -> bool {
     match outcome {
         Ok(answer) => answer.status >= 500,
@@ -326,7 +320,7 @@ async fn send_once(request: &Request, timeout: Duration) -> Result<RestResponse,
     http_client::send_within(request, within).await
 }
 
-/// Makes a refusal of the service words.
+/// Turns an error status into a [`ClientError`].
 fn check_status(outcome: Result<RestResponse, RestError>) -> Result<RestResponse, ClientError> {
     match outcome {
         Ok(answer) if (200..300).contains(&answer.status) => Ok(answer),
@@ -346,7 +340,7 @@ fn object_of(body: &[u8]) -> Result<Value, ClientError> {
         .ok_or_else(|| ClientError::Failed("the service's answer is no JSON object; is its URL right?".into()))
 }
 
-/// Takes the build out of an answer; one that is not wrapped is taken as well.
+/// Returns the build of an answer, with or without the wrapping object.
 fn build_of(answer: &Value) -> Result<Value, ClientError> {
     let build = answer.get("build").unwrap_or(answer);
     id_of(build)?;
@@ -356,12 +350,12 @@ fn build_of(answer: &Value) -> Result<Value, ClientError> {
 
 fn id_of(build: &Value) -> Result<&str, ClientError> {
     let id = build.get("id").and_then(Value::as_str);
-    // In a path these would lead elsewhere.
+    // In a URL these would name another path.
     id.filter(|id| !matches!(*id, "" | "." | ".."))
         .ok_or_else(|| ClientError::Failed("the service's answer has no build with an `id`".into()))
 }
 
-/// The status of a build; nothing for a word that is not known here, which is no end.
+/// Returns the status of a build. `None` for an unknown word, which is not final.
 fn status_of(build: &Value) -> Result<Option<BuildStatus>, ClientError> {
     let status = build.get("status").and_then(Value::as_str);
     let status =
@@ -373,7 +367,7 @@ fn path_of(id: &str) -> String {
     format!("/builds/{}", segment(id))
 }
 
-/// A member of a build, fit for a terminal; nothing if it has none.
+/// Returns a member of a build, sanitized for terminals, or an empty text.
 fn text(build: &Value, name: &str) -> String {
     sanitize(build.get(name).and_then(Value::as_str).unwrap_or_default())
 }

@@ -1,7 +1,7 @@
-//! Files and folders by descriptors: nothing here follows a link, whatever stands in its way.
+//! Directory handles: file operations relative to a descriptor, which never follow links.
 //!
-//! In: an open folder and names in it. Out: what was made, or nothing left of a tree, however deep it is and whatever rights its
-//! folders have been given. Refuses: to go into what is mounted in a tree, which is another's. Source: `openat(2)`, `mkdirat(2)`,
+//! In: an open directory and names in it. Out: created files, or the removal of trees of any depth
+//! and with any modes. Removal does not enter other mounts. Source: `openat(2)`, `mkdirat(2)`,
 //! `linkat(2)`, `symlinkat(2)`, `unlinkat(2)`, `fdopendir(3)`, `proc_pid_fdinfo(5)`.
 
 use std::ffi::{CStr, CString};
@@ -17,19 +17,19 @@ use rustix::io::Errno;
 
 use crate::limits::{REMOVE_DEPTH_MAX, REMOVE_NAMES_MAX};
 
-/// An open folder.
+/// An open directory.
 pub struct DirHandle(OwnedFd);
 
 impl DirHandle {
-    /// Opens a folder by its path, in which only the last component must not be a link.
+    /// Opens a directory by path. The last component must not be a link.
     ///
     /// # Errors
-    /// The system's; `ENOTDIR` for what is no folder.
+    /// The error of the system; `ENOTDIR` for anything but a directory.
     pub fn open(path: &Path) -> io::Result<DirHandle> {
         open_at(CWD, &c_name(path.as_os_str().as_bytes())?, FOLDER, Mode::empty()).map(DirHandle)
     }
 
-    /// Opens a folder in this one.
+    /// Opens a subdirectory.
     ///
     /// # Errors
     /// As [`DirHandle::open`].
@@ -37,35 +37,35 @@ impl DirHandle {
         open_at(self.0.as_fd(), name, FOLDER, Mode::empty()).map(DirHandle)
     }
 
-    /// Makes one more descriptor of the same folder.
+    /// Duplicates the descriptor.
     ///
     /// # Errors
-    /// The system's, when there are too many.
+    /// The error of the system.
     pub fn try_clone(&self) -> io::Result<DirHandle> {
         self.0.try_clone().map(DirHandle)
     }
 
-    /// Makes a folder in this one, for its owner alone.
+    /// Creates a subdirectory with mode 0700.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     pub fn create_dir(&self, name: &CStr) -> io::Result<()> {
         Ok(rustix::fs::mkdirat(&self.0, name, Mode::RWXU)?)
     }
 
-    /// Makes a file in this one, for its owner alone.
+    /// Creates a file with mode 0600.
     ///
     /// # Errors
-    /// The system's; `EEXIST` when something has the name.
+    /// The error of the system; `EEXIST` if the name is taken.
     pub fn create_file(&self, name: &CStr) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         open_at(self.0.as_fd(), name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
     }
 
-    /// Opens a regular file in this one. What would make the caller wait, a FIFO, does not.
+    /// Opens a regular file. Does not block on a FIFO.
     ///
     /// # Errors
-    /// The system's; `InvalidInput` for what is no regular file.
+    /// The error of the system; `InvalidInput` for anything but a regular file.
     pub fn open_file(&self, name: &CStr) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = File::from(open_at(self.0.as_fd(), name, flags, Mode::empty())?);
@@ -75,34 +75,34 @@ impl DirHandle {
         Ok(file)
     }
 
-    /// Makes a symbolic link in this one.
+    /// Creates a symbolic link.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     pub fn symlink(&self, name: &CStr, target: &CStr) -> io::Result<()> {
         Ok(rustix::fs::symlinkat(target, &self.0, name)?)
     }
 
-    /// Gives a file in `from` one more name, in this folder.
+    /// Creates a hard link to a file in `from`.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     pub fn hard_link(&self, name: &CStr, from: &DirHandle, target: &CStr) -> io::Result<()> {
         Ok(rustix::fs::linkat(&from.0, target, &self.0, name, AtFlags::empty())?)
     }
 
-    /// Takes a file or a link out of this folder.
+    /// Removes a file or link.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     pub fn unlink(&self, name: &CStr) -> io::Result<()> {
         self.unlink_at(name, AtFlags::empty())
     }
 
-    /// Changes its rights.
+    /// Sets the mode.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
         Ok(rustix::fs::fchmod(&self.0, Mode::from_raw_mode(mode))?)
     }
@@ -111,10 +111,10 @@ impl DirHandle {
         Ok(rustix::fs::unlinkat(&self.0, name, flags)?)
     }
 
-    /// Opens a folder in this one whatever its rights are, and gives its owner all of them. Only one of the mount `of` is touched,
-    /// if that is given.
+    /// Opens a subdirectory whatever its mode is, and sets it to 0700. With `of`, only a directory
+    /// of that mount is opened.
     fn open_forced(&self, name: &CStr, of: Option<MountId>) -> io::Result<DirHandle> {
-        // A descriptor that only names it: from here on it is this folder, whatever else gets the name.
+        // An `O_PATH` descriptor pins the directory against replacement.
         let named = DirHandle(open_at(self.0.as_fd(), name, FOLDER | OFlags::PATH, Mode::empty())?);
         if of.is_some() && of != Some(named.mount()?) {
             return Err(io::Error::new(
@@ -131,24 +131,24 @@ impl DirHandle {
             }
             other => other?,
         };
-        // One that is open may be another user's; then its names tell what can be removed.
+        // The directory may belong to another user; its names can still be listed.
         let _ = folder.set_mode(0o700);
         Ok(folder)
     }
 
-    /// Tells by which mount it was opened.
+    /// Returns the mount through which it was opened.
     fn mount(&self) -> io::Result<MountId> {
         let device = fs::metadata(self.path())?.dev();
-        // What is mounted from the same file system has the same device. A system that does not tell has to do with that.
+        // Bind mounts share the device number. Without a mount id the device has to do.
         let told = fs::read_to_string(format!("/proc/self/fdinfo/{}", self.0.as_raw_fd())).unwrap_or_default();
         let id = told.lines().find_map(|line| line.strip_prefix("mnt_id:"));
         Ok((device, id.and_then(|id| id.trim().parse().ok())))
     }
 
-    /// Returns the names in it, at most `max` of them, and of how many bytes each is if it is a regular file.
+    /// Lists at most `max` names, with the size of regular files.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     pub fn list(&self, max: usize) -> io::Result<Vec<(Vec<u8>, Option<u64>)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(self.path())?.take(max) {
@@ -160,41 +160,41 @@ impl DirHandle {
         Ok(found)
     }
 
-    /// Moves a file in this one to another folder of the same file system, under its name.
+    /// Moves a file to another directory of the same file system.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     pub fn move_to(&self, name: &CStr, to: &DirHandle) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.0, name, &to.0, name)?)
     }
 
-    /// Waits until the names in it are on the disk.
+    /// Syncs the directory.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.0)?)
     }
 
-    /// A path by which it can be read as long as it is open.
+    /// A path that is valid while the descriptor is open.
     fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.0.as_raw_fd())
     }
 
-    /// Moves a folder in this one to another place, under a name that is free there.
+    /// Moves a subdirectory to `top`, under a free name.
     fn move_up(&self, name: &CStr, top: &DirHandle, moved: &mut u64) -> io::Result<()> {
         loop {
             let new = self::c_name(format!(".moved-{moved}").as_bytes())?;
             *moved += 1;
             match rustix::fs::renameat(&self.0, name, &top.0, &new) {
-                // The tree itself has something of that name.
+                // The tree itself contains this name.
                 Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
                 other => return Ok(other?),
             }
         }
     }
 
-    /// Some of the names in it, without so many of the first; none when there are no more.
+    /// Lists some names after the first `without` ones. Empty at the end.
     fn names(&self, without: usize) -> io::Result<Vec<CString>> {
         fs::read_dir(self.path())?
             .skip(without)
@@ -204,7 +204,7 @@ impl DirHandle {
     }
 }
 
-/// The device of a folder's file system, and the number of the mount that shows it.
+/// Device number and mount id.
 type MountId = (u64, Option<u64>);
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
@@ -217,28 +217,29 @@ fn is_of(error: &io::Error, kinds: &[Errno]) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| kinds.contains(&errno))
 }
 
-/// Makes a name for the system.
+/// Converts a name for system calls.
 ///
 /// # Errors
-/// `InvalidInput` when it has a NUL inside.
+/// `InvalidInput` for an inner NUL.
 pub fn c_name(bytes: &[u8]) -> io::Result<CString> {
     CString::new(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a name has a NUL inside"))
 }
 
-/// Removes a folder and all that is in it. What is not there is removed already. No process may be at work in it: a name that comes
-/// while it is removed is an error.
+/// Removes a directory and its content. A missing one is not an error. No process may add names
+/// meanwhile.
 ///
 /// # Errors
-/// The first one, with the name that it is about. Everything else that could be removed is gone by then; what is mounted in it is as
-/// it was.
+/// The first error, with its name. Everything else that can be removed is removed; other mounts are
+/// untouched.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     put_away(path, true)
 }
 
-/// Removes all that is in a folder, which may be a mount of its own. A file or a link of its name goes.
+/// Removes the content of a directory, which may be a mount point. A file or link of this name is
+/// removed.
 ///
 /// # Errors
-/// As [`remove`].
+/// As [`remove_tree`].
 pub fn clear(path: &Path) -> io::Result<()> {
     put_away(path, false)
 }
@@ -255,7 +256,7 @@ fn put_away(path: &Path, with_itself: bool) -> io::Result<()> {
     let of = if with_itself { Some(parent.mount()?) } else { None };
     let top = match parent.open_forced(&last, of) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        // A file or a link of that name.
+        // A file or link.
         Err(error) if is_no_folder(&error) => return parent.unlink(&last),
         other => other?,
     };
@@ -273,22 +274,22 @@ fn put_away(path: &Path, with_itself: bool) -> io::Result<()> {
     }
 }
 
-/// A tree that is removed.
+/// A removal in progress.
 struct TreeRemoval {
     top: DirHandle,
     of: MountId,
-    /// How many folders were moved up to the top.
+    /// Number of directories moved to the top.
     moved: u64,
 }
 
 impl TreeRemoval {
-    /// Empties a folder. One that lies too deep is moved up to the top, so that neither the stack nor the number of open files
-    /// grows with the tree; the top is emptied until nothing comes any more. What cannot be removed keeps nothing else from it.
+    /// Empties a directory. Deep subdirectories are moved to the top, which bounds the stack and
+    /// the number of open files. Errors do not stop the removal of other names.
     fn clear(&mut self, folder: &DirHandle, depth: usize) -> io::Result<()> {
         loop {
             let (mut first, mut left, mut is_changed) = (None, 0, false);
             loop {
-                // A listing begins with what was left of it: the rest of what it began with is gone.
+                // Names that could not be removed are skipped.
                 let names = folder.names(left)?;
                 if names.is_empty() {
                     break;
@@ -308,7 +309,7 @@ impl TreeRemoval {
             match first {
                 None => return Ok(()),
                 Some(error) if !is_changed => return Err(error),
-                // Not every file system lists names in one order, and what was moved may stand anywhere.
+                // The order of names may change, and moved directories may appear anywhere.
                 Some(_) => {}
             }
         }
@@ -317,10 +318,10 @@ impl TreeRemoval {
     fn remove_entry(&mut self, folder: &DirHandle, name: &CStr, depth: usize) -> io::Result<()> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{name:?}: {error}"));
         match folder.unlink(name) {
-            // EPERM is what POSIX says of a folder, EISDIR what Linux says.
+            // POSIX specifies EPERM for a directory, Linux returns EISDIR.
             Err(error) if is_of(&error, &[Errno::ISDIR, Errno::PERM]) => {
                 let inner = match folder.open_forced(name, Some(self.of)) {
-                    // It is no folder, so that it was said of something else.
+                    // Not a directory, so the first error stands.
                     Err(inner) if is_no_folder(&inner) => return Err(named(error)),
                     other => other.map_err(named)?,
                 };

@@ -1,21 +1,21 @@
-//! How much space is left.
+//! Disk space.
 //!
-//! In: a folder, or what the system said of a write. Out: bytes that this user may still fill, or whether space was what it
-//! lacked. Blocks for as long as the system takes, which for a local disk is nothing.
+//! In: a folder, or an I/O error. Out: free bytes, or whether the error means a lack of space.
+//! Source: `statvfs(3)`; decision I-21.
 
 use std::io;
 use std::path::Path;
 
-/// Returns the bytes that are free in the file system of a folder, without those that only root may fill.
+/// Returns the bytes available to this user in the file system of a folder.
 ///
 /// # Errors
-/// The system's.
+/// The error of the system.
 pub fn free_bytes(folder: &Path) -> io::Result<u64> {
     let state = rustix::fs::statvfs(folder)?;
     Ok(state.f_bavail.saturating_mul(state.f_frsize))
 }
 
-/// Tells whether a write failed for want of space: on the disk, in a quota, or under a limit on the size of files.
+/// Tells whether a write failed because of a full disk, a quota or a file size limit.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -29,7 +29,7 @@ mod tests {
 
     use super::*;
 
-    /// I-21: some space is free where tests may write, and a folder that is not there has none to tell of.
+    /// I-21: free space is reported, and a missing folder is an error.
     #[test]
     fn a_folder_tells_how_much_is_free() {
         assert!(free_bytes(Path::new("/")).expect("the root has a file system") > 0);

@@ -1,10 +1,8 @@
-//! Makes what an archive holds, as [`crate::proto::unpack`] says.
+//! Performs the operations that [`crate::proto::unpack`] returns.
 //!
-//! In: an archive to read, an empty folder, the bounds. Out: what is in the archive, in the folder:
-//! files and folders with the rights of the archive as far as they are harmless, its times on
-//! files, no owners. Every name is gone down step by step, without following a link, though the
-//! tree has decided already that there is none. Blocks. Refuses what the tree refuses; the folder
-//! is half full then.
+//! In: an archive, an empty folder, limits. Out: the archive's content in the folder, with
+//! permission bits and file times but without owners. Paths are opened component by component
+//! without following links. Calls block. After an error the folder is incomplete.
 
 use std::ffi::CString;
 use std::fmt;
@@ -18,18 +16,18 @@ use super::dir::{DirHandle, c_name};
 use crate::limits::UNPACK_BUFFER_BYTES;
 use crate::proto::unpack::{ArchiveError, ExtractOp, UnpackError, UnpackLimits, UnpackStats, Unpacker, escape_name};
 
-/// EntryError an archive was not unpacked.
+/// Why an archive was not extracted.
 #[derive(Debug)]
 pub enum ExtractError {
     Refused(ArchiveError),
-    /// The archive cannot be read.
+    /// Reading the archive failed.
     Read(io::Error),
-    /// An entry cannot be made; its name is fit to be escape_name.
+    /// Creating an entry failed; its name is escaped.
     Create {
         name: String,
         source: io::Error,
     },
-    /// Whoever asked for it has lost interest.
+    /// The caller cancelled the extraction.
     Stopped,
 }
 
@@ -55,8 +53,8 @@ impl From<UnpackError> for ExtractError {
     }
 }
 
-/// Unpacks `archive` into the folder `context`, in which `build_file` has to be then. Between two
-/// reads `stopped` is asked.
+/// Extracts `archive` into the folder `context`, which must then contain `build_file`. `stopped` is
+/// polled between reads.
 ///
 /// # Errors
 /// [`ExtractError`].
@@ -73,12 +71,11 @@ pub fn extract(
     })?;
     let archive = CancellableReader { archive, stopped };
     let unpacked = extractor.extract_all(archive, bounds, build_file, stopped);
-    // Whatever else it is then.
+    // Cancellation hides any other error.
     unpacked.map_err(|fault| if stopped() { ExtractError::Stopped } else { fault })
 }
 
-/// An archive that ends with an error once it was given up. Within one read a member of a few bytes
-/// comes after the other.
+/// Fails after cancellation. A single read of the unpacker may pass many small gzip members.
 struct CancellableReader<'a> {
     archive: &'a mut dyn Read,
     stopped: &'a dyn Fn() -> bool,
@@ -95,11 +92,11 @@ impl Read for CancellableReader<'_> {
 
 struct Extractor {
     root: DirHandle,
-    /// The folder of the last entry, in which the next one mostly is, and its name.
+    /// The parent directory of the last entry, a cache for the next one.
     last: Option<(Vec<u8>, DirHandle)>,
 }
 
-/// A file that is being written.
+/// A file being written.
 struct OpenFile {
     file: File,
     mode: u32,
@@ -139,7 +136,7 @@ impl Extractor {
             loop {
                 match unpacker.read(&mut buffer)? {
                     0 => break,
-                    // A megabyte of zeros comes out of a kilobyte.
+                    // A kilobyte may expand to a megabyte of zeros.
                     _ if stopped() => return Err(ExtractError::Stopped),
                     count => open.file.write_all(&buffer[..count]).map_err(failed)?,
                 }
@@ -149,7 +146,7 @@ impl Extractor {
         Ok(unpacker.finish(build_file)?)
     }
 
-    /// Makes it; a file is to be written then.
+    /// Performs an operation. Returns a file to be written.
     fn make(&mut self, make: ExtractOp) -> io::Result<Option<OpenFile>> {
         match make {
             ExtractOp::Dir { path, mode, exists } => {
@@ -179,7 +176,7 @@ impl Extractor {
             }
             ExtractOp::HardLink { path, target, exists } => {
                 let (from, target) = self.parent(&target)?;
-                // The descriptor is of the folder that stays open below.
+                // `self.parent` below needs `self` again.
                 let from = from.try_clone()?;
                 let (folder, name) = self.parent(&path)?;
                 if exists {
@@ -191,7 +188,7 @@ impl Extractor {
         Ok(None)
     }
 
-    /// Opens the folder that an entry is in, and returns it with the entry's own name.
+    /// Opens the parent directory of an entry, and returns it with the entry's name.
     fn parent(&mut self, path: &[u8]) -> io::Result<(&DirHandle, CString)> {
         let (parent, own) = match path.iter().rposition(|&byte| byte == b'/') {
             Some(at) => (&path[..at], &path[at + 1..]),
@@ -216,7 +213,7 @@ impl Extractor {
 
 impl OpenFile {
     fn finish(self) -> io::Result<()> {
-        // A time beyond what the system can count is none.
+        // Times beyond the system's range are ignored.
         if let Some(time) = UNIX_EPOCH.checked_add(Duration::from_secs(self.mtime_s)) {
             let _ = self.file.set_modified(time);
         }

@@ -1,14 +1,11 @@
-//! Ends builder commands that outlive the service.
+//! The guard process, which kills builder commands that outlive the service.
 //!
-//! A signal that the kernel sends when a parent dies reaches one process alone, and commands have
-//! children. So the service has a guard: this program once more, in a process of its own, which is
-//! told the group of each running command, and kills them all when its stdin ends: the service is
-//! gone then, however it went. It gets no variable of the service's, so that it has no key.
-//!
-//! In: groups that begin and end, a line each. Out: nothing, until the service is gone. What is in
-//! no group that it was told of, and what a guard left that was killed as well, [`kill_leftovers`]
-//! finds by the data directory in its environment. Source: `setpgid(2)`, `kill(2)`,
-//! `proc_pid_environ(5)`.
+//! The parent-death signal reaches one process, but commands have children. The service therefore
+//! starts this program again as a guard, in its own process group and without environment. The
+//! guard reads the process groups of running commands from stdin and kills them when stdin closes,
+//! which happens however the service ends. [`kill_leftovers`] finds processes outside these groups,
+//! and those of a killed guard, by the data directory in their environment. Source: `setpgid(2)`,
+//! `kill(2)`, `proc_pid_environ(5)`; decision I-12.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -22,26 +19,26 @@ use std::sync::OnceLock;
 use rustix::process::{Pid, Signal, WaitOptions, getpgid, getpgrp, kill_process, kill_process_group, waitpid};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The service's end of the way to its guard.
+/// The pipe to the guard.
 static GUARD: OnceLock<ChildStdin> = OnceLock::new();
 
-/// The name of the lock that a guard holds from its first command to its end.
+/// Lock file that a guard holds from the first command to its exit.
 pub const LOCK: &str = "guard.lock";
 
-/// The word behind `cloud` that makes this program a guard; what follows it is the data directory.
+/// The hidden subcommand that runs a guard; its argument is the data directory.
 pub const SUBCOMMAND: &str = "guard";
 
-/// Makes the guard of this process. `data_dir` is where its commands work.
+/// Starts the guard of this process.
 ///
 /// # Errors
-/// The system's, when it has no more processes or files.
+/// The error of the system.
 pub fn start(data_dir: &Path) -> io::Result<()> {
     let mut guard = Command::new("/proc/self/exe")
         .arg0("cloud-guard")
         .args(["cloud", SUBCOMMAND])
         .arg(std::path::absolute(data_dir)?)
         .env_clear()
-        // It holds nothing that anybody could wait for: no terminal, no pipe, no folder.
+        // The guard keeps no terminal, pipe or folder open.
         .current_dir("/")
         .process_group(0)
         .stdin(Stdio::piped())
@@ -54,18 +51,18 @@ pub fn start(data_dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// One command's entry in the guard's book; nothing is left of its group when it is dropped.
+/// A running command as known to the guard; unregistered on drop.
 pub struct GuardEntry(Option<i32>);
 
 impl GuardEntry {
-    /// Says that a command is about to be started.
+    /// Announces that a command is about to start.
     pub fn announce() -> GuardEntry {
         send("?");
         GuardEntry(None)
     }
 
-    /// Says which group it has. What ends the service between the two leaves the command to
-    /// [`kill_leftovers`].
+    /// Registers the command's process group. If the service ends before this, [`kill_leftovers`]
+    /// finds the command.
     pub fn started(&mut self, group: i32) {
         self.0 = Some(group);
         send(&format!("+{group}"));
@@ -80,15 +77,15 @@ impl Drop for GuardEntry {
     }
 }
 
-/// Without its guard the service goes on; the next start looks for leftovers.
+/// Errors are ignored: without a guard the next start kills leftovers.
 fn send(line: &str) {
     if let Some(mut guard) = GUARD.get() {
         let _ = guard.write_all(format!("{line}\n").as_bytes());
     }
 }
 
-/// What the guard does all its life; it has to be called inside a runtime. A signal to all of a
-/// service's processes is not for it: it ends when the service has.
+/// Runs the guard, inside a runtime. It ignores signals sent to all processes of a service and ends
+/// when the service has ended.
 pub fn run(data_dir: &Path) {
     for kind in [
         SignalKind::interrupt(),
@@ -99,9 +96,9 @@ pub fn run(data_dir: &Path) {
         let _ = signal(kind);
     }
     let mut groups: Vec<Pid> = Vec::new();
-    // Held while this guard has anything to end: the next service waits for it, so that what it
-    // begins is not ended by this one. A service that began no command may be one that was refused
-    // the directory: what runs there is another's.
+    // The next service waits for this lock, so that its commands are not killed by this guard.
+    // Without a command, the guard may belong to a service that was refused the directory, and must
+    // not kill anything there.
     let mut held = None;
     for line in io::stdin().lines().map_while(Result::ok) {
         held = held.or_else(|| lock(data_dir));
@@ -119,8 +116,8 @@ pub fn run(data_dir: &Path) {
     }
 }
 
-/// Takes the lock of a data directory's guard, once the guard before is gone. Some network file
-/// systems know no locks; there the file alone has to do.
+/// Locks a data directory for a guard, waiting for an earlier one. File systems without locks are
+/// tolerated.
 fn lock(data_dir: &Path) -> Option<fs::File> {
     let mut options = fs::OpenOptions::new();
     let opened = options
@@ -132,8 +129,8 @@ fn lock(data_dir: &Path) -> Option<fs::File> {
     opened.ok().inspect(|file| drop(file.lock()))
 }
 
-/// Kills every process that was started as a command of a data directory, or by one, and their
-/// groups. Returns how many there were.
+/// Kills all processes started by commands of a data directory, and their groups. Returns their
+/// number.
 pub fn kill_leftovers(data_dir: &Path) -> usize {
     let mut wanted = b"BUILD_CONTEXT=".to_vec();
     wanted.extend_from_slice(scratch_dir(data_dir).as_os_str().as_bytes());
@@ -141,29 +138,28 @@ pub fn kill_leftovers(data_dir: &Path) -> usize {
     kill_matching(|variable| variable.starts_with(&wanted)).len()
 }
 
-/// Kills every process that was started as the command of one run, or by it, wherever it has gone.
-/// Returns their numbers. One that gave its own children another environment has hidden them.
+/// Kills all processes started by the command of one run. Returns their ids. Processes with a
+/// changed environment are not found.
 pub fn kill_run(context: &Path) -> Vec<Pid> {
     let mut wanted = b"BUILD_CONTEXT=".to_vec();
     wanted.extend_from_slice(context.as_os_str().as_bytes());
     kill_matching(|variable| variable == wanted)
 }
 
-/// Reaps those of the processes that have ended and are this one's children, and takes them out.
-/// Where the service is the first process of a container, orphans become its children, and no other
-/// process reaps them.
+/// Reaps and removes exited children. As the init process of a container, the service inherits
+/// orphans.
 pub fn reap(killed: &mut Vec<Pid>) {
-    // What is no child may become one, when its parent ends.
+    // A process may become a child when its parent exits.
     killed.retain(|&id| !matches!(waitpid(Some(id), WaitOptions::NOHANG), Ok(Some(_))));
 }
 
-/// Returns where the commands of a data directory work, written in the one way that leftovers are
-/// looked for: it need not be there yet, as the data directory has to.
+/// Returns the folder of all scratch folders in the form in which leftovers are searched. It need
+/// not exist.
 pub fn scratch_dir(data_dir: &Path) -> PathBuf {
     canonical(data_dir).join("scratch")
 }
 
-/// Returns the one way to write the path of a folder.
+/// Returns the canonical path of a folder, or an absolute one.
 pub fn canonical(folder: &Path) -> PathBuf {
     let whole = folder.canonicalize().or_else(|_| std::path::absolute(folder));
     whole.unwrap_or_else(|_| folder.to_owned())
@@ -183,7 +179,7 @@ fn kill_matching(is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Pid> {
         else {
             continue;
         };
-        // Other users' processes, and those that have ended, tell nothing.
+        // Processes of other users and exited ones cannot be read.
         let Ok(environment) = fs::read(process.path().join("environ")) else {
             continue;
         };
@@ -191,8 +187,7 @@ fn kill_matching(is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Pid> {
             continue;
         }
         found.push(id);
-        // The group is its own, or that of the command it comes from: the service's has no such
-        // variable.
+        // The service itself lacks the variable, so the group is the process's own or a command's.
         if let Ok(group) = getpgid(Some(id))
             && !group.is_init()
             && group != getpgrp()

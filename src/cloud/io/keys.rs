@@ -1,9 +1,10 @@
-//! The files of keys and of the signing secret.
+//! Storage of keys and of the signing secret.
 //!
-//! In: the data directory, and the keys of variables. Out: whose a key is, by what `keys.json` says at that moment; and the changes
-//! of `cloud keys`, which take upload_locks by a lock of their own, so that a service that runs is in nobody's way. No file has a key
-//! but `first-keys.json`, which is made once, where nobody could ask for anything otherwise. Files are their owner's alone.
-//! Refuses: files that are damaged, by their names; they are left as they are. Source: I-03, I-05.
+//! In: the data directory, and keys from variables. Out: owners of keys according to the current
+//! `keys.json`, and the changes of `cloud keys`, which use a lock of their own and work while the
+//! service runs. Only `first-keys.json` contains keys in clear; it is created when there is no key
+//! at all. Files have mode 0600. Damaged files are errors that name the path, and stay as they are.
+//! Source: decisions I-03, I-05.
 
 use std::cell::OnceCell;
 use std::io;
@@ -23,24 +24,24 @@ use edge_runner_http::common::{random, unix_time_ms};
 use edge_runner_http::store::{Store, StoredFile};
 use edge_runner_proto::config::Secret;
 
-/// The hashes of keys.
+/// Digests of keys.
 const KEYS: &str = "keys.json";
-/// Held by whoever changes them.
+/// Lock for changes of the keys.
 const LOCK: &str = "keys.lock";
-/// The two keys that a service made for itself.
+/// The two keys that a service created for itself.
 const FIRST: &str = "first-keys.json";
-/// What the keys of the store are derived from.
+/// The secret from which daily signing keys are derived.
 const SECRET: &str = "store.secret";
 
-/// The keys of a service that runs.
+/// The keys of a running service.
 pub struct KeyStore {
     file: ReloadingFile<KeySet>,
-    /// Without those of the file, for the time when that is of no use.
+    /// The keys of variables alone, for use while the file is unusable.
     variables: KeySet,
 }
 
 impl KeyStore {
-    /// Takes the keys of variables, and those of the data directory.
+    /// Combines keys from variables with those of the data directory.
     pub fn new(folder: &Path, variables: Vec<EnvKey>) -> KeyStore {
         KeyStore {
             variables: KeySet::new(&variables, &[]),
@@ -52,19 +53,18 @@ impl KeyStore {
         }
     }
 
-    /// Returns whose key that is; nobody's is `None`.
+    /// Returns the owner of a key.
     ///
     /// # Errors
-    /// Why the file is of no use, if the key is of no variable.
+    /// [`ReloadError`] if the file is unusable and no variable has the key.
     pub fn find(&self, key: &str) -> Result<Option<KeyHolder>, Arc<str>> {
         self.snapshot().find(key)
     }
 
-    /// Tells whether the key of that hash, which did so once, still grants_access the private surface of an
-    /// organization.
+    /// Tells whether the key with this digest still opens the private surface of an organization.
     ///
     /// # Errors
-    /// Why the file is of no use, if the key is of no variable.
+    /// [`ReloadError`] if the file is unusable and no variable has the key.
     pub fn grants_access(&self, hash: &Sha256Digest, org: &Org) -> Result<bool, Arc<str>> {
         match self.file.load() {
             Ok(set) => Ok(set.grants_access(hash, org)),
@@ -75,7 +75,7 @@ impl KeyStore {
         }
     }
 
-    /// Returns the keys for one request, which looks at the file once at most.
+    /// Returns a view of the keys for one request, which reads the file at most once.
     pub fn snapshot(&self) -> KeySnapshot<'_> {
         KeySnapshot {
             keys: self,
@@ -83,10 +83,10 @@ impl KeyStore {
         }
     }
 
-    /// Makes the first two keys if there is none at all; returns the file that has them.
+    /// Creates two keys if there is none. Returns the file that contains them.
     ///
     /// # Errors
-    /// In words, with the name of the file.
+    /// [`KeysError`].
     pub fn create_first_keys(&self, folder: &Path, org: &Org) -> Result<Option<PathBuf>, String> {
         let set = self.file.load().map_err(|why| why.to_string())?;
         if !set.is_empty() {
@@ -97,7 +97,7 @@ impl KeyStore {
         let mut kept = file.read()?;
         let mut make = |kind| add(&mut kept, kind, org, Some("first".into()));
         let (private, public) = (make(KeyKind::Private)?, make(KeyKind::Public)?);
-        // This one first: a key that nobody can read is of no use.
+        // This file first: a digest without its key is useless.
         let first = format!(
             "{:#}\n",
             json!({"private": private.expose(), "public": public.expose()})
@@ -108,19 +108,19 @@ impl KeyStore {
     }
 }
 
-/// The keys as they are when somebody first asks for one.
+/// The keys as of the first lookup.
 pub struct KeySnapshot<'k> {
     keys: &'k KeyStore,
     seen: OnceCell<Result<Arc<KeySet>, Arc<str>>>,
 }
 
 impl KeySnapshot<'_> {
-    /// Returns whose key that is; nobody's is `None`.
+    /// Returns the owner of a key.
     ///
     /// # Errors
-    /// Why the file is of no use, if the key is of no variable.
+    /// [`ReloadError`] if the file is unusable and no variable has the key.
     pub fn find(&self, key: &str) -> Result<Option<KeyHolder>, Arc<str>> {
-        // What is no key by its length is worth no look at the file.
+        // A key of another length cannot match.
         if !KEY_BYTES.contains(&key.len()) {
             return Ok(None);
         }
@@ -137,24 +137,24 @@ impl KeySnapshot<'_> {
     }
 }
 
-/// Makes a key and puts what is kept of it with the others.
+/// Generates a key and adds its entry.
 fn add(kept: &mut Vec<StoredKey>, kind: KeyKind, org: &Org, name: Option<String>) -> Result<Secret, String> {
     loop {
         let key = kind.generate(random());
         let new = StoredKey::new(&key, kind, org.clone(), name.clone(), unix_time_ms());
-        // One in four thousand millions has the id of another.
+        // Retries if the short id is taken.
         if keys::add(kept, new).map_err(|full| format!("{KEYS}: {full}"))? {
             return Ok(key);
         }
     }
 }
 
-/// Does what `cloud keys` asks for, and returns what stdout is to have.
+/// Performs a `cloud keys` command and returns its output.
 ///
 /// # Errors
-/// In words: what could not be done, and what to do.
+/// [`KeysError`].
 pub fn edit(config: &KeysConfig) -> Result<String, String> {
-    // A slip in the name of the directory is not to become a directory.
+    // A typo in the path must not create a directory.
     if !matches!(config.task, KeysTask::Create { .. }) && !config.data_dir.is_dir() {
         return Err(format!(
             "{}: there is no such data directory",
@@ -193,7 +193,7 @@ pub fn edit(config: &KeysConfig) -> Result<String, String> {
     }
 }
 
-/// What people see of a key, on one line.
+/// Formats a key as a line of a table.
 fn line(kept: &StoredKey) -> String {
     let json = kept.json();
     let text = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
@@ -201,7 +201,7 @@ fn line(kept: &StoredKey) -> String {
     format!("{}\n", columns.join("  ").trim_end())
 }
 
-/// `keys.json` in its folder, which is there.
+/// `keys.json` in its data directory.
 struct KeyFile {
     store: Store,
 }
@@ -239,10 +239,11 @@ impl KeyFile {
     }
 }
 
-/// Finds the secret from which the keys of the store are derived, or makes it. Call it while the data directory is this service's.
+/// Reads or creates the secret for daily signing keys. The caller holds the lock of the data
+/// directory.
 ///
 /// # Errors
-/// In words, with the name of the file.
+/// [`KeysError`].
 pub fn store_secret(folder: &Path) -> Result<[u8; 32], String> {
     let file = KeyFile::open(folder)?;
     let found = file.store.read(SECRET).map_err(|error| file.named(SECRET, error))?;
@@ -293,7 +294,7 @@ mod tests {
         edit_in(folder, task).expect("a key").trim_end().to_owned()
     }
 
-    /// I-03: a key grants_access something from the next look on, until it is revoked.
+    /// I-03: a running service sees created and revoked keys.
     #[test]
     fn a_key_comes_and_goes_under_a_running_service() {
         let folder = TempDir::new();
@@ -323,7 +324,7 @@ mod tests {
         assert_eq!(edit_in(&folder, KeysTask::List { json: false }), Ok(String::new()));
     }
 
-    /// One request sees one state of the keys, however often it asks.
+    /// A request sees one state of the keys.
     #[test]
     fn a_request_looks_once() {
         let folder = TempDir::new();
@@ -336,7 +337,7 @@ mod tests {
         assert!(keys.find(&key).is_err());
     }
 
-    /// I-03: where nobody could ask, two keys are made, once; what is kept of them is no key.
+    /// I-03: the first two keys are created once, and only their digests are stored in `keys.json`.
     #[test]
     fn the_first_keys_are_made_once() {
         let folder = TempDir::new();
@@ -356,7 +357,8 @@ mod tests {
         assert_eq!(keys.create_first_keys(&folder.0, &org()), Ok(None));
     }
 
-    /// I-03: the keys of variables do for a start, and go on while the file is damaged, which is nobody's 401.
+    /// I-03: keys from variables work while the file is damaged, and other keys are an internal
+    /// error, not 401.
     #[test]
     fn a_damaged_file_is_left_alone() {
         let folder = TempDir::new();
@@ -378,7 +380,7 @@ mod tests {
         assert_eq!(fs::read(folder.path(KEYS)).expect("there"), b"{");
     }
 
-    /// I-05: the secret is made once, for its owner alone; a damaged one ends the start.
+    /// I-05: the secret is created once with mode 0600; a damaged one is an error.
     #[test]
     fn the_secret_stays() {
         let folder = TempDir::new();

@@ -1,10 +1,10 @@
-//! The cloud agent service: its parts, from start to end; and its client.
+//! Drivers of the cloud service, and its client.
 //!
-//! [`run`] takes the data directory for itself, looks whether what it was given is of use, puts the
-//! parts together, takes up the builds that an earlier run left, and answers until a signal. Then
-//! there are no new connections, uploads have [`UPLOADS_GRACE`], commands are stopped, and what
-//! they were about to build stays for the next start. One more signal ends it at once. Refuses: a
-//! directory that another service has, and files in it that are damaged, by their names.
+//! [`run`] locks the data directory, checks the configuration, recovers the builds of the previous
+//! run, and serves until a signal. It then stops accepting connections, gives uploads
+//! [`UPLOADS_GRACE`] and stops commands; interrupted builds stay recorded for the next start. A
+//! second signal ends it at once. A data directory in use and damaged files are errors that name
+//! the path.
 
 #![allow(
     clippy::disallowed_methods,
@@ -64,18 +64,17 @@ use edge_runner_http::watch::Watchdog;
 use edge_runner_proto::config::TlsSettings;
 use edge_runner_proto::limits::RUNTIME_END;
 
-/// How much longer than uploads and commands the end of the service may take: what became of them
-/// has to be recorded.
+/// Time for recording results after uploads and commands have ended.
 const STOP_MARGIN: Duration = Duration::from_secs(5);
 
-/// The certificate of the authority that this service made, alone, for those who are to trust it.
+/// File name of the generated CA certificate, which clients are to trust.
 const AUTHORITY: &str = "ca.crt";
 
-/// Serves until a signal, and ends in good order. `announce` gets the banner for stdout once, when
-/// requests are answered.
+/// Runs the service until a signal. Calls `announce` once with the banner, when requests are
+/// answered.
 ///
 /// # Errors
-/// [`ServeError`] when it cannot serve.
+/// [`ServeError`] when the service cannot start or loses an essential task.
 pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(), ServeError> {
     let config = Arc::new(config);
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
@@ -145,7 +144,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     lost.map_or(Ok(()), |lost| Err(ServeError::Service(lost)))
 }
 
-/// Waits until the service is to stop, and returns the part of it that is lost if that is why.
+/// Waits for a stop signal or the loss of an essential task, which is returned.
 async fn stop_reason(signals: &mut Signals, services: &Services) -> Option<LostService> {
     tokio::select! {
         name = signals.next() => {
@@ -159,8 +158,7 @@ async fn stop_reason(signals: &mut Signals, services: &Services) -> Option<LostS
     }
 }
 
-/// Waits for the end of everything, for a limited time; one more signal ends the wait with an
-/// error.
+/// Waits for a limited time until everything has ended. A further signal is an error.
 async fn wait(ended: impl Future<Output = ()>, within: Duration, signals: &mut Signals) -> Result<(), ServeError> {
     tokio::select! {
         () = ended => {}
@@ -174,23 +172,21 @@ fn of<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> ServeError {
     move |error| ServeError::Setup(format!("--data-dir {}: {error}", path.display()))
 }
 
-/// Takes the data directory for this process alone, until it ends.
+/// Locks the data directory for this process.
 fn take(folder: &Path) -> Result<StoreLock, ServeError> {
     let store = Store::open(folder).map_err(of(folder))?;
-    // One that was there before is closed to others too.
+    // A directory that existed before may be open to others.
     fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(of(folder))?;
     let lock = store.try_lock().map_err(of(folder))?;
     lock.ok_or_else(|| of(folder)("another service has it; end that one, or name another directory"))
 }
 
-/// Waits for the guard of an earlier service, ends what is left of its commands all the same, and
-/// removes what they worked in. No run gets a folder that was there before, so that what cannot be
-/// removed is in nobody's way.
+/// Waits for the guard of the previous run, kills leftover commands and removes their folders. A
+/// run never reuses an existing folder, so that leftovers cannot block it.
 fn clear(data_dir: &Path) {
     let guard = Store::open(data_dir).and_then(|store| store.lock_named(guard::LOCK));
     if let Err(error) = guard {
-        // Without locks, or with a guard that does not come to its end, the rest is done all the
-        // same.
+        // Without locks, or if the guard does not end, the cleanup goes on.
         warn!("{}: {error}", data_dir.join(guard::LOCK).display());
     }
     let left = guard::kill_leftovers(data_dir);
@@ -206,7 +202,7 @@ fn clear(data_dir: &Path) {
     }
 }
 
-/// Names the file of regions, and looks whether it is of use.
+/// Opens and checks the file of regions.
 fn regions(config: &CloudConfig) -> Result<Option<ReloadingFile<Regions>>, ServeError> {
     let Some(path) = &config.regions else {
         return Ok(None);
@@ -231,7 +227,7 @@ fn signing(config: &CloudConfig) -> Result<GrantSigner, String> {
     }
 }
 
-/// Opens HTTPS, and puts the certificate that clients are to trust where they find it.
+/// Sets up HTTPS and writes the CA certificate to a known path.
 fn tls(config: &CloudConfig) -> Result<(Option<Arc<ServerTls>>, Option<PathBuf>), ServeError> {
     let folder = config.data_dir.join("tls");
     let authority = folder.join(AUTHORITY);
@@ -245,7 +241,7 @@ fn tls(config: &CloudConfig) -> Result<(Option<Arc<ServerTls>>, Option<PathBuf>)
     let Some(pem) = tls.as_ref().and_then(|tls| tls.authority()) else {
         return Ok((tls, None));
     };
-    // A full disk is no reason not to serve, least of all when the file is there already.
+    // The service can run without this copy, for example on a full disk.
     let is_there = fs::read(&authority).is_ok_and(|known| known == pem);
     let written = Store::open(&folder).and_then(|store| if is_there { Ok(()) } else { store.write(AUTHORITY, &pem) });
     if let Err(error) = written {
@@ -257,7 +253,7 @@ fn tls(config: &CloudConfig) -> Result<(Option<Arc<ServerTls>>, Option<PathBuf>)
     Ok((tls, Some(authority)))
 }
 
-/// Makes the text for stdout, with a line break at its end. It names files, and no key.
+/// Formats the banner for stdout. It contains no key.
 fn banner(config: &CloudConfig, port: u16, first: Option<&Path>, authority: Option<&Path>) -> String {
     let mut text = format!(
         "edge-runner cloud {}\nlistening on {}\n\n",
@@ -282,7 +278,7 @@ fn banner(config: &CloudConfig, port: u16, first: Option<&Path>, authority: Opti
         );
     }
     match config.command.as_ref().and_then(|command| command.first()) {
-        // Its arguments may hold secrets.
+        // The arguments may contain secrets.
         Some(program) => row("Builder", program.to_string_lossy().into_owned()),
         None => row("Builder", "none, so no region has builds; name one behind `--`".into()),
     }

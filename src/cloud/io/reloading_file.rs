@@ -1,10 +1,9 @@
-//! A file that somebody may change at any time, as it was at the last look.
+//! A small file that is reloaded when it changes.
 //!
-//! In: a path, and what makes a value of the file's text. Out: the value, or why there is none, in
-//! words. Every look asks the system for the file's time, size and number, and reads it when one of
-//! them changed; a file that changed within the last `RELOAD_WITHIN` is read in any case, since the
-//! clocks of file systems are coarse. The log tells when a file is no longer of use, and when it is
-//! again.
+//! In: a path and a parser. Out: the parsed value or an error. Every load compares device, inode,
+//! size and times, and reads the file if one differs. A file modified within the last
+//! `RELOAD_WITHIN` is always read, because file system clocks are coarse. Changes between valid and
+//! invalid are logged. Source: decisions I-02, I-03.
 
 use std::fs;
 use std::io;
@@ -17,27 +16,26 @@ use std::time::SystemTime;
 use edge_runner_http::common::lock;
 use edge_runner_http::store::read_bounded;
 
-/// How long after its change a small file is read at every look: clocks of file systems go by
-/// seconds at worst.
+/// Age below which a file is always read: the coarsest file system clocks tick in seconds.
 const RELOAD_WITHIN: Duration = Duration::from_secs(2);
 
-/// A file and what it says.
+/// A file and its parsed value.
 pub struct ReloadingFile<T> {
     path: PathBuf,
     parse: Parse<T>,
     cached: Mutex<Option<CachedValue<T>>>,
 }
 
-/// Makes a value of a text; of none, when there is no such file.
+/// Parses the content; `None` if there is no file.
 type Parse<T> = Box<dyn Fn(Option<&[u8]>) -> Result<T, String> + Send + Sync>;
 
-/// What the last look found.
+/// The result of the last load.
 struct CachedValue<T> {
     stamp: FileStamp,
     value: Result<Arc<T>, Arc<str>>,
 }
 
-/// What tells one state of a file from another.
+/// Identifies a state of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileStamp {
     Missing(io::ErrorKind),
@@ -51,7 +49,7 @@ enum FileStamp {
 }
 
 impl<T> ReloadingFile<T> {
-    /// Names the file; the first look reads it.
+    /// Creates the value. The first load reads the file.
     pub fn new(path: PathBuf, parse: impl Fn(Option<&[u8]>) -> Result<T, String> + Send + Sync + 'static) -> Self {
         ReloadingFile {
             path,
@@ -60,11 +58,10 @@ impl<T> ReloadingFile<T> {
         }
     }
 
-    /// Returns what the file says at this moment. Blocks for a look at it, and for as long as
-    /// reading a small file takes.
+    /// Returns the current value. Blocks for a `stat` and, after a change, for reading the file.
     ///
     /// # Errors
-    /// Why it is of no use, with its name.
+    /// [`ReloadError`] if the file is unusable.
     pub fn load(&self) -> Result<Arc<T>, Arc<str>> {
         let mut cached = lock(&self.cached);
         let (stamp, is_old) = self.stamp();
@@ -87,7 +84,7 @@ impl<T> ReloadingFile<T> {
         }
     }
 
-    /// Returns the state of the file, and whether a change of it would show.
+    /// Returns the state of the file, and whether it is old enough that a change alters its stamp.
     fn stamp(&self) -> (FileStamp, bool) {
         let file = match fs::metadata(&self.path) {
             Ok(file) => file,
@@ -100,8 +97,8 @@ impl<T> ReloadingFile<T> {
             modified: (file.mtime(), file.mtime_nsec()),
             changed: (file.ctime(), file.ctime_nsec()),
         };
-        // A change of a file from the future would bring it back to the present, so that one is no
-        // younger than its way there is.
+        // A file dated in the future gets an older date when it is changed, so the distance counts
+        // in both directions.
         let age = file.modified().map(|at| match SystemTime::now().duration_since(at) {
             Ok(age) => age,
             Err(ahead) => ahead.duration(),
@@ -138,8 +135,7 @@ mod tests {
         }
     }
 
-    /// I-02, I-03: every change is seen by the next look, one in place and of the same size too;
-    /// what is of no use is never answered with what was there before.
+    /// I-02, I-03: every change is seen, and an invalid file never yields its earlier value.
     #[test]
     fn every_change_is_seen() {
         let folder = TempDir::new();
@@ -163,8 +159,7 @@ mod tests {
         assert!(look().is_err());
     }
 
-    /// A file that lies there unchanged is read once, also one that was written before a clock was
-    /// set back.
+    /// An unchanged file is read once, also if it is dated in the future.
     #[test]
     fn an_old_file_is_read_once() {
         let folder = TempDir::new();

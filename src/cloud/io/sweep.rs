@@ -1,8 +1,8 @@
-//! Deletes what is due: archives, and builds with their logs and images.
+//! Deletes expired archives, builds, logs and images.
 //!
-//! In: the records, the folders, and how long things are kept. Out: less of them. A record goes before its files, so that a kill
-//! between the two leaves files without a record, and no record without its files; the first sweep of each start looks for
-//! those. Whether something is due is decided in [`crate::proto::sweep`]. Source: I-23.
+//! In: records, folders and retention times. A record is deleted before its files, so that a kill
+//! leaves files without a record but never the reverse; the first sweep after a start looks for
+//! such files. [`crate::proto::sweep`] decides what is due. Source: decision I-23.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -24,7 +24,7 @@ use edge_runner_http::common::unix_time_ms;
 use edge_runner_http::shutdown::Shutdown;
 use edge_runner_proto::uuid::Uuid;
 
-/// What a sweep needs.
+/// Sweeps the data directory.
 pub struct Sweeper {
     records: Arc<dyn Records>,
     archives: Arc<dyn ArchiveStore>,
@@ -33,7 +33,7 @@ pub struct Sweeper {
     retention: Retention,
 }
 
-/// What a sweep deleted.
+/// Number of deleted items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SweepStats {
     archives: usize,
@@ -60,7 +60,7 @@ impl Sweeper {
         }
     }
 
-    /// Sweeps now and again, until the stop.
+    /// Sweeps periodically until the service stops.
     pub async fn run(self, mut stop: Shutdown) {
         let sweep = Arc::new(self);
         let mut is_first = true;
@@ -135,7 +135,7 @@ impl Sweeper {
     }
 
     fn upload(&self, of: &UploadUsage, now_ms: u64, stats: &mut SweepStats) -> Result<(), RecordError> {
-        // Somebody uploads, or makes a build of it at this moment: the next sweep sees what has_archive of that.
+        // The upload is in use; the next sweep decides again.
         let Some(_lock) = self.upload_locks.try_lock(of.id) else {
             return Ok(());
         };
@@ -151,7 +151,7 @@ impl Sweeper {
             SweepAction::Delete => {
                 let was_there = self.delete(&of);
                 stats.archives += usize::from(was_there);
-                // What could not be deleted stays known, and is tried again.
+                // If deletion failed, the record stays and the next sweep retries.
                 match was_there && self.is_there(&of) {
                     true => Ok(()),
                     false => self.records.delete_upload(of.id),
@@ -167,7 +167,7 @@ impl Sweeper {
         !opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Deletes an archive; tells whether there was one.
+    /// Deletes an archive. Returns whether there was one.
     fn delete(&self, of: &UploadUsage) -> bool {
         let was_there = self.is_there(of);
         if let Err(error) = self.archives.delete(&of.org, of.id) {
@@ -176,7 +176,7 @@ impl Sweeper {
         was_there
     }
 
-    /// Deletes files that no record names and that are as old as those of a record that is due.
+    /// Deletes files without a record, by the age of the file.
     fn orphans(&self, now_ms: u64, stats: &mut SweepStats) -> Result<(), RecordError> {
         let old_build = |entry: &DirEntry| self.retention.is_orphan_build_due(written_ms(entry), now_ms);
         for entry in entries(&self.data_dir.join("logs")) {
@@ -234,7 +234,7 @@ impl Sweeper {
     }
 }
 
-/// Says what could not be deleted; what is not there is deleted already.
+/// Logs a failed deletion. A missing file is not an error.
 fn warn_on_error(path: &Path, deleted: io::Result<()>) {
     match deleted {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -244,17 +244,17 @@ fn warn_on_error(path: &Path, deleted: io::Result<()>) {
     }
 }
 
-/// Returns what a folder holds; nothing if there is no such folder.
+/// Lists a folder; empty if it does not exist.
 fn entries(folder: &Path) -> impl Iterator<Item = DirEntry> {
     fs::read_dir(folder).into_iter().flatten().flatten()
 }
 
-/// Reads the identifier that a file is named by.
+/// Parses the id in a file name.
 fn named(entry: &DirEntry, ending: &str) -> Option<Uuid> {
     Uuid::parse(entry.file_name().to_str()?.strip_suffix(ending)?)
 }
 
-/// Returns when a file was written; one that cannot be asked counts as new.
+/// Returns the modification time; the current time if it is unknown.
 fn written_ms(entry: &DirEntry) -> u64 {
     let written = entry
         .metadata()

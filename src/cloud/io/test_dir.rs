@@ -1,4 +1,4 @@
-//! A folder for one test, removed when it is dropped.
+//! A temporary directory for a test, removed on drop.
 
 use std::fs;
 use std::path::{Path, PathBuf};

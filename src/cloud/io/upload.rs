@@ -1,13 +1,12 @@
-//! An upload: from the body of a request to an archive.
+//! Upload grants and uploads.
 //!
-//! In: who asks for a grant, then the head and the body of a form. Out: the grant, then what is
-//! stored. What the form may do is said by `proto::verify`, as soon as the file begins; the file
-//! goes in pieces to threads that may block, one piece being written while the next one fills, and
-//! no thread waits for a slow client. An archive is in its permit when all of the body was there in
-//! time, and is on disk. Whoever drops an upload, wherever it stands, leaves no part of it behind.
-//! Refuses: what `verify` refuses; too many uploads at once; one without a byte for
-//! [`UPLOAD_STALL`]; one for which there is no space; one of which a build was made. Source:
-//! `cloud.md` §4.3, `cloud-interface.md` §3.
+//! In: a grant request, or the head and body of a multipart form. Out: a grant, or a stored
+//! archive. `proto::verify` checks the form when the file begins. The file is written in pieces on
+//! blocking threads, one piece while the next one fills, and no thread waits for a slow client. The
+//! archive is stored when the whole body arrived in time and is synced. Dropping the future leaves
+//! no partial file. Errors: those of `verify`; too many uploads; a stall of [`UPLOAD_STALL`]; a
+//! full disk; a sealed upload. Source: decisions I-06 to I-09; `docs/spec/cloud-protocol.md` 3 and
+//! 4.3.
 
 use std::future::pending;
 use std::io;
@@ -44,15 +43,13 @@ use edge_runner_proto::limits::RETRY_AFTER_S;
 use edge_runner_proto::server::multipart::{self, Event, Parser};
 use edge_runner_proto::uuid::Uuid;
 
-/// How long the connection of an upload may stand still while the disk works on what has come,
-/// before its deadline is renewed.
+/// Interval at which the connection's deadline is renewed while the disk is busy.
 const UPLOAD_RENEWED_EVERY: Duration = Duration::from_secs(10);
 
-/// Bytes of an upload that are written at once. Each upload has two such pieces in memory: one that
-/// fills, one that is written.
+/// Bytes written at a time. Each upload has two such buffers.
 const UPLOAD_PIECE_BYTES: usize = 256 * 1024;
 
-/// What grants and uploads need.
+/// Issues grants and receives uploads.
 pub struct UploadService {
     folder: Arc<ArchiveDir>,
     records: Arc<dyn Records>,
@@ -63,31 +60,30 @@ pub struct UploadService {
     size_max: u64,
     grant_ms: u64,
     free_min: u64,
-    /// One per upload that was verified.
+    /// One permit per verified upload in progress.
     permits: Arc<Semaphore>,
 }
 
-/// An upload that is done.
+/// A completed upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredUpload {
-    /// The name of the archive in the store, behind the address of the store:
-    /// `{org}/{upload}.tar.gz`.
+    /// Name of the archive in the store: `{org}/{upload}.tar.gz`.
     pub key: String,
     md5: [u8; 16],
 }
 
 impl StoredUpload {
-    /// Returns the value of `ETag`.
+    /// Returns the `ETag`.
     pub fn etag(&self) -> String {
         format!("\"{}\"", HEXLOWER.encode(&self.md5))
     }
 }
 
-/// Notes a phase of the connection; tells whether it still has its permit.
+/// Sets the phase of the connection; returns whether the connection still has its permit.
 type PhaseSetter<'n> = &'n (dyn Fn(ConnPhase) -> bool + Sync);
 
 impl UploadService {
-    /// Takes the parts that it works with.
+    /// Creates the service from its parts.
     pub fn new(
         config: &CloudConfig,
         signing: GrantSigner,
@@ -110,11 +106,10 @@ impl UploadService {
         }
     }
 
-    /// Makes a grant for the holder of a key, and a region that has builds. `url` is where forms
-    /// are to be sent.
+    /// Issues a grant for a region that has builds. `url` is where clients post the form.
     ///
     /// # Errors
-    /// 503 when there is too little space, 500.
+    /// 503 when disk space is low; 500.
     pub async fn grant(self: &Arc<Self>, to: &KeyHolder, region: &Slug, url: String) -> Result<UploadGrant, ApiError> {
         let (uploads, to, region) = (self.clone(), to.clone(), region.clone());
         let granted = spawn_blocking(move || uploads.grant_now(to, region, &url));
@@ -150,10 +145,10 @@ impl UploadService {
         Ok(grant::issue(&self.signing, &terms, now_ms))
     }
 
-    /// Takes an upload. `doing` is of the connection that it comes on.
+    /// Receives an upload on a connection.
     ///
     /// # Errors
-    /// The refusal that comes first; the rest of the body is not read.
+    /// The first error; the rest of the body is not read.
     pub async fn receive(&self, head: &Parts, body: Incoming, doing: &ConnState) -> Result<StoredUpload, ApiError> {
         self.receive_form(head, body, &|phase| doing.set(phase)).await
     }
@@ -171,8 +166,8 @@ impl UploadService {
         let boundary = kind.and_then(|kind| multipart::boundary(kind.as_bytes()));
         let mut parser = Parser::new(&boundary.ok_or_else(verify::no_form)?);
         let declared = body.size_hint().exact().unwrap_or(0);
-        // Before the first byte is asked for: a client that waits for `100 Continue` sends nothing
-        // in vain.
+        // Checked before the first read, so that a client that waits for `100 Continue` sends
+        // nothing in vain.
         if declared > self.size_max.saturating_add(FRAME_BYTES_MAX as u64) {
             return Err(verify::too_large(self.size_max));
         }
@@ -194,7 +189,7 @@ impl UploadService {
                 ConnPhase::Receiving
             };
             if !set_phase(phase) {
-                // Another has the permit; the end is on its way.
+                // The connection was evicted and is about to close.
                 pending::<()>().await;
             }
             let Ok(frame) = tokio::time::timeout(UPLOAD_STALL, body.frame()).await else {
@@ -212,7 +207,7 @@ impl UploadService {
                 check.handle_time(unix_time_ms())?;
             }
             parser.push(&data, &mut |event| receiver.handle(event))?;
-            // Another part of the body as long as this one might not fit.
+            // Another frame of this size might not fit.
             if !receiver.piece.is_empty() && receiver.piece.len() + data.len() > UPLOAD_PIECE_BYTES {
                 let piece = std::mem::take(&mut receiver.piece);
                 receiver.piece = writer.write(piece, set_phase).await?;
@@ -243,8 +238,8 @@ impl UploadService {
     }
 }
 
-/// Refuses an upload by a grant whose key was revoked since, one of which a build was made, and one
-/// for which no grant is recorded: it would never be used or deleted.
+/// Rejects an upload whose key was revoked, that is sealed, or whose grant has no record, so that
+/// nothing would ever delete it.
 fn open(records: &dyn Records, keys: &KeyStore, verified: &VerifiedUpload) -> Result<(), ApiError> {
     let upload = records.upload(verified.upload).map_err(record_error)?;
     if let Some(key) = upload.as_ref().and_then(|upload| upload.key)
@@ -267,15 +262,15 @@ fn open(records: &dyn Records, keys: &KeyStore, verified: &VerifiedUpload) -> Re
     }
 }
 
-/// A form as it comes.
+/// A form in progress.
 struct FormReceiver<'u> {
     uploads: &'u UploadService,
-    /// Bytes of the body as its head says; 0 when it says nothing.
+    /// Body size from the head; 0 if unknown.
     declared: u64,
     form: UploadForm,
-    /// KeySnapshot the file began.
+    /// Set when the file begins.
     file: Option<(VerifiedUpload, FileCheck, OwnedSemaphorePermit)>,
-    /// Of the file, to be written next.
+    /// Next piece of the file to write.
     piece: Vec<u8>,
 }
 
@@ -296,7 +291,7 @@ impl FormReceiver<'_> {
         }
     }
 
-    /// All fields are there. Nobody who was not verified takes a permit.
+    /// Called when all fields are known. Only verified uploads take a permit.
     fn begin(&mut self) -> Result<(), ApiError> {
         let uploads = self.uploads;
         let verified = std::mem::take(&mut self.form).verify(&uploads.signing, unix_time_ms())?;
@@ -315,18 +310,18 @@ impl FormReceiver<'_> {
     }
 }
 
-/// What a thread that wrote gives back: the part, and the emptied piece.
+/// Result of a write: the part, and the empty buffer.
 type WriteResult = io::Result<(PartialArchive, Vec<u8>)>;
 
-/// Writes a part, piece by piece.
+/// Writes an archive piece by piece.
 struct ArchiveWriter {
     folder: Arc<ArchiveDir>,
-    /// A thread has the part. When this is dropped, that thread drops the part.
+    /// The task that owns the part. If this is dropped, the task drops the part.
     writing: Option<JoinHandle<WriteResult>>,
 }
 
 impl ArchiveWriter {
-    /// Has a piece written, once the one before is; gives an empty one.
+    /// Starts to write a piece after the previous one; returns an empty buffer.
     async fn write(&mut self, mut piece: Vec<u8>, set_phase: PhaseSetter<'_>) -> Result<Vec<u8>, ApiError> {
         let (part, empty) = match &mut self.writing {
             None => (None, Vec::with_capacity(UPLOAD_PIECE_BYTES)),
@@ -345,7 +340,7 @@ impl ArchiveWriter {
         Ok(empty)
     }
 
-    /// Waits for the last piece.
+    /// Waits for the last write.
     async fn end(self, set_phase: PhaseSetter<'_>) -> Result<PartialArchive, ApiError> {
         let writing = self.writing.ok_or_else(|| internal("nothing was written"))?;
         Ok(written(with_keepalive(writing, set_phase).await)?.0)
@@ -356,7 +351,7 @@ fn written(joined: Result<WriteResult, tokio::task::JoinError>) -> Result<(Parti
     joined.map_err(internal)?.map_err(write_error)
 }
 
-/// Waits for the disk, or for those that are before; the connection is no idle one meanwhile.
+/// Waits for work while keeping the connection from timing out.
 async fn with_keepalive<T>(work: impl Future<Output = T>, set_phase: PhaseSetter<'_>) -> T {
     let mut work = std::pin::pin!(work);
     loop {
@@ -367,8 +362,7 @@ async fn with_keepalive<T>(work: impl Future<Output = T>, set_phase: PhaseSetter
     }
 }
 
-/// The last steps, on a thread that may block: they are taken to their end even if the client is
-/// gone.
+/// The final steps, which complete even if the client disconnects.
 struct ArchiveCommit {
     folder: Arc<ArchiveDir>,
     records: Arc<dyn Records>,
@@ -383,8 +377,7 @@ impl ArchiveCommit {
         let info = part.sync().map_err(write_error)?;
         open(&*self.records, &self.keys, &self.verified)?;
         self.folder.commit(part, org, *upload).map_err(write_error)?;
-        // It is in its permit, so it is no refusal any more: who needs the info finds that they are
-        // not of this file, and hashes it.
+        // The archive is stored. Without the record its file is hashed again when needed.
         if let Err(error) = self.records.set_archive(*upload, &info) {
             log::warn!("upload {upload} of {org}: it is kept, but what came is not recorded: {error}");
         }

@@ -1,7 +1,8 @@
-//! Who may touch an archive: one at a time per upload.
+//! Locks for uploads.
 //!
-//! An archive that is put in its place, a build that is made of it, and a sweep that deletes it each do two things that belong
-//! together, one in the records and one on the disk. In: the name of an upload. Out: a [`UploadLock`], which ends when it is dropped.
+//! Committing an archive, creating a build from it, and sweeping it each change both the records
+//! and the disk, and must not overlap. In: the id of an upload. Out: an [`UploadLock`], released on
+//! drop. Source: decision I-09.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -11,21 +12,21 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use edge_runner_http::common;
 use edge_runner_proto::uuid::Uuid;
 
-/// The uploads that somebody has, or waits for.
+/// The locks that are held or waited for.
 #[derive(Debug, Default)]
 pub struct UploadLocks(Mutex<HashMap<Uuid, Weak<AsyncMutex<()>>>>);
 
-/// Has an upload until it is dropped; may go to another thread.
+/// The lock of one upload. It can be sent to another thread.
 #[derive(Debug)]
 pub struct UploadLock(#[expect(dead_code, reason = "its end is the end of the turn")] OwnedMutexGuard<()>);
 
 impl UploadLocks {
-    /// Waits for an upload.
+    /// Waits for the lock of an upload.
     pub async fn lock(&self, upload: Uuid) -> UploadLock {
         UploadLock(self.mutex(upload).lock_owned().await)
     }
 
-    /// Has an upload now, or not.
+    /// Takes the lock of an upload if it is free.
     pub fn try_lock(&self, upload: Uuid) -> Option<UploadLock> {
         self.mutex(upload).try_lock_owned().ok().map(UploadLock)
     }
@@ -35,7 +36,7 @@ impl UploadLocks {
         if let Some(mutex) = mutexes.get(&upload).and_then(Weak::upgrade) {
             return mutex;
         }
-        // As many are left as have holders.
+        // Drops entries without holders.
         mutexes.retain(|_, mutex| mutex.strong_count() > 0);
         let mutex = Arc::new(AsyncMutex::new(()));
         mutexes.insert(upload, Arc::downgrade(&mutex));
@@ -47,7 +48,7 @@ impl UploadLocks {
 mod tests {
     use super::*;
 
-    /// I-09: two of one upload follow each other, and those of others do not wait.
+    /// I-09: holders of the same upload exclude each other; others do not wait.
     #[tokio::test]
     async fn one_has_an_upload_at_a_time() {
         let upload_locks = UploadLocks::default();

@@ -1,7 +1,7 @@
-//! The life of one build, from its place in the queue to the record of what became of it.
+//! The life of one build, from the queue to the record of its result.
 //!
-//! In: a build that waited. Out: its record in a final state, or, when the service stops first, `building` as it was. A record
-//! that finds no space is tried again until there is some, or until the stop.
+//! In: a pending build. Out: its record in a final state, or still `building` if the service stops
+//! first. A record that finds no disk space is retried until the stop.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,32 +25,32 @@ use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::tasks;
 use edge_runner_proto::uuid::Uuid;
 
-/// Between two tries to record what became of a build, while there is no space for it.
+/// Delay between attempts to record a result.
 const RECORD_AGAIN: Duration = Duration::from_secs(1);
 
-/// What a build is run by, erased once.
+/// The function that runs a build; tests replace it.
 pub type BuildRunner =
     Arc<dyn Fn(BuildJob, BuildLog, Shutdown) -> Pin<Box<dyn Future<Output = RunOutcome> + Send>> + Send + Sync>;
 
-/// Returns the one that runs the command.
+/// Returns the runner that executes the builder command.
 pub fn runner() -> BuildRunner {
     Arc::new(|job, log, stop| Box::pin(builder::run(job, log, stop)))
 }
 
-/// How far a build is that has a place.
+/// The stage of a running build.
 #[derive(Clone, Debug)]
 pub enum RunStage {
-    /// It is being unpacked, or its command runs.
+    /// The archive is unpacked or the command runs.
     Running,
-    /// The command has ended.
+    /// The command has exited.
     Exited,
-    /// What became of it is known, and not recorded yet.
+    /// The result is known but not recorded.
     Finished(Box<Build>),
-    /// It is recorded, and what it left is being put away.
+    /// The result is recorded; the scratch folder is being removed.
     Recorded,
 }
 
-/// Waits for a run, whose scratch folder is gone then.
+/// Waits for a run and the removal of its scratch folder.
 async fn ended(run: &mut JoinHandle<RunOutcome>, scratch: &Path) -> RunOutcome {
     match run.await {
         Ok(outcome) => outcome,
@@ -61,14 +61,14 @@ async fn ended(run: &mut JoinHandle<RunOutcome>, scratch: &Path) -> RunOutcome {
     }
 }
 
-/// One of the places of builds that run; given back when it is dropped.
+/// A slot of a running build, released on drop.
 struct RunPermit {
     service: Arc<BuildService>,
     id: Uuid,
 }
 
 impl RunPermit {
-    /// Takes it for a build that is counted as busy already.
+    /// Takes the slot of a build that is already counted in `busy`.
     fn take(service: &Arc<BuildService>, id: Uuid, stage: RunStage) -> (RunPermit, watch::Sender<RunStage>) {
         let (stage_sender, stage) = watch::channel(stage);
         lock(&service.stages).insert(id, stage);
@@ -87,7 +87,7 @@ impl Drop for RunPermit {
 }
 
 impl BuildService {
-    /// Gives free places to the builds that have waited longest.
+    /// Starts waiting builds while slots are free.
     pub(super) fn start_pending(self: &Arc<Self>) {
         while self.command.is_some() && !self.stop.is_set() {
             let next = lock(&self.queue).start_next();
@@ -114,7 +114,7 @@ impl BuildService {
         let scratch = self.scratch_path(&build);
         let mut run = None;
         let outcome = match blocking(move || service.job(of, says, outcome_sender)).await {
-            // A task of its own: a panic in there fails this build alone.
+            // Runs as a task, so that a panic fails only this build.
             Ok((job, log)) => {
                 let mut task = tokio::spawn((self.runner)(job, log, self.stop.clone()));
                 tokio::select! {
@@ -142,13 +142,13 @@ impl BuildService {
             }
             None => log::info!("build {id} of {org}: interrupted"),
         }
-        // The place is free when the scratch folder is gone.
+        // The slot is free when the scratch folder is removed.
         if let Some(mut run) = run {
             ended(&mut run, &scratch).await;
         }
     }
 
-    /// Records what became of a build that has had its attempts.
+    /// Records the failure of a build without attempts left.
     pub(super) async fn fail_exhausted(self: Arc<Self>, build: Build, ended: Build) {
         let (_permit, stage_sender) = RunPermit::take(&self, build.id, RunStage::Finished(Box::new(ended.clone())));
         if let Ok(mut log) = BuildLog::open(&self.log_path(build.id)) {
@@ -158,7 +158,7 @@ impl BuildService {
         stage_sender.send_replace(RunStage::Recorded);
     }
 
-    /// Records that a build begins; nothing when it is not to begin.
+    /// Records the start of a build. Returns `None` if it must not start.
     async fn begin(self: &Arc<Self>, org: &Org, id: Uuid) -> Option<Build> {
         loop {
             let (service, org) = (self.clone(), org.clone());
@@ -178,12 +178,12 @@ impl BuildService {
         }
     }
 
-    /// Returns where a build is unpacked and run.
+    /// Returns the scratch folder of a run.
     fn scratch_path(&self, build: &Build) -> PathBuf {
         guard::scratch_dir(&self.data_dir).join(format!("{}-{}", build.id, build.attempt))
     }
 
-    /// Opens what a run needs.
+    /// Opens the log and the archive of a run.
     fn job(
         &self,
         build: Build,
@@ -223,7 +223,7 @@ impl BuildService {
         Ok((job, log))
     }
 
-    /// Records what became of a build.
+    /// Records a result.
     async fn record(self: &Arc<Self>, build: &Build, ended: Build) {
         loop {
             let (service, from, next) = (self.clone(), build.status, ended.clone());
@@ -246,7 +246,7 @@ impl BuildService {
         );
     }
 
-    /// Waits before the next try at a record; nothing when the service stops first.
+    /// Waits before a record is retried. Returns `None` if the service stops.
     async fn wait_to_retry(&self, id: Uuid, error: &RecordError) -> Option<()> {
         log::warn!("build {id}: {error}; trying again");
         let mut stop = self.stop.clone();

@@ -1,12 +1,11 @@
-//! Packs a folder: reads what `proto::pack` does not leave out, and writes the archive to a file
-//! without a name.
+//! Packs a folder into a build context.
 //!
-//! In: a folder, its build file, further patterns. Out: [`PackedContext`]. Symbolic links to files are
-//! packed as what they lead to, those to directories are not; sockets, pipes and devices are not,
-//! and are warned of. Memory holds paths and one piece of one file at a time. Refuses a folder
-//! without its build file, links to files outside the folder unless those are asked for, files that
-//! change meanwhile, and more than 500 MiB. Source: `cloud.md` §7; the published client, version
-//! 1.4.0.
+//! In: a folder, its build file, extra exclusions. Out: a [`PackedContext`] in an unlinked file.
+//! Symbolic links to files are packed as their targets, links to directories are skipped; sockets,
+//! pipes and devices are skipped with a warning. Memory holds the paths and one piece of a file.
+//! Rejects a missing build file, links to files outside the folder (unless `--follow-links`), files
+//! that change while being read, and more than 500 MiB. Source: `docs/spec/cloud-protocol.md` 5;
+//! the published client, version 1.4.0.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -27,51 +26,50 @@ use crate::proto::progress::size;
 use crate::proto::tar::write::{end, header, padding};
 use edge_runner_http::common::random;
 
-/// Bytes of an ignore file: thousands of patterns.
+/// Size of the ignore file in bytes.
 const IGNORE_BYTES_MAX: u64 = 256 * 1024;
 
-/// Files of a context; more of them are a home directory, and each costs a path in memory.
+/// Files of a context. Each path takes memory; more files suggest a wrong folder.
 const CONTEXT_FILES_MAX: usize = 500_000;
 
-/// Bytes of the files of a context before compression, and of the archive: what the real service
-/// takes.
+/// Size of all files before compression in bytes, the limit of the real service.
 const CONTEXT_BYTES_MAX: u64 = 500 * 1024 * 1024;
 
-/// How much of a file is read at once.
+/// Bytes read at a time.
 const PIECE: usize = 64 * 1024;
 
-/// An archive that is ready to be sent.
+/// An archive ready for upload.
 pub struct PackedContext {
     pub archive: File,
-    /// Bytes of it.
+    /// Size in bytes.
     pub size: u64,
-    /// First half of its MD5: the name under which a service knows it.
+    /// First half of the MD5 in hex, the context hash.
     pub hash: String,
-    /// How many files are in it.
+    /// Number of files.
     pub files: usize,
-    /// Bytes of these.
+    /// Uncompressed size of the files in bytes.
     pub plain: u64,
 }
 
-/// Which symbolic links to files are packed. A hard link is the file itself: neither a repository
-/// nor an archive brings one to a file that is elsewhere, and caches of packages are full of them.
+/// Which symbolic links to files are packed. Hard links are packed as files: repositories and
+/// archives cannot contain hard links to files elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkPolicy {
-    /// Those whose last target is in the folder, by whatever way; one that leads out is refused,
-    /// since a repository of somebody else's could put any file of the user's into an image.
+    /// Links whose final target is inside the folder. Others are refused, because a foreign
+    /// repository could put any file of the user into an image.
     Inside,
-    /// All.
+    /// All links.
     Follow,
 }
 
-/// How many links that lead out of the folder a refusal names.
+/// Links to outside files that an error lists.
 const LINKS_SHOWN_MAX: usize = 10;
 
 /// Packs a folder.
 ///
 /// # Errors
-/// [`ClientError::Usage`] for a folder that is none, or has no build file, or has links that lead out of
-/// it; [`ClientError::Failed`] with the file that cannot be read.
+/// [`ClientError::Usage`] for a missing folder or build file, or links that lead out;
+/// [`ClientError::Failed`] for a file that cannot be read.
 pub fn pack(dir: &Path, file: &str, further: &[String], links: LinkPolicy) -> Result<PackedContext, ClientError> {
     let root = match fs::canonicalize(dir) {
         Ok(root) if root.is_dir() => root,
@@ -105,8 +103,8 @@ pub fn pack(dir: &Path, file: &str, further: &[String], links: LinkPolicy) -> Re
     archive.finish(files, plain)
 }
 
-/// Reads the ignore file. One that cannot be understood is as good as none, as for the published
-/// client, but not in silence.
+/// Reads the ignore file. An unreadable one is ignored with a warning, like in the published
+/// client.
 fn ignore_file(root: &Path) -> Result<Option<String>, ClientError> {
     let mut bytes = Vec::new();
     let read =
@@ -128,7 +126,7 @@ fn ignore_file(root: &Path) -> Result<Option<String>, ClientError> {
     Ok(None)
 }
 
-/// Why the build file is not among what is packed, and what to do.
+/// Explains why the build file is not among the packed files.
 fn without_build_file(root: &Path, dir: &Path, file: &str, has_ignore: bool, rules: &IgnoreRules) -> String {
     let shown = dir.display();
     if !root.join(file).exists() {
@@ -145,7 +143,7 @@ fn without_build_file(root: &Path, dir: &Path, file: &str, has_ignore: bool, rul
     format!("the build file `{file}` of {shown} is no regular file, or lies behind a link to a directory")
 }
 
-/// Finds every file that is packed, by its path relative to the root, which is free of links.
+/// Lists the files to pack, relative to the canonical root.
 fn walk(root: &Path, rules: &IgnoreRules, links: LinkPolicy) -> Result<Vec<Vec<u8>>, ClientError> {
     let mut files = Vec::new();
     let mut outside = OutsideLinks::default();
@@ -209,10 +207,10 @@ fn walk(root: &Path, rules: &IgnoreRules, links: LinkPolicy) -> Result<Vec<Vec<u
     }
 }
 
-/// LinkPolicy to files outside the folder.
+/// Links to files outside the folder.
 #[derive(Default)]
 struct OutsideLinks {
-    /// The first [`LINKS_SHOWN_MAX`], with their targets.
+    /// The first [`LINKS_SHOWN_MAX`] links with their targets.
     shown: Vec<String>,
     count: usize,
 }
@@ -226,7 +224,7 @@ impl OutsideLinks {
         }
     }
 
-    /// Names the links, and says what to do about them.
+    /// Formats the error.
     fn refusal(mut self) -> String {
         self.shown.sort_unstable();
         let more = match self.count - self.shown.len() {
@@ -241,21 +239,21 @@ impl OutsideLinks {
     }
 }
 
-/// Follows a link to its end: what is there, and where that is, free of links.
+/// Returns the type and the canonical path of a link's target.
 fn target_of(link: &Path) -> io::Result<(fs::FileType, PathBuf)> {
     let target = fs::canonicalize(link)?;
     Ok((fs::symlink_metadata(&target)?.file_type(), target))
 }
 
-/// An archive on its way: a header without name and time, as Python's `gzip` writes it for
-/// `mtime=0`, and the best compression. What that makes is valid, and is not what zlib would make.
+/// An archive being written. The gzip header has no name or time, like that of Python's `gzip` with
+/// `mtime=0`; the compressed data differs from zlib's.
 struct ContextArchive {
     gzip: GzEncoder<HashingFile>,
-    /// Bytes before compression.
+    /// Uncompressed bytes.
     tar: u64,
 }
 
-/// A file whose content has a hash.
+/// A file that hashes what is written to it.
 struct HashingFile {
     file: File,
     hash: Md5,
@@ -288,10 +286,10 @@ impl ContextArchive {
         })
     }
 
-    /// Adds a file, and returns how many bytes of files there are with it.
+    /// Appends a file. Returns the total size of all files so far.
     fn add(&mut self, root: &Path, path: &[u8], before: u64) -> Result<u64, ClientError> {
         let whole = root.join(OsStr::from_bytes(path));
-        // What became a pipe since it was looked at must not be waited for.
+        // The file may have been replaced by a FIFO, which must not block.
         let opened = OpenOptions::new()
             .read(true)
             .custom_flags(OFlags::NONBLOCK.bits() as i32)
@@ -318,7 +316,7 @@ impl ContextArchive {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(file_error(path, &error)),
             };
-            // Shorter or longer than its header says.
+            // The length differs from the header.
             match left.checked_sub(count as u64) {
                 Some(rest) if count > 0 => left = rest,
                 Some(0) => break,
@@ -357,7 +355,7 @@ fn unwritten(error: io::Error) -> ClientError {
 
 const CHANGED: &str = "it changed while it was packed";
 
-/// Makes a file that no folder has, so that nothing is left of it whatever happens.
+/// Creates an unlinked temporary file, which leaves nothing behind.
 fn unlinked_file() -> io::Result<File> {
     let name = format!("edge-runner-{}.tar.gz", HEXLOWER.encode(&random::<16>()));
     let path = std::env::temp_dir().join(name);
@@ -383,7 +381,7 @@ fn file_error(path: &[u8], why: &dyn std::fmt::Display) -> ClientError {
     ClientError::Failed(format!("packing {name}: {why}"))
 }
 
-/// A name fit for a line.
+/// Sanitizes a name for a message.
 fn shown(path: &[u8]) -> String {
     super::sanitize(&String::from_utf8_lossy(path))
 }
@@ -395,7 +393,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder of this test, deleted with it.
+    /// A temporary folder, removed on drop.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -424,7 +422,7 @@ mod tests {
             pack(&self.0, "Dockerfile", &[], LinkPolicy::Inside)
         }
 
-        /// Names and contents of what is packed.
+        /// Returns names and contents of the packed files.
         fn entries(&self) -> Vec<(String, String)> {
             let tar = tar_of(self.pack().expect("an archive"));
             let mut entries = Vec::new();
@@ -481,8 +479,7 @@ mod tests {
         }
     }
 
-    /// C-069, C-074: the build file and what is needed are in it, in order; the same files make the
-    /// same archive.
+    /// C-069, C-074: files are packed in order, and the same files give the same archive.
     #[test]
     fn files_are_packed_in_order_and_always_alike() {
         let files = [
@@ -504,7 +501,7 @@ mod tests {
         assert_ne!(packed.hash, other.pack().expect("an archive").hash);
     }
 
-    /// The hash of the whole archive that the published client makes of the same file.
+    /// The archive equals that of the published client.
     #[test]
     fn the_archive_is_that_of_the_published_client() {
         use sha2::Sha256;
@@ -516,7 +513,7 @@ mod tests {
         );
     }
 
-    /// C-075
+    /// C-075: an ignore file replaces the built-in patterns; an unreadable one is ignored.
     #[test]
     fn an_ignore_file_decides_alone_and_one_that_cannot_be_read_not_at_all() {
         let folder = Folder::with(&[("Dockerfile", "x"), (".env", "x"), ("data/a", "x"), ("b.txt", "x")]);
@@ -536,14 +533,13 @@ mod tests {
         );
     }
 
-    /// A link is packed as the file that it leads to, in whatever way it gets there, as long as
-    /// that is in the folder.
+    /// A link is packed as its target if that is inside the folder.
     #[test]
     fn links_to_files_are_followed_and_links_to_folders_are_not() {
         let folder = Folder::with(&[("Dockerfile", "x"), ("real/file", "content"), ("real/.env", "secret")]);
         let name = folder.0.file_name().expect("a name").to_owned();
         let outside = Folder::with(&[("far", "far away")]);
-        // Beside the folder, and back into it.
+        // A path outside the folder that leads back into it.
         symlink(&folder.0, outside.0.join("back")).expect("a link");
         let links: [(&str, PathBuf); 9] = [
             ("absolute", folder.0.join("real/file")),
@@ -553,7 +549,7 @@ mod tests {
             ("out-and-in", Path::new("..").join(&name).join("real/file")),
             ("through-a-link", "folder/file".into()),
             ("through-outside", outside.0.join("back/real/file")),
-            // Those lead to folders, and nothing is packed of them.
+            // Links to directories are skipped.
             ("folder", "real".into()),
             ("folder-outside", outside.0.clone()),
         ];
@@ -577,8 +573,7 @@ mod tests {
         for (name, content) in &entries[1..] {
             assert_eq!(content, if name == "hard" { "far away" } else { "content" }, "{name}");
         }
-        // A link to what is left out under its own name is packed, as the published client does;
-        // the log says so.
+        // A link to an excluded file is packed with a warning, like in the published client.
         symlink("real/.env", folder.0.join("settings")).expect("a link");
         assert!(folder.names().contains(&"settings".to_owned()));
         for (link, target) in [("gone", "nowhere"), ("loop", "loop")] {
@@ -592,14 +587,14 @@ mod tests {
         }
     }
 
-    /// Finding 10: a file outside the folder is packed only if that was asked for. The refusal
-    /// names each link and its last target.
+    /// A file outside the folder is packed only on request. The error names each link and its
+    /// target.
     #[test]
     fn links_that_lead_out_of_the_folder_are_refused() {
         let folder = Folder::with(&[("Dockerfile", "x"), ("real/file", "content")]);
         let outside = Folder::with(&[("far", "far away"), ("more/far", "farther")]);
         let beside = outside.0.file_name().expect("a name");
-        // A name that begins with that of the folder is not inside it.
+        // A sibling whose name starts with the folder's name.
         let prefixed = PathBuf::from(format!("{}-2", folder.0.display()));
         fs::create_dir(&prefixed).expect("a folder");
         let prefixed = Folder(prefixed);
@@ -632,7 +627,7 @@ mod tests {
             );
             fs::remove_file(folder.0.join(link)).expect("a link");
         }
-        // A link to a link: where it ends counts.
+        // The final target of a chain counts.
         symlink(outside.0.join("there-and-back"), folder.0.join("back")).expect("a link");
         assert_eq!(folder.names(), ["Dockerfile", "back", "real/file"]);
         for n in 0..LINKS_SHOWN_MAX + 2 {
@@ -657,7 +652,7 @@ mod tests {
         assert_eq!(folder.names(), ["Dockerfile", "run"]);
     }
 
-    /// I-27: no build file, or one that is left out, is misuse.
+    /// I-27: a missing or excluded build file is a usage error.
     #[test]
     fn a_folder_needs_its_build_file() {
         let folder = Folder::with(&[("docker/Buildfile", "x"), (".dockerignore", "*.old")]);
@@ -674,7 +669,7 @@ mod tests {
         assert!(misused(pack(&folder.0.join(".dockerignore"), "x", &[], LinkPolicy::Inside)).contains("is no folder"));
     }
 
-    /// C-092: the cap counts files as they are, and is told before they are read.
+    /// C-092: the limit applies to uncompressed sizes and is checked before reading.
     #[test]
     fn a_context_has_a_cap() {
         let folder = Folder::with(&[("Dockerfile", "")]);

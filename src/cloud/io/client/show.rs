@@ -1,7 +1,7 @@
-//! What is printed: answers of the service on stdout, what happens meanwhile on stderr.
+//! Output of the client: results on stdout, messages on stderr.
 //!
-//! Text of the service reaches the terminal without control characters. As JSON its bytes are printed as they came, once they
-//! are known to be one object. Source: `cloud-interface.md` I-28.
+//! Text from the service is printed without control characters. With `--json`, the service's bytes
+//! are printed unchanged after a check that they are one object. Source: decision I-28.
 
 use std::io::{self, Write};
 
@@ -11,19 +11,19 @@ use super::{ClientError, object_of, text};
 use crate::proto::build::BuildStatus;
 use edge_runner_proto::aliases::{self, Area};
 
-/// Characters of a refusal that are shown.
+/// Characters of an error that are shown.
 const REFUSAL_CHARS: usize = 500;
 
-/// The members of a build that people look for first, in this order.
+/// Members of a build that are printed first.
 const FIRST: [&str; 6] = ["id", "status", "imageUri", "errorMessage", "region", "contextHash"];
 
-/// Writes a line for people.
+/// Prints a message to stderr.
 pub fn eprint_line(line: &str) {
-    // Nobody may be left to read it.
+    // Stderr may be closed.
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Writes what was asked for. Whoever closes stdout early has seen enough.
+/// Prints to stdout. A closed pipe is not an error.
 fn print(text: &str) -> Result<(), ClientError> {
     let mut out = io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -34,14 +34,14 @@ fn print(text: &str) -> Result<(), ClientError> {
     }
 }
 
-/// Prints the service's own JSON.
+/// Prints the service's JSON.
 pub fn raw(body: &[u8]) -> Result<(), ClientError> {
     object_of(body)?;
     let text = String::from_utf8_lossy(body);
     print(&format!("{}\n", text.trim()))
 }
 
-/// Prints a line for each region.
+/// Prints a line per region.
 pub fn regions(answer: &Value) -> Result<(), ClientError> {
     let Some(Value::Array(regions)) = answer.get("regions") else {
         return Err(ClientError::Failed("the service's answer has no list `regions`".into()));
@@ -58,12 +58,12 @@ pub fn regions(answer: &Value) -> Result<(), ClientError> {
     print(&lines)
 }
 
-/// Prints `name: value` for each member of a build; the further lines of a value are indented.
+/// Prints `name: value` per member of a build; further lines of a value are indented.
 pub fn status(build: &Value) -> Result<(), ClientError> {
     let Some(members) = build.as_object() else {
         return Err(ClientError::Failed("the service's answer has no build".into()));
     };
-    // The other name of one that is there.
+    // An alias of a present member is not printed.
     let is_alias = |name: &str| {
         let canonical = aliases::canonical(Area::JsonKey, name);
         canonical != name && members.contains_key(canonical)
@@ -84,7 +84,7 @@ pub fn status(build: &Value) -> Result<(), ClientError> {
     print(&lines)
 }
 
-/// Prints the lines of a page of a log, and returns their number.
+/// Prints a page of log lines and returns their number.
 pub fn lines(answer: &Value) -> Result<u32, ClientError> {
     let Some(Value::Array(lines)) = answer.get("logs") else {
         return Err(ClientError::Failed("the service's answer has no list `logs`".into()));
@@ -98,7 +98,7 @@ pub fn lines(answer: &Value) -> Result<u32, ClientError> {
     Ok(u32::try_from(lines.len()).unwrap_or(u32::MAX))
 }
 
-/// Prints how a build stands at the end of `cloud build`.
+/// Prints the result of `cloud build`.
 pub fn built(build: &Value, hash: &str, is_cached: bool, json: bool) -> Result<(), ClientError> {
     if json {
         let hash = Value::from(hash);
@@ -115,7 +115,7 @@ pub fn built(build: &Value, hash: &str, is_cached: bool, json: bool) -> Result<(
     print(&lines)
 }
 
-/// Says a refusal with the code and the words that the service, or a store, gives for it.
+/// Formats an error answer with the code and message of the service or store.
 pub fn refusal(status: u16, body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let json = serde_json::from_slice::<Value>(body).ok();
@@ -137,7 +137,7 @@ pub fn refusal(status: u16, body: &[u8]) -> String {
         .to_owned()
 }
 
-/// Takes from text what could move a terminal's cursor or turn its text around.
+/// Replaces control characters and characters that change the text direction.
 pub fn sanitize(text: &str) -> String {
     let unfit = |c: char| c.is_control() && c != '\t' || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|c| if unfit(c) { '\u{fffd}' } else { c }).collect()

@@ -1,8 +1,8 @@
-//! UploadService an archive as a form: the grant's fields in the order in which they came, then the file.
+//! Uploads an archive as a multipart form, with the grant's fields in order and the file last.
 //!
-//! In: the grant as the service wrote it, and the archive. Out: nothing once the store has it. No
-//! credential but the fields is sent, and none of them reaches the log. Three tries, each of the
-//! whole. Source: `cloud.md` §3; RFC 7578.
+//! In: a grant and a packed archive. The fields are the only credentials, and they are never
+//! logged. The whole upload is tried up to three times. Source: `docs/spec/cloud-protocol.md` 3;
+//! RFC 7578.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
@@ -19,19 +19,18 @@ use crate::proto::progress::{ProgressLines, bar};
 use edge_runner_http::client::{self as http_client, ResponseLimits, RestError, RestResponse, UploadBody};
 use edge_runner_http::common::random;
 
-/// From one drawing of a bar to the next.
+/// Interval between updates of the bar.
 const BAR_EVERY: Duration = Duration::from_millis(100);
 
-/// An upload of which nothing moves; at its end the service writes to its disk what it had only
-/// taken.
+/// Longest stall of an upload. At its end the service may still be syncing to a slow disk.
 const CLIENT_UPLOAD_STALL: Duration = Duration::from_secs(180);
 
-/// How much is read and sent at once.
+/// Bytes read and sent at a time.
 const PIECE: usize = 64 * 1024;
-/// Columns of a terminal that does not eprint_line.
+/// Terminal width if unknown.
 const COLUMNS: usize = 80;
 
-/// What the service grants.
+/// A grant as received.
 #[derive(serde::Deserialize)]
 pub struct ReceivedGrant {
     #[serde(rename = "uploadId")]
@@ -42,7 +41,7 @@ pub struct ReceivedGrant {
     fields: GrantFields,
 }
 
-/// Names and values in the order of the JSON text.
+/// Fields in the order of the JSON text.
 struct GrantFields(Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for GrantFields {
@@ -68,14 +67,14 @@ impl<'de> Deserialize<'de> for GrantFields {
 }
 
 impl ReceivedGrant {
-    /// Reads the service's answer.
+    /// Parses the service's answer.
     ///
     /// # Errors
-    /// [`ClientError::Failed`], without a word of what stands in it.
+    /// [`ClientError::Failed`], without any content of the answer.
     pub fn read(body: &[u8]) -> Result<ReceivedGrant, ClientError> {
         let wrong = || ClientError::Failed("the service's answer is no upload grant".into());
         let grant: ReceivedGrant = serde_json::from_slice(body).map_err(|_| wrong())?;
-        // It could end its part and begin another.
+        // A control character could break out of the form's part.
         let is_name = |name: &str| !name.is_empty() && !name.contains(char::is_control);
         match grant.fields.0.iter().all(|(name, _)| is_name(name)) {
             true => Ok(grant),
@@ -83,11 +82,11 @@ impl ReceivedGrant {
         }
     }
 
-    /// Makes the form before the file.
+    /// Formats the form up to the file's content.
     fn head(&self, boundary: &str) -> String {
         let mut head = String::new();
         let mut part = |name: &str, rest: &str, value: &str| {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let name = name.replace('"', "%22");
             let _ = write!(
                 head,
@@ -97,7 +96,7 @@ impl ReceivedGrant {
         for (name, value) in &self.fields.0 {
             part(name, "", &format!("{value}\r\n"));
         }
-        // A store wants it as a field; a grant that names none leaves it to the client.
+        // Object stores require this field.
         if !self.fields.0.iter().any(|(name, _)| name == "Content-Type") {
             part("Content-Type", "", "application/gzip\r\n");
         }
@@ -110,10 +109,10 @@ impl ReceivedGrant {
     }
 }
 
-/// UploadService the archive, and shows on stderr how far it is.
+/// Uploads the archive and shows progress on stderr.
 ///
 /// # Errors
-/// [`ClientError::Failed`] with the store's words.
+/// [`ClientError::Failed`] with the store's message.
 pub async fn upload(grant: &ReceivedGrant, packed: &PackedContext) -> Result<(), ClientError> {
     let answer = check_status(with_retries(async || send(grant, packed).await).await)?;
     match answer.status {
@@ -160,7 +159,7 @@ async fn send(grant: &ReceivedGrant, packed: &PackedContext) -> Result<RestRespo
     http_client::upload(&grant.url, body, within).await
 }
 
-/// What people see of an upload: a bar where there is a terminal, else a line for each tenth.
+/// Progress output: a bar on terminals, else a line per 10 %.
 struct UploadProgress {
     total: u64,
     began: Instant,
@@ -188,17 +187,17 @@ impl UploadProgress {
             Some(Some(last)) if done < self.total && last.elapsed() < BAR_EVERY => None,
             Some(last) => {
                 *last = Some(Instant::now());
-                // The last column stays free: some terminals begin a new line there.
+                // Some terminals wrap after the last column.
                 Some(format!("\r{}\x1b[K", bar(done, self.total, elapsed, columns() - 1)))
             }
         };
         if let Some(text) = text {
-            // Nobody may be left to look at it.
+            // Stderr may be closed.
             let _ = io::stderr().write_all(text.as_bytes());
         }
     }
 
-    /// Leaves the line of the bar.
+    /// Ends the line of the bar.
     fn end(&mut self) {
         if self.terminal.is_some_and(|drawn| drawn.is_some()) {
             let _ = io::stderr().write_all(b"\n");
@@ -213,7 +212,7 @@ impl Drop for UploadProgress {
     }
 }
 
-/// Columns of the terminal at stderr.
+/// Returns the width of the terminal at stderr.
 fn columns() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stderr());
     let columns = size.map_or(0, |size| usize::from(size.ws_col));
@@ -228,8 +227,8 @@ mod tests {
         ReceivedGrant::read(text.as_bytes())
     }
 
-    /// I-27, C-030, C-032, C-068: fields are sent under their names, in the order received, and the
-    /// file comes last.
+    /// C-030, C-032, C-068, I-27: fields are sent unchanged in the order received, and the file is
+    /// last.
     #[test]
     fn the_form_has_the_fields_as_they_came_and_the_file_at_its_end() {
         let grant = read(

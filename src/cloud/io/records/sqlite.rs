@@ -1,9 +1,8 @@
-//! SQLite as [`Records`]: one file, one connection that writes, and two that read.
+//! The SQLite implementation of [`Records`]: one file, one writing and two reading connections.
 //!
-//! The journal is the write-ahead kind: readers do not wait for a writer, and each commit is one
-//! sync of the disk. Files are the owner's alone. A statement that found no space leaves nothing
-//! behind. Source: sqlite.org, "Write-Ahead Logging", "PRAGMA Statements", "Result and Error
-//! Codes".
+//! The write-ahead log lets readers run beside the writer, and a commit costs one sync. Files have
+//! mode 0600. A statement that fails for lack of space changes nothing. Source: sqlite.org,
+//! "Write-Ahead Logging", "PRAGMA Statements", "Result and Error Codes".
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -27,17 +26,17 @@ use crate::proto::sweep::UploadUsage;
 use edge_runner_http::common::lock;
 use edge_runner_proto::uuid::Uuid;
 
-/// The name of the file in the data directory.
+/// File name in the data directory.
 const FILE: &str = "builds.db";
-/// What a database of ours says it is, and its version; the schema sets both.
+/// Application id and version of the database; the schema sets both.
 const APPLICATION: i64 = 1_163_019_075;
 const VERSION: i64 = 2;
 const SCHEMA: &str = include_str!("schema.sql");
-/// What makes a database of version 1 one of this version.
+/// Migration from version 1.
 const FROM_1: &str = include_str!("from-1.sql");
 
-/// The pages kept in memory are 512 KiB per connection; the journal is copied back every 256 pages,
-/// and cut to 1 MiB after it was longer. A map of the file would turn an I/O error into a signal.
+/// 512 KiB of page cache per connection; a checkpoint every 256 pages; the WAL file is cut to 1
+/// MiB. No memory map, which would turn I/O errors into signals.
 const PRAGMAS: &str = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 256; PRAGMA journal_size_limit = 1048576;
     PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0;";
 
@@ -49,20 +48,20 @@ const USAGE: &str =
     "id, org, expires_ms, size IS NOT NULL, ended_ms, (SELECT COUNT(*) FROM build WHERE build.upload = upload.id
     AND status IN ('pending', 'building'))";
 
-/// The database. A holder of a connection that panics has its change rolled back, so others go on
-/// with it.
+/// The database. A panic while a connection is locked rolls its transaction back, so the connection
+/// stays usable.
 pub struct SqliteRecords {
     writer: Mutex<Connection>,
     reader: Mutex<Connection>,
-    /// For what takes longer the more there is: nobody who wants one record waits for that.
+    /// For queries over many records, so that lookups of single ones do not wait for them.
     scanner: Mutex<Connection>,
 }
 
 impl SqliteRecords {
-    /// Opens the database of a data directory, or makes it where there is none.
+    /// Opens the database of a data directory, or creates it.
     ///
     /// # Errors
-    /// [`OpenRecordsError`] says what is wrong with the file, and what to do.
+    /// [`OpenRecordsError`] tells what is wrong and what to do.
     pub fn open(folder: &Path) -> Result<SqliteRecords, OpenRecordsError> {
         let path = folder.join(FILE);
         make(folder, &path).map_err(|error| OpenRecordsError::Io {
@@ -78,7 +77,7 @@ impl SqliteRecords {
         let map_error = |error: rusqlite::Error| open_error(&path, &error);
         let writer: Connection = open(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(map_error)?;
         prepare(&writer, &path)?;
-        // A reader has to write what it reads from into the index of the journal.
+        // Readers write to the index of the WAL.
         let reader = || -> Result<Mutex<Connection>, OpenRecordsError> {
             let reader: Connection = open(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(map_error)?;
             reader.execute_batch("PRAGMA query_only = 1").map_err(map_error)?;
@@ -91,7 +90,7 @@ impl SqliteRecords {
         })
     }
 
-    /// Asks or tells the connection that writes; returns the number that it answers.
+    /// Runs a query on the writer and returns its integer.
     #[cfg(test)]
     pub(in crate::io) fn ask(&self, sql: &str) -> i64 {
         lock(&self.writer)
@@ -101,11 +100,11 @@ impl SqliteRecords {
             .unwrap_or(0)
     }
 
-    /// Does something to the records, whole or not at all.
+    /// Runs a change as a transaction.
     fn write<T>(&self, change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, RecordError> {
         let mut connection = lock(&self.writer);
         let done = (|| {
-            // What is dropped without a commit is rolled back.
+            // Dropping a transaction rolls it back.
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let changed = change(&transaction)?;
             transaction.commit()?;
@@ -114,17 +113,17 @@ impl SqliteRecords {
         done.map_err(|error| record_error(&connection, &error))
     }
 
-    /// Reads a record as it was at one moment.
+    /// Runs a query for single records.
     fn read<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, RecordError> {
         read_with(&self.reader, look)
     }
 
-    /// Reads as many records as there are.
+    /// Runs a query over many records.
     fn scan<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, RecordError> {
         read_with(&self.scanner, look)
     }
 
-    /// Does something while all records are being walked through.
+    /// Runs a closure while the scanning connection is in use.
     #[cfg(test)]
     pub(super) fn during_scan(&self, act: impl FnOnce()) {
         let walked = self.scan(|_| {
@@ -143,8 +142,7 @@ fn read_with<T>(
     look(&connection).map_err(|error| record_error(&connection, &error))
 }
 
-/// Makes the file, for its owner alone, where there is none; what SQLite lays beside it has the
-/// same mode.
+/// Creates an empty file with mode 0600, which SQLite copies to its other files.
 fn make(folder: &Path, path: &Path) -> io::Result<()> {
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     match made {
@@ -154,12 +152,12 @@ fn make(folder: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Retention the journal's files when the last connection is closed, emptied: on a full disk they could
-/// not be made again, and the service has to start there too. The system's refusal only costs that.
+/// Keeps the WAL files when the last connection closes: on a full disk they could not be created
+/// again. Failure is harmless.
 fn persist(connection: &Connection) {
     let mut on: std::ffi::c_int = 1;
-    // SAFETY: the handle is that of a live connection, the name ends with a NUL, and the call reads
-    // and writes one number of ours.
+    // SAFETY: the handle is that of a live connection, the name is NUL-terminated, and the call
+    // reads and writes one integer of ours.
     unsafe {
         ffi::sqlite3_file_control(
             connection.handle(),
@@ -170,7 +168,7 @@ fn persist(connection: &Connection) {
     }
 }
 
-/// Looks whether the database is ours and whole, and gives an empty one its tables.
+/// Checks identity, version and integrity of the database, and creates the tables of an empty one.
 fn prepare(connection: &Connection, path: &Path) -> Result<(), OpenRecordsError> {
     let map_error = |error: rusqlite::Error| open_error(path, &error);
     let number = |pragma: &str| {
@@ -230,8 +228,7 @@ fn open_error(path: &Path, error: &rusqlite::Error) -> OpenRecordsError {
 fn record_error(connection: &Connection, error: &rusqlite::Error) -> RecordError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => RecordError::Full,
-        // Only the main file and the journal say "full" by themselves; the index of the journal
-        // does not, nor does a quota.
+        // SQLite maps ENOSPC to "full" for the main file and the WAL only, and EDQUOT never.
         Some(ErrorCode::SystemIoFailure) if [Errno::NOSPC, Errno::DQUOT].contains(&system_error(connection)) => {
             RecordError::Full
         }
@@ -239,9 +236,9 @@ fn record_error(connection: &Connection, error: &rusqlite::Error) -> RecordError
     }
 }
 
-/// Returns the number of the system's last refusal.
+/// Returns the last system error of a connection.
 fn system_error(connection: &Connection) -> Errno {
-    // SAFETY: the handle is that of a live connection, and the call reads one number of it.
+    // SAFETY: the handle is that of a live connection, and the call reads one integer.
     Errno::from_raw_os_error(unsafe { ffi::sqlite3_system_errno(connection.handle()) })
 }
 
@@ -335,7 +332,7 @@ impl Records for SqliteRecords {
             named.extend([key.clone().into(), org.as_str().to_owned().into(), key.into()]);
         }
         self.scan(|connection| {
-            // The count and the page are of the same moment.
+            // Count and page are from the same snapshot.
             let tx = connection.unchecked_transaction()?;
             let total: i64 = tx.query_row(
                 &format!("SELECT COUNT(*) {chosen}"),
@@ -422,7 +419,7 @@ impl Records for SqliteRecords {
 
     fn upload_usages(&self, after: Option<Uuid>, max: usize) -> Result<Vec<UploadUsage>, RecordError> {
         let sql = format!("SELECT {USAGE} FROM upload WHERE id > ? ORDER BY id LIMIT ?");
-        // Nothing sorts before the empty text.
+        // The empty text sorts before every id.
         let after = after.map(|id| id.to_string()).unwrap_or_default();
         let max = i64::try_from(max).unwrap_or(i64::MAX);
         self.scan(|of| all(of, &sql, params![after, max], usage_of))
@@ -439,7 +436,7 @@ impl Records for SqliteRecords {
     }
 }
 
-/// Returns every row that a query finds.
+/// Returns all rows of a query.
 fn all<T>(
     of: &Connection,
     sql: &str,
@@ -449,7 +446,7 @@ fn all<T>(
     of.prepare(sql)?.query_map(params, read)?.collect()
 }
 
-/// A time or a size; the database's numbers have a sign.
+/// Converts to SQLite's signed integers.
 fn int(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -473,7 +470,7 @@ impl ImageColumns {
     }
 }
 
-/// The values of [`BUILD`].
+/// Returns the values of [`BUILD`].
 fn values(build: &Build) -> [Value; 20] {
     let image = ImageColumns::of(build.image.as_ref());
     [
@@ -581,7 +578,7 @@ fn name(row: &Row<'_>, column: usize) -> rusqlite::Result<Slug> {
     parse_column(row, column, Slug::parse)
 }
 
-/// Reads text that has a form; another hand wrote it if it has not.
+/// Parses a text column. An invalid text was not written by this program.
 fn parse_column<T>(row: &Row<'_>, column: usize, read: fn(&str) -> Option<T>) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
     let name = || row.as_ref().column_name(column).map_or("?", |name| name).to_owned();
