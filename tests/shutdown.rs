@@ -476,7 +476,7 @@ fn the_runner_that_loses_a_service() {
         drain: Duration::from_secs(300),
         ..Config::default()
     };
-    let announce = |listening: &edge_runner::config::Listening| {
+    let announce = |listening: &edge_runner::config::ListenAddresses| {
         println!("listening on http://127.0.0.1:{}", listening.port);
     };
     let runtime = tokio::runtime::Runtime::new().expect("threads and timers can be had");
@@ -523,7 +523,7 @@ fn the_runner_whose_bot_blocks() {
         ..Config::default()
     };
     let runtime = builder.enable_all().build().expect("threads and timers can be had");
-    let announce = |listening: &edge_runner::config::Listening| {
+    let announce = |listening: &edge_runner::config::ListenAddresses| {
         println!("listening on http://127.0.0.1:{}", listening.port);
     };
     let served = runtime.block_on(edge_runner::inside::run(

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
 
 use super::features::{guarded, sockets};
-use crate::config::{Config, Host, Listening, Tls, Transport};
+use crate::config::{Config, Host, ListenAddresses, Tls, Transport};
 use crate::features::Feature;
 use crate::proto::livekit::missing_variables;
 use crate::proto::telephony::Provider;
@@ -19,7 +19,7 @@ use crate::proto::telephony::proof::is_protected;
 type BannerRow = (&'static str, String);
 
 /// Makes the text, with a line break at its end.
-pub fn text(config: &Config, listening: &Listening, on_terminal: bool) -> String {
+pub fn text(config: &Config, listening: &ListenAddresses, on_terminal: bool) -> String {
     let key = config
         .api_key
         .as_ref()
@@ -59,7 +59,7 @@ pub fn text(config: &Config, listening: &Listening, on_terminal: bool) -> String
 }
 
 /// Where callers and devices find the server.
-fn addresses(config: &Config, listening: &Listening, fragment: &str) -> Vec<BannerRow> {
+fn addresses(config: &Config, listening: &ListenAddresses, fragment: &str) -> Vec<BannerRow> {
     let mut rows = Vec::new();
     if EntryPoint::BUILT != EntryPoint::Provider {
         let note = if EntryPoint::BUILT == EntryPoint::Client {
@@ -85,7 +85,7 @@ fn addresses(config: &Config, listening: &Listening, fragment: &str) -> Vec<Bann
 /// Who may call, and with what.
 fn access(config: &Config) -> Vec<BannerRow> {
     let mut rows = Vec::new();
-    rows.extend(config.open_words().map(|words| ("Open", words.into())));
+    rows.extend(config.open_access_warning().map(|words| ("Open", words.into())));
     if config.api_key.is_some() {
         let also = match config.transport {
             None | Some(Transport::Videoroom) if Feature::Videoroom.in_this_build() => ", and for /videoroom",
@@ -167,7 +167,7 @@ fn telephone(provider: &Provider, config: &Config) -> Vec<BannerRow> {
 }
 
 /// Where a talk in a room begins, and what rooms lack.
-fn rooms(config: &Config, listening: &Listening) -> Vec<BannerRow> {
+fn rooms(config: &Config, listening: &ListenAddresses) -> Vec<BannerRow> {
     let serves =
         |transport: Transport| transport.in_this_build() && config.transport.is_none_or(|only| only == transport);
     let alone = |transport| config.transport == Some(transport);
@@ -248,7 +248,7 @@ fn local_url(host: Host, port: u16) -> String {
 
 /// How a browser on another machine gets here. It opens a microphone only for `localhost` or HTTPS, and a tunnel makes this
 /// server `localhost` there too; audio does not go through the tunnel but straight to the UDP port.
-fn remote_access(config: &Config, listening: &Listening, fragment: &str) -> Option<String> {
+fn remote_access(config: &Config, listening: &ListenAddresses, fragment: &str) -> Option<String> {
     let port = listening.port;
     let direct = lan_address(config, listening).map(|address| SocketAddr::new(address, port));
     // What is no browser opens its microphone without HTTPS too.
@@ -275,7 +275,7 @@ fn remote_access(config: &Config, listening: &Listening, fragment: &str) -> Opti
 }
 
 /// What makes browsers on other machines take the certificate.
-fn certificate_hint(config: &Config, listening: &Listening) -> Option<String> {
+fn certificate_hint(config: &Config, listening: &ListenAddresses) -> Option<String> {
     let address = lan_address(config, listening)?;
     match &config.tls {
         Tls::Off => None,
@@ -288,7 +288,7 @@ fn certificate_hint(config: &Config, listening: &Listening) -> Option<String> {
 }
 
 /// The address under which other machines reach this one.
-fn lan_address(config: &Config, listening: &Listening) -> Option<IpAddr> {
+fn lan_address(config: &Config, listening: &ListenAddresses) -> Option<IpAddr> {
     match config.host {
         Host::Localhost => None,
         Host::Address(address) if address.is_loopback() => None,
@@ -341,7 +341,7 @@ mod tests {
         let CliCommand::Serve { config, .. } = command else {
             panic!("serves");
         };
-        let listening = Listening {
+        let listening = ListenAddresses {
             port: 7860,
             rtc_port: 7861,
             addresses,
@@ -456,7 +456,7 @@ mod tests {
             api_key: Some(crate::config::Secret::new(key)),
             ..Config::default()
         };
-        let listening = Listening {
+        let listening = ListenAddresses {
             port: 7860,
             rtc_port: 7861,
             addresses: vec![IpAddr::from([192, 0, 2, 5])],
@@ -518,7 +518,7 @@ mod tests {
                 proxy: Some("bots.example.net".into()),
                 ..Config::default()
             },
-            &Listening {
+            &ListenAddresses {
                 port: 7860,
                 rtc_port: 7861,
                 addresses: Vec::new(),
@@ -584,7 +584,7 @@ mod tests {
             bot_enters_rooms: false,
             ..Config::default()
         };
-        let listening = Listening {
+        let listening = ListenAddresses {
             port: 7860,
             rtc_port: 7861,
             addresses: Vec::new(),

@@ -14,7 +14,7 @@ use crate::limits::{
 };
 use crate::proto::options::env_options::with_prefix;
 use crate::proto::options::{Expected, FlagKind, HOST_HELP, OptionStore, OptionTable, flag, number, push, put, tls};
-use crate::proto::server::forwarded::{Network, NoNetwork};
+use crate::proto::server::forwarded::{Network, NetworkParseError};
 
 /// What was typed, before the values are held against each other.
 #[derive(Debug, Default)]
@@ -461,7 +461,7 @@ fn listed<const N: usize>(names: [&str; N]) -> String {
 
 fn networks(list: &mut Vec<Network>, text: &str) -> Result<(), Expected> {
     for network in text.split(',').map(str::trim).filter(|text| !text.is_empty()) {
-        list.push(network.parse().map_err(|error: NoNetwork| error.to_string())?);
+        list.push(network.parse().map_err(|error: NetworkParseError| error.to_string())?);
     }
     Ok(())
 }

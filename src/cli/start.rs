@@ -148,7 +148,7 @@ fn exposures(config: &Config, doctor: bool) -> Vec<String> {
             "`--dialin` with a built-in bot takes no call: {NO_VIDEO_ROOMS}"
         ));
     }
-    if config.gives_rooms_to_pages() {
+    if config.creates_rooms_for_pages() {
         warnings.push(
             "VIDEOROOM_API_KEY is set without `--allowed-origins` and `--api-key`: whatever page a browser shows that reaches \
              this runner can make video rooms, which cost money, and reads their tokens"
@@ -156,7 +156,7 @@ fn exposures(config: &Config, doctor: bool) -> Vec<String> {
         );
     }
     // The doctor has a line of its own for it.
-    warnings.extend(config.open_words().filter(|_| !doctor).map(str::to_owned));
+    warnings.extend(config.open_access_warning().filter(|_| !doctor).map(str::to_owned));
     if config.videoroom.dialin && !config.has_public_name() {
         warnings.push(
             "`--dialin` without `--proxy HOST`: a webhook that comes under a public name is refused with 421; give the name \
@@ -188,7 +188,7 @@ fn run_doctor(runtime: Runtime, config: Arc<Config>) -> Result<(), StartupError>
     let findings = runtime.block_on(crate::io::doctor::examine(config));
     runtime.shutdown_timeout(RUNTIME_END);
     let _ = io::stdout().write_all(findings.to_string().as_bytes());
-    match findings.broken() {
+    match findings.errors() {
         0 => Ok(()),
         broken => Err(StartupError {
             code: EXIT_FAILURE,
@@ -203,7 +203,7 @@ fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), StartupE
         return finish(runtime, ran);
     }
     let announced = Arc::clone(&config);
-    let announce = move |listening: &crate::config::Listening| {
+    let announce = move |listening: &crate::config::ListenAddresses| {
         let mut out = io::stdout();
         let text = banner::text(&announced, listening, out.is_terminal());
         // A supervisor may have closed stdout; the log has the address too.

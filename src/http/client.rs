@@ -33,7 +33,7 @@ use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 use edge_runner_proto::limits::{
     REST_ADDRESSES_MAX, REST_BODY_BYTES_MAX, REST_CONNECT, REST_HEAD_BYTES_MAX, REST_TIMEOUT,
 };
-use edge_runner_proto::server::rest::{Method, Request};
+use edge_runner_proto::server::rest::{RestMethod, RestRequest};
 
 use crate::common::lock;
 
@@ -126,7 +126,7 @@ const STANDARD: ResponseLimits = ResponseLimits {
 ///
 /// # Errors
 /// Returns a [`RestError`] when no complete response arrives in time.
-pub async fn send(request: &Request) -> Result<RestResponse, RestError> {
+pub async fn send(request: &RestRequest) -> Result<RestResponse, RestError> {
     send_trusting(None, request, STANDARD).await
 }
 
@@ -134,7 +134,7 @@ pub async fn send(request: &Request) -> Result<RestResponse, RestError> {
 ///
 /// # Errors
 /// As [`send`].
-pub async fn send_within(request: &Request, within: ResponseLimits) -> Result<RestResponse, RestError> {
+pub async fn send_within(request: &RestRequest, within: ResponseLimits) -> Result<RestResponse, RestError> {
     send_trusting(None, request, within).await
 }
 
@@ -308,11 +308,11 @@ fn bare_message(method: hyper::Method, target: &RequestUrl) -> Result<hyper::Req
     Ok(message)
 }
 
-fn message(request: &Request, target: &RequestUrl) -> Result<hyper::Request<RequestBody>, RestError> {
+fn message(request: &RestRequest, target: &RequestUrl) -> Result<hyper::Request<RequestBody>, RestError> {
     let method = match request.method {
-        Method::Get => hyper::Method::GET,
-        Method::Post => hyper::Method::POST,
-        Method::Delete => hyper::Method::DELETE,
+        RestMethod::Get => hyper::Method::GET,
+        RestMethod::Post => hyper::Method::POST,
+        RestMethod::Delete => hyper::Method::DELETE,
     };
     let mut message = bare_message(method, target)?;
     let headers = message.headers_mut();
@@ -332,7 +332,7 @@ fn message(request: &Request, target: &RequestUrl) -> Result<hyper::Request<Requ
 /// `trust` replaces the system's root certificates.
 async fn send_trusting(
     trust: Option<TlsConnector>,
-    request: &Request,
+    request: &RestRequest,
     within: ResponseLimits,
 ) -> Result<RestResponse, RestError> {
     let target = RequestUrl::of(&request.url)?;

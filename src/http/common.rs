@@ -73,7 +73,7 @@ impl PeerInfo {
         Requester {
             source: self.source.into(),
             is_authorised: self.is_authorised,
-            reached: self
+            local_address: self
                 .local
                 .filter(|_| !self.is_forwarded)
                 .map(|local| local.ip().to_canonical()),

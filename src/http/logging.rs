@@ -20,7 +20,7 @@ use log::{Level, LevelFilter, Record};
 
 use edge_runner_proto::SessionId;
 use edge_runner_proto::limits::{LINES_MAX, LINES_PER_CALLER_MAX, LOG_MESSAGE_CHARS_MAX};
-use edge_runner_proto::server::lines::Lines;
+use edge_runner_proto::server::log_limit::LogLimit;
 
 use crate::common::lock;
 
@@ -35,18 +35,18 @@ tokio::task_local! {
 /// The client that causes log lines, and the line counters shared by all clients.
 #[derive(Clone, Debug)]
 pub struct LogClient {
-    lines: Arc<Mutex<Lines>>,
+    lines: Arc<Mutex<LogLimit>>,
     address: IpAddr,
 }
 
 impl LogClient {
-    pub fn new(lines: Arc<Mutex<Lines>>, address: IpAddr) -> Self {
+    pub fn new(lines: Arc<Mutex<LogLimit>>, address: IpAddr) -> Self {
         LogClient { lines, address }
     }
 
     /// Tells whether one more rejected body may be logged, and counts it.
     pub fn may_log_body(&self) -> bool {
-        self.lines().take_body(Instant::now())
+        self.lines().allow_body(Instant::now())
     }
 
     /// Calls `with` and attributes its log lines to the client.
@@ -54,7 +54,7 @@ impl LogClient {
         CALLER.sync_scope(self.clone(), with)
     }
 
-    fn lines(&self) -> MutexGuard<'_, Lines> {
+    fn lines(&self) -> MutexGuard<'_, LogLimit> {
         lock(&self.lines)
     }
 }
@@ -69,7 +69,7 @@ fn admit_line(level: Level) -> Option<u64> {
     if !matches!(level, Level::Error | Level::Warn | Level::Info) {
         return Some(0);
     }
-    let for_client = CALLER.try_with(|caller| caller.lines().take(caller.address, Instant::now()));
+    let for_client = CALLER.try_with(|caller| caller.lines().allow(caller.address, Instant::now()));
     for_client.unwrap_or(Some(0))
 }
 

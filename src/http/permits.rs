@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-use edge_runner_proto::server::admission::share;
+use edge_runner_proto::server::admission::source_share;
 use edge_runner_proto::server::source::SourceKey;
 
 use crate::lock::lock;
@@ -253,7 +253,7 @@ impl PermitTable {
     /// Evicts a connection if a new one of `source` needs its permit.
     fn make_room(&mut self, source: Option<SourceKey>, max: usize) -> Result<(), Busy> {
         let own = self.held(source);
-        let victim = if source.is_some() && own >= share(max) {
+        let victim = if source.is_some() && own >= source_share(max) {
             self.spare(|entry, _| entry.source == source).ok_or(Busy::Refused)?
         } else if self.entries.len() < max {
             return Ok(());

@@ -31,7 +31,7 @@ use crate::tasks;
 use crate::tls::ServerTls;
 use edge_runner_proto::config::Host;
 use edge_runner_proto::limits;
-use edge_runner_proto::server::request_framing::Refusal;
+use edge_runner_proto::server::request_framing::FramingError;
 
 /// Attempts to find a port that is free on both loopback addresses.
 const FREE_PORT_ATTEMPTS: usize = 16;
@@ -176,7 +176,7 @@ pub trait HttpService: Send + Sync + 'static {
     /// packet has arrived.
     fn framed(&self, tcp: TcpStream, peer: SocketAddr) -> impl Future<Output = io::Result<()>> + Send;
     /// Makes the response to a request of ambiguous length. The connection is closed after it.
-    fn reject_framing(&self, refusal: Refusal) -> Reply;
+    fn reject_framing(&self, refusal: FramingError) -> Reply;
     /// Answers one request. A handler of a long body sets the phase in `state` before the first
     /// byte
     /// and with each part.

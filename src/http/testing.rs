@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use edge_runner_proto::server::rest::{Method, Request};
+use edge_runner_proto::server::rest::{RestMethod, RestRequest};
 
 use crate::store::Store;
 
@@ -121,9 +121,9 @@ pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> String {
     }
 }
 
-pub fn get(url: String) -> Request {
-    Request {
-        method: Method::Get,
+pub fn get(url: String) -> RestRequest {
+    RestRequest {
+        method: RestMethod::Get,
         url,
         authorization: None,
         body: None,

@@ -88,7 +88,7 @@ impl ServerTls {
                 info!(
                     "HTTPS with certificates of the authority `{}`; devices trust them once they have installed {}, SHA-256 {}",
                     auto.authority.certificate.subject,
-                    settings.authority_at,
+                    settings.ca_url,
                     auto.authority.fingerprint()
                 );
                 (CertificateSource::Auto(Box::new(auto)), first)
@@ -109,7 +109,7 @@ impl ServerTls {
             config: Arc::new(server_config(provider, current.clone())?),
             current,
             source,
-            authority_at: settings.authority_at.clone(),
+            authority_at: settings.ca_url.clone(),
             has_logged_distrust: AtomicBool::new(false),
         })))
     }

@@ -15,7 +15,9 @@ use crate::limits::{
     GAVE_WAY_MAX, HANDSHAKES_ENDING_MAX, HANDSHAKES_MAX, HANDSHAKES_YIELD_AFTER, PENDING_OFFERS_MAX,
     PENDING_OFFERS_YIELD_AFTER, WAITING_OFFERS_MAX,
 };
-use crate::proto::server::admission::{Caps, Kind, Ledger, Refused, Requester, Ticket, share};
+use crate::proto::server::admission::{
+    AdmissionError, AdmissionLimits, PendingKind, PermitLedger, Requester, Ticket, source_share,
+};
 
 /// The admission of one runner.
 pub struct Admission {
@@ -31,7 +33,7 @@ pub struct Admission {
     waiting: SlotPool,
 }
 
-type SharedLedger = Arc<Mutex<Ledger<LedgerSlot>>>;
+type SharedLedger = Arc<Mutex<PermitLedger<LedgerSlot>>>;
 
 /// What an entry holds.
 struct LedgerSlot {
@@ -65,7 +67,7 @@ impl SessionPermit {
     pub fn mark_connected(&mut self) {
         if !self.is_connected {
             self.is_connected = true;
-            lock(&self.ledger).settle(self.ticket);
+            lock(&self.ledger).mark_connected(self.ticket);
         }
     }
 
@@ -77,34 +79,34 @@ impl SessionPermit {
 
 impl Drop for SessionPermit {
     fn drop(&mut self) {
-        lock(&self.ledger).leave(self.ticket);
+        lock(&self.ledger).remove(self.ticket);
     }
 }
 
 impl Admission {
     pub fn new(live: SlotPool) -> Self {
-        let sessions = Ledger::new(Caps {
-            places_max: live.max(),
-            share_max: share(live.max()),
+        let sessions = PermitLedger::new(AdmissionLimits {
+            permits_max: live.max(),
+            share_max: source_share(live.max()),
             offers_max: PENDING_OFFERS_MAX,
             evicted_max: GAVE_WAY_MAX,
-            patience: PENDING_OFFERS_YIELD_AFTER,
+            grace: PENDING_OFFERS_YIELD_AFTER,
         });
-        let handshakes = Ledger::new(Caps {
-            places_max: HANDSHAKES_MAX,
+        let handshakes = PermitLedger::new(AdmissionLimits {
+            permits_max: HANDSHAKES_MAX,
             // All of them are pending, so they need no share.
             share_max: HANDSHAKES_MAX,
             offers_max: HANDSHAKES_MAX,
             evicted_max: HANDSHAKES_ENDING_MAX,
-            patience: HANDSHAKES_YIELD_AFTER,
+            grace: HANDSHAKES_YIELD_AFTER,
         });
-        let offers = Ledger::new(Caps {
-            places_max: WAITING_OFFERS_MAX,
-            share_max: share(WAITING_OFFERS_MAX),
+        let offers = PermitLedger::new(AdmissionLimits {
+            permits_max: WAITING_OFFERS_MAX,
+            share_max: source_share(WAITING_OFFERS_MAX),
             // None of them is pending, so none is evicted.
             offers_max: 0,
             evicted_max: 0,
-            patience: PENDING_OFFERS_YIELD_AFTER,
+            grace: PENDING_OFFERS_YIELD_AFTER,
         });
         Admission {
             sessions: Arc::new(Mutex::new(sessions)),
@@ -120,12 +122,12 @@ impl Admission {
     /// Takes a place for a session.
     ///
     /// # Errors
-    /// [`Refused`].
-    pub fn session(&self, requester: Requester, kind: Kind) -> Result<SessionPermit, Refused> {
+    /// [`AdmissionError`].
+    pub fn session(&self, requester: Requester, kind: PendingKind) -> Result<SessionPermit, AdmissionError> {
         let now = tasks::now();
         let mut ledger = lock(&self.sessions);
         let place = match ledger.plan(requester, kind, now)? {
-            None => self.live.try_acquire().ok_or(Refused::Full)?,
+            None => self.live.try_acquire().ok_or(AdmissionError::Full)?,
             Some(victim) => self.evict(&mut ledger, victim)?,
         };
         Ok(self.admit(ledger, requester, kind, place, now))
@@ -134,30 +136,30 @@ impl Admission {
     /// Takes the place of a session whose caller is gone, pending or not, for an offer.
     ///
     /// # Errors
-    /// [`Refused::Full`] if it has none any more, or may not lose it to this requester.
-    pub fn replace(&self, ticket: Ticket, requester: Requester) -> Result<SessionPermit, Refused> {
+    /// [`AdmissionError::Full`] if it has none any more, or may not lose it to this requester.
+    pub fn replace(&self, ticket: Ticket, requester: Requester) -> Result<SessionPermit, AdmissionError> {
         let now = tasks::now();
         let mut ledger = lock(&self.sessions);
-        if !ledger.may_replace(ticket, requester, Kind::Offer) {
-            return Err(Refused::Full);
+        if !ledger.may_replace(ticket, requester, PendingKind::Offer) {
+            return Err(AdmissionError::Full);
         }
         let place = self.evict(&mut ledger, ticket)?;
-        Ok(self.admit(ledger, requester, Kind::Offer, place, now))
+        Ok(self.admit(ledger, requester, PendingKind::Offer, place, now))
     }
 
     /// Takes an entry's place, and lets it end beside the sessions.
-    fn evict(&self, ledger: &mut Ledger<LedgerSlot>, victim: Ticket) -> Result<Slot, Refused> {
-        let aside = self.leaving.try_acquire().ok_or(Refused::Full)?;
-        let held = ledger.evict(victim).ok_or(Refused::Full)?;
+    fn evict(&self, ledger: &mut PermitLedger<LedgerSlot>, victim: Ticket) -> Result<Slot, AdmissionError> {
+        let aside = self.leaving.try_acquire().ok_or(AdmissionError::Full)?;
+        let held = ledger.evict(victim).ok_or(AdmissionError::Full)?;
         held.evicted.notify_one();
         Ok(std::mem::replace(&mut held.place, aside))
     }
 
     fn admit(
         &self,
-        mut ledger: MutexGuard<'_, Ledger<LedgerSlot>>,
+        mut ledger: MutexGuard<'_, PermitLedger<LedgerSlot>>,
         requester: Requester,
-        kind: Kind,
+        kind: PendingKind,
         place: Slot,
         now: Instant,
     ) -> SessionPermit {
@@ -173,30 +175,30 @@ impl Admission {
     /// Lets an offer wait for what inquiries find, until what is returned is dropped.
     ///
     /// # Errors
-    /// [`Refused`]: too many wait, of its source or of all.
-    pub fn wait(&self, requester: Requester) -> Result<SessionPermit, Refused> {
+    /// [`AdmissionError`]: too many wait, of its source or of all.
+    pub fn wait(&self, requester: Requester) -> Result<SessionPermit, AdmissionError> {
         let now = tasks::now();
         let mut ledger = lock(&self.offers);
-        ledger.plan(requester, Kind::Caller, now)?;
+        ledger.plan(requester, PendingKind::Caller, now)?;
         let evicted = Arc::new(Notify::new());
         let held = LedgerSlot {
-            place: self.waiting.try_acquire().ok_or(Refused::Full)?,
+            place: self.waiting.try_acquire().ok_or(AdmissionError::Full)?,
             evicted: evicted.clone(),
         };
-        let ticket = ledger.admit(requester, Kind::Caller, held, now);
+        let ticket = ledger.admit(requester, PendingKind::Caller, held, now);
         Ok(permit(&self.offers, ticket, requester, evicted))
     }
 
     /// Lets a socket in that has to say who calls, if there would be a place for the call.
     ///
     /// # Errors
-    /// [`Refused`].
-    pub fn handshake(&self, requester: Requester) -> Result<SessionPermit, Refused> {
+    /// [`AdmissionError`].
+    pub fn handshake(&self, requester: Requester) -> Result<SessionPermit, AdmissionError> {
         let now = tasks::now();
-        lock(&self.sessions).plan(requester, Kind::Caller, now)?;
+        lock(&self.sessions).plan(requester, PendingKind::Caller, now)?;
         let mut ledger = lock(&self.handshakes);
-        let victim = ledger.plan(requester, Kind::Silent, now)?;
-        let place = self.sockets.try_acquire().ok_or(Refused::Full)?;
+        let victim = ledger.plan(requester, PendingKind::Silent, now)?;
+        let place = self.sockets.try_acquire().ok_or(AdmissionError::Full)?;
         if let Some(held) = victim.and_then(|victim| ledger.evict(victim)) {
             held.evicted.notify_one();
         }
@@ -205,7 +207,7 @@ impl Admission {
             place,
             evicted: evicted.clone(),
         };
-        let ticket = ledger.admit(requester, Kind::Silent, held, now);
+        let ticket = ledger.admit(requester, PendingKind::Silent, held, now);
         Ok(permit(&self.handshakes, ticket, requester, evicted))
     }
 
@@ -243,7 +245,7 @@ mod tests {
         Requester {
             source: SourceKey::V4(Ipv4Addr::new(192, 0, 2, host)),
             is_authorised: false,
-            reached: None,
+            local_address: None,
         }
     }
 
@@ -262,18 +264,20 @@ mod tests {
     async fn a_newcomer_takes_the_place_of_an_offer_that_was_not_followed_up() {
         let live = SlotPool::new(2);
         let admission = Admission::new(live.clone());
-        let offer = || admission.session(A, Kind::Offer);
+        let offer = || admission.session(A, PendingKind::Offer);
         let (mut first, second) = (offer().expect("a place"), offer().expect("a place"));
         pass(PENDING_OFFERS_YIELD_AFTER - Duration::from_millis(1)).await;
-        assert!(admission.session(A, Kind::Caller).is_err() && offer().is_err() && admission.handshake(A).is_err());
+        assert!(
+            admission.session(A, PendingKind::Caller).is_err() && offer().is_err() && admission.handshake(A).is_err()
+        );
         pass(Duration::from_millis(1)).await;
         first.mark_connected();
         assert!(admission.handshake(A).is_ok(), "a place could be had");
-        let caller = admission.session(A, Kind::Caller).expect("the second gives way");
+        let caller = admission.session(A, PendingKind::Caller).expect("the second gives way");
         assert!(is_evicted(&second).await && !is_evicted(&first).await);
         assert_eq!(live.count(), 2);
         assert!(
-            admission.session(A, Kind::Caller).is_err() && admission.handshake(A).is_err(),
+            admission.session(A, PendingKind::Caller).is_err() && admission.handshake(A).is_err(),
             "a caller is not evicted"
         );
         drop((first, caller));
@@ -291,13 +295,16 @@ mod tests {
         let live = SlotPool::new(2 * PENDING_OFFERS_MAX);
         let admission = Admission::new(live.clone());
         let offers: Vec<SessionPermit> = (0..PENDING_OFFERS_MAX)
-            .map(|_| admission.session(A, Kind::Offer).expect("a place"))
+            .map(|_| admission.session(A, PendingKind::Offer).expect("a place"))
             .collect();
-        assert_eq!(admission.session(A, Kind::Offer).err(), Some(Refused::Full));
+        assert_eq!(
+            admission.session(A, PendingKind::Offer).err(),
+            Some(AdmissionError::Full)
+        );
         let caller = admission
-            .session(A, Kind::Caller)
+            .session(A, PendingKind::Caller)
             .expect("there are places for callers");
-        let other = admission.session(B, Kind::Offer).expect("the flood gives way");
+        let other = admission.session(B, PendingKind::Offer).expect("the flood gives way");
         assert!(is_evicted(&offers[0]).await && !is_evicted(&offers[1]).await && !is_evicted(&other).await);
         assert_eq!(live.count(), PENDING_OFFERS_MAX + 1);
         drop((offers, caller, other));
@@ -308,7 +315,7 @@ mod tests {
     /// alive.
     #[tokio::test(start_paused = true)]
     async fn one_source_keeps_no_other_out() {
-        for kind in [Kind::Caller, Kind::Offer, Kind::Silent] {
+        for kind in [PendingKind::Caller, PendingKind::Offer, PendingKind::Silent] {
             let admission = Admission::new(SlotPool::new(32));
             let mut held = Vec::new();
             while let Ok(permit) = admission.session(A, kind) {
@@ -316,13 +323,13 @@ mod tests {
             }
             assert_eq!(
                 held.len(),
-                if kind == Kind::Offer {
+                if kind == PendingKind::Offer {
                     PENDING_OFFERS_MAX
                 } else {
-                    share(32)
+                    source_share(32)
                 }
             );
-            for honest in [Kind::Caller, Kind::Offer, Kind::Silent] {
+            for honest in [PendingKind::Caller, PendingKind::Offer, PendingKind::Silent] {
                 assert!(admission.session(B, honest).is_ok(), "{honest:?} beside {kind:?}");
             }
             assert!(admission.handshake(B).is_ok());
@@ -336,12 +343,12 @@ mod tests {
         let mut gone = Vec::new();
         for nth in 0..=GAVE_WAY_MAX {
             let requester = from(nth as u8);
-            gone.push(admission.session(requester, Kind::Offer).expect("a place"));
+            gone.push(admission.session(requester, PendingKind::Offer).expect("a place"));
             pass(PENDING_OFFERS_YIELD_AFTER).await;
         }
-        assert!(admission.session(A, Kind::Offer).is_err() && admission.handshake(A).is_err());
+        assert!(admission.session(A, PendingKind::Offer).is_err() && admission.handshake(A).is_err());
         gone.remove(0);
-        assert!(admission.session(A, Kind::Offer).is_ok());
+        assert!(admission.session(A, PendingKind::Offer).is_ok());
     }
 
     /// An offer takes the place of a session that is found to be gone; its bot has its time to end,
@@ -350,12 +357,15 @@ mod tests {
     async fn an_offer_takes_the_place_of_one_who_is_gone() {
         let live = SlotPool::new(1);
         let admission = Admission::new(live.clone());
-        let mut gone = admission.session(A, Kind::Offer).expect("a place");
+        let mut gone = admission.session(A, PendingKind::Offer).expect("a place");
         gone.mark_connected();
-        assert_eq!(admission.session(A, Kind::Offer).err(), Some(Refused::Full));
+        assert_eq!(
+            admission.session(A, PendingKind::Offer).err(),
+            Some(AdmissionError::Full)
+        );
         let back = admission.replace(gone.ticket(), A).expect("its place");
         assert!(is_evicted(&gone).await && !is_evicted(&back).await);
-        assert_eq!(admission.replace(gone.ticket(), A).err(), Some(Refused::Full));
+        assert_eq!(admission.replace(gone.ticket(), A).err(), Some(AdmissionError::Full));
         assert_eq!(live.count(), 1);
         drop(gone);
         assert_eq!(live.count(), 1);
@@ -368,14 +378,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn offers_that_wait_are_capped() {
         let admission = Admission::new(SlotPool::new(1));
-        let mut waiting: Vec<SessionPermit> = (0..share(WAITING_OFFERS_MAX))
+        let mut waiting: Vec<SessionPermit> = (0..source_share(WAITING_OFFERS_MAX))
             .map(|_| admission.wait(A).expect("room"))
             .collect();
-        assert_eq!(admission.wait(A).err(), Some(Refused::Share));
+        assert_eq!(admission.wait(A).err(), Some(AdmissionError::SourceShare));
         for _ in waiting.len()..WAITING_OFFERS_MAX {
             waiting.push(admission.wait(B).expect("room"));
         }
-        assert_eq!(admission.wait(B).err(), Some(Refused::Full));
+        assert_eq!(admission.wait(B).err(), Some(AdmissionError::Full));
         drop(waiting.remove(0));
         assert!(admission.wait(A).is_ok());
     }
@@ -391,7 +401,7 @@ mod tests {
         let mut held: Vec<SessionPermit> = (0..HANDSHAKES_MAX).map(|_| handshake(A)).collect();
         assert_eq!(live.count(), 0);
         assert!(!is_evicted(&held[0]).await);
-        for nth in 0..share(HANDSHAKES_ENDING_MAX) {
+        for nth in 0..source_share(HANDSHAKES_ENDING_MAX) {
             held.push(handshake(A));
             assert!(is_evicted(&held[nth]).await);
         }
@@ -404,7 +414,7 @@ mod tests {
         drop(held.remove(0));
         held.push(handshake(A));
         assert!(!is_evicted(&other).await);
-        let caller = admission.session(B, Kind::Caller).expect("a place");
+        let caller = admission.session(B, PendingKind::Caller).expect("a place");
         assert!(admission.handshake(B).is_err(), "it could become no caller");
         drop((held, other, caller));
         admission.wait_empty().await;

@@ -14,7 +14,7 @@ use crate::io::rest::{self, RestError, RestResponse};
 use crate::io::tasks::{self, Slot};
 use crate::limits::{VIDEOROOM_PAUSES, VIDEOROOM_WITHIN};
 use crate::proto::daily::{self, ApiStep, DailyError, DailyRoom, RoomPurpose, RoomSource, error};
-use crate::proto::server::rest::Request;
+use crate::proto::server::rest::RestRequest;
 
 /// A room that is there, and a token for it. Dropped before [`PreparedRoom::keep`], a room that was guard is taken back.
 pub struct PreparedRoom {
@@ -95,7 +95,7 @@ pub async fn prepare_room(
 
 /// Sends a request, again after a pause where that may help: when the provider asks for it, and when it was not reached. A room
 /// is not asked for twice when the first request may have arrived. A failure comes with whether it may.
-async fn send_with_retries(step: ApiStep, request: &Request) -> Result<RestResponse, (DailyError, bool)> {
+async fn send_with_retries(step: ApiStep, request: &RestRequest) -> Result<RestResponse, (DailyError, bool)> {
     let mut pauses = VIDEOROOM_PAUSES.iter();
     loop {
         let (outcome, again) = match rest::send(request).await {
@@ -140,7 +140,7 @@ fn may_have_arrived(error: &RestError) -> bool {
 /// after some hours.
 #[derive(Default)]
 struct RoomGuard {
-    delete: Option<Request>,
+    delete: Option<RestRequest>,
     cleanup_slot: Option<Slot>,
 }
 

@@ -26,7 +26,7 @@ use crate::config::Config;
 use crate::features::Feature;
 use crate::limits::DOCTOR_CHECK;
 use crate::proto::doctor::network;
-pub use crate::proto::doctor::{Finding, Findings, Verdict};
+pub use crate::proto::doctor::{Finding, FindingLevel, Findings};
 
 /// Makes every check.
 pub async fn examine(config: Arc<Config>) -> Findings {
@@ -75,7 +75,7 @@ fn only(feature: Feature, findings: Vec<Finding>) -> Vec<Finding> {
 async fn within(what: &'static str, check: impl Future<Output = Vec<Finding>>) -> Vec<Finding> {
     timeout(DOCTOR_CHECK, check).await.unwrap_or_else(|_| {
         let words = format!("no result within {} s", DOCTOR_CHECK.as_secs());
-        vec![Finding::doubtful(what, words)]
+        vec![Finding::warning(what, words)]
     })
 }
 
@@ -83,5 +83,5 @@ async fn within(what: &'static str, check: impl Future<Output = Vec<Finding>>) -
 async fn blocking(config: &Arc<Config>, look: fn(&Config) -> Vec<Finding>) -> Vec<Finding> {
     let config = config.clone();
     let looked = tokio::task::spawn_blocking(move || look(&config)).await;
-    looked.unwrap_or_else(|panic| vec![Finding::doubtful("doctor", format!("a check failed: {panic}"))])
+    looked.unwrap_or_else(|panic| vec![Finding::warning("doctor", format!("a check failed: {panic}"))])
 }

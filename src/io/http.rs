@@ -62,10 +62,10 @@ use crate::proto::http::registry::{self, SessionRegistry};
 use crate::proto::http::route::{self, Route};
 use crate::proto::http::start::{self, RequestBase, StartPlan, StatusReplies};
 use crate::proto::http::token::{Issuer, SocketKind, SocketTokens};
-use crate::proto::metrics::{is_forwarding, judge};
-use crate::proto::server::admission::{Kind, Requester};
+use crate::proto::metrics::{check_access, is_forwarding};
+use crate::proto::server::admission::{PendingKind, Requester};
 use crate::proto::server::forwarded::TrustedProxies;
-use crate::proto::server::lines::Lines;
+use crate::proto::server::log_limit::LogLimit;
 use crate::proto::server::request_framing;
 use crate::proto::telephony::{PROVIDERS, proof};
 use crate::proto::webrtc::offer::OfferError;
@@ -91,7 +91,7 @@ pub struct RunnerApp {
     #[cfg(feature = "messaging")]
     messaging: crate::io::whatsapp::WhatsAppCalls,
     /// The log lines that callers cause.
-    lines: Arc<Mutex<Lines>>,
+    lines: Arc<Mutex<LogLimit>>,
     proxies: TrustedProxies,
     pub(super) times: ConnLimits,
     /// What takes TLS; nothing when TLS is off.
@@ -144,7 +144,7 @@ impl RunnerApp {
     }
 
     /// Takes a place for a session.
-    fn permit(&self, requester: Requester, kind: Kind) -> Result<SessionPermit, HttpError> {
+    fn permit(&self, requester: Requester, kind: PendingKind) -> Result<SessionPermit, HttpError> {
         self.check_open()?;
         let permit = self.sessions.admission().session(requester, kind);
         permit.map_err(|refused| HttpError::Offer(refused.into()))
@@ -154,7 +154,7 @@ impl RunnerApp {
     fn client(&self, headers: &HeaderMap, peer: PeerInfo) -> IpAddr {
         let x_forwarded_for = values(headers, HeaderName::from_static("x-forwarded-for"));
         self.proxies
-            .client(peer.ip(), x_forwarded_for, values(headers, header::FORWARDED))
+            .client_address(peer.ip(), x_forwarded_for, values(headers, header::FORWARDED))
     }
 }
 
@@ -178,7 +178,7 @@ impl HttpService for RunnerApp {
         }
     }
 
-    fn reject_framing(&self, refusal: request_framing::Refusal) -> Reply {
+    fn reject_framing(&self, refusal: request_framing::FramingError) -> Reply {
         let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
         self.sessions.metrics().responded(status.as_u16());
         json_reply(status, json!({"detail": refusal.to_string()}).to_string())
@@ -377,7 +377,7 @@ fn metrics_reply(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result
         .get(header::HOST)
         .is_some_and(|host| !host::is_loopback(host.as_bytes()));
     let forwarded = named_otherwise || headers.keys().any(|name| is_forwarding(name.as_str()));
-    judge(app.config.metrics, on_this_machine, forwarded).map_err(HttpError::Metrics)?;
+    check_access(app.config.metrics, on_this_machine, forwarded).map_err(HttpError::Metrics)?;
     let mut reply = Reply::new(whole(metrics::text(&app.sessions, app.webrtc.as_ref())));
     let put = reply.headers_mut();
     put.insert(header::CONTENT_TYPE, METRICS_TYPE);

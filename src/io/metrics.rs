@@ -9,12 +9,12 @@ use tokio::runtime::Handle;
 use crate::io::procfs;
 use crate::io::sessions::Sessions;
 use crate::io::webrtc::WebRtc;
-use crate::proto::metrics::Seen;
+use crate::proto::metrics::MetricsSnapshot;
 
 /// Returns the text that Prometheus reads. To be called in a task.
 pub fn text(sessions: &Sessions, webrtc: Option<&WebRtc>) -> String {
     let stalls = sessions.watchdog().stalls();
-    sessions.metrics().render(&Seen {
+    sessions.metrics().render(&MetricsSnapshot {
         process: procfs::process(),
         tasks: Handle::current().metrics().num_alive_tasks() as u64,
         runtime_stalls: stalls.runtime,

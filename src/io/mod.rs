@@ -51,7 +51,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bot::Bot;
-use crate::config::{Config, Listening};
+use crate::config::{Config, ListenAddresses};
 use crate::io::http::custom_routes::CustomRoutes;
 use crate::io::server::BindError;
 use crate::io::services::{LostService, Services};
@@ -105,7 +105,7 @@ pub enum RunError {
 ///
 /// # Errors
 /// `RunError` says which part could not be built, and what to do.
-pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening)) -> Result<(), RunError> {
+pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&ListenAddresses)) -> Result<(), RunError> {
     run_with(config, bot, announce, Services::default()).await
 }
 
@@ -116,7 +116,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
 pub async fn run_with(
     config: Arc<Config>,
     bot: Bot,
-    announce: impl FnOnce(&Listening),
+    announce: impl FnOnce(&ListenAddresses),
     services: Services,
 ) -> Result<(), RunError> {
     let mut signals = Signals::listen().map_err(RunError::Signals)?;

@@ -142,9 +142,9 @@ async fn run(spec: Arc<ProgramSpec>, mut args: RunnerArguments) -> Result<(), Bo
     Ok(result?)
 }
 
-fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result<String, process::TooLong> {
+fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result<String, process::ArgumentsTooLong> {
     let media_url = listener.map(MediaListener::url);
-    let common = process::Common {
+    let common = process::CommonArguments {
         session_id: &args.session_id,
         body: &args.body,
         handle_sigint: args.handle_sigint,
@@ -154,22 +154,22 @@ fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result
         media_url: media_url.as_deref(),
     };
     let kind = match &args.kind {
-        Kind::Base => process::Kind::Base,
-        Kind::WebRtc(webrtc) => process::Kind::WebRtc {
+        Kind::Base => process::KindArguments::Base,
+        Kind::WebRtc(webrtc) => process::KindArguments::WebRtc {
             pc_id: &webrtc.webrtc_connection.pc_id,
             call_data: webrtc.call_data.as_ref(),
         },
-        Kind::WebSocket(socket) => process::Kind::WebSocket {
+        Kind::WebSocket(socket) => process::KindArguments::WebSocket {
             path: socket.websocket.path,
             transport_type: socket.transport_type.name(),
             call_data: socket.call_data.as_ref(),
         },
-        Kind::Videoroom(room) => process::Kind::Videoroom {
+        Kind::Videoroom(room) => process::KindArguments::Videoroom {
             room_url: &room.room_url,
             token: room.token.as_ref(),
             sip_uri: room.sip_uri.as_deref(),
         },
-        Kind::Mediaroom(room) => process::Kind::Mediaroom {
+        Kind::Mediaroom(room) => process::KindArguments::Mediaroom {
             room_name: &room.room_name,
             url: &room.url,
             token: &room.token,

@@ -1,18 +1,18 @@
 //! What the system says of this process.
 //!
-//! In: the files of `/proc`. Out: a [`Process`]; nothing on a system that has no such files.
+//! In: the files of `/proc`. Out: a [`ProcessStats`]; nothing on a system that has no such files.
 
 use std::fs;
 
-use crate::proto::metrics::process::{Files, Process};
+use crate::proto::metrics::process::{ProcFiles, ProcessStats};
 
 /// Reads the state of this process; `None` on a system that has no `/proc`.
-pub fn process() -> Option<Process> {
+pub fn process() -> Option<ProcessStats> {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     // The listing itself holds one of them.
     let open_fds = fs::read_dir("/proc/self/fd").map(|listing| listing.count().saturating_sub(1) as u64);
-    Some(Process::read(Files {
+    Some(ProcessStats::read(ProcFiles {
         stat: &stat,
         status: &read("/proc/self/status"),
         limits: &read("/proc/self/limits"),

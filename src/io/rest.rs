@@ -7,14 +7,14 @@ use tokio::time::sleep;
 pub use edge_runner_http::client::*;
 
 use crate::limits::HANG_UP_PAUSES;
-use crate::proto::server::rest::Request;
+use crate::proto::server::rest::RestRequest;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::hangup::{HangUp, Next};
 
 /// Hangs a call up: up to three tries, one line in the log, never an error. Takes a little over half a minute at most.
 ///
 /// The caller calls this once per session, when it ended on this side; a second call would do no harm but waste.
-pub async fn hang_up(provider: &'static Provider, request: Request) {
+pub async fn hang_up(provider: &'static Provider, request: RestRequest) {
     let name = provider.wire_name();
     match try_to_hang_up(provider, &request, &HANG_UP_PAUSES).await {
         Ok(how) => log::info!("{name}: {how}"),
@@ -24,7 +24,7 @@ pub async fn hang_up(provider: &'static Provider, request: Request) {
 
 async fn try_to_hang_up(
     provider: &'static Provider,
-    request: &Request,
+    request: &RestRequest,
     pauses: &'static [Duration],
 ) -> Result<&'static str, String> {
     let mut hang_up = HangUp::new(provider, pauses);

@@ -12,7 +12,7 @@ use crate::io::tasks;
 use crate::logging;
 use crate::proto::counts::Counts;
 use crate::proto::event::LeaveReason;
-use crate::proto::metrics::Share;
+use crate::proto::metrics::SessionMetrics;
 use crate::proto::stall::TaskRole;
 
 /// Begins a session in a hosted video room, or without a room, in the place that it was given
@@ -36,7 +36,11 @@ pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> Bo
     let began = tasks::now();
     log::info!("session started: {}", kind.name());
     let share = match kind {
-        Kind::Videoroom(_) => Some(Share::begin(sessions.metrics().clone(), Transport::Videoroom, began)),
+        Kind::Videoroom(_) => Some(SessionMetrics::begin(
+            sessions.metrics().clone(),
+            Transport::Videoroom,
+            began,
+        )),
         _ => None,
     };
     let mut shutdown = sessions.shutdown().clone();

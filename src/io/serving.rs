@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::{RunError, bot_of};
 use crate::bot::{Bot, Shutdown, ShutdownTrigger};
-use crate::config::{Config, Listening};
+use crate::config::{Config, ListenAddresses};
 use crate::io::http::RunnerApp;
 use crate::io::http::custom_routes::CustomRoutes;
 use crate::io::services::Services;
@@ -30,7 +30,7 @@ use crate::limits::SHUTDOWN_GRACE;
 pub struct RunnerInstance {
     pub sessions: Sessions,
     pub live: SlotPool,
-    pub listening: Listening,
+    pub listening: ListenAddresses,
     pub seen: RunnerStatus,
     stop: ShutdownTrigger,
     server: JoinHandle<()>,
@@ -78,7 +78,7 @@ impl RunnerInstance {
         let live = SlotPool::new(config.sessions_max);
         let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
         let webrtc = WebRtc::start(&sessions, listeners.addresses(), listeners.port(), services)?;
-        let listening = Listening {
+        let listening = ListenAddresses {
             port: listeners.port(),
             rtc_port: webrtc.as_ref().map_or(0, WebRtc::port_number),
             addresses: addresses::local_addresses(&config),

@@ -22,7 +22,7 @@ use crate::io::tasks;
 use crate::logging::{self, LogClient};
 use crate::proto::counts::{Count, Counts};
 use crate::proto::event::{LeaveReason, SessionEvent};
-use crate::proto::metrics::Share;
+use crate::proto::metrics::SessionMetrics;
 use crate::proto::session::{AudioFrame, Deadline, Session, SessionOutput};
 use crate::proto::stall::TaskRole;
 
@@ -69,7 +69,7 @@ pub struct SessionTask {
     reason: Option<LeaveReason>,
     link: Option<TransportSide>,
     bot: Option<BotTask>,
-    share: Option<Share>,
+    share: Option<SessionMetrics>,
     /// Speech on its way from the bot to the session, kept for its memory.
     speech: Vec<i16>,
     lease: Option<Box<dyn Send>>,
@@ -107,7 +107,7 @@ impl SessionTask {
     ) {
         let (link, slot) = media::pair(frames_max);
         let metrics = self.sessions.metrics().clone();
-        self.share = Some(Share::begin(metrics, transport, tasks::now()));
+        self.share = Some(SessionMetrics::begin(metrics, transport, tasks::now()));
         self.bot = Some(self.sessions.begin(session_id, body, kind(slot)));
         self.link = Some(link);
     }
@@ -127,12 +127,12 @@ impl SessionTask {
 
     /// Adds what was counted to the metrics, when that is due.
     fn flush(&mut self, session: &impl Session, now: Instant) {
-        if self.share.as_ref().is_none_or(|share| now < share.due()) {
+        if self.share.as_ref().is_none_or(|share| now < share.next_flush()) {
             return;
         }
         self.count(session);
         if let (Some(share), Some(link)) = (&mut self.share, &self.link) {
-            share.tell(&self.counts, link.waiting(), now);
+            share.flush(&self.counts, link.waiting(), now);
         }
     }
 
@@ -150,7 +150,7 @@ impl SessionTask {
             SessionEvent::Joined => {
                 if let (Some(share), Some(codec)) = (&self.share, session.codec_name()) {
                     share.connected(tasks::now() - self.began);
-                    share.spoken(codec);
+                    share.codec_negotiated(codec);
                 }
             }
             SessionEvent::Message(_) => self.counts.add(Count::MessagesIn, 1),
@@ -239,7 +239,7 @@ async fn run_loop<C: SessionIo>(
     let mut stopping = false;
     while let Some(deadline) = poll_fn(|cx| Poll::Ready(drain(session, carrier, task, cx))).await {
         // A session may be silent for long; what it counted before that is not kept back so long.
-        let due = task.share.as_ref().map(Share::due);
+        let due = task.share.as_ref().map(SessionMetrics::next_flush);
         let until = tokio::time::Instant::from_std(deadline.or(due, "metrics").at);
         if timer.deadline() != until {
             timer.as_mut().reset(until);
@@ -292,7 +292,7 @@ fn handle_timeout(session: &mut impl Session, task: &mut SessionTask, deadline: 
         && now >= deadline.at
     {
         log::trace!("due: {}", deadline.why);
-        share.served(now.saturating_duration_since(deadline.at));
+        share.record_lateness(now.saturating_duration_since(deadline.at));
     }
     session.handle_timeout(now);
     feed_speech(session, task);

@@ -32,7 +32,7 @@ use crate::limits::{
     SOCKET_SEND_BUFFER_BYTES,
 };
 use crate::proto::counts::Count;
-use crate::proto::server::admission::Kind;
+use crate::proto::server::admission::PendingKind;
 use crate::proto::session::Session as _;
 use crate::proto::sockets::socket::{Command, Message, ReadError, Refused, SocketSession};
 use crate::proto::telephony::hangup;
@@ -347,7 +347,7 @@ impl WebSocketIo {
                 return Err(Refused::Stopping);
             }
             let requester = task.permit.requester();
-            let permit = task.sessions.admission().session(requester, Kind::Caller);
+            let permit = task.sessions.admission().session(requester, PendingKind::Caller);
             task.permit = permit.map_err(Refused::Admission)?;
             self.is_handshake = false;
         }

@@ -29,8 +29,8 @@ use crate::io::session::{self, SessionTask};
 use crate::io::sessions::{SessionStart, Sessions};
 use crate::io::tasks;
 use crate::limits::{AUDIO_IN_FRAMES_MAX, INQUIRY_WITHIN, SESSION_REQUESTS};
-use crate::proto::metrics::Seen;
-use crate::proto::server::admission::{Kind, Requester};
+use crate::proto::metrics::MetricsSnapshot;
+use crate::proto::server::admission::{PendingKind, Requester};
 pub use crate::proto::webrtc::connection::ConnectionContext;
 use crate::proto::webrtc::connection::DeviceOffer;
 use crate::proto::webrtc::offer::{AnswerBody, CandidatesBody, OfferBody, OfferError, OfferPurpose};
@@ -73,14 +73,14 @@ impl WebRtc {
 
     /// Returns what of this floor is counted elsewhere: packets for nobody, and how the servers
     /// stand.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> MetricsSnapshot {
         let dropped = self.shared.sockets.port.dropped();
         let status = self.shared.sockets.gatherer.status();
-        Seen {
-            strangers: dropped.unrouted.load(Relaxed),
+        MetricsSnapshot {
+            unmatched_datagrams: dropped.unrouted.load(Relaxed),
             inbox_full: dropped.inbox_full.load(Relaxed),
             ice_servers: status.into_iter().map(|server| server.state).collect(),
-            ..Seen::default()
+            ..MetricsSnapshot::default()
         }
     }
 
@@ -127,7 +127,7 @@ impl WebRtc {
                 offer: offer.sdp,
                 pc_id: new_pc_id(),
                 former,
-                reached: requester.reached,
+                reached: requester.local_address,
                 reply,
             },
             OfferPurpose::Begin | OfferPurpose::Renegotiate => SessionRequest::Renegotiate {
@@ -197,7 +197,7 @@ impl WebRtc {
     /// is away for longer costs a place. As long as there are places, nobody is asked.
     async fn place(&self, offer: &str, requester: Requester) -> Result<SessionPermit, OfferError> {
         let sessions = &self.shared.sessions;
-        let refused = match sessions.admission().session(requester, Kind::Offer) {
+        let refused = match sessions.admission().session(requester, PendingKind::Offer) {
             Ok(permit) => return Ok(permit),
             Err(refused) => refused,
         };
@@ -223,7 +223,7 @@ impl WebRtc {
                 log::info!("the runner is full; the place of a device that does not answer is free for this one");
                 Ok(permit)
             }
-            None => Ok(sessions.admission().session(requester, Kind::Offer)?),
+            None => Ok(sessions.admission().session(requester, PendingKind::Offer)?),
         }
     }
 
@@ -250,7 +250,9 @@ impl WebRtc {
         let now = tasks::now();
         seed_thread();
         let (mut session, sdp) = inner
-            .with_setup(requester.reached, |setup| WebRtcSession::accept(&offer, setup, now))
+            .with_setup(requester.local_address, |setup| {
+                WebRtcSession::accept(&offer, setup, now)
+            })
             .map_err(refusal)?;
         let start = start();
         let pc_id = new_pc_id();

@@ -248,7 +248,7 @@ pub struct TlsSettings {
     /// Where a certificate that is made here is kept; `None` when no place is known.
     pub state_dir: Option<PathBuf>,
     /// Where people find the certificate of the authority, in words.
-    pub authority_at: String,
+    pub ca_url: String,
 }
 
 /// Who may read `/metrics`.
@@ -403,14 +403,14 @@ impl Config {
             tls: self.tls.clone(),
             host_names: self.host_names.clone(),
             state_dir: self.state_dir.clone(),
-            authority_at: "/ca.crt of this server".into(),
+            ca_url: "/ca.crt of this server".into(),
         }
     }
 
     /// Tells whether the page of anybody, in the browser of somebody who reaches this runner, can
     /// make video rooms with `/start` and read their tokens: neither a list of origins nor a key is
     /// in its way.
-    pub fn gives_rooms_to_pages(&self) -> bool {
+    pub fn creates_rooms_for_pages(&self) -> bool {
         let serves = matches!(self.transport, None | Some(Transport::Videoroom)) && !self.direct;
         let can = self.videoroom.key.is_some() && self.bot_enters_rooms;
         serves && can && self.allowed_origins.is_empty() && self.api_key.is_none()
@@ -418,7 +418,7 @@ impl Config {
 
     /// Says what it means that others reach this runner and it asks for no key; nothing where they
     /// do not, or it does.
-    pub fn open_words(&self) -> Option<&'static str> {
+    pub fn open_access_warning(&self) -> Option<&'static str> {
         let for_others = !matches!(self.host, Host::Localhost)
             && !matches!(self.host, Host::Address(address) if address.is_loopback());
         (for_others && self.api_key.is_none() && !self.direct).then_some(
@@ -437,7 +437,7 @@ impl Config {
 
 /// What the sockets turned out to be once they were bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listening {
+pub struct ListenAddresses {
     /// HTTP port, never 0.
     pub port: u16,
     /// UDP port of every WebRTC session; 0 in a build without WebRTC alone.
@@ -483,7 +483,7 @@ mod tests {
                 direct,
                 ..Config::default()
             };
-            config.open_words().is_some()
+            config.open_access_warning().is_some()
         };
         let address = |text: &str| Host::Address(text.parse().expect("an address"));
         for host in ["0.0.0.0", "::", "192.168.1.9", "2001:db8::1"].map(address) {

@@ -15,38 +15,38 @@ use std::fmt;
 
 /// What a check came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    Good,
+pub enum FindingLevel {
+    Ok,
     /// It works, and could work better.
-    Doubtful,
+    Warning,
     /// It keeps callers out.
-    Broken,
+    Error,
 }
 
 /// One check: what was looked at, what was found, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    pub verdict: Verdict,
+    pub level: FindingLevel,
     pub what: &'static str,
     pub words: String,
 }
 
 impl Finding {
-    pub fn good(what: &'static str, words: impl Into<String>) -> Self {
-        Finding::new(Verdict::Good, what, words)
+    pub fn ok(what: &'static str, words: impl Into<String>) -> Self {
+        Finding::new(FindingLevel::Ok, what, words)
     }
 
-    pub fn doubtful(what: &'static str, words: impl Into<String>) -> Self {
-        Finding::new(Verdict::Doubtful, what, words)
+    pub fn warning(what: &'static str, words: impl Into<String>) -> Self {
+        Finding::new(FindingLevel::Warning, what, words)
     }
 
-    pub fn broken(what: &'static str, words: impl Into<String>) -> Self {
-        Finding::new(Verdict::Broken, what, words)
+    pub fn error(what: &'static str, words: impl Into<String>) -> Self {
+        Finding::new(FindingLevel::Error, what, words)
     }
 
-    fn new(verdict: Verdict, what: &'static str, words: impl Into<String>) -> Self {
+    fn new(verdict: FindingLevel, what: &'static str, words: impl Into<String>) -> Self {
         Finding {
-            verdict,
+            level: verdict,
             what,
             words: words.into(),
         }
@@ -59,19 +59,24 @@ pub struct Findings(pub Vec<Finding>);
 
 impl Findings {
     /// Counts what keeps callers out.
-    pub fn broken(&self) -> usize {
-        let broken = |finding: &&Finding| finding.verdict == Verdict::Broken;
+    pub fn errors(&self) -> usize {
+        let broken = |finding: &&Finding| finding.level == FindingLevel::Error;
         self.0.iter().filter(broken).count()
     }
 }
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Finding { verdict, what, words } in &self.0 {
+        for Finding {
+            level: verdict,
+            what,
+            words,
+        } in &self.0
+        {
             let mark = match verdict {
-                Verdict::Good => "ok",
-                Verdict::Doubtful => "look",
-                Verdict::Broken => "FAIL",
+                FindingLevel::Ok => "ok",
+                FindingLevel::Warning => "look",
+                FindingLevel::Error => "FAIL",
             };
             writeln!(f, "{mark:<6}{what:<12}{words}")?;
         }
@@ -86,11 +91,11 @@ mod tests {
     #[test]
     fn findings_are_one_line_each_and_the_broken_ones_are_counted() {
         let findings = Findings(vec![
-            Finding::good("clock", "right"),
-            Finding::doubtful("memory", "little"),
-            Finding::broken("http port", "taken"),
+            Finding::ok("clock", "right"),
+            Finding::warning("memory", "little"),
+            Finding::error("http port", "taken"),
         ]);
-        assert_eq!(findings.broken(), 1);
+        assert_eq!(findings.errors(), 1);
         assert_eq!(
             findings.to_string(),
             "ok    clock       right\nlook  memory      little\nFAIL  http port   taken\n"

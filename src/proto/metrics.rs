@@ -1,12 +1,12 @@
 //! What the runner counts, for `/metrics`: sessions, media, delays, refusals.
 //!
-//! In: counts of sessions, delays, refusals; when it is read, what only the shell can see ([`Seen`]). Out: [`Metrics::render`],
+//! In: counts of sessions, delays, refusals; when it is read, what only the shell can see ([`MetricsSnapshot`]). Out: [`Metrics::render`],
 //! the text that Prometheus reads. Label values are words of this file, so their number is fixed: no address, no id.
 //! A session counts in plain numbers and hands what is new to its [`Share`] once a second and at its end; no packet takes a
 //! lock or touches memory that sessions share. Source: Prometheus "Text-based format" 0.0.4, "Metric and label naming".
 
 pub mod process;
-mod share;
+mod session;
 mod text;
 
 use std::array;
@@ -19,11 +19,11 @@ use crate::counts::{COUNTERS, COUNTS, CounterScope};
 use crate::event::LeaveReason;
 use crate::webrtc::gather::ServerState;
 use crate::webrtc::offer::OfferError;
-use process::Process;
-pub use share::Share;
-use text::{Kind, Text};
+use process::ProcessStats;
+pub use session::SessionMetrics;
+use text::{MetricKind, MetricsText};
 
-/// Labels of outcomes; [`outcome`] finds the place of one.
+/// Labels of outcomes; [`outcome_index`] finds the place of one.
 const OUTCOMES: [&str; 10] = [
     "left",
     "vanished",
@@ -37,7 +37,7 @@ const OUTCOMES: [&str; 10] = [
     "protocol",
 ];
 
-fn outcome(reason: LeaveReason) -> usize {
+fn outcome_index(reason: LeaveReason) -> usize {
     match reason {
         LeaveReason::Left => 0,
         LeaveReason::Vanished => 1,
@@ -52,7 +52,7 @@ fn outcome(reason: LeaveReason) -> usize {
     }
 }
 
-/// Labels of refused offers; [`refused`] finds the place of one.
+/// Labels of refused offers; [`refusal_index`] finds the place of one.
 const REFUSALS: [&str; 8] = [
     "bad_sdp",
     "unknown_connection",
@@ -64,7 +64,7 @@ const REFUSALS: [&str; 8] = [
     "no_answer",
 ];
 
-fn refused(refusal: &OfferError) -> usize {
+fn refusal_index(refusal: &OfferError) -> usize {
     match refusal {
         OfferError::BadSdp(_) => 0,
         OfferError::UnknownConnection => 1,
@@ -85,7 +85,7 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// Bounds of a histogram's buckets, beside the last one, which has none.
 const BUCKETS: usize = 10;
 
-type Bounds = [Duration; BUCKETS];
+type HistogramBounds = [Duration; BUCKETS];
 
 const fn ms<const N: usize>(ms: [u64; N]) -> [Duration; N] {
     let mut bounds = [Duration::ZERO; N];
@@ -97,11 +97,11 @@ const fn ms<const N: usize>(ms: [u64; N]) -> [Duration; N] {
     bounds
 }
 
-const ANSWER: Bounds = ms([1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000]);
-const CONNECT: Bounds = ms([50, 100, 200, 300, 500, 1_000, 2_000, 5_000, 10_000, 15_000]);
-const LATENESS: Bounds = ms([1, 2, 3, 5, 10, 20, 50, 100, 500, 1_000]);
+const ANSWER: HistogramBounds = ms([1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000]);
+const CONNECT: HistogramBounds = ms([50, 100, 200, 300, 500, 1_000, 2_000, 5_000, 10_000, 15_000]);
+const LATENESS: HistogramBounds = ms([1, 2, 3, 5, 10, 20, 50, 100, 500, 1_000]);
 
-fn bucket(bounds: &Bounds, delay: Duration) -> usize {
+fn bucket_index(bounds: &HistogramBounds, delay: Duration) -> usize {
     bounds.iter().position(|bound| delay <= *bound).unwrap_or(BUCKETS)
 }
 
@@ -113,15 +113,15 @@ struct Histogram {
 }
 
 impl Histogram {
-    fn observe(&self, bounds: &Bounds, delay: Duration) {
-        self.buckets[bucket(bounds, delay)].fetch_add(1, Relaxed);
+    fn observe(&self, bounds: &HistogramBounds, delay: Duration) {
+        self.buckets[bucket_index(bounds, delay)].fetch_add(1, Relaxed);
         self.sum_us.fetch_add(delay.as_micros() as u64, Relaxed);
     }
 }
 
 /// What one transport has counted.
 #[derive(Default)]
-struct Row {
+struct TransportMetrics {
     live: AtomicU64,
     started: AtomicU64,
     ended: [AtomicU64; OUTCOMES.len()],
@@ -133,7 +133,7 @@ struct Row {
 /// Everything that is counted. Made once per runner.
 #[derive(Default)]
 pub struct Metrics {
-    rows: [Row; Transport::ALL.len()],
+    rows: [TransportMetrics; Transport::ALL.len()],
     codecs: [AtomicU64; CODECS.len()],
     refused: [AtomicU64; REFUSALS.len()],
     responses: [AtomicU64; CLASSES.len()],
@@ -144,10 +144,10 @@ pub struct Metrics {
 
 /// What only the shell can see, at the moment of a scrape.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
-    pub process: Option<Process>,
+pub struct MetricsSnapshot {
+    pub process: Option<ProcessStats>,
     /// Datagrams that belonged to no session, and those for a session that had no room.
-    pub strangers: u64,
+    pub unmatched_datagrams: u64,
     pub inbox_full: u64,
     /// The ICE servers of the configuration, as they stand.
     pub ice_servers: Vec<ServerState>,
@@ -161,7 +161,7 @@ pub struct Seen {
 impl Metrics {
     /// An offer, or a socket, became no session.
     pub fn offer_refused(&self, refusal: &OfferError) {
-        self.refused[refused(refusal)].fetch_add(1, Relaxed);
+        self.refused[refusal_index(refusal)].fetch_add(1, Relaxed);
     }
 
     /// An answer of HTTP left with this status.
@@ -172,7 +172,7 @@ impl Metrics {
     }
 
     /// An offer was answered after so long.
-    pub fn answered(&self, after: Duration) {
+    pub fn offer_answered(&self, after: Duration) {
         self.answer.observe(&ANSWER, after);
     }
 
@@ -182,22 +182,26 @@ impl Metrics {
     }
 
     /// A caller was connected over WebRTC, and speaks the codec of this name.
-    pub fn spoken(&self, codec: &str) {
+    pub fn codec_negotiated(&self, codec: &str) {
         if let Some(at) = CODECS.iter().position(|name| *name == codec) {
             self.codecs[at].fetch_add(1, Relaxed);
         }
     }
 
     /// Returns the text that Prometheus reads.
-    pub fn render(&self, seen: &Seen) -> String {
-        let mut text = Text::default();
-        text.family("edge_runner_build_info", Kind::Gauge, "The version of the runner.");
+    pub fn render(&self, seen: &MetricsSnapshot) -> String {
+        let mut text = MetricsText::default();
+        text.family(
+            "edge_runner_build_info",
+            MetricKind::Gauge,
+            "The version of the runner.",
+        );
         text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
         self.render_sessions(&mut text);
         self.render_media(&mut text);
         text.family(
             "edge_runner_webrtc_callers_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Callers that were connected over WebRTC, by the codec that they speak.",
         );
         for (codec, count) in CODECS.iter().zip(&self.codecs) {
@@ -205,7 +209,7 @@ impl Metrics {
         }
         text.family(
             "edge_runner_offers_refused_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "WebRTC offers and socket upgrades that became no session.",
         );
         for (reason, count) in REFUSALS.iter().zip(&self.refused) {
@@ -213,7 +217,7 @@ impl Metrics {
         }
         text.family(
             "edge_runner_http_responses_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Answers of the HTTP server by the class of their status.",
         );
         for (class, count) in CLASSES.iter().zip(&self.responses) {
@@ -224,26 +228,26 @@ impl Metrics {
         text.into_string()
     }
 
-    fn rows(&self) -> impl Iterator<Item = (Transport, &Row)> {
+    fn rows(&self) -> impl Iterator<Item = (Transport, &TransportMetrics)> {
         let all = Transport::ALL
             .into_iter()
             .map(|transport| (transport, self.row(transport)));
         all.filter(|(transport, _)| transport.in_this_build())
     }
 
-    fn row(&self, transport: Transport) -> &Row {
+    fn row(&self, transport: Transport) -> &TransportMetrics {
         let at = Transport::ALL.iter().position(|known| *known == transport);
         &self.rows[at.expect("every transport is one of the list")]
     }
 
-    fn render_sessions(&self, text: &mut Text) {
-        text.family("edge_runner_sessions", Kind::Gauge, "Live sessions.");
+    fn render_sessions(&self, text: &mut MetricsText) {
+        text.family("edge_runner_sessions", MetricKind::Gauge, "Live sessions.");
         for (transport, row) in self.rows() {
             text.sample(&[("transport", transport.name())], row.live.load(Relaxed));
         }
         text.family(
             "edge_runner_sessions_started_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Sessions that began.",
         );
         for (transport, row) in self.rows() {
@@ -251,7 +255,7 @@ impl Metrics {
         }
         text.family(
             "edge_runner_sessions_ended_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Sessions that ended, by the reason.",
         );
         for (transport, row) in self.rows() {
@@ -264,9 +268,9 @@ impl Metrics {
         }
     }
 
-    fn render_media(&self, text: &mut Text) {
+    fn render_media(&self, text: &mut MetricsText) {
         for (what, name, help, of) in COUNTERS {
-            text.family(name, Kind::Counter, help);
+            text.family(name, MetricKind::Counter, help);
             for (transport, row) in self.rows() {
                 if of == CounterScope::All || matches!(transport, Transport::WebRtc | Transport::Mediaroom) {
                     let count = row.counts[what as usize].load(Relaxed);
@@ -276,7 +280,7 @@ impl Metrics {
         }
         text.family(
             "edge_runner_bot_queue_frames",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "Audio frames that wait for the bots of live sessions.",
         );
         for (transport, row) in self.rows() {
@@ -284,7 +288,7 @@ impl Metrics {
         }
         text.family(
             "edge_runner_speech_queue_seconds",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "Speech of bots that waits to leave, over all live sessions.",
         );
         for (transport, row) in self.rows() {
@@ -293,7 +297,7 @@ impl Metrics {
         }
     }
 
-    fn render_delays(&self, text: &mut Text) {
+    fn render_delays(&self, text: &mut MetricsText) {
         let histograms = [
             (
                 &self.answer,
@@ -322,19 +326,19 @@ impl Metrics {
     }
 }
 
-fn render_seen(text: &mut Text, seen: &Seen) {
+fn render_seen(text: &mut MetricsText, seen: &MetricsSnapshot) {
     text.family(
         "edge_runner_datagrams_dropped_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Datagrams that reached no session: of strangers, or for a session with a full inbox.",
     );
-    text.sample(&[("reason", "stranger")], seen.strangers);
+    text.sample(&[("reason", "stranger")], seen.unmatched_datagrams);
     text.sample(&[("reason", "inbox_full")], seen.inbox_full);
-    text.family("edge_runner_tasks", Kind::Gauge, "Tasks that have not ended.");
+    text.family("edge_runner_tasks", MetricKind::Gauge, "Tasks that have not ended.");
     text.sample(&[], seen.tasks);
     text.family(
         "edge_runner_stalls_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "How often the runtime stood still, or a task of a session kept its thread for too long.",
     );
     text.sample(&[("of", "runtime")], seen.runtime_stalls);
@@ -346,13 +350,13 @@ fn render_seen(text: &mut Text, seen: &Seen) {
 }
 
 /// Nothing where there are none: a family of zeros would say that something is wrong.
-fn render_ice_servers(text: &mut Text, servers: &[ServerState]) {
+fn render_ice_servers(text: &mut MetricsText, servers: &[ServerState]) {
     if servers.is_empty() {
         return;
     }
     text.family(
         "edge_runner_ice_servers",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "STUN and TURN servers of the configuration by how they stand.",
     );
     let state = |standing: &ServerState| match standing {
@@ -374,7 +378,7 @@ pub fn is_forwarding(header: &str) -> bool {
 
 /// Why nobody reads the metrics in this way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Denied {
+pub enum MetricsDenied {
     /// There are none.
     Off,
     /// The peer is another machine.
@@ -383,30 +387,32 @@ pub enum Denied {
     Forwarded,
 }
 
-impl fmt::Display for Denied {
+impl fmt::Display for MetricsDenied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Denied::Off => "there are no metrics: the runner was started with --metrics off",
-            Denied::Remote => "only this machine may read the metrics; --metrics any opens them to every machine",
-            Denied::Forwarded => {
+            MetricsDenied::Off => "there are no metrics: the runner was started with --metrics off",
+            MetricsDenied::Remote => {
+                "only this machine may read the metrics; --metrics any opens them to every machine"
+            }
+            MetricsDenied::Forwarded => {
                 "a proxy asks for somebody else, and only this machine may read the metrics; --metrics any opens them"
             }
         })
     }
 }
 
-impl std::error::Error for Denied {}
+impl std::error::Error for MetricsDenied {}
 
 /// Judges who may read the metrics.
 ///
 /// # Errors
-/// [`Denied`] says why not.
-pub fn judge(access: MetricsAccess, peer_is_loopback: bool, forwarded: bool) -> Result<(), Denied> {
+/// [`MetricsDenied`] says why not.
+pub fn check_access(access: MetricsAccess, peer_is_loopback: bool, forwarded: bool) -> Result<(), MetricsDenied> {
     match access {
-        MetricsAccess::Off => Err(Denied::Off),
+        MetricsAccess::Off => Err(MetricsDenied::Off),
         MetricsAccess::Any => Ok(()),
-        MetricsAccess::Local if !peer_is_loopback => Err(Denied::Remote),
-        MetricsAccess::Local if forwarded => Err(Denied::Forwarded),
+        MetricsAccess::Local if !peer_is_loopback => Err(MetricsDenied::Remote),
+        MetricsAccess::Local if forwarded => Err(MetricsDenied::Forwarded),
         MetricsAccess::Local => Ok(()),
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! In: the arguments of a session, a key of the telephone, a mark, what happens in a room. Out: the JSON of `RUNNER_ARGUMENTS`, and the JSON of the
 //! messages beside the caller's own. Refuses: arguments that no variable of the environment holds.
-//! The queues on both sides of the program are [`backlog`] and [`ahead`]; what it writes becomes lines in [`lines`].
+//! The queues on both sides of the program are [`inbound_queue`] and [`playout_queue`]; what it writes becomes lines in [`output_lines`].
 //! Source: `pipecat`'s runner arguments for the names; the messages beside the caller's own are ours.
 
-pub mod ahead;
-pub mod backlog;
-pub mod lines;
+pub mod inbound_queue;
+pub mod output_lines;
+pub mod playout_queue;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::participant::Participant;
 use crate::secret::Secret;
 
 /// What every kind of session has.
-pub struct Common<'a> {
+pub struct CommonArguments<'a> {
     pub session_id: &'a str,
     pub body: &'a Value,
     pub handle_sigint: bool,
@@ -32,7 +32,7 @@ pub struct Common<'a> {
 }
 
 /// What one kind has beyond that.
-pub enum Kind<'a> {
+pub enum KindArguments<'a> {
     Base,
     WebRtc {
         pc_id: &'a str,
@@ -57,11 +57,11 @@ pub enum Kind<'a> {
 
 /// The arguments do not fit into a variable of the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLong {
+pub struct ArgumentsTooLong {
     bytes: usize,
 }
 
-impl fmt::Display for TooLong {
+impl fmt::Display for ArgumentsTooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -71,21 +71,21 @@ impl fmt::Display for TooLong {
     }
 }
 
-impl std::error::Error for TooLong {}
+impl std::error::Error for ArgumentsTooLong {}
 
 /// Writes the value of `RUNNER_ARGUMENTS`. What another kind has is absent, not null.
 ///
 /// # Errors
-/// [`TooLong`], which is the doing of whoever sent the body.
-pub fn arguments(common: &Common<'_>, kind: &Kind<'_>) -> Result<String, TooLong> {
+/// [`ArgumentsTooLong`], which is the doing of whoever sent the body.
+pub fn arguments(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Result<String, ArgumentsTooLong> {
     let mut fields = Map::new();
     let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     let name = match kind {
-        Kind::Base => "base",
-        Kind::WebRtc { .. } => "webrtc",
-        Kind::WebSocket { .. } => "websocket",
-        Kind::Videoroom { .. } => "videoroom",
-        Kind::Mediaroom { .. } => "mediaroom",
+        KindArguments::Base => "base",
+        KindArguments::WebRtc { .. } => "webrtc",
+        KindArguments::WebSocket { .. } => "websocket",
+        KindArguments::Videoroom { .. } => "videoroom",
+        KindArguments::Mediaroom { .. } => "mediaroom",
     };
     put("kind", name.into());
     put("session_id", common.session_id.into());
@@ -94,14 +94,14 @@ pub fn arguments(common: &Common<'_>, kind: &Kind<'_>) -> Result<String, TooLong
     put("handle_sigterm", common.handle_sigterm.into());
     put("idle_timeout", common.idle_timeout_s.into());
     match kind {
-        Kind::Base => {}
-        Kind::WebRtc { pc_id, call_data } => {
+        KindArguments::Base => {}
+        KindArguments::WebRtc { pc_id, call_data } => {
             put("webrtc_connection", json!({"pc_id": pc_id}));
             if let Some(call_data) = call_data {
                 put("call_data", (*call_data).clone());
             }
         }
-        Kind::Videoroom {
+        KindArguments::Videoroom {
             room_url,
             token,
             sip_uri,
@@ -114,12 +114,12 @@ pub fn arguments(common: &Common<'_>, kind: &Kind<'_>) -> Result<String, TooLong
                 put("sip_uri", (*uri).into());
             }
         }
-        Kind::Mediaroom { room_name, url, token } => {
+        KindArguments::Mediaroom { room_name, url, token } => {
             put("room_name", (*room_name).into());
             put("url", (*url).into());
             put("token", token.expose().into());
         }
-        Kind::WebSocket {
+        KindArguments::WebSocket {
             path,
             transport_type,
             call_data,
@@ -136,7 +136,7 @@ pub fn arguments(common: &Common<'_>, kind: &Kind<'_>) -> Result<String, TooLong
     }
     let text = Value::Object(fields).to_string();
     if text.len() > PROCESS_ARGUMENTS_BYTES_MAX {
-        return Err(TooLong { bytes: text.len() });
+        return Err(ArgumentsTooLong { bytes: text.len() });
     }
     Ok(text)
 }
@@ -178,7 +178,7 @@ pub fn join_failed(why: &str) -> String {
 /// Returns the name of the mark that a message of the bot sets; `None` for a message that is meant for the caller.
 ///
 /// A message with a label belongs to a protocol of its own, whatever its type.
-pub fn asked_mark(text: &str) -> Option<String> {
+pub fn parse_mark_request(text: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Asked<'a> {
         #[serde(borrow, rename = "type")]
@@ -198,8 +198,8 @@ pub fn asked_mark(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn common(body: &Value) -> Common<'_> {
-        Common {
+    fn common(body: &Value) -> CommonArguments<'_> {
+        CommonArguments {
             session_id: "1b9d",
             body,
             handle_sigint: false,
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    fn parsed(common: &Common<'_>, kind: &Kind<'_>) -> Value {
+    fn parsed(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Value {
         let text = arguments(common, kind).expect("the arguments fit");
         serde_json::from_str(&text).expect("the arguments are JSON")
     }
@@ -223,13 +223,13 @@ mod tests {
             "handle_sigterm": true, "idle_timeout": 300, "webrtc_connection": {"pc_id": "p1"},
             "media_url": "ws://127.0.0.1:9/t",
         });
-        let webrtc = |call_data| Kind::WebRtc { pc_id: "p1", call_data };
+        let webrtc = |call_data| KindArguments::WebRtc { pc_id: "p1", call_data };
         assert_eq!(parsed(&common(&body), &webrtc(None)), expected);
         let via = json!({"via": "messaging"});
         assert_eq!(parsed(&common(&body), &webrtc(Some(&via)))["call_data"], via);
 
         let call_data = json!({"call_id": "c", "from": null});
-        let call = Kind::WebSocket {
+        let call = KindArguments::WebSocket {
             path: "/ws",
             transport_type: "telephony_a",
             call_data: Some(&call_data),
@@ -242,19 +242,19 @@ mod tests {
         fields.insert("call_data".into(), call_data.clone());
         assert_eq!(parsed(&common(&body), &call), expected);
 
-        let plain = Kind::WebSocket {
+        let plain = KindArguments::WebSocket {
             path: "/ws-client",
             transport_type: "websocket",
             call_data: None,
         };
         assert!(parsed(&common(&body), &plain).get("call_data").is_none());
 
-        let alone = Common {
+        let alone = CommonArguments {
             media_url: None,
             ..common(&body)
         };
         assert_eq!(
-            parsed(&alone, &Kind::Base),
+            parsed(&alone, &KindArguments::Base),
             json!({
                 "kind": "base", "session_id": "1b9d", "body": {"user": "ann", "none": null}, "handle_sigint": false,
                 "handle_sigterm": true, "idle_timeout": 300,
@@ -265,26 +265,28 @@ mod tests {
     /// At the limit the arguments are written, one byte past it they are refused. No variable holds a NUL.
     #[test]
     fn arguments_fit_into_a_variable() {
-        let empty = arguments(&common(&"".into()), &Kind::Base).expect("short").len();
+        let empty = arguments(&common(&"".into()), &KindArguments::Base)
+            .expect("short")
+            .len();
         let fits: Value = "x".repeat(PROCESS_ARGUMENTS_BYTES_MAX - empty).into();
-        let text = arguments(&common(&fits), &Kind::Base).expect("at the limit");
+        let text = arguments(&common(&fits), &KindArguments::Base).expect("at the limit");
         assert_eq!(text.len(), PROCESS_ARGUMENTS_BYTES_MAX);
         let long: Value = "x".repeat(PROCESS_ARGUMENTS_BYTES_MAX - empty + 1).into();
-        let refused = arguments(&common(&long), &Kind::Base).expect_err("past the limit");
+        let refused = arguments(&common(&long), &KindArguments::Base).expect_err("past the limit");
         assert_eq!(refused.bytes, PROCESS_ARGUMENTS_BYTES_MAX + 1);
 
-        let nul = arguments(&common(&"a\0b".into()), &Kind::Base).expect("short");
+        let nul = arguments(&common(&"a\0b".into()), &KindArguments::Base).expect("short");
         assert!(!nul.contains('\0') && nul.contains("a\\u0000b"));
     }
 
     #[test]
     fn only_a_bare_mark_is_a_mark() {
         assert_eq!(
-            asked_mark(r#"{"type":"mark","name":"a \"b\""}"#).as_deref(),
+            parse_mark_request(r#"{"type":"mark","name":"a \"b\""}"#).as_deref(),
             Some("a \"b\"")
         );
         assert_eq!(
-            asked_mark(r#"{"name":"m","more":[1],"type":"mark"}"#).as_deref(),
+            parse_mark_request(r#"{"name":"m","more":[1],"type":"mark"}"#).as_deref(),
             Some("m")
         );
         for other in [
@@ -296,7 +298,7 @@ mod tests {
             "mark",
             "",
         ] {
-            assert_eq!(asked_mark(other), None, "{other}");
+            assert_eq!(parse_mark_request(other), None, "{other}");
         }
     }
 

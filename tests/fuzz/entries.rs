@@ -44,7 +44,7 @@ use edge_runner_proto::limits;
 use edge_runner_proto::livekit::roster::RosterChange;
 use edge_runner_proto::livekit::signal::{SignalClient, SignalOutput};
 use edge_runner_proto::livekit::wire::{self, ClientMessage, DataPacket, SignalRequest, SignalResponse};
-use edge_runner_proto::server::multipart::{self, Broken, Event, Parser};
+use edge_runner_proto::server::multipart::{self, MultipartError, MultipartEvent, MultipartParser};
 use edge_runner_proto::sockets::frames::{self, Frame};
 use edge_runner_proto::telephony::{self, Call, Heard, PROVIDERS};
 use edge_runner_proto::uuid::Uuid;
@@ -431,7 +431,7 @@ struct Posted {
     fields: Vec<(String, Vec<u8>)>,
     file: Option<Vec<u8>>,
     ended: bool,
-    outcome: Result<(), Broken>,
+    outcome: Result<(), MultipartError>,
 }
 
 impl Posted {
@@ -442,19 +442,19 @@ impl Posted {
             ended: false,
             outcome: Ok(()),
         };
-        let mut parser = Parser::new("B");
+        let mut parser = MultipartParser::new("B");
         for piece in pieces {
             posted.outcome = parser.push(piece, &mut |event| {
                 assert!(!posted.ended);
                 match event {
-                    Event::Field { name, value } => {
+                    MultipartEvent::Field { name, value } => {
                         assert!(posted.file.is_none() && name != "file");
                         posted.fields.push((name.to_owned(), value.to_vec()));
                     }
-                    Event::File => assert_eq!(posted.file.replace(Vec::new()), None),
-                    Event::Data(data) => posted.file.as_mut().expect("it began").extend_from_slice(data),
-                    Event::FileEnd => assert!(posted.file.is_some()),
-                    Event::End => posted.ended = true,
+                    MultipartEvent::File => assert_eq!(posted.file.replace(Vec::new()), None),
+                    MultipartEvent::Data(data) => posted.file.as_mut().expect("it began").extend_from_slice(data),
+                    MultipartEvent::FileEnd => assert!(posted.file.is_some()),
+                    MultipartEvent::End => posted.ended = true,
                 }
                 Ok(())
             });

@@ -104,7 +104,7 @@ impl HttpService for CloudApp {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn reject_framing(&self, refusal: request_framing::Refusal) -> Reply {
+    fn reject_framing(&self, refusal: request_framing::FramingError) -> Reply {
         let error = match refusal.status() {
             501 => ApiError::new(501, "NOT_IMPLEMENTED", refusal.to_string()),
             _ => ApiError::bad_request(refusal.to_string()),

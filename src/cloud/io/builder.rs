@@ -37,7 +37,7 @@ use edge_runner_http::group::ProcessGroup;
 use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::tasks;
 use edge_runner_proto::limits::PROCESS_GROUP_INTERVAL;
-use edge_runner_proto::process::lines::Lines;
+use edge_runner_proto::process::output_lines::LineSplitter;
 
 /// Time for the group to exit after SIGKILL. A process may hang in a disk or driver.
 const BUILD_KILL_REST: Duration = Duration::from_secs(5);
@@ -603,7 +603,7 @@ async fn copy_output(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Un
 
 struct PipeReader<R> {
     pipe: R,
-    cutter: Lines,
+    cutter: LineSplitter,
     buffer: Box<[u8]>,
     is_open: bool,
 }
@@ -612,7 +612,7 @@ impl<R: AsyncRead + Unpin> PipeReader<R> {
     fn new(pipe: R) -> Self {
         PipeReader {
             pipe,
-            cutter: Lines::new(BUILD_LINE_BYTES_MAX, "", true),
+            cutter: LineSplitter::new(BUILD_LINE_BYTES_MAX, "", true),
             buffer: vec![0; BUILD_PIPE_BYTES].into(),
             is_open: true,
         }

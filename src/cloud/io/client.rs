@@ -21,7 +21,7 @@ use crate::proto::build::BuildStatus;
 use crate::proto::progress::size;
 use edge_runner_http::client::{self as http_client, ResponseLimits, RestError, RestResponse};
 use edge_runner_proto::aliases::{self, Area};
-use edge_runner_proto::server::rest::{Body, Method, Request, bearer, segment};
+use edge_runner_proto::server::rest::{RestBody, RestMethod, RestRequest, bearer, encode_path_segment};
 use pack::{LinkPolicy, PackedContext};
 use show::{eprint_line, sanitize};
 
@@ -102,7 +102,7 @@ impl CloudClient<'_> {
             left = left.saturating_sub(lines);
             match answer.get("nextToken").and_then(Value::as_str) {
                 // An empty page with a token would loop forever.
-                Some(next) if left > 0 && lines > 0 => token = format!("&nextToken={}", segment(next)),
+                Some(next) if left > 0 && lines > 0 => token = format!("&nextToken={}", encode_path_segment(next)),
                 _ => return Ok(()),
             }
         }
@@ -152,8 +152,8 @@ impl CloudClient<'_> {
     async fn find_success(&self, hash: &str, region: &str, file: &str) -> Result<Option<Value>, ClientError> {
         let path = format!(
             "/builds?contextHash={}&region={}&status={}&limit=100",
-            segment(hash),
-            segment(region),
+            encode_path_segment(hash),
+            encode_path_segment(region),
             BuildStatus::Success.name()
         );
         let mut answer = object(&self.get(&path).await?)?;
@@ -240,12 +240,16 @@ impl CloudClient<'_> {
         check_status(with_retries(async || send_once(&request, CLIENT_TIMEOUT).await).await)
     }
 
-    fn request(&self, path: &str, body: Option<&Value>) -> Request {
-        Request {
-            method: if body.is_some() { Method::Post } else { Method::Get },
+    fn request(&self, path: &str, body: Option<&Value>) -> RestRequest {
+        RestRequest {
+            method: if body.is_some() {
+                RestMethod::Post
+            } else {
+                RestMethod::Get
+            },
             url: format!("{}{path}", self.config.base),
             authorization: Some(bearer(&self.config.key)),
-            body: body.map(Body::json),
+            body: body.map(RestBody::json),
         }
     }
 }
@@ -312,7 +316,7 @@ fn is_transient(outcome: &Result<RestResponse, RestError>) -> bool {
     }
 }
 
-async fn send_once(request: &Request, timeout: Duration) -> Result<RestResponse, RestError> {
+async fn send_once(request: &RestRequest, timeout: Duration) -> Result<RestResponse, RestError> {
     let within = ResponseLimits {
         timeout,
         body_bytes_max: ANSWER_BYTES_MAX,
@@ -364,7 +368,7 @@ fn status_of(build: &Value) -> Result<Option<BuildStatus>, ClientError> {
 }
 
 fn path_of(id: &str) -> String {
-    format!("/builds/{}", segment(id))
+    format!("/builds/{}", encode_path_segment(id))
 }
 
 /// Returns a member of a build, sanitized for terminals, or an empty text.

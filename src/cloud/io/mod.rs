@@ -235,7 +235,7 @@ fn tls(config: &CloudConfig) -> Result<(Option<Arc<ServerTls>>, Option<PathBuf>)
         tls: config.tls.clone(),
         host_names: config.host_names.clone(),
         state_dir: Some(folder.clone()),
-        authority_at: authority.display().to_string(),
+        ca_url: authority.display().to_string(),
     });
     let tls = tls.map_err(ServeError::Tls)?;
     let Some(pem) = tls.as_ref().and_then(|tls| tls.authority()) else {

@@ -40,7 +40,7 @@ use edge_runner_http::common::{random, unix_time_ms};
 use edge_runner_http::server::{ConnPhase, ConnState};
 use edge_runner_proto::limits::FRAME_BYTES_MAX;
 use edge_runner_proto::limits::RETRY_AFTER_S;
-use edge_runner_proto::server::multipart::{self, Event, Parser};
+use edge_runner_proto::server::multipart::{self, MultipartEvent, MultipartParser};
 use edge_runner_proto::uuid::Uuid;
 
 /// Interval at which the connection's deadline is renewed while the disk is busy.
@@ -164,7 +164,7 @@ impl UploadService {
     {
         let kind = head.headers.get(header::CONTENT_TYPE);
         let boundary = kind.and_then(|kind| multipart::boundary(kind.as_bytes()));
-        let mut parser = Parser::new(&boundary.ok_or_else(verify::no_form)?);
+        let mut parser = MultipartParser::new(&boundary.ok_or_else(verify::no_form)?);
         let declared = body.size_hint().exact().unwrap_or(0);
         // Checked before the first read, so that a client that waits for `100 Continue` sends
         // nothing in vain.
@@ -275,11 +275,11 @@ struct FormReceiver<'u> {
 }
 
 impl FormReceiver<'_> {
-    fn handle(&mut self, event: Event<'_>) -> Result<(), ApiError> {
+    fn handle(&mut self, event: MultipartEvent<'_>) -> Result<(), ApiError> {
         match event {
-            Event::Field { name, value } => self.form.add(name, value),
-            Event::File => self.begin(),
-            Event::Data(data) => {
+            MultipartEvent::Field { name, value } => self.form.add(name, value),
+            MultipartEvent::File => self.begin(),
+            MultipartEvent::Data(data) => {
                 let Some((_, check, _)) = &mut self.file else {
                     return Err(internal("a file was there before it began"));
                 };
@@ -287,7 +287,7 @@ impl FormReceiver<'_> {
                 self.piece.extend_from_slice(data);
                 Ok(())
             }
-            Event::FileEnd | Event::End => Ok(()),
+            MultipartEvent::FileEnd | MultipartEvent::End => Ok(()),
         }
     }
 

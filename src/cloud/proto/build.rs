@@ -403,15 +403,15 @@ impl BuildFilter {
     /// # Errors
     /// 400, naming the parameter.
     pub fn parse(query: &str, key: Sha256Digest) -> Result<BuildFilter, ApiError> {
-        let pairs = form::pairs(query.as_bytes());
-        let status = match form::value(&pairs, "status") {
+        let pairs = form::parse(query.as_bytes());
+        let status = match form::find(&pairs, "status") {
             None => None,
             Some(word) => Some(BuildStatus::from_name(word).ok_or_else(|| {
                 let names = BuildStatus::ALL.map(BuildStatus::name).join("`, `");
                 ApiError::bad_request(format!("`status` is to be one of `{names}`"))
             })?),
         };
-        let limit = match form::value(&pairs, "limit") {
+        let limit = match form::find(&pairs, "limit") {
             None => BUILDS_PAGE,
             Some(text) => number(text)
                 .and_then(|limit| usize::try_from(limit).ok())
@@ -420,14 +420,14 @@ impl BuildFilter {
                     ApiError::bad_request(format!("`limit` is to be a number from 1 to {BUILDS_PAGE_MAX}"))
                 })?,
         };
-        let offset = match form::value(&pairs, "offset") {
+        let offset = match form::find(&pairs, "offset") {
             None => 0,
             Some(text) => number(text).ok_or_else(|| ApiError::bad_request("`offset` is to be a number from 0 on"))?,
         };
         Ok(BuildFilter {
             status,
-            region: form::value(&pairs, "region").map(str::to_owned),
-            hash: form::value(&pairs, "contextHash").map(str::to_lowercase),
+            region: form::find(&pairs, "region").map(str::to_owned),
+            hash: form::find(&pairs, "contextHash").map(str::to_lowercase),
             key,
             limit,
             offset,

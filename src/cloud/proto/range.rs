@@ -29,8 +29,8 @@ impl LogQuery {
     /// # Errors
     /// 400 for an invalid `limit`.
     pub fn parse(query: &str) -> Result<LogQuery, ApiError> {
-        let pairs = form::pairs(query.as_bytes());
-        let limit = match form::value(&pairs, "limit") {
+        let pairs = form::parse(query.as_bytes());
+        let limit = match form::find(&pairs, "limit") {
             None => LOG_PAGE,
             Some(text) => number(text)
                 .and_then(|limit| usize::try_from(limit).ok())
@@ -39,7 +39,7 @@ impl LogQuery {
         };
         Ok(LogQuery {
             limit,
-            token: form::value(&pairs, "nextToken").map(str::to_owned),
+            token: form::find(&pairs, "nextToken").map(str::to_owned),
         })
     }
 }

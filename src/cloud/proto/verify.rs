@@ -13,7 +13,7 @@ use crate::proto::build::Org;
 use crate::proto::grant::{self, BUCKET, UploadClaims};
 use crate::proto::policy::Policy;
 use crate::proto::sign::{GrantSigner, STORE};
-use edge_runner_proto::server::multipart::Broken;
+use edge_runner_proto::server::multipart::MultipartError;
 use edge_runner_proto::uuid::Uuid;
 
 /// 412: the request is not a multipart form (step 1).
@@ -52,16 +52,16 @@ fn expired() -> ApiError {
     denied("Policy expired: the upload has to end before \"expiresAt\"; ask for another grant")
 }
 
-impl From<Broken> for ApiError {
-    fn from(broken: Broken) -> ApiError {
+impl From<MultipartError> for ApiError {
+    fn from(broken: MultipartError) -> ApiError {
         match broken {
-            Broken::Malformed(why) => malformed(why),
-            Broken::FieldsTooLong => ApiError::new(
+            MultipartError::Malformed(why) => malformed(why),
+            MultipartError::FieldsTooLong => ApiError::new(
                 400,
                 "MaxPostPreDataLengthExceeded",
                 "the fields before the file are longer than 20000 bytes; send the grant's fields and then \"file\"",
             ),
-            Broken::Files(why) => ApiError::new(400, "IncorrectNumberOfFilesInPostRequest", why),
+            MultipartError::Files(why) => ApiError::new(400, "IncorrectNumberOfFilesInPostRequest", why),
         }
     }
 }

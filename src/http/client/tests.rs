@@ -1,7 +1,7 @@
 //! The client against servers in the same process: real sockets on free ports, scripted responses.
 
 use edge_runner_proto::config::Secret;
-use edge_runner_proto::server::rest::Body;
+use edge_runner_proto::server::rest::RestBody;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -93,11 +93,11 @@ async fn heads_have_a_cap() {
 #[tokio::test]
 async fn a_room_can_be_made() {
     let fake = FakeServer::new(vec![answer("200 OK", r#"{"url":"https://rooms.example.net/r1"}"#)]).await;
-    let request = Request {
-        method: Method::Post,
+    let request = RestRequest {
+        method: RestMethod::Post,
         url: fake.url("/v1/rooms"),
         authorization: Some(edge_runner_proto::server::rest::bearer(&Secret::new("room-key"))),
-        body: Some(Body::json(&serde_json::json!({"properties": {"exp": 1}}))),
+        body: Some(RestBody::json(&serde_json::json!({"properties": {"exp": 1}}))),
     };
     let answer = send(&request).await.expect("an answer");
     assert_eq!(

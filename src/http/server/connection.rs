@@ -34,7 +34,7 @@ use crate::server::{ConnPhase, ConnState, HttpService};
 use crate::shutdown::Shutdown;
 use crate::stream::MaybeTlsStream;
 use edge_runner_proto::limits;
-use edge_runner_proto::server::opening::Opening;
+use edge_runner_proto::server::sniff::SniffedProtocol;
 
 /// Serves one connection until it closes.
 pub(super) async fn serve<S: HttpService>(
@@ -196,13 +196,13 @@ async fn open<S: HttpService>(tcp: TcpStream, peer: SocketAddr, server: &S) -> R
         Ok(_) => {}
         Err(error) => return Err(error.to_string()),
     }
-    match Opening::of(first[0]) {
-        Opening::Http => Ok(Some(MaybeTlsStream::Plain(tcp))),
-        Opening::Framed => {
+    match SniffedProtocol::from_first_byte(first[0]) {
+        SniffedProtocol::Http => Ok(Some(MaybeTlsStream::Plain(tcp))),
+        SniffedProtocol::Framed => {
             let taken = Box::pin(server.framed(tcp, peer)).await;
             taken.map(|()| None).map_err(|error| error.to_string())
         }
-        Opening::Tls => {
+        SniffedProtocol::Tls => {
             let tls = server.tls().ok_or("it speaks TLS, which is off; see --tls")?;
             // Boxed: a handshake takes a kilobyte, and most connections have none.
             let handshake = Box::pin(tls.accept(tcp)).await;

@@ -13,7 +13,7 @@ use hyper::header::{self, HeaderMap};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::stream::MaybeTlsStream;
-use edge_runner_proto::server::request_framing::{self, Framing, Refusal};
+use edge_runner_proto::server::request_framing::{self, FramingError, RequestFraming};
 
 /// The framing of a connection's requests, as far as it is known.
 #[derive(Debug)]
@@ -37,20 +37,20 @@ impl FramingVerdict {
     ///
     /// # Errors
     /// Returns why the request has to be rejected.
-    pub(super) fn judge(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(super) fn judge(&self, headers: &HeaderMap) -> Result<(), FramingError> {
         let nth = self.made.fetch_add(1, Ordering::Relaxed);
         if nth >= self.refused.load(Ordering::Relaxed) {
-            return Err(Refusal::TwoLengths);
+            return Err(FramingError::TwoLengths);
         }
         let codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-        request_framing::judge(codings.map(|coding| coding.as_bytes()))
+        request_framing::check_transfer_codings(codings.map(|coding| coding.as_bytes()))
     }
 }
 
 /// A stream whose requests are checked.
 pub(super) struct InspectedStream<'v> {
     stream: MaybeTlsStream,
-    framing: Framing,
+    framing: RequestFraming,
     verdict: &'v FramingVerdict,
 }
 
@@ -58,7 +58,7 @@ impl<'v> InspectedStream<'v> {
     pub(super) fn new(stream: MaybeTlsStream, verdict: &'v FramingVerdict) -> Self {
         InspectedStream {
             stream,
-            framing: Framing::default(),
+            framing: RequestFraming::default(),
             verdict,
         }
     }
@@ -75,7 +75,7 @@ impl AsyncRead for InspectedStream<'_> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut inspected.stream).poll_read(cx, buf))?;
         inspected.framing.handle(&buf.filled()[before..]);
-        if let Some(nth) = inspected.framing.refused() {
+        if let Some(nth) = inspected.framing.first_ambiguous() {
             inspected.verdict.refused.store(nth, Ordering::Relaxed);
         }
         Poll::Ready(Ok(()))

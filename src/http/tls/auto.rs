@@ -31,8 +31,8 @@ use super::pair::CertificatePair;
 use crate::common;
 use crate::store::{Store, StoreLock, StoredFile};
 use edge_runner_proto::config::TlsSettings;
-use edge_runner_proto::server::tls::known::Certificate;
-use edge_runner_proto::server::tls::{self, Due, Name, Subtree, Validity, issue};
+use edge_runner_proto::server::tls::parsed::Certificate;
+use edge_runner_proto::server::tls::{self, CertificateName, NameConstraint, RenewalReason, Validity, issue};
 
 /// The file of the authority.
 pub const AUTHORITY: &str = "authority.pem";
@@ -61,7 +61,7 @@ pub struct AutoTls {
     pub authority: Authority,
     serving: Mutex<Certificate>,
     /// Names already reported in the log.
-    left_out: Mutex<Vec<Name>>,
+    left_out: Mutex<Vec<CertificateName>>,
 }
 
 impl AutoTls {
@@ -75,7 +75,7 @@ impl AutoTls {
         addresses: &[IpAddr],
         clock_s: u64,
     ) -> Result<(AutoTls, Arc<CertifiedKey>), BoxError> {
-        let names = tls::wanted(&settings.host_names, addresses);
+        let names = tls::certificate_names(&settings.host_names, addresses);
         let (store, lock) = match folder(settings) {
             Ok((store, lock)) => (Some(store), Some(lock)),
             Err(error) => {
@@ -109,9 +109,9 @@ impl AutoTls {
     }
 
     /// Returns why a new certificate is due, if it is.
-    pub fn due(&self, addresses: &[IpAddr], clock_s: u64) -> Option<Due> {
+    pub fn due(&self, addresses: &[IpAddr], clock_s: u64) -> Option<RenewalReason> {
         let serving = common::lock(&self.serving);
-        tls::due(&serving, &self.wanted(addresses), clock_s)
+        tls::renewal_reason(&serving, &self.wanted(addresses), clock_s)
     }
 
     /// Finds or makes the next certificate. Blocks.
@@ -130,15 +130,15 @@ impl AutoTls {
     }
 
     /// Returns the names for the certificate.
-    fn wanted(&self, addresses: &[IpAddr]) -> Vec<Name> {
-        let (mut names, left_out): (Vec<_>, Vec<_>) = tls::wanted(&self.host_names, addresses)
+    fn wanted(&self, addresses: &[IpAddr]) -> Vec<CertificateName> {
+        let (mut names, left_out): (Vec<_>, Vec<_>) = tls::certificate_names(&self.host_names, addresses)
             .into_iter()
             .partition(|name| self.authority.permits(name));
         let mut told = common::lock(&self.left_out);
         if *told != left_out {
             // Addresses change by themselves; only a missing host name was asked for by the
             // operator.
-            let asked_for = left_out.iter().any(|name| matches!(name, Name::Dns(_)));
+            let asked_for = left_out.iter().any(|name| matches!(name, CertificateName::Dns(_)));
             let level = if asked_for { Level::Warn } else { Level::Debug };
             if !left_out.is_empty() {
                 log!(
@@ -164,7 +164,9 @@ impl AutoTls {
     ) -> Result<Arc<CertifiedKey>, BoxError> {
         let wanted = self.wanted(addresses);
         let kept = self.store.as_ref().and_then(|store| self.find(store));
-        let why = kept.as_ref().map(|pair| tls::due(&pair.certificate, &wanted, clock_s));
+        let why = kept
+            .as_ref()
+            .map(|pair| tls::renewal_reason(&pair.certificate, &wanted, clock_s));
         let pair = match (kept, why) {
             (Some(pair), Some(None)) => pair,
             (kept, why) => {
@@ -175,7 +177,7 @@ impl AutoTls {
                     "made a certificate for HTTPS, valid for {} days, for {}{why}",
                     pair.certificate
                         .validity
-                        .days_left(tls::believed(clock_s, Some(&pair.certificate))),
+                        .days_left(tls::plausible_now(clock_s, Some(&pair.certificate))),
                     list(&pair.certificate.names)
                 );
                 pair
@@ -203,10 +205,15 @@ impl AutoTls {
         None
     }
 
-    fn make(&self, wanted: &[Name], last: Option<&Certificate>, clock_s: u64) -> Result<CertificatePair, BoxError> {
+    fn make(
+        &self,
+        wanted: &[CertificateName],
+        last: Option<&Certificate>,
+        clock_s: u64,
+    ) -> Result<CertificatePair, BoxError> {
         let key = KeyPair::generate()?;
         let names = tls::next_names(wanted, last, self.authority.permitted());
-        let validity = Validity::of_certificate(tls::believed(clock_s, last));
+        let validity = Validity::of_certificate(tls::plausible_now(clock_s, last));
         let der = self.authority.sign(&names, validity, &key)?;
         let text = format!("{}{}", pem("CERTIFICATE", &der), key.serialize_pem());
         if let Some(store) = &self.store
@@ -285,7 +292,7 @@ impl Authority {
             key,
             roots,
         };
-        let names = [Name::Dns("localhost".into())];
+        let names = [CertificateName::Dns("localhost".into())];
         let validity = authority.certificate.validity;
         let trial = CertificateDer::from(authority.sign(&names, validity, &authority.key)?);
         let said = Certificate::read(&trial)?;
@@ -298,7 +305,7 @@ impl Authority {
     /// Makes the authority of this machine and stores it.
     fn make(
         host_names: &[String],
-        names: &[Name],
+        names: &[CertificateName],
         provider: &CryptoProvider,
         store: Option<&Store>,
         clock_s: u64,
@@ -308,9 +315,9 @@ impl Authority {
             .find(|name| !name.contains(['.', ':']) && *name != "localhost");
         let mark = u16::from_be_bytes(common::random());
         let name = issue::authority_name(host.map_or("this machine", String::as_str), mark);
-        let validity = Validity::of_authority(tls::believed(clock_s, None));
+        let validity = Validity::of_authority(tls::plausible_now(clock_s, None));
         let key = KeyPair::generate()?;
-        let der = issue::authority(&name, &tls::permitted(names), validity, &key)?;
+        let der = issue::authority(&name, &tls::name_constraints(names), validity, &key)?;
         let text = format!("{}{}", pem("CERTIFICATE", &der), key.serialize_pem());
         let authority = Authority::read(text.as_bytes(), provider)?;
         info!("made a certificate authority for this machine: {name}");
@@ -342,15 +349,15 @@ impl Authority {
         vouched.then_some(pair).ok_or("it is not of this authority".into())
     }
 
-    fn permitted(&self) -> &[Subtree] {
+    fn permitted(&self) -> &[NameConstraint] {
         self.certificate.permitted.as_deref().unwrap_or_default()
     }
 
-    fn permits(&self, name: &Name) -> bool {
+    fn permits(&self, name: &CertificateName) -> bool {
         tls::permits(self.permitted(), name)
     }
 
-    fn sign(&self, names: &[Name], validity: Validity, key: &KeyPair) -> Result<Vec<u8>, BoxError> {
+    fn sign(&self, names: &[CertificateName], validity: Validity, key: &KeyPair) -> Result<Vec<u8>, BoxError> {
         let der = issue::certificate(names, validity, key, &self.certificate.subject, &self.key)?;
         Ok(der)
     }
@@ -394,7 +401,7 @@ fn pem(label: &str, der: &[u8]) -> String {
     text + &format!("-----END {label}-----\n")
 }
 
-fn list(names: &[Name]) -> String {
-    let names: Vec<String> = names.iter().map(Name::to_string).collect();
+fn list(names: &[CertificateName]) -> String {
+    let names: Vec<String> = names.iter().map(CertificateName::to_string).collect();
     names.join(", ")
 }

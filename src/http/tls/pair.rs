@@ -11,7 +11,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{Error, InconsistentKeys};
 
-use edge_runner_proto::server::tls::known::Certificate;
+use edge_runner_proto::server::tls::parsed::Certificate;
 
 /// A certificate with its chain and its key.
 #[derive(Debug)]

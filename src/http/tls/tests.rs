@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use super::auto::{AUTHORITY, SERVER};
 use super::*;
 use crate::testing::TempDir;
-use edge_runner_proto::server::tls::{Due, Name, RELEASED_S};
+use edge_runner_proto::server::tls::{CertificateName, RELEASED_S, RenewalReason};
 
 const DAY_S: u64 = 86_400;
 const NOW_S: u64 = RELEASED_S + 100 * DAY_S;
@@ -21,7 +21,7 @@ impl TempDir {
             tls: config::Tls::Auto,
             host_names: vec!["board".into()],
             state_dir: Some(self.0.clone()),
-            authority_at: "a place".into(),
+            ca_url: "a place".into(),
         }
     }
 }
@@ -42,9 +42,9 @@ fn open(settings: &TlsSettings, addresses: &[IpAddr], clock_s: u64) -> (AutoTls,
     AutoTls::open(settings, provider(), addresses, clock_s).expect("a certificate can be made")
 }
 
-fn names(key: &CertifiedKey) -> Vec<Name> {
+fn names(key: &CertifiedKey) -> Vec<CertificateName> {
     let first = key.cert.first().expect("a certificate");
-    edge_runner_proto::server::tls::known::Certificate::read(first)
+    edge_runner_proto::server::tls::parsed::Certificate::read(first)
         .expect("readable")
         .names
 }
@@ -84,15 +84,15 @@ fn a_certificate_is_renewed_under_the_same_authority() {
     let folder = TempDir::new();
     let (auto, first) = open(&folder.settings(), &home(), NOW_S);
     assert_eq!(auto.due(&home(), NOW_S), None);
-    let moved = Name::Address(away()[0]);
-    assert_eq!(auto.due(&away(), NOW_S), Some(Due::Missing(moved.clone())));
+    let moved = CertificateName::Address(away()[0]);
+    assert_eq!(auto.due(&away(), NOW_S), Some(RenewalReason::Missing(moved.clone())));
     let second = auto.renew(&away(), NOW_S).expect("it can be made");
     assert_ne!(first.cert, second.cert);
-    assert!(names(&second).contains(&moved) && names(&second).contains(&Name::Address(home()[0])));
+    assert!(names(&second).contains(&moved) && names(&second).contains(&CertificateName::Address(home()[0])));
     assert_eq!((auto.due(&away(), NOW_S), auto.due(&home(), NOW_S)), (None, None));
 
     let later_s = NOW_S + 600 * DAY_S;
-    assert_eq!(auto.due(&home(), later_s), Some(Due::Ending));
+    assert_eq!(auto.due(&home(), later_s), Some(RenewalReason::Ending));
     let third = auto.renew(&home(), later_s).expect("it can be made");
     assert_eq!(auto.due(&home(), later_s), None);
     let (after, kept) = open(&folder.settings(), &home(), later_s);
@@ -140,7 +140,7 @@ fn a_board_without_a_clock_is_served() {
     assert_eq!(auto.due(&home(), 60), None);
     assert_eq!(auto.due(&home(), RELEASED_S + 300 * DAY_S), None);
     let late_s = RELEASED_S + 2000 * DAY_S;
-    assert_eq!(auto.due(&home(), late_s), Some(Due::Ending));
+    assert_eq!(auto.due(&home(), late_s), Some(RenewalReason::Ending));
     let second = auto.renew(&home(), late_s).expect("it can be made");
     // The next start is in 1970 again.
     let (next, kept) = open(&folder.settings(), &home(), 17);
@@ -227,9 +227,9 @@ fn a_folder_that_cannot_be_used_stops_nothing() {
     };
     for settings in [blocked, nowhere] {
         let (auto, key) = open(&settings, &home(), NOW_S);
-        assert!(names(&key).contains(&Name::Address(home()[0])));
+        assert!(names(&key).contains(&CertificateName::Address(home()[0])));
         let next = auto.renew(&away(), NOW_S).expect("it can be made");
-        assert!(names(&next).contains(&Name::Address(away()[0])));
+        assert!(names(&next).contains(&CertificateName::Address(away()[0])));
     }
 }
 
@@ -240,9 +240,9 @@ fn names_beyond_the_authority_are_left_out() {
     open(&folder.settings(), &home(), NOW_S);
     let mut wider = folder.settings();
     wider.host_names.push("bot.example.net".into());
-    let public = Name::Dns("bot.example.net".into());
+    let public = CertificateName::Dns("bot.example.net".into());
     let (auto, key) = open(&wider, &home(), NOW_S);
-    assert!(!names(&key).contains(&public) && names(&key).contains(&Name::Dns("board.local".into())));
+    assert!(!names(&key).contains(&public) && names(&key).contains(&CertificateName::Dns("board.local".into())));
     assert_eq!(auto.due(&home(), NOW_S), None);
     fs::remove_file(folder.path(AUTHORITY)).expect("there");
     let (_, key) = open(&wider, &home(), NOW_S);

@@ -17,7 +17,7 @@ use crate::io::store::read_bounded;
 use crate::io::tls::auto::SERVER;
 use crate::io::tls::pair::CertificatePair;
 use crate::proto::doctor::certificate::{WHAT, none, of_files, of_runner};
-use crate::proto::server::tls::wanted;
+use crate::proto::server::tls::certificate_names;
 
 /// Looks at what HTTPS needs.
 pub fn examine(config: &Config) -> Vec<Finding> {
@@ -33,7 +33,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
 
 fn files(certificate: &Path, key: &Path, config: &Config) -> Finding {
     let read = |path: &Path| {
-        read_bounded(path).map_err(|error| Finding::broken(WHAT, format!("reading {}: {error}", path.display())))
+        read_bounded(path).map_err(|error| Finding::error(WHAT, format!("reading {}: {error}", path.display())))
     };
     let texts = read(certificate).and_then(|certificate| Ok((certificate, read(key)?)));
     let (of_certificate, of_key) = match texts {
@@ -44,7 +44,7 @@ fn files(certificate: &Path, key: &Path, config: &Config) -> Finding {
         Ok(pair) => of_files(&pair.certificate, config, unix_time_s()),
         Err(wrong) => {
             let path = if wrong.is_of_key() { key } else { certificate };
-            Finding::broken(WHAT, format!("{}: {wrong}", path.display()))
+            Finding::error(WHAT, format!("{}: {wrong}", path.display()))
         }
     }
 }
@@ -58,7 +58,7 @@ fn own(config: &Config) -> Finding {
     let kept = text.and_then(|text| CertificatePair::read(&text, &text, &ring::default_provider()).ok());
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let addresses: Vec<_> = interfaces.into_iter().map(|interface| interface.ip()).collect();
-    let names = wanted(&config.host_names, &addresses);
+    let names = certificate_names(&config.host_names, &addresses);
     of_runner(kept.as_ref().map(|pair| &pair.certificate), &names, unix_time_s())
 }
 
@@ -66,7 +66,7 @@ fn own(config: &Config) -> Finding {
 fn state(folder: Option<&Path>) -> Option<Finding> {
     const WHAT: &str = "state";
     let Some(folder) = folder else {
-        return Some(Finding::doubtful(
+        return Some(Finding::warning(
             WHAT,
             "no place to keep the certificate: each start makes another one, which devices do not trust; --state-dir names \
              one",
@@ -77,8 +77,8 @@ fn state(folder: Option<&Path>) -> Option<Finding> {
         // The folder is made when it is needed, in the nearest one that exists.
         let parent = folder.ancestors().find(|parent| parent.exists())?;
         return Some(match write(parent) {
-            Ok(()) => Finding::good(WHAT, format!("{shown} will be made")),
-            Err(error) => Finding::broken(
+            Ok(()) => Finding::ok(WHAT, format!("{shown} will be made")),
+            Err(error) => Finding::error(
                 WHAT,
                 format!("{shown} cannot be made: {error}; --state-dir names another one"),
             ),
@@ -86,14 +86,14 @@ fn state(folder: Option<&Path>) -> Option<Finding> {
     }
     if let Err(error) = write(folder) {
         let words = format!("nothing can be written to {shown}: {error}; --state-dir names another one");
-        return Some(Finding::broken(WHAT, words));
+        return Some(Finding::error(WHAT, words));
     }
     let mode = fs::metadata(folder).map_or(0, |found| found.permissions().mode());
     Some(if mode & 0o022 != 0 {
         let words = format!("others may write to {shown}, which has keys: `chmod 700 {shown}`");
-        Finding::doubtful(WHAT, words)
+        Finding::warning(WHAT, words)
     } else {
-        Finding::good(WHAT, format!("{shown} takes what is kept"))
+        Finding::ok(WHAT, format!("{shown} takes what is kept"))
     })
 }
 

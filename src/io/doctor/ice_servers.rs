@@ -14,7 +14,7 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     const WHAT: &str = "ice servers";
     let servers = parse_servers(&config.ice_servers);
     if servers.is_empty() {
-        return vec![Finding::good(
+        return vec![Finding::ok(
             WHAT,
             "none: callers on other networks need a forwarded UDP port, or a TURN server in --ice-servers",
         )];
@@ -22,11 +22,11 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     let asked = servers.iter().map(|server| async move {
         let url = &server.url;
         match (&server.usage, probe(server).await) {
-            (ServerUse::Unusable(why), _) => Finding::good(WHAT, format!("{url} is for clients alone: {why}")),
-            (_, Ok(words)) => Finding::good(WHAT, format!("{url} {words}")),
+            (ServerUse::Unusable(why), _) => Finding::ok(WHAT, format!("{url} is for clients alone: {why}")),
+            (_, Ok(words)) => Finding::ok(WHAT, format!("{url} {words}")),
             // Callers behind a relay have no other way; what a STUN server says is often known without it.
-            (ServerUse::Turn { .. }, Err(why)) => Finding::broken(WHAT, format!("{url}: {why}")),
-            (ServerUse::Stun, Err(why)) => Finding::doubtful(WHAT, format!("{url}: {why}")),
+            (ServerUse::Turn { .. }, Err(why)) => Finding::error(WHAT, format!("{url}: {why}")),
+            (ServerUse::Stun, Err(why)) => Finding::warning(WHAT, format!("{url}: {why}")),
         }
     });
     join_all(asked).await

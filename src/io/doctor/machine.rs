@@ -42,7 +42,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
 pub fn program(config: &Config) -> Vec<Finding> {
     const WHAT: &str = "bot";
     vec![match &config.command {
-        None if !config.bot_enters_rooms && config.transport == Some(Transport::Videoroom) => Finding::broken(
+        None if !config.bot_enters_rooms && config.transport == Some(Transport::Videoroom) => Finding::error(
             WHAT,
             format!(
                 "the built-in `{}` cannot enter a video room, whose media is for its provider's own library; give a bot that can, \
@@ -50,13 +50,13 @@ pub fn program(config: &Config) -> Vec<Finding> {
                 config.bot.name()
             ),
         ),
-        None => Finding::good(WHAT, format!("the built-in `{}`", config.bot.name())),
+        None => Finding::ok(WHAT, format!("the built-in `{}`", config.bot.name())),
         Some(command) => match process::check(command, config.bot_folder.as_deref()) {
             Ok(()) => {
                 let name = command.first().map(|name| name.display().to_string());
-                Finding::good(WHAT, format!("`{}` can be run", name.unwrap_or_default()))
+                Finding::ok(WHAT, format!("`{}` can be run", name.unwrap_or_default()))
             }
-            Err(why) => Finding::broken(WHAT, why.to_string()),
+            Err(why) => Finding::error(WHAT, why.to_string()),
         },
     }]
 }

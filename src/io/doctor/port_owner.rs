@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use super::{Finding, Verdict};
+use super::{Finding, FindingLevel};
 use crate::limits::DOCTOR_PROCESSES_MAX;
 use crate::proto::doctor::network::holders;
 
@@ -12,13 +12,17 @@ use crate::proto::doctor::network::holders;
 pub(super) fn taken(what: &'static str, words: &str, holder: Option<(u32, String)>) -> Finding {
     let (verdict, words) = match holder {
         Some((id, name)) if name == "edge-runner" => (
-            Verdict::Doubtful,
+            FindingLevel::Warning,
             format!("held by a runner, process {id}: is it the one in service? End it to try the port itself"),
         ),
-        Some((id, name)) => (Verdict::Broken, format!("{words}; `{name}`, process {id}, has it")),
-        None => (Verdict::Broken, words.to_owned()),
+        Some((id, name)) => (FindingLevel::Error, format!("{words}; `{name}`, process {id}, has it")),
+        None => (FindingLevel::Error, words.to_owned()),
     };
-    Finding { verdict, what, words }
+    Finding {
+        level: verdict,
+        what,
+        words,
+    }
 }
 
 /// Finds the process that holds a port, among those that this user may look at.

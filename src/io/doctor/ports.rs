@@ -18,13 +18,13 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
 async fn http(config: &Config) -> Finding {
     const WHAT: &str = "http port";
     match server::bind(config.host, config.port).await {
-        Ok(_) if config.port == 0 => Finding::good(WHAT, "any free one"),
-        Ok(_) => Finding::good(WHAT, format!("{} is free", config.port)),
+        Ok(_) if config.port == 0 => Finding::ok(WHAT, "any free one"),
+        Ok(_) => Finding::ok(WHAT, format!("{} is free", config.port)),
         Err(error) if error.source.kind() == io::ErrorKind::AddrInUse => taken(
             WHAT,
             &error.to_string(),
             holder(&["/proc/net/tcp", "/proc/net/tcp6"], config.port, true),
         ),
-        Err(error) => Finding::broken(WHAT, error.to_string()),
+        Err(error) => Finding::error(WHAT, error.to_string()),
     }
 }

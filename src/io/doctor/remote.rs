@@ -29,15 +29,15 @@ pub async fn resolver(config: &Config) -> Vec<Finding> {
         .zip(looked_up)
         .filter_map(|(name, outcome)| {
             let why = outcome.err()?;
-            Some(Finding::broken(
+            Some(Finding::error(
                 WHAT,
                 format!("{name} is not found: {why}; is it spelled right, and does /etc/resolv.conf name a server that works?"),
             ))
         })
         .collect();
     match (names.is_empty(), unknown.is_empty()) {
-        (true, _) => vec![Finding::good(WHAT, "the configuration holds no name to look up")],
-        (false, true) => vec![Finding::good(WHAT, format!("finds {}", names.join(", ")))],
+        (true, _) => vec![Finding::ok(WHAT, "the configuration holds no name to look up")],
+        (false, true) => vec![Finding::ok(WHAT, format!("finds {}", names.join(", ")))],
         (false, false) => unknown,
     }
 }
@@ -97,7 +97,7 @@ pub async fn providers(config: &Config) -> Vec<Finding> {
         .filter_map(|provider| providers::missing(provider, config));
     let findings: Vec<Finding> = answers.chain(missing).collect();
     if findings.is_empty() {
-        return vec![Finding::good(
+        return vec![Finding::ok(
             "telephony",
             "no credentials: calls are not hung up by this side, nor webhooks verified",
         )];
@@ -107,7 +107,7 @@ pub async fn providers(config: &Config) -> Vec<Finding> {
 
 fn unanswered(provider: &Provider, error: &RestError) -> Finding {
     let words = format!("not asked whether it takes the credentials: {error}");
-    Finding::broken(providers::what(provider), words)
+    Finding::error(providers::what(provider), words)
 }
 
 /// Asks the provider of video rooms and the media-room server, as far as they are configured.
@@ -118,10 +118,7 @@ pub async fn rooms(config: &Config) -> Vec<Finding> {
             (Ok(answer), _) => question.answer(answer.status, &answer.body),
             // Whoever was not reached for the key is told once.
             (Err(_), Question::Room) => None,
-            (Err(error), _) => Some(Finding::broken(
-                question.what(),
-                format!("not asked for rooms: {error}"),
-            )),
+            (Err(error), _) => Some(Finding::error(question.what(), format!("not asked for rooms: {error}"))),
         }
     });
     let answers = join_all(asked).await.into_iter().flatten();
@@ -135,7 +132,7 @@ pub async fn messaging(config: &Config) -> Vec<Finding> {
     };
     vec![match rest::send(&graph::settings(config)).await {
         Ok(answer) => messaging::answer(answer.status, &answer.body),
-        Err(error) => Finding::broken(
+        Err(error) => Finding::error(
             messaging::WHAT,
             format!("not asked for the call settings of the number: {error}"),
         ),

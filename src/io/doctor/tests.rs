@@ -53,8 +53,8 @@ async fn provider_saying(status: &'static str, body: &'static str) -> (String, J
 #[tokio::test]
 async fn free_ports_are_free_and_leave_no_trace() {
     let findings = ports::examine(&config()).await;
-    assert_eq!(one(&findings, "http port").verdict, Verdict::Good);
-    assert_eq!(one(&findings, "udp port").verdict, Verdict::Good);
+    assert_eq!(one(&findings, "http port").level, FindingLevel::Ok);
+    assert_eq!(one(&findings, "udp port").level, FindingLevel::Ok);
 }
 
 /// Whoever holds a port is named, where the system lets one look.
@@ -74,7 +74,7 @@ async fn taken_ports_are_told_with_who_has_them() {
     let this = format!("process {}", std::process::id());
     for (what, port) in [("http port", tcp_port), ("udp port", udp_port)] {
         let finding = one(&findings, what);
-        assert_eq!(finding.verdict, Verdict::Broken);
+        assert_eq!(finding.level, FindingLevel::Error);
         assert!(finding.words.contains(&port.to_string()), "{}", finding.words);
         if cfg!(target_os = "linux") {
             assert!(finding.words.contains(&this), "{}", finding.words);
@@ -85,9 +85,9 @@ async fn taken_ports_are_told_with_who_has_them() {
 #[tokio::test]
 async fn providers_say_whether_they_take_the_credentials() {
     for (status, verdict) in [
-        ("200 OK", Verdict::Good),
-        ("401 Unauthorized", Verdict::Broken),
-        ("503 Service Unavailable", Verdict::Doubtful),
+        ("200 OK", FindingLevel::Ok),
+        ("401 Unauthorized", FindingLevel::Error),
+        ("503 Service Unavailable", FindingLevel::Warning),
     ] {
         let (url, asked) = provider(status).await;
         let mut config = config();
@@ -97,7 +97,7 @@ async fn providers_say_whether_they_take_the_credentials() {
             ("TELCO_C_API_URL", &url),
         ]);
         let findings = remote::providers(&config).await;
-        assert_eq!(one(&findings, "telephony_c").verdict, verdict, "{findings:?}");
+        assert_eq!(one(&findings, "telephony_c").level, verdict, "{findings:?}");
         assert!(!format!("{findings:?}").contains(CANARY));
         let head = asked.await.expect("one request");
         assert!(head.starts_with("GET /v1/Account/MA01/ HTTP/1.1\r\n"), "{head}");
@@ -107,22 +107,25 @@ async fn providers_say_whether_they_take_the_credentials() {
 #[tokio::test]
 async fn who_has_rooms_says_whether_they_can_be_had() {
     for (status, body, verdict) in [
-        ("200 OK", r#"{"total_count":0,"data":[]}"#, Verdict::Good),
-        ("200 OK", "<html>", Verdict::Doubtful),
-        ("400 Bad Request", "{}", Verdict::Broken),
-        ("429 Too Many Requests", "{}", Verdict::Doubtful),
+        ("200 OK", r#"{"total_count":0,"data":[]}"#, FindingLevel::Ok),
+        ("200 OK", "<html>", FindingLevel::Warning),
+        ("400 Bad Request", "{}", FindingLevel::Error),
+        ("429 Too Many Requests", "{}", FindingLevel::Warning),
     ] {
         let (url, asked) = provider_saying(status, body).await;
         let mut config = config();
         config.videoroom.key = Some(Secret::new(CANARY));
         config.videoroom.url = url;
         let findings = remote::rooms(&config).await;
-        assert_eq!(one(&findings, "videoroom").verdict, verdict, "{findings:?}");
+        assert_eq!(one(&findings, "videoroom").level, verdict, "{findings:?}");
         assert!(!format!("{findings:?}").contains(CANARY));
         let head = asked.await.expect("one request");
         assert!(head.starts_with("GET /rooms?limit=1 HTTP/1.1\r\n"), "{head}");
     }
-    for (status, verdict) in [("200 OK", Verdict::Doubtful), ("401 Unauthorized", Verdict::Broken)] {
+    for (status, verdict) in [
+        ("200 OK", FindingLevel::Warning),
+        ("401 Unauthorized", FindingLevel::Error),
+    ] {
         let (url, asked) = provider(status).await;
         let mut config = config();
         config.mediaroom.url = Some(url.replace("http:", "ws:"));
@@ -130,7 +133,7 @@ async fn who_has_rooms_says_whether_they_can_be_had() {
         config.mediaroom.secret = Some(Secret::new(CANARY));
         let findings = remote::rooms(&config).await;
         // What stands here answers `{}`, and a media-room server something else.
-        assert_eq!(one(&findings, "mediaroom").verdict, verdict, "{findings:?}");
+        assert_eq!(one(&findings, "mediaroom").level, verdict, "{findings:?}");
         let head = asked.await.expect("one request");
         assert!(head.starts_with("GET /rtc/validate?protocol=15 HTTP/1.1\r\n"), "{head}");
         assert!(head.to_ascii_lowercase().contains("\r\nauthorization: bearer eyj") && !head.contains(CANARY));
@@ -147,7 +150,7 @@ async fn a_provider_that_cannot_be_reached_is_told() {
     config.telephony.settings = Settings::from([("TELCO_B_API_KEY", CANARY), ("TELCO_B_API_URL", &url)]);
     let findings = remote::providers(&config).await;
     let finding = one(&findings, "telephony_b");
-    assert_eq!(finding.verdict, Verdict::Broken);
+    assert_eq!(finding.level, FindingLevel::Error);
     assert!(finding.words.contains("127.0.0.1") && !finding.words.contains(CANARY));
 
     config.videoroom.key = Some(Secret::new(CANARY));
@@ -156,7 +159,7 @@ async fn a_provider_that_cannot_be_reached_is_told() {
     config.videoroom.room_url = Some("https://example.net/room".into());
     let findings = remote::rooms(&config).await;
     let finding = one(&findings, "videoroom");
-    assert_eq!((findings.len(), finding.verdict), (1, Verdict::Broken));
+    assert_eq!((findings.len(), finding.level), (1, FindingLevel::Error));
     assert!(finding.words.contains("127.0.0.1") && !finding.words.contains(CANARY));
 }
 
@@ -195,8 +198,8 @@ async fn ice_servers_are_asked() {
     let [works, clients] = &findings[..] else {
         panic!("{findings:?}")
     };
-    assert_eq!(works.verdict, Verdict::Good, "{findings:?}");
-    assert_eq!(clients.verdict, Verdict::Good, "{findings:?}");
+    assert_eq!(works.level, FindingLevel::Ok, "{findings:?}");
+    assert_eq!(clients.level, FindingLevel::Ok, "{findings:?}");
     assert!(clients.words.contains("clients alone"));
     answering.abort();
     let none = ice_servers::examine(&Config::default()).await;
@@ -207,13 +210,13 @@ async fn ice_servers_are_asked() {
 #[tokio::test]
 async fn nobody_is_asked_whom_the_configuration_does_not_name() {
     let findings = remote::providers(&config()).await;
-    assert_eq!(one(&findings, "telephony").verdict, Verdict::Good);
+    assert_eq!(one(&findings, "telephony").level, FindingLevel::Ok);
     let served = Config {
         transport: Some(Transport::Telephony(crate::proto::telephony::PROVIDERS[0])),
         ..config()
     };
     let findings = remote::providers(&served).await;
-    assert_eq!(one(&findings, "telephony_a").verdict, Verdict::Doubtful);
+    assert_eq!(one(&findings, "telephony_a").level, FindingLevel::Warning);
     let names = remote::resolver(&config()).await;
     assert!(one(&names, "resolver").words.contains("no name"));
 }
@@ -228,7 +231,7 @@ async fn a_name_that_is_not_found_is_told() {
     };
     let findings = remote::resolver(&config).await;
     let finding = one(&findings, "resolver");
-    assert_eq!(finding.verdict, Verdict::Broken);
+    assert_eq!(finding.level, FindingLevel::Error);
     assert!(finding.words.contains(&name));
     let address = Config {
         proxy: Some("192.0.2.1:8443".into()),
@@ -247,18 +250,18 @@ fn a_bot_that_is_not_there_is_told() {
         command: command.map(|words| words.into_iter().map(Into::into).collect()),
         ..config()
     };
-    let verdict = |config: &Config| one(&machine::program(config), "bot").verdict;
-    assert_eq!(verdict(&with(None)), Verdict::Good);
-    assert_eq!(verdict(&with(Some(vec!["sh"]))), Verdict::Good);
-    assert_eq!(verdict(&with(Some(vec!["./no-such-bot"]))), Verdict::Broken);
+    let verdict = |config: &Config| one(&machine::program(config), "bot").level;
+    assert_eq!(verdict(&with(None)), FindingLevel::Ok);
+    assert_eq!(verdict(&with(Some(vec!["sh"]))), FindingLevel::Ok);
+    assert_eq!(verdict(&with(Some(vec!["./no-such-bot"]))), FindingLevel::Error);
     // A built-in one cannot enter the only rooms that are asked for.
     let stock = |transport| Config {
         transport,
         bot_enters_rooms: false,
         ..config()
     };
-    assert_eq!(verdict(&stock(Some(Transport::Videoroom))), Verdict::Broken);
-    assert_eq!(verdict(&stock(None)), Verdict::Good);
+    assert_eq!(verdict(&stock(Some(Transport::Videoroom))), FindingLevel::Error);
+    assert_eq!(verdict(&stock(None)), FindingLevel::Ok);
 }
 
 /// A folder of its own for one test, removed at its end.
@@ -296,14 +299,14 @@ fn the_place_of_the_certificate_is_tried() {
         std::fs::set_permissions(&folder.0, permissions).expect("it is ours");
     };
     mode(0o700);
-    assert_eq!(state(Some(folder.0.clone())).verdict, Verdict::Good);
-    assert_eq!(state(Some(folder.0.join("not/yet"))).verdict, Verdict::Good);
+    assert_eq!(state(Some(folder.0.clone())).level, FindingLevel::Ok);
+    assert_eq!(state(Some(folder.0.join("not/yet"))).level, FindingLevel::Ok);
     mode(0o777);
-    assert_eq!(state(Some(folder.0.clone())).verdict, Verdict::Doubtful);
-    assert_eq!(state(None).verdict, Verdict::Doubtful);
+    assert_eq!(state(Some(folder.0.clone())).level, FindingLevel::Warning);
+    assert_eq!(state(None).level, FindingLevel::Warning);
     let file = folder.0.join("file");
     std::fs::write(&file, "x").expect("it is ours");
-    assert_eq!(state(Some(file.join("below"))).verdict, Verdict::Broken);
+    assert_eq!(state(Some(file.join("below"))).level, FindingLevel::Error);
     let left: Vec<_> = std::fs::read_dir(&folder.0).expect("it is ours").flatten().collect();
     assert_eq!(left.len(), 1, "nothing stays behind but the test's own file");
     let off = machine::examine(&config());
@@ -344,13 +347,13 @@ fn certificate_and_key_are_held_against_each_other() {
     };
     let key = write("key.pem", &key);
     let fits = judge(&good, &key);
-    assert_eq!(fits.verdict, Verdict::Good, "{}", fits.words);
+    assert_eq!(fits.level, FindingLevel::Ok, "{}", fits.words);
     let foreign = judge(&good, &write("foreign.pem", &foreign));
-    assert_eq!(foreign.verdict, Verdict::Broken);
+    assert_eq!(foreign.level, FindingLevel::Error);
     assert!(foreign.words.contains("foreign.pem") && foreign.words.contains("another certificate"));
-    assert_eq!(judge(&write("none.pem", CANARY), &key).verdict, Verdict::Broken);
+    assert_eq!(judge(&write("none.pem", CANARY), &key).level, FindingLevel::Error);
     let missing = judge(&folder.0.join("missing.pem"), &key);
-    assert_eq!(missing.verdict, Verdict::Broken);
+    assert_eq!(missing.level, FindingLevel::Error);
     assert!(missing.words.contains("missing.pem"));
 }
 
@@ -380,6 +383,6 @@ async fn all_checks_are_made_at_once() {
 async fn a_check_that_never_ends_is_given_up() {
     let findings = within("slow", std::future::pending()).await;
     let finding = one(&findings, "slow");
-    assert_eq!(finding.verdict, Verdict::Doubtful);
+    assert_eq!(finding.level, FindingLevel::Warning);
     assert!(finding.words.contains(&DOCTOR_CHECK.as_secs().to_string()));
 }

@@ -21,17 +21,17 @@ pub fn examine(config: &Config) -> Option<Finding> {
                 format!("{port} is free")
             };
             let open = format!("{number}; a firewall must let UDP in for callers on other machines");
-            Finding::good(WHAT, open)
+            Finding::ok(WHAT, open)
         }
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => taken(
             WHAT,
             &format!("UDP port {port} is in use; --rtc-port takes another one, 0 any free one"),
             holder(&["/proc/net/udp", "/proc/net/udp6"], port, false),
         ),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Finding::broken(
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Finding::error(
             WHAT,
             format!("the system reserves UDP port {port}; choose one above 1023 with --rtc-port"),
         ),
-        Err(error) => Finding::broken(WHAT, format!("UDP port {port}: {error}")),
+        Err(error) => Finding::error(WHAT, format!("UDP port {port}: {error}")),
     })
 }

@@ -23,7 +23,7 @@ use crate::limits::{DIALIN_HEADERS_BYTES_MAX, PROCESS_BODY_BYTES_MAX};
 use crate::logging;
 use crate::proto::daily::{DailyError, RoomPurpose, RoomRequest, dialin, reply};
 use crate::proto::http::route;
-use crate::proto::server::admission::Kind;
+use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock, unix_time_s};
 
 /// Makes or chooses a video room, and starts the bot; returns the JSON of the reply.
@@ -35,7 +35,7 @@ pub(super) async fn start(
 ) -> Result<Vec<u8>, HttpError> {
     let Some(wanted) = wanted else {
         check_program_body(app, &body)?;
-        let permit = app.permit(peer.requester(), Kind::Caller)?;
+        let permit = app.permit(peer.requester(), PendingKind::Caller)?;
         let start = session_start(app, body, peer);
         let session_id = start.session_id.clone();
         room::begin(app.sessions.clone(), permit, start, bot::Kind::Base);
@@ -145,7 +145,7 @@ async fn begin(
     }
     check_program_body(app, &body).map_err(StartError::Refused)?;
     let permit = app
-        .permit(peer.requester(), Kind::Caller)
+        .permit(peer.requester(), PendingKind::Caller)
         .map_err(StartError::Refused)?;
     let start = session_start(app, body, peer);
     let session_id = start.session_id.clone();

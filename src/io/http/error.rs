@@ -15,7 +15,7 @@ use crate::proto::daily::{self, dialin};
 use crate::proto::http::access::{self, AccessError};
 use crate::proto::http::{registry, route, start, token};
 use crate::proto::livekit::connection_details::MissingVariables;
-use crate::proto::server::body::Invalid;
+use crate::proto::server::body::ValidationError;
 use crate::proto::telephony::signature;
 use crate::proto::webrtc::offer::OfferError;
 use crate::proto::webrtc::whip;
@@ -51,7 +51,7 @@ pub enum HttpError {
     )]
     TooMuchForProgram,
     #[error("{invalid}")]
-    Invalid { invalid: Invalid, body: Bytes },
+    Invalid { invalid: ValidationError, body: Bytes },
     #[error("{0}")]
     Start(start::StartError),
     #[error("{0}")]
@@ -73,7 +73,7 @@ pub enum HttpError {
     Token(token::TokenError),
     /// `/metrics`, asked for by somebody whom it is not for.
     #[error("{0}")]
-    Metrics(metrics::Denied),
+    Metrics(metrics::MetricsDenied),
     /// A webhook that is not its provider's.
     #[error("invalid signature")]
     Signature(signature::Wrong),
@@ -118,13 +118,15 @@ impl HttpError {
             HttpError::MissingFeature(_) => StatusCode::NOT_IMPLEMENTED,
             HttpError::NoAuthority | HttpError::OtherTransport(_) => StatusCode::NOT_FOUND,
             HttpError::Route(route::RouteError::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
-            HttpError::Metrics(metrics::Denied::Off) => StatusCode::NOT_FOUND,
+            HttpError::Metrics(metrics::MetricsDenied::Off) => StatusCode::NOT_FOUND,
             HttpError::Caller(_)
             | HttpError::NotVerified(_)
             | HttpError::NoToken
             | HttpError::Token(_)
             | HttpError::Signature(_)
-            | HttpError::Metrics(metrics::Denied::Remote | metrics::Denied::Forwarded) => StatusCode::FORBIDDEN,
+            | HttpError::Metrics(metrics::MetricsDenied::Remote | metrics::MetricsDenied::Forwarded) => {
+                StatusCode::FORBIDDEN
+            }
             HttpError::Denied(denied) => match denied {
                 AccessError::Host | AccessError::Preflight => StatusCode::BAD_REQUEST,
                 AccessError::Misdirected => StatusCode::MISDIRECTED_REQUEST,

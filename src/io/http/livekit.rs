@@ -10,14 +10,14 @@ use super::{HttpError, RunnerApp, new_session_id};
 use crate::io::livekit;
 use crate::io::sessions::SessionStart;
 use crate::proto::livekit::connection_details::LiveKitCredentials;
-use crate::proto::server::admission::Kind;
+use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, random, unix_time_s};
 
 /// Makes the tokens of a media room, and starts the bot; returns the JSON of the reply.
 pub(super) fn start(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
     let credentials = LiveKitCredentials::new(&app.config.mediaroom).map_err(HttpError::Mediaroom)?;
     let common = app.webrtc()?.common().clone();
-    let permit = app.permit(peer.requester(), Kind::Silent)?;
+    let permit = app.permit(peer.requester(), PendingKind::Silent)?;
     let session_id = new_session_id();
     let details = credentials.connection_details(&session_id, random(), unix_time_s());
     let reply = details.reply(&session_id);

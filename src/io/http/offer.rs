@@ -43,7 +43,7 @@ pub(super) async fn take_offer(
     let began = Instant::now();
     let answer = logging::for_client(client, app.webrtc()?.offer(offer, requester, begin)).await;
     let answer = answer.map_err(HttpError::Offer)?;
-    app.sessions.metrics().answered(began.elapsed());
+    app.sessions.metrics().offer_answered(began.elapsed());
     Ok(json_reply(StatusCode::OK, answer.to_json()))
 }
 

@@ -17,7 +17,7 @@ use super::{HttpError, RunnerApp};
 use crate::io::socket::{SocketEndpoint, SocketPermit, upgrade};
 use crate::proto::http::route;
 use crate::proto::http::token::{self, Issuer, SocketKind, VerifiedToken};
-use crate::proto::server::admission::{Kind, Requester};
+use crate::proto::server::admission::{PendingKind, Requester};
 use crate::proto::server::key;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::Proof;
@@ -73,7 +73,9 @@ pub(super) fn socket(
     app.check_open()?;
     let admission = app.sessions.admission();
     let entry = match endpoint {
-        SocketEndpoint::Client => admission.session(requester, Kind::Silent).map(SocketPermit::Session),
+        SocketEndpoint::Client => admission
+            .session(requester, PendingKind::Silent)
+            .map(SocketPermit::Session),
         SocketEndpoint::Call(_) => admission.handshake(requester).map(SocketPermit::Handshake),
     };
     let entry = entry.map_err(|refused| HttpError::Offer(refused.into()))?;

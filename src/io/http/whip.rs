@@ -118,7 +118,7 @@ async fn open(
     let began = Instant::now();
     let answered = logging::for_client(client, app.webrtc()?.open(opening, requester, begin)).await;
     let answered = answered.map_err(HttpError::Offer)?;
-    app.sessions.metrics().answered(began.elapsed());
+    app.sessions.metrics().offer_answered(began.elapsed());
     Ok(created(app, via, answered))
 }
 

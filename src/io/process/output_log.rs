@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::io::tasks;
 use crate::limits::{PROCESS_FLOOD_PAUSE, PROCESS_LOG_BYTES_PER_S};
-use crate::proto::process::lines::{Allowance, Lines, Verdict};
+use crate::proto::process::output_lines::{LineDecision, LineSplitter, LogAllowance};
 
 /// Where the lines stand in the log.
 const STDOUT: &str = "edge_runner::bot::stdout";
@@ -46,7 +46,7 @@ async fn read_streams(
     stderr: impl AsyncRead + Unpin,
     mut sink: impl FnMut(OutputEntry<'_>),
 ) {
-    let mut allowance = Allowance::new(tasks::now());
+    let mut allowance = LogAllowance::new(tasks::now());
     let mut stdout = OutputStream::new(stdout, STDOUT);
     let mut stderr = OutputStream::new(stderr, STDERR);
     while stdout.is_open || stderr.is_open {
@@ -67,7 +67,7 @@ async fn read_streams(
 struct OutputStream<R> {
     pipe: R,
     target: &'static str,
-    lines: Lines,
+    lines: LineSplitter,
     buffer: Box<[u8; 4096]>,
     is_open: bool,
 }
@@ -77,7 +77,7 @@ impl<R: AsyncRead + Unpin> OutputStream<R> {
         OutputStream {
             pipe,
             target,
-            lines: Lines::default(),
+            lines: LineSplitter::default(),
             buffer: Box::new([0; 4096]),
             is_open: true,
         }
@@ -87,14 +87,14 @@ impl<R: AsyncRead + Unpin> OutputStream<R> {
         self.pipe.read(&mut *self.buffer).await
     }
 
-    fn take(&mut self, read: io::Result<usize>, allowance: &mut Allowance, sink: &mut impl FnMut(OutputEntry<'_>)) {
+    fn take(&mut self, read: io::Result<usize>, allowance: &mut LogAllowance, sink: &mut impl FnMut(OutputEntry<'_>)) {
         let target = self.target;
         let line = |text: &str| {
             match allowance.take(text.len(), tasks::now()) {
-                Verdict::Log => {}
-                Verdict::LogAfter(dropped) => sink(OutputEntry::Dropped(dropped)),
-                Verdict::DropFirst => return sink(OutputEntry::Flood),
-                Verdict::Drop => return,
+                LineDecision::Log => {}
+                LineDecision::LogAfter(dropped) => sink(OutputEntry::Dropped(dropped)),
+                LineDecision::DropFirst => return sink(OutputEntry::Flood),
+                LineDecision::Drop => return,
             }
             sink(OutputEntry::Line { target, text });
         };

@@ -25,8 +25,8 @@ use crate::bot::media::{Audio, Event, Media, MediaError, MediaSlot, Output};
 use crate::bot::{Kind, RunnerArguments};
 use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST, PROCESS_SETTLE};
 use crate::proto::process;
-use crate::proto::process::ahead::{Ahead, BadRate, Step};
-use crate::proto::process::backlog::Backlog;
+use crate::proto::process::inbound_queue::InboundQueue;
+use crate::proto::process::playout_queue::{PlayoutQueue, PlayoutStep, UnsupportedRate};
 use crate::proto::sockets::frames::{self, BadFrame, Frame};
 
 /// How a talk ended.
@@ -47,7 +47,7 @@ pub enum MediaProtocolError {
     #[error("on its media it sent a bad frame: {0}")]
     Frame(#[source] BadFrame),
     #[error("on its media it sent {0}")]
-    Rate(#[source] BadRate),
+    Rate(#[source] UnsupportedRate),
     #[error("on its media it sent a message of more than {PROCESS_MESSAGE_BYTES_MAX} bytes")]
     TooLong,
     #[error("on its media it sent what is no WebSocket: {0}")]
@@ -72,7 +72,7 @@ pub struct ClosingMedia(Option<ClosingSocket>);
 struct ClosingSocket {
     socket: Box<MediaSocket>,
     write_delay: Pin<Box<Sleep>>,
-    rest: Backlog,
+    rest: InboundQueue,
     close: CloseFrame,
 }
 
@@ -82,7 +82,7 @@ impl ClosingMedia {
         ClosingMedia(None)
     }
 
-    fn new(connection: MediaConnection, rest: Backlog, code: CloseCode, reason: String) -> Self {
+    fn new(connection: MediaConnection, rest: InboundQueue, code: CloseCode, reason: String) -> Self {
         let MediaConnection {
             socket, write_delay, ..
         } = connection;
@@ -160,7 +160,7 @@ impl PendingMedia {
 
 /// Carries the media of one session until it ends. `exited` is told when the program has ended.
 pub async fn run(mut media: PendingMedia, listener: MediaListener, exited: &Notify) -> MediaEnd {
-    let mut backlog = Backlog::default();
+    let mut backlog = InboundQueue::default();
     let mut accepted_media = pin!(listener.accept());
     let mut connection = loop {
         tokio::select! {
@@ -187,7 +187,7 @@ pub async fn run(mut media: PendingMedia, listener: MediaListener, exited: &Noti
         if connection.is_closed() && speech.ahead().is_done() {
             break MediaEnd::HungUp;
         }
-        let has_room = speech.ahead().has_room();
+        let has_room = speech.ahead().has_capacity();
         tokio::select! {
             event = events.recv() => if !queue_event(event, &mut backlog) {
                 break session_over(connection, &mut backlog);
@@ -196,7 +196,7 @@ pub async fn run(mut media: PendingMedia, listener: MediaListener, exited: &Noti
             },
             message = poll_fn(|cx| connection.poll_exchange(&mut backlog, has_room, cx)) => {
                 if let Err(fault) = handle_message(message, &output, &speech, &mut backlog, &mut connection) {
-                    let closing = ClosingMedia::new(connection, Backlog::default(), fault.code(), fault.to_string());
+                    let closing = ClosingMedia::new(connection, InboundQueue::default(), fault.code(), fault.to_string());
                     break MediaEnd::ProtocolError(fault, closing);
                 }
             }
@@ -216,7 +216,7 @@ pub async fn run(mut media: PendingMedia, listener: MediaListener, exited: &Noti
 }
 
 /// Ends the talk. Messages that wait are still told: one of them may say why the session is over.
-fn session_over(connection: MediaConnection, backlog: &mut Backlog) -> MediaEnd {
+fn session_over(connection: MediaConnection, backlog: &mut InboundQueue) -> MediaEnd {
     let mut rest = std::mem::take(backlog);
     rest.drop_speech();
     if !connection.writable {
@@ -231,7 +231,7 @@ fn session_over(connection: MediaConnection, backlog: &mut Backlog) -> MediaEnd 
 }
 
 /// Queues what happened for the program; `false` once the session is over.
-fn queue_event(event: Option<Event>, backlog: &mut Backlog) -> bool {
+fn queue_event(event: Option<Event>, backlog: &mut InboundQueue) -> bool {
     match event {
         None | Some(Event::Left(_)) => return false,
         Some(Event::Audio(frame)) => backlog.push_speech(frames::audio(&frame, frame.rate_hz()), frame.len()),
@@ -247,7 +247,7 @@ fn queue_event(event: Option<Event>, backlog: &mut Backlog) -> bool {
     true
 }
 
-fn queue_message(backlog: &mut Backlog, json: &str) {
+fn queue_message(backlog: &mut InboundQueue, json: &str) {
     backlog.push_message(frames::message(json));
 }
 
@@ -276,7 +276,7 @@ impl MediaConnection {
     /// Writes what waits, as far as the program reads, and reads the next message, if there is room for it.
     fn poll_exchange(
         &mut self,
-        backlog: &mut Backlog,
+        backlog: &mut InboundQueue,
         has_room: bool,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Message, Error>>> {
@@ -300,7 +300,7 @@ impl MediaConnection {
     }
 }
 
-fn write(socket: &mut MediaSocket, backlog: &mut Backlog, cx: &mut Context<'_>) -> Result<(), Error> {
+fn write(socket: &mut MediaSocket, backlog: &mut InboundQueue, cx: &mut Context<'_>) -> Result<(), Error> {
     while socket.poll_ready_unpin(cx)?.is_ready() {
         match backlog.pop() {
             Some(frame) => socket.start_send_unpin(Message::Binary(frame.into()))?,
@@ -318,7 +318,7 @@ fn handle_message(
     message: Option<Result<Message, Error>>,
     output: &Output,
     speech: &SpeechQueue,
-    backlog: &mut Backlog,
+    backlog: &mut InboundQueue,
     connection: &mut MediaConnection,
 ) -> Result<(), MediaProtocolError> {
     match message {
@@ -341,7 +341,7 @@ fn handle_frame(
     bytes: Bytes,
     output: &Output,
     speech: &SpeechQueue,
-    backlog: &mut Backlog,
+    backlog: &mut InboundQueue,
 ) -> Result<(), MediaProtocolError> {
     let mut queue_unplayed_mark = |name: &str| backlog.push_message(frames::message(&process::mark(name, false)));
     match frames::decode(bytes).map_err(MediaProtocolError::Frame)? {
@@ -354,7 +354,7 @@ fn handle_frame(
                 .map_err(MediaProtocolError::Rate)?;
             speech.queued.notify_one();
         }
-        Frame::Message(text) => match process::asked_mark(&text) {
+        Frame::Message(text) => match process::parse_mark_request(&text) {
             Some(name) => match speech.ahead().push_mark(name) {
                 Ok(()) => speech.queued.notify_one(),
                 Err(name) => queue_unplayed_mark(&name),
@@ -375,7 +375,7 @@ fn handle_frame(
 
 /// Speech on its way from the program to the session.
 struct SpeechQueue {
-    ahead: Mutex<Ahead>,
+    ahead: Mutex<PlayoutQueue>,
     /// Something was queued.
     queued: Notify,
     /// Something was handed over.
@@ -385,7 +385,7 @@ struct SpeechQueue {
 impl Default for SpeechQueue {
     fn default() -> Self {
         SpeechQueue {
-            ahead: Mutex::new(Ahead::new(Audio::default().out_rate_hz)),
+            ahead: Mutex::new(PlayoutQueue::new(Audio::default().out_rate_hz)),
             queued: Notify::new(),
             progressed: Notify::new(),
         }
@@ -393,7 +393,7 @@ impl Default for SpeechQueue {
 }
 
 impl SpeechQueue {
-    fn ahead(&self) -> MutexGuard<'_, Ahead> {
+    fn ahead(&self) -> MutexGuard<'_, PlayoutQueue> {
         lock(&self.ahead)
     }
 
@@ -407,9 +407,9 @@ impl SpeechQueue {
                     self.queued.notified().await;
                     Ok(())
                 }
-                Some(Step::Rate(rate_hz)) => output.set_rate(rate_hz).await,
-                Some(Step::Speech(pcm)) => output.send_audio(&pcm).await,
-                Some(Step::Mark(name)) => output.mark(name),
+                Some(PlayoutStep::Rate(rate_hz)) => output.set_rate(rate_hz).await,
+                Some(PlayoutStep::Speech(pcm)) => output.send_audio(&pcm).await,
+                Some(PlayoutStep::Mark(name)) => output.mark(name),
             };
             if let Err(error) = done {
                 return error;

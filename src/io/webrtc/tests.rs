@@ -165,7 +165,7 @@ impl Rig {
         let requester = Requester {
             source: std::net::IpAddr::from([127, 0, 0, 1]).into(),
             is_authorised: false,
-            reached: None,
+            local_address: None,
         };
         self.engine.offer(offer, requester, || start).await
     }

@@ -17,7 +17,7 @@ use super::error::{self, ApiStep, DailyError};
 use crate::aliases::{self, Area};
 use crate::config::{Secret, Videoroom};
 use crate::limits::{DIALIN_FIELD_BYTES_MAX, DIALIN_HEADERS_BYTES_MAX, SIGNATURE_AGE_MAX_S};
-use crate::server::rest::{Body, Method, Request, bearer};
+use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer};
 
 pub const SIGNATURE: &str = "x-pinless-signature";
 pub const TIMESTAMP: &str = "x-pinless-timestamp";
@@ -217,14 +217,14 @@ pub fn held_call(body: &Value, config: &Videoroom) -> Option<HeldCall> {
 
 impl HeldCall {
     /// Returns the request that connects the call to the room whose address of SIP this is.
-    pub fn connect_request(&self, sip_uri: &str) -> Request {
+    pub fn connect_request(&self, sip_uri: &str) -> RestRequest {
         let body =
             json!({"callId": self.call_id, "callDomain": self.call_domain, "sipUri": super::with_sip_scheme(sip_uri)});
-        Request {
-            method: Method::Post,
+        RestRequest {
+            method: RestMethod::Post,
             url: format!("{}/dialin/pinlessCallUpdate", self.url),
             authorization: Some(bearer(&self.key)),
-            body: Some(Body::json(&body)),
+            body: Some(RestBody::json(&body)),
         }
     }
 
@@ -469,7 +469,7 @@ mod tests {
             assert_eq!(format!("{held:?}"), "HeldCall { .. }");
             for uri in ["sip:r@sip.example.net", "r@sip.example.net"] {
                 let request = held.connect_request(uri);
-                assert_eq!(request.method, Method::Post);
+                assert_eq!(request.method, RestMethod::Post);
                 assert_eq!(request.url, "https://api.example.net/v1/dialin/pinlessCallUpdate");
                 assert_eq!(request.authorization, Some(Secret::new("Bearer canary-key")));
                 let body = request.body.expect("a body");

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::aliases::{self, Area};
 use crate::limits::VIDEOROOM_WITHIN;
 use crate::secret::Secret;
-use crate::server::rest::bland;
+use crate::server::rest::redact_reason;
 
 /// What was being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,5 +178,5 @@ fn info_text(info: &str, key: &Secret) -> Option<String> {
         "" => info.to_owned(),
         key => info.replace(key, "***"),
     };
-    Some(bland(&info)).filter(|info| !info.is_empty())
+    Some(redact_reason(&info)).filter(|info| !info.is_empty())
 }

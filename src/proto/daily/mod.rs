@@ -19,7 +19,7 @@ pub use self::error::{ApiStep, DailyError};
 use self::properties::{DroppedProperty, ROOM, TOKEN};
 use crate::config::{Secret, Videoroom};
 use crate::limits::{VIDEOROOM_LIFE, VIDEOROOM_TOKEN_BYTES_MAX, VIDEOROOM_URL_BYTES_MAX};
-use crate::server::rest::{Body, Method, Request, bearer, segment};
+use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer, encode_path_segment};
 
 /// What a `/start` asks of a new room and of its token, as it came.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,9 +49,9 @@ pub struct RoomPlan {
 #[derive(Debug)]
 pub enum RoomSource {
     New {
-        create: Request,
+        create: RestRequest,
         /// Takes the room back when nothing comes of it.
-        delete: Request,
+        delete: RestRequest,
     },
     /// The room of this URL is there already.
     Existing(String),
@@ -115,18 +115,18 @@ impl RoomPlan {
     ///
     /// # Errors
     /// [`DailyError`] when the URL names no room.
-    pub fn token(&self, config: &Videoroom, room_url: &str) -> Result<Request, DailyError> {
+    pub fn token(&self, config: &Videoroom, room_url: &str) -> Result<RestRequest, DailyError> {
         let name = room_name(room_url).ok_or(DailyError::Unreadable {
             step: ApiStep::Room,
             what: "its `url` names no room",
         })?;
         let mut properties = self.token.clone();
         properties.insert("room_name".to_owned(), json!(name));
-        Ok(Request {
-            method: Method::Post,
+        Ok(RestRequest {
+            method: RestMethod::Post,
             url: format!("{}/meeting-tokens", config.url),
             authorization: config.key.as_ref().map(bearer),
-            body: Some(Body::json(&json!({"properties": properties}))),
+            body: Some(RestBody::json(&json!({"properties": properties}))),
         })
     }
 }
@@ -137,17 +137,17 @@ fn create(config: &Videoroom, key: &Secret, properties: Map<String, Value>, rand
     let prefix = if is_for_telephone { "bot-telephony-" } else { "bot-" };
     let name = format!("{prefix}{:08x}", u32::from_be_bytes(random));
     RoomSource::New {
-        delete: Request {
-            method: Method::Delete,
-            url: format!("{}/rooms/{}", config.url, segment(&name)),
+        delete: RestRequest {
+            method: RestMethod::Delete,
+            url: format!("{}/rooms/{}", config.url, encode_path_segment(&name)),
             authorization: Some(bearer(key)),
             body: None,
         },
-        create: Request {
-            method: Method::Post,
+        create: RestRequest {
+            method: RestMethod::Post,
             url: format!("{}/rooms", config.url),
             authorization: Some(bearer(key)),
-            body: Some(Body::json(
+            body: Some(RestBody::json(
                 &json!({"name": name, "privacy": "public", "properties": properties}),
             )),
         },

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::DailyRoom;
 use crate::aliases::{self, Area};
 use crate::config::{Secret, StartNames};
-use crate::server::rest::segment;
+use crate::server::rest::encode_path_segment;
 
 /// Returns the JSON of the reply to whoever asked for a room.
 pub fn start_reply(names: StartNames, room: &DailyRoom, token: &Secret, session_id: &str) -> Vec<u8> {
@@ -40,5 +40,5 @@ pub fn join_url(room: &DailyRoom, token: &Secret) -> String {
         return room.url.clone();
     }
     let joint = if room.url.contains('?') { '&' } else { '?' };
-    format!("{}{joint}t={}", room.url, segment(token.expose()))
+    format!("{}{joint}t={}", room.url, encode_path_segment(token.expose()))
 }

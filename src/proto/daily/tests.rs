@@ -21,7 +21,7 @@ fn key() -> Secret {
 }
 
 /// Method, URL, credential and body of a request.
-fn parts(request: &Request) -> (&'static str, &str, &str, Value) {
+fn parts(request: &RestRequest) -> (&'static str, &str, &str, Value) {
     let body = request.body.as_ref().map_or(Value::Null, |body| {
         assert_eq!(body.content_type, "application/json");
         serde_json::from_slice(&body.bytes).expect("JSON")

@@ -7,8 +7,8 @@ use super::Finding;
 use crate::config::Config;
 use crate::http::host::AllowedHosts;
 use crate::limits::CERTIFICATE_LEFT_MIN;
-use crate::server::tls::known::Certificate;
-use crate::server::tls::{Due, Name, due};
+use crate::server::tls::parsed::Certificate;
+use crate::server::tls::{CertificateName, RenewalReason, renewal_reason};
 
 /// Name of the check.
 pub const WHAT: &str = "https";
@@ -20,22 +20,23 @@ const NAMES_MAX: usize = 6;
 pub fn of_files(certificate: &Certificate, config: &Config, now_s: u64) -> Finding {
     let validity = certificate.validity;
     if now_s < validity.from_s {
-        return Finding::broken(
+        return Finding::error(
             WHAT,
             "the certificate's time has not come, by the clock of this machine: one of the two is wrong",
         );
     }
     if now_s > validity.until_s {
-        return Finding::broken(
+        return Finding::error(
             WHAT,
             "the certificate's time is over, by the clock of this machine: put a new one in its place and send SIGHUP",
         );
     }
     let days = validity.days_left(now_s);
     let hosts = AllowedHosts::new(config);
-    let (taken, foreign): (Vec<&Name>, Vec<&Name>) = certificate.names.iter().partition(|name| is_taken(name, &hosts));
-    if let Some(Name::Dns(name)) = foreign.first() {
-        return Finding::doubtful(
+    let (taken, foreign): (Vec<&CertificateName>, Vec<&CertificateName>) =
+        certificate.names.iter().partition(|name| is_taken(name, &hosts));
+    if let Some(CertificateName::Dns(name)) = foreign.first() {
+        return Finding::warning(
             WHAT,
             format!(
                 "the certificate is for {name}, and requests for that name are refused with 421: --allowed-hosts {name} \
@@ -44,15 +45,15 @@ pub fn of_files(certificate: &Certificate, config: &Config, now_s: u64) -> Findi
         );
     }
     if taken.is_empty() {
-        return Finding::broken(WHAT, "the certificate is for no name at all: no browser takes it");
+        return Finding::error(WHAT, "the certificate is for no name at all: no browser takes it");
     }
     if validity.until_s - now_s < CERTIFICATE_LEFT_MIN.as_secs() {
-        return Finding::doubtful(
+        return Finding::warning(
             WHAT,
             format!("the certificate has {days} days left: put a new one in its place and send SIGHUP"),
         );
     }
-    Finding::good(
+    Finding::ok(
         WHAT,
         format!(
             "the certificate fits its key, is for {}, and has {days} days left",
@@ -62,23 +63,23 @@ pub fn of_files(certificate: &Certificate, config: &Config, now_s: u64) -> Findi
 }
 
 /// Judges the certificate that the runner made, as it is kept; none is made by the next start.
-pub fn of_runner(kept: Option<&Certificate>, wanted: &[Name], now_s: u64) -> Finding {
+pub fn of_runner(kept: Option<&Certificate>, wanted: &[CertificateName], now_s: u64) -> Finding {
     let Some(kept) = kept else {
-        return Finding::good(WHAT, "the runner makes a certificate when it starts");
+        return Finding::ok(WHAT, "the runner makes a certificate when it starts");
     };
-    match due(kept, wanted, now_s) {
+    match renewal_reason(kept, wanted, now_s) {
         Some(why) => {
             let words = match why {
-                Due::Missing(name) => format!("{name} is not in it"),
-                Due::Ending => "its time ends soon".to_owned(),
-                Due::Ahead => "it was made while the clock was ahead".to_owned(),
+                RenewalReason::Missing(name) => format!("{name} is not in it"),
+                RenewalReason::Ending => "its time ends soon".to_owned(),
+                RenewalReason::Ahead => "it was made while the clock was ahead".to_owned(),
             };
-            Finding::good(
+            Finding::ok(
                 WHAT,
                 format!("the runner makes another certificate when it starts: {words}"),
             )
         }
-        None => Finding::good(
+        None => Finding::ok(
             WHAT,
             format!(
                 "the runner's own certificate for {} has {} days left",
@@ -92,24 +93,24 @@ pub fn of_runner(kept: Option<&Certificate>, wanted: &[Name], now_s: u64) -> Fin
 /// Judges plain HTTP: on other machines a browser keeps the microphone back.
 pub fn none(config: &Config) -> Finding {
     if config.proxy.is_some() {
-        return Finding::good(WHAT, "plain HTTP; the proxy brings HTTPS");
+        return Finding::ok(WHAT, "plain HTTP; the proxy brings HTTPS");
     }
-    Finding::good(
+    Finding::ok(
         WHAT,
         "plain HTTP: browsers on other machines keep the microphone back; --tls auto serves HTTPS on the same port",
     )
 }
 
 /// Tells whether requests for a name of the certificate are taken. Addresses always are, and so is one name of a wildcard.
-fn is_taken(name: &Name, hosts: &AllowedHosts) -> bool {
+fn is_taken(name: &CertificateName, hosts: &AllowedHosts) -> bool {
     match name {
-        Name::Dns(name) => name.starts_with("*.") || hosts.accepts(name.as_bytes()),
-        Name::Address(_) => true,
+        CertificateName::Dns(name) => name.starts_with("*.") || hosts.accepts(name.as_bytes()),
+        CertificateName::Address(_) => true,
     }
 }
 
-fn list(names: &[Name]) -> String {
-    let shown: Vec<String> = names.iter().take(NAMES_MAX).map(Name::to_string).collect();
+fn list(names: &[CertificateName]) -> String {
+    let shown: Vec<String> = names.iter().take(NAMES_MAX).map(CertificateName::to_string).collect();
     match names.len().saturating_sub(NAMES_MAX) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
@@ -119,7 +120,7 @@ fn list(names: &[Name]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Verdict;
+    use crate::doctor::FindingLevel;
     use crate::server::tls::{RELEASED_S, Validity};
 
     const NOW_S: u64 = RELEASED_S + 1_000_000;
@@ -128,7 +129,10 @@ mod tests {
         Certificate {
             subject: "board".into(),
             issuer: "somebody".into(),
-            names: names.iter().map(|name| Name::Dns((*name).to_owned())).collect(),
+            names: names
+                .iter()
+                .map(|name| CertificateName::Dns((*name).to_owned()))
+                .collect(),
             validity,
             is_authority: false,
             permitted: None,
@@ -147,12 +151,12 @@ mod tests {
     fn time_is_held_against_the_clock() {
         let left_s = CERTIFICATE_LEFT_MIN.as_secs();
         let config = Config::default();
-        let verdict = |validity, now_s| of_files(&certificate(&["localhost"], validity), &config, now_s).verdict;
-        assert_eq!(verdict(until(left_s), NOW_S), Verdict::Good);
-        assert_eq!(verdict(until(left_s), NOW_S + 1), Verdict::Doubtful);
-        assert_eq!(verdict(until(10), NOW_S + 10), Verdict::Doubtful);
-        assert_eq!(verdict(until(10), NOW_S + 11), Verdict::Broken);
-        assert_eq!(verdict(until(10), NOW_S - 1_001), Verdict::Broken);
+        let verdict = |validity, now_s| of_files(&certificate(&["localhost"], validity), &config, now_s).level;
+        assert_eq!(verdict(until(left_s), NOW_S), FindingLevel::Ok);
+        assert_eq!(verdict(until(left_s), NOW_S + 1), FindingLevel::Warning);
+        assert_eq!(verdict(until(10), NOW_S + 10), FindingLevel::Warning);
+        assert_eq!(verdict(until(10), NOW_S + 11), FindingLevel::Error);
+        assert_eq!(verdict(until(10), NOW_S - 1_001), FindingLevel::Error);
     }
 
     /// A certificate for a name that the runner refuses is of no use until the name is allowed.
@@ -162,7 +166,7 @@ mod tests {
         let mut config = Config::default();
         let judge = |config: &Config, names: &[&str]| of_files(&certificate(names, whole), config, NOW_S);
         let refused = judge(&config, &["localhost", "voice.example.org"]);
-        assert_eq!(refused.verdict, Verdict::Doubtful);
+        assert_eq!(refused.level, FindingLevel::Warning);
         assert!(
             refused.words.contains("--allowed-hosts voice.example.org"),
             "{}",
@@ -170,27 +174,32 @@ mod tests {
         );
         config.host_names.push("voice.example.org".into());
         assert_eq!(
-            judge(&config, &["voice.example.org", "*.example.org"]).verdict,
-            Verdict::Good
+            judge(&config, &["voice.example.org", "*.example.org"]).level,
+            FindingLevel::Ok
         );
-        assert_eq!(judge(&config, &[]).verdict, Verdict::Broken);
+        assert_eq!(judge(&config, &[]).level, FindingLevel::Error);
     }
 
     #[test]
     fn the_runners_own_certificate_is_told_with_what_happens_next() {
-        let names = [Name::Dns("board".into())];
+        let names = [CertificateName::Dns("board".into())];
         assert!(of_runner(None, &names, NOW_S).words.contains("makes a certificate"));
         let kept = certificate(&["board"], Validity::of_certificate(NOW_S));
         let whole = of_runner(Some(&kept), &names, NOW_S);
         assert!(whole.words.contains("for board has"), "{}", whole.words);
-        let more = [Name::Dns("board".into()), Name::Dns("board.local".into())];
+        let more = [
+            CertificateName::Dns("board".into()),
+            CertificateName::Dns("board.local".into()),
+        ];
         let missing = of_runner(Some(&kept), &more, NOW_S);
         assert!(missing.words.contains("board.local is not in it"), "{}", missing.words);
     }
 
     #[test]
     fn a_long_list_of_names_ends() {
-        let names: Vec<Name> = (0..=NAMES_MAX).map(|nth| Name::Dns(format!("n{nth}"))).collect();
+        let names: Vec<CertificateName> = (0..=NAMES_MAX)
+            .map(|nth| CertificateName::Dns(format!("n{nth}")))
+            .collect();
         assert!(list(&names).ends_with("n5 and 1 more"));
         assert!(!list(&names[..NAMES_MAX]).contains("more"));
     }

@@ -17,7 +17,7 @@ pub fn clock(now_s: u64, synchronised: Option<bool>) -> Finding {
     const WHAT: &str = "clock";
     let year = 1970 + now_s / 31_556_952;
     if now_s < RELEASED_S {
-        return Finding::broken(
+        return Finding::error(
             WHAT,
             format!(
                 "it stands in {year}, before this version was made: certificates and signatures will not hold; {SYNC}"
@@ -25,21 +25,21 @@ pub fn clock(now_s: u64, synchronised: Option<bool>) -> Finding {
         );
     }
     if now_s > CLOCK_LATEST_S {
-        return Finding::broken(
+        return Finding::error(
             WHAT,
             format!("it stands in {year}: certificates and signatures will not hold; {SYNC}"),
         );
     }
     match synchronised {
-        Some(false) => Finding::doubtful(
+        Some(false) => Finding::warning(
             WHAT,
             format!(
                 "it is not kept in step with the network: when it is off by minutes, certificates and signatures do not \
                  hold; {SYNC}"
             ),
         ),
-        Some(true) => Finding::good(WHAT, "right, and kept in step"),
-        None => Finding::good(WHAT, "plausible"),
+        Some(true) => Finding::ok(WHAT, "right, and kept in step"),
+        None => Finding::ok(WHAT, "plausible"),
     }
 }
 
@@ -50,18 +50,18 @@ pub fn open_files(max: Option<u64>, sessions_max: usize, programs: bool, rooms: 
     let each = OPEN_FILES_SESSION + programs + if rooms { OPEN_FILES_ROOM } else { 0 };
     let needed = OPEN_FILES_BASE + HTTP_CONNECTIONS_MAX as u64 + each * sessions_max as u64;
     match max {
-        Some(max) if max < needed => Finding::doubtful(
+        Some(max) if max < needed => Finding::warning(
             WHAT,
             format!(
                 "{max} may be open, and {sessions_max} sessions may need {needed}: `LimitNOFILE={needed}` in the service \
                  file, `ulimit -n {needed}` in a shell, or fewer with --max-sessions"
             ),
         ),
-        Some(max) => Finding::good(
+        Some(max) => Finding::ok(
             WHAT,
             format!("{max} may be open, {needed} are enough for {sessions_max} sessions"),
         ),
-        None => Finding::good(WHAT, "without limit"),
+        None => Finding::ok(WHAT, "without limit"),
     }
 }
 
@@ -71,7 +71,7 @@ pub fn memory(meminfo: &str, sessions_max: usize) -> Finding {
     const MIB: u64 = 1024 * 1024;
     let needed = MEMORY_BASE_BYTES + MEMORY_SESSION_BYTES * sessions_max as u64;
     let Some(available) = number_after(meminfo, "MemAvailable:").map(|kib| kib * 1024) else {
-        return Finding::good(WHAT, "the system does not tell how much is free");
+        return Finding::ok(WHAT, "the system does not tell how much is free");
     };
     let words = format!(
         "{} MiB free, {} MiB are enough for {sessions_max} sessions",
@@ -79,30 +79,30 @@ pub fn memory(meminfo: &str, sessions_max: usize) -> Finding {
         needed / MIB
     );
     if available < needed {
-        Finding::doubtful(WHAT, format!("{words}; fewer with --max-sessions"))
+        Finding::warning(WHAT, format!("{words}; fewer with --max-sessions"))
     } else {
-        Finding::good(WHAT, words)
+        Finding::ok(WHAT, words)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Verdict;
+    use crate::doctor::FindingLevel;
 
     /// Boards without a battery begin in 1970; at the limits the clock is plausible, past them it is wrong.
     #[test]
     fn an_impossible_clock_is_noticed() {
         for (now_s, synchronised, verdict) in [
-            (0, Some(true), Verdict::Broken),
-            (RELEASED_S - 1, Some(true), Verdict::Broken),
-            (RELEASED_S, Some(true), Verdict::Good),
-            (RELEASED_S, Some(false), Verdict::Doubtful),
-            (RELEASED_S, None, Verdict::Good),
-            (CLOCK_LATEST_S, None, Verdict::Good),
-            (CLOCK_LATEST_S + 1, None, Verdict::Broken),
+            (0, Some(true), FindingLevel::Error),
+            (RELEASED_S - 1, Some(true), FindingLevel::Error),
+            (RELEASED_S, Some(true), FindingLevel::Ok),
+            (RELEASED_S, Some(false), FindingLevel::Warning),
+            (RELEASED_S, None, FindingLevel::Ok),
+            (CLOCK_LATEST_S, None, FindingLevel::Ok),
+            (CLOCK_LATEST_S + 1, None, FindingLevel::Error),
         ] {
-            assert_eq!(clock(now_s, synchronised).verdict, verdict, "{now_s} {synchronised:?}");
+            assert_eq!(clock(now_s, synchronised).level, verdict, "{now_s} {synchronised:?}");
         }
         assert!(clock(0, None).words.contains("1970"));
     }
@@ -110,18 +110,18 @@ mod tests {
     #[test]
     fn limits_are_held_against_the_sessions_that_are_asked_for() {
         let needed = OPEN_FILES_BASE + HTTP_CONNECTIONS_MAX as u64 + OPEN_FILES_SESSION * 32;
-        assert_eq!(open_files(Some(needed), 32, false, false).verdict, Verdict::Good);
+        assert_eq!(open_files(Some(needed), 32, false, false).level, FindingLevel::Ok);
         assert_eq!(
-            open_files(Some(needed - 1), 32, false, false).verdict,
-            Verdict::Doubtful
+            open_files(Some(needed - 1), 32, false, false).level,
+            FindingLevel::Warning
         );
-        assert_eq!(open_files(Some(needed), 32, true, false).verdict, Verdict::Doubtful);
-        assert_eq!(open_files(Some(needed), 32, false, true).verdict, Verdict::Doubtful);
-        assert_eq!(open_files(None, 4_096, true, true).verdict, Verdict::Good);
+        assert_eq!(open_files(Some(needed), 32, true, false).level, FindingLevel::Warning);
+        assert_eq!(open_files(Some(needed), 32, false, true).level, FindingLevel::Warning);
+        assert_eq!(open_files(None, 4_096, true, true).level, FindingLevel::Ok);
         let kib = (MEMORY_BASE_BYTES + MEMORY_SESSION_BYTES * 8) / 1024;
         let meminfo = |kib: u64| format!("MemTotal: 99 kB\nMemAvailable:   {kib} kB\n");
-        assert_eq!(memory(&meminfo(kib), 8).verdict, Verdict::Good);
-        assert_eq!(memory(&meminfo(kib - 1), 8).verdict, Verdict::Doubtful);
-        assert_eq!(memory("", 8).verdict, Verdict::Good);
+        assert_eq!(memory(&meminfo(kib), 8).level, FindingLevel::Ok);
+        assert_eq!(memory(&meminfo(kib - 1), 8).level, FindingLevel::Warning);
+        assert_eq!(memory("", 8).level, FindingLevel::Ok);
     }
 }

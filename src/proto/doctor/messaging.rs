@@ -14,24 +14,24 @@ pub const WHAT: &str = "messaging";
 pub fn answer(status: u16, body: &[u8]) -> Finding {
     match status {
         200..=299 => settings(body),
-        401 | 403 => Finding::broken(
+        401 | 403 => Finding::error(
             WHAT,
             format!(
                 "the provider refuses the token ({status}): MESSAGING_TOKEN is wrong, has expired, or has no right to calls"
             ),
         ),
-        400 | 404 => Finding::broken(
+        400 | 404 => Finding::error(
             WHAT,
             format!(
                 "the provider knows no such number ({status}): MESSAGING_PHONE_NUMBER_ID is wrong, or the base in \
                  MESSAGING_API_URL is"
             ),
         ),
-        300..=399 => Finding::broken(
+        300..=399 => Finding::error(
             WHAT,
             format!("status {status}, a redirect: the base in MESSAGING_API_URL is wrong"),
         ),
-        _ => Finding::doubtful(
+        _ => Finding::warning(
             WHAT,
             format!("the provider stumbles (status {status}); ask again in a while"),
         ),
@@ -47,23 +47,23 @@ fn settings(body: &[u8]) -> Finding {
             .map(|word| word.eq_ignore_ascii_case(wanted))
     };
     match is("/calling/status", "ENABLED") {
-        None => Finding::doubtful(
+        None => Finding::warning(
             WHAT,
             "the answer has no call settings; is the base in MESSAGING_API_URL right?",
         ),
-        Some(false) => Finding::broken(
+        Some(false) => Finding::error(
             WHAT,
             "calling is not switched on for the number: the provider's dashboard does it, under the number's call settings",
         ),
-        Some(true) if is("/calling/sip/status", "ENABLED") == Some(true) => Finding::broken(
+        Some(true) if is("/calling/sip/status", "ENABLED") == Some(true) => Finding::error(
             WHAT,
             "the number is in SIP mode, in which calls come by SIP and not here: switch it off",
         ),
-        Some(true) if is("/calling/srtp_key_exchange_protocol", "SDES") == Some(true) => Finding::broken(
+        Some(true) if is("/calling/srtp_key_exchange_protocol", "SDES") == Some(true) => Finding::error(
             WHAT,
             "the number exchanges the keys of calls in the SDP: set `srtp_key_exchange_protocol` to DTLS",
         ),
-        Some(true) => Finding::good(
+        Some(true) => Finding::ok(
             WHAT,
             "the provider takes the token, and calling is switched on for the number",
         ),
@@ -72,46 +72,51 @@ fn settings(body: &[u8]) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
+    use super::super::FindingLevel;
     use super::*;
 
     #[test]
     fn settings_are_judged_by_what_keeps_calls_out() {
         for (status, body, verdict, word) in [
-            (200, r#"{"calling":{"status":"ENABLED"}}"#, Verdict::Good, "switched on"),
+            (
+                200,
+                r#"{"calling":{"status":"ENABLED"}}"#,
+                FindingLevel::Ok,
+                "switched on",
+            ),
             (
                 200,
                 r#"{"calling":{"status":"ENABLED","sip":{"status":"DISABLED"},"srtp_key_exchange_protocol":"DTLS"}}"#,
-                Verdict::Good,
+                FindingLevel::Ok,
                 "switched on",
             ),
             (
                 200,
                 r#"{"calling":{"status":"disabled"}}"#,
-                Verdict::Broken,
+                FindingLevel::Error,
                 "not switched on",
             ),
             (
                 200,
                 r#"{"calling":{"status":"ENABLED","sip":{"status":"ENABLED"}}}"#,
-                Verdict::Broken,
+                FindingLevel::Error,
                 "SIP mode",
             ),
             (
                 200,
                 r#"{"calling":{"status":"ENABLED","srtp_key_exchange_protocol":"SDES"}}"#,
-                Verdict::Broken,
+                FindingLevel::Error,
                 "srtp_key_exchange_protocol",
             ),
-            (200, "<html>", Verdict::Doubtful, "MESSAGING_API_URL"),
-            (200, r#"{"calling":7}"#, Verdict::Doubtful, "MESSAGING_API_URL"),
-            (401, "", Verdict::Broken, "MESSAGING_TOKEN"),
-            (400, "", Verdict::Broken, "MESSAGING_PHONE_NUMBER_ID"),
-            (302, "", Verdict::Broken, "redirect"),
-            (500, "", Verdict::Doubtful, "stumbles"),
+            (200, "<html>", FindingLevel::Warning, "MESSAGING_API_URL"),
+            (200, r#"{"calling":7}"#, FindingLevel::Warning, "MESSAGING_API_URL"),
+            (401, "", FindingLevel::Error, "MESSAGING_TOKEN"),
+            (400, "", FindingLevel::Error, "MESSAGING_PHONE_NUMBER_ID"),
+            (302, "", FindingLevel::Error, "redirect"),
+            (500, "", FindingLevel::Warning, "stumbles"),
         ] {
             let finding = answer(status, body.as_bytes());
-            assert_eq!(finding.verdict, verdict, "{status} {body}");
+            assert_eq!(finding.level, verdict, "{status} {body}");
             assert!(finding.words.contains(word), "{status} {body}: {}", finding.words);
         }
     }

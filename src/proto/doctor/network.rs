@@ -16,9 +16,9 @@ pub fn addresses(interfaces: &[InterfaceAddress], offered: &[IpAddr], embedded: 
     let has = |address: IpAddr| interfaces.iter().any(|interface| interface.addr == address);
     if let Some(address) = embedded {
         return if has(address.into()) {
-            Finding::good(WHAT, format!("devices are offered {address}, and nothing else"))
+            Finding::ok(WHAT, format!("devices are offered {address}, and nothing else"))
         } else {
-            Finding::broken(
+            Finding::error(
                 WHAT,
                 format!(
                     "devices would be offered {address}, which no interface of this machine has; {}",
@@ -33,21 +33,21 @@ pub fn addresses(interfaces: &[InterfaceAddress], offered: &[IpAddr], embedded: 
         .map(IpAddr::to_string)
         .collect();
     if !beyond.is_empty() {
-        return Finding::good(WHAT, format!("clients are offered {}", beyond.join(", ")));
+        return Finding::ok(WHAT, format!("clients are offered {}", beyond.join(", ")));
     }
     let without_dhcp = interfaces.iter().find(|interface| match interface.addr {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(_) => false,
     });
     match without_dhcp {
-        Some(InterfaceAddress { name, addr }) => Finding::broken(
+        Some(InterfaceAddress { name, addr }) => Finding::error(
             WHAT,
             format!(
                 "{name} has {addr} alone, which it gave itself: no DHCP server answered; look at the cable or the Wi-Fi, or \
                  give it an address"
             ),
         ),
-        None => Finding::doubtful(
+        None => Finding::warning(
             WHAT,
             "only clients on this machine can connect: no interface has an address that leads to others, or --host keeps \
              to loopback; look at the cable or the Wi-Fi",
@@ -71,10 +71,10 @@ fn those(interfaces: &[InterfaceAddress]) -> String {
 /// Judges who may call.
 pub fn access(config: &Config) -> Finding {
     const WHAT: &str = "access";
-    match (config.open_words(), &config.api_key) {
-        (Some(words), _) => Finding::doubtful(WHAT, words),
-        (None, Some(_)) => Finding::good(WHAT, "callers are asked for the key"),
-        (None, None) => Finding::good(WHAT, "this machine alone is listened to, and needs no key"),
+    match (config.open_access_warning(), &config.api_key) {
+        (Some(words), _) => Finding::warning(WHAT, words),
+        (None, Some(_)) => Finding::ok(WHAT, "callers are asked for the key"),
+        (None, None) => Finding::ok(WHAT, "this machine alone is listened to, and needs no key"),
     }
 }
 
@@ -90,15 +90,15 @@ pub fn ipv6(interfaces: &[InterfaceAddress], routes: &str) -> Finding {
     // Systems prefer IPv4 to a unique local address for what lies beyond, so that one keeps nobody waiting.
     let (global, local) = (any(is_global), any(|address| address.is_unique_local()));
     match (global, has_default_route(routes)) {
-        (true, true) => Finding::good(WHAT, "an address and a way out"),
-        (false, true) if local => Finding::good(WHAT, "an address of the local network"),
-        (false, false) => Finding::good(WHAT, "none for the internet; IPv4 is enough"),
-        (true, false) => Finding::doubtful(
+        (true, true) => Finding::ok(WHAT, "an address and a way out"),
+        (false, true) if local => Finding::ok(WHAT, "an address of the local network"),
+        (false, false) => Finding::ok(WHAT, "none for the internet; IPv4 is enough"),
+        (true, false) => Finding::warning(
             WHAT,
             "a global address and no way out: clients and servers of the internet are reached by IPv4 alone; look at the \
              router",
         ),
-        (false, true) => Finding::doubtful(
+        (false, true) => Finding::warning(
             WHAT,
             "a way out and no global address: whatever is tried by IPv6 first, waits; look at the router, or turn IPv6 \
              off on this machine",
@@ -143,7 +143,7 @@ pub fn holders(sockets: &str, port: u16, listening: bool) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Verdict;
+    use crate::doctor::FindingLevel;
 
     fn interface(name: &str, addr: &str) -> InterfaceAddress {
         InterfaceAddress {
@@ -162,19 +162,19 @@ mod tests {
         let lan = interface("eth0", "192.168.1.5");
         let lonely = interface("eth0", "169.254.17.2");
         let both = addresses(&[lo.clone(), lan.clone()], &ips(&["192.168.1.5", "127.0.0.1"]), None);
-        assert_eq!(both, Finding::good("addresses", "clients are offered 192.168.1.5"));
+        assert_eq!(both, Finding::ok("addresses", "clients are offered 192.168.1.5"));
         let alone = addresses(std::slice::from_ref(&lo), &ips(&["127.0.0.1"]), None);
-        assert_eq!(alone.verdict, Verdict::Doubtful);
+        assert_eq!(alone.level, FindingLevel::Warning);
         let without_dhcp = addresses(&[lo.clone(), lonely], &ips(&["127.0.0.1"]), None);
-        assert_eq!(without_dhcp.verdict, Verdict::Broken);
+        assert_eq!(without_dhcp.level, FindingLevel::Error);
         assert!(without_dhcp.words.contains("eth0") && without_dhcp.words.contains("DHCP"));
         let device = |address: &str| {
             let address = address.parse().expect("an address");
             addresses(&[lo.clone(), lan.clone()], &[], Some(address))
         };
-        assert_eq!(device("192.168.1.5").verdict, Verdict::Good);
+        assert_eq!(device("192.168.1.5").level, FindingLevel::Ok);
         let wrong = device("192.168.1.6");
-        assert_eq!(wrong.verdict, Verdict::Broken);
+        assert_eq!(wrong.level, FindingLevel::Error);
         assert!(wrong.words.ends_with("it has 192.168.1.5"), "{}", wrong.words);
     }
 
@@ -193,16 +193,16 @@ mod tests {
         let local = [interface("eth0", "fe80::5"), interface("lo", "::1")];
         let unique = [interface("eth0", "fd00::5")];
         for (interfaces, routes, verdict) in [
-            (&global[..], &out, Verdict::Good),
-            (&local[..], &none, Verdict::Good),
-            (&local[..], &out, Verdict::Doubtful),
-            (&unique[..], &out, Verdict::Good),
-            (&unique[..], &none, Verdict::Good),
-            (&global[..], &none, Verdict::Doubtful),
+            (&global[..], &out, FindingLevel::Ok),
+            (&local[..], &none, FindingLevel::Ok),
+            (&local[..], &out, FindingLevel::Warning),
+            (&unique[..], &out, FindingLevel::Ok),
+            (&unique[..], &none, FindingLevel::Ok),
+            (&global[..], &none, FindingLevel::Warning),
         ] {
-            assert_eq!(ipv6(interfaces, routes).verdict, verdict, "{routes}");
+            assert_eq!(ipv6(interfaces, routes).level, verdict, "{routes}");
         }
-        assert_eq!(ipv6(&[], "rubbish\n\n00\n").verdict, Verdict::Good);
+        assert_eq!(ipv6(&[], "rubbish\n\n00\n").level, FindingLevel::Ok);
     }
 
     #[test]

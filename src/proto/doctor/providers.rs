@@ -6,7 +6,7 @@
 
 use super::Finding;
 use crate::config::{Config, Settings, Transport};
-use crate::server::rest::Request;
+use crate::server::rest::RestRequest;
 use crate::telephony::Provider;
 use crate::telephony::proof::is_protected;
 use crate::telephony::settings::Holds;
@@ -17,7 +17,7 @@ pub fn what(provider: &Provider) -> &'static str {
 }
 
 /// Returns the request by which a provider judges the credentials; nothing where none are configured.
-pub fn request(provider: &Provider, settings: &Settings) -> Option<Request> {
+pub fn request(provider: &Provider, settings: &Settings) -> Option<RestRequest> {
     provider.protocol.probe(settings)
 }
 
@@ -25,29 +25,29 @@ pub fn request(provider: &Provider, settings: &Settings) -> Option<Request> {
 pub fn answer(provider: &Provider, status: u16) -> Finding {
     let what = what(provider);
     match status {
-        200..=299 => Finding::good(what, "the provider takes the credentials"),
-        401 => Finding::broken(
+        200..=299 => Finding::ok(what, "the provider takes the credentials"),
+        401 => Finding::error(
             what,
             "the provider refuses the credentials (401): id or key is wrong; calls are not hung up",
         ),
         // A key with few rights may still hang up.
-        403 => Finding::doubtful(
+        403 => Finding::warning(
             what,
             "the provider does not let these credentials read the account (403): a key with few rights, or a wrong one",
         ),
-        404 => Finding::broken(
+        404 => Finding::error(
             what,
             "the provider knows no such account (404): the account's id is wrong, or the base of its REST API is",
         ),
-        300..=399 => Finding::broken(
+        300..=399 => Finding::error(
             what,
             format!("status {status}, a redirect: the base of its REST API is wrong"),
         ),
-        429 | 500..=599 => Finding::doubtful(
+        429 | 500..=599 => Finding::warning(
             what,
             format!("the provider stumbles (status {status}); ask again in a while"),
         ),
-        _ => Finding::doubtful(what, format!("status {status}, which says nothing of the credentials")),
+        _ => Finding::warning(what, format!("status {status}, which says nothing of the credentials")),
     }
 }
 
@@ -58,7 +58,7 @@ pub fn missing(provider: &'static Provider, config: &Config) -> Option<Finding> 
         return None;
     }
     let telephony = &config.telephony;
-    let doubt = |words: String| Some(Finding::doubtful(what(provider), words));
+    let doubt = |words: String| Some(Finding::warning(what(provider), words));
     let hangs_up = provider.hangs_up(&telephony.settings);
     let is_protected = is_protected(provider, telephony);
     if !provider.signs() {
@@ -98,8 +98,8 @@ const OPEN: &str = "/ws is open to anybody who finds the address";
 mod tests {
     use super::*;
     use crate::config::{Settings, Telephony, Transport};
-    use crate::doctor::Verdict;
-    use crate::server::rest::Method;
+    use crate::doctor::FindingLevel;
+    use crate::server::rest::RestMethod;
     use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 
     fn telephony() -> Telephony {
@@ -132,7 +132,7 @@ mod tests {
             ),
         ] {
             let request = request(provider, &telephony().settings).expect("a request");
-            assert_eq!((request.method, request.url.as_str()), (Method::Get, url));
+            assert_eq!((request.method, request.url.as_str()), (RestMethod::Get, url));
             assert_eq!(request.authorization.expect("credentials").expose(), authorization);
             assert!(request.body.is_none());
         }
@@ -145,16 +145,16 @@ mod tests {
     #[test]
     fn answers_are_judged() {
         for (status, verdict) in [
-            (200, Verdict::Good),
-            (302, Verdict::Broken),
-            (401, Verdict::Broken),
-            (403, Verdict::Doubtful),
-            (404, Verdict::Broken),
-            (418, Verdict::Doubtful),
-            (429, Verdict::Doubtful),
-            (503, Verdict::Doubtful),
+            (200, FindingLevel::Ok),
+            (302, FindingLevel::Error),
+            (401, FindingLevel::Error),
+            (403, FindingLevel::Warning),
+            (404, FindingLevel::Error),
+            (418, FindingLevel::Warning),
+            (429, FindingLevel::Warning),
+            (503, FindingLevel::Warning),
         ] {
-            assert_eq!(answer(TWILIO, status).verdict, verdict, "{status}");
+            assert_eq!(answer(TWILIO, status).level, verdict, "{status}");
         }
     }
 
@@ -177,7 +177,7 @@ mod tests {
         };
         for open in [off, switched, Telephony::default()] {
             let found = missing(TWILIO, &with(open)).expect("words");
-            assert_eq!(found.verdict, Verdict::Doubtful);
+            assert_eq!(found.level, FindingLevel::Warning);
             assert!(found.words.contains(OPEN), "{}", found.words);
         }
     }
@@ -190,7 +190,7 @@ mod tests {
             ..Config::default()
         };
         let served = missing(TWILIO, &of(Some(Transport::Telephony(TWILIO)))).expect("words");
-        assert_eq!(served.verdict, Verdict::Doubtful);
+        assert_eq!(served.level, FindingLevel::Warning);
         assert!(served.words.contains("not hung up"));
         assert_eq!(missing(TWILIO, &of(None)), None);
         assert_eq!(missing(TWILIO, &of(Some(Transport::Telephony(TELNYX)))), None);
@@ -201,7 +201,7 @@ mod tests {
         assert!(missing(TELNYX, &config).expect("words").words.contains("public key"));
         assert_eq!(missing(TWILIO, &config), None);
         let none = missing(EXOTEL, &of(Some(Transport::Telephony(EXOTEL)))).expect("words");
-        assert_eq!(none.verdict, Verdict::Doubtful);
+        assert_eq!(none.level, FindingLevel::Warning);
         assert!(none.words.contains("anybody") && none.words.contains("--ws-auth token"));
     }
 }

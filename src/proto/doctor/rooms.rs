@@ -9,7 +9,7 @@ use crate::daily::room_name;
 use crate::limits::ROOM_CLOCK_LEEWAY;
 use crate::livekit::token::{TokenParams, agent_identity, mint};
 use crate::livekit::{http_base, missing_variables};
-use crate::server::rest::{Method, Request, bearer, segment};
+use crate::server::rest::{RestMethod, RestRequest, bearer, encode_path_segment};
 
 /// Something that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Question {
     }
 
     /// Returns the request by which it is asked; nothing where the configuration has nothing to ask for.
-    pub fn request(self, config: &Config, now_s: u64) -> Option<Request> {
+    pub fn request(self, config: &Config, now_s: u64) -> Option<RestRequest> {
         let video = &config.videoroom;
         let (url, authorization) = match self {
             Question::Key => (format!("{}/rooms?limit=1", video.url), bearer(video.key.as_ref()?)),
@@ -43,7 +43,7 @@ impl Question {
                 let key = video.key.as_ref()?;
                 let room = video.room_url.as_deref().or(video.sample_room_url.as_deref())?;
                 (
-                    format!("{}/rooms/{}", video.url, segment(room_name(room)?)),
+                    format!("{}/rooms/{}", video.url, encode_path_segment(room_name(room)?)),
                     bearer(key),
                 )
             }
@@ -65,8 +65,8 @@ impl Question {
                 )
             }
         };
-        Some(Request {
-            method: Method::Get,
+        Some(RestRequest {
+            method: RestMethod::Get,
             url,
             authorization: Some(authorization),
             body: None,
@@ -91,22 +91,22 @@ fn has(body: &[u8], member: &str) -> bool {
 
 fn key(what: &'static str, status: u16, reads: bool) -> Finding {
     match status {
-        200..=299 if reads => Finding::good(what, "the provider takes the key"),
+        200..=299 if reads => Finding::ok(what, "the provider takes the key"),
         200..=299 => not_the_provider(what, status),
         // A malformed key is 400 there, a wrong one 401.
-        400 | 401 => Finding::broken(
+        400 | 401 => Finding::error(
             what,
             format!("the provider refuses the key ({status}): VIDEOROOM_API_KEY is wrong; no room is made"),
         ),
-        403 => Finding::doubtful(
+        403 => Finding::warning(
             what,
             "the provider does not let this key list rooms (403): a key with few rights, or a wrong one",
         ),
-        404 => Finding::broken(
+        404 => Finding::error(
             what,
             "no API of rooms is there (404): the base in VIDEOROOM_API_URL is wrong",
         ),
-        300..=399 => Finding::broken(
+        300..=399 => Finding::error(
             what,
             format!("status {status}, a redirect: the base in VIDEOROOM_API_URL is wrong"),
         ),
@@ -115,7 +115,7 @@ fn key(what: &'static str, status: u16, reads: bool) -> Finding {
 }
 
 fn not_the_provider(what: &'static str, status: u16) -> Finding {
-    Finding::doubtful(
+    Finding::warning(
         what,
         format!("status {status}, and not as the provider answers; is the base in VIDEOROOM_API_URL right?"),
     )
@@ -124,8 +124,8 @@ fn not_the_provider(what: &'static str, status: u16) -> Finding {
 fn room(what: &'static str, status: u16, reads: bool) -> Option<Finding> {
     match status {
         200..=299 if !reads => Some(not_the_provider(what, status)),
-        200..=299 => Some(Finding::good(what, "the configured room is there")),
-        404 => Some(Finding::broken(
+        200..=299 => Some(Finding::ok(what, "the configured room is there")),
+        404 => Some(Finding::error(
             what,
             "the account has no such room (404): VIDEOROOM_ROOM_URL or VIDEOROOM_SAMPLE_ROOM_URL is wrong, or the room is \
              past its end",
@@ -136,13 +136,13 @@ fn room(what: &'static str, status: u16, reads: bool) -> Option<Finding> {
 
 fn server(what: &'static str, status: u16, body: &[u8]) -> Finding {
     match status {
-        200 if body.trim_ascii() == b"success" => Finding::good(what, "the server lets the bot in"),
+        200 if body.trim_ascii() == b"success" => Finding::ok(what, "the server lets the bot in"),
         // Any web server answers something.
-        200..=299 => Finding::doubtful(
+        200..=299 => Finding::warning(
             what,
             format!("status {status}, and not as a media-room server answers; is MEDIAROOM_URL its URL?"),
         ),
-        401 => Finding::broken(
+        401 => Finding::error(
             what,
             format!(
                 "the server refuses the access token (401): MEDIAROOM_API_KEY or MEDIAROOM_API_SECRET is wrong, or this \
@@ -150,31 +150,31 @@ fn server(what: &'static str, status: u16, body: &[u8]) -> Finding {
                 ROOM_CLOCK_LEEWAY.as_secs()
             ),
         ),
-        404 => Finding::broken(
+        404 => Finding::error(
             what,
             "no media-room server is there (404): MEDIAROOM_URL is wrong; or the server makes no room by itself, and \
              MEDIAROOM_ROOM_NAME has to name one of its rooms",
         ),
-        300..=399 => Finding::broken(what, format!("status {status}, a redirect: MEDIAROOM_URL is wrong")),
+        300..=399 => Finding::error(what, format!("status {status}, a redirect: MEDIAROOM_URL is wrong")),
         _ => stumbles(what, status, "the key"),
     }
 }
 
 fn stumbles(what: &'static str, status: u16, of: &str) -> Finding {
     match status {
-        429 | 500..=599 => Finding::doubtful(
+        429 | 500..=599 => Finding::warning(
             what,
             format!("it stumbles (status {status}) and does not say whether it takes {of}; ask again in a while"),
         ),
-        _ => Finding::doubtful(what, format!("status {status}, which says nothing of {of}")),
+        _ => Finding::warning(what, format!("status {status}, which says nothing of {of}")),
     }
 }
 
 /// Says what does not work for want of a variable or of a name, and what stands open. Nothing where nobody asked for rooms.
 pub fn wanting(config: &Config) -> Vec<Finding> {
     let finding = |transport: Transport, words: String| match config.transport == Some(transport) {
-        true => Finding::broken(transport.name(), words),
-        false => Finding::doubtful(transport.name(), words),
+        true => Finding::error(transport.name(), words),
+        false => Finding::warning(transport.name(), words),
     };
     let mut findings = Vec::new();
     let video = &config.videoroom;
@@ -186,21 +186,21 @@ pub fn wanting(config: &Config) -> Vec<Finding> {
         let words = "VIDEOROOM_API_KEY is not set: no room and no token can be made";
         findings.push(finding(Transport::Videoroom, words.into()));
     }
-    if config.gives_rooms_to_pages() {
-        findings.push(Finding::doubtful(
+    if config.creates_rooms_for_pages() {
+        findings.push(Finding::warning(
             "origins",
             "neither --allowed-origins nor --api-key is given: any page in a browser that reaches the runner can make rooms, which \
              cost money, and reads their tokens",
         ));
     }
     if video.dialin && !config.has_public_name() {
-        findings.push(Finding::doubtful(
+        findings.push(Finding::warning(
             "dial-in",
             "no public name is known: a webhook that comes under one is refused; give it in --proxy or --allowed-hosts",
         ));
     }
     if video.dialin && video.dialin_hmac.is_none() {
-        findings.push(Finding::doubtful(
+        findings.push(Finding::warning(
             "dial-in",
             "VIDEOROOM_DIALIN_HMAC is not set: whoever finds the webhook can start bots",
         ));
@@ -218,7 +218,7 @@ pub fn wanting(config: &Config) -> Vec<Finding> {
 mod tests {
     use super::*;
     use crate::config::{Mediaroom, Secret, SecretBytes, Videoroom};
-    use crate::doctor::Verdict;
+    use crate::doctor::FindingLevel;
 
     const NOW_S: u64 = 1_795_252_753;
 
@@ -250,7 +250,7 @@ mod tests {
             (Question::Server, "https://rooms.example/a/rtc/validate?protocol=15"),
         ] {
             let request = question.request(&config, NOW_S).expect("a request");
-            assert_eq!((request.method, request.url.as_str()), (Method::Get, url));
+            assert_eq!((request.method, request.url.as_str()), (RestMethod::Get, url));
             assert!(request.body.is_none());
             let authorization = request.authorization.expect("a credential");
             match question {
@@ -284,26 +284,26 @@ mod tests {
     #[test]
     fn answers_are_judged() {
         for (question, status, verdict) in [
-            (Question::Key, 200, Some(Verdict::Good)),
-            (Question::Key, 302, Some(Verdict::Broken)),
-            (Question::Key, 400, Some(Verdict::Broken)),
-            (Question::Key, 401, Some(Verdict::Broken)),
-            (Question::Key, 403, Some(Verdict::Doubtful)),
-            (Question::Key, 404, Some(Verdict::Broken)),
-            (Question::Key, 418, Some(Verdict::Doubtful)),
-            (Question::Key, 429, Some(Verdict::Doubtful)),
-            (Question::Key, 503, Some(Verdict::Doubtful)),
-            (Question::Room, 200, Some(Verdict::Good)),
-            (Question::Room, 404, Some(Verdict::Broken)),
+            (Question::Key, 200, Some(FindingLevel::Ok)),
+            (Question::Key, 302, Some(FindingLevel::Error)),
+            (Question::Key, 400, Some(FindingLevel::Error)),
+            (Question::Key, 401, Some(FindingLevel::Error)),
+            (Question::Key, 403, Some(FindingLevel::Warning)),
+            (Question::Key, 404, Some(FindingLevel::Error)),
+            (Question::Key, 418, Some(FindingLevel::Warning)),
+            (Question::Key, 429, Some(FindingLevel::Warning)),
+            (Question::Key, 503, Some(FindingLevel::Warning)),
+            (Question::Room, 200, Some(FindingLevel::Ok)),
+            (Question::Room, 404, Some(FindingLevel::Error)),
             (Question::Room, 401, None),
             (Question::Room, 503, None),
-            (Question::Server, 200, Some(Verdict::Good)),
-            (Question::Server, 204, Some(Verdict::Doubtful)),
-            (Question::Server, 301, Some(Verdict::Broken)),
-            (Question::Server, 400, Some(Verdict::Doubtful)),
-            (Question::Server, 401, Some(Verdict::Broken)),
-            (Question::Server, 404, Some(Verdict::Broken)),
-            (Question::Server, 503, Some(Verdict::Doubtful)),
+            (Question::Server, 200, Some(FindingLevel::Ok)),
+            (Question::Server, 204, Some(FindingLevel::Warning)),
+            (Question::Server, 301, Some(FindingLevel::Error)),
+            (Question::Server, 400, Some(FindingLevel::Warning)),
+            (Question::Server, 401, Some(FindingLevel::Error)),
+            (Question::Server, 404, Some(FindingLevel::Error)),
+            (Question::Server, 503, Some(FindingLevel::Warning)),
         ] {
             let body: &[u8] = match question {
                 Question::Key => br#"{"total_count":0,"data":[]}"#,
@@ -311,12 +311,12 @@ mod tests {
                 Question::Server => b"success\n",
             };
             let finding = question.answer(status, body);
-            assert_eq!(finding.map(|finding| finding.verdict), verdict, "{question:?} {status}");
+            assert_eq!(finding.map(|finding| finding.level), verdict, "{question:?} {status}");
         }
         for question in Question::ALL {
             for body in [&b"<html>"[..], b"", b"[]", b"{}"] {
                 let page = question.answer(200, body).expect("words");
-                assert_eq!(page.verdict, Verdict::Doubtful);
+                assert_eq!(page.level, FindingLevel::Warning);
             }
         }
         let refused = Question::Server.answer(401, b"canary").expect("words").words;
@@ -326,10 +326,10 @@ mod tests {
     /// Half of it is told to everybody, nothing of it only to whom it is asked of.
     #[test]
     fn what_is_not_configured_is_named() {
-        let told = |config: &Config| -> Vec<(Verdict, &str, String)> {
+        let told = |config: &Config| -> Vec<(FindingLevel, &str, String)> {
             wanting(config)
                 .into_iter()
-                .map(|finding| (finding.verdict, finding.what, finding.words))
+                .map(|finding| (finding.level, finding.what, finding.words))
                 .collect()
         };
         assert_eq!(told(&Config::default()), []);
@@ -339,10 +339,12 @@ mod tests {
             ..Config::default()
         };
         let video = told(&only(Transport::Videoroom));
-        assert!(matches!(&video[..], [(Verdict::Broken, "videoroom", words)] if words.contains("VIDEOROOM_API_KEY")));
+        assert!(
+            matches!(&video[..], [(FindingLevel::Error, "videoroom", words)] if words.contains("VIDEOROOM_API_KEY"))
+        );
         let media = told(&only(Transport::Mediaroom));
         assert!(
-            matches!(&media[..], [(Verdict::Broken, "mediaroom", words)]
+            matches!(&media[..], [(FindingLevel::Error, "mediaroom", words)]
                 if words.ends_with("MEDIAROOM_URL, MEDIAROOM_API_KEY, MEDIAROOM_API_SECRET")),
             "{media:?}"
         );
@@ -353,7 +355,7 @@ mod tests {
         half.mediaroom.key = Some("m-key".into());
         let told_half = told(&half);
         assert!(
-            matches!(&told_half[..], [(Verdict::Doubtful, "videoroom", _), (Verdict::Doubtful, "mediaroom", words)]
+            matches!(&told_half[..], [(FindingLevel::Warning, "videoroom", _), (FindingLevel::Warning, "mediaroom", words)]
                 if words.ends_with("MEDIAROOM_URL, MEDIAROOM_API_SECRET")),
             "{told_half:?}"
         );
@@ -362,7 +364,7 @@ mod tests {
             ..config()
         };
         assert!(
-            matches!(&told(&open)[..], [(Verdict::Doubtful, "origins", words)] if words.contains("--allowed-origins"))
+            matches!(&told(&open)[..], [(FindingLevel::Warning, "origins", words)] if words.contains("--allowed-origins"))
         );
         for closed in [
             Config {
@@ -394,7 +396,7 @@ mod tests {
         assert_eq!(told(&dialin).len(), 1);
         dialin.host_names.clear();
         dialin.proxy = Some("bots.example.net".into());
-        assert!(matches!(&told(&dialin)[..], [(Verdict::Doubtful, "dial-in", _)]));
+        assert!(matches!(&told(&dialin)[..], [(FindingLevel::Warning, "dial-in", _)]));
         dialin.videoroom.dialin_hmac = Some(SecretBytes::new(*b"key"));
         assert_eq!(told(&dialin), []);
     }

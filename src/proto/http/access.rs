@@ -146,7 +146,7 @@ impl AccessPolicy {
 
     /// Tells whether the `Authorization` headers of a request carry the key, or none is needed.
     pub fn has_key<'h>(&self, authorizations: impl Iterator<Item = &'h [u8]>) -> bool {
-        self.key.as_ref().is_none_or(|key| key.is_in(authorizations))
+        self.key.as_ref().is_none_or(|key| key.matches_header(authorizations))
     }
 
     /// Tells whether this is the key, or none is needed; for keys that come in other ways than by
@@ -154,7 +154,7 @@ impl AccessPolicy {
     pub fn is_key(&self, shown: Option<&[u8]>) -> bool {
         self.key
             .as_ref()
-            .is_none_or(|key| shown.is_some_and(|shown| key.is(shown)))
+            .is_none_or(|key| shown.is_some_and(|shown| key.matches(shown)))
     }
 
     /// Tells whether this runner has a key.

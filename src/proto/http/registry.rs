@@ -393,7 +393,7 @@ mod tests {
         Requester {
             source: SourceKey::V4(Ipv4Addr::new(192, 0, 2, host)),
             is_authorised: false,
-            reached: None,
+            local_address: None,
         }
     }
 
@@ -591,7 +591,7 @@ mod tests {
             let requester = Requester {
                 source: address.into(),
                 is_authorised: false,
-                reached: None,
+                local_address: None,
             };
             assert_eq!(table.register(id(&nth.to_string()), &json!({}), requester, now), Ok(()));
         }

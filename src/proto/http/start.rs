@@ -17,7 +17,7 @@ use crate::features::MissingFeature;
 use crate::http::route;
 use crate::http::token::SocketKind;
 use crate::limits;
-use crate::server::body::{self, Fields, Invalid};
+use crate::server::body::{self, ObjectReader, ValidationError};
 use crate::webrtc::ice;
 
 /// The one public server that `enableDefaultIceServers` adds; the reference peer's.
@@ -44,7 +44,7 @@ pub enum StartPlan<'c> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartError {
     /// The body has the wrong shape.
-    Invalid(Invalid),
+    Invalid(ValidationError),
     /// No transport has this name; these can be asked for.
     Unknown { asked: String, allowed: Vec<Transport> },
     /// The runner serves one transport only.
@@ -55,8 +55,8 @@ pub enum StartError {
     NotInThisBuild(Transport),
 }
 
-impl From<Invalid> for StartError {
-    fn from(invalid: Invalid) -> Self {
+impl From<ValidationError> for StartError {
+    fn from(invalid: ValidationError) -> Self {
         StartError::Invalid(invalid)
     }
 }
@@ -101,15 +101,15 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, Sta
     let map = if request.trim_ascii().is_empty() {
         Default::default()
     } else {
-        body::object(request)?
+        body::parse_object(request)?
     };
-    let mut fields = Fields::new(map, Vec::new());
+    let mut fields = ObjectReader::new(map, Vec::new());
     let asked = fields.string("transport", limits::TRANSPORT_BYTES_MAX);
     let create_room = fields.flag("createVideoroomRoom").unwrap_or(false);
     let default_ice = fields.flag("enableDefaultIceServers").unwrap_or(false);
     let room = fields.object("videoroomRoomProperties");
     let token = fields.object("videoroomMeetingTokenProperties");
-    let body = fields.any("body").map_or_else(|| json!({}), |(_, body)| body);
+    let body = fields.take("body").map_or_else(|| json!({}), |(_, body)| body);
     fields.finish()?;
 
     match transport(config, asked, create_room)? {

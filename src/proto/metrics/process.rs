@@ -6,14 +6,14 @@
 
 use std::time::Duration;
 
-use super::text::{Kind, Text};
+use super::text::{MetricKind, MetricsText};
 
 /// Ticks per second of the times in `/proc`: USER_HZ, which is 100 on every Linux that this runs on, whatever its own tick.
 const TICKS_PER_S: u64 = 100;
 
 /// The state of this process.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Process {
+pub struct ProcessStats {
     /// Time on processors, in user and system mode.
     pub cpu: Option<Duration>,
     /// Seconds since 1970.
@@ -27,7 +27,7 @@ pub struct Process {
 
 /// The files of `/proc`, as far as they could be read.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Files<'a> {
+pub struct ProcFiles<'a> {
     pub stat: &'a str,
     pub status: &'a str,
     pub limits: &'a str,
@@ -35,8 +35,8 @@ pub struct Files<'a> {
     pub open_fds: Option<u64>,
 }
 
-impl Process {
-    pub fn read(files: Files<'_>) -> Self {
+impl ProcessStats {
+    pub fn read(files: ProcFiles<'_>) -> Self {
         // The name of the program stands in parentheses and may hold anything, parentheses included.
         let fields: Vec<&str> = files
             .stat
@@ -48,7 +48,7 @@ impl Process {
         let cpu = field(14).zip(field(15)).map(|(user, system)| ticks(user + system));
         let booted_s = number_after(files.system_stat, "btime");
         let kib = |name: &str| number_after(files.status, name).map(|kib| kib * 1024);
-        Process {
+        ProcessStats {
             cpu,
             start_s: field(22)
                 .zip(booted_s)
@@ -61,49 +61,49 @@ impl Process {
         }
     }
 
-    pub(super) fn render(&self, text: &mut Text) {
+    pub(super) fn render(&self, text: &mut MetricsText) {
         let cpu = self.cpu.map(|cpu| cpu.as_secs_f64().to_string());
         let number = |value: Option<u64>| value.map(|value| value.to_string());
         let families = [
             (
                 "process_cpu_seconds_total",
-                Kind::Counter,
+                MetricKind::Counter,
                 "Time on processors, user and system.",
                 cpu,
             ),
             (
                 "process_start_time_seconds",
-                Kind::Gauge,
+                MetricKind::Gauge,
                 "When the process began, in seconds since 1970.",
                 number(self.start_s),
             ),
             (
                 "process_resident_memory_bytes",
-                Kind::Gauge,
+                MetricKind::Gauge,
                 "Memory that is held in RAM.",
                 number(self.resident_bytes),
             ),
             (
                 "process_virtual_memory_bytes",
-                Kind::Gauge,
+                MetricKind::Gauge,
                 "Memory that is mapped.",
                 number(self.virtual_bytes),
             ),
             (
                 "process_open_fds",
-                Kind::Gauge,
+                MetricKind::Gauge,
                 "Open file descriptors.",
                 number(self.open_fds),
             ),
             (
                 "process_max_fds",
-                Kind::Gauge,
+                MetricKind::Gauge,
                 "Most file descriptors that may be open.",
                 number(self.max_fds),
             ),
             (
                 "process_threads",
-                Kind::Gauge,
+                MetricKind::Gauge,
                 "Threads of the operating system.",
                 number(self.threads),
             ),
@@ -144,14 +144,14 @@ mod tests {
     /// A name with parentheses and spaces shifts nothing.
     #[test]
     fn the_files_are_read() {
-        let process = Process::read(Files {
+        let process = ProcessStats::read(ProcFiles {
             stat: STAT,
             status: STATUS,
             limits: LIMITS,
             system_stat: "cpu 1 2 3\nbtime 1700000000\n",
             open_fds: Some(12),
         });
-        let expected = Process {
+        let expected = ProcessStats {
             cpu: Some(Duration::from_millis(2_250)),
             start_s: Some(1_700_000_300),
             threads: Some(5),
@@ -167,13 +167,13 @@ mod tests {
     #[test]
     fn what_is_missing_is_left_out() {
         for stat in ["", "1 (x", "1 (x) S", "1 (x) S a b c"] {
-            let process = Process::read(Files {
+            let process = ProcessStats::read(ProcFiles {
                 stat,
                 limits: "Max open files            unlimited            unlimited            files\n",
-                ..Files::default()
+                ..ProcFiles::default()
             });
-            assert_eq!(process, Process::default(), "{stat}");
-            let mut text = Text::default();
+            assert_eq!(process, ProcessStats::default(), "{stat}");
+            let mut text = MetricsText::default();
             process.render(&mut text);
             assert_eq!(text.into_string(), "");
         }

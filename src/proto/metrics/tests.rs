@@ -37,8 +37,8 @@ fn every_count_has_its_own_name() {
 #[test]
 fn a_session_is_counted_while_it_lives_and_when_it_ends() {
     let (metrics, now) = (Arc::new(Metrics::default()), Instant::now());
-    let seen = |series: &str| value(&metrics.render(&Seen::default()), series);
-    let mut share = Share::begin(metrics.clone(), Transport::WebRtc, now);
+    let seen = |series: &str| value(&metrics.render(&MetricsSnapshot::default()), series);
+    let mut share = SessionMetrics::begin(metrics.clone(), Transport::WebRtc, now);
     assert_eq!(seen(r#"edge_runner_sessions{transport="webrtc"}"#), 1.0);
     assert_eq!(seen(r#"edge_runner_sessions{transport="websocket"}"#), 0.0);
     assert_eq!(seen(r#"edge_runner_sessions_started_total{transport="webrtc"}"#), 1.0);
@@ -46,14 +46,14 @@ fn a_session_is_counted_while_it_lives_and_when_it_ends() {
         frames: 3,
         speech: Duration::from_millis(250),
     };
-    share.tell(
+    share.flush(
         &counts(&[(Count::PacketsIn, 10), (Count::BytesIn, 1_000)]),
         waiting,
         now,
     );
-    let mut other = Share::begin(metrics.clone(), Transport::WebRtc, now);
-    other.tell(&counts(&[(Count::PacketsIn, 1)]), waiting, now);
-    share.tell(
+    let mut other = SessionMetrics::begin(metrics.clone(), Transport::WebRtc, now);
+    other.flush(&counts(&[(Count::PacketsIn, 1)]), waiting, now);
+    share.flush(
         &counts(&[(Count::PacketsIn, 15), (Count::BytesIn, 1_500)]),
         waiting,
         now,
@@ -84,11 +84,11 @@ fn callers_are_counted_by_their_codec() {
     use crate::audio::codec::Codec;
     assert_eq!(CODECS, Codec::ALL.map(Codec::name));
     let metrics = Arc::new(Metrics::default());
-    let share = Share::begin(metrics.clone(), Transport::WebRtc, Instant::now());
+    let share = SessionMetrics::begin(metrics.clone(), Transport::WebRtc, Instant::now());
     for codec in ["PCMA", "Opus", "PCMA", "speex"] {
-        share.spoken(codec);
+        share.codec_negotiated(codec);
     }
-    let text = metrics.render(&Seen::default());
+    let text = metrics.render(&MetricsSnapshot::default());
     for (codec, callers) in [("Opus", 1.0), ("PCMU", 0.0), ("PCMA", 2.0)] {
         let series = format!(r#"edge_runner_webrtc_callers_total{{codec="{codec}"}}"#);
         assert_eq!(value(&text, &series), callers, "{codec}");
@@ -99,25 +99,25 @@ fn callers_are_counted_by_their_codec() {
 #[test]
 fn a_share_is_due_an_interval_after_it_was_told() {
     let now = Instant::now();
-    let mut share = Share::begin(Arc::default(), Transport::WebSocket, now);
-    assert_eq!(share.due(), now + METRICS_INTERVAL);
-    share.tell(&Counts::default(), QueueLevels::default(), now + METRICS_INTERVAL);
-    assert_eq!(share.due(), now + 2 * METRICS_INTERVAL);
+    let mut share = SessionMetrics::begin(Arc::default(), Transport::WebSocket, now);
+    assert_eq!(share.next_flush(), now + METRICS_INTERVAL);
+    share.flush(&Counts::default(), QueueLevels::default(), now + METRICS_INTERVAL);
+    assert_eq!(share.next_flush(), now + 2 * METRICS_INTERVAL);
 }
 
 /// A delay is in the bucket whose bound it does not exceed: at the bound it is in, past it in the next.
 #[test]
 fn delays_fall_into_their_buckets() {
     let metrics = Arc::new(Metrics::default());
-    metrics.answered(Duration::from_millis(5));
-    metrics.answered(Duration::from_micros(5_001));
-    metrics.answered(Duration::from_secs(60));
+    metrics.offer_answered(Duration::from_millis(5));
+    metrics.offer_answered(Duration::from_micros(5_001));
+    metrics.offer_answered(Duration::from_secs(60));
     metrics.connected(Duration::from_millis(120));
-    let mut share = Share::begin(metrics.clone(), Transport::WebRtc, Instant::now());
-    share.served(Duration::ZERO);
-    share.served(Duration::from_millis(15));
+    let mut share = SessionMetrics::begin(metrics.clone(), Transport::WebRtc, Instant::now());
+    share.record_lateness(Duration::ZERO);
+    share.record_lateness(Duration::from_millis(15));
     share.end(&Counts::default(), LeaveReason::Left);
-    let text = metrics.render(&Seen::default());
+    let text = metrics.render(&MetricsSnapshot::default());
     for (series, expected) in [
         (r#"edge_runner_offer_to_answer_seconds_bucket{le="0.002"}"#, 0.0),
         (r#"edge_runner_offer_to_answer_seconds_bucket{le="0.005"}"#, 1.0),
@@ -154,7 +154,7 @@ fn refusals_and_answers_are_counted_by_their_kind() {
     for status in [101, 200, 204, 307, 404, 503, 99, 600, 0] {
         metrics.responded(status);
     }
-    let text = metrics.render(&Seen::default());
+    let text = metrics.render(&MetricsSnapshot::default());
     for (reason, count) in REFUSALS.iter().zip([1.0, 1.0, 2.0, 1.0, 1.0, 1.0]) {
         let series = format!(r#"edge_runner_offers_refused_total{{reason="{reason}"}}"#);
         assert_eq!(value(&text, &series), count, "{reason}");
@@ -169,11 +169,11 @@ fn refusals_and_answers_are_counted_by_their_kind() {
 /// and in the names the unit and the kind.
 #[test]
 fn the_text_keeps_the_rules_of_the_format() {
-    let seen = Seen {
-        process: Some(Process {
+    let seen = MetricsSnapshot {
+        process: Some(ProcessStats {
             cpu: Some(Duration::from_millis(1_230)),
             start_s: Some(1),
-            ..Process::default()
+            ..ProcessStats::default()
         }),
         ice_servers: vec![
             ServerState::Working,
@@ -184,7 +184,7 @@ fn the_text_keeps_the_rules_of_the_format() {
         tasks: 7,
         runtime_stalls: 1,
         task_stalls: 2,
-        ..Seen::default()
+        ..MetricsSnapshot::default()
     };
     let text = Metrics::default().render(&seen);
     assert!(text.ends_with('\n'));
@@ -221,7 +221,11 @@ fn the_text_keeps_the_rules_of_the_format() {
     assert_eq!(value(&text, "edge_runner_tasks"), 7.0);
     assert_eq!(value(&text, r#"edge_runner_stalls_total{of="runtime"}"#), 1.0);
     assert_eq!(value(&text, r#"edge_runner_stalls_total{of="task"}"#), 2.0);
-    assert!(!Metrics::default().render(&Seen::default()).contains("ice_servers"));
+    assert!(
+        !Metrics::default()
+            .render(&MetricsSnapshot::default())
+            .contains("ice_servers")
+    );
     assert!(families.contains(&"edge_runner_ice_servers") && families.contains(&"process_cpu_seconds_total"));
     assert!(!families.contains(&"process_open_fds"), "what is not known is not told");
 }
@@ -231,15 +235,15 @@ fn the_text_keeps_the_rules_of_the_format() {
 fn only_those_read_for_whom_it_is() {
     use MetricsAccess::{Any, Local, Off};
     for (access, loopback, forwarded, expected) in [
-        (Off, true, false, Err(Denied::Off)),
+        (Off, true, false, Err(MetricsDenied::Off)),
         (Local, true, false, Ok(())),
-        (Local, true, true, Err(Denied::Forwarded)),
-        (Local, false, false, Err(Denied::Remote)),
-        (Local, false, true, Err(Denied::Remote)),
+        (Local, true, true, Err(MetricsDenied::Forwarded)),
+        (Local, false, false, Err(MetricsDenied::Remote)),
+        (Local, false, true, Err(MetricsDenied::Remote)),
         (Any, false, true, Ok(())),
     ] {
         assert_eq!(
-            judge(access, loopback, forwarded),
+            check_access(access, loopback, forwarded),
             expected,
             "{access:?} {loopback} {forwarded}"
         );

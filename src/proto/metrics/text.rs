@@ -8,20 +8,20 @@ use std::time::Duration;
 
 /// What a family's numbers mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     Counter,
     Gauge,
 }
 
 /// Text in the making.
-pub struct Text {
+pub struct MetricsText {
     text: String,
     name: &'static str,
 }
 
-impl Default for Text {
+impl Default for MetricsText {
     fn default() -> Self {
-        Text {
+        MetricsText {
             // All of it takes about 16 KiB.
             text: String::with_capacity(20 * 1024),
             name: "",
@@ -29,12 +29,12 @@ impl Default for Text {
     }
 }
 
-impl Text {
+impl MetricsText {
     /// Begins a family; its samples follow.
-    pub fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
+    pub fn family(&mut self, name: &'static str, kind: MetricKind, help: &str) {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
         };
         self.head(name, kind, help);
     }
@@ -94,10 +94,10 @@ mod tests {
 
     #[test]
     fn families_and_histograms_are_written_as_the_format_asks() {
-        let mut text = Text::default();
-        text.family("a_total", Kind::Counter, "Things.");
+        let mut text = MetricsText::default();
+        text.family("a_total", MetricKind::Counter, "Things.");
         text.sample(&[("x", "1"), ("y", "2")], 7);
-        text.family("b_seconds", Kind::Gauge, "Time.");
+        text.family("b_seconds", MetricKind::Gauge, "Time.");
         text.sample(&[], 0.25);
         let bounds = [Duration::from_millis(5), Duration::from_secs(1)];
         text.histogram(

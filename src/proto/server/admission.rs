@@ -13,7 +13,7 @@
 //!   entries count for no share.
 //!
 //! A place of a session that is not pending goes to a newcomer only where somebody else has found that
-//! its caller is gone ([`Ledger::may_replace`]). Refuses: what finds no place that way ([`Refused`]).
+//! its caller is gone ([`PermitLedger::may_replace`]). Refuses: what finds no place that way ([`AdmissionError`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -31,12 +31,12 @@ pub struct Requester {
     pub is_authorised: bool,
     /// The address of this machine that it was sent to; nothing where a proxy passed it on, or where
     /// it is not known. Quotas do not look at it.
-    pub reached: Option<IpAddr>,
+    pub local_address: Option<IpAddr>,
 }
 
 /// What a place is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PendingKind {
     /// A caller, who is there.
     Caller,
     /// A WebRTC session, which has to connect.
@@ -47,25 +47,25 @@ pub enum Kind {
 
 /// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum AdmissionError {
     /// All are held, and none can be evicted.
     Full,
     /// The source holds its share, though there are places for others.
-    Share,
+    SourceShare,
 }
 
-/// The limits of a [`Ledger`].
+/// The limits of a [`PermitLedger`].
 #[derive(Clone, Copy, Debug)]
-pub struct Caps {
-    pub places_max: usize,
+pub struct AdmissionLimits {
+    pub permits_max: usize,
     /// Those of them that the anonymous entries of one source may hold.
     pub share_max: usize,
-    /// Entries of [`Kind::Offer`] that may be pending.
+    /// Entries of [`PendingKind::Offer`] that may be pending.
     pub offers_max: usize,
     /// Evicted entries that have not ended; beyond it none is evicted.
     pub evicted_max: usize,
     /// How long a pending entry is left alone by a source that holds as much as its own.
-    pub patience: Duration,
+    pub grace: Duration,
 }
 
 /// Names an entry.
@@ -73,42 +73,42 @@ pub type Ticket = u64;
 
 /// What one source may have of all: three quarters. Below four it may have them all, or one caller
 /// would be refused a second session by a runner that is empty.
-pub const fn share(of: usize) -> usize {
+pub const fn source_share(of: usize) -> usize {
     of - of / 4
 }
 
 /// Who holds places.
 #[derive(Debug)]
-pub struct Ledger<T> {
-    caps: Caps,
+pub struct PermitLedger<T> {
+    limits: AdmissionLimits,
     /// In the order in which they came, the evicted ones among them.
-    entries: BTreeMap<Ticket, Entry<T>>,
+    entries: BTreeMap<Ticket, PermitEntry<T>>,
     pending: BTreeSet<Ticket>,
     /// Places of each source's anonymous entries.
     held: HashMap<SourceKey, usize>,
-    places: usize,
-    offers: usize,
+    permits: usize,
+    pending_offers: usize,
     next: Ticket,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct PermitEntry<T> {
     requester: Requester,
-    kind: Kind,
-    came: Instant,
+    kind: PendingKind,
+    admitted_at: Instant,
     is_evicted: bool,
     item: T,
 }
 
-impl<T> Ledger<T> {
-    pub fn new(caps: Caps) -> Self {
-        Ledger {
-            caps,
+impl<T> PermitLedger<T> {
+    pub fn new(caps: AdmissionLimits) -> Self {
+        PermitLedger {
+            limits: caps,
             entries: BTreeMap::new(),
             pending: BTreeSet::new(),
             held: HashMap::new(),
-            places: 0,
-            offers: 0,
+            permits: 0,
+            pending_offers: 0,
             next: 0,
         }
     }
@@ -116,29 +116,36 @@ impl<T> Ledger<T> {
     /// Tells whether there is a place, and which entry has to be evicted for it.
     ///
     /// # Errors
-    /// [`Refused`].
-    pub fn plan(&self, requester: Requester, kind: Kind, now: Instant) -> Result<Option<Ticket>, Refused> {
-        let offers_alone = kind == Kind::Offer && self.offers >= self.caps.offers_max;
-        if !requester.is_authorised && self.held(requester.source) >= self.caps.share_max {
+    /// [`AdmissionError`].
+    pub fn plan(
+        &self,
+        requester: Requester,
+        kind: PendingKind,
+        now: Instant,
+    ) -> Result<Option<Ticket>, AdmissionError> {
+        let offers_alone = kind == PendingKind::Offer && self.pending_offers >= self.limits.offers_max;
+        if !requester.is_authorised && self.held(requester.source) >= self.limits.share_max {
             let is_own =
-                |entry: &Entry<T>| !entry.requester.is_authorised && entry.requester.source == requester.source;
+                |entry: &PermitEntry<T>| !entry.requester.is_authorised && entry.requester.source == requester.source;
             let own = self.candidates(offers_alone).find(|(_, entry)| is_own(entry));
-            let victim = own.filter(|(_, entry)| self.had_its_time(entry, now) && self.may_evict_own());
-            let refused = match self.places < self.caps.places_max {
-                true => Refused::Share,
-                false => Refused::Full,
+            let eviction_candidate = own.filter(|(_, entry)| self.is_past_grace(entry, now) && self.may_evict_own());
+            let refused = match self.permits < self.limits.permits_max {
+                true => AdmissionError::SourceShare,
+                false => AdmissionError::Full,
             };
-            return victim.map(|(ticket, _)| Some(ticket)).ok_or(refused);
+            return eviction_candidate.map(|(ticket, _)| Some(ticket)).ok_or(refused);
         }
-        if !offers_alone && self.places < self.caps.places_max {
+        if !offers_alone && self.permits < self.limits.permits_max {
             return Ok(None);
         }
-        self.victim(requester, offers_alone, now).map(Some).ok_or(Refused::Full)
+        self.victim(requester, offers_alone, now)
+            .map(Some)
+            .ok_or(AdmissionError::Full)
     }
 
     /// Finds who is to go for this requester.
     fn victim(&self, requester: Requester, offers_alone: bool, now: Instant) -> Option<Ticket> {
-        let mut heaviest: Option<(usize, Ticket, &Entry<T>)> = None;
+        let mut heaviest: Option<(usize, Ticket, &PermitEntry<T>)> = None;
         for (ticket, entry) in self.candidates(offers_alone) {
             let weight = self.held(entry.requester.source);
             // The first of a source is its oldest.
@@ -154,11 +161,11 @@ impl<T> Ledger<T> {
                     true => self.may_evict_own(),
                     false => self.may_evict(),
                 };
-                (may_evict && (at_once || self.had_its_time(entry, now))).then_some(ticket)
+                (may_evict && (at_once || self.is_past_grace(entry, now))).then_some(ticket)
             }
             (None, true) => {
                 let oldest = self.candidates(offers_alone).next();
-                let (ticket, _) = oldest.filter(|(_, entry)| self.had_its_time(entry, now))?;
+                let (ticket, _) = oldest.filter(|(_, entry)| self.is_past_grace(entry, now))?;
                 self.may_evict().then_some(ticket)
             }
             (None, false) => None,
@@ -166,23 +173,23 @@ impl<T> Ledger<T> {
     }
 
     /// Returns the pending entries, the oldest first.
-    fn candidates(&self, offers_alone: bool) -> impl Iterator<Item = (Ticket, &Entry<T>)> {
+    fn candidates(&self, offers_alone: bool) -> impl Iterator<Item = (Ticket, &PermitEntry<T>)> {
         let pending = self.pending.iter();
         let entries = pending.filter_map(|ticket| Some((*ticket, self.entries.get(ticket)?)));
-        entries.filter(move |(_, entry)| !offers_alone || entry.kind == Kind::Offer)
+        entries.filter(move |(_, entry)| !offers_alone || entry.kind == PendingKind::Offer)
     }
 
-    fn had_its_time(&self, entry: &Entry<T>, now: Instant) -> bool {
-        now >= entry.came + self.caps.patience
+    fn is_past_grace(&self, entry: &PermitEntry<T>, now: Instant) -> bool {
+        now >= entry.admitted_at + self.limits.grace
     }
 
     fn may_evict(&self) -> bool {
-        self.entries.len() - self.places < self.caps.evicted_max
+        self.entries.len() - self.permits < self.limits.evicted_max
     }
 
     /// A source that evicts its own all the time leaves some of what may be ending to others.
     fn may_evict_own(&self) -> bool {
-        self.entries.len() - self.places < share(self.caps.evicted_max)
+        self.entries.len() - self.permits < source_share(self.limits.evicted_max)
     }
 
     fn held(&self, source: SourceKey) -> usize {
@@ -191,81 +198,81 @@ impl<T> Ledger<T> {
 
     /// Tells whether the place of an entry, pending or not, may go to this requester. The rules on
     /// shares, authorised entries and pending offers hold as for any other place.
-    pub fn may_replace(&self, ticket: Ticket, requester: Requester, kind: Kind) -> bool {
+    pub fn may_replace(&self, ticket: Ticket, requester: Requester, kind: PendingKind) -> bool {
         let Some(entry) = self.entries.get(&ticket).filter(|entry| !entry.is_evicted) else {
             return false;
         };
-        let offers_after =
-            self.offers - usize::from(self.is_pending_offer(ticket, entry)) + usize::from(kind == Kind::Offer);
+        let offers_after = self.pending_offers - usize::from(self.is_pending_offer(ticket, entry))
+            + usize::from(kind == PendingKind::Offer);
         let is_own =
             entry.requester.source == requester.source && entry.requester.is_authorised == requester.is_authorised;
-        let has_share = requester.is_authorised || is_own || self.held(requester.source) < self.caps.share_max;
+        let has_share = requester.is_authorised || is_own || self.held(requester.source) < self.limits.share_max;
         let is_anonymous = !entry.requester.is_authorised;
-        offers_after <= self.caps.offers_max
+        offers_after <= self.limits.offers_max
             && has_share
             && (is_anonymous || requester.is_authorised)
             && if is_own { self.may_evict_own() } else { self.may_evict() }
     }
 
-    fn is_pending_offer(&self, ticket: Ticket, entry: &Entry<T>) -> bool {
-        entry.kind == Kind::Offer && self.pending.contains(&ticket)
+    fn is_pending_offer(&self, ticket: Ticket, entry: &PermitEntry<T>) -> bool {
+        entry.kind == PendingKind::Offer && self.pending.contains(&ticket)
     }
 
-    /// Takes the place away that [`Ledger::plan`] named, or that [`Ledger::may_replace`] allows to,
-    /// and returns what the entry holds. The entry itself stays until [`Ledger::leave`].
+    /// Takes the place away that [`PermitLedger::plan`] named, or that [`PermitLedger::may_replace`] allows to,
+    /// and returns what the entry holds. The entry itself stays until [`PermitLedger::remove`].
     pub fn evict(&mut self, ticket: Ticket) -> Option<&mut T> {
         if self.entries.get(&ticket)?.is_evicted {
             return None;
         }
-        self.settle(ticket);
+        self.mark_connected(ticket);
         let entry = self.entries.get_mut(&ticket)?;
         entry.is_evicted = true;
         let requester = entry.requester;
-        self.places -= 1;
+        self.permits -= 1;
         self.release(requester);
         self.entries.get_mut(&ticket).map(|entry| &mut entry.item)
     }
 
-    /// Enters what has a place by [`Ledger::plan`].
-    pub fn admit(&mut self, requester: Requester, kind: Kind, item: T, now: Instant) -> Ticket {
+    /// Enters what has a place by [`PermitLedger::plan`].
+    pub fn admit(&mut self, requester: Requester, kind: PendingKind, item: T, now: Instant) -> Ticket {
         let ticket = self.next;
         self.next += 1;
-        let entry = Entry {
+        let entry = PermitEntry {
             requester,
             kind,
-            came: now,
+            admitted_at: now,
             is_evicted: false,
             item,
         };
         self.entries.insert(ticket, entry);
-        self.places += 1;
+        self.permits += 1;
         if !requester.is_authorised {
             *self.held.entry(requester.source).or_default() += 1;
         }
-        if kind != Kind::Caller {
+        if kind != PendingKind::Caller {
             self.pending.insert(ticket);
         }
-        self.offers += usize::from(kind == Kind::Offer);
+        self.pending_offers += usize::from(kind == PendingKind::Offer);
         ticket
     }
 
     /// Notes that somebody is there, or that the session ends: it is evicted no more. Tells whether
     /// it was pending.
-    pub fn settle(&mut self, ticket: Ticket) -> bool {
+    pub fn mark_connected(&mut self, ticket: Ticket) -> bool {
         let was_pending = self.pending.remove(&ticket);
-        let is_offer = |entry: &Entry<T>| entry.kind == Kind::Offer;
+        let is_offer = |entry: &PermitEntry<T>| entry.kind == PendingKind::Offer;
         if was_pending && self.entries.get(&ticket).is_some_and(is_offer) {
-            self.offers -= 1;
+            self.pending_offers -= 1;
         }
         was_pending
     }
 
     /// Forgets an entry, and returns what it held.
-    pub fn leave(&mut self, ticket: Ticket) -> Option<T> {
-        self.settle(ticket);
+    pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
+        self.mark_connected(ticket);
         let entry = self.entries.remove(&ticket)?;
         if !entry.is_evicted {
-            self.places -= 1;
+            self.permits -= 1;
             self.release(entry.requester);
         }
         Some(entry.item)
@@ -292,19 +299,19 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(5);
     const TICK: Duration = Duration::from_millis(1);
-    const CAPS: Caps = Caps {
-        places_max: 8,
-        share_max: share(8),
+    const CAPS: AdmissionLimits = AdmissionLimits {
+        permits_max: 8,
+        share_max: source_share(8),
         offers_max: 8,
         evicted_max: 8,
-        patience: PATIENCE,
+        grace: PATIENCE,
     };
 
     fn from(address: &str) -> Requester {
         Requester {
             source: address.parse::<IpAddr>().expect("an address").into(),
             is_authorised: false,
-            reached: None,
+            local_address: None,
         }
     }
 
@@ -316,15 +323,15 @@ mod tests {
     }
 
     /// A ledger, with what a caller of it does.
-    struct Rig(Ledger<()>, Instant);
+    struct Rig(PermitLedger<()>, Instant);
 
     impl Rig {
-        fn new(caps: Caps) -> Self {
-            Rig(Ledger::new(caps), Instant::now())
+        fn new(caps: AdmissionLimits) -> Self {
+            Rig(PermitLedger::new(caps), Instant::now())
         }
 
         /// Asks at the beginning.
-        fn ask(&mut self, requester: Requester, kind: Kind) -> Result<(Ticket, Option<Ticket>), Refused> {
+        fn ask(&mut self, requester: Requester, kind: PendingKind) -> Result<(Ticket, Option<Ticket>), AdmissionError> {
             self.ask_after(Duration::ZERO, requester, kind)
         }
 
@@ -332,8 +339,8 @@ mod tests {
             &mut self,
             after: Duration,
             requester: Requester,
-            kind: Kind,
-        ) -> Result<(Ticket, Option<Ticket>), Refused> {
+            kind: PendingKind,
+        ) -> Result<(Ticket, Option<Ticket>), AdmissionError> {
             let now = self.1 + after;
             let victim = self.0.plan(requester, kind, now)?;
             if let Some(victim) = victim {
@@ -343,7 +350,7 @@ mod tests {
         }
 
         /// Asks so often that it must work.
-        fn fill(&mut self, requester: Requester, kind: Kind, count: usize) -> Vec<Ticket> {
+        fn fill(&mut self, requester: Requester, kind: PendingKind, count: usize) -> Vec<Ticket> {
             (0..count)
                 .map(|_| self.ask(requester, kind).expect("there is a place").0)
                 .collect()
@@ -358,22 +365,22 @@ mod tests {
     #[test]
     fn one_source_holds_a_share_and_all_hold_the_cap() {
         let mut rig = Rig::new(CAPS);
-        let held = rig.fill(from(A), Kind::Caller, 6);
-        assert_eq!(rig.ask(from(A), Kind::Caller), Err(Refused::Share));
-        let others = rig.fill(from(B), Kind::Caller, 2);
-        assert_eq!(rig.ask(from(B), Kind::Caller), Err(Refused::Full));
-        rig.0.leave(others[0]);
-        assert_eq!(rig.ask(from(A), Kind::Caller), Err(Refused::Share));
-        assert!(rig.ask(from("192.0.2.3"), Kind::Caller).is_ok());
-        rig.0.leave(held[0]);
-        assert!(rig.ask(from(A), Kind::Caller).is_ok());
-        assert_eq!((rig.0.places, rig.0.entries.len()), (8, 8));
+        let held = rig.fill(from(A), PendingKind::Caller, 6);
+        assert_eq!(rig.ask(from(A), PendingKind::Caller), Err(AdmissionError::SourceShare));
+        let others = rig.fill(from(B), PendingKind::Caller, 2);
+        assert_eq!(rig.ask(from(B), PendingKind::Caller), Err(AdmissionError::Full));
+        rig.0.remove(others[0]);
+        assert_eq!(rig.ask(from(A), PendingKind::Caller), Err(AdmissionError::SourceShare));
+        assert!(rig.ask(from("192.0.2.3"), PendingKind::Caller).is_ok());
+        rig.0.remove(held[0]);
+        assert!(rig.ask(from(A), PendingKind::Caller).is_ok());
+        assert_eq!((rig.0.permits, rig.0.entries.len()), (8, 8));
     }
 
     /// One to three places may be one caller's; of four one is another's.
     #[test]
     fn a_share_is_three_quarters() {
-        assert_eq!([1, 2, 3, 4, 8, 32].map(share), [1, 2, 3, 3, 6, 24]);
+        assert_eq!([1, 2, 3, 4, 8, 32].map(source_share), [1, 2, 3, 3, 6, 24]);
     }
 
     /// An IPv6 network of 64 bits is one source, whatever addresses of it ask.
@@ -381,57 +388,62 @@ mod tests {
     fn a_network_has_one_share() {
         let mut rig = Rig::new(CAPS);
         for host in 1..=6 {
-            rig.fill(from(&format!("2001:db8::{host}")), Kind::Caller, 1);
+            rig.fill(from(&format!("2001:db8::{host}")), PendingKind::Caller, 1);
         }
-        assert_eq!(rig.ask(from("2001:db8::7"), Kind::Caller), Err(Refused::Share));
-        assert!(rig.ask(from("2001:db8:0:1::1"), Kind::Caller).is_ok());
+        assert_eq!(
+            rig.ask(from("2001:db8::7"), PendingKind::Caller),
+            Err(AdmissionError::SourceShare)
+        );
+        assert!(rig.ask(from("2001:db8:0:1::1"), PendingKind::Caller).is_ok());
     }
 
     /// The source that holds most places loses its oldest pending one, at once, to a source that
     /// would hold fewer.
     #[test]
     fn a_flood_gives_way_to_others_at_once() {
-        let mut rig = Rig::new(Caps { share_max: 8, ..CAPS });
-        let lone = rig.fill(from(B), Kind::Silent, 1);
-        let flood = rig.fill(from(A), Kind::Silent, 7);
-        let (_, evicted) = rig.ask(from("192.0.2.3"), Kind::Caller).expect("the flood gives way");
+        let mut rig = Rig::new(AdmissionLimits { share_max: 8, ..CAPS });
+        let lone = rig.fill(from(B), PendingKind::Silent, 1);
+        let flood = rig.fill(from(A), PendingKind::Silent, 7);
+        let (_, evicted) = rig
+            .ask(from("192.0.2.3"), PendingKind::Caller)
+            .expect("the flood gives way");
         assert_eq!(evicted, Some(flood[0]));
-        let (_, evicted) = rig.ask(from(B), Kind::Offer).expect("the flood gives way");
+        let (_, evicted) = rig.ask(from(B), PendingKind::Offer).expect("the flood gives way");
         assert_eq!(evicted, Some(flood[1]));
         assert_eq!(
-            rig.ask(from(A), Kind::Offer),
-            Err(Refused::Full),
+            rig.ask(from(A), PendingKind::Offer),
+            Err(AdmissionError::Full),
             "its own come a moment ago"
         );
         let (_, evicted) = rig
-            .ask_after(PATIENCE, from(A), Kind::Offer)
+            .ask_after(PATIENCE, from(A), PendingKind::Offer)
             .expect("its own have had their time");
         assert_eq!(evicted, Some(flood[2]), "not the older one of a source that holds less");
-        assert!(rig.0.settle(lone[0]));
+        assert!(rig.0.mark_connected(lone[0]));
     }
 
     /// Sources that hold as much as the newcomer's would lose what has had its time, and nothing
     /// before.
     #[test]
     fn equals_wait_for_their_time() {
-        let mut rig = Rig::new(Caps {
-            places_max: 1,
+        let mut rig = Rig::new(AdmissionLimits {
+            permits_max: 1,
             share_max: 1,
             ..CAPS
         });
-        let first = rig.fill(from(A), Kind::Silent, 1);
+        let first = rig.fill(from(A), PendingKind::Silent, 1);
         assert_eq!(
-            rig.ask_after(PATIENCE - TICK, from(B), Kind::Silent),
-            Err(Refused::Full)
+            rig.ask_after(PATIENCE - TICK, from(B), PendingKind::Silent),
+            Err(AdmissionError::Full)
         );
         let (second, evicted) = rig
-            .ask_after(PATIENCE, from(B), Kind::Silent)
+            .ask_after(PATIENCE, from(B), PendingKind::Silent)
             .expect("its time is over");
         assert_eq!(evicted, Some(first[0]));
-        assert!(rig.0.settle(second));
+        assert!(rig.0.mark_connected(second));
         assert_eq!(
-            rig.ask_after(3 * PATIENCE, from(A), Kind::Caller),
-            Err(Refused::Full),
+            rig.ask_after(3 * PATIENCE, from(A), PendingKind::Caller),
+            Err(AdmissionError::Full),
             "a caller stays"
         );
     }
@@ -440,13 +452,15 @@ mod tests {
     #[test]
     fn a_source_at_its_share_replaces_its_own() {
         let mut rig = Rig::new(CAPS);
-        rig.fill(from(B), Kind::Silent, 1);
-        let own = rig.fill(from(A), Kind::Silent, 6);
+        rig.fill(from(B), PendingKind::Silent, 1);
+        let own = rig.fill(from(A), PendingKind::Silent, 6);
         assert_eq!(
-            rig.ask_after(PATIENCE - TICK, from(A), Kind::Offer),
-            Err(Refused::Share)
+            rig.ask_after(PATIENCE - TICK, from(A), PendingKind::Offer),
+            Err(AdmissionError::SourceShare)
         );
-        let (_, evicted) = rig.ask_after(PATIENCE, from(A), Kind::Offer).expect("its own give way");
+        let (_, evicted) = rig
+            .ask_after(PATIENCE, from(A), PendingKind::Offer)
+            .expect("its own give way");
         assert_eq!(evicted, Some(own[0]));
     }
 
@@ -455,21 +469,24 @@ mod tests {
     #[test]
     fn authorised_entries_never_give_way_to_anonymous_ones() {
         let mut rig = Rig::new(CAPS);
-        let own = rig.fill(authorised(A), Kind::Offer, 7);
-        let anonymous = rig.fill(from(B), Kind::Silent, 1);
+        let own = rig.fill(authorised(A), PendingKind::Offer, 7);
+        let anonymous = rig.fill(from(B), PendingKind::Silent, 1);
         let (_, evicted) = rig
-            .ask(authorised(A), Kind::Caller)
+            .ask(authorised(A), PendingKind::Caller)
             .expect("the anonymous one gives way");
         assert_eq!(evicted, Some(anonymous[0]));
         for after in [Duration::ZERO, 10 * PATIENCE] {
-            assert_eq!(rig.ask_after(after, from(B), Kind::Caller), Err(Refused::Full));
+            assert_eq!(
+                rig.ask_after(after, from(B), PendingKind::Caller),
+                Err(AdmissionError::Full)
+            );
         }
         assert_eq!(
-            rig.ask_after(PATIENCE - TICK, authorised(B), Kind::Caller),
-            Err(Refused::Full)
+            rig.ask_after(PATIENCE - TICK, authorised(B), PendingKind::Caller),
+            Err(AdmissionError::Full)
         );
         let (_, evicted) = rig
-            .ask_after(PATIENCE, authorised(B), Kind::Caller)
+            .ask_after(PATIENCE, authorised(B), PendingKind::Caller)
             .expect("its time is over");
         assert_eq!(evicted, Some(own[0]));
     }
@@ -478,16 +495,22 @@ mod tests {
     /// untouched by it.
     #[test]
     fn pending_offers_are_capped() {
-        let mut rig = Rig::new(Caps { offers_max: 2, ..CAPS });
-        let silent = rig.fill(from(A), Kind::Silent, 1);
-        let offers = rig.fill(from(A), Kind::Offer, 2);
-        assert_eq!(rig.ask(from(A), Kind::Offer), Err(Refused::Full));
-        assert_eq!(rig.ask(from(A), Kind::Silent).map(|(_, evicted)| evicted), Ok(None));
-        let (other, evicted) = rig.ask(from(B), Kind::Offer).expect("the flood gives way");
+        let mut rig = Rig::new(AdmissionLimits { offers_max: 2, ..CAPS });
+        let silent = rig.fill(from(A), PendingKind::Silent, 1);
+        let offers = rig.fill(from(A), PendingKind::Offer, 2);
+        assert_eq!(rig.ask(from(A), PendingKind::Offer), Err(AdmissionError::Full));
+        assert_eq!(
+            rig.ask(from(A), PendingKind::Silent).map(|(_, evicted)| evicted),
+            Ok(None)
+        );
+        let (other, evicted) = rig.ask(from(B), PendingKind::Offer).expect("the flood gives way");
         assert_eq!(evicted, Some(offers[0]), "an offer, not the older silent session");
-        assert!(rig.0.settle(other) && !rig.0.settle(other));
-        assert_eq!(rig.ask(from(B), Kind::Offer).map(|(_, evicted)| evicted), Ok(None));
-        assert!(rig.0.settle(silent[0]));
+        assert!(rig.0.mark_connected(other) && !rig.0.mark_connected(other));
+        assert_eq!(
+            rig.ask(from(B), PendingKind::Offer).map(|(_, evicted)| evicted),
+            Ok(None)
+        );
+        assert!(rig.0.mark_connected(silent[0]));
     }
 
     /// 100 offers a second that never complete, for ten seconds, from one address: it holds what
@@ -495,9 +518,9 @@ mod tests {
     /// answered, connects, and is never evicted.
     #[test]
     fn offers_that_never_complete_shut_nobody_out() {
-        let mut rig = Rig::new(Caps {
-            places_max: 32,
-            share_max: share(32),
+        let mut rig = Rig::new(AdmissionLimits {
+            permits_max: 32,
+            share_max: source_share(32),
             offers_max: 16,
             evicted_max: 32,
             ..CAPS
@@ -505,24 +528,24 @@ mod tests {
         let (mut gone, mut refused) = (Vec::new(), 0);
         for nth in 0..1_000 {
             let at = Duration::from_millis(10 * nth);
-            match rig.ask_after(at, from(A), Kind::Offer) {
+            match rig.ask_after(at, from(A), PendingKind::Offer) {
                 Ok((_, evicted)) => gone.extend(evicted),
                 Err(_) => refused += 1,
             }
             if nth % 100 == 99 {
                 let (honest, evicted) = rig
-                    .ask_after(at, from(B), Kind::Offer)
+                    .ask_after(at, from(B), PendingKind::Offer)
                     .expect("an honest caller is let in");
                 gone.extend(evicted);
-                assert!(rig.0.settle(honest), "it was not evicted");
+                assert!(rig.0.mark_connected(honest), "it was not evicted");
             }
             // An evicted bot takes a second to end.
             if nth % 100 == 0 {
                 for ticket in gone.drain(..) {
-                    rig.0.leave(ticket);
+                    rig.0.remove(ticket);
                 }
             }
-            assert!(rig.0.offers <= 16 && rig.0.places <= 32);
+            assert!(rig.0.pending_offers <= 16 && rig.0.permits <= 32);
         }
         assert!(refused > 900, "{refused}");
     }
@@ -531,29 +554,29 @@ mod tests {
     /// quarter of that to others.
     #[test]
     fn evicted_entries_are_capped() {
-        let mut rig = Rig::new(Caps {
-            places_max: 2,
+        let mut rig = Rig::new(AdmissionLimits {
+            permits_max: 2,
             share_max: 2,
-            patience: Duration::ZERO,
+            grace: Duration::ZERO,
             ..CAPS
         });
-        rig.fill(from(A), Kind::Silent, 2);
-        for _ in 0..share(8) {
-            assert!(rig.ask(from(A), Kind::Silent).is_ok());
+        rig.fill(from(A), PendingKind::Silent, 2);
+        for _ in 0..source_share(8) {
+            assert!(rig.ask(from(A), PendingKind::Silent).is_ok());
         }
-        assert_eq!(rig.ask(from(A), Kind::Silent), Err(Refused::Full));
-        let (first, evicted) = rig.ask(from(B), Kind::Silent).expect("some is left to others");
+        assert_eq!(rig.ask(from(A), PendingKind::Silent), Err(AdmissionError::Full));
+        let (first, evicted) = rig.ask(from(B), PendingKind::Silent).expect("some is left to others");
         assert!(evicted.is_some());
-        rig.0.leave(first);
-        rig.fill(from(A), Kind::Silent, 1);
-        assert!(rig.ask(from(B), Kind::Silent).is_ok());
+        rig.0.remove(first);
+        rig.fill(from(A), PendingKind::Silent, 1);
+        assert!(rig.ask(from(B), PendingKind::Silent).is_ok());
         assert_eq!(
-            rig.ask(from("192.0.2.3"), Kind::Silent),
-            Err(Refused::Full),
+            rig.ask(from("192.0.2.3"), PendingKind::Silent),
+            Err(AdmissionError::Full),
             "eight are ending"
         );
-        assert!(rig.0.leave(0).is_some() && rig.0.leave(0).is_none());
-        assert!(rig.ask(from("192.0.2.3"), Kind::Silent).is_ok());
+        assert!(rig.0.remove(0).is_some() && rig.0.remove(0).is_none());
+        assert!(rig.ask(from("192.0.2.3"), PendingKind::Silent).is_ok());
     }
 
     /// A connected session whose caller is gone gives its place to a device of its source, and to
@@ -561,30 +584,33 @@ mod tests {
     /// caps stay as they are.
     #[test]
     fn the_place_of_one_who_is_gone_goes_to_its_source() {
-        let mut rig = Rig::new(Caps {
+        let mut rig = Rig::new(AdmissionLimits {
             offers_max: 2,
             evicted_max: 4,
             ..CAPS
         });
-        let held = rig.fill(from(A), Kind::Offer, 2);
+        let held = rig.fill(from(A), PendingKind::Offer, 2);
         for ticket in &held {
-            rig.0.settle(*ticket);
+            rig.0.mark_connected(*ticket);
         }
-        let callers = rig.fill(from(A), Kind::Caller, 4);
-        let key = rig.fill(authorised(A), Kind::Caller, 2);
-        assert_eq!(rig.ask(from(A), Kind::Offer), Err(Refused::Full));
+        let callers = rig.fill(from(A), PendingKind::Caller, 4);
+        let key = rig.fill(authorised(A), PendingKind::Caller, 2);
+        assert_eq!(rig.ask(from(A), PendingKind::Offer), Err(AdmissionError::Full));
         let replace = |rig: &mut Rig, ticket, requester| {
-            let may = rig.0.may_replace(ticket, requester, Kind::Offer);
+            let may = rig.0.may_replace(ticket, requester, PendingKind::Offer);
             may.then(|| {
                 rig.0.evict(ticket).expect("it has a place");
-                rig.0.admit(requester, Kind::Offer, (), rig.1)
+                rig.0.admit(requester, PendingKind::Offer, (), rig.1)
             })
         };
         assert_eq!(replace(&mut rig, key[0], from(A)), None, "it is authorised");
         assert_eq!(replace(&mut rig, 99, from(A)), None);
         let first = replace(&mut rig, held[0], from(A)).expect("a place");
         assert_eq!(replace(&mut rig, held[0], from(A)), None, "it has none any more");
-        assert_eq!((rig.0.places, rig.0.held(from(A).source), rig.0.offers), (8, 6, 1));
+        assert_eq!(
+            (rig.0.permits, rig.0.held(from(A).source), rig.0.pending_offers),
+            (8, 6, 1)
+        );
         replace(&mut rig, key[0], authorised(A)).expect("a place");
         assert_eq!(replace(&mut rig, callers[0], from(A)), None, "two offers are pending");
         assert!(replace(&mut rig, first, from(A)).is_some(), "one of them is this one");
@@ -593,33 +619,33 @@ mod tests {
             None,
             "two offers are pending"
         );
-        rig.0.settle(first);
+        rig.0.mark_connected(first);
         for ticket in [first, held[0], key[0]] {
-            rig.0.leave(ticket);
+            rig.0.remove(ticket);
         }
-        assert_eq!((rig.0.places, rig.0.offers), (8, 2));
+        assert_eq!((rig.0.permits, rig.0.pending_offers), (8, 2));
     }
 
     /// Nothing is kept of who has left.
     #[test]
     fn a_ledger_that_is_left_is_empty() {
         let mut rig = Rig::new(CAPS);
-        let mut tickets = rig.fill(from(A), Kind::Offer, 3);
-        tickets.extend(rig.fill(authorised(A), Kind::Silent, 3));
-        tickets.extend(rig.fill(from(B), Kind::Caller, 2));
+        let mut tickets = rig.fill(from(A), PendingKind::Offer, 3);
+        tickets.extend(rig.fill(authorised(A), PendingKind::Silent, 3));
+        tickets.extend(rig.fill(from(B), PendingKind::Caller, 2));
         let (late, evicted) = rig
-            .ask(from(B), Kind::Offer)
+            .ask(from(B), PendingKind::Offer)
             .map_or((None, None), |(late, out)| (Some(late), out));
         assert!(evicted.is_none() && late.is_none(), "equal sources wait");
         for ticket in tickets {
-            rig.0.leave(ticket);
+            rig.0.remove(ticket);
         }
-        let Ledger {
+        let PermitLedger {
             entries,
             pending,
             held,
-            places,
-            offers,
+            permits: places,
+            pending_offers: offers,
             ..
         } = rig.0;
         assert!(entries.is_empty() && pending.is_empty() && held.is_empty());

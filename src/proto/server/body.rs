@@ -1,13 +1,13 @@
 //! JSON bodies of requests: reading their fields, and saying what is wrong with them.
 //!
-//! In: the raw bytes of a body, already within the cap on its size. Out: typed fields, or [`Invalid`], the list of
+//! In: the raw bytes of a body, already within the cap on its size. Out: typed fields, or [`ValidationError`], the list of
 //! problems that a 422 carries as `{"detail":[{"loc":[...],"msg":"...","type":"..."}]}`. `null` counts as absent, and a
 //! canonical name wins over its aliases. [`for_log`] makes the form of a refused body that may be logged: cut, secrets
 //! masked, control characters escaped.
 //! Refuses: what is not JSON, is nested deeper than 128 levels, or is not an object. Source: the error shape of the
 //! reference peer's web framework; checklist R-096 to R-099.
 
-mod masked;
+mod redact;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,19 +16,19 @@ use serde_json::{Map, Value, json};
 
 use crate::aliases::{self, Area};
 use crate::limits;
-pub use masked::for_log;
+pub use redact::for_log;
 
 /// One step on the way to the field that a problem is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum LocStep {
     Name(&'static str),
     Index(usize),
 }
 
 /// One thing that is wrong with a body. It never holds the offending input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    pub loc: Vec<Step>,
+pub struct FieldProblem {
+    pub loc: Vec<LocStep>,
     pub msg: Cow<'static, str>,
     /// The machine's word for it, such as `missing` or `string_type`.
     pub kind: &'static str,
@@ -36,17 +36,17 @@ pub struct Problem {
 
 /// Why a body was refused: at least one problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invalid(pub Vec<Problem>);
+pub struct ValidationError(pub Vec<FieldProblem>);
 
-impl Invalid {
+impl ValidationError {
     /// Returns the `detail` of a 422 answer.
     pub fn detail(&self) -> Value {
         self.0
             .iter()
             .map(|problem| {
                 let steps = problem.loc.iter().map(|step| match step {
-                    Step::Name(name) => json!(name),
-                    Step::Index(index) => json!(index),
+                    LocStep::Name(name) => json!(name),
+                    LocStep::Index(index) => json!(index),
                 });
                 let loc: Vec<Value> = std::iter::once(json!("body")).chain(steps).collect();
                 json!({"loc": loc, "msg": problem.msg, "type": problem.kind})
@@ -55,14 +55,14 @@ impl Invalid {
     }
 }
 
-impl fmt::Display for Invalid {
+impl fmt::Display for ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (nth, problem) in self.0.iter().enumerate() {
             f.write_str(if nth == 0 { "body" } else { "; body" })?;
             for step in &problem.loc {
                 match step {
-                    Step::Name(name) => write!(f, ".{name}")?,
-                    Step::Index(index) => write!(f, "[{index}]")?,
+                    LocStep::Name(name) => write!(f, ".{name}")?,
+                    LocStep::Index(index) => write!(f, "[{index}]")?,
                 }
             }
             write!(f, ": {}", problem.msg)?;
@@ -71,22 +71,22 @@ impl fmt::Display for Invalid {
     }
 }
 
-impl std::error::Error for Invalid {}
+impl std::error::Error for ValidationError {}
 
 /// Reads a body that must be a JSON object.
 ///
 /// # Errors
-/// [`Invalid`] with one problem when it is not JSON, or JSON of another type.
-pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, Invalid> {
+/// [`ValidationError`] with one problem when it is not JSON, or JSON of another type.
+pub fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>, ValidationError> {
     match serde_json::from_slice(bytes) {
         Ok(Value::Object(map)) => Ok(map),
-        Ok(_) => Err(Invalid(vec![Problem {
+        Ok(_) => Err(ValidationError(vec![FieldProblem {
             loc: Vec::new(),
             msg: "Input should be a valid dictionary".into(),
             kind: "dict_type",
         }])),
-        Err(error) => Err(Invalid(vec![Problem {
-            loc: vec![Step::Index(offset(bytes, error.line(), error.column()))],
+        Err(error) => Err(ValidationError(vec![FieldProblem {
+            loc: vec![LocStep::Index(offset(bytes, error.line(), error.column()))],
             msg: format!("JSON decode error: {error}").into(),
             kind: "json_invalid",
         }])),
@@ -104,16 +104,16 @@ fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
 }
 
 /// Takes typed fields out of an object and collects what is wrong with them, so that one answer names it all.
-pub struct Fields {
+pub struct ObjectReader {
     map: Map<String, Value>,
-    at: Vec<Step>,
-    problems: Vec<Problem>,
+    at: Vec<LocStep>,
+    problems: Vec<FieldProblem>,
 }
 
-impl Fields {
+impl ObjectReader {
     /// Begins to read an object that stands at `at` in the body.
-    pub fn new(map: Map<String, Value>, at: Vec<Step>) -> Self {
-        Fields {
+    pub fn new(map: Map<String, Value>, at: Vec<LocStep>) -> Self {
+        ObjectReader {
             map,
             at,
             problems: Vec::new(),
@@ -121,7 +121,7 @@ impl Fields {
     }
 
     /// Takes a field of any type by its canonical name, else by an alias, with the name it stood under.
-    pub fn any(&mut self, name: &'static str) -> Option<(&'static str, Value)> {
+    pub fn take(&mut self, name: &'static str) -> Option<(&'static str, Value)> {
         aliases::first(Area::JsonKey, name, |name| match self.map.remove(name) {
             None | Some(Value::Null) => None,
             Some(value) => Some((name, value)),
@@ -130,14 +130,14 @@ impl Fields {
 
     /// Takes an optional string of at most `bytes_max` bytes.
     pub fn string(&mut self, name: &'static str, bytes_max: usize) -> Option<String> {
-        match self.any(name)? {
-            (name, Value::String(text)) if text.len() > bytes_max => self.refuse(
+        match self.take(name)? {
+            (name, Value::String(text)) if text.len() > bytes_max => self.reject(
                 name,
                 format!("String should have at most {bytes_max} bytes"),
                 "string_too_long",
             ),
             (_, Value::String(text)) => Some(text),
-            (name, _) => self.refuse(name, "Input should be a valid string", "string_type"),
+            (name, _) => self.reject(name, "Input should be a valid string", "string_type"),
         }
     }
 
@@ -151,53 +151,53 @@ impl Fields {
 
     /// Takes an optional boolean.
     pub fn flag(&mut self, name: &'static str) -> Option<bool> {
-        match self.any(name)? {
+        match self.take(name)? {
             (_, Value::Bool(flag)) => Some(flag),
-            (name, _) => self.refuse(name, "Input should be a valid boolean", "bool_type"),
+            (name, _) => self.reject(name, "Input should be a valid boolean", "bool_type"),
         }
     }
 
     /// Takes an optional whole number from 0 to 65535.
     pub fn small_integer(&mut self, name: &'static str) -> Option<u16> {
-        let (name, value) = self.any(name)?;
+        let (name, value) = self.take(name)?;
         match value.as_i64().map(u16::try_from) {
             Some(Ok(number)) => Some(number),
-            Some(Err(_)) => self.refuse(name, "Input should be from 0 to 65535", "int_range"),
-            None => self.refuse(name, "Input should be a valid integer", "int_type"),
+            Some(Err(_)) => self.reject(name, "Input should be from 0 to 65535", "int_range"),
+            None => self.reject(name, "Input should be a valid integer", "int_type"),
         }
     }
 
     /// Takes an optional object.
     pub fn object(&mut self, name: &'static str) -> Option<Map<String, Value>> {
-        match self.any(name)? {
+        match self.take(name)? {
             (_, Value::Object(map)) => Some(map),
-            (name, _) => self.refuse(name, "Input should be a valid dictionary", "dict_type"),
+            (name, _) => self.reject(name, "Input should be a valid dictionary", "dict_type"),
         }
     }
 
     /// Takes a list of at most `items_max` items, which has to be there.
     pub fn required_list(&mut self, name: &'static str, items_max: usize) -> Vec<Value> {
-        match self.any(name) {
+        match self.take(name) {
             Some((_, Value::Array(items))) if items.len() > items_max => {
-                self.refuse(name, format!("List should have at most {items_max} items"), "too_long")
+                self.reject(name, format!("List should have at most {items_max} items"), "too_long")
             }
             Some((_, Value::Array(items))) => Some(items),
-            Some(_) => self.refuse(name, "Input should be a valid list", "list_type"),
+            Some(_) => self.reject(name, "Input should be a valid list", "list_type"),
             None => self.missing(name),
         }
         .unwrap_or_default()
     }
 
     /// Notes a problem with a field; returns `None`, as there is no value then.
-    pub fn refuse<T>(
+    pub fn reject<T>(
         &mut self,
         name: &'static str,
         msg: impl Into<Cow<'static, str>>,
         kind: &'static str,
     ) -> Option<T> {
         let mut loc = self.at.clone();
-        loc.push(Step::Name(name));
-        self.note(Problem {
+        loc.push(LocStep::Name(name));
+        self.push_problem(FieldProblem {
             loc,
             msg: msg.into(),
             kind,
@@ -206,27 +206,27 @@ impl Fields {
     }
 
     /// Takes over the problems of an object inside this one.
-    pub fn join(&mut self, inner: Invalid) {
-        inner.0.into_iter().for_each(|problem| self.note(problem));
+    pub fn merge(&mut self, inner: ValidationError) {
+        inner.0.into_iter().for_each(|problem| self.push_problem(problem));
     }
 
     /// Ends the reading.
     ///
     /// # Errors
-    /// [`Invalid`] with every problem that was met.
-    pub fn finish(self) -> Result<(), Invalid> {
+    /// [`ValidationError`] with every problem that was met.
+    pub fn finish(self) -> Result<(), ValidationError> {
         if self.problems.is_empty() {
             Ok(())
         } else {
-            Err(Invalid(self.problems))
+            Err(ValidationError(self.problems))
         }
     }
 
     fn missing<T>(&mut self, name: &'static str) -> Option<T> {
-        self.refuse(name, "Field required", "missing")
+        self.reject(name, "Field required", "missing")
     }
 
-    fn note(&mut self, problem: Problem) {
+    fn push_problem(&mut self, problem: FieldProblem) {
         if self.problems.len() < limits::PROBLEMS_MAX {
             self.problems.push(problem);
         }
@@ -237,8 +237,8 @@ impl Fields {
 mod tests {
     use super::*;
 
-    fn problem(bytes: &[u8]) -> Problem {
-        let mut problems = object(bytes).expect_err("refused").0;
+    fn problem(bytes: &[u8]) -> FieldProblem {
+        let mut problems = parse_object(bytes).expect_err("refused").0;
         assert_eq!(problems.len(), 1);
         problems.remove(0)
     }
@@ -248,7 +248,7 @@ mod tests {
     fn broken_json_is_located_and_not_repeated() {
         let broken = problem(b"{\"a\": 1,\n \"s3cret\"");
         assert_eq!(broken.kind, "json_invalid");
-        assert_eq!(broken.loc, [Step::Index(17)]);
+        assert_eq!(broken.loc, [LocStep::Index(17)]);
         assert!(!broken.msg.contains("s3cret"), "{}", broken.msg);
         assert_eq!(problem(b"").kind, "json_invalid");
         assert_eq!(problem(b"\xff\xfe").kind, "json_invalid");
@@ -261,8 +261,8 @@ mod tests {
     /// R-099: the shape of a 422, and every problem of a body in one answer.
     #[test]
     fn all_problems_are_told_at_once_in_the_known_shape() {
-        let map = object(br#"{"a": 1, "b": "x", "c": 70000, "d": null}"#).expect("an object");
-        let mut fields = Fields::new(map, vec![Step::Name("list"), Step::Index(2)]);
+        let map = parse_object(br#"{"a": 1, "b": "x", "c": 70000, "d": null}"#).expect("an object");
+        let mut fields = ObjectReader::new(map, vec![LocStep::Name("list"), LocStep::Index(2)]);
         assert_eq!(fields.string("a", 9), None);
         assert_eq!(fields.flag("b"), None);
         assert_eq!(fields.small_integer("c"), None);
@@ -288,8 +288,8 @@ mod tests {
     #[test]
     fn canonical_names_win_over_aliases() {
         let read = |text: &str| {
-            let map = object(text.as_bytes()).expect("an object");
-            Fields::new(map, Vec::new()).string("videoroomRoom", 9)
+            let map = parse_object(text.as_bytes()).expect("an object");
+            ObjectReader::new(map, Vec::new()).string("videoroomRoom", 9)
         };
         assert_eq!(read(r#"{"dailyRoom":"a","videoroomRoom":"c"}"#).as_deref(), Some("c"));
         assert_eq!(read(r#"{"dailyRoom":"a","videoroomRoom":null}"#).as_deref(), Some("a"));
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn strings_and_lists_are_capped() {
-        let fields = |text: &str| Fields::new(object(text.as_bytes()).expect("an object"), Vec::new());
+        let fields = |text: &str| ObjectReader::new(parse_object(text.as_bytes()).expect("an object"), Vec::new());
         assert_eq!(fields(r#"{"a":"123"}"#).string("a", 3).as_deref(), Some("123"));
         let mut over = fields(r#"{"a":"1234","b":[1,2]}"#);
         assert_eq!(over.string("a", 3), None);
@@ -310,7 +310,7 @@ mod tests {
     /// However much is wrong, the answer stays short.
     #[test]
     fn problems_are_capped() {
-        let mut fields = Fields::new(Map::new(), Vec::new());
+        let mut fields = ObjectReader::new(Map::new(), Vec::new());
         for _ in 0..=limits::PROBLEMS_MAX {
             fields.required_string("a", 1);
         }

@@ -7,32 +7,32 @@
 use crate::limits::FORM_PAIRS_MAX;
 
 /// Returns the pairs of a form or query.
-pub fn pairs(form: &[u8]) -> Vec<(String, String)> {
+pub fn parse(form: &[u8]) -> Vec<(String, String)> {
     form.split(|byte| *byte == b'&')
         .filter(|piece| !piece.is_empty())
         .take(FORM_PAIRS_MAX)
         .map(|piece| {
             let mut halves = piece.splitn(2, |byte| *byte == b'=');
-            let mut half = || decoded(halves.next().unwrap_or_default());
+            let mut half = || decode(halves.next().unwrap_or_default());
             (half(), half())
         })
         .collect()
 }
 
 /// Returns the first value of that name.
-pub fn value<'p>(pairs: &'p [(String, String)], name: &str) -> Option<&'p str> {
+pub fn find<'p>(pairs: &'p [(String, String)], name: &str) -> Option<&'p str> {
     pairs
         .iter()
         .find(|(key, _)| key == name)
         .map(|(_, value)| value.as_str())
 }
 
-fn decoded(text: &[u8]) -> String {
+fn decode(text: &[u8]) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((first, after)) = rest.split_first() {
         rest = after;
-        match (first, escape(after)) {
+        match (first, decode_escape(after)) {
             (b'%', Some(byte)) => {
                 bytes.push(byte);
                 rest = &after[2..];
@@ -45,7 +45,7 @@ fn decoded(text: &[u8]) -> String {
 }
 
 /// Reads the two digits after a `%`.
-fn escape(digits: &[u8]) -> Option<u8> {
+fn decode_escape(digits: &[u8]) -> Option<u8> {
     let digit = |at: usize| char::from(*digits.get(at)?).to_digit(16);
     u8::try_from(digit(0)? * 16 + digit(1)?).ok()
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     fn of(text: &[u8]) -> Vec<(String, String)> {
-        pairs(text)
+        parse(text)
     }
 
     fn pair(name: &str, value: &str) -> (String, String) {
@@ -73,8 +73,8 @@ mod tests {
                 pair("To", "second"),
             ]
         );
-        assert_eq!(value(&of(b"a=1&b=2&b=3"), "b"), Some("2"));
-        assert_eq!(value(&of(b"a=1"), "b"), None);
+        assert_eq!(find(&of(b"a=1&b=2&b=3"), "b"), Some("2"));
+        assert_eq!(find(&of(b"a=1"), "b"), None);
         assert_eq!(of("N%C3%A4me=\u{e4}".as_bytes()), [pair("N\u{e4}me", "\u{e4}")]);
     }
 

@@ -43,33 +43,35 @@ fn bits(address: IpAddr) -> u128 {
 
 /// A text that names no network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoNetwork;
+pub struct NetworkParseError;
 
-impl fmt::Display for NoNetwork {
+impl fmt::Display for NetworkParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an address, or ADDRESS/BITS such as 10.0.0.0/8")
     }
 }
 
 impl FromStr for Network {
-    type Err = NoNetwork;
+    type Err = NetworkParseError;
 
     /// Reads `ADDRESS` or `ADDRESS/BITS`. Further bits of the address are no mistake: people write
     /// their own with its network's.
-    fn from_str(text: &str) -> Result<Self, NoNetwork> {
+    fn from_str(text: &str) -> Result<Self, NetworkParseError> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
             None => (text, None),
         };
-        let address: IpAddr = address.parse().map_err(|_| NoNetwork)?;
+        let address: IpAddr = address.parse().map_err(|_| NetworkParseError)?;
         let bits_max = if address.is_ipv4() { 32 } else { 128 };
         let length = match length {
-            Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().map_err(|_| NoNetwork)?,
-            Some(_) => return Err(NoNetwork),
+            Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                text.parse().map_err(|_| NetworkParseError)?
+            }
+            Some(_) => return Err(NetworkParseError),
             None => bits_max,
         };
         if length > bits_max {
-            return Err(NoNetwork);
+            return Err(NetworkParseError);
         }
         let mask = u128::MAX.checked_shl(bits_max - length).unwrap_or(0);
         // Of an IPv4 address the bits above it always count.
@@ -105,7 +107,7 @@ impl TrustedProxies {
     }
 
     /// Returns where a request came from. Lines are given in their order.
-    pub fn client<'l>(
+    pub fn client_address<'l>(
         &self,
         peer: IpAddr,
         x_forwarded_for: impl DoubleEndedIterator<Item = &'l [u8]>,
@@ -201,7 +203,7 @@ mod tests {
     fn client(trusted: &TrustedProxies, x_forwarded_for: &[&str], forwarded: &[&str]) -> String {
         let lines = |lines: &[&str]| -> Vec<Vec<u8>> { lines.iter().map(|line| line.as_bytes().to_vec()).collect() };
         let (x, f) = (lines(x_forwarded_for), lines(forwarded));
-        let client = trusted.client(ip(PEER), x.iter().map(Vec::as_slice), f.iter().map(Vec::as_slice));
+        let client = trusted.client_address(ip(PEER), x.iter().map(Vec::as_slice), f.iter().map(Vec::as_slice));
         client.to_string()
     }
 
@@ -219,12 +221,16 @@ mod tests {
                 "127.0.0.1",
             ),
         ] {
-            assert_eq!(trusted.client(ip(peer), lines(), lines()), ip(peer));
+            assert_eq!(trusted.client_address(ip(peer), lines(), lines()), ip(peer));
         }
         for peer in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "10.1.2.3", "2001:db8::5"] {
             let trusted = proxies(&["10.0.0.0/8", "2001:db8::/64"]);
-            assert_eq!(trusted.client(ip(peer), lines(), none()), ip("192.0.2.9"), "{peer}");
-            assert_eq!(trusted.client(ip(peer), none(), none()), ip(peer));
+            assert_eq!(
+                trusted.client_address(ip(peer), lines(), none()),
+                ip("192.0.2.9"),
+                "{peer}"
+            );
+            assert_eq!(trusted.client_address(ip(peer), none(), none()), ip(peer));
         }
     }
 
@@ -351,7 +357,7 @@ mod tests {
             "10.0.0.0/+8",
             "/8",
         ] {
-            assert_eq!(text.parse::<Network>(), Err(NoNetwork), "{text}");
+            assert_eq!(text.parse::<Network>(), Err(NetworkParseError), "{text}");
         }
     }
 }

@@ -34,15 +34,15 @@ impl ApiKey {
     }
 
     /// Tells whether one of a request's `Authorization` headers, the only one, carries the key.
-    pub fn is_in<'h>(&self, mut authorizations: impl Iterator<Item = &'h [u8]>) -> bool {
+    pub fn matches_header<'h>(&self, mut authorizations: impl Iterator<Item = &'h [u8]>) -> bool {
         let (Some(only), None) = (authorizations.next(), authorizations.next()) else {
             return false;
         };
-        bearer(only).is_some_and(|key| self.is(key))
+        bearer(only).is_some_and(|key| self.matches(key))
     }
 
     /// Tells whether this is the key.
-    pub fn is(&self, shown: &[u8]) -> bool {
+    pub fn matches(&self, shown: &[u8]) -> bool {
         self.keyed.clone().chain_update(shown).verify_slice(&self.tag).is_ok()
     }
 }
@@ -62,7 +62,7 @@ mod tests {
 
     fn opens(authorizations: &[&str]) -> bool {
         let key = ApiKey::new(&Secret::new(KEY), [7; 32]);
-        key.is_in(authorizations.iter().map(|text| text.as_bytes()))
+        key.matches_header(authorizations.iter().map(|text| text.as_bytes()))
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::limits::{BOUNDARY_BYTES_MAX, FIELDS_BYTES_MAX, FRAME_BYTES_MAX, PART_
 
 /// What a body has.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Event<'a> {
+pub enum MultipartEvent<'a> {
     /// A whole field.
     Field { name: &'a str, value: &'a [u8] },
     /// The file begins: every field that counts was there.
@@ -28,7 +28,7 @@ pub enum Event<'a> {
 
 /// Why a body is no form with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub enum MultipartError {
     /// What is wrong with it.
     Malformed(&'static str),
     /// Too much came before the file.
@@ -37,8 +37,9 @@ pub enum Broken {
     Files(&'static str),
 }
 
-const NO_FILE: Broken = Broken::Files("the form has no part named \"file\"; it is expected behind the fields");
-const TWO_FILES: Broken = Broken::Files("the form has a second part named \"file\"; one is expected");
+const NO_FILE: MultipartError =
+    MultipartError::Files("the form has no part named \"file\"; it is expected behind the fields");
+const TWO_FILES: MultipartError = MultipartError::Files("the form has a second part named \"file\"; one is expected");
 
 /// Finds the boundary in the value of `Content-Type`; nothing when that is another type or the boundary is unusable.
 pub fn boundary(content_type: &[u8]) -> Option<String> {
@@ -55,7 +56,7 @@ pub fn boundary(content_type: &[u8]) -> Option<String> {
 
 /// Reads a body.
 #[derive(Debug)]
-pub struct Parser {
+pub struct MultipartParser {
     /// Whether one of the parts is the file.
     has_upload: bool,
     fields_bytes_max: usize,
@@ -64,7 +65,7 @@ pub struct Parser {
     delimiter: Vec<u8>,
     /// How much of the delimiter the last bytes were.
     matched: usize,
-    state: State,
+    state: ParserState,
     /// The header of a part, or the value of a field.
     buffer: Vec<u8>,
     name: String,
@@ -76,11 +77,11 @@ pub struct Parser {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ParserState {
     /// Before the first delimiter, where nothing counts.
     Preamble,
     /// Behind a delimiter.
-    Line(Line),
+    Line(BoundaryState),
     /// In the header of a part.
     Head,
     /// In the value of a field.
@@ -95,33 +96,33 @@ enum State {
 
 /// What of a delimiter's line was there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
+enum BoundaryState {
     Start,
     Padding,
     Cr,
     Hyphen,
 }
 
-impl Parser {
+impl MultipartParser {
     /// Begins with the boundary that [`boundary`] found.
     pub fn new(boundary: &str) -> Self {
         Self::with(boundary, true, FIELDS_BYTES_MAX, FRAME_BYTES_MAX)
     }
 
     /// The same of a form without a file, whose names and values have so many bytes at most.
-    pub fn of_fields(boundary: &str, bytes_max: usize) -> Self {
+    pub fn for_fields(boundary: &str, bytes_max: usize) -> Self {
         Self::with(boundary, false, bytes_max, bytes_max.saturating_add(FRAME_BYTES_MAX))
     }
 
     fn with(boundary: &str, has_upload: bool, fields_bytes_max: usize, frame_bytes_max: usize) -> Self {
-        Parser {
+        MultipartParser {
             has_upload,
             fields_bytes_max,
             frame_bytes_max,
             delimiter: [b"\r\n--", boundary.as_bytes()].concat(),
             // A body begins as if a line break were before it.
             matched: 2,
-            state: State::Preamble,
+            state: ParserState::Preamble,
             buffer: Vec::new(),
             name: String::new(),
             has_file: false,
@@ -133,33 +134,35 @@ impl Parser {
     /// Takes the next bytes of the body and tells what is in them.
     ///
     /// # Errors
-    /// See [`Broken`]; or what `on` returns. Nothing may follow an error.
-    pub fn push<E: From<Broken>>(
+    /// See [`MultipartError`]; or what `on` returns. Nothing may follow an error.
+    pub fn push<E: From<MultipartError>>(
         &mut self,
         mut bytes: &[u8],
-        on: &mut dyn FnMut(Event<'_>) -> Result<(), E>,
+        on: &mut dyn FnMut(MultipartEvent<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         while let Some(&first) = bytes.first() {
             let used = match self.state {
-                State::Line(line) => {
-                    self.frame(1)?;
-                    if self.line(line, first)? {
-                        on(Event::End)?;
+                ParserState::Line(handle_boundary_byte) => {
+                    self.count_framing(1)?;
+                    if self.line(handle_boundary_byte, first)? {
+                        on(MultipartEvent::End)?;
                     }
                     1
                 }
-                State::Head => {
-                    self.frame(1)?;
-                    if self.head(first)? {
-                        on(Event::File)?;
+                ParserState::Head => {
+                    self.count_framing(1)?;
+                    if self.handle_header_byte(first)? {
+                        on(MultipartEvent::File)?;
                     }
                     1
                 }
-                State::Epilogue => {
-                    self.frame(bytes.len())?;
+                ParserState::Epilogue => {
+                    self.count_framing(bytes.len())?;
                     bytes.len()
                 }
-                State::Preamble | State::Value | State::File | State::Ignored => self.content(bytes, on)?,
+                ParserState::Preamble | ParserState::Value | ParserState::File | ParserState::Ignored => {
+                    self.handle_content(bytes, on)?
+                }
             };
             bytes = &bytes[used..];
         }
@@ -169,74 +172,74 @@ impl Parser {
     /// Tells whether the body may end here.
     ///
     /// # Errors
-    /// [`Broken::Malformed`] when its last boundary is missing.
-    pub fn finish(self) -> Result<(), Broken> {
+    /// [`MultipartError::Malformed`] when its last boundary is missing.
+    pub fn finish(self) -> Result<(), MultipartError> {
         match self.state {
-            State::Epilogue => Ok(()),
-            _ => Err(Broken::Malformed("the form ends before its last boundary")),
+            ParserState::Epilogue => Ok(()),
+            _ => Err(MultipartError::Malformed("the form ends before its last boundary")),
         }
     }
 
     /// Counts what is not the file.
-    fn frame(&mut self, bytes: usize) -> Result<(), Broken> {
+    fn count_framing(&mut self, bytes: usize) -> Result<(), MultipartError> {
         self.frame_bytes += bytes;
         if self.frame_bytes <= self.frame_bytes_max {
             return Ok(());
         }
         Err(match self.has_file {
-            false => Broken::FieldsTooLong,
-            true => Broken::Malformed("too much comes behind the file"),
+            false => MultipartError::FieldsTooLong,
+            true => MultipartError::Malformed("too much comes behind the file"),
         })
     }
 
     /// Counts names and values, those before the file.
-    fn field(&mut self, bytes: usize) -> Result<(), Broken> {
+    fn count_field(&mut self, bytes: usize) -> Result<(), MultipartError> {
         self.field_bytes += bytes;
         match self.field_bytes <= self.fields_bytes_max {
             true => Ok(()),
-            false => Err(Broken::FieldsTooLong),
+            false => Err(MultipartError::FieldsTooLong),
         }
     }
 
     /// Takes one byte behind a delimiter; tells whether it was the last delimiter.
-    fn line(&mut self, line: Line, byte: u8) -> Result<bool, Broken> {
+    fn line(&mut self, line: BoundaryState, byte: u8) -> Result<bool, MultipartError> {
         self.state = match (line, byte) {
-            (Line::Start, b'-') => State::Line(Line::Hyphen),
-            (Line::Start | Line::Padding, b' ' | b'\t') => State::Line(Line::Padding),
-            (Line::Start | Line::Padding, b'\r') => State::Line(Line::Cr),
-            (Line::Cr, b'\n') => {
+            (BoundaryState::Start, b'-') => ParserState::Line(BoundaryState::Hyphen),
+            (BoundaryState::Start | BoundaryState::Padding, b' ' | b'\t') => ParserState::Line(BoundaryState::Padding),
+            (BoundaryState::Start | BoundaryState::Padding, b'\r') => ParserState::Line(BoundaryState::Cr),
+            (BoundaryState::Cr, b'\n') => {
                 self.buffer.clear();
-                State::Head
+                ParserState::Head
             }
-            (Line::Hyphen, b'-') if self.has_upload && !self.has_file => return Err(NO_FILE),
-            (Line::Hyphen, b'-') => {
-                self.state = State::Epilogue;
+            (BoundaryState::Hyphen, b'-') if self.has_upload && !self.has_file => return Err(NO_FILE),
+            (BoundaryState::Hyphen, b'-') => {
+                self.state = ParserState::Epilogue;
                 return Ok(true);
             }
-            _ => return Err(Broken::Malformed("a boundary is not alone in its line")),
+            _ => return Err(MultipartError::Malformed("a boundary is not alone in its line")),
         };
         Ok(false)
     }
 
     /// Takes one byte of a part's header; tells whether it was the last one of the file's.
-    fn head(&mut self, byte: u8) -> Result<bool, Broken> {
+    fn handle_header_byte(&mut self, byte: u8) -> Result<bool, MultipartError> {
         if self.buffer.len() == PART_HEAD_BYTES_MAX {
-            return Err(Broken::Malformed("the header of a part is too long"));
+            return Err(MultipartError::Malformed("the header of a part is too long"));
         }
         self.buffer.push(byte);
         if !self.buffer.ends_with(b"\r\n\r\n") && self.buffer != b"\r\n" {
             return Ok(false);
         }
-        let name = name(&self.buffer)?;
+        let name = field_name(&self.buffer)?;
         self.buffer.clear();
         let is_file = self.has_upload && name == "file";
         self.state = match (is_file, self.has_file) {
             (true, true) => return Err(TWO_FILES),
-            (true, false) => State::File,
-            (false, true) => State::Ignored,
+            (true, false) => ParserState::File,
+            (false, true) => ParserState::Ignored,
             (false, false) => {
-                self.field(name.len())?;
-                State::Value
+                self.count_field(name.len())?;
+                ParserState::Value
             }
         };
         self.has_file |= is_file;
@@ -245,128 +248,133 @@ impl Parser {
     }
 
     /// Takes what of some bytes is content or may be the delimiter behind it; tells how many bytes that are.
-    fn content<E: From<Broken>>(
+    fn handle_content<E: From<MultipartError>>(
         &mut self,
         bytes: &[u8],
-        on: &mut dyn FnMut(Event<'_>) -> Result<(), E>,
+        on: &mut dyn FnMut(MultipartEvent<'_>) -> Result<(), E>,
     ) -> Result<usize, E> {
         if self.matched > 0 {
-            return self.go_on(bytes, on);
+            return self.resume_delimiter(bytes, on);
         }
         let mut from = 0;
         while let Some(found) = bytes[from..].iter().position(|byte| *byte == b'\r') {
             let at = from + found;
-            let same = common(&bytes[at..], &self.delimiter);
+            let same = common_prefix(&bytes[at..], &self.delimiter);
             if same == self.delimiter.len() || at + same == bytes.len() {
-                self.piece(&bytes[..at], on)?;
+                self.push_content(&bytes[..at], on)?;
                 self.matched = same;
-                self.settle(on)?;
+                self.finish_content(on)?;
                 return Ok(at + same);
             }
             from = at + 1;
         }
-        self.piece(bytes, on)?;
+        self.push_content(bytes, on)?;
         Ok(bytes.len())
     }
 
     /// The same when the bytes before may have been the beginning of a delimiter.
-    fn go_on<E: From<Broken>>(
+    fn resume_delimiter<E: From<MultipartError>>(
         &mut self,
         bytes: &[u8],
-        on: &mut dyn FnMut(Event<'_>) -> Result<(), E>,
+        on: &mut dyn FnMut(MultipartEvent<'_>) -> Result<(), E>,
     ) -> Result<usize, E> {
-        let same = common(bytes, &self.delimiter[self.matched..]);
+        let same = common_prefix(bytes, &self.delimiter[self.matched..]);
         self.matched += same;
         if self.matched == self.delimiter.len() || same == bytes.len() {
-            self.settle(on)?;
+            self.finish_content(on)?;
         } else {
             // It was content, and so rarely that a copy does no harm. What follows is looked at anew.
             let held = self.delimiter[..self.matched].to_vec();
             self.matched = 0;
-            self.piece(&held, on)?;
+            self.push_content(&held, on)?;
         }
         Ok(same)
     }
 
     /// Takes some content.
-    fn piece<E: From<Broken>>(
+    fn push_content<E: From<MultipartError>>(
         &mut self,
         piece: &[u8],
-        on: &mut dyn FnMut(Event<'_>) -> Result<(), E>,
+        on: &mut dyn FnMut(MultipartEvent<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         match self.state {
-            State::File if piece.is_empty() => {}
-            State::File => on(Event::Data(piece))?,
-            State::Value => {
-                self.field(piece.len())?;
-                self.frame(piece.len())?;
+            ParserState::File if piece.is_empty() => {}
+            ParserState::File => on(MultipartEvent::Data(piece))?,
+            ParserState::Value => {
+                self.count_field(piece.len())?;
+                self.count_framing(piece.len())?;
                 self.buffer.extend_from_slice(piece);
             }
-            _ => self.frame(piece.len())?,
+            _ => self.count_framing(piece.len())?,
         }
         Ok(())
     }
 
     /// Ends the content if the delimiter is whole.
-    fn settle<E: From<Broken>>(&mut self, on: &mut dyn FnMut(Event<'_>) -> Result<(), E>) -> Result<(), E> {
+    fn finish_content<E: From<MultipartError>>(
+        &mut self,
+        on: &mut dyn FnMut(MultipartEvent<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         if self.matched < self.delimiter.len() {
             return Ok(());
         }
         self.matched = 0;
-        self.frame(self.delimiter.len())?;
+        self.count_framing(self.delimiter.len())?;
         match self.state {
-            State::Value => on(Event::Field {
+            ParserState::Value => on(MultipartEvent::Field {
                 name: &self.name,
                 value: &self.buffer,
             })?,
-            State::File => on(Event::FileEnd)?,
+            ParserState::File => on(MultipartEvent::FileEnd)?,
             _ => {}
         }
-        self.state = State::Line(Line::Start);
+        self.state = ParserState::Line(BoundaryState::Start);
         Ok(())
     }
 }
 
 /// Counts the bytes that two texts begin with alike.
-fn common(one: &[u8], other: &[u8]) -> usize {
+fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
 /// Finds the name of a part in its header, which ends with an empty line.
-fn name(header: &[u8]) -> Result<String, Broken> {
+fn field_name(header: &[u8]) -> Result<String, MultipartError> {
     let mut name = None;
     for line in header.split_inclusive(|byte| *byte == b'\n') {
         let line = line
             .strip_suffix(b"\r\n")
             .filter(|line| !line.contains(&b'\r') && !line.contains(&0))
-            .ok_or(Broken::Malformed("a line in a part's header does not end with CR LF"))?;
+            .ok_or(MultipartError::Malformed(
+                "a line in a part's header does not end with CR LF",
+            ))?;
         if line.is_empty() {
             break;
         }
         let colon = line.iter().position(|byte| *byte == b':');
         let (field, value) = line.split_at(colon.filter(|at| *at > 0 && !line[0].is_ascii_whitespace()).ok_or(
-            Broken::Malformed("a line in a part's header is not like \"name: value\""),
+            MultipartError::Malformed("a line in a part's header is not like \"name: value\""),
         )?);
         if !field.eq_ignore_ascii_case(b"content-disposition") {
             continue;
         }
         let (kind, parameters) = head_and_parameters(&value[1..]);
         if name.is_some() || !kind.eq_ignore_ascii_case(b"form-data") {
-            return Err(Broken::Malformed(
+            return Err(MultipartError::Malformed(
                 "a part does not have one \"Content-Disposition: form-data\"",
             ));
         }
         name = parameter(parameters, "name")
-            .map_err(|Unreadable| Broken::Malformed("a part's \"Content-Disposition\" cannot be read"))?
+            .map_err(|ParameterError| MultipartError::Malformed("a part's \"Content-Disposition\" cannot be read"))?
             .map(Cow::into_owned);
         if name.is_none() {
             break;
         }
     }
-    let name = name.ok_or(Broken::Malformed(
+    let name = name.ok_or(MultipartError::Malformed(
         "a part has no \"Content-Disposition: form-data\" with a name",
     ))?;
-    String::from_utf8(name).map_err(|_| Broken::Malformed("the name of a part is not UTF-8"))
+    String::from_utf8(name).map_err(|_| MultipartError::Malformed("the name of a part is not UTF-8"))
 }
 
 /// Divides the value of a header into what comes before its parameters, and those.
@@ -375,12 +383,12 @@ fn head_and_parameters(value: &[u8]) -> (&[u8], &[u8]) {
     (value[..end].trim_ascii(), &value[end..])
 }
 
-/// Parameters are not like `; name=value; name="value"`, or one comes twice.
+/// Parameters are not like `; field_name=value; field_name="value"`, or one comes twice.
 #[derive(Debug, PartialEq, Eq)]
-struct Unreadable;
+struct ParameterError;
 
 /// Finds one of the parameters in the value of a header. All of them have to be readable.
-fn parameter<'v>(mut rest: &'v [u8], wanted: &str) -> Result<Option<Cow<'v, [u8]>>, Unreadable> {
+fn parameter<'v>(mut rest: &'v [u8], wanted: &str) -> Result<Option<Cow<'v, [u8]>>, ParameterError> {
     let mut found = None;
     loop {
         rest = rest.trim_ascii_start();
@@ -393,9 +401,9 @@ fn parameter<'v>(mut rest: &'v [u8], wanted: &str) -> Result<Option<Cow<'v, [u8]
                     continue;
                 }
             }
-            Some(_) => return Err(Unreadable),
+            Some(_) => return Err(ParameterError),
         }
-        let equals = rest.iter().position(|byte| *byte == b'=').ok_or(Unreadable)?;
+        let equals = rest.iter().position(|byte| *byte == b'=').ok_or(ParameterError)?;
         let (name, after) = (&rest[..equals], rest[equals + 1..].trim_ascii_start());
         let value;
         (value, rest) = match after.strip_prefix(b"\"") {
@@ -406,18 +414,18 @@ fn parameter<'v>(mut rest: &'v [u8], wanted: &str) -> Result<Option<Cow<'v, [u8]
             }
         };
         if name.eq_ignore_ascii_case(wanted.as_bytes()) && found.replace(value).is_some() {
-            return Err(Unreadable);
+            return Err(ParameterError);
         }
     }
 }
 
 /// Reads a value up to its closing quotation mark; gives what follows too. A backslash counts before a quotation mark and before
 /// another one; elsewhere it is part of a name of Windows.
-fn unquoted(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), Unreadable> {
+fn unquoted(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), ParameterError> {
     let mut value = Vec::new();
     let mut rest = text;
     loop {
-        let (first, after) = rest.split_first().ok_or(Unreadable)?;
+        let (first, after) = rest.split_first().ok_or(ParameterError)?;
         rest = after;
         match (first, after.first()) {
             (b'"', _) => return Ok((value.into(), rest)),

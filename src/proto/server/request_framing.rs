@@ -2,8 +2,8 @@
 //! servers would understand differently.
 //!
 //! In: the bytes of an HTTP/1.1 connection as they come, in pieces of any size. Out: the number of
-//! the first request whose length is ambiguous ([`Framing::refused`]), and the transfer codings
-//! that are taken ([`judge`]). The HTTP library takes a request that has `Content-Length` and
+//! the first request whose length is ambiguous ([`RequestFraming::first_ambiguous`]), and the transfer codings
+//! that are taken ([`check_transfer_codings`]). The HTTP library takes a request that has `Content-Length` and
 //! `Transfer-Encoding` by the latter and hides the former, so it can be seen here alone. Nothing is
 //! kept but the place in the stream: what a line is not known by is skipped. What cannot be
 //! followed is refused from there on; the library has refused it by then. Source: RFC 9112 sections
@@ -14,30 +14,30 @@ use std::fmt;
 /// Why a request is refused for its framing. The connection is closed after the answer, since it is
 /// unknown where the next begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum FramingError {
     /// `Content-Length` beside `Transfer-Encoding`.
     TwoLengths,
     /// A transfer coding beside `chunked`, or `chunked` twice.
     Coding,
 }
 
-impl Refusal {
+impl FramingError {
     /// Returns the status of the answer.
     pub fn status(self) -> u16 {
         match self {
-            Refusal::TwoLengths => 400,
-            Refusal::Coding => 501,
+            FramingError::TwoLengths => 400,
+            FramingError::Coding => 501,
         }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for FramingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::TwoLengths => {
+            FramingError::TwoLengths => {
                 "the request has both Content-Length and Transfer-Encoding, so its end is ambiguous; send one of them"
             }
-            Refusal::Coding => {
+            FramingError::Coding => {
                 "the only transfer coding here is `chunked`, once; send the body in that or with a Content-Length"
             }
         })
@@ -47,40 +47,40 @@ impl fmt::Display for Refusal {
 /// Judges the values of `Transfer-Encoding` of a request.
 ///
 /// # Errors
-/// [`Refusal::Coding`] for anything but `chunked`, once.
-pub fn judge<'v>(mut codings: impl Iterator<Item = &'v [u8]>) -> Result<(), Refusal> {
+/// [`FramingError::Coding`] for anything but `chunked`, once.
+pub fn check_transfer_codings<'v>(mut codings: impl Iterator<Item = &'v [u8]>) -> Result<(), FramingError> {
     match (codings.next(), codings.next()) {
         (None, _) => Ok(()),
         (Some(only), None) if only.trim_ascii().eq_ignore_ascii_case(b"chunked") => Ok(()),
-        _ => Err(Refusal::Coding),
+        _ => Err(FramingError::Coding),
     }
 }
 
 /// Follows the requests of one connection.
 #[derive(Debug, Default)]
-pub struct Framing {
-    at: At,
-    head: Head,
+pub struct RequestFraming {
+    state: FramingState,
+    head: HeadFraming,
     /// Heads that have ended.
     heads: usize,
-    refused: Option<usize>,
+    first_ambiguous: Option<usize>,
 }
 
 /// What is known of a head so far.
 #[derive(Debug, Default)]
-struct Head {
+struct HeadFraming {
     has_coding: bool,
     length: Option<u64>,
 }
 
 /// What the next byte is a part of.
 #[derive(Debug, Default)]
-enum At {
+enum FramingState {
     /// Empty lines before a request.
     #[default]
     Before,
     /// A line of a head: how long it is, and what it may be.
-    Line { bytes: usize, field: Field },
+    Line { bytes: usize, field: HeaderField },
     /// So many bytes that mean nothing: a body, or a chunk with its line end.
     Skip { bytes: u64, chunked: bool },
     /// The line before a chunk.
@@ -88,12 +88,12 @@ enum At {
     /// A line behind the last chunk, and whether it is empty.
     Trailer { is_empty: bool },
     /// It cannot be told.
-    Lost,
+    Ambiguous,
 }
 
 /// Which field a line is.
 #[derive(Clone, Copy, Debug)]
-enum Field {
+enum HeaderField {
     /// As many bytes as there are fit this name.
     Name(&'static [u8]),
     /// The value of `Content-Length`, and whether its digits are over.
@@ -105,38 +105,42 @@ enum Field {
 const LENGTH: &[u8] = b"content-length:";
 const CODING: &[u8] = b"transfer-encoding:";
 
-impl Framing {
+impl RequestFraming {
     /// Takes the next bytes of the connection.
     pub fn handle(&mut self, mut bytes: &[u8]) {
         while let Some((&byte, rest)) = bytes.split_first() {
-            match &mut self.at {
-                At::Lost => return,
-                At::Skip { bytes: left, chunked } => {
+            match &mut self.state {
+                FramingState::Ambiguous => return,
+                FramingState::Skip { bytes: left, chunked } => {
                     let skipped = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                     bytes = &bytes[skipped..];
                     *left -= skipped as u64;
                     if *left == 0 {
-                        self.at = if *chunked { At::size() } else { At::Before };
+                        self.state = if *chunked {
+                            FramingState::size()
+                        } else {
+                            FramingState::Before
+                        };
                     }
                     continue;
                 }
-                At::Before if matches!(byte, b'\r' | b'\n') => {}
+                FramingState::Before if matches!(byte, b'\r' | b'\n') => {}
                 // The line of the request begins, which is no field.
-                At::Before => {
-                    self.head = Head::default();
-                    self.at = At::Line {
+                FramingState::Before => {
+                    self.head = HeadFraming::default();
+                    self.state = FramingState::Line {
                         bytes: 1,
-                        field: Field::Other,
+                        field: HeaderField::Other,
                     };
                 }
-                At::Line { .. } if byte == b'\n' => self.handle_line(),
-                At::Line { bytes, field } => {
+                FramingState::Line { .. } if byte == b'\n' => self.handle_line(),
+                FramingState::Line { bytes, field } => {
                     // A line that has nothing but its end is empty.
                     *bytes += usize::from(byte != b'\r');
                     field.handle(byte, *bytes, &mut self.head.has_coding);
                 }
-                At::Size { .. } if byte == b'\n' => self.handle_size(),
-                At::Size { size, is_over } => match char::from(byte).to_digit(16) {
+                FramingState::Size { .. } if byte == b'\n' => self.handle_size(),
+                FramingState::Size { size, is_over } => match char::from(byte).to_digit(16) {
                     Some(digit) if !*is_over => {
                         let more = size
                             .unwrap_or(0)
@@ -144,41 +148,41 @@ impl Framing {
                             .and_then(|size| size.checked_add(digit.into()));
                         match more {
                             Some(more) => *size = Some(more),
-                            None => self.lose(),
+                            None => self.give_up(),
                         }
                     }
                     _ => *is_over = true,
                 },
-                At::Trailer { is_empty: true } if byte == b'\n' => self.at = At::Before,
-                At::Trailer { is_empty } => *is_empty = byte == b'\n' || byte == b'\r' && *is_empty,
+                FramingState::Trailer { is_empty: true } if byte == b'\n' => self.state = FramingState::Before,
+                FramingState::Trailer { is_empty } => *is_empty = byte == b'\n' || byte == b'\r' && *is_empty,
             }
             bytes = rest;
         }
     }
 
-    /// Returns the number of the first request that is to be refused with [`Refusal::TwoLengths`],
+    /// Returns the number of the first request that is to be refused with [`FramingError::TwoLengths`],
     /// counted from 0; all that follow are too.
-    pub fn refused(&self) -> Option<usize> {
-        self.refused
+    pub fn first_ambiguous(&self) -> Option<usize> {
+        self.first_ambiguous
     }
 
     /// A line of a head has ended.
     fn handle_line(&mut self) {
-        let At::Line { bytes, field } = std::mem::replace(
-            &mut self.at,
-            At::Line {
+        let FramingState::Line { bytes, field } = std::mem::replace(
+            &mut self.state,
+            FramingState::Line {
                 bytes: 0,
-                field: Field::NONE,
+                field: HeaderField::NONE,
             },
         ) else {
             return;
         };
-        if let Field::Length { value, .. } = field {
+        if let HeaderField::Length { value, .. } = field {
             match (value, self.head.length) {
                 (Some(value), None) => self.head.length = Some(value),
                 (Some(value), Some(before)) if value == before => {}
                 // None, or another one than before.
-                _ => return self.lose(),
+                _ => return self.give_up(),
             }
         }
         if bytes == 0 {
@@ -187,53 +191,53 @@ impl Framing {
     }
 
     fn handle_head(&mut self) {
-        self.at = match (self.head.has_coding, self.head.length) {
-            (true, Some(_)) => return self.lose(),
-            (true, None) => At::size(),
-            (false, Some(bytes)) if bytes > 0 => At::Skip { bytes, chunked: false },
-            (false, _) => At::Before,
+        self.state = match (self.head.has_coding, self.head.length) {
+            (true, Some(_)) => return self.give_up(),
+            (true, None) => FramingState::size(),
+            (false, Some(bytes)) if bytes > 0 => FramingState::Skip { bytes, chunked: false },
+            (false, _) => FramingState::Before,
         };
         self.heads += 1;
     }
 
     fn handle_size(&mut self) {
-        let At::Size { size, .. } = self.at else {
+        let FramingState::Size { size, .. } = self.state else {
             return;
         };
         // Behind a chunk comes the end of a line.
-        self.at = match size.and_then(|size| size.checked_add(2)) {
-            Some(2) => At::Trailer { is_empty: true },
-            Some(bytes) => At::Skip { bytes, chunked: true },
-            None => return self.lose(),
+        self.state = match size.and_then(|size| size.checked_add(2)) {
+            Some(2) => FramingState::Trailer { is_empty: true },
+            Some(bytes) => FramingState::Skip { bytes, chunked: true },
+            None => return self.give_up(),
         };
     }
 
     /// The request that is being read, or the one behind its body, and whatever follows has no
     /// place that all agree on.
-    fn lose(&mut self) {
-        self.at = At::Lost;
-        self.refused = Some(self.heads);
+    fn give_up(&mut self) {
+        self.state = FramingState::Ambiguous;
+        self.first_ambiguous = Some(self.heads);
     }
 }
 
-impl At {
-    fn size() -> At {
-        At::Size {
+impl FramingState {
+    fn size() -> FramingState {
+        FramingState::Size {
             size: None,
             is_over: false,
         }
     }
 }
 
-impl Field {
+impl HeaderField {
     /// What a line may be that has not begun.
-    const NONE: Field = Field::Name(b"");
+    const NONE: HeaderField = HeaderField::Name(b"");
 
     /// Takes the byte of a line that makes it so many bytes long.
     fn handle(&mut self, byte: u8, bytes: usize, has_coding: &mut bool) {
         match self {
-            Field::Other => {}
-            Field::Name(name) => {
+            HeaderField::Other => {}
+            HeaderField::Name(name) => {
                 let lower = byte.to_ascii_lowercase();
                 let name = match (bytes, lower) {
                     (1, b'c') => LENGTH,
@@ -241,20 +245,20 @@ impl Field {
                     _ => *name,
                 };
                 *self = match bytes.checked_sub(1).and_then(|at| name.get(at)) {
-                    Some(&expected) if expected != lower => Field::Other,
-                    Some(_) if bytes < name.len() => Field::Name(name),
-                    Some(_) if name == LENGTH => Field::Length {
+                    Some(&expected) if expected != lower => HeaderField::Other,
+                    Some(_) if bytes < name.len() => HeaderField::Name(name),
+                    Some(_) if name == LENGTH => HeaderField::Length {
                         value: None,
                         is_over: false,
                     },
                     Some(_) => {
                         *has_coding = true;
-                        Field::Other
+                        HeaderField::Other
                     }
-                    None => Field::Other,
+                    None => HeaderField::Other,
                 };
             }
-            Field::Length { value, is_over } => match byte {
+            HeaderField::Length { value, is_over } => match byte {
                 b' ' | b'\t' | b'\r' => *is_over |= value.is_some(),
                 b'0'..=b'9' if !*is_over => {
                     let more = value.unwrap_or(0).checked_mul(10);
@@ -275,15 +279,15 @@ mod tests {
     /// How many heads end in these bytes, and which one is refused; the same in pieces of every
     /// size.
     fn follow(bytes: &[u8]) -> (usize, Option<usize>) {
-        let mut whole = Framing::default();
+        let mut whole = RequestFraming::default();
         whole.handle(bytes);
         for size in 1..bytes.len() {
-            let mut pieces = Framing::default();
+            let mut pieces = RequestFraming::default();
             bytes.chunks(size).for_each(|piece| pieces.handle(piece));
-            let found = (pieces.heads, pieces.refused());
-            assert_eq!(found, (whole.heads, whole.refused()), "pieces of {size}");
+            let found = (pieces.heads, pieces.first_ambiguous());
+            assert_eq!(found, (whole.heads, whole.first_ambiguous()), "pieces of {size}");
         }
-        (whole.heads, whole.refused())
+        (whole.heads, whole.first_ambiguous())
     }
 
     const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -355,10 +359,10 @@ mod tests {
             let bytes = format!("POST / HTTP/1.1\r\n{head}{GET}{GET}");
             assert_eq!(follow(bytes.as_bytes()), (heads, Some(heads)), "{head:?}");
         }
-        let mut longest = Framing::default();
+        let mut longest = RequestFraming::default();
         longest.handle(b"POST / HTTP/1.1\r\nContent-Length: 18446744073709551615\r\n\r\n");
         longest.handle(&[b'\n'; 1000]);
-        assert_eq!((longest.heads, longest.refused()), (1, None));
+        assert_eq!((longest.heads, longest.first_ambiguous()), (1, None));
     }
 
     /// Any bytes at all are followed without a panic, and a head is never counted after the place
@@ -394,7 +398,7 @@ mod tests {
 
     #[test]
     fn chunked_is_the_only_coding() {
-        let judge_all = |values: &[&str]| judge(values.iter().map(|value| value.as_bytes()));
+        let judge_all = |values: &[&str]| check_transfer_codings(values.iter().map(|value| value.as_bytes()));
         for good in [&[][..], &["chunked"], &["Chunked"], &[" chunked\t"]] {
             assert_eq!(judge_all(good), Ok(()), "{good:?}");
         }
@@ -408,7 +412,7 @@ mod tests {
             &["xchunked"],
             &[""],
         ] {
-            assert_eq!(judge_all(bad), Err(Refusal::Coding), "{bad:?}");
+            assert_eq!(judge_all(bad), Err(FramingError::Coding), "{bad:?}");
         }
     }
 }

@@ -14,41 +14,41 @@ use crate::secret::Secret;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum RestMethod {
     Get,
     Post,
     Delete,
 }
 
-impl Method {
+impl RestMethod {
     /// Returns the word of the request line.
     pub fn name(self) -> &'static str {
         match self {
-            Method::Get => "GET",
-            Method::Post => "POST",
-            Method::Delete => "DELETE",
+            RestMethod::Get => "GET",
+            RestMethod::Post => "POST",
+            RestMethod::Delete => "DELETE",
         }
     }
 }
 
 /// The body of a request.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Body {
+pub struct RestBody {
     pub content_type: &'static str,
     pub bytes: Vec<u8>,
 }
 
-impl Body {
+impl RestBody {
     /// Returns a form that is encoded already.
     pub fn form(text: &str) -> Self {
-        Body {
+        RestBody {
             content_type: "application/x-www-form-urlencoded",
             bytes: text.as_bytes().to_vec(),
         }
     }
 
     pub fn json(value: &Value) -> Self {
-        Body {
+        RestBody {
             content_type: "application/json",
             bytes: value.to_string().into_bytes(),
         }
@@ -57,20 +57,20 @@ impl Body {
 
 /// One request.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Request {
-    pub method: Method,
-    /// Absolute, with scheme; parts that come from a peer are [`segment`]s.
+pub struct RestRequest {
+    pub method: RestMethod,
+    /// Absolute, with scheme; parts that come from a peer are [`encode_path_segment`]s.
     pub url: String,
     /// The value of the `Authorization` header.
     pub authorization: Option<Secret>,
-    pub body: Option<Body>,
+    pub body: Option<RestBody>,
 }
 
-impl Request {
+impl RestRequest {
     /// Returns a request that reads.
     pub fn get(url: String, authorization: Secret) -> Self {
-        Request {
-            method: Method::Get,
+        RestRequest {
+            method: RestMethod::Get,
             url,
             authorization: Some(authorization),
             body: None,
@@ -78,7 +78,7 @@ impl Request {
     }
 }
 
-impl fmt::Debug for Request {
+impl fmt::Debug for RestRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
             .field("method", &self.method)
@@ -99,7 +99,7 @@ pub fn bearer(key: &Secret) -> Secret {
 
 /// Writes any text as one segment of a path. `:` stays, as the ids of calls have it; `.` and `..` stay too, and mean what
 /// they mean in paths: refuse them before.
-pub fn segment(text: &str) -> String {
+pub fn encode_path_segment(text: &str) -> String {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -115,7 +115,7 @@ pub fn segment(text: &str) -> String {
 }
 
 /// Takes from a provider's words whatever could be a phone number, an id or a key.
-pub fn bland(text: &str) -> String {
+pub fn redact_reason(text: &str) -> String {
     let words = text.split_whitespace().map(|word| {
         if word.chars().count() > REST_REASON_WORD_CHARS_MAX {
             return "\u{2026}".to_owned();
@@ -135,10 +135,10 @@ mod tests {
 
     #[test]
     fn a_segment_stays_one_segment() {
-        assert_eq!(segment("v3:abc-DEF_1.~"), "v3:abc-DEF_1.~");
-        assert_eq!(segment("a/b?c#d"), "a%2Fb%3Fc%23d");
-        assert_eq!(segment("50% of \u{e4}\r\n"), "50%25%20of%20%C3%A4%0D%0A");
-        assert_eq!(segment(""), "");
+        assert_eq!(encode_path_segment("v3:abc-DEF_1.~"), "v3:abc-DEF_1.~");
+        assert_eq!(encode_path_segment("a/b?c#d"), "a%2Fb%3Fc%23d");
+        assert_eq!(encode_path_segment("50% of \u{e4}\r\n"), "50%25%20of%20%C3%A4%0D%0A");
+        assert_eq!(encode_path_segment(""), "");
     }
 
     /// The examples of RFC 7617 section 2 and RFC 6750 section 2.1.
@@ -154,11 +154,11 @@ mod tests {
 
     #[test]
     fn the_debug_form_tells_no_secret() {
-        let request = Request {
-            method: Method::Post,
+        let request = RestRequest {
+            method: RestMethod::Post,
             url: "https://api.example.net/calls/+15550001111".into(),
             authorization: Some(bearer(&Secret::new("hunter2"))),
-            body: Some(Body::form("To=%2B15550002222")),
+            body: Some(RestBody::form("To=%2B15550002222")),
         };
         assert_eq!(format!("{request:?}"), "Request { method: Post, .. }");
     }

@@ -1,19 +1,19 @@
 //! What the certificate of `--tls auto` says, and when another one is due.
 //!
 //! In: the names and addresses of this machine, the clock in seconds since 1970, and what a kept certificate says
-//! ([`known`]). Out: the names to certify, the time a certificate is valid for, what its authority may vouch for, and the
+//! ([`parsed`]). Out: the names to certify, the time a certificate is valid for, what its authority may vouch for, and the
 //! reason why another certificate is due. [`issue`] writes certificates.
 //! A clock before [`RELEASED_S`] is one that nobody has set: time is then taken from the release, or from a later
 //! certificate. Authorities are never replaced for the sake of time, since every device would have to trust the new one.
 //! Source: RFC 5280 section 4.2.1; Apple's requirements for trusted certificates (825 days at most).
 
 pub mod issue;
-pub mod known;
+pub mod parsed;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use self::known::Certificate;
+use self::parsed::Certificate;
 pub use crate::limits::RELEASED_S;
 use crate::limits::{AUTHORITY_VALID, CERTIFICATE_BACKDATED, CERTIFICATE_NAMES_MAX, CERTIFICATE_VALID};
 
@@ -21,42 +21,42 @@ const DAY_S: u64 = 86_400;
 
 /// What a client may call this machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Name {
+pub enum CertificateName {
     /// In lower case, without a dot at its end.
     Dns(String),
     Address(IpAddr),
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for CertificateName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Name::Dns(name) => f.write_str(name),
-            Name::Address(address) => address.fmt(f),
+            CertificateName::Dns(name) => f.write_str(name),
+            CertificateName::Address(address) => address.fmt(f),
         }
     }
 }
 
 /// Returns what clients may call this machine: `localhost`, its names and those of the configuration, the `.local` name of
 /// each, and every address that a browser can open. Sorted, at most [`CERTIFICATE_NAMES_MAX`].
-pub fn wanted(host_names: &[String], addresses: &[IpAddr]) -> Vec<Name> {
+pub fn certificate_names(host_names: &[String], addresses: &[IpAddr]) -> Vec<CertificateName> {
     let mut names = vec![
-        Name::Dns("localhost".into()),
-        Name::Address(Ipv4Addr::LOCALHOST.into()),
-        Name::Address(Ipv6Addr::LOCALHOST.into()),
+        CertificateName::Dns("localhost".into()),
+        CertificateName::Address(Ipv4Addr::LOCALHOST.into()),
+        CertificateName::Address(Ipv6Addr::LOCALHOST.into()),
     ];
     for name in host_names {
         match name.trim_matches(['[', ']']).parse::<IpAddr>() {
-            Ok(address) => names.push(Name::Address(address)),
+            Ok(address) => names.push(CertificateName::Address(address)),
             Err(_) => {
                 if !name.contains('.') && name != "localhost" {
-                    names.push(Name::Dns(format!("{name}.local")));
+                    names.push(CertificateName::Dns(format!("{name}.local")));
                 }
-                names.push(Name::Dns(name.clone()));
+                names.push(CertificateName::Dns(name.clone()));
             }
         }
     }
     let usable = addresses.iter().filter(|address| is_for_browsers(**address));
-    names.extend(usable.copied().map(Name::Address));
+    names.extend(usable.copied().map(CertificateName::Address));
     names.sort_unstable();
     names.dedup();
     names.truncate(CERTIFICATE_NAMES_MAX);
@@ -73,7 +73,7 @@ fn is_for_browsers(address: IpAddr) -> bool {
 
 /// What an authority may vouch for: everything below a name, or every address of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subtree {
+pub enum NameConstraint {
     Dns(String),
     /// An address and the length of its prefix in bits.
     Network(IpAddr, u8),
@@ -96,14 +96,14 @@ const PRIVATE_NETWORKS: [(IpAddr, u8); 9] = [
 
 /// Returns what a new authority of a machine with these names may vouch for: the private world, and the machine itself. Who
 /// trusts it need not fear that its key, on a board in a drawer, opens the rest of the web.
-pub fn permitted(names: &[Name]) -> Vec<Subtree> {
-    let mut subtrees: Vec<Subtree> = PRIVATE_NAMES
+pub fn name_constraints(names: &[CertificateName]) -> Vec<NameConstraint> {
+    let mut subtrees: Vec<NameConstraint> = PRIVATE_NAMES
         .iter()
-        .map(|name| Subtree::Dns((*name).to_owned()))
+        .map(|name| NameConstraint::Dns((*name).to_owned()))
         .chain(
             PRIVATE_NETWORKS
                 .iter()
-                .map(|&(network, bits)| Subtree::Network(network, bits)),
+                .map(|&(network, bits)| NameConstraint::Network(network, bits)),
         )
         .collect();
     for name in names {
@@ -111,11 +111,11 @@ pub fn permitted(names: &[Name]) -> Vec<Subtree> {
             continue;
         }
         subtrees.push(match name {
-            Name::Dns(name) => Subtree::Dns(name.clone()),
-            Name::Address(address @ IpAddr::V4(_)) => Subtree::Network(*address, 32),
+            CertificateName::Dns(name) => NameConstraint::Dns(name.clone()),
+            CertificateName::Address(address @ IpAddr::V4(_)) => NameConstraint::Network(*address, 32),
             // The host's half of an address changes from day to day.
-            Name::Address(IpAddr::V6(address)) => {
-                Subtree::Network(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(), 64)
+            CertificateName::Address(IpAddr::V6(address)) => {
+                NameConstraint::Network(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(), 64)
             }
         });
     }
@@ -123,20 +123,22 @@ pub fn permitted(names: &[Name]) -> Vec<Subtree> {
 }
 
 /// Tells whether an authority with these subtrees may vouch for a name.
-pub fn permits(subtrees: &[Subtree], name: &Name) -> bool {
+pub fn permits(subtrees: &[NameConstraint], name: &CertificateName) -> bool {
     subtrees.iter().any(|subtree| match (subtree, name) {
-        (Subtree::Dns(parent), Name::Dns(name)) => {
+        (NameConstraint::Dns(parent), CertificateName::Dns(name)) => {
             let above = name.strip_suffix(parent.as_str());
             above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
         }
-        (&Subtree::Network(IpAddr::V4(network), bits), Name::Address(IpAddr::V4(address))) => (network.to_bits()
-            ^ address.to_bits())
-        .checked_shr(32 - u32::from(bits))
-        .is_none_or(|differing| differing == 0),
-        (&Subtree::Network(IpAddr::V6(network), bits), Name::Address(IpAddr::V6(address))) => (network.to_bits()
-            ^ address.to_bits())
-        .checked_shr(128 - u32::from(bits))
-        .is_none_or(|differing| differing == 0),
+        (&NameConstraint::Network(IpAddr::V4(network), bits), CertificateName::Address(IpAddr::V4(address))) => {
+            (network.to_bits() ^ address.to_bits())
+                .checked_shr(32 - u32::from(bits))
+                .is_none_or(|differing| differing == 0)
+        }
+        (&NameConstraint::Network(IpAddr::V6(network), bits), CertificateName::Address(IpAddr::V6(address))) => {
+            (network.to_bits() ^ address.to_bits())
+                .checked_shr(128 - u32::from(bits))
+                .is_none_or(|differing| differing == 0)
+        }
         _ => false,
     })
 }
@@ -175,7 +177,7 @@ impl Validity {
 
 /// Returns the time to go by. A clock before the release was never set, and the truth is no earlier than the day on which a
 /// kept certificate was made.
-pub fn believed(clock_s: u64, kept: Option<&Certificate>) -> u64 {
+pub fn plausible_now(clock_s: u64, kept: Option<&Certificate>) -> u64 {
     if clock_s >= RELEASED_S {
         return clock_s;
     }
@@ -185,42 +187,46 @@ pub fn believed(clock_s: u64, kept: Option<&Certificate>) -> u64 {
 
 /// Why another certificate is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum RenewalReason {
     /// Clients may use a name that is not in it.
-    Missing(Name),
+    Missing(CertificateName),
     /// A third of its time is left.
     Ending,
     /// Its time has not come: it was made while the clock was ahead.
     Ahead,
 }
 
-impl fmt::Display for Due {
+impl fmt::Display for RenewalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Due::Missing(name) => write!(f, "{name} is not in the one before"),
-            Due::Ending => f.write_str("the one before ends soon"),
-            Due::Ahead => f.write_str("the one before was made while the clock was ahead"),
+            RenewalReason::Missing(name) => write!(f, "{name} is not in the one before"),
+            RenewalReason::Ending => f.write_str("the one before ends soon"),
+            RenewalReason::Ahead => f.write_str("the one before was made while the clock was ahead"),
         }
     }
 }
 
-/// Tells whether another certificate is due; `wanted` is what its authority may vouch for.
-pub fn due(kept: &Certificate, wanted: &[Name], clock_s: u64) -> Option<Due> {
+/// Tells whether another certificate is due; `certificate_names` is what its authority may vouch for.
+pub fn renewal_reason(kept: &Certificate, wanted: &[CertificateName], clock_s: u64) -> Option<RenewalReason> {
     let Validity { from_s, until_s } = kept.validity;
-    let now_s = believed(clock_s, Some(kept));
+    let now_s = plausible_now(clock_s, Some(kept));
     if from_s > now_s {
-        return Some(Due::Ahead);
+        return Some(RenewalReason::Ahead);
     }
     if until_s.saturating_sub(now_s) < (until_s - from_s) / 3 {
-        return Some(Due::Ending);
+        return Some(RenewalReason::Ending);
     }
     let missing = wanted.iter().find(|name| !kept.names.contains(name));
-    missing.cloned().map(Due::Missing)
+    missing.cloned().map(RenewalReason::Missing)
 }
 
 /// Returns the names of the next certificate: those that are wanted, and those of the last one while there is room, so that
 /// an interface that comes and goes, or a second runner with other names, does not ask for another one each time.
-pub fn next_names(wanted: &[Name], last: Option<&Certificate>, subtrees: &[Subtree]) -> Vec<Name> {
+pub fn next_names(
+    wanted: &[CertificateName],
+    last: Option<&Certificate>,
+    subtrees: &[NameConstraint],
+) -> Vec<CertificateName> {
     let mut names = wanted.to_vec();
     if let Some(last) = last {
         names.extend(last.names.iter().filter(|name| permits(subtrees, name)).cloned());

@@ -13,18 +13,18 @@ use serde_json::Value;
 use super::provider::Provider;
 use super::settings::Settings;
 use crate::limits::HANG_UP_ID_BYTES_MAX;
-use crate::server::rest::{Request, bland, segment};
+use crate::server::rest::{RestRequest, encode_path_segment, redact_reason};
 
 /// Returns the request that ends a call; `None` when there is nothing to hang up, or nothing to do
 /// it with.
-pub fn request(provider: &Provider, call_id: &str, settings: &Settings) -> Option<Request> {
+pub fn request(provider: &Provider, call_id: &str, settings: &Settings) -> Option<RestRequest> {
     let call = segment_of(call_id).filter(|_| call_id.len() <= HANG_UP_ID_BYTES_MAX)?;
     provider.protocol.hang_up(&call, settings)
 }
 
 /// Returns a text as one segment of a path; `None` where it could change the path.
 pub fn segment_of(text: &str) -> Option<String> {
-    is_segment(text).then(|| segment(text))
+    is_segment(text).then(|| encode_path_segment(text))
 }
 
 /// Tells whether a text can stand in a path without changing it, even where a server decodes `%2F`
@@ -138,7 +138,7 @@ impl Problem {
             .find_map(Value::as_str);
         Problem {
             codes: list.iter().filter_map(|error| code(&error["code"])).collect(),
-            text: text.map(bland).filter(|text| !text.is_empty()),
+            text: text.map(redact_reason).filter(|text| !text.is_empty()),
         }
     }
 

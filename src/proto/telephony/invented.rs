@@ -14,7 +14,7 @@ use super::settings::{Holds, Setting};
 use super::signature::{Standing, Webhook, Wrong, base64, is_hmac_sha256, verified};
 use super::webhook::{Reply, escaped, markup};
 use super::{Call, Chunk, Codec, Format, PROVIDERS, Refusal};
-use crate::server::rest::{Method, Request, bearer};
+use crate::server::rest::{RestMethod, RestRequest, bearer};
 
 /// The list of a build that has it.
 pub const FIVE: [&Provider; 5] = [PROVIDERS[0], PROVIDERS[1], PROVIDERS[2], PROVIDERS[3], &INVENTED];
@@ -90,18 +90,18 @@ impl Protocol for Quintel {
         format!(r#"{{"event":"echo","line":{stream_id},"name":{name}}}"#)
     }
 
-    fn hang_up(&self, call: &str, settings: &Settings) -> Option<Request> {
-        Some(Request {
-            method: Method::Delete,
+    fn hang_up(&self, call: &str, settings: &Settings) -> Option<RestRequest> {
+        Some(RestRequest {
+            method: RestMethod::Delete,
             url: format!("{}/legs/{call}", settings.base(&API)),
             authorization: Some(bearer(settings.get(KEY)?)),
             body: None,
         })
     }
 
-    fn probe(&self, settings: &Settings) -> Option<Request> {
+    fn probe(&self, settings: &Settings) -> Option<RestRequest> {
         let url = format!("{}/me", settings.base(&API));
-        Some(Request::get(url, bearer(settings.get(KEY)?)))
+        Some(RestRequest::get(url, bearer(settings.get(KEY)?)))
     }
 
     fn verify(&self, settings: &Settings, webhook: &Webhook<'_>, _now_unix_s: u64) -> Result<Standing, Wrong> {

@@ -21,7 +21,7 @@ use super::{Call, Codec, Format, Refusal, hangup};
 use crate::limits::SIGNATURES_MAX;
 use crate::secret::Secret;
 use crate::server::form;
-use crate::server::rest::{Method, Request, basic};
+use crate::server::rest::{RestMethod, RestRequest, basic};
 
 const ACCOUNT: &str = "TELCO_C_AUTH_ID";
 const TOKEN: &str = "TELCO_C_AUTH_TOKEN";
@@ -83,19 +83,19 @@ impl Protocol for Plivo {
         format!(r#"{{"event":"checkpoint","streamId":{stream_id},"name":{name}}}"#)
     }
 
-    fn hang_up(&self, call: &str, settings: &Settings) -> Option<Request> {
+    fn hang_up(&self, call: &str, settings: &Settings) -> Option<RestRequest> {
         let (path, authorization) = account(settings)?;
-        Some(Request {
-            method: Method::Delete,
+        Some(RestRequest {
+            method: RestMethod::Delete,
             url: format!("{path}/Call/{call}/"),
             authorization: Some(authorization),
             body: None,
         })
     }
 
-    fn probe(&self, settings: &Settings) -> Option<Request> {
+    fn probe(&self, settings: &Settings) -> Option<RestRequest> {
         let (path, authorization) = account(settings)?;
-        Some(Request::get(format!("{path}/"), authorization))
+        Some(RestRequest::get(format!("{path}/"), authorization))
     }
 
     /// An HMAC-SHA256 over the URL with its query sorted, the sorted parameters of the form, and a
@@ -186,8 +186,8 @@ fn account(settings: &Settings) -> Option<(String, Secret)> {
 /// the `.` parts a query from parameters.
 pub(super) fn signed(place: &str, query: Option<&str>, body: &[u8]) -> String {
     let mut base = place.to_owned();
-    let mut query = form::pairs(query.unwrap_or_default().as_bytes());
-    let mut parameters = form::pairs(body);
+    let mut query = form::parse(query.unwrap_or_default().as_bytes());
+    let mut parameters = form::parse(body);
     query.sort_unstable();
     parameters.sort_unstable();
     if !query.is_empty() || !parameters.is_empty() {

@@ -17,7 +17,7 @@ use super::{Call, Chunk, Format, Refusal};
 use crate::aliases::{self, Area};
 use crate::features::Feature;
 use crate::server::form;
-use crate::server::rest::Request;
+use crate::server::rest::RestRequest;
 
 /// A JSON object of a provider's message.
 pub type Object = Map<String, Value>;
@@ -71,12 +71,12 @@ pub trait Protocol: Sync {
     fn report(&self, _report: &Report<'_>) {}
 
     /// Returns the request that ends a call; `call` is its id as one segment of a path.
-    fn hang_up(&self, _call: &str, _settings: &Settings) -> Option<Request> {
+    fn hang_up(&self, _call: &str, _settings: &Settings) -> Option<RestRequest> {
         None
     }
 
     /// Returns a request that changes nothing, by which the provider judges the credentials.
-    fn probe(&self, _settings: &Settings) -> Option<Request> {
+    fn probe(&self, _settings: &Settings) -> Option<RestRequest> {
         None
     }
 
@@ -139,7 +139,7 @@ impl Provider {
     /// Returns the id of the call that a webhook is about, which the `start` of its stream names
     /// again. It is empty when the form names none.
     pub fn call_id(&self, body: &[u8]) -> String {
-        form::value(&form::pairs(body), self.call_field)
+        form::find(&form::parse(body), self.call_field)
             .unwrap_or_default()
             .to_owned()
     }

@@ -22,7 +22,7 @@ use super::signature::{Standing, Webhook, Wrong, base64, verified};
 use super::webhook::{Reply, escaped, markup};
 use super::{Call, Codec, Format, Refusal};
 use crate::limits::{RATES_HZ, SIGNATURE_AGE_MAX_S, TELEPHONY_LOGGED_CHARS_MAX, TELEPHONY_WORD_CHARS_MAX};
-use crate::server::rest::{Body, Method, Request, bearer};
+use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer};
 
 const KEY: &str = "TELCO_B_API_KEY";
 const PUBLIC_KEY: &str = "TELCO_B_PUBLIC_KEY";
@@ -112,19 +112,19 @@ impl Protocol for Telnyx {
         debug!("the error: {whole}");
     }
 
-    fn hang_up(&self, call: &str, settings: &Settings) -> Option<Request> {
+    fn hang_up(&self, call: &str, settings: &Settings) -> Option<RestRequest> {
         let key = settings.get(KEY)?;
-        Some(Request {
-            method: Method::Post,
+        Some(RestRequest {
+            method: RestMethod::Post,
             url: format!("{}/v2/calls/{call}/actions/hangup", settings.base(&API)),
             authorization: Some(bearer(key)),
-            body: Some(Body::json(&json!({}))),
+            body: Some(RestBody::json(&json!({}))),
         })
     }
 
-    fn probe(&self, settings: &Settings) -> Option<Request> {
+    fn probe(&self, settings: &Settings) -> Option<RestRequest> {
         let url = format!("{}/v2/balance", settings.base(&API));
-        Some(Request::get(url, bearer(settings.get(KEY)?)))
+        Some(RestRequest::get(url, bearer(settings.get(KEY)?)))
     }
 
     /// An Ed25519 signature over time and body.

@@ -23,7 +23,7 @@ use super::{Call, Format, Refusal, hangup};
 use crate::limits::CALLER_BYTES_MAX;
 use crate::secret::Secret;
 use crate::server::form;
-use crate::server::rest::{Body, Method, Request, basic};
+use crate::server::rest::{RestBody, RestMethod, RestRequest, basic};
 
 const ACCOUNT: &str = "TELCO_A_ACCOUNT_SID";
 const TOKEN: &str = "TELCO_A_AUTH_TOKEN";
@@ -86,19 +86,19 @@ impl Protocol for Twilio {
         format!(r#"{{"event":"mark","streamSid":{stream_id},"mark":{{"name":{name}}}}}"#)
     }
 
-    fn hang_up(&self, call: &str, settings: &Settings) -> Option<Request> {
+    fn hang_up(&self, call: &str, settings: &Settings) -> Option<RestRequest> {
         let (path, authorization) = account(settings)?;
-        Some(Request {
-            method: Method::Post,
+        Some(RestRequest {
+            method: RestMethod::Post,
             url: format!("{path}/Calls/{call}.json"),
             authorization: Some(authorization),
-            body: Some(Body::form("Status=completed")),
+            body: Some(RestBody::form("Status=completed")),
         })
     }
 
-    fn probe(&self, settings: &Settings) -> Option<Request> {
+    fn probe(&self, settings: &Settings) -> Option<RestRequest> {
         let (path, authorization) = account(settings)?;
-        Some(Request::get(format!("{path}.json"), authorization))
+        Some(RestRequest::get(format!("{path}.json"), authorization))
     }
 
     /// An HMAC-SHA1 over the URL and the sorted parameters of a form, or over the URL alone when
@@ -108,8 +108,8 @@ impl Protocol for Twilio {
             return Ok(Standing::NotChecked);
         };
         let (place, query) = split_query(webhook.url);
-        let hash = form::pairs(query.unwrap_or_default().as_bytes());
-        let parameters = match form::value(&hash, "bodySHA256") {
+        let hash = form::parse(query.unwrap_or_default().as_bytes());
+        let parameters = match form::find(&hash, "bodySHA256") {
             Some(hash) if !is_form(webhook) => {
                 let told = HEXLOWER_PERMISSIVE.decode(hash.as_bytes()).unwrap_or_default();
                 if told != Sha256::digest(webhook.body).as_slice() {
@@ -119,7 +119,7 @@ impl Protocol for Twilio {
             }
             _ => {
                 // Distinct pairs in the order of their names, then of their values.
-                let mut pairs = form::pairs(webhook.body);
+                let mut pairs = form::parse(webhook.body);
                 pairs.sort_unstable();
                 pairs.dedup();
                 concatenated(&pairs)
@@ -220,10 +220,10 @@ pub(super) fn with_and_without_port(url: &str) -> [String; 3] {
 /// Returns who calls whom, as parameters that come back in the stream's `start`, since that tells
 /// neither. Nothing when the form tells neither.
 fn parameters(body: &[u8]) -> String {
-    let pairs = form::pairs(body);
+    let pairs = form::parse(body);
     let mut lines = String::new();
     for (field, name) in [("From", "from_number"), ("To", "to_number")] {
-        let value = form::value(&pairs, field).unwrap_or_default();
+        let value = form::find(&pairs, field).unwrap_or_default();
         if !value.is_empty() && value.len() <= CALLER_BYTES_MAX {
             lines += &format!("\n      <Parameter name=\"{name}\" value=\"{}\"/>", escaped(value));
         }

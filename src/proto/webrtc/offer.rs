@@ -13,8 +13,8 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::limits;
-use crate::server::admission::Refused;
-use crate::server::body::{self, Fields, Invalid, Problem, Step};
+use crate::server::admission::AdmissionError;
+use crate::server::body::{self, FieldProblem, LocStep, ObjectReader, ValidationError};
 
 /// What a client sends to open, renegotiate or replace a connection.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,15 +59,15 @@ impl OfferBody {
     /// Reads the body of a POST.
     ///
     /// # Errors
-    /// [`Invalid`] with every problem of the body.
-    pub fn parse(bytes: &[u8]) -> Result<OfferBody, Invalid> {
-        let mut fields = Fields::new(body::object(bytes)?, Vec::new());
+    /// [`ValidationError`] with every problem of the body.
+    pub fn parse(bytes: &[u8]) -> Result<OfferBody, ValidationError> {
+        let mut fields = ObjectReader::new(body::parse_object(bytes)?, Vec::new());
         let sdp = fields.required_string("sdp", limits::OFFER_SDP_BYTES_MAX);
         if fields
             .string("type", limits::OFFER_SDP_BYTES_MAX)
             .is_some_and(|kind| kind != "offer")
         {
-            fields.refuse::<()>("type", "Input should be 'offer'", "literal_error");
+            fields.reject::<()>("type", "Input should be 'offer'", "literal_error");
         }
         let pc_id = fields
             .string("pc_id", limits::PC_ID_BYTES_MAX)
@@ -87,9 +87,9 @@ impl OfferBody {
 
 /// Takes data for the bot; empty data is none, as for the reference peer, so that it hides nothing
 /// that `/start` was given.
-fn request_data(fields: &mut Fields, name: &'static str) -> Option<Value> {
+fn request_data(fields: &mut ObjectReader, name: &'static str) -> Option<Value> {
     fields
-        .any(name)
+        .take(name)
         .map(|(_, value)| value)
         .filter(|value| value.as_object().is_none_or(|map| !map.is_empty()))
 }
@@ -130,16 +130,16 @@ impl CandidatesBody {
     /// Reads the body of a PATCH.
     ///
     /// # Errors
-    /// [`Invalid`] with the problems of the body and of its candidates.
-    pub fn parse(bytes: &[u8]) -> Result<CandidatesBody, Invalid> {
-        let mut fields = Fields::new(body::object(bytes)?, Vec::new());
+    /// [`ValidationError`] with the problems of the body and of its candidates.
+    pub fn parse(bytes: &[u8]) -> Result<CandidatesBody, ValidationError> {
+        let mut fields = ObjectReader::new(body::parse_object(bytes)?, Vec::new());
         let pc_id = fields.required_string("pc_id", limits::PC_ID_BYTES_MAX);
         let list = fields.required_list("candidates", limits::CANDIDATES_MAX);
         let mut candidates = Vec::with_capacity(list.len());
         for (index, value) in list.into_iter().enumerate() {
             match parse_candidate(value, index) {
                 Ok(candidate) => candidates.push(candidate),
-                Err(invalid) => fields.join(invalid),
+                Err(invalid) => fields.merge(invalid),
             }
         }
         fields.finish()?;
@@ -147,17 +147,17 @@ impl CandidatesBody {
     }
 }
 
-fn parse_candidate(value: Value, index: usize) -> Result<RemoteCandidate, Invalid> {
-    let at = vec![Step::Name("candidates"), Step::Index(index)];
+fn parse_candidate(value: Value, index: usize) -> Result<RemoteCandidate, ValidationError> {
+    let at = vec![LocStep::Name("candidates"), LocStep::Index(index)];
     let Value::Object(map) = value else {
         let msg = "Input should be a valid dictionary".into();
-        return Err(Invalid(vec![Problem {
+        return Err(ValidationError(vec![FieldProblem {
             loc: at,
             msg,
             kind: "dict_type",
         }]));
     };
-    let mut fields = Fields::new(map, at);
+    let mut fields = ObjectReader::new(map, at);
     let candidate = fields.required_string("candidate", limits::CANDIDATE_BYTES_MAX);
     let sdp_mid = fields.string("sdp_mid", limits::MID_BYTES_MAX);
     let sdp_mline_index = fields.small_integer("sdp_mline_index");
@@ -210,11 +210,11 @@ impl fmt::Display for OfferError {
 
 impl std::error::Error for OfferError {}
 
-impl From<Refused> for OfferError {
-    fn from(refused: Refused) -> Self {
+impl From<AdmissionError> for OfferError {
+    fn from(refused: AdmissionError) -> Self {
         match refused {
-            Refused::Full => OfferError::Full,
-            Refused::Share => OfferError::SourceQuota,
+            AdmissionError::Full => OfferError::Full,
+            AdmissionError::SourceShare => OfferError::SourceQuota,
         }
     }
 }
@@ -223,16 +223,16 @@ impl From<Refused> for OfferError {
 mod tests {
     use super::*;
 
-    fn offer(value: Value) -> Result<OfferBody, Invalid> {
+    fn offer(value: Value) -> Result<OfferBody, ValidationError> {
         OfferBody::parse(value.to_string().as_bytes())
     }
 
-    fn patch(value: Value) -> Result<CandidatesBody, Invalid> {
+    fn patch(value: Value) -> Result<CandidatesBody, ValidationError> {
         CandidatesBody::parse(value.to_string().as_bytes())
     }
 
     /// The one problem of a body: where, and what kind.
-    fn only<T: fmt::Debug>(result: Result<T, Invalid>) -> (Value, &'static str) {
+    fn only<T: fmt::Debug>(result: Result<T, ValidationError>) -> (Value, &'static str) {
         let invalid = result.expect_err("refused");
         assert_eq!(invalid.0.len(), 1, "{invalid}");
         (invalid.detail()[0]["loc"].clone(), invalid.0[0].kind)

@@ -1,6 +1,6 @@
 //! Requests to the provider's Graph API, and what its answers mean.
 //!
-//! In: what to do with a call; later the status and the body of the answer. Out: a [`Request`], and a [`GraphOutcome`]. An answer is
+//! In: what to do with a call; later the status and the body of the answer. Out: a [`RestRequest`], and a [`GraphOutcome`]. An answer is
 //! judged by its status and by its `success`. Words of the provider lose numbers and ids before they are repeated.
 //! Source: the provider's calling API reference, its table of error codes.
 
@@ -9,7 +9,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::config::Messaging;
-use crate::server::rest::{Body, Method, Request, bearer, bland};
+use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer, redact_reason};
 
 /// Characters that are repeated of the id by which the provider finds a failed request again.
 const TRACE_CHARS_MAX: usize = 64;
@@ -44,23 +44,23 @@ impl CallAction {
 }
 
 /// Makes the request for a call. The first two actions have the answer's SDP in them, word for word the same.
-pub fn request(config: &Messaging, action: CallAction, call_id: &str, sdp: &str) -> Request {
+pub fn request(config: &Messaging, action: CallAction, call_id: &str, sdp: &str) -> RestRequest {
     let mut body = json!({"messaging_product": "whatsapp", "call_id": call_id, "action": action.name()});
     if action.has_session() {
         body["session"] = json!({"sdp_type": "answer", "sdp": sdp});
     }
-    Request {
-        method: Method::Post,
+    RestRequest {
+        method: RestMethod::Post,
         url: format!("{}/{}/calls", config.url, config.phone_number_id),
         authorization: Some(bearer(&config.token)),
-        body: Some(Body::json(&body)),
+        body: Some(RestBody::json(&body)),
     }
 }
 
 /// Makes the request for the settings of the number, which changes nothing.
-pub fn settings(config: &Messaging) -> Request {
-    Request {
-        method: Method::Get,
+pub fn settings(config: &Messaging) -> RestRequest {
+    RestRequest {
+        method: RestMethod::Get,
         url: format!("{}/{}/settings", config.url, config.phone_number_id),
         authorization: Some(bearer(&config.token)),
         body: None,
@@ -171,7 +171,7 @@ pub fn parse_answer(status: u16, body: &[u8]) -> GraphOutcome {
     let words = match (is_ok, success, details) {
         (true, Some(false), "") => "the answer says `success` is false".to_owned(),
         (true, None, "") => "the answer does not say whether it was done".to_owned(),
-        (.., details) => bland(details),
+        (.., details) => redact_reason(details),
     };
     let trace = text("/error/fbtrace_id").chars().filter(char::is_ascii_alphanumeric);
     let failure = GraphError {
@@ -212,7 +212,7 @@ mod tests {
         ] {
             let request = request(&config(), action, "wacid.A+/=", sdp);
             assert_eq!(request.url, "http://127.0.0.1:9/v23.0/1060000001/calls");
-            assert_eq!(request.method, Method::Post);
+            assert_eq!(request.method, RestMethod::Post);
             let authorization = request.authorization.expect("a bearer");
             assert_eq!(authorization.expose(), "Bearer token-of-the-tests");
             let body: Value = serde_json::from_slice(&request.body.expect("a body").bytes).expect("JSON");

@@ -16,7 +16,7 @@ use edge_runner_proto::http::route::{self, Query, Route};
 use edge_runner_proto::server::form;
 use edge_runner_proto::server::forwarded::{Network, TrustedProxies};
 use edge_runner_proto::server::key::ApiKey;
-use edge_runner_proto::server::request_framing::Framing;
+use edge_runner_proto::server::request_framing::RequestFraming;
 use edge_runner_proto::webrtc::stun;
 
 const KEY: &str = "0123456789abcdef";
@@ -48,7 +48,7 @@ fn clients(x_forwarded_for: &[u8], forwarded: &[u8]) {
     let proxies = TrustedProxies::new(&[network], false);
     let client = |peer: [u8; 4]| {
         let peer = IpAddr::from(peer);
-        proxies.client(peer, [x_forwarded_for].into_iter(), [forwarded].into_iter())
+        proxies.client_address(peer, [x_forwarded_for].into_iter(), [forwarded].into_iter())
     };
     assert_eq!(client([192, 0, 2, 7]), IpAddr::from([192, 0, 2, 7]));
     let found = client([10, 0, 0, 1]);
@@ -68,9 +68,9 @@ fn clients(x_forwarded_for: &[u8], forwarded: &[u8]) {
 /// Where requests end does not depend on how the network cuts them.
 fn connection(bytes: &[u8]) {
     let refused = |size: usize| {
-        let mut framing = Framing::default();
+        let mut framing = RequestFraming::default();
         bytes.chunks(size).for_each(|piece| framing.handle(piece));
-        framing.refused()
+        framing.first_ambiguous()
     };
     let whole = refused(bytes.len().max(1));
     assert_eq!(refused(1), whole);
@@ -104,7 +104,7 @@ fn paths(method: &str, path: &str, query: &str) {
         assert!(cloud::redact_path(path, bytes_max, |_| false).len() <= 4 * bytes_max + 6);
     }
     let _ = Query::new(query).value("token");
-    assert!(form::pairs(query.as_bytes()).len() <= edge_runner_proto::limits::FORM_PAIRS_MAX);
+    assert!(form::parse(query.as_bytes()).len() <= edge_runner_proto::limits::FORM_PAIRS_MAX);
     let _ = LogQuery::parse(query);
 }
 
@@ -192,7 +192,7 @@ fn origins(
 
 fn keys(authorization: &[u8]) {
     let key = ApiKey::new(&Secret::new(KEY), [7; 32]);
-    let opens = key.is_in([authorization].into_iter());
+    let opens = key.matches_header([authorization].into_iter());
     let words: Vec<&[u8]> = authorization
         .split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty())
@@ -200,7 +200,7 @@ fn keys(authorization: &[u8]) {
     if opens {
         assert!(matches!(&*words, [scheme, key] if scheme.eq_ignore_ascii_case(b"bearer") && *key == KEY.as_bytes()));
     }
-    assert!(!key.is_in([authorization, authorization].into_iter()));
+    assert!(!key.matches_header([authorization, authorization].into_iter()));
 }
 
 fn ranges(header: &str) {

@@ -6,7 +6,7 @@ use super::*;
 use crate::proto::build::Slug;
 use crate::proto::grant::GrantTerms;
 use crate::proto::sign::SigningKey;
-use edge_runner_proto::server::multipart::{self, Event, Parser};
+use edge_runner_proto::server::multipart::{self, MultipartEvent, MultipartParser};
 
 const NOW_MS: u64 = 1_795_262_400_000; // 2026-11-21T12:00:00Z
 const ENDS_MS: u64 = NOW_MS + 900_000;
@@ -140,20 +140,20 @@ impl Case {
     /// Takes the form as the service does.
     fn run(&self) -> Result<(VerifiedUpload, u64), ApiError> {
         let boundary = multipart::boundary(self.content_type.as_bytes()).ok_or_else(no_form)?;
-        let mut parser = Parser::new(&boundary);
+        let mut parser = MultipartParser::new(&boundary);
         let mut form = UploadForm::default();
         let mut taken: Option<(VerifiedUpload, FileCheck)> = None;
         for piece in self.body().chunks(7) {
             parser.push::<ApiError>(piece, &mut |event| {
                 match event {
-                    Event::Field { name, value } => form.add(name, value)?,
-                    Event::File => {
+                    MultipartEvent::Field { name, value } => form.add(name, value)?,
+                    MultipartEvent::File => {
                         let verified = form.verify(&signing(), self.began_ms)?;
                         let check = FileCheck::new(&verified, 1_000);
                         taken = Some((verified, check));
                     }
-                    Event::Data(data) => taken.as_mut().expect("a file").1.handle_data(data)?,
-                    Event::FileEnd | Event::End => {}
+                    MultipartEvent::Data(data) => taken.as_mut().expect("a file").1.handle_data(data)?,
+                    MultipartEvent::FileEnd | MultipartEvent::End => {}
                 }
                 Ok(())
             })?;

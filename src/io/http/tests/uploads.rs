@@ -27,7 +27,7 @@ impl HttpService for Taker {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn reject_framing(&self, refusal: request_framing::Refusal) -> common::Reply {
+    fn reject_framing(&self, refusal: request_framing::FramingError) -> common::Reply {
         json_reply(StatusCode::BAD_REQUEST, refusal.to_string())
     }
 

@@ -73,7 +73,7 @@ impl RoomSession {
     pub fn handle_refused(&mut self, status: u16, text: &str, now: Instant) {
         if matches!(self.signal, SignalState::Connecting) {
             // Some servers repeat the token.
-            let text = rest::bland(text);
+            let text = rest::redact_reason(text);
             self.handle_connection_end(&DisconnectCause::Refused { status, text }, now);
         }
     }

@@ -12,20 +12,20 @@ struct Heard {
 }
 
 impl Heard {
-    fn take(&mut self, event: Event<'_>) {
+    fn take(&mut self, event: MultipartEvent<'_>) {
         assert!(!self.ended);
         match event {
-            Event::Field { name, value } => self.fields.push((name.to_owned(), value.to_vec())),
-            Event::File => assert_eq!(self.file.replace(Vec::new()), None),
-            Event::Data(data) => {
+            MultipartEvent::Field { name, value } => self.fields.push((name.to_owned(), value.to_vec())),
+            MultipartEvent::File => assert_eq!(self.file.replace(Vec::new()), None),
+            MultipartEvent::Data(data) => {
                 assert!(!data.is_empty() && !self.is_whole);
                 self.file.as_mut().expect("a file").extend_from_slice(data);
             }
-            Event::FileEnd => {
+            MultipartEvent::FileEnd => {
                 assert!(self.file.is_some() && !self.is_whole);
                 self.is_whole = true;
             }
-            Event::End => {
+            MultipartEvent::End => {
                 assert!(self.is_whole);
                 self.ended = true;
             }
@@ -33,11 +33,11 @@ impl Heard {
     }
 }
 
-fn parse<'b>(boundary: &str, pieces: impl IntoIterator<Item = &'b [u8]>) -> (Heard, Result<(), Broken>) {
+fn parse<'b>(boundary: &str, pieces: impl IntoIterator<Item = &'b [u8]>) -> (Heard, Result<(), MultipartError>) {
     let mut heard = Heard::default();
-    let mut parser = Parser::new(boundary);
+    let mut parser = MultipartParser::new(boundary);
     for piece in pieces {
-        let pushed = parser.push::<Broken>(piece, &mut |event| {
+        let pushed = parser.push::<MultipartError>(piece, &mut |event| {
             heard.take(event);
             Ok(())
         });
@@ -50,7 +50,7 @@ fn parse<'b>(boundary: &str, pieces: impl IntoIterator<Item = &'b [u8]>) -> (Hea
 }
 
 /// Parses a body whole, byte by byte, and cut in two at every place; all have to say the same.
-fn parse_cut(boundary: &str, body: &[u8]) -> (Heard, Result<(), Broken>) {
+fn parse_cut(boundary: &str, body: &[u8]) -> (Heard, Result<(), MultipartError>) {
     let whole = parse(boundary, [body]);
     assert_eq!(parse(boundary, body.chunks(1)), whole);
     for at in 0..body.len() {
@@ -257,7 +257,10 @@ fn what_is_no_form_is_refused() {
     ] {
         let body = [&part(header, b"1")[..], &file(b""), CLOSE].concat();
         let (_, outcome) = parse_cut("B", &body);
-        assert!(matches!(outcome, Err(Broken::Malformed(_))), "{header}: {outcome:?}");
+        assert!(
+            matches!(outcome, Err(MultipartError::Malformed(_))),
+            "{header}: {outcome:?}"
+        );
     }
     let not_utf8 = b"--B\r\nContent-Disposition: form-data; name=\"\xff\"\r\n\r\n";
     let whole = [&field("a", "1")[..], &file(b"x"), CLOSE].concat();
@@ -276,7 +279,7 @@ fn what_is_no_form_is_refused() {
     ] {
         let (_, outcome) = parse_cut("B", body);
         assert!(
-            matches!(outcome, Err(Broken::Malformed(_))),
+            matches!(outcome, Err(MultipartError::Malformed(_))),
             "{}: {outcome:?}",
             body.escape_ascii()
         );
@@ -284,7 +287,10 @@ fn what_is_no_form_is_refused() {
     // Nothing that lacks its end is a form, wherever it was cut; the line break behind the last boundary is no matter.
     for at in 0..whole.len() - 2 {
         let (heard, outcome) = parse("B", [&whole[..at]]);
-        assert!(matches!(outcome, Err(Broken::Malformed(_))) && !heard.ended, "{at}");
+        assert!(
+            matches!(outcome, Err(MultipartError::Malformed(_))) && !heard.ended,
+            "{at}"
+        );
     }
 }
 
@@ -308,16 +314,16 @@ fn only_the_file_may_be_long() {
     assert_eq!(parse("B", fields(FIELDS_BYTES_MAX).chunks(999)).1, Ok(()));
     assert_eq!(
         parse("B", fields(FIELDS_BYTES_MAX + 1).chunks(999)).1,
-        Err(Broken::FieldsTooLong)
+        Err(MultipartError::FieldsTooLong)
     );
     let names = [&field(&"n".repeat(4_001), "").repeat(5)[..], &file(b""), CLOSE].concat();
-    assert_eq!(parse("B", [&names[..]]).1, Err(Broken::FieldsTooLong));
+    assert_eq!(parse("B", [&names[..]]).1, Err(MultipartError::FieldsTooLong));
 
     let empty = field("", "").repeat(2_000);
     let preamble = vec![b'x'; FRAME_BYTES_MAX + 1];
     for body in [&empty, &preamble] {
         for size in [1, 999, body.len()] {
-            assert_eq!(parse("B", body.chunks(size)).1, Err(Broken::FieldsTooLong));
+            assert_eq!(parse("B", body.chunks(size)).1, Err(MultipartError::FieldsTooLong));
         }
     }
     for (bytes, fits) in [(PART_HEAD_BYTES_MAX, true), (PART_HEAD_BYTES_MAX + 1, false)] {
@@ -334,7 +340,10 @@ fn only_the_file_may_be_long() {
     for behind in [&field("a", &"x".repeat(FRAME_BYTES_MAX))[..], &[CLOSE, &big].concat()] {
         let body = [&file(b"x")[..], behind].concat();
         for size in [1, 999, body.len()] {
-            assert!(matches!(parse("B", body.chunks(size)).1, Err(Broken::Malformed(_))));
+            assert!(matches!(
+                parse("B", body.chunks(size)).1,
+                Err(MultipartError::Malformed(_))
+            ));
         }
     }
 }
@@ -343,12 +352,12 @@ fn only_the_file_may_be_long() {
 #[test]
 fn a_refusal_of_an_event_comes_through() {
     let body = [&field("a", "1")[..], &file(b"x"), CLOSE].concat();
-    let mut parser = Parser::new("B");
+    let mut parser = MultipartParser::new("B");
     let refused = parser.push(&body, &mut |event| match event {
-        Event::File => Err(Broken::FieldsTooLong),
+        MultipartEvent::File => Err(MultipartError::FieldsTooLong),
         _ => Ok(()),
     });
-    assert_eq!(refused, Err(Broken::FieldsTooLong));
+    assert_eq!(refused, Err(MultipartError::FieldsTooLong));
 }
 
 #[test]
@@ -387,10 +396,10 @@ fn fields_alone_need_no_file() {
     let body =
         |value: &str| format!("--B\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n{value}\r\n--B--\r\n");
     let read = |text: &str| {
-        let mut parser = Parser::of_fields("B", 10);
+        let mut parser = MultipartParser::for_fields("B", 10);
         let mut fields = Vec::new();
-        let pushed = parser.push::<Broken>(text.as_bytes(), &mut |event| {
-            if let Event::Field { name, value } = event {
+        let pushed = parser.push::<MultipartError>(text.as_bytes(), &mut |event| {
+            if let MultipartEvent::Field { name, value } = event {
                 fields.push((name.to_owned(), value.to_vec()));
             }
             Ok(())
@@ -403,5 +412,5 @@ fn fields_alone_need_no_file() {
     );
     assert_eq!(read("--B--\r\n"), Ok(Vec::new()));
     assert_eq!(read(&body("123456")), Ok(vec![("file".to_owned(), b"123456".to_vec())]));
-    assert_eq!(read(&body("1234567")), Err(Broken::FieldsTooLong));
+    assert_eq!(read(&body("1234567")), Err(MultipartError::FieldsTooLong));
 }

@@ -12,7 +12,7 @@ use rcgen::{
     GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, SanType, date_time_ymd,
 };
 
-use super::{Name, Subtree, Validity};
+use super::{CertificateName, NameConstraint, Validity};
 
 /// Returns the name of a machine's authority. Two boards may have one host name, so `mark` is a part of it.
 pub fn authority_name(host: &str, mark: u16) -> String {
@@ -23,7 +23,12 @@ pub fn authority_name(host: &str, mark: u16) -> String {
 ///
 /// # Errors
 /// The library's; with names as this house makes them there is none.
-pub fn authority(name: &str, permitted: &[Subtree], validity: Validity, key: &KeyPair) -> Result<Vec<u8>, Error> {
+pub fn authority(
+    name: &str,
+    permitted: &[NameConstraint],
+    validity: Validity,
+    key: &KeyPair,
+) -> Result<Vec<u8>, Error> {
     let mut params = valid(validity);
     params.distinguished_name = distinguished(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -40,7 +45,7 @@ pub fn authority(name: &str, permitted: &[Subtree], validity: Validity, key: &Ke
 /// # Errors
 /// The library's, for a name that is not ASCII.
 pub fn certificate(
-    names: &[Name],
+    names: &[CertificateName],
     validity: Validity,
     key: &KeyPair,
     authority: &str,
@@ -55,8 +60,8 @@ pub fn certificate(
     params.use_authority_key_identifier_extension = true;
     for name in names {
         params.subject_alt_names.push(match name {
-            Name::Dns(name) => SanType::DnsName(name.as_str().try_into()?),
-            Name::Address(address) => SanType::IpAddress(*address),
+            CertificateName::Dns(name) => SanType::DnsName(name.as_str().try_into()?),
+            CertificateName::Address(address) => SanType::IpAddress(*address),
         });
     }
     let mut issuer = CertificateParams::default();
@@ -81,13 +86,13 @@ fn distinguished(common_name: &str) -> DistinguishedName {
     name
 }
 
-fn subtree(subtree: &Subtree) -> GeneralSubtree {
+fn subtree(subtree: &NameConstraint) -> GeneralSubtree {
     match subtree {
-        Subtree::Dns(name) => GeneralSubtree::DnsName(name.clone()),
-        Subtree::Network(IpAddr::V4(network), bits) => {
+        NameConstraint::Dns(name) => GeneralSubtree::DnsName(name.clone()),
+        NameConstraint::Network(IpAddr::V4(network), bits) => {
             GeneralSubtree::IpAddress(CidrSubnet::from_v4_prefix(network.octets(), *bits))
         }
-        Subtree::Network(IpAddr::V6(network), bits) => {
+        NameConstraint::Network(IpAddr::V6(network), bits) => {
             GeneralSubtree::IpAddress(CidrSubnet::from_v6_prefix(network.octets(), *bits))
         }
     }

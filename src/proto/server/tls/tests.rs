@@ -2,15 +2,15 @@
 
 use rcgen::KeyPair;
 
-use super::known::Unreadable;
+use super::parsed::CertificateParseError;
 use super::*;
 
-fn dns(name: &str) -> Name {
-    Name::Dns(name.into())
+fn dns(name: &str) -> CertificateName {
+    CertificateName::Dns(name.into())
 }
 
-fn at(address: &str) -> Name {
-    Name::Address(address.parse().expect("an address"))
+fn at(address: &str) -> CertificateName {
+    CertificateName::Address(address.parse().expect("an address"))
 }
 
 fn addresses(list: &[&str]) -> Vec<IpAddr> {
@@ -24,7 +24,7 @@ fn names(list: &[&str]) -> Vec<String> {
 }
 
 /// A certificate for these names, made at that time, written and read.
-fn made(list: &[Name], now_s: u64) -> Certificate {
+fn made(list: &[CertificateName], now_s: u64) -> Certificate {
     let (key, signer) = (key(), key());
     let der = issue::certificate(list, Validity::of_certificate(now_s), &key, "an authority", &signer);
     Certificate::read(&der.expect("names in ASCII")).expect("what was written can be read")
@@ -57,7 +57,7 @@ fn a_machine_is_named_in_every_way() {
         "192.168.1.7",
     ]);
     assert_eq!(
-        wanted(&own, &around),
+        certificate_names(&own, &around),
         [
             dns("board"),
             dns("board.lan"),
@@ -72,7 +72,10 @@ fn a_machine_is_named_in_every_way() {
             at("2001:db8::9"),
         ]
     );
-    assert_eq!(wanted(&[], &[]), [dns("localhost"), at("127.0.0.1"), at("::1")]);
+    assert_eq!(
+        certificate_names(&[], &[]),
+        [dns("localhost"), at("127.0.0.1"), at("::1")]
+    );
 }
 
 /// At the cap every name is in, past it the last ones are not.
@@ -84,11 +87,11 @@ fn the_number_of_names_is_capped() {
             .map(|n| Ipv4Addr::from_bits(base + n as u32).into())
             .collect()
     };
-    let own = wanted(&[], &[]).len();
-    let full = wanted(&[], &many(CERTIFICATE_NAMES_MAX - own));
+    let own = certificate_names(&[], &[]).len();
+    let full = certificate_names(&[], &many(CERTIFICATE_NAMES_MAX - own));
     assert_eq!(full.len(), CERTIFICATE_NAMES_MAX);
     assert!(full.contains(&at("::1")));
-    let over = wanted(&[], &many(CERTIFICATE_NAMES_MAX - own + 1));
+    let over = certificate_names(&[], &many(CERTIFICATE_NAMES_MAX - own + 1));
     assert_eq!(over.len(), CERTIFICATE_NAMES_MAX);
     assert!(over.contains(&dns("localhost")) && !over.contains(&at("::1")));
 }
@@ -102,7 +105,7 @@ fn an_authority_is_for_its_own_machine() {
         at("2001:db8:0:1::7"),
         dns("board"),
     ];
-    let subtrees = permitted(&own);
+    let subtrees = name_constraints(&own);
     for name in [
         dns("localhost"),
         dns("board"),
@@ -139,11 +142,11 @@ fn an_authority_is_for_its_own_machine() {
         assert!(!permits(&subtrees, &name), "{name}");
     }
     assert!(permits(
-        &[Subtree::Network(Ipv4Addr::UNSPECIFIED.into(), 0)],
+        &[NameConstraint::Network(Ipv4Addr::UNSPECIFIED.into(), 0)],
         &at("198.51.100.1")
     ));
     assert!(permits(
-        &[Subtree::Network(Ipv6Addr::UNSPECIFIED.into(), 0)],
+        &[NameConstraint::Network(Ipv6Addr::UNSPECIFIED.into(), 0)],
         &at("2001:db8::1")
     ));
 }
@@ -151,7 +154,7 @@ fn an_authority_is_for_its_own_machine() {
 /// What is written says what it was told to; the names of its authority are what it was made with.
 #[test]
 fn certificates_say_what_they_were_made_for() {
-    let own = wanted(&names(&["board"]), &addresses(&["192.168.1.7", "2001:db8::7"]));
+    let own = certificate_names(&names(&["board"]), &addresses(&["192.168.1.7", "2001:db8::7"]));
     let certificate = made(&own, NOW_S);
     assert_eq!(
         (certificate.issuer.as_str(), certificate.names.as_slice()),
@@ -163,7 +166,7 @@ fn certificates_say_what_they_were_made_for() {
 
     let key = key();
     let name = issue::authority_name("board", 0xa3);
-    let permitted = permitted(&own);
+    let permitted = name_constraints(&own);
     let validity = Validity::of_authority(NOW_S);
     let der = issue::authority(&name, &permitted, validity, &key).expect("it can be written");
     let authority = Certificate::read(&der).expect("it can be read");
@@ -188,63 +191,85 @@ fn what_is_no_certificate_is_refused() {
     let validity = Validity::of_certificate(NOW_S);
     let der = issue::certificate(&[dns("localhost")], validity, &key, "a", &signer).expect("it can be written");
     for end in 0..der.len() {
-        assert_eq!(Certificate::read(&der[..end]), Err(Unreadable), "{end} bytes");
+        assert_eq!(
+            Certificate::read(&der[..end]),
+            Err(CertificateParseError),
+            "{end} bytes"
+        );
     }
     for place in 0..der.len() {
         let mut bent = der.clone();
         bent[place] ^= 0x41;
         let _ = Certificate::read(&bent);
     }
-    assert_eq!(Certificate::read(b"-----BEGIN CERTIFICATE-----"), Err(Unreadable));
+    assert_eq!(
+        Certificate::read(b"-----BEGIN CERTIFICATE-----"),
+        Err(CertificateParseError)
+    );
 }
 
 /// The next certificate is due with a third of the time left, and when somebody may use a name that is missing.
 #[test]
 fn a_certificate_is_renewed_in_time() {
-    let own = wanted(&names(&["board"]), &addresses(&["192.168.1.7"]));
+    let own = certificate_names(&names(&["board"]), &addresses(&["192.168.1.7"]));
     let kept = made(&own, NOW_S);
     let Validity { from_s, until_s } = kept.validity;
     let third = (until_s - from_s) / 3;
-    assert_eq!(due(&kept, &own, NOW_S), None);
-    assert_eq!(due(&kept, &own, until_s - third), None);
-    assert_eq!(due(&kept, &own, until_s - third + 1), Some(Due::Ending));
-    assert_eq!(due(&kept, &own, until_s + DAY_S), Some(Due::Ending));
-    let moved = wanted(&names(&["board"]), &addresses(&["192.168.1.8"]));
-    assert_eq!(due(&kept, &moved, NOW_S), Some(Due::Missing(at("192.168.1.8"))));
+    assert_eq!(renewal_reason(&kept, &own, NOW_S), None);
+    assert_eq!(renewal_reason(&kept, &own, until_s - third), None);
+    assert_eq!(
+        renewal_reason(&kept, &own, until_s - third + 1),
+        Some(RenewalReason::Ending)
+    );
+    assert_eq!(
+        renewal_reason(&kept, &own, until_s + DAY_S),
+        Some(RenewalReason::Ending)
+    );
+    let moved = certificate_names(&names(&["board"]), &addresses(&["192.168.1.8"]));
+    assert_eq!(
+        renewal_reason(&kept, &moved, NOW_S),
+        Some(RenewalReason::Missing(at("192.168.1.8")))
+    );
     // An address that is gone asks for nothing.
-    assert_eq!(due(&kept, &wanted(&names(&["board"]), &[]), NOW_S), None);
+    assert_eq!(
+        renewal_reason(&kept, &certificate_names(&names(&["board"]), &[]), NOW_S),
+        None
+    );
 }
 
 /// A board whose clock starts in 1970 makes a certificate that clients take at the release and for two years, and keeps one
 /// that it made while it knew the time.
 #[test]
 fn a_clock_of_1970_is_not_believed() {
-    let own = wanted(&[], &[]);
-    assert_eq!(believed(0, None), RELEASED_S);
-    assert_eq!(believed(RELEASED_S - 1, None), RELEASED_S);
-    assert_eq!(believed(NOW_S, None), NOW_S);
-    let first = made(&own, believed(42, None));
+    let own = certificate_names(&[], &[]);
+    assert_eq!(plausible_now(0, None), RELEASED_S);
+    assert_eq!(plausible_now(RELEASED_S - 1, None), RELEASED_S);
+    assert_eq!(plausible_now(NOW_S, None), NOW_S);
+    let first = made(&own, plausible_now(42, None));
     assert!(first.validity.from_s < RELEASED_S && first.validity.until_s > RELEASED_S + 790 * DAY_S);
-    assert_eq!(due(&first, &own, 42), None);
+    assert_eq!(renewal_reason(&first, &own, 42), None);
     // The clock jumps to the truth: within the first two thirds nothing happens, after that it is renewed.
-    assert_eq!(due(&first, &own, RELEASED_S + 500 * DAY_S), None);
-    assert_eq!(due(&first, &own, RELEASED_S + 2000 * DAY_S), Some(Due::Ending));
-    let second = made(&own, believed(RELEASED_S + 2000 * DAY_S, Some(&first)));
-    assert_eq!(due(&second, &own, RELEASED_S + 2000 * DAY_S), None);
+    assert_eq!(renewal_reason(&first, &own, RELEASED_S + 500 * DAY_S), None);
+    assert_eq!(
+        renewal_reason(&first, &own, RELEASED_S + 2000 * DAY_S),
+        Some(RenewalReason::Ending)
+    );
+    let second = made(&own, plausible_now(RELEASED_S + 2000 * DAY_S, Some(&first)));
+    assert_eq!(renewal_reason(&second, &own, RELEASED_S + 2000 * DAY_S), None);
     // The next start is in 1970 again: the certificate of the better day stays, and the time is no earlier than its making.
-    assert_eq!(due(&second, &own, 43), None);
-    assert_eq!(believed(43, Some(&second)), RELEASED_S + 2000 * DAY_S);
+    assert_eq!(renewal_reason(&second, &own, 43), None);
+    assert_eq!(plausible_now(43, Some(&second)), RELEASED_S + 2000 * DAY_S);
     // The authority holds from before the first day on.
-    let authority = Validity::of_authority(believed(42, None));
+    let authority = Validity::of_authority(plausible_now(42, None));
     assert!(authority.from_s < first.validity.from_s && authority.until_s > RELEASED_S + 19 * 365 * DAY_S);
 }
 
 /// A clock that was ahead and is put right leaves no certificate of the future.
 #[test]
 fn a_clock_that_was_ahead_leaves_nothing_behind() {
-    let own = wanted(&[], &[]);
+    let own = certificate_names(&[], &[]);
     let future = made(&own, NOW_S + 10_000 * DAY_S);
-    assert_eq!(due(&future, &own, NOW_S), Some(Due::Ahead));
+    assert_eq!(renewal_reason(&future, &own, NOW_S), Some(RenewalReason::Ahead));
     let authority = Validity::of_authority(NOW_S + 10_000 * DAY_S);
     assert!(authority.from_s < NOW_S && authority.until_s > NOW_S);
 }
@@ -253,22 +278,28 @@ fn a_clock_that_was_ahead_leaves_nothing_behind() {
 /// and more names than fit, stay out.
 #[test]
 fn names_of_the_last_certificate_are_kept_while_there_is_room() {
-    let subtrees = permitted(&[]);
+    let subtrees = name_constraints(&[]);
     let (near, far) = (
-        wanted(&[], &addresses(&["10.0.0.1"])),
-        wanted(&[], &addresses(&["10.0.0.2"])),
+        certificate_names(&[], &addresses(&["10.0.0.1"])),
+        certificate_names(&[], &addresses(&["10.0.0.2"])),
     );
     let first = made(&near, NOW_S);
     let both = next_names(&far, Some(&first), &subtrees);
     assert!(both.contains(&at("10.0.0.1")) && both.contains(&at("10.0.0.2")));
     let second = made(&both, NOW_S);
-    assert_eq!((due(&second, &near, NOW_S), due(&second, &far, NOW_S)), (None, None));
+    assert_eq!(
+        (
+            renewal_reason(&second, &near, NOW_S),
+            renewal_reason(&second, &far, NOW_S)
+        ),
+        (None, None)
+    );
     assert_eq!(next_names(&far, None, &subtrees), far);
 
     let foreign = made(&[dns("bank.example"), at("198.51.100.1")], NOW_S);
     assert_eq!(next_names(&near, Some(&foreign), &subtrees), near);
 
-    let full: Vec<Name> = (0..CERTIFICATE_NAMES_MAX).map(|n| dns(&format!("{n}.local"))).collect();
+    let full: Vec<CertificateName> = (0..CERTIFICATE_NAMES_MAX).map(|n| dns(&format!("{n}.local"))).collect();
     assert_eq!(next_names(&full, None, &subtrees).len(), CERTIFICATE_NAMES_MAX);
     assert_eq!(next_names(&near, Some(&made(&full, NOW_S)), &subtrees), near);
 }

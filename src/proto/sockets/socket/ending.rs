@@ -17,7 +17,7 @@ pub enum Refused {
     /// Nothing shows whose call it is.
     Unproven(Unproven),
     Stopping,
-    Admission(admission::Refused),
+    Admission(admission::AdmissionError),
 }
 
 /// Why nothing more can be read from a socket.
@@ -78,8 +78,8 @@ impl SocketSession {
         let (code, why) = match refused {
             Refused::Unproven(unproven) => (1008, unproven.reason()),
             Refused::Stopping => (1001, STOPPING),
-            Refused::Admission(admission::Refused::Full) => (1013, "all places are taken; try again later"),
-            Refused::Admission(admission::Refused::Share) => {
+            Refused::Admission(admission::AdmissionError::Full) => (1013, "all places are taken; try again later"),
+            Refused::Admission(admission::AdmissionError::SourceShare) => {
                 (1013, "this address has its share of the places; try again later")
             }
         };

@@ -8,8 +8,8 @@ use sha2::Sha256;
 
 use super::{PROVIDERS, SCRIPTS};
 use crate::config::{Config, Settings, Telephony, Transport};
-use crate::doctor::{Verdict as Judged, providers};
-use crate::server::rest::Method;
+use crate::doctor::{FindingLevel as Judged, providers};
+use crate::server::rest::RestMethod;
 use crate::telephony::hangup::{self, Verdict};
 use crate::telephony::invented::{FIVE, INVENTED};
 use crate::telephony::proof::{CallKey, Proof, Unproven, is_protected, protects_any};
@@ -85,7 +85,7 @@ fn it_is_cleared_and_marked_in_its_own_words() {
 fn it_is_hung_up_and_its_answers_are_understood() {
     let telephony = configured();
     let request = hangup::request(&INVENTED, &call().call_id, &telephony.settings).expect("a request");
-    assert_eq!(request.method, Method::Delete);
+    assert_eq!(request.method, RestMethod::Delete);
     assert_eq!(request.url, "https://api.quintel.example/legs/leg%207");
     assert_eq!(request.authorization.expect("a credential").expose(), "Bearer hunter2");
     assert_eq!(hangup::request(&INVENTED, "..", &telephony.settings), None);
@@ -161,10 +161,10 @@ fn the_doctor_examines_it() {
     let request = providers::request(&INVENTED, &configured().settings).expect("a request");
     assert_eq!(
         (request.method, request.url.as_str()),
-        (Method::Get, "https://api.quintel.example/me")
+        (RestMethod::Get, "https://api.quintel.example/me")
     );
     assert_eq!(providers::request(&INVENTED, &Settings::default()), None);
-    assert_eq!(providers::answer(&INVENTED, 401).verdict, Judged::Broken);
+    assert_eq!(providers::answer(&INVENTED, 401).level, Judged::Error);
     assert_eq!(providers::what(&INVENTED), "quintel");
     assert_eq!(providers::missing(&INVENTED, &of(configured())), None);
     let missing = providers::missing(&INVENTED, &of(Telephony::default())).expect("words");

@@ -125,7 +125,7 @@ pub const TOKEN: &str = "token";
 /// Makes the bot's body of a query: an object of strings, the first of each name, and no key among them.
 pub fn query_body(query: &str) -> Map<String, Value> {
     let mut body = Map::new();
-    for (name, value) in form::pairs(query.as_bytes()) {
+    for (name, value) in form::parse(query.as_bytes()) {
         if name != TOKEN {
             body.entry(name).or_insert(Value::String(value));
         }

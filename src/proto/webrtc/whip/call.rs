@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{SDP, WhipError, media_type, sdp_text};
 use crate::limits::{OFFER_SDP_BYTES_MAX, REGISTERED_UNUSED};
-use crate::server::multipart::{Broken, Event, Parser, boundary};
+use crate::server::multipart::{MultipartError, MultipartEvent, MultipartParser, boundary};
 use crate::server::{body, key};
 use crate::uuid::Uuid;
 
@@ -53,19 +53,19 @@ impl CallsRequest {
         }
         let boundary = boundary(content_type).ok_or(WhipError::UnsupportedType(TYPES))?;
         // The offer, and settings of the same size.
-        let mut parser = Parser::of_fields(&boundary, 2 * OFFER_SDP_BYTES_MAX);
+        let mut parser = MultipartParser::for_fields(&boundary, 2 * OFFER_SDP_BYTES_MAX);
         let (mut sdp, mut session) = (None, None);
-        let pushed = parser.push::<Broken>(body, &mut |event| {
+        let pushed = parser.push::<MultipartError>(body, &mut |event| {
             match event {
-                Event::Field { name: "sdp", value } => sdp = Some(value.to_vec()),
-                Event::Field { name: "session", value } => session = Some(value.to_vec()),
+                MultipartEvent::Field { name: "sdp", value } => sdp = Some(value.to_vec()),
+                MultipartEvent::Field { name: "session", value } => session = Some(value.to_vec()),
                 _ => {}
             }
             Ok(())
         });
         pushed.and_then(|()| parser.finish()).map_err(|broken| match broken {
-            Broken::Malformed(why) | Broken::Files(why) => WhipError::BadForm(why),
-            Broken::FieldsTooLong => WhipError::TooLong,
+            MultipartError::Malformed(why) | MultipartError::Files(why) => WhipError::BadForm(why),
+            MultipartError::FieldsTooLong => WhipError::TooLong,
         })?;
         let sdp = sdp.ok_or(WhipError::BadForm("the form has no part named `sdp`"))?;
         Ok(CallsRequest {
@@ -86,13 +86,13 @@ fn parse_settings(json: &[u8]) -> Result<Value, WhipError> {
 /// Reads the body of a request for a key: the `body` of the bot to be.
 ///
 /// # Errors
-/// [`body::Invalid`].
-pub fn client_secret(request: &[u8]) -> Result<Value, body::Invalid> {
+/// [`body::ValidationError`].
+pub fn client_secret(request: &[u8]) -> Result<Value, body::ValidationError> {
     let map = match request.trim_ascii().is_empty() {
         true => Map::new(),
-        false => body::object(request)?,
+        false => body::parse_object(request)?,
     };
-    let mut fields = body::Fields::new(map, Vec::new());
+    let mut fields = body::ObjectReader::new(map, Vec::new());
     let session = fields.object("session");
     fields.finish()?;
     Ok(match session {

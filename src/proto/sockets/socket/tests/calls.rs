@@ -90,7 +90,7 @@ fn a_handshake_has_a_budget() {
 /// No place is left when it is known who calls, or none for another silent socket: it closes with words, and no bot is told.
 #[test]
 fn a_call_without_a_place_is_closed_before_its_bot_begins() {
-    let full = Refused::Admission(admission::Refused::Full);
+    let full = Refused::Admission(admission::AdmissionError::Full);
     let mut rig = Rig::new(SocketSession::call);
     rig.with(|session, now| {
         session.handle_text(&start_a().to_string(), now);

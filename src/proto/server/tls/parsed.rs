@@ -1,6 +1,6 @@
 //! Reads what a certificate says: for whom it is, who vouches for it, how long, and what it may vouch for itself.
 //!
-//! In: DER, of this runner's own making or of a file that people gave. Out: a [`Certificate`], or [`Unreadable`]. Signatures
+//! In: DER, of this runner's own making or of a file that people gave. Out: a [`Certificate`], or [`CertificateParseError`]. Signatures
 //! are not looked at; whoever presents or trusts the certificate does that. Source: RFC 5280 section 4.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::ext::pkix::{BasicConstraints, NameConstraints, SubjectAltName};
 use x509_cert::name::Name as Distinguished;
 
-use super::{Name, Subtree, Validity};
+use super::{CertificateName, NameConstraint, Validity};
 
 /// What a certificate says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,32 +19,32 @@ pub struct Certificate {
     /// The common name, or everything when there is none.
     pub subject: String,
     pub issuer: String,
-    pub names: Vec<Name>,
+    pub names: Vec<CertificateName>,
     pub validity: Validity,
     pub is_authority: bool,
     /// What it may vouch for; nothing of it is said by an authority that may vouch for all.
-    pub permitted: Option<Vec<Subtree>>,
+    pub permitted: Option<Vec<NameConstraint>>,
 }
 
 /// Bytes that are no certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unreadable;
+pub struct CertificateParseError;
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for CertificateParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("it is no certificate")
     }
 }
 
-impl std::error::Error for Unreadable {}
+impl std::error::Error for CertificateParseError {}
 
 impl Certificate {
     /// Reads a certificate.
     ///
     /// # Errors
-    /// [`Unreadable`] when it is none, or its time is none.
-    pub fn read(der: &[u8]) -> Result<Certificate, Unreadable> {
-        let whole = x509_cert::Certificate::from_der(der).map_err(|_| Unreadable)?;
+    /// [`CertificateParseError`] when it is none, or its time is none.
+    pub fn read(der: &[u8]) -> Result<Certificate, CertificateParseError> {
+        let whole = x509_cert::Certificate::from_der(der).map_err(|_| CertificateParseError)?;
         let tbs = whole.tbs_certificate();
         let names =
             extension::<SubjectAltName>(tbs)?.map_or(Vec::new(), |names| names.0.iter().filter_map(name).collect());
@@ -57,7 +57,7 @@ impl Certificate {
             until_s: tbs.validity().not_after.to_unix_duration().as_secs(),
         };
         if validity.from_s > validity.until_s {
-            return Err(Unreadable);
+            return Err(CertificateParseError);
         }
         Ok(Certificate {
             subject: common_name(tbs.subject()),
@@ -70,11 +70,11 @@ impl Certificate {
     }
 }
 
-fn extension<'a, T>(tbs: &'a x509_cert::TbsCertificate) -> Result<Option<T>, Unreadable>
+fn extension<'a, T>(tbs: &'a x509_cert::TbsCertificate) -> Result<Option<T>, CertificateParseError>
 where
     T: x509_cert::der::Decode<'a> + x509_cert::der::oid::AssociatedOid,
 {
-    let found = tbs.get_extension::<T>().map_err(|_| Unreadable)?;
+    let found = tbs.get_extension::<T>().map_err(|_| CertificateParseError)?;
     Ok(found.map(|(_critical, value)| value))
 }
 
@@ -85,21 +85,21 @@ fn common_name(name: &Distinguished) -> String {
     }
 }
 
-fn name(name: &GeneralName) -> Option<Name> {
+fn name(name: &GeneralName) -> Option<CertificateName> {
     match name {
-        GeneralName::DnsName(name) => Some(Name::Dns(name.as_str().to_ascii_lowercase())),
-        GeneralName::IpAddress(bytes) => address(bytes.as_bytes()).map(Name::Address),
+        GeneralName::DnsName(name) => Some(CertificateName::Dns(name.as_str().to_ascii_lowercase())),
+        GeneralName::IpAddress(bytes) => address(bytes.as_bytes()).map(CertificateName::Address),
         _ => None,
     }
 }
 
-fn subtree(base: &GeneralName) -> Option<Subtree> {
+fn subtree(base: &GeneralName) -> Option<NameConstraint> {
     match base {
-        GeneralName::DnsName(name) => Some(Subtree::Dns(name.as_str().to_ascii_lowercase())),
+        GeneralName::DnsName(name) => Some(NameConstraint::Dns(name.as_str().to_ascii_lowercase())),
         GeneralName::IpAddress(bytes) => {
             let (network, mask) = bytes.as_bytes().split_at_checked(bytes.as_bytes().len() / 2)?;
             let bits: u32 = mask.iter().map(|byte| byte.count_ones()).sum();
-            Some(Subtree::Network(address(network)?, u8::try_from(bits).ok()?))
+            Some(NameConstraint::Network(address(network)?, u8::try_from(bits).ok()?))
         }
         _ => None,
     }

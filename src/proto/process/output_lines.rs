@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::limits::{PROCESS_LINE_BYTES_MAX, PROCESS_LOG_BURST_BYTES, PROCESS_LOG_BYTES_PER_S};
 
 /// Cuts a stream of bytes into lines. A carriage return ends one too: a progress bar has no other end.
-pub struct Lines {
+pub struct LineSplitter {
     partial: Vec<u8>,
     /// The line is longer than the cap; the rest of it is skipped.
     cut: bool,
@@ -22,16 +22,16 @@ pub struct Lines {
     keeps_empty: bool,
 }
 
-impl Default for Lines {
+impl Default for LineSplitter {
     /// Lines of a bot for the runner's log: [`PROCESS_LINE_BYTES_MAX`], a word where one was cut, and no empty ones.
-    fn default() -> Lines {
-        Lines::new(PROCESS_LINE_BYTES_MAX, "... (cut)", false)
+    fn default() -> LineSplitter {
+        LineSplitter::new(PROCESS_LINE_BYTES_MAX, "... (cut)", false)
     }
 }
 
-impl Lines {
-    pub fn new(bytes_max: usize, mark: &'static str, keeps_empty: bool) -> Lines {
-        Lines {
+impl LineSplitter {
+    pub fn new(bytes_max: usize, mark: &'static str, keeps_empty: bool) -> LineSplitter {
+        LineSplitter {
             partial: Vec::new(),
             cut: false,
             after_return: false,
@@ -85,7 +85,7 @@ impl Lines {
 }
 
 /// How much of a program's output the log takes: a burst, then a trickle.
-pub struct Allowance {
+pub struct LogAllowance {
     left: usize,
     refilled: Instant,
     /// Lines that were dropped since the allowance was used up.
@@ -94,7 +94,7 @@ pub struct Allowance {
 
 /// What becomes of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum LineDecision {
     Log,
     /// The log takes lines again, after so many were dropped.
     LogAfter(u64),
@@ -103,9 +103,9 @@ pub enum Verdict {
     Drop,
 }
 
-impl Allowance {
+impl LogAllowance {
     pub fn new(now: Instant) -> Self {
-        Allowance {
+        LogAllowance {
             left: PROCESS_LOG_BURST_BYTES,
             refilled: now,
             dropped: 0,
@@ -116,24 +116,24 @@ impl Allowance {
     ///
     /// Once the allowance is used up, it must grow to half before a line passes again: else a flood would be logged in
     /// crumbs, each with a line that tells of those between.
-    pub fn take(&mut self, bytes: usize, now: Instant) -> Verdict {
+    pub fn take(&mut self, bytes: usize, now: Instant) -> LineDecision {
         // What the log adds to a line costs too.
         let bytes = bytes + 64;
         self.refill(now);
         if self.dropped > 0 {
             if self.left < PROCESS_LOG_BURST_BYTES / 2 {
                 self.dropped += 1;
-                return Verdict::Drop;
+                return LineDecision::Drop;
             }
             self.left = self.left.saturating_sub(bytes);
-            return Verdict::LogAfter(std::mem::take(&mut self.dropped));
+            return LineDecision::LogAfter(std::mem::take(&mut self.dropped));
         }
         if self.left < bytes {
             self.dropped = 1;
-            return Verdict::DropFirst;
+            return LineDecision::DropFirst;
         }
         self.left -= bytes;
-        Verdict::Log
+        LineDecision::Log
     }
 
     /// Returns how many lines were dropped that no verdict has told of.
@@ -160,10 +160,10 @@ mod tests {
     use super::*;
 
     fn lines(pushes: &[&[u8]]) -> Vec<String> {
-        cut_by(Lines::default(), pushes)
+        cut_by(LineSplitter::default(), pushes)
     }
 
-    fn cut_by(mut lines: Lines, pushes: &[&[u8]]) -> Vec<String> {
+    fn cut_by(mut lines: LineSplitter, pushes: &[&[u8]]) -> Vec<String> {
         let mut found = Vec::new();
         for push in pushes {
             lines.push(push, |line| found.push(line.to_owned()));
@@ -205,7 +205,7 @@ mod tests {
     fn empty_lines_may_be_kept() {
         let whole = b"\n\none\r\n\r\ntwo\r10%\r\rthree";
         let expected = ["", "", "one", "", "two", "10%", "", "three"];
-        let new = || Lines::new(8, "", true);
+        let new = || LineSplitter::new(8, "", true);
         assert_eq!(cut_by(new(), &[whole]), expected);
         let bytes: Vec<&[u8]> = whole.chunks(1).collect();
         assert_eq!(cut_by(new(), &bytes), expected);
@@ -219,22 +219,22 @@ mod tests {
     #[test]
     fn a_flood_becomes_a_trickle() {
         let start = Instant::now();
-        let mut allowance = Allowance::new(start);
+        let mut allowance = LogAllowance::new(start);
         let line = 1024 - 64;
         for _ in 0..PROCESS_LOG_BURST_BYTES / 1024 {
-            assert_eq!(allowance.take(line, start), Verdict::Log);
+            assert_eq!(allowance.take(line, start), LineDecision::Log);
         }
-        assert_eq!(allowance.take(line, start), Verdict::DropFirst);
-        assert_eq!(allowance.take(line, start), Verdict::Drop);
+        assert_eq!(allowance.take(line, start), LineDecision::DropFirst);
+        assert_eq!(allowance.take(line, start), LineDecision::Drop);
         let half = Duration::from_secs_f64(PROCESS_LOG_BURST_BYTES as f64 / 2.0 / PROCESS_LOG_BYTES_PER_S as f64);
         assert_eq!(
             allowance.take(line, start + half - Duration::from_millis(2)),
-            Verdict::Drop
+            LineDecision::Drop
         );
         assert_eq!(allowance.dropped(), 3);
         let grown = start + half + Duration::from_millis(1);
-        assert_eq!(allowance.take(line, grown), Verdict::LogAfter(3));
-        assert_eq!(allowance.take(line, grown), Verdict::Log);
+        assert_eq!(allowance.take(line, grown), LineDecision::LogAfter(3));
+        assert_eq!(allowance.take(line, grown), LineDecision::Log);
         assert_eq!(allowance.dropped(), 0);
     }
 
@@ -242,11 +242,11 @@ mod tests {
     #[test]
     fn the_trickle_is_what_it_is_called() {
         let start = Instant::now();
-        let mut allowance = Allowance::new(start);
+        let mut allowance = LogAllowance::new(start);
         let mut logged = 0;
         for ms in 0..600_000 {
             let verdict = allowance.take(936, start + Duration::from_millis(ms));
-            if matches!(verdict, Verdict::Log | Verdict::LogAfter(_)) {
+            if matches!(verdict, LineDecision::Log | LineDecision::LogAfter(_)) {
                 logged += 1000;
             }
         }

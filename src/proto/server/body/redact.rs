@@ -38,7 +38,7 @@ pub fn for_log(body: &[u8]) -> String {
     // A character has at most four bytes, so no more of the body than this needs a look.
     let head = &body[..body.len().min(cut * 4)];
     let text: Vec<char> = String::from_utf8_lossy(head).chars().take(cut).collect();
-    printable(&masked(&text))
+    printable(&redact(&text))
 }
 
 /// Escapes what could forge or hide part of a log line: control characters, line separators, direction marks.
@@ -56,7 +56,7 @@ pub fn printable(text: &str) -> String {
     out
 }
 
-fn masked(text: &[char]) -> String {
+fn redact(text: &[char]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
     while at < text.len() {
@@ -72,14 +72,14 @@ fn masked(text: &[char]) -> String {
                 out.extend(&text[at..value.start]);
                 out.push_str(MASK);
                 at = value.end;
-            } else if name.starts_with("eyj") || is_phone(&text[at..word]) {
+            } else if name.starts_with("eyj") || is_phone_number(&text[at..word]) {
                 out.push_str(MASK);
                 at = word;
             } else {
                 out.push_str(&text[at..word].iter().collect::<String>());
                 at = word;
             }
-        } else if let Some(end) = dialled(text, at) {
+        } else if let Some(end) = phone_number_end(text, at) {
             out.push_str(MASK);
             at = end;
         } else {
@@ -98,12 +98,12 @@ fn is_secret(name: &str) -> bool {
     name == "bearer" || SECRET_NAMES.contains(&name) || SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
-fn is_phone(word: &[char]) -> bool {
+fn is_phone_number(word: &[char]) -> bool {
     word.len() >= PHONE_DIGITS_MIN && word.iter().all(|c| c.is_ascii_digit() || *c == '-')
 }
 
 /// Finds the end of a number written with `+`, spaces, dots and brackets.
-fn dialled(text: &[char], at: usize) -> Option<usize> {
+fn phone_number_end(text: &[char], at: usize) -> Option<usize> {
     if text[at] != '+' {
         return None;
     }

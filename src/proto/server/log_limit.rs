@@ -13,56 +13,56 @@ use crate::server::source::SourceKey;
 
 /// The lines of this minute.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub struct LogLimit {
     window: Option<Instant>,
     all: u32,
-    callers: HashMap<SourceKey, u32>,
-    /// Those of callers who are not in `callers`.
+    sources: HashMap<SourceKey, u32>,
+    /// Those of callers who are not in `sources`.
     others: u32,
     bodies: u32,
-    left_out: u64,
+    suppressed: u64,
 }
 
-impl Lines {
+impl LogLimit {
     /// Takes leave to write a line that `caller` has caused. `Some` is leave, with the number of lines that were left out and
     /// have to be told now, mostly none.
-    pub fn take(&mut self, caller: IpAddr, now: Instant) -> Option<u64> {
-        self.turn(now);
+    pub fn allow(&mut self, caller: IpAddr, now: Instant) -> Option<u64> {
+        self.roll_window(now);
         let caller = SourceKey::from(caller);
-        let is_known = self.callers.contains_key(&caller) || self.callers.len() < LOGGED_CALLERS_MAX;
+        let is_known = self.sources.contains_key(&caller) || self.sources.len() < LOGGED_CALLERS_MAX;
         let lines = match is_known {
-            true => self.callers.entry(caller).or_default(),
+            true => self.sources.entry(caller).or_default(),
             false => &mut self.others,
         };
         if self.all >= LINES_MAX || *lines >= LINES_PER_CALLER_MAX {
-            self.left_out += 1;
+            self.suppressed += 1;
             return None;
         }
         *lines += 1;
         self.all += 1;
         // What is still left out is told when it is over, so that one line tells it all.
         Some(match self.all {
-            1 => std::mem::take(&mut self.left_out),
+            1 => std::mem::take(&mut self.suppressed),
             _ => 0,
         })
     }
 
     /// Takes leave to write a refused body, which is much longer than other lines; its line is taken beside that.
-    pub fn take_body(&mut self, now: Instant) -> bool {
-        self.turn(now);
+    pub fn allow_body(&mut self, now: Instant) -> bool {
+        self.roll_window(now);
         let granted = self.bodies < LOGGED_BODIES_MAX;
         self.bodies += u32::from(granted);
-        self.left_out += u64::from(!granted);
+        self.suppressed += u64::from(!granted);
         granted
     }
 
     /// Begins a new minute when the last one is over.
-    fn turn(&mut self, now: Instant) {
+    fn roll_window(&mut self, now: Instant) {
         if self.window.is_none_or(|start| now >= start + LINES_WINDOW) {
-            *self = Lines {
+            *self = LogLimit {
                 window: Some(now),
-                left_out: self.left_out,
-                ..Lines::default()
+                suppressed: self.suppressed,
+                ..LogLimit::default()
             };
         }
     }
@@ -88,63 +88,63 @@ mod tests {
     /// One caller's lines end at the cap, another's do not, and the next minute tells how many were left out, once.
     #[test]
     fn one_caller_s_lines_are_capped() {
-        let (mut lines, start) = (Lines::default(), Instant::now());
+        let (mut lines, start) = (LogLimit::default(), Instant::now());
         for _ in 0..LINES_PER_CALLER_MAX {
-            assert_eq!(lines.take(nth(1), start), Some(0));
+            assert_eq!(lines.allow(nth(1), start), Some(0));
         }
-        assert_eq!(lines.take(nth(1), start + TICK), None);
-        assert_eq!(lines.take(nth(2), start + TICK), Some(0));
-        assert_eq!(lines.take(nth(1), start + LINES_WINDOW - TICK), None);
-        assert_eq!(lines.take(nth(1), start + LINES_WINDOW), Some(2));
-        assert_eq!(lines.take(nth(1), start + LINES_WINDOW), Some(0));
+        assert_eq!(lines.allow(nth(1), start + TICK), None);
+        assert_eq!(lines.allow(nth(2), start + TICK), Some(0));
+        assert_eq!(lines.allow(nth(1), start + LINES_WINDOW - TICK), None);
+        assert_eq!(lines.allow(nth(1), start + LINES_WINDOW), Some(2));
+        assert_eq!(lines.allow(nth(1), start + LINES_WINDOW), Some(0));
     }
 
     #[test]
     fn all_lines_are_capped() {
-        let (mut lines, start) = (Lines::default(), Instant::now());
+        let (mut lines, start) = (LogLimit::default(), Instant::now());
         for n in 0..LINES_MAX {
-            assert_eq!(lines.take(nth(n % 32), start), Some(0), "{n}");
+            assert_eq!(lines.allow(nth(n % 32), start), Some(0), "{n}");
         }
-        assert_eq!(lines.take(nth(1_000), start), None);
-        assert_eq!(lines.take(nth(1_000), start + LINES_WINDOW), Some(1));
+        assert_eq!(lines.allow(nth(1_000), start), None);
+        assert_eq!(lines.allow(nth(1_000), start + LINES_WINDOW), Some(1));
     }
 
     /// Beyond so many callers the further ones share one count; those who are known keep theirs, and memory has its end.
     #[test]
     fn callers_that_are_told_apart_are_capped() {
-        let (mut lines, start) = (Lines::default(), Instant::now());
+        let (mut lines, start) = (LogLimit::default(), Instant::now());
         for n in 0..LOGGED_CALLERS_MAX as u32 {
-            assert_eq!(lines.take(nth(n), start), Some(0));
+            assert_eq!(lines.allow(nth(n), start), Some(0));
         }
         for n in 0..LINES_PER_CALLER_MAX {
-            assert_eq!(lines.take(nth(10_000 + n), start), Some(0));
+            assert_eq!(lines.allow(nth(10_000 + n), start), Some(0));
         }
-        assert_eq!(lines.take(nth(20_000), start), None);
-        assert_eq!(lines.take(nth(0), start), Some(0));
-        assert_eq!(lines.callers.len(), LOGGED_CALLERS_MAX);
+        assert_eq!(lines.allow(nth(20_000), start), None);
+        assert_eq!(lines.allow(nth(0), start), Some(0));
+        assert_eq!(lines.sources.len(), LOGGED_CALLERS_MAX);
     }
 
     /// Who has a network of addresses is one caller.
     #[test]
     fn a_network_is_one_caller() {
-        let (mut lines, start) = (Lines::default(), Instant::now());
+        let (mut lines, start) = (LogLimit::default(), Instant::now());
         for host in 0..LINES_PER_CALLER_MAX {
-            assert_eq!(lines.take(address(&format!("2001:db8::{host:x}")), start), Some(0));
+            assert_eq!(lines.allow(address(&format!("2001:db8::{host:x}")), start), Some(0));
         }
-        assert_eq!(lines.take(address("2001:db8::ffff:1"), start), None);
-        assert_eq!(lines.take(address("2001:db8:0:1::1"), start), Some(0));
+        assert_eq!(lines.allow(address("2001:db8::ffff:1"), start), None);
+        assert_eq!(lines.allow(address("2001:db8:0:1::1"), start), Some(0));
     }
 
     /// Refused bodies: so many a minute, and what is left out of them is told too.
     #[test]
     fn logged_bodies_are_capped() {
-        let (mut lines, start) = (Lines::default(), Instant::now());
+        let (mut lines, start) = (LogLimit::default(), Instant::now());
         let end = start + LINES_WINDOW;
         for _ in 0..LOGGED_BODIES_MAX {
-            assert!(lines.take_body(start));
+            assert!(lines.allow_body(start));
         }
-        assert!(!lines.take_body(start) && !lines.take_body(end - TICK));
-        assert_eq!(lines.take(nth(1), end), Some(2));
-        assert!(lines.take_body(end));
+        assert!(!lines.allow_body(start) && !lines.allow_body(end - TICK));
+        assert_eq!(lines.allow(nth(1), end), Some(2));
+        assert!(lines.allow_body(end));
     }
 }

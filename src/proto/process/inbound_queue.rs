@@ -10,34 +10,37 @@ use crate::limits::{EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX, PROCESS_HEARD_SAMPLES_
 
 /// The queue towards one program.
 #[derive(Default)]
-pub struct Backlog {
-    items: VecDeque<Item>,
+pub struct InboundQueue {
+    items: VecDeque<InboundItem>,
     samples: usize,
     messages: usize,
     message_bytes: usize,
-    dropped: Dropped,
+    dropped: DroppedCounts,
 }
 
 /// What a program did not read in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dropped {
+pub struct DroppedCounts {
     pub frames: u64,
     pub messages: u64,
 }
 
-enum Item {
+enum InboundItem {
     Speech { frame: Vec<u8>, samples: usize },
     Message(Vec<u8>),
 }
 
-impl Backlog {
+impl InboundQueue {
     /// Queues a frame of speech. One alone is kept, however long.
     pub fn push_speech(&mut self, frame: Vec<u8>, samples: usize) {
         self.samples += samples;
-        self.items.push_back(Item::Speech { frame, samples });
+        self.items.push_back(InboundItem::Speech { frame, samples });
         while self.samples > PROCESS_HEARD_SAMPLES_MAX && self.items.len() - self.messages > 1 {
-            let oldest = self.items.iter().position(|item| matches!(item, Item::Speech { .. }));
-            if let Some(Item::Speech { samples, .. }) = oldest.and_then(|at| self.items.remove(at)) {
+            let oldest = self
+                .items
+                .iter()
+                .position(|item| matches!(item, InboundItem::Speech { .. }));
+            if let Some(InboundItem::Speech { samples, .. }) = oldest.and_then(|at| self.items.remove(at)) {
                 self.samples -= samples;
                 self.dropped.frames += 1;
             }
@@ -48,10 +51,13 @@ impl Backlog {
     pub fn push_message(&mut self, frame: Vec<u8>) {
         self.messages += 1;
         self.message_bytes += frame.len();
-        self.items.push_back(Item::Message(frame));
+        self.items.push_back(InboundItem::Message(frame));
         while self.messages > EVENTS_IN_MAX || (self.message_bytes > MESSAGES_IN_BYTES_MAX && self.messages > 1) {
-            let oldest = self.items.iter().position(|item| matches!(item, Item::Message(_)));
-            if let Some(Item::Message(frame)) = oldest.and_then(|at| self.items.remove(at)) {
+            let oldest = self
+                .items
+                .iter()
+                .position(|item| matches!(item, InboundItem::Message(_)));
+            if let Some(InboundItem::Message(frame)) = oldest.and_then(|at| self.items.remove(at)) {
                 self.messages -= 1;
                 self.message_bytes -= frame.len();
                 self.dropped.messages += 1;
@@ -62,11 +68,11 @@ impl Backlog {
     /// Takes the next frame.
     pub fn pop(&mut self) -> Option<Vec<u8>> {
         Some(match self.items.pop_front()? {
-            Item::Speech { frame, samples } => {
+            InboundItem::Speech { frame, samples } => {
                 self.samples -= samples;
                 frame
             }
-            Item::Message(frame) => {
+            InboundItem::Message(frame) => {
                 self.messages -= 1;
                 self.message_bytes -= frame.len();
                 frame
@@ -76,7 +82,7 @@ impl Backlog {
 
     /// Forgets the speech that waits.
     pub fn drop_speech(&mut self) {
-        self.items.retain(|item| matches!(item, Item::Message(_)));
+        self.items.retain(|item| matches!(item, InboundItem::Message(_)));
         self.samples = 0;
     }
 
@@ -90,7 +96,7 @@ impl Backlog {
     }
 
     /// Returns what was dropped since the last call.
-    pub fn take_dropped(&mut self) -> Dropped {
+    pub fn take_dropped(&mut self) -> DroppedCounts {
         std::mem::take(&mut self.dropped)
     }
 }
@@ -99,7 +105,7 @@ impl Backlog {
 mod tests {
     use super::*;
 
-    fn drain(backlog: &mut Backlog) -> Vec<u8> {
+    fn drain(backlog: &mut InboundQueue) -> Vec<u8> {
         std::iter::from_fn(|| backlog.pop()).map(|frame| frame[0]).collect()
     }
 
@@ -107,15 +113,15 @@ mod tests {
     #[test]
     fn old_speech_makes_room() {
         let part = PROCESS_HEARD_SAMPLES_MAX / 4;
-        let mut backlog = Backlog::default();
+        let mut backlog = InboundQueue::default();
         backlog.push_message(vec![9]);
         for name in 0..4 {
             backlog.push_speech(vec![name], part);
         }
-        assert_eq!(backlog.take_dropped(), Dropped::default());
+        assert_eq!(backlog.take_dropped(), DroppedCounts::default());
         backlog.push_speech(vec![4], part);
         assert_eq!(drain(&mut backlog), [9, 1, 2, 3, 4]);
-        assert_eq!(backlog.take_dropped(), Dropped { frames: 1, messages: 0 });
+        assert_eq!(backlog.take_dropped(), DroppedCounts { frames: 1, messages: 0 });
 
         backlog.push_speech(vec![5], 2 * PROCESS_HEARD_SAMPLES_MAX);
         assert_eq!(drain(&mut backlog), [5], "one is kept, however long");
@@ -129,25 +135,25 @@ mod tests {
         backlog.push_speech(vec![9], PROCESS_HEARD_SAMPLES_MAX);
         assert_eq!(drain(&mut backlog), [8, 9], "what was forgotten takes no room");
         assert!(backlog.is_empty());
-        assert_eq!(backlog.take_dropped(), Dropped::default());
+        assert_eq!(backlog.take_dropped(), DroppedCounts::default());
     }
 
     #[test]
     fn old_messages_make_room_by_number_and_by_size() {
-        let mut backlog = Backlog::default();
+        let mut backlog = InboundQueue::default();
         backlog.push_speech(vec![1], 1);
         for _ in 0..EVENTS_IN_MAX {
             backlog.push_message(vec![2]);
         }
-        assert_eq!(backlog.take_dropped(), Dropped::default());
+        assert_eq!(backlog.take_dropped(), DroppedCounts::default());
         backlog.push_message(vec![3]);
-        assert_eq!(backlog.take_dropped(), Dropped { frames: 0, messages: 1 });
+        assert_eq!(backlog.take_dropped(), DroppedCounts { frames: 0, messages: 1 });
         let left = drain(&mut backlog);
         assert_eq!((left.len(), left[0], left[EVENTS_IN_MAX]), (EVENTS_IN_MAX + 1, 1, 3));
 
         backlog.push_message(vec![4; MESSAGES_IN_BYTES_MAX / 2]);
         backlog.push_message(vec![5; MESSAGES_IN_BYTES_MAX / 2]);
-        assert_eq!(backlog.take_dropped(), Dropped::default());
+        assert_eq!(backlog.take_dropped(), DroppedCounts::default());
         backlog.push_message(vec![6]);
         assert_eq!(drain(&mut backlog), [5, 6]);
     }

@@ -7,37 +7,37 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::{BUCKETS, LATENESS, Metrics, bucket, outcome};
+use super::{BUCKETS, LATENESS, Metrics, bucket_index, outcome_index};
 use crate::config::Transport;
 use crate::counts::{Counts, QueueLevels};
 use crate::event::LeaveReason;
 use crate::limits::METRICS_INTERVAL;
 
 /// One live session's share in the metrics. Its end is counted when it is dropped, too: a task that panics has failed.
-pub struct Share {
+pub struct SessionMetrics {
     metrics: Arc<Metrics>,
     transport: Transport,
-    told: Counts,
+    flushed: Counts,
     waiting: QueueLevels,
-    told_at: Instant,
+    flushed_at: Instant,
     /// Served deadlines that were not told of yet.
     lateness: [u64; BUCKETS + 1],
     lateness_sum_us: u64,
     reason: LeaveReason,
 }
 
-impl Share {
+impl SessionMetrics {
     /// A session begins.
     pub fn begin(metrics: Arc<Metrics>, transport: Transport, now: Instant) -> Self {
         let row = metrics.row(transport);
         row.started.fetch_add(1, Relaxed);
         row.live.fetch_add(1, Relaxed);
-        Share {
+        SessionMetrics {
             metrics,
             transport,
-            told: Counts::default(),
+            flushed: Counts::default(),
             waiting: QueueLevels::default(),
-            told_at: now,
+            flushed_at: now,
             lateness: [0; BUCKETS + 1],
             lateness_sum_us: 0,
             reason: LeaveReason::Failed,
@@ -45,14 +45,14 @@ impl Share {
     }
 
     /// A deadline was served so long after its time.
-    pub fn served(&mut self, late: Duration) {
-        self.lateness[bucket(&LATENESS, late)] += 1;
+    pub fn record_lateness(&mut self, late: Duration) {
+        self.lateness[bucket_index(&LATENESS, late)] += 1;
         self.lateness_sum_us += late.as_micros() as u64;
     }
 
-    /// Returns when [`Share::tell`] is due again.
-    pub fn due(&self) -> Instant {
-        self.told_at + METRICS_INTERVAL
+    /// Returns when [`SessionMetrics::flush`] is due again.
+    pub fn next_flush(&self) -> Instant {
+        self.flushed_at + METRICS_INTERVAL
     }
 
     /// The caller was connected so long after the answer.
@@ -61,20 +61,20 @@ impl Share {
     }
 
     /// The caller speaks the codec of this name.
-    pub fn spoken(&self, codec: &str) {
-        self.metrics.spoken(codec);
+    pub fn codec_negotiated(&self, codec: &str) {
+        self.metrics.codec_negotiated(codec);
     }
 
     /// Adds what is new to what everybody sees.
-    pub fn tell(&mut self, counts: &Counts, waiting: QueueLevels, now: Instant) {
+    pub fn flush(&mut self, counts: &Counts, waiting: QueueLevels, now: Instant) {
         let row = self.metrics.row(self.transport);
-        for ((shared, told), count) in row.counts.iter().zip(self.told.0).zip(counts.0) {
+        for ((shared, told), count) in row.counts.iter().zip(self.flushed.0).zip(counts.0) {
             if count != told {
                 shared.fetch_add(count.saturating_sub(told), Relaxed);
             }
         }
-        self.told = *counts;
-        self.told_at = now;
+        self.flushed = *counts;
+        self.flushed_at = now;
         for (shared, here) in self.metrics.lateness.buckets.iter().zip(&mut self.lateness) {
             if *here > 0 {
                 shared.fetch_add(std::mem::take(here), Relaxed);
@@ -82,18 +82,18 @@ impl Share {
         }
         let sum_us = std::mem::take(&mut self.lateness_sum_us);
         self.metrics.lateness.sum_us.fetch_add(sum_us, Relaxed);
-        self.wait(waiting);
+        self.set_queue_levels(waiting);
     }
 
     /// The session has ended for this reason, and these are all its counts.
     pub fn end(mut self, counts: &Counts, reason: LeaveReason) {
         self.reason = reason;
-        let now = self.told_at;
-        self.tell(counts, QueueLevels::default(), now);
+        let now = self.flushed_at;
+        self.flush(counts, QueueLevels::default(), now);
     }
 
     /// Replaces this session's part of the depths that everybody sees; a sum that wraps stays right.
-    fn wait(&mut self, waiting: QueueLevels) {
+    fn set_queue_levels(&mut self, waiting: QueueLevels) {
         let row = self.metrics.row(self.transport);
         let frames = (waiting.frames as u64).wrapping_sub(self.waiting.frames as u64);
         let us = |speech: Duration| speech.as_micros() as u64;
@@ -104,11 +104,11 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for SessionMetrics {
     fn drop(&mut self) {
-        self.wait(QueueLevels::default());
+        self.set_queue_levels(QueueLevels::default());
         let row = self.metrics.row(self.transport);
         row.live.fetch_sub(1, Relaxed);
-        row.ended[outcome(self.reason)].fetch_add(1, Relaxed);
+        row.ended[outcome_index(self.reason)].fetch_add(1, Relaxed);
     }
 }
