@@ -1,10 +1,9 @@
-//! What both HTTP services share: the peer of a request, connection limits, protocol upgrades,
-//! body collection within limits, and JSON replies.
+//! What both HTTP services share: the peer of a request, connection limits, protocol upgrades, body
+//! collection within limits, and JSON replies.
 //!
 //! In: hyper's heads and bodies, and the limits of the service that reads them. Out: values, and
 //! [`Reply`]s of known length. Rejects, by [`BodyError`], bodies that are compressed, too large,
-//! too
-//! slow or badly framed; each service words the rejection itself.
+//! too slow or badly framed; each service words the rejection itself.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

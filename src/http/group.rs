@@ -1,8 +1,7 @@
 //! A process group: a started process and its descendants.
 //!
 //! In: signals. Out: whether any member is left. Dropping the group kills it. A process that has
-//! left
-//! the group (`setsid`) is not tracked. Source: `kill(2)`, `setpgid(2)`, `waitpid(2)`,
+//! left the group (`setsid`) is not tracked. Source: `kill(2)`, `setpgid(2)`, `waitpid(2)`,
 //! `proc_pid_stat(5)`.
 
 use std::fs;

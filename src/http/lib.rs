@@ -1,5 +1,5 @@
-//! The HTTP server and client, and the process life cycle, shared by the runner and the cloud
-//! agent service.
+//! The HTTP server and client, and the process life cycle, shared by the runner and the cloud agent
+//! service.
 //!
 //! - Connections: [`server`] (accept loops, timeouts), [`permits`] (connection cap and eviction),
 //!   [`stream`] (TCP or TLS), [`tls`] (certificates from files or from `--tls auto`)

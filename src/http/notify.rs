@@ -2,12 +2,9 @@
 //! the number of live sessions.
 //!
 //! In: the state of the runner. Out: datagrams to the socket in `NOTIFY_SOCKET`; nothing without
-//! that
-//! variable. A send blocks for up to [`NOTIFY_SEND`], so the watchdog thread does it. An
-//! unreachable
-//! supervisor is one WARN line. The crate `sd_notify` formats the states; its own send has no
-//! timeout.
-//! Source: sd_notify(3), sd_watchdog_enabled(3), systemd.service(5).
+//! that variable. A send blocks for up to [`NOTIFY_SEND`], so the watchdog thread does it. An
+//! unreachable supervisor is one WARN line. The crate `sd_notify` formats the states; its own send
+//! has no timeout. Source: sd_notify(3), sd_watchdog_enabled(3), systemd.service(5).
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -1,12 +1,9 @@
 //! Response bodies: bytes in memory, or a range of a file.
 //!
 //! In: bytes, or an open file and a range. Out: a body whose length is known before its first byte,
-//! so
-//! it is never chunked. A blocking thread reads a file in pieces, and the next piece is read once
-//! the
-//! client has taken the previous one: a slow client holds one piece in memory. A file that turns
-//! out
-//! shorter closes the connection, which in HTTP marks an incomplete response.
+//! so it is never chunked. A blocking thread reads a file in pieces, and the next piece is read
+//! once the client has taken the previous one: a slow client holds one piece in memory. A file that
+//! turns out shorter closes the connection, which in HTTP marks an incomplete response.
 
 use std::fs::File;
 use std::io;

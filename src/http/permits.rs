@@ -1,18 +1,14 @@
 //! Connection permits: the cap on open connections, and the choice of the connection to evict.
 //!
 //! In: new connections with their source addresses, and the [`ConnPhase`] of each connection. Out:
-//! a
-//! `ConnPermit`, at once while some connection can be evicted. The source with the most permits
-//! loses
-//! one first. Of its connections the order is: the oldest that never sent a whole request; the one
-//! idle for longest; the oldest that delays a request body or leaves a response unread. A source
-//! holds
-//! at most three quarters of all permits. Connections of a trusted proxy carry many clients and
-//! count
-//! for no source. A new connection waits only while every connection is being answered. One mutex
-//! guards the table, so a connection cannot begin a request and be evicted at the same time.
-//! Rejects:
-//! a source at its share while all of its own connections are being answered.
+//! a `ConnPermit`, at once while some connection can be evicted. The source with the most permits
+//! loses one first. Of its connections the order is: the oldest that never sent a whole request;
+//! the one idle for longest; the oldest that delays a request body or leaves a response unread. A
+//! source holds at most three quarters of all permits. Connections of a trusted proxy carry many
+//! clients and count for no source. A new connection waits only while every connection is being
+//! answered. One mutex guards the table, so a connection cannot begin a request and be evicted at
+//! the same time. Rejects: a source at its share while all of its own connections are being
+//! answered.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -151,8 +147,7 @@ impl Permits {
     }
 
     /// Takes a permit; waits while every connection is being answered. Returns `None` for a source
-    /// at
-    /// its share.
+    /// at its share.
     pub(super) async fn acquire(&self, source: Option<SourceKey>) -> Option<ConnPermit> {
         loop {
             let mut changed = std::pin::pin!(self.shared.changed.notified());
@@ -261,8 +256,7 @@ impl PermitTable {
             victim
         } else {
             // Waiting blocks the connections behind it in the accept queue. A source may wait only
-            // if others
-            // hold more permits and none of them can be evicted.
+            // if others hold more permits and none of them can be evicted.
             let is_heaviest = own > 0 && self.held.values().all(|held| *held <= own);
             let is_refused = is_heaviest || self.spare(|_, _| true).is_some();
             return Err(if is_refused { Busy::Refused } else { Busy::Wait });
@@ -274,8 +268,7 @@ impl PermitTable {
     }
 
     /// Finds the connection to evict among those for which `may` returns true. `may` gets the
-    /// number of
-    /// permits that the connection's source holds.
+    /// number of permits that the connection's source holds.
     fn spare(&self, may: impl Fn(&PermitEntry, usize) -> bool) -> Option<u64> {
         let candidates = self.entries.iter().filter_map(|(id, entry)| {
             let (held, rank) = (self.held(entry.source), rank(entry.phase)?);
@@ -339,8 +332,7 @@ mod tests {
     }
 
     /// Among connections that were served the one idle for longest is evicted, even if it has sent
-    /// half
-    /// a head since.
+    /// half a head since.
     #[test]
     fn the_longest_idle_connection_gives_way() {
         let permits = Permits::new(3);
@@ -362,8 +354,7 @@ mod tests {
     }
 
     /// A connection that is being answered keeps its permit; a new one waits for the first that
-    /// becomes
-    /// idle or closes.
+    /// becomes idle or closes.
     #[test]
     fn a_newcomer_waits_while_all_are_answered() {
         let permits = Permits::new(2);

@@ -1,11 +1,9 @@
 //! The HTTP server: listening, accepting, the connection cap and shutdown.
 //!
 //! In: a host, a port and an [`HttpService`]. Out: [`Listeners`], whose port is known before the
-//! first
-//! request, then a future that serves until the runner stops. A failing accept backs off, a
-//! connection
-//! above the cap evicts another (`permits`), and every connection has timeouts (`connection`).
-//! Rejects: a port in use, with advice.
+//! first request, then a future that serves until the runner stops. A failing accept backs off, a
+//! connection above the cap evicts another (`permits`), and every connection has timeouts
+//! (`connection`). Rejects: a port in use, with advice.
 
 mod connection;
 mod inspect;
@@ -172,14 +170,12 @@ pub trait HttpService: Send + Sync + 'static {
         false
     }
     /// Takes a connection that carries session packets (RFC 4571) instead of requests, once its
-    /// first
-    /// packet has arrived.
+    /// first packet has arrived.
     fn framed(&self, tcp: TcpStream, peer: SocketAddr) -> impl Future<Output = io::Result<()>> + Send;
     /// Makes the response to a request of ambiguous length. The connection is closed after it.
     fn reject_framing(&self, refusal: FramingError) -> Reply;
     /// Answers one request. A handler of a long body sets the phase in `state` before the first
-    /// byte
-    /// and with each part.
+    /// byte and with each part.
     fn answer(
         &self,
         request: Request<Incoming>,
@@ -230,8 +226,7 @@ async fn accept<S: HttpService>(socket: TcpListener, service: Arc<S>, permits: P
                 pause = limits::ACCEPT_PAUSE_FIRST;
                 let source = (!service.is_trusted_proxy(peer.ip())).then(|| peer.ip().into());
                 // While every connection is being answered this one waits, and those behind it stay
-                // in the
-                // system's queue.
+                // in the system's queue.
                 let permit = tokio::select! {
                     biased;
                     () = shutdown.wait() => break,

@@ -3,8 +3,7 @@
 //!
 //! A file is written to a temporary name and renamed, so that readers never see half of it; key and
 //! certificate share a file, so that they always match. Folder and files are accessible to their
-//! owner
-//! only. Two processes on one folder take turns ([`Store::lock`]), or one keeps it
+//! owner only. Two processes on one folder take turns ([`Store::lock`]), or one keeps it
 //! ([`Store::try_lock`]). Rejects: files longer than [`KEY_FILE_BYTES_MAX`].
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};

@@ -1,8 +1,7 @@
 //! An accepted connection, with or without TLS.
 //!
 //! The HTTP server, the WebSockets and the upgrade between them share this type, so only the
-//! acceptor
-//! knows whether a client uses TLS.
+//! acceptor knows whether a client uses TLS.
 
 use std::io;
 use std::pin::Pin;

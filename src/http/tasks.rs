@@ -1,12 +1,10 @@
 //! Tasks, the count of live sessions, and the clock.
 //!
 //! tokio's task code is instantiated for every future type, at about five kilobytes each. Tasks
-//! without
-//! a result are therefore boxed and share one type.
+//! without a result are therefore boxed and share one type.
 //!
 //! A session holds a [`Slot`] from its offer until its bot has ended. Shutdown waits until no slot
-//! is
-//! held.
+//! is held.
 
 use std::pin::Pin;
 use std::sync::Arc;

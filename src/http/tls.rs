@@ -1,13 +1,11 @@
 //! HTTPS: the server certificate, and TLS on accepted connections.
 //!
 //! In: `--tls` and the state folder; later SIGHUP, address changes and the clock. Out:
-//! [`ServerTls`],
-//! which turns an accepted connection into a [`MaybeTlsStream`] and serves the authority
-//! certificate
-//! to devices. `auto` makes certificates, `pair` reads files, `store` keeps them. A new certificate
-//! applies to new connections; calls keep theirs. Rejects, before anything listens: files that are
-//! missing, not PEM, or do not match. A later failure keeps the old certificate.
-//! Source: RFC 8446; ALPN (RFC 7301) offers `http/1.1` alone.
+//! [`ServerTls`], which turns an accepted connection into a [`MaybeTlsStream`] and serves the
+//! authority certificate to devices. `auto` makes certificates, `pair` reads files, `store` keeps
+//! them. A new certificate applies to new connections; calls keep theirs. Rejects, before anything
+//! listens: files that are missing, not PEM, or do not match. A later failure keeps the old
+//! certificate. Source: RFC 8446; ALPN (RFC 7301) offers `http/1.1` alone.
 
 pub mod auto;
 pub mod pair;
@@ -146,8 +144,7 @@ impl ServerTls {
     }
 
     /// Returns the PEM certificate of the runner's authority; `None` when the certificate comes
-    /// from
-    /// files.
+    /// from files.
     pub fn authority(&self) -> Option<Bytes> {
         match &self.source {
             CertificateSource::Auto(auto) => Some(auto.authority.pem.clone()),

@@ -2,8 +2,7 @@
 //! thread may block the runtime.
 //!
 //! In: session tasks, which record when they are polled, and a heartbeat task in the runtime. Out:
-//! a
-//! log line when one of them stalls and when it recovers, counts for the metrics, and keep-alive
+//! a log line when one of them stalls and when it recovers, counts for the metrics, and keep-alive
 //! messages to the supervisor, which stop while the runtime is stalled. `proto::stall` defines a
 //! stall.
 //!
@@ -87,8 +86,7 @@ pub struct Stalls {
 
 impl Watchdog {
     /// Starts the thread. Call it within the runtime to be watched. The supervisor is told the
-    /// number
-    /// of `live` sessions, if given.
+    /// number of `live` sessions, if given.
     ///
     /// # Errors
     /// Returns the operating system's error when the thread cannot be started.
@@ -121,8 +119,7 @@ impl Watchdog {
     }
 
     /// Tells the supervisor that shutdown has begun and how long it may take. The returned future
-    /// waits
-    /// until that has been sent, for [`NOTIFY_WITHIN`] at most.
+    /// waits until that has been sent, for [`NOTIFY_WITHIN`] at most.
     pub fn stopping(&self, within: Duration) -> impl Future<Output = ()> + use<> {
         let (done, told) = oneshot::channel();
         let order = WatchCommand::Stopping { within, done };

@@ -1,16 +1,16 @@
-//! The addresses of this machine, as callers may be told of them.
+//! The addresses of this machine that callers are told.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::config::Config;
 use crate::proto::webrtc::candidate::{self, DeviceAddress, InterfaceAddress, LocalCandidatePolicy};
 
-/// Returns the addresses that are offered as host candidates at this moment.
+/// Returns the current host candidate addresses.
 pub fn local_addresses(config: &Config) -> Vec<IpAddr> {
     candidate::local_addresses(&interfaces(), policy(config))
 }
 
-/// Returns what a device is told of them, whose offer `reached` this machine at that address.
+/// Returns the address for the answer to a device whose offer `reached` this machine there.
 pub fn device_address(config: &Config, reached: Option<IpAddr>, offered: &[SocketAddr]) -> Option<DeviceAddress> {
     let offered: Vec<IpAddr> = offered.iter().map(SocketAddr::ip).collect();
     candidate::device_address(policy(config), reached, &offered)
@@ -24,7 +24,7 @@ fn policy(config: &Config) -> LocalCandidatePolicy<'_> {
     }
 }
 
-/// Returns the address from which this machine sends to another one, by its routes; nothing without a route. Nothing is sent.
+/// Returns the local address of the route to `remote`; `None` without a route. Sends nothing.
 pub fn local_address_towards(remote: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = match remote {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -36,7 +36,7 @@ pub fn local_address_towards(remote: SocketAddr) -> Option<IpAddr> {
     (!local.is_unspecified()).then_some(local)
 }
 
-/// Returns the same without those that no interface has, for ports that no router hands on.
+/// Returns the local addresses that an interface has, for ports that no router forwards.
 pub fn own_addresses(config: &Config) -> Vec<IpAddr> {
     let external = external_addresses(config);
     let mut addresses = local_addresses(config);
@@ -44,7 +44,7 @@ pub fn own_addresses(config: &Config) -> Vec<IpAddr> {
     addresses
 }
 
-/// Returns the addresses of the configuration that no interface has: those of a router before this machine.
+/// Returns the configured addresses that no interface has: those of a router in front.
 pub fn external_addresses(config: &Config) -> Vec<IpAddr> {
     let own = interfaces();
     let named = config.ice_addresses.iter().copied();

@@ -1,8 +1,9 @@
-//! The places of sessions and of handshakes: how one is taken, given up, and taken away.
+//! Admission of sessions and handshakes: permits, caps and eviction.
 //!
-//! In: requesters, and the cap on live sessions. Out: a [`SessionPermit`], which holds a place until it is
-//! dropped. Where places are short, a newcomer takes that of a pending entry at once, and what was
-//! evicted ends beside the sessions. Who is evicted, and when, says `proto::admission`.
+//! In: requesters, and the cap on live sessions. Out: a [`SessionPermit`], which holds a slot until
+//! it is dropped. When slots are short, a new requester gets the slot of a pending entry at once,
+//! and the evicted session ends in a slot beside the cap. `proto::server::admission` decides who is
+//! evicted and when.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -19,30 +20,30 @@ use crate::proto::server::admission::{
     AdmissionError, AdmissionLimits, PendingKind, PermitLedger, Requester, Ticket, source_share,
 };
 
-/// The admission of one runner.
+/// The admission control of one runner.
 pub struct Admission {
     sessions: SharedLedger,
     live: SlotPool,
-    /// Evicted sessions, until their bots have ended.
+    /// Evicted sessions whose bots have not ended.
     leaving: SlotPool,
     handshakes: SharedLedger,
-    /// Sockets in their handshake, and those that were evicted and close.
+    /// Sockets in their handshake, and evicted ones that are closing.
     sockets: SlotPool,
-    /// Offers that wait for what inquiries find.
+    /// Offers that wait for the result of inquiries.
     offers: SharedLedger,
     waiting: SlotPool,
 }
 
 type SharedLedger = Arc<Mutex<PermitLedger<LedgerSlot>>>;
 
-/// What an entry holds.
+/// The slot of a ledger entry.
 struct LedgerSlot {
-    /// Exchanged for one beside the sessions when the entry is evicted.
+    /// Exchanged for one in `leaving` when the entry is evicted.
     place: Slot,
     evicted: Arc<Notify>,
 }
 
-/// The place of a session, or of a socket in its handshake.
+/// The permit of a session, or of a socket in its handshake.
 pub struct SessionPermit {
     ledger: SharedLedger,
     ticket: Ticket,
@@ -52,18 +53,17 @@ pub struct SessionPermit {
 }
 
 impl SessionPermit {
-    /// Names it to [`Admission::replace`].
+    /// Returns the ticket to pass to [`Admission::replace`].
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }
 
-    /// Returns who asked for it.
+    /// Returns the requester of the permit.
     pub fn requester(&self) -> Requester {
         self.requester
     }
 
-    /// Somebody is there, or the session ends: from here on it is evicted only by
-    /// [`Admission::replace`].
+    /// Marks the session as connected or ending. After that only [`Admission::replace`] evicts it.
     pub fn mark_connected(&mut self) {
         if !self.is_connected {
             self.is_connected = true;
@@ -71,7 +71,7 @@ impl SessionPermit {
         }
     }
 
-    /// Waits until the place is another's.
+    /// Waits until the permit is evicted.
     pub async fn evicted(&self) {
         self.evicted.notified().await;
     }
@@ -119,10 +119,10 @@ impl Admission {
         }
     }
 
-    /// Takes a place for a session.
+    /// Admits a session.
     ///
     /// # Errors
-    /// [`AdmissionError`].
+    /// Returns why there is no permit.
     pub fn session(&self, requester: Requester, kind: PendingKind) -> Result<SessionPermit, AdmissionError> {
         let now = tasks::now();
         let mut ledger = lock(&self.sessions);
@@ -133,10 +133,10 @@ impl Admission {
         Ok(self.admit(ledger, requester, kind, place, now))
     }
 
-    /// Takes the place of a session whose caller is gone, pending or not, for an offer.
+    /// Gives an offer the slot of a session whose caller is gone, pending or not.
     ///
     /// # Errors
-    /// [`AdmissionError::Full`] if it has none any more, or may not lose it to this requester.
+    /// Returns [`AdmissionError::Full`] if the session has no slot, or this requester may not take it.
     pub fn replace(&self, ticket: Ticket, requester: Requester) -> Result<SessionPermit, AdmissionError> {
         let now = tasks::now();
         let mut ledger = lock(&self.sessions);
@@ -147,7 +147,7 @@ impl Admission {
         Ok(self.admit(ledger, requester, PendingKind::Offer, place, now))
     }
 
-    /// Takes an entry's place, and lets it end beside the sessions.
+    /// Takes the slot of an entry, whose session ends in a slot of `leaving`.
     fn evict(&self, ledger: &mut PermitLedger<LedgerSlot>, victim: Ticket) -> Result<Slot, AdmissionError> {
         let aside = self.leaving.try_acquire().ok_or(AdmissionError::Full)?;
         let held = ledger.evict(victim).ok_or(AdmissionError::Full)?;
@@ -172,10 +172,10 @@ impl Admission {
         permit(&self.sessions, ticket, requester, evicted)
     }
 
-    /// Lets an offer wait for what inquiries find, until what is returned is dropped.
+    /// Admits an offer that waits for the result of inquiries, until the permit is dropped.
     ///
     /// # Errors
-    /// [`AdmissionError`]: too many wait, of its source or of all.
+    /// Returns an error when too many offers wait, of its source or in all.
     pub fn wait(&self, requester: Requester) -> Result<SessionPermit, AdmissionError> {
         let now = tasks::now();
         let mut ledger = lock(&self.offers);
@@ -189,10 +189,10 @@ impl Admission {
         Ok(permit(&self.offers, ticket, requester, evicted))
     }
 
-    /// Lets a socket in that has to say who calls, if there would be a place for the call.
+    /// Admits a socket that has yet to name its call, if the call could get a slot.
     ///
     /// # Errors
-    /// [`AdmissionError`].
+    /// Returns why there is no permit.
     pub fn handshake(&self, requester: Requester) -> Result<SessionPermit, AdmissionError> {
         let now = tasks::now();
         lock(&self.sessions).plan(requester, PendingKind::Caller, now)?;
@@ -211,9 +211,9 @@ impl Admission {
         Ok(permit(&self.handshakes, ticket, requester, evicted))
     }
 
-    /// Waits until nothing holds a place, evicted or not.
+    /// Waits until no slot is held, by evicted sessions either.
     pub async fn wait_empty(&self) {
-        // In the order in which one goes from one to the next.
+        // In the order in which a session moves from one pool to the next.
         for places in [&self.sockets, &self.live, &self.leaving] {
             places.wait_empty().await;
         }
@@ -257,9 +257,8 @@ mod tests {
         tokio::time::timeout(Duration::ZERO, permit.evicted()).await.is_ok()
     }
 
-    /// A runner whose places are all held takes a newcomer on any transport at the cost of the
-    /// oldest offer that was not followed up, once that has had its time; the count of live
-    /// sessions stays within its cap.
+    /// A full runner evicts the oldest pending offer after its grace period for a new session of
+    /// any transport. The count of live sessions stays within its cap.
     #[tokio::test(start_paused = true)]
     async fn a_newcomer_takes_the_place_of_an_offer_that_was_not_followed_up() {
         let live = SlotPool::new(2);
@@ -288,8 +287,7 @@ mod tests {
         admission.wait_empty().await;
     }
 
-    /// Offers that are not followed up leave places to others than offers; one past their cap
-    /// evicts the oldest: at once when another source asks.
+    /// Pending offers are capped below the session cap; above it another source evicts the oldest.
     #[tokio::test(start_paused = true)]
     async fn offers_that_are_not_followed_up_are_capped() {
         let live = SlotPool::new(2 * PENDING_OFFERS_MAX);
@@ -311,8 +309,7 @@ mod tests {
         admission.wait_empty().await;
     }
 
-    /// Whatever one source holds, another one's caller gets in: all that is held and pending, or
-    /// alive.
+    /// No source can block another one, whatever it holds.
     #[tokio::test(start_paused = true)]
     async fn one_source_keeps_no_other_out() {
         for kind in [PendingKind::Caller, PendingKind::Offer, PendingKind::Silent] {
@@ -336,7 +333,7 @@ mod tests {
         }
     }
 
-    /// Those that were evicted and whose bots do not end are capped too: beyond it none is evicted.
+    /// Evicted sessions whose bots do not end are capped; at the cap nothing is evicted.
     #[tokio::test(start_paused = true)]
     async fn evicted_sessions_are_capped() {
         let admission = Admission::new(SlotPool::new(1));
@@ -351,8 +348,8 @@ mod tests {
         assert!(admission.session(A, PendingKind::Offer).is_ok());
     }
 
-    /// An offer takes the place of a session that is found to be gone; its bot has its time to end,
-    /// and the count of live sessions stays within its cap. The same place is not taken twice.
+    /// An offer replaces a session that is gone, whose bot has its time to end. The same slot
+    /// cannot be taken twice.
     #[tokio::test(start_paused = true)]
     async fn an_offer_takes_the_place_of_one_who_is_gone() {
         let live = SlotPool::new(1);
@@ -374,7 +371,7 @@ mod tests {
         admission.wait_empty().await;
     }
 
-    /// Offers that wait are capped, and one source has a share of that.
+    /// Waiting offers are capped, with a share per source.
     #[tokio::test(start_paused = true)]
     async fn offers_that_wait_are_capped() {
         let admission = Admission::new(SlotPool::new(1));
@@ -390,9 +387,8 @@ mod tests {
         assert!(admission.wait(A).is_ok());
     }
 
-    /// Silent sockets hold no place of a session; one past their cap evicts the oldest, as long as
-    /// not too many of those still close. A source that does this all the time leaves some of those
-    /// to others.
+    /// Silent sockets hold no session slot. Above their cap the oldest is evicted while few enough
+    /// are closing, and one source cannot use up the closing slots.
     #[tokio::test(start_paused = true)]
     async fn silent_sockets_keep_no_caller_out() {
         let live = SlotPool::new(1);

@@ -1,7 +1,7 @@
-//! `--direct`: one bot in one video room, and no web server.
+//! `--direct`: one bot in one video room, without a web server.
 //!
-//! In: the configuration and the bot. Out: the room's URL, once it is there; then how the bot ended. The first signal asks the
-//! bot to end, and one more does not wait for it.
+//! In: the configuration and the bot. Out: the room's URL, then the result of the bot. The first
+//! signal asks the bot to end, a second one aborts it.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -24,10 +24,11 @@ use crate::logging::{self, LogClient};
 use crate::proto::daily::{RoomPurpose, RoomRequest};
 use crate::proto::http::registry;
 
-/// Makes or chooses a room, and runs the bot in it once. `announce` is called with the room's URL before the bot begins.
+/// Makes or chooses a room, and runs the bot in it once. `announce` gets the room's URL before the
+/// bot starts.
 ///
 /// # Errors
-/// [`RunError`] says which step failed: the provider's, or the bot's.
+/// Returns a [`RunError`] that names the failed step: the provider's or the bot's.
 pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> Result<(), RunError> {
     let bot = bot_of(&config, bot)?;
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
@@ -46,7 +47,8 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
                     prepared
                 }
                 Err(failure) => {
-                    // The end of the process would leave a room that was made, and a supervisor would make the next.
+                    // Waits for the deletion of the room, which the end of the process would
+                    // prevent.
                     let _ = timeout(SHUTDOWN_GRACE, sessions.wait_empty()).await;
                     return Err(RunError::Videoroom(failure));
                 }
@@ -54,7 +56,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
         }
         name = signals.next() => {
             log::info!("{name}: stopping before there is a room");
-            // A room that was made meanwhile is taken back.
+            // A room that was created meanwhile is deleted.
             let _ = timeout(SHUTDOWN_GRACE, sessions.wait_empty()).await;
             return Ok(());
         }
@@ -65,7 +67,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
     let start = SessionStart {
         session_id: registry::session_id(random()),
         body: json!({}),
-        // Nobody called; the lines are the runner's own.
+        // There is no client; the lines are the runner's own.
         log_client: LogClient::new(Arc::default(), Ipv4Addr::LOCALHOST.into()),
         lease: None,
     };
@@ -98,7 +100,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
     Ok(())
 }
 
-/// Judges the end of a bot that nobody asked to end.
+/// Returns the result of a bot that ended by itself.
 fn bot_result(outcome: BotOutcome) -> Result<(), RunError> {
     match outcome {
         BotOutcome::Returned => Ok(()),

@@ -1,8 +1,8 @@
-//! `edge-runner doctor`: looks for what keeps callers out, and says in words what to do about it.
+//! `edge-runner doctor`: checks the configuration and the machine, with advice for each fault.
 //!
-//! In: the configuration that a runner would serve with. Out: [`Findings`], one line per check, for people. All checks run at
-//! once, each with a time limit; what they find is judged in `proto::doctor`. Nobody is asked whom the configuration does not
-//! name, nothing is bought, and nothing stays behind.
+//! In: the configuration of the runner. Out: [`Findings`], one line per check. All checks run at
+//! once, each with a time limit; `proto::doctor` judges the results. Only configured servers are
+//! asked, only for what is free of charge, and nothing is left behind.
 
 #[cfg_attr(not(feature = "tls"), path = "doctor/certificate/absent.rs")]
 mod certificate;
@@ -28,7 +28,7 @@ use crate::limits::DOCTOR_CHECK;
 use crate::proto::doctor::network;
 pub use crate::proto::doctor::{Finding, FindingLevel, Findings};
 
-/// Makes every check.
+/// Runs every check.
 pub async fn examine(config: Arc<Config>) -> Findings {
     let on_machine = blocking(&config, machine::examine);
     let (ports, machine, https, resolver, ice_servers, providers, rooms, messaging, program) = tokio::join!(
@@ -63,7 +63,7 @@ pub async fn examine(config: Arc<Config>) -> Findings {
     )
 }
 
-/// Tells nothing of what this build lacks.
+/// Drops the findings about a feature that this build lacks.
 fn only(feature: Feature, findings: Vec<Finding>) -> Vec<Finding> {
     match feature.in_this_build() {
         true => findings,
@@ -71,7 +71,7 @@ fn only(feature: Feature, findings: Vec<Finding>) -> Vec<Finding> {
     }
 }
 
-/// Gives up a check that takes too long.
+/// Runs a check with a time limit.
 async fn within(what: &'static str, check: impl Future<Output = Vec<Finding>>) -> Vec<Finding> {
     timeout(DOCTOR_CHECK, check).await.unwrap_or_else(|_| {
         let words = format!("no result within {} s", DOCTOR_CHECK.as_secs());
@@ -79,7 +79,7 @@ async fn within(what: &'static str, check: impl Future<Output = Vec<Finding>>) -
     })
 }
 
-/// Looks at files without keeping the other checks waiting: one may lie on a network that does not answer.
+/// Runs a check that reads files in a thread: a network file system may not answer.
 async fn blocking(config: &Arc<Config>, look: fn(&Config) -> Vec<Finding>) -> Vec<Finding> {
     let config = config.clone();
     let looked = tokio::task::spawn_blocking(move || look(&config)).await;

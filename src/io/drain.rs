@@ -1,7 +1,7 @@
-//! The time between the signal and the end in which live sessions go on by themselves, and no new one begins (`--drain`).
+//! The drain (`--drain`): after the first signal, live sessions continue and no new one begins.
 //!
-//! In: how long it may take, the sessions, and further signals. Out: why it is over, and INFO lines that say how many sessions
-//! are awaited. Without sessions, or without `--drain`, it is over at once.
+//! In: the time limit, the sessions, and further signals. Out: why it ended, and INFO lines with
+//! the number of remaining sessions. Without sessions or `--drain` it ends at once.
 
 use std::fmt;
 use std::future::Future;
@@ -13,13 +13,13 @@ use tokio::time::{Instant, interval_at, sleep};
 use crate::io::tasks::SlotPool;
 use crate::limits::DRAIN_REPORT;
 
-/// Why the waiting is over.
+/// Why a drain ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainEnd {
-    /// There is nobody left to wait for.
+    /// No session is left.
     Empty,
     TimeUp,
-    /// A signal of this name asked for the end.
+    /// A further signal of this name.
     Signal(&'static str),
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for DrainEnd {
     }
 }
 
-/// Waits until no session and no hang-up is left, the time is up, or a further signal comes.
+/// Waits until no session and no hang-up is left, the time is up, or a further signal arrives.
 pub async fn drain(
     time: Duration,
     live: &SlotPool,
@@ -77,7 +77,7 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    /// Returns how the drain ended and how long it took, by a clock that jumps.
+    /// Returns how the drain ended and how long it took, by a paused clock.
     async fn drained(
         time: Duration,
         live: &SlotPool,
@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    /// The provider of the last call is still asked to hang it up.
+    /// The drain waits for the hang-up of the last call.
     #[tokio::test(start_paused = true)]
     async fn a_hang_up_is_waited_for() {
         let (live, hang_ups) = (SlotPool::new(8), SlotPool::new(8));

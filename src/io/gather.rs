@@ -1,9 +1,10 @@
-//! Asks the STUN and TURN servers of `--ice-servers` ahead of every offer, and holds what they gave.
+//! Gathers candidates from the STUN and TURN servers of `--ice-servers` ahead of every offer.
 //!
-//! In: the configuration and the runner's UDP port. Out, at any moment and without a wait: [`GatheredAddresses`] addresses for an
-//! answer, and a [`ServerStatus`] per URL. One task asks all STUN servers, one per TURN server holds its allocation; a
-//! server that fails is tried again after a pause that grows, and costs nothing meanwhile. Each change of a server's
-//! standing is one line in the log. With `--embedded` nothing is asked: devices take one host candidate.
+//! In: the configuration and the runner's UDP port. Out, at any moment and without a wait: the
+//! [`GatheredAddresses`] for an answer, and a [`ServerStatus`] per URL. One task asks all STUN
+//! servers; one task per TURN server holds its allocation. A failed server is retried after a
+//! growing pause. Each change of a server's state is one log line. With `--embedded` no server is
+//! asked, because devices take one host candidate.
 
 pub mod probe;
 mod relay;
@@ -29,7 +30,7 @@ use crate::limits::{
 use crate::proto::webrtc::gather::server::{GatherServer, ServerUse, parse_servers};
 use crate::proto::webrtc::gather::{GatheredAddresses, ServerState, ServerStatus};
 
-/// What the servers gave. Clones share it.
+/// The gathered candidates. Clones share them.
 #[derive(Clone)]
 pub struct Gatherer(Arc<GathererInner>);
 
@@ -41,7 +42,7 @@ struct GathererInner {
 }
 
 impl Gatherer {
-    /// Begins to ask, in tasks of their own.
+    /// Starts to gather, in tasks of its own.
     pub fn start(config: &Config, port: &Arc<UdpPort>, services: &Services) -> Gatherer {
         let (stop, stopped) = Shutdown::channel();
         let servers = parse_servers(&config.ice_servers);
@@ -63,7 +64,7 @@ impl Gatherer {
         }))
     }
 
-    /// Devices take one host candidate, so nothing that a server gives could be offered.
+    /// Gathers nothing: devices take one host candidate, so no other could be offered.
     fn disable(&self, servers: usize) {
         if servers == 0 {
             return;
@@ -107,7 +108,7 @@ impl Gatherer {
         }
     }
 
-    /// Returns what an answer may offer at this moment, each address once.
+    /// Returns the addresses that an answer may offer now, each once.
     pub fn gathered(&self) -> GatheredAddresses {
         let mut gathered = GatheredAddresses::default();
         for status in self.list().iter() {
@@ -122,12 +123,12 @@ impl Gatherer {
         gathered
     }
 
-    /// Returns how each server stands, in the order of the list.
+    /// Returns the status of each server, in the order of the list.
     pub fn status(&self) -> Vec<ServerStatus> {
         self.list().clone()
     }
 
-    /// Gives the allocations back, as far as the servers agree within [`RELAY_END`].
+    /// Releases the allocations, waiting for the servers for at most [`RELAY_END`].
     pub async fn end(&self) {
         self.0.stop.set();
         let _ = timeout(RELAY_END, self.0.relays.wait_empty()).await;
@@ -141,7 +142,7 @@ impl Gatherer {
         }
         status.state = standing;
         let told = status.clone();
-        // Not with the lock: a log that is slow to write to must hold up no answer.
+        // Without the lock: a slow log must not delay an answer.
         drop(list);
         match &told.state {
             ServerState::Failed(why) => log::warn!("{}: {why}", told.url),
@@ -151,7 +152,7 @@ impl Gatherer {
         self.0.changed.notify_one();
     }
 
-    /// Waits until a server stands differently; for one who waits.
+    /// Waits until the state of a server changes. Supports one waiter.
     async fn changed(&self) {
         self.0.changed.notified().await;
     }
@@ -165,7 +166,7 @@ impl Gatherer {
         status.reflexive = reflexive;
         let told = status.clone();
         drop(list);
-        // A change of a mapping; the first is told with the standing.
+        // A changed mapping. The first one is logged with the state.
         if told.state == ServerState::Working && !told.reflexive.is_empty() {
             log::info!("{}: works{}", told.url, describe_addresses(&told));
         }
@@ -176,7 +177,7 @@ impl Gatherer {
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<ServerStatus>> {
-        // Every entry is whole after every single statement, so a panic elsewhere leaves nothing to repair.
+        // Every entry is consistent after every statement, so a panic cannot leave half of one.
         lock(&self.0.list)
     }
 }
@@ -193,7 +194,7 @@ fn status(server: &GatherServer) -> ServerStatus {
     }
 }
 
-/// Words for the addresses that a server gave; they are this runner's own.
+/// Describes the addresses that a server gave, which are the runner's own.
 fn describe_addresses(status: &ServerStatus) -> String {
     let mut words = String::new();
     for (what, pairs) in [("relayed at", &status.relayed), ("seen as", &status.reflexive)] {
@@ -204,7 +205,8 @@ fn describe_addresses(status: &ServerStatus) -> String {
     words
 }
 
-/// Looks a server's addresses up, IPv4 first: it is what most relays relay, and a broken IPv6 path is the commoner one.
+/// Looks up the addresses of a server, IPv4 first: most relays relay it, and IPv6 paths fail more
+/// often.
 async fn resolve(server: &GatherServer, serves: impl Fn(IpAddr) -> bool) -> Result<Vec<SocketAddr>, String> {
     let looked_up = timeout(GATHER_RESOLVE, lookup_host((server.host.as_str(), server.port))).await;
     let found = match looked_up {

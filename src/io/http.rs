@@ -1,9 +1,9 @@
-//! Requests and replies: what a [`Route`] needs is read, planned and done here.
+//! The runner's HTTP service: reads, plans and answers the request of each [`Route`].
 //!
-//! In: hyper's requests. Out: replies with `Content-Length`, never chunked, with CORS headers on
-//! errors too, or a page could not read them. The rules are in `proto`: which endpoint, who may
-//! ask, what a body means; `read` collects bodies, `refusal` gives every error its status, and
-//! `note` its line in the log.
+//! In: hyper's requests. Out: responses with `Content-Length`, never chunked, with CORS headers on
+//! errors too, so that pages can read them. The rules are in `proto`: endpoints, access, and the
+//! meaning of bodies. `body` collects bodies, `error` gives every error its status, and
+//! `refusal_log` logs it.
 
 mod access;
 mod body;
@@ -71,37 +71,36 @@ use crate::proto::telephony::{PROVIDERS, proof};
 use crate::proto::webrtc::offer::OfferError;
 use edge_runner_http::common::{ConnLimits, PeerInfo, Reply, UpgradeSlot, asked, json_reply, lock, random, whole};
 
-/// The content type of the text format of Prometheus.
+/// The content type of Prometheus' text format.
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// What every request is answered from: the sessions of one runner, the ways to them, and who may
-/// come.
+/// The state behind every request: the sessions of one runner, the transports, and access control.
 pub struct RunnerApp {
     config: Arc<Config>,
     sessions: Sessions,
-    /// Nothing in a build without it.
+    /// `None` in a build without it.
     webrtc: Option<WebRtc>,
     access: AccessPolicy,
     status: StatusReplies,
     table: Arc<Mutex<SessionRegistry>>,
     /// Tokens of WebSockets.
     tokens: Mutex<SocketTokens>,
-    /// Calls to video rooms that have a bot.
+    /// Dial-in calls that have a bot.
     calls: Mutex<RecentCalls>,
     #[cfg(feature = "messaging")]
     messaging: crate::io::whatsapp::WhatsAppCalls,
-    /// The log lines that callers cause.
+    /// The log lines caused by clients.
     lines: Arc<Mutex<LogLimit>>,
     proxies: TrustedProxies,
     pub(super) times: ConnLimits,
-    /// What takes TLS; nothing when TLS is off.
+    /// `None` when TLS is off.
     tls: Option<Arc<ServerTls>>,
-    /// Those of a developer's own.
+    /// Routes of the embedding program.
     routes: custom_routes::CustomRoutes,
 }
 
 impl RunnerApp {
-    /// Makes it for the runner of these sessions.
+    /// Creates the service for the runner of these sessions.
     pub fn new(
         sessions: Sessions,
         webrtc: Option<WebRtc>,
@@ -128,14 +127,14 @@ impl RunnerApp {
         }
     }
 
-    /// Returns what carries WebRTC.
+    /// Returns the WebRTC driver.
     fn webrtc(&self) -> Result<&WebRtc, HttpError> {
         self.webrtc
             .as_ref()
             .ok_or(HttpError::MissingFeature(MissingFeature(Feature::WebRtc)))
     }
 
-    /// Refuses what would become a session that is not let in any more.
+    /// Rejects a new session while the runner drains or stops.
     fn check_open(&self) -> Result<(), HttpError> {
         match self.sessions.is_closed() {
             true => Err(HttpError::Offer(OfferError::Stopping)),
@@ -143,14 +142,14 @@ impl RunnerApp {
         }
     }
 
-    /// Takes a place for a session.
+    /// Admits a session.
     fn permit(&self, requester: Requester, kind: PendingKind) -> Result<SessionPermit, HttpError> {
         self.check_open()?;
         let permit = self.sessions.admission().session(requester, kind);
         permit.map_err(|refused| HttpError::Offer(refused.into()))
     }
 
-    /// Returns where a request came from, before any trusted proxy.
+    /// Returns the address of a client, behind any trusted proxies.
     fn client(&self, headers: &HeaderMap, peer: PeerInfo) -> IpAddr {
         let x_forwarded_for = values(headers, HeaderName::from_static("x-forwarded-for"));
         self.proxies
@@ -223,8 +222,8 @@ async fn answer(app: &RunnerApp, request: Request<Incoming>, peer: PeerInfo, upg
         log_refusal(app, &refusal, &head, takes_offer, peer);
         refusal.reply(is_call)
     });
-    // Who may read the metrics is judged by machine, so no page of somebody else's may read them
-    // from its visitor's.
+    // Access to the metrics is granted per machine, so a page in a browser there must not read
+    // them.
     let is_metrics = reply.headers().get(header::CONTENT_TYPE) == Some(&METRICS_TYPE);
     if let CorsDecision::Allowed(origin) = standing
         && !is_metrics
@@ -235,8 +234,8 @@ async fn answer(app: &RunnerApp, request: Request<Incoming>, peer: PeerInfo, upg
     reply
 }
 
-/// Does what an endpoint is for: the one table of endpoints. What this build lacks is refused by
-/// the name of its feature.
+/// Calls the handler of an endpoint. An endpoint that this build lacks is rejected by the name of
+/// its feature.
 async fn dispatch(
     app: &RunnerApp,
     route: Route<'_>,
@@ -296,7 +295,7 @@ async fn dispatch(
     }
 }
 
-/// Tells crawlers to stay away: nothing here is to be found by a search, and one path makes rooms.
+/// Keeps crawlers away: nothing is worth indexing, and a GET of one path creates rooms.
 fn robots() -> Reply {
     let mut reply = Reply::new(whole("User-agent: *\nDisallow: /\n"));
     let text = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -304,7 +303,7 @@ fn robots() -> Reply {
     reply
 }
 
-/// Tells the methods of a path.
+/// Answers OPTIONS with the methods of a path.
 fn methods(allowed: &'static str) -> Reply {
     let mut reply = Reply::default();
     *reply.status_mut() = StatusCode::NO_CONTENT;
@@ -328,7 +327,7 @@ async fn start(app: &RunnerApp, body: &Bytes, asked: RequestBase<'_>, peer: Peer
             start::webrtc_reply(&id, &ice_servers)
         }
         StartPlan::Socket { family, body } => {
-            // A telephone's data comes from its provider, so there is nothing to keep.
+            // A call's data comes from its provider, so nothing is registered.
             let id = match family {
                 SocketKind::Client => Some(register(app, &body, peer)?),
                 SocketKind::Call => None,
@@ -341,14 +340,14 @@ async fn start(app: &RunnerApp, body: &Bytes, asked: RequestBase<'_>, peer: Peer
         StartPlan::Videoroom { room, body } => daily::start(app, room, body, peer).await?,
         #[cfg(feature = "mediaroom")]
         StartPlan::Mediaroom { body } => livekit::start(app, body, peer)?,
-        // A plan is made of what this build has.
+        // A plan only uses transports of this build.
         #[cfg(not(all(feature = "videoroom", feature = "mediaroom")))]
         _ => return Err(HttpError::Route(route::RouteError::NotFound)),
     };
     Ok(json_reply(StatusCode::OK, reply))
 }
 
-/// Keeps a body for the connection to come, under a new name.
+/// Registers a body for a later connection, under a new session id.
 fn register(app: &RunnerApp, body: &Value, peer: PeerInfo) -> Result<SessionId, HttpError> {
     let id = new_session_id();
     lock(&app.table)
@@ -357,8 +356,8 @@ fn register(app: &RunnerApp, body: &Value, peer: PeerInfo) -> Result<SessionId, 
     Ok(id)
 }
 
-/// Makes a token for a socket, where one is asked for. A registered session's name in it leads to
-/// that session. Who has the API key gets one for calls too that need proof otherwise.
+/// Makes a WebSocket token, if one is required. The token of a registered session contains its id.
+/// A client with the API key also gets tokens for calls that would otherwise need proof.
 fn mint_token(app: &RunnerApp, family: SocketKind, session: Option<&str>, is_authorised: bool) -> Option<String> {
     let proves = family == SocketKind::Call && is_authorised && proof::protects_any(&PROVIDERS, &app.config.telephony);
     if !app.config.ws_tokens && !proves {
@@ -369,10 +368,10 @@ fn mint_token(app: &RunnerApp, family: SocketKind, session: Option<&str>, is_aut
     Some(lock(&app.tokens).mint(family, &id, issuer, Instant::now()))
 }
 
-/// Shows what was counted, to those for whom it is.
+/// Answers with the metrics, if the client may read them.
 fn metrics_reply(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result<Reply, HttpError> {
     let on_this_machine = peer.ip().to_canonical().is_loopback();
-    // Not every proxy tells of itself, but what it is called by from outside is not `localhost`.
+    // A proxy may add no header, but the name it is reached by is not `localhost`.
     let named_otherwise = headers
         .get(header::HOST)
         .is_some_and(|host| !host::is_loopback(host.as_bytes()));
@@ -389,8 +388,7 @@ fn new_session_id() -> SessionId {
     registry::session_id(random())
 }
 
-/// Gives devices the certificate to trust. It has no name of a file with it: phones then offer to
-/// install it.
+/// Serves the authority certificate to devices. Without a file name, phones offer to install it.
 fn authority(app: &RunnerApp) -> Result<Reply, HttpError> {
     let pem = app.tls.as_ref().and_then(|tls| tls.authority());
     let mut reply = Reply::new(whole(pem.ok_or(HttpError::NoAuthority)?));

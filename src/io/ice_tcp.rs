@@ -1,11 +1,12 @@
-//! Callers whose network lets no UDP through: their WebRTC packets, framed, on a connection to the HTTP port.
+//! ICE over TCP, for callers whose network blocks UDP: framed packets on a connection to the HTTP
+//! port.
 //!
-//! In: a connection whose first byte is the length of a packet. Out: its packets to the sessions
-//! they are for, and those of the sessions back. Nothing is sent to, and nothing kept for, a caller
-//! whose first packet is not a check of a live session. Which connections may stay, [`TcpConnections`]
-//! says; one on which no session answers checks is closed. A connection that has stalled loses
-//! packets, as the network would: late speech is worthless. The browser on the far end of an SSH
-//! tunnel to this port comes this way. Source: RFC 6544, RFC 4571.
+//! In: a connection whose first byte belongs to a frame length. Out: its packets to their sessions,
+//! and the sessions' packets back. Nothing is sent to, or stored for, a caller whose first packet
+//! is not a connectivity check of a live session. [`TcpConnections`] decides which connections
+//! stay; one on which no session answers checks is closed. A stalled connection loses packets,
+//! because late speech is useless. Browsers behind an SSH tunnel to the port use this too. Source:
+//! RFC 6544, RFC 4571.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,12 +26,12 @@ use crate::proto::webrtc::packet_kind::PacketKind;
 use crate::proto::webrtc::rfc4571::{self, Rfc4571Reader};
 use crate::proto::webrtc::tcp_connections::TcpConnections;
 
-/// The places of all connections.
+/// The slots of all connections.
 #[derive(Clone, Default)]
 pub struct TcpSlots(Arc<Mutex<TcpConnections<oneshot::Sender<()>>>>);
 
 impl TcpSlots {
-    /// Takes a place for a connection whose caller has named a session; who has to go for it is
+    /// Takes a slot for a connection that has named a session; the evicted connection, if any, is
     /// closed.
     fn enter(&self, session: u64, peer: SocketAddr) -> Option<TcpSlot> {
         let (handle, evicted) = oneshot::channel();
@@ -43,16 +44,16 @@ impl TcpSlots {
     }
 
     fn connections(&self) -> MutexGuard<'_, TcpConnections<oneshot::Sender<()>>> {
-        // The list is whole after every single statement.
+        // The list is consistent after every statement.
         lock(&self.0)
     }
 }
 
-/// One place, until it is dropped.
+/// One slot. Dropping it releases it.
 struct TcpSlot {
     places: TcpSlots,
     id: u64,
-    /// Ends when another connection has the place.
+    /// Completes when another connection has taken the slot.
     evicted: oneshot::Receiver<()>,
 }
 
@@ -62,7 +63,7 @@ impl Drop for TcpSlot {
     }
 }
 
-/// A connection whose caller has named a live session.
+/// A connection that has named a live session.
 pub struct IceTcpConnection {
     incoming: IceTcpReader,
     place: TcpSlot,
@@ -71,10 +72,11 @@ pub struct IceTcpConnection {
 }
 
 impl IceTcpConnection {
-    /// Reads the first packet, and hands it on; the caller of this sets the time for it.
+    /// Reads the first packet and delivers it. The caller of this function applies a timeout.
     ///
     /// # Errors
-    /// The connection's, that of a packet for no session, and that of one connection too many.
+    /// Returns an I/O error, or an error for a packet of no session and for one connection too
+    /// many.
     pub async fn open(
         port: &Arc<UdpPort>,
         places: &TcpSlots,
@@ -92,7 +94,7 @@ impl IceTcpConnection {
             peer: canonical(peer),
             local: canonical(local),
         };
-        // The answer to the first packet has to have somewhere to go.
+        // Registered first, because the first packet is answered at once.
         let outgoing = port.connect(incoming.peer);
         let session = loop {
             match incoming.deliver()? {
@@ -111,7 +113,7 @@ impl IceTcpConnection {
         })
     }
 
-    /// Carries packets until either side has no more use for the connection.
+    /// Moves packets until either side closes.
     pub async fn carry(self) {
         let peer = self.incoming.peer;
         let mut place = self.place;
@@ -132,7 +134,7 @@ impl IceTcpConnection {
     }
 }
 
-/// The caller's half of a connection.
+/// The receiving half of a connection.
 struct IceTcpReader {
     read: OwnedReadHalf,
     framed: Rfc4571Reader,
@@ -155,7 +157,7 @@ impl IceTcpReader {
         }
     }
 
-    /// Hands on the next whole packet, and tells whose it is; nothing when there is none.
+    /// Delivers the next whole packet and returns its session; `None` when no packet is complete.
     fn deliver(&mut self) -> io::Result<Option<Option<u64>>> {
         let packet = self
             .framed
@@ -175,7 +177,7 @@ impl IceTcpReader {
     }
 }
 
-/// Writes what sessions send, and tells of each answer to a check.
+/// Writes the sessions' packets, and reports each response to a check.
 async fn send(mut outgoing: OutgoingQueue, mut write: OwnedWriteHalf, answered: impl Fn()) -> io::Result<()> {
     let mut framed = Vec::with_capacity(FRAMED_BYTES_MAX);
     loop {

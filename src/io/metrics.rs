@@ -1,8 +1,6 @@
-//! What `/metrics` answers: the counts of `proto::metrics`, with what only this floor can see at
-//! the moment of the scrape.
+//! The text of `/metrics`: the counters of `proto::metrics`, and values read at the scrape.
 //!
-//! In: the sessions, and what carries WebRTC. Out: the text. `procfs` is asked when somebody asks
-//! and never otherwise.
+//! In: the sessions, and the WebRTC driver. Out: the text. `/proc` is read at a scrape only.
 
 use tokio::runtime::Handle;
 
@@ -11,7 +9,7 @@ use crate::io::sessions::Sessions;
 use crate::io::webrtc::WebRtc;
 use crate::proto::metrics::MetricsSnapshot;
 
-/// Returns the text that Prometheus reads. To be called in a task.
+/// Returns the text in Prometheus' format. Call it within the runtime.
 pub fn text(sessions: &Sessions, webrtc: Option<&WebRtc>) -> String {
     let stalls = sessions.watchdog().stalls();
     sessions.metrics().render(&MetricsSnapshot {

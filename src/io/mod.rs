@@ -1,10 +1,10 @@
-//! Everything that touches the world: sockets, tasks, the clock, signals. It stamps the time, moves bytes, and does what
-//! `proto` answers; a decision about a protocol belongs one floor down.
+//! The drivers: sockets, tasks, the clock and signals. They read the clock, move bytes, and perform
+//! what `proto` decides; protocol decisions belong there.
 //!
-//! [`run`] builds the parts, waits for the end, and takes them down again: no new session, every live one told, and
-//! everything gone within [`SHUTDOWN_GRACE`]. With `--drain` the live ones are waited for before that.
+//! [`run`] builds the parts, waits for a signal, and shuts down: no new sessions, every live one
+//! told, and everything ended within [`SHUTDOWN_GRACE`]. With `--drain` it first waits for live
+//! sessions.
 
-// Sockets, tasks and the clock live in this module and those below.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub use edge_runner_http::{group, memory, server, services, signal, store, stream, tasks, tls, watch};
@@ -64,23 +64,23 @@ use crate::proto::daily::DailyError;
 /// Why a runner could not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// What it was told makes no sense.
+    /// The configuration is invalid.
     #[error("{0}")]
     Misuse(String),
-    /// The program that is to be the bot cannot be run.
+    /// The program that acts as the bot cannot be run.
     #[error(transparent)]
     Command(process::CommandError),
     #[error(transparent)]
     Bind(BindError),
-    /// The UDP port of the sessions.
+    /// The UDP port of the sessions could not be bound.
     #[error("binding UDP port {port} for WebRTC: {source}; `--rtc-port` takes another one, 0 any free one")]
     BindRtc { port: u16, source: io::Error },
-    /// The certificate of this process could not be made.
+    /// The DTLS certificate could not be made.
     #[error("making the DTLS certificate: {0}")]
     Certificate(String),
     #[error("listening for signals: {0}")]
     Signals(#[source] io::Error),
-    /// The thread that watches the runtime could not be started.
+    /// The watchdog thread could not be started.
     #[error("starting the thread that watches the runtime: {0}")]
     Watch(#[source] io::Error),
     #[error(transparent)]
@@ -91,25 +91,24 @@ pub enum RunError {
     /// The bot of `--direct` failed.
     #[error("the bot failed: {0}")]
     Bot(String),
-    /// Something without which nothing can be served is gone; the sessions were ended in good
-    /// order.
+    /// An essential service was lost; the sessions were ended in good order.
     #[error("{0}")]
     Service(LostService),
-    /// One more signal came while sessions were still ending.
+    /// A further signal came while sessions were still ending.
     #[error("stopped at once by a further signal")]
     Forced,
 }
 
-/// Serves until a signal, and ends in good order. The program of the configuration, if it names one, takes the place of `bot`.
-/// `announce` is called once, when everything listens.
+/// Serves until a signal, then shuts down in good order. The configured program, if there is one,
+/// replaces `bot`. `announce` is called once, when all sockets listen.
 ///
 /// # Errors
-/// `RunError` says which part could not be built, and what to do.
+/// Returns a `RunError` that names the part which failed, with advice.
 pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&ListenAddresses)) -> Result<(), RunError> {
     run_with(config, bot, announce, Services::default()).await
 }
 
-/// The same, with services of the caller's beside its own: it ends when one of them is lost.
+/// Like [`run`], with additional services: it ends when one of them is lost.
 ///
 /// # Errors
 /// As [`run`].
@@ -134,7 +133,7 @@ pub async fn run_with(
     );
     announce(&serving.listening);
     sessions.watchdog().ready();
-    // The first caller must not wait for what is made once per process; the server runs in tasks of its own meanwhile.
+    // The first caller must not wait for this; the server already runs in its own tasks.
     serving.warm_up();
 
     let lost = tokio::select! {
@@ -147,8 +146,7 @@ pub async fn run_with(
             Some(lost)
         }
     };
-    // Without one of its services a runner is of little use to those who are there, and of none to
-    // others.
+    // A runner that has lost a service can serve neither its sessions nor new ones.
     let drain = if lost.is_some() { Duration::ZERO } else { drain };
     sessions.close();
     let supervisor_told = sessions
@@ -159,7 +157,7 @@ pub async fn run_with(
     outcome.and(lost.map_or(Ok(()), |lost| Err(RunError::Service(lost))))
 }
 
-/// Returns what runs for every session: the program of the configuration, if it names one.
+/// Returns the bot of every session: the configured program, if there is one.
 fn bot_of(config: &Config, bot: Bot) -> Result<Bot, RunError> {
     match &config.command {
         Some(command) => {

@@ -1,4 +1,4 @@
-//! Hangs calls up at their providers; the requests are those of [`edge_runner_http::client`].
+//! Hangs up calls at their providers, with [`edge_runner_http::client`].
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::proto::server::rest::RestRequest;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::hangup::{HangUp, Next};
 
-/// Hangs a call up: up to three tries, one line in the log, never an error. Takes a little over half a minute at most.
+/// Hangs up a call: up to three attempts and one log line. Takes little more than half a minute.
 ///
-/// The caller calls this once per session, when it ended on this side; a second call would do no harm but waste.
+/// Called once per session, when it ended on this side; a second call would be harmless.
 pub async fn hang_up(provider: &'static Provider, request: RestRequest) {
     let name = provider.wire_name();
     match try_to_hang_up(provider, &request, &HANG_UP_PAUSES).await {

@@ -1,8 +1,8 @@
-//! Sessions in rooms, whose bots start at once: nobody has to connect to this machine.
+//! Sessions whose bots start at once, because no caller connects to this machine.
 //!
-//! In a hosted video room, and without a room at all, the bot is by itself: the runner keeps its
-//! place and sees to its end. A media room is joined by the runner ([`crate::io::livekit`]). The
-//! metrics are by transport: a bot without a room has none, and is no part of them.
+//! In a hosted video room, and without a room, the bot has its own connection: the runner holds its
+//! slot and ends it. Media rooms are joined by the runner itself ([`crate::io::livekit`]). Metrics
+//! are per transport, so a bot without a room has none.
 
 use crate::bot::Kind;
 use crate::config::Transport;
@@ -15,8 +15,7 @@ use crate::proto::event::LeaveReason;
 use crate::proto::metrics::SessionMetrics;
 use crate::proto::stall::TaskRole;
 
-/// Begins a session in a hosted video room, or without a room, in the place that it was given
-/// before.
+/// Starts a session in a hosted video room, or without a room, with a permit taken before.
 pub fn begin(sessions: Sessions, permit: SessionPermit, start: SessionStart, kind: Kind) {
     let (id, client, watchdog) = (
         start.session_id.clone(),
@@ -31,7 +30,7 @@ pub fn begin(sessions: Sessions, permit: SessionPermit, start: SessionStart, kin
     tasks::spawn(watchdog.watch_task(id, TaskRole::Media, task));
 }
 
-/// Runs a bot that is by itself, from its start to its end, and tells how it ended.
+/// Runs a bot from its start to its end, logs its end, and returns its result.
 pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> BotOutcome {
     let began = tasks::now();
     log::info!("session started: {}", kind.name());
@@ -47,7 +46,7 @@ pub async fn run_bot(sessions: &Sessions, start: SessionStart, kind: Kind) -> Bo
     let mut bot = sessions.begin(start.session_id, start.body, kind);
     let (outcome, reason) = tokio::select! {
         outcome = bot.ended() => {
-            // A bot may see the runner stop before its session does, and end for that reason.
+            // The bot may see the shutdown before this task does, and end because of it.
             let reason = match shutdown.is_set() {
                 true => LeaveReason::Shutdown,
                 false => outcome.reason(),

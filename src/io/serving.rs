@@ -1,9 +1,9 @@
-//! One runner that serves: its sockets and its sessions, from the first request to the last.
+//! One runner: its sockets and its sessions, from the first request to the last.
 //!
-//! In: a configuration, a bot, routes of one's own. Out: where it listens, and, when it is told to
-//! end, how that went. It touches nothing of the process: no signals, no environment, no
-//! supervisor, no logger. What a whole process has beside it stands in [`super::run_with`]. Several
-//! of them in one process share nothing but the DTLS certificate and the memory.
+//! In: a configuration, a bot, custom routes. Out: the addresses, and the result of the shutdown.
+//! It uses nothing of the process: no signals, environment, supervisor or logger; those are in
+//! [`super::run_with`]. Several runners in one process share only the DTLS certificate and the
+//! memory.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,10 +36,10 @@ pub struct RunnerInstance {
     server: JoinHandle<()>,
 }
 
-/// What can be asked of a runner while it serves. Clones share it.
+/// A handle to a running runner. Clones share it.
 #[derive(Clone)]
 pub struct RunnerStatus {
-    /// Where HTTP is served, at least one address.
+    /// The addresses of the HTTP server, at least one.
     pub addresses: Arc<[SocketAddr]>,
     pub rtc_port: u16,
     sessions: Sessions,
@@ -48,12 +48,12 @@ pub struct RunnerStatus {
 }
 
 impl RunnerStatus {
-    /// Returns how many sessions are live.
+    /// Returns the number of live sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.count()
     }
 
-    /// Returns what `/metrics` answers.
+    /// Returns the text of `/metrics`.
     pub fn metrics(&self) -> String {
         let _inside = self.runtime.enter();
         metrics::text(&self.sessions, self.webrtc.as_ref())
@@ -61,10 +61,10 @@ impl RunnerStatus {
 }
 
 impl RunnerInstance {
-    /// Binds the sockets, and begins to answer.
+    /// Binds the sockets and starts to serve.
     ///
     /// # Errors
-    /// [`RunError`] says which part could not be built, and what to do.
+    /// Returns a [`RunError`] that names the part which failed, with advice.
     pub async fn start(
         config: Arc<Config>,
         bot: Bot,
@@ -102,19 +102,18 @@ impl RunnerInstance {
         })
     }
 
-    /// Makes what is made once per process, so that the first caller need not wait for it.
+    /// Computes what is made once per process, so that the first caller need not wait for it.
     pub fn warm_up(&self) {
         if let Some(webrtc) = &self.seen.webrtc {
             webrtc.warm_up();
         }
     }
 
-    /// Lets live sessions go on for the time of `drain`, then tells them to end, and waits for them
-    /// for [`SHUTDOWN_GRACE`]. A further signal makes each of the two waits shorter. `told` is
-    /// waited for, too.
+    /// Lets live sessions continue for `drain`, then ends them and waits for [`SHUTDOWN_GRACE`]. A
+    /// further signal shortens either wait. Also waits for `told`.
     ///
     /// # Errors
-    /// [`RunError::Forced`].
+    /// Returns [`RunError::Forced`] after a further signal.
     pub async fn end(
         mut self,
         drain: Duration,
@@ -130,7 +129,7 @@ impl RunnerInstance {
         self.stop.set();
         let ended = async {
             self.sessions.wait_empty().await;
-            // An error here is a panic that the server has logged.
+            // An error is a panic, which the server has logged.
             let _ = (&mut self.server).await;
             told.await;
         };
@@ -149,7 +148,7 @@ impl RunnerInstance {
     }
 }
 
-/// Waits for the next signal; for ever where signals are not this runner's.
+/// Waits for the next signal; for ever if this runner does not handle signals.
 async fn next(signals: &mut Option<&mut Signals>) -> &'static str {
     match signals {
         Some(signals) => signals.next().await,

@@ -1,9 +1,9 @@
-//! The one loop that every session runs in, whatever carries its bytes.
+//! The event loop of a session, shared by all transports.
 //!
-//! It waits for whichever comes first, something that the [`SessionIo`] brings, something of the bot,
-//! the deadline, the bot's end, an eviction or the runner's end, hands it to the [`Session`], and
-//! does what the session answers: commands go to the carrier, audio and events to the bot. It ends
-//! when nothing of the session is left, its bot included.
+//! It waits for the next event: input of the [`SessionIo`], output of the bot, the deadline, the
+//! end of the bot, an eviction, or shutdown. It passes the event to the [`Session`] and performs
+//! the outputs: commands go to the [`SessionIo`], audio and events to the bot. It ends when the
+//! session is gone and its bot has ended.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -26,19 +26,19 @@ use crate::proto::metrics::SessionMetrics;
 use crate::proto::session::{AudioFrame, Deadline, Session, SessionOutput};
 use crate::proto::stall::TaskRole;
 
-/// Carries the bytes of one session, and does what the session asks for.
+/// The I/O of one session: receives input and performs commands.
 pub trait SessionIo: Send + 'static {
     type Session: Session + Send;
-    /// What comes: a datagram, a message, a request.
+    /// An input: a datagram, a message, a request.
     type Input: Send;
 
-    /// Waits for what comes next. The future can be dropped at any time without losing any of it.
+    /// Waits for the next input. Cancel safe.
     fn recv(&mut self) -> impl Future<Output = Self::Input> + Send;
 
-    /// Hands the session what has come.
+    /// Passes an input to the session.
     fn deliver(&mut self, input: Self::Input, session: &mut Self::Session, task: &mut SessionTask);
 
-    /// Does what the session asks for. What cannot be done at once wakes the loop by `cx`.
+    /// Performs a command. What cannot be done at once wakes the loop through `cx`.
     fn perform(
         &mut self,
         command: <Self::Session as Session>::Command,
@@ -47,20 +47,20 @@ pub trait SessionIo: Send + 'static {
         cx: &mut Context<'_>,
     );
 
-    /// The session is over: closes what is open.
+    /// Closes the connection at the end of the session.
     fn close(self, session: &Self::Session, task: &SessionTask) -> CloseOutcome;
 }
 
-/// What a carrier leaves behind.
+/// What is left to do after the session has closed.
 #[derive(Default)]
 pub struct CloseOutcome {
-    /// What goes on beside the end of the bot.
+    /// A hang-up that runs beside the end of the bot.
     pub hang_up: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// Goes to the end of the last line in the log.
+    /// Appended to the last log line.
     pub words: String,
 }
 
-/// What a session has beside its state and its carrier: the bot, the counters, the permit.
+/// The bot, the counters and the permit of a session.
 pub struct SessionTask {
     pub sessions: Sessions,
     pub counts: Counts,
@@ -70,16 +70,15 @@ pub struct SessionTask {
     link: Option<TransportSide>,
     bot: Option<BotTask>,
     share: Option<SessionMetrics>,
-    /// Speech on its way from the bot to the session, kept for its memory.
+    /// Buffer for speech from the bot, reused.
     speech: Vec<i16>,
     lease: Option<Box<dyn Send>>,
-    /// Released last, as fields are dropped in this order: what waits for the last permit finds
-    /// nothing left.
+    /// Released last, because fields are dropped in this order: shutdown waits for the last permit.
     pub permit: SessionPermit,
 }
 
 impl SessionTask {
-    /// Makes one whose bot has not started. `lease` is dropped when the session has ended.
+    /// Creates a task whose bot has not started. `lease` is dropped when the session has ended.
     pub fn new(sessions: Sessions, permit: SessionPermit, lease: Option<Box<dyn Send>>) -> Self {
         SessionTask {
             sessions,
@@ -95,8 +94,8 @@ impl SessionTask {
         }
     }
 
-    /// Starts the bot, of which `kind` is made with its slot. At most `frames_max` frames of audio
-    /// wait for it.
+    /// Starts the bot; `kind` makes its arguments. At most `frames_max` audio frames are queued for
+    /// it.
     pub fn start_bot(
         &mut self,
         session_id: SessionId,
@@ -117,7 +116,7 @@ impl SessionTask {
         self.link.is_some()
     }
 
-    /// Takes over the totals that others count.
+    /// Updates the counters that other parts keep.
     fn count(&mut self, session: &impl Session) {
         session.update_counts(&mut self.counts);
         let dropped = self.link.as_ref().map(TransportSide::dropped).unwrap_or_default();
@@ -125,7 +124,7 @@ impl SessionTask {
         self.counts.add(Count::MessagesDropped, dropped.messages_out);
     }
 
-    /// Adds what was counted to the metrics, when that is due.
+    /// Adds the counters to the metrics, if that is due.
     fn flush(&mut self, session: &impl Session, now: Instant) {
         if self.share.as_ref().is_none_or(|share| now < share.next_flush()) {
             return;
@@ -163,7 +162,7 @@ impl SessionTask {
     }
 }
 
-/// Lets a session run in a task of its own, whose lines in the log are the session's.
+/// Spawns the task of a session, with its id on every log line.
 pub fn spawn(sessions: &Sessions, id: SessionId, client: LogClient, task: impl Future<Output = ()> + Send + 'static) {
     let task = logging::in_session(id.clone(), logging::for_client(client, task));
     tasks::spawn(sessions.watchdog().watch_task(id, TaskRole::Media, task));
@@ -175,7 +174,7 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut carrier: C, mut
         log::info!("session started: {}", session.name());
     }
     let outcome = run_loop(&mut *session, &mut carrier, &mut task).await;
-    // The bot has its own time to end, and holds its permit until then.
+    // A session that is ending must not be evicted; its bot has its time to end.
     task.permit.mark_connected();
     task.count(&*session);
     let CloseOutcome { hang_up, words } = carrier.close(&session, &task);
@@ -191,9 +190,9 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut carrier: C, mut
         permit,
         ..
     } = task;
-    // The bot learns of the end by the link.
+    // The bot sees the end of the session by this.
     drop(link);
-    // A provider that does not answer keeps no caller out, unless many of them do not answer.
+    // A slow provider must not block a slot, except when many of them are slow.
     let aside = hang_up.as_ref().and_then(|_| sessions.hang_ups().try_acquire());
     let ended = async {
         let outcome = match (outcome, bot) {
@@ -222,11 +221,11 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut carrier: C, mut
             hang_up.await;
         }
     };
-    // What waits for the last permit finds nothing left.
+    // The permit is dropped last, because shutdown waits for it.
     let ((), _permit) = tokio::join!(hang_up, ended);
 }
 
-/// Returns how the bot ended, if it did before the session.
+/// Runs until the session is gone; returns the result of the bot if it ended first.
 async fn run_loop<C: SessionIo>(
     session: &mut C::Session,
     carrier: &mut C,
@@ -238,22 +237,21 @@ async fn run_loop<C: SessionIo>(
     let mut outcome = None;
     let mut stopping = false;
     while let Some(deadline) = poll_fn(|cx| Poll::Ready(drain(session, carrier, task, cx))).await {
-        // A session may be silent for long; what it counted before that is not kept back so long.
+        // A silent session still reports its counters in time.
         let due = task.share.as_ref().map(SessionMetrics::next_flush);
         let until = tokio::time::Instant::from_std(deadline.or(due, "metrics").at);
         if timer.deadline() != until {
             timer.as_mut().reset(until);
         }
         let SessionTask { link, bot, permit, .. } = task;
-        // In no order: a peer that floods, or a bot that never stops sending, must not keep the
-        // others waiting.
+        // Unbiased: a flood from the peer or the bot must not starve the others.
         tokio::select! {
             input = carrier.recv() => carrier.deliver(input, session, task),
             () = notified(link.as_ref()) => drain_bot(session, task),
             () = &mut timer => handle_timeout(session, task, deadline),
             ended = ended(bot.as_mut()), if outcome.is_none() => {
                 drain_bot(session, task);
-                // A bot may see the runner stop before its session does, and end for that reason.
+                // The bot may see the shutdown before this task does, and end because of it.
                 let reason = if task.sessions.shutdown().is_set() {
                     LeaveReason::Shutdown
                 } else {
@@ -298,7 +296,8 @@ fn handle_timeout(session: &mut impl Session, task: &mut SessionTask, deadline: 
     feed_speech(session, task);
 }
 
-/// Does what the session answers, up to its next deadline; `None` when nothing of it is left.
+/// Performs the session's outputs, up to its next deadline; returns `None` when the session is
+/// gone.
 fn drain<C: SessionIo>(
     session: &mut C::Session,
     carrier: &mut C,
@@ -324,7 +323,7 @@ fn drain<C: SessionIo>(
     }
 }
 
-/// Hands the session everything that the bot has for it.
+/// Passes everything from the bot to the session.
 fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
     let Some(link) = &task.link else { return };
     let now = tasks::now();
@@ -343,8 +342,7 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
     feed_speech(session, task);
 }
 
-/// Hands the session as much speech as it takes, up to the first mark behind which there is no
-/// more.
+/// Passes speech and marks in order, as much as the session takes.
 fn feed_speech(session: &mut impl Session, task: &mut SessionTask) {
     let SessionTask { link, speech, .. } = task;
     let Some(link) = link else { return };

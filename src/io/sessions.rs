@@ -1,7 +1,7 @@
-//! What every session has, whatever carries it: a place under the cap, a bot in a task of its own, and an end.
+//! What sessions of all transports share: a slot under the cap, a bot in its own task, and an end.
 //!
-//! In: the name and the body of a session, and its kind. Out: a [`BotTask`], and how the bot ended. A bot's panic ends its
-//! session and no other; a bot that does not end in time is aborted.
+//! In: id, body and kind of a session. Out: a [`BotTask`], and the result of the bot. A panic of a
+//! bot ends its own session only; a bot that does not end in time is aborted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,11 +21,11 @@ use crate::proto::event::LeaveReason;
 use crate::proto::metrics::Metrics;
 use crate::proto::stall::TaskRole;
 
-/// What a new session starts from.
+/// The start of a new session.
 pub struct SessionStart {
     pub session_id: SessionId,
     pub body: Value,
-    /// Whose session it will be, for the log.
+    /// The client to which the session's log lines are attributed.
     pub log_client: LogClient,
     /// Dropped when the session has ended.
     pub lease: Option<Box<dyn Send>>,
@@ -41,7 +41,7 @@ struct SessionsInner {
     live: SlotPool,
     admission: Admission,
     hang_ups: SlotPool,
-    /// No session begins any more.
+    /// No new session may begin.
     closed: AtomicBool,
     metrics: Arc<Metrics>,
     shutdown: Shutdown,
@@ -71,43 +71,43 @@ impl Sessions {
         &self.0.shutdown
     }
 
-    /// Lets no session begin from here on; the live ones go on.
+    /// Rejects new sessions from here on; live ones continue.
     pub fn close(&self) {
         self.0.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Tells whether new sessions are refused since the runner drains or stops.
+    /// Tells whether new sessions are rejected because the runner drains or stops.
     pub fn is_closed(&self) -> bool {
         self.0.closed.load(Ordering::Relaxed) || self.0.shutdown.is_set()
     }
 
-    /// Returns the watch over the tasks of the sessions.
+    /// Returns the watchdog of the session tasks.
     pub fn watchdog(&self) -> &Watchdog {
         &self.0.watchdog
     }
 
-    /// Returns how many sessions are live.
+    /// Returns the number of live sessions.
     pub fn count(&self) -> usize {
         self.0.live.count()
     }
 
-    /// Returns what gives sessions their places.
+    /// Returns the admission control.
     pub fn admission(&self) -> &Admission {
         &self.0.admission
     }
 
-    /// Waits until no session is left, nor anything of one.
+    /// Waits until all sessions and hang-ups have ended.
     pub async fn wait_empty(&self) {
         self.0.admission.wait_empty().await;
         self.0.hang_ups.wait_empty().await;
     }
 
-    /// Returns the hang-ups that outlive their sessions.
+    /// Returns the slots of hang-ups that outlive their sessions.
     pub fn hang_ups(&self) -> &SlotPool {
         &self.0.hang_ups
     }
 
-    /// Returns what everything of this runner counts in.
+    /// Returns the metrics of this runner.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.0.metrics
     }
@@ -118,7 +118,7 @@ impl Sessions {
         args.shutdown = self.0.shutdown.clone();
         args.handle_sigint = self.0.config.direct;
         let bot = self.0.bot.clone();
-        // The call itself is inside the task: a bot function may panic before its first await.
+        // The bot function is called inside the task, because it may panic before its first await.
         let task = logging::in_session(session_id.clone(), async move { bot(args).await });
         BotTask(tokio::spawn(self.0.watchdog.watch_task(
             session_id,
@@ -132,12 +132,12 @@ impl Sessions {
 pub struct BotTask(JoinHandle<Result<(), BotError>>);
 
 impl BotTask {
-    /// Waits until the bot has ended. Not to be called again after that.
+    /// Waits until the bot has ended. Must not be called again afterwards.
     pub async fn ended(&mut self) -> BotOutcome {
         BotOutcome::of((&mut self.0).await)
     }
 
-    /// Gives the bot of a session that is over its time to end, and aborts it after that.
+    /// Waits for the bot of an ended session, and aborts it after its grace period.
     pub async fn finish(mut self, shutdown: &Shutdown) -> BotOutcome {
         let mut stopping = shutdown.clone();
         let patience = async {
@@ -160,13 +160,13 @@ impl BotTask {
 }
 
 impl Drop for BotTask {
-    /// A session that is thrown away, as by a panic of its task, has no use for its bot.
+    /// Aborts the bot, for instance after a panic of the session's task.
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// How a bot ended.
+/// The result of a bot.
 pub enum BotOutcome {
     Returned,
     Failed(String),
@@ -177,7 +177,7 @@ impl BotOutcome {
     fn of(result: Result<Result<(), BotError>, JoinError>) -> Self {
         match result {
             Ok(Ok(())) => BotOutcome::Returned,
-            // A bot that was speaking when the caller left: that is how a talk ends, not how a bot fails.
+            // A bot that was speaking when the caller left has not failed.
             Ok(Err(error)) if error.is::<MediaError>() => BotOutcome::Returned,
             Ok(Err(error)) => BotOutcome::Failed(error.to_string()),
             Err(error) if error.is_panic() => BotOutcome::Failed(panic_words(error)),
@@ -192,7 +192,7 @@ impl BotOutcome {
         }
     }
 
-    /// Writes the last line of a session.
+    /// Writes the last log line of a session.
     pub fn log(&self, reason: LeaveReason, counts: &str) {
         match self {
             BotOutcome::Returned => log::info!("session ended: {reason}; {counts}"),
@@ -218,8 +218,7 @@ mod tests {
     use super::*;
     use crate::bot;
 
-    /// A panic of the task that carries a session ends its bot and gives its place back, on every
-    /// transport.
+    /// A panic of a session's task ends its bot and releases its slot.
     #[tokio::test]
     async fn a_panic_of_a_session_s_task_ends_its_bot() {
         struct Gone(Option<tokio::sync::oneshot::Sender<()>>);
@@ -252,7 +251,7 @@ mod tests {
         assert_eq!(sessions.count(), 0);
     }
 
-    /// Hang-ups have so many places beside the sessions; the next one keeps its session's.
+    /// At the cap of hang-ups, the next one keeps the slot of its session.
     #[test]
     fn hang_ups_are_capped() {
         let (_stop, shutdown) = Shutdown::channel();

@@ -1,9 +1,8 @@
-//! What carries a session on a WebSocket: the socket, the proof of whose call it is, and the
-//! hang-up at its provider.
+//! Sessions on WebSockets: the socket, the proof of a call, and the hang-up at its provider.
 //!
-//! It begins when hyper has answered the upgrade. In: messages, room to write, the end of a
-//! hang-up. Out: those of [`SocketSession`]. The bot starts when the session knows its caller, and
-//! a permit was to be had.
+//! It starts when hyper has answered the upgrade. In: messages, writability, the end of a hang-up.
+//! Out: the commands of [`SocketSession`]. The bot starts when the session knows its call, if a
+//! permit is available.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -39,22 +38,22 @@ use crate::proto::telephony::hangup;
 use crate::proto::telephony::proof::{Proof, Unproven};
 use edge_runner_http::common::Upgrade;
 
-/// What a socket was let in with.
+/// The permit of a WebSocket.
 pub enum SocketPermit {
-    /// The place of a session, whose bot starts at once.
+    /// That of a session, whose bot starts at once.
     Session(SessionPermit),
-    /// The place of a handshake, after which one of a session is to be had.
+    /// That of a handshake, to be followed by one of a session.
     Handshake(SessionPermit),
 }
 
-/// The endpoint that a socket came to.
+/// The endpoint of a WebSocket.
 pub enum SocketEndpoint {
     Client,
-    /// A telephone's, with what shows whose call it is.
+    /// A telephony endpoint, with the proof of the call.
     Call(Proof),
 }
 
-/// Makes what an accepted upgrade becomes: a session of its own.
+/// Returns the upgrade that turns a connection into a session.
 pub fn upgrade(sessions: Sessions, endpoint: SocketEndpoint, start: SessionStart, entry: SocketPermit) -> Upgrade {
     Box::new(move |stream, read| {
         let (id, client) = (start.session_id.clone(), start.log_client.clone());
@@ -100,7 +99,7 @@ async fn run(
     session::run(Box::new(session), carrier, task).await;
 }
 
-/// What the library may hold: messages up to our cap, and nothing that need not be.
+/// Returns the library's limits: messages up to the cap, and small buffers.
 pub fn config() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(4096)
@@ -110,32 +109,32 @@ pub fn config() -> WebSocketConfig {
         .max_frame_size(Some(MESSAGE_BYTES_MAX))
 }
 
-/// A hang-up on its way.
+/// A hang-up in progress.
 type HangUpFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The socket of one session.
+/// The I/O of one WebSocket session.
 struct WebSocketIo {
     socket: WebSocketStream<MaybeTlsStream>,
     path: &'static str,
-    /// The permit is that of a handshake, after which one of a session is to be had.
+    /// Whether the permit is that of a handshake.
     is_handshake: bool,
-    /// What shows that a call is its provider's.
+    /// The proof that the call comes from its provider.
     proof: Proof,
-    /// The call was refused for want of that.
+    /// Why the proof was rejected.
     unproven: Option<Unproven>,
-    /// What the bot starts from; gone once it has.
+    /// The start of the bot; `None` once it has started.
     start: Option<SessionStart>,
-    /// The provider's answer to a hang-up is awaited.
+    /// The hang-up in progress.
     hang_up: Option<HangUpFuture>,
-    /// The socket took all that it was given.
+    /// Whether the socket has taken everything so far.
     is_writable: bool,
-    /// The socket's messages can be read; after an error they cannot.
+    /// Whether messages can be read; false after an error.
     is_readable: bool,
-    /// Bytes that a peer may still send after it was told to stop.
+    /// Bytes to read and discard after an error.
     discard: usize,
 }
 
-/// What has come.
+/// An input of the session.
 enum SocketInput {
     Event(WebSocketEvent),
     HungUp,
@@ -226,7 +225,7 @@ impl SessionIo for WebSocketIo {
     }
 }
 
-/// Waits for a hang-up, and at the runner's end not for long.
+/// Waits for a hang-up, but only for a while after shutdown.
 async fn hung_up(hang_up: HangUpFuture, mut stopping: Shutdown) {
     tokio::select! {
         () = hang_up => {}
@@ -244,16 +243,16 @@ async fn done(hang_up: Option<&mut HangUpFuture>) {
     }
 }
 
-/// What a socket has for its session.
+/// An event of the socket.
 enum WebSocketEvent {
-    /// All that was written has left.
+    /// All written bytes have been sent.
     Flushed(Result<(), Error>),
     Message(Option<Result<Frame, Error>>),
-    /// The end of a stream whose messages cannot be read.
+    /// The stream has ended after a read error.
     Drained,
 }
 
-/// Moves bytes both ways until something comes of it.
+/// Polls the socket in both directions for the next event.
 fn traffic(
     socket: &mut WebSocketStream<MaybeTlsStream>,
     readable: bool,
@@ -267,7 +266,7 @@ fn traffic(
     if readable {
         return Pin::new(socket).poll_next(cx).map(WebSocketEvent::Message);
     }
-    // Closing while the peer still sends would make its system throw our close away.
+    // Closing while the peer still sends would reset the connection and lose the close frame.
     let mut bytes = [0; 1024];
     while *discard > 0 {
         let mut buffer = ReadBuf::new(&mut bytes);
@@ -282,7 +281,7 @@ fn traffic(
     Poll::Ready(WebSocketEvent::Drained)
 }
 
-/// Sorts the library's errors.
+/// Maps the library's errors.
 fn read_error(error: &Error) -> ReadError {
     log::debug!("socket: {error}");
     match error {
@@ -297,7 +296,7 @@ fn read_error(error: &Error) -> ReadError {
 }
 
 impl WebSocketIo {
-    /// Hands a message to the socket, and tells the session whether it took all of it.
+    /// Writes a message, and tells the session if the socket is blocked.
     fn send(&mut self, message: Message, session: &mut SocketSession, task: &mut SessionTask, cx: &mut Context<'_>) {
         let frame = match message {
             Message::Text(text) => Frame::Text(text.into()),
@@ -330,12 +329,11 @@ impl WebSocketIo {
         }
     }
 
-    /// Starts the bot, if the call is whose it claims to be and a permit is to be had.
+    /// Starts the bot, if the call is proven and a permit is available.
     fn begin(&mut self, session: &SocketSession, task: &mut SessionTask) -> Result<(), Refused> {
         let call = session.telephone();
         let config = task.sessions.config().clone();
-        // Who a call claims to be is known only now, and nothing is done for it before that is
-        // shown.
+        // The call is known only now, and its proof comes before anything else.
         if let Some(call) = call
             && let Err(unproven) = self.proof.admit(call, &config.telephony)
         {
@@ -357,7 +355,7 @@ impl WebSocketIo {
         let line_rate_hz = call
             .filter(|call| call.rx.rate_hz == call.tx.rate_hz)
             .map(|call| call.rx.rate_hz);
-        // A telephone's body is what its provider was told to pass on.
+        // The body of a call is what its provider passes on.
         let body = data.as_ref().and_then(|data| data.get("body").cloned());
         log::info!("session started: {}", session.name());
         if let Some(expected) = config
@@ -378,7 +376,7 @@ impl WebSocketIo {
         Ok(())
     }
 
-    /// Asks the provider to end the call, where there is somebody to ask.
+    /// Asks the provider to end the call, if it has an API for that.
     fn hang_up(&mut self, session: &mut SocketSession, task: &SessionTask) {
         let settings = &task.sessions.config().telephony.settings;
         let request = session.telephone().and_then(|call| {

@@ -1,13 +1,14 @@
-//! The one UDP port of all WebRTC sessions: reads datagrams in batches and hands each to the session it belongs to.
+//! The UDP port shared by all WebRTC sessions: reads datagrams in batches and routes each to its
+//! session.
 //!
-//! Whose a datagram is, [`PacketRouter`] says: by the name in it, or by the path that it came on. What is
-//! no session's is dropped without an answer. The kernel says which local address a datagram came
-//! to, so one socket per address family serves every interface, also one that comes up later.
-//! Session inboxes are bounded; a datagram for a full one is dropped, as the network would do.
+//! [`PacketRouter`] routes by the ufrag in a packet or by the path it came on; other datagrams are
+//! dropped without an answer. The kernel reports the local address of each datagram, so one socket
+//! per family serves every interface, including those that appear later. Session inboxes are
+//! bounded, and a datagram for a full one is dropped.
 //!
-//! A local address with another port than this one is at a TURN server: what is sent from it goes to that relay's queue, and
-//! what comes to it is routed like the rest. The same peer's address is another one when it comes through a relay. Callers
-//! whose network lets no UDP through come over a connection to the HTTP port (`ice_tcp`), and are routed like the rest, too.
+//! A local address with another port number belongs to a TURN relay: packets from it go to the
+//! queue of that relay, and packets to it are routed like all others. A peer behind a relay is a
+//! different path. Callers over ICE-TCP (`ice_tcp`) are routed in the same way.
 
 use std::io;
 use std::io::IoSliceMut;
@@ -40,7 +41,7 @@ pub use queues::{OutgoingPacket, OutgoingQueue};
 
 mod queues;
 
-/// One packet on its way to a session.
+/// A received packet on its way to a session.
 pub struct Datagram {
     pub over: IceProtocol,
     pub source: SocketAddr,
@@ -50,7 +51,7 @@ pub struct Datagram {
 }
 
 impl Datagram {
-    /// Returns what a connection takes of it.
+    /// Returns the packet for a connection.
     pub fn packet(&self) -> ReceivedPacket<'_> {
         ReceivedPacket {
             over: self.over,
@@ -61,7 +62,7 @@ impl Datagram {
     }
 }
 
-/// What a session is reached by.
+/// The sending half of a session's inbox.
 type InboxSender = mpsc::Sender<Datagram>;
 
 struct UdpFamilySocket {
@@ -70,37 +71,38 @@ struct UdpFamilySocket {
     port: u16,
 }
 
-/// The port, shared by everything that sends.
+/// The UDP port, shared by all sessions.
 pub struct UdpPort {
     v4: Option<UdpFamilySocket>,
     v6: Option<UdpFamilySocket>,
     routes: Mutex<PacketRouter<InboxSender>>,
     last_session: AtomicU64,
     relays: OutgoingQueues,
-    /// Peers that came over TCP.
+    /// Queues of peers that are connected over TCP.
     connected: OutgoingQueues,
-    /// Addresses of the configuration that no interface has: those of a router before this machine.
+    /// Configured addresses that no interface has: those of a router in front.
     external: OnceLock<Vec<IpAddr>>,
     dropped: DroppedDatagrams,
 }
 
-/// Datagrams that reached no session.
+/// Counters of dropped datagrams.
 #[derive(Default)]
 pub struct DroppedDatagrams {
-    /// Those of no session.
+    /// Datagrams of no session.
     pub unrouted: AtomicU64,
-    /// Those of a session whose inbox was full.
+    /// Datagrams of a session whose inbox was full.
     pub inbox_full: AtomicU64,
 }
 
 impl UdpPort {
-    /// Binds the port: on every interface, or on the one address that the host names. Port 0 takes a free one.
+    /// Binds the port on every interface, or on the one address of `host`. Port 0 takes any free
+    /// one.
     ///
-    /// A host of loopback is about HTTP: a page that came through a tunnel sends its audio straight to this machine, and the
-    /// answer names every interface.
+    /// A loopback host restricts HTTP only: a page that came through a tunnel still sends its audio
+    /// directly, and the answer names every interface.
     ///
     /// # Errors
-    /// The operating system's, when no family can be bound.
+    /// Returns the operating system's error when no family can be bound.
     pub fn bind(host: Host, port: u16) -> io::Result<Arc<UdpPort>> {
         let everywhere = (Some(Ipv4Addr::UNSPECIFIED), Some(Ipv6Addr::UNSPECIFIED));
         let (v4, v6) = match host {
@@ -118,7 +120,7 @@ impl UdpPort {
             }
         };
         let v4 = v4.and_then(|address| bind(address.into(), port));
-        // Both families share one number, so that one line in a firewall is enough.
+        // Both families share one number, so that one firewall rule is enough.
         let port_v6 = v4.as_ref().map_or(port, |socket| socket.port);
         let v6 = v6.and_then(|address| bind(address.into(), port_v6));
         let wanted_v4 = !matches!(host, Host::Address(IpAddr::V6(_)));
@@ -137,7 +139,7 @@ impl UdpPort {
         }))
     }
 
-    /// Names addresses under which this machine is reached and that it does not have. Only the first call counts.
+    /// Sets the addresses of a router in front. Only the first call counts.
     pub fn set_external(&self, addresses: Vec<IpAddr>) {
         let _ = self.external.set(addresses);
     }
@@ -146,17 +148,17 @@ impl UdpPort {
         self.external.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the port's number.
+    /// Returns the port number.
     pub fn number(&self) -> u16 {
         self.v4.as_ref().or(self.v6.as_ref()).map_or(0, |socket| socket.port)
     }
 
-    /// Returns what was dropped since the port was bound.
+    /// Returns the counters of dropped datagrams.
     pub fn dropped(&self) -> &DroppedDatagrams {
         &self.dropped
     }
 
-    /// Tells whether datagrams of the address's family can be sent.
+    /// Tells whether the address's family is bound.
     pub fn serves(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(_) => self.v4.is_some(),
@@ -164,7 +166,7 @@ impl UdpPort {
         }
     }
 
-    /// Reads datagrams for ever; run it in a task.
+    /// Reads datagrams for ever; spawn it as a task.
     pub async fn run(self: Arc<Self>) {
         let v6 = self.clone();
         tokio::join!(self.read(self.v4.as_ref()), v6.read(v6.v6.as_ref()));
@@ -174,7 +176,8 @@ impl UdpPort {
         let Some(socket) = socket else {
             return;
         };
-        // The kernel may join datagrams of one sender, up to 64 KiB; pages that are never written cost nothing.
+        // The kernel may join datagrams of one sender, up to 64 KiB. Pages that are never written
+        // cost no memory.
         let mut batch = vec![0u8; DATAGRAM_BATCH * DATAGRAM_BATCH_BYTES];
         let mut arena = BytesMut::new();
         let mut backoff = Backoff::default();
@@ -215,8 +218,8 @@ impl UdpPort {
         }
     }
 
-    /// Sends a packet; one that the kernel, a relay or a connection has no room for is lost, as on any network. An unspecified
-    /// source leaves the choice to the kernel.
+    /// Sends a packet, or drops it if the kernel, the relay or the connection has no room. With an
+    /// unspecified source the kernel chooses.
     pub fn send(&self, over: IceProtocol, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
         match over {
             IceProtocol::Tcp => return self.connected.send(destination, destination, contents),
@@ -230,7 +233,7 @@ impl UdpPort {
             SocketAddr::V6(_) => &self.v6,
         };
         let Some(socket) = socket else { return };
-        // From an address that is not its own the kernel sends nothing; the router puts that address in.
+        // The kernel rejects a source address that no interface has; the router inserts it.
         let is_own = !source.ip().is_unspecified() && !self.external().contains(&source.ip());
         let transmit = quinn_udp::Transmit {
             destination,
@@ -244,7 +247,7 @@ impl UdpPort {
         }
     }
 
-    /// Returns the path to a peer from a local address of this machine, or of a relay.
+    /// Returns the path to a peer from a local address of this machine or of a relay.
     pub fn path(&self, over: IceProtocol, local: SocketAddr, peer: SocketAddr) -> RemotePath {
         let relay = (over == IceProtocol::Udp && local.port() != self.number()).then_some(local);
         RemotePath {
@@ -254,25 +257,25 @@ impl UdpPort {
         }
     }
 
-    /// Takes a relay's address for one of this machine, until what is returned is dropped. `None` for one with this port's
-    /// own number, which could not be told apart.
+    /// Registers a relayed address until the result is dropped. Returns `None` if its port is the
+    /// runner's own number, because paths could not be told apart.
     pub fn attach(self: &Arc<Self>, relayed: SocketAddr) -> Option<OutgoingQueue> {
         (relayed.port() != self.number()).then(|| OutgoingQueue::new(self.clone(), QueueKind::Relays, relayed))
     }
 
-    /// Lets what is sent to a peer over TCP go to its connection, until what is returned is dropped.
+    /// Registers the connection of a peer over TCP until the result is dropped.
     pub fn connect(self: &Arc<Self>, peer: SocketAddr) -> OutgoingQueue {
         OutgoingQueue::new(self.clone(), QueueKind::Connected, peer)
     }
 
-    /// Hands on what a peer sent to an address at a relay.
+    /// Delivers a packet that a peer sent to a relayed address.
     pub fn deliver_relayed(&self, peer: SocketAddr, relayed: SocketAddr, contents: &[u8], arena: &mut BytesMut) {
         let path = self.path(IceProtocol::Udp, relayed, peer);
         let (now, dropped) = (tasks::now(), &self.dropped);
         deliver(&self.routes(), path, relayed, contents, arena, now, dropped);
     }
 
-    /// Hands on what a peer sent on a connection, and returns whose it is.
+    /// Delivers a packet from a TCP connection, and returns its session.
     pub fn deliver_framed(
         &self,
         peer: SocketAddr,
@@ -292,7 +295,7 @@ impl UdpPort {
         }
     }
 
-    /// Opens an inbox for a new session.
+    /// Opens the inbox of a new session.
     pub fn open(self: &Arc<Self>) -> SessionInbox {
         let (sender, receiver) = mpsc::channel(SESSION_INBOX_DATAGRAMS);
         SessionInbox {
@@ -304,7 +307,7 @@ impl UdpPort {
         }
     }
 
-    /// Delivers a datagram as if it had come from there.
+    /// Delivers a datagram as if it had come from `source`.
     #[cfg(test)]
     pub fn inject(&self, source: SocketAddr, contents: &[u8], arena: &mut BytesMut) {
         let destination = SocketAddr::from(([127, 0, 0, 1], self.number()));
@@ -320,19 +323,19 @@ impl UdpPort {
         );
     }
 
-    /// Returns how many names and addresses are routed.
+    /// Returns the number of routed ufrags and paths.
     #[cfg(test)]
     pub fn routed(&self) -> (usize, usize) {
         self.routes().len()
     }
 
     fn routes(&self) -> MutexGuard<'_, PacketRouter<InboxSender>> {
-        // The maps are whole after every single statement, so a panic external leaves nothing to repair.
+        // The maps are consistent after every statement, so a panic cannot leave half a change.
         lock(&self.routes)
     }
 }
 
-/// Hands a packet to those who take it, and returns the first of them.
+/// Delivers a packet to its sessions, and returns the first of them.
 fn deliver(
     routes: &PacketRouter<InboxSender>,
     path: RemotePath,
@@ -352,7 +355,7 @@ fn deliver(
         };
         let copy = copy.get_or_insert_with(|| {
             if arena.capacity() < contents.len() {
-                // One block carries many datagrams, and is used again once they are all read.
+                // One block holds many datagrams, and is reused once they have all been read.
                 arena.reserve(DATAGRAM_ARENA_BYTES.max(contents.len()));
             }
             arena.extend_from_slice(contents);
@@ -390,10 +393,10 @@ impl UdpFamilySocket {
     }
 }
 
-/// Waits as long as an error of a read asks for.
+/// Pauses after a failed read.
 async fn pause(pause: Option<BackoffDelay>, error: &io::Error) {
     let Some(pause) = pause else {
-        // An ICMP answer to something sent: the next read goes on.
+        // An ICMP error caused by a sent packet; the next read can succeed.
         log::debug!("receiving: {error}");
         return tokio::task::yield_now().await;
     };
@@ -402,10 +405,10 @@ async fn pause(pause: Option<BackoffDelay>, error: &io::Error) {
     tokio::time::sleep(pause.length).await;
 }
 
-/// Lets the kernel hold more for the reader, as far as this process may ask for it: with the kernel's own choice a flood fills
-/// the socket in a few milliseconds, and the packets of live calls are lost among the rest.
+/// Enlarges the kernel's receive buffer as far as permitted. With the default, a flood fills it in
+/// a few milliseconds and packets of live calls are lost.
 fn widen(socket: &std::net::UdpSocket) {
-    // Only administrators may go past the system's limit; everybody may go up to it.
+    // Only root may exceed the system's limit.
     if set_socket_recv_buffer_size_force(socket, DATAGRAM_SOCKET_BYTES).is_err()
         && let Err(error) = SockRef::from(socket).set_recv_buffer_size(DATAGRAM_SOCKET_BYTES)
     {
@@ -413,7 +416,7 @@ fn widen(socket: &std::net::UdpSocket) {
     }
 }
 
-/// Binds IPv6 without IPv4, so that both families can have the same port.
+/// Binds IPv6 alone, so that both families can use the same port.
 fn bind_v6_only(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
     let socket = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::DGRAM, None)?;
     socket.set_only_v6(true)?;
@@ -421,11 +424,11 @@ fn bind_v6_only(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
     Ok(socket.into())
 }
 
-/// One session's place at the port; its routes go when it is dropped.
+/// One session's inbox at the port. Dropping it removes its routes.
 pub struct SessionInbox {
     port: Arc<UdpPort>,
     session: u64,
-    /// Held, so that the queue never ends.
+    /// Held, so that the channel never closes.
     sender: InboxSender,
     receiver: mpsc::Receiver<Datagram>,
     ufrag: Option<String>,
@@ -441,18 +444,18 @@ impl SessionInbox {
         }
     }
 
-    /// Takes a datagram that is already there.
+    /// Takes a datagram that has already arrived.
     #[cfg(test)]
     pub fn try_recv(&mut self) -> Option<Datagram> {
         self.receiver.try_recv().ok()
     }
 
-    /// Makes the session known under its ufrag, in place of an earlier one. The addresses of the earlier one are forgotten.
+    /// Routes a ufrag to the session in place of an earlier one, whose paths are removed.
     pub fn listen(&mut self, ufrag: String) {
         self.rename(ufrag, None);
     }
 
-    /// The same, and what still comes on the path in use is let in: a peer sends there until ICE has found another.
+    /// Like `listen`, but keeps the path in use: a peer sends there until ICE selects another one.
     pub fn rename(&mut self, ufrag: String, used: Option<RemotePath>) {
         if self.ufrag.as_ref() == Some(&ufrag) {
             return;
@@ -464,28 +467,28 @@ impl SessionInbox {
         routes.register(ufrag, self.session, &self.sender);
     }
 
-    /// Lets answers in on a path on which a check was sent, or answered.
+    /// Routes STUN responses on a path on which a check was sent or answered.
     pub fn expect(&self, path: impl Into<RemotePath>) {
         self.port
             .routes()
             .expect_answers(path.into(), self.session, &self.sender);
     }
 
-    /// Lets everything in on a path on which a check was answered. Returns the other sessions to
-    /// which the same has happened.
+    /// Routes everything on a path on which a check was answered. Returns the other sessions for
+    /// which this path was proven.
     pub fn prove(&self, path: impl Into<RemotePath>) -> Vec<u64> {
         self.port
             .routes()
             .mark_validated(path.into(), self.session, &self.sender)
     }
 
-    /// Lets everything from an address in that the configuration names, for as long as the inbox is open or until
-    /// [`SessionInbox::release`]: no other session gets any of it.
+    /// Routes everything from a configured address to this session alone, until the inbox is
+    /// dropped or [`SessionInbox::release`] is called.
     pub fn reserve(&self, address: SocketAddr) {
         self.port.routes().reserve(address.into(), self.session, &self.sender);
     }
 
-    /// Gives a reserved address back.
+    /// Removes the route of a reserved address.
     pub fn release(&self, address: SocketAddr) {
         self.port.routes().release(&address.into(), self.session);
     }

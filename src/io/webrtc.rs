@@ -1,10 +1,9 @@
-//! What carries WebRTC: connections by the name that clients know them under, and the way of an
-//! offer to its session.
+//! The WebRTC driver: connections by `pc_id`, and the path of an offer to its session.
 //!
-//! In: parsed offers and candidates. Out: answers, or the refusal that says why. A new connection
-//! becomes a session: a task that owns the connection (`carrier`) and one that runs the bot. A
-//! known one is reached through its inbox; nothing else touches it. The answer is written when the
-//! socket listens for the session's ufrag, never later.
+//! In: parsed offers and candidates. Out: answers or errors. An offer for a new connection starts a
+//! session: a task that owns the connection (`session_io`) and one for the bot. A known connection
+//! is reached through its request channel only. An answer is returned once the port routes the
+//! session's ufrag, never earlier.
 
 mod call;
 mod progress;
@@ -45,11 +44,11 @@ pub use shared::Sockets;
 use shared::{SessionRequest, WebRtcShared, new_pc_id, refusal};
 pub use startup::{seed_thread, seeding};
 
-/// What carries WebRTC: the connections of one runner. Clones share it.
+/// The WebRTC connections of one runner. Clones share them.
 #[derive(Clone)]
 pub struct WebRtc {
     shared: Arc<WebRtcShared>,
-    /// The places of callers' connections over TCP.
+    /// The slots of ICE-TCP connections.
     framed: TcpSlots,
 }
 
@@ -66,13 +65,13 @@ impl WebRtc {
         &self.shared.sessions
     }
 
-    /// Returns what every connection shares.
+    /// Returns the context that every connection shares.
     pub fn common(&self) -> &Arc<ConnectionContext> {
         &self.shared.common
     }
 
-    /// Returns what of this floor is counted elsewhere: packets for nobody, and how the servers
-    /// stand.
+    /// Returns values for the metrics that are counted here: dropped datagrams, and the state of
+    /// the ICE servers.
     pub fn seen(&self) -> MetricsSnapshot {
         let dropped = self.shared.sockets.port.dropped();
         let status = self.shared.sockets.gatherer.status();
@@ -84,20 +83,21 @@ impl WebRtc {
         }
     }
 
-    /// Takes a connection that brings packets of a session, once its first packet has come.
+    /// Takes an ICE-TCP connection, once its first packet has arrived.
     ///
     /// # Errors
-    /// The connection's, that of a packet for no session, and that of one connection too many.
+    /// Returns an I/O error, or an error for a packet of no session and for one connection too
+    /// many.
     pub async fn framed(&self, stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
         let connected = IceTcpConnection::open(&self.shared.sockets.port, &self.framed, stream, peer).await?;
         tasks::spawn(connected.carry());
         Ok(())
     }
 
-    /// Answers an offer. `start` is called only when the offer makes a new session.
+    /// Answers an offer. `start` is called only if the offer starts a session.
     ///
     /// # Errors
-    /// [`OfferError`] says what was wrong.
+    /// Returns an [`OfferError`] that says what was wrong.
     pub async fn offer(
         &self,
         offer: OfferBody,
@@ -139,11 +139,11 @@ impl WebRtc {
         answer.await.unwrap_or(Err(OfferError::UnknownConnection))
     }
 
-    /// Answers an offer whose session is a resource of HTTP. `start` is called only when the offer
-    /// makes a session.
+    /// Answers an offer whose session is an HTTP resource. `start` is called only if the offer
+    /// starts a session.
     ///
     /// # Errors
-    /// [`OfferError`] says what was wrong.
+    /// Returns an [`OfferError`] that says what was wrong.
     pub async fn open(
         &self,
         opening: WhipOffer,
@@ -159,10 +159,10 @@ impl WebRtc {
         self.begin(beginning, requester, start).await
     }
 
-    /// Does what is asked of a session that is a resource.
+    /// Performs a request on a session that is an HTTP resource.
     ///
     /// # Errors
-    /// [`WhipError`]; a session that ended, and one that is no resource, is unknown.
+    /// Returns a [`WhipError`]; an ended session, and one that is no resource, is unknown.
     pub async fn resource(&self, id: &str, asked: ResourceRequest) -> Result<ResourceResponse, WhipError> {
         let unknown = || WhipError::Offer(OfferError::UnknownConnection);
         let session = self.shared.connection(id).ok_or_else(unknown)?;
@@ -172,10 +172,10 @@ impl WebRtc {
         done.await.unwrap_or_else(|_| Err(unknown()))
     }
 
-    /// Hands the client's candidates to its connection.
+    /// Passes the client's candidates to its connection.
     ///
     /// # Errors
-    /// [`OfferError::UnknownConnection`].
+    /// Returns [`OfferError::UnknownConnection`] for an unknown or ended connection.
     pub async fn candidates(&self, candidates: CandidatesBody) -> Result<(), OfferError> {
         let session = self
             .shared
@@ -188,13 +188,13 @@ impl WebRtc {
             .map_err(|_| OfferError::UnknownConnection)
     }
 
-    /// Takes a place for an offer. Where there is none, a device may have one of its own that
-    /// nobody holds any more: it was reset, and its session is not given up yet.
+    /// Admits an offer. If the runner is full, a device may take the slot of its own former
+    /// session: it was reset, and the runner has not noticed yet.
     ///
-    /// Every session that may be its own is asked whether its caller is there, and the one that was
-    /// silent for longest gives its place, if it answers no question. That is decided within 2 s,
-    /// since a device that was reset is to be back by then: the only case in which a network that
-    /// is away for longer costs a place. As long as there are places, nobody is asked.
+    /// Every session that may be the device's own checks its caller, and the one silent for longest
+    /// is replaced if it gets no answer. The check takes 2 s at most, so that a reset device is
+    /// back soon; a longer network outage can therefore cost a session its slot. While there are
+    /// free slots, no session is checked.
     async fn place(&self, offer: &str, requester: Requester) -> Result<SessionPermit, OfferError> {
         let sessions = &self.shared.sessions;
         let refused = match sessions.admission().session(requester, PendingKind::Offer) {
@@ -208,7 +208,7 @@ impl WebRtc {
             host: device.host,
         });
         let mut silent = Vec::new();
-        // All are asked at the same time, so the slowest sets the pace.
+        // All sessions check at the same time.
         let finding = async {
             for inquiry in inquiries {
                 silent.extend(inquiry.await.ok());
@@ -287,10 +287,10 @@ impl WebRtc {
     }
 }
 
-/// What a new session comes of.
+/// The offer of a new session.
 struct NewSession {
     offer: String,
-    /// For the bot, in place of what `/start` was given.
+    /// Data for the bot, in place of that of `/start`.
     data: Option<Value>,
     call_data: Option<Value>,
     has_resource: bool,

@@ -5,8 +5,8 @@ use std::ffi::c_int;
 /// The [`mallopt`] parameter for the number of arenas.
 const M_ARENA_MAX: c_int = -8;
 
-// SAFETY: the declarations match `malloc.h`. Both functions take plain numbers, use the
-// allocator's own locks, and leave allocated memory unchanged.
+// SAFETY: the declarations match `malloc.h`. Both functions take plain numbers, use the allocator's
+// own locks, and leave allocated memory unchanged.
 unsafe extern "C" {
     safe fn mallopt(parameter: c_int, value: c_int) -> c_int;
     safe fn malloc_trim(kept: usize) -> c_int;

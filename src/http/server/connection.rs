@@ -1,12 +1,10 @@
 //! One connection: hyper around its socket, and the timeouts that close it.
 //!
 //! In: an accepted stream. Out: nothing; it returns when the connection is closed. hyper's own
-//! timers
-//! cost an allocation and two locks per request and cannot tell an idle client from a slow one, so
-//! the
-//! timeouts are kept here: the socket and the service set the phase, and [`Timeouts`] turns phase
-//! and
-//! time into a deadline. One timer serves a connection, and a request costs one clock reading.
+//! timers cost an allocation and two locks per request and cannot tell an idle client from a slow
+//! one, so the timeouts are kept here: the socket and the service set the phase, and [`Timeouts`]
+//! turns phase and time into a deadline. One timer serves a connection, and a request costs one
+//! clock reading.
 
 use std::convert::Infallible;
 use std::future::{Future as _, pending, poll_fn};
@@ -151,8 +149,7 @@ impl<S: HttpService> RequestHandler<'_, S> {
                 }
             };
             // The next bytes may be a request or a body: neither of two lengths can be trusted, and
-            // a client
-            // that got no `100 Continue` may leave its body out.
+            // a client that got no `100 Continue` may leave its body out.
             if framing.is_err() || waits && reply.status().as_u16() >= 400 {
                 let close = HeaderValue::from_static("close");
                 reply.headers_mut().insert(header::CONNECTION, close);
@@ -315,8 +312,7 @@ struct TrackedIo<'v> {
 
 impl TrackedIo<'_> {
     /// A completed write ends a request; a blocked one waits for the client. Writes during an
-    /// upload
-    /// are `100 Continue` and change nothing.
+    /// upload are `100 Continue` and change nothing.
     fn record_write<T>(&self, written: &Poll<io::Result<T>>) {
         let next = if written.is_ready() {
             ConnPhase::Idle

@@ -1,12 +1,10 @@
 //! The authority and the certificate of `--tls auto`, kept in the state folder.
 //!
 //! In: the configured names, the addresses of every interface, the clock. Out: a
-//! [`CertificatePair`] to
-//! serve, and the authority certificate for devices. `proto::server::tls` decides the contents of a
-//! certificate and when it is due. No failure stops the runner: damaged files are renamed, and what
-//! cannot be stored is made for this run only, with a log line. A loaded authority stays for the
-//! whole
-//! run.
+//! [`CertificatePair`] to serve, and the authority certificate for devices. `proto::server::tls`
+//! decides the contents of a certificate and when it is due. No failure stops the runner: damaged
+//! files are renamed, and what cannot be stored is made for this run only, with a log line. A
+//! loaded authority stays for the whole run.
 
 use std::io;
 use std::net::IpAddr;

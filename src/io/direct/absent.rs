@@ -1,4 +1,4 @@
-//! The twin of `io::direct` in a build without `videoroom`, which refuses `--direct` when it reads the arguments.
+//! Replaces `io::direct` in a build without `videoroom`, which rejects `--direct` as an argument.
 
 use std::sync::Arc;
 
@@ -7,8 +7,10 @@ use crate::bot::Bot;
 use crate::config::Config;
 use crate::features::{Feature, MissingFeature};
 
+/// Fails.
+///
 /// # Errors
-/// Always: there is no video room to go to.
+/// Always: this build has no video rooms.
 pub async fn run(_config: Arc<Config>, _bot: Bot, _announce: impl FnOnce(&str)) -> Result<(), RunError> {
     Err(RunError::Bot(format!(
         "`--direct` {}",

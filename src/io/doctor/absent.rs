@@ -1,4 +1,4 @@
-//! The twin of `io::doctor` in a build without `doctor`, which refuses the word when it reads the arguments.
+//! Replaces `io::doctor` in a build without `doctor`, which rejects the command as an argument.
 
 use std::sync::Arc;
 

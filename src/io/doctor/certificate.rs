@@ -1,7 +1,7 @@
-//! The certificate of `--tls`: the files that hold it, or the folder where the runner keeps its own.
+//! Checks the certificate of `--tls`: its files, or the state folder of `--tls auto`.
 //!
-//! In: the configuration. Out: findings, by the judgement of `proto::doctor`. Nothing is made here that the runner would make;
-//! the state folder is tried by writing a file and removing it.
+//! In: the configuration. Out: findings, judged by `proto::doctor`. No certificate is made. The
+//! state folder is tested by writing a file and removing it.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -19,7 +19,7 @@ use crate::io::tls::pair::CertificatePair;
 use crate::proto::doctor::certificate::{WHAT, none, of_files, of_runner};
 use crate::proto::server::tls::certificate_names;
 
-/// Looks at what HTTPS needs.
+/// Checks everything that HTTPS needs.
 pub fn examine(config: &Config) -> Vec<Finding> {
     match &config.tls {
         Tls::Off => vec![none(config)],
@@ -49,7 +49,7 @@ fn files(certificate: &Path, key: &Path, config: &Config) -> Finding {
     }
 }
 
-/// Looks at the certificate that is kept; one that cannot be read is set aside by the runner, and made anew.
+/// Checks the stored certificate. The runner replaces one that it cannot read.
 fn own(config: &Config) -> Finding {
     let text = config
         .state_dir
@@ -62,7 +62,7 @@ fn own(config: &Config) -> Finding {
     of_runner(kept.as_ref().map(|pair| &pair.certificate), &names, unix_time_s())
 }
 
-/// Looks at the folder where the certificate of `--tls auto` is kept.
+/// Checks the state folder of `--tls auto`.
 fn state(folder: Option<&Path>) -> Option<Finding> {
     const WHAT: &str = "state";
     let Some(folder) = folder else {
@@ -74,7 +74,7 @@ fn state(folder: Option<&Path>) -> Option<Finding> {
     };
     let shown = folder.display();
     if !folder.exists() {
-        // The folder is made when it is needed, in the nearest one that exists.
+        // The runner creates the folder, so its nearest existing parent has to be writable.
         let parent = folder.ancestors().find(|parent| parent.exists())?;
         return Some(match write(parent) {
             Ok(()) => Finding::ok(WHAT, format!("{shown} will be made")),
@@ -97,7 +97,7 @@ fn state(folder: Option<&Path>) -> Option<Finding> {
     })
 }
 
-/// Writes a file and removes it, which tells more than any mode: disks may be full, or read only.
+/// Writes a file and removes it, which also detects full and read-only disks.
 fn write(folder: &Path) -> io::Result<()> {
     let path = folder.join(format!(".edge-runner-doctor-{}", std::process::id()));
     let written = OpenOptions::new()

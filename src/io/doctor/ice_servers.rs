@@ -1,6 +1,6 @@
-//! What the STUN and TURN servers of the configuration say.
+//! Checks the STUN and TURN servers of the configuration.
 //!
-//! In: the configuration. Out: findings. Each server is asked once, as the runner would.
+//! In: the configuration. Out: findings. Each server is asked once, as the runner would ask it.
 
 use futures_util::future::join_all;
 
@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::io::gather::probe::probe;
 use crate::proto::webrtc::gather::server::{ServerUse, parse_servers};
 
-/// Asks every STUN and TURN server as the runner would, once.
+/// Asks every STUN and TURN server once.
 pub async fn examine(config: &Config) -> Vec<Finding> {
     const WHAT: &str = "ice servers";
     let servers = parse_servers(&config.ice_servers);
@@ -24,7 +24,7 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
         match (&server.usage, probe(server).await) {
             (ServerUse::Unusable(why), _) => Finding::ok(WHAT, format!("{url} is for clients alone: {why}")),
             (_, Ok(words)) => Finding::ok(WHAT, format!("{url} {words}")),
-            // Callers behind a relay have no other way; what a STUN server says is often known without it.
+            // A caller may depend on a relay; a public address is often known without STUN.
             (ServerUse::Turn { .. }, Err(why)) => Finding::error(WHAT, format!("{url}: {why}")),
             (ServerUse::Stun, Err(why)) => Finding::warning(WHAT, format!("{url}: {why}")),
         }

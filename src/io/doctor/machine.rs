@@ -1,7 +1,7 @@
-//! What this machine has: addresses, clock, limits, memory, the program that is to be the bot.
+//! Checks this machine: addresses, clock, limits, memory, and the program that acts as the bot.
 //!
-//! In: the configuration. Out: findings, by the judgement of `proto::doctor`. Reads files of `/proc` and blocks; where there is
-//! none of them, less is told.
+//! In: the configuration. Out: findings, judged by `proto::doctor`. Reads `/proc` and blocks;
+//! without `/proc` there are fewer findings.
 
 use std::fs;
 use std::time::SystemTime;
@@ -13,7 +13,7 @@ use crate::io::{process, procfs};
 use crate::proto::doctor::{machine, network};
 use crate::proto::webrtc::candidate::InterfaceAddress;
 
-/// Looks at everything that needs no network.
+/// Checks everything that needs no network.
 pub fn examine(config: &Config) -> Vec<Finding> {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let interfaces: Vec<InterfaceAddress> = if_addrs::get_if_addrs()
@@ -38,7 +38,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
     ]
 }
 
-/// Looks for the program that is to be the bot.
+/// Checks the program that acts as the bot.
 pub fn program(config: &Config) -> Vec<Finding> {
     const WHAT: &str = "bot";
     vec![match &config.command {
@@ -67,11 +67,12 @@ pub(super) fn unix_time_s() -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-/// Asks the system whether something keeps its clock right; nothing where it does not say.
+/// Returns whether the clock is synchronised; `None` where the system does not say.
 fn synchronised() -> Option<bool> {
     #[cfg(target_os = "linux")]
     {
-        // SAFETY: every field of the structure is a number, for which zero is valid; mode 0 asks and changes nothing.
+        // SAFETY: every field is an integer, for which zero is valid; mode 0 reads and changes
+        // nothing.
         let mut state: libc::timex = unsafe { std::mem::zeroed() };
         // SAFETY: the structure outlives the call.
         let answered = unsafe { libc::adjtimex(&mut state) } >= 0;

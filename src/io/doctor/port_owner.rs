@@ -1,6 +1,6 @@
-//! Which process holds a port that is taken.
+//! Finds the process that holds a port.
 //!
-//! In: the kernel's tables of sockets, below `/proc`. Out: a finding, or the process.
+//! In: the kernel's socket tables in `/proc`. Out: a finding, or the process.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::{Finding, FindingLevel};
 use crate::limits::DOCTOR_PROCESSES_MAX;
 use crate::proto::doctor::network::holders;
 
-/// A port that a runner holds is in good hands: the one in service, most likely.
+/// Makes the finding of a port in use. A port held by a runner is probably the running service.
 pub(super) fn taken(what: &'static str, words: &str, holder: Option<(u32, String)>) -> Finding {
     let (verdict, words) = match holder {
         Some((id, name)) if name == "edge-runner" => (
@@ -25,7 +25,7 @@ pub(super) fn taken(what: &'static str, words: &str, holder: Option<(u32, String
     }
 }
 
-/// Finds the process that holds a port, among those that this user may look at.
+/// Finds the process that holds a port, among those visible to this user.
 pub(super) fn holder(tables: &[&str], port: u16, listening: bool) -> Option<(u32, String)> {
     let inodes: Vec<u64> = tables
         .iter()
@@ -36,7 +36,7 @@ pub(super) fn holder(tables: &[&str], port: u16, listening: bool) -> Option<(u32
     let mut ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let id = ids.find(|id| holds(*id, &wanted))?;
     let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
-    // A program chooses its own name.
+    // A program chooses its own name, so control characters are removed.
     let name: String = name.trim().chars().filter(|letter| !letter.is_control()).collect();
     Some((id, name))
 }

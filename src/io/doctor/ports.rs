@@ -1,6 +1,7 @@
-//! Whether the two ports of a runner are free.
+//! Checks whether the two ports of a runner are free.
 //!
-//! In: the configuration. Out: findings. A port is tried by listening on it for a moment, exactly as the runner would.
+//! In: the configuration. Out: findings. A port is tested by binding it exactly as the runner
+//! would.
 
 use std::io;
 
@@ -9,7 +10,7 @@ use super::{Finding, udp_port};
 use crate::config::Config;
 use crate::io::server;
 
-/// Tries both ports.
+/// Tests both ports.
 pub async fn examine(config: &Config) -> Vec<Finding> {
     let http = http(config).await;
     [Some(http), udp_port::examine(config)].into_iter().flatten().collect()

@@ -1,6 +1,7 @@
-//! What others say: the resolver, the telephony providers, and who has rooms.
+//! Checks of other servers: the resolver, the telephony providers, and the room providers.
 //!
-//! In: the configuration. Out: findings. Only those are asked whom the configuration names, and only for what costs nothing.
+//! In: the configuration. Out: findings. Only configured servers are asked, and only for what is
+//! free of charge.
 
 use std::net::IpAddr;
 use std::time::SystemTime;
@@ -19,7 +20,7 @@ use crate::proto::telephony::{PROVIDERS, Provider};
 use crate::proto::webrtc::gather::server::parse_servers;
 use crate::proto::whatsapp::graph;
 
-/// Looks up every name that the configuration holds.
+/// Looks up every name in the configuration.
 pub async fn resolver(config: &Config) -> Vec<Finding> {
     const WHAT: &str = "resolver";
     let names = names(config);
@@ -82,7 +83,7 @@ async fn look_up(name: &str) -> Result<(), String> {
     }
 }
 
-/// Asks every provider that has credentials whether it takes them.
+/// Asks every provider with configured credentials whether it accepts them.
 pub async fn providers(config: &Config) -> Vec<Finding> {
     let asked = PROVIDERS.map(|provider| async move {
         let request = providers::request(provider, &config.telephony.settings)?;
@@ -110,13 +111,13 @@ fn unanswered(provider: &Provider, error: &RestError) -> Finding {
     Finding::error(providers::what(provider), words)
 }
 
-/// Asks the provider of video rooms and the media-room server, as far as they are configured.
+/// Asks the video-room provider and the media-room server, if they are configured.
 pub async fn rooms(config: &Config) -> Vec<Finding> {
     let asked = Question::ALL.map(|question| async move {
         let request = question.request(config, now_s())?;
         match (rest::send(&request).await, question) {
             (Ok(answer), _) => question.answer(answer.status, &answer.body),
-            // Whoever was not reached for the key is told once.
+            // The question about the key has already reported that the server was not reached.
             (Err(_), Question::Room) => None,
             (Err(error), _) => Some(Finding::error(question.what(), format!("not asked for rooms: {error}"))),
         }
@@ -125,7 +126,7 @@ pub async fn rooms(config: &Config) -> Vec<Finding> {
     answers.chain(rooms::wanting(config)).collect()
 }
 
-/// Asks the provider of the messaging app for the call settings of the number, if its calls are taken.
+/// Asks WhatsApp for the call settings of the number, if `--messaging` is configured.
 pub async fn messaging(config: &Config) -> Vec<Finding> {
     let Some(config) = &config.messaging else {
         return Vec::new();
@@ -139,7 +140,7 @@ pub async fn messaging(config: &Config) -> Vec<Finding> {
     }]
 }
 
-/// Seconds since 1970; a clock before that is told by a check of its own.
+/// Returns the seconds since 1970, or 0 for an earlier clock, which another check reports.
 fn now_s() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())

@@ -1,4 +1,5 @@
-//! The checks against what stands on loopback: taken ports, providers that say yes and no, folders that cannot be written.
+//! The checks against servers and files of the tests: taken ports, accepting and rejecting
+//! providers, unwritable folders.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ fn one<'f>(findings: &'f [Finding], what: &str) -> &'f Finding {
     found
 }
 
-/// A configuration that is content with whatever is free.
+/// A configuration that uses any free port.
 fn config() -> Config {
     Config {
         port: 0,
@@ -28,7 +29,7 @@ fn config() -> Config {
     }
 }
 
-/// Answers one request with this status; gives the request's head.
+/// Answers one request with this status; returns the request's head.
 async fn provider(status: &'static str) -> (String, JoinHandle<String>) {
     provider_saying(status, "{}").await
 }
@@ -57,7 +58,7 @@ async fn free_ports_are_free_and_leave_no_trace() {
     assert_eq!(one(&findings, "udp port").level, FindingLevel::Ok);
 }
 
-/// Whoever holds a port is named, where the system lets one look.
+/// The holder of a taken port is named where the system permits it.
 #[tokio::test]
 async fn taken_ports_are_told_with_who_has_them() {
     let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
@@ -132,7 +133,7 @@ async fn who_has_rooms_says_whether_they_can_be_had() {
         config.mediaroom.key = Some("devkey".into());
         config.mediaroom.secret = Some(Secret::new(CANARY));
         let findings = remote::rooms(&config).await;
-        // What stands here answers `{}`, and a media-room server something else.
+        // This server answers `{}`, which is no response of a media-room server.
         assert_eq!(one(&findings, "mediaroom").level, verdict, "{findings:?}");
         let head = asked.await.expect("one request");
         assert!(head.starts_with("GET /rtc/validate?protocol=15 HTTP/1.1\r\n"), "{head}");
@@ -163,8 +164,8 @@ async fn a_provider_that_cannot_be_reached_is_told() {
     assert!(finding.words.contains("127.0.0.1") && !finding.words.contains(CANARY));
 }
 
-/// A STUN server that answers, one that is silent, and what only clients have a use for. The answer is RFC 8489's example of a
-/// mapped address, for the transaction that is asked about.
+/// A STUN server that answers, one that is silent, and one that is for clients only. The response
+/// is RFC 8489's example of a mapped address, for the requested transaction.
 #[tokio::test]
 async fn ice_servers_are_asked() {
     let server = tokio::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
@@ -206,7 +207,7 @@ async fn ice_servers_are_asked() {
     assert!(one(&none, "ice servers").words.starts_with("none"));
 }
 
-/// Without credentials nobody is asked, and what then does not work is said.
+/// Without credentials no provider is asked, and the consequence is reported.
 #[tokio::test]
 async fn nobody_is_asked_whom_the_configuration_does_not_name() {
     let findings = remote::providers(&config()).await;
@@ -221,7 +222,7 @@ async fn nobody_is_asked_whom_the_configuration_does_not_name() {
     assert!(one(&names, "resolver").words.contains("no name"));
 }
 
-/// A name that no resolver needs to be asked for, since it cannot be one.
+/// An invalid name, which fails without a resolver.
 #[tokio::test]
 async fn a_name_that_is_not_found_is_told() {
     let name = format!("{}.example", "x".repeat(64));
@@ -254,7 +255,7 @@ fn a_bot_that_is_not_there_is_told() {
     assert_eq!(verdict(&with(None)), FindingLevel::Ok);
     assert_eq!(verdict(&with(Some(vec!["sh"]))), FindingLevel::Ok);
     assert_eq!(verdict(&with(Some(vec!["./no-such-bot"]))), FindingLevel::Error);
-    // A built-in one cannot enter the only rooms that are asked for.
+    // A built-in bot cannot enter video rooms.
     let stock = |transport| Config {
         transport,
         bot_enters_rooms: false,
@@ -264,7 +265,7 @@ fn a_bot_that_is_not_there_is_told() {
     assert_eq!(verdict(&stock(None)), FindingLevel::Ok);
 }
 
-/// A folder of its own for one test, removed at its end.
+/// A temporary folder, removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -316,7 +317,7 @@ fn the_place_of_the_certificate_is_tried() {
     );
 }
 
-/// A pair of files that fit is good; a key of another certificate, a file that is none and one that is not there are told.
+/// A matching pair is good; a mismatched key, an invalid file and a missing file are reported.
 #[test]
 fn certificate_and_key_are_held_against_each_other() {
     let folder = Folder::new("files");
@@ -357,7 +358,7 @@ fn certificate_and_key_are_held_against_each_other() {
     assert!(missing.words.contains("missing.pem"));
 }
 
-/// Every check of a machine that is told of has words, and the whole takes no longer than its slowest check.
+/// Every check has a finding, and the whole takes as long as the slowest check.
 #[tokio::test]
 async fn all_checks_are_made_at_once() {
     let findings = examine(Arc::new(config())).await;

@@ -1,4 +1,4 @@
-//! Whether the UDP port of every session is free, and who holds it if not.
+//! Checks whether the UDP port is free, and which process holds it otherwise.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::port_owner::{holder, taken};
 use crate::config::Config;
 use crate::io::udp::UdpPort;
 
-/// Tries the port.
+/// Tests the port.
 pub fn examine(config: &Config) -> Option<Finding> {
     const WHAT: &str = "udp port";
     let port = config.rtc_port.unwrap_or(config.port);

@@ -1,4 +1,4 @@
-//! The twin of `io::gather` in a build without `turn`: servers are for clients alone, and nothing is gathered.
+//! Replaces `io::gather` in a build without `turn`: only clients use the servers.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::proto::webrtc::gather::{GatheredAddresses, ServerStatus};
 pub struct Gatherer;
 
 impl Gatherer {
-    /// Says so, if there is anybody to ask.
+    /// Warns if servers are configured.
     pub fn start(config: &Config, _port: &Arc<UdpPort>, _services: &Services) -> Gatherer {
         if !config.ice_servers.is_empty() && config.embedded.is_none() {
             log::warn!(

@@ -1,6 +1,7 @@
-//! Asks one server once, for who examines a configuration: what it gave, or why it gave nothing.
+//! Asks one server once, for `doctor`: what it gave, or why it gave nothing.
 //!
-//! In: a server. Out, within [`GATHER_PROBE`]: words for people, without a credential. An allocation is given back at once.
+//! In: a server. Out, within [`GATHER_PROBE`]: a description, without a credential. An allocation
+//! is released at once.
 
 use tokio::time::timeout;
 
@@ -19,7 +20,7 @@ use crate::proto::webrtc::relay::{AllocationEnd, AllocationSetup, RelayOutput, T
 /// Asks one server.
 ///
 /// # Errors
-/// Words that say what is wrong, and where something can be done about it, what.
+/// Returns what is wrong, with advice where there is some.
 pub async fn probe(server: &GatherServer) -> Result<String, String> {
     let asked = async {
         match &server.usage {
@@ -87,7 +88,7 @@ async fn ask_turn(
         match allocate(&mut relay, &mut link).await {
             Ok(words) => {
                 relay.close(tasks::now());
-                // The server's answer to the end is of no interest, only that it has heard of it.
+                // The request has to reach the server; its response is ignored.
                 let _ = timeout(RELAY_END, allocate(&mut relay, &mut link)).await;
                 return Ok(words);
             }
@@ -97,7 +98,7 @@ async fn ask_turn(
     Err(why)
 }
 
-/// Moves messages until there is an allocation, or none any more.
+/// Moves messages until the allocation succeeds or fails.
 async fn allocate(relay: &mut TurnAllocation, link: &mut TurnConnection) -> Result<String, String> {
     loop {
         let due = match relay.poll_output() {

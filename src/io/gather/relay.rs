@@ -1,7 +1,8 @@
-//! The task that holds the allocation at one TURN server: connection, clock and queues around `proto::relay`.
+//! The task that holds the allocation at one TURN server: the connection, clock and queues around
+//! `proto::webrtc::relay`.
 //!
-//! It tries the server's addresses, offers what it is given, moves datagrams both ways, and begins again after a pause when
-//! the allocation is lost. When the runner stops it gives the allocation back.
+//! It tries the server's addresses, offers the relayed ones, moves datagrams both ways, and retries
+//! after a pause when the allocation is lost. At shutdown it releases the allocation.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,14 +21,14 @@ use crate::proto::webrtc::gather::server::{GatherServer, ServerUse, TurnTranspor
 use crate::proto::webrtc::gather::{RetryDelays, ServerState};
 use crate::proto::webrtc::relay::{AllocationEnd, AllocationSetup, RelayOutput, TurnAllocation};
 
-/// One TURN server, its place in the list, and what its task needs.
+/// One TURN server, its index in the list, and what its task needs.
 pub(super) struct RelayTask {
     pub index: usize,
     pub server: GatherServer,
     pub port: Arc<UdpPort>,
     pub gatherer: Gatherer,
     pub stopped: Shutdown,
-    /// Held until the allocation is given back.
+    /// Held until the allocation is released.
     pub _place: Slot,
 }
 
@@ -35,7 +36,7 @@ pub(super) struct RelayTask {
 struct RelayFailure {
     words: String,
     up_since: Option<Instant>,
-    /// Whether another address of the server would say the same.
+    /// Whether every address of the server would fail in the same way.
     is_final: bool,
 }
 
@@ -50,7 +51,7 @@ impl From<String> for RelayFailure {
 }
 
 impl RelayTask {
-    /// Holds an allocation until the runner stops.
+    /// Holds an allocation until shutdown.
     pub(super) async fn run(mut self) {
         let mut pauses = RetryDelays::new();
         loop {
@@ -68,7 +69,7 @@ impl RelayTask {
         }
     }
 
-    /// Tries one address of the server after the other. `Ok` means that the runner stops.
+    /// Tries the addresses of the server in turn. `Ok` means shutdown.
     async fn hold(&mut self) -> Result<(), RelayFailure> {
         let ServerUse::Turn {
             transport,
@@ -138,7 +139,7 @@ struct Allocation<'t> {
 }
 
 impl Allocation<'_> {
-    /// Moves datagrams until the allocation is lost, or given back because the runner stops.
+    /// Moves datagrams until the allocation is lost, or released at shutdown.
     async fn run(mut self) -> Result<(), RelayFailure> {
         let mut stopped = self.task.stopped.clone();
         let mut stopping = false;
@@ -166,7 +167,7 @@ impl Allocation<'_> {
         outcome
     }
 
-    /// Does what the relay answers, up to its next deadline.
+    /// Performs what the allocation asks for, up to its next deadline.
     fn drain(&mut self) -> Result<Instant, RelayFailure> {
         loop {
             match self.relay.poll_output() {
@@ -181,7 +182,7 @@ impl Allocation<'_> {
     fn offer(&mut self, addresses: Vec<SocketAddr>) -> Result<(), RelayFailure> {
         let attached = addresses.into_iter().map(|address| self.task.port.attach(address));
         self.attached = attached.collect::<Option<_>>().ok_or_else(|| {
-            // One in sixteen thousand; the next try gets another.
+            // One in sixteen thousand; the next attempt gets another port.
             RelayFailure::from("the relayed port is the runner's own number".to_owned())
         })?;
         let (index, local) = (self.task.index, self.link.local);
@@ -197,7 +198,7 @@ impl Allocation<'_> {
     }
 
     fn receive(&mut self, message: &[u8]) {
-        // Whatever the number of families, a peer reaches the address of its own.
+        // A peer reaches the relayed address of its own family.
         let (attached, port, arena) = (&self.attached, &self.task.port, &mut self.arena);
         self.relay.handle_message(message, tasks::now(), |peer, contents| {
             let relayed = attached.iter().map(OutgoingQueue::address);
@@ -213,7 +214,7 @@ impl Allocation<'_> {
         }
     }
 
-    /// Sends the goodbyes of sessions that have ended.
+    /// Sends the last packets of ended sessions.
     fn flush_sessions(&mut self) {
         let mut attached = std::mem::take(&mut self.attached);
         for outgoing in attached
@@ -245,7 +246,7 @@ impl Allocation<'_> {
     }
 }
 
-/// Words for a server that says nothing.
+/// Describes a server that does not answer.
 pub(super) fn no_answer_hint(server: &GatherServer) -> String {
     let hint = match server.usage {
         ServerUse::Turn {
@@ -257,7 +258,7 @@ pub(super) fn no_answer_hint(server: &GatherServer) -> String {
     hint.to_owned()
 }
 
-/// Waits for the next datagram of a session, whichever of the addresses it leaves from.
+/// Waits for the next packet to send, from either address.
 async fn next(attached: &mut [OutgoingQueue]) -> OutgoingPacket {
     match attached {
         [] => std::future::pending().await,

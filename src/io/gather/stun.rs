@@ -1,4 +1,5 @@
-//! The task that asks STUN servers from the runner's own UDP port: socket, clock and resolver around `proto::gather`.
+//! The task that asks STUN servers from the runner's own UDP port: socket, clock and resolver
+//! around `proto::webrtc::gather`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -13,7 +14,7 @@ use crate::proto::webrtc::connection::IceProtocol;
 use crate::proto::webrtc::gather::reflexive::{ReflexiveGatherer, ReflexiveOutput};
 use crate::proto::webrtc::gather::server::{GatherServer, ServerUse};
 
-/// Asks until the runner stops. Each server comes with its place in the list.
+/// Asks until shutdown. Each server comes with its index in the list.
 pub(super) async fn run(
     servers: Vec<(usize, GatherServer)>,
     mut inbox: SessionInbox,
@@ -51,7 +52,8 @@ pub(super) async fn run(
             ReflexiveOutput::Changed(which) => {
                 let (index, server) = &servers[which];
                 gatherer.set_reflexive(*index, reflexive.mappings(which).collect());
-                // Whether a TURN server answers these too is a gift.
+                // A TURN server need not answer Binding requests, so its state does not depend on
+                // them.
                 if server.usage == ServerUse::Stun {
                     gatherer.set_standing(*index, reflexive.state(which).clone());
                 }
@@ -72,7 +74,7 @@ pub(super) async fn run(
     }
 }
 
-/// The unspecified address of a family: the kernel chooses.
+/// Returns the unspecified address of a family, which lets the kernel choose.
 fn any(v4: bool) -> IpAddr {
     if v4 {
         Ipv4Addr::UNSPECIFIED.into()

@@ -1,4 +1,4 @@
-//! Servers on loopback that a test plays itself: what is gathered from them, and what silence costs.
+//! Gathering from servers on loopback that the tests play.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::config::{Host, IceServer};
 const GUARD: Duration = Duration::from_secs(30);
 const PUBLIC: &str = "203.0.113.9:40000";
 
-/// A STUN server that sees everybody at one address.
+/// A STUN server that reports one address to every client.
 async fn stun_server() -> (String, tokio::task::JoinHandle<()>) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     let url = format!("stun:{}", socket.local_addr().expect("a bound socket has an address"));
@@ -44,7 +44,7 @@ fn config(urls: Vec<String>, embedded: bool) -> Config {
     }
 }
 
-/// The mapping is that of the runner's own port, and its base is where the answer came to; the status says the same.
+/// The mapping is that of the runner's port, and its base is the address the response arrived at.
 #[tokio::test]
 async fn a_mapping_of_the_runners_port_is_gathered() {
     let (url, server) = stun_server().await;
@@ -84,7 +84,7 @@ async fn devices_are_offered_nothing_of_servers() {
     assert_eq!(port.routed(), (0, 0));
 }
 
-/// A probe tells what a server gave; of a silent one that it is silent, and of a name that is none, that.
+/// A probe reports what a server gave, a silent server, and an invalid name.
 #[tokio::test]
 async fn a_probe_has_words() {
     let (url, server) = stun_server().await;
@@ -99,7 +99,7 @@ async fn a_probe_has_words() {
     assert!(why.contains("no-such-name.invalid"), "{why}");
 }
 
-/// Of what the servers gave, an answer offers each address once, and so many as it may.
+/// An answer offers each gathered address once, up to the caps.
 #[test]
 fn what_is_offered_is_capped() {
     let pair = |n: u16| {

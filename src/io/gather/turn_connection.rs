@@ -1,7 +1,8 @@
 //! The connection to one TURN server: UDP, TCP, or TLS over TCP.
 //!
-//! In: whole messages. Out: whole messages. A datagram that does not fit is lost, as on any network, and what a stream
-//! cannot take yet waits, up to [`RELAY_STREAM_BYTES_MAX`]; beyond that data is dropped, and never what the protocol needs.
+//! In and out: whole messages. A datagram that the socket cannot take is lost. What a stream cannot
+//! take yet is queued, up to [`RELAY_STREAM_BYTES_MAX`]; above that, session data is dropped and
+//! protocol messages are not.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -35,7 +36,7 @@ enum TurnSocket {
         writer: WriteHalf<Box<dyn Duplex>>,
         messages: TurnStreamReader,
         waiting: BytesMut,
-        /// Whether TLS may still hold what it was given.
+        /// Whether TLS may still buffer written bytes.
         unflushed: bool,
     },
 }
@@ -44,7 +45,7 @@ impl TurnConnection {
     /// Connects to one address of a server.
     ///
     /// # Errors
-    /// Words for the operator of the runner.
+    /// Returns why there is no connection.
     pub(super) async fn connect(
         server: &GatherServer,
         transport: TurnTransport,
@@ -58,14 +59,14 @@ impl TurnConnection {
             };
             let socket = UdpSocket::bind(any).await.map_err(refused)?;
             socket.connect(address).await.map_err(refused)?;
-            // The runtime sends nothing before it has seen once that there is room.
+            // tokio sends nothing before it has seen the socket writable once.
             socket.writable().await.map_err(refused)?;
             let local = socket.local_addr().map_err(refused)?;
             return Ok(TurnConnection::new(local, address, TurnSocket::Udp(socket)));
         }
         let whole = async {
             let tcp = TcpStream::connect(address).await.map_err(refused)?;
-            // Speech comes in small pieces that must not wait for each other.
+            // Speech is sent in small pieces, which Nagle's algorithm would delay.
             tcp.set_nodelay(true).map_err(refused)?;
             let local = tcp.local_addr().map_err(refused)?;
             let stream: Box<dyn Duplex> = if transport == TurnTransport::Tls {
@@ -104,12 +105,12 @@ impl TurnConnection {
         matches!(self.kind, TurnSocket::Stream { .. })
     }
 
-    /// Sends a message of the protocol.
+    /// Sends a protocol message.
     pub(super) fn send(&mut self, message: &[u8]) {
         self.put(message, 2 * RELAY_STREAM_BYTES_MAX);
     }
 
-    /// Sends what a session sends; of too much, the newest is dropped.
+    /// Sends session data; drops it when too much is queued.
     pub(super) fn send_data(&mut self, message: &[u8]) {
         self.put(message, RELAY_STREAM_BYTES_MAX);
     }
@@ -129,10 +130,10 @@ impl TurnConnection {
         }
     }
 
-    /// Waits for the next message, and moves what waits meanwhile. Nothing is lost when the wait is given up.
+    /// Waits for the next message, and sends queued data meanwhile. Cancel safe.
     ///
     /// # Errors
-    /// The connection's end, its failure, or a server that speaks something else.
+    /// Returns an error when the connection ends, fails, or carries something other than TURN.
     pub(super) async fn next(&mut self) -> io::Result<Bytes> {
         let buffer = &mut self.buffer;
         match &mut self.kind {
@@ -143,7 +144,8 @@ impl TurnConnection {
                         return Err(io::Error::new(error.kind(), "nothing listens there"));
                     }
                     Err(error) => {
-                        // A router's complaint may pass; if it does not, signs of life stay without an answer.
+                        // An ICMP error may be temporary; a lasting one shows in unanswered
+                        // refreshes.
                         log::debug!("receiving from a relay: {error}");
                         tokio::task::yield_now().await;
                     }
@@ -174,7 +176,7 @@ impl TurnConnection {
     }
 }
 
-/// Moves some of what waits, or flushes when nothing does. Given up, it can be called again.
+/// Writes queued bytes, or flushes when nothing is queued. Cancel safe.
 async fn carry(writer: &mut (impl AsyncWrite + Unpin), waiting: &mut BytesMut, unflushed: &mut bool) -> io::Result<()> {
     if waiting.is_empty() {
         writer.flush().await?;
@@ -194,8 +196,8 @@ mod tests {
     use crate::config::IceServer;
     use crate::proto::webrtc::gather::server::parse_servers;
 
-    /// Of what a stalled server does not take, as much waits as may, and one datagram more does not; a message of the
-    /// protocol still does, and all that waited arrives in order once the server reads.
+    /// Data for a stalled server is queued up to the cap and dropped above it; a protocol message
+    /// is still queued, and all arrives in order once the server reads.
     #[tokio::test]
     async fn what_waits_for_a_stream_is_capped() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");

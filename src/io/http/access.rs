@@ -1,4 +1,4 @@
-//! Who may ask, from hyper's heads: `proto::access` judges, and its answers become replies here.
+//! Access control for hyper's requests: applies `proto::http::access` and makes its responses.
 
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
@@ -9,7 +9,7 @@ use crate::proto::http::origin::{self, CorsDecision};
 use crate::proto::http::route::{self, Route};
 use edge_runner_http::common::{Reply, has_host};
 
-/// Lets a request in with `None`, or answers a preflight.
+/// Admits a request with `None`, or answers a preflight.
 pub(super) fn admit(
     access: &AccessPolicy,
     head: &Parts,
@@ -34,7 +34,7 @@ pub(super) fn admit(
     }
 }
 
-/// Returns the values of a header, in their order.
+/// Returns the values of a header, in order.
 pub(super) fn values(headers: &HeaderMap, name: HeaderName) -> impl DoubleEndedIterator<Item = &[u8]> {
     headers.get_all(name).iter().map(HeaderValue::as_bytes)
 }
@@ -47,7 +47,7 @@ pub(super) fn authorizations(headers: &HeaderMap) -> impl Iterator<Item = &[u8]>
 /// Adds headers.
 pub(super) fn put<'h>(headers: &mut HeaderMap, more: impl IntoIterator<Item = origin::CorsHeader<'h>>) {
     for (name, value) in more {
-        // Values that came from a request are valid header values, or hyper had not taken them.
+        // hyper has accepted these values in a request, so they are valid.
         if let Ok(value) = HeaderValue::from_bytes(value) {
             headers.append(HeaderName::from_static(name), value);
         }

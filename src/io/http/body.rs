@@ -1,7 +1,7 @@
-//! The bodies of requests to the runner: read within its caps of size and time.
+//! The bodies of requests to the runner, read within limits of size and time.
 //!
-//! In: hyper's stream of frames. Out: the whole body. Refuses: forms where JSON is
-//! wanted, and what `floor` does not collect.
+//! In: hyper's body. Out: the whole body. Rejects: forms where JSON is expected, and what
+//! [`edge_runner_http::common::collect`] rejects.
 
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -11,20 +11,20 @@ use super::HttpError;
 use crate::limits;
 use edge_runner_http::common::{BodyLimits, ConnLimits, collect};
 
-/// What an endpoint takes.
+/// The content types that an endpoint accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AcceptedBody {
-    /// Anything that is not declared as a form: existing clients forget to say that it is JSON.
+    /// Anything but forms. Existing clients often omit the JSON content type.
     Json,
-    /// The same, and JSON that is declared as a form: the HTTP client of ESP-IDF declares so every
-    /// body whose sender names no type. A page gains nothing by it: what it may send without being
-    /// asked for, this type as well as plain text, `access` judges by its origin.
+    /// Like `Json`, and also JSON declared as a form, which is the default of ESP-IDF's HTTP
+    /// client. This opens nothing to cross-site pages: `access` checks their origin for every
+    /// content type that needs no preflight.
     Offer,
-    /// Providers send forms, JSON, and nothing at all.
+    /// Everything: providers send forms, JSON, and empty bodies.
     Anything,
 }
 
-/// Reads a body within its caps of size and time.
+/// Reads a body within its limits of size and time.
 pub(super) async fn read(
     times: ConnLimits,
     headers: &HeaderMap,
@@ -59,7 +59,7 @@ fn is_multipart(headers: &HeaderMap) -> bool {
     content_type(headers).eq_ignore_ascii_case(b"multipart/form-data")
 }
 
-/// Returns the type without its parameters.
+/// Returns the media type without parameters.
 fn content_type(headers: &HeaderMap) -> &[u8] {
     let kind = headers
         .get(header::CONTENT_TYPE)

@@ -1,9 +1,9 @@
-//! Routes of one's own beside ours: what a developer's program answers on the runner's port.
+//! Routes that an embedding program adds to the runner's port.
 //!
-//! In: paths with their handlers, and requests whose path is none of ours. Out: the handler's
-//! answer, with the length of its body. Who may ask is judged as for every request (names of the
-//! server, the list of origins), but for the key, which is the handler's to ask for. A body is
-//! collected within the runner's caps before the handler is called.
+//! In: paths with handlers, and requests whose path is no endpoint of the runner. Out: the
+//! handler's response, with a known length. Host names and origins are checked as for every
+//! request; the API key is not, which is left to the handler. A body is collected within the
+//! runner's limits first.
 
 use std::fmt;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ use edge_runner_http::common::{PeerInfo, Reply, whole};
 type HandlerFuture = Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>;
 type Handler = Arc<dyn Fn(Request<Bytes>) -> HandlerFuture + Send + Sync>;
 
-/// Routes by their paths.
+/// Routes by path.
 #[derive(Clone, Default)]
 pub struct CustomRoutes(Vec<(String, Handler)>);
 
@@ -33,7 +33,7 @@ impl fmt::Debug for CustomRoutes {
 }
 
 impl CustomRoutes {
-    /// Adds a route, for every method.
+    /// Adds a route for every method.
     pub fn add<F, Fut>(&mut self, path: String, handler: F)
     where
         F: Fn(Request<Bytes>) -> Fut + Send + Sync + 'static,
@@ -42,7 +42,7 @@ impl CustomRoutes {
         self.0.push((path, Arc::new(move |request| Box::pin(handler(request)))));
     }
 
-    /// Finds a path that cannot be served: one that is ours, that comes twice, or that is no path.
+    /// Returns a path that cannot be served: one of the runner's, a duplicate, or an invalid one.
     pub fn unfit(&self) -> Option<&str> {
         let is_free = |path: &str| route::route("GET", path) == Err(route::RouteError::NotFound);
         let unfit = |(nth, (path, _)): &(usize, &(String, Handler))| {
@@ -62,7 +62,7 @@ impl CustomRoutes {
     }
 }
 
-/// Answers a request whose path is none of ours.
+/// Answers a request whose path is no endpoint of the runner.
 pub(super) async fn answer(
     app: &RunnerApp,
     refusal: route::RouteError,

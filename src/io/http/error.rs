@@ -1,7 +1,7 @@
-//! What a request is refused with: every error of the server becomes a status and a `detail` here, and nowhere else.
+//! The errors of HTTP requests: each gets its status and its `detail` here, and nowhere else.
 //!
-//! In: the refusals of `proto`, and those of reading a request. Out: answers in JSON, `{"detail": ...}`, since clients show
-//! the `detail` to people and trip over anything else. Source: checklist R-099.
+//! In: errors of `proto`, and of reading a request. Out: JSON responses, `{"detail": ...}`, the
+//! form that existing clients display. Source: R-099.
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -23,28 +23,28 @@ use crate::proto::webrtc::whip::call;
 use crate::proto::{metrics, whatsapp};
 use edge_runner_http::common::{BodyError, Reply, json_reply};
 
-/// Every way in which a request is refused.
+/// Why a request is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// Before its endpoint saw it.
+    /// Rejected before its endpoint was called.
     #[error("{0}")]
     Denied(access::AccessError),
-    /// Without the key of `--api-key`.
+    /// The key of `--api-key` is missing or wrong.
     #[error("a key is needed: `Authorization: Bearer KEY`, as --api-key has it")]
     NoKey,
     #[error("{0}")]
     Route(route::RouteError),
-    /// What this build lacks.
+    /// The build lacks the feature.
     #[error("what is asked for here {0}")]
     MissingFeature(MissingFeature),
-    /// There is no authority of this runner's making.
+    /// The runner has made no authority.
     #[error("there is no certificate to trust here: the runner makes one with `--tls auto`")]
     NoAuthority,
     #[error("forms are not taken here; send JSON")]
     Form,
     #[error(transparent)]
     Body(#[from] BodyError),
-    /// The bot is a program, and its arguments would not hold the `body`.
+    /// The bot is a program, and the `body` exceeds the size of its arguments.
     #[error(
         "the bot is a program, which takes a `body` of {} bytes of JSON",
         limits::PROCESS_BODY_BYTES_MAX
@@ -60,57 +60,57 @@ pub enum HttpError {
     Unknown(registry::UnknownSession),
     #[error("{0}")]
     Offer(OfferError),
-    /// An offer by one POST, or what is asked of the session that came of one.
+    /// An error of WHIP, WHEP or the calls endpoint.
     #[error("{0}")]
     Whip(whip::WhipError),
-    /// A WebSocket's path, asked for without an upgrade.
+    /// A WebSocket path was requested without an upgrade.
     #[error("this is a WebSocket: ask for an upgrade, version 13")]
     NoUpgrade,
-    /// A WebSocket without the token that it needs.
+    /// A WebSocket lacks its token.
     #[error("a token is needed: /start gives one, for the path, `?token=` or a bearer header")]
     NoToken,
     #[error("{0}")]
     Token(token::TokenError),
-    /// `/metrics`, asked for by somebody whom it is not for.
+    /// The client may not read `/metrics`.
     #[error("{0}")]
     Metrics(metrics::MetricsDenied),
-    /// A webhook that is not its provider's.
+    /// The signature of a telephony webhook is invalid.
     #[error("invalid signature")]
     Signature(signature::Wrong),
-    /// The runner was not told of a media-room server.
+    /// No media-room server is configured.
     #[error("{0}")]
     Mediaroom(MissingVariables),
-    /// The same of a number that leads to a video room.
+    /// The signature of a dial-in webhook is invalid.
     #[error("invalid signature")]
     Caller(dialin::DialinSignatureError),
-    /// A dialled number's webhook that is no call.
+    /// The body of a dial-in webhook is invalid.
     #[error("{0}")]
     DialIn(dialin::DialinError),
-    /// A webhook of the messaging app that is not its provider's.
+    /// The signature of a WhatsApp webhook is invalid.
     #[error("invalid signature")]
     Messaging(whatsapp::signature::WebhookSignatureError),
-    /// A check of its address without the right word.
+    /// The verification token of a WhatsApp challenge is wrong.
     #[error("{0}")]
     NotVerified(whatsapp::signature::ChallengeError),
-    /// A webhook of it that is about something else.
+    /// The body of a WhatsApp webhook is invalid.
     #[error("{0}")]
     Webhook(whatsapp::webhook::WhatsAppWebhookError),
-    /// A call that has a bot already.
+    /// The dial-in call already has a bot.
     #[error("this call has a bot already")]
     SameCall,
-    /// There is no video room, or no token for it.
+    /// The video room or its token could not be made.
     #[error("{0}")]
     Videoroom(daily::DailyError),
-    /// The same for a call.
+    /// The video room of a dial-in call could not be made.
     #[error("Failed to create room: {0}")]
     CallRoom(daily::DailyError),
-    /// A video room, from a runner of another transport alone.
+    /// The runner serves another transport alone.
     #[error("no video rooms here: this runner serves {} alone", .0.name())]
     OtherTransport(Transport),
 }
 
 impl HttpError {
-    /// The one table from error to status.
+    /// Returns the status of an error.
     pub(super) fn status(&self) -> StatusCode {
         match self {
             HttpError::Route(route::RouteError::NotFound) => StatusCode::NOT_FOUND,
@@ -166,7 +166,7 @@ impl HttpError {
         }
     }
 
-    /// Returns the answer; `is_call` to a client that looks for its error where the calls endpoint has it.
+    /// Returns the response. `is_call` selects the error format of the calls endpoint.
     pub(super) fn reply(&self, is_call: bool) -> Reply {
         let detail = match self {
             HttpError::Invalid { invalid, .. } => invalid.detail(),
@@ -207,7 +207,7 @@ impl HttpError {
 }
 
 impl From<whip::WhipError> for HttpError {
-    /// What the engine says of an offer is told and counted as of any other.
+    /// Counts and logs an offer's error like that of any other offer.
     fn from(refusal: whip::WhipError) -> Self {
         match refusal {
             whip::WhipError::Offer(refusal) => HttpError::Offer(refusal),
@@ -216,7 +216,7 @@ impl From<whip::WhipError> for HttpError {
     }
 }
 
-/// The same of an offer.
+/// Returns the status of an offer's error.
 fn of_offer(refusal: &OfferError) -> StatusCode {
     match refusal {
         OfferError::BadSdp(_) => StatusCode::BAD_REQUEST,
@@ -232,7 +232,7 @@ fn of_offer(refusal: &OfferError) -> StatusCode {
 mod tests {
     use super::*;
 
-    /// the one table from refusal to status, each with a `detail` that can be acted on.
+    /// every offer error has its status and a `detail` with advice.
     #[test]
     fn every_refusal_of_an_offer_has_its_status() {
         for (refusal, status, word, retry) in [

@@ -1,7 +1,7 @@
-//! What a new session starts from: a registration of `/start`, or nothing.
+//! The start of a session from a registration of `/start`, or without one.
 //!
-//! In: the name of a registered session. Out: a [`RegistrationLease`] on it, and the [`SessionStart`] of the session
-//! that uses it. A lease that no session came of goes back to the registry when it is dropped.
+//! In: the id of a registered session. Out: a [`RegistrationLease`], and the [`SessionStart`] of
+//! the session that uses it. An unused lease returns to the registry when it is dropped.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::proto::http::registry::{self, SessionClaim, SessionRegistry};
 use crate::proto::server::admission::Requester;
 use edge_runner_http::common::{PeerInfo, lock};
 
-/// Makes what a session starts from, once there is one; `body` gets what was registered for it.
+/// Returns a function that makes the session's start; `body` gets the registered body.
 pub(super) fn session_start(
     lease: Option<RegistrationLease>,
     log_client: logging::LogClient,
@@ -42,16 +42,16 @@ pub(super) fn session_start(
     }
 }
 
-/// A claim on a registered session; dropped, it goes back to the registry.
+/// A claim on a registered session. Dropping it returns it to the registry.
 pub(super) struct RegistrationLease {
     registry: Arc<Mutex<SessionRegistry>>,
     claim: SessionClaim,
-    /// Whether a session came of it.
+    /// Whether a session was started from it.
     used: bool,
 }
 
 impl RegistrationLease {
-    /// Takes a name that is good for one session.
+    /// Claims an id that is valid for one session.
     pub(super) fn claim_once(
         sessions: &Arc<Mutex<SessionRegistry>>,
         id: &str,
@@ -77,8 +77,8 @@ impl RegistrationLease {
     }
 }
 
-/// Tells who asks for a session: who has the name of one that an authorised request registered is
-/// authorised as well.
+/// Returns the requester of a session. The id of a session that an authorised request registered
+/// authorises too.
 pub(super) fn requester(peer: PeerInfo, lease: Option<&RegistrationLease>) -> Requester {
     let requester = peer.requester();
     Requester {

@@ -1,7 +1,7 @@
-//! Offers and candidates of WebRTC clients.
+//! The offer endpoint: offers and trickled candidates of WebRTC clients.
 //!
-//! In: the bodies of those requests. Out: answers in JSON. What a body means is in `proto::offer`;
-//! `io::webrtc` makes the connection and its session.
+//! In: JSON bodies. Out: JSON answers. `proto::webrtc::offer` parses the bodies; `io::webrtc` makes
+//! the connection and its session.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use crate::proto::http::registry;
 use crate::proto::webrtc::offer::{CandidatesBody, OfferBody};
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock};
 
-/// Answers an offer: of the session that `/start` registered, or of a new one.
+/// Answers an offer: for the session that `/start` registered, or for a new one.
 pub(super) async fn take_offer(
     app: &RunnerApp,
     session: Option<&str>,
@@ -33,7 +33,7 @@ pub(super) async fn take_offer(
         Some(id) => Some(RegistrationLease::claim(&app.table, id).map_err(HttpError::Unknown)?),
         None => None,
     };
-    // `WebRtc` hands the bot what `start` gives; data of the offer goes before that of `/start`.
+    // The bot gets the data of the offer, or else that of `/start`.
     let sent = offer.request_data.take();
     let requester = requester(peer, lease.as_ref());
     let client = log_client(app, peer);
@@ -47,7 +47,7 @@ pub(super) async fn take_offer(
     Ok(json_reply(StatusCode::OK, answer.to_json()))
 }
 
-/// Hands candidates to the connection that they are for.
+/// Hands candidates to their connection.
 pub(super) async fn take_candidates(
     app: &RunnerApp,
     session: Option<&str>,

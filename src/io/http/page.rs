@@ -1,7 +1,7 @@
-//! The page's files as answers: compressed for those who take it, and not sent twice.
+//! Serves the files of the built-in page, compressed and with validation by ETag.
 //!
-//! In: a name below `/client/` and the request's headers. Out: the file with the headers that guard the page, 304 without
-//! it, or nothing when there is no such file.
+//! In: a name below `/client/` and the request's headers. Out: the file with its security headers,
+//! a 304, or nothing for an unknown name.
 
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderValue};
@@ -9,7 +9,7 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use crate::page;
 use edge_runner_http::common::{Reply, whole};
 
-/// Sends a browser on to the page.
+/// Redirects a browser to the page.
 pub(super) fn to_page() -> Reply {
     let mut reply = Reply::default();
     *reply.status_mut() = StatusCode::TEMPORARY_REDIRECT;
@@ -19,7 +19,7 @@ pub(super) fn to_page() -> Reply {
     reply
 }
 
-/// Finds a file of the page; a client that has it already gets no bytes.
+/// Serves a file of the page, or a 304 to a client that has it.
 pub(super) fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
     let asset = page::asset(name)?;
     let asked = |name| {
@@ -31,12 +31,13 @@ pub(super) fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
     let mut reply = Reply::default();
     let put = [
         (header::ETAG, asset.etag),
-        // A page of another version must not stay behind in a browser: it asks, and mostly hears 304.
+        // The browser has to revalidate, so that it does not keep the page of another version.
         (header::CACHE_CONTROL, "no-cache"),
         (header::VARY, "Accept-Encoding"),
         (header::CONTENT_SECURITY_POLICY, page::CONTENT_SECURITY_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // `no-referrer` would also hide the origin of some requests, which a list of origins needs.
+        // `no-referrer` would also remove the origin of some requests, which the origin check
+        // needs.
         (header::REFERRER_POLICY, "same-origin"),
     ];
     for (name, value) in put {

@@ -1,8 +1,8 @@
-//! What the log says of refused requests: a DEBUG line each, and one at the default level for a refused offer, a client's
-//! bug or a forged webhook.
+//! Logs rejected requests: a DEBUG line each, and a line at the default level for rejected offers,
+//! invalid bodies and forged webhooks.
 //!
-//! In: the refusal and the request's head. Out: lines, which count as the caller's. Paths lose their tokens, bodies their
-//! secrets, and both the configured key.
+//! In: the error and the request's head. Out: lines attributed to the client. Tokens in paths,
+//! secrets in bodies, and the configured key are removed.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::proto::http::route;
 use crate::proto::server::body;
 use crate::proto::webrtc::offer::OfferError;
 
-/// Logs a refusal, and counts it. `takes_offer` says whether the request brings an offer.
+/// Logs an error, and counts it. `takes_offer` says whether the endpoint takes offers.
 pub(super) fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, takes_offer: bool, peer: PeerInfo) {
     if let HttpError::Offer(why) = refusal {
         app.sessions.metrics().offer_refused(why);
@@ -51,8 +51,8 @@ pub(super) fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, ta
     debug!("{peer} {method} {path}: {status} {refusal}");
 }
 
-/// Returns the level at which a refused offer is told. A caller whose bot has hung up asks for a
-/// connection that is gone, and a runner that stops refuses everybody: both are daily life.
+/// Returns the level for a rejected offer. A reconnect after the bot has hung up, and an offer to a
+/// stopping runner, are routine.
 fn level(refusal: &HttpError) -> Level {
     match refusal {
         HttpError::Offer(OfferError::UnknownConnection | OfferError::Stopping) => Level::Info,
@@ -60,12 +60,12 @@ fn level(refusal: &HttpError) -> Level {
     }
 }
 
-/// Returns whose doing the lines are that a request leads to.
+/// Returns the client to which the request's log lines are attributed.
 pub(super) fn log_client(app: &RunnerApp, peer: PeerInfo) -> LogClient {
     LogClient::new(app.lines.clone(), peer.source)
 }
 
-/// Takes the configured key out of what a client wrote, wherever it put it.
+/// Removes the configured key from text that a client wrote.
 fn without_key<'t>(app: &RunnerApp, text: &'t str) -> Cow<'t, str> {
     match &app.config.api_key {
         Some(key) if text.contains(key.expose()) => text.replace(key.expose(), "***").into(),

@@ -1,7 +1,8 @@
-//! Requests that become WebSockets.
+//! WebSocket upgrades.
 //!
-//! In: the request, and the token that its path carries. Out: the answer to the upgrade, and what the connection upgrade_slot.
-//! Refuses: what asks for no upgrade, a socket without the token that it needs, and the name of no session.
+//! In: the request, and the token in its path. Out: the response to the upgrade, and the session
+//! that the connection becomes. Rejects: requests without an upgrade, missing or invalid tokens,
+//! and unknown session ids.
 
 use std::time::Instant;
 
@@ -23,7 +24,7 @@ use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::Proof;
 use edge_runner_http::common::{PeerInfo, Reply, ResponseBody, UpgradeSlot, lock};
 
-/// Answers an upgrade, and says what the connection upgrade_slot.
+/// Answers an upgrade, and fills the upgrade slot of the connection.
 pub(super) fn socket(
     app: &RunnerApp,
     family: SocketKind,
@@ -40,9 +41,8 @@ pub(super) fn socket(
     };
     let query = route::Query::new(head.uri.query().unwrap_or_default());
     let token = in_path.or_else(|| bearer(head)).or_else(|| query.value("token"));
-    // What may be refused is looked at first, a place is taken then, and nothing is used up before
-    // there is one. Until then the tokens stay locked, so that two requests with one token do not
-    // both find it good.
+    // Checks come first, then the permit; the token is consumed last. The tokens stay locked until
+    // then, so that two requests cannot both use one token.
     let mut tokens = lock(&app.tokens);
     let verified = token.map(|token| tokens.verify(&token, family, Instant::now()));
     let token = good_token(verified, app.config.ws_tokens)?;
@@ -50,7 +50,7 @@ pub(super) fn socket(
         // A call's data comes from its provider.
         (SocketKind::Call, _) => None,
         (SocketKind::Client, None) => query.value("sessionId"),
-        // The name in a token is a session's only where `/start` registered one.
+        // The id in a token names a session only if `/start` registered one.
         (SocketKind::Client, Some(token)) => {
             let id = &token.claims().id;
             lock(&app.table).contains(id, Instant::now()).then(|| id.clone())
@@ -88,7 +88,7 @@ pub(super) fn socket(
     Ok(switching.map(|()| ResponseBody::default()))
 }
 
-/// Makes the answer that accepts an upgrade.
+/// Makes the response that accepts an upgrade.
 fn switching(head: &Parts) -> Result<Response<()>, HttpError> {
     let mut request = Request::new(());
     *request.method_mut() = head.method.clone();
@@ -97,13 +97,13 @@ fn switching(head: &Parts) -> Result<Response<()>, HttpError> {
     create_response(&request).map_err(|_| HttpError::NoUpgrade)
 }
 
-/// Returns the token of the header `Authorization`.
+/// Returns the bearer token of the header `Authorization`.
 fn bearer(head: &Parts) -> Option<String> {
     let authorization = head.headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     String::from_utf8(key::bearer(authorization.as_bytes())?.to_vec()).ok()
 }
 
-/// Returns a token that is good; refuses one that is not, and its absence where one is needed.
+/// Returns a valid token; rejects an invalid one, and a missing one where it is required.
 fn good_token<'t>(
     verified: Option<Result<VerifiedToken<'t>, token::TokenError>>,
     is_needed: bool,
@@ -111,14 +111,14 @@ fn good_token<'t>(
     match verified {
         Some(Ok(token)) => Ok(Some(token)),
         None if is_needed => Err(HttpError::NoToken),
-        // Where none is needed, what others made for others is no concern of ours.
+        // Where tokens are not required, foreign ones are ignored.
         None => Ok(None),
         Some(Err(token::TokenError::Unrecognized)) if !is_needed => Ok(None),
         Some(Err(refusal)) => Err(HttpError::Token(refusal)),
     }
 }
 
-/// Returns the endpoint, and for a call what shows whose it is.
+/// Returns the endpoint, and for a call the proof of its provider.
 fn endpoint(
     family: SocketKind,
     token: Option<&VerifiedToken<'_>>,

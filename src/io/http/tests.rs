@@ -1,7 +1,7 @@
-//! The server over real TCP, on ports that were free, with bots that the test holds.
+//! The server over real TCP, on free ports, with bots that the tests control.
 //!
-//! Nothing here waits for time to pass: a limit that is to strike is set to nothing, and every exchange has an end of its
-//! own. `GUARD` only turns a hang into a failure.
+//! No test waits for time to pass: a timeout that is to expire is set to zero. `GUARD` only turns a
+//! hang into a failure.
 
 mod hostile;
 mod requests;
@@ -34,12 +34,12 @@ const GUARD: Duration = Duration::from_secs(30);
 /// An offer of a browser.
 const OFFER: &str = include_str!("../../../tests/data/sdp/chrome.offer.sdp");
 
-/// What a bot was given. It runs until this is dropped.
+/// What a bot was given. The bot runs until this is dropped.
 struct StartedBot {
     session_id: String,
     body: Value,
     token: Option<String>,
-    /// Messages of a client on a socket.
+    /// Messages of a client on a WebSocket.
     said: UnboundedReceiver<String>,
     _end: oneshot::Sender<()>,
 }
@@ -50,7 +50,7 @@ impl StartedBot {
     }
 }
 
-/// Tells what it was given, and stays until the test lets it go.
+/// Reports its arguments, and runs until the test drops them.
 async fn tell(mut args: RunnerArguments, begun: UnboundedSender<StartedBot>) -> Result<(), BotError> {
     let ((end, ended), (says, said)) = (oneshot::channel(), unbounded_channel());
     let told = StartedBot {
@@ -89,7 +89,7 @@ fn config() -> Config {
     }
 }
 
-/// A running server, with sessions whose bots tell what they were given.
+/// A running server, whose bots report their arguments.
 struct Runner {
     address: SocketAddr,
     sessions: Sessions,
@@ -113,7 +113,7 @@ impl Runner {
         let bot = bot::erase(move |args| tell(args, begin.clone()));
         let (stop, shutdown) = Shutdown::channel();
         let live = SlotPool::new(config.sessions_max);
-        // The server stops by itself: requests in progress are answered as before.
+        // Only the server stops: requests in progress are answered as before.
         let sessions = Sessions::new(Arc::new(config), bot, live.clone(), Shutdown::default());
         let services = Services::default();
         let webrtc = WebRtc::start(&sessions, listeners.addresses(), 0, &services).expect("a free port");
@@ -136,7 +136,7 @@ impl Runner {
         }
     }
 
-    /// Waits for the next bot that begins.
+    /// Waits for the next bot.
     async fn begun(&self) -> StartedBot {
         let begun = async { self.begun.lock().await.recv().await };
         let begun = tokio::time::timeout(GUARD, begun).await.expect("a bot begins");
@@ -155,7 +155,7 @@ impl Runner {
         tokio::time::timeout(GUARD, ended).await.expect("the session ends");
     }
 
-    /// Takes every place; they are free again when what is returned is dropped.
+    /// Takes every slot until the result is dropped.
     fn fill(&self) -> Vec<Slot> {
         std::iter::from_fn(|| self.live.try_acquire()).collect()
     }
@@ -168,7 +168,8 @@ impl Runner {
         }
     }
 
-    /// Sends one request on a connection of its own; `head` is the request line and further header lines.
+    /// Sends one request on its own connection; `head` is the request line and further header
+    /// lines.
     async fn ask(&self, head: &str, body: &str) -> Reply {
         let mut client = self.client().await;
         client.ask(head, body).await
@@ -183,7 +184,7 @@ impl Runner {
     }
 }
 
-/// One connection of a client that speaks bytes.
+/// A connection of a client that writes raw bytes.
 struct Client {
     stream: TcpStream,
     read: Vec<u8>,
@@ -209,7 +210,7 @@ impl Client {
         }
     }
 
-    /// Reads one reply, which must say how long it is.
+    /// Reads one response, which must have a length.
     async fn reply(&mut self) -> Reply {
         let mut reply = self.head().await;
         let bodyless = reply.status == 204 || reply.status == 304;
@@ -226,7 +227,7 @@ impl Client {
         reply
     }
 
-    /// Reads one reply's head.
+    /// Reads the head of a response.
     async fn head(&mut self) -> Reply {
         loop {
             if let Some(end) = self.read.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -292,7 +293,7 @@ impl Reply {
         serde_json::from_slice(&self.body).expect("a body in JSON")
     }
 
-    /// The status and the `detail` of a refusal.
+    /// Returns the status and the `detail` of an error.
     fn refusal(&self) -> (u16, String) {
         (
             self.status,
@@ -301,11 +302,11 @@ impl Reply {
     }
 }
 
-/// At the cap, which all addresses share, the next connection takes the place of the one that was idle for longest, and one
-/// that is being answered keeps its own.
+/// At the cap a new connection evicts the one idle for longest; one being answered keeps its
+/// permit.
 #[tokio::test]
 async fn a_connection_beyond_the_cap_takes_the_place_of_an_idle_one() {
-    // The connections of a proxy are those of many, and have no share.
+    // Connections of a proxy have no share.
     let localhost = Config {
         host: Host::Localhost,
         proxy: Some("bots.example.net".into()),
@@ -333,7 +334,7 @@ async fn a_connection_beyond_the_cap_takes_the_place_of_an_idle_one() {
     assert_eq!(busy.reply().await.status, 200);
 }
 
-/// However many connections are opened that never send a request, each request of others is answered.
+/// Connections without a request do not block the requests of others.
 #[tokio::test]
 async fn silent_connections_keep_nobody_out() {
     let runner = Runner::start().await;
@@ -353,7 +354,7 @@ async fn silent_connections_keep_nobody_out() {
     assert_eq!(silent.swap_remove(0).rest().await, b"", "the oldest had to go");
 }
 
-/// A stop closes idle connections, refuses new ones, and does not wait for a client that never ends its request.
+/// A stop closes idle connections, refuses new ones, and does not wait for an incomplete request.
 #[tokio::test]
 async fn a_stop_ends_every_connection() {
     let runner = Runner::start().await;

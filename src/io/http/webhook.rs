@@ -1,6 +1,7 @@
-//! What telephony providers ask: where to bring a call's audio, and, by the upgrade itself, whether it may come.
+//! Telephony webhooks: the markup that names the WebSocket of a call, and the signature of
+//! upgrades.
 //!
-//! In: their requests. Out: markup, or an address. Refuses: signatures that are not the provider's.
+//! In: providers' requests. Out: markup, or the provider that signed. Rejects: invalid signatures.
 
 use std::time::Instant;
 
@@ -19,8 +20,8 @@ use crate::proto::telephony::verify;
 use crate::proto::telephony::{PROVIDERS, Provider, webhook};
 use edge_runner_http::common::{Reply, lock, unix_time_s, whole};
 
-/// Verifies the upgrade of a call, where its provider signs it, and returns who signed. Where the
-/// URL that was signed is not known for sure, a signature that does not fit is none.
+/// Verifies the upgrade of a call if its provider signs upgrades, and returns the provider. Where
+/// the signed URL is not known for sure, a mismatch counts as no signature.
 pub(super) fn verify_upgrade(app: &RunnerApp, head: &Parts) -> Result<Option<&'static Provider>, HttpError> {
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
@@ -30,17 +31,17 @@ pub(super) fn verify_upgrade(app: &RunnerApp, head: &Parts) -> Result<Option<&'s
     verify::verify_upgrade(&PROVIDERS, known, &app.config.telephony, &url, &text).map_err(HttpError::Signature)
 }
 
-/// Tells a telephony provider where to bring a call's audio.
+/// Answers a provider with the address for a call's audio.
 pub(super) async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Result<Reply, HttpError> {
     let headers = &head.headers;
     let Some(provider) = app.config.transport.and_then(Transport::provider) else {
         return Err(HttpError::Route(route::RouteError::Method(route::ROOT_METHODS)));
     };
     let body = read(app.times, headers, AcceptedBody::Anything, body).await?;
-    // A provider that is refused here has somewhere else to go; one that is refused at the socket only hangs up.
+    // A provider can redirect a call that is rejected here; at the WebSocket it would only hang up.
     app.check_open()?;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    // A provider that comes without `--proxy` takes no markup, and none of those signs anything.
+    // Providers that work without `--proxy` take no markup and sign nothing.
     let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let called = Webhook {

@@ -1,9 +1,9 @@
-//! Sessions by one POST: WHIP, WHEP and the calls endpoint.
+//! Sessions opened by one POST: WHIP, WHEP and the calls endpoint.
 //!
-//! In: requests of those routes. Out: answers in SDP with the headers of a resource, fragments, and
-//! keys for one session. Who may open a session has the key of `--api-key`, or one that
-//! `client_secrets` or `/start` gave out. The path of a session is unguessable, and is all that its
-//! later requests need. What it all means is in `proto::whip`.
+//! In: requests of those routes. Out: SDP answers with the headers of a resource, SDP fragments,
+//! and keys for one session. Opening a session needs the key of `--api-key`, or one from
+//! `client_secrets` or `/start`. Later requests need only the session's path, which cannot be
+//! guessed. The rules are in `proto::webrtc::whip`.
 
 use std::time::Instant;
 
@@ -122,7 +122,7 @@ async fn open(
     Ok(created(app, via, answered))
 }
 
-/// Makes the answer to an offer.
+/// Makes the response to an offer.
 fn created(app: &RunnerApp, via: WhipEndpoint, answered: AnswerBody) -> Reply {
     let etag = answer::etag(answer::ufrag(&answered.sdp));
     let mut reply = text(StatusCode::CREATED, whip::SDP, answered.sdp);
@@ -159,7 +159,7 @@ async fn patch(app: &RunnerApp, headers: &HeaderMap, body: Incoming) -> Result<R
         return Err(HttpError::Whip(whip::WhipError::UnsupportedType(TYPES)));
     }
     let body: Bytes = read(app.times, headers, AcceptedBody::Anything, body).await?;
-    // A list may be divided over several headers.
+    // `If-Match` may be split over several headers.
     let tags: Vec<&[u8]> = headers
         .get_all(header::IF_MATCH)
         .iter()
@@ -171,9 +171,9 @@ async fn patch(app: &RunnerApp, headers: &HeaderMap, body: Incoming) -> Result<R
     })
 }
 
-/// Finds the key that a request brings. A device that can only write user and password has its key
-/// in the password; a browser adds those unasked, so a form, which needs no leave to be sent, is
-/// not opened by them.
+/// Returns the key of a request. Devices that support only Basic authentication send it as the
+/// password. Browsers add Basic credentials by themselves, so the calls endpoint, which takes forms
+/// without a preflight, ignores those.
 fn shown(via: WhipEndpoint, headers: &HeaderMap, query: &str) -> Option<PresentedKey> {
     let token = Query::new(query).value(answer::TOKEN);
     PresentedKey::from_request(authorizations(headers), via != WhipEndpoint::Calls, token)
@@ -185,7 +185,7 @@ fn content_type(headers: &HeaderMap) -> &[u8] {
         .map_or(&b""[..], HeaderValue::as_bytes)
 }
 
-/// Answers who looks at an endpoint. A player knows one of WHEP by the type.
+/// Answers a GET of an endpoint. A player recognises WHEP by the content type.
 fn endpoint(via: WhipEndpoint) -> Reply {
     match via {
         WhipEndpoint::Whep => text(StatusCode::OK, whip::SDP, ""),
@@ -193,7 +193,7 @@ fn endpoint(via: WhipEndpoint) -> Reply {
     }
 }
 
-/// Tells what can be sent. Clients that ask by themselves look for PATCH in the headers of a
+/// Answers OPTIONS with what can be sent. Some clients look for PATCH in the headers of a
 /// preflight.
 fn options(via: WhipEndpoint, methods: &'static str) -> Reply {
     let mut reply = empty(StatusCode::OK);
@@ -224,7 +224,7 @@ fn text(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Reply
     reply
 }
 
-/// Adds a header; a value with characters that no header may have is left out.
+/// Adds a header, unless its value is invalid in a header.
 fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.append(name, value);

@@ -1,4 +1,4 @@
-//! The twin of `io::rest` in a build without `telephony`: no session has a call to hang up.
+//! Replaces `io::rest` in a build without `telephony`: no session has a call to hang up.
 
 use crate::proto::server::rest::Request;
 use crate::proto::telephony::Provider;

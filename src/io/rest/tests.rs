@@ -1,4 +1,4 @@
-//! Hang-ups against providers that live in the same process.
+//! Hang-ups against fake providers in the same process.
 
 use edge_runner_http::testing::{FakeServer, Script, answer, garbage, get};
 use tokio::net::TcpListener;
@@ -12,7 +12,7 @@ static NO_PAUSES: [Duration; 2] = [Duration::ZERO; 2];
 const HUNG_UP: &str = "the call was hung up";
 const OVER_ALREADY: &str = "the provider knows of no such call, so it is over";
 
-/// Credentials of every provider, whose APIs are all here.
+/// Credentials for every provider, all at the fake server.
 fn settings(fake: &FakeServer) -> Settings {
     let url = fake.url("");
     Settings::from([
@@ -32,7 +32,7 @@ async fn hang_up(fake: &FakeServer, provider: &'static Provider) -> Result<&'sta
     try_to_hang_up(provider, &request, &NO_PAUSES).await
 }
 
-/// what every provider is sent, to the byte.
+/// the exact request to every provider.
 #[tokio::test]
 async fn every_provider_is_asked_as_its_api_wants_it() {
     let version = env!("CARGO_PKG_VERSION");
@@ -123,7 +123,7 @@ async fn a_refusal_is_final() {
     assert_eq!(fake.requests().len(), 1);
 }
 
-/// Whatever breaks on the way, the next try may go well.
+/// Every transport failure is retried.
 #[tokio::test]
 async fn a_broken_exchange_is_tried_again() {
     let cut = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{";
@@ -143,8 +143,8 @@ async fn a_broken_exchange_is_tried_again() {
     assert!(why.starts_with("127.0.0.1 gave no proper answer: "), "{why}");
 }
 
-/// A provider that takes the connection and stays silent costs three times ten seconds and the pauses, no more. The clock is
-/// the test's own, and moves when nothing else does.
+/// A provider that accepts and stays silent costs three timeouts and the pauses. The clock is
+/// paused.
 #[tokio::test(start_paused = true)]
 async fn silence_has_an_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -161,7 +161,7 @@ async fn silence_has_an_end() {
     );
 }
 
-/// What cannot be sent is not tried again.
+/// A request that cannot be sent is not retried.
 #[tokio::test]
 async fn a_request_that_cannot_be_sent_is_final() {
     let mut request = get("http://127.0.0.1:1/".into());

@@ -1,7 +1,8 @@
-//! What sessions send that does not leave by the UDP port: from addresses at TURN servers, and to peers that came over TCP.
+//! Queues of packets that do not leave by the UDP port: from relayed addresses at TURN servers, and
+//! to peers over TCP.
 //!
-//! In: packets of sessions. Out: the same in the queue of the relay or of the peer's connection, whose task owns the socket.
-//! Queues are bounded; a packet for a full one, or for one that is gone, is dropped.
+//! In: packets of sessions. Out: the same packets, to the task that owns the relay's or the peer's
+//! socket. Queues are bounded; a packet for a full or missing one is dropped.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,17 +14,17 @@ use tokio::sync::mpsc;
 use crate::io::udp::UdpPort;
 use crate::limits::RELAY_QUEUE_DATAGRAMS;
 
-/// A packet on its way to a peer.
+/// A packet to a peer.
 pub struct OutgoingPacket {
     pub peer: SocketAddr,
     pub contents: Bytes,
 }
 
-/// The queues of all relays, by the address that each gives, or of all connections, by the peer's address.
+/// The queues of all relays by relayed address, or of all TCP connections by peer address.
 #[derive(Default)]
 pub(super) struct OutgoingQueues(RwLock<HashMap<SocketAddr, mpsc::Sender<OutgoingPacket>>>);
 
-/// Which queues a new one belongs to.
+/// The two sets of queues.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum QueueKind {
     Relays,
@@ -51,13 +52,12 @@ impl OutgoingQueues {
     }
 }
 
-/// An address at a relay and what is to be sent from it, or that of a connected peer and what is to be sent to it; dropped,
-/// the address is nobody's.
+/// The queue of a relayed address or of a connected peer. Dropping it unregisters the address.
 pub struct OutgoingQueue {
     port: Arc<UdpPort>,
     table: QueueKind,
     address: SocketAddr,
-    /// Held as well, so that the queue never ends, and told apart from that of a later owner of the address.
+    /// Keeps the channel open, and identifies the queue if the address has a new owner.
     sender: mpsc::Sender<OutgoingPacket>,
     queue: mpsc::Receiver<OutgoingPacket>,
 }
@@ -79,16 +79,16 @@ impl OutgoingQueue {
         self.address
     }
 
-    /// Takes a datagram that is already there.
+    /// Takes a packet that is already queued.
     pub fn try_next(&mut self) -> Option<OutgoingPacket> {
         self.queue.try_recv().ok()
     }
 
-    /// Waits for the next datagram to send.
+    /// Waits for the next packet to send.
     pub async fn next(&mut self) -> OutgoingPacket {
         match self.queue.recv().await {
             Some(outgoing) => outgoing,
-            // `sender` is one of the queue's senders, so it never ends.
+            // `sender` keeps the channel open.
             None => std::future::pending().await,
         }
     }

@@ -1,7 +1,7 @@
-//! The port over real loopback: which datagram reaches which session, and which none.
+//! The port over real loopback: routing of datagrams to sessions.
 //!
-//! Loopback keeps the order of one socket, so a datagram that must not arrive is followed by one that must: once the second is
-//! there, the first has been dropped.
+//! Loopback keeps the order of one socket, so each datagram that must be dropped is followed by one
+//! that must arrive: then the first has been handled.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::allocations;
 
 const GUARD: Duration = Duration::from_secs(30);
 
-/// A port that reads, until it is dropped.
+/// A port with its reader, which stops when this is dropped.
 struct Reading {
     port: Arc<UdpPort>,
     task: JoinHandle<()>,
@@ -52,7 +52,7 @@ async fn next(inbox: &mut SessionInbox) -> Datagram {
     tokio::time::timeout(GUARD, inbox.recv()).await.expect("a datagram")
 }
 
-/// A connectivity check for the session of that ufrag (RFC 8489 section 5, without what only str0m reads).
+/// A connectivity check with that ufrag (RFC 8489 section 5, without the attributes str0m reads).
 fn check(ufrag: &str) -> Vec<u8> {
     let name = format!("{ufrag}:them");
     let padded = name.len().next_multiple_of(4);
@@ -67,7 +67,7 @@ fn check(ufrag: &str) -> Vec<u8> {
     message
 }
 
-/// A check goes to the session that it names, wherever it comes from; one that names nobody goes nowhere.
+/// A check is routed by its ufrag, from any source; an unknown ufrag is dropped.
 #[tokio::test]
 async fn a_check_finds_its_session_by_name() {
     let reading = reading();
@@ -88,7 +88,8 @@ async fn a_check_finds_its_session_by_name() {
     assert!(one.try_recv().is_none() && two.try_recv().is_none());
 }
 
-/// Anything else goes to the session that its source has been proven for, and to nobody before that.
+/// Other packets are routed to the session for which their source is proven, and dropped before
+/// that.
 #[tokio::test]
 async fn other_datagrams_find_their_session_by_address() {
     let reading = reading();
@@ -102,13 +103,13 @@ async fn other_datagrams_find_their_session_by_address() {
     assert!(one.prove(address(&caller)).is_empty());
     caller.send_to(b"after", reading.v4()).await.expect("sent");
     assert_eq!(&*next(&mut one).await.contents, b"after");
-    // A check for another session is that session's all the same.
+    // A check with another session's ufrag goes to that session.
     caller.send_to(&check("two"), reading.v4()).await.expect("sent");
     assert_eq!(next(&mut two).await.contents, check("two"));
     assert!(one.try_recv().is_none());
 }
 
-/// An address to which only a check was sent lets answers in. It gives way to proof, and proof does not give way to it.
+/// A path with a sent check admits STUN responses only. Proof replaces it, and not the reverse.
 #[tokio::test]
 async fn an_address_that_is_only_expected_is_no_proof() {
     let reading = reading();
@@ -127,8 +128,8 @@ async fn an_address_that_is_only_expected_is_no_proof() {
     assert!(one.try_recv().is_none());
 }
 
-/// Two sessions that have proven the same address both get what comes from there, and the later one
-/// learns of the other. A forged check, which makes a session expect answers, takes nothing away.
+/// Two sessions that have proven one address both get its packets, and the later one learns of the
+/// other. A forged check, which makes a session expect responses, changes nothing for the other.
 #[tokio::test]
 async fn a_proven_address_is_shared_with_proof_alone() {
     let reading = reading();
@@ -154,7 +155,7 @@ async fn a_proven_address_is_shared_with_proof_alone() {
     assert!(forger.try_recv().is_none());
 }
 
-/// A session that is gone leaves neither name nor address behind; one with a new name forgets the old one and its addresses.
+/// A closed session leaves no routes; a renamed one loses the old ufrag and its paths.
 #[tokio::test]
 async fn routes_go_with_their_session() {
     let reading = reading();
@@ -176,7 +177,8 @@ async fn routes_go_with_their_session() {
     assert_eq!(reading.port.routed(), (0, 0));
 }
 
-/// A session that does not read keeps so many datagrams, the first ones, and costs the others nothing.
+/// The inbox of a session that does not read keeps the first datagrams, and other sessions lose
+/// none.
 #[tokio::test]
 async fn a_full_inbox_takes_no_more() {
     let reading = reading();
@@ -197,7 +199,7 @@ async fn a_full_inbox_takes_no_more() {
     assert_eq!(&*next(&mut slow).await.contents, b"room again");
 }
 
-/// Both families share a number, say which address of this machine a datagram came to, and answer from it.
+/// Both families share a number, report the local address of a datagram, and send from it.
 #[tokio::test]
 async fn both_families_are_served() {
     let reading = reading();
@@ -208,7 +210,7 @@ async fn both_families_are_served() {
         let caller = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).await.expect("a free port");
         families.push((caller, reading.v6()));
     }
-    // The whole of 127/8 is this machine: the answer must come from where the caller sent to.
+    // All of 127/8 is local: the answer must come from the address the caller sent to.
     families.push((
         socket().await,
         SocketAddr::from(([127, 0, 0, 2], reading.port.number())),
@@ -231,7 +233,7 @@ async fn both_families_are_served() {
     }
 }
 
-/// Datagrams that the kernel joins into one read are taken apart again, the shorter last one included.
+/// Datagrams that the kernel joined into one read are split again, including a shorter last one.
 #[tokio::test]
 async fn joined_datagrams_are_taken_apart() {
     let reading = reading();
@@ -260,7 +262,7 @@ async fn joined_datagrams_are_taken_apart() {
     }
 }
 
-/// A datagram of no bytes, one of the largest size, and an answer that nobody is there leave the port reading.
+/// An empty datagram, one of the largest size, and an ICMP error leave the port reading.
 #[tokio::test]
 async fn odd_datagrams_do_not_stop_the_port() {
     let reading = reading();
@@ -282,7 +284,7 @@ async fn odd_datagrams_do_not_stop_the_port() {
     caller.send_to(b"small", reading.v4()).await.expect("sent");
     assert_eq!(&*next(&mut inbox).await.contents, &largest[..]);
     assert_eq!(&*next(&mut inbox).await.contents, b"small");
-    // What cannot be sent is lost, and no more than that.
+    // A packet that cannot be sent is lost without further effect.
     reading.port.send(
         IceProtocol::Udp,
         reading.v4(),
@@ -300,7 +302,7 @@ async fn odd_datagrams_do_not_stop_the_port() {
     );
 }
 
-/// The kernel holds more for the port than for any socket that did not ask, whoever runs this.
+/// The receive buffer is larger than the default, for any user.
 #[tokio::test]
 async fn the_port_holds_a_burst() {
     let port = UdpPort::bind(Host::Localhost, 0).expect("a free port");
@@ -311,8 +313,8 @@ async fn the_port_holds_a_burst() {
     }
 }
 
-/// The host says where the port listens: one address, or everywhere, which loopback means too, as audio does not come through
-/// a tunnel.
+/// `host` selects one address, or every interface, also for loopback, because audio does not come
+/// through a tunnel.
 #[tokio::test]
 async fn the_host_says_where_the_port_listens() {
     let bind = |host: Host| UdpPort::bind(host, 0).expect("a free port");
@@ -338,7 +340,7 @@ fn at(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
-/// The same peer's address is another one behind a relay: each way leads to the session that proved it.
+/// A peer has a separate path behind a relay; each path leads to the session that proved it.
 #[tokio::test]
 async fn paths_through_a_relay_stand_alone() {
     let reading = reading();
@@ -354,13 +356,13 @@ async fn paths_through_a_relay_stand_alone() {
     assert_eq!(&*next(&mut direct).await.contents, b"direct");
     let datagram = next(&mut relayed).await;
     assert_eq!((&*datagram.contents, datagram.destination), (&b"relayed"[..], relay));
-    // A check is found by its name, whatever way it comes.
+    // A check is routed by its ufrag on any path.
     direct.listen("here".into());
     port.deliver_relayed(peer, relay, &check("here"), &mut arena);
     assert_eq!(next(&mut direct).await.destination, relay);
 }
 
-/// What is sent from an address at a relay goes to its queue, up to the cap, and nowhere once the relay is gone.
+/// Packets from a relayed address go to its queue, up to the cap, and are dropped once it is gone.
 #[tokio::test]
 async fn an_address_at_a_relay_is_sent_from() {
     let reading = reading();
@@ -383,7 +385,7 @@ async fn an_address_at_a_relay_is_sent_from() {
         b"last",
         "the one past the cap was dropped"
     );
-    // A later owner of the address keeps it when the earlier one goes.
+    // A later owner of the address keeps it when the earlier one is dropped.
     let mut later = port.attach(relay).expect("another number");
     drop(attached);
     port.send(IceProtocol::Udp, relay, at("192.168.1.9:5000"), b"later");
@@ -395,7 +397,7 @@ async fn an_address_at_a_relay_is_sent_from() {
     );
 }
 
-/// No peer of a session can take an address that the configuration names, and no session is in its way.
+/// A session cannot take a configured address, and a session's route does not shadow it.
 #[tokio::test]
 async fn a_reserved_address_cannot_be_claimed() {
     let reading = reading();
@@ -417,8 +419,8 @@ async fn a_reserved_address_cannot_be_claimed() {
     assert_eq!(&*next(&mut session).await.contents, b"later");
 }
 
-/// An address of `--ice-address` is a router's, so datagrams from there leave under one of this machine's own. Any other
-/// address that is not this machine's is the kernel's to refuse.
+/// Packets from an address of `--ice-address` leave from one of this machine's. The kernel rejects
+/// other foreign source addresses.
 #[tokio::test]
 async fn what_leaves_from_a_routers_address_leaves() {
     let port = UdpPort::bind(Host::Localhost, 0).expect("a free port");
@@ -439,12 +441,11 @@ async fn what_leaves_from_a_routers_address_leaves() {
     assert_eq!((&contents[..length], source.port()), (&b"sent"[..], port.number()));
 }
 
-/// What strangers send costs the allocator nothing, reaches no inbox and is counted; what a
-/// session's peer sends takes part of a block that many share.
+/// Unrouted datagrams allocate nothing, reach no inbox and are counted; routed ones share blocks.
 #[tokio::test]
 async fn junk_takes_no_memory_and_a_packet_hardly_any() {
     const PACKETS: u64 = 2_000;
-    /// A block for so many packets, and what counts who still reads it.
+    /// Packets per block, and a counter that shows who still reads it.
     const PACKETS_PER_ALLOCATION: u64 = 20;
     let port = UdpPort::bind(Host::Localhost, 0).expect("a free port");
     let mut session = port.open();
@@ -480,12 +481,11 @@ async fn junk_takes_no_memory_and_a_packet_hardly_any() {
     assert!(allocations <= PACKETS / PACKETS_PER_ALLOCATION, "{allocations}");
 }
 
-/// R8: a session that is flooded takes so many packets, and then it is the others' turn, however
-/// fast new ones come.
+/// A flooded session takes a bounded number of packets before other tasks run.
 #[test]
 fn a_flooded_session_lets_others_have_their_turn() {
     const TURNS: usize = 200;
-    /// What waits when its turn begins, and as much again that comes meanwhile.
+    /// The packets queued when its turn begins, and as many that arrive meanwhile.
     const PACKETS_PER_TURN_MAX: u64 = 2 * SESSION_INBOX_DATAGRAMS as u64;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let most = runtime.expect("a runtime").block_on(async {
@@ -519,7 +519,7 @@ fn a_flooded_session_lets_others_have_their_turn() {
             tokio::task::yield_now().await;
             let packets = taken.swap(0, Relaxed);
             most = most.max(packets);
-            // The flood takes its time to begin, and may pause.
+            // The flood takes time to start, and may pause.
             turns += usize::from(packets > 0);
         }
         over.store(true, Relaxed);

@@ -1,4 +1,4 @@
-//! The twin of `io::webrtc` in a build without `webrtc`: a runner never has one.
+//! Replaces `io::webrtc` in a build without `webrtc`.
 
 use std::convert::Infallible;
 use std::io;
@@ -11,12 +11,14 @@ use crate::io::services::Services;
 use crate::io::sessions::Sessions;
 use crate::proto::metrics::Seen;
 
-/// Never made.
+/// Never constructed.
 pub struct WebRtc(Infallible);
 
 impl WebRtc {
+    /// Returns `None`.
+    ///
     /// # Errors
-    /// None: there is none, and that is all.
+    /// None.
     pub fn start(_: &Sessions, _: &[SocketAddr], _: u16, _: &Services) -> Result<Option<Self>, RunError> {
         Ok(None)
     }
@@ -50,5 +52,5 @@ impl Clone for WebRtc {
     }
 }
 
-/// Nothing is drawn from a generator that would have to be seeded.
+/// Does nothing: no random numbers are drawn.
 pub fn seed_thread() {}

@@ -1,9 +1,10 @@
-//! The sessions of calls: answered on a port of their own, and begun when the answer has reached the other side.
+//! WebRTC sessions of WhatsApp calls: each is answered on its own port and starts when the answer
+//! has been delivered.
 //!
-//! In: the offer of a call; later its bot's arguments. Out: the answer, and [`CallEvent`] as the session goes on. A provider's
-//! server may send several calls from one address and port, which one socket could not tell apart: a packet of media names no
-//! call. So each call has a socket, and since this end checks first, no firewall has to know its port. Such a session has no
-//! name by which an offer or a candidate could reach it.
+//! In: the offer of a call; later the arguments of its bot. Out: the answer, and [`CallEvent`]s. A
+//! provider's server may send several calls from one address and port, and media packets name no
+//! call, so each call has its own socket. No firewall rule is needed, because this end sends the
+//! first check. Offers and candidates of clients cannot reach such a session.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -33,10 +34,10 @@ use crate::proto::webrtc::gather::GatheredAddresses;
 use crate::proto::webrtc::sdp;
 use crate::proto::webrtc::session::WebRtcSession;
 
-/// Progress that waits to be read: each kind comes once.
+/// Unread events: each kind occurs once.
 const PROGRESS_MAX: usize = 4;
 
-/// An answered call whose session has not begun.
+/// An answered call whose session has not started.
 pub struct AnsweredCall {
     pub sdp: String,
     session: WebRtcSession,
@@ -44,25 +45,25 @@ pub struct AnsweredCall {
     port: CallPort,
 }
 
-/// A session that runs.
+/// A running session.
 pub struct RunningCall {
     pub progress: mpsc::Receiver<CallEvent>,
     requests: mpsc::Sender<SessionRequest>,
 }
 
 impl RunningCall {
-    /// The call was picked up: audio may leave.
+    /// Starts the audio: the call was accepted.
     pub fn open(&self) {
         let _ = self.requests.try_send(SessionRequest::Open);
     }
 
-    /// The call is over.
+    /// Ends the session: the call is over.
     pub fn end(&self, reason: LeaveReason) {
         let _ = self.requests.try_send(SessionRequest::End(reason));
     }
 }
 
-/// A port that is read as long as it is kept.
+/// A UDP port with its reader, which stops when this is dropped.
 pub struct CallPort(JoinHandle<()>);
 
 impl Drop for CallPort {
@@ -75,7 +76,7 @@ impl WebRtc {
     /// Answers the offer of a call.
     ///
     /// # Errors
-    /// [`NegotiationError`] says what was wrong.
+    /// Returns a [`NegotiationError`] that says what was wrong.
     pub fn answer_call(&self, offer: &str) -> Result<AnsweredCall, NegotiationError> {
         let config = self.sessions().config();
         let port = UdpPort::bind(config.host, 0)
@@ -107,7 +108,7 @@ impl WebRtc {
         })
     }
 
-    /// Begins the session of a call, with its bot.
+    /// Starts the session of a call, with its bot.
     pub fn begin_call(&self, answered: AnsweredCall, start: SessionStart, permit: SessionPermit) -> RunningCall {
         let inner = &self.shared;
         let (requests, requests_rx) = mpsc::channel(SESSION_REQUESTS);
@@ -140,10 +141,10 @@ impl WebRtc {
     }
 }
 
-/// Finds the addresses from which this machine reaches the offer's candidates: at most one of each family.
+/// Returns the local addresses with a route to the offer's candidates: at most one per family.
 fn local_addresses(offer: &str, host: Host, port: &UdpPort) -> Result<Vec<SocketAddr>, NegotiationError> {
     let prepared = sdp::prepare_call(offer).map_err(|error| NegotiationError::BadDescription(error.to_string()))?;
-    // Those of a signed offer are the provider's, wherever they lead.
+    // The offer is signed by the provider, so its candidates are trusted.
     let policy = RemoteCandidatePolicy {
         loopback_offered: true,
         named_by_operator: true,
@@ -169,7 +170,7 @@ fn local_addresses(offer: &str, host: Host, port: &UdpPort) -> Result<Vec<Socket
     }
 }
 
-/// Returns the one address that is listened at, where there is one of the family.
+/// Returns the configured listening address, if it is of the same family.
 fn bound(host: Host, towards: SocketAddr) -> Option<IpAddr> {
     match host {
         Host::Address(address) if !address.is_unspecified() && !address.is_loopback() => {

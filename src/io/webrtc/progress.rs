@@ -1,4 +1,4 @@
-//! How far the session of a call has come, for the task that talks to the call's provider.
+//! The progress of a call's session, for the task that talks to the call's provider.
 
 use tokio::sync::mpsc;
 
@@ -6,17 +6,17 @@ use crate::io::sessions::Sessions;
 use crate::io::tasks::Slot;
 use crate::proto::webrtc::session as webrtc_session;
 
-/// What becomes of the session of a call.
+/// An event of a call's session.
 pub enum CallEvent {
-    /// ICE and DTLS are up.
+    /// ICE and DTLS are connected.
     Secured,
-    /// The caller's first audio has come.
+    /// The caller's first audio has arrived.
     Heard,
-    /// It is over, and holds the end of the runner back until what is received here is dropped.
+    /// The session has ended. The slot delays shutdown until the event is dropped.
     Ended(Option<Slot>),
 }
 
-/// Where a session tells its progress.
+/// The channel for a session's progress.
 pub struct ProgressSender(pub mpsc::Sender<CallEvent>);
 
 impl ProgressSender {
@@ -24,8 +24,7 @@ impl ProgressSender {
         let _ = self.0.try_send(match progress {
             webrtc_session::CallProgress::Secured => CallEvent::Secured,
             webrtc_session::CallProgress::Audible => CallEvent::Heard,
-            // The end of the call is asked for when the session is gone, and the end of the runner
-            // waits for it.
+            // The call is ended at the provider after the session, and shutdown waits for that.
             webrtc_session::CallProgress::Ended => CallEvent::Ended(sessions.hang_ups().try_acquire()),
         });
     }

@@ -1,7 +1,7 @@
-//! What carries a session over WebRTC: its inbox at the UDP port, and the requests of HTTP.
+//! The I/O of a WebRTC session: its inbox at the UDP port, and its HTTP requests.
 //!
-//! In: datagrams, further offers, candidates, what is asked of a session that is a resource. Out:
-//! those of [`WebRtcSession`], answers, and the news of one session for the others.
+//! In: datagrams, further offers, candidates, requests on a WHIP resource. Out: the commands of
+//! [`WebRtcSession`], answers, and announcements to other sessions.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,23 +25,23 @@ use crate::proto::webrtc::session::{CompetingSession, ProbeOutcome, WebRtcComman
 use crate::proto::webrtc::whip::resource::{ResourcePatch, WhipResource};
 use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError};
 
-/// What carries one session.
+/// The I/O of one session.
 pub struct WebRtcIo {
     pub inbox: SessionInbox,
     pub requests: mpsc::Receiver<SessionRequest>,
     pub shared: Arc<WebRtcShared>,
     pub registered: Registration,
-    /// What is remembered of a session that came by one POST.
+    /// The WHIP resource of a session opened by one POST.
     pub resource: Option<WhipResource>,
-    /// Whom a call's session tells how far it has come.
+    /// The progress of a WhatsApp call.
     pub call: Option<ProgressSender>,
-    /// Where what the bot says is sent to.
+    /// The path on which media is sent.
     pub used: Option<SelectedPath>,
-    /// Who waits to hear whether the caller is there.
+    /// Waiting inquiries whether the caller is still there.
     pub inquirers: Vec<oneshot::Sender<SilentSession>>,
 }
 
-/// The way of media to the caller.
+/// The path of media to the caller.
 #[derive(Clone, Copy)]
 pub struct SelectedPath {
     path: RemotePath,
@@ -49,7 +49,7 @@ pub struct SelectedPath {
     peer: SocketAddr,
 }
 
-/// What has come.
+/// An input of the session.
 pub enum WebRtcInput {
     Datagram(Datagram),
     Request(SessionRequest),
@@ -60,7 +60,7 @@ impl SessionIo for WebRtcIo {
     type Input = WebRtcInput;
 
     async fn recv(&mut self) -> WebRtcInput {
-        // In no order: a peer that floods its inbox must not keep requests waiting.
+        // Unbiased: a flood of datagrams must not starve requests.
         tokio::select! {
             datagram = self.inbox.recv() => WebRtcInput::Datagram(datagram),
             Some(request) = self.requests.recv() => WebRtcInput::Request(request),
@@ -94,7 +94,7 @@ impl SessionIo for WebRtcIo {
                     ticket: task.permit.ticket(),
                 };
                 for inquirer in self.inquirers.drain(..).filter(|_| found == ProbeOutcome::Silent) {
-                    // It may have given up.
+                    // The inquirer may have timed out.
                     let _ = inquirer.send(silent);
                 }
             }
@@ -108,7 +108,8 @@ impl SessionIo for WebRtcIo {
     }
 
     fn close(self, _session: &WebRtcSession, _host: &SessionTask) -> CloseOutcome {
-        // Nobody can reach the session any more, and who just tried is told so.
+        // Dropping the registration and the channel tells waiting requests that the session is
+        // gone.
         CloseOutcome::default()
     }
 }
@@ -170,9 +171,9 @@ impl WebRtcIo {
             }
             SessionRequest::Resource(asked, reply) => {
                 let done = self.serve(asked, session, now);
-                // A restart has given this end another name.
+                // A restart has changed the local ufrag.
                 self.rename(session);
-                // The client may have gone away meanwhile.
+                // The client may have disconnected.
                 let _ = reply.send(done);
             }
             SessionRequest::Open => session.open(now),
@@ -188,7 +189,7 @@ impl WebRtcIo {
         }
     }
 
-    /// Does what is asked of the session as a resource.
+    /// Performs a request on the WHIP resource.
     fn serve(
         &mut self,
         asked: ResourceRequest,
@@ -222,21 +223,20 @@ impl WebRtcIo {
         }
     }
 
-    /// Listens under the name that this end has now; the caller sends on the old path until it has
-    /// another.
+    /// Routes the current ufrag; the caller uses the old path until it has another one.
     fn rename(&mut self, session: &mut WebRtcSession) {
         let used = self.used.map(|used| used.path);
         self.inbox.rename(session.local_ufrag(), used);
     }
 
-    /// Listens for what the answer announces, then lets the answer go.
+    /// Routes the ufrag of the answer, then returns the answer.
     fn answer(&mut self, answer: Result<String, NegotiationError>, reply: AnswerSender, session: &mut WebRtcSession) {
         let answer = answer.map_err(refusal).map(|sdp| AnswerBody {
             sdp,
             pc_id: self.registered.pc_id().to_owned(),
         });
         self.inbox.listen(session.local_ufrag());
-        // The client may have gone away meanwhile.
+        // The client may have disconnected.
         let _ = reply.send(answer);
     }
 }

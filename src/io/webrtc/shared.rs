@@ -1,8 +1,7 @@
-//! What the sessions over WebRTC of one runner share: their sockets, and the registry of their
-//! connections by the names that clients know them under.
+//! State shared by the WebRTC sessions of one runner: sockets, and the registry of connections.
 //!
-//! In: messages to a session, by the name of its connection or its number. Out: what a new
-//! connection is made from, and who is registered.
+//! In: messages to a session, by `pc_id` or by number. Out: the setup of a new connection, and the
+//! channels of registered ones.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -31,8 +30,7 @@ pub enum SessionRequest {
         offer: String,
         reply: AnswerSender,
     },
-    /// The client made a new connection; it is to be known under `pc_id`, and asked for it under
-    /// `former`.
+    /// The client has made a new connection. It will be `pc_id`; the client asked for `former`.
     Restart {
         offer: String,
         pc_id: String,
@@ -42,47 +40,47 @@ pub enum SessionRequest {
         reply: AnswerSender,
     },
     Candidates(Vec<String>),
-    /// Something is asked of the session as a resource of HTTP.
+    /// A request on a WHIP resource.
     Resource(ResourceRequest, oneshot::Sender<Result<ResourceResponse, WhipError>>),
-    /// Another session has come, perhaps of the same caller.
+    /// Another session has started, perhaps for the same caller.
     Rival(CompetingSession),
-    /// The call was picked up.
+    /// The call was accepted.
     Open,
-    /// The call is over.
+    /// The call has ended.
     End(LeaveReason),
-    /// Is the caller there? Nothing is sent if it is.
+    /// Checks whether the caller is there; answers only if not.
     Inquire(oneshot::Sender<SilentSession>),
 }
 
-/// A session whose caller answers no question.
+/// A session whose caller does not answer checks.
 #[derive(Clone, Copy)]
 pub struct SilentSession {
-    /// When the caller was last heard.
+    /// When the last packet of the caller arrived.
     pub heard: Instant,
-    /// The place of the session.
+    /// The ticket of the session's permit.
     pub ticket: Ticket,
 }
 
-/// How a session is reached.
+/// The channel of a session.
 #[derive(Clone)]
 struct SessionHandle {
     requests: mpsc::Sender<SessionRequest>,
-    /// Where the offer of its device came from.
+    /// The origin of the offer, if it came from a device.
     device: Option<OfferOrigin>,
 }
 
-/// Where the answer of a session goes.
+/// The channel for the answer to an offer.
 pub type AnswerSender = oneshot::Sender<Result<AnswerBody, OfferError>>;
 
-/// Where the packets of the sessions come from and go to.
+/// The sockets of the sessions.
 pub struct Sockets {
     /// The UDP port of every session.
     pub port: Arc<UdpPort>,
-    /// Its reader, which ends with the runner.
+    /// The task that reads the port.
     pub reader: AbortHandle,
-    /// What the STUN and TURN servers gave.
+    /// The candidates from STUN and TURN servers.
     pub gatherer: Gatherer,
-    /// Where the HTTP server listens, for callers that come over TCP.
+    /// The addresses of the HTTP server, for ICE-TCP candidates.
     pub http: Vec<SocketAddr>,
 }
 
@@ -92,7 +90,7 @@ struct ConnectionRegistry {
     by_number: HashMap<u64, SessionHandle>,
 }
 
-/// What the sessions of one runner share.
+/// State shared by the WebRTC sessions of one runner.
 pub struct WebRtcShared {
     pub sessions: Sessions,
     pub common: Arc<ConnectionContext>,
@@ -110,8 +108,8 @@ impl WebRtcShared {
         }
     }
 
-    /// Registers a session, whose requests go to `requests`, and whose inbox has this number.
-    /// `device` is where the offer of a device came from.
+    /// Registers a session by its `pc_id` and the number of its inbox. `device` is the origin of a
+    /// device's offer.
     pub fn register(
         self: &Arc<Self>,
         pc_id: String,
@@ -130,16 +128,16 @@ impl WebRtcShared {
         }
     }
 
-    /// Tells a session of another one.
+    /// Tells a session about a competing one.
     pub fn tell(&self, number: u64, rival: CompetingSession) {
         let session = self.connections().by_number.get(&number).cloned();
         if let Some(session) = session {
-            // A session whose inbox is full is busy dying anyway.
+            // A session with a full channel is stalled and will end.
             let _ = session.requests.try_send(SessionRequest::Rival(rival));
         }
     }
 
-    /// Tells every session but this one of it.
+    /// Tells every other session about a competing one.
     pub fn tell_others(&self, number: u64, rival: CompetingSession) {
         for (other, session) in &self.connections().by_number {
             if *other != number {
@@ -148,8 +146,8 @@ impl WebRtcShared {
         }
     }
 
-    /// Asks the sessions whose device may have made another offer; each answers if its caller does
-    /// not.
+    /// Asks the sessions of a device that may have made another offer; each answers only if its
+    /// caller does not.
     pub fn inquire(&self, origin: OfferOrigin) -> Vec<oneshot::Receiver<SilentSession>> {
         let connections = self.connections();
         let may_be = |reach: &&SessionHandle| reach.device.is_some_and(|device| device.may_be_same_device(origin));
@@ -162,8 +160,8 @@ impl WebRtcShared {
         inquiries.collect()
     }
 
-    /// Calls `with` with what a new connection is made from, the interfaces and the servers' gifts
-    /// as they are at this moment. `reached` is the address at which the offer came.
+    /// Calls `with` with the setup of a new connection: the current interfaces and gathered
+    /// candidates. `reached` is the local address at which the offer arrived.
     pub fn with_setup<T>(
         &self,
         reached: Option<IpAddr>,
@@ -191,12 +189,12 @@ impl WebRtcShared {
         })
     }
 
-    /// Returns where the requests of a connection go, by its name.
+    /// Returns the channel of a connection.
     pub fn connection(&self, pc_id: &str) -> Option<mpsc::Sender<SessionRequest>> {
         self.connections().by_pc_id.get(pc_id).cloned()
     }
 
-    /// Returns how many names and how many sessions are registered.
+    /// Returns the number of registered names and sessions.
     #[cfg(test)]
     pub fn registered(&self) -> (usize, usize) {
         let connections = self.connections();
@@ -208,7 +206,7 @@ impl WebRtcShared {
     }
 }
 
-/// The names under which a session can be spoken to; they go when it is dropped.
+/// The registered names of a session. Dropping it removes them.
 pub struct Registration {
     shared: Weak<WebRtcShared>,
     pc_id: String,
@@ -218,7 +216,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Makes that of a session which no offer and no candidate can reach.
+    /// Creates a registration that no offer and no candidate can reach.
     pub fn unreachable(pc_id: String) -> Self {
         Registration {
             shared: Weak::new(),
@@ -232,9 +230,8 @@ impl Registration {
         &self.pc_id
     }
 
-    /// Makes the session known under a new name, which goes out in the answer to a request under
-    /// `former`. That one stays good until the next restart: if the answer is lost, the client
-    /// comes again under the name it has.
+    /// Renames the session. `former`, the name in the request, stays valid until the next restart:
+    /// if the answer is lost, the client repeats it.
     pub fn rename(&mut self, pc_id: String, former: String) {
         let Some(shared) = self.shared.upgrade() else {
             return;
@@ -264,24 +261,24 @@ impl Drop for Registration {
     }
 }
 
-/// Turns what is wrong with an offer into the refusal that HTTP knows.
+/// Maps a negotiation error to the offer's error.
 pub fn refusal(error: NegotiationError) -> OfferError {
     match error {
         NegotiationError::BadDescription(why) => OfferError::BadSdp(why),
         NegotiationError::NoCandidate(why) => OfferError::NoCandidate(why),
         NegotiationError::TooLong(why) => OfferError::AnswerTooLong(why),
         NegotiationError::Internal(why) => OfferError::Internal(why),
-        // The client takes this refusal as final, and does not bring a bot back that hung up.
+        // The client treats this as final, and does not restart a session that has ended.
         NegotiationError::Ended => OfferError::UnknownConnection,
     }
 }
 
-/// Makes the name of a new connection: 128 random bits, so that no name can be guessed.
+/// Makes the id of a new connection: 128 random bits.
 pub fn new_pc_id() -> String {
     format!("{:032x}", u128::from_be_bytes(random()))
 }
 
-/// Makes what no other secret can be guessed from.
+/// Draws the random secret of a new connection.
 pub fn secret() -> IceSecret {
     IceSecret(random())
 }

@@ -1,5 +1,4 @@
-//! The start and the end of what carries WebRTC: its UDP port, and what the STUN and TURN servers
-//! are asked.
+//! Start and end of the WebRTC driver: the UDP port, and the STUN and TURN servers.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -23,17 +22,16 @@ thread_local! {
     static IS_SEEDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Starts this thread's generator of small random numbers, the transactions of STUN among them,
-/// from a source that cannot be guessed: by itself it begins with the time. An answer to a check
-/// tells where a caller is because no one else can know the transaction. Once per thread.
+/// Seeds this thread's `fastrand` generator from the system, once. STUN transaction ids come from
+/// it, and its default seed is the time. The ids must not be guessable, because a response to a
+/// check proves the caller's address.
 pub fn seed_thread() {
     if !IS_SEEDED.replace(true) {
         fastrand::seed(u64::from_be_bytes(random()));
     }
 }
 
-/// Makes the task of a session one that seeds every thread that it runs on: those of an embedder's
-/// runtime, too.
+/// Wraps a session's task so that it seeds every thread it runs on, also in an embedder's runtime.
 pub fn seeding<F: Future>(task: F) -> impl Future<Output = F::Output> {
     let mut task = Box::pin(task);
     poll_fn(move |cx| {
@@ -43,17 +41,17 @@ pub fn seeding<F: Future>(task: F) -> impl Future<Output = F::Output> {
 }
 
 impl WebRtc {
-    /// Binds the port, and begins to ask the servers. `http` is where the HTTP server listens.
+    /// Binds the port and starts to gather candidates. `http` are the addresses of the HTTP server.
     ///
     /// # Errors
-    /// [`RunError::Certificate`] and [`RunError::BindRtc`].
+    /// Returns [`RunError::Certificate`] or [`RunError::BindRtc`].
     pub fn start(
         sessions: &Sessions,
         http: &[SocketAddr],
         http_port: u16,
         services: &Services,
     ) -> Result<Option<Self>, RunError> {
-        // Made once per process, before the first caller comes, so that none waits for it.
+        // Made once per process, before the first caller.
         crypto::certificate().map_err(|error| RunError::Certificate(error.to_string()))?;
         let config = sessions.config();
         let number = config.rtc_port.unwrap_or(http_port);
@@ -80,13 +78,12 @@ impl WebRtc {
         self.shared.sockets.port.number()
     }
 
-    /// Makes the rest of what is made once, which nobody need wait for.
+    /// Computes the remaining values that are made once.
     pub fn warm_up(&self) {
         self.common().warm_up(tasks::now());
     }
 
-    /// Gives the relays back, by which the last words of the sessions have left, and closes the
-    /// port.
+    /// Releases the TURN allocations, after the sessions' last packets, and closes the port.
     pub async fn end(&self) {
         self.shared.sockets.gatherer.end().await;
         self.shared.sockets.reader.abort();

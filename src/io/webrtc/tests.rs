@@ -1,7 +1,8 @@
-//! Sessions with their tasks, their bots and a real UDP port, by tokio's clock.
+//! Sessions with their tasks, bots and a real UDP port, by tokio's clock.
 //!
-//! Where nobody calls, the clock is held from the start, and jumps from one deadline to the next. A caller comes over
-//! loopback in real time; the clock is held once the call is up. `GUARD` only turns a hang into a failure.
+//! Without a caller the clock is paused and jumps from deadline to deadline. A caller connects over
+//! loopback in real time, and the clock is paused once the call is up. `GUARD` only turns a hang
+//! into a failure.
 
 mod calls;
 mod framed;
@@ -29,21 +30,21 @@ use crate::proto::webrtc::offer::RemoteCandidate;
 
 const GUARD: Duration = Duration::from_secs(60);
 
-/// An engine, and what the tests need of its surroundings.
+/// A driver and its environment.
 struct Rig {
     engine: WebRtc,
     live: SlotPool,
     stop: ShutdownTrigger,
     /// What every bot did, in order.
     seen: UnboundedReceiver<(SessionId, String)>,
-    /// How many bots of the kind that ignores everything are there.
+    /// The number of live bots that ignore everything.
     stubborn: Arc<AtomicUsize>,
     leases: Arc<AtomicUsize>,
     sessions: usize,
     reader: tokio::task::JoinHandle<()>,
 }
 
-/// Counts itself while it is there.
+/// Counts itself while it is alive.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
@@ -59,8 +60,8 @@ impl Drop for Counted {
     }
 }
 
-/// A bot that does what its body says: `panic`, `fail`, `ignore` everything, `return`, or else tell what happens; with `obey`
-/// it panics with the first message.
+/// A bot that does what its body says: `panic`, `fail`, `ignore`, `return`, or else report events;
+/// with `obey` it panics at the first message.
 async fn play(
     mut args: RunnerArguments,
     seen: UnboundedSender<(SessionId, String)>,
@@ -121,7 +122,7 @@ impl Rig {
         Rig::listening(config, sessions_max, Vec::new())
     }
 
-    /// Makes one whose HTTP server listens there.
+    /// Creates a rig whose HTTP server has these addresses.
     fn listening(config: Config, sessions_max: usize, http: Vec<SocketAddr>) -> Rig {
         let (sender, seen) = unbounded_channel();
         let stubborn = Arc::<AtomicUsize>::default();
@@ -152,7 +153,8 @@ impl Rig {
         }
     }
 
-    /// Hands the engine an offer, as HTTP does. A new session is called `session N`, and its bot does what `body` says.
+    /// Makes an offer as HTTP does. A new session is `session N`, and its bot does what `body`
+    /// says.
     async fn offer(&mut self, offer: OfferBody, body: Value) -> Result<AnswerBody, OfferError> {
         self.sessions += 1;
         let lease = Counted::new(&self.leases);
@@ -170,13 +172,13 @@ impl Rig {
         self.engine.offer(offer, requester, || start).await
     }
 
-    /// Makes a session whose client never comes.
+    /// Makes a session whose client never connects.
     async fn session(&mut self, body: Value) -> Result<AnswerBody, OfferError> {
         let sdp = Client::at("127.0.0.1:9", tasks::now()).offer();
         self.offer(new(sdp), body).await
     }
 
-    /// Tells whether the connection can be spoken to.
+    /// Tells whether the connection is registered.
     async fn knows(&self, pc_id: &str) -> bool {
         let candidates = CandidatesBody {
             pc_id: pc_id.to_owned(),
@@ -189,7 +191,7 @@ impl Rig {
         self.engine.candidates(candidates).await.is_ok()
     }
 
-    /// Waits for what a bot tells next.
+    /// Waits for the next report of a bot.
     async fn told(&mut self) -> String {
         let told = tokio::time::timeout(GUARD, self.seen.recv()).await;
         told.expect("a bot that tells something")
@@ -197,7 +199,7 @@ impl Rig {
             .1
     }
 
-    /// Waits until a bot tells this, and returns what it told before.
+    /// Waits for this report of a bot, and returns the earlier ones.
     async fn until_told(&mut self, wanted: &str) -> Vec<String> {
         let mut before = Vec::new();
         loop {
@@ -209,7 +211,7 @@ impl Rig {
         }
     }
 
-    /// Waits until no session is left, and asserts that nothing is left of them.
+    /// Waits until no session is left, and asserts that nothing of them remains.
     async fn empty(&self) {
         tokio::time::timeout(GUARD, self.live.wait_empty())
             .await
@@ -237,7 +239,7 @@ fn new(sdp: String) -> OfferBody {
     }
 }
 
-/// An offer of a client that has a connection.
+/// An offer for a known connection.
 fn known(sdp: String, pc_id: &str, restart_pc: bool) -> OfferBody {
     OfferBody {
         pc_id: Some(pc_id.to_owned()),
@@ -257,7 +259,7 @@ impl Caller {
         Caller::at(Ipv4Addr::LOCALHOST).await
     }
 
-    /// A caller at an address of loopback.
+    /// A caller at a loopback address.
     async fn at(address: Ipv4Addr) -> Caller {
         let socket = UdpSocket::bind((address, 0)).await.expect("a free port");
         let address = socket.local_addr().expect("a bound socket has an address").to_string();
@@ -267,7 +269,7 @@ impl Caller {
         }
     }
 
-    /// Makes a session and connects to it.
+    /// Starts a session and connects to it.
     async fn call(&mut self, rig: &mut Rig, body: Value) -> AnswerBody {
         let offer = new(self.client.offer());
         let answer = rig.offer(offer, body).await.expect("an answer");
@@ -281,7 +283,7 @@ impl Caller {
             .await;
     }
 
-    /// Carries datagrams and the time until `done`.
+    /// Moves datagrams and the clock until `done`.
     async fn until(&mut self, done: impl Fn(&Client) -> bool) {
         let carrying = async {
             let mut buffer = [0; 2_048];
@@ -293,7 +295,7 @@ impl Caller {
                 let address = self.client.address;
                 tokio::select! {
                     received = self.socket.recv_from(&mut buffer) => {
-                        // An error tells of a datagram that found nobody.
+                        // An ICMP error of an earlier datagram.
                         if let Ok((bytes, source)) = received {
                             self.client.handle_datagram(source, address, &buffer[..bytes], tasks::now());
                         }
@@ -309,13 +311,13 @@ impl Caller {
 
     async fn flush(&mut self) {
         for (destination, contents) in self.client.drain(tasks::now()) {
-            // Not every address of the answer can be reached from loopback.
+            // Not every address of the answer is reachable from loopback.
             let _ = self.socket.send_to(&contents, destination).await;
         }
     }
 }
 
-/// A port of a session's own has no router before it: what one hands on goes to the runner's port.
+/// The port of one session is not forwarded by a router, so it ignores the router's addresses.
 #[test]
 fn addresses_of_a_router_are_not_our_own() {
     let router: std::net::IpAddr = "203.0.113.9".parse().expect("an address");

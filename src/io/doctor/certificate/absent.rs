@@ -1,4 +1,4 @@
-//! The twin of `doctor::certificate` in a build without `tls`: there is no certificate to look at.
+//! Replaces `doctor::certificate` in a build without `tls`: no findings.
 
 use super::Finding;
 use crate::config::Config;

@@ -1,4 +1,4 @@
-//! The twin of `doctor::ice_servers` in a build without `turn`: the servers are for clients alone, and nobody asks them.
+//! Replaces `doctor::ice_servers` in a build without `turn`, where only clients use the servers.
 
 use super::Finding;
 use crate::config::Config;

@@ -1,4 +1,4 @@
-//! The twin of `doctor::udp_port` in a build without `webrtc`: there is no such port.
+//! Replaces `doctor::udp_port` in a build without `webrtc`, which has no UDP port.
 
 use super::Finding;
 use crate::config::Config;

@@ -1,5 +1,4 @@
-//! What requests get that mean harm, or were made by a broken program: a clear refusal or a closed connection, and the
-//! server goes on.
+//! Hostile and malformed requests: each is rejected or its connection closed, and the server lives.
 
 use serde_json::json;
 use tokio_rustls::TlsConnector;
@@ -15,7 +14,7 @@ async fn assert_alive(runner: &Runner) {
     assert_eq!(runner.ask("GET /status HTTP/1.1", "").await.status, 200);
 }
 
-/// Caps on bodies: one at the cap and one past it, with a declared length and without.
+/// Bodies at the cap and one byte above it, with a declared length and without.
 #[tokio::test]
 async fn bodies_are_capped() {
     let runner = Runner::start().await;
@@ -42,7 +41,7 @@ async fn bodies_are_capped() {
     };
     assert_eq!(chunked(&full).await, 200);
     assert_eq!(chunked(&over).await, 413);
-    // So much that nobody reads it to its end: the connection is closed after the refusal.
+    // A body too large to be read to its end: the connection is closed after the response.
     let mut client = runner.client().await;
     client
         .send("POST /start HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n")
@@ -51,7 +50,8 @@ async fn bodies_are_capped() {
     assert_eq!(client.rest().await, b"");
 }
 
-/// What is above the cap is read to its end for so many bytes, and its connection goes on; one byte more, and it is closed.
+/// A rejected body is read and discarded up to a limit, and its connection stays open; one byte
+/// more closes it.
 #[tokio::test]
 async fn bodies_that_are_thrown_away_are_capped() {
     let runner = Runner::start().await;
@@ -77,7 +77,7 @@ async fn bodies_that_are_thrown_away_are_capped() {
     }
 }
 
-/// A client that asks for leave before it sends too much is refused before it does; others get their leave.
+/// With `Expect: 100-continue` a body that is too large is rejected before it is sent.
 #[tokio::test]
 async fn leave_to_send_is_given_and_refused() {
     let runner = Runner::start().await;
@@ -94,7 +94,7 @@ async fn leave_to_send_is_given_and_refused() {
     assert_eq!(client.reply().await.status, 413);
 }
 
-/// Heads: long but honest ones pass; beyond the caps they do not.
+/// Long heads pass up to the caps and are rejected above them.
 #[tokio::test]
 async fn heads_are_capped() {
     let runner = Runner::start().await;
@@ -120,7 +120,7 @@ async fn heads_are_capped() {
     assert_alive(&runner).await;
 }
 
-/// Bytes that are no HTTP, or only nearly.
+/// Bytes that are not HTTP, or almost HTTP.
 #[tokio::test]
 async fn rubbish_is_refused() {
     let runner = Runner::start().await;
@@ -143,22 +143,22 @@ async fn rubbish_is_refused() {
         let said = String::from_utf8_lossy(&rest);
         assert!(said.starts_with("HTTP/1.1 4"), "{rubbish:?}: {said}");
     }
-    // What opens like a packet of WebRTC is none of a session.
+    // This looks like a framed packet, but no session has it.
     let mut client = runner.client().await;
     client.send(b"\0\0\0\0\0\0\0\0\r\n\r\n").await;
     assert_eq!(client.rest().await, b"");
-    // A client of TLS would not understand an answer, where TLS is off.
+    // TLS is off, so a TLS client gets no response.
     let mut client = runner.client().await;
     client.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").await;
     assert_eq!(client.rest().await, b"");
-    // A client of HTTP/2 would not understand an answer.
+    // An HTTP/2 client gets no response.
     let mut client = runner.client().await;
     client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
     assert_eq!(client.rest().await, b"");
     assert_alive(&runner).await;
 }
 
-/// Strange but legal: bytes above ASCII in a path and in a header are no error of the connection.
+/// Unusual but legal: bytes above ASCII in a path and in a header.
 #[tokio::test]
 async fn bytes_that_are_no_utf8_are_refused_or_ignored() {
     let runner = Runner::start().await;
@@ -193,7 +193,7 @@ async fn bytes_that_are_no_utf8_are_refused_or_ignored() {
     }
 }
 
-/// HTTP/1.1 wants one `Host`, of this server; HTTP/1.0 knew none. What a target names counts as well.
+/// HTTP/1.1 requires one `Host` of this server, HTTP/1.0 none. An absolute target counts as well.
 #[tokio::test]
 async fn hosts_are_counted_and_known() {
     let runner = Runner::start().await;
@@ -222,7 +222,7 @@ async fn hosts_are_counted_and_known() {
     }
 }
 
-/// A refusal that is sent before all of a body has come still reaches the client: the server reads on for a while.
+/// A response sent before the whole body has arrived still reaches the client.
 #[tokio::test]
 async fn an_early_refusal_reaches_a_client_that_is_still_sending() {
     let runner = Runner::start().await;
@@ -234,7 +234,7 @@ async fn an_early_refusal_reaches_a_client_that_is_still_sending() {
         client
             .send(format!("{request}\r\nHost: h\r\nContent-Length: 500000\r\n\r\n"))
             .await;
-        // The refusal is on its way, or there, before the first byte of the body.
+        // The response is sent before the first byte of the body.
         client.stream.readable().await.expect("an answer");
         for _ in 0..50 {
             client.send([b'x'; 10_000]).await;
@@ -244,7 +244,7 @@ async fn an_early_refusal_reaches_a_client_that_is_still_sending() {
     }
 }
 
-/// Two ideas of where a body ends are a way to smuggle a request in: what follows must not be taken for one.
+/// Ambiguous body lengths must not smuggle a request.
 #[tokio::test]
 async fn a_body_with_two_lengths_smuggles_nothing() {
     let runner = Runner::start().await;
@@ -264,7 +264,7 @@ async fn a_body_with_two_lengths_smuggles_nothing() {
     assert_alive(&runner).await;
 }
 
-/// Requests in one go are answered in order, bodies included.
+/// Pipelined requests are answered in order, bodies included.
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
     let runner = Runner::start().await;
@@ -279,7 +279,7 @@ async fn pipelined_requests_are_answered_in_order() {
     }
 }
 
-/// An answer does not wait for the end of the next request.
+/// A response does not wait for the end of the next request.
 #[tokio::test]
 async fn an_answer_is_sent_though_the_next_request_has_begun() {
     let runner = Runner::start().await;
@@ -290,7 +290,7 @@ async fn an_answer_is_sent_though_the_next_request_has_begun() {
     assert_eq!(client.reply().await.status, 200);
 }
 
-/// A client that has said all it will still gets its answer.
+/// A client that half-closes its connection still gets its response.
 #[tokio::test]
 async fn a_half_closed_connection_is_answered() {
     let runner = Runner::start().await;
@@ -301,7 +301,7 @@ async fn a_half_closed_connection_is_answered() {
     client.stream.shutdown().await.expect("it was open");
     assert_eq!(client.reply().await.status, 200);
     assert_eq!(client.rest().await, b"");
-    // One that ends in the middle gets nothing, or a refusal; never a session.
+    // An incomplete request gets an error or nothing, never a session.
     for cut in [
         "POST /start HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{",
         "POST /start HT",
@@ -335,7 +335,7 @@ pub(super) fn never() -> ConnLimits {
     }
 }
 
-/// A client whose first request does not come is let go, whatever it sent of it: nothing, half a head, or half a handshake.
+/// A first request that does not complete closes the connection, whatever part of it has arrived.
 #[tokio::test]
 async fn a_connection_without_a_request_is_closed() {
     let runner = Runner::with(
@@ -353,7 +353,7 @@ async fn a_connection_without_a_request_is_closed() {
     }
 }
 
-/// A client that sends nothing more after an answer is let go.
+/// A client that is silent after a response is disconnected.
 #[tokio::test]
 async fn an_idle_connection_is_closed() {
     let runner = Runner::with(
@@ -369,7 +369,7 @@ async fn an_idle_connection_is_closed() {
     assert_eq!(client.rest().await, b"");
 }
 
-/// A later head that never ends is cut off, however its bytes trickle; one that ended is not.
+/// A later head that never ends is cut off, even if it trickles.
 #[tokio::test]
 async fn a_slow_head_is_cut_off() {
     let runner = Runner::with(
@@ -387,7 +387,7 @@ async fn a_slow_head_is_cut_off() {
     assert_eq!(client.rest().await, b"");
 }
 
-/// A body that never ends is refused with words.
+/// A body that never ends is rejected with a message.
 #[tokio::test]
 async fn a_slow_body_is_refused() {
     let runner = Runner::with(
@@ -406,7 +406,7 @@ async fn a_slow_body_is_refused() {
     assert_eq!(client.rest().await, b"");
 }
 
-/// Whatever an answer waits for, the connection has an end.
+/// Every response has a deadline.
 #[tokio::test]
 async fn an_answer_that_never_comes_ends_the_connection() {
     let runner = Runner::with(
@@ -424,7 +424,7 @@ async fn an_answer_that_never_comes_ends_the_connection() {
     assert_eq!(client.rest().await, b"");
 }
 
-/// A client that asks and asks and never reads is let go: its answers fill the system's buffers, and there it ends.
+/// A client that sends requests and reads no responses is disconnected.
 #[tokio::test]
 async fn a_client_that_does_not_read_is_let_go() {
     let runner = Runner::with(
@@ -442,7 +442,7 @@ async fn a_client_that_does_not_read_is_let_go() {
     assert_alive(&runner).await;
 }
 
-/// The same over TLS, which takes an answer before the network does.
+/// The same over TLS, which accepts a response before the network does.
 #[tokio::test]
 async fn a_client_that_does_not_read_over_tls_is_let_go() {
     let config = Config {

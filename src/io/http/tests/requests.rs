@@ -1,11 +1,11 @@
-//! What well-meant requests get: the endpoints, their replies and their refusals.
+//! The endpoints, their responses and their errors, for well-formed requests.
 
 use serde_json::json;
 
 use super::*;
 use crate::config::Transport;
 
-/// from `/start` to the bot, which starts with the offer and not before.
+/// `/start` registers a session, and the bot starts with the offer.
 #[tokio::test]
 async fn a_start_leads_to_a_session() {
     let runner = Runner::start().await;
@@ -33,7 +33,7 @@ async fn a_start_leads_to_a_session() {
     assert_eq!(first.given(), (id.clone(), json!({"lang": "en"})));
     assert_eq!(runner.ask("GET /status HTTP/1.1", "").await.json()["sessions"], 1);
 
-    // A second connection of the same id is a session of its own name.
+    // A second connection with the same id is a session of its own.
     assert_eq!(runner.post(&path, offer.clone()).await.status, 200);
     let second = runner.begun().await;
     assert_ne!(second.session_id, id);
@@ -51,7 +51,7 @@ async fn a_start_leads_to_a_session() {
     );
 }
 
-/// a renegotiation on a live session, and an offer that fails, leave the session as it was.
+/// a renegotiation, and an offer that fails, leave a live session as it was.
 #[tokio::test]
 async fn only_a_new_connection_uses_a_session_up() {
     let runner = Runner::start().await;
@@ -78,13 +78,13 @@ async fn only_a_new_connection_uses_a_session_up() {
     assert_eq!(runner.post(&path, again).await.status, 404);
 }
 
-/// Data for the bot, in order of preference: the offer's, then that of `/start`, then none.
+/// The bot's data is the offer's, else that of `/start`, else empty.
 #[tokio::test]
 async fn data_of_the_offer_goes_before_data_of_the_start() {
     let runner = Runner::start().await;
     let id = runner.post("/start", json!({"body": {"from": "start"}})).await.json()["sessionId"].clone();
     let path = format!("/sessions/{}/api/offer", id.as_str().expect("an id"));
-    // The name stays good as long as a session of it lives.
+    // The id stays valid while a session of it is live.
     let mut begun = Vec::new();
     for (offer, body) in [
         (
@@ -110,7 +110,7 @@ async fn data_of_the_offer_goes_before_data_of_the_start() {
     }
 }
 
-/// candidates reach their connection, with and without a session, and what is wrong with them reaches the client.
+/// candidates reach their connection, with and without a session, and errors the client.
 #[tokio::test]
 async fn candidates_are_handed_on() {
     let runner = Runner::start().await;
@@ -139,7 +139,7 @@ async fn candidates_are_handed_on() {
     );
 }
 
-/// A runner that drains says so in `/status`, refuses what would become a session, with the time to ask again, and serves the
+/// A draining runner says so in `/status`, rejects new sessions with `Retry-After`, and serves the
 /// rest.
 #[tokio::test]
 async fn a_runner_that_drains_starts_nothing() {
@@ -171,7 +171,7 @@ async fn a_runner_that_drains_starts_nothing() {
     assert_eq!(clients.post("/api/offer", json!({"sdp": OFFER})).await.status, 503);
 }
 
-/// refusals of `/start`.
+/// errors of `/start`.
 #[tokio::test]
 async fn a_start_that_makes_no_sense_is_refused() {
     let runner = Runner::start().await;
@@ -200,8 +200,7 @@ async fn a_start_that_makes_no_sense_is_refused() {
     );
 }
 
-/// the unused registrations of one address are capped; one past that, the oldest of them is
-/// gone.
+/// unused registrations are capped per address; above the cap the oldest is dropped.
 #[tokio::test]
 async fn starts_that_nobody_uses_are_capped() {
     let runner = Runner::start().await;
@@ -219,7 +218,7 @@ async fn starts_that_nobody_uses_are_capped() {
     }
 }
 
-/// and HEAD wherever GET goes: the same head, and no body.
+/// HEAD answers like GET, without the body.
 #[tokio::test]
 async fn redirects_and_heads() {
     let runner = Runner::start().await;
@@ -249,7 +248,7 @@ async fn redirects_and_heads() {
     }
 }
 
-/// the page, compressed for those who take it, not sent twice to those who have it, and guarded by headers.
+/// the page is compressed on request, validated by ETag, and has security headers.
 #[tokio::test]
 async fn the_page_is_served() {
     let runner = Runner::start().await;
@@ -319,7 +318,7 @@ async fn wrong_methods_and_unknown_paths_are_told_apart() {
     assert_eq!(runner.ask("GET /none HTTP/1.1", "").await.refusal().0, 404);
 }
 
-/// without a list every origin may read every answer, errors included.
+/// without a list, every origin may read every response, errors included.
 #[tokio::test]
 async fn pages_of_every_origin_may_read_answers_without_a_list() {
     let runner = Runner::start().await;
@@ -360,7 +359,7 @@ async fn preflights_are_answered() {
     ] {
         assert_eq!(reply.header(name), Some(value));
     }
-    // That page is not listed: a browser keeps it out of the network that this runner is in.
+    // An unlisted page gets no access to the private network.
     assert_eq!(reply.header("access-control-allow-private-network"), None);
     let own = format!("{PREFLIGHT}\r\nOrigin: http://localhost:1\r\nAccess-Control-Request-Private-Network: true");
     let own = runner.ask(&own, "").await;
@@ -376,7 +375,7 @@ async fn preflights_are_answered() {
     assert_eq!(plain.header("access-control-allow-private-network"), None);
 }
 
-/// with a list, a missing or foreign origin is refused on everything but the page.
+/// with a list, a missing or foreign origin is rejected everywhere but on the page.
 #[tokio::test]
 async fn a_list_of_origins_closes_everything_but_the_page() {
     let config = Config {
@@ -435,7 +434,7 @@ async fn a_list_of_origins_closes_everything_but_the_page() {
     );
 }
 
-/// What a body is said to be: JSON under any name, but no form and nothing compressed.
+/// JSON is accepted under any content type but a form's, and not compressed.
 #[tokio::test]
 async fn kinds_of_bodies() {
     let runner = Runner::start().await;
@@ -459,7 +458,7 @@ async fn kinds_of_bodies() {
             assert_eq!(reply.refusal().0, 415, "{kind}");
         }
     }
-    // The HTTP client of ESP-IDF calls a body so whose sender names no type. It is read as an offer, which this is not.
+    // ESP-IDF's HTTP client declares this type by default. It is accepted for offers only.
     let urlencoded = "Content-Type: application/x-www-form-urlencoded";
     for (path, status) in [("/api/offer", 400), ("/start", 415)] {
         let reply = runner
@@ -484,7 +483,7 @@ async fn kinds_of_bodies() {
     );
 }
 
-/// Old clients and single requests: no keep-alive where none was asked for.
+/// Old clients and single requests: no keep-alive unless requested.
 #[tokio::test]
 async fn connections_end_when_the_client_says_so() {
     let runner = Runner::start().await;

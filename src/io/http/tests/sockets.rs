@@ -1,4 +1,4 @@
-//! Upgrades, tokens and the provider's webhook, byte for byte over loopback.
+//! Upgrades, tokens and telephony webhooks, byte for byte over loopback.
 
 use serde_json::json;
 
@@ -10,12 +10,12 @@ const UPGRADE: &str = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
 
 impl Runner {
-    /// Asks for an upgrade, and leaves; or the refusal.
+    /// Requests an upgrade and closes; returns the error, if any.
     async fn upgrade(&self, target: &str, more: &str) -> Result<(), (u16, String)> {
         self.upgraded(target, more, &[]).await.map(drop)
     }
 
-    /// The same for a client that stays, and sends these bytes with its request.
+    /// Requests an upgrade, sends these bytes with it, and keeps the connection.
     async fn upgraded(&self, target: &str, more: &str, early: &[u8]) -> Result<Client, (u16, String)> {
         let mut client = self.client().await;
         let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n{more}\r\n");
@@ -53,11 +53,11 @@ fn with_tokens() -> Config {
     }
 }
 
-/// R-048, R-051, R-066: an upgrade makes a session, and what came with the request goes to it.
+/// R-048, R-051, R-066: an upgrade starts a session, and bytes sent with the request reach it.
 #[tokio::test]
 async fn a_socket_is_a_session_and_loses_no_early_byte() {
     let runner = Runner::start().await;
-    // A frame of a client, whose mask is zero.
+    // A client's frame with a zero mask.
     let message = crate::proto::sockets::frames::message("early");
     let length = u8::try_from(message.len()).expect("a short message");
     let early = [&[0x82, 0x80 | length, 0, 0, 0, 0][..], &message].concat();
@@ -72,7 +72,8 @@ async fn a_socket_is_a_session_and_loses_no_early_byte() {
     }
 }
 
-/// R-065: the session that `/start` answers with is the one whose bot gets the body; without its name it is a fresh one.
+/// R-065: the bot of the session that `/start` returned gets the body; without its id the session
+/// is a new one.
 #[tokio::test]
 async fn a_client_that_names_its_session_brings_its_body() {
     let runner = Runner::start().await;
@@ -97,7 +98,7 @@ async fn a_client_that_names_its_session_brings_its_body() {
     runner.upgrade("/ws?sessionId=nobody", "").await.expect("an upgrade");
 }
 
-/// A socket's path without an upgrade, or with a broken one, says what it is.
+/// A WebSocket path without a valid upgrade is answered with what it expects.
 #[tokio::test]
 async fn a_plain_request_is_told_to_upgrade() {
     let runner = Runner::start().await;
@@ -115,7 +116,7 @@ async fn a_plain_request_is_told_to_upgrade() {
     }
 }
 
-/// R-085: with a list, a socket without an allowed origin is refused before it is one.
+/// R-085: with a list, an upgrade without an allowed origin is rejected.
 #[tokio::test]
 async fn a_foreign_origin_gets_no_socket() {
     let listed = Config {
@@ -132,7 +133,8 @@ async fn a_foreign_origin_gets_no_socket() {
     assert!(own.is_ok());
 }
 
-/// A token opens one socket of its family, once, from the path, the header or the query, and leads to the body of `/start`.
+/// A token opens one socket of its kind, once, by path, header or query, and selects the body of
+/// `/start`.
 #[tokio::test]
 async fn tokens_open_one_socket_each() {
     let runner = Runner::with(with_tokens(), ConnLimits::default()).await;
@@ -171,8 +173,8 @@ async fn tokens_open_one_socket_each() {
     runner.upgrade(&format!("/ws/{token}"), "").await.expect("an upgrade");
 }
 
-/// A refusal for a token or the name of a session takes no place, so it evicts no session; and when there is no place, token
-/// and session are good for the next try.
+/// An invalid token or session id takes no slot and evicts no session. Without a free slot, token
+/// and session stay valid for another attempt.
 #[tokio::test]
 async fn a_place_is_taken_after_the_credentials_and_before_they_are_used_up() {
     let runner = Runner::with(with_tokens(), ConnLimits::default()).await;
@@ -215,7 +217,7 @@ async fn a_place_is_taken_after_the_credentials_and_before_they_are_used_up() {
     assert_eq!(unknown.expect_err("unknown").0, 404);
 }
 
-/// S4: of many sockets that come with one token at once, one opens.
+/// Of many concurrent upgrades with one token, one succeeds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_parallel_uses_of_one_token_one_opens() {
     let runner = Arc::new(Runner::with(with_tokens(), ConnLimits::default()).await);
@@ -240,7 +242,7 @@ async fn of_parallel_uses_of_one_token_one_opens() {
     }
 }
 
-/// What a proxy says of the client's connection counts when the proxy is on this machine.
+/// Forwarded headers count when the proxy is on this machine.
 #[tokio::test]
 async fn a_secure_client_gets_a_secure_url() {
     let runner = Runner::start().await;
@@ -257,7 +259,8 @@ fn telephony(provider: &'static Provider) -> Config {
     }
 }
 
-/// R-046, R-047: the webhook is there with one telephony provider alone, takes forms, and names the public socket.
+/// R-046, R-047: the webhook exists with exactly one telephony provider, accepts forms, and names
+/// the public socket.
 #[tokio::test]
 async fn a_provider_is_told_where_to_bring_a_call() {
     let head = "POST / HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded";
@@ -298,7 +301,7 @@ async fn the_markup_carries_a_token_where_one_is_needed() {
     assert_eq!(runner.upgrade(path, "").await.expect_err("used").0, 403);
 }
 
-/// Where there is something to verify with, a webhook needs its signature; the public URL is what is signed.
+/// With a credential to verify, a webhook needs its signature over the public URL.
 #[tokio::test]
 async fn an_unsigned_webhook_is_refused() {
     let verifying = Config {
@@ -316,7 +319,7 @@ async fn an_unsigned_webhook_is_refused() {
     let signed = format!("{head}\r\nX-Twilio-Signature: Je6A1DWCb/yHrzlhDUI00JGnKx8=");
     assert_eq!(runner.ask(&signed, form).await.status, 200);
     assert_eq!(runner.ask(&signed, &form.replace("1111", "1112")).await.status, 403);
-    // The call's socket is signed too, by this provider alone; others come to the same path.
+    // This provider signs the upgrade as well; others use the same path unsigned.
     let call = runner
         .upgrade("/ws", "X-Twilio-Signature: lSY1FtgclpU49kSp82uKi0xxgCg=\r\n")
         .await;

@@ -1,4 +1,4 @@
-//! Long bodies: a service that takes them, and one that refuses them before they have come.
+//! Long bodies: a service that accepts them, and one that rejects them unread.
 
 use http_body_util::BodyExt as _;
 
@@ -8,7 +8,7 @@ use crate::proto::server::request_framing;
 use edge_runner_http::common::{self, json_reply};
 use hyper::StatusCode;
 
-/// Takes bodies as an upload is taken, or refuses them unread; answers with how many bytes came.
+/// A service that reads uploads, or rejects them unread; answers with the number of bytes.
 struct Taker {
     times: ConnLimits,
     refuses: bool,
@@ -55,13 +55,13 @@ impl HttpService for Taker {
     }
 }
 
-/// Starts it, and connects to it.
+/// Starts the service and connects to it.
 async fn client(times: ConnLimits, refuses: bool) -> (Client, ShutdownTrigger) {
     let (client, stop, _) = served(times, refuses).await;
     (client, stop)
 }
 
-/// The same with the server's end.
+/// Like `client`, with the server's task.
 async fn served(times: ConnLimits, refuses: bool) -> (Client, ShutdownTrigger, JoinHandle<()>) {
     let listeners = bind(config().host, 0).await.expect("a free port");
     let address = listeners.addresses()[0];
@@ -72,7 +72,7 @@ async fn served(times: ConnLimits, refuses: bool) -> (Client, ShutdownTrigger, J
     (Client { stream, read }, stop, served)
 }
 
-/// I-07: an upload has no end but that of its bytes: the time for an answer is not its time.
+/// I-07: an upload has no total time limit; the limit of a response does not apply.
 #[tokio::test]
 async fn an_upload_may_take_longer_than_an_answer() {
     let times = ConnLimits {
@@ -89,7 +89,7 @@ async fn an_upload_may_take_longer_than_an_answer() {
     assert_eq!((reply.status, &*reply.body), (200, &b"7"[..]));
 }
 
-/// I-07: one that brings no byte for too long is cut off, whoever it is of.
+/// I-07: an upload without a byte for too long is cut off, for every client.
 #[tokio::test]
 async fn an_upload_that_stands_still_is_cut_off() {
     let times = ConnLimits {
@@ -103,7 +103,7 @@ async fn an_upload_that_stands_still_is_cut_off() {
     assert_eq!(client.rest().await, b"");
 }
 
-/// I-07: a client that asks for leave to send gets it, and what it sends then is an upload still, not an idle connection.
+/// I-07: an upload that began with `100 Continue` counts as an upload, not as idle.
 #[tokio::test]
 async fn the_leave_to_send_ends_no_upload() {
     let times = ConnLimits {
@@ -122,8 +122,8 @@ async fn the_leave_to_send_ends_no_upload() {
     assert_eq!((reply.status, &*reply.body), (200, &b"5"[..]));
 }
 
-/// I-06: what is refused before it has come is read to its end, so that its sender gets to read why: more than the system would
-/// hold of it by itself.
+/// I-06: a rejected body is read and discarded, so that its sender can read the response: here more
+/// than the kernel's buffers hold.
 #[tokio::test]
 async fn a_refusal_is_heard_by_those_who_still_send() {
     const BYTES: usize = 32 * 1024 * 1024;
@@ -142,10 +142,11 @@ async fn a_refusal_is_heard_by_those_who_still_send() {
     assert_eq!((reply.status, &*reply.body), (403, &b"refused"[..]));
 }
 
-/// I-06: a sender who never ends is read so far, or for so long, whichever is over first; then its connection is closed.
+/// I-06: a rejected body is read up to a size or a time, whichever comes first; then the connection
+/// is closed.
 #[tokio::test]
 async fn a_refused_body_is_read_no_further_than_its_bound() {
-    /// More than two systems hold of a connection that nobody reads.
+    /// More than both kernels buffer of an unread connection.
     const BYTES: usize = 256 * 1024 * 1024;
     for (linger, linger_bytes) in [
         (never().linger, 1024 * 1024),
@@ -183,7 +184,7 @@ async fn a_refused_body_is_read_no_further_than_its_bound() {
     }
 }
 
-/// Begins an upload of five bytes, of which two come; the server has given leave for it, so that it is under way.
+/// Starts an upload of five bytes, two of which are sent after `100 Continue`.
 async fn begun(times: ConnLimits) -> (Client, ShutdownTrigger, JoinHandle<()>) {
     let (mut client, stop, served) = served(times, false).await;
     client
@@ -194,7 +195,7 @@ async fn begun(times: ConnLimits) -> (Client, ShutdownTrigger, JoinHandle<()>) {
     (client, stop, served)
 }
 
-/// I-29: once the service is stopping an upload gets so much time and no more. The clock stands still but for what is waited for.
+/// I-29: at a stop an upload has a grace period and no more. The clock is paused.
 #[tokio::test]
 async fn an_upload_that_never_ends_is_cut_off_at_a_stop() {
     let grace = Duration::from_secs(10);
@@ -203,13 +204,13 @@ async fn an_upload_that_never_ends_is_cut_off_at_a_stop() {
     let stopped = tokio::time::Instant::now();
     stop.set();
     served.await.expect("without a panic");
-    // Timers go by whole milliseconds.
+    // Timers have a resolution of a millisecond.
     assert_eq!(stopped.elapsed().as_secs(), 10);
     tokio::time::resume();
     assert_eq!(client.rest().await, b"");
 }
 
-/// I-29: one that ends in time is answered, and the service ends at once.
+/// I-29: an upload that ends in time is answered, and the service ends at once.
 #[tokio::test]
 async fn an_upload_that_ends_in_time_is_answered_after_a_stop() {
     let (mut client, stop, served) = begun(ConnLimits {

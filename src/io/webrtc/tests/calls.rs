@@ -1,4 +1,4 @@
-//! Sessions that are called, over loopback.
+//! WebRTC sessions with callers over loopback.
 
 use std::net::Ipv4Addr;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::limits::{INQUIRY_CHECKS, INQUIRY_INTERVAL, PEER_FREED_AFTER, PEER_LOST_AFTER};
 use crate::proto::testing::device::{as_device, device};
 
-/// A whole talk: the bot is told who comes, what is said and who leaves, and answers.
+/// A whole session: the bot sees the caller join, speak and leave, and answers.
 #[tokio::test]
 async fn a_caller_and_a_bot_talk() {
     let mut rig = Rig::new(2);
@@ -27,7 +27,7 @@ async fn a_caller_and_a_bot_talk() {
     rig.empty().await;
 }
 
-/// A caller who vanishes is noticed and freed by the clock alone.
+/// A caller that vanishes is detected and freed by timeouts alone.
 #[tokio::test]
 async fn a_caller_who_vanishes_is_freed() {
     let mut rig = Rig::new(2);
@@ -43,8 +43,9 @@ async fn a_caller_who_vanishes_is_freed() {
     rig.empty().await;
 }
 
-/// The table of the signalling sheet: a known connection is renegotiated under its name, or restarted under a new one with the
-/// same bot; the name before stays good, as the answer may be lost; an unknown one is not brought back by a restart.
+/// A known connection is renegotiated under its id, or restarted under a new one with the same bot.
+/// The former id stays valid, because the answer may be lost. A restart does not revive an unknown
+/// connection. Source: `docs/spec/signalling.md`.
 #[tokio::test]
 async fn a_known_connection_keeps_its_bot() {
     let mut rig = Rig::new(2);
@@ -65,7 +66,7 @@ async fn a_known_connection_keeps_its_bot() {
     caller.until(|client| client.read.len() == 1).await;
     rig.until_told("message renegotiated").await;
 
-    // The answers to the first two restarts are lost, so that the client comes again under the name it has.
+    // The answers to the first two restarts are lost, so the client repeats the id it has.
     let mut names = Vec::new();
     for _ in 0..3 {
         caller = Caller::new().await;
@@ -88,13 +89,13 @@ async fn a_known_connection_keeps_its_bot() {
     caller.flush().await;
     rig.until_told("left: caller left").await;
     rig.empty().await;
-    // A bot that hung up stays away.
+    // A restart does not bring back a bot that has hung up.
     let sdp = Caller::new().await.client.offer();
     let late = rig.offer(known(sdp, &names[2], true), json!({})).await;
     assert_eq!(late.err(), Some(OfferError::UnknownConnection));
 }
 
-/// A bot that panics in the middle of a call ends its call, the caller is told, and the call beside it goes on.
+/// A bot that panics during a call ends that call, its caller is told, and the other call goes on.
 #[tokio::test]
 async fn a_panic_ends_one_call() {
     let mut rig = Rig::new(2);
@@ -112,8 +113,7 @@ async fn a_panic_ends_one_call() {
     rig.empty().await;
 }
 
-/// A peer that fills its inbox faster than it is read keeps neither its own deadlines nor the end of the runner from being
-/// looked at.
+/// A peer that fills its inbox faster than it is read blocks neither deadlines nor shutdown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_does_not_stop_the_clock() {
     let mut rig = Rig::new(1);
@@ -125,7 +125,7 @@ async fn a_flood_does_not_stop_the_clock() {
     let flooding = {
         let over = over.clone();
         std::thread::spawn(move || {
-            // A record of DTLS takes the longest to be found worthless.
+            // A DTLS record takes the longest to be rejected.
             let mut record = vec![23, 254, 253, 0, 1, 0, 0, 0, 1, 0, 0, 4, 0];
             record.resize(13 + 1_024, 7);
             let mut arena = bytes::BytesMut::new();
@@ -164,7 +164,7 @@ async fn device_calls(rig: &mut Rig, caller: &mut Caller) {
     caller.until(|client| client.connected && client.heard.len() > 5).await;
 }
 
-/// A device that comes back after a reset replaces its own session, the silent one from its address, and no other.
+/// A device that returns after a reset replaces its own silent session, and no other.
 #[tokio::test]
 async fn a_device_that_comes_back_replaces_itself() {
     let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 4);
@@ -172,7 +172,7 @@ async fn a_device_that_comes_back_replaces_itself() {
     device_calls(&mut rig, &mut live).await;
     device_calls(&mut rig, &mut reset).await;
     assert_eq!(rig.engine.sessions().count(), 2);
-    // Both are at one address; one of them has lost its power, and the other one speaks.
+    // Both devices share an address; one has lost power, and the other one speaks.
     live.client.speak(440.0, tasks::now());
     let mut back = device_caller().await;
     device_calls(&mut rig, &mut back).await;
@@ -189,8 +189,8 @@ async fn a_device_that_comes_back_replaces_itself() {
     rig.empty().await;
 }
 
-/// A runner that is full asks the sessions of an offer's own device, and no neighbour's: the one
-/// that does not answer gives its place, and its bot has its time to end beside.
+/// A full runner checks the sessions of the offer's own device only. The one without an answer
+/// loses its slot, and its bot has its time to end.
 #[tokio::test]
 async fn a_device_gets_its_place_back_from_a_full_runner() {
     let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 2);
@@ -215,7 +215,7 @@ async fn a_device_gets_its_place_back_from_a_full_runner() {
     rig.until_told("left: replaced by a new session of the same device")
         .await;
     assert_eq!(rig.engine.sessions().count(), 2);
-    // All are there now, so nobody loses a place.
+    // All of them are alive now, so no session loses its slot.
     let another = new(as_device(device_caller().await.client.offer()));
     tokio::select! {
         refused = rig.offer(another, json!({})) => assert_eq!(refused.err(), Some(OfferError::Full)),
@@ -225,7 +225,7 @@ async fn a_device_gets_its_place_back_from_a_full_runner() {
     rig.empty().await;
 }
 
-/// Nobody but a device waits for a place, and none where no session may be its own.
+/// Only a device waits for a slot, and only if a session may be its own.
 #[tokio::test]
 async fn only_a_device_waits_for_its_place() {
     let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 1);
@@ -242,7 +242,7 @@ async fn only_a_device_waits_for_its_place() {
     rig.empty().await;
 }
 
-/// A device that comes back from the very same port takes that over at once, however loud it was a moment ago.
+/// A device that returns from the same port replaces its session at once, even an active one.
 #[tokio::test]
 async fn a_device_at_the_same_port_replaces_itself_at_once() {
     let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 4);

@@ -1,4 +1,4 @@
-//! Callers that come over TCP, on loopback.
+//! Callers over ICE-TCP, on loopback.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use super::*;
 use crate::limits::{FRAMED_BYTES_MAX, ICE_TCP_PER_SESSION_MAX};
 use crate::proto::webrtc::rfc4571::{self, Rfc4571Reader};
 
-/// The listener of an HTTP server whose connections all bring packets, and the engine behind it.
+/// A listener whose connections all carry packets, and the driver behind it.
 async fn rig() -> (Rig, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let http = listener.local_addr().expect("a bound socket has an address");
@@ -22,7 +22,7 @@ async fn rig() -> (Rig, SocketAddr) {
     (rig, http)
 }
 
-/// Carries what a client sends as datagrams over a connection. A check does not say what carried it.
+/// Carries a client's datagrams over a connection. Checks are the same on either transport.
 struct Tunnel {
     caller: Caller,
     stream: TcpStream,
@@ -44,7 +44,7 @@ impl Tunnel {
                 let client = &mut self.caller.client;
                 let mut bytes = Vec::new();
                 for (destination, contents) in client.drain(tasks::now()) {
-                    // To one of the runner's addresses, so that its answers come from there, too.
+                    // Addressed to one of the runner's addresses, from which its answers come.
                     if destination == runner {
                         rfc4571::append_framed(&contents, &mut bytes);
                     }
@@ -71,7 +71,7 @@ impl Tunnel {
     }
 }
 
-/// A whole talk without one datagram, and the candidate that leads a client to it.
+/// A whole session without UDP, through the TCP candidate of the answer.
 #[tokio::test]
 async fn a_caller_without_udp_talks() {
     let (mut rig, http) = rig().await;
@@ -100,7 +100,8 @@ async fn a_caller_without_udp_talks() {
     rig.empty().await;
 }
 
-/// Strangers get no byte: what is for no session, what is no packet, and what is too long ends the connection.
+/// Packets of no session, non-packets, and frames that are too long close the connection
+/// unanswered.
 #[tokio::test]
 async fn a_stranger_gets_nothing() {
     let (rig, http) = rig().await;
@@ -115,7 +116,7 @@ async fn a_stranger_gets_nothing() {
         let mut stream = TcpStream::connect(http).await.expect("somebody listens");
         stream.write_all(&bytes).await.expect("a connection");
         let mut answer = Vec::new();
-        // An end by reset is an end, too.
+        // A reset is an end too.
         let _ = stream.read_to_end(&mut answer).await;
         assert!(answer.is_empty());
     }
@@ -137,7 +138,7 @@ fn unsigned_check(answer: &str) -> Vec<u8> {
     framed
 }
 
-/// Waits until the runner has closed a connection, on which it has sent nothing.
+/// Waits until the runner has closed a connection on which it has sent nothing.
 async fn assert_closed(stream: &mut TcpStream) {
     let mut answer = Vec::new();
     let closing = tokio::time::timeout(GUARD, stream.read_to_end(&mut answer)).await;
@@ -145,8 +146,8 @@ async fn assert_closed(stream: &mut TcpStream) {
     assert!(answer.is_empty());
 }
 
-/// Who names a session and does not know its password holds few places, none of them for long,
-/// however much he sends; and the session's own caller comes in among them.
+/// Unproven connections to a session hold few slots for a short time, and the session's own caller
+/// gets in among them.
 #[tokio::test]
 async fn a_name_alone_holds_no_place() {
     let (mut rig, http) = rig().await;
@@ -160,7 +161,7 @@ async fn a_name_alone_holds_no_place() {
         stream.write_all(&check).await.expect("a connection");
         strangers.push(stream);
     }
-    // So many of them have gone, whichever came to the runner first.
+    // Some have been closed, in whichever order the runner saw them.
     let mut closed = 0;
     while closed < ICE_TCP_PER_SESSION_MAX {
         let ends = strangers.iter_mut().map(|stream| Box::pin(assert_closed(stream)));
@@ -168,7 +169,7 @@ async fn a_name_alone_holds_no_place() {
         drop(strangers.remove(at));
         closed += 1;
     }
-    // The session's caller, whose connection is proven, stays.
+    // The connection of the session's caller is proven and stays.
     tunnel.caller.client.accept(&answer.sdp);
     let runner = SocketAddr::from(([127, 0, 0, 1], rig.engine.port_number()));
     tunnel
@@ -182,7 +183,7 @@ async fn a_name_alone_holds_no_place() {
     }
     tunnel.caller.client.send("hello");
     tunnel.until(runner, |client| !client.read.is_empty()).await;
-    // The rest goes by the clock, though they repeat themselves.
+    // The others are closed by the clock, although they repeat their checks.
     tokio::time::pause();
     for mut stream in strangers {
         let _ = stream.write_all(&check).await;

@@ -1,4 +1,4 @@
-//! Sessions that nobody calls: their bots, their places, and their ends.
+//! WebRTC sessions without callers: bots, slots and ends.
 
 use std::sync::Mutex;
 
@@ -7,7 +7,7 @@ use crate::limits::{
     BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, CONNECT_WITHIN, PENDING_OFFERS_MAX, PENDING_OFFERS_YIELD_AFTER, SHUTDOWN_GRACE,
 };
 
-/// Lets the held clock run on for so long.
+/// Lets the paused clock run for a time.
 async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
 }
@@ -31,7 +31,7 @@ impl log::Log for Book {
     fn flush(&self) {}
 }
 
-/// Returns the lines with this word in them.
+/// Returns the lines that contain this word.
 fn warned(word: &str) -> Vec<String> {
     let lines = LINES.lock().expect("whole");
     lines.iter().filter(|line| line.contains(word)).cloned().collect()
@@ -43,7 +43,7 @@ fn keep_lines() {
     }
 }
 
-/// A bot that panics or fails ends its own session, with one WARN line that says why; the one beside it goes on.
+/// A bot that panics or fails ends its own session with one WARN line; the other session goes on.
 #[tokio::test(start_paused = true)]
 async fn a_bot_that_fails_ends_its_own_session() {
     keep_lines();
@@ -67,14 +67,15 @@ async fn a_bot_that_fails_ends_its_own_session() {
     }
 }
 
-/// At the cap an offer makes a session, past it none, and the refusal says why. A place is free again when its bot has ended.
+/// Offers up to the cap start sessions, and the next is rejected with the reason. A slot is free
+/// once its bot has ended.
 #[tokio::test(start_paused = true)]
 async fn a_place_is_free_when_its_bot_has_ended() {
     let mut rig = Rig::new(2);
     rig.session(json!({ "do": "ignore" })).await.expect("an answer");
     rig.session(json!({})).await.expect("an answer");
     assert_eq!(rig.session(json!({})).await.err(), Some(OfferError::Full));
-    // The second session ends in time, and the first one's bot goes on for its grace.
+    // The second session ends in time, and the first one's bot uses its grace period.
     pass(CONNECT_WITHIN + Duration::from_secs(1)).await;
     assert_eq!(rig.engine.sessions().count(), 1);
     rig.session(json!({})).await.expect("an answer");
@@ -83,8 +84,8 @@ async fn a_place_is_free_when_its_bot_has_ended() {
     rig.empty().await;
 }
 
-/// An offer that nobody follows up gives its place to a newcomer after a while: the newcomer is answered at once, the bot of
-/// the other is told, and the house is never more than full.
+/// A pending offer gives its slot to a new one after a while: the new offer is answered at once,
+/// the evicted bot is told, and the cap holds.
 #[tokio::test(start_paused = true)]
 async fn an_offer_that_nobody_follows_up_gives_way() {
     let mut rig = Rig::new(2);
@@ -102,7 +103,7 @@ async fn an_offer_that_nobody_follows_up_gives_way() {
     rig.empty().await;
 }
 
-/// A refused offer takes no place and calls no bot.
+/// A rejected offer takes no slot and starts no bot.
 #[tokio::test(start_paused = true)]
 async fn a_refused_offer_costs_nothing() {
     let mut rig = Rig::new(1);
@@ -117,8 +118,8 @@ async fn a_refused_offer_costs_nothing() {
     rig.empty().await;
 }
 
-/// A bot that is told that its caller has left, and goes on all the same, is aborted after its grace and not before. Its
-/// session cannot be reached meanwhile.
+/// A bot that goes on after its caller has left is aborted after its grace period. Its session is
+/// unreachable meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_bot_that_ignores_the_end_is_aborted() {
     let mut rig = Rig::new(1);
@@ -138,8 +139,8 @@ async fn a_bot_that_ignores_the_end_is_aborted() {
     rig.empty().await;
 }
 
-/// When the runner stops, every session is told, a bot that listens ends at once, one that does not is aborted within the
-/// time that a stop may take, and no further offer is taken.
+/// At shutdown every session is told, a cooperative bot ends at once, others are aborted within the
+/// shutdown time, and offers are rejected.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_runner_ends_every_session() {
     let mut rig = Rig::new(8);
@@ -157,7 +158,7 @@ async fn the_end_of_the_runner_ends_every_session() {
     assert_eq!(rig.session(json!({})).await.err(), Some(OfferError::Stopping));
 }
 
-/// A bot whose session has ended gets its whole grace, unless the runner stops meanwhile.
+/// The bot of an ended session gets its whole grace period, unless the runner stops meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_stop_cuts_a_grace_short() {
     let mut rig = Rig::new(1);
@@ -170,7 +171,7 @@ async fn a_stop_cuts_a_grace_short() {
     assert!(took <= BOT_GRACE_AT_SHUTDOWN + Duration::from_millis(10), "{took:?}");
 }
 
-/// The bot gets the data of the offer, where there is any, else that of `/start`.
+/// The bot gets the data of the offer, or else that of `/start`.
 #[tokio::test(start_paused = true)]
 async fn data_of_the_offer_wins() {
     let mut rig = Rig::new(2);
@@ -185,7 +186,7 @@ async fn data_of_the_offer_wins() {
     rig.empty().await;
 }
 
-/// Nothing holds the engine once its sessions are gone.
+/// Nothing holds the driver once its sessions are gone.
 #[tokio::test(start_paused = true)]
 async fn sessions_do_not_hold_the_engine() {
     let mut rig = Rig::new(64);
@@ -202,7 +203,7 @@ async fn sessions_do_not_hold_the_engine() {
     assert!(engine.upgrade().is_none());
 }
 
-/// A runner that drains lets nobody in, and the client who is in may still change its network and come back.
+/// A draining runner rejects new clients; a connected one may still restart its connection.
 #[tokio::test(start_paused = true)]
 async fn a_runner_that_drains_keeps_who_is_in() {
     let mut rig = Rig::new(4);
@@ -218,7 +219,7 @@ async fn a_runner_that_drains_keeps_who_is_in() {
     let restarted = rig.offer(known(other, &answer.pc_id, true), json!({})).await;
     assert!(restarted.is_ok(), "{restarted:?}");
     assert_eq!(rig.engine.sessions().count(), 1);
-    // Without a caller it ends by itself, and not because the runner drains.
+    // Without a caller it ends by its own timeout, not because of the drain.
     assert_eq!(rig.told().await, "left: never connected");
     rig.empty().await;
 }
