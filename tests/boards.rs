@@ -1,4 +1,5 @@
-//! The defaults of each board: that they are read as a service manager reads them, name options that exist, and start the runner.
+//! The default settings of each board parse as in a service manager, name existing options, and
+//! start the runner.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -27,7 +28,7 @@ fn boards() -> Vec<Board> {
     found
 }
 
-/// Reads a profile: comments, empty lines, and names with values that need no quotes.
+/// Parses a profile: comments, empty lines, and names with unquoted values.
 fn variables(board: &str, text: &str) -> Vec<(String, String)> {
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
@@ -49,8 +50,8 @@ fn option(variable: &str) -> String {
     format!("--{}", name.to_ascii_lowercase().replace('_', "-"))
 }
 
-/// Each value is one that its option takes, and the runner starts with all of them, from the command line and from the
-/// environment.
+/// Each value is valid for its option, and the runner starts with all of them, from the command
+/// line and from the environment.
 #[test]
 fn the_runner_starts_with_the_defaults_of_every_board() {
     for (board, variables) in boards() {
@@ -68,7 +69,7 @@ fn the_runner_starts_with_the_defaults_of_every_board() {
     }
 }
 
-/// Who reads the file learns what it was made for: the target, the processor, and the model that chooses it.
+/// Each profile names its target, its processor, and the model that selects it.
 #[test]
 fn every_profile_has_a_description() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("boards");
@@ -80,8 +81,8 @@ fn every_profile_has_a_description() {
     }
 }
 
-/// Finding 7: a board's key is made once, stays, is root's alone, and gives way to what the owner's file says. A file that a power cut has
-/// left empty is no key.
+/// A board's key is made once, persists, is readable by root only, and yields to the owner's file.
+/// An empty file, as after a power cut, is no key.
 #[test]
 fn the_key_of_a_board_is_made_once_and_shown_in_a_url() {
     if !rustix::process::geteuid().is_root() {

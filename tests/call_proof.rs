@@ -1,5 +1,6 @@
-//! Whose call it is: where a provider's webhooks are verified, nobody else can pose as that provider on `/ws`, start a bot with a
-//! caller of his choice, or have somebody's call hung up. The real binary, with webhooks signed as the providers sign them.
+//! Proof of calls: where a provider's webhooks are verified, a forger cannot pose as the provider
+//! on `/ws`, start a bot with a made-up caller, or have a call hung up. The real binary, with
+//! webhooks signed as the providers sign them.
 
 use edge_runner_proto::telephony::{PROVIDERS, Provider as Known, proof::Unproven};
 
@@ -12,7 +13,7 @@ use crate::support::socket::{Habits, Socket};
 
 const PROTECTED: [Provider; 3] = [Provider::A, Provider::B, Provider::C];
 const ACCOUNT: &str = "AC0000000000000000000000000000cafe";
-/// The id that an attacker would have hung up.
+/// The call that an attacker wants to have hung up.
 const VICTIM: &str = "CAffffffffffffffffffffffffffffffff";
 
 /// A runner of one provider with all its credentials, and the provider's API.
@@ -42,12 +43,12 @@ impl House {
         Self { provider, api, runner }
     }
 
-    /// The path that a signed webhook of a call is told.
+    /// Returns the path in the markup for a signed webhook of a call.
     fn markup(&self, call_id: &str, nonce: &str) -> String {
         signed::target(&signed::webhook(&self.runner, self.provider, call_id, nonce))
     }
 
-    /// Opens a socket, and says whose call it is.
+    /// Opens a socket that claims to be this call.
     fn call(&self, target: &str, call_id: &str) -> Caller {
         let provider = self.provider;
         let mut caller = Caller::connect(self.runner.addr, target, provider, provider.lines()[0]);
@@ -62,7 +63,7 @@ impl House {
         assert_eq!(refused.err().map(|refused| refused.status), Some(403));
     }
 
-    /// Ends the runner, and returns the paths that its provider was asked for.
+    /// Ends the runner; returns the paths requested from its provider, and the log.
     fn end(mut self) -> (Vec<String>, String) {
         self.runner.signal("TERM");
         assert_eq!(self.runner.wait().code(), Some(0));
@@ -71,7 +72,7 @@ impl House {
     }
 }
 
-/// Hears the echo, so that the bot is at work.
+/// Asserts that the bot echoes.
 fn assert_served(caller: &mut Caller) {
     caller.say(&vec![0; caller.line.rate_hz as usize / 2]);
     caller.hear_ms(100);
@@ -82,7 +83,7 @@ fn assert_closed_as_unproven(caller: &mut Caller, unproven: fn(&'static Known) -
     assert_eq!(caller.end(), Some((1008, reason)), "{:?}", caller.provider);
 }
 
-/// Finding 3: a stranger's socket starts no bot, takes no place, and has nobody's call hung up; one line says what to do.
+/// An unproven socket starts no bot, takes no slot, and has no call hung up; one line gives advice.
 #[test]
 fn an_unproven_call_is_closed_before_its_bot_starts() {
     for provider in PROTECTED {
@@ -103,7 +104,7 @@ fn an_unproven_call_is_closed_before_its_bot_starts() {
             assert!(advice.iter().all(|part| line.contains(part)), "{line}");
         }
         assert!(!house.runner.log().contains("session started"));
-        // The place is free for who has the token, and the call is hung up by its own id.
+        // The slot is free for the holder of the token, and the call is hung up by its own id.
         let mut honest = house.call(&token, "the-honest-call");
         assert_served(&mut honest);
         let (asked, log) = house.end();
@@ -113,7 +114,7 @@ fn an_unproven_call_is_closed_before_its_bot_starts() {
     }
 }
 
-/// The token of a call is good for that call alone: no other is served with it, and no other is hung up.
+/// A token is valid for its own call: another call is neither served nor hung up with it.
 #[test]
 fn a_token_is_valid_for_its_own_call_alone() {
     for provider in PROTECTED {
@@ -129,8 +130,8 @@ fn a_token_is_valid_for_its_own_call_alone() {
     }
 }
 
-/// Finding 14: a webhook that is sent again, by its provider or by who captured it, is answered with the same token, and one
-/// socket comes of it. A call that comes back with a webhook of its own is served again.
+/// A repeated webhook, from its provider or from an attacker, gets the same token, which opens one
+/// socket. A call that returns with a new webhook is served again.
 #[test]
 fn a_replayed_webhook_is_rejected() {
     for provider in PROTECTED {
@@ -152,7 +153,7 @@ fn a_replayed_webhook_is_rejected() {
     }
 }
 
-/// Provider a signs the upgrade itself, so markup that somebody else wrote goes on working, and its calls are hung up.
+/// This provider signs the upgrade itself, so custom markup works, and its calls are hung up.
 #[test]
 fn a_signed_upgrade_proves_a_call() {
     let house = House::start(Provider::A, &[]);
@@ -167,13 +168,13 @@ fn a_signed_upgrade_proves_a_call() {
     caller.greet();
     caller.start();
     assert_served(&mut caller);
-    // What is signed is one URL.
+    // The signature covers one URL.
     let elsewhere = Socket::try_connect(house.runner.addr, "/ws/x", habits);
     assert_eq!(elsewhere.err().map(|refused| refused.status), Some(403));
     assert_eq!(house.end().0.len(), 1);
 }
 
-/// What `/start` hands out is worth what its asker is worth: with the API key a token is proof, without it none.
+/// A token of `/start` proves a call if it was requested with the API key, and not otherwise.
 #[test]
 fn a_start_token_proves_a_call_if_the_key_was_given() {
     for provider in PROTECTED {
@@ -194,7 +195,7 @@ fn a_start_token_proves_a_call_if_the_key_was_given() {
     assert_eq!(signed::started(&anonymous.runner, Provider::A), None);
 }
 
-/// The switch gives back what was before: every call is served, and hung up by whatever id it names.
+/// With the option every call is served, and hung up by whatever id it names.
 #[test]
 fn unverified_calls_are_accepted_with_the_option() {
     for (provider, switch) in [
@@ -212,7 +213,7 @@ fn unverified_calls_are_accepted_with_the_option() {
     }
 }
 
-/// Providers that sign nothing are served as ever, also beside those that do.
+/// Providers without signatures are served without proof, also beside those with signatures.
 #[test]
 fn a_provider_without_signatures_needs_no_proof() {
     let house = House::start(Provider::A, &[]);
@@ -220,7 +221,7 @@ fn a_provider_without_signatures_needs_no_proof() {
     assert_eq!(house.end().0, Vec::<String>::new());
 }
 
-/// Neither tokens nor numbers nor ids of calls reach the log, whatever comes of a call.
+/// Tokens, numbers and call ids never reach the log.
 #[test]
 fn tokens_and_numbers_stay_out_of_the_log() {
     for provider in PROTECTED {

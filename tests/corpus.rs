@@ -1,4 +1,4 @@
-//! Every input that once was, or could be, trouble goes through the entry functions of the fuzz targets, without a fuzzer.
+//! Replays the corpus through the entry functions of the fuzz targets, without a fuzzer.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,12 +16,12 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Runs one entry over whole files, over each file cut short at many places, and over each with a byte changed there.
+/// Runs an entry on each file, on the file cut at many places, and with a byte changed there.
 fn replay(folder: &str, entry: fn(&[u8])) {
     replay_at(folder, entry, 20);
 }
 
-/// The same, each file at so many places: a connection takes hundredths of a second.
+/// Like `replay`, with a number of places: a connection takes hundredths of a second.
 fn replay_at(folder: &str, entry: fn(&[u8]), places: usize) {
     for path in files(folder) {
         let bytes = fs::read(&path).expect("a readable file");
@@ -51,8 +51,9 @@ fn offers() {
     replay("data/sdp", entries::sdp_offer);
 }
 
-/// F3: generated offers go through the offer path and the rewrite for devices: no panic, no answer beyond its bound, and what
-/// is made fit stays as it is. `OFFERS` says how many; `tests/check.sh fuzz-run` asks for 100,000.
+/// Generated offers go through the offer path and the rewrite for devices: no panic, no answer
+/// above its limit, and rewritten offers are stable. `OFFERS` sets their number; `tests/check.sh
+/// fuzz-run` uses 100,000.
 #[test]
 fn generated_offers() {
     let count = std::env::var("OFFERS").map_or(1_500, |count| count.parse().expect("a number of offers"));
@@ -70,7 +71,7 @@ fn generated_offers() {
             Err(_) => panic!("seed {seed} breaks a promise, see above:\n{offer}"),
         }
     }
-    // Offers that are all refused at their first line would prove nothing.
+    // The generator is useless if every offer is rejected at its first line.
     assert!(
         (count / 5..count).contains(&answered),
         "{answered} of {count} were answered"
@@ -93,7 +94,7 @@ fn offer_bodies() {
     replay("corpus/offer_body", entries::offer_body);
 }
 
-/// Issue 17: what a PATCH may say.
+/// The bodies of PATCH requests.
 #[test]
 fn fragments_of_whip() {
     replay("corpus/whip_fragment", entries::whip::fragment);
@@ -109,7 +110,7 @@ fn configurations() {
     replay("corpus/configuration", entries::configuration::configuration);
 }
 
-/// S9, C8, R3: what is not signed or sealed keeps no caller from connecting, silences none and ends nothing.
+/// Unauthenticated packets neither prevent, silence nor end a connection.
 #[test]
 fn checks_before_a_connection() {
     replay_at("corpus/stun", entries::media::stun, 3);
@@ -170,7 +171,7 @@ fn policies_of_grants() {
     replay("corpus/policy", entries::policy);
 }
 
-/// I-17, I-18: archives of good and of ill will, each of them cut and changed at many places.
+/// I-17, I-18: valid and hostile archives, each cut and changed at many places.
 #[test]
 fn entries_of_build_contexts() {
     replay("corpus/tar_entries", entries::tar_entries);

@@ -1,4 +1,4 @@
-//! `edge-runner doctor` of the real binary: exit codes, words, and no secret in any of them.
+//! `edge-runner doctor` of the real binary: exit codes and messages, without secrets.
 
 use std::net::TcpListener;
 
@@ -30,7 +30,7 @@ fn a_machine_that_serves_gets_a_line_per_check() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
-/// Finding 7: who listens to others without a key is told so, in one line, and it keeps nobody out.
+/// A runner without a key that is reachable from the network is reported in one line.
 #[test]
 fn a_runner_that_is_open_to_the_network_is_told_so() {
     for (options, words) in [
@@ -48,7 +48,7 @@ fn a_runner_that_is_open_to_the_network_is_told_so() {
     }
 }
 
-/// Who has rooms is asked for something to read, and half of what it takes is told by name.
+/// Room providers are asked a read-only question, and a missing half of a configuration is named.
 #[test]
 fn rooms_that_cannot_be_had_fail() {
     let rest = Rest::start(&[(401, "{}")]);
@@ -74,7 +74,7 @@ fn rooms_that_cannot_be_had_fail() {
     );
 }
 
-/// What keeps callers out is exit code 1, and the words say what to do.
+/// A fault that blocks callers is exit code 1, with advice.
 #[test]
 fn a_taken_port_and_a_missing_bot_fail() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -88,7 +88,7 @@ fn a_taken_port_and_a_missing_bot_fail() {
     assert!(ended.stderr.contains("2 of the checks failed"), "{ended:?}");
 }
 
-/// Credentials are tried by reading, and a wrong one is told without being repeated.
+/// Credentials are tested by reading, and a wrong one is reported without its value.
 #[test]
 fn wrong_credentials_fail_and_are_not_repeated() {
     for (status, verdict, code) in [(200, "ok", 0), (401, "FAIL", 1)] {
@@ -111,7 +111,7 @@ fn wrong_credentials_fail_and_are_not_repeated() {
     }
 }
 
-/// R-020, 6.1: the provider of the messaging app is asked for the settings of the number, and for nothing else.
+/// WhatsApp is asked for the settings of the number, and for nothing else.
 #[test]
 fn a_number_that_takes_no_calls_fails() {
     for (status, body, words, code) in [

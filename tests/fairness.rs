@@ -1,5 +1,5 @@
-//! One address against all others: whatever it holds, opens or repeats, callers from elsewhere get in. The real binary, over
-//! loopback, where 127.0.0.2 is the address that wants everything and 127.0.0.1 the honest one.
+//! One address against all others: whatever it holds, opens or repeats, other callers get in. The
+//! real binary over loopback: 127.0.0.2 floods, and 127.0.0.1 is the honest client.
 
 use std::net::Ipv4Addr;
 
@@ -34,7 +34,7 @@ fn offer() -> Value {
     json!({"sdp": sdp, "type": "offer"})
 }
 
-/// Holds a refusal against its form: 503, `Retry-After`, and whose fault it is.
+/// Checks the form of a rejection: 503, `Retry-After`, and the reason.
 fn assert_share(status: u16, retry_after: Option<&str>, detail: &str) {
     assert_eq!((status, retry_after), (503, Some("5")), "{detail}");
     assert!(detail.contains("this address has its share"), "{detail}");
@@ -50,8 +50,8 @@ fn assert_share_of_socket(refused: Option<Refused>) {
     assert_share(status, retry_after.map(|(_, value)| value.as_str()), &body);
 }
 
-/// Finding 2 (a): sockets on which no frame was ever sent hold a share at most, and give way to an address that holds fewer.
-/// Those that have sent one stay.
+/// Sockets without a frame hold at most a share, and are evicted for an address that holds fewer.
+/// Those that have sent a frame stay.
 #[test]
 fn silent_client_sockets_do_not_block_other_addresses() {
     let runner = TestRunner::start(&["--bot", "echo", "--max-sessions", "8"]);
@@ -90,7 +90,7 @@ fn silent_client_sockets_do_not_block_other_addresses() {
     }
 }
 
-/// Finding 2 (b), and D5: offers that never complete, as fast as they can be made, cost an honest caller nothing.
+/// Offers that never complete, as fast as they can be made, do not affect an honest caller.
 #[test]
 fn unconnected_offers_do_not_block_other_addresses() {
     let runner = TestRunner::start(&["--bot", "echo"]);
@@ -109,8 +109,7 @@ fn unconnected_offers_do_not_block_other_addresses() {
     assert!(runner.sessions() <= PENDING_OFFERS_MAX as u64);
 }
 
-/// D3: a flood of `/start` is answered, and drives out its own registrations alone; what others registered before it and in it
-/// is good.
+/// A flood of `/start` evicts only its own registrations.
 #[test]
 fn a_flood_of_starts_does_not_block_other_addresses() {
     let runner = TestRunner::start(&["--bot", "echo"]);
@@ -146,8 +145,8 @@ fn a_flood_of_starts_does_not_block_other_addresses() {
     assert_eq!(reply.status, 404, "its own oldest have given way");
 }
 
-/// D2: 300 connections that never finish a request, and 300 that wait after one, leave `/start` to others, and the first of
-/// them give way.
+/// With 300 incomplete requests and 300 idle connections open, `/start` still works, and the oldest
+/// of them are closed.
 #[test]
 fn idle_connections_do_not_block_other_addresses() {
     let runner = TestRunner::start(&["--bot", "echo"]);
@@ -158,7 +157,7 @@ fn idle_connections_do_not_block_other_addresses() {
             0 => connection
                 .write(b"POST /start HTTP/1.1\r\nHost: lo")
                 .expect("the runner listens"),
-            // One that was closed for a newer one has no answer.
+            // A connection that was closed for a newer one gets no response.
             _ => drop(connection.post("/start", &[], &json!({}))),
         }
         held.push(connection);
@@ -176,7 +175,8 @@ fn idle_connections_do_not_block_other_addresses() {
     }
 }
 
-/// Behind a trusted proxy each client has a share of its own; what a stranger says of itself changes nothing.
+/// Behind a trusted proxy each client has a share of its own; an untrusted peer's headers are
+/// ignored.
 #[test]
 fn clients_behind_a_proxy_are_distinguished() {
     fn ask(runner: &TestRunner, proxy: Ipv4Addr, header: &str) -> Reply {
@@ -195,7 +195,7 @@ fn clients_behind_a_proxy_are_distinguished() {
     }
     assert_share_of(&ask(&trusting, FLOOD, "X-Forwarded-For: 192.0.2.1"));
     assert_eq!(ask(&trusting, HONEST, "X-Forwarded-For: 192.0.2.2").status, 200);
-    // All are held: the heaviest gives way, to a whole IPv6 network once.
+    // All slots are held: the heaviest source, here a whole IPv6 network, loses one.
     assert_eq!(ask(&trusting, HONEST, "X-Forwarded-For: 2001:db8::1").status, 200);
     let full = ask(&trusting, HONEST, "X-Forwarded-For: 2001:db8::2");
     assert_eq!(full.status, 503, "its network holds one, and the heaviest two");
@@ -217,8 +217,8 @@ fn clients_behind_a_proxy_are_distinguished() {
     }
 }
 
-/// With a key: who has it, or the name of a session that it started, takes the places of anonymous sockets, and loses none to
-/// them, whatever address anybody has.
+/// The key, and the id of a session started with it, evict anonymous sockets and are never evicted
+/// by them, at any address.
 #[test]
 fn anonymous_clients_never_evict_authorised_ones() {
     let runner = TestRunner::start(&["--bot", "echo", "--max-sessions", "4", "--api-key", KEY]);
@@ -227,7 +227,7 @@ fn anonymous_clients_never_evict_authorised_ones() {
         .map(|_| socket(&runner, FLOOD, "/ws-client").expect("within the share"))
         .collect();
     assert_share_of_socket(socket(&runner, FLOOD, "/ws-client").err());
-    // All from one address, which is that of the anonymous ones: the key makes the difference.
+    // All come from the address of the anonymous ones: only the key differs.
     let mut authorised = connect(&runner, FLOOD);
     for _ in 0..3 {
         let reply = authorised.post("/api/offer", &[&key], &offer()).expect("an answer");

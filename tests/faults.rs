@@ -1,5 +1,5 @@
-//! A machine in trouble: no space, nothing that can be written, no resolver, a clock that jumps, bodies without an end. What does
-//! not work is said in words, and calls go on.
+//! A faulty environment: a full disk, a read-only file system, no resolver, a clock jump, endless
+//! bodies. Each fault is reported, and calls go on.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -25,14 +25,14 @@ fn full_duplex() -> Options {
     }
 }
 
-/// A device calls, and hears itself.
+/// A device that calls and hears its echo.
 fn call(runner: &TestRunner) -> Device {
     let device = Device::join(runner.addr, full_duplex());
     hears(&device);
     device
 }
 
-/// From here on, the last second of what is played is the tone.
+/// Asserts that the last second of received audio is the tone.
 fn hears(device: &Device) {
     let before = device.wait("sound", |report| !report.audio.is_empty()).audio.len();
     device.wait("its tone", |report| {
@@ -42,8 +42,8 @@ fn hears(device: &Device) {
     });
 }
 
-/// R10: with no space left where it may write, a runner that keeps nothing notices nothing; one that is to keep a certificate
-/// makes it anew and says why, and calls go on in both.
+/// On a full disk, a runner that stores nothing is unaffected, one that stores a certificate makes
+/// a new one and says why, and calls go on in both.
 #[test]
 fn calls_continue_on_a_full_disk() {
     let full = "mkdir state; mount -t tmpfs -o size=64k tmpfs state; head -c 1000000 /dev/zero >state/filler || true; \
@@ -61,7 +61,7 @@ fn calls_continue_on_a_full_disk() {
     }
 }
 
-/// R10: the whole file system can only be read, as on boards that fear for their cards.
+/// The whole file system is read-only, as on boards that spare their cards.
 #[test]
 fn calls_continue_on_a_read_only_file_system() {
     let read_only = "mkdir state; mount -o remount,bind,ro /; ! touch state/x 2>/dev/null";
@@ -78,8 +78,7 @@ fn calls_continue_on_a_read_only_file_system() {
     }
 }
 
-/// R10: without `/etc`, and so without a resolver's address, what has to be looked up is missing, by name; callers of the local
-/// network need none of it.
+/// Without `/etc`, and so without a resolver, lookups fail by name; local callers are unaffected.
 #[test]
 fn calls_continue_without_a_resolver() {
     let no_etc = "mount -t tmpfs tmpfs /etc";
@@ -94,8 +93,9 @@ fn calls_continue_without_a_resolver() {
     Socket::connect(runner.addr, "/ws-client");
 }
 
-/// R9: the wall clock jumps by years while a device talks and a token waits to be used: the call goes on, the token is good, and
-/// so is the next call. The clock of this one process is libfaketime's; its monotonic clock is the machine's.
+/// The wall clock jumps by years while a device talks and a token is unused: the call goes on, the
+/// token stays valid, and a new call works. libfaketime changes the wall clock of this process
+/// only.
 #[test]
 fn a_clock_jump_ends_no_session() {
     let library = ["x86_64", "aarch64"]
@@ -134,26 +134,26 @@ fn a_clock_jump_ends_no_session() {
         let waiting = token();
         jump(to);
         hears(&device);
-        // One that was made before the jump, and one from after it.
+        // One token from before the jump, and one from after it.
         Socket::connect(runner.addr, &format!("/ws-client?token={waiting}"));
         Socket::connect(runner.addr, &format!("/ws-client?token={}", token()));
         hears(&device);
     }
     drop(device);
     drop(call(&runner));
-    // The log tells that the clock did jump.
+    // The log shows that the clock has jumped.
     let log = runner.log();
     let years: std::collections::BTreeSet<&str> = log.lines().filter_map(|line| line.get(..4)).collect();
     assert!(years.len() >= 3, "the clock stood still: {years:?}");
 }
 
-/// D1: a hundred bodies of 50 MB at once take no more memory than as many of the longest that are read, with a length or in chunks,
-/// whatever their route.
+/// A hundred concurrent bodies of 50 MB, with a length or chunked, use no more memory than as many
+/// of the largest accepted size.
 #[test]
 fn large_bodies_use_no_more_memory_than_the_largest_accepted_one() {
     const BODIES: usize = 100;
     const BODY_BYTES: usize = 50_000_000;
-    /// A body that is put together doubles its memory; the rest is what connections take.
+    /// Joining a body may double its memory; the rest is for connections.
     const GROWTH_KIB_MAX: u64 = (BODIES * 2 * HTTP_BODY_BYTES_MAX / 1024) as u64 + 16 * 1024;
     let runner = TestRunner::start(&["--bot", "echo"]);
     let before = runner.peak_kib();
@@ -172,7 +172,7 @@ fn large_bodies_use_no_more_memory_than_the_largest_accepted_one() {
         for post in posts {
             let answer = post.join().expect("the client does not panic");
             let status = answer.split(' ').nth(1).unwrap_or_default();
-            // One that wrote on may see its connection reset before it sees the answer.
+            // A client that keeps writing may see a reset before the response.
             assert!(matches!(status, "" | "413" | "429" | "503"), "{answer}");
         }
     }
@@ -181,7 +181,7 @@ fn large_bodies_use_no_more_memory_than_the_largest_accepted_one() {
     assert_eq!(http::get(runner.addr, "/status").status, 200);
 }
 
-/// Writes a body as far as it is taken, and gives the answer, if there is one.
+/// Writes a body as far as it is read; returns the response, if there is one.
 fn post_large(addr: SocketAddr, target: &str, chunked: bool, bytes: usize) -> String {
     let Ok(mut stream) = TcpStream::connect(addr) else {
         return String::new();
@@ -214,7 +214,7 @@ fn post_large(addr: SocketAddr, target: &str, chunked: bool, bytes: usize) -> St
         .to_owned()
 }
 
-/// D4: datagrams of strangers are counted, and answered by nothing, while a call goes on.
+/// Stray datagrams are counted and not answered while a call goes on.
 #[test]
 fn stray_datagrams_are_counted_and_not_answered() {
     let runner = TestRunner::start(&EMBEDDED);
@@ -242,7 +242,7 @@ fn stray_datagrams_are_counted_and_not_answered() {
             sent += 1;
         }
     }
-    // A plain binding request, which a STUN server would answer.
+    // A plain Binding request, which a STUN server would answer.
     let binding = [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[7; 12]].concat();
     socket.send_to(&binding, ("127.0.0.1", port)).expect("sent");
     sent += 1;
@@ -255,7 +255,7 @@ fn stray_datagrams_are_counted_and_not_answered() {
         );
         std::thread::sleep(Duration::from_millis(20));
     }
-    // All of them have been seen, so an answer would be here.
+    // All of them have been counted, so a response would have arrived.
     socket.set_nonblocking(true).expect("a socket");
     let answer = socket.recv(&mut [0; 2_000]);
     assert_eq!(

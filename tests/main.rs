@@ -1,5 +1,5 @@
-//! The one test binary: each module is named for a behaviour and meets the runner as its peers do, over HTTP,
-//! WebSockets and UDP.
+//! The black-box tests in one binary: each module is named for a behaviour and uses the runner as
+//! its peers do, over HTTP, WebSockets and UDP.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

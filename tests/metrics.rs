@@ -1,4 +1,4 @@
-//! `/metrics` of the real binary: who may read it, and that what happens is what it tells.
+//! `/metrics` of the real binary: who may read it, and that its values match what happened.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread;
@@ -28,7 +28,7 @@ fn value(text: &str, series: &str) -> Option<f64> {
     line.and_then(|value| value.parse().ok())
 }
 
-/// Waits until each series has at least this value, since a live session tells of itself once a second.
+/// Waits until each series has at least this value; live sessions report once a second.
 fn wait_for(runner: &TestRunner, wanted: &[(&str, f64)]) -> String {
     let start = Instant::now();
     loop {
@@ -46,7 +46,7 @@ fn wait_for(runner: &TestRunner, wanted: &[(&str, f64)]) -> String {
     }
 }
 
-/// Local is the default: this machine reads, and nobody for whom a proxy on this machine asks.
+/// By default this machine may read, but not through a proxy on it.
 #[test]
 fn only_this_machine_reads_the_metrics_unless_told_otherwise() {
     let forwarding = [
@@ -80,7 +80,7 @@ fn only_this_machine_reads_the_metrics_unless_told_otherwise() {
     assert_eq!((post.status, post.header("allow")), (405, Some("GET, HEAD, OPTIONS")));
 }
 
-/// A page of somebody else's, open in a browser on this machine, is not let in by the loopback address of its visitor.
+/// A foreign page in a browser on this machine may not read.
 #[test]
 fn a_foreign_page_cannot_read_the_metrics() {
     let runner = TestRunner::start(&[]);
@@ -89,7 +89,7 @@ fn a_foreign_page_cannot_read_the_metrics() {
     assert_eq!(reply.header("access-control-allow-origin"), None);
 }
 
-/// A plain client: seen while it talks, and with its outcome once it left.
+/// A plain client is counted while it talks, and with its outcome after it left.
 #[test]
 fn a_websocket_session_is_counted_while_it_is_live() {
     let runner = TestRunner::start(&["--bot", "echo"]);
@@ -129,7 +129,7 @@ fn a_websocket_session_is_counted_while_it_is_live() {
     );
 }
 
-/// A device over WebRTC: delays, packets and frames; and a stranger's datagram on the same port.
+/// A device over WebRTC: delays, packets and frames, and a stray datagram on the same port.
 #[test]
 fn a_connection_is_counted_with_its_delays() {
     let runner = TestRunner::start(&["--embedded", "--host", "127.0.0.1", "--bot", "echo"]);
@@ -189,7 +189,8 @@ fn refusals_are_counted() {
     }
 }
 
-/// A caller who gets an answer and never comes: after 15 s one line says why, and its outcome is counted.
+/// A caller who gets an answer and never connects: after 15 s one line says why, and the outcome is
+/// counted.
 #[test]
 fn a_failed_connection_is_explained_once_and_counted() {
     let runner = TestRunner::start(&["--embedded", "--host", "127.0.0.1"]);

@@ -1,4 +1,4 @@
-//! Whom a secret reaches: programs that are bots, and where a `.env` file of the working directory sends it.
+//! Which secrets bot programs can see, and where credentials of a `.env` file are sent.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,10 +10,11 @@ use crate::support::client::Client;
 use crate::support::rest::Rest;
 use crate::support::runner::{PATIENCE, TestRunner, folder};
 
-/// Writes its environment, and what it can read of the runner's, which is its parent.
+/// Writes its environment, and what it can read of its parent's, the runner's.
 const TELLS: &str = r#"env > env.new; cat "/proc/$PPID/environ" > parent 2> /dev/null; mv env.new env; exec sleep 60"#;
 
-/// The environment of the bot of a runner with these lines in `.env`, these options and variables, and the runner.
+/// Returns the environment of the bot of a runner with this `.env`, these options and variables,
+/// and the runner.
 fn environment(file: &str, options: &[&str], variables: &[(&str, &str)]) -> (BTreeMap<String, String>, TestRunner) {
     let arguments = [options, &["--", "/bin/sh", "-c", TELLS]].concat();
     let runner = TestRunner::start_among(&[(".env", file)], &arguments, variables);
@@ -35,8 +36,8 @@ fn wait_for(path: &Path) -> String {
     }
 }
 
-/// Finding 9: a bot gets the keys of its own services, and none of the runner's but those that are passed by name. The log names
-/// what was withheld, once and without values.
+/// A bot gets the keys of its own services, and of the runner's only those that are passed by name.
+/// The log names the withheld ones once, without values.
 #[test]
 fn a_bot_does_not_get_the_runner_s_secrets() {
     let secret = "hunter2-hunter2-hunter2";
@@ -83,10 +84,10 @@ fn a_bot_does_not_get_the_runner_s_secrets() {
     );
 }
 
-/// Finding 9: nor does a bot, which runs as the same user, find them in `/proc`.
+/// A bot, which runs as the same user, cannot read them in `/proc` either.
 #[test]
 fn a_bot_cannot_read_the_environment_of_the_runner() {
-    // An administrator may read everything; without capabilities one is like any other user.
+    // Root may read everything; without capabilities it is like any other user.
     let plain = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"];
     let wrapper = if is_root() { &plain[..] } else { &[] };
     let variables = [("TWILIO_AUTH_TOKEN", "hunter2")];
@@ -102,7 +103,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Finding 8: a `.env` file runs nothing in bots, and harmless lines of it arrive.
+/// A `.env` file cannot run code in bots, and its harmless lines arrive.
 #[test]
 fn a_file_of_the_working_directory_loads_nothing_into_bots() {
     let file = "PYTHONUNBUFFERED=1\nLD_PRELOAD=/tmp/evil.so\nNODE_OPTIONS=--require /tmp/evil.js\nPYTHONSTARTUP=/tmp/evil.py\n\
@@ -119,8 +120,8 @@ fn a_file_of_the_working_directory_loads_nothing_into_bots() {
     assert!(!log.contains("evil"), "{log}");
 }
 
-/// Finding 8: as a service the runner is where nobody writes, and its bots where systemd has made a folder for them, by whose programs a
-/// relative path counts.
+/// As a service, the runner starts in a folder that others cannot write, and its bots start in the
+/// state folder, to which relative paths of their programs refer.
 #[test]
 fn a_bot_of_a_service_starts_in_the_folder_of_its_state() {
     let state = folder();
@@ -137,7 +138,8 @@ fn a_bot_of_a_service_starts_in_the_folder_of_its_state() {
     fs::remove_dir_all(&state).expect("the folder is the test's");
 }
 
-/// Finding 8: a credential of the environment is not sent where a file of the working directory says, and one of the file is.
+/// A credential of the environment is not sent to an address from a `.env` file; one of that file
+/// is.
 #[test]
 fn a_credential_is_sent_to_its_configured_address_alone() {
     let api = Rest::start(&[(200, "{}")]);
@@ -163,7 +165,7 @@ fn a_credential_is_sent_to_its_configured_address_alone() {
     assert!(bot.contains_key("TELCO_A_API_URL") && !runner.log().contains("both in .env"));
 }
 
-/// Finding 8: the same for the client of the cloud service, in a folder that somebody else has written.
+/// The same for the client of the cloud service, in a folder that another user has written.
 #[test]
 fn a_key_of_the_cloud_service_stays_with_its_own_service() {
     let service = Rest::start(&[(200, r#"{"regions": []}"#)]);

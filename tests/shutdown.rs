@@ -1,7 +1,7 @@
-//! The end of a runner, and what comes before it: signals, the drain, the supervisor, and stalls.
+//! Shutdown, and what precedes it: signals, the drain, the supervisor, and stalls.
 //!
-//! Callers of every transport stay to the end and hold the runner to its word. The supervisor is a socket of the test's own;
-//! the runner with a bot that blocks is this test binary.
+//! Callers of every transport stay connected to the end. The supervisor is a socket of the test;
+//! the runner with a blocking bot is this test binary.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -28,7 +28,8 @@ use crate::support::sound::Speech;
 const EMBEDDED: [&str; 3] = ["--embedded", "--host", "127.0.0.1"];
 const STOPPING: &str = "the runner is stopping";
 
-/// Eight callers: two microcontrollers over WebRTC, three plain clients, and three calls whose providers can be asked.
+/// Eight callers: two devices over WebRTC, three plain clients, and three calls whose providers
+/// have hang-up APIs.
 struct Callers {
     devices: Vec<Device>,
     clients: Vec<Client>,
@@ -55,7 +56,7 @@ impl Callers {
         callers
     }
 
-    /// Fails unless each was told of the end.
+    /// Asserts that each caller was told of the end.
     fn assert_told(&mut self) {
         for device in &self.devices {
             device.wait("a goodbye", |report| report.goodbye);
@@ -69,7 +70,7 @@ impl Callers {
     }
 }
 
-/// The REST APIs of the three providers, and the variables that lead a runner to them.
+/// The REST APIs of the three providers, and the variables that point a runner to them.
 fn providers() -> ([Rest; 3], Vec<(&'static str, String)>) {
     let apis = [(); 3].map(|()| Rest::start(&[(200, "{}")]));
     let [a, b, c] = &apis;
@@ -86,8 +87,8 @@ fn providers() -> ([Rest; 3], Vec<(&'static str, String)>) {
     (apis, variables)
 }
 
-/// Ends a runner with eight callers, whatever its bot is, and asserts that nobody was forgotten. That it takes 3 s at most shows
-/// in the log: the runner cuts nobody off, and its own time for that is 2.5 s.
+/// Stops a runner with eight callers, and asserts that each was told. The log shows that it took 3
+/// s at most: no session was cut off, which happens after 2.5 s.
 fn assert_graceful_shutdown(signal: &str, options: &[&str]) {
     let (apis, variables) = providers();
     let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -120,7 +121,7 @@ fn assert_graceful_shutdown(signal: &str, options: &[&str]) {
     }
 }
 
-/// SIGTERM and Ctrl-C end eight live sessions on all transports, with bots of the library and with programs.
+/// SIGTERM and Ctrl-C end eight live sessions on all transports, with library bots and programs.
 #[test]
 fn a_signal_ends_eight_sessions_of_every_kind() {
     thread::scope(|scope| {
@@ -137,15 +138,15 @@ fn start(runner: &TestRunner, transport: &str) -> Reply {
     http::request(runner.addr, "POST", "/start", &json, body.as_bytes()).expect("an answer")
 }
 
-/// Says something, and waits until the bot has said it back.
+/// Speaks, and waits until the bot has echoed it.
 fn assert_audio_flows(client: &mut Client) {
     let before = client.heard.len();
     client.say(&[3_000; 3_200], 16_000);
     client.hear_until("the echo", |client| client.heard.len() - before >= 2_400);
 }
 
-/// With `--drain` the signal shuts the doors at once, live sessions go on until they end, and the last of them takes the runner
-/// with it.
+/// With `--drain` the signal stops new sessions at once, live ones continue until they end, and the
+/// runner ends with the last of them.
 #[test]
 fn a_drain_lasts_until_its_sessions_end() {
     let options = [&EMBEDDED[..], &["--bot", "echo", "--drain", "3600"]].concat();
@@ -200,14 +201,14 @@ fn a_drain_lasts_until_its_sessions_end() {
         assert_eq!(client.end(), Some((1000, String::new())));
     }
     runner.wait_for_sessions(1);
-    // It is freed half a minute later, and the runner with it.
+    // The session is freed half a minute later, and the runner ends with it.
     device.vanish();
     assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
     runner.wait_for_log("all sessions have ended");
     assert_eq!(runner.wait_for_logs("session ended: ", 3).len(), 3);
 }
 
-/// A second signal does not wait for the drain, and neither does the end of its time.
+/// A second signal, and the end of the drain time, end a drain.
 #[test]
 fn a_drain_ends_at_its_deadline_or_a_further_signal() {
     for (drain, words) in [("3600", "SIGTERM again"), ("1", "the drain time is over")] {
@@ -226,7 +227,7 @@ fn a_drain_ends_at_its_deadline_or_a_further_signal() {
     }
 }
 
-/// The other end of `NOTIFY_SOCKET`.
+/// The receiving end of `NOTIFY_SOCKET`.
 struct Supervisor {
     socket: UnixDatagram,
     path: PathBuf,
@@ -234,7 +235,7 @@ struct Supervisor {
 
 impl Supervisor {
     fn new(name: &str) -> Self {
-        // A socket's path has room for about a hundred bytes, which the build's folder may exceed.
+        // A socket path is limited to about a hundred bytes, which the build folder may exceed.
         let path = std::env::temp_dir().join(format!("edge-runner-{}-{name}", std::process::id()));
         let _ = fs::remove_file(&path);
         let socket = UnixDatagram::bind(&path).expect("the folder for such things is writable");
@@ -253,7 +254,7 @@ impl Supervisor {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Waits for a message with this line, and returns it and what came before.
+    /// Waits for a message with this line; returns it and the earlier ones.
     fn until(&self, line: &str) -> Vec<String> {
         let mut seen = Vec::new();
         loop {
@@ -266,7 +267,7 @@ impl Supervisor {
         }
     }
 
-    /// Reads what has come up to now.
+    /// Reads the messages that have arrived.
     fn drain(&self) -> Vec<String> {
         self.socket.set_nonblocking(true).expect("a socket of this test");
         let mut seen = Vec::new();
@@ -285,8 +286,8 @@ impl Drop for Supervisor {
     }
 }
 
-/// A supervisor learns when the runner is ready, that it is alive, who talks, and when it begins to end and how long that may
-/// take. The programs of the sessions cannot speak for the runner.
+/// The supervisor is told when the runner is ready, alive and stopping, how many sessions are live,
+/// and how long the stop may take. Bot programs cannot notify in its place.
 #[test]
 fn a_supervisor_is_notified_of_each_state() {
     let supervisor = Supervisor::new("told");
@@ -317,7 +318,7 @@ fn a_supervisor_is_notified_of_each_state() {
     assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
 }
 
-/// Whoever set the variables for somebody else, or for nobody, keeps no runner from its work.
+/// Notification variables for another process, or without a receiver, are harmless.
 #[test]
 fn a_missing_supervisor_is_ignored() {
     let elsewhere = [("NOTIFY_SOCKET", "/nonexistent/notify"), ("WATCHDOG_USEC", "1000000")];
@@ -351,8 +352,8 @@ fn wait_for_file(path: &PathBuf) -> String {
     }
 }
 
-/// A bot that blocks the only thread stalls the runtime: that is told once, with what to do, the supervisor gets no sign of life
-/// as long as it lasts, and everything goes on after it.
+/// A bot that blocks the only thread stalls the runtime: one log line with advice, no keep-alive
+/// message meanwhile, and everything continues afterwards.
 #[test]
 fn a_bot_that_blocks_the_runtime_is_reported() {
     let supervisor = Supervisor::new("stall");
@@ -371,7 +372,7 @@ fn a_bot_that_blocks_the_runtime_is_reported() {
         stalled.contains("ERROR") && stalled.contains("a bot blocks its thread"),
         "{stalled}"
     );
-    // What came before the stall was noticed; from then on, ten times the interval of the sign of life, none.
+    // Messages from before the detection are skipped; then there are none for ten intervals.
     supervisor.drain();
     thread::sleep(Duration::from_secs(1));
     assert_eq!(supervisor.drain(), Vec::<String>::new());
@@ -390,7 +391,7 @@ fn a_bot_that_blocks_the_runtime_is_reported() {
     }
 }
 
-/// With a thread to spare, a bot that blocks the other one is told of by its session's name, and nobody else notices.
+/// With a second thread, a blocking bot is reported under its session, and other sessions go on.
 #[test]
 fn a_bot_that_blocks_one_thread_of_two_stalls_only_itself() {
     let runner = TestRunner::start_own("ends::the_runner_whose_bot_blocks", &[("WORKERS_OF_TEST", "2")]);
@@ -413,8 +414,8 @@ fn a_bot_that_blocks_one_thread_of_two_stalls_only_itself() {
     );
 }
 
-/// A task without which nothing can be served panics, or ends: one ERROR line names it, those who are there are told of the end,
-/// and the process ends with 1, for its supervisor to start it again.
+/// When an essential task panics or ends, one ERROR line names it, sessions are told, and the
+/// process exits with 1 for its supervisor to restart it.
 #[test]
 fn a_lost_service_ends_the_process() {
     for (how, words) in [
@@ -444,7 +445,7 @@ fn a_lost_service_ends_the_process() {
     }
 }
 
-/// Not a test: the runner of the test above, whose bot takes one of its services away.
+/// Not a test: the runner of the test above, whose bot ends one of its services.
 #[test]
 #[ignore = "it is the runner of another test"]
 fn the_runner_that_loses_a_service() {
@@ -472,7 +473,7 @@ fn the_runner_that_loses_a_service() {
         host: Host::Address([127, 0, 0, 1].into()),
         port: 0,
         rtc_port: Some(0),
-        // A lost service is no reason to wait for those who talk.
+        // The loss of a service skips the drain.
         drain: Duration::from_secs(300),
         ..Config::default()
     };
@@ -485,7 +486,7 @@ fn the_runner_that_loses_a_service() {
     std::process::exit(i32::from(ran.is_err()));
 }
 
-/// Blocks its thread when it is told to, until a file appears; else it is awake and says so.
+/// Blocks its thread on request until a file appears, and otherwise reports that it is awake.
 async fn blocks(mut args: RunnerArguments) -> Result<(), BotError> {
     let mut media = args.media(Audio::default())?;
     while let Some(event) = media.recv().await {
@@ -501,7 +502,7 @@ async fn blocks(mut args: RunnerArguments) -> Result<(), BotError> {
     Ok(())
 }
 
-/// Not a test: the runner of those above, as somebody's own program.
+/// Not a test: the runner of those above, as an embedding program.
 #[test]
 #[ignore = "it is the runner of other tests"]
 fn the_runner_whose_bot_blocks() {

@@ -1,4 +1,5 @@
-//! The laws of the house that the linter cannot see: what the pure floor may name, and that every room says what it is for.
+//! Rules of the source that the linter cannot check: which names `proto` may use, and that every
+//! file has a header.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ fn src() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-/// No file of the pure floor names the runtime, the HTTP library, or the floors above.
+/// No file of `proto` names the runtime, the HTTP library, or the layers above.
 #[test]
 fn proto_is_pure() {
     for path in sources(&src().join("proto")) {
@@ -38,7 +39,7 @@ fn proto_is_pure() {
     }
 }
 
-/// Every source file opens with what the room is for.
+/// Every source file starts with a header comment.
 #[test]
 fn every_file_has_a_header() {
     for path in sources(&src()) {
@@ -47,8 +48,8 @@ fn every_file_has_a_header() {
     }
 }
 
-/// A telephony provider is one file and one line in one list: nothing else in production code names one, but the table
-/// of aliases, which has the names of the wire.
+/// Telephony providers are named only in their own file, the list of providers, and the table of
+/// aliases.
 #[test]
 fn provider_names_stay_in_their_files_the_list_and_the_aliases() {
     const NAMES: [&str; 4] = ["twilio", "telnyx", "plivo", "exotel"];

@@ -1,5 +1,6 @@
-//! HTTPS and WSS on the port of HTTP, against the real binary: clients that trust the downloaded authority, files that are
-//! changed during a call, rubbish in place of a handshake, and connections that never send a request.
+//! HTTPS and WSS on the HTTP port, against the real binary: clients that trust the downloaded
+//! authority, certificates replaced during a call, garbage instead of a handshake, and silent
+//! connections.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -25,7 +26,7 @@ fn auto() -> TestRunner {
     TestRunner::start(&["--bot", "echo", "--tls", "auto", "--state-dir", "state"])
 }
 
-/// A client that trusts the certificates in this PEM, and nobody else.
+/// A client that trusts the certificates in this PEM only.
 pub fn trusting(pem: &[u8]) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for der in CertificateDer::pem_slice_iter(pem) {
@@ -74,7 +75,7 @@ fn secure(addr: SocketAddr, config: &Arc<ClientConfig>, method: &str, target: &s
     );
     stream.write_all(request.as_bytes()).expect("the runner reads");
     let mut raw = Vec::new();
-    // An end without the goodbye of TLS would be an error here.
+    // A missing close_notify would be an error here.
     stream.read_to_end(&mut raw).expect("the runner answers");
     http::parse(&raw).expect("a reply")
 }
@@ -96,7 +97,7 @@ impl Call {
         Call(socket)
     }
 
-    /// Says half a second, and waits until as much was heard.
+    /// Speaks for half a second, and waits for as much echo.
     fn echo(&mut self) {
         let pcm: Vec<i16> = (0..8_000).map(|n| ((n % 100) * 200 - 10_000) as i16).collect();
         for frame in pcm.chunks(320) {
@@ -117,7 +118,7 @@ impl Call {
     }
 }
 
-/// A client that trusts the downloaded authority does all that one of plain HTTP does, on the same port, in turns with it.
+/// A client that trusts the authority can do over TLS everything that plain HTTP does on that port.
 #[test]
 fn https_and_http_share_a_port() {
     let runner = auto();
@@ -142,13 +143,13 @@ fn https_and_http_share_a_port() {
     );
     let page = secure(runner.addr, &trusted, "GET", "/client/", "");
     assert!(page.text().contains("<html"), "{}", page.text());
-    // Devices keep plain HTTP: nobody is sent elsewhere.
+    // Devices keep plain HTTP: nothing is redirected.
     let (json, reply) = (["Content-Type: application/json"], "{}");
     let reply = http::request(runner.addr, "POST", "/api/offer", &json, reply.as_bytes()).expect("an answer");
     assert_eq!(reply.status, 422);
 }
 
-/// A call over WSS carries speech, and is a session like any other.
+/// A call over WSS carries speech like any other session.
 #[test]
 fn a_call_over_wss_is_heard() {
     let runner = auto();
@@ -161,8 +162,8 @@ fn a_call_over_wss_is_heard() {
     runner.wait_for_sessions(0);
 }
 
-/// The certificate is for every name of this machine, and for none of others; ALPN is that of HTTP/1.1; who does not trust the
-/// authority gets nowhere; and a client that comes again resumes.
+/// The certificate covers every name of this machine and no others; ALPN is `http/1.1`; a client
+/// without the authority fails; a returning client resumes its session.
 #[test]
 fn the_handshake_is_a_browsers() {
     let runner = auto();
@@ -178,7 +179,7 @@ fn the_handshake_is_a_browsers() {
     let browser = Arc::new(browser);
     let mut first = connect(runner.addr, "localhost", &browser).expect("it is trusted");
     assert_eq!(first.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
-    // The ticket comes with the first answer.
+    // The ticket comes with the first response.
     let request = format!(
         "GET /status HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
         runner.addr
@@ -202,7 +203,7 @@ fn the_handshake_is_a_browsers() {
     assert_eq!(http::get(runner.addr, "/status").status, 200);
 }
 
-/// The authority survives a restart, or devices would have to trust a new one each time.
+/// The authority survives a restart, so devices keep trusting it.
 #[test]
 fn the_authority_persists() {
     let folder = auto();
@@ -214,7 +215,8 @@ fn the_authority_persists() {
     assert!(!folder.log().contains("PRIVATE KEY"));
 }
 
-/// Without an authority of its own the runner says what would make one; TLS that is off is closed without a word.
+/// Without an authority, the response says what would make one; a TLS handshake is closed when TLS
+/// is off.
 #[test]
 fn without_tls_there_is_none() {
     let runner = TestRunner::start(&["-v"]);
@@ -230,13 +232,13 @@ fn without_tls_there_is_none() {
     let _ = stream.read_to_end(&mut rest);
     assert!(rest.is_empty(), "{rest:?}");
     runner.wait_for_log("it speaks TLS, which is off");
-    // A hang-up of the terminal ends nothing.
+    // SIGHUP ends nothing.
     runner.signal("HUP");
     runner.wait_for_log("SIGHUP");
     assert_eq!(http::get(runner.addr, "/status").status, 200);
 }
 
-/// Whatever follows the first byte of a handshake, the connection ends and the server lives.
+/// Garbage after the first byte of a handshake closes the connection, and the server lives.
 #[test]
 fn garbage_in_place_of_a_handshake_closes_the_connection() {
     let runner = auto();
@@ -257,7 +259,7 @@ fn garbage_in_place_of_a_handshake_closes_the_connection() {
         .concat(),
     ] {
         let mut stream = tcp(runner.addr);
-        // It may end while we still write.
+        // The server may close while the test still writes.
         let _ = stream.write_all(&rubbish);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut rest = Vec::new();
@@ -268,7 +270,7 @@ fn garbage_in_place_of_a_handshake_closes_the_connection() {
     assert_eq!(http::get(runner.addr, "/status").status, 200);
 }
 
-/// A certificate and its key, as `openssl` or a company's own authority makes them.
+/// A certificate and its key, as `openssl` or a private authority makes them.
 struct Files {
     certificate: String,
     key: String,
@@ -285,8 +287,8 @@ impl Files {
     }
 }
 
-/// Certificates of files are read again at SIGHUP: the next connection has the new one, a call goes on with the old one, and
-/// files that do not fit change nothing.
+/// Certificate files are read again at SIGHUP: new connections get the new one, a call keeps the
+/// old one, and files that do not match change nothing.
 #[test]
 fn files_are_read_again_during_a_call() {
     let (old, new) = (Files::new(), Files::new());
@@ -325,7 +327,7 @@ fn files_are_read_again_during_a_call() {
     assert_eq!(runner.sessions(), 1);
 }
 
-/// Files that do not do end the start, with words and the number for it.
+/// Unusable files end the start, with a message and exit code 1.
 #[test]
 fn unusable_files_are_named() {
     let folder = TestRunner::start(&[]);
@@ -361,8 +363,8 @@ fn unusable_files_are_named() {
     }
 }
 
-/// More silent connections than there are places, of three kinds, and every request of others is answered while they are
-/// open; the runner lets all of them go.
+/// More silent connections than there are permits, of three kinds: every other request is answered,
+/// and the runner closes all of them.
 #[test]
 fn half_open_connections_do_not_block_clients() {
     let runner = auto();

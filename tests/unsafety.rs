@@ -1,6 +1,8 @@
-//! How much `unsafe` there is: every file that has some stands in `tests/data/unsafe.txt` with its number and its reason.
+//! Counts `unsafe`: `tests/data/unsafe.txt` lists every file that has some, with the number and the
+//! reason.
 //!
-//! Clippy's `undocumented_unsafe_blocks` asks for what each block relies on; this asks for a decision before there is one more.
+//! Clippy's `undocumented_unsafe_blocks` asks for a safety comment; this test asks for a decision
+//! before there is another block.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +10,7 @@ use std::path::Path;
 
 const TABLE: &str = "tests/data/unsafe.txt";
 
-/// Counts blocks, functions, implementations and attributes; words in comments and strings stand otherwise.
+/// Counts blocks, functions, implementations and attributes, by their form outside comments.
 fn count(text: &str) -> usize {
     let code = text.lines().map(str::trim_start).filter(|line| !line.starts_with("//"));
     let forms = ["unsafe {", "unsafe fn ", "unsafe impl", "unsafe extern", "#[unsafe("];
@@ -20,7 +22,7 @@ fn walk(folder: &Path, found: &mut BTreeMap<String, usize>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
-        // What was built, and the packages of browsers' tests.
+        // Build output and the packages of the browser tests are not this project's source.
         let is_own = !path.ends_with("target") && !path.ends_with("node_modules");
         if path.is_dir() && is_own {
             walk(&path, found);
@@ -34,7 +36,7 @@ fn walk(folder: &Path, found: &mut BTreeMap<String, usize>) {
     }
 }
 
-/// F4: the table is true, and each of its lines has a reason.
+/// The table matches the source, and each of its lines has a reason.
 #[test]
 fn every_unsafe_is_counted_and_has_a_reason() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

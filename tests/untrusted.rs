@@ -1,5 +1,5 @@
-//! Requests that nobody of the house has sent: under names of others, for pages of others, without the key, and with text that
-//! was made to end up in a log. The real binary, over loopback.
+//! Untrusted requests: with foreign host names, from foreign pages, without the key, and with text
+//! meant for the log. The real binary, over loopback.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use crate::support::http::{self, Reply};
 use crate::support::runner::TestRunner;
 use crate::support::socket::{Habits, Socket, What};
 
-/// One request of every kind that there is, and some that there is not; method and target.
+/// One request for every endpoint and for some unknown paths; method and target.
 const EVERYWHERE: [(&str, &str); 14] = [
     ("GET", "/"),
     ("GET", "/client/"),
@@ -29,7 +29,7 @@ const EVERYWHERE: [(&str, &str); 14] = [
     ("OPTIONS", "*"),
 ];
 
-/// Sends a request whose every header line, `Host` too, is the test's own.
+/// Sends a request with exactly these header lines, `Host` included.
 fn send(addr: SocketAddr, line: &str, headers: &[&str], body: &str) -> Reply {
     let mut request = format!("{line}\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
     for header in headers {
@@ -45,7 +45,7 @@ fn post(addr: SocketAddr, target: &str, headers: &[&str], body: &Value) -> Reply
 
 const JSON: &str = "Content-Type: application/json";
 
-/// A name of somebody else gets 421 with words on every route, upgrades and preflights among them.
+/// A foreign host name gets 421 with a message on every route, upgrades and preflights included.
 #[test]
 fn every_endpoint_rejects_a_foreign_host() {
     let runner = TestRunner::start(&["--allowed-hosts", "bots.example.org"]);
@@ -106,7 +106,7 @@ fn every_endpoint_rejects_a_foreign_host() {
         .status,
         400
     );
-    // The accepted name is the one that a client is sent on to, as it came.
+    // The accepted name is used for the redirect, unchanged.
     let reply = send(
         runner.addr,
         "POST /start HTTP/1.1",
@@ -116,7 +116,7 @@ fn every_endpoint_rejects_a_foreign_host() {
     assert_eq!(reply.json()["wsUrl"], "ws://Pi.LOCAL:99/ws-client");
 }
 
-/// A provider asks by the public name, which `--proxy` brings.
+/// Providers use the public name, which `--proxy` sets.
 #[test]
 fn the_public_name_is_accepted() {
     let runner = TestRunner::start(&["-t", "twilio", "--proxy", "Bots.example.net:8443"]);
@@ -136,8 +136,9 @@ fn the_public_name_is_accepted() {
     }
 }
 
-/// R-086 and the page of a stranger: what it can send unasked is refused, with words that its developer can read; what it has
-/// to ask for is taken; and programs, devices and pages of the house ask nobody.
+/// a cross-site request that needs no preflight is rejected with a message for the
+/// developer; one that has a preflight is accepted. Programs, devices and same-origin pages need
+/// none.
 #[test]
 fn a_cross_site_page_cannot_start_a_session() {
     let runner = TestRunner::start(&["-t", "telephony_d"]);
@@ -193,7 +194,7 @@ fn a_cross_site_page_cannot_start_a_session() {
         (start.status, start.header("access-control-allow-origin")),
         (200, Some("https://evil.example"))
     );
-    // A socket of every origin is taken as long as there is no list.
+    // Without a list, sockets of every origin are accepted.
     let habits = Habits {
         headers: &[("origin", "https://any.example")],
         ..Habits::default()
@@ -201,8 +202,9 @@ fn a_cross_site_page_cannot_start_a_session() {
     assert!(Socket::try_connect(runner.addr, "/ws-client", habits).is_ok());
 }
 
-/// Sockets that say nothing hold no place: a full house of them, and more, keeps no caller out. Past their cap the oldest gives
-/// way with words; a call whose place was taken meanwhile is told to come again, and the next is told so before its upgrade.
+/// Silent sockets hold no session slot, so any number of them blocks no caller. Above their cap the
+/// oldest is closed with a message. A call whose slot was taken meanwhile is told to retry, and the
+/// next one is told before its upgrade.
 #[test]
 fn silent_sockets_keep_no_caller_out() {
     let runner = TestRunner::start(&["--bot", "echo", "--max-sessions", "1"]);
@@ -240,7 +242,7 @@ fn silent_sockets_keep_no_caller_out() {
     runner.wait_for_sessions(1);
 }
 
-/// Waits for the runner's close.
+/// Waits for the runner's close frame.
 fn closed(socket: &mut Socket) -> (u16, String) {
     match socket.next("a close").what {
         What::Close(code, why) => (code, why),
@@ -248,7 +250,7 @@ fn closed(socket: &mut Socket) -> (u16, String) {
     }
 }
 
-/// Callers who come and go cannot fill the log: each has so many lines a minute, and its sessions go on without.
+/// A client's log lines are limited per minute, and its sessions go on.
 #[test]
 fn log_lines_of_a_client_are_capped() {
     const CALLS: usize = 2 * limits::LINES_PER_CALLER_MAX as usize;
@@ -264,7 +266,7 @@ fn log_lines_of_a_client_are_capped() {
     let lines = log
         .lines()
         .filter(|line| line.contains("session started") || line.contains("session ended"));
-    // A machine so slow that this took three minutes may have written three times as many.
+    // On a slow machine the test may take three minutes and see three times as many.
     let (written, share) = (lines.count(), limits::LINES_PER_CALLER_MAX as usize);
     assert!(
         (share..=3 * share).contains(&written),
@@ -273,11 +275,11 @@ fn log_lines_of_a_client_are_capped() {
     );
 }
 
-/// What a terminal or a reader of lines would fall for, in all the ways in which it can be written down.
+/// Control characters and escape sequences that could deceive a terminal or a log reader.
 const EVIL: &str = "\u{1b}[2J\u{7}\r\n2026-11-21T00:00:00.000Z ERROR forged: line\u{0}\u{85}\u{2028}\u{202e}\u{9b}31m";
 
-/// Text of strangers in every place that takes some, at the loudest level: each line of the log begins as lines do, and none
-/// holds a character that moves a cursor, turns text around or begins a line.
+/// Hostile text in every field that takes text, at TRACE level: every log line has its prefix, and
+/// none contains a control character.
 #[test]
 fn request_text_cannot_forge_a_log_line() {
     let runner = TestRunner::start(&["-v", "-v", "-v", "--bot", "echo"]);
@@ -297,7 +299,7 @@ fn request_text_cannot_forge_a_log_line() {
         }
         drop(Socket::try_connect(addr, &target, Habits::default()));
     }
-    // Raw bytes in a target and in headers: refused, or taken as they are.
+    // Raw bytes in a target and in headers are rejected or escaped.
     for request in [
         &b"GET /\x1b[2J HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"[..],
         b"GET /\xc2\x85\xe2\x80\xa8 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
@@ -345,7 +347,7 @@ fn request_text_cannot_forge_a_log_line() {
     assert!(log.contains("forged"), "something of it was logged");
 }
 
-/// Offers and candidates that hold such text: in the session, in names, in ICE credentials, and in fields beside the SDP.
+/// Offers and candidates with such text in the SDP and in the fields beside it.
 fn offers(addr: SocketAddr) {
     let sdp = include_str!("data/sdp/chrome.offer.sdp")
         .replace('\n', "\r\n")
@@ -390,7 +392,7 @@ fn offers(addr: SocketAddr) {
     http::request(addr, "PATCH", "/api/offer", &[JSON], body.to_string().as_bytes()).expect("an answer");
 }
 
-/// Calls whose provider says such words of itself, of its audio, and of errors.
+/// Calls with such text in their messages.
 fn calls(addr: SocketAddr) {
     for text in [
         include_str!("data/telephony/a.jsonl"),
@@ -417,7 +419,7 @@ fn calls(addr: SocketAddr) {
     }
 }
 
-/// Adds the text to every string under that name, or under any but those that tell what a message is.
+/// Adds the text to every string with that name, or to any but those that select a message type.
 fn inject_into_strings(value: &mut Value, name: &str) {
     match value {
         Value::Object(map) => {
@@ -439,7 +441,8 @@ fn inject_into_strings(value: &mut Value, name: &str) {
 
 const KEY: &str = "canary-0123456789abcdef";
 
-/// `--api-key`: what makes a session needs it; everything else does not. What `/start` answered opens the session's own offers.
+/// with `--api-key`, what starts a session needs the key, and nothing else does. The id from
+/// `/start` admits the offers of that session.
 #[test]
 fn only_requests_with_the_key_start_sessions() {
     let runner = TestRunner::start(&["-v", "-v", "--api-key", KEY]);
@@ -473,7 +476,7 @@ fn only_requests_with_the_key_start_sessions() {
             assert_ne!(reply.status, 401, "{method} {target}");
         }
     }
-    // The key as the value of a field of any name, in a path, and in a head that is none.
+    // The key as the value of any field, in a path, and in an invalid head.
     for body in [json!({"sdp": 1, "x": KEY}), json!({"sdp": 1, "apiKey": KEY})] {
         assert_eq!(post(runner.addr, "/api/offer", &[&with, JSON], &body).status, 422);
     }
