@@ -1,34 +1,34 @@
-//! What a reader of a socket does about errors in a row: nothing about a few, and pauses that grow
-//! about more.
+//! Backoff for a socket reader whose reads fail: no delay after a few errors in a row, growing
+//! delays after more.
 //!
-//! In: each error and each success. Out: how long to wait before the next try, and whether it is
-//! worth a warning. A network that answers with an error now and then costs no packet; an error
-//! that stays, as that of a descriptor that is no socket any more, must not keep a core busy.
+//! In: each error and each success. Out: the delay before the next read, and whether it deserves a
+//! warning. Occasional network errors cost no packet; a permanent error, such as a closed
+//! descriptor, must not keep a core busy.
 
 use std::time::Duration;
 
 use crate::limits::{READ_ERRORS_FREE, READ_PAUSE_FIRST, READ_PAUSE_MAX};
 
-/// Errors in a row, and the pause after the next one.
+/// Counts consecutive errors and derives the delay after each.
 #[derive(Debug, Default)]
 pub struct Backoff {
     errors: u32,
 }
 
-/// What to do after an error.
+/// The delay after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackoffDelay {
     pub length: Duration,
-    /// The first pause since the last success.
+    /// True for the first delay since the last success.
     pub is_first: bool,
 }
 
 impl Backoff {
-    /// Takes one more error. `None` asks for the next try at once.
+    /// Records an error. `None` means that the next read may follow at once.
     pub fn handle_error(&mut self) -> Option<BackoffDelay> {
         self.errors = self.errors.saturating_add(1);
         let pauses = self.errors.checked_sub(READ_ERRORS_FREE + 1)?;
-        // Past this many doublings the longest is reached, whatever the first.
+        // After 16 doublings every configuration has reached the maximum.
         let doubled = READ_PAUSE_FIRST.saturating_mul(1 << pauses.min(16));
         Some(BackoffDelay {
             length: doubled.min(READ_PAUSE_MAX),
@@ -36,7 +36,7 @@ impl Backoff {
         })
     }
 
-    /// Takes a success, after which the next error is the first again.
+    /// Records a success, which resets the count.
     pub fn handle_success(&mut self) {
         self.errors = 0;
     }

@@ -1,11 +1,12 @@
 //! ICE candidates: which of the peer's are used, and which addresses of this machine are offered.
 //!
-//! [`parse_remote`] takes one candidate of an offer or a PATCH as text and gives it back in the one spelling that str0m reads,
-//! or the reason why it is ignored. A bad candidate never costs the connection: the peer's own checks tell its address.
-//! [`local_addresses`] takes the interfaces of this machine and gives the addresses to offer, best first.
-//! Never used: names (no look-up leaves this runner for a peer), TCP, multicast, broadcast, unspecified addresses, and, of strangers, the ports
-//! of other services: whoever names a candidate makes the runner send there.
-//! Sources: RFC 8839 section 5.1, RFC 8445 section 5.1.1.
+//! [`parse_remote`] reads one candidate of an offer or a PATCH and returns it in the spelling that
+//! str0m parses, or the reason why it is ignored. An invalid candidate never ends the connection,
+//! because the peer's own checks reveal its address. [`local_addresses`] turns the interfaces of
+//! this machine into the addresses to offer, best first. Ignored: host names (the runner resolves
+//! no name for a peer), TCP, multicast, broadcast and unspecified addresses. Privileged ports are
+//! ignored too, unless the operator named the peer, because a candidate makes the runner send
+//! packets to it. Sources: RFC 8839 section 5.1, RFC 8445 section 5.1.1.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,25 +16,25 @@ use crate::limits::{
     CANDIDATE_BYTES_MAX, ICE_UFRAG_BYTES_MAX, LOCAL_ADDRESSES_MAX, PRIVILEGED_PORTS_END, TCP_ADDRESSES_MAX,
 };
 
-/// What the runner's own candidates imply for the peer's.
+/// How the runner's own candidates restrict the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteCandidatePolicy {
-    /// A loopback address is among the runner's candidates.
+    /// The runner offers a loopback address.
     pub loopback_offered: bool,
-    /// The peer is a server that the operator named, and may be wherever it says: strangers name no port of a service.
+    /// The operator named the peer's server. Such a peer may use any address and port.
     pub named_by_operator: bool,
 }
 
-/// A candidate that checks can be sent to.
+/// A candidate to which checks can be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsedCandidate {
-    /// `candidate:...` without what str0m does not need.
+    /// The `candidate:...` line, reduced to what str0m reads.
     pub text: String,
     pub kind: CandidateKind,
     pub addr: SocketAddr,
 }
 
-/// How a candidate's address is the peer's, RFC 8445 section 4.
+/// The candidate types of RFC 8445 section 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CandidateKind {
     Host,
@@ -50,7 +51,7 @@ impl CandidateKind {
         CandidateKind::Relayed,
     ];
 
-    /// Returns the word of a candidate line.
+    /// Returns the type as written in a candidate line.
     pub fn name(self) -> &'static str {
         match self {
             CandidateKind::Host => "host",
@@ -64,27 +65,27 @@ impl CandidateKind {
 /// Why a candidate is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CandidateError {
-    /// No candidate, but the mark that none will follow.
+    /// The end-of-candidates mark.
     EndOfCandidates,
     TooLong,
     Malformed,
-    /// A `.local` name, which a browser writes in place of an address it will not tell.
+    /// A `.local` name, which browsers write to hide an address.
     Mdns,
-    /// Any other name.
+    /// Any other host name.
     Name,
-    /// Not UDP.
+    /// A transport other than UDP.
     Transport,
-    /// Not component 1; RTP and RTCP share one.
+    /// A component other than 1; RTP and RTCP share one transport.
     Component,
     /// Port 0.
     Port,
-    /// A port that belongs to a service of its machine.
+    /// A privileged port, on which another service may listen.
     Privileged(u16),
-    /// The runner's own address and port: checks to it would only come back.
+    /// The runner's own address and port.
     Own,
-    /// Unspecified, multicast, broadcast, or bound to a link that this end cannot name.
+    /// An unspecified, multicast or broadcast address, or one that needs an interface name.
     Address(IpAddr),
-    /// Loopback, when none is offered here.
+    /// A loopback address, while the runner offers none.
     Loopback(IpAddr),
 }
 
@@ -109,8 +110,8 @@ impl fmt::Display for CandidateError {
     }
 }
 
-/// Returns the address that a client has in its own network, by the first host candidate among these
-/// with an address of IP. Whether checks can be sent there is another matter.
+/// Returns the client's address in its own network: the first host candidate with an IP address.
+/// Checks may be unable to reach it.
 pub fn host_address(candidates: &[String]) -> Option<IpAddr> {
     let mut addresses = candidates.iter().filter_map(|text| {
         let mut words = text.split_ascii_whitespace().skip(4);
@@ -121,10 +122,10 @@ pub fn host_address(candidates: &[String]) -> Option<IpAddr> {
     addresses.next()
 }
 
-/// Parses one candidate of the peer, with or without `a=` and `candidate:` in front.
+/// Parses one candidate of the peer, with or without the `a=` and `candidate:` prefixes.
 ///
 /// # Errors
-/// [`CandidateError`]: the reason why it cannot be used.
+/// [`CandidateError`] says why the candidate cannot be used.
 pub fn parse_remote(text: &str, policy: &RemoteCandidatePolicy) -> Result<ParsedCandidate, CandidateError> {
     if text.len() > CANDIDATE_BYTES_MAX {
         return Err(CandidateError::TooLong);
@@ -140,7 +141,7 @@ pub fn parse_remote(text: &str, policy: &RemoteCandidatePolicy) -> Result<Parsed
     let (foundation, component, transport) = (next()?, next()?, next()?);
     let (priority, address, port) = (next()?, next()?, next()?);
     let (typ, kind) = (next()?, next()?);
-    // RFC 8839: 1 to 32 characters. Its alphabet is not enforced, browsers were seen to leave it.
+    // RFC 8839 allows 1 to 32 characters. Its alphabet is not enforced, since browsers violate it.
     if foundation.len() > 32 || !foundation.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(CandidateError::Malformed);
     }
@@ -163,7 +164,8 @@ pub fn parse_remote(text: &str, policy: &RemoteCandidatePolicy) -> Result<Parsed
         return Err(CandidateError::Privileged(port));
     }
     check_remote_address(ip, policy)?;
-    // The pair priority of RFC 8445 section 6.1.2.3 overflows 64 bits above this range, which is also the permitted one.
+    // The permitted range. Above it, the pair priority of RFC 8445 section 6.1.2.3 overflows 64
+    // bits.
     let priority = priority.clamp(1, i32::MAX as u32);
     let mut normal = format!(
         "candidate:{foundation} 1 udp {priority} {ip} {port} typ {}",
@@ -180,9 +182,10 @@ pub fn parse_remote(text: &str, policy: &RemoteCandidatePolicy) -> Result<Parsed
     })
 }
 
-/// Returns the value of an extension of a candidate: pairs of words follow its type.
+/// Returns the value of a candidate extension; name and value pairs follow the type.
 ///
-/// The user name fragment matters after a restart of ICE: str0m drops candidates of the time before by it.
+/// The `ufrag` extension matters after an ICE restart: str0m uses it to drop candidates of earlier
+/// ICE sessions.
 fn extension<'a>(mut words: impl Iterator<Item = &'a str>, name: &str) -> Option<&'a str> {
     while let (Some(key), Some(value)) = (words.next(), words.next()) {
         if key == name && value.len() <= ICE_UFRAG_BYTES_MAX && value.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -209,9 +212,9 @@ fn parse_address(address: &str) -> Result<IpAddr, CandidateError> {
 
 fn check_remote_address(ip: IpAddr, policy: &RemoteCandidatePolicy) -> Result<(), CandidateError> {
     let reachable = match ip {
-        // RFC 1122 section 3.2.1.3: the whole block 0/8 means "this network" and is never a destination.
+        // RFC 1122 section 3.2.1.3: 0/8 means "this network" and is never a destination.
         IpAddr::V4(v4) => v4.octets()[0] != 0 && !v4.is_multicast() && !v4.is_broadcast(),
-        // A link-local address needs the interface's name, which means nothing on another machine.
+        // A link-local address needs an interface name, which is meaningless on another machine.
         IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_multicast() && !v6.is_unicast_link_local(),
     };
     if !reachable {
@@ -223,34 +226,34 @@ fn check_remote_address(ip: IpAddr, policy: &RemoteCandidatePolicy) -> Result<()
     Ok(())
 }
 
-/// One address of one interface of this machine.
+/// An address of an interface of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceAddress {
     pub name: String,
     pub addr: IpAddr,
 }
 
-/// What the command line says about candidates.
+/// The options that decide which addresses are offered.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalCandidatePolicy<'a> {
-    /// Where the HTTP server listens.
+    /// The address on which the HTTP server listens.
     pub host: Host,
-    /// The one address that microcontrollers are offered.
+    /// The one address that `--embedded` offers.
     pub embedded: Option<Ipv4Addr>,
-    /// Further addresses, behind which this machine is reached.
+    /// Additional public addresses of this machine, from `--ice-address`.
     pub extra_addresses: &'a [IpAddr],
 }
 
-/// Returns the addresses to offer as host candidates, best first, each once.
+/// Returns the addresses to offer as host candidates, best first, without duplicates.
 ///
-/// A runner with `--embedded` offers its one address and nothing else: devices try candidates one after the other, 17 s for a
-/// dead one, and what is filtered out of an answer need not be in it.
+/// With `--embedded` the runner offers that address alone. Devices try candidates in sequence and
+/// spend 17 s on each dead one.
 pub fn local_addresses(interfaces: &[InterfaceAddress], policy: LocalCandidatePolicy<'_>) -> Vec<IpAddr> {
     if let Some(address) = policy.embedded {
         return vec![IpAddr::V4(address)];
     }
     let (found, last) = match policy.host {
-        // 127.0.0.1 is where clients of `localhost` are, even if the list of interfaces could not be read.
+        // Clients on `localhost` use 127.0.0.1, even if the interfaces could not be listed.
         Host::Localhost => (
             routable_addresses(interfaces, |_| true),
             loopback_addresses(interfaces, Some(Ipv4Addr::LOCALHOST)),
@@ -258,7 +261,7 @@ pub fn local_addresses(interfaces: &[InterfaceAddress], policy: LocalCandidatePo
         Host::Address(address) if address.is_loopback() => (routable_addresses(interfaces, |_| true), vec![address]),
         Host::Address(address) if address.is_unspecified() => {
             let found = routable_addresses(interfaces, |other| other.is_ipv4() == address.is_ipv4());
-            // A machine without a network still serves clients of its own.
+            // A machine without a network still serves its own clients.
             let alone = found.is_empty() && policy.extra_addresses.is_empty();
             (
                 found,
@@ -287,21 +290,20 @@ pub fn local_addresses(interfaces: &[InterfaceAddress], policy: LocalCandidatePo
     addresses
 }
 
-/// The one address that a microcontroller is told.
+/// The single address that an answer to a microcontroller contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceAddress {
     pub address: Ipv4Addr,
-    /// Whether the device may be unable to reach it.
+    /// The device may be unable to reach this address.
     pub is_guess: bool,
 }
 
-/// Returns the address at which a device is told to find this machine, where no `--embedded` names
-/// it; nothing when none of `offered` is IPv4.
+/// Returns the address to put into answers to microcontrollers, or `None` if no IPv4 address is
+/// offered.
 ///
-/// R-083 demands a specific `--host` of `--embedded`, so that nothing is left to guess. Without the
-/// option there is as good a witness: `reached`, the end at this machine of the connection on which
-/// the offer came, which the device can reach. It is none where a proxy passed the offer on, nor
-/// where `--ice-address` tells of a router before this machine.
+/// `--embedded` requires a specific `--host`. Without the option, `reached` is the best
+/// evidence: the local address of the HTTP connection that carried the offer. It is `None` behind a
+/// proxy, and it is ignored when `--ice-address` names a NAT.
 pub fn device_address(
     policy: LocalCandidatePolicy<'_>,
     reached: Option<IpAddr>,
@@ -324,8 +326,8 @@ pub fn device_address(
     })
 }
 
-/// Returns where callers whose network lets no UDP through may connect: the addresses of the HTTP server, whose port tells their
-/// connections from others. An unspecified one stands for the offered addresses of its family.
+/// Returns the addresses for ICE over TCP: those of the HTTP server, which share its port. An
+/// unspecified address is replaced by the offered addresses of its family.
 pub fn tcp_addresses(http: &[SocketAddr], offered: &[IpAddr]) -> Vec<SocketAddr> {
     let mut addresses = Vec::new();
     for listening in http {
@@ -342,7 +344,8 @@ pub fn tcp_addresses(http: &[SocketAddr], offered: &[IpAddr]) -> Vec<SocketAddr>
     addresses
 }
 
-/// Returns the addresses of the interfaces that lead to other machines, or of the rest when there are none.
+/// Returns the addresses of interfaces that reach other machines, or of all others if there are
+/// none.
 fn routable_addresses(interfaces: &[InterfaceAddress], family: impl Fn(IpAddr) -> bool) -> Vec<IpAddr> {
     let possible: Vec<(&str, IpAddr)> = interfaces
         .iter()
@@ -354,12 +357,12 @@ fn routable_addresses(interfaces: &[InterfaceAddress], family: impl Fn(IpAddr) -
     if chosen.is_empty() {
         chosen = possible;
     }
-    // Among equals, the order in which the system lists them stays.
+    // The sort is stable, so equal candidates keep the system's order.
     chosen.sort_by_key(|(name, address)| (address.is_ipv6(), is_tunnel(name)));
     chosen.into_iter().map(|(_, address)| address).collect()
 }
 
-/// Returns the loopback addresses, IPv4 first, each once.
+/// Returns the loopback addresses, IPv4 first, without duplicates.
 fn loopback_addresses(interfaces: &[InterfaceAddress], always: Option<Ipv4Addr>) -> Vec<IpAddr> {
     let listed = interfaces.iter().map(|interface| interface.addr.to_canonical());
     let mut found: Vec<IpAddr> = listed
@@ -371,18 +374,19 @@ fn loopback_addresses(interfaces: &[InterfaceAddress], always: Option<Ipv4Addr>)
     found
 }
 
-/// Tells whether an address can stand in a candidate that other machines can use.
+/// Returns whether other machines can use the address in a candidate.
 fn is_offerable(address: IpAddr) -> bool {
     let link_bound = match address {
-        // 169.254/16 is what an interface gives itself when nobody gave it an address; str0m refuses it.
+        // 169.254/16 is self-assigned; str0m rejects it.
         IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
-        // Such an address needs an interface's name beside it, which a candidate has no room for.
+        // A link-local IPv6 address needs an interface name, which a candidate cannot carry.
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
     };
     !link_bound && !address.is_loopback() && !address.is_unspecified() && !address.is_multicast()
 }
 
-/// Tells whether an interface serves containers and virtual machines on this machine: others cannot reach it.
+/// Returns whether the interface belongs to containers or virtual machines, which other hosts
+/// cannot reach.
 fn is_container_interface(name: &str) -> bool {
     const PREFIXES: [&str; 13] = [
         "docker", "veth", "virbr", "lxc", "lxd", "cni", "flannel", "cali", "podman", "vmnet", "vboxnet", "vnet", "kube",
@@ -390,13 +394,15 @@ fn is_container_interface(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || is_container_bridge(name)
 }
 
-/// Container networks are called `br-` and twelve hexadecimal digits; `br-lan` is the home network of many routers.
+/// Container bridges are named `br-` and twelve hexadecimal digits. `br-lan` is a router's home
+/// network.
 fn is_container_bridge(name: &str) -> bool {
     name.strip_prefix("br-")
         .is_some_and(|id| id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Tells whether an interface is a virtual private network: usable, but a detour for neighbours.
+/// Returns whether the interface is a VPN tunnel. It is usable, but a detour for hosts on the same
+/// network.
 fn is_tunnel(name: &str) -> bool {
     const PREFIXES: [&str; 9] = [
         "tun",

@@ -1,16 +1,14 @@
-//! One peer connection: str0m's `Rtc` narrowed to what a talk needs, audio each way and messages.
+//! One peer connection: str0m's `Rtc`, reduced to audio in both directions and messages.
 //!
-//! In: descriptions, datagrams, candidates, audio payloads, messages, and `now`. Out, by
+//! In: descriptions, datagrams, candidates, encoded audio, messages, and `now`. Out, through
 //! [`PeerConnection::poll_output`]: datagrams to send, audio payloads with their RTP numbers,
-//! messages, and the few events that a session acts on. Every input is followed by a drain of
-//! `poll_output` up to [`ConnectionOutput::Timeout`]. ICE, STUN, DTLS, RTP and SCTP stay in str0m.
+//! messages, and connection events. The caller drains `poll_output` up to
+//! [`ConnectionOutput::Timeout`] after each input. str0m implements ICE, STUN, DTLS, RTP and SCTP.
 //!
-//! The other end is a browser, a microcontroller, the server of a call, or a media-room server
-//! (SFU); a `ConnectionConfig` says in what they differ. `client` and `sfu` negotiate; `paths` knows where
-//! the other end is, `sources` whose audio comes, `sender` what audio leaves, `channels` the
-//! messages; `receive` judges what comes, `events` reads what str0m tells. An address of the peer
-//! is believed once it has answered a check of this end ([`ConnectionOutput::Proven`]). Sources: RFC 8829,
-//! RFC 8445, RFC 7587, RFC 8831.
+//! The peer is a browser, a microcontroller, the server of a WhatsApp call, or a media-room server
+//! (SFU); `ConnectionConfig` holds their differences. An address of the peer counts as valid after
+//! it answered a check of this end ([`ConnectionOutput::PathValidated`]). Sources: RFC 8829, RFC
+//! 8445, RFC 7587, RFC 8831.
 
 mod channels;
 mod checks;
@@ -74,31 +72,31 @@ pub struct PeerConnection {
     paths: PeerAddresses,
     early_records: EarlyRecords,
     last_record: LastRecord,
-    /// Of a device, until the connection is up.
+    /// Used for devices, until the connection is up.
     last_flight: LastFlight,
     attempt: IceAttempt,
     sources: AudioSources,
     sender: RtpSender,
-    /// The payload type of the telephone's keys, and what was pressed.
+    /// The DTMF payload type and the state of its receiver.
     dtmf: Option<(Pt, DtmfReceiver)>,
     unusable_audio: UnusableAudio,
     data_channels: DataChannels,
     client: ClientNegotiation,
     sfu: SfuNegotiation,
-    /// What is answered before anything else.
+    /// Outputs that precede those of str0m.
     outputs: VecDeque<ConnectionOutput>,
     is_connected: bool,
-    /// The other end has left, or the connection broke, and that was told.
+    /// The end of the connection has been reported.
     end_reported: bool,
     is_closing: bool,
-    /// When the other end was last heard.
+    /// When the last accepted packet arrived.
     last_received_at: Instant,
     /// The time of the last input.
     now: Instant,
 }
 
 impl PeerConnection {
-    /// Makes one that offers host candidates at `local`, and is reached at `own`, offered or not.
+    /// Creates a connection that offers host candidates at `local` and is reachable at `own`.
     fn new(
         config: ConnectionConfig,
         local: &[SocketAddr],
@@ -151,8 +149,8 @@ impl PeerConnection {
         }
     }
 
-    /// Adds a candidate of the peer; one that cannot be used is ignored, since the peer's own
-    /// checks tell its address. That of a media-room server may come before its answer.
+    /// Adds a candidate of the peer. One that cannot be used is ignored, because the peer's own
+    /// checks reveal its address. Candidates of an SFU may arrive before its answer.
     pub fn add_remote_candidate(&mut self, text: &str) {
         if self.sfu.buffer_candidate(text) {
             return;
@@ -187,20 +185,20 @@ impl PeerConnection {
         }
     }
 
-    /// Returns when the silence of the other end is too long.
+    /// Returns when the silence of the peer becomes a failure.
     fn loss_deadline(&self) -> Option<Instant> {
         let lost_after = self.config.silence_timeout?;
         let watched = self.is_connected && !self.end_reported && !self.is_closing;
         watched.then(|| self.last_received_at + lost_after)
     }
 
-    /// The other end is gone; that is told once, unless this end has said goodbye.
+    /// Reports the end of the connection once, unless this end closed it.
     fn report_end(&mut self, output: ConnectionOutput) -> Option<ConnectionOutput> {
         let told = std::mem::replace(&mut self.end_reported, true) || self.is_closing;
         (!told).then_some(output)
     }
 
-    /// Returns the next thing to do.
+    /// Returns the next output.
     pub fn poll_output(&mut self) -> ConnectionOutput {
         if let Some(output) = self.outputs.pop_front() {
             return output;
@@ -238,107 +236,106 @@ impl PeerConnection {
         }
     }
 
-    /// Queues one payload of 20 ms, at so many ticks of the codec's clock after the start; it
-    /// leaves with the next
-    /// [`PeerConnection::handle_timeout`]. Nothing leaves before the connection is up.
+    /// Queues one payload of 20 ms at a position in ticks of the codec's clock. It is sent by the
+    /// next [`PeerConnection::handle_timeout`]. Payloads are dropped until the connection is up.
     pub fn send_audio(&mut self, payload: &[u8], ticks: u64, level: Option<AudioLevel>, now: Instant) {
         if self.is_connected {
             self.sender.send(&mut self.rtc, payload, ticks, level, now);
         }
     }
 
-    /// Sends a message; `false` when there is no channel, or no room in it now.
+    /// Sends a message. Returns `false` if there is no channel or no room in its buffer.
     pub fn send_message(&mut self, message: impl AsRef<[u8]>) -> bool {
         self.data_channels.send(&mut self.rtc, message.as_ref())
     }
 
-    /// Returns how many bytes of messages the peer has not acknowledged.
+    /// Returns the message bytes that the peer has not acknowledged.
     pub fn messages_in_flight(&mut self) -> usize {
         self.data_channels.bytes_in_flight(&mut self.rtc)
     }
 
-    /// Asks the peer whether it is there, beside the checks that str0m makes in its own time. Tells
-    /// whether it can be asked; the check is in the outputs that follow.
+    /// Queues a connectivity check in addition to those of str0m. Returns `false` if no path has
+    /// been validated yet.
     pub fn send_check(&mut self) -> bool {
         self.paths.queue_check()
     }
 
-    /// The peer is there again after an outage: if it has not acknowledged all messages, the last
-    /// DTLS record leaves once more, unless one has come since.
+    /// Sends the last DTLS record again after an outage, if messages are unacknowledged and no
+    /// record has arrived since.
     pub fn retransmit_last_record(&mut self, now: Instant) {
         if self.messages_in_flight() > 0 {
             self.last_record.schedule_repeat(now);
         }
     }
 
-    /// Says goodbye on every layer; the goodbye is in the outputs that follow.
+    /// Closes SCTP, DTLS and ICE. The closing packets are in the outputs that follow.
     pub fn close(&mut self) {
         self.is_closing = true;
         if let Err(error) = self.rtc.close() {
-            // SCTP is not up yet and cannot take its leave; the peer notices the silence.
+            // SCTP is not up and cannot shut down. The peer detects the silence.
             log::debug!("closing: {error}");
             self.rtc.disconnect();
         }
     }
 
-    /// Returns the codec that is spoken both ways. A further offer does not change it.
+    /// Returns the codec used in both directions. Later offers do not change it.
     pub fn codec(&self) -> Codec {
         self.config.audio_codec.codec
     }
 
-    /// Tells whether the other end is a microcontroller.
+    /// Returns whether the peer is a microcontroller.
     pub fn is_device(&self) -> bool {
         self.config.is_device
     }
 
-    /// Returns this end's ICE user name fragment, by which datagrams find the connection. A restart
-    /// of ICE changes it.
+    /// Returns the ICE user name fragment of this end, which routes incoming checks. An ICE restart
+    /// changes it.
     pub fn local_ufrag(&mut self) -> String {
         self.rtc.direct_api().local_ice_credentials().ufrag
     }
 
-    /// Returns the address and port that the peer was last proven to have.
+    /// Returns the address and port of the path that was validated last.
     pub fn validated_address(&self) -> Option<SocketAddr> {
         self.paths.current()
     }
 
-    /// Returns the address that the peer has in its own network, if its offer names one.
+    /// Returns the peer's address in its own network, if its offer names one.
     pub fn host_address(&self) -> Option<IpAddr> {
         self.client.host
     }
 
-    /// Returns the kind of the client's channel for messages.
+    /// Returns the label of the client's message channel.
     pub fn message_channel(&self) -> Option<ChannelLabel> {
         self.data_channels.message_channel()
     }
 
-    /// Tells whether the client's offer has a data channel.
+    /// Returns whether the client's offer has a data channel.
     pub fn offers_channel(&self) -> bool {
         self.client.offers_channel
     }
 
-    /// Tells whether the client has opened a channel for messages.
+    /// Returns whether the client opened a message channel.
     pub fn has_channel(&self) -> bool {
         self.message_channel().is_some()
     }
 
-    /// Returns what was tried to connect.
+    /// Returns the record of this connection attempt.
     pub fn attempt(&self) -> &IceAttempt {
         &self.attempt
     }
 
-    /// Tells whether the connection can still do anything.
+    /// Returns whether the connection can still make progress.
     pub fn is_alive(&self) -> bool {
         self.rtc.is_alive()
     }
 
-    /// Tells whether the log says that no packet of sound could be used.
+    /// Returns whether unusable audio has been logged.
     #[cfg(test)]
     pub fn reported_unusable_audio(&self) -> bool {
         self.unusable_audio.is_reported()
     }
 
-    /// Counts so many packets as sent.
+    /// Advances the RTP sequence number as if `packets` had been sent.
     #[cfg(test)]
     pub fn skip_packets(&mut self, packets: u64) {
         self.sender.skip_packets(packets);

@@ -1,9 +1,9 @@
-//! The data channels of a connection, and which of them messages go to.
+//! The data channels of a connection, and which of them carries messages.
 //!
-//! In: what str0m tells of channels, and messages. Out: messages that came, and whether one that
-//! leaves found room. To a client, messages are text, on the first channel that it opens or the one
-//! called `chat`. In a media room they are binary, on the channel that this end has offered.
-//! Source: RFC 8831.
+//! In: channel events of str0m and messages. Out: received messages, and whether an outgoing one
+//! fitted into the buffer. Clients exchange text on the channel labelled `chat` or, without one, on
+//! the first that opens. SFUs exchange binary packets on the channel that this end offered.
+//! Sources: RFC 8831, `docs/spec/signalling.md` 4.
 
 use str0m::Rtc;
 use str0m::channel::{ChannelData, ChannelId};
@@ -12,29 +12,29 @@ use super::output::ConnectionOutput;
 use crate::limits::CHANNELS_MAX;
 use crate::webrtc::whip::events;
 
-/// The labels of a media room's channels.
+/// The channel labels of a LiveKit room.
 pub const RELIABLE: &str = "_reliable";
 pub const LOSSY: &str = "_lossy";
 
-/// What messages are made of.
+/// The format of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageFormat {
-    /// The UTF-8 text of a client, on any channel.
+    /// UTF-8 text of a client, on any channel.
     Text,
-    /// A `DataPacket` of a media room.
+    /// A LiveKit `DataPacket`.
     Binary,
 }
 
-/// What the name of a channel says of who opens it.
+/// What a channel's label says about the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelLabel {
     /// `chat`.
     Chat,
     /// `rtvi-ai`.
     Rtvi,
-    /// That of a realtime service's clients.
+    /// `oai-events`.
     Events,
-    /// One of a media room.
+    /// A LiveKit channel.
     Data,
     Unknown,
 }
@@ -51,13 +51,13 @@ impl ChannelLabel {
     }
 }
 
-/// The channels that are open.
+/// The open channels.
 pub struct DataChannels {
     format: MessageFormat,
     open: Vec<(ChannelId, ChannelLabel)>,
-    /// Where messages go to.
+    /// The channel on which messages are sent.
     message_channel: Option<(ChannelId, ChannelLabel)>,
-    /// The channel that this end has offered for its messages.
+    /// The channel that this end offered.
     pub offered: Option<ChannelId>,
 }
 
@@ -71,7 +71,7 @@ impl DataChannels {
         }
     }
 
-    /// A channel is open; tells whether messages can leave from now on.
+    /// Handles an opened channel. Returns whether messages can now be sent.
     pub fn handle_open(&mut self, rtc: &mut Rtc, id: ChannelId, label: &str) -> bool {
         if self.open.len() == CHANNELS_MAX {
             log::debug!("channel closed: {CHANNELS_MAX} are open");
@@ -93,14 +93,14 @@ impl DataChannels {
         is_main && first
     }
 
-    /// A channel is closed; tells whether it was the client's for messages.
+    /// Handles a closed channel. Returns whether it carried the client's messages.
     pub fn handle_close(&mut self, id: ChannelId) -> bool {
         self.open.retain(|(open, _)| *open != id);
         let was_main = self.message_channel.take_if(|(main, _)| *main == id).is_some();
         was_main && self.format == MessageFormat::Text
     }
 
-    /// Reads a message that came.
+    /// Parses a received message.
     pub fn parse(&self, data: ChannelData) -> Option<ConnectionOutput> {
         let is_data = || self.open.contains(&(data.id, ChannelLabel::Data));
         match self.format {
@@ -123,12 +123,12 @@ impl DataChannels {
         }
     }
 
-    /// Returns the kind of the channel that messages go to.
+    /// Returns the label of the message channel.
     pub fn message_channel(&self) -> Option<ChannelLabel> {
         self.message_channel.map(|(_, kind)| kind)
     }
 
-    /// Sends a message; `false` when there is no channel, or no room in it now.
+    /// Sends a message. Returns `false` if there is no channel or no room in its buffer.
     pub fn send(&self, rtc: &mut Rtc, message: &[u8]) -> bool {
         let Some(mut channel) = self.message_channel.and_then(|(id, _)| rtc.channel(id)) else {
             return false;
@@ -142,7 +142,7 @@ impl DataChannels {
         }
     }
 
-    /// Returns how many bytes of messages the other end has not acknowledged.
+    /// Returns the message bytes that the peer has not acknowledged.
     pub fn bytes_in_flight(&self, rtc: &mut Rtc) -> usize {
         let channel = self.message_channel.and_then(|(id, _)| rtc.channel(id));
         channel.map_or(0, |mut channel| channel.buffered_amount())

@@ -1,9 +1,9 @@
-//! The connectivity checks of this end that are under way, and which of them an answer belongs to.
+//! Connectivity checks of this end that await an answer.
 //!
-//! In: what is sent, and what came. Out: whether a packet answers a check that was sent to its very
-//! source. The transaction id of a check is known to who has received it, so such an answer shows
-//! that its sender is where it says (return routability); whether it is signed is str0m's to say.
-//! Sources: RFC 8489 section 5, RFC 8445 section 7.2.5.2.1.
+//! In: sent and received packets. Out: whether a packet answers a check that was sent to its source
+//! address. Only the receiver of a check knows its transaction id, so a matching answer shows that
+//! the sender is at that address (return routability). str0m verifies the signature. Sources: RFC
+//! 8489 section 5, RFC 8445 section 7.2.5.2.1.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ struct PendingCheck {
     initiator: CheckInitiator,
 }
 
-/// Who has made a check, and so who reads its answer.
+/// Who sent a check, and therefore reads its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckInitiator {
     Str0m,
@@ -29,14 +29,14 @@ pub enum CheckInitiator {
     Consent,
 }
 
-/// Checks without an answer, the oldest first.
+/// Checks without an answer, oldest first.
 #[derive(Default)]
 pub struct PendingChecks {
     pending: VecDeque<PendingCheck>,
 }
 
 impl PendingChecks {
-    /// Takes note of a packet that leaves; anything but a check is none.
+    /// Records an outgoing check; other packets are ignored.
     pub fn handle_outgoing(&mut self, maker: CheckInitiator, transmit: &mut Transmit) {
         if !transmit.is_check() {
             return;
@@ -55,13 +55,14 @@ impl PendingChecks {
         });
     }
 
-    /// Tells whose check a packet says to answer that was sent to where it comes from.
+    /// Returns the initiator of the check that a packet answers, if the check was sent to the
+    /// packet's source.
     pub fn initiator_of(&self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> Option<CheckInitiator> {
         self.find(kind, packet).map(|at| self.pending[at].initiator)
     }
 
-    /// Returns from where the check was sent that a packet answers, if it was sent to where the
-    /// packet comes from. Each is answered once.
+    /// Removes the check that a packet answers, and returns the local address from which it was
+    /// sent.
     pub fn take_answered(&mut self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> Option<SocketAddr> {
         let at = self.find(kind, packet)?;
         self.pending.remove(at).map(|check| check.path.source)

@@ -1,10 +1,10 @@
-//! The negotiation with a client, which offers: a browser, a microcontroller, or the server of a
+//! Negotiation with a client that offers: a browser, a microcontroller, or the server of a WhatsApp
 //! call.
 //!
-//! In: the offer's SDP, and the addresses of this machine. Out: the connection, and the answer as
-//! that client reads it. Microcontrollers get one candidate and an answer that fits their buffers;
-//! `--embedded` limits every answer to one candidate. Refused: offers without a codec that is
-//! spoken here. Sources: RFC 8829, RFC 8839.
+//! In: the offer's SDP and the addresses of this machine. Out: the connection, and an answer for
+//! that client. Microcontrollers get one candidate and an answer that fits their buffers;
+//! `--embedded` limits every answer to one candidate. Offers without a supported codec are
+//! rejected. Sources: RFC 8829, RFC 8839, `docs/spec/devices.md` 4.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Instant;
@@ -22,30 +22,30 @@ use crate::audio::codec::Codec;
 use crate::webrtc::candidate;
 use crate::webrtc::sdp::{self, DeviceAnswerError, PreparedOffer};
 
-/// What the answers to one client keep to.
+/// What all answers to one client have in common.
 #[derive(Default)]
 pub struct ClientNegotiation {
-    /// The one address that clients of an embedded runner are offered.
+    /// The one address that `--embedded` offers.
     embedded: Option<Ipv4Addr>,
-    /// The one address that a device was told.
+    /// The one address that the device was given.
     device_address: Option<Ipv4Addr>,
-    /// The client's address in its own network, as its offer has it.
+    /// The client's address in its own network, from its offer.
     pub host: Option<IpAddr>,
     pub offers_channel: bool,
-    /// The user name fragment that str0m chose at the last restart of ICE, and that its candidates
-    /// go on to tell.
+    /// The user name fragment that str0m chose at the last ICE restart, and still writes into
+    /// candidates.
     replaced_ufrag: Option<String>,
 }
 
-/// What tells microcontrollers apart before they are heard.
+/// A microcontroller's offer, as far as it identifies the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceOffer {
-    /// The address that it has in its own network, if the offer names one.
+    /// The device's address in its own network, if the offer names one.
     pub host: Option<IpAddr>,
 }
 
 impl DeviceOffer {
-    /// Reads an offer; `None` if it is no microcontroller's.
+    /// Parses an offer; `None` if it is not a microcontroller's.
     pub fn parse(offer: &str) -> Option<DeviceOffer> {
         let prepared = prepare(offer).ok()?;
         prepared.client_stack.is_device().then(|| DeviceOffer {
@@ -55,10 +55,10 @@ impl DeviceOffer {
 }
 
 impl PeerConnection {
-    /// Makes the connection that answers `offer`, and the answer's SDP.
+    /// Creates the connection that answers `offer`. Returns it with the answer's SDP.
     ///
     /// # Errors
-    /// [`NegotiationError`] says whose fault it is.
+    /// [`NegotiationError`] says whether the offer or this end is at fault.
     pub fn accept(
         offer: &str,
         setup: &ConnectionSetup<'_>,
@@ -73,11 +73,11 @@ impl PeerConnection {
         PeerConnection::answer(&prepared, config, setup, now)
     }
 
-    /// Makes the connection that answers the offer of a call, and the answer's SDP. This end
-    /// checks, and begins the handshake.
+    /// Creates the connection that answers the offer of a call. Returns it with the answer's SDP.
+    /// This end is the DTLS client.
     ///
     /// # Errors
-    /// [`NegotiationError`] says whose fault it is.
+    /// [`NegotiationError`] says whether the offer or this end is at fault.
     pub fn accept_call(
         offer: &str,
         setup: &ConnectionSetup<'_>,
@@ -109,23 +109,23 @@ impl PeerConnection {
         };
         peer.add_local_candidates(local_candidates(setup, &local, device));
         if device && prepared.has_application {
-            // Whichever end opens the association on the wire, `sctp` knows one role of str0m.
+            // `sctp` expects str0m to be the SCTP client, whichever end starts on the wire.
             peer.rtc.direct_api().start_sctp(true);
         }
         let answer = peer.negotiate(prepared)?;
         Ok((peer, answer))
     }
 
-    /// Answers a further offer on the same connection.
+    /// Answers a later offer on the same connection.
     ///
     /// # Errors
-    /// [`NegotiationError`]; the connection goes on as it was.
+    /// [`NegotiationError`]; the connection continues unchanged.
     pub fn renegotiate(&mut self, offer: &str) -> Result<String, NegotiationError> {
         let prepared = prepare(offer)?;
         self.negotiate(&prepared)
     }
 
-    /// Takes over from a connection that the client has thrown away.
+    /// Inherits the address counts of a connection that the client replaced.
     pub fn take_over(&mut self, former: PeerConnection) {
         self.paths.inherit(former.paths);
     }
@@ -141,7 +141,7 @@ impl PeerConnection {
             .map_err(|error| NegotiationError::BadDescription(format!("the offer cannot be answered: {error}")))?
             .to_sdp_string();
         self.paths.consent.handle_description(&prepared.sdp);
-        // A later offer may stop its audio; a talk cannot begin without.
+        // A later offer may stop the audio; the first one must have it.
         if self.sources.sections.is_empty() && !has_audio(&answer) {
             return Err(no_supported_codec());
         }
@@ -163,7 +163,7 @@ impl PeerConnection {
         self.finish_answer(&answer, prepared)
     }
 
-    /// Writes an answer as the client reads it.
+    /// Rewrites str0m's answer for the client.
     fn finish_answer(&self, answer: &str, prepared: &PreparedOffer) -> Result<String, NegotiationError> {
         let mut answer = sdp::rewrite_declined_sections(answer, &prepared.sdp);
         for (ours, theirs) in &prepared.opus_spellings {
@@ -186,7 +186,7 @@ impl PeerConnection {
         })
     }
 
-    /// Puts credentials in place of those that str0m has made for a restart of ICE; see
+    /// Replaces the credentials that str0m generated for an ICE restart; see
     /// [`super::credentials`].
     fn replace_credentials(&mut self, answer: &str) -> String {
         let Some(credentials) = &mut self.credentials else {
@@ -202,7 +202,7 @@ impl PeerConnection {
     }
 }
 
-/// Returns the one address to tell a device.
+/// Returns the address to put into a device's answer.
 fn address_for_device(setup: &ConnectionSetup<'_>) -> Result<Ipv4Addr, NegotiationError> {
     let Some(device) = setup.device else {
         let local: Vec<String> = setup.local.iter().map(|local| local.ip().to_string()).collect();
@@ -226,8 +226,8 @@ fn address_for_device(setup: &ConnectionSetup<'_>) -> Result<Ipv4Addr, Negotiati
     Ok(device.address)
 }
 
-/// Returns the addresses to offer as host candidates. A device tries one candidate after the other,
-/// 17 s for a dead one: it is offered one.
+/// Returns the addresses to offer as host candidates. A device gets one, because it spends 17 s on
+/// each dead candidate.
 fn host_addresses(setup: &ConnectionSetup<'_>, device: Option<Ipv4Addr>) -> Vec<SocketAddr> {
     let port = setup.local.first().map_or(0, SocketAddr::port);
     match device {
@@ -236,8 +236,8 @@ fn host_addresses(setup: &ConnectionSetup<'_>, device: Option<Ipv4Addr>) -> Vec<
     }
 }
 
-/// Returns the candidates to offer, which are these alone for a device. What a server sees where
-/// there is no NAT is a host candidate already.
+/// Returns all candidates to offer; a device gets the host candidate alone. A server-reflexive
+/// address equal to a host candidate is left out.
 fn local_candidates(
     setup: &ConnectionSetup<'_>,
     local: &[SocketAddr],
@@ -251,7 +251,7 @@ fn local_candidates(
         .map(|(address, base)| Candidate::server_reflexive(*address, *base, Protocol::Udp));
     let relayed = gathered.flat_map(|gathered| &gathered.relayed);
     let relayed = relayed.map(|(address, local)| Candidate::relayed(*address, *local, Protocol::Udp));
-    // Microcontrollers know UDP alone.
+    // Microcontrollers support UDP alone.
     let tcp = setup
         .tcp
         .iter()
@@ -266,15 +266,14 @@ fn local_candidates(
     host.chain(reflexive).chain(relayed).chain(tcp)
 }
 
-/// Returns the addresses under which this end is reached, offered or not.
+/// Returns all addresses of this end, offered or not.
 fn own_addresses(setup: &ConnectionSetup<'_>, local: &[SocketAddr]) -> Vec<SocketAddr> {
     let gathered = setup.gathered.reflexive.iter().chain(&setup.gathered.relayed);
     let gathered = gathered.map(|(address, _)| *address);
     local.iter().copied().chain(gathered).collect()
 }
 
-/// Tells whether an answer takes audio; a section without a codec in common, or stopped by its
-/// sender, has port 0.
+/// Returns whether an answer accepts audio. Rejected or stopped sections have port 0.
 fn has_audio(answer: &str) -> bool {
     let mut sections = answer.lines().filter_map(|line| line.strip_prefix("m=audio "));
     sections.any(|section| !section.starts_with("0 "))

@@ -1,8 +1,8 @@
-//! The four configurations of a connection: browser, microcontroller, call, media-room server
+//! The four configurations of a connection: browser, microcontroller, call, and media-room server
 //! (SFU).
 //!
-//! In: what an offer has shown of the other end. Out: a [`ConnectionConfig`], whose fields are all in which
-//! connections differ once they are made, and the settings of str0m that belong to it.
+//! In: what an offer says about the peer. Out: a [`ConnectionConfig`] with everything in which
+//! connections differ, and the str0m settings derived from it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use crate::webrtc::crypto;
 use crate::webrtc::gather::GatheredAddresses;
 use crate::webrtc::sdp::{NegotiatedCodec, PreparedOffer};
 
-/// What every connection of this runner shares.
+/// Resources that all connections of a runner share.
 pub struct ConnectionContext {
     provider: Arc<CryptoProvider>,
     /// For clients that offer no header extension.
     bare_provider: Arc<CryptoProvider>,
     embedded_provider: Arc<CryptoProvider>,
-    /// How what the bots say is encoded.
+    /// The encoder settings for the bots' audio.
     pub encoder_settings: EncoderSettings,
 }
 
@@ -59,8 +59,7 @@ impl ConnectionContext {
         base_config(self.provider.clone(), cert).enable_opus(true, false)
     }
 
-    /// Makes a connection that goes nowhere: the self-tests of DTLS run once per process, and take
-    /// longer than an answer.
+    /// Builds and drops one connection, so that dimpl's self-tests do not delay the first answer.
     pub fn warm_up(&self, now: Instant) {
         if let Ok(cert) = crypto::certificate() {
             drop(self.default_rtc_config(cert.clone()).build(now));
@@ -74,59 +73,58 @@ impl Default for ConnectionContext {
     }
 }
 
-/// What the connection to a client is made from, beside its offer.
+/// What a connection to a client is created from, beside its offer.
 pub struct ConnectionSetup<'a> {
     pub context: &'a ConnectionContext,
     /// Host candidates to offer, each with the port of the runner's UDP socket.
     pub local: &'a [SocketAddr],
-    /// Addresses at which the HTTP server listens, for callers whose network lets no UDP through.
+    /// Addresses of the HTTP server, for clients whose network blocks UDP.
     pub tcp: &'a [SocketAddr],
-    /// What STUN and TURN servers gave beside them.
+    /// Addresses obtained from STUN and TURN servers.
     pub gathered: &'a GatheredAddresses,
-    /// The one address that clients of an embedded runner are offered.
+    /// The one address that `--embedded` offers.
     pub embedded: Option<Ipv4Addr>,
-    /// The one address that microcontrollers are offered; nothing when there is no IPv4 address.
+    /// The one address for microcontrollers; `None` without an IPv4 address.
     pub device: Option<DeviceAddress>,
-    /// Random bits: where sequence numbers and timestamps start.
+    /// Random bits for the first sequence number and timestamp.
     pub seed: u64,
-    /// More of them, which are not reported.
+    /// Random bits for ICE credentials; they never leave the runner.
     pub secret: IceSecret,
 }
 
-/// What tells one connection from another.
+/// The properties in which connections differ.
 pub struct ConnectionConfig {
     provider: Arc<CryptoProvider>,
     pub audio_codec: NegotiatedCodec,
     extensions: ExtensionMap,
-    /// RTP leaves without the empty header extension that str0m writes.
+    /// RTP packets are sent without the empty header extension that str0m writes.
     pub strips_extension: bool,
-    /// The other end is a microcontroller.
+    /// The peer is a microcontroller.
     pub is_device: bool,
-    /// The keys of a telephone are negotiated.
+    /// DTMF events are negotiated.
     pub has_dtmf: bool,
     pub audio_layout: AudioLayout,
-    /// The one audio section takes packets of sources that it does not name.
+    /// The only audio section accepts packets of any source.
     pub accepts_any_source: bool,
     pub messages: MessageFormat,
-    /// The operator has named the other end, which may therefore be at an address of this machine.
+    /// The operator named the peer, which may therefore use an address of this machine.
     pub named_by_operator: bool,
-    /// A goodbye of the other end is answered. A media-room server waits for none.
+    /// A close of the peer is answered. SFUs do not wait for that.
     pub replies_to_close: bool,
-    /// Silence after which the connection has failed. The sessions of clients judge that
-    /// themselves.
+    /// The silence after which the connection fails. Sessions with clients decide that themselves.
     pub silence_timeout: Option<Duration>,
-    /// Random bits: where sequence numbers and timestamps start.
+    /// Random bits for the first sequence number and timestamp.
     pub seed: u64,
-    /// What this end's ICE credentials come from; str0m makes them where there is none.
+    /// The seed of this end's ICE credentials. str0m generates them if it is `None`.
     pub secret: Option<IceSecret>,
 }
 
 impl ConnectionConfig {
-    /// Makes the configuration of a browser's connection.
+    /// Returns the configuration for a browser.
     ///
-    /// A client that offers no header extension may read the media from byte 12: small stacks do.
-    /// To others it makes no difference, since only the empty block is left out. The keys are the
-    /// same, and so is the protection of whichever profile the handshake chooses.
+    /// A client that offers no header extension may expect the payload at byte 12, as small stacks
+    /// do. For other clients the packets are equivalent, since only an empty extension is omitted.
+    /// Keys and SRTP profiles are unaffected.
     pub fn browser(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: NegotiatedCodec) -> Self {
         let common = setup.context;
         let (provider, extensions) = match offer.has_extensions {
@@ -142,7 +140,7 @@ impl ConnectionConfig {
         }
     }
 
-    /// Makes the configuration that the others differ from.
+    /// Returns the common base of all configurations.
     fn plain(provider: &Arc<CryptoProvider>, spoken: NegotiatedCodec, seed: u64) -> Self {
         ConnectionConfig {
             provider: provider.clone(),
@@ -162,7 +160,7 @@ impl ConnectionConfig {
         }
     }
 
-    /// Makes the configuration of a microcontroller's connection.
+    /// Returns the configuration for a microcontroller.
     pub fn device(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: NegotiatedCodec) -> Self {
         ConnectionConfig {
             provider: setup.context.embedded_provider.clone(),
@@ -171,7 +169,7 @@ impl ConnectionConfig {
         }
     }
 
-    /// Makes the configuration of a connection to the server of a call.
+    /// Returns the configuration for the server of a call.
     pub fn call(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: NegotiatedCodec) -> Self {
         ConnectionConfig {
             has_dtmf: true,
@@ -179,8 +177,8 @@ impl ConnectionConfig {
         }
     }
 
-    /// Makes the configuration of a client that reads the media from byte 12, whatever its offer
-    /// says.
+    /// Returns the configuration for clients that expect the payload at byte 12, whatever they
+    /// offer.
     fn bare(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: NegotiatedCodec) -> Self {
         ConnectionConfig {
             provider: setup.context.bare_provider.clone(),
@@ -190,7 +188,7 @@ impl ConnectionConfig {
         }
     }
 
-    /// Makes the configuration of a connection to a media-room server.
+    /// Returns the configuration for a media-room server.
     pub fn sfu(common: &ConnectionContext, seed: u64) -> Self {
         let spoken = NegotiatedCodec {
             codec: Codec::Opus,
@@ -225,13 +223,12 @@ impl ConnectionConfig {
     }
 }
 
-/// The payload type that str0m offers Opus with.
+/// The payload type with which str0m offers Opus.
 const OPUS_PT: u8 = 111;
-/// The payload type of the telephone's keys before an offer gives another: the one that browsers
-/// use.
+/// The DTMF payload type until an offer gives another; browsers use the same.
 const DTMF_PT: u8 = 126;
 
-/// What every connection has in common.
+/// Returns the settings that all connections share.
 pub(super) fn base_config(provider: Arc<CryptoProvider>, cert: DtlsCert) -> RtcConfig {
     Rtc::builder()
         .set_crypto_provider(provider)
@@ -240,12 +237,12 @@ pub(super) fn base_config(provider: Arc<CryptoProvider>, cert: DtlsCert) -> RtcC
         .clear_codecs()
         .set_sctp_max_message_size(MESSAGE_BYTES_MAX as u32)
         .set_sctp_max_buffered_amount(SCTP_BUFFER_BYTES_MAX)
-        // Audio is never sent again, and a late packet is worth nothing: small buffers.
+        // Audio is never retransmitted and late packets are useless, so the buffers are small.
         .set_send_buffer_audio(8)
         .set_reordering_size_audio(1)
 }
 
-/// Takes a codec, and G.711 by the payload type that the offer has for it.
+/// Adds a codec; G.711 gets the payload type of the offer.
 fn with_codec(mut config: RtcConfig, spoken: NegotiatedCodec) -> RtcConfig {
     let law = match spoken.codec {
         Codec::Opus => return config.enable_opus(true, false),
@@ -265,7 +262,7 @@ fn with_codec(mut config: RtcConfig, spoken: NegotiatedCodec) -> RtcConfig {
     config
 }
 
-/// Returns the header extensions that are negotiated, by their numbers.
+/// Maps the negotiated header extensions to their ids.
 fn extensions(known: &[(u8, Extension)]) -> ExtensionMap {
     let mut map = ExtensionMap::empty();
     for (id, extension) in known {

@@ -1,10 +1,9 @@
-//! Connectivity checks of this end beside those of str0m: at any moment, and for as long as asked.
+//! Connectivity checks in addition to those of str0m, at times that the session chooses.
 //!
-//! str0m checks a pair of addresses every 3 s, and forgets it after some 20 s without an answer;
-//! when it checks is not for others to say. A session has to know whether its peer is there at
-//! moments of its own choice, and after any outage. So this makes further checks for the way on
-//! which the peer last answered, each like str0m's last one with a transaction of its own, and reads
-//! their answers. A check never nominates. In: str0m's checks, the way, the peer's password. Out:
+//! str0m checks each candidate pair every 3 s and drops it after about 20 s without an answer. A
+//! session must test its peer at other times too, and after any outage. This module repeats str0m's
+//! last check with a new transaction id on the last validated path, and verifies the answers. Its
+//! checks never nominate. In: str0m's checks, the validated path, the peer's password. Out:
 //! packets, and whether an answer is signed. Sources: RFC 8445 section 7.2, RFC 7675, RFC 8489.
 
 use str0m::crypto::Sha1HmacProvider;
@@ -17,12 +16,12 @@ const PRIORITY: u16 = 0x0024;
 const ICE_CONTROLLED: u16 = 0x8029;
 const ICE_CONTROLLING: u16 = 0x802a;
 
-/// Makes checks and reads their answers.
+/// Builds checks and verifies their answers.
 pub struct Consent {
     hmac: &'static dyn Sha1HmacProvider,
-    /// The peer's, which signs both checks that are for it and its answers.
+    /// The peer's password, which signs checks and answers.
     password: String,
-    /// str0m's last check: its names, role and priority are good for others.
+    /// str0m's last check, the template for further ones.
     last_check: Vec<u8>,
     path: Option<PacketPath>,
 }
@@ -37,36 +36,36 @@ impl Consent {
         }
     }
 
-    /// Takes the description that str0m has taken: the credentials that it names first are those
-    /// of the connection, as there is one for all sections.
+    /// Reads the password from a description that str0m accepted. All sections of a bundle share
+    /// the first credentials.
     pub fn handle_description(&mut self, sdp: &str) {
         let password = sdp.lines().find_map(|line| line.strip_prefix("a=ice-pwd:"));
         self.password = password.unwrap_or_default().to_owned();
     }
 
-    /// ICE has restarted: what was learnt before is not true of it.
+    /// Forgets everything learnt before an ICE restart.
     pub fn handle_restart(&mut self) {
         self.last_check.clear();
         self.path = None;
     }
 
-    /// Takes note of a check of str0m's.
+    /// Records a check of str0m.
     pub fn handle_check(&mut self, contents: &[u8]) {
         self.last_check.clear();
         self.last_check.extend_from_slice(contents);
     }
 
-    /// The peer has answered on this way.
+    /// Records the path on which the peer answered.
     pub fn handle_validated(&mut self, way: PacketPath) {
         self.path = Some(way);
     }
 
-    /// Returns where the peer last answered.
+    /// Returns the path on which the peer last answered.
     pub fn path(&self) -> Option<PacketPath> {
         self.path
     }
 
-    /// Makes a check; there is none before the peer has answered one of str0m's.
+    /// Builds a check; `None` until the peer has answered one of str0m's.
     pub fn build_check(&self) -> Option<Transmit> {
         let way = self.path?;
         let username = std::str::from_utf8(attribute(&self.last_check, USERNAME)?).ok()?;
@@ -88,7 +87,7 @@ impl Consent {
         Some(Transmit::from_parts(way, contents))
     }
 
-    /// Tells whether the peer has signed an answer.
+    /// Returns whether the peer signed an answer.
     pub fn is_signed(&self, contents: &[u8]) -> bool {
         let hmac = |key: &[u8], payloads: &[&[u8]]| self.hmac.sha1_hmac(key, payloads);
         StunMessage::parse(contents).is_ok_and(|answer| {

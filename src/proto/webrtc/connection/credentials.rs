@@ -1,24 +1,23 @@
-//! The names and passwords of this end's connectivity checks.
+//! ICE user name fragments and passwords of this end.
 //!
-//! In: a secret of the connection. Out: one pair after the other, for the connection and each
-//! restart of its ICE. A peer that knows the password of a session can move its sound to an address
-//! of his own, so it comes from the system's random numbers; what str0m makes by itself comes from
-//! a generator that begins with the time, and is not used. Source: RFC 8445 section 5.3 (at least
-//! 24 bits of a name and 128 of a password, which cannot be guessed).
+//! In: a secret per connection. Out: one pair for the connection and for each ICE restart. A peer
+//! that learns the password can redirect the audio, so the secret comes from the operating system's
+//! random numbers. str0m's own generator is seeded with the time and is not used. Source: RFC 8445
+//! section 5.3 (24 bits of fragment and 128 bits of password, unguessable).
 
 use sha2::{Digest as _, Sha256};
 use str0m::IceCreds;
 
 const UFRAG_CHARS: usize = 16;
 const PASSWORD_CHARS: usize = 22;
-/// Letters and digits: no reader of SDP stumbles over them.
+/// Letters and digits only, which every SDP parser accepts.
 const CHARS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-/// Random bits of the system, from which a connection's credentials come.
+/// Random bits of the operating system, the seed of a connection's credentials.
 #[derive(Clone, Copy)]
 pub struct IceSecret(pub [u8; 32]);
 
-/// Makes credentials.
+/// Generates credentials.
 pub struct IceCredentialGenerator {
     secret: IceSecret,
     generated: u32,

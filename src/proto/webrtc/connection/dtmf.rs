@@ -1,14 +1,15 @@
-//! Keys of the telephone in RTP: each press is told once, however many packets report it.
+//! DTMF in RTP: reports each key press once, however many packets describe it.
 //!
-//! In: the RTP timestamp and the payload of a telephone-event packet. Out: the key, with the first report of its press that
-//! comes. All reports of a press have one timestamp, and the last is sent three times; a press of more than eight seconds goes on
-//! under further ones. A report of a press before the last is late, and was told. What the payload says beyond its first event is
-//! of older presses, and other events than the twelve keys are nobody's. Source: RFC 4733 sections 2.3 and 2.5.
+//! In: the RTP timestamp and payload of a telephone-event packet. Out: the digit, with the first
+//! packet of its press. All packets of a press share one timestamp, and the last is sent three
+//! times; a press longer than eight seconds continues under new timestamps. Packets older than the
+//! last press are ignored, as are further events in a payload and events other than the twelve
+//! keys. Source: RFC 4733 sections 2.3 and 2.5.
 
-/// The keys, by the number of their event.
+/// The digits, indexed by event number.
 const DIGITS: &[u8; 12] = b"0123456789*#";
 
-/// What was pressed.
+/// Tracks the last key press.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DtmfReceiver {
     last: Option<DtmfPress>,
@@ -18,13 +19,13 @@ pub struct DtmfReceiver {
 struct DtmfPress {
     event: u8,
     timestamp: u32,
-    /// Ticks that were reported of it.
+    /// The reported duration in ticks.
     duration: u16,
     has_ended: bool,
 }
 
 impl DtmfReceiver {
-    /// Takes a packet, and returns the key of a press that is new.
+    /// Handles a packet. Returns the digit if it starts a new press.
     pub fn handle_packet(&mut self, timestamp: u32, payload: &[u8]) -> Option<char> {
         let &[event, flags, high, low, ..] = payload else {
             return None;
@@ -46,7 +47,7 @@ impl DtmfReceiver {
             last.has_ended |= press.has_ended;
             return None;
         }
-        // In the upper half it is behind.
+        // A difference in the upper half means an older packet.
         if ahead > u32::MAX / 2 {
             return None;
         }

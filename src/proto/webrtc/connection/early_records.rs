@@ -1,7 +1,7 @@
-//! Handshake records that came before this end's own check was answered.
+//! DTLS records that arrived before the peer's address was validated.
 //!
-//! str0m refuses them, and the peer would send them again only after a second. At most
-//! [`EARLY_RECORDS_MAX`] wait until ICE knows their sender; of more, the newest.
+//! str0m rejects them, and the peer repeats them only after a second. The newest
+//! [`EARLY_RECORDS_MAX`] are buffered until ICE accepts their sender.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -20,14 +20,14 @@ struct BufferedRecord {
     contents: Vec<u8>,
 }
 
-/// The records that wait.
+/// The buffered records.
 #[derive(Default)]
 pub struct EarlyRecords {
     records: Vec<BufferedRecord>,
 }
 
 impl EarlyRecords {
-    /// Keeps a handshake record; anything else is no loss.
+    /// Buffers a DTLS record; other packets are dropped.
     pub fn push(&mut self, kind: PacketKind, packet: &ReceivedPacket<'_>) {
         if kind != PacketKind::Dtls {
             return;
@@ -43,8 +43,7 @@ impl EarlyRecords {
         });
     }
 
-    /// Hands over the oldest record whose sender has proven itself by now; tells whether there was
-    /// one.
+    /// Delivers the oldest record whose sender ICE now accepts. Returns whether there was one.
     pub fn deliver_next(&mut self, rtc: &mut Rtc, now: Instant) -> bool {
         for at in 0..self.records.len() {
             let early = &self.records[at];
@@ -52,7 +51,7 @@ impl EarlyRecords {
                 continue;
             };
             let input = Input::Receive(now, receive);
-            // The peer may have come by several paths, and one of them may be dead.
+            // The peer may use several paths, some of which may be dead.
             if rtc.accepts(&input) {
                 if let Err(error) = rtc.handle_input(input) {
                     log::debug!("datagram refused: {error}");

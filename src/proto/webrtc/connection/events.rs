@@ -1,7 +1,7 @@
-//! What a connection makes of the outputs of str0m.
+//! Translates str0m's outputs into those of a connection.
 //!
-//! In: datagrams that leave, events and errors of str0m. Out: the connection's own outputs, and
-//! notes of what left.
+//! In: outgoing datagrams, events and errors of str0m. Out: [`ConnectionOutput`] values; outgoing
+//! packets are recorded on the way.
 
 use str0m::media::{MediaKind, Mid};
 use str0m::rtp::RtpPacket;
@@ -29,8 +29,8 @@ impl PeerConnection {
 
     pub(super) fn handle_error(&mut self, error: RtcError) -> Option<ConnectionOutput> {
         match error {
-            // The peer said goodbye before SCTP was up, and str0m lost the event over its own
-            // farewell.
+            // The peer closed before SCTP was up, and str0m lost that event to its own shutdown
+            // error.
             RtcError::Sctp(error) => {
                 log::debug!("closing: {error}");
                 self.rtc.disconnect();
@@ -87,7 +87,7 @@ impl PeerConnection {
         }
     }
 
-    /// A section of audio was negotiated.
+    /// Handles a negotiated audio section.
     fn handle_media(&mut self, mid: Mid) {
         let media = self.rtc.media(mid);
         let payload_type = media.and_then(|media| media.remote_pts().first().copied());
@@ -96,7 +96,7 @@ impl PeerConnection {
         }
     }
 
-    /// Takes a packet whose tag was good.
+    /// Handles an authenticated RTP packet.
     fn audio(&mut self, packet: RtpPacket) -> Option<ConnectionOutput> {
         let (source, payload_type) = (packet.header.ssrc, packet.header.payload_type);
         self.sources.confirm(source);

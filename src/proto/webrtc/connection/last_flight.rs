@@ -1,40 +1,39 @@
-//! Lets a microcontroller repeat the end of its DTLS handshake.
+//! Helps a microcontroller that misses the end of its DTLS handshake.
 //!
-//! Its library is done once it has sent its Finished, and from then on reads DTLS from datagrams
-//! that begin with application data alone. So if that packet is lost, it does not see that this end
-//! repeats its own flight, and the call stays silent for good. A record of application data in an
-//! epoch that never comes, ahead of the repeated flight, is skipped by every receiver and lets the
-//! rest of the datagram in. The device then reads nothing else for a second; so this waits for a
-//! packet that only a finished handshake sends, or, of a device that has nothing to send, until the
-//! flight has left in vain twice. In: packets that come and leave before the connection is up.
-//! Sources: RFC 6347 section 4.1 (records of other epochs), libpeer 4b3f567.
+//! libpeer considers the handshake done when it has sent its Finished. From then on it only reads
+//! datagrams that begin with application data, so it ignores retransmissions of this end's last
+//! flight, and the call stays silent. This module prepends an application-data record with an
+//! impossible epoch, which every receiver skips. The device then reads nothing else for a second,
+//! so the record is added only after a packet that proves a finished handshake, or after two plain
+//! retransmissions. In: packets in both directions until the connection is up. Sources: RFC 6347
+//! section 4.1, `docs/spec/devices.md` 6.
 
 use super::packet::Transmit;
 use crate::webrtc::packet_kind::PacketKind;
 
-/// The content type of a record, RFC 6347 section 4.1.
+/// The application-data content type, RFC 6347 section 4.1.
 const APPLICATION_DATA: u8 = 23;
 
-/// Application data of one byte, in the last epoch there can be.
+/// One byte of application data in the highest epoch.
 const SKIPPED_RECORD: [u8; 14] = [APPLICATION_DATA, 0xfe, 0xfd, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 
-/// How often the flight leaves as it is where nothing tells of the peer: a slow one may be busy
-/// with the first when the second comes.
+/// Flights sent unchanged while the peer's state is unknown. A slow device may still process the
+/// first when the second arrives.
 const PLAIN_FLIGHTS_MAX: u32 = 2;
 
-/// Bytes of a record's header, RFC 6347 section 4.1.
+/// The length of a record header, RFC 6347 section 4.1.
 const HEADER_BYTES: usize = 13;
 
-/// What is known of the peer's handshake.
+/// The state of the peer's handshake.
 #[derive(Default)]
 pub struct LastFlight {
     peer_finished: bool,
-    /// How often this end's flight has left.
+    /// How often the last flight has been sent.
     flights_sent: u32,
 }
 
 impl LastFlight {
-    /// Takes a packet of the peer's own address.
+    /// Handles a packet from the peer's validated address.
     pub fn handle_incoming(&mut self, kind: PacketKind, contents: &[u8]) {
         self.peer_finished |= match kind {
             PacketKind::Rtp | PacketKind::Rtcp => true,
@@ -43,7 +42,7 @@ impl LastFlight {
         };
     }
 
-    /// Opens a datagram to the peer if it repeats the end of this end's handshake.
+    /// Prepends the skipped record to a retransmission of the last flight.
     pub fn handle_outgoing(&mut self, transmit: &mut Transmit) {
         if !contains_encrypted_handshake(transmit.contents()) {
             return;
@@ -55,7 +54,7 @@ impl LastFlight {
     }
 }
 
-/// Tells whether a datagram has an encrypted record of a handshake: its Finished.
+/// Returns whether a datagram contains an encrypted handshake record, which is the Finished.
 fn contains_encrypted_handshake(mut records: &[u8]) -> bool {
     while let [content, _, _, epoch_high, epoch_low, .., high, low] = records.get(..HEADER_BYTES).unwrap_or_default() {
         if *content == 22 && (*epoch_high, *epoch_low) != (0, 0) {

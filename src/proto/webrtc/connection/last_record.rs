@@ -1,10 +1,9 @@
-//! The last DTLS record that left, as long as nothing has come back.
+//! Retransmits the last DTLS record after an outage.
 //!
-//! In an outage SCTP doubles its waits: the first message after 20 s would be another 11 s late. The
-//! peer never saw the record that left last, so to it a copy is the first one; with its
-//! acknowledgement everything else goes on at once. A peer that did see it drops the copy as a
-//! replay. In: packets that leave and come. Out: that record, once. Sources: RFC 9260 section 6.3.3,
-//! RFC 6347 section 4.1.2.6.
+//! SCTP doubles its retransmission timer during an outage: after 20 s the first message would be
+//! another 11 s late. A peer that missed the last record accepts a copy, and its acknowledgement
+//! restarts SCTP at once. A peer that received it drops the copy as a replay. In: packets in both
+//! directions. Out: the record, once. Sources: RFC 9260 section 6.3.3, RFC 6347 section 4.1.2.6.
 
 use std::time::Instant;
 
@@ -17,9 +16,9 @@ use crate::webrtc::packet_kind::PacketKind;
 pub struct LastRecord {
     path: Option<PacketPath>,
     sent_at: Option<Instant>,
-    /// Kept from one record to the next, so that none allocates.
+    /// Reused for every record, to avoid allocations.
     contents: Vec<u8>,
-    /// When it leaves again.
+    /// When the record is sent again.
     due_at: Option<Instant>,
 }
 
@@ -41,12 +40,12 @@ impl LastRecord {
         }
     }
 
-    /// Lets the record leave again as soon as it should have been answered.
+    /// Schedules a retransmission for when an answer is overdue.
     pub fn schedule_repeat(&mut self, now: Instant) {
         self.due_at = self.sent_at.map(|left| now.max(left + OUTAGE_AFTER));
     }
 
-    /// Returns the record if it has to leave again.
+    /// Returns the record if its retransmission is due.
     pub fn take_due(&mut self, now: Instant) -> Option<Transmit> {
         self.due_at.take_if(|due| now >= *due)?;
         let way = self.path.take()?;

@@ -1,7 +1,6 @@
-//! What a connection tells: its outputs, and why an offer or an answer was refused.
+//! The outputs of a connection, and the errors of a negotiation.
 //!
-//! In: nothing. Out: values for the session, which hands datagrams to the network and sound to the
-//! decoder.
+//! Out: datagrams for the network, audio for the decoder, and events for the session.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,58 +11,58 @@ use crate::audio::packet::AudioPacket;
 
 use super::packet::{IceProtocol, Transmit};
 
-/// What a connection answers to an input.
+/// An output of a connection.
 pub enum ConnectionOutput {
-    /// Nothing more; the connection wants [`PeerConnection::handle_timeout`] at this time.
+    /// Nothing more to do until [`PeerConnection::handle_timeout`] at this time.
     ///
     /// [`PeerConnection::handle_timeout`]: super::PeerConnection::handle_timeout
     Timeout(Instant),
     Transmit(Transmit),
-    /// The peer has answered a check of this end, and so has what is sent to this address.
+    /// The peer answered a check of this end on this path.
     PathValidated(ValidatedPath),
-    /// ICE and DTLS are up: audio flows.
+    /// ICE and DTLS are up, and audio may flow.
     Connected,
     Audio {
-        /// The track in a media room, `TR_...`; a client has only one.
+        /// The LiveKit track id, `TR_...`; `None` for clients.
         track: Option<Arc<str>>,
         packet: AudioPacket,
     },
-    /// A track of a media room is gone.
+    /// A LiveKit track ended.
     TrackRemoved(Arc<str>),
-    /// A key of the telephone was pressed.
+    /// A DTMF key press.
     Dtmf(char),
-    /// The channel for messages is open.
+    /// The message channel is open.
     ChannelOpen,
     /// A text message of a client.
     Message(String),
-    /// The bytes of one binary message of a media room.
+    /// A binary message of an SFU.
     Data(Vec<u8>),
-    /// The peer left in good order.
+    /// The peer closed the connection.
     PeerClosed,
-    /// The connection broke.
+    /// The connection failed.
     Failed,
 }
 
-/// The addresses between which a peer answered.
+/// The path on which a peer answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValidatedPath {
     pub over: IceProtocol,
-    /// Where the answer came to.
+    /// The local address that received the answer.
     pub local: SocketAddr,
     pub peer: SocketAddr,
 }
 
-/// Why an offer was not answered, or an answer not taken.
+/// Why an offer was not answered, or an answer not accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NegotiationError {
-    /// The description's own fault, in words for its sender.
+    /// The description is invalid; the text is for its sender.
     BadDescription(String),
-    /// No address of this machine can be offered to a device; names the address wanted and those
-    /// that exist.
+    /// No local address can be offered to a device. The text names the required and the available
+    /// ones.
     NoCandidate(String),
-    /// The answer does not fit what the device takes.
+    /// The answer exceeds the device's buffers.
     TooLong(String),
-    /// This end could make no description.
+    /// This end failed to create a description.
     Internal(String),
     /// The session is ending.
     Ended,

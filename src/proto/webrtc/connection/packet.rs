@@ -1,4 +1,4 @@
-//! What goes between a connection and the network: packets in and packets out.
+//! The packets between a connection and the network.
 //!
 //! Source: RFC 3550 section 5.1 (RTP).
 
@@ -10,7 +10,7 @@ use str0m::rtp::Ssrc;
 use crate::webrtc::crypto;
 use crate::webrtc::packet_kind::PacketKind;
 
-/// The way on which a peer is asked.
+/// The endpoints of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketPath {
     pub over: IceProtocol,
@@ -18,11 +18,11 @@ pub struct PacketPath {
     pub peer: SocketAddr,
 }
 
-/// What carries a packet between this machine, or a relay, and the peer.
+/// The transport protocol between this machine, or a relay, and the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IceProtocol {
     Udp,
-    /// Framed on a connection that the peer has opened, RFC 6544.
+    /// A connection that the peer opened, with RFC 4571 framing (RFC 6544).
     Tcp,
 }
 
@@ -35,7 +35,7 @@ impl From<IceProtocol> for Protocol {
     }
 }
 
-/// A packet that has come.
+/// A received packet.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedPacket<'a> {
     pub over: IceProtocol,
@@ -45,7 +45,7 @@ pub struct ReceivedPacket<'a> {
 }
 
 impl<'a> ReceivedPacket<'a> {
-    /// Makes one that came as a datagram.
+    /// Creates a packet received as a datagram.
     pub fn from_datagram(source: SocketAddr, destination: SocketAddr, contents: &'a [u8]) -> Self {
         ReceivedPacket {
             over: IceProtocol::Udp,
@@ -67,7 +67,7 @@ pub struct Transmit {
 }
 
 impl Transmit {
-    /// Takes what str0m wants sent; `bare` says that RTP leaves without its empty header extension.
+    /// Wraps a packet of str0m. `bare` removes the empty header extension from RTP.
     pub fn new(transmit: str0m::net::Transmit, bare: bool) -> Self {
         let over = match transmit.proto {
             Protocol::Udp => IceProtocol::Udp,
@@ -83,7 +83,7 @@ impl Transmit {
         }
     }
 
-    /// Makes one whose bytes are as they go on the wire.
+    /// Creates a packet that is sent unchanged.
     pub fn from_parts(way: PacketPath, contents: Vec<u8>) -> Self {
         Transmit {
             over: way.over,
@@ -95,7 +95,7 @@ impl Transmit {
         }
     }
 
-    /// Returns the bytes as they go on the wire.
+    /// Returns the bytes for the wire.
     pub fn contents(&mut self) -> &[u8] {
         if self.strips_extension {
             crypto::strip_empty_extension(&mut self.contents)
@@ -104,17 +104,17 @@ impl Transmit {
         }
     }
 
-    /// Puts bytes ahead of what leaves.
+    /// Inserts bytes at the front.
     pub fn prepend(&mut self, bytes: &[u8]) {
         self.contents.splice(..0, bytes.iter().copied());
     }
 
-    /// Returns what this is.
+    /// Returns the kind of packet.
     pub fn kind(&self) -> PacketKind {
         self.kind
     }
 
-    /// Returns the addresses between which this goes.
+    /// Returns the path on which this is sent.
     pub fn path(&self) -> PacketPath {
         PacketPath {
             over: self.over,
@@ -123,30 +123,30 @@ impl Transmit {
         }
     }
 
-    /// Tells whether this answers a connectivity check. Who knows the password is sent one, from
-    /// wherever it says to be: that proves no address.
+    /// Returns whether this answers a connectivity check. Such an answer goes to any claimed
+    /// address, so it proves nothing about the peer.
     pub fn is_answer(&self) -> bool {
         self.kind == PacketKind::CheckAnswer
     }
 
-    /// Tells whether this is a connectivity check, whose answer will come from the destination.
+    /// Returns whether this is a connectivity check.
     pub fn is_check(&self) -> bool {
         self.kind == PacketKind::Check
     }
 }
 
-/// What a packet has shown of who sent it.
+/// How far a received packet identifies its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketTrust {
-    /// It had no effect.
+    /// The packet was ignored.
     Rejected,
-    /// It came from an address of the peer, as far as it says; what is in it may show more.
+    /// The packet claims to come from the peer's address; its content may prove more.
     Unauthenticated,
-    /// It is signed by the peer.
+    /// The peer signed the packet.
     Authenticated,
 }
 
-/// Returns the source and the payload type that an RTP packet claims to have, RFC 3550 section 5.1.
+/// Returns the SSRC and the payload type of an RTP packet, RFC 3550 section 5.1.
 pub fn rtp_header(kind: PacketKind, contents: &[u8]) -> Option<(Ssrc, u8)> {
     let &[_, second, _, _, _, _, _, _, a, b, c, d, ..] = contents else {
         return None;

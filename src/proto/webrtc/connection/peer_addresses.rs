@@ -1,9 +1,9 @@
-//! Where the other end is: the addresses that it has named, checked from, and answered at.
+//! The addresses of the peer: named as candidates, used for checks, or validated.
 //!
-//! In: candidates, and the STUN messages of both ends. Out: candidates for str0m, what may come in,
-//! and the addresses that an answer to a check of this end has proven (return routability). Whether
-//! a message is signed is for str0m to say, or for [`super::consent`] where it answers a check of
-//! that. Source: RFC 8445 sections 7.2.5 and 7.3.
+//! In: candidates, and STUN messages in both directions. Out: candidates for str0m, packets to
+//! accept, and addresses that answered a check of this end (return routability). str0m verifies
+//! signatures; [`super::consent`] verifies answers to its own checks. Source: RFC 8445 sections
+//! 7.2.5 and 7.3.
 
 use std::net::SocketAddr;
 
@@ -19,32 +19,33 @@ use crate::limits::{CHECKED_ADDRESSES_MAX, CHECKED_UNPROVEN_MAX, REMOTE_CANDIDAT
 use crate::webrtc::candidate::{self, CandidateError, ParsedCandidate, RemoteCandidatePolicy};
 use crate::webrtc::packet_kind::PacketKind;
 
-/// What is known of the other end's addresses.
+/// The peer's known addresses.
 ///
-/// All are counted, since str0m keeps each for ever. An address of this end is never the other's. A
-/// check may say to come from anywhere; so those addresses that have not answered are counted over
-/// all restarts of ICE, and over all connections of the session.
+/// str0m keeps every address forever, so they are counted. Source addresses of checks can be
+/// forged; those that never answered are counted across ICE restarts and across all connections of
+/// a session.
 pub struct PeerAddresses {
     policy: RemoteCandidatePolicy,
-    /// The addresses of this end, offered or not.
+    /// All addresses of this end, offered or not.
     own: Vec<SocketAddr>,
     candidate_count: usize,
-    /// Where the peer has checked from.
+    /// Addresses from which the peer has sent checks.
     checked_from: Vec<SocketAddr>,
-    /// Where it has answered a check of this end, here and before.
+    /// Addresses that answered a check of this end, in this connection or an earlier one.
     validated: Vec<SocketAddr>,
-    /// How many addresses it has checked from that did not answer, here and before.
+    /// How many addresses sent checks without ever answering one, in this connection or an earlier
+    /// one.
     unvalidated_count: usize,
     checks: PendingChecks,
     pub consent: Consent,
-    /// A check of this end's own that has to leave.
+    /// A check of this end that is ready to send.
     queued_check: Option<Transmit>,
     validated_path: Option<ValidatedPath>,
 }
 
 impl PeerAddresses {
-    /// Begins with all addresses under which this end is reached. `hmac` signs the checks that this
-    /// end makes beside those of str0m.
+    /// Creates the state for a connection with these local addresses. `hmac` signs the additional
+    /// checks.
     pub fn new(policy: RemoteCandidatePolicy, own: Vec<SocketAddr>, hmac: &'static dyn Sha1HmacProvider) -> Self {
         PeerAddresses {
             policy,
@@ -60,23 +61,23 @@ impl PeerAddresses {
         }
     }
 
-    /// Goes on counting where the connection before this one stopped.
+    /// Continues the counts of the previous connection.
     pub fn inherit(&mut self, former: PeerAddresses) {
         self.unvalidated_count += former.unvalidated_count;
         self.validated = former.validated;
     }
 
-    /// ICE has restarted, and has forgotten the peer's candidates.
+    /// Forgets the candidates of the ICE session before a restart.
     pub fn handle_restart(&mut self) {
         self.candidate_count = 0;
         self.checked_from.clear();
         self.consent.handle_restart();
     }
 
-    /// Takes a candidate of the peer as text, and returns it fit for str0m.
+    /// Parses a candidate of the peer for str0m.
     ///
     /// # Errors
-    /// Why it is ignored; nothing when there are too many, or when str0m cannot read it.
+    /// Why the candidate is ignored, or `None` if there are too many or str0m cannot parse it.
     pub fn parse_candidate(&mut self, text: &str) -> Result<(ParsedCandidate, Candidate), Option<CandidateError>> {
         if self.candidate_count == REMOTE_CANDIDATES_MAX {
             log::debug!("remote candidate ignored: {REMOTE_CANDIDATES_MAX} are known");
@@ -103,15 +104,15 @@ impl PeerAddresses {
         }
     }
 
-    /// Tells whether an address is this end's: one that is offered, or, with the port of one, any
-    /// of loopback.
+    /// Returns whether an address belongs to this end: an offered one, or loopback with an offered
+    /// port.
     fn is_own(&self, address: SocketAddr) -> bool {
         let is_it = |own: &SocketAddr| *own == address || (own.port() == address.port() && address.ip().is_loopback());
         self.own.iter().any(is_it)
     }
 
-    /// Tells whether a packet may come from its source: each address that checks becomes a
-    /// candidate that str0m keeps.
+    /// Returns whether a check from this source is admitted. str0m keeps a candidate for every
+    /// source.
     pub fn admit_check(&mut self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> bool {
         if kind != PacketKind::Check || self.has_checked_from(packet.source) {
             return true;
@@ -129,17 +130,17 @@ impl PeerAddresses {
         room
     }
 
-    /// Tells whether the peer has checked from this address. Who has not is a stranger.
+    /// Returns whether the peer sent a check from this address.
     pub fn has_checked_from(&self, source: SocketAddr) -> bool {
         self.checked_from.contains(&source)
     }
 
-    /// Tells whether a packet says to answer a check that this end made beside those of str0m.
+    /// Returns whether a packet answers an additional check of this end.
     pub fn answers_consent_check(&self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> bool {
         self.checks.initiator_of(kind, packet) == Some(CheckInitiator::Consent)
     }
 
-    /// Takes what says to answer such a check, and tells whether it is signed.
+    /// Handles such an answer. Returns whether it is signed.
     pub fn handle_consent_answer(&mut self, packet: &ReceivedPacket<'_>) -> bool {
         let is_signed = self.consent.is_signed(packet.contents);
         if is_signed {
@@ -148,7 +149,7 @@ impl PeerAddresses {
         is_signed
     }
 
-    /// Takes a signed message: it may answer a check from where that was sent to.
+    /// Handles a signed message, which may validate the path of a check.
     pub fn handle_signed(&mut self, kind: PacketKind, packet: &ReceivedPacket<'_>) {
         let Some(source) = self.checks.take_answered(kind, packet) else {
             return;
@@ -166,7 +167,7 @@ impl PeerAddresses {
         });
     }
 
-    /// A check of this end was answered from there.
+    /// Marks an address as validated.
     fn mark_validated(&mut self, source: SocketAddr) {
         if self.validated.contains(&source) || self.validated.len() == CHECKED_ADDRESSES_MAX {
             return;
@@ -175,7 +176,7 @@ impl PeerAddresses {
         self.unvalidated_count -= usize::from(self.has_checked_from(source));
     }
 
-    /// Takes note of what str0m sends.
+    /// Records the checks among str0m's packets.
     pub fn handle_outgoing(&mut self, transmit: &mut Transmit) {
         if transmit.is_check() {
             self.checks.handle_outgoing(CheckInitiator::Str0m, transmit);
@@ -183,25 +184,25 @@ impl PeerAddresses {
         }
     }
 
-    /// Returns an address that was proven since the last call.
+    /// Returns the path that was validated since the last call.
     pub fn take_validated_path(&mut self) -> Option<ValidatedPath> {
         self.validated_path.take()
     }
 
-    /// Returns the check that has to leave.
+    /// Returns the queued check.
     pub fn take_check(&mut self) -> Option<Transmit> {
         let mut check = self.queued_check.take()?;
         self.checks.handle_outgoing(CheckInitiator::Consent, &mut check);
         Some(check)
     }
 
-    /// Makes a check, and tells whether there is one: the peer has to have answered before.
+    /// Queues a check. Returns `false` if no path has been validated yet.
     pub fn queue_check(&mut self) -> bool {
         self.queued_check = self.consent.build_check();
         self.queued_check.is_some()
     }
 
-    /// Returns the address and port that the peer was last proven to have.
+    /// Returns the address and port of the path that was validated last.
     pub fn current(&self) -> Option<SocketAddr> {
         self.consent.path().map(|way| way.peer)
     }

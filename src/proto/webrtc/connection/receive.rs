@@ -1,8 +1,7 @@
-//! What a connection does with a packet that comes.
+//! Handles received packets.
 //!
-//! In: a packet of the network, and `now`. Out: what it has shown of its sender. Each is judged
-//! before str0m sees it: by its kind, its address, its signature, its source. What str0m makes of
-//! it is in the outputs that follow.
+//! In: a packet and `now`. Out: how far it identifies its sender. The kind, address, signature and
+//! SSRC are checked before str0m sees the packet. Its effects are in the outputs that follow.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
@@ -17,7 +16,7 @@ use crate::webrtc::crypto;
 use crate::webrtc::packet_kind::PacketKind;
 
 impl PeerConnection {
-    /// Takes a packet. One that is not this connection's, or not readable, has no effect.
+    /// Handles a packet. Packets of other connections and unreadable ones are ignored.
     pub fn handle_packet(&mut self, packet: &ReceivedPacket<'_>, now: Instant) -> PacketTrust {
         let &ReceivedPacket {
             over,
@@ -79,22 +78,22 @@ impl PeerConnection {
         }
     }
 
-    /// Tells whether the peer has signed a STUN message. Asked in the name of an unused address,
-    /// str0m looks at the signature; it takes whatever says to come from the address that it sends
-    /// to.
+    /// Returns whether the peer signed a STUN message. str0m accepts any message from its current
+    /// destination, but verifies the signature of one from another address; so the question is
+    /// asked with an unused source.
     fn is_signed(&self, packet: &ReceivedPacket<'_>) -> bool {
         let unused = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let receive = Receive::new(packet.over.into(), unused, packet.destination, packet.contents);
         receive.is_ok_and(|receive| self.rtc.accepts(&Input::Receive(self.now, receive)))
     }
 
-    /// Tells whether packets of this payload type are audio or keys of the call.
+    /// Returns whether a payload type is the negotiated audio or DTMF.
     fn is_negotiated(&self, payload_type: Pt) -> bool {
         let keys = self.dtmf.as_ref().map(|(keys, _)| *keys);
         [self.sender.payload_type(), keys].contains(&Some(payload_type))
     }
 
-    /// Keeps the reason that DTLS refused the last datagram for, if it did.
+    /// Keeps the reason if DTLS rejected the last datagram.
     pub(super) fn record_handshake_error(&mut self) {
         if let Some(refusal) = crypto::take_handshake_error() {
             log::debug!("the handshake failed: {refusal}");

@@ -1,12 +1,12 @@
-//! The negotiation with a media-room server (SFU): the publisher's connection, which this end
-//! offers, and the subscriber's, which it answers.
+//! Negotiation with a media-room server (SFU): this end offers the publisher's connection and
+//! answers the subscriber's.
 //!
-//! In: the descriptions of the server, and the server's own list of tracks. Out: descriptions of
-//! this end. The publisher has one Opus track with its audio level and two data channels; the
-//! subscriber hears every participant's Opus, by its track. Refused: descriptions that str0m would
-//! take half, by [`sections`]; the connection goes on as it was. Ignored: video, codecs other than
-//! Opus, tracks and candidates beyond their caps. Sources: RFC 8829, RFC 6464 (audio level), RFC
-//! 7587.
+//! In: the server's descriptions and its list of tracks. Out: descriptions of this end. The
+//! publisher has one Opus track with audio level and two data channels. The subscriber receives the
+//! Opus tracks of all participants. Descriptions that str0m would apply only partly are rejected,
+//! see [`sections`]; the connection continues unchanged. Ignored: video, other codecs, and tracks
+//! and candidates beyond their caps. Sources: RFC 8829, RFC 6464, RFC 7587, `docs/spec/livekit.md`
+//! 3.
 
 mod sections;
 
@@ -29,32 +29,32 @@ use super::sources::AudioSection;
 use crate::limits::REMOTE_CANDIDATES_MAX;
 use crate::webrtc::sdp;
 
-/// The stream that our track belongs to.
+/// The media stream id of the published track.
 const STREAM: &str = "bot";
 
-/// What a connection to a media-room server is made from.
+/// What a connection to an SFU is created from.
 pub struct SfuSetup<'a> {
     pub common: &'a ConnectionContext,
     /// Host candidates, each with the port of this connection's own UDP socket.
     pub local: &'a [SocketAddr],
-    /// Random bits: where sequence numbers and timestamps start.
+    /// Random bits for the first sequence number and timestamp.
     pub seed: u64,
 }
 
-/// Where the negotiation with a media-room server is.
+/// The state of the negotiation with an SFU.
 #[derive(Default)]
 pub struct SfuNegotiation {
-    /// The section that a publisher speaks in.
+    /// The section of the published track.
     audio_mid: Option<Mid>,
-    /// The sections of the description before, in order.
+    /// The sections of the previous description, in order.
     layout: Vec<(String, SectionKind)>,
     pending_offer: Option<SdpPendingOffer>,
-    /// Candidates that came before the answer; `None` once it is there.
+    /// Candidates that arrived before the answer; `None` after it.
     early_candidates: Option<Vec<String>>,
 }
 
 impl SfuNegotiation {
-    /// Keeps a candidate until the answer is there; tells whether it has to wait.
+    /// Buffers a candidate until the answer arrives. Returns whether it was buffered.
     pub fn buffer_candidate(&mut self, text: &str) -> bool {
         let Some(waiting) = &mut self.early_candidates else {
             return false;
@@ -69,10 +69,10 @@ impl SfuNegotiation {
 }
 
 impl PeerConnection {
-    /// Makes the publisher's connection, and its first offer. `cid` names the track.
+    /// Creates the publisher's connection and its first offer. `cid` names the track.
     ///
     /// # Errors
-    /// [`NegotiationError::Answer`] when this end cannot make a connection.
+    /// [`NegotiationError::Internal`] if this end cannot create a connection.
     pub fn publisher(
         setup: &SfuSetup<'_>,
         cid: &str,
@@ -106,7 +106,8 @@ impl PeerConnection {
         Ok((peer, offer))
     }
 
-    /// Makes the subscriber's connection from the server's first offer, and the answer.
+    /// Creates the subscriber's connection from the server's first offer. Returns it with the
+    /// answer.
     ///
     /// # Errors
     /// [`NegotiationError`] says what is wrong with the offer.
@@ -129,10 +130,10 @@ impl PeerConnection {
         Ok(peer)
     }
 
-    /// Takes the answer to the publisher's offer. A second answer has no effect.
+    /// Handles the answer to the publisher's offer. A second answer is ignored.
     ///
     /// # Errors
-    /// [`NegotiationError::Bad`] says what is wrong with the answer; another one may still come.
+    /// [`NegotiationError::BadDescription`] says what is wrong; a correct answer may still follow.
     pub fn handle_answer(&mut self, answer: &str, now: Instant) -> Result<(), NegotiationError> {
         let bad = |why: String| NegotiationError::BadDescription(format!("the server's answer cannot be used: {why}"));
         self.now = now;
@@ -167,10 +168,10 @@ impl PeerConnection {
         Ok(())
     }
 
-    /// Answers a further offer of the server.
+    /// Answers a later offer of the server.
     ///
     /// # Errors
-    /// [`NegotiationError::Bad`] says what is wrong with the offer; the connection goes on as it was.
+    /// [`NegotiationError::BadDescription`] says what is wrong; the connection continues unchanged.
     pub fn answer_server_offer(
         &mut self,
         offer: &str,

@@ -1,10 +1,10 @@
-//! Whose audio a packet is: the sections that are listened to, and the sources that speak in them.
+//! Assigns RTP packets to audio sections by their SSRC.
 //!
-//! In: the source that an RTP packet claims, before str0m looks at its tag, and once the tag was
-//! good. Out: whether str0m may look at it, and the section it belongs to. Anybody may claim a
-//! source, and str0m gives a section to whatever claims it; so a section is given back to the
-//! source that has proven itself in it, and sources that are found are counted. Sources: RFC 8829
-//! section 5.2.1 (`a=ssrc` is optional), RFC 9143 section 9.2 (sections and payload types).
+//! In: the SSRC that a packet claims, before and after its authentication. Out: whether str0m may
+//! process the packet, and its section. str0m assigns a section to any SSRC that claims it, forged
+//! or not. So a section is restored to its authenticated source, and discovered sources are
+//! counted. Sources: RFC 8829 section 5.2.1 (`a=ssrc` is optional), RFC 9143 section 9.2 (sections
+//! and payload types).
 
 use std::sync::Arc;
 
@@ -14,36 +14,36 @@ use str0m::rtp::Ssrc;
 
 use crate::limits::{AUDIO_SOURCES_MAX, ROOM_SOURCES_MAX};
 
-/// Who speaks at the other end.
+/// How the peer's audio is divided into sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AudioLayout {
-    /// A client, in whichever section its packets come.
+    /// One client, in any section.
     SingleClient,
-    /// The participants of a media room, one in each section.
+    /// The participants of a room, one section each.
     Tracks,
 }
 
-/// A section that is listened to.
+/// An audio section that is received.
 pub struct AudioSection {
     pub mid: Mid,
-    /// The track in a media room.
+    /// The LiveKit track id.
     pub track: Option<Arc<str>>,
-    /// The sources that speak in it: those that are announced, or the one whose packet last had a
-    /// good tag; before any had, the one that a client's offer names.
+    /// The announced sources, or the one that was authenticated last. Before that, the one that a
+    /// client's offer names.
     pub sources: Vec<Ssrc>,
-    /// No other source speaks in it.
+    /// Only announced sources are accepted.
     pub is_announced: bool,
 }
 
-/// The sections that are listened to.
+/// The audio sections of a connection.
 pub struct AudioSources {
     layout: AudioLayout,
     pub sections: Vec<AudioSection>,
-    /// How many sources were found without having been announced.
+    /// The number of sources discovered without announcement.
     pub discovered: usize,
-    /// A source that no offer named, until the tag of its packet is judged.
+    /// A source without announcement, until its packet is authenticated.
     tentative: Option<Ssrc>,
-    /// The one audio section takes packets of sources that it does not name.
+    /// The only audio section accepts any source.
     accepts_any: bool,
 }
 
@@ -58,7 +58,7 @@ impl AudioSources {
         }
     }
 
-    /// Takes a section that was negotiated; tells whether it is the one of a client.
+    /// Handles a negotiated section. Returns whether it is the client's.
     pub fn handle_media(&mut self, rtc: &mut Rtc, mid: Mid) -> bool {
         let is_it = self.layout == AudioLayout::SingleClient && self.sections.is_empty();
         if is_it {
@@ -74,8 +74,8 @@ impl AudioSources {
         is_it
     }
 
-    /// Prepares str0m for a packet that claims a source, and tells whether it may look at the
-    /// packet. `is_negotiated` says that the payload type is.
+    /// Prepares str0m for a packet of this source. Returns whether str0m may process the packet.
+    /// `is_negotiated` describes its payload type.
     pub fn admit(&mut self, rtc: &mut Rtc, source: Ssrc, is_negotiated: bool) -> bool {
         let mut sections = self.sections.iter();
         if let Some(section) = sections.find(|section| section.sources.contains(&source)) {
@@ -95,11 +95,11 @@ impl AudioSources {
         true
     }
 
-    /// Lets str0m judge a packet of a source that neither the offer nor the packet assigns to a
-    /// section: where one section of audio is, its payload type tells enough.
+    /// Lets str0m authenticate a packet that no signalling assigns to a section. With a single
+    /// audio section, the payload type is sufficient.
     ///
-    /// Its stream stands beside the caller's, for this packet alone: it stays when the packet has a
-    /// good tag, and is gone with the end of this turn when it has none.
+    /// A tentative stream is added beside the caller's. It stays if the packet is authentic and is
+    /// removed at the end of the turn otherwise.
     fn expect_source(&mut self, rtc: &mut Rtc, source: Ssrc) {
         let Some(mid) = self.sections.first().map(|section| section.mid) else {
             return;
@@ -114,21 +114,21 @@ impl AudioSources {
         }
     }
 
-    /// A packet of a source had a good tag.
+    /// Keeps the tentative source after its packet was authenticated.
     pub fn confirm(&mut self, source: Ssrc) {
         if self.tentative == Some(source) {
             self.tentative = None;
         }
     }
 
-    /// Forgets a source whose packet had no good tag.
+    /// Removes the tentative source.
     pub fn drop_tentative(&mut self, rtc: &mut Rtc) {
         if let Some(source) = self.tentative.take() {
             rtc.direct_api().remove_stream_rx(source);
         }
     }
 
-    /// Finds the section of a packet whose tag was good.
+    /// Returns the section of an authenticated packet.
     pub fn section_of(&mut self, rtc: &mut Rtc, source: Ssrc) -> Option<&AudioSection> {
         let mut sections = self.sections.iter_mut();
         let section = match self.layout {
@@ -140,7 +140,7 @@ impl AudioSources {
         };
         if !section.sources.contains(&source) {
             if section.is_announced {
-                // One of another track, from before the section was used again.
+                // A source of the track that used this section before.
                 rtc.direct_api().remove_stream_rx(source);
                 return None;
             }
@@ -151,14 +151,14 @@ impl AudioSources {
         Some(section)
     }
 
-    /// Takes the sections of a further description, and returns the tracks that are gone.
+    /// Applies the sections of a later description. Returns the removed tracks.
     pub fn replace(&mut self, next: Vec<AudioSection>) -> Vec<Arc<str>> {
         let before = std::mem::replace(&mut self.sections, next);
         let gone = before.into_iter().filter_map(|old| {
             if !self.sections.iter().any(|new| new.track == old.track) {
                 return old.track;
             }
-            // A section that announces nothing goes on with the source that was found.
+            // A section without announcements keeps its discovered source.
             let mut sections = self.sections.iter_mut();
             let same = sections.find(|new| new.mid == old.mid && new.track == old.track);
             if let Some(new) = same.filter(|new| !new.is_announced) {
@@ -169,8 +169,8 @@ impl AudioSources {
         gone.collect()
     }
 
-    /// Takes sources away from sections that they no longer speak in: str0m would go on mapping
-    /// them there.
+    /// Removes sources from sections that no longer announce them, because str0m would keep the
+    /// mapping.
     pub fn remove_stale(&self, rtc: &mut Rtc, next: &[AudioSection]) {
         let mut api = rtc.direct_api();
         for old in &self.sections {
@@ -189,11 +189,11 @@ impl AudioSources {
 }
 
 impl AudioSection {
-    /// Gives the section back to a source that belongs there.
+    /// Restores the section to one of its own sources.
     ///
-    /// A packet that names the section and another source takes it over before str0m has looked at
-    /// the packet's tag, and the true source need not name the section any more: one forged packet
-    /// would silence the talker.
+    /// A packet with this section's mid and another SSRC takes the section over before its
+    /// authentication. The true source may no longer send the mid, so one forged packet would
+    /// silence it.
     fn restore_source(&self, rtc: &mut Rtc, source: Ssrc) {
         let mut api = rtc.direct_api();
         if api.stream_rx(&source).is_some() {

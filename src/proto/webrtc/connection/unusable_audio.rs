@@ -1,18 +1,17 @@
-//! Packets of sound that come and cannot be used: one line in the log says so, or nobody would know
-//! why a bot is deaf.
+//! Warns once about received audio that cannot be used.
 //!
-//! In: the payload type of each RTP packet of a connection that is up, whatever becomes of it, and
-//! each one that was used. Out: [`UnusableAudio::poll_words`], once per connection.
+//! In: the payload type of each RTP packet of a connected peer, and each packet that was used. Out:
+//! [`UnusableAudio::poll_warning`], at most once per connection.
 
 use std::time::{Duration, Instant};
 
-/// How long packets come without one that can be used before that is told: a client that mutes
-/// itself sends none, and a loss takes less.
+/// How long unusable packets arrive before the warning. A muted client sends none, and losses are
+/// shorter.
 const UNHEARD_FOR: Duration = Duration::from_secs(3);
-/// How many at least: half of what a client sends in that time.
+/// The least number of packets: half of what a client sends in that time.
 const UNHEARD_PACKETS_MIN: u32 = 75;
 
-/// What came since the last packet that could be used.
+/// The packets since the last usable one.
 #[derive(Debug, Default)]
 pub struct UnusableAudio {
     since: Option<Instant>,
@@ -22,14 +21,14 @@ pub struct UnusableAudio {
 }
 
 impl UnusableAudio {
-    /// A packet has come.
+    /// Records a received packet.
     pub fn handle_packet(&mut self, payload_type: u8, now: Instant) {
         self.since.get_or_insert(now);
         self.packets = self.packets.saturating_add(1);
         self.payload_type = payload_type;
     }
 
-    /// A packet could be used.
+    /// Records a used packet.
     pub fn handle_used(&mut self) {
         self.since = None;
         self.packets = 0;
@@ -40,7 +39,7 @@ impl UnusableAudio {
         self.reported
     }
 
-    /// Returns what to tell, when it is time; `expected` is the payload type of the call.
+    /// Returns the warning when it is due. `expected` is the negotiated payload type.
     pub fn poll_warning(&mut self, expected: Option<u8>, now: Instant) -> Option<String> {
         let for_long = self.since.is_some_and(|since| now >= since + UNHEARD_FOR);
         if self.reported || !for_long || self.packets < UNHEARD_PACKETS_MIN {

@@ -1,12 +1,11 @@
-//! The media sections of a room's descriptions: which of them are listened to, and whose track each
-//! of them carries.
+//! The media sections of SFU descriptions: which are received, and whose track each carries.
 //!
-//! In: descriptions as `sdp::prepare_room` leaves them, and the server's own list of tracks. Out:
-//! [`AudioSection`]s, and the offer as str0m is to read it, where every other section is inactive
-//! and names no source. str0m keeps what it is told of sections and sources for ever, and knows no
-//! track; what may change is therefore decided here. Refused, before str0m sees them: offers that
-//! lose a section, change one's place or kind, or lack what a connection needs. Sources: RFC 8829
-//! section 5.2.2, RFC 8830 (`msid`), RFC 5576 (`ssrc`), the rooms fact sheet, B5.
+//! In: descriptions from `sdp::prepare_sfu_description`, and the server's list of tracks. Out:
+//! [`AudioSection`]s, and the offer for str0m, in which all other sections are inactive and have no
+//! source. str0m never forgets sections and sources and does not know tracks, so changes are
+//! decided here. Rejected before str0m sees them: offers that remove, move or retype a section, or
+//! that lack ICE or DTLS attributes. Sources: RFC 8829 section 5.2.2, RFC 8830 (`msid`), RFC 5576
+//! (`ssrc`), `docs/spec/livekit.md` 3.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -23,15 +22,15 @@ pub enum SectionKind {
     Application,
 }
 
-/// One section, and its lines without their ends.
+/// One section and its lines, without line ends.
 pub struct SfuSection<'a> {
     pub kind: SectionKind,
     pub mid: &'a str,
-    /// Port 0, and not bundled.
+    /// Port 0 and not bundled.
     pub is_stopped: bool,
-    /// The sender of the description sends media in it.
+    /// The sender of the description sends media in this section.
     sender_sends: bool,
-    /// The sender of the description takes media in it.
+    /// The sender of the description receives media in this section.
     sender_receives: bool,
     msid: Option<&'a str>,
     lines: Vec<&'a str>,
@@ -42,7 +41,7 @@ impl<'a> SfuSection<'a> {
         self.lines.iter().find_map(|line| attribute(line, name))
     }
 
-    /// Returns the sources that are announced, RFC 5576; 0 is none.
+    /// Returns the announced SSRCs (RFC 5576), without 0.
     fn sources(&self) -> impl Iterator<Item = u32> + '_ {
         self.lines
             .iter()
@@ -51,7 +50,7 @@ impl<'a> SfuSection<'a> {
             .filter(|source| *source != 0)
     }
 
-    /// Returns the track that the section carries, if it carries any.
+    /// Returns the track that the section carries, if any.
     fn track<'t>(&'t self, mid_to_track: &'t BTreeMap<String, String>) -> Option<&'t str> {
         if self.kind != SectionKind::Audio || self.is_stopped || !self.sender_sends {
             return None;
@@ -70,7 +69,7 @@ impl<'a> SfuSection<'a> {
     }
 }
 
-/// An offer or answer, apart.
+/// A parsed offer or answer.
 pub struct SfuDescription<'a> {
     head: Vec<&'a str>,
     pub sections: Vec<SfuSection<'a>>,
@@ -109,8 +108,7 @@ impl<'a> SfuDescription<'a> {
         for section in &mut sections {
             section.mid = section.attribute("mid").unwrap_or_default();
             section.msid = section.attribute("msid");
-            // Port 0 inside the bundle is a section without a transport of its own, RFC 9143
-            // section 6.
+            // A bundled section with port 0 shares the transport of another, RFC 9143 section 6.
             section.is_stopped &= !bundled.contains(&section.mid);
             let has = |word| section.lines.contains(&word);
             section.sender_sends = has("a=sendrecv") || has("a=sendonly");
@@ -119,11 +117,11 @@ impl<'a> SfuDescription<'a> {
         SfuDescription { head, sections }
     }
 
-    /// Checks that str0m will take the description as the next one after that with these sections;
-    /// `is_free` tells whether another section may take the place of one.
+    /// Checks that str0m can apply the description after one with the sections `before`. `is_free`
+    /// returns whether another section may reuse the place of one.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of the problem.
     pub fn check(&self, before: &[(String, SectionKind)], is_free: impl Fn(&str) -> bool) -> Result<(), String> {
         let has = |lines: &[&str], name| lines.iter().any(|line| attribute(line, name).is_some());
         let everywhere = || {
@@ -168,13 +166,13 @@ impl<'a> SfuDescription<'a> {
         Ok(())
     }
 
-    /// Returns the order of the sections, for the next [`SfuDescription::check`].
+    /// Returns the sections in order, for the next [`SfuDescription::check`].
     pub fn layout(&self) -> Vec<(String, SectionKind)> {
         let sections = self.sections.iter();
         sections.map(|section| (section.mid.to_owned(), section.kind)).collect()
     }
 
-    /// Tells whether the answer takes what a publisher offered: audio with Opus, and data.
+    /// Returns whether an answer accepts what the publisher offered: Opus audio and data.
     pub fn takes_audio_and_data(&self) -> bool {
         let opus = |line: &&str| {
             let codec = attribute(line, "rtpmap").and_then(|map| map.split_once(' '));
@@ -187,8 +185,8 @@ impl<'a> SfuDescription<'a> {
         })
     }
 
-    /// Chooses what is heard, of each section. Tracks that were heard before keep their place when
-    /// there are too many.
+    /// Selects the track of each section. At the cap, tracks that were received before have
+    /// precedence.
     pub fn select_tracks(
         &self,
         mid_to_track: &BTreeMap<String, String>,
@@ -239,7 +237,7 @@ impl<'a> SfuDescription<'a> {
         choice.collect()
     }
 
-    /// Writes the offer for str0m: what is heard is received, and everything else is inactive.
+    /// Writes the offer for str0m, in which unselected sections are inactive.
     pub fn write(&self, choice: &[Option<AudioSection>]) -> String {
         let mut text = String::new();
         let mut push = |line: &str| {
@@ -272,7 +270,7 @@ impl<'a> SfuDescription<'a> {
     }
 }
 
-/// Returns the value of a line if it is this attribute, and the empty text for a flag.
+/// Returns the value of an attribute line with this name; a flag has an empty value.
 fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let rest = line.strip_prefix("a=")?.strip_prefix(name)?;
     match rest.strip_prefix(':') {
