@@ -1,9 +1,11 @@
-//! ICE server lists: text of `--ice-servers` and of its variable in, [`IceServer`] values out, and those as JSON for clients.
+//! ICE server lists: parses `--ice-servers` and its variable, and writes the list for clients.
 //!
-//! A text is one URL, several with commas between them, one JSON object (`urls`, `username`, `credential`), several of them,
-//! or a JSON array of URLs and objects. A comma never splits JSON. Refused: what a browser's `RTCPeerConnection` would throw
-//! on, because one bad entry keeps every client from connecting. A credential is never part of an error.
-//! Source: RFC 7064 (`stun:`), RFC 7065 (`turn:`), W3C WebRTC section 4.2 (`RTCIceServer`).
+//! In: texts, each with one URL, several separated by commas, one or several JSON objects (`urls`,
+//! `username`, `credential`), or a JSON array of both. Out: [`IceServer`] values and their JSON.
+//! Commas inside JSON do not separate. Rejected: entries on which a browser's `RTCPeerConnection`
+//! throws, because one of them prevents every client from connecting. Errors never contain a
+//! credential. Sources: RFC 7064 (`stun:`), RFC 7065 (`turn:`), W3C WebRTC section 4.2
+//! (`RTCIceServer`).
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -13,32 +15,32 @@ use serde_json::{Map, Value, json};
 use crate::config::IceServer;
 use crate::limits::{ICE_SERVERS_MAX, ICE_URLS_MAX};
 
-/// Why a list of ICE servers was refused.
+/// Why a list of ICE servers is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IceError {
-    /// Text that begins as JSON and is none; where it stops making sense.
+    /// Malformed JSON, with the position of the error.
     NotJson { line: usize, column: usize },
     /// A JSON value that is neither a URL nor an object.
     NotAServer,
-    /// A key that an ICE server has not.
+    /// A key that ICE servers do not have.
     UnknownKey(String),
-    /// A `username` or `credential` that is not text.
+    /// A `username` or `credential` that is not a string.
     NotText(&'static str),
     /// An object without a URL.
     NoUrls,
-    /// A scheme other than the four.
+    /// A scheme other than stun, stuns, turn and turns.
     Scheme(String),
-    /// `stun://host`: these URLs have no slashes.
+    /// `stun://host`; these URLs have no slashes.
     Slashes(String),
-    /// A host that is no name and no address.
+    /// A host that is neither a name nor an address.
     Host(String),
-    /// A port that is not 1 to 65535.
+    /// A port outside 1 to 65535.
     Port(String),
-    /// A query other than `?transport=udp` and `?transport=tcp`, which only TURN has.
+    /// A query other than `?transport=udp` and `?transport=tcp`, or one on a STUN URL.
     Query(String),
     /// A TURN server without `username` and `credential`.
     NoCredential(String),
-    /// More servers, or more URLs of one server, than are taken.
+    /// Too many servers, or too many URLs of one server.
     TooMany { what: &'static str, max: usize },
 }
 
@@ -69,10 +71,10 @@ impl fmt::Display for IceError {
 
 impl std::error::Error for IceError {}
 
-/// Reads the texts of one option or variable, in order, into one list.
+/// Parses the texts of an option or variable, in order, into one list.
 ///
 /// # Errors
-/// [`IceError`] for the first entry that a browser would not take.
+/// [`IceError`] for the first entry that a browser would reject.
 pub fn parse<'t>(texts: impl IntoIterator<Item = &'t str>) -> Result<Vec<IceServer>, IceError> {
     let mut servers = Vec::new();
     for text in texts {
@@ -87,7 +89,8 @@ pub fn parse<'t>(texts: impl IntoIterator<Item = &'t str>) -> Result<Vec<IceServ
     Ok(servers)
 }
 
-/// Returns the list as it stands in `iceConfig.iceServers`; an absent member is left out, since `null` would be read as text.
+/// Returns the list as `iceConfig.iceServers`. Absent members are omitted, since clients read
+/// `null` as text.
 pub fn to_json(servers: &[IceServer]) -> Value {
     let object = |server: &IceServer| {
         let mut object = json!({ "urls": server.urls });
@@ -105,7 +108,7 @@ pub fn to_json(servers: &[IceServer]) -> Value {
 fn parse_one(text: &str, servers: &mut Vec<IceServer>) -> Result<(), IceError> {
     match text.bytes().next() {
         Some(b'[') => parse_array(text, servers),
-        // Several objects with commas between them are the inside of an array.
+        // Several objects separated by commas form the content of an array.
         Some(b'{') => parse_array(&format!("[{text}]"), servers),
         _ => {
             for url in text.split(',').map(str::trim).filter(|url| !url.is_empty()) {
@@ -177,7 +180,7 @@ fn parse_server(
         if scheme.starts_with("turn") && (username.is_none() || credential.is_none()) {
             return Err(IceError::NoCredential(excerpt(url)));
         }
-        // Browsers compare the scheme without case; older clients of ours may not.
+        // Browsers ignore the case of the scheme; older clients may not.
         checked.push(format!("{scheme}{}", &url[scheme.len()..]));
     }
     Ok(IceServer {
@@ -237,7 +240,7 @@ fn check_authority(authority: &str, url: &str) -> Result<(), IceError> {
     }
 }
 
-/// What an error shows of a URL: all of it, unless somebody put a name and a secret before the host.
+/// Returns a URL for an error message, without user information before the host.
 fn excerpt(url: &str) -> String {
     match url.rsplit_once('@') {
         Some((_, host)) => format!("...@{host}"),

@@ -1,9 +1,9 @@
-//! Why a connection did not come to be, for whoever reads the log at night.
+//! Explains why a connection was not established.
 //!
-//! In: the client's candidates, used or not, and every datagram of ICE and DTLS both ways until the connection is up; after
-//! that nothing is counted. Out: a [`IceFailure`], one sentence for the log, and a list of the pairs with their counts. The sentence
-//! tells a peer's addresses by their kind and the network they belong to; the list has them in full, and is for DEBUG.
-//! The pairs are at most [`TRIED_PAIRS_MAX`]. Source: RFC 8445 section 7 (checks).
+//! In: the client's candidates, and every ICE and DTLS datagram until the connection is up. Out: an
+//! [`IceFailure`], one sentence for the log, and a list of candidate pairs with counts. The
+//! sentence describes a peer's addresses by type and network only; the list has them in full and is
+//! for DEBUG. At most [`TRIED_PAIRS_MAX`] pairs are listed. Source: RFC 8445 section 7 (checks).
 
 mod display;
 
@@ -16,7 +16,7 @@ use crate::webrtc::crypto::HandshakeError;
 use crate::webrtc::packet_kind::PacketKind;
 use crate::webrtc::stun;
 
-/// One pair of addresses between which checks went, and how many: ours and their answers, theirs and our answers.
+/// A pair of addresses, and how many checks and answers it carried in each direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CheckedPair {
     local: SocketAddr,
@@ -27,7 +27,7 @@ struct CheckedPair {
     replied: u32,
 }
 
-/// What was tried to connect with one client.
+/// The record of one connection attempt.
 #[derive(Clone, Debug, Default)]
 pub struct IceAttempt {
     /// The UDP port of this runner.
@@ -36,51 +36,51 @@ pub struct IceAttempt {
     mdns_candidates: u32,
     unusable_candidates: u32,
     pairs: Vec<CheckedPair>,
-    /// Checks between addresses for which there was no room in `pairs`.
+    /// Checks on further pairs, beyond the cap.
     unlisted_checks: u32,
-    /// Checks that named this connection and were not signed for it.
+    /// Checks for this connection with an invalid signature.
     rejected_checks: u32,
-    /// Answers that did not say from where the check came.
+    /// Success responses without XOR-MAPPED-ADDRESS.
     unmapped_answers: u32,
     records_in: u32,
     records_out: u32,
-    /// The first reason that a datagram of the handshake was refused for.
+    /// The first DTLS error.
     handshake_error: Option<HandshakeError>,
     ice_connected: bool,
     is_secured: bool,
 }
 
-/// What kept a connection from being.
+/// Why a connection was not established.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IceFailure {
-    /// The client named no candidate and sent nothing.
+    /// The client sent neither candidates nor packets.
     NothingReceived,
-    /// Every candidate is a name that only the client's own network knows, and it sent nothing.
+    /// All candidates are mDNS names, and no packet arrived.
     OnlyMdns,
-    /// None of the candidates can be used here, and the client sent nothing.
+    /// No candidate is usable, and no packet arrived.
     NoUsableCandidate,
-    /// No address of this end goes with one of the client's.
+    /// No local address matches the family of any candidate.
     NoPair,
-    /// Checks left, and nothing came.
+    /// Checks were sent, and no packet arrived.
     Unanswered,
-    /// The client's answers cannot be used.
+    /// The client's answers lack XOR-MAPPED-ADDRESS.
     UnmappedAnswers,
-    /// The client's checks came, and no answer to ours.
+    /// The client's checks arrived, but no answer to this end's checks.
     OneWay,
-    /// What came was signed for another connection.
+    /// The packets were signed with other credentials.
     OtherCredentials,
-    /// Checks were answered, and the client chose no pair.
+    /// Checks were answered, but the client nominated no pair.
     NotNominated,
-    /// ICE is up, and no record of DTLS came.
+    /// ICE is up, but no DTLS record arrived.
     NoHandshake,
-    /// The handshake of DTLS began and did not end.
+    /// The DTLS handshake began but did not finish.
     HandshakeIncomplete,
-    /// The handshake of DTLS was refused, here or by the client.
+    /// The DTLS handshake failed, at this end or at the client's.
     HandshakeFailed(HandshakeError),
 }
 
 impl IceAttempt {
-    /// Begins to count for a connection of a runner with this UDP port.
+    /// Creates the record for a runner with this UDP port.
     pub fn new(port: u16) -> Self {
         IceAttempt {
             port,
@@ -88,15 +88,15 @@ impl IceAttempt {
         }
     }
 
-    /// A candidate of the client is used.
+    /// Records a usable candidate of the client.
     pub fn handle_candidate(&mut self, kind: CandidateKind, address: SocketAddr) {
-        // Each restart of ICE brings its own.
+        // Each ICE restart adds candidates.
         if !self.is_secured && self.candidates.len() < REMOTE_CANDIDATES_MAX {
             self.candidates.push((kind, address));
         }
     }
 
-    /// A candidate of the client is not used.
+    /// Records a candidate that cannot be used.
     pub fn handle_unusable_candidate(&mut self, why: CandidateError) {
         match why {
             CandidateError::EndOfCandidates => {}
@@ -105,7 +105,7 @@ impl IceAttempt {
         }
     }
 
-    /// A datagram came; `accepted` tells whether it is this connection's.
+    /// Records a received datagram; `accepted` is true if it belongs to this connection.
     pub fn handle_incoming(&mut self, source: SocketAddr, destination: SocketAddr, kind: PacketKind, accepted: bool) {
         if self.is_secured {
             return;
@@ -113,21 +113,21 @@ impl IceAttempt {
         match kind {
             PacketKind::Check if !accepted => self.rejected_checks += 1,
             PacketKind::Check => self.count(destination, source, |pair| pair.received += 1),
-            // An error is an answer, too: the way is open.
+            // An error response shows an open path, too.
             kind if kind.is_response() && accepted => self.count(destination, source, |pair| pair.answered += 1),
             PacketKind::Dtls => self.records_in += 1,
             _ => {}
         }
     }
 
-    /// A datagram came that is no packet of WebRTC.
+    /// Records a datagram that str0m cannot parse.
     pub fn handle_unreadable(&mut self, contents: &[u8]) {
         if !self.is_secured && stun::lacks_mapped_address(contents) {
             self.unmapped_answers = self.unmapped_answers.saturating_add(1);
         }
     }
 
-    /// A datagram leaves.
+    /// Records an outgoing datagram.
     pub fn handle_outgoing(&mut self, source: SocketAddr, destination: SocketAddr, kind: PacketKind) {
         if self.is_secured {
             return;
@@ -140,19 +140,19 @@ impl IceAttempt {
         }
     }
 
-    /// A datagram of the handshake was refused.
+    /// Records a DTLS error.
     pub fn handle_handshake_error(&mut self, refusal: HandshakeError) {
         if !self.is_secured {
             self.handshake_error.get_or_insert(refusal);
         }
     }
 
-    /// ICE has found a pair.
+    /// Records that ICE selected a pair.
     pub fn handle_ice_connected(&mut self) {
         self.ice_connected = true;
     }
 
-    /// The connection is up: nothing is left to explain.
+    /// Clears the record when the connection is up.
     pub fn handle_secured(&mut self) {
         *self = IceAttempt {
             is_secured: true,
@@ -160,7 +160,7 @@ impl IceAttempt {
         };
     }
 
-    /// Tells whether the connection came to be.
+    /// Returns whether the connection is up.
     pub fn is_secured(&self) -> bool {
         self.is_secured
     }
@@ -189,7 +189,7 @@ impl IceAttempt {
         self.pairs.iter().map(of).fold(0, u32::saturating_add)
     }
 
-    /// Returns what kept the connection from being.
+    /// Returns why the connection was not established.
     pub fn cause(&self) -> IceFailure {
         let (sent, answered) = (self.sum(|pair| pair.sent), self.sum(|pair| pair.answered));
         let received = self.sum(|pair| pair.received);
@@ -213,18 +213,18 @@ impl IceAttempt {
         }
     }
 
-    /// Returns every pair with its counts, addresses in full.
+    /// Returns every pair with its counts and full addresses.
     pub fn pairs(&self) -> impl fmt::Display + '_ {
         display::PairsDisplay(self)
     }
 
-    /// Returns the kind of the client's address: of the candidate that named it, or one that its own check told.
+    /// Returns the type of a remote address: that of its candidate, or peer-reflexive.
     fn candidate_kind(&self, remote: SocketAddr) -> CandidateKind {
         let named = self.candidates.iter().find(|(_, address)| *address == remote);
         named.map_or(CandidateKind::PeerReflexive, |(kind, _)| *kind)
     }
 
-    /// Returns the addresses of this end from which checks left, each once.
+    /// Returns the local addresses from which checks were sent, without duplicates.
     fn local_addresses(&self) -> Vec<IpAddr> {
         let mut locals: Vec<IpAddr> = Vec::new();
         for pair in self.pairs.iter().filter(|pair| pair.sent > 0) {

@@ -1,12 +1,11 @@
-//! WebRTC: offers and answers, one peer connection, the session over it, and the network below.
+//! WebRTC: offers and answers, peer connections, sessions, and the packets below them.
 //!
-//! - Offers: [`sdp`], [`offer`] (bodies), [`candidate`], [`whip`], [`ice`] (lists of servers)
-//! - A connection: [`connection`], [`crypto`] (DTLS, SRTP), [`sctp`] (devices' data channels),
+//! - Signalling: [`sdp`], [`offer`] (bodies), [`candidate`], [`whip`], [`ice`] (server lists)
+//! - Connection: [`connection`], [`crypto`] (DTLS, SRTP), [`sctp`] (devices' data channels),
 //!   [`outbox`] (messages to the client), [`session`]
-//! - The network: [`packet_kind`], [`stun`] and [`packet_router`] (whose datagram), [`rfc4571`] and
-//!   [`tcp_connections`] (packets over TCP), [`gather`] (what STUN servers see), [`relay`] (one
-//!   allocation at a TURN server), [`backoff`] (errors in a row)
-//! - [`ice_diagnosis`]: why a connection did not come to be
+//! - Network: [`packet_kind`], [`stun`] and [`packet_router`] (demultiplexing), [`rfc4571`] and
+//!   [`tcp_connections`] (ICE over TCP), [`gather`] (STUN), [`relay`] (TURN), [`backoff`]
+//! - [`ice_diagnosis`]: why a connection was not established
 
 #[cfg(feature = "webrtc")]
 pub mod backoff;

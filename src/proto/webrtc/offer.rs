@@ -1,12 +1,10 @@
-//! The bodies of `/api/offer`: a client's offer (POST), its trickled candidates (PATCH), and what
-//! it is answered.
+//! The bodies of `/api/offer`: offers (POST), trickled candidates (PATCH), and answers.
 //!
-//! In: the bytes of a body. Out: an [`OfferBody`] or [`CandidatesBody`] with every string within its cap;
-//! from the engine an [`AnswerBody`] or an [`OfferError`]. Only `sdp` is required of an offer, since
-//! a microcontroller sends no more than that and `type`. An empty candidate is an end-of-candidates
-//! mark and passes. Refuses: bodies of the wrong shape (422), each problem named. Whether the SDP
-//! makes sense is for the engine. Source: the wire format of the web client's transport; checklist
-//!
+//! In: the bytes of a body. Out: an [`OfferBody`] or [`CandidatesBody`] whose strings are within
+//! their caps, and the JSON of an [`AnswerBody`]. An offer needs only `sdp`; microcontrollers send
+//! just that and `type`. An empty candidate marks the end of candidates. Malformed bodies are
+//! rejected (422) with every problem named. The SDP is checked later. Source:
+//! `docs/spec/signalling.md` 1.
 
 use std::fmt;
 
@@ -16,35 +14,34 @@ use crate::limits;
 use crate::server::admission::AdmissionError;
 use crate::server::body::{self, FieldProblem, LocStep, ObjectReader, ValidationError};
 
-/// What a client sends to open, renegotiate or replace a connection.
+/// The body of an offer, which opens, renegotiates or restarts a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfferBody {
     pub sdp: String,
-    /// The connection that the client believes to have.
+    /// The connection that the client assumes to have.
     pub pc_id: Option<String>,
-    /// Whether the client threw that connection away.
+    /// The client has discarded that connection.
     pub restart_pc: bool,
-    /// Data for the bot; it wins over the `body` of `/start`. `null` and `{}` carry none.
+    /// Data for the bot, which overrides the `body` of `/start`. `null` and `{}` carry none.
     pub request_data: Option<Value>,
 }
 
-/// What an offer is to its connection.
+/// What an offer means for its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferPurpose {
-    /// There is no connection yet.
+    /// Opens a new connection.
     Begin,
-    /// The connection goes on.
+    /// Continues the connection.
     Renegotiate,
-    /// The client made its end of the connection anew.
+    /// Replaces the client's end of the connection.
     Restart,
 }
 
 impl OfferBody {
-    /// Tells what the offer is for; `is_known` says whether the connection that it names is there.
+    /// Returns the purpose of the offer. `is_known` says whether the named connection exists.
     ///
     /// # Errors
-    /// [`OfferError::UnknownConnection`] for the restart of a connection that is gone: a bot that
-    /// hung up must not come back.
+    /// [`OfferError::UnknownConnection`] for an offer that names a connection which has ended.
     pub fn purpose(&self, is_known: bool) -> Result<OfferPurpose, OfferError> {
         match (is_known, self.restart_pc) {
             (true, true) => Ok(OfferPurpose::Restart),
@@ -56,10 +53,10 @@ impl OfferBody {
 }
 
 impl OfferBody {
-    /// Reads the body of a POST.
+    /// Parses the body of a POST.
     ///
     /// # Errors
-    /// [`ValidationError`] with every problem of the body.
+    /// [`ValidationError`] lists every problem of the body.
     pub fn parse(bytes: &[u8]) -> Result<OfferBody, ValidationError> {
         let mut fields = ObjectReader::new(body::parse_object(bytes)?, Vec::new());
         let sdp = fields.required_string("sdp", limits::OFFER_SDP_BYTES_MAX);
@@ -85,8 +82,8 @@ impl OfferBody {
     }
 }
 
-/// Takes data for the bot; empty data is none, as for the reference peer, so that it hides nothing
-/// that `/start` was given.
+/// Takes data for the bot. Empty data counts as none, so that it does not override that of
+/// `/start`.
 fn request_data(fields: &mut ObjectReader, name: &'static str) -> Option<Value> {
     fields
         .take(name)
@@ -94,16 +91,16 @@ fn request_data(fields: &mut ObjectReader, name: &'static str) -> Option<Value> 
         .filter(|value| value.as_object().is_none_or(|map| !map.is_empty()))
 }
 
-/// What a client is answered.
+/// The answer to an offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerBody {
     pub sdp: String,
-    /// The name under which the client sends candidates and later offers.
+    /// The id under which the client sends candidates and later offers.
     pub pc_id: String,
 }
 
 impl AnswerBody {
-    /// Returns the JSON of the reply, without a byte to spare: microcontrollers take 4096.
+    /// Returns the compact JSON of the reply; microcontrollers read at most 4096 bytes.
     pub fn to_json(&self) -> Vec<u8> {
         json!({"sdp": self.sdp, "type": "answer", "pc_id": self.pc_id})
             .to_string()
@@ -111,14 +108,14 @@ impl AnswerBody {
     }
 }
 
-/// Candidates of a client, found after its offer.
+/// Candidates that a client found after its offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CandidatesBody {
     pub pc_id: String,
     pub candidates: Vec<RemoteCandidate>,
 }
 
-/// One candidate, as the browser wrote it; empty text marks the end of candidates.
+/// One candidate as the browser wrote it. An empty text marks the end of candidates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteCandidate {
     pub candidate: String,
@@ -127,10 +124,10 @@ pub struct RemoteCandidate {
 }
 
 impl CandidatesBody {
-    /// Reads the body of a PATCH.
+    /// Parses the body of a PATCH.
     ///
     /// # Errors
-    /// [`ValidationError`] with the problems of the body and of its candidates.
+    /// [`ValidationError`] lists the problems of the body and of its candidates.
     pub fn parse(bytes: &[u8]) -> Result<CandidatesBody, ValidationError> {
         let mut fields = ObjectReader::new(body::parse_object(bytes)?, Vec::new());
         let pc_id = fields.required_string("pc_id", limits::PC_ID_BYTES_MAX);
@@ -169,24 +166,24 @@ fn parse_candidate(value: Value, index: usize) -> Result<RemoteCandidate, Valida
     })
 }
 
-/// Why the engine took no offer, or no candidates.
+/// Why an offer or a candidate was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OfferError {
-    /// The SDP cannot be answered, and why.
+    /// The SDP cannot be answered, for this reason.
     BadSdp(String),
-    /// No connection has this `pc_id`; one that ended does not come back.
+    /// No connection has this `pc_id`.
     UnknownConnection,
-    /// As many sessions are live as there may be.
+    /// The session limit is reached.
     Full,
-    /// As many sessions are live as one source address may have.
+    /// The session limit of the source address is reached.
     SourceQuota,
-    /// The runner is about to end.
+    /// The runner is stopping.
     Stopping,
-    /// No address could be offered: the one that a device wants, and those that there are.
+    /// No address can be offered to the device; the text names the required and the available ones.
     NoCandidate(String),
-    /// The answer does not fit what a microcontroller takes, and by how much.
+    /// The answer exceeds a microcontroller's buffers; the text says by how much.
     AnswerTooLong(String),
-    /// This end could make no answer, and why.
+    /// This end failed to create an answer, for this reason.
     Internal(String),
 }
 

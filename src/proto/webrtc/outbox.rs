@@ -1,10 +1,11 @@
-//! Messages on their way to the client: at once for a browser, and as slowly as a microcontroller can take them.
+//! Messages to the client: sent at once to a browser, paced for a microcontroller.
 //!
-//! In: texts, and when the channel opened. Out: the next text that may be sent, and when to ask again. A device reads the
-//! first chunk of a packet only, loses what comes faster than it polls, and crashes on a message without a string `type`:
-//! it gets one message at a time, at most 1000 bytes, five a second, speaking events and errors before the rest, and what
-//! only decorates while nothing else waits. The queue is bounded; what has to go is counted.
-//! Source: the embedded fact sheet, section 8.
+//! In: texts, and when the channel opened. Out: the next text to send, and when to ask again. A
+//! device reads only the first chunk of a packet, loses messages that arrive faster than it polls,
+//! and crashes on a message without a string `type`. So it gets one message of at most 1000 bytes
+//! at a time, five per second; speaking events and errors go first, and cosmetic messages only when
+//! nothing else waits. The queue is bounded, and dropped messages are counted. Source:
+//! `docs/spec/devices.md` 8.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -16,25 +17,25 @@ use crate::limits::{
     MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX,
 };
 
-/// The queue of one session.
+/// The message queue of a session.
 pub struct Outbox {
     is_device: bool,
     opened_at: Option<Instant>,
     sent_at: Option<Instant>,
     urgent: VecDeque<String>,
     ordinary: VecDeque<String>,
-    /// How many bytes of text wait.
+    /// The bytes of queued text.
     bytes: usize,
     dropped: u64,
 }
 
-/// How a device's message is treated.
+/// The priority of a message to a device.
 #[derive(PartialEq, Eq, Debug)]
 enum MessagePriority {
     Urgent,
     Ordinary,
     Cosmetic,
-    /// Not an object with a string `type`: the device would crash on it.
+    /// Not an object with a string `type`; the device would crash.
     Unsupported,
 }
 
@@ -51,17 +52,17 @@ impl Outbox {
         }
     }
 
-    /// The client opened its channel; after a restart, its new one.
+    /// Handles an opened channel.
     pub fn handle_open(&mut self, now: Instant) {
         self.opened_at = Some(now);
     }
 
-    /// The channel is gone; what waits, waits for the next one.
+    /// Handles a closed channel. Messages wait for the next one.
     pub fn handle_close(&mut self) {
         self.opened_at = None;
     }
 
-    /// Queues a text. What the client cannot take is dropped and counted, with a line in the log.
+    /// Queues a text. One that the client cannot receive is dropped, counted and logged.
     pub fn push(&mut self, text: String) {
         let bytes_max = if self.is_device {
             DEVICE_MESSAGE_BYTES_MAX
@@ -74,7 +75,8 @@ impl Outbox {
             return;
         }
         if text.is_empty() {
-            // SCTP cannot carry it: it would take a number in the order and never come, and all that follows would wait.
+            // SCTP cannot carry an empty message: its number would be missing, and all later
+            // messages would wait.
             log::debug!("message dropped: it is empty");
             return;
         }
@@ -86,7 +88,7 @@ impl Outbox {
         let queue = match class {
             MessagePriority::Urgent => &mut self.urgent,
             MessagePriority::Ordinary => &mut self.ordinary,
-            // It is worth a place only while nothing else wants it.
+            // Only queued while nothing else waits.
             MessagePriority::Cosmetic if !self.is_empty() => return,
             MessagePriority::Cosmetic => &mut self.ordinary,
             MessagePriority::Unsupported => {
@@ -104,7 +106,7 @@ impl Outbox {
         }
     }
 
-    /// Returns the text to send now. `in_flight` is how many bytes the peer has not acknowledged yet.
+    /// Returns the text to send now. `in_flight` is the number of unacknowledged bytes.
     pub fn peek(&self, in_flight: usize, now: Instant) -> Option<&str> {
         let due = self.poll_timeout()?;
         if now < due || (self.is_device && in_flight > 0) {
@@ -113,14 +115,14 @@ impl Outbox {
         self.urgent.front().or(self.ordinary.front()).map(String::as_str)
     }
 
-    /// The text of [`Outbox::next`] is on its way.
+    /// Removes the text that [`Outbox::peek`] returned.
     pub fn handle_sent(&mut self, now: Instant) {
         self.sent_at = Some(now);
         let text = self.urgent.pop_front().or_else(|| self.ordinary.pop_front());
         self.bytes -= text.map_or(0, |text| text.len());
     }
 
-    /// Returns when a waiting text may be sent; `None` when there is none, or no channel.
+    /// Returns when a waiting text may be sent; `None` without a text or a channel.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let opened = self.opened_at?;
         if self.is_empty() {
@@ -140,7 +142,7 @@ impl Outbox {
         self.urgent.is_empty() && self.ordinary.is_empty()
     }
 
-    /// Returns how many texts never reached the channel.
+    /// Returns how many texts were dropped.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -165,7 +167,7 @@ fn classify(text: &str) -> MessagePriority {
         }
         "user-transcription" if envelope.data["final"] == false => MessagePriority::Cosmetic,
         "bot-output" if envelope.data["spoken_status"] == "in-progress" => MessagePriority::Cosmetic,
-        // The firmware reads `data.text` without looking whether it is a string.
+        // The firmware does not check that `data.text` is a string.
         "bot-tts-text" if !envelope.data["text"].is_string() => MessagePriority::Unsupported,
         _ => MessagePriority::Ordinary,
     }

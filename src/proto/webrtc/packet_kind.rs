@@ -1,11 +1,10 @@
-//! What a datagram of a peer connection claims to be, by its first bytes.
+//! Classifies a datagram by its first bytes.
 //!
-//! In: a datagram of any content. Out: its [`PacketKind`]. Whether it is what it claims to be, its
-//! keys tell later. Everything that asks for the kind of a packet asks here.
-//! Sources: RFC 7983 (first bytes), RFC 5761 section 4 (RTCP on the port of RTP), RFC 8489 sections
-//! 5 and 6 (STUN).
+//! In: any datagram. Out: its [`PacketKind`], which is a claim until the packet is authenticated.
+//! All code that needs the kind of a packet uses this. Sources: RFC 7983 (first bytes), RFC 5761
+//! section 4 (RTCP on the RTP port), RFC 8489 sections 5 and 6 (STUN).
 
-/// Bytes of a STUN header.
+/// The length of a STUN header.
 pub const STUN_HEADER_BYTES: usize = 20;
 const MAGIC_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 
@@ -18,7 +17,7 @@ pub enum PacketKind {
     CheckAnswer,
     /// An error response to a check.
     CheckError,
-    /// Anything else that begins like STUN.
+    /// Any other STUN message.
     Stun,
     /// DTLS records.
     Dtls,
@@ -50,13 +49,13 @@ impl PacketKind {
         }
     }
 
-    /// Tells whether it is STUN of any kind.
+    /// Returns whether this is any STUN message.
     pub fn is_stun(self) -> bool {
         use PacketKind::{Check, CheckAnswer, CheckError, Stun};
         matches!(self, Check | CheckAnswer | CheckError | Stun)
     }
 
-    /// Tells whether it answers a connectivity check, with success or with an error.
+    /// Returns whether this is a response to a check.
     pub fn is_response(self) -> bool {
         matches!(self, PacketKind::CheckAnswer | PacketKind::CheckError)
     }

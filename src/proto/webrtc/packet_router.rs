@@ -1,16 +1,16 @@
-//! Whose a packet is that comes to the port of all sessions.
+//! Routes the packets that arrive on the shared port to sessions.
 //!
-//! In: the names and addresses of sessions, and what gave them an address. Out: who takes a packet,
-//! by its own words or by the path that it came on. A source address can be forged, so a path is a
-//! session's only once an answer to one of its own connectivity checks came back on it (return
-//! routability). Until then the session expects answers, which every session that does so gets:
-//! only one of them knows the transaction. What else comes on a path that no session has proven
-//! goes to each of those, and on one that several have proven to all of these: one is the peer's of
-//! now, the others' is gone or shares its socket, and each takes what its own keys open. So no
-//! claim keeps another session from what is its own.
+//! In: the ICE user name fragments and paths of sessions. Out: the sessions that receive a packet,
+//! by the fragment in a check or by its path. Source addresses can be forged, so a path belongs to
+//! a session only after it answered one of the session's checks (return routability). Before that,
+//! all sessions that sent checks on the path receive its responses, since only one of them knows
+//! the transaction. Other packets on a path that no session validated go to all of these sessions.
+//! On a path that several sessions validated, packets go to all of those: one has the current peer,
+//! and each accepts what its own keys decrypt. So no session can cut another off.
 //!
-//! A session is on a path once, and forgets its paths with its name, all but one: the lists are as
-//! long as there are sessions. Sources: RFC 8445 sections 7.2.5 and 7.3, RFC 8489 section 5.
+//! A session claims a path once and gives up its paths with its fragment, except the one in use, so
+//! the tables are bounded by the number of sessions. Sources: RFC 8445 sections 7.2.5 and 7.3, RFC
+//! 8489 section 5.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,8 +20,8 @@ use crate::webrtc::connection::IceProtocol;
 use crate::webrtc::packet_kind::PacketKind;
 use crate::webrtc::stun;
 
-/// Where a peer is: at an address, seen from this machine or from a relay. Two networks may use the
-/// same address, and so may the two protocols.
+/// The address of a peer, as seen from this machine or from a relay. Different networks and
+/// protocols may use the same address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RemotePath {
     pub over: IceProtocol,
@@ -40,14 +40,14 @@ impl From<SocketAddr> for RemotePath {
     }
 }
 
-/// What gives a session a path, from the weakest on.
+/// A session's claim to a path, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PathClaim {
-    /// A check was sent there, or one that came from there was answered.
+    /// A check was sent on the path, or one from it was answered.
     Expected,
-    /// A check that was sent there was answered.
+    /// A check on the path was answered.
     Validated,
-    /// The configuration names it: no peer of a session gets anything from there.
+    /// The path of a configured server, from which no session receives packets.
     Reserved,
 }
 
@@ -57,7 +57,7 @@ struct PathClaimant<T> {
     inbox: T,
 }
 
-/// Who gets which packet. `T` is what a session is reached by.
+/// Maps packets to sessions. `T` is a handle to a session.
 pub struct PacketRouter<T> {
     by_ufrag: HashMap<String, PathClaimant<T>>,
     by_path: HashMap<RemotePath, Vec<PathClaimant<T>>>,
@@ -73,7 +73,7 @@ impl<T> Default for PacketRouter<T> {
 }
 
 impl<T: Clone> PacketRouter<T> {
-    /// Returns who takes a packet, each with its number.
+    /// Returns the sessions that receive a packet, each with its number.
     pub fn recipients<'r>(
         &'r self,
         path: RemotePath,
@@ -99,7 +99,7 @@ impl<T: Clone> PacketRouter<T> {
         takers.map(|claimant| (claimant.session, &claimant.inbox))
     }
 
-    /// Makes a session known under a name.
+    /// Registers a session under its fragment.
     pub fn register(&mut self, ufrag: String, session: u64, inbox: &T) {
         let claimant = PathClaimant {
             session,
@@ -109,13 +109,13 @@ impl<T: Clone> PacketRouter<T> {
         self.by_ufrag.insert(ufrag, claimant);
     }
 
-    /// A session has sent a check on a path, or has answered one: it lets answers in from there.
+    /// Lets a session receive responses on a path, because it sent or answered a check there.
     pub fn expect_answers(&mut self, path: RemotePath, session: u64, inbox: &T) {
         self.claim(path, session, inbox, PathClaim::Expected);
     }
 
-    /// A check of a session was answered on a path. Returns the other sessions whose checks were,
-    /// the first time that this one's is.
+    /// Records that a check of a session was answered on a path. On the first call for a session,
+    /// returns the other sessions that validated the path.
     pub fn mark_validated(&mut self, path: RemotePath, session: u64, inbox: &T) -> Vec<u64> {
         if !self.claim(path, session, inbox, PathClaim::Validated) {
             return Vec::new();
@@ -126,12 +126,12 @@ impl<T: Clone> PacketRouter<T> {
         others.map(|other| other.session).collect()
     }
 
-    /// Gives everything from a path to a session, whatever others may prove.
+    /// Reserves a path for a session, whatever other sessions claim.
     pub fn reserve(&mut self, path: RemotePath, session: u64, inbox: &T) {
         self.claim(path, session, inbox, PathClaim::Reserved);
     }
 
-    /// Takes a path away from a session.
+    /// Removes a session's claim to a path.
     pub fn release(&mut self, path: &RemotePath, session: u64) {
         if let Some(claimants) = self.by_path.get_mut(path) {
             claimants.retain(|claimant| claimant.session != session);
@@ -141,8 +141,8 @@ impl<T: Clone> PacketRouter<T> {
         }
     }
 
-    /// Takes a session's name and all its paths away from it, but for the one that it goes on to use while it looks for
-    /// another.
+    /// Removes a session's fragment and its paths, except the path `used`, which it keeps during a
+    /// restart.
     pub fn unregister(&mut self, ufrag: Option<&str>, session: u64, used: Option<RemotePath>) {
         if let Some(ufrag) = ufrag {
             self.by_ufrag.remove(ufrag);
@@ -153,13 +153,13 @@ impl<T: Clone> PacketRouter<T> {
         });
     }
 
-    /// Returns how many names there are, and how many claims of paths.
+    /// Returns the numbers of fragments and of claims.
     pub fn len(&self) -> (usize, usize) {
         let claims = self.by_path.values().map(Vec::len);
         (self.by_ufrag.len(), claims.sum())
     }
 
-    /// Tells whether the claim is new, or stronger than the session's was.
+    /// Adds or strengthens a claim. Returns whether anything changed.
     fn claim(&mut self, path: RemotePath, session: u64, inbox: &T, claim: PathClaim) -> bool {
         let claimants = self.by_path.entry(path).or_default();
         match claimants.iter_mut().find(|claimant| claimant.session == session) {

@@ -1,8 +1,8 @@
-//! Packets on a byte stream: each has its length before it, in two bytes.
+//! Packets on a byte stream, each after a two-byte length.
 //!
-//! In: bytes of a connection as they come. Out: whole packets, STUN, DTLS and SRTP as they would be datagrams. Refused: a
-//! packet longer than [`FRAMED_BYTES_MAX`], after which the connection is of no more use.
-//! Source: RFC 4571 section 2, RFC 6544 section 3.
+//! In: the bytes of a connection. Out: whole STUN, DTLS and SRTP packets. A packet longer than
+//! [`FRAMED_BYTES_MAX`] is an error, after which the connection is unusable. Sources: RFC 4571
+//! section 2, RFC 6544 section 3.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -10,27 +10,27 @@ use crate::limits::FRAMED_BYTES_MAX;
 
 const LENGTH_BYTES: usize = 2;
 
-/// What came before the next whole packet.
+/// Buffers bytes until a packet is complete.
 #[derive(Debug, Default)]
 pub struct Rfc4571Reader {
     buffer: BytesMut,
 }
 
-/// A packet is longer than any that a session takes.
+/// A packet exceeds the length that a session accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameTooLong;
 
 impl Rfc4571Reader {
-    /// Returns where to append the next bytes, with room for a packet.
+    /// Returns the buffer for the next bytes, with room for a packet.
     pub fn buffer_mut(&mut self) -> &mut BytesMut {
         self.buffer.reserve(LENGTH_BYTES + FRAMED_BYTES_MAX);
         &mut self.buffer
     }
 
-    /// Takes the next whole packet, if it is there.
+    /// Returns the next packet, if it is complete.
     ///
     /// # Errors
-    /// [`FrameTooLong`]; every later call says so again.
+    /// [`FrameTooLong`], again on every later call.
     pub fn next_packet(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
         let [high, low, ..] = self.buffer[..] else {
             return Ok(None);
@@ -47,7 +47,7 @@ impl Rfc4571Reader {
     }
 }
 
-/// Appends a packet with its length before it; one that is too long for that is left out.
+/// Appends a packet with its length. A packet too long for the length field is dropped.
 pub fn append_framed(packet: &[u8], into: &mut Vec<u8>) {
     if let Ok(length) = u16::try_from(packet.len()) {
         into.extend_from_slice(&length.to_be_bytes());

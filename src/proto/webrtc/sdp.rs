@@ -1,14 +1,13 @@
-//! SDP text, line in, line out: offers made fit for str0m's parser, answers made fit for microcontrollers.
+//! SDP: prepares offers for str0m, and rewrites str0m's answers for clients.
 //!
-//! [`prepare_offer`] takes the offer of any client, word for word, and gives a tidy one plus the
-//! candidates that stood in it; [`prepare_room`] does so for the server of a media room.
-//! [`rewrite_answer_for_device`] takes str0m's answer and gives one that the small parsers on
-//! microcontrollers read without harm; [`write_declined`] puts right what str0m says of sections
-//! that it declines; [`prepare_call`] and [`write_call_answer`] do what calls of the messaging app
-//! need; [`keep_only_host_candidate`] does the least for a browser of the same server.
-//! All lines that leave end in CRLF. Refused: text that is no SDP, text above a cap, sections that
-//! this runner has no answer for, answers that would harm a device. Sources: RFC 8866, RFC 8839,
-//! RFC 9143, the field notes on embedded clients.
+//! [`prepare_offer`] normalizes a client's offer and extracts its candidates;
+//! [`prepare_sfu_description`] does so for a media-room server, and [`prepare_call`] for a WhatsApp
+//! call. [`rewrite_answer_for_device`] adapts an answer to the parsers of microcontrollers,
+//! [`rewrite_declined_sections`] corrects declined sections, [`write_call_answer`] keeps the lines
+//! that WhatsApp documents, and [`keep_only_host_candidate`] serves browsers of a runner with
+//! `--embedded`. All written lines end in CRLF. Rejected: text that is not SDP or exceeds a cap,
+//! unsupported sections, and answers that would harm a device. Sources: RFC 8866, RFC 8839, RFC
+//! 9143, `docs/spec/devices.md` 3.
 
 mod answer;
 mod call;
@@ -24,7 +23,7 @@ pub use declined::{name_rejected_formats, rewrite_declined_sections};
 pub use offer::{PreparedOffer, SdpError, prepare_offer, prepare_sfu_description};
 pub use section::NegotiatedCodec;
 
-/// Splits a line into the letter before `=` and the value after it.
+/// Splits a line into its type letter and its value.
 fn split_line(line: &str) -> Option<(char, &str)> {
     let mut chars = line.chars();
     let kind = chars.next().filter(char::is_ascii_lowercase)?;
@@ -32,7 +31,7 @@ fn split_line(line: &str) -> Option<(char, &str)> {
     Some((kind, value))
 }
 
-/// Splits an attribute into its name and its value, which is empty for a flag.
+/// Splits an attribute into name and value; a flag has an empty value.
 fn split_attribute(attribute: &str) -> (&str, &str) {
     attribute.split_once(':').unwrap_or((attribute, ""))
 }
@@ -40,13 +39,13 @@ fn split_attribute(attribute: &str) -> (&str, &str) {
 /// Returns the RTP payload type at the start of an attribute's value.
 fn payload_type(value: &str) -> Option<u8> {
     let word = value.split(' ').next()?;
-    // RFC 3550 section 5.1: seven bits. A leading `+` or `0` would be another spelling of the same number.
+    // RFC 3550 section 5.1: seven bits. A leading `+` or `0` would be a second spelling.
     word.parse()
         .ok()
         .filter(|number: &u8| *number < 128 && number.to_string() == word)
 }
 
-/// Returns the part of a peer's text that an error repeats.
+/// Returns the start of a peer's text for an error message.
 fn excerpt(text: &str) -> String {
     text.chars().take(40).collect()
 }

@@ -1,11 +1,11 @@
-//! One session over WebRTC, from an answered offer to the moment when nothing is left of it.
+//! One WebRTC session, from an answered offer to its end.
 //!
-//! `Connecting -> Live -> Finishing -> Goodbye -> Closing -> Gone`, with a deadline in every phase.
-//! In: datagrams, the bot's speech, texts and interruptions, further offers, and `now`. Out, by
-//! [`WebRtcSession::poll_output`]: datagrams, PCM for the bot at the rate it asked for, events, and
-//! the next deadline. A client that restarts its connection gets a new peer under the same session:
-//! its bot, speech and waiting messages stay. Times and their reasons stand in `limits`. Sources:
-//! the signalling and embedded fact sheets, RFC 7587.
+//! `Connecting -> Live -> Finishing -> Goodbye -> Closing -> Gone`; every phase has a deadline. In:
+//! datagrams, the bot's audio, texts and interruptions, later offers, and `now`. Out, through
+//! [`WebRtcSession::poll_output`]: datagrams, PCM at the bot's rate, events, and the next deadline.
+//! A client that restarts gets a new connection in the same session, which keeps the bot, its audio
+//! and waiting messages. Durations are in `limits`. Sources: `docs/spec/signalling.md` 5,
+//! `docs/spec/devices.md` 9, RFC 7587.
 
 mod ending;
 mod liveness;
@@ -36,103 +36,103 @@ use crate::webrtc::ice_diagnosis::IceAttempt;
 use crate::webrtc::outbox::Outbox;
 use crate::webrtc::whip::events::RealtimeEvents;
 
-/// What a session asks of its transport.
+/// A request of a session to its transport.
 pub enum WebRtcCommand {
     Transmit(Transmit),
-    /// The caller has this address: it answered a check. Sessions that had it are told of a rival.
+    /// The caller answered a check on this path. Other sessions with this path must be told.
     PathValidated(ValidatedPath),
-    /// What [`WebRtcSession::handle_inquiry`] wanted to know.
+    /// The result of [`WebRtcSession::handle_probe`].
     ProbeOutcome(ProbeOutcome),
-    /// Every other session is to be told of this one.
+    /// Tell every other session about this one.
     Announce(CompetingSession),
-    /// A call has come so far.
+    /// The progress of a call.
     Progress(CallProgress),
 }
 
-/// How far a call has come.
+/// The progress of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallProgress {
     /// ICE and DTLS are up.
     Secured,
-    /// The caller's first audio has come.
+    /// The caller's first audio arrived.
     Audible,
     Ended,
 }
 
-/// Where a session is in its life.
+/// The phase of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WebRtcPhase {
-    /// Answered; ICE and DTLS are under way.
+    /// ICE and DTLS are being established.
     Connecting {
         until: Instant,
     },
     Live,
-    /// The bot has ended, and its last words are still leaving.
+    /// The bot has ended, and its remaining audio is being sent.
     Finishing {
         until: Instant,
         reason: LeaveReason,
     },
-    /// `peerLeft` is on its way.
+    /// `peerLeft` is being sent.
     Goodbye {
         until: Instant,
     },
-    /// The closing handshakes are on their way.
+    /// The connection is being closed.
     Closing {
         until: Instant,
     },
     Gone,
 }
 
-/// One session.
+/// A WebRTC session.
 pub struct WebRtcSession {
     connection: PeerConnection,
     phase: WebRtcPhase,
-    /// Whether the caller has been connected, in this connection or an earlier one.
+    /// The caller was connected, on this connection or an earlier one.
     has_joined: bool,
     is_lost: bool,
-    /// The bot has to be told that this is over.
+    /// The bot must be told that an outage has ended.
     resume_pending: bool,
     liveness: Liveness,
-    /// Another session is perhaps the caller's, and nothing was heard of the caller since.
+    /// Another session may have the same caller, and this one's has been silent since.
     is_contested: bool,
     listener: Listener,
     speaker: Speaker,
     outbox: Outbox,
-    /// What the client's channel expects of whoever is behind it.
+    /// State of the `oai-events` channel, if the client opened it.
     realtime_events: Option<RealtimeEvents>,
     pending_event: Option<SessionEvent>,
     commands: VecDeque<WebRtcCommand>,
-    /// The bot has no more speech, as its last answer showed.
+    /// The bot's last answer was that it has no more audio.
     source_dry: bool,
-    /// The bot's turn is on, or was until a moment ago.
+    /// The bot's turn is active or ended just now.
     bot_turn_active: bool,
     media_gate: MediaGate,
-    /// How long the caller may be silent before the session is freed.
+    /// The silence after which the session ends.
     free_after: Duration,
     is_call: bool,
-    /// Audio of the caller was handed out.
+    /// The first audio of the caller was passed on.
     was_audible: bool,
-    /// Another has the permit, before this one was connected.
+    /// The session was evicted before it was connected.
     is_evicted: bool,
 }
 
-/// Whether audio may leave for the caller, once it is connected.
+/// Whether audio may be sent once the caller is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MediaGate {
     Open,
-    /// Not before [`WebRtcSession::open`].
+    /// Blocked until [`WebRtcSession::open`].
     Held {
         is_secured: bool,
     },
 }
 
 impl WebRtcSession {
-    /// Tells whether the client's offer has a data channel.
+    /// Returns whether the client's offer has a data channel.
     pub fn offers_channel(&self) -> bool {
         self.connection.offers_channel()
     }
 
-    /// Tells whether the log says that nothing of the caller's sound could be used.
+    /// Returns whether unusable audio has been logged.
     #[cfg(test)]
     pub fn reported_unusable_audio(&self) -> bool {
         self.connection.reported_unusable_audio()
@@ -142,17 +142,17 @@ impl WebRtcSession {
         self.connection.is_device()
     }
 
-    /// Returns the codec that is spoken both ways.
+    /// Returns the codec used in both directions.
     pub fn codec(&self) -> Codec {
         self.connection.codec()
     }
 
-    /// Tells whether the caller has been connected.
+    /// Returns whether the caller was ever connected.
     pub fn has_joined(&self) -> bool {
         self.has_joined
     }
 
-    /// Returns the address that the caller has in its own network, if its offer names one.
+    /// Returns the caller's address in its own network, if its offer names one.
     pub fn host_address(&self) -> Option<IpAddr> {
         self.connection.host_address()
     }
@@ -162,7 +162,7 @@ impl WebRtcSession {
         self.liveness.last_heard()
     }
 
-    /// Returns what others have to know of a microcontroller.
+    /// Returns the identity of a microcontroller, for other sessions.
     pub fn device(&self) -> Option<DeviceIdentity> {
         let address = self
             .connection
@@ -172,7 +172,7 @@ impl WebRtcSession {
         Some(DeviceIdentity { address, host })
     }
 
-    /// Returns the ufrag by which datagrams find this session.
+    /// Returns the ICE user name fragment that routes packets to this session.
     pub fn local_ufrag(&mut self) -> String {
         self.connection.local_ufrag()
     }
@@ -181,12 +181,12 @@ impl WebRtcSession {
         self.connection.add_remote_candidate(text);
     }
 
-    /// Returns what was tried to connect with the client, if its last connection never came to be.
+    /// Returns the record of the last connection attempt if it failed.
     pub fn failed_attempt(&self) -> Option<&IceAttempt> {
         Some(self.connection.attempt()).filter(|tried| !tried.is_secured())
     }
 
-    /// Tells whether goodbye is being said; a client that comes back then must not be given hope.
+    /// Returns whether the session is closing. A returning client must not join it then.
     pub fn is_ending(&self) -> bool {
         matches!(
             self.phase,
@@ -195,7 +195,7 @@ impl WebRtcSession {
     }
 
     pub fn handle_packet(&mut self, packet: &ReceivedPacket<'_>, now: Instant) {
-        // What only says to come from the caller does not keep a session alive.
+        // A packet that only claims to come from the caller does not keep the session alive.
         if self.connection.handle_packet(packet, now) == PacketTrust::Authenticated {
             self.handle_activity(now);
         }
@@ -216,32 +216,32 @@ impl WebRtcSession {
         }
     }
 
-    /// Asks the caller if that is due.
+    /// Sends a check if one is due.
     fn send_due_check(&mut self, now: Instant) {
         if self.can_send_audio() && self.liveness.take_due_check(now) {
             self.connection.send_check();
         }
     }
 
-    /// The caller said by another way that it leaves.
+    /// Handles a leave that the caller announced outside of the connection.
     pub fn handle_leave(&mut self, now: Instant) {
         self.handle_peer_gone(LeaveReason::Left, now);
     }
 
-    /// Counts so many packets as sent.
+    /// Advances the RTP sequence number as if `packets` had been sent.
     #[cfg(test)]
     pub fn skip_packets(&mut self, packets: u64) {
         self.connection.skip_packets(packets);
     }
 
-    /// Lets the frames that are due leave.
+    /// Sends the audio that is due.
     fn send_due_audio(&mut self, now: Instant) {
         if self.queue_due_packets(now) {
             self.connection.handle_timeout(now);
         }
     }
 
-    /// Hands the connection the frames that are due, and tells whether there were any.
+    /// Passes due packets to the connection. Returns whether there were any.
     fn queue_due_packets(&mut self, now: Instant) -> bool {
         let mut any = false;
         if self.can_send_audio() {
@@ -257,7 +257,7 @@ impl WebRtcSession {
         matches!(self.phase, WebRtcPhase::Live | WebRtcPhase::Finishing { .. })
     }
 
-    /// Hands the channel what it takes now, and tells whether that was anything.
+    /// Passes queued messages to the channel. Returns whether any was sent.
     fn send_messages(&mut self, now: Instant) -> bool {
         let mut sent = false;
         while let Some(text) = self.outbox.peek(self.connection.messages_in_flight(), now) {
@@ -270,7 +270,7 @@ impl WebRtcSession {
         sent
     }
 
-    /// Takes the next event, and does what the others have to know of it.
+    /// Returns the next event, with its side effects.
     fn next_event(&mut self) -> Option<SessionEvent> {
         if std::mem::take(&mut self.resume_pending) {
             log::info!("the caller is heard again");
@@ -295,18 +295,18 @@ impl WebRtcSession {
         found.or_else(|| self.commands.pop_front())
     }
 
-    /// Tells those who wait for a call how far it has come.
+    /// Reports the progress of a call.
     fn progress(&mut self, progress: CallProgress) {
         if self.is_call {
             self.commands.push_back(WebRtcCommand::Progress(progress));
         }
     }
 
-    /// Does what a connection that has nothing more to give lets the session do, and tells whether
-    /// more output follows.
+    /// Advances the session when the connection has no more output. Returns whether more output
+    /// follows.
     ///
-    /// Acknowledgements come with datagrams, so this is where waiting messages find room, and a
-    /// goodbye its end.
+    /// Acknowledgements arrive with datagrams, so waiting messages and a goodbye make progress
+    /// here.
     fn advance(&mut self, now: Instant) -> bool {
         if self.send_messages(now) {
             return true;
@@ -327,7 +327,7 @@ impl WebRtcSession {
 
     fn handle_channel_open(&mut self, now: Instant) {
         self.outbox.handle_open(now);
-        // One that is made anew after a restart knows what it was told.
+        // A channel that was reopened after a restart has been told.
         if self.connection.message_channel() == Some(ChannelLabel::Events) && self.realtime_events.is_none() {
             let events = self.realtime_events.insert(RealtimeEvents::default());
             self.outbox.push(events.handle_open());
@@ -359,7 +359,7 @@ impl WebRtcSession {
             WebRtcPhase::Live => Some(self.liveness.last_heard() + PEER_LOST_AFTER),
             WebRtcPhase::Gone => None,
         };
-        // A message that is due and did not leave waits for the peer, not for the clock.
+        // A message that is overdue waits for the peer, not for the clock.
         let message = self.outbox.poll_timeout().filter(|at| *at > now);
         let next = Deadline::new(peer, "connection")
             .or(phase, "phase")
@@ -428,8 +428,8 @@ impl Session for WebRtcSession {
         }
     }
 
-    /// Of a pending session, since it did not connect in time; of any other, since its device
-    /// answered no question.
+    /// Ends the session: a pending one did not connect in time, and a device did not answer a
+    /// probe.
     fn handle_eviction(&mut self, now: Instant) {
         let reason = if self.has_joined {
             log::info!("{INQUIRY_CHECKS} checks got no answer, and a device at the same address takes the place");
@@ -461,8 +461,8 @@ impl Session for WebRtcSession {
                     self.is_lost = true;
                     self.pending_event = Some(SessionEvent::Lost);
                 }
-                // A client that is told goodbye stops playing what it still holds, so the turn must
-                // be over at its end, too.
+                // A client that is told goodbye stops its playout, so the bot's turn must have
+                // ended.
                 let said = self.source_dry && self.speaker.is_silent() && !self.bot_turn_active;
                 if let WebRtcPhase::Finishing { until, reason } = self.phase
                     && (now >= until || said)
@@ -491,8 +491,7 @@ impl Session for WebRtcSession {
             if self.phase == WebRtcPhase::Gone {
                 return SessionOutput::Closed;
             }
-            // A decoded frame is borrowed, so handing it out is the last thing that this function
-            // does.
+            // The decoded frame is borrowed, so it must be returned at once.
             if self.listener.poll_frame() {
                 if self.is_call && !std::mem::replace(&mut self.was_audible, true) {
                     return SessionOutput::Command(WebRtcCommand::Progress(CallProgress::Audible));
@@ -547,7 +546,7 @@ impl Session for WebRtcSession {
                     }
                     self.pending_event = parse_message(text);
                 }
-                // Clients have no tracks, and their messages are text.
+                // Clients have no tracks and send text.
                 connection::ConnectionOutput::TrackRemoved(_) | connection::ConnectionOutput::Data(_) => {}
                 connection::ConnectionOutput::PeerClosed => self.handle_peer_gone(LeaveReason::Left, now),
                 connection::ConnectionOutput::Failed => self.handle_peer_gone(LeaveReason::Failed, now),
@@ -573,8 +572,7 @@ impl Session for WebRtcSession {
         self.listener.tally().summary(counts)
     }
 
-    /// Says why a connection did not come to be. A client that gives up says so over HTTP, if it
-    /// has a resource there.
+    /// Logs why a connection was not established.
     fn log_diagnosis(&self, reason: LeaveReason) {
         let is_unexplained = matches!(
             reason,
@@ -592,7 +590,7 @@ impl Session for WebRtcSession {
     }
 }
 
-/// Sorts a text of the client: keep-alives and signalling are not the bot's.
+/// Parses a client's text. Keep-alives and signalling do not reach the bot.
 fn parse_message(text: String) -> Option<SessionEvent> {
     #[derive(Deserialize)]
     struct TypeField<'a> {
@@ -602,11 +600,11 @@ fn parse_message(text: String) -> Option<SessionEvent> {
     if text.starts_with("ping") {
         return None;
     }
-    // Only a text that can be signalling is read twice.
+    // Only texts that may be signalling are parsed twice.
     let is_signalling = text.contains("signalling")
         && serde_json::from_str::<TypeField<'_>>(&text).is_ok_and(|envelope| envelope.r#type == "signalling");
     if is_signalling {
-        // `trackStatus` is all there is; a muted caller is not an error, and needs no answer.
+        // The only type is `trackStatus`; muting needs no reaction.
         log::debug!("signalling message read");
         return None;
     }

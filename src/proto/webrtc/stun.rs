@@ -1,17 +1,15 @@
-//! What the demultiplexer reads of a STUN message: which session it is for.
+//! Reads the parts of STUN messages that demultiplexing needs.
 //!
-//! In: a datagram of any content. Out: the left half of its USERNAME attribute, which is the ufrag
-//! of the end that receives the connectivity check, or the value of an attribute. Nothing else of
-//! STUN is read here; the message is checked by str0m. Source: RFC 8489 sections 5 and 14, RFC 8445
-//! section 7.2.2.
+//! In: any datagram. Out: the first half of its USERNAME attribute, which is the fragment of the
+//! receiver of a check, or the value of an attribute. str0m verifies the message. Sources: RFC 8489
+//! sections 5 and 14, RFC 8445 section 7.2.2.
 
 use crate::webrtc::packet_kind::{PacketKind, STUN_HEADER_BYTES};
 
 pub const USERNAME: u16 = 0x0006;
 const XOR_MAPPED_ADDRESS: u16 = 0x0020;
 
-/// Returns the receiver's ufrag in a connectivity check; `None` for any other datagram, answers to
-/// our own checks included.
+/// Returns the receiver's fragment of a connectivity check; `None` for other datagrams.
 pub fn receiver_ufrag(datagram: &[u8]) -> Option<&str> {
     if PacketKind::from_packet(datagram) != PacketKind::Check {
         return None;
@@ -20,7 +18,7 @@ pub fn receiver_ufrag(datagram: &[u8]) -> Option<&str> {
     name.split_once(':').map(|(receiver, _sender)| receiver)
 }
 
-/// Returns the value of the first attribute of a type in a STUN message.
+/// Returns the value of the first attribute of this type.
 pub fn attribute(message: &[u8], wanted: u16) -> Option<&[u8]> {
     let mut attributes = message.get(STUN_HEADER_BYTES..)?;
     while let [kind_high, kind_low, length_high, length_low, rest @ ..] = attributes {
@@ -35,8 +33,8 @@ pub fn attribute(message: &[u8], wanted: u16) -> Option<&[u8]> {
     None
 }
 
-/// Tells whether a datagram says that it answers a check with success, and not from where the check
-/// came, which is what makes it an answer (RFC 8489 section 7.3.3).
+/// Returns whether a datagram is a success response without XOR-MAPPED-ADDRESS, which RFC 8489
+/// section 7.3.3 requires.
 pub fn lacks_mapped_address(datagram: &[u8]) -> bool {
     PacketKind::from_packet(datagram) == PacketKind::CheckAnswer && attribute(datagram, XOR_MAPPED_ADDRESS).is_none()
 }

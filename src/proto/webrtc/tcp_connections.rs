@@ -1,13 +1,12 @@
-//! Which connections of callers over TCP may stay, where their places are few.
+//! Admits ICE-TCP connections within quotas.
 //!
-//! In: the session that a new connection's first check names, and the source address. Out: whether
-//! it may stay, and who has to go for it. A name is no proof: a connection is proven once its
-//! session has answered a check on it, which only the right password brings about. Quotas hold per
-//! session and per source address; where one is used up, the oldest unproven connection under it
-//! gives way, and where all places are taken, the oldest unproven one of the source address that
-//! has most. Proven connections stay. All of loopback is this machine, a tunnel's or a proxy's end
-//! included, and has no quota of its own. Refused: a connection for which none can be evicted. `T`
-//! is dropped to end a connection. Sources: RFC 6544, RFC 8445 section 7.3.
+//! In: the session named by a connection's first check, and the source address. Out: whether the
+//! connection is admitted, and which one is evicted for it. A name proves nothing: a connection is
+//! validated once its session answered a check on it, which requires the password. Quotas apply per
+//! session and per source address; at a quota the oldest unvalidated connection under it is
+//! evicted, and at the total cap the oldest unvalidated one of the source with the most
+//! connections. Validated connections are never evicted. Loopback has no quota, since it may be a
+//! tunnel or proxy. Dropping `T` closes a connection. Sources: RFC 6544, RFC 8445 section 7.3.
 
 use std::net::IpAddr;
 
@@ -23,13 +22,13 @@ struct TcpConnection<T> {
     handle: T,
 }
 
-/// The connections that are open, the oldest first.
+/// The open connections, oldest first.
 pub struct TcpConnections<T> {
     connections: Vec<TcpConnection<T>>,
     last_id: u64,
 }
 
-/// A connection that may stay.
+/// An admitted connection.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TcpAdmission<T> {
     pub id: u64,
@@ -46,7 +45,7 @@ impl<T> Default for TcpConnections<T> {
 }
 
 impl<T> TcpConnections<T> {
-    /// Admits a connection; `None` when none can be evicted for it.
+    /// Admits a connection; `None` if none can be evicted for it.
     pub fn admit(&mut self, session: u64, address: IpAddr, handle: T) -> Option<TcpAdmission<T>> {
         let address = address.to_canonical();
         let source = (!address.is_loopback()).then(|| SourceKey::from(address));
@@ -81,14 +80,14 @@ impl<T> TcpConnections<T> {
         })
     }
 
-    /// A session has answered a check on a connection.
+    /// Marks a connection as validated.
     pub fn mark_validated(&mut self, id: u64) {
         if let Some(open) = self.connections.iter_mut().find(|open| open.id == id) {
             open.is_validated = true;
         }
     }
 
-    /// A connection is closed.
+    /// Removes a closed connection.
     pub fn remove(&mut self, id: u64) {
         self.connections.retain(|open| open.id != id);
     }

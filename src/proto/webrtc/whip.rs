@@ -1,14 +1,15 @@
-//! WHIP, WHEP and the calls endpoint of a realtime service: a session by one POST, which then is a resource of HTTP.
+//! WHIP, WHEP and the calls endpoint of OpenAI's realtime API: one POST opens a session, which
+//! becomes an HTTP resource.
 //!
-//! - [`path`]: the routes; [`offer`]: which offers each of them takes; [`call`]: bodies of the calls endpoint and its keys
-//! - [`answer`]: headers and the data of the bot; [`fragment`]: bodies of PATCH; [`resource`]: what a live session remembers
-//! - [`events`]: the few events of the channel that is called `oai-events`
+//! - [`path`]: routes; [`offer`]: accepted offers; [`call`]: bodies and keys of the calls endpoint
+//! - [`answer`]: headers, and data for the bot; [`fragment`]: PATCH bodies; [`resource`]: the state
+//!   of a resource
+//! - [`events`]: the `oai-events` channel
 //!
-//! In: paths, headers as bytes, SDP. Out: values for `io` to act upon, text of answers. Refuses, by [`WhipError`]: what no bot
-//! could be reached by. Sources: RFC 9725, draft-ietf-wish-whep-04, RFC 8840, RFC 8288.
-//!
-//! One deviation is meant. RFC 9725 has a server answer `recvonly`, so that nothing ever comes back. Here the answer is the
-//! mirror image of the offer: `sendrecv` is answered with `sendrecv`, or no bot could speak to who posted it.
+//! In: paths, headers and SDP. Out: values for `io`, and the text of answers. [`WhipError`] rejects
+//! what no bot could use. Unlike RFC 9725, which has servers answer `recvonly`, `sendrecv` is
+//! answered with `sendrecv`, so that the bot can speak to the client. Sources: RFC 9725,
+//! draft-ietf-wish-whep-04, RFC 8840, RFC 8288, `docs/spec/whip.md` 1.
 
 pub mod answer;
 pub mod call;
@@ -25,23 +26,23 @@ use serde_json::Value;
 use crate::limits::{OFFER_SDP_BYTES_MAX, REGISTERED_UNUSED};
 use crate::webrtc::offer::OfferError;
 
-/// What the body of a POST holds.
+/// The content type of a POST.
 pub const SDP: &str = "application/sdp";
-/// What the body of a PATCH holds.
+/// The content type of a PATCH.
 pub const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
 
-/// An offer that asks for a session with a resource.
+/// An offer for a session with a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhipOffer {
     pub sdp: String,
-    /// For the bot.
+    /// Data for the bot.
     pub call_data: Value,
 }
 
-/// What a request wants of a session.
+/// A request to a session's resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourceRequest {
-    /// Nothing but to know that it is there.
+    /// Tests whether the resource exists.
     Get,
     Patch {
         if_match: Option<Vec<u8>>,
@@ -50,35 +51,35 @@ pub enum ResourceRequest {
     Delete,
 }
 
-/// What was done.
+/// The response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourceResponse {
     NoContent,
-    /// ICE began anew: the fragment that tells how to reach this end, and its entity tag.
+    /// ICE was restarted: the fragment with the new credentials, and its entity tag.
     Restarted {
         fragment: String,
         etag: String,
     },
 }
 
-/// Why a request was refused.
+/// Why a request was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhipError {
-    /// The body is of another type than these.
+    /// The body must have one of these types.
     UnsupportedType(&'static str),
     TooLong,
     NotUtf8,
-    /// What is wrong with a form, or with the JSON in it.
+    /// The form, or the JSON in it, is invalid.
     BadForm(&'static str),
-    /// The offer can be read, and no bot would hear or be heard.
+    /// The offer is readable but leaves the bot without audio.
     UnsupportedOffer(&'static str),
-    /// What is wrong with the body of a PATCH.
+    /// The body of a PATCH is invalid.
     BadFragment(&'static str),
-    /// The entity tag is that of another ICE session.
+    /// The entity tag names another ICE session.
     StaleEtag,
-    /// A key that was good for one session.
+    /// A single-use key was used before.
     SpentKey,
-    /// What the engine says.
+    /// The offer cannot be answered.
     Offer(OfferError),
 }
 
@@ -112,7 +113,7 @@ impl From<OfferError> for WhipError {
     }
 }
 
-/// Returns the type in the value of `Content-Type`, without its parameters.
+/// Returns the type of a `Content-Type` value, without parameters.
 pub fn media_type(content_type: &[u8]) -> &[u8] {
     content_type
         .split(|byte| *byte == b';')
@@ -121,10 +122,10 @@ pub fn media_type(content_type: &[u8]) -> &[u8] {
         .trim_ascii()
 }
 
-/// Takes the text of a body.
+/// Returns the text of a body.
 ///
 /// # Errors
-/// [`WhipError::TooLong`], [`WhipError::NotText`].
+/// [`WhipError::TooLong`], [`WhipError::NotUtf8`].
 pub fn sdp_text(body: &[u8]) -> Result<&str, WhipError> {
     if body.len() > OFFER_SDP_BYTES_MAX {
         return Err(WhipError::TooLong);

@@ -1,11 +1,12 @@
-//! The self-signed certificate this process shows in every DTLS handshake.
+//! The self-signed certificate that this process presents in DTLS handshakes.
 //!
-//! In: random bytes from the operating system, the one thing that `proto` does not get as a value. Out: an X.509 v3
-//! certificate (ECDSA P-256 with SHA-256) and its PKCS #8 key, both DER. It is made once and shared by all sessions:
-//! peers know it by its fingerprint alone, and a key pair per call would only delay the call. Its dates are fixed, so no
-//! clock is needed, and they span every clock a board may have, 1970 included. It has no extensions, so it serves as
-//! client and as server. The few DER headers are written here: a builder crate weighs more than its one use.
-//! Sources: RFC 5280 section 4.1, RFC 5758 section 3.2, RFC 8122.
+//! In: random bytes from the operating system, the only input that `proto` does not receive as a
+//! value. Out: an X.509 v3 certificate (ECDSA P-256 with SHA-256) and its PKCS #8 key, both in DER.
+//! It is created once and shared by all sessions: peers identify it by its fingerprint, and a key
+//! pair per call would only add delay. The validity period is fixed, so no clock is needed, and
+//! spans every date that a board's clock may show, 1970 included. Without extensions it serves
+//! clients and servers alike. The few DER headers are written here, because a builder crate would
+//! be larger. Sources: RFC 5280 section 4.1, RFC 5758 section 3.2, RFC 8122.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -20,7 +21,7 @@ use str0m::crypto::dtls::DtlsCert;
 const ECDSA_WITH_SHA256: &[u8] = b"\x30\x0a\x06\x08\x2a\x86\x48\xce\x3d\x04\x03\x02";
 /// DER of the object identifier `commonName`.
 const COMMON_NAME: &[u8] = b"\x06\x03\x55\x04\x03";
-/// From the clock of a board without a battery to the last second that a UTCTime can say.
+/// From the clock of a board without a battery to the last second of UTCTime.
 const VALID_FROM: &[u8] = b"700101000000Z";
 const VALID_TO: &[u8] = b"491231235959Z";
 const SUBJECT: &[u8] = b"WebRTC";
@@ -33,13 +34,13 @@ const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const EXPLICIT_0: u8 = 0xa0;
 
-/// The certificate could not be made.
+/// Why the certificate could not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CertificateError {
-    /// The operating system gave no random bytes.
+    /// The operating system provided no random bytes.
     NoRandomness,
-    /// The key could not be encoded or could not sign.
+    /// The key could not be encoded, or could not sign.
     Key,
 }
 
@@ -54,10 +55,10 @@ impl fmt::Display for CertificateError {
 
 impl std::error::Error for CertificateError {}
 
-/// Gives the certificate of this process, made on the first call; calling it at start shows a fault early.
+/// Returns the certificate of this process, and creates it on the first call.
 ///
 /// # Errors
-/// When the operating system has no randomness; a later call tries again.
+/// [`CertificateError`] if the operating system provides no random bytes; a later call tries again.
 pub fn certificate() -> Result<&'static DtlsCert, CertificateError> {
     static MADE: OnceLock<DtlsCert> = OnceLock::new();
     if let Some(made) = MADE.get() {
@@ -69,10 +70,10 @@ pub fn certificate() -> Result<&'static DtlsCert, CertificateError> {
     Ok(MADE.get_or_init(|| made))
 }
 
-/// Writes the certificate of `key`. The serial number must be random: Firefox refuses a second certificate with the same
-/// issuer and number.
+/// Builds the certificate of `key`. The serial number must be random: Firefox rejects a second
+/// certificate with the same issuer and number.
 fn self_signed(key: &SigningKey, mut serial: [u8; 16]) -> Result<DtlsCert, CertificateError> {
-    // Positive, and without a leading zero byte, which DER forbids.
+    // Positive and without a leading zero byte, as DER requires.
     serial[0] = serial[0] & 0x7f | 0x40;
     let public_key = key
         .verifying_key()
@@ -113,7 +114,7 @@ fn self_signed(key: &SigningKey, mut serial: [u8; 16]) -> Result<DtlsCert, Certi
     })
 }
 
-/// One DER element: tag, length, and the parts as its content.
+/// Encodes one DER element: tag, length, and the concatenated parts.
 fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let content = parts.concat();
     let length = u16::try_from(content.len()).expect("a certificate with one key is far below 64 KiB");

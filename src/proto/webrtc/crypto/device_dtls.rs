@@ -1,8 +1,7 @@
-//! The DTLS of a microcontroller's session: what passes inside it is SCTP, and [`AssociationSetup`] helps its
-//! association up.
+//! DTLS for microcontrollers: passes their SCTP packets through [`AssociationSetup`].
 //!
-//! In and out: as `dtls`, which does all the rest. str0m joins SCTP to DTLS by itself, so this is
-//! the only place where the packets of both ends are seen.
+//! In and out: as in `dtls`, which does everything else. str0m connects SCTP to DTLS internally, so
+//! this is the only place where the packets of both ends are visible.
 
 use std::time::Instant;
 
@@ -39,13 +38,12 @@ impl DtlsProvider for DeviceDtlsProvider {
 struct DeviceDtlsEndpoint {
     dtls: Box<dyn DtlsInstance>,
     setup: AssociationSetup,
-    /// The time of the last timeout; packets come without one.
+    /// The time of the last timeout; packets arrive without one.
     now: Instant,
 }
 
 impl DeviceDtlsEndpoint {
-    /// Sends what the set-up has for the device. Its packets are not kept where DTLS refuses them:
-    /// they come again.
+    /// Sends the packets for the device. Those that DTLS rejects are lost; the setup repeats them.
     fn flush_to_device(&mut self) -> Result<(), DtlsImplError> {
         while let Some(packet) = self.setup.poll_device() {
             self.dtls.send_application_data(&packet)?;
@@ -57,7 +55,7 @@ impl DeviceDtlsEndpoint {
 impl DtlsInstance for DeviceDtlsEndpoint {
     fn poll_output<'a>(&mut self, buf: &'a mut [u8]) -> DtlsOutput<'a> {
         let made = self.setup.poll_str0m();
-        // It is no longer than what came in a datagram, and the buffer is made for that.
+        // The packet is no longer than a received datagram, for which the buffer is made.
         if let Some(packet) = made.filter(|packet| packet.len() <= buf.len()) {
             let room = &mut buf[..packet.len()];
             room.copy_from_slice(&packet);
@@ -66,7 +64,7 @@ impl DtlsInstance for DeviceDtlsEndpoint {
         match self.dtls.poll_output(buf) {
             DtlsOutput::ApplicationData(packet) => match self.setup.handle_device(packet) {
                 SctpAction::Forward => DtlsOutput::ApplicationData(packet),
-                // A time that has passed is an order to ask again.
+                // A timeout in the past makes str0m poll again.
                 SctpAction::Consume => DtlsOutput::Timeout(self.now),
             },
             DtlsOutput::Connected => {

@@ -1,7 +1,7 @@
-//! Digests: HMAC-SHA1 for SRTP tags and STUN integrity, SHA-256 and SHA-1 for certificate fingerprints.
+//! Digests: HMAC-SHA1 for SRTP and STUN, SHA-256 and SHA-1 for certificate fingerprints.
 //!
-//! In: any bytes. Out: 20 or 32 bytes. Nothing is refused. SHA-1 as a fingerprint is what some old SDP still carries;
-//! str0m prefers SHA-256 where both are there. Sources: RFC 2104, RFC 3711 section 4.2, RFC 8489, RFC 8122.
+//! In: any bytes. Out: 20 or 32 bytes. Some old SDP still has SHA-1 fingerprints; str0m prefers
+//! SHA-256. Sources: RFC 2104, RFC 3711 section 4.2, RFC 8489, RFC 8122.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;

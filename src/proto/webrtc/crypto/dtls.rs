@@ -1,12 +1,13 @@
-//! DTLS through dimpl, as str0m's `DtlsProvider`: who may be handshaken with, and how patiently.
+//! DTLS 1.2 through dimpl, as str0m's `DtlsProvider`.
 //!
-//! In: records of one datagram each, and the time. Out: records, the SRTP keys, and data channel bytes. Both roles, 1.2
-//! alone. Offered as client: ECDHE-ECDSA suites on P-256 only, which every WebRTC endpoint must speak and which keep a
-//! ClientHello at a seventh of a datagram, as Mbed TLS servers need it whole. Taken as server: the same suites, with X25519
-//! and P-384 for the key exchange too. Keys of peers are on P-256 or P-384; those of DTLS clients may be RSA, see
-//! `request`. An RSA key of a server would need the ECDHE-RSA suites, and is refused.
-//! Not looked at: validity dates and issuer of the peer's certificate; str0m compares the fingerprint of its bytes.
-//! What is refused is told by [`take_handshake_error`]. Sources: RFC 6347, RFC 8827 section 6.5.
+//! In: datagrams of records, and the time. Out: records, SRTP keys, and application data. As client
+//! it offers ECDHE-ECDSA suites on P-256 only: every WebRTC endpoint must support them, and the
+//! ClientHello stays small enough for Mbed TLS servers, which need it in one datagram. As server it
+//! accepts the same suites, with X25519 and P-384 as further groups. Keys of peers are on P-256 or
+//! P-384; DTLS clients may also use RSA, see `certificate_request`. RSA keys of servers would need
+//! ECDHE-RSA suites and are rejected. Validity dates and issuers are not checked; str0m compares
+//! the fingerprint. [`take_handshake_error`] returns the reason of a failure. Sources: RFC 6347,
+//! RFC 8827 section 6.5.
 
 mod certificate_request;
 mod client_hello;
@@ -38,17 +39,17 @@ const SUITES: [Dtls12CipherSuite; 3] = [
     Dtls12CipherSuite::ECDHE_ECDSA_AES256_GCM_SHA384,
 ];
 
-/// In the order of preference, the cheapest first.
+/// In order of preference, the cheapest first.
 const SERVER_GROUPS: [NamedGroup; 3] = [NamedGroup::X25519, NamedGroup::Secp256r1, NamedGroup::Secp384r1];
 const CLIENT_GROUPS: [NamedGroup; 1] = [NamedGroup::Secp256r1];
 
-/// The buffer that str0m polls with. dimpl panics over a certificate that is longer.
+/// The size of str0m's output buffer. dimpl panics if a certificate does not fit.
 const POLL_BYTES: usize = 2_000;
-/// Longest message with a peer's certificates. One with an RSA key of 4096 bits has 1,300 bytes.
+/// The longest accepted Certificate message. One with a 4096-bit RSA key has 1,300 bytes.
 const CERTIFICATES_BYTES_MAX: usize = POLL_BYTES - certificate_request::ADDED_BYTES;
 const CERTIFICATE: u8 = 11;
-/// Of a datagram with more records dimpl takes none. OpenSSL without a socket makes pieces of 256 bytes, and what stands
-/// around it (aiortc) sends all of them at once: an RSA client has a dozen.
+/// dimpl drops datagrams with more records. OpenSSL without a socket (aiortc) sends fragments of
+/// 256 bytes in one datagram, a dozen with an RSA key.
 const RECORDS_PER_PACKET_MAX: usize = 8;
 
 #[derive(Debug)]
@@ -76,7 +77,7 @@ impl DtlsProvider for DimplProvider {
     }
 }
 
-/// What the two ends of a handshake do not share.
+/// The differences between the two roles.
 struct DtlsRoleConfig {
     provider: fn() -> dimpl::crypto::CryptoProvider,
     groups: &'static [NamedGroup],
@@ -94,8 +95,8 @@ static CLIENT: DtlsRoleConfig = DtlsRoleConfig {
     cached: OnceLock::new(),
 };
 
-/// The settings for datagrams of `mtu` bytes. Building them runs dimpl's self-tests, signatures among them, which is
-/// too much to do for each session, so the first ones are kept: sessions do not differ in their MTU.
+/// Returns the dimpl settings for an MTU. Building them runs dimpl's self-tests, which is too slow
+/// for each session, so the first settings are cached; sessions have equal MTUs.
 fn config(role: &DtlsRoleConfig, mtu: Option<usize>) -> Result<Arc<Config>, CryptoError> {
     if let Some(kept) = role.cached.get()
         && mtu.is_none_or(|mtu| mtu == kept.mtu())
@@ -107,7 +108,7 @@ fn config(role: &DtlsRoleConfig, mtu: Option<usize>) -> Result<Arc<Config>, Cryp
         .dtls12_cipher_suites(&SUITES)
         .kx_groups(role.groups)
         .flight_start_rto(DTLS_RETRANSMIT)
-        // ICE has already shown that the peer is where it says it is.
+        // ICE has already validated the peer's address.
         .use_server_cookie(false);
     if let Some(mtu) = mtu {
         if mtu < certificate_request::SERVER_FLIGHT_BYTES_MAX {
@@ -116,7 +117,7 @@ fn config(role: &DtlsRoleConfig, mtu: Option<usize>) -> Result<Arc<Config>, Cryp
         builder = builder.mtu(mtu);
     }
     let config = Arc::new(builder.build().map_err(CryptoError::DtlsImpl)?);
-    // A second MTU, or a second thread at the first session, is served and not kept.
+    // Another MTU, or a concurrent first session, is served without caching.
     let _ = role.cached.set(config.clone());
     Ok(config)
 }
@@ -124,7 +125,7 @@ fn config(role: &DtlsRoleConfig, mtu: Option<usize>) -> Result<Arc<Config>, Cryp
 /// One DTLS association.
 struct DtlsEndpoint {
     dtls: Dtls,
-    /// What a client is made of in place of the server that `dtls` is at first.
+    /// What is needed to become the client; `dtls` starts as the server.
     client_parts: Option<(Arc<Config>, DtlsCert, Instant)>,
     hello_assembler: ClientHelloAssembler,
     is_connected: bool,
@@ -154,7 +155,7 @@ impl DtlsEndpoint {
         }
     }
 
-    /// Hands over a few records at a time.
+    /// Passes the records on in groups that dimpl accepts.
     fn handle_records(&mut self, mut packet: &[u8]) -> Result<(), DtlsImplError> {
         while records(packet).nth(RECORDS_PER_PACKET_MAX).is_some() {
             let length = records(packet).take(RECORDS_PER_PACKET_MAX).map(<[u8]>::len).sum();
@@ -166,7 +167,7 @@ impl DtlsEndpoint {
     }
 }
 
-/// Refuses a datagram with certificates that are too long for str0m's buffer.
+/// Rejects certificates that do not fit into str0m's buffer.
 fn check_certificates(packet: &[u8]) -> Result<(), DtlsImplError> {
     let longest = records(packet)
         .filter(|record| is_handshake_in_clear(record))
@@ -208,7 +209,7 @@ impl DtlsInstance for DtlsEndpoint {
             return self.dtls.poll_output(buf);
         }
         let mut plain = [0; POLL_BYTES];
-        // A datagram that grows still fits.
+        // Leaves room for the bytes that `add_rsa` inserts.
         let room = buf
             .len()
             .min(POLL_BYTES)
@@ -231,7 +232,7 @@ impl DtlsInstance for DtlsEndpoint {
                 DtlsOutput::BufferTooSmall { needed } => DtlsOutput::BufferTooSmall {
                     needed: needed + certificate_request::ADDED_BYTES,
                 },
-                // No handshake has more to say.
+                // Other outputs do not occur during a handshake.
                 _ => continue,
             };
         }
@@ -250,7 +251,7 @@ impl DtlsInstance for DtlsEndpoint {
 
 opaque_debug!(DtlsEndpoint);
 
-/// Copies into the beginning of `buf`, which is long enough.
+/// Copies into the front of `buf`, which is long enough.
 fn copy_into<'a>(bytes: &[u8], buf: &'a mut [u8]) -> &'a [u8] {
     let buf = &mut buf[..bytes.len()];
     buf.copy_from_slice(bytes);

@@ -1,10 +1,9 @@
-//! What every layer of DTLS answers in the words of the one below it.
+//! Macros that forward unchanged DTLS methods to the layer below.
 //!
-//! In: a field `dtls`. Out: those methods of str0m's `DtlsInstance` that tell or end the state of
-//! the association, which no layer changes, and the name in `Debug`. What a layer does itself, it
-//! writes.
+//! In: a type with a field `dtls`. Out: those methods of str0m's `DtlsInstance` that report or end
+//! the association, and a `Debug` that shows the type's name alone.
 
-/// Writes the methods into an `impl DtlsInstance`.
+/// Implements the forwarded methods inside an `impl DtlsInstance`.
 macro_rules! forward_state {
     () => {
         fn is_active(&self) -> bool {
@@ -29,7 +28,7 @@ macro_rules! forward_state {
     };
 }
 
-/// Writes `Debug` for a layer, by its name alone: keys are in it.
+/// Implements `Debug` without showing keys.
 macro_rules! opaque_debug {
     ($layer:ident) => {
         impl std::fmt::Debug for $layer {

@@ -1,12 +1,12 @@
-//! RTP headers of 12 bytes for microcontrollers: the empty header extension that str0m writes is taken off.
+//! Removes the empty header extension that str0m writes into every RTP packet.
 //!
-//! str0m sets the extension bit and writes a block of length zero (`BE DE 00 00`) into every RTP packet, negotiated or
-//! not, and has no setting for it. Small clients read the media from byte 12 and hear nothing. The block is no input to
-//! the encryption of the payload, only to the tag. So the tag is computed here over the packet as it would be without
-//! the block, and [`strip_empty_extension`] cuts the block when the datagram leaves. Both belong together: use them in
-//! the same session or not at all. In and out: SRTP packets that str0m made. Everything else passes untouched: received
-//! packets, SRTCP, STUN, DTLS, packets whose extension says something, and packets with contributing sources.
-//! Delete this file when str0m leaves the block out; `str0m_still_writes_the_empty_block` fails on that day.
+//! str0m sets the extension bit and writes an empty block (`BE DE 00 00`), negotiated or not. Small
+//! clients expect the payload at byte 12 and play nothing. SRTP does not encrypt the block but
+//! authenticates it. So the tag is computed here as if the block were absent, and
+//! [`strip_empty_extension`] removes it from the outgoing datagram. A session must do both or
+//! neither. In and out: outgoing SRTP packets. Everything else passes unchanged: received packets,
+//! SRTCP, STUN, DTLS, and packets with a non-empty extension or contributing sources. Delete this
+//! file once str0m omits the block; the test `str0m_still_writes_the_empty_block` fails then.
 //! Sources: RFC 3550 section 5.3.1, RFC 8285 section 4.2, RFC 3711 section 3.1.
 
 use std::cell::Cell;
@@ -23,14 +23,13 @@ use super::srtp::SrtpCiphers;
 const HEADER_BYTES: usize = 12;
 const EMPTY_BLOCK: [u8; 4] = [0xbe, 0xde, 0, 0];
 const EXTENSION_BIT: u8 = 0x10;
-/// Version 2, extension bit set, no contributing sources; the padding bit may be either.
+/// Version 2, extension bit set, no contributing sources; the padding bit may be set or not.
 const FIRST_BYTE: u8 = 0x90;
 const PADDING_BIT: u8 = 0x20;
 
-/// Makes the provider of a session whose datagrams all leave through [`strip_empty_extension`].
+/// Returns a provider whose datagrams must all pass [`strip_empty_extension`].
 ///
-/// Whichever SRTP profile the handshake chooses, the tags fit the packets as they leave. dimpl offers them all, and a
-/// microcontroller takes AES_CM_128_HMAC_SHA1_80, the one it has.
+/// The tags match in every SRTP profile. Microcontrollers support AES_CM_128_HMAC_SHA1_80 alone.
 pub fn bare_provider() -> CryptoProvider {
     CryptoProvider {
         srtp_provider: &BareHeaderProvider,
@@ -39,7 +38,7 @@ pub fn bare_provider() -> CryptoProvider {
     }
 }
 
-/// Makes the same for a session of a microcontroller.
+/// Returns the same for a microcontroller.
 pub fn embedded_provider() -> CryptoProvider {
     CryptoProvider {
         dtls_provider: &DeviceDtlsProvider,
@@ -47,10 +46,10 @@ pub fn embedded_provider() -> CryptoProvider {
     }
 }
 
-/// Cuts an empty header extension out of an SRTP packet, in place, and gives what is to be sent.
+/// Removes an empty header extension from an SRTP packet in place, and returns the packet to send.
 ///
-/// The 12 bytes of header move towards the payload, so the result starts 4 bytes later; nothing is allocated. Any other
-/// datagram comes back as it is.
+/// The header moves four bytes towards the payload, without an allocation. Other datagrams are
+/// returned unchanged.
 pub fn strip_empty_extension(datagram: &mut [u8]) -> &mut [u8] {
     if !has_empty_extension(datagram) {
         return datagram;
@@ -65,11 +64,11 @@ fn has_empty_extension(packet: &[u8]) -> bool {
     let Some((header, rest)) = packet.split_first_chunk::<HEADER_BYTES>() else {
         return false;
     };
-    // On a shared port, 192 to 223 in the second byte means RTCP (RFC 5761 section 4).
+    // On a shared port, a second byte of 192 to 223 means RTCP (RFC 5761 section 4).
     header[0] & !PADDING_BIT == FIRST_BYTE && !(192..=223).contains(&header[1]) && rest.starts_with(&EMPTY_BLOCK)
 }
 
-/// The header of `packet`, 12 bytes, as it leaves.
+/// Returns the 12-byte header of `packet` without the extension bit.
 fn bare_header(packet: &[u8]) -> Option<[u8; HEADER_BYTES]> {
     let mut header = *packet.first_chunk()?;
     header[0] &= !EXTENSION_BIT;
@@ -77,11 +76,11 @@ fn bare_header(packet: &[u8]) -> Option<[u8; HEADER_BYTES]> {
 }
 
 thread_local! {
-    /// The tag that is asked for next belongs to a packet that is being sent.
+    /// The next HMAC is for an outgoing packet.
     ///
-    /// The HMAC of a packet to send and of a received one are asked for in the same words; what tells them apart is that
-    /// str0m encrypts before it authenticates and verifies before it decrypts, each within one call on one thread. A
-    /// peer may send an empty block itself, and its packets must be verified as they are.
+    /// HMACs of outgoing and received packets are requested alike. But str0m encrypts before it
+    /// authenticates, and verifies before it decrypts, within one call on one thread. A received
+    /// packet with an empty block must be verified unchanged.
     static SENDING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -90,7 +89,7 @@ struct BareHeaderProvider;
 
 impl Sha1HmacProvider for BareHeaderProvider {
     fn sha1_hmac(&self, key: &[u8], payloads: &[&[u8]]) -> [u8; 20] {
-        // RTP comes as packet and roll-over counter; SRTCP is one slice and STUN three.
+        // RTP is passed as packet and roll-over counter, SRTCP as one slice, STUN as three.
         if SENDING.take()
             && let [packet, roll_over_counter] = payloads
             && let Some(header) = bare_header(packet)
@@ -148,7 +147,7 @@ impl SupportedAeadAes256Gcm for BareHeaderProvider {
     }
 }
 
-/// A cipher that seals for the header as it leaves.
+/// A cipher that marks its packets as outgoing.
 #[derive(Debug)]
 struct MarkingCipher<C: ?Sized>(Box<C>);
 

@@ -1,12 +1,11 @@
-//! str0m's cryptography over the RustCrypto crates and dimpl: SRTP ciphers, hashes, DTLS and the certificate of this
-//! process. No C, no assembler of our own, no algorithm of our own: each file only joins a trait to a crate.
+//! str0m's cryptography, implemented with the RustCrypto crates and dimpl.
 //!
-//! In: keys, packets and handshake records as str0m hands them over. Out: the same, sealed or opened. Packets are
-//! bounded by the datagram they came in; a sealed or opened RTP packet allocates nothing here, and the AES key schedule
-//! is made once per key.
-//! Three providers are made here: [`provider`] for ordinary sessions, [`bare_provider`] for clients whose RTP packets must have
-//! a header of 12 bytes, and [`embedded_provider`] for those of them whose data channels need help to open.
-//! Sources: RFC 3711, RFC 5764, RFC 7714, RFC 8122.
+//! In: keys, packets and handshake records from str0m. Out: the same, encrypted or decrypted. There
+//! is no C, no assembler, and no algorithm of this project; each file adapts a crate to a trait.
+//! RTP packets cause no allocation, and the AES key schedule is computed once per key. [`provider`]
+//! serves ordinary sessions, [`bare_provider`] clients that need 12-byte RTP headers, and
+//! [`embedded_provider`] microcontrollers, whose data channels need help too. Sources: RFC 3711,
+//! RFC 5764, RFC 7714, RFC 8122.
 
 mod certificate;
 mod device_dtls;
@@ -24,7 +23,7 @@ pub use header_extension::{bare_provider, embedded_provider, strip_empty_extensi
 
 use str0m::crypto::CryptoProvider;
 
-/// Makes the provider of an ordinary session; it holds references only, so it costs nothing to make again.
+/// Returns the provider for ordinary sessions. It holds only references.
 pub fn provider() -> CryptoProvider {
     CryptoProvider {
         srtp_provider: &srtp::SrtpCiphers,

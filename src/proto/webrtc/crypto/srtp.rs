@@ -1,9 +1,9 @@
-//! SRTP ciphers: AES-128 counter mode (the tag is HMAC-SHA1, see `hash`), AES-128-GCM and AES-256-GCM.
+//! SRTP ciphers: AES-128 in counter mode (with HMAC-SHA1, see `digest`), AES-128-GCM, AES-256-GCM.
 //!
-//! In: an IV str0m computed, authenticated data and a payload. Out: the payload sealed or opened into str0m's buffer,
-//! which may be longer than needed and never is the input. Each key is expanded once, when a session's keys are known;
-//! a packet allocates nothing. Refused: an output buffer that is too short, a tag that does not fit.
-//! Sources: RFC 3711 sections 4.1.1 and 4.3, RFC 7714.
+//! In: an IV from str0m, authenticated data and a payload. Out: the result in str0m's buffer, which
+//! may be longer than needed. Each key is expanded once, and packets cause no allocation. Rejected:
+//! buffers that are too short, and invalid tags. Sources: RFC 3711 sections 4.1.1 and 4.3, RFC
+//! 7714.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ impl SrtpProvider for SrtpCiphers {
     }
 }
 
-/// Encrypts one block; str0m's buffer has room for a second one, left over from another library, and never reads it.
+/// Encrypts one block. str0m's buffer has room for an unused second one.
 fn encrypt_block<C: BlockCipherEncrypt>(cipher: &C, input: &[u8], output: &mut [u8]) {
     let block = input.try_into().expect("a key derivation block has 16 bytes");
     let sealed = (&mut output[..BLOCK_BYTES]).try_into().expect("the slice has 16 bytes");
@@ -75,7 +75,7 @@ impl SupportedAeadAes256Gcm for SrtpCiphers {
     }
 }
 
-/// AES in counter mode, whose key stream does not depend on the header.
+/// AES in counter mode.
 struct CounterMode(Aes128Enc);
 
 impl CounterMode {
@@ -122,7 +122,7 @@ impl<C: AeadInOut<NonceSize = U12, TagSize = U16>> Gcm<C> {
             .ok_or_else(|| error("shorter than a tag"))?;
         let output = output.get_mut(..sealed.len()).ok_or_else(buffer_too_short)?;
         let buffer = InOutBuf::new(sealed, output).map_err(|_| buffer_too_short())?;
-        // Two parts come only with SRTCP sent in the clear, which no peer of ours sends: copying them is rare.
+        // Two parts occur only for unencrypted SRTCP, which is rare, so they may be copied.
         let joined;
         let aad = match aads {
             [aad] | [aad, []] => aad,
@@ -158,7 +158,7 @@ impl AeadAes256GcmCipher for Gcm<Aes256Gcm> {
     }
 }
 
-// Keys are never shown.
+// `Debug` shows no keys.
 impl fmt::Debug for CounterMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("CounterMode")

@@ -1,8 +1,9 @@
-//! What the runner itself asks STUN and TURN servers for: how a NAT shows it to the world, and addresses at relays.
+//! Gathering: the runner's public addresses from STUN servers, and relayed ones from TURN servers.
 //!
-//! [`server`] reads one URL of `--ice-servers` into a server, [`reflexive`] asks STUN servers, `proto::relay` talks to one
-//! TURN server, [`stun_request`] is one request with its repetitions. In: resolved addresses, datagrams, `now`. Out: datagrams,
-//! addresses to offer, and a [`ServerState`] per server. Everything happens ahead of the first offer; no answer waits for it.
+//! [`server`] parses the URLs of `--ice-servers`, [`reflexive`] queries STUN servers, `relay`
+//! maintains an allocation at a TURN server, and [`stun_request`] is one request with its
+//! retransmissions. In: resolved addresses, datagrams, `now`. Out: datagrams, addresses to offer,
+//! and a [`ServerState`] per server. Gathering runs in the background, and no answer waits for it.
 //! Sources: RFC 8445 section 5.1.1, RFC 8489, RFC 8656.
 
 #[cfg(feature = "turn")]
@@ -16,45 +17,45 @@ use std::time::Duration;
 
 use crate::limits::{GATHER_PAUSE_FIRST, GATHER_PAUSE_MAX, GATHER_REASON_CHARS_MAX};
 
-/// How a server stands, for the log, the metrics and the doctor. Nothing in it is secret.
+/// The state of a server, for the log, the metrics and the doctor. It contains no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerState {
-    /// Nothing is known yet.
+    /// No result yet.
     Trying,
     Working,
-    /// Why not, in words that its operator can act on.
+    /// The reason, with advice for the operator.
     Failed(String),
-    /// The runner has no use for it, and why.
+    /// The runner does not use the server, for this reason.
     Unused(&'static str),
 }
 
-/// One server of the list, as it stands now.
+/// The status of one server in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerStatus {
-    /// Its URL, which holds no credential.
+    /// The URL, which contains no credential.
     pub url: String,
     pub state: ServerState,
-    /// The runner's address as the server sees it, and the local one that it belongs to.
+    /// Server-reflexive addresses, each with its local base.
     pub reflexive: Vec<(SocketAddr, SocketAddr)>,
-    /// Addresses at the relay, and the local one from which it is spoken to.
+    /// Relayed addresses, each with the local address used towards the server.
     pub relayed: Vec<(SocketAddr, SocketAddr)>,
 }
 
-/// What an answer offers beside host candidates; each address with its local one.
+/// Addresses to offer beside host candidates, each with its local address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GatheredAddresses {
     pub reflexive: Vec<(SocketAddr, SocketAddr)>,
     pub relayed: Vec<(SocketAddr, SocketAddr)>,
 }
 
-/// Gathered from nobody.
+/// No gathered addresses.
 #[cfg(test)]
 pub static NOTHING: GatheredAddresses = GatheredAddresses {
     reflexive: Vec::new(),
     relayed: Vec::new(),
 };
 
-/// Pauses between tries of a server that fails: they double, up to a cap.
+/// Delays between attempts at a failing server: they double up to a cap.
 #[derive(Debug)]
 pub struct RetryDelays {
     next_delay: Duration,
@@ -67,14 +68,14 @@ impl RetryDelays {
         }
     }
 
-    /// Returns the pause after one more failure.
+    /// Returns the delay after another failure.
     pub fn next_delay(&mut self) -> Duration {
         let pause = self.next_delay;
         self.next_delay = (pause * 2).min(GATHER_PAUSE_MAX);
         pause
     }
 
-    /// The server worked: its next failure is the first one again.
+    /// Restarts the sequence after a success.
     pub fn reset(&mut self) {
         *self = RetryDelays::new();
     }
@@ -86,7 +87,7 @@ impl Default for RetryDelays {
     }
 }
 
-/// Words for an error code of a server, with what to do about those that its operator or its user can do something about.
+/// Describes a server's error code, with advice where its operator or user can act.
 pub fn describe_error_code(code: u16, reason: &str) -> String {
     let known = match code {
         300 => "the server sends everybody to another one; name that one",

@@ -1,11 +1,12 @@
-//! How NATs show the runner's UDP port to the world: STUN binding requests from that very port.
+//! Server-reflexive addresses: STUN binding requests from the runner's UDP port.
 //!
-//! In: the servers, their resolved addresses, datagrams of those addresses, and `now`. Out, by [`ReflexiveGatherer::poll_output`]:
-//! names to look up, requests to send, addresses that answers are no longer expected from, and changes. Each server has one
-//! line per address family. A mapping is kept alive, replaced when the server sees another, and dropped when two requests in
-//! a row go without an answer. A server that fails is looked up and asked again after a pause that grows.
-//! A datagram counts only if it answers a request that is under way, by its 96 random bits. Source: RFC 8489, RFC 8445
-//! section 5.1.1.2.
+//! In: the servers, their resolved addresses, received datagrams, and `now`. Out, through
+//! [`ReflexiveGatherer::poll_output`]: names to resolve, requests to send, addresses to ignore
+//! again, and changes. Each server has one binding per address family. A binding is kept alive,
+//! replaced when the server reports another address, and dropped after two unanswered requests in a
+//! row. A failing server is resolved and queried again after a growing delay. A datagram counts
+//! only if its 96-bit transaction id matches a pending request. Sources: RFC 8489, RFC 8445 section
+//! 5.1.1.2.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -18,18 +19,18 @@ use crate::limits::{STUN_KEEP_ALIVE, STUN_UNANSWERED_MAX};
 use crate::webrtc::gather::stun_request::{StunRequest, StunRequestStep};
 use crate::webrtc::gather::{RetryDelays, ServerState, describe_error_code};
 
-/// What to do next.
+/// An output of the gatherer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReflexiveOutput {
-    /// Look the addresses of this server up, and hand them to [`ReflexiveGatherer::handle_resolved`].
+    /// Resolve this server, and pass the result to [`ReflexiveGatherer::handle_resolved`].
     Resolve(usize),
-    /// Let answers from the address in, and send it a request from the runner's port.
+    /// Send this request from the runner's port, and accept answers from the address.
     Send(SocketAddr, Vec<u8>),
-    /// Nothing is expected from the address any more.
+    /// No more answers are expected from the address.
     Forget(SocketAddr),
-    /// The server stands differently, or sees another address.
+    /// The server's state or address changed.
     Changed(usize),
-    /// Nothing more; the next thing is due then.
+    /// Nothing more to do until this time.
     Timeout(Instant),
 }
 
@@ -43,33 +44,33 @@ pub struct ReflexiveGatherer {
 /// One server.
 #[derive(Debug)]
 struct StunServer {
-    /// Host and port for words.
+    /// Host and port, for messages.
     authority: String,
     resolving: bool,
-    /// When its name is to be looked up.
+    /// When to resolve the name.
     resolve_at: Option<Instant>,
     bindings: Vec<StunBinding>,
     retry_delays: RetryDelays,
     state: ServerState,
 }
 
-/// One address of a server.
+/// The binding at one address of a server.
 #[derive(Debug)]
 struct StunBinding {
     server: SocketAddr,
     request: Option<StunRequest>,
-    /// When the next request begins.
+    /// When to send the next request.
     next_at: Instant,
     unanswered: u32,
     pauses: RetryDelays,
-    /// The runner as the server sees it, and the local address that the answer came to.
+    /// The reflexive address, and the local address that received the answer.
     mapping: Option<(SocketAddr, SocketAddr)>,
-    /// Why there is no mapping; `None` while the first request is under way.
+    /// Why there is no mapping; `None` while the first request is pending.
     failure: Option<String>,
 }
 
 impl ReflexiveGatherer {
-    /// `authorities` are host and port of each server, for words only.
+    /// Creates the gatherer. `authorities` are the host and port of each server, for messages.
     pub fn new(authorities: impl IntoIterator<Item = String>, now: Instant) -> Self {
         let asked = |authority| StunServer {
             authority,
@@ -85,17 +86,18 @@ impl ReflexiveGatherer {
         }
     }
 
-    /// Returns how a server stands.
+    /// Returns the state of a server.
     pub fn state(&self, server: usize) -> &ServerState {
         &self.servers[server].state
     }
 
-    /// Returns the addresses that a server sees, each with its local one.
+    /// Returns the reflexive addresses from a server, each with its local address.
     pub fn mappings(&self, server: usize) -> impl Iterator<Item = (SocketAddr, SocketAddr)> + '_ {
         self.servers[server].bindings.iter().filter_map(|line| line.mapping)
     }
 
-    /// Takes the addresses of a server, of families that the runner has, or the reason why there are none.
+    /// Handles the addresses of a server, in the families that the runner has, or the reason why
+    /// there are none.
     pub fn handle_resolved(&mut self, server: usize, found: Result<Vec<SocketAddr>, String>, now: Instant) {
         let asked = &mut self.servers[server];
         asked.resolving = false;
@@ -123,7 +125,7 @@ impl ReflexiveGatherer {
         }
     }
 
-    /// Takes a datagram that came to the local address `destination`.
+    /// Handles a datagram received at the local address `destination`.
     pub fn handle_datagram(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8], now: Instant) {
         let Ok(message) = Message::from_bytes(contents) else {
             return;
@@ -161,7 +163,7 @@ impl ReflexiveGatherer {
         }
     }
 
-    /// Returns the next thing to do; [`ReflexiveOutput::Timeout`] comes last.
+    /// Returns the next output; [`ReflexiveOutput::Timeout`] comes last.
     pub fn poll_output(&mut self, now: Instant) -> ReflexiveOutput {
         if let Some(output) = self.outputs.pop() {
             return output;
@@ -204,7 +206,7 @@ impl ReflexiveGatherer {
         ReflexiveOutput::Timeout(next)
     }
 
-    /// A line of the server has failed: if none is left, so has the server.
+    /// Updates a server after one of its bindings failed. It fails when none is left.
     fn update_server(&mut self, server: usize, now: Instant) {
         let asked = &mut self.servers[server];
         if asked.bindings.iter().any(|line| line.mapping.is_some()) {
@@ -234,7 +236,7 @@ impl ReflexiveGatherer {
 }
 
 impl StunBinding {
-    /// A request went without an answer.
+    /// Handles an unanswered request.
     fn handle_timeout(&mut self, authority: &str, now: Instant) {
         self.unanswered += 1;
         self.request = None;
@@ -257,7 +259,7 @@ fn binding_request(now: Instant) -> StunRequest {
     StunRequest::new(message.transaction_id(), message.finish(), false, now)
 }
 
-/// Reads an answer: the address, or why there is none. `None` is no answer at all.
+/// Parses a response: the address or an error. `None` if the message is not a response.
 fn parse_response(message: &Message<'_>) -> Option<Result<SocketAddr, String>> {
     match message.class() {
         MessageClass::Success => {

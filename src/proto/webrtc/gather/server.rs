@@ -1,15 +1,16 @@
-//! One URL of `--ice-servers` as a server that the runner can use.
+//! Parses the URLs of `--ice-servers` into servers that the runner can use.
 //!
-//! In: the checked list of `proto::ice`. Out: [`GatherServer`]s, URL by URL, in the order of the list, with the default ports 3478
-//! and 5349. A server of no use to the runner says why: `stuns:` tells how a TCP connection looks from outside, which is
-//! nothing to offer for UDP, and nobody serves TURN over DTLS. Sources: RFC 7064, RFC 7065, RFC 8656 section 3.
+//! In: the list that `ice` validated. Out: one [`GatherServer`] per URL, in order, with the default
+//! ports 3478 and 5349. Unusable servers have a reason: `stuns:` reports the address of a TCP
+//! connection, which is useless for UDP candidates, and TURN over DTLS is not supported. Sources:
+//! RFC 7064, RFC 7065, RFC 8656 section 3.
 
 use std::net::Ipv6Addr;
 
 use crate::config::{IceServer, Secret};
 use crate::limits::{RELAYS_MAX, STUN_SERVERS_MAX};
 
-/// How a TURN server is spoken to.
+/// The transport to a TURN server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnTransport {
     Udp,
@@ -17,25 +18,25 @@ pub enum TurnTransport {
     Tls,
 }
 
-/// What a server is asked for.
+/// What the runner requests from a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerUse {
-    /// The runner's own address, over UDP.
+    /// A server-reflexive address, over UDP.
     Stun,
-    /// An address at the relay.
+    /// A relayed address.
     Turn {
         transport: TurnTransport,
         username: String,
         credential: Secret,
     },
-    /// Nothing, and why.
+    /// Nothing, for this reason.
     Unusable(&'static str),
 }
 
-/// One URL of the list.
+/// The server of one URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatherServer {
-    /// As it stands in the list; it holds no credential.
+    /// The URL as configured; it contains no credential.
     pub url: String,
     /// A name, or an address without brackets.
     pub host: String,
@@ -44,7 +45,7 @@ pub struct GatherServer {
 }
 
 impl GatherServer {
-    /// Returns host and port as the log shows them.
+    /// Returns host and port for the log.
     pub fn authority(&self) -> String {
         if self.host.parse::<Ipv6Addr>().is_ok() {
             format!("[{}]:{}", self.host, self.port)
@@ -53,7 +54,7 @@ impl GatherServer {
         }
     }
 
-    /// Tells whether a binding request to it is worth a try: a TURN server over UDP answers them as well.
+    /// Returns whether the server answers binding requests. TURN servers over UDP do as well.
     pub fn answers_binding(&self) -> bool {
         matches!(
             self.usage,
@@ -66,7 +67,7 @@ impl GatherServer {
     }
 }
 
-/// Reads the whole list, URL by URL. Those past the caps are of no use, and say so.
+/// Parses all URLs. Those beyond the caps are unusable.
 pub fn parse_servers(list: &[IceServer]) -> Vec<GatherServer> {
     let (mut stun, mut turn) = (0, 0);
     let urls = list
@@ -124,7 +125,7 @@ struct UrlParts<'u> {
     scheme: &'u str,
     host: &'u str,
     port: u16,
-    /// What `?transport=` asks for.
+    /// The value of `?transport=`.
     tcp: Option<bool>,
 }
 

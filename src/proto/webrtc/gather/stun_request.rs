@@ -1,8 +1,8 @@
-//! One request to a STUN or TURN server over UDP, with its repetitions.
+//! One request to a STUN or TURN server, with its retransmissions.
 //!
-//! In: the message and `now`. Out: when to send it, when to give it up: 4 times within 3.5 s, and 5 s in all. Over a stream
-//! it goes out once and has the same time. Source: RFC 8489 section 6.2.1, with fewer repetitions, since whoever asks here
-//! asks again anyway.
+//! In: the message and `now`. Out: when to send it and when to give up. Over UDP it is sent 4 times
+//! within 3.5 s and given up after 5 s. Over a stream it is sent once, with the same timeout.
+//! Source: RFC 8489 section 6.2.1, with fewer retransmissions, because callers try again later.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use turn_client_proto::types::stun::message::TransactionId;
 
 use crate::limits::{STUN_LAST_WAIT, STUN_RETRANSMIT, STUN_TRANSMISSIONS};
 
-/// A request that waits for its answer.
+/// A pending request.
 #[derive(Debug)]
 pub struct StunRequest {
     id: TransactionId,
@@ -20,12 +20,12 @@ pub struct StunRequest {
     over_stream: bool,
 }
 
-/// What to do with a request.
+/// The next step for a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum StunRequestStep {
     Send,
     Wait(Instant),
-    /// No answer came.
+    /// The request timed out.
     GivenUp,
 }
 
@@ -48,7 +48,7 @@ impl StunRequest {
         &self.message
     }
 
-    /// Returns what is due; [`StunRequestStep::Send`] counts as sent.
+    /// Returns the next step. [`StunRequestStep::Send`] counts as sent.
     pub fn poll(&mut self, now: Instant) -> StunRequestStep {
         if now < self.next_at {
             return StunRequestStep::Wait(self.next_at);

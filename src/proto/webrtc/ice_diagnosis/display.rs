@@ -1,7 +1,7 @@
-//! The words of `why`: one sentence per failed connection, and the list behind it.
+//! The text of an ICE diagnosis: one sentence per failed connection, and the list of pairs.
 //!
-//! In: what was tried. Out: text. The sentence tells of a peer only which kind its addresses are
-//! and to which network they belong; addresses of this machine may stand in it.
+//! In: an [`IceAttempt`]. Out: text. The sentence describes a peer's addresses by type and network
+//! only; addresses of this machine may appear.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
@@ -9,10 +9,10 @@ use std::net::IpAddr;
 use super::{IceAttempt, IceFailure};
 use crate::address_scope::AddressScope;
 
-/// Addresses of this end that a sentence names.
+/// The most local addresses in a sentence.
 const LOCALS_MAX: usize = 3;
 
-/// Every pair with its counts.
+/// Displays every pair with its counts.
 pub(super) struct PairsDisplay<'a>(pub &'a IceAttempt);
 
 impl Display for PairsDisplay<'_> {
@@ -43,7 +43,7 @@ impl Display for PairsDisplay<'_> {
 }
 
 impl Display for IceAttempt {
-    /// What the client named, what was tried, and what that means.
+    /// Writes the candidates, the checks, and the explanation.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.fmt_candidates(f)?;
         f.write_str("; ")?;
@@ -161,7 +161,7 @@ impl IceAttempt {
             ),
             IceFailure::OtherCredentials => f.write_str("the client uses another answer than the one it was given here"),
             IceFailure::NotNominated => f.write_str("the way is open, and the client did not go it: it went away, or chose no pair"),
-            // Towards devices, this end begins.
+            // This end is the DTLS client.
             IceFailure::NoHandshake if self.records_out > 0 => f.write_str(
                 "ICE is up, and the client did not answer the handshake that was begun here: it went away, or a firewall \
                  drops DTLS",
@@ -183,8 +183,7 @@ impl IceAttempt {
     }
 }
 
-/// Names the network that an address belongs to; more of a peer's address is not for everybody's
-/// eyes.
+/// Names the network of an address. The log must not contain more of a peer's address.
 fn describe_network(address: IpAddr) -> &'static str {
     match AddressScope::of(address) {
         AddressScope::Loopback => "on loopback",

@@ -1,8 +1,8 @@
-//! A sign of life for an allocation: a refresh every 25 s, beside the rare ones of the client library.
+//! Keep-alive of a TURN allocation: a refresh every 25 s, beside those of the client library.
 //!
-//! It keeps the mapping of every NAT on the way, tells a server that is gone by its silence, and one that was started again
-//! by its refusal. In: every answer of the server, since challenges carry the nonce; `now`. Out: messages, and the two ways
-//! to lose. Source: RFC 8656 section 8, RFC 8489 section 9.2.
+//! It keeps NAT bindings open and detects a server that is gone (no answer) or restarted (an
+//! error). In: every response of the server, since challenges carry the nonce, and `now`. Out:
+//! messages, and whether the allocation is lost. Sources: RFC 8656 section 8, RFC 8489 section 9.2.
 
 use std::time::Instant;
 
@@ -16,17 +16,17 @@ use turn_client_proto::types::stun::prelude::{MessageWrite, MessageWriteExt};
 use crate::limits::{STUN_KEEP_ALIVE, STUN_UNANSWERED_MAX};
 use crate::webrtc::gather::stun_request::{StunRequest, StunRequestStep};
 
-/// What the client library asks for, so that neither shortens what the other was given.
+/// The lifetime that the client library requests; a different one would shorten it.
 const LIFETIME_S: u32 = 1800;
-/// Nonces in a row that a server may call stale at once; a sane one calls one.
+/// The most consecutive stale-nonce errors. A correct server sends one.
 const STALE_MAX: u32 = 4;
 
-/// The signs of life of one allocation.
+/// The keep-alive of one allocation.
 #[derive(Debug)]
 pub struct KeepAlive {
     auth: LongTermClientAuth,
     over_stream: bool,
-    /// When the next sign is due; `None` before the allocation is there.
+    /// When the next refresh is due; `None` before the allocation exists.
     next_at: Option<Instant>,
     request: Option<StunRequest>,
     unanswered: u32,
@@ -49,14 +49,14 @@ impl KeepAlive {
         }
     }
 
-    /// The allocation is there.
+    /// Starts when the allocation exists.
     pub fn start(&mut self, now: Instant) {
         self.next_at = Some(now + STUN_KEEP_ALIVE);
     }
 
-    /// Takes an answer of the server; `true` when it was this room's.
+    /// Handles a response. Returns whether it answers a keep-alive.
     pub fn handle_response(&mut self, message: &Message<'_>, now: Instant) -> bool {
-        // Every challenge counts, also those that the client library asked for.
+        // All challenges count, including those for requests of the client library.
         let validated = self.auth.validate_incoming_message(message);
         let ours = self
             .request
@@ -81,17 +81,17 @@ impl KeepAlive {
         true
     }
 
-    /// Tells whether the server knows of no such allocation.
+    /// Returns whether the server no longer knows the allocation.
     pub fn is_refused(&self) -> bool {
         self.is_refused
     }
 
-    /// Tells whether the server has been silent for too long.
+    /// Returns whether the server has been silent for too long.
     pub fn is_silent(&self) -> bool {
         self.unanswered >= STUN_UNANSWERED_MAX
     }
 
-    /// Returns the next message that is due.
+    /// Returns the next message if one is due.
     pub fn poll(&mut self, now: Instant) -> Option<Vec<u8>> {
         if self.request.is_none() && self.next_at.is_some_and(|at| at <= now) {
             self.request = self.refresh(now);

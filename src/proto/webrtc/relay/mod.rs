@@ -1,13 +1,14 @@
-//! One allocation at one TURN server: an address there that the whole runner's sessions send and receive by.
+//! One allocation at a TURN server, shared by all sessions of the runner.
 //!
-//! In: the server's messages, datagrams of sessions, `now`. Out, by [`TurnAllocation::poll_output`]: messages to the server, the
-//! relayed addresses once they are there, and why they are gone. The protocol is turn-client-proto's; around it stand the
-//! reasons of refusals, which it swallows, a refresh as a sign of life (`KeepAlive`), so that a server that forgot the
-//! allocation is noticed within half a minute and not within half an hour, and permissions that lapse: it renews all for ever.
-//! The first datagram to a peer gets it a permission and goes no further: nothing is sent to a peer that was not heard, so
-//! that no candidate makes the relay send where it cannot, for which coturn ends the whole allocation. A peer that checks
-//! loses nothing by it, since str0m checks back at once. A channel comes with the first datagram that is no check.
-//! Refused: datagrams to more than `RELAY_PEERS_MAX` peers. Source: RFC 8656.
+//! In: messages of the server, datagrams of sessions, `now`. Out, through
+//! [`TurnAllocation::poll_output`]: messages to the server, the relayed addresses, and why the
+//! allocation ended. turn-client-proto implements the protocol; this module adds the reasons of
+//! errors, a frequent refresh (`KeepAlive`) that detects a lost allocation within half a minute,
+//! and permissions that expire. The first datagram to a peer only requests a permission, and
+//! datagrams follow once the peer was heard. So no candidate makes the relay send to a forbidden
+//! address, for which coturn ends the allocation. A peer that sends checks loses nothing, since
+//! str0m checks back at once. The first datagram that is not a check requests a channel. At most
+//! `RELAY_PEERS_MAX` peers are served. Source: RFC 8656.
 
 mod keep_alive;
 mod peers;
@@ -35,39 +36,40 @@ use crate::webrtc::gather::describe_error_code;
 use keep_alive::KeepAlive;
 use peers::RelayPeers;
 
-/// How often the client library is asked in a row whether it has more to do; it has a step for each request at most.
+/// The most polls of the client library in a row; it has at most one step per request.
 const CLIENT_POLLS_MAX: usize = 32;
-/// Shortest wait until it is asked again: its own requests are 50 ms apart, and a shorter one could be a busy loop.
+/// The shortest wait between polls. The library spaces its requests by 50 ms, and shorter waits
+/// could become a busy loop.
 const CLIENT_POLL_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// What to do next.
+/// An output of the allocation.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RelayOutput {
     /// Send this to the server.
     Transmit(Vec<u8>),
-    /// The allocation is there: these addresses may be offered.
+    /// The allocation exists, and these addresses may be offered.
     Up(Vec<SocketAddr>),
-    /// There is no allocation any more, or there will be none. Nothing follows.
+    /// The allocation ended or failed. No output follows.
     Ended(AllocationEnd),
-    /// Nothing more; [`TurnAllocation::handle_timeout`] is due then.
+    /// Nothing to do until [`TurnAllocation::handle_timeout`] at this time.
     Timeout(Instant),
 }
 
-/// Why there is no allocation.
+/// Why an allocation ended or failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllocationEnd {
-    /// The server answered with this code, and its words.
+    /// The server answered with this error.
     Refused {
         code: u16,
         words: String,
     },
     NoAnswer,
-    /// The server has forgotten the allocation: it was started again, or has run out of patience.
+    /// The server no longer knows the allocation, for example after a restart.
     Forgotten,
-    /// The allocation has no address that could be offered.
+    /// The allocation has no usable address.
     NoAddress,
-    /// It was given back.
-    Ended,
+    /// The allocation was released.
+    Released,
 }
 
 impl fmt::Display for AllocationEnd {
@@ -77,16 +79,16 @@ impl fmt::Display for AllocationEnd {
             AllocationEnd::NoAnswer => f.write_str("no answer"),
             AllocationEnd::Forgotten => f.write_str("the server has forgotten the allocation; was it started again?"),
             AllocationEnd::NoAddress => f.write_str("the server gave no usable address; is its external address set?"),
-            AllocationEnd::Ended => f.write_str("the allocation was given back"),
+            AllocationEnd::Released => f.write_str("the allocation was given back"),
         }
     }
 }
 
-/// How the server is reached, and who asks.
+/// How the server is reached, and with which credentials.
 pub struct AllocationSetup<'a> {
     pub local: SocketAddr,
     pub server: SocketAddr,
-    /// Over TCP or TLS, and not over UDP.
+    /// Over TCP or TLS instead of UDP.
     pub over_stream: bool,
     pub username: &'a str,
     pub credential: &'a str,
@@ -99,13 +101,13 @@ pub struct TurnAllocation {
     over_stream: bool,
     local: SocketAddr,
     server: SocketAddr,
-    /// Whether both families were asked for; a server that refuses one of them is asked for IPv4 alone.
+    /// Both address families were requested. A server that rejects this is asked for IPv4 alone.
     both_families: bool,
-    /// Where the client library's clock stands at 0.
+    /// The zero of the client library's clock.
     clock_epoch: Instant,
-    /// Requests that are under way.
+    /// The requests that await a response.
     pending_requests: VecDeque<(TransactionId, Method)>,
-    /// How often an allocation was refused for want of credentials: once is the challenge.
+    /// How often an Allocate request was unauthorized. The first time is the challenge.
     unauthorized_count: u32,
     relayed: Vec<SocketAddr>,
     keep_alive: KeepAlive,
@@ -118,7 +120,8 @@ pub struct TurnAllocation {
 }
 
 impl TurnAllocation {
-    /// Begins an allocation. Over IPv6 an address of each family is asked for: the runner may have no IPv4 itself.
+    /// Starts an allocation. Over IPv6 it requests both families, since the runner may have no
+    /// IPv4.
     pub fn new(setup: &AllocationSetup<'_>, now: Instant) -> Self {
         let credentials = TurnCredentials::new(setup.username, setup.credential);
         let both_families = setup.server.is_ipv6();
@@ -151,12 +154,13 @@ impl TurnAllocation {
         relay
     }
 
-    /// Takes one message of the server; what a peer sent through it is handed to `deliver`.
+    /// Handles a message of the server. Data of peers is passed to `deliver`.
     pub fn handle_message(&mut self, message: &[u8], now: Instant, mut deliver: impl FnMut(SocketAddr, &[u8])) {
         if self.has_ended {
             return;
         }
-        // An answer has the higher bit of the class set, RFC 8489 section 5; the rest is data of peers.
+        // The upper class bit marks a response, RFC 8489 section 5; other messages carry peers'
+        // data.
         let is_response = message.first().is_some_and(|first| *first < 4 && first & 1 == 1);
         if is_response
             && let Ok(parsed) = Message::from_bytes(message)
@@ -176,7 +180,8 @@ impl TurnAllocation {
         }
     }
 
-    /// Looks at an answer before the client library does; `true` when it is not for the library.
+    /// Handles a response before the client library does. Returns whether the library must not see
+    /// it.
     fn handle_response(&mut self, message: &Message<'_>, now: Instant) -> bool {
         if self.keep_alive.handle_response(message, now) {
             if self.keep_alive.is_refused() {
@@ -238,15 +243,15 @@ impl TurnAllocation {
         self.drive_client(now);
     }
 
-    /// Returns what to put on the wire for a datagram to a peer, or `None` while the peer has no permission or has not used
-    /// it: the datagram is lost then, as on any network.
+    /// Returns the bytes that carry a datagram to a peer, or `None` until the peer has a permission
+    /// and was heard. The datagram is lost then, as on any network.
     pub fn send(&mut self, peer: SocketAddr, contents: &[u8], now: Instant) -> Option<&[u8]> {
         let reachable = self.relayed.iter().any(|relayed| relayed.is_ipv4() == peer.is_ipv4());
         if self.has_ended || self.is_closing || !reachable || !self.peers.touch(peer.ip(), now) {
             return None;
         }
         if !self.client.have_permission(TransportType::Udp, peer.ip()) {
-            // One that is asked for already is refused here, which is all right.
+            // A pending request makes this fail, which is harmless.
             let clock = self.clock(now);
             let _ = self.client.create_permission(TransportType::Udp, peer.ip(), clock);
             self.drive_client(now);
@@ -255,7 +260,7 @@ impl TurnAllocation {
         if !self.peers.was_heard(peer.ip()) {
             return None;
         }
-        // Checks go to many addresses, of which one or two are kept: RFC 7983 tells them by their first byte.
+        // Checks go to many addresses of which few are used. RFC 7983: STUN starts with 0 to 3.
         let is_check = contents.first().is_none_or(|first| *first < 4);
         if !is_check && self.peers.needs_channel(peer, now) {
             let clock = self.clock(now);
@@ -281,7 +286,7 @@ impl TurnAllocation {
         }
     }
 
-    /// Gives the allocation back; [`AllocationEnd::Ended`] follows when the server has agreed.
+    /// Releases the allocation; [`AllocationEnd::Released`] follows after the server's response.
     pub fn close(&mut self, now: Instant) {
         if self.has_ended || self.is_closing {
             return;
@@ -289,17 +294,17 @@ impl TurnAllocation {
         self.is_closing = true;
         let clock = self.clock(now);
         if self.client.delete(clock).is_err() {
-            self.end(AllocationEnd::Ended);
+            self.end(AllocationEnd::Released);
         }
         self.drive_client(now);
     }
 
-    /// Returns the next thing to do.
+    /// Returns the next output.
     pub fn poll_output(&mut self) -> RelayOutput {
         self.outputs.pop_front().unwrap_or(RelayOutput::Timeout(self.timeout))
     }
 
-    /// Lets the client library go on until it waits.
+    /// Polls the client library until it waits.
     fn drive_client(&mut self, now: Instant) {
         let clock = self.clock(now);
         let mut due = now;
@@ -320,7 +325,7 @@ impl TurnAllocation {
                 }
                 TurnPollRet::Closed => {
                     return self.end(if self.is_closing {
-                        AllocationEnd::Ended
+                        AllocationEnd::Released
                     } else {
                         AllocationEnd::NoAnswer
                     });
@@ -341,14 +346,15 @@ impl TurnAllocation {
         self.timeout = due.max(now + CLIENT_POLL_INTERVAL_MIN);
     }
 
-    /// Sends a request of the client library, unless it renews what nobody uses: unanswered, that lapses there and here.
+    /// Sends a request of the client library, unless it renews an unused permission or channel,
+    /// which then expires.
     fn transmit(&mut self, message: Vec<u8>, now: Instant) {
         if let Ok(parsed) = Message::from_bytes(&message) {
             if self.peers.is_unused(&parsed, now) {
                 return;
             }
             let request = (parsed.transaction_id(), parsed.method());
-            // One that is sent again is known.
+            // Retransmissions are known already.
             if !self.pending_requests.contains(&request) {
                 if self.pending_requests.len() == RELAY_REQUESTS_MAX {
                     self.pending_requests.pop_front();
@@ -368,14 +374,14 @@ impl TurnAllocation {
                 if self.relayed.is_empty() {
                     return self.end(AllocationEnd::NoAddress);
                 }
-                // The second family comes in the same answer.
+                // The address of the second family is in the same response.
                 self.outputs.retain(|output| !matches!(output, RelayOutput::Up(_)));
                 self.outputs.push_back(RelayOutput::Up(self.relayed.clone()));
                 self.keep_alive.start(now);
             }
             TurnEvent::PermissionCreateFailed(_, address) => self.peers.handle_permission_failure(address, now),
             TurnEvent::ChannelCreateFailed(_, peer) => self.peers.handle_channel_failure(peer, now),
-            // A family that was asked for and is not there; with none at all the library closes.
+            // One of two families is unavailable; without any, the library closes.
             TurnEvent::AllocationCreateFailed(_) => {}
             TurnEvent::PermissionCreated(..)
             | TurnEvent::ChannelCreated(..)

@@ -1,8 +1,8 @@
-//! Who is sent to through one relay: since when, by which channel, and whether anything came back.
+//! The peers of one TURN allocation, with their permissions and channels.
 //!
-//! In: peers' addresses as datagrams to and from them come, and what the server grants or refuses. Out: whether to ask, to
-//! bind a channel, or to let a grant lapse. A peer is remembered while it is in use and a while longer; the number of peers
-//! is capped. Source: RFC 8656 sections 9 and 12.
+//! In: addresses of datagrams to and from peers, and the server's errors. Out: whether to request a
+//! permission, bind a channel, or let one expire. Peers are kept while in use and for a while
+//! longer; their number is capped. Source: RFC 8656 sections 9 and 12.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -14,12 +14,12 @@ use turn_client_proto::types::stun::message::Message;
 
 use crate::limits::{RELAY_PEER_FORGOTTEN, RELAY_PEER_IDLE, RELAY_PEER_UNHEARD, RELAY_PEERS_MAX, RELAY_REFUSED};
 
-/// The peers of one relay.
+/// The peers of one allocation.
 #[derive(Debug, Default)]
 pub struct RelayPeers {
-    /// Permissions are for addresses,
+    /// Permissions are per address.
     by_ip: HashMap<IpAddr, RelayPeer>,
-    /// channels for addresses with ports.
+    /// Channels are per address and port.
     channels: HashMap<SocketAddr, TurnChannel>,
     expire_at: Option<Instant>,
 }
@@ -34,19 +34,21 @@ struct RelayPeer {
 #[derive(Debug)]
 struct TurnChannel {
     used: Instant,
-    /// When to ask for it again; `None` while it is there or on its way.
+    /// When to request the channel again; `None` while it exists or is requested.
     ask_again: Option<Instant>,
 }
 
 impl RelayPeers {
-    /// Notes that a datagram goes to a peer; `false` when it must not, because the relay refuses or there are too many.
+    /// Records a datagram to a peer. Returns `false` if it must be dropped: the relay rejected the
+    /// peer, or there are too many.
     pub fn touch(&mut self, ip: IpAddr, now: Instant) -> bool {
         if let Some(peer) = self.by_ip.get_mut(&ip) {
             peer.last_used = now;
             return peer.refused_until.is_none_or(|until| until <= now);
         }
         if self.by_ip.len() == RELAY_PEERS_MAX {
-            // Whoever makes the runner send to ever more addresses does not keep the others out for long.
+            // Peers that were never heard expire sooner, so a client with many addresses blocks
+            // others only briefly.
             self.by_ip.retain(|_, peer| {
                 let idle = if peer.was_heard {
                     RELAY_PEER_IDLE
@@ -71,7 +73,7 @@ impl RelayPeers {
         true
     }
 
-    /// Tells whether a channel is to be bound, and counts it as asked for.
+    /// Returns whether to bind a channel, and counts it as requested.
     pub fn needs_channel(&mut self, peer: SocketAddr, now: Instant) -> bool {
         if let Some(channel) = self.channels.get_mut(&peer) {
             channel.used = now;
@@ -93,19 +95,19 @@ impl RelayPeers {
         true
     }
 
-    /// Something came from the address.
+    /// Records that a packet came from the address.
     pub fn mark_heard(&mut self, ip: IpAddr) {
         if let Some(peer) = self.by_ip.get_mut(&ip) {
             peer.was_heard = true;
         }
     }
 
-    /// Tells whether anything ever came from the address.
+    /// Returns whether a packet ever came from the address.
     pub fn was_heard(&self, ip: IpAddr) -> bool {
         self.by_ip.get(&ip).is_some_and(|peer| peer.was_heard)
     }
 
-    /// The relay grants no permission, or an unused one has lapsed.
+    /// Handles a rejected permission, or the expiry of an unused one.
     pub fn handle_permission_failure(&mut self, ip: IpAddr, now: Instant) {
         if let Some(peer) = self.by_ip.get_mut(&ip)
             && now < peer.last_used + RELAY_PEER_IDLE
@@ -114,14 +116,14 @@ impl RelayPeers {
         }
     }
 
-    /// The relay grants no channel, or an unused one has lapsed; datagrams go without.
+    /// Handles a rejected channel, or the expiry of an unused one. Datagrams use indications then.
     pub fn handle_channel_failure(&mut self, peer: SocketAddr, now: Instant) {
         if let Some(channel) = self.channels.get_mut(&peer) {
             channel.ask_again = Some(now + RELAY_REFUSED);
         }
     }
 
-    /// Tells whether a request asks for the permission or the channel of a peer that nobody has sent to for a while.
+    /// Returns whether a request renews the permission or channel of an idle peer.
     pub fn is_unused(&self, request: &Message<'_>, now: Instant) -> bool {
         if !matches!(request.method(), CREATE_PERMISSION | CHANNEL_BIND) {
             return false;
@@ -137,7 +139,7 @@ impl RelayPeers {
         used.is_none_or(|used| now >= used + RELAY_PEER_IDLE)
     }
 
-    /// Forgets peers that have neither permission nor channel any more.
+    /// Removes peers whose permission and channel have expired.
     pub fn expire(&mut self, now: Instant) {
         if self.expire_at.is_some_and(|at| now < at) {
             return;

@@ -1,22 +1,22 @@
-//! Messages of a TURN server cut out of a byte stream.
+//! Splits a TURN server's byte stream into messages.
 //!
-//! In: bytes of a TCP connection as they come. Out: whole STUN messages and ChannelData messages, without the padding that
-//! the latter have in a stream. Refused: a first byte that begins neither; where the next message begins is unknown then,
-//! and the connection is of no more use. The longest message is what its 16-bit length can say.
-//! Source: RFC 8656 sections 3.5 and 12.5. The client library takes no account of the padding, so this stands before it.
+//! In: bytes of a TCP connection. Out: whole STUN and ChannelData messages, the latter without
+//! their padding. A first byte that starts neither is an error, after which the connection is
+//! unusable. The 16-bit length field bounds the length of messages. The client library ignores the
+//! padding, so it is removed here. Source: RFC 8656 sections 3.5 and 12.5.
 
 use bytes::{Bytes, BytesMut};
 
 const STUN_HEADER_BYTES: usize = 20;
 const CHANNEL_HEADER_BYTES: usize = 4;
 
-/// What came before the next whole message.
+/// Buffers bytes until a message is complete.
 #[derive(Debug, Default)]
 pub struct TurnStreamReader {
     buffer: BytesMut,
 }
 
-/// The stream is not that of a TURN server.
+/// The stream does not contain TURN messages.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TurnFramingError;
 
@@ -25,16 +25,16 @@ impl TurnStreamReader {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Takes the next whole message, if it is there.
+    /// Returns the next message, if it is complete.
     ///
     /// # Errors
-    /// [`TurnFramingError`]; every later call says so again.
+    /// [`TurnFramingError`], again on every later call.
     pub fn next_message(&mut self) -> Result<Option<Bytes>, TurnFramingError> {
         let [first, _, high, low, ..] = self.buffer[..] else {
             return Ok(None);
         };
         let length = usize::from(u16::from_be_bytes([high, low]));
-        // RFC 7983: the first two bits of STUN are 00, channels are 0x4000 to 0x4FFF.
+        // RFC 7983: STUN starts with the bits 00; channel numbers are 0x4000 to 0x4FFF.
         let (whole, padded) = match first {
             0..=3 => (STUN_HEADER_BYTES + length, STUN_HEADER_BYTES + length),
             0x40..=0x4f => {
@@ -52,7 +52,7 @@ impl TurnStreamReader {
     }
 }
 
-/// Fills a ChannelData message up as a stream wants it; other messages are as long as they should be.
+/// Pads a ChannelData message for a stream; STUN messages need no padding.
 pub fn pad(message: &mut Vec<u8>) {
     message.resize(message.len().next_multiple_of(4), 0);
 }

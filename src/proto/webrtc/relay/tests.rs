@@ -523,14 +523,14 @@ fn an_allocation_is_given_back() {
     bench.seconds(1);
     assert_eq!(
         (bench.lost.clone(), bench.server.allocated),
-        (Some(AllocationEnd::Ended), false)
+        (Some(AllocationEnd::Released), false)
     );
     let mut server = Server::new();
     server.silent = true;
     let mut bench = Bench::new(server);
     bench.relay.close(bench.now);
     bench.seconds(1);
-    assert_eq!(bench.lost, Some(AllocationEnd::Ended));
+    assert_eq!(bench.lost, Some(AllocationEnd::Released));
 }
 
 /// Requests whose answers never come are remembered up to the cap; the newest answers still count.

@@ -1,17 +1,17 @@
-//! The set-up of a data channel with a microcontroller, which sends every packet once.
+//! Sets up the SCTP association with a microcontroller that never retransmits.
 //!
-//! For devices, str0m is always the client of its SCTP association. [`AssociationSetup`] stands between it and
-//! DTLS: it answers the device's INIT in str0m's name or, when none comes, lets str0m's INIT out;
-//! it repeats the last step until the device takes the next; and it stands in for what a device has
-//! lost and never sends again. In: SCTP packets of both ends, decrypted, and the time. Out: packets
-//! for either end, and the next deadline.
+//! str0m is always the SCTP client of a device. [`AssociationSetup`] sits between it and DTLS. It
+//! answers the device's INIT on str0m's behalf or, when none arrives, releases str0m's INIT. It
+//! repeats the last step until the device takes the next one, and substitutes packets that the
+//! device lost and never repeats. In: decrypted SCTP packets of both ends, and the time. Out:
+//! packets for either end, and the next deadline.
 //!
-//! What the most common stack does, which its constant tag gives away, and what is done about it:
-//! a COOKIE ECHO makes it open its channel, which overwrites its COOKIE ACK, so DATA counts as one;
-//! its request for the channel may be lost, so it is made up after a while; it has no use for the
-//! answer, so messages do not wait long for its acknowledgement; and the numbers of its DATA are
-//! made consecutive, since a gap would never be filled, and str0m keeps all data behind a gap.
-//! Sources: RFC 9260 sections 3 and 5, RFC 8832, the embedded fact sheet, section 8.
+//! The most common stack is recognized by its constant initiate tag. A COOKIE ECHO makes it open
+//! its channel, which overwrites its COOKIE ACK, so DATA counts as one. Its channel request may be
+//! lost, so one is synthesized after a while. It ignores the channel's acknowledgement, so messages
+//! do not wait for its SACK. The TSNs of its DATA are made consecutive, because str0m would wait
+//! forever for a missing one. Sources: RFC 9260 sections 3 and 5, RFC 8832, `docs/spec/devices.md`
+//! 8.
 
 mod packet;
 #[cfg(test)]
@@ -26,58 +26,58 @@ use self::packet::{
 };
 use crate::limits::{DEVICE_COOKIE_ACKS_MAX, DEVICE_OPEN_AFTER, DEVICE_SETUP_REPEAT, DEVICE_SETUP_REPEAT_MAX};
 
-/// The initiate tag that the stack of most microcontrollers has in place of a random number. It
-/// repeats nothing, acknowledges anything, and has one channel, on stream 0.
+/// The constant initiate tag of the most common stack. It retransmits nothing, acknowledges
+/// anything, and has one channel, on stream 0.
 const ONE_SHOT_TAG: u32 = 0x1234_5678;
-/// What it asks for: a reliable, ordered channel called `rtvi-ai`.
+/// Its channel request: reliable, ordered, labelled `rtvi-ai`.
 const CHANNEL_REQUEST: &[u8] = b"\x03\0\0\0\0\0\0\0\0\x07\0\0rtvi-ai";
 const CHANNEL_OPEN: u8 = 3;
 const CHANNEL_ACK: u8 = 2;
 const PPID_CONTROL: u32 = 50;
-/// Repeats before the time between two of them doubles.
+/// How many repeats have equal intervals before these double.
 const REPEATS_BEFORE_BACKOFF: u32 = 4;
 
-/// What becomes of a packet.
+/// What to do with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SctpAction {
-    /// It goes on as it is.
+    /// Pass it on.
     Forward,
-    /// It ends here; what takes its place is polled.
+    /// Drop it; substitutes are polled.
     Consume,
 }
 
-/// How far the association is.
+/// The state of the setup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum SetupStage {
     /// DTLS is not up.
     #[default]
     Closed,
-    /// The device may begin.
+    /// Waits for the device's INIT.
     AwaitingInit,
-    /// str0m's INIT is out.
+    /// str0m's INIT was sent.
     InitSent,
-    /// An INIT ACK in str0m's name is out.
+    /// An INIT ACK was sent on str0m's behalf.
     InitAckSent,
-    /// str0m's COOKIE ECHO is out.
+    /// str0m's COOKIE ECHO was sent.
     CookieEchoSent,
-    /// Both ends are up, and nothing came yet of a device that asks for its channel once.
+    /// Both ends are established; waits for data of a device that requests its channel once.
     AwaitingChannel,
     Open,
 }
 
-/// The data of a device that repeats nothing.
+/// The data of a device that never retransmits.
 struct OneShotData {
-    /// The number of its last chunk, as it came.
+    /// The TSN of its last chunk, as received.
     last_tsn: u32,
-    /// The number that str0m gets for the next one.
+    /// The next TSN for str0m.
     next_tsn: u32,
-    /// str0m has seen a request for the channel.
+    /// str0m received a channel request.
     channel_requested: bool,
-    /// The number of str0m's answer to that, which the device has not acknowledged.
+    /// The TSN of str0m's channel acknowledgement, until the device acknowledges it.
     unacked_answer: Option<u32>,
 }
 
-/// One association.
+/// The setup of one association.
 #[derive(Default)]
 pub struct AssociationSetup {
     stage: SetupStage,
@@ -85,7 +85,7 @@ pub struct AssociationSetup {
     due_at: Option<Instant>,
     /// How often this stage's step was repeated.
     repeats: u32,
-    /// The packet that is repeated.
+    /// The packet to repeat.
     last_step: Vec<u8>,
     str0m_init: Option<InitChunk>,
     device_init: Option<InitChunk>,
@@ -95,17 +95,17 @@ pub struct AssociationSetup {
 }
 
 impl AssociationSetup {
-    /// DTLS is up.
+    /// Handles the end of the DTLS handshake.
     pub fn handle_connected(&mut self) {
         if self.stage == SetupStage::Closed {
             self.enter_stage(SetupStage::AwaitingInit);
         }
     }
 
-    /// Takes a packet of str0m.
+    /// Handles a packet of str0m.
     pub fn handle_str0m(&mut self, bytes: &[u8]) -> SctpAction {
         match (first_chunk_type(bytes), self.stage) {
-            // It comes again every few seconds; what is repeated here is repeated sooner.
+            // str0m repeats its INIT every few seconds, which is slower than the repeats here.
             (Some(INIT), _) => {
                 if self.str0m_init.is_none() {
                     self.str0m_init = first_chunk(bytes).and_then(|chunk| InitChunk::parse(chunk.value));
@@ -127,13 +127,13 @@ impl AssociationSetup {
         }
     }
 
-    /// Takes a packet of the device.
+    /// Handles a packet of the device.
     pub fn handle_device(&mut self, bytes: &[u8]) -> SctpAction {
         let Some(kind) = first_chunk_type(bytes) else {
             return SctpAction::Consume;
         };
         match (kind, self.stage) {
-            // It would become a second association in str0m, which nothing ends.
+            // str0m would create a second association that never ends.
             (INIT, SetupStage::AwaitingChannel | SetupStage::Open) => return SctpAction::Consume,
             (INIT, _) => {
                 if let Some(init) = first_chunk(bytes).and_then(|chunk| InitChunk::parse(chunk.value)) {
@@ -150,7 +150,7 @@ impl AssociationSetup {
                 self.handle_cookie_echo();
                 return SctpAction::Consume;
             }
-            // It has read the COOKIE ECHO, whatever it says.
+            // The device has processed the COOKIE ECHO.
             (COOKIE_ACK, SetupStage::CookieEchoSent) => self.set_established(),
             (_, SetupStage::CookieEchoSent) if kind != INIT_ACK => {
                 self.to_str0m
@@ -172,7 +172,7 @@ impl AssociationSetup {
         if self.to_str0m.is_empty() {
             return SctpAction::Forward;
         }
-        // It must not overtake what was made up.
+        // Keeps the order behind synthesized packets.
         self.to_str0m.push_back(bytes.to_vec());
         SctpAction::Consume
     }
@@ -203,7 +203,7 @@ impl AssociationSetup {
         self.due_at = self.step_interval().map(|wait| now + wait);
     }
 
-    /// Returns when [`AssociationSetup::handle_timeout`] is wanted: at once, where the time is not known yet.
+    /// Returns when [`AssociationSetup::handle_timeout`] is due; at once while the time is unknown.
     pub fn poll_timeout(&self, last: Instant) -> Option<Instant> {
         self.step_interval().map(|_| self.due_at.unwrap_or(last))
     }
@@ -216,12 +216,12 @@ impl AssociationSetup {
         self.to_device.pop_front()
     }
 
-    /// Returns how long the step of this stage waits.
+    /// Returns the repeat interval of this stage.
     fn step_interval(&self) -> Option<Duration> {
         match self.stage {
             SetupStage::Open => self.unacked_answer().map(|_| DEVICE_SETUP_REPEAT),
             SetupStage::Closed => None,
-            // There is no data channel.
+            // str0m opens no data channel.
             SetupStage::AwaitingInit if self.str0m_init.is_none() => None,
             _ => {
                 let doubled = DEVICE_SETUP_REPEAT.saturating_mul(1 << (self.repeats / REPEATS_BEFORE_BACKOFF).min(8));
@@ -236,26 +236,26 @@ impl AssociationSetup {
         self.repeats = 0;
     }
 
-    /// Returns the tag of packets to str0m.
+    /// Returns the verification tag for packets to str0m.
     fn str0m_tag(&self) -> u32 {
         self.str0m_init.as_ref().map_or(0, |init| init.tag)
     }
 
-    /// Answers the device's INIT, once str0m has said what the answer is.
+    /// Sends an INIT ACK to the device once both INITs are known.
     fn send_init_ack(&mut self) {
         let (Some(str0m), Some(device)) = (&self.str0m_init, &self.device_init) else {
             return;
         };
         let acknowledgement = encode_packet(device.tag, INIT_ACK, 0, &str0m.encode_init_ack());
         self.to_device.push_back(acknowledgement.clone());
-        // Where str0m's own cookie is out already, either will do.
+        // After str0m's COOKIE ECHO, either cookie will do.
         if self.stage != SetupStage::CookieEchoSent {
             self.last_step = acknowledgement;
             self.enter_stage(SetupStage::InitAckSent);
         }
     }
 
-    /// The device has returned the cookie: it knows of str0m, and str0m learns of it.
+    /// Handles the device's COOKIE ECHO: completes the handshake with both ends.
     fn handle_cookie_echo(&mut self) {
         let Some(device) = self.device_init.as_ref().filter(|_| self.stage > SetupStage::InitSent) else {
             return;
@@ -274,7 +274,7 @@ impl AssociationSetup {
         self.to_device.push_back(done);
     }
 
-    /// The association is up.
+    /// Enters the established state.
     fn set_established(&mut self) {
         let device = self.device_init.as_ref().filter(|device| device.tag == ONE_SHOT_TAG);
         self.one_shot = device.map(|device| OneShotData {
@@ -291,7 +291,8 @@ impl AssociationSetup {
         });
     }
 
-    /// Nothing came of the device: it does not know that it may ask for its channel, or has asked.
+    /// Handles silence after the setup: the device missed the COOKIE ACK, or its channel request
+    /// was lost.
     fn handle_channel_timeout(&mut self) {
         if DEVICE_SETUP_REPEAT * self.repeats >= DEVICE_OPEN_AFTER {
             self.synthesize_channel_request();
@@ -307,7 +308,7 @@ impl AssociationSetup {
         self.one_shot.as_ref().is_none_or(|data| data.channel_requested)
     }
 
-    /// Asks str0m for the channel in the name of a device whose own request was lost.
+    /// Requests the channel from str0m on behalf of a device whose request was lost.
     fn synthesize_channel_request(&mut self) {
         let tag = self.str0m_tag();
         if let Some(data) = self.one_shot.as_mut().filter(|data| !data.channel_requested) {
@@ -319,9 +320,9 @@ impl AssociationSetup {
         }
     }
 
-    /// Takes data that comes once, or never.
+    /// Handles a DATA chunk that is never retransmitted.
     fn handle_one_shot_data(&mut self, bytes: &[u8]) {
-        // What overwrote a COOKIE ACK is cut off.
+        // The device's DATA overwrites a COOKIE ACK and truncates it.
         let Some(chunk) = DataChunk::parse(bytes) else {
             return;
         };
@@ -336,7 +337,7 @@ impl AssociationSetup {
         let Some(data) = &mut self.one_shot else {
             return;
         };
-        // Pieces belong together by their numbers alone.
+        // Fragments belong together by consecutive TSNs alone.
         let is_torn = chunk.flags & BEGIN == 0 && chunk.tsn != data.last_tsn.wrapping_add(1);
         let is_late_request = is_request && data.channel_requested;
         data.last_tsn = chunk.tsn;
@@ -348,7 +349,7 @@ impl AssociationSetup {
         data.next_tsn = data.next_tsn.wrapping_add(1);
     }
 
-    /// Notes str0m's answer to a request for the channel.
+    /// Records the TSN of str0m's channel acknowledgement.
     fn record_channel_ack(&mut self, bytes: &[u8]) {
         let Some(data) = &mut self.one_shot else {
             return;
@@ -366,8 +367,8 @@ impl AssociationSetup {
         self.one_shot.as_ref()?.unacked_answer
     }
 
-    /// Acknowledges the answer in the name of a device that has missed it, or whose own word was
-    /// lost. It drops the answer unread; but no message leaves before, and str0m waits for seconds.
+    /// Acknowledges the channel acknowledgement on behalf of the device, which ignores it.
+    /// Otherwise no message is sent until str0m's timeout, seconds later.
     fn acknowledge_channel_ack(&mut self) {
         let (tag, window) = (
             self.str0m_tag(),

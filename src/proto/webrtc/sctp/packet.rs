@@ -1,7 +1,7 @@
-//! SCTP packets as far as setting up an association needs them: one chunk each, read and written.
+//! Parses and writes the SCTP packets of an association's setup, with one chunk each.
 //!
-//! In and out: whole packets without their DTLS record. What is read is bounded by the packet;
-//! checksums of received packets are str0m's to look at. Source: RFC 9260 sections 3 and 6.8.
+//! In and out: SCTP packets without DTLS. str0m verifies the checksums of received packets. Source:
+//! RFC 9260 sections 3 and 6.8.
 
 use crc::{CRC_32_ISCSI, Crc};
 
@@ -12,12 +12,12 @@ pub const SACK: u8 = 3;
 pub const COOKIE_ECHO: u8 = 10;
 pub const COOKIE_ACK: u8 = 11;
 
-/// Both ports of every data channel's association, as str0m has them.
+/// The port of both ends, as in str0m.
 const PORT: [u8; 2] = 5000_u16.to_be_bytes();
 const HEADER_BYTES: usize = 12;
 const CHUNK_HEADER_BYTES: usize = 4;
 const COOKIE_PARAMETER: [u8; 2] = 7_u16.to_be_bytes();
-/// What the peer returns to show that it got the INIT ACK. DTLS has already shown who it is.
+/// The cookie of the INIT ACK. It needs no secret, because DTLS has authenticated the peer.
 const COOKIE: [u8; 8] = *b"edge-run";
 
 /// CRC32c.
@@ -30,12 +30,12 @@ pub struct SctpChunk<'a> {
     pub value: &'a [u8],
 }
 
-/// Returns the type of the first chunk, whole or not.
+/// Returns the type of the first chunk, even if it is truncated.
 pub fn first_chunk_type(packet: &[u8]) -> Option<u8> {
     packet.get(HEADER_BYTES).copied()
 }
 
-/// Reads the first chunk; `None` when the packet ends before it does.
+/// Parses the first chunk; `None` if it is truncated.
 pub fn first_chunk(packet: &[u8]) -> Option<SctpChunk<'_>> {
     let chunk = packet.get(HEADER_BYTES..)?;
     let &[kind, flags, high, low] = chunk.first_chunk()?;
@@ -44,9 +44,9 @@ pub fn first_chunk(packet: &[u8]) -> Option<SctpChunk<'_>> {
     Some(SctpChunk { kind, flags, value })
 }
 
-/// Writes a packet of one chunk.
+/// Encodes a packet with one chunk.
 pub fn encode_packet(tag: u32, kind: u8, flags: u8, value: &[u8]) -> Vec<u8> {
-    // What is written here is built from packets that came in a datagram.
+    // The value comes from a packet that fitted into a datagram.
     let length = (CHUNK_HEADER_BYTES + value.len()) as u16;
     let mut bytes = [
         &PORT[..],
@@ -62,7 +62,7 @@ pub fn encode_packet(tag: u32, kind: u8, flags: u8, value: &[u8]) -> Vec<u8> {
     write_checksum(bytes)
 }
 
-/// Writes the checksum: the one number of SCTP in little-endian order.
+/// Writes the checksum, the only little-endian number of SCTP.
 fn write_checksum(mut packet: Vec<u8>) -> Vec<u8> {
     packet[8..HEADER_BYTES].fill(0);
     let sum = CHECKSUM.checksum(&packet);
@@ -70,20 +70,20 @@ fn write_checksum(mut packet: Vec<u8>) -> Vec<u8> {
     packet
 }
 
-/// What an INIT or an INIT ACK says of its sender.
+/// The value of an INIT or INIT ACK.
 pub struct InitChunk {
     pub tag: u32,
-    /// Bytes that the sender takes.
+    /// The receive window in bytes.
     pub window: u32,
     pub tsn: u32,
-    /// Tag, window, streams and first number, as they came.
+    /// Tag, window, stream counts and initial TSN, as received.
     fixed: [u8; 16],
     /// The parameters, without a cookie.
     parameters: Vec<u8>,
 }
 
 impl InitChunk {
-    /// Reads the value of either chunk.
+    /// Parses the value of either chunk.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (fixed, parameters) = value.split_first_chunk::<16>()?;
         let word = |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
@@ -96,14 +96,14 @@ impl InitChunk {
         })
     }
 
-    /// Writes the value of an INIT.
+    /// Encodes the value of an INIT.
     pub fn encode_init(&self) -> Vec<u8> {
         [&self.fixed[..], &self.parameters].concat()
     }
 
-    /// Writes the value of an INIT ACK of the same sender.
+    /// Encodes the value of an INIT ACK of the same sender.
     ///
-    /// The cookie comes first: small stacks look for its number anywhere behind the fixed part.
+    /// The cookie comes first, because small stacks search for its type byte by byte.
     pub fn encode_init_ack(&self) -> Vec<u8> {
         let length = (CHUNK_HEADER_BYTES + COOKIE.len()) as u16;
         [
@@ -123,12 +123,12 @@ pub struct DataChunk<'a> {
     pub tsn: u32,
     pub ppid: u32,
     pub content: &'a [u8],
-    /// Stream, number in the stream, protocol and content.
+    /// Stream id, stream sequence number, protocol id and content.
     after_tsn: &'a [u8],
 }
 
 impl<'a> DataChunk<'a> {
-    /// Reads the first chunk of a packet.
+    /// Parses the first chunk of a packet.
     pub fn parse(packet: &'a [u8]) -> Option<Self> {
         let chunk = first_chunk(packet).filter(|chunk| chunk.kind == DATA)?;
         let (tsn, rest) = chunk.value.split_first_chunk()?;
@@ -142,7 +142,7 @@ impl<'a> DataChunk<'a> {
         })
     }
 
-    /// Writes the chunk again, under another number.
+    /// Encodes the chunk with another TSN.
     pub fn encode_with_tsn(&self, tag: u32, tsn: u32) -> Vec<u8> {
         encode_packet(
             tag,
@@ -153,19 +153,19 @@ impl<'a> DataChunk<'a> {
     }
 }
 
-/// Writes a whole, unordered message on stream 0.
+/// Encodes an unordered, unfragmented message on stream 0.
 pub fn encode_message(tag: u32, tsn: u32, ppid: u32, content: &[u8]) -> Vec<u8> {
     let value = [&tsn.to_be_bytes()[..], &[0; 4], &ppid.to_be_bytes(), content].concat();
     encode_packet(tag, DATA, UNORDERED | WHOLE, &value)
 }
 
-/// Writes an acknowledgement of everything up to `tsn`.
+/// Encodes an acknowledgement of everything up to `tsn`.
 pub fn encode_sack(tag: u32, tsn: u32, window: u32) -> Vec<u8> {
     let value = [tsn.to_be_bytes(), window.to_be_bytes(), [0; 4]].concat();
     encode_packet(tag, SACK, 0, &value)
 }
 
-/// The first piece of a message.
+/// The flag of a first fragment.
 pub const BEGIN: u8 = 0x02;
 const WHOLE: u8 = 0x03;
 const UNORDERED: u8 = 0x04;

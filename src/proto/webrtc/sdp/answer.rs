@@ -1,10 +1,11 @@
-//! Answers to microcontrollers, and the little that `--embedded` changes for browsers.
+//! Adapts answers to microcontrollers, and to browsers of a runner with `--embedded`.
 //!
-//! In: str0m's answer and the one address to offer. Out: the same answer with that address as its only candidate, every line
-//! with CRLF. For a device also without everything that its parser trips over, and checked: it copies lines into 256 bytes
-//! unseen, believes the last fingerprint and the last SSRC, tries candidates in the order of the text, and reads 4096 bytes.
-//! Refused: an answer that breaks one of these rules; a failed check is an error reply, for the device shows no sign of harm
-//! until it restarts. Source: the field notes on embedded clients, section 4.
+//! In: str0m's answer and the one address to offer. Out: the answer with that address as its only
+//! candidate. A device's answer also loses every line that its parser mishandles, and is checked.
+//! The device copies lines into 256 bytes without a check, uses the last fingerprint and SSRC,
+//! tries candidates in order, and reads 4096 bytes. An answer that breaks one of these rules
+//! becomes an error reply, because the device would fail silently. Source: `docs/spec/devices.md`
+//! 4.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,26 +15,26 @@ use super::{payload_type, split_attribute, split_line};
 use crate::audio::codec::Codec;
 use crate::limits::{DEVICE_BODY_BYTES_MAX, DEVICE_LINE_BYTES_MAX, LOCAL_ADDRESSES_MAX, PC_ID_BYTES_MAX};
 
-/// Why an answer must not be sent.
+/// Why an answer must not be sent to a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceAnswerError {
-    /// No candidate has this address, which is that of `--host` or of the machine; these others exist.
+    /// No candidate has the address to offer; `available` lists the others.
     NoCandidate { host: Ipv4Addr, available: Vec<String> },
-    /// The audio section has no codec that is spoken here.
+    /// The audio section has no supported codec.
     NoCodec,
     /// Not exactly one SHA-256 fingerprint of 32 bytes.
     Fingerprint,
     /// Not exactly one SSRC in an audio section that sends.
     Ssrc { count: usize },
-    /// Another DTLS role than the offer leaves to this end.
+    /// The answer has another DTLS role than the offer requires.
     Setup(DtlsRole),
     /// ICE-lite: the device needs the runner's checks to stay connected.
     IceLite,
     /// A line with a control character.
     ControlCharacter,
-    /// A line that would write past the device's buffer.
+    /// A line exceeds the device's buffer.
     LineTooLong { bytes: usize },
-    /// The JSON body would not be read whole.
+    /// The JSON body exceeds the device's buffer.
     BodyTooLong { bytes: usize },
 }
 
@@ -67,10 +68,10 @@ impl fmt::Display for DeviceAnswerError {
     }
 }
 
-/// Keeps only the candidates with the address of `--host`, for a browser on a runner for embedded clients.
+/// Keeps only candidates with the address `host`, for a browser of a runner with `--embedded`.
 ///
 /// # Errors
-/// [`DeviceAnswerError::NoCandidate`] when none is left.
+/// [`DeviceAnswerError::NoCandidate`] if none is left.
 pub fn keep_only_host_candidate(answer: &str, host: Ipv4Addr) -> Result<String, DeviceAnswerError> {
     let mut candidates = CandidateFilter::new(host);
     let mut text = String::with_capacity(answer.len());
@@ -90,7 +91,7 @@ pub fn keep_only_host_candidate(answer: &str, host: Ipv4Addr) -> Result<String, 
 /// Rewrites an answer for a microcontroller.
 ///
 /// # Errors
-/// [`DeviceAnswerError`]: the rule that even the rewritten answer breaks.
+/// [`DeviceAnswerError`] names the rule that the rewritten answer would break.
 pub fn rewrite_answer_for_device(answer: &str, host: Ipv4Addr, role: DtlsRole) -> Result<String, DeviceAnswerError> {
     let payload_type = preferred_payload_type(answer).ok_or(DeviceAnswerError::NoCodec)?;
     let mut rewrite = AnswerRewriter {
@@ -116,24 +117,24 @@ pub fn rewrite_answer_for_device(answer: &str, host: Ipv4Addr, role: DtlsRole) -
     Ok(text)
 }
 
-/// What is known at a line about the lines before it.
+/// The state of a rewrite.
 struct AnswerRewriter {
     candidates: CandidateFilter,
-    /// Of the one codec that is left.
+    /// The payload type of the remaining codec.
     payload_type: u8,
     role: DtlsRole,
     in_audio: bool,
-    /// Distinct values, upper case.
+    /// Distinct values in upper case.
     fingerprints: Vec<String>,
     /// Distinct SSRCs of the audio section.
     ssrcs: Vec<String>,
-    /// The audio section sends: a microphone asks for nothing.
+    /// The audio section sends; a microphone does not request audio.
     sends: bool,
     has_role: bool,
 }
 
 impl AnswerRewriter {
-    /// Returns the line as the device may see it, `None` when it may not.
+    /// Returns the line for the device, or `None` to omit it.
     fn rewrite_line(&mut self, line: &str) -> Result<Option<String>, DeviceAnswerError> {
         let Some((kind, value)) = split_line(line) else {
             return Ok(None);
@@ -156,7 +157,7 @@ impl AnswerRewriter {
         let (name, value) = split_attribute(attribute);
         let keep = match name {
             "fingerprint" => return self.rewrite_fingerprint(value),
-            // Any further line, even the same, would only cost room.
+            // Further candidates, even duplicates, only take up space.
             "candidate" => self.candidates.require_match().is_err() && self.candidates.matches_host(value),
             "ssrc" => self.in_audio && self.keeps_ssrc(value),
             "ice-lite" => return Err(DeviceAnswerError::IceLite),
@@ -176,7 +177,8 @@ impl AnswerRewriter {
         Ok(keep.then(|| attribute.to_owned()))
     }
 
-    /// The device believes the last fingerprint, whatever its algorithm, and compares letters, not bytes.
+    /// Handles a fingerprint. The device uses the last one, of whatever algorithm, and compares it
+    /// as text.
     fn rewrite_fingerprint(&mut self, value: &str) -> Result<Option<String>, DeviceAnswerError> {
         let (algorithm, hex) = value.split_once(' ').ok_or(DeviceAnswerError::Fingerprint)?;
         if !algorithm.eq_ignore_ascii_case("sha-256") {
@@ -232,7 +234,7 @@ impl AnswerRewriter {
     }
 }
 
-/// Returns the payload type that the audio section prefers of those that are spoken here.
+/// Returns the preferred supported payload type of the audio section.
 fn preferred_payload_type(answer: &str) -> Option<u8> {
     let mut audio = answer.lines().skip_while(|line| !line.starts_with("m=audio "));
     let formats = audio.next()?.split(' ').skip(3);
@@ -253,7 +255,7 @@ fn preferred_payload_type(answer: &str) -> Option<u8> {
     })
 }
 
-/// The candidates seen so far: whether one was of the host, and the addresses of the others.
+/// Selects candidates of one host, and collects the other addresses.
 struct CandidateFilter {
     host: Ipv4Addr,
     has_match: bool,
@@ -269,7 +271,7 @@ impl CandidateFilter {
         }
     }
 
-    /// Tells whether the value of a candidate attribute is a UDP host candidate with the host's address, by its fields.
+    /// Returns whether a candidate is a UDP host candidate with the host's address.
     fn matches_host(&mut self, value: &str) -> bool {
         let words: Vec<&str> = value.split_ascii_whitespace().collect();
         let [
@@ -291,7 +293,7 @@ impl CandidateFilter {
             && transport.eq_ignore_ascii_case("udp")
             && (typ, kind) == ("typ", "host")
             && !rest.contains(&"raddr")
-            // A device keeps 32 bytes of it.
+            // The device keeps 32 bytes of it.
             && foundation.len() < 32;
         self.has_match |= fits;
         if !fits && self.others.len() < LOCAL_ADDRESSES_MAX && !self.others.iter().any(|other| other == address) {
@@ -321,7 +323,7 @@ fn check_line(line: &str) -> Result<(), DeviceAnswerError> {
     Ok(())
 }
 
-/// Counts the body as it is sent, escapes included: each line end takes four bytes.
+/// Checks the length of the JSON body, in which each line end takes four bytes.
 fn check_body(sdp: &str) -> Result<(), DeviceAnswerError> {
     let frame = r#"{"sdp":,"type":"answer","pc_id":""}"#.len() + PC_ID_BYTES_MAX;
     let bytes = frame + serde_json::Value::from(sdp).to_string().len();

@@ -1,19 +1,20 @@
-//! Offers and answers of calls of the messaging app, whose server is an ICE-lite peer that follows its documentation to the
-//! letter.
+//! SDP of WhatsApp calls. The provider's server is an ICE-lite peer that follows its documentation
+//! to the letter.
 //!
-//! [`prepare_call`] makes an offer fit for str0m as [`prepare_offer`] does, and settles the DTLS roles: the provider offers
-//! `actpass` and expects this end to begin the handshake, and str0m would wait. [`write_call_answer`] keeps of str0m's answer the
-//! lines that the provider documents, and no others. Refused: offers without audio for this end or without a SHA-256
-//! fingerprint, which is what calls with keys in the SDP lack. Source: the SDP samples of the provider's calling API, RFC 5763.
+//! [`prepare_call`] prepares an offer like [`prepare_offer`] and sets the DTLS role: the server
+//! offers `actpass` and expects this end to start the handshake, but str0m would wait.
+//! [`write_call_answer`] keeps only documented lines of str0m's answer. Rejected: offers without
+//! audio, and those without a SHA-256 fingerprint, which exchange keys in the SDP. Sources: the
+//! provider's SDP samples, `docs/spec/whatsapp.md` 3, RFC 5763.
 
 use super::client_stack::ClientStack;
 use super::{PreparedOffer, SdpError, payload_type, prepare_offer, push_line, split_attribute, split_line};
 
-/// Why a call's offer has no answer.
+/// Why the offer of a call cannot be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
     Sdp(SdpError),
-    /// The number is set to exchange keys in the SDP.
+    /// The number is configured to exchange keys in the SDP.
     NoFingerprint,
 }
 
@@ -29,10 +30,10 @@ impl std::fmt::Display for CallError {
     }
 }
 
-/// Makes the offer of a call fit for str0m.
+/// Prepares the offer of a call for str0m.
 ///
 /// # Errors
-/// [`CallError`] names what was refused and what is allowed.
+/// [`CallError`] names what was rejected and what is allowed.
 pub fn prepare_call(sdp: &str) -> Result<PreparedOffer, CallError> {
     let mut prepared = prepare_offer(sdp).map_err(CallError::Sdp)?;
     let has_fingerprint = |line: &str| {
@@ -47,16 +48,16 @@ pub fn prepare_call(sdp: &str) -> Result<PreparedOffer, CallError> {
     prepared.sdp = prepared
         .sdp
         .replace("\r\na=setup:actpass\r\n", "\r\na=setup:passive\r\n");
-    // Whatever its profile says, the other end is the provider's server.
+    // The peer is the provider's server, whatever its profile.
     prepared.client_stack = ClientStack::Full;
     Ok(prepared)
 }
 
-/// An answer as the provider gets it.
+/// An answer for the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallAnswer {
     pub sdp: String,
-    /// The payload type of the telephone's keys, where they were offered.
+    /// The DTMF payload type, if it was offered.
     pub dtmf_payload_type: Option<u8>,
 }
 
@@ -101,7 +102,7 @@ fn is_kept_attribute(attribute: &str, is_kept: &dyn Fn(Option<u8>) -> bool) -> b
     }
 }
 
-/// Finds the payload type of a codec.
+/// Returns the payload type of a codec.
 fn codec(answer: &str, name: &str) -> Option<u8> {
     let maps = answer.lines().filter_map(|line| line.strip_prefix("a=rtpmap:"));
     maps.filter_map(|value| value.split_once(' '))

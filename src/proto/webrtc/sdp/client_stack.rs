@@ -1,32 +1,31 @@
-//! Which family of WebRTC stacks made an offer, and what that means for its answer.
+//! Recognizes the WebRTC stack that made an offer.
 //!
-//! In: the attributes of an offer. Out: a [`ClientStack`], and the DTLS role of this end. Small stacks on
-//! microcontrollers are told by what they write, or by what none but they leaves out. A browser is
-//! never taken for one: it writes `SAVPF` (RFC 8829 section 5.1.2), and `a=ice-options` (section
-//! 5.2.1) and `a=extmap` in every offer. Nor is a library that offers no header extension
-//! (libdatachannel, FFmpeg, GStreamer, pion): each names its ICE options or its streams.
-//! Sources: RFC 8829, RFC 8839 section 5.6, offers recorded from libpeer and esp_peer.
+//! In: the attributes of an offer. Out: a [`ClientStack`] and the DTLS role of this end.
+//! Microcontroller stacks are recognized by what they write, or by what only they omit. A browser
+//! always writes `SAVPF` (RFC 8829 section 5.1.2), `a=ice-options` (section 5.2.1) and `a=extmap`.
+//! Other libraries without header extensions (libdatachannel, FFmpeg, GStreamer, pion) write ICE
+//! options or stream ids. Sources: RFC 8829, RFC 8839 section 5.6, `docs/spec/devices.md` 1.
 
 use super::section::is_ssrc;
 use super::split_attribute;
 
-/// Who made an offer, as far as it matters for the answer.
+/// The stack that made an offer, as far as the answer depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientStack {
-    /// Browsers, and the libraries that follow RFC 8829 and RFC 8445 as they do.
+    /// Browsers and libraries that follow RFC 8829 and RFC 8445.
     Full,
-    /// Firmware on libpeer, and what is as small. It is the server of the DTLS handshake whatever
-    /// it offers, unless it offers to be the client, and begins SCTP in either role.
+    /// Firmware based on libpeer, and similar stacks. It is the DTLS server unless it offers
+    /// `active`, and it starts SCTP in either role.
     Libpeer,
-    /// Firmware on Espressif's esp_peer: it follows the DTLS role of the answer, and of both ends
-    /// only the client of the handshake begins SCTP.
+    /// Firmware based on Espressif's esp_peer. It follows the answer's DTLS role; the DTLS client
+    /// starts SCTP.
     EspPeer,
 }
 
-/// A part in the DTLS handshake.
+/// A role in the DTLS handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DtlsRole {
-    /// It begins.
+    /// Starts the handshake.
     Client,
     Server,
 }
@@ -42,12 +41,12 @@ impl DtlsRole {
 }
 
 impl ClientStack {
-    /// Tells whether the other end is a microcontroller, whose parsers and buffers are small.
+    /// Returns whether the peer is a microcontroller, with small parsers and buffers.
     pub fn is_device(self) -> bool {
         self != ClientStack::Full
     }
 
-    /// Returns the role of this end, by the role that the offer leaves to it.
+    /// Returns the role of this end, given the offer's `a=setup`.
     pub fn answer_role(self, offered: Option<&str>) -> DtlsRole {
         match (offered, self) {
             (Some("active"), _) => DtlsRole::Server,
@@ -57,31 +56,31 @@ impl ClientStack {
     }
 }
 
-/// What an offer shows of who made it.
+/// Collects the characteristics of an offer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StackDetector {
     esp_peer: bool,
     libpeer: bool,
     full: bool,
-    /// A header extension is offered.
+    /// The offer has a header extension.
     pub has_extensions: bool,
 }
 
-/// The session identifier that stands in every offer of esp_peer.
+/// The constant session id of esp_peer's offers.
 const ESP_PEER_SESSION: &str = "7801614086411001801";
 
 impl StackDetector {
-    /// Takes the value of the `o=` line.
+    /// Handles the value of the `o=` line.
     pub fn handle_origin(&mut self, origin: &str) {
         self.esp_peer |= origin.split(' ').nth(1) == Some(ESP_PEER_SESSION);
     }
 
-    /// Takes a profile: `SAVP` is what no browser has offered since there are browsers with WebRTC.
+    /// Handles the profile. No browser offers `SAVP`.
     pub fn handle_profile(&mut self, is_savp: bool) {
         self.libpeer |= is_savp;
     }
 
-    /// Takes an attribute of any level.
+    /// Handles an attribute of the session or a section.
     pub fn handle_attribute(&mut self, attribute: &str) {
         let (name, value) = split_attribute(attribute);
         match name {
@@ -92,7 +91,7 @@ impl StackDetector {
                 self.full = true;
             }
             "extmap-allow-mixed" | "ice-options" | "ice-lite" | "msid" | "msid-semantic" => self.full = true,
-            // A source with the name of its stream.
+            // An SSRC with a stream id.
             "ssrc" => self.full |= is_ssrc(value) && value.split(' ').nth(1).is_some_and(|it| it.starts_with("msid:")),
             _ => {}
         }
@@ -103,7 +102,7 @@ impl StackDetector {
             StackDetector { esp_peer: true, .. } => ClientStack::EspPeer,
             StackDetector { libpeer: true, .. } => ClientStack::Libpeer,
             StackDetector { full: true, .. } => ClientStack::Full,
-            // Some builds of libpeer offer `SAVPF` and no semantic.
+            // Some libpeer builds offer `SAVPF` without `msid-semantic`.
             _ => ClientStack::Libpeer,
         }
     }

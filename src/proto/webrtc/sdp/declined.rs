@@ -1,11 +1,10 @@
-//! Sections that an answer declines: video, and audio without Opus.
+//! Corrects the declined sections of an answer: video, and audio without a supported codec.
 //!
-//! In: str0m's answer and the offer. Out: the answer with its declined sections as the other end
-//! needs them. str0m writes port 0 and format 0, which is none of the offer's (RFC 3264 section 6
-//! asks for one that is), and leaves the section out of the bundle. A section that the offer
-//! bundles stays in the bundle, inactive: outside it would need a transport of its own, and aiortc
-//! waits for that for ever. One that is not bundled, or that its sender has stopped, keeps port 0.
-//! Nothing is refused. Sources: RFC 3264 section 6, RFC 9143 sections 7.3 and 7.3.3, RFC 8829
+//! In: str0m's answer and the offer. Out: the corrected answer. str0m writes port 0 and format 0
+//! and removes the section from the bundle, but RFC 3264 section 6 requires an offered format. A
+//! section that the offer bundles stays in the bundle as inactive; outside it would need its own
+//! transport, for which aiortc waits forever. A section that is not bundled, or that the offer
+//! stops, keeps port 0. Sources: RFC 3264 section 6, RFC 9143 sections 7.3 and 7.3.3, RFC 8829
 //! section 5.3.1.
 
 use std::collections::HashSet;
@@ -14,7 +13,7 @@ use super::section::is_direction;
 
 const GROUP: &str = "a=group:BUNDLE";
 
-/// A section of a description.
+/// The lines of a section.
 struct SdpSection<'a> {
     lines: Vec<&'a str>,
 }
@@ -37,7 +36,7 @@ impl<'a> SdpSection<'a> {
     }
 }
 
-/// Splits a description: what is before its sections, and those.
+/// Splits a description into its session lines and its sections.
 fn parse(text: &str) -> (Vec<&str>, Vec<SdpSection<'_>>) {
     let mut head = Vec::new();
     let mut sections: Vec<SdpSection<'_>> = Vec::new();
@@ -58,13 +57,13 @@ fn bundled_mids<'a>(head: &[&'a str]) -> HashSet<&'a str> {
     groups.flat_map(str::split_whitespace).collect()
 }
 
-/// Writes the declined sections of an answer to a client as the offer asks for.
+/// Corrects the declined sections of an answer to a client.
 pub fn rewrite_declined_sections(answer: &str, offer: &str) -> String {
     rewrite(answer, offer, true)
 }
 
-/// Names a format of the offer in each declined section, and leaves all of them out of the bundle:
-/// a media-room server looks for that.
+/// Writes an offered format into each declined section, and leaves them out of the bundle, as
+/// media-room servers expect.
 pub fn name_rejected_formats(answer: &str, offer: &str) -> String {
     rewrite(answer, offer, false)
 }
@@ -73,7 +72,7 @@ fn rewrite(answer: &str, offer: &str, keeps_bundled: bool) -> String {
     let (offered_head, offered) = parse(offer);
     let (head, mut sections) = parse(answer);
     let (offered_bundle, mut bundle) = (bundled_mids(&offered_head), bundled_mids(&head));
-    // Without anything accepted in it there is no bundle to stay in.
+    // An answer without accepted sections has no bundle.
     let has_bundle = keeps_bundled && !bundle.is_empty();
     let mut written = Vec::new();
     for (at, section) in sections.iter_mut().enumerate() {

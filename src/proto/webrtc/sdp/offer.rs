@@ -1,9 +1,10 @@
-//! Offers: what clients send, made fit for a parser that knows only what browsers write.
+//! Prepares offers for str0m's parser, which only knows what browsers write.
 //!
-//! In: the text of an offer, untrusted. Out: [`PreparedOffer`], with the candidates taken out (each is judged alone later, so
-//! that no bad one costs the connection) and every harmless oddity put right: line ends, blank lines, profile words, order of
-//! lines, missing directions, doubled attributes, payload types without a codec, group lines that name what is not there.
-//! Refused: what stays ambiguous, and section names that str0m would change in the answer.
+//! In: an untrusted offer. Out: a [`PreparedOffer`]. Candidates are extracted, since each is
+//! checked alone and an invalid one must not fail the offer. Harmless deviations are corrected:
+//! line ends, blank lines, profiles, line order, missing directions, duplicate attributes, payload
+//! types without a codec, and group lines that name missing sections. Rejected: ambiguous offers,
+//! and section names that str0m would change in the answer.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,38 +18,37 @@ use crate::limits::{
     ROOM_SDP_BYTES_MAX, ROOM_SDP_LINES_MAX, ROOM_SDP_SECTIONS_MAX, SDP_LINES_MAX, SDP_MID_BYTES_MAX, SDP_SECTIONS_MAX,
 };
 
-/// An offer that str0m can read, and what it says that matters before that.
+/// An offer that str0m can parse, and its properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreparedOffer {
-    /// The whole offer without candidates; CRLF after every line.
+    /// The offer without candidates; every line ends in CRLF.
     pub sdp: String,
-    /// `candidate:...` values in the order of the text, each once; none is checked.
+    /// The `candidate:...` values in order, without duplicates and unchecked.
     pub candidates: Vec<String>,
-    /// What to speak: Opus wherever it is offered, else the first codec of the offer that is spoken here.
+    /// The codec to use: Opus if it is offered, otherwise the first supported one.
     pub audio_codec: Option<NegotiatedCodec>,
-    /// Who made it.
+    /// The stack that made the offer.
     pub client_stack: ClientStack,
-    /// The role of this end in the DTLS handshake.
+    /// The DTLS role of this end.
     pub dtls_role: DtlsRole,
-    /// The offer names header extensions. Where it names none, its sender may read the media from
-    /// byte 12 of each packet.
+    /// The offer has header extensions. Otherwise the client may expect the payload at byte 12.
     pub has_extensions: bool,
-    /// Opus by other words than those of RFC 7587: the words of this runner, and those of the offer.
+    /// Nonstandard `rtpmap` spellings of Opus: that of RFC 7587, and that of the offer.
     pub opus_spellings: Vec<(String, String)>,
-    /// Sections of audio, stopped ones included.
+    /// The number of audio sections, stopped ones included.
     pub audio_sections: usize,
-    /// A video section is there.
+    /// The offer has a video section.
     pub has_video: bool,
-    /// A data-channel section is there.
+    /// The offer has a data-channel section.
     pub has_application: bool,
 }
 
-/// Why an offer was refused.
+/// Why an offer was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SdpError {
-    /// More bytes, lines or sections than are taken.
+    /// More bytes, lines or sections than allowed.
     LimitExceeded { what: &'static str, max: usize },
-    /// A control character, counted from line 1.
+    /// A control character; lines count from 1.
     ControlCharacter { line: usize },
     /// The text does not start with `v=0`.
     NotSdp,
@@ -58,13 +58,13 @@ pub enum SdpError {
     NoAudio,
     /// An `m=` line without its four parts.
     MalformedSection(String),
-    /// A kind of media, or a transport profile, that this runner has no answer for.
+    /// An unsupported media type or transport profile.
     Unsupported { what: &'static str, word: String },
     /// No payload type of a section has a codec.
     NoCodec { mid: String },
-    /// A section name that is doubled, too long, or made of other characters than letters, digits and `_`.
+    /// A section name that is a duplicate, too long, or not letters, digits and `_`.
     InvalidMid(String),
-    /// ICE credentials that cannot be used in a connectivity check.
+    /// ICE credentials that cannot be used in a check.
     InvalidCredentials { what: &'static str, max: usize },
 }
 
@@ -99,17 +99,17 @@ impl fmt::Display for SdpError {
     }
 }
 
-/// How much of a description is read, and what it must have.
+/// Limits and requirements for a description.
 struct SdpLimits {
     bytes: usize,
     lines: usize,
     sections: usize,
     needs_audio: bool,
-    /// Who made it; nothing where its text has to tell.
+    /// The stack; `None` to detect it.
     family: Option<ClientStack>,
 }
 
-/// Of a caller's offer.
+/// Limits for a client's offer.
 const CALLER: SdpLimits = SdpLimits {
     bytes: OFFER_SDP_BYTES_MAX,
     lines: SDP_LINES_MAX,
@@ -118,7 +118,8 @@ const CALLER: SdpLimits = SdpLimits {
     family: None,
 };
 
-/// Of a room's offers and answers: a section for every track that ever was, and none at first.
+/// Limits for SFU descriptions, which keep a section for every former track and may start without
+/// any.
 const ROOM: SdpLimits = SdpLimits {
     bytes: ROOM_SDP_BYTES_MAX,
     lines: ROOM_SDP_LINES_MAX,
@@ -127,18 +128,18 @@ const ROOM: SdpLimits = SdpLimits {
     family: Some(ClientStack::Full),
 };
 
-/// Makes an offer fit for str0m.
+/// Prepares an offer for str0m.
 ///
 /// # Errors
-/// [`SdpError`] names what was refused and what is allowed.
+/// [`SdpError`] names what was rejected and what is allowed.
 pub fn prepare_offer(sdp: &str) -> Result<PreparedOffer, SdpError> {
     prepare(sdp, &CALLER)
 }
 
-/// Makes an offer or answer of a media room's server fit for str0m.
+/// Prepares an offer or answer of a media-room server for str0m.
 ///
 /// # Errors
-/// [`SdpError`] names what was refused and what is allowed.
+/// [`SdpError`] names what was rejected and what is allowed.
 pub fn prepare_sfu_description(sdp: &str) -> Result<PreparedOffer, SdpError> {
     prepare(sdp, &ROOM)
 }
@@ -187,7 +188,7 @@ fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
     })
 }
 
-/// What the lines of a description say, before it is made fit.
+/// The parsed lines of a description.
 #[derive(Default)]
 struct ParsedOffer<'a> {
     session_lines: SessionLines<'a>,
@@ -237,15 +238,14 @@ impl<'a> ParsedOffer<'a> {
                     .push(value);
             }
             ('o', None) => self.session_lines.origin = self.session_lines.origin.or(Some(value)),
-            // Times, names, bandwidths and addresses say nothing that ICE does not replace, and
-            // out of order they end str0m's reading without an error.
+            // ICE replaces all other lines, and out of order they silently end str0m's parser.
             _ => {}
         }
         Ok(())
     }
 }
 
-/// Chooses a codec among those of all audio sections.
+/// Chooses a codec among all audio sections.
 fn choose_codec(sections: &[MediaSection<'_>]) -> Option<NegotiatedCodec> {
     let audio = sections.iter().filter(|section| section.media == MediaType::Audio);
     let mut offered = audio.flat_map(MediaSection::supported_codecs);
@@ -254,7 +254,7 @@ fn choose_codec(sections: &[MediaSection<'_>]) -> Option<NegotiatedCodec> {
     Some(opus.filter(|_| first.codec != Codec::Opus).unwrap_or(first))
 }
 
-/// Splits the text into lines without their ends, blank ones left out.
+/// Splits the text into lines, without line ends and blank lines.
 fn checked_lines<'a>(sdp: &'a str, bounds: &SdpLimits) -> Result<Vec<&'a str>, SdpError> {
     if sdp.len() > bounds.bytes {
         return Err(SdpError::LimitExceeded {
@@ -284,7 +284,8 @@ fn checked_lines<'a>(sdp: &'a str, bounds: &SdpLimits) -> Result<Vec<&'a str>, S
     }
 }
 
-/// Candidates of all sections: browsers repeat them in each, microcontrollers put them in the last.
+/// The candidates of all sections: browsers repeat them in each, microcontrollers write them into
+/// the last.
 #[derive(Default)]
 struct CandidateCollector {
     list: Vec<String>,
@@ -292,7 +293,7 @@ struct CandidateCollector {
 }
 
 impl CandidateCollector {
-    /// Keeps a candidate; tells whether the attribute was about candidates at all.
+    /// Collects a candidate. Returns whether the attribute is about candidates.
     fn push(&mut self, attribute: &str) -> bool {
         let (name, _) = split_attribute(attribute);
         if name == "candidate"
@@ -306,7 +307,7 @@ impl CandidateCollector {
     }
 }
 
-/// What stands before the first `m=` line.
+/// The lines before the first `m=` line.
 #[derive(Default)]
 struct SessionLines<'a> {
     origin: Option<&'a str>,
@@ -331,10 +332,10 @@ impl SessionLines<'_> {
         text
     }
 
-    /// Returns the names of the bundled sections in the order of the sections, each after a space.
+    /// Returns the names of the bundled sections in order, each after a space.
     ///
-    /// Devices without a data channel still name it here, and str0m wants exactly what is there. Without a group line there is
-    /// nothing to choose from: all media of this runner share one transport.
+    /// Devices name a data channel that they do not have, and str0m requires an exact list. Without
+    /// a group line all sections are bundled, since they share one transport.
     fn bundled_mids(&self, sections: &[MediaSection<'_>]) -> String {
         let offered: Option<Vec<&str>> = self
             .attributes
@@ -351,7 +352,7 @@ impl SessionLines<'_> {
     }
 }
 
-/// Returns the DTLS role that the offer leaves to this end, as the first `a=setup` has it.
+/// Returns the first `a=setup` value of the offer.
 fn offered_setup<'a>(session: &SessionLines<'a>, sections: &[MediaSection<'a>]) -> Option<&'a str> {
     let mut all = session
         .attributes
@@ -360,9 +361,9 @@ fn offered_setup<'a>(session: &SessionLines<'a>, sections: &[MediaSection<'a>]) 
     all.find_map(|attribute| attribute.strip_prefix("setup:"))
 }
 
-/// Takes the offers of DTLS roles out of a device's offer when they leave a choice, and returns the one to write instead.
+/// Removes ambiguous `a=setup` lines from a device's offer, and returns the value to write.
 ///
-/// Such a device is the server of the handshake; two servers would wait for each other.
+/// Such a device is the DTLS server; two servers would wait for each other.
 fn force_passive_setup(
     session: &mut SessionLines<'_>,
     sections: &mut [MediaSection<'_>],
@@ -379,7 +380,7 @@ fn force_passive_setup(
     Some("passive")
 }
 
-/// Refuses credentials that str0m could not write into a connectivity check.
+/// Rejects credentials that str0m cannot write into a check.
 fn check_credentials(attribute: &str) -> Result<(), SdpError> {
     let (name, value) = split_attribute(attribute);
     let (what, max) = match name {
@@ -394,7 +395,7 @@ fn check_credentials(attribute: &str) -> Result<(), SdpError> {
     Ok(())
 }
 
-/// Tells whether the value of an `o=` line has its six parts and an identifier that fits in 64 bits.
+/// Returns whether an `o=` line has six parts and a 64-bit identifier.
 fn is_origin(origin: &str) -> bool {
     let words: Vec<&str> = origin.split(' ').collect();
     let [_, id, ..] = words[..] else {

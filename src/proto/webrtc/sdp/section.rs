@@ -1,8 +1,9 @@
-//! One media section of an offer: an `m=` line and what stands below it, reduced to what str0m takes.
+//! One media section of an offer, normalized for str0m.
 //!
-//! In: the lines as offered. Out: the section with a name, one direction, one DTLS role, the feedback profile, and only those
-//! payload types that have a codec. Refused: media and transports that this runner has no answer for, since str0m would leave
-//! them and everything after them out of its answer; names that it would change. Source: RFC 8866 section 5.14, RFC 9143.
+//! In: the lines of a section. Out: the section with a name, one direction, one DTLS role, a
+//! feedback profile, and only payload types that have a codec. Rejected: unsupported media and
+//! transports, because str0m would omit them and all later sections from its answer, and names that
+//! str0m would change. Sources: RFC 8866 section 5.14, RFC 9143.
 
 use std::collections::HashSet;
 
@@ -28,19 +29,19 @@ impl MediaType {
     }
 }
 
-/// A codec of an offer that is spoken here.
+/// A supported codec of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NegotiatedCodec {
     pub codec: Codec,
-    /// The payload type that the offer has for it.
+    /// The payload type in the offer.
     pub payload_type: u8,
 }
 
-/// One `m=` line and the attributes below it.
+/// One `m=` line and its attributes.
 pub struct MediaSection<'a> {
     pub media: MediaType,
     pub port: &'a str,
-    /// The profile was the one without feedback.
+    /// The offer used the profile without feedback.
     pub is_savp: bool,
     formats: Vec<&'a str>,
     pub attributes: Vec<&'a str>,
@@ -78,7 +79,7 @@ impl<'a> MediaSection<'a> {
         })
     }
 
-    /// Leaves each attribute at most as often as str0m takes it, and only for payload types that have a codec.
+    /// Removes duplicate attributes, and those of payload types without a codec.
     pub fn normalize(&mut self, index: usize, default_direction: &'a str) -> Result<(), SdpError> {
         let mid = self
             .attributes
@@ -90,11 +91,11 @@ impl<'a> MediaSection<'a> {
             return Err(SdpError::InvalidMid(excerpt(&self.mid)));
         }
         if self.media == MediaType::Application {
-            // Written by one browser in a trial; with it str0m skips the handshake that it otherwise does.
+            // Written by a browser in a field trial. With it str0m would skip the SCTP handshake.
             self.attributes.retain(|attribute| !attribute.starts_with("sctp-init:"));
         } else {
             self.normalize_formats();
-            // One channel goes without saying, and str0m takes what is said for another codec.
+            // One channel is the default, and str0m treats an explicit one as another codec.
             for attribute in &mut self.attributes {
                 let encoding = attribute.strip_prefix("rtpmap:").and_then(|map| map.split_once(' '));
                 let codec = encoding.and_then(|(_, encoding)| parse_codec(encoding));
@@ -126,7 +127,7 @@ impl<'a> MediaSection<'a> {
         Ok(())
     }
 
-    /// Returns the codecs that are spoken here, in the offer's order; to be asked of a section that is tidy.
+    /// Returns the supported codecs in the offer's order. The section must be normalized.
     pub fn supported_codecs(&self) -> impl Iterator<Item = NegotiatedCodec> {
         let payload_types = self.formats.iter().filter_map(|format| payload_type(format));
         payload_types.filter_map(|payload_type| {
@@ -187,18 +188,16 @@ impl<'a> MediaSection<'a> {
         }
     }
 
-    /// Returns the `rtpmap` attributes that call Opus by other words than RFC 7587 does: as this
-    /// runner writes them, and as they stand in the offer.
+    /// Returns nonstandard `rtpmap` attributes of Opus, as normalized and as offered.
     pub fn opus_spellings(&self) -> impl Iterator<Item = (String, String)> {
         let attributes = self.attributes.iter();
         attributes.filter_map(|attribute| Some((self.normalized_opus(attribute)?, (*attribute).to_owned())))
     }
 
-    /// Returns an `rtpmap` attribute of Opus in the words of RFC 7587 section 7, where it has others.
+    /// Returns the standard `rtpmap` of Opus (RFC 7587 section 7) for a nonstandard one.
     ///
-    /// Old firmware writes `opus/16000/1`. What it sends is Opus all the same: there is no other
-    /// format of its payload, every packet tells its own bandwidth and channels, and its decoder
-    /// takes whatever is sent.
+    /// Old firmware writes `opus/16000/1`. Its packets are ordinary Opus, which carry their own
+    /// bandwidth and channel count, and its decoder accepts any.
     fn normalized_opus(&self, attribute: &str) -> Option<String> {
         let (payload_type, codec) = attribute.strip_prefix("rtpmap:")?.split_once(' ')?;
         let name = codec.split('/').next()?;
@@ -207,13 +206,13 @@ impl<'a> MediaSection<'a> {
     }
 }
 
-/// Opus as every offer has to name it.
+/// The standard name of Opus.
 const OPUS: &str = "opus/48000/2";
 
-/// Payload types that str0m knows without an `a=rtpmap` line: PCMU, PCMA, G722, CN (RFC 3551 section 6).
+/// Payload types that str0m knows without `a=rtpmap`: PCMU, PCMA, G722, CN (RFC 3551 section 6).
 const STATIC_PAYLOAD_TYPES: [u8; 4] = [0, 8, 9, 13];
 
-/// Returns the codec of a payload type without an `a=rtpmap` line.
+/// Returns the codec of a payload type without `a=rtpmap`.
 fn static_codec(payload_type: u8) -> Option<Codec> {
     match payload_type {
         0 => Some(Codec::G711(Law::Mu)),
@@ -222,8 +221,8 @@ fn static_codec(payload_type: u8) -> Option<Codec> {
     }
 }
 
-/// Returns the codec that an `rtpmap` names, if it is spoken here at this rate and with so many channels. Opus is known by
-/// its name; see [`MediaSection::opus`].
+/// Returns the codec of an `rtpmap`, if its rate and channels are supported. Opus is recognized by
+/// name; see [`MediaSection::normalized_opus`].
 fn parse_codec(encoding: &str) -> Option<Codec> {
     let mut parts = encoding.split('/');
     let (name, rate_hz) = (parts.next()?, parts.next()?.parse::<u32>().ok()?);
@@ -234,7 +233,7 @@ fn parse_codec(encoding: &str) -> Option<Codec> {
     (codec == Codec::Opus || (rate_hz, channels) == (codec.clock_hz(), 1)).then_some(codec)
 }
 
-/// Returns the payload type of an `rtpmap` value, `None` when the rest of the value does not name a codec.
+/// Returns the payload type of an `rtpmap` value that names a codec.
 fn rtpmap_payload_type(value: &str) -> Option<u8> {
     let (_, codec) = value.split_once(' ')?;
     let mut parts = codec.split('/');
@@ -244,7 +243,8 @@ fn rtpmap_payload_type(value: &str) -> Option<u8> {
     (!name.is_empty() && rate > 0 && channels_read && parts.next().is_none()).then(|| payload_type(value))?
 }
 
-/// Tells whether an `ssrc` value has a name and a value: str0m looks for the `:` between them even on the next lines.
+/// Returns whether an `ssrc` value has a name and a value. str0m searches for the `:` beyond the
+/// line.
 pub fn is_ssrc(value: &str) -> bool {
     let Some((ssrc, (name, value))) = value
         .split_once(' ')

@@ -1,4 +1,4 @@
-//! The end of a session: what the client is told of it, and the closing handshakes.
+//! Ends a session: says goodbye and closes the connection.
 
 use std::time::Instant;
 
@@ -7,13 +7,11 @@ use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{CLOSE_WITHIN, GOODBYE_WITHIN};
 use crate::webrtc::connection::ChannelLabel;
 
-/// Tells the client that the bot has left; without it, it would take the closed connection for a
-/// network failure.
+/// Tells the client that the bot left. Otherwise it reports a network failure.
 const PEER_LEFT: &str = r#"{"type":"signalling","message":{"type":"peerLeft"}}"#;
 
 impl WebRtcSession {
-    /// The peer is not there any more: no goodbye, only what its end of the connection still
-    /// expects.
+    /// Handles a peer that is gone: closes the connection without a goodbye.
     pub(super) fn handle_peer_gone(&mut self, reason: LeaveReason, now: Instant) {
         if matches!(self.phase, WebRtcPhase::Closing { .. } | WebRtcPhase::Gone) {
             return;
@@ -30,8 +28,7 @@ impl WebRtcSession {
         if !listens {
             return self.close(now);
         }
-        // Only the clients of some channels know what that means; to others what waits is still
-        // sent.
+        // Other clients do not know `peerLeft`, but waiting messages are still sent.
         if matches!(
             self.connection.message_channel(),
             Some(ChannelLabel::Chat | ChannelLabel::Rtvi)

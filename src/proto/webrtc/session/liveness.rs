@@ -1,26 +1,26 @@
-//! Whether the caller is there, and when it has to be asked.
+//! Decides when to check whether the caller is still there.
 //!
-//! In: signs of life, which only the caller can give; checks that left; inquiries of others; `now`.
-//! Out: when a check is due, and what an inquiry has found.
-//! - A caller who sends audio is heard 50 times a second, and needs no questions.
-//! - A quiet one, who pushes to talk or has muted, is asked every second, and twice a second while
-//!   it does not answer: so the length of an outage is known to a second, and its end is noticed at
-//!   once.
-//! - str0m checks every 3 s, and gives up after some 20 s without an answer. Where it has, a check
-//!   leaves all the same: some devices close 10 s after the last.
-//! - An inquiry asks at once, and quickly. It has found nobody when a number of questions, not a
-//!   time, went unanswered: a machine that was busy has asked nothing meanwhile.
+//! In: authenticated packets, sent checks, probes of other sessions, and `now`. Out: when a check
+//! is due, and the outcome of a probe.
+//! - Audio arrives 50 times a second and needs no checks.
+//! - A silent caller, for example with push-to-talk, is checked every second, and twice a second
+//!   while it does not answer. So the length of an outage is known to a second, and its end is
+//!   noticed at once.
+//! - str0m checks every 3 s and gives up after about 20 s. Checks continue here, because some
+//!   devices close 10 s after the last one.
+//! - A probe checks at once and in quick succession. It fails after a number of unanswered checks
+//!   rather than a time, so a stalled process does not mistake its own pause for silence.
 
 use std::time::{Duration, Instant};
 
 use crate::limits::{CHECK_INTERVAL_MAX, INQUIRY_CHECKS, INQUIRY_INTERVAL, QUIET_AFTER, QUIET_INTERVAL};
 
-/// What an inquiry has found.
+/// The outcome of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeOutcome {
-    /// The caller has answered, or said something of its own accord.
+    /// The caller answered or sent something.
     Present,
-    /// It answered none of the questions.
+    /// The caller answered no check.
     Silent,
 }
 
@@ -31,18 +31,18 @@ enum Probe {
         last_own_check: u32,
         next: Instant,
     },
-    /// It has found nobody, and nothing was heard since.
+    /// The probe failed, and nothing was heard since.
     Unanswered,
 }
 
 pub struct Liveness {
-    /// When the caller last sent what only it can send.
+    /// When the caller last sent an authenticated packet.
     last_heard: Instant,
-    /// When the last check left, str0m's among them.
+    /// When the last check was sent, including those of str0m.
     last_check: Instant,
-    /// When this last had one made.
+    /// When this module last requested a check.
     asked: Instant,
-    /// That one is not answered yet.
+    /// That check is unanswered.
     awaits_answer: bool,
     probe: Probe,
     outcome: Option<ProbeOutcome>,
@@ -60,7 +60,7 @@ impl Liveness {
         }
     }
 
-    /// Tells how long the caller has been silent.
+    /// Returns how long the caller has been silent.
     pub fn silent_for(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.last_heard)
     }
@@ -70,7 +70,7 @@ impl Liveness {
         self.last_heard
     }
 
-    /// The caller is heard.
+    /// Records an authenticated packet.
     pub fn handle_heard(&mut self, now: Instant) {
         self.last_heard = now;
         if let Probe::Running { .. } = self.probe {
@@ -80,20 +80,19 @@ impl Liveness {
         self.awaits_answer = false;
     }
 
-    /// A check has left.
+    /// Records a sent check.
     pub fn handle_check(&mut self, now: Instant) {
         self.last_check = now;
     }
 
-    /// Somebody wants to know whether the caller is there; `can_ask` says that it can be asked.
+    /// Starts a probe; `can_ask` is false if no check can be sent.
     pub fn start_probe(&mut self, can_ask: bool, now: Instant) {
         match self.probe {
             Probe::Running { .. } => {}
             Probe::Unanswered => self.outcome = Some(ProbeOutcome::Silent),
             Probe::None if !can_ask => self.outcome = Some(ProbeOutcome::Present),
             Probe::None => {
-                // Those who inquire again and again make the caller no busier. A question that is
-                // on its way counts.
+                // Repeated probes do not increase the rate of checks. A pending check counts.
                 let next = now.max(self.asked + INQUIRY_INTERVAL);
                 let asked = u32::from(next > now && self.awaits_answer);
                 self.probe = Probe::Running {
@@ -104,12 +103,12 @@ impl Liveness {
         }
     }
 
-    /// Returns what an inquiry has found, once.
+    /// Returns the outcome of a probe, once.
     pub fn take_outcome(&mut self) -> Option<ProbeOutcome> {
         self.outcome.take()
     }
 
-    /// Tells whether a check is due, and counts it as made.
+    /// Returns whether a check is due, and counts it as sent.
     pub fn take_due_check(&mut self, now: Instant) -> bool {
         let mut due = now >= self.next_regular_check();
         if let Probe::Running {
@@ -138,7 +137,7 @@ impl Liveness {
         due
     }
 
-    /// When a check is due though nobody inquires.
+    /// Returns when a check is due without a probe.
     fn next_regular_check(&self) -> Instant {
         let quiet = (self.last_heard + QUIET_AFTER).max(self.asked + QUIET_INTERVAL);
         quiet.min(self.last_check + CHECK_INTERVAL_MAX)

@@ -1,8 +1,8 @@
-//! The offers of a session: the first one, of a client or of a call; further ones; and those of a
-//! client that begins anew.
+//! The offers of a session: the first, of a client or a call; later ones; and those after a
+//! restart.
 //!
-//! In: SDP and a [`ConnectionSetup`]. Out: the session, and the answer's SDP. A client that restarts its
-//! connection gets a new peer under the same session: its bot, speech and waiting messages stay.
+//! In: SDP and a [`ConnectionSetup`]. Out: the session and the answer's SDP. A client that restarts
+//! gets a new connection in the same session, which keeps the bot, its audio and waiting messages.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,15 +14,14 @@ use crate::limits::{CONNECT_WITHIN, PEER_FREED_AFTER};
 use crate::webrtc::connection::{ConnectionSetup, NegotiationError, PeerConnection};
 use crate::webrtc::outbox::Outbox;
 
-/// How long a call may take to be picked up, with all requests that it takes: the phone gives up
-/// after 60 s.
+/// How long a call may take to be picked up; the phone gives up after 60 s.
 pub(super) const CALL_HELD_WITHIN: Duration = Duration::from_secs(60);
-/// Silence of a call's server, which answers checks every few seconds, after which the session is
-/// freed: such a call is not taken up again.
+/// The silence after which a call ends. The server answers checks every few seconds and does not
+/// resume calls.
 pub(super) const CALL_FREED_AFTER: Duration = Duration::from_secs(15);
 
 impl WebRtcSession {
-    /// Answers an offer: the session, and the answer's SDP.
+    /// Answers an offer. Returns the session and the answer's SDP.
     ///
     /// # Errors
     /// As [`PeerConnection::accept`].
@@ -63,7 +62,7 @@ impl WebRtcSession {
         }
     }
 
-    /// Answers the offer of a call. The session connects, and stays silent and not joined until
+    /// Answers the offer of a call. The session connects but sends no audio until
     /// [`WebRtcSession::open`].
     ///
     /// # Errors
@@ -86,8 +85,8 @@ impl WebRtcSession {
         Ok((session, answer))
     }
 
-    /// The call was picked up: audio may leave. What is not connected yet has its time from here
-    /// on.
+    /// Handles the pick-up of a call: audio may be sent. A pending connection gets its full time
+    /// from now on.
     pub fn open(&mut self, now: Instant) {
         let MediaGate::Held { is_secured } = std::mem::replace(&mut self.media_gate, MediaGate::Open) else {
             return;
@@ -99,12 +98,12 @@ impl WebRtcSession {
         }
     }
 
-    /// Tells whether ICE and DTLS have come to be.
+    /// Returns whether ICE and DTLS are up.
     pub fn is_secured(&self) -> bool {
         self.has_joined || self.media_gate == MediaGate::Held { is_secured: true }
     }
 
-    /// Answers a further offer on the same connection.
+    /// Answers a later offer on the same connection.
     ///
     /// # Errors
     /// As [`PeerConnection::renegotiate`], and [`NegotiationError::Ended`].
@@ -115,11 +114,12 @@ impl WebRtcSession {
         self.connection.renegotiate(offer)
     }
 
-    /// Answers an offer of a client that threw its connection away: a new connection under the same
+    /// Answers an offer of a client that discarded its connection: creates a new one for the same
     /// bot.
     ///
     /// # Errors
-    /// As [`PeerConnection::accept`], and [`NegotiationError::Ended`]; the old connection is kept then.
+    /// As [`PeerConnection::accept`], and [`NegotiationError::Ended`]; the old connection is kept
+    /// then.
     pub fn restart(
         &mut self,
         offer: &str,
@@ -130,7 +130,7 @@ impl WebRtcSession {
             return Err(NegotiationError::Ended);
         }
         let (peer, answer) = PeerConnection::accept(offer, setup, now)?;
-        // The client has forgotten the old connection, so a goodbye would reach no one.
+        // The client no longer has the old connection, so no goodbye is sent.
         let former = std::mem::replace(&mut self.connection, peer);
         self.connection.take_over(former);
         self.listener.handle_restart();

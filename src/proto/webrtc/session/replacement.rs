@@ -1,7 +1,7 @@
-//! Who takes whose place: a device that was reset comes back, and its former session ends.
+//! Replaces the session of a device that was reset and connects again.
 //!
-//! In: the news of other sessions, and questions whether the caller is there. Out: the end of the
-//! session, or a question to the caller, which `liveness` judges.
+//! In: notices of other sessions, and probes. Out: the end of the session, or a check to the
+//! caller. Source: `docs/spec/devices.md` 9.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -11,12 +11,12 @@ use crate::event::LeaveReason;
 use crate::server::source::SourceKey;
 use crate::session::Session as _;
 
-/// A microcontroller, as far as it is known from outside of its session.
+/// What other sessions know about a microcontroller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceIdentity {
-    /// Where it was last proven to be.
+    /// Its validated address.
     pub address: SocketAddr,
-    /// The address that its offer names: its own one, behind a NAT.
+    /// Its address in its own network, from its offer.
     pub host: Option<IpAddr>,
 }
 
@@ -29,37 +29,37 @@ pub struct OfferOrigin {
 }
 
 impl OfferOrigin {
-    /// Tells whether the device of another offer may be this one, come back. Two that are there at
-    /// the same time have different addresses of their own.
+    /// Returns whether another offer may come from the same device. Devices that exist at the same
+    /// time have different host addresses.
     pub fn may_be_same_device(self, other: OfferOrigin) -> bool {
         let differ = self.host.zip(other.host).is_some_and(|(one, other)| one != other);
         self.source == other.source && !differ
     }
 }
 
-/// Another session whose caller may be this one's, come back.
+/// Another session that may have the same caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompetingSession {
-    /// Its checks are answered from an address and port from which this one's were.
+    /// Its peer was validated at an address of this session.
     AtAddress,
-    /// A device's, which is connected.
+    /// A connected device.
     Device(DeviceIdentity),
 }
 
 impl WebRtcSession {
-    /// Takes the news of another session.
+    /// Handles a notice of another session.
     ///
-    /// Silence is no proof that a caller has gone: a device that pushes to talk says nothing, and a
-    /// network may be away for a while. Nor is a common address, since a NAT has one for all behind
-    /// it. So none of this ends a session whose caller is there:
-    /// - A device that has shaken hands at the very address and port of this one is this one, and
-    ///   has new keys: it ends at once.
-    /// - Where no more is known than that the rival is answered there, or that it names the same
-    ///   address of its own behind a common one, the caller is asked. It goes when nothing was
-    ///   heard for as long as makes it lost. A checked address alone must not end a session:
-    ///   devices answer any peer that knows their password, and some have all the same.
-    /// - Anybody else at a common address is a neighbour, who takes nothing away. If it was this
-    ///   device after all, there is a session too many until this one is given up.
+    /// Silence does not prove that a caller is gone: a push-to-talk device sends nothing, and
+    /// networks fail for a while. Neither does a common address, because of NATs. So a session ends
+    /// only as follows:
+    /// - A device that completed a handshake at this session's address and port has replaced this
+    ///   one, which ends at once.
+    /// - If the other peer was only validated at this address, or has the same host address behind
+    ///   the same NAT, this session's caller is checked, and the session ends if the caller stays
+    ///   silent. A validated address alone must not end a session, because devices answer any peer
+    ///   that knows their password, and some share one.
+    /// - Any other device behind the same NAT has no effect. If it was this one after all, the old
+    ///   session ends by its timeout.
     pub fn handle_competitor(&mut self, rival: CompetingSession, now: Instant) {
         match (rival, self.device()) {
             (CompetingSession::AtAddress, _) => self.is_contested = true,
@@ -77,8 +77,7 @@ impl WebRtcSession {
         self.handle_probe(now);
     }
 
-    /// Somebody wants to know whether the caller is there: it is asked at once. What was found is
-    /// in the outputs.
+    /// Starts a probe whether the caller is there. The outcome is in the outputs.
     pub fn handle_probe(&mut self, now: Instant) {
         let can_ask = self.can_send_audio() && self.connection.validated_address().is_some();
         self.liveness.start_probe(can_ask, now);

@@ -1,7 +1,7 @@
-//! What goes back: headers of the answer, the fragment of a restart, and what the bot is told of how its caller came.
+//! Response headers, the fragment of an ICE restart, and the bot's call data.
 //!
-//! In: answers in SDP, the ICE servers of the configuration, headers. Out: values of headers, text, JSON. Refuses nothing.
-//! Sources: RFC 8288 (links), RFC 9725 section 4.6, RFC 7064 and 7065 (the URIs of servers), RFC 8840.
+//! In: SDP answers, the configured ICE servers, request headers. Out: header values, text, JSON.
+//! Sources: RFC 8288 (links), RFC 9725 section 4.6, RFC 7064 and 7065 (URIs), RFC 8840.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,17 +13,17 @@ use crate::config::IceServer;
 use crate::limits::USER_AGENT_CHARS_MAX;
 use crate::server::form;
 
-/// Makes an entity tag of a user name fragment, which has letters and digits alone.
+/// Returns the entity tag of a fragment, which consists of letters and digits.
 pub fn etag(ufrag: &str) -> String {
     format!("\"{ufrag}\"")
 }
 
-/// Returns the user name fragment of an answer.
+/// Returns the ICE user name fragment of an answer.
 pub fn ufrag(answer: &str) -> &str {
     lines_after(answer, "a=ice-ufrag:").next().unwrap_or_default()
 }
 
-/// Returns the values of the `Link` headers: one for each URL, since clients read one in a line.
+/// Returns the `Link` headers, one per URL, since clients read one link per line.
 pub fn links(servers: &[IceServer]) -> Vec<String> {
     let mut links = Vec::new();
     for server in servers {
@@ -47,8 +47,8 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Returns the fragment that tells of an answer's ICE: its credentials, and the one candidate by which the caller is most likely
-/// to come again. `path` is where this end and the caller were, if that is known.
+/// Returns the fragment for an ICE restart: the credentials, and the candidate that the caller is
+/// most likely to reach. `path` holds the local and remote address in use, if known.
 pub fn fragment(answer: &str, path: Option<(SocketAddr, SocketAddr)>) -> String {
     let mut text = String::new();
     let mut push = |prefix: &str, value: &str| {
@@ -73,7 +73,7 @@ pub fn fragment(answer: &str, path: Option<(SocketAddr, SocketAddr)>) -> String 
     text
 }
 
-/// Says how far a candidate is from where the caller was reached; of equals the first is taken.
+/// Ranks a candidate by its distance from the path in use.
 fn candidate_distance(candidate: &str, path: Option<(SocketAddr, SocketAddr)>) -> u8 {
     let Some((local, peer)) = path else {
         return 0;
@@ -85,7 +85,7 @@ fn candidate_distance(candidate: &str, path: Option<(SocketAddr, SocketAddr)>) -
         .position(|word| *word == "raddr")
         .and_then(|at| address(at + 1));
     let (is_local, is_base) = (address(4) == Some(local.ip()), base == Some(local.ip()));
-    // Who is on the Internet reaches a private address by what stands for it there.
+    // A caller on the Internet reaches a private address through its public counterpart.
     match (is_local, is_base, is_public(peer.ip())) {
         (_, true, true) | (true, _, false) => 0,
         (true, _, true) | (_, true, false) => 1,
@@ -111,7 +111,8 @@ fn lines_after<'t>(text: &'t str, prefix: &'static str) -> impl Iterator<Item = 
         .map(str::trim_end)
 }
 
-/// Makes what the bot is told of how its caller came. No other header is part of it, since headers hold credentials.
+/// Returns the call data for the bot. It contains no other header, because headers may hold
+/// credentials.
 pub fn call_data(via: WhipEndpoint, name: Option<&str>, user_agent: Option<&[u8]>) -> Value {
     let user_agent = user_agent
         .map(String::from_utf8_lossy)
@@ -119,10 +120,10 @@ pub fn call_data(via: WhipEndpoint, name: Option<&str>, user_agent: Option<&[u8]
     json!({"via": via.name(), "name": name, "user_agent": user_agent})
 }
 
-/// The name under which a query may hold a key.
+/// The query parameter that may hold a key.
 pub const TOKEN: &str = "token";
 
-/// Makes the bot's body of a query: an object of strings, the first of each name, and no key among them.
+/// Returns the bot's body from a query: strings, the first of each name, without the key.
 pub fn query_body(query: &str) -> Map<String, Value> {
     let mut body = Map::new();
     for (name, value) in form::parse(query.as_bytes()) {

@@ -1,9 +1,10 @@
-//! The calls endpoint: its bodies, and the keys that are good for one session.
+//! Bodies and single-use keys of the calls endpoint.
 //!
-//! In: bodies of POSTs with their type, headers that bring a key. Out: an offer and the settings of a session, which become part
-//! of the bot's `body` as they are; the reply that holds a key. A key is the name of a session that waits, behind a prefix by
-//! which the browser library of that service knows it. Refuses: other types, forms without an offer, JSON that is no object.
-//! Sources: the published clients of that service; RFC 7578, RFC 7617 (Basic).
+//! In: POST bodies with their type, and headers with a key. Out: an offer and session settings,
+//! which are passed to the bot unchanged, and the reply with a key. A key is the id of a registered
+//! session with the prefix that the browser library expects. Rejected: other types, forms without
+//! an offer, and JSON that is not an object. Sources: `docs/spec/whip.md` 5, RFC 7578, RFC 7617
+//! (Basic).
 
 use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
@@ -14,22 +15,22 @@ use crate::server::multipart::{MultipartError, MultipartEvent, MultipartParser, 
 use crate::server::{body, key};
 use crate::uuid::Uuid;
 
-/// Before the name of a session where that is a key.
+/// The prefix of a key.
 const PREFIX: &str = "ek_";
 
-/// The types that the calls endpoint takes.
+/// The content types of the calls endpoint.
 const TYPES: &str = "application/sdp, or multipart/form-data with the parts `sdp` and `session`";
 
 /// The body of a POST.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallsRequest {
     pub sdp: String,
-    /// The settings of the session.
+    /// The session settings.
     pub session: Option<Value>,
 }
 
 impl CallsRequest {
-    /// Reads a body that is SDP and nothing else.
+    /// Parses a body of SDP alone.
     ///
     /// # Errors
     /// [`WhipError`].
@@ -43,7 +44,7 @@ impl CallsRequest {
         })
     }
 
-    /// Reads one that may be a form.
+    /// Parses a body that may be a form.
     ///
     /// # Errors
     /// [`WhipError`].
@@ -75,7 +76,7 @@ impl CallsRequest {
     }
 }
 
-/// Reads the settings of a session.
+/// Parses the session settings.
 fn parse_settings(json: &[u8]) -> Result<Value, WhipError> {
     match serde_json::from_slice(json) {
         Ok(settings @ Value::Object(_)) => Ok(settings),
@@ -83,7 +84,7 @@ fn parse_settings(json: &[u8]) -> Result<Value, WhipError> {
     }
 }
 
-/// Reads the body of a request for a key: the `body` of the bot to be.
+/// Parses a request for a key. Returns the bot's `body`.
 ///
 /// # Errors
 /// [`body::ValidationError`].
@@ -101,7 +102,7 @@ pub fn client_secret(request: &[u8]) -> Result<Value, body::ValidationError> {
     })
 }
 
-/// Returns the JSON that holds a key, in its present shape and in the one before.
+/// Returns the reply with a key, in the current and the previous format.
 pub fn client_secret_reply(session_id: &str, body: &Value, now_s: u64) -> Vec<u8> {
     let value = format!("{PREFIX}{session_id}");
     let expires_at = now_s + REGISTERED_UNUSED.as_secs();
@@ -115,12 +116,12 @@ pub fn client_secret_reply(session_id: &str, body: &Value, now_s: u64) -> Vec<u8
     reply.to_string().into_bytes()
 }
 
-/// What a request brings as its key.
+/// The key of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresentedKey(Vec<u8>);
 
 impl PresentedKey {
-    /// Finds it: a bearer token, the password of Basic where that `is_taken`, or the token of the query.
+    /// Finds the key: a bearer token, the Basic password if `is_taken`, or the query's token.
     pub fn from_request<'h>(
         mut authorizations: impl Iterator<Item = &'h [u8]>,
         is_taken: bool,
@@ -140,13 +141,13 @@ impl PresentedKey {
         &self.0
     }
 
-    /// Returns the session that this names, if it can be the name of one.
+    /// Returns the session id in the key, if it is text.
     pub fn session_id(&self) -> Option<&str> {
         let text = std::str::from_utf8(&self.0).ok()?;
         Some(text.strip_prefix(PREFIX).unwrap_or(text))
     }
 
-    /// Tells whether it has the shape of the keys that are made here.
+    /// Returns whether the key has the format of [`client_secret_reply`].
     pub fn is_client_secret(&self) -> bool {
         let text = std::str::from_utf8(&self.0).ok();
         text.and_then(|text| text.strip_prefix(PREFIX))
@@ -166,7 +167,7 @@ fn basic_password(authorization: &[u8]) -> Option<Vec<u8>> {
     Some(pair[colon + 1..].to_vec())
 }
 
-/// Returns the JSON of an error as clients of this endpoint read it, beside the `detail` of every other.
+/// Returns the error JSON of this endpoint, which includes the `detail` of other endpoints.
 pub fn error_body(detail: &Value) -> Value {
     let message = detail.as_str().map_or_else(|| detail.to_string(), str::to_owned);
     json!({"error": {"message": message}, "detail": detail})

@@ -1,24 +1,24 @@
-//! The channel called `oai-events`: what its clients wait for before they talk, and nothing else.
+//! The `oai-events` channel: answers the events that its clients wait for.
 //!
-//! In: that it opened, and each text of the caller. Out: `session.created` once, and for each `session.update` the
-//! `session.updated` that repeats it. What the settings mean is for the bot, which gets every text as it came.
-//! Source: the published browser library of that service, whose `connect()` waits for the second.
+//! In: the opened channel, and each text of the caller. Out: `session.created` once, and a
+//! `session.updated` that echoes each `session.update`. The bot receives every text unchanged and
+//! applies the settings. Source: `docs/spec/whip.md` 6.
 
 use serde_json::{Map, Value, json};
 
 use crate::limits::MESSAGE_BYTES_MAX;
 
-/// The name of the channel.
+/// The label of the channel.
 pub const LABEL: &str = "oai-events";
 
-/// The events of one session.
+/// The event counter of a session.
 #[derive(Clone, Debug, Default)]
 pub struct RealtimeEvents {
     told: u64,
 }
 
 impl RealtimeEvents {
-    /// The channel opened: says what there is.
+    /// Returns the event for the opened channel.
     pub fn handle_open(&mut self) -> String {
         self.event(
             "session.created",
@@ -26,9 +26,9 @@ impl RealtimeEvents {
         )
     }
 
-    /// A text came: returns the answer to it, if it is due one.
+    /// Returns the answer to a text, if it requires one.
     pub fn handle_message(&mut self, text: &str) -> Option<String> {
-        // Only a text that can be one is read.
+        // Avoids parsing texts that cannot be an update.
         if !text.contains("session.update") {
             return None;
         }

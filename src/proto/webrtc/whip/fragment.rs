@@ -1,31 +1,31 @@
-//! The body of a PATCH: candidates of a caller, or new credentials.
+//! The body of a PATCH: candidates, or new ICE credentials.
 //!
-//! In: bytes of a fragment, or of the tail of a description, which some clients send in its place. Out: its credentials, once,
-//! and its candidates, unread. Lines of any other kind, names of sections and their order say nothing here, since all media
-//! share one transport. Refuses: what is no text, credentials without their other half or of a shape that no check can carry,
-//! and text that says nothing at all. Source: RFC 8840 section 9.
+//! In: an SDP fragment, or the tail of a description, which some clients send instead. Out: its
+//! credentials and its unchecked candidates. All other lines are ignored, since all media share one
+//! transport. Rejected: text that is not UTF-8, incomplete or invalid credentials, and text without
+//! any of these attributes. Source: RFC 8840 section 9.
 
 use super::WhipError;
 use crate::limits::{CANDIDATE_BYTES_MAX, CANDIDATES_MAX, ICE_PWD_BYTES_MAX, ICE_UFRAG_BYTES_MAX};
 
-/// The names under which one end checks the other.
+/// The peer's ICE credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteCredentials {
     pub ufrag: String,
     pub pwd: String,
 }
 
-/// What a fragment says.
+/// A parsed fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SdpFragment {
-    /// Nothing where the sender left out whose candidates they are.
+    /// `None` if the sender omitted them.
     pub credentials: Option<RemoteCredentials>,
-    /// `candidate:...`, each once; none is checked.
+    /// The `candidate:...` values, without duplicates and unchecked.
     pub candidates: Vec<String>,
 }
 
 impl SdpFragment {
-    /// Reads a body.
+    /// Parses a body.
     ///
     /// # Errors
     /// [`WhipError`].
@@ -55,7 +55,7 @@ impl SdpFragment {
             }
             says_anything = true;
         }
-        // A client that finds nothing to say of a candidate sends no body at all.
+        // Clients send an empty body for the end of candidates.
         if !says_anything && !body.is_empty() {
             return Err(WhipError::BadFragment(
                 "the fragment has neither `a=candidate`, `a=end-of-candidates` nor `a=ice-ufrag`",
@@ -89,12 +89,12 @@ impl SdpFragment {
     }
 }
 
-/// Tells whether a word can stand in a connectivity check.
+/// Returns whether a credential can be used in a check.
 fn is_valid_credential(word: &str, bytes_max: usize) -> bool {
     (1..=bytes_max).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
 }
 
-/// Finds the credentials of a description: the first, as all sections of a bundle have the same.
+/// Returns the first credentials of a description; all sections of a bundle share them.
 pub fn credentials(sdp: &str) -> Option<RemoteCredentials> {
     Some(RemoteCredentials {
         ufrag: value(sdp, "a=ice-ufrag:")?.to_owned(),

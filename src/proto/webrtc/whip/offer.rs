@@ -1,27 +1,27 @@
-//! Which offers an endpoint takes, before the engine looks at them.
+//! Which offers an endpoint accepts.
 //!
-//! In: an offer's text, of any line ends. Out: leave, or [`WhipError::Unfit`], which becomes 422. What cannot be read is left to
-//! the engine, which says what is wrong with it. Video is no reason to refuse: it is declined, and the talk goes on without, as
-//! broadcasters always send some. Source: RFC 9725 sections 4.2 and 4.4.
+//! In: an offer. Out: `Ok`, or [`WhipError::UnsupportedOffer`], which becomes 422. Unreadable
+//! offers pass, because the SDP parser has better errors. Video is accepted and declined in the
+//! answer, since broadcasters always offer it. Source: RFC 9725 sections 4.2 and 4.4.
 
 use super::WhipError;
 use super::path::WhipEndpoint;
 
-/// One section, as far as it matters here.
+/// The properties of a section.
 #[derive(Default)]
 struct OfferSection<'a> {
     is_audio: bool,
     has_port_0: bool,
-    /// Port 0 means that the section has no address of its own, RFC 9143 section 6.
+    /// Port 0 marks a section without its own address, RFC 9143 section 6.
     is_bundle_only: bool,
     direction: Option<&'a str>,
     muxes: bool,
 }
 
-/// Looks at an offer.
+/// Checks an offer.
 ///
 /// # Errors
-/// [`WhipError::Unfit`].
+/// [`WhipError::UnsupportedOffer`].
 pub fn check(via: WhipEndpoint, sdp: &str) -> Result<(), WhipError> {
     let mut session = None;
     let mut sections: Vec<OfferSection<'_>> = Vec::new();

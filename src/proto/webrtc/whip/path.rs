@@ -1,12 +1,12 @@
-//! Which of the endpoints a path is, and what its method means there.
+//! The routes of the WHIP, WHEP and calls endpoints.
 //!
-//! In: the method, and the path decoded. Out: a [`WhipRoute`], the methods that the path knows instead, or nothing. An endpoint
-//! may have a name behind it, which is handed to the bot; a session is below `/whip/s/` whichever endpoint made it, and has a
-//! second path where clients expect it, below the endpoint of calls.
+//! In: the method and the decoded path. Out: a [`WhipRoute`], the allowed methods, or `None`. An
+//! endpoint may be followed by a name for the bot. Every session is at `/whip/s/`; those of the
+//! calls endpoint also have the path that its clients expect.
 
 use crate::limits::ENDPOINT_NAME_BYTES_MAX;
 
-/// By which endpoint a session came.
+/// The endpoint that opened a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhipEndpoint {
     Whip,
@@ -15,7 +15,7 @@ pub enum WhipEndpoint {
 }
 
 impl WhipEndpoint {
-    /// Returns its name, as the bot gets it.
+    /// Returns the name for the bot.
     pub fn name(self) -> &'static str {
         match self {
             WhipEndpoint::Whip => "whip",
@@ -33,23 +33,23 @@ impl WhipEndpoint {
     }
 }
 
-/// What is asked for.
+/// What a request addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhipRoute {
-    /// POST of an offer, by this name.
+    /// POST of an offer, with the name for the bot.
     Create(WhipEndpoint, Option<String>),
     /// GET or HEAD of an endpoint.
     Endpoint(WhipEndpoint),
-    /// A session by its id, which nobody guesses.
+    /// A session, by its unguessable id.
     Session(WhipEndpoint, String, ResourceMethod),
-    /// POST of what `/start` takes in another shape.
+    /// POST of a `/start` body in another format.
     ClientSecrets,
-    /// OPTIONS: what can be posted, and patched.
+    /// OPTIONS, with the methods of the path.
     Options { via: WhipEndpoint, methods: &'static str },
 }
 
 impl WhipRoute {
-    /// Tells whether errors have the shape that clients of the calls endpoint read.
+    /// Returns whether errors use the format of the calls endpoint.
     pub fn is_call(&self) -> bool {
         match self {
             WhipRoute::Create(via, _) | WhipRoute::Endpoint(via) | WhipRoute::Session(via, ..) => {
@@ -61,7 +61,7 @@ impl WhipRoute {
     }
 }
 
-/// What is asked of a session.
+/// The method of a request to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceMethod {
     Get,
@@ -76,13 +76,13 @@ const WRITE: &str = "POST, OPTIONS";
 const SESSIONS: &str = "/whip/s/";
 const CALLS: &str = "/v1/realtime/calls";
 const CLIENT_SECRETS: &str = "/v1/realtime/client_secrets";
-/// Before the same where an endpoint of that service is hosted by others.
+/// The prefix that other hosts of this API use.
 const HOSTED: &str = "/openai";
-/// Before the id of a call.
+/// The prefix of a call id.
 const CALL: &str = "rtc_";
 const HANG_UP: &str = "/hangup";
 
-/// Finds what a request is for; `Err` has the methods of a path that knows others only.
+/// Returns the route of a request; `Err` holds the allowed methods of a known path.
 pub fn find(method: &str, path: &str) -> Option<Result<WhipRoute, &'static str>> {
     if let Some(id) = path.strip_prefix(SESSIONS) {
         return is_id(id).then(|| resource_route(method, WhipEndpoint::Whip, id));
@@ -130,7 +130,8 @@ pub fn find(method: &str, path: &str) -> Option<Result<WhipRoute, &'static str>>
     })
 }
 
-/// Returns what of a decoded path may stand in a log where it names a session: whoever has that name speaks for it.
+/// Returns the loggable form of a session's path. The id must not be logged, because it authorizes
+/// requests.
 pub fn redact(path: &str) -> Option<&'static str> {
     if path.starts_with(SESSIONS) {
         return Some("/whip/s/...");
@@ -160,13 +161,13 @@ fn resource_route(method: &str, via: WhipEndpoint, id: &str) -> Result<WhipRoute
     Ok(WhipRoute::Session(via, id.to_owned(), verb))
 }
 
-/// Tells whether a word is a name for the bot.
+/// Returns whether a word is a valid name for the bot.
 fn is_name(word: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=ENDPOINT_NAME_BYTES_MAX).contains(&word.len()) && word.bytes().all(is_plain)
 }
 
-/// Tells whether a word can be the id of a session: those are made here, of hexadecimal digits.
+/// Returns whether a word can be a session id, which consists of hexadecimal digits.
 fn is_id(word: &str) -> bool {
     (1..=ENDPOINT_NAME_BYTES_MAX).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -1,46 +1,46 @@
-//! What a session remembers, so that a PATCH can begin its ICE anew.
+//! The state of a session's resource, which a PATCH may use to restart ICE.
 //!
-//! In: the offer, each answer, and what is patched. Out: [`ResourcePatch`], which says what is to be done, and the fragment that tells of
-//! a restart. Which of the two a PATCH is, its credentials say and not its headers: those of this session bring candidates,
-//! others ask for a restart. A restart is the offer that was, with other credentials and candidates in it.
-//! Refuses: an entity tag of another ICE session. A missing one is taken, as the clients of browsers and devices leave it out.
-//! Source: RFC 9725 section 4.3, RFC 9110 section 13.1.1.
+//! In: the offer, each answer, and PATCH bodies. Out: a [`ResourcePatch`], and the fragment that
+//! answers a restart. The credentials in the body decide: the session's own bring candidates, new
+//! ones request a restart. A restart repeats the first offer with other credentials and candidates.
+//! Rejected: the entity tag of another ICE session. A missing tag is accepted, since browsers and
+//! devices omit it. Sources: RFC 9725 section 4.3, RFC 9110 section 13.1.1.
 
 use std::net::SocketAddr;
 
 use super::fragment::{self, RemoteCredentials, SdpFragment};
 use super::{ResourceResponse, WhipError, answer};
 
-/// What a session was opened with, and where it is reached.
+/// The offer and the credentials of a session.
 #[derive(Clone, Debug)]
 pub struct WhipResource {
     offer: String,
-    /// The caller's.
+    /// The caller's credentials.
     credentials: Option<RemoteCredentials>,
-    /// Those before: what was sent before a restart and comes after it.
+    /// The credentials before the last restart, which delayed requests may still carry.
     previous: Option<RemoteCredentials>,
-    /// This end's name, which is the entity tag.
+    /// The fragment of this end, which is the entity tag.
     local_ufrag: String,
 }
 
-/// What a PATCH asks for.
+/// What a PATCH requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourcePatch {
-    /// These candidates are the caller's, too.
+    /// Additional candidates of the caller.
     Trickle(Vec<String>),
     Restart(IceRestart),
 }
 
-/// ICE is to begin anew.
+/// An ICE restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IceRestart {
-    /// To be answered like any further offer.
+    /// The offer to answer.
     pub offer: String,
     credentials: RemoteCredentials,
 }
 
 impl WhipResource {
-    /// Begins with an offer and its answer.
+    /// Creates the state from an offer and its answer.
     pub fn new(offer: String, answer: &str) -> Self {
         WhipResource {
             credentials: fragment::credentials(&offer),
@@ -55,10 +55,10 @@ impl WhipResource {
         answer::etag(&self.local_ufrag)
     }
 
-    /// Reads a PATCH.
+    /// Parses a PATCH.
     ///
     /// # Errors
-    /// [`WhipError::Stale`], and those of [`SdpFragment::parse`].
+    /// [`WhipError::StaleEtag`], and those of [`SdpFragment::parse`].
     pub fn patch(&self, if_match: Option<&[u8]>, body: &[u8]) -> Result<ResourcePatch, WhipError> {
         if if_match.is_some_and(|tags| !self.matches(tags)) {
             return Err(WhipError::StaleEtag);
@@ -74,7 +74,7 @@ impl WhipResource {
         }
     }
 
-    /// The restart was answered. `used` are the addresses of this end and the caller between which media goes.
+    /// Handles an answered restart. `used` holds the local and remote address in use.
     pub fn handle_restart(
         &mut self,
         restart: IceRestart,
@@ -89,7 +89,8 @@ impl WhipResource {
         }
     }
 
-    /// Tells whether a list of entity tags names this ICE session. The star is quoted in the RFC's own example.
+    /// Returns whether a list of entity tags names this ICE session. The RFC's example quotes the
+    /// star.
     fn matches(&self, tags: &[u8]) -> bool {
         let etag = self.etag();
         tags.split(|byte| *byte == b',')

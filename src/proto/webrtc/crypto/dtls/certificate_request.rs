@@ -1,27 +1,27 @@
-//! CertificateRequests that ask for RSA beside ECDSA, which dimpl's own do not.
+//! Adds RSA to dimpl's CertificateRequest, which asks for ECDSA alone.
 //!
-//! GStreamer, and what else makes RSA keys, sends no certificate where a request names ECDSA alone.
-//! So `rsa_sign` and SHA-256 with RSA are added to the request when a datagram of dimpl's leaves,
-//! and to the same message in what dimpl hashes and verifies: it keeps a transcript of what it wrote
-//! itself. Both belong together. In and out: datagrams of a server, and transcripts of a server. A
-//! request in pieces passes untouched, and so would the handshake fail; `SERVER_FLIGHT_BYTES_MAX`
-//! keeps it whole. Sources: RFC 5246 sections 7.4.4, 7.4.8, 7.4.9; RFC 7627 section 3.
+//! GStreamer and other stacks with RSA keys send no certificate unless the request names RSA. So
+//! `rsa_sign` and SHA-256 with RSA are added to the outgoing request, and to the transcript that
+//! dimpl hashes and verifies. Both changes belong together. In and out: a server's datagrams and
+//! transcripts. A fragmented request is not changed, and its handshake would fail;
+//! `SERVER_FLIGHT_BYTES_MAX` prevents fragmentation. Sources: RFC 5246 sections 7.4.4, 7.4.8,
+//! 7.4.9; RFC 7627 section 3.
 
 use super::records::{
     HandshakeMessage, MESSAGE_HEADER_BYTES, RECORD_HEADER_BYTES, is_handshake_in_clear, message_header, messages,
     records, write_record,
 };
 
-/// What a datagram grows by.
+/// How much a datagram grows.
 pub const ADDED_BYTES: usize = 1 + RSA_PKCS1_SHA256.len();
-/// What a server's first flight fits in, all messages together: so none is cut in pieces.
+/// The room for a server's first flight, so that no message is fragmented.
 pub const SERVER_FLIGHT_BYTES_MAX: usize = 800;
 
 const CERTIFICATE_REQUEST: u8 = 13;
 const RSA_SIGN: u8 = 1;
 const RSA_PKCS1_SHA256: [u8; 2] = [4, 1];
 
-/// Writes a datagram of dimpl's as it leaves; nothing for one that needs no change.
+/// Adds RSA to an outgoing datagram; `None` if it has no request.
 pub fn add_rsa(datagram: &[u8]) -> Option<Vec<u8>> {
     let request = |record: &[u8]| {
         is_handshake_in_clear(record)
@@ -41,7 +41,7 @@ pub fn add_rsa(datagram: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Writes a transcript of dimpl's as the peer has it.
+/// Converts dimpl's transcript to the one that the peer has.
 pub fn add_rsa_to_transcript(transcript: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(transcript.len() + ADDED_BYTES);
     let mut read = 0;
@@ -57,7 +57,7 @@ pub fn add_rsa_to_transcript(transcript: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns the message with RSA in it, if it is a request and whole.
+/// Returns the message with RSA added, if it is a whole request.
 fn amend_request(message: &HandshakeMessage<'_>) -> Option<Vec<u8>> {
     if message.kind != CERTIFICATE_REQUEST || !message.is_whole() {
         return None;

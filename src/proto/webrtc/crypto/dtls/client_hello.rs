@@ -1,11 +1,10 @@
-//! ClientHellos that come in pieces, put together before dimpl sees them.
+//! Reassembles fragmented ClientHellos before dimpl sees them.
 //!
-//! In: datagrams. Out: the same, with the pieces of a hello taken out and the whole hello put in
-//! once its last piece is there. Pieces may come in any order, twice, and overlap, as they do when
-//! a client cuts its hello anew for a smaller MTU: dimpl takes such a flight for a copy of the
-//! first and never answers, and of many small ones its queue overflows. Everything else passes as
-//! it came, broken records included. Refused: longer hellos than a record holds. Source: RFC 6347
-//! section 4.2.3.
+//! In: datagrams. Out: the same, with the fragments replaced by one whole hello after the last
+//! arrived. Fragments may be reordered, duplicated and overlapping, as after a client reduced its
+//! MTU. dimpl mistakes such a flight for a retransmission and does not answer, and many small
+//! fragments overflow its queue. Everything else passes unchanged, malformed records included.
+//! Hellos longer than one record are rejected. Source: RFC 6347 section 4.2.3.
 
 use std::borrow::Cow;
 
@@ -14,13 +13,12 @@ use super::records::{
     write_record,
 };
 
-/// Longest hello that is put together: what one record may hold, and several times what key shares
-/// of browsers take.
+/// The longest hello: the capacity of one record, several times the size of browsers' hellos.
 const HELLO_BYTES_MAX: usize = (1 << 14) - MESSAGE_HEADER_BYTES;
 
 const CLIENT_HELLO: u8 = 1;
 
-/// One hello while its pieces come.
+/// A partially received hello.
 #[derive(Default)]
 pub(super) struct ClientHelloAssembler {
     number: [u8; 2],
@@ -30,7 +28,7 @@ pub(super) struct ClientHelloAssembler {
 }
 
 impl ClientHelloAssembler {
-    /// Returns what of a datagram is for the handshake now; nothing while pieces are missing.
+    /// Returns what the handshake needs of a datagram; empty while fragments are missing.
     pub fn handle_datagram<'a>(&mut self, datagram: &'a [u8]) -> Cow<'a, [u8]> {
         if !is_handshake_in_clear(datagram) {
             return Cow::Borrowed(datagram);
@@ -56,8 +54,8 @@ impl ClientHelloAssembler {
         Cow::Owned(left)
     }
 
-    /// Takes a piece, and tells whether it was the last one. A piece of another hello, or of one
-    /// that has another length, begins anew.
+    /// Adds a fragment. Returns whether the hello is complete. A fragment of another hello, or of
+    /// another length, starts over.
     fn add(&mut self, piece: &HandshakeMessage<'_>) -> bool {
         if piece.length > HELLO_BYTES_MAX {
             log::debug!("a ClientHello of {} bytes is not read", piece.length);
@@ -80,7 +78,7 @@ impl ClientHelloAssembler {
         self.missing == 0
     }
 
-    /// Appends the hello as one record, under the header of the record that completed it.
+    /// Appends the hello as one record with the header of the last fragment's record.
     fn write(&mut self, header: &[u8], into: &mut Vec<u8>) {
         let ClientHelloAssembler { number, body, .. } = std::mem::take(self);
         write_record(
@@ -91,7 +89,7 @@ impl ClientHelloAssembler {
     }
 }
 
-/// Reads a record that holds one piece of a hello and nothing else, and not all of it.
+/// Parses a record that consists of exactly one fragment of a hello.
 fn hello_fragment(record: &[u8]) -> Option<HandshakeMessage<'_>> {
     if !is_handshake_in_clear(record) {
         return None;
@@ -99,6 +97,6 @@ fn hello_fragment(record: &[u8]) -> Option<HandshakeMessage<'_>> {
     let (message, rest) = HandshakeMessage::split(&record[RECORD_HEADER_BYTES..])?;
     let size = message.body.len();
     let is_piece = message.kind == CLIENT_HELLO && rest.is_empty() && size > 0 && size < message.length;
-    // What reaches beyond the end is left to dimpl, which refuses it.
+    // dimpl rejects fragments that exceed the message.
     (is_piece && message.offset + size <= message.length).then_some(message)
 }

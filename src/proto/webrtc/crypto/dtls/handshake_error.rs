@@ -1,8 +1,8 @@
-//! Why a handshake was refused, for the log.
+//! Why a DTLS handshake failed, for the log.
 //!
-//! In: errors of dimpl and of the verifier, on either side of str0m, which passes on their words
-//! alone. Out: a [`HandshakeError`], whose words name what was wrong and what is taken. It names kinds of
-//! keys, versions and numbers, and nothing that tells who the peer is.
+//! In: errors of dimpl and of the certificate verifier. str0m reduces errors to text, so they are
+//! passed around it. Out: a [`HandshakeError`] that names what was offered and what is supported.
+//! It contains key types, versions and numbers, but nothing that identifies the peer.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -11,46 +11,47 @@ use dimpl::{CertificateError, CryptoError, Error, SecurityError};
 
 use super::rsa;
 
-/// What keeps this end from a handshake, or the peer.
+/// Why a handshake failed, at this end or at the peer's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandshakeError {
-    /// The certificate has a key of this kind.
+    /// The certificate has an unsupported key of this type.
     UnsupportedKey(String),
-    /// The certificate cannot be read.
+    /// The certificate cannot be parsed.
     MalformedCertificate,
-    /// The message with the certificates has so many bytes, and so many are read.
+    /// The Certificate message exceeds the limit.
     CertificateTooLong { bytes: usize, bytes_max: usize },
     /// The client sent no certificate.
     NoCertificate,
-    /// What the certificate's key should have signed, it has not.
+    /// The signature was not made by the certificate's key.
     BadSignature,
-    /// The certificate does not have the fingerprint that the SDP names.
+    /// The certificate's fingerprint differs from the one in the SDP.
     FingerprintMismatch,
-    /// The client offers no cipher suite that is spoken here.
+    /// The client offers no supported cipher suite.
     NoCommonSuite,
-    /// The client offers no group for the key exchange that is spoken here.
+    /// The client offers no supported key exchange group.
     NoCommonGroup,
-    /// The peer speaks this version.
+    /// The peer's DTLS version is unsupported.
     UnsupportedVersion(String),
-    /// The peer does not bind the keys to the handshake.
+    /// The peer does not support the extended master secret.
     NoExtendedMasterSecret,
-    /// The peer refused, with this alert; `active` tells that it is the server.
+    /// The peer sent this alert; `active` means that the peer is the server.
     Alert { number: u8, active: bool },
-    /// Anything else, in dimpl's words.
+    /// Any other error, in dimpl's words.
     Other(String),
 }
 
 thread_local! {
-    /// What the last datagram of DTLS was refused for, on its way past str0m.
+    /// The error of the last DTLS datagram.
     static LAST: RefCell<Option<HandshakeError>> = const { RefCell::new(None) };
 }
 
-/// Takes what the last datagram of DTLS that this thread handled was refused for.
+/// Takes the error of the last DTLS datagram that this thread handled.
 pub fn take_handshake_error() -> Option<HandshakeError> {
     LAST.take()
 }
 
-/// Keeps a refusal for [`take_handshake_error`]; the first one of a datagram is the cause of the others.
+/// Records an error for [`take_handshake_error`]. The first error of a datagram is the cause of
+/// later ones.
 pub(super) fn record_handshake_error(error: impl FnOnce() -> HandshakeError) {
     LAST.with_borrow_mut(|last| {
         last.get_or_insert_with(error);
@@ -131,7 +132,7 @@ impl fmt::Display for HandshakeError {
     }
 }
 
-/// The name of an alert that ends handshakes, RFC 5246 section 7.2.
+/// Returns the name of a fatal alert, RFC 5246 section 7.2.
 fn alert_name(number: u8) -> Option<&'static str> {
     Some(match number {
         10 => "unexpected_message",

@@ -1,10 +1,9 @@
-//! dimpl's cryptography with what it lacks: RSA keys of clients, and words for what is refused.
+//! dimpl's cryptography, extended with RSA keys of clients and with reasons for rejected keys.
 //!
-//! One provider for each role. A server's sees the transcript as dimpl has it, whose
-//! CertificateRequest asks for less than the one that left, and hashes and verifies what the client
-//! has in its place (see `request`). A client's differs in nothing but the words. Everything else is
-//! dimpl's own. In: certificates, transcripts, signatures. Out: digests, and whether a signature is
-//! good; a peer's bytes cannot make it panic.
+//! There is one provider per role. The server's hashes and verifies the transcript as the client
+//! has it, in which the CertificateRequest asks for RSA too (see `certificate_request`). The
+//! client's only adds reasons. In: certificates, transcripts, signatures. Out: digests, and whether
+//! a signature is valid. A peer's bytes cannot cause a panic.
 
 use dimpl::CryptoError;
 use dimpl::crypto::{
@@ -22,7 +21,7 @@ const EC_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10
 const RSA_ENCRYPTION: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
-/// What else certificates of clients were seen with.
+/// Names of other key types seen in clients' certificates.
 const NAMES: [(ObjectIdentifier, &str); 6] = [
     (ObjectIdentifier::new_unwrap("1.3.132.0.33"), "secp224r1"),
     (ObjectIdentifier::new_unwrap("1.3.132.0.35"), "secp521r1"),
@@ -32,7 +31,7 @@ const NAMES: [(ObjectIdentifier, &str); 6] = [
     (ObjectIdentifier::new_unwrap("1.3.101.113"), "Ed448"),
 ];
 
-/// Makes the provider of a server, whose datagrams all leave through `request::with_rsa`.
+/// Returns the server's provider. All its datagrams must pass `certificate_request::add_rsa`.
 pub fn server_provider() -> CryptoProvider {
     CryptoProvider {
         signature_verification: &ServerVerifier,
@@ -41,7 +40,7 @@ pub fn server_provider() -> CryptoProvider {
     }
 }
 
-/// Makes the provider of a client.
+/// Returns the client's provider.
 pub fn client_provider() -> CryptoProvider {
     CryptoProvider {
         signature_verification: &ClientVerifier,
@@ -60,7 +59,7 @@ impl HashProvider for ServerHashes {
     }
 }
 
-/// The digest of a transcript. dimpl makes a new one each time, and gives it all of it at once.
+/// The digest of a transcript. dimpl creates one per use and updates it once.
 #[derive(Debug)]
 struct ServerHash(Box<dyn HashContext>);
 
@@ -74,7 +73,7 @@ impl HashContext for ServerHash {
     }
 }
 
-/// Verifies the one thing that clients sign: the transcript.
+/// Verifies a client's signature over the transcript.
 #[derive(Debug)]
 struct ServerVerifier;
 
@@ -96,7 +95,7 @@ impl SignatureVerifier for ServerVerifier {
             record_handshake_error(|| HandshakeError::UnsupportedKey(PeerKey::Rsa(key).describe()));
             return Err(CryptoError::UnsupportedPublicKeyAlgorithm);
         }
-        // The one RSA signature that the request names.
+        // The only RSA signature that the request names.
         if (hash, algorithm) != (HashAlgorithm::SHA256, SignatureAlgorithm::RSA) || !key.verify(&data, signature) {
             return Err(CryptoError::InvalidSignatureFormat);
         }
@@ -104,7 +103,7 @@ impl SignatureVerifier for ServerVerifier {
     }
 }
 
-/// Verifies the one thing that servers sign: the key exchange.
+/// Verifies a server's signature over the key exchange.
 #[derive(Debug)]
 struct ClientVerifier;
 
@@ -128,7 +127,7 @@ impl SignatureVerifier for ClientVerifier {
     }
 }
 
-/// Verifies as dimpl does, and says which key is refused.
+/// Verifies through dimpl, and records the reason if the key is unsupported.
 fn verify(
     key: &PeerKey,
     certificate: &[u8],
@@ -145,15 +144,15 @@ fn verify(
     dimpl.verify_signature(certificate, data, signature, hash, algorithm)
 }
 
-/// The key in a peer's certificate.
+/// The public key of a peer's certificate.
 #[derive(Debug, PartialEq, Eq)]
 enum PeerKey {
-    /// On one of the curves that dimpl knows.
+    /// On a curve that dimpl supports.
     Ecdsa,
     Rsa(rsa::RsaPublicKey),
     /// On another curve.
     Curve(ObjectIdentifier),
-    /// Of another algorithm.
+    /// For another algorithm.
     Other(ObjectIdentifier),
     Unreadable,
 }

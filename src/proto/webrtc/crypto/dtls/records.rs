@@ -1,29 +1,29 @@
-//! Records of a handshake before it is encrypted, and the messages in them.
+//! Unencrypted handshake records and their messages.
 //!
-//! In: datagrams of a peer or of dimpl. Out: slices of them; nothing is copied. What is cut short,
-//! or says more than it holds, is no record and no message. Source: RFC 6347 sections 4.1, 4.2.2.
+//! In: datagrams. Out: slices of them, without copies. Truncated records and messages are not
+//! returned. Source: RFC 6347 sections 4.1, 4.2.2.
 
 /// Type, version, epoch, sequence number, length.
 pub const RECORD_HEADER_BYTES: usize = 13;
-/// Type, length, number of the message, offset and length of the piece.
+/// Type, length, message number, fragment offset and fragment length.
 pub const MESSAGE_HEADER_BYTES: usize = 12;
 
 const HANDSHAKE: u8 = 22;
 
-/// A handshake message, or one piece of it.
+/// A handshake message or one fragment of it.
 #[derive(Clone, Copy, Debug)]
 pub struct HandshakeMessage<'a> {
     pub kind: u8,
-    /// Bytes of the whole message, without its header.
+    /// The length of the whole message, without its header.
     pub length: usize,
     pub number: [u8; 2],
     pub offset: usize,
-    /// What is here of it.
+    /// The bytes of this fragment.
     pub body: &'a [u8],
 }
 
 impl<'a> HandshakeMessage<'a> {
-    /// Cuts the first message off.
+    /// Splits off the first message.
     pub fn split(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (header, rest) = bytes.split_first_chunk::<MESSAGE_HEADER_BYTES>()?;
         let u24 =
@@ -44,7 +44,7 @@ impl<'a> HandshakeMessage<'a> {
     }
 }
 
-/// Gives the messages of bytes that begin with one, up to the first that is cut short.
+/// Iterates over messages, up to the first truncated one.
 pub fn messages(bytes: &[u8]) -> impl Iterator<Item = HandshakeMessage<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -54,7 +54,7 @@ pub fn messages(bytes: &[u8]) -> impl Iterator<Item = HandshakeMessage<'_>> {
     })
 }
 
-/// Gives the records of a datagram, up to the first that is cut short.
+/// Iterates over the records of a datagram, up to the first truncated one.
 pub fn records(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
@@ -64,14 +64,14 @@ pub fn records(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Cuts the first record off; `None` for what is none, or not all of one.
+/// Splits off the first record; `None` if it is truncated.
 pub fn split_record(datagram: &[u8]) -> Option<(&[u8], &[u8])> {
     let header = datagram.first_chunk::<RECORD_HEADER_BYTES>()?;
     let length = usize::from(u16::from_be_bytes([header[11], header[12]]));
     datagram.split_at_checked(RECORD_HEADER_BYTES + length)
 }
 
-/// Appends a record with these contents, under the header of another.
+/// Appends a record with the header of another and these contents.
 pub fn write_record(header: &[u8], contents: &[&[u8]], into: &mut Vec<u8>) {
     let length: usize = contents.iter().map(|part| part.len()).sum();
     into.extend_from_slice(&header[..RECORD_HEADER_BYTES - 2]);
@@ -79,13 +79,13 @@ pub fn write_record(header: &[u8], contents: &[&[u8]], into: &mut Vec<u8>) {
     contents.iter().for_each(|part| into.extend_from_slice(part));
 }
 
-/// Returns the header of a message that is whole.
+/// Returns the header of an unfragmented message.
 pub fn message_header(kind: u8, number: [u8; 2], length: usize) -> [u8; MESSAGE_HEADER_BYTES] {
     let [_, a, b, c] = (length as u32).to_be_bytes();
     [kind, a, b, c, number[0], number[1], 0, 0, 0, a, b, c]
 }
 
-/// Tells whether the first record is of a handshake, and not encrypted.
+/// Returns whether the first record is an unencrypted handshake record.
 pub fn is_handshake_in_clear(datagram: &[u8]) -> bool {
     matches!(datagram, [HANDSHAKE, _, _, 0, 0, ..])
 }

@@ -1,10 +1,9 @@
-//! RSA signatures of peers: PKCS #1 v1.5 with SHA-256, verified and never made.
+//! Verifies RSA signatures of peers: PKCS #1 v1.5 with SHA-256.
 //!
-//! In: the key as a certificate holds it, what is signed, and the signature. Out: whether it is good.
-//! The block that a good signature opens to is built and compared whole, so nothing in it is parsed.
-//! Keys have 2048 to 4096 bits, which bounds the work, and a public exponent of at most 32 bits.
-//! All numbers here are public, so time tells nothing. Sources: RFC 8017 section 8.2.2, RFC 3279
-//! section 2.3.1.
+//! In: a key from a certificate, the signed bytes, and the signature. Out: whether it is valid. The
+//! expected block is built and compared as a whole, so nothing in it is parsed. Keys have 2048 to
+//! 4096 bits, which bounds the work, and exponents of at most 32 bits. All numbers are public, so
+//! variable time is acceptable. Sources: RFC 8017 section 8.2.2, RFC 3279 section 2.3.1.
 
 use std::ops::RangeInclusive;
 
@@ -14,15 +13,15 @@ use sha2::{Digest, Sha256};
 use x509_cert::der::asn1::UintRef;
 use x509_cert::der::{Decode, Header, Reader, SliceReader, Tag};
 
-/// Below, keys count as broken; above, one handshake costs a small board too much.
+/// Shorter keys are broken; longer ones cost a small board too much per handshake.
 pub const KEY_BITS: RangeInclusive<usize> = 2048..=4096;
 const KEY_BYTES_MAX: usize = U4096::BYTES;
 /// Every exponent in use is 3, 17 or 65537.
 const EXPONENT_BYTES_MAX: usize = 4;
-/// DER of the digest's name and of what stands before the digest, RFC 8017 section 9.2, note 1.
+/// The DER prefix of a SHA-256 digest, RFC 8017 section 9.2, note 1.
 const SHA256_PREFIX: [u8; 19] = *b"\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20";
 
-/// The public key of a peer, its numbers without leading zeros.
+/// An RSA public key, without leading zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RsaPublicKey {
     modulus: Vec<u8>,
@@ -30,7 +29,7 @@ pub struct RsaPublicKey {
 }
 
 impl RsaPublicKey {
-    /// Reads the DER of an `RSAPublicKey`; `None` where it is none.
+    /// Parses a DER `RSAPublicKey`.
     pub fn from_der(der: &[u8]) -> Option<Self> {
         let mut reader = SliceReader::new(der).ok()?;
         let header = Header::decode(&mut reader).ok()?;
@@ -49,7 +48,7 @@ impl RsaPublicKey {
         self.modulus.len() * 8 - unused
     }
 
-    /// Tells whether its size and exponent are among those that are taken.
+    /// Returns whether size and exponent are supported.
     pub fn is_supported(&self) -> bool {
         let is_odd = |number: &[u8]| number.last().is_some_and(|last| last % 2 == 1);
         KEY_BITS.contains(&self.bits())
@@ -59,7 +58,7 @@ impl RsaPublicKey {
             && self.exponent != [1]
     }
 
-    /// Tells whether `signature` is this key's, over `signed`.
+    /// Returns whether `signature` over `signed` was made by this key.
     pub fn verify(&self, signed: &[u8], signature: &[u8]) -> bool {
         if !self.is_supported() || signature.len() != self.modulus.len() {
             return false;
@@ -79,7 +78,7 @@ impl RsaPublicKey {
     }
 }
 
-/// Builds what a good signature over `signed` opens to, `length` bytes.
+/// Builds the block to which a valid signature over `signed` decrypts.
 fn expected_block(signed: &[u8], length: usize) -> Vec<u8> {
     let digest = Sha256::digest(signed);
     let tail = [&[0], &SHA256_PREFIX[..], &digest].concat();
@@ -89,7 +88,7 @@ fn expected_block(signed: &[u8], length: usize) -> Vec<u8> {
     block
 }
 
-/// Reads at most [`KEY_BYTES_MAX`] bytes.
+/// Converts at most [`KEY_BYTES_MAX`] bytes.
 fn to_uint(bytes: &[u8]) -> U4096 {
     let mut padded = [0; KEY_BYTES_MAX];
     padded[KEY_BYTES_MAX - bytes.len()..].copy_from_slice(bytes);
