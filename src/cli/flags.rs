@@ -8,9 +8,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::moq::Moq;
-use crate::config::{BuiltInBot, MetricsAccess, Tls, Transport};
+use crate::config::{BotAudio, BuiltInBot, MetricsAccess, Tls, Transport};
 use crate::limits::{
-    DRAIN_MAX, OPUS_COMPLEXITY_DEFAULT, OPUS_COMPLEXITY_MAX, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST, WORKERS_MAX,
+    DRAIN_MAX, OPUS_COMPLEXITY_DEFAULT, OPUS_COMPLEXITY_MAX, PROCESS_PCM_RATE_HZ, RATES_HZ, SESSIONS_MAX_DEFAULT,
+    SESSIONS_MAX_HIGHEST, WORKERS_MAX,
 };
 use crate::proto::options::env_options::with_prefix;
 use crate::proto::options::{Expected, FlagKind, HOST_HELP, OptionStore, OptionTable, flag, number, push, put, tls};
@@ -37,6 +38,8 @@ pub(super) struct LowArgs {
     pub unverified_calls: bool,
     pub ws_auth: Option<WsAuth>,
     pub bot: Option<BuiltInBot>,
+    pub bot_audio: Option<BotAudio>,
+    pub bot_rate_hz: Option<u32>,
     pub pass_env: Vec<String>,
     pub sessions_max: Option<usize>,
     pub workers: Option<usize>,
@@ -256,6 +259,26 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
     ),
     flag(
         None,
+        "--bot-audio",
+        FlagKind::Value("protobuf|pcm", |args, text| put(&mut args.bot_audio, bot_audio(&text)?)),
+        BOTS,
+        "How a program after `--` gets its audio: `protobuf` frames over a WebSocket, with texts, keys and marks, or \
+         plain 16-bit mono `pcm` on stdin and stdout, little-endian. [default: protobuf]",
+    ),
+    flag(
+        None,
+        "--bot-rate",
+        FlagKind::Value("HZ", |args, text| {
+            put(
+                &mut args.bot_rate_hz,
+                number(&text, *RATES_HZ.start(), *RATES_HZ.end())?,
+            )
+        }),
+        BOTS,
+        "Sample rate of `--bot-audio pcm`, in both directions, 8000 to 48000. [default: 16000]",
+    ),
+    flag(
+        None,
         "--pass-env",
         FlagKind::List("NAME", |args, text| push(&mut args.pass_env, text)),
         BOTS,
@@ -448,6 +471,16 @@ const _: () = assert!(SESSIONS_MAX_DEFAULT == 32 && OPUS_COMPLEXITY_DEFAULT == 3
 
 fn transport(text: &str) -> Result<Transport, Expected> {
     Transport::from_name(text).ok_or_else(|| format!("one of {}", listed(Transport::ALL.map(Transport::name))))
+}
+
+fn bot_audio(text: &str) -> Result<BotAudio, Expected> {
+    match text {
+        "protobuf" => Ok(BotAudio::Protobuf),
+        "pcm" => Ok(BotAudio::Pcm {
+            rate_hz: PROCESS_PCM_RATE_HZ,
+        }),
+        _ => Err("`protobuf` or `pcm`".into()),
+    }
 }
 
 fn bot(text: &str) -> Result<BuiltInBot, Expected> {

@@ -43,7 +43,7 @@ const LATER: &str = "\nOptions marked [later] are understood and refused: they a
 
 /// How options are set by variables.
 const OF_OPTIONS: &str = "Every option has one: RUNNER_MAX_SESSIONS for `--max-sessions`. Lists have commas, options without \
-                          a value take true or false, -v a number. What is args wins.";
+                          a value take true or false, -v a number. What is typed wins.";
 
 /// What variables say, other than those of options and of telephony providers.
 const ENVIRONMENT: &[(&str, &str)] = &[
@@ -88,7 +88,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("MESSAGING_APP_SECRET", "Secret of the app, which signs the webhooks."),
     (
         "MESSAGING_WEBHOOK_VERIFICATION_TOKEN",
-        "A word of your own, args into the provider's dashboard too.",
+        "A word of your own, typed into the provider's dashboard too.",
     ),
     (
         "MESSAGING_API_URL",

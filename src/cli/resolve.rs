@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use super::flags::{LowArgs, WsAuth};
 use super::moq::Moq;
 use super::{Env, UsageError, env_trust, features, messaging, rooms, telephony};
-use crate::config::{BuiltInBot, Config, IceServer, Secret, Tls, Transport};
+use crate::config::{BotAudio, BuiltInBot, Config, IceServer, Secret, Tls, Transport};
 use crate::features::Feature;
 use crate::limits::{
     API_KEY_BYTES, ICE_ADDRESSES_MAX, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX,
@@ -62,6 +62,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     features::warn_unused_tuning(&args, warnings);
     warn_about_calls(transport, &allowed_origins, ws_auth, warnings);
     warnings.extend(open_sockets(api_key.is_some(), ws_auth));
+    let bot_audio = bot_audio(&args, warnings)?;
     let mut config = Config::default();
     config.host = host;
     config.port = args.port.unwrap_or(PORT_DEFAULT);
@@ -80,6 +81,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.ice_addresses = args.ice_addresses;
     config.embedded = embedded;
     config.bot = args.bot.unwrap_or(BuiltInBot::Parrot);
+    config.bot_audio = bot_audio;
     config.command = args.command;
     config.withheld = withheld;
     config.bot_folder = bot_folder(env);
@@ -175,6 +177,26 @@ fn check_command(args: &LowArgs) -> Result<(), UsageError> {
         }
         Some(_) if args.bot.is_some() => "`--bot` and `-- COMMAND` both name the bot; give one of them",
         _ => return Ok(()),
+    };
+    Err(UsageError::Combination(wrong.into()))
+}
+
+/// Resolves how a program gets its audio.
+fn bot_audio(args: &LowArgs, warnings: &mut Vec<String>) -> Result<BotAudio, UsageError> {
+    let audio = args.bot_audio.unwrap_or_default();
+    let wrong = match (audio, args.bot_rate_hz) {
+        (BotAudio::Protobuf, _) => {
+            if args.given.contains(&"--bot-rate") {
+                warnings.push("`--bot-rate` has no effect without `--bot-audio pcm`".to_owned());
+            }
+            return Ok(audio);
+        }
+        _ if args.command.is_none() => "`--bot-audio pcm` needs a program: -- COMMAND [ARGS...]",
+        _ if args.direct || args.transport == Some(Transport::Videoroom) => {
+            "`--bot-audio pcm` has no audio in a video room: the bot joins that room by itself"
+        }
+        (BotAudio::Pcm { .. }, None) => return Ok(audio),
+        (BotAudio::Pcm { .. }, Some(rate_hz)) => return Ok(BotAudio::Pcm { rate_hz }),
     };
     Err(UsageError::Combination(wrong.into()))
 }

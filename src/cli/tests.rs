@@ -1,7 +1,7 @@
 //! The command line as a whole: arguments and surroundings in, a configuration or a refusal out.
 
 use super::*;
-use crate::config::{BuiltInBot, Host, Tls, Transport};
+use crate::config::{BotAudio, BuiltInBot, Host, Tls, Transport};
 use crate::limits::{ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
 use crate::proto::options::env::Variables;
 
@@ -324,6 +324,37 @@ fn a_program_takes_the_place_of_the_built_in_bot() {
         message.contains("`--bot`") && message.contains("`-- COMMAND`"),
         "{message}"
     );
+}
+
+#[test]
+fn a_program_gets_pcm_when_it_is_asked_for() {
+    let audio = |arguments: &[&str]| config(arguments).bot_audio;
+    assert_eq!(audio(&["--", "bot"]), BotAudio::Protobuf);
+    assert_eq!(audio(&["--bot-audio", "protobuf", "--", "bot"]), BotAudio::Protobuf);
+    let pcm = |rate_hz| BotAudio::Pcm { rate_hz };
+    assert_eq!(audio(&["--bot-audio", "pcm", "--", "bot"]), pcm(16_000));
+    let rate = ["--bot-rate", "48000", "--bot-audio", "pcm", "--", "bot"];
+    assert_eq!(audio(&rate), pcm(48_000));
+    let variables = [("RUNNER_BOT_AUDIO", "pcm"), ("RUNNER_BOT_RATE", "8000")];
+    assert_eq!(served(&["--", "bot"], &variables).0.bot_audio, pcm(8_000));
+    let (config, warnings) = served(&["--bot-rate", "8000", "--", "bot"], &[]);
+    assert_eq!(config.bot_audio, BotAudio::Protobuf);
+    assert!(
+        warnings.iter().any(|warning| warning.contains("`--bot-rate`")),
+        "{warnings:?}"
+    );
+    for (arguments, named) in [
+        (&["--bot-audio", "opus", "--", "bot"][..], "`protobuf` or `pcm`"),
+        (&["--bot-audio", "pcm"], "-- COMMAND"),
+        (
+            &["--bot-audio", "pcm", "--bot-rate", "7999", "--", "bot"],
+            "8000 to 48000",
+        ),
+        (&["--bot-audio", "pcm", "-t", "videoroom", "--", "bot"], "video room"),
+    ] {
+        let message = refused(arguments);
+        assert!(message.contains(named), "{message}");
+    }
 }
 
 #[test]

@@ -164,6 +164,7 @@ fn bot_of(config: &Config, bot: Bot) -> Result<Bot, RunError> {
             let spec = process::ProgramSpec {
                 command: command.clone(),
                 withheld: config.withheld.clone(),
+                audio: config.bot_audio,
                 working_dir: config.bot_folder.clone(),
             };
             process::check(command, spec.working_dir.as_deref()).map_err(RunError::Command)?;

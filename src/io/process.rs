@@ -9,6 +9,7 @@
 
 pub mod listener;
 pub mod output_log;
+pub mod pcm;
 pub mod program;
 pub mod protobuf;
 
@@ -18,20 +19,27 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::bot::{self, Bot, BotError, Kind, RunnerArguments, Shutdown};
+use crate::bot::{self, Audio, Bot, BotError, Kind, RunnerArguments, Shutdown};
+use crate::config::BotAudio;
 use crate::limits::{
     BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, PROCESS_CLOSE_WITHIN, PROCESS_HANG_UP_GRACE, PROCESS_KILL_MARGIN,
     PROCESS_LAST_WORDS, PROCESS_REST,
 };
 use crate::proto::process;
+use crate::rtvi::Rtvi;
 use listener::MediaListener;
+use pcm::{ClosingPipes, Pipes};
 use program::Program;
 pub use program::ProgramSpec;
-use protobuf::{MediaEnd, MediaProtocolError, PendingMedia};
+use protobuf::{ClosingMedia, MediaProtocolError, PendingMedia};
+
+/// From SIGTERM to SIGKILL.
+const STOP_GRACE: Duration = BOT_GRACE.saturating_sub(PROCESS_KILL_MARGIN);
 
 /// Makes the bot that runs a command for every session. The log names the variables that it does
 /// not get.
@@ -111,6 +119,8 @@ enum ProgramError {
     Listener(#[source] io::Error),
     #[error("starting `{}`: {source}", .program.display())]
     Start { program: OsString, source: io::Error },
+    #[error("`--bot-audio pcm` has no audio in a session of kind `{0}`: the bot joins that room by itself")]
+    NoAudio(&'static str),
     #[error("{0}")]
     Exit(ExitStatus),
     /// The system does not tell how it ended.
@@ -123,7 +133,22 @@ enum ProgramError {
     Killed,
 }
 
+/// How the media of a program ended.
+pub enum MediaEnd {
+    /// The session is over; the program's socket is closed with what still waits for it.
+    SessionOver(ClosingMedia),
+    /// The session is over; the program's standard input is ended.
+    EndOfInput(ClosingPipes),
+    /// The program closed its media, or exited, and the session has all of its speech.
+    HungUp,
+    /// The program broke the protocol.
+    ProtocolError(MediaProtocolError, ClosingMedia),
+}
+
 async fn run(spec: Arc<ProgramSpec>, mut args: RunnerArguments) -> Result<(), BotError> {
+    if let BotAudio::Pcm { rate_hz } = spec.audio {
+        return run_pcm(&spec, args, rate_hz).await;
+    }
     // A kind without media has none; the program lives until it exits.
     let media = PendingMedia::of(&mut args);
     let listener = media
@@ -132,14 +157,39 @@ async fn run(spec: Arc<ProgramSpec>, mut args: RunnerArguments) -> Result<(), Bo
         .transpose()
         .map_err(ProgramError::Listener)?;
     let arguments = arguments(&args, listener.as_ref())?;
-    let program = Program::start(&spec, &arguments, args.session_id.clone());
-    let mut program = program.map_err(|source| ProgramError::Start {
-        program: spec.command.first().cloned().unwrap_or_default(),
-        source,
-    })?;
-    let result = supervise(&mut program, media.zip(listener), args.shutdown).await;
+    let (mut program, _) = start(&spec, &arguments, &args)?;
+    let media = media
+        .zip(listener)
+        .map(|(media, listener)| |exited| protobuf::run(media, listener, exited));
+    let exited = Notify::new();
+    let result = supervise(&mut program, media, args.shutdown, &exited).await;
     program.flush_output().await;
     Ok(result?)
+}
+
+/// Runs a program whose media is PCM on its standard streams.
+async fn run_pcm(spec: &ProgramSpec, mut args: RunnerArguments, rate_hz: u32) -> Result<(), BotError> {
+    let kind = args.kind.name();
+    let arguments = arguments(&args, None)?;
+    let rtvi = Rtvi::open(&mut args, Audio::at(rate_hz)).map_err(|_| ProgramError::NoAudio(kind))?;
+    let (mut program, pipes) = start(spec, &arguments, &args)?;
+    let media = pipes.map(|pipes| |_| pcm::run(rtvi, pipes));
+    let exited = Notify::new();
+    let result = supervise(&mut program, media, args.shutdown, &exited).await;
+    program.flush_output().await;
+    Ok(result?)
+}
+
+fn start(
+    spec: &ProgramSpec,
+    arguments: &str,
+    args: &RunnerArguments,
+) -> Result<(Program, Option<Pipes>), ProgramError> {
+    let started = Program::start(spec, arguments, args.session_id.clone());
+    started.map_err(|source| ProgramError::Start {
+        program: spec.command.first().cloned().unwrap_or_default(),
+        source,
+    })
 }
 
 fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result<String, process::ArgumentsTooLong> {
@@ -178,30 +228,33 @@ fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result
     process::arguments(&common, &kind)
 }
 
-/// Waits for the first of what can end a program, and sees it to its end.
-async fn supervise(
+/// Runs the media of a program, and ends the program when the first of the two has ended.
+async fn supervise<'e, M>(
     program: &mut Program,
-    media: Option<(PendingMedia, MediaListener)>,
+    media: Option<impl FnOnce(&'e Notify) -> M>,
     mut shutdown: Shutdown,
-) -> Result<(), ProgramError> {
-    let exited = Notify::new();
+    exited: &'e Notify,
+) -> Result<(), ProgramError>
+where
+    M: Future<Output = MediaEnd>,
+{
     let has_media = media.is_some();
     let media_task = async {
         match media {
-            Some((media, listener)) => protobuf::run(media, listener, &exited).await,
+            Some(media) => media(exited).await,
             None => std::future::pending().await,
         }
     };
     let mut media_task = std::pin::pin!(media_task);
     enum FirstEnd {
         Exited(io::Result<ExitStatus>),
-        Talk(MediaEnd),
+        Media(MediaEnd),
         Shutdown,
     }
     let stopping = shutdown.clone();
     let first = tokio::select! {
         status = program.exited() => FirstEnd::Exited(status),
-        end = &mut media_task => FirstEnd::Talk(end),
+        end = &mut media_task => FirstEnd::Media(end),
         () = shutdown.wait() => FirstEnd::Shutdown,
     };
     match first {
@@ -214,57 +267,77 @@ async fn supervise(
             exited.notify_one();
             // What it said is heard to its end; what it left behind is ended meanwhile.
             match tokio::join!(timeout(PROCESS_LAST_WORDS, media_task), reap_group(program)) {
-                (Ok(MediaEnd::ProtocolError(fault, _)), ()) => Err(ProgramError::Media(fault)),
+                (Ok(MediaEnd::ProtocolError(error, _)), ()) => Err(ProgramError::Media(error)),
                 _ => Ok(()),
             }
         }
-        FirstEnd::Talk(MediaEnd::HungUp) => end_after_hang_up(program, stopping).await,
-        FirstEnd::Talk(MediaEnd::SessionOver(mut closing)) => {
-            // SIGTERM ends most programs at once, and they would never know why.
+        FirstEnd::Media(end) => end_after_media(program, end, stopping).await,
+        FirstEnd::Shutdown => {
+            let rest = async {
+                match media_task.await {
+                    MediaEnd::SessionOver(closing) | MediaEnd::ProtocolError(_, closing) => closing.close().await,
+                    MediaEnd::EndOfInput(closing) => closing.close().await,
+                    MediaEnd::HungUp => {}
+                }
+            };
+            run_beside(rest, stop(program, stopping, STOP_GRACE)).await
+        }
+    }
+}
+
+/// Ends a program whose media has ended.
+async fn end_after_media(program: &mut Program, end: MediaEnd, shutdown: Shutdown) -> Result<(), ProgramError> {
+    match end {
+        MediaEnd::HungUp => match exit_within_grace(program, &shutdown).await {
+            Some(status) => {
+                check_status(status)?;
+                reap_group(program).await;
+                Ok(())
+            }
+            None => stop(program, shutdown, STOP_GRACE).await,
+        },
+        MediaEnd::EndOfInput(closing) => {
+            let end = async {
+                match exit_within_grace(program, &shutdown).await {
+                    Some(status) => {
+                        reap_group(program).await;
+                        check_stopped(status)
+                    }
+                    None => stop(program, shutdown, STOP_GRACE - PROCESS_HANG_UP_GRACE).await,
+                }
+            };
+            run_beside(closing.close(), end).await
+        }
+        MediaEnd::SessionOver(mut closing) => {
+            // SIGTERM ends most programs at once, before they read the last messages.
             if closing.flush().await {
-                let mut shutdown = stopping.clone();
+                let mut shutdown = shutdown.clone();
                 tokio::select! {
                     () = sleep(PROCESS_CLOSE_WITHIN) => {}
                     () = shutdown.wait() => {}
                 }
             }
-            run_beside(closing.close(), stop(program, stopping)).await
+            run_beside(closing.close(), stop(program, shutdown, STOP_GRACE)).await
         }
-        FirstEnd::Talk(MediaEnd::ProtocolError(fault, closing)) => {
-            log::warn!("the bot's media is closed: {fault}");
-            let stopped = run_beside(closing.close(), stop(program, stopping)).await;
-            stopped.and(Err(ProgramError::Media(fault)))
-        }
-        FirstEnd::Shutdown => {
-            let rest = async {
-                if let MediaEnd::SessionOver(closing) | MediaEnd::ProtocolError(_, closing) = media_task.await {
-                    closing.close().await;
-                }
-            };
-            run_beside(rest, stop(program, stopping)).await
+        MediaEnd::ProtocolError(error, closing) => {
+            log::warn!("the bot's media is closed: {error}");
+            let stopped = run_beside(closing.close(), stop(program, shutdown, STOP_GRACE)).await;
+            stopped.and(Err(ProgramError::Media(error)))
         }
     }
 }
 
-/// Gives a program that closed its media time to exit by itself, and stops it after that.
-async fn end_after_hang_up(program: &mut Program, shutdown: Shutdown) -> Result<(), ProgramError> {
+/// Waits a while for a program to exit by itself.
+async fn exit_within_grace(program: &mut Program, shutdown: &Shutdown) -> Option<io::Result<ExitStatus>> {
     let mut stopping = shutdown.clone();
-    let status = tokio::select! {
+    tokio::select! {
         status = program.exited() => Some(status),
         () = sleep(PROCESS_HANG_UP_GRACE) => None,
         () = stopping.wait() => None,
-    };
-    match status {
-        Some(status) => {
-            check_status(status)?;
-            reap_group(program).await;
-            Ok(())
-        }
-        None => stop(program, shutdown).await,
     }
 }
 
-/// Judges the end of a program that nobody asked to end.
+/// Checks the exit status of a program that ended by itself.
 fn check_status(status: io::Result<ExitStatus>) -> Result<(), ProgramError> {
     match status {
         Ok(status) if status.success() => Ok(()),
@@ -282,12 +355,27 @@ async fn reap_group(program: &mut Program) {
     }
 }
 
-/// Asks the program's group to end, and kills it when its time is up. What the program makes of the signal is no failure.
-async fn stop(program: &mut Program, mut shutdown: Shutdown) -> Result<(), ProgramError> {
+/// Checks the exit status of a program that was told to end: any code is fine, a signal of its own
+/// doing is not.
+fn check_stopped(status: io::Result<ExitStatus>) -> Result<(), ProgramError> {
+    match status {
+        Ok(status) if program::is_exit_on_sigterm(status) => Ok(()),
+        Ok(status) if status.code().is_some() => {
+            log::info!("the bot ended at the end of its session with {status}");
+            Ok(())
+        }
+        Ok(status) => Err(ProgramError::Exit(status)),
+        Err(error) => Err(ProgramError::Wait(error)),
+    }
+}
+
+/// Sends SIGTERM to the program's group, and SIGKILL after `grace` or the shorter time of a runner
+/// that stops.
+async fn stop(program: &mut Program, mut shutdown: Shutdown, grace: Duration) -> Result<(), ProgramError> {
     program.terminate();
-    let patience = async {
+    let time_is_up = async {
         tokio::select! {
-            () = sleep(BOT_GRACE - PROCESS_KILL_MARGIN) => {}
+            () = sleep(grace) => {}
             () = async {
                 shutdown.wait().await;
                 sleep(BOT_GRACE_AT_SHUTDOWN - PROCESS_KILL_MARGIN).await;
@@ -295,25 +383,17 @@ async fn stop(program: &mut Program, mut shutdown: Shutdown) -> Result<(), Progr
         }
     };
     tokio::select! {
-        status = program.group_exited() => match status {
-            Ok(status) if program::is_exit_on_sigterm(status) => Ok(()),
-            Ok(status) if status.code().is_some() => {
-                log::info!("the bot ended on SIGTERM with {status}");
-                Ok(())
-            }
-            Ok(status) => Err(ProgramError::Exit(status)),
-            Err(error) => Err(ProgramError::Wait(error)),
-        },
-        () = patience => {
+        status = program.group_exited() => check_stopped(status),
+        () = time_is_up => {
             program.kill();
-            // One that even SIGKILL does not end waits for a disk or a driver; nobody can do more.
+            // A process that survives SIGKILL hangs in a disk or a driver.
             let _ = timeout(PROCESS_REST, program.group_exited()).await;
             Err(ProgramError::Killed)
         }
     }
 }
 
-/// Waits for `main`, and gets on with `aside` meanwhile.
+/// Runs `aside` while it waits for `main`, and drops it when `main` has ended.
 async fn run_beside<T>(aside: impl Future<Output = ()>, main: impl Future<Output = T>) -> T {
     let aside = async {
         aside.await;

@@ -282,6 +282,19 @@ impl BuiltInBot {
     }
 }
 
+/// How a program after `--` gets the caller's audio and gives its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BotAudio {
+    /// Protobuf frames over the WebSocket at `media_url`, with texts, keys and marks.
+    #[default]
+    Protobuf,
+    /// 16-bit signed little-endian mono PCM on the program's standard input and output.
+    Pcm {
+        /// The sample rate of both directions, in Hz.
+        rate_hz: u32,
+    },
+}
+
 /// Everything the runner was told, checked. It may grow: begin with [`Config::default`], and change
 /// what is to be otherwise.
 #[derive(Clone, Debug)]
@@ -322,6 +335,8 @@ pub struct Config {
     pub bot: BuiltInBot,
     /// The program that is run as the bot, with its arguments; `None` runs [`Config::bot`].
     pub command: Option<Vec<OsString>>,
+    /// How that program gets and gives audio.
+    pub bot_audio: BotAudio,
     /// The variables of this process that the program does not inherit.
     pub withheld: Vec<String>,
     /// Where the program starts; `None` means where the runner does.
@@ -372,6 +387,7 @@ impl Default for Config {
             bot: BuiltInBot::Parrot,
             command: None,
             withheld: Vec::new(),
+            bot_audio: BotAudio::default(),
             bot_folder: None,
             ws_tokens: false,
             telephony: Telephony::default(),

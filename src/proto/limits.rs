@@ -750,6 +750,11 @@ pub const PROCESS_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes that the system may hold per direction of a program's socket: little, so that what is
 /// heard and said is recent.
 pub const PROCESS_SOCKET_BUFFER_BYTES: u32 = 64 * 1024;
+/// The rate of `--bot-audio pcm`, in Hz, where `--bot-rate` names no other: what speech needs.
+pub const PROCESS_PCM_RATE_HZ: u32 = 16_000;
+/// Bytes that the system may hold per direction of a program's standard streams in raw mode: one
+/// page, 128 ms at 16 kHz, so that what is heard and said is recent.
+pub const PROCESS_PIPE_BYTES: usize = 4096;
 /// Speech of the caller that waits for a program, in samples at 16 kHz: 10 s, while it starts and
 /// loads its models.
 pub const PROCESS_HEARD_SAMPLES_MAX: usize = 160_000;

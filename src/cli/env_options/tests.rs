@@ -45,6 +45,8 @@ fn fitting(flag: &RunnerFlag) -> &'static str {
         (FlagKind::Count(_), _) => "2",
         (_, "--transport") => "webrtc",
         (_, "--bot") => "echo",
+        (_, "--bot-audio") => "pcm",
+        (_, "--bot-rate") => "8000",
         (_, "--tls") => "auto",
         (_, "--metrics") => "any",
         (_, "--ws-auth") => "token",

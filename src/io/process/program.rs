@@ -16,7 +16,9 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::output_log;
+use super::pcm::Pipes;
 use crate::bot::SessionId;
+use crate::config::BotAudio;
 use crate::io::group::ProcessGroup;
 use crate::io::tasks;
 use crate::limits::{PROCESS_GROUP_INTERVAL, PROCESS_REST};
@@ -27,6 +29,8 @@ pub struct ProgramSpec {
     pub command: Vec<OsString>,
     /// Variables of this process that it does not inherit.
     pub withheld: Vec<String>,
+    /// How the program gets its audio.
+    pub audio: BotAudio,
     /// Where it starts; `None` means where this process did.
     pub working_dir: Option<PathBuf>,
 }
@@ -41,11 +45,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts the command, without a shell.
+    /// Starts the command, without a shell. The pipes are those of its audio in raw mode.
     ///
     /// # Errors
     /// The system's, when there is no such program, no memory for it or no right to it.
-    pub fn start(spec: &ProgramSpec, arguments: &str, session_id: SessionId) -> io::Result<Program> {
+    pub fn start(spec: &ProgramSpec, arguments: &str, session_id: SessionId) -> io::Result<(Program, Option<Pipes>)> {
         let (program, rest) = spec.command.split_first().ok_or(io::ErrorKind::NotFound)?;
         let mut command = Command::new(program);
         for name in &spec.withheld {
@@ -54,6 +58,13 @@ impl Program {
         if let Some(working_dir) = &spec.working_dir {
             command.current_dir(working_dir);
         }
+        let stdin = match spec.audio {
+            BotAudio::Protobuf => Stdio::null(),
+            BotAudio::Pcm { rate_hz } => {
+                command.env("RUNNER_BOT_RATE", rate_hz.to_string());
+                Stdio::piped()
+            }
+        };
         let mut child = command
             .args(rest)
             .env("ENV", "local")
@@ -64,7 +75,7 @@ impl Program {
             .env_remove("NOTIFY_SOCKET")
             .env_remove("WATCHDOG_USEC")
             .env_remove("WATCHDOG_PID")
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
@@ -72,18 +83,27 @@ impl Program {
             .spawn()?;
         let id = child.id().expect("a child that was never waited for has a number");
         log::debug!("the bot is process {id}");
-        let mut output_log = JoinSet::new();
-        if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
-            output_log.spawn(tasks::boxed(logging::in_session(
-                session_id,
-                output_log::run(stdout, stderr),
-            )));
+        let mut pipes = None;
+        let mut stdout = child.stdout.take();
+        if let Some(stdin) = child.stdin.take() {
+            pipes = stdout.take().map(|stdout| Pipes::new(stdin, stdout));
         }
-        Ok(Program {
+        let mut output_log = JoinSet::new();
+        if let Some(stderr) = child.stderr.take() {
+            let log = async move {
+                match stdout {
+                    Some(stdout) => output_log::run(stdout, stderr).await,
+                    None => output_log::run(tokio::io::empty(), stderr).await,
+                }
+            };
+            output_log.spawn(tasks::boxed(logging::in_session(session_id, log)));
+        }
+        let program = Program {
             group: ProcessGroup::from_leader(id),
             child,
             output_log,
-        })
+        };
+        Ok((program, pipes))
     }
 
     /// Waits until the process itself has ended; what it started may go on.

@@ -20,6 +20,7 @@ use tokio_tungstenite::tungstenite::error::{CapacityError, Error, ProtocolError}
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
+use super::MediaEnd;
 use super::listener::{MediaListener, MediaSocket};
 use crate::bot::media::{Audio, Event, Media, MediaError, MediaSlot, Output};
 use crate::bot::{Kind, RunnerArguments};
@@ -28,16 +29,6 @@ use crate::proto::process;
 use crate::proto::process::inbound_queue::InboundQueue;
 use crate::proto::process::playout_queue::{PlayoutQueue, PlayoutStep, UnsupportedRate};
 use crate::proto::sockets::frames::{self, BadFrame, Frame};
-
-/// How a talk ended.
-pub enum MediaEnd {
-    /// The session is over.
-    SessionOver(ClosingMedia),
-    /// The program closed its media, or is gone, and all that it said was handed over.
-    HungUp,
-    /// The program broke the protocol.
-    ProtocolError(MediaProtocolError, ClosingMedia),
-}
 
 /// What a program did wrong on its media.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -24,27 +24,27 @@ use crate::proto::sockets::frames;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-async fn within<T>(future: impl Future<Output = T>) -> T {
+pub async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future).await.expect("it happens in time")
 }
 
-/// A working_dir of one test, gone with it.
-struct Folder(PathBuf);
+/// A folder of one test, removed with it.
+pub struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Folder {
         let name = format!("edge-runner-{:016x}", u64::from_be_bytes(random()));
         let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).expect("a working_dir");
+        fs::create_dir(&path).expect("a folder");
         Folder(path)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
     /// Waits until a script has written a whole line to the file.
-    async fn line(&self, name: &str) -> String {
+    pub async fn line(&self, name: &str) -> String {
         within(async {
             loop {
                 match fs::read_to_string(self.path(name)) {
@@ -64,20 +64,24 @@ impl Drop for Folder {
 }
 
 /// One session with a script as its bot.
-struct Rig {
-    working_dir: Folder,
-    link: TransportSide,
-    stop: ShutdownTrigger,
-    bot: JoinHandle<Result<(), BotError>>,
+pub struct Rig {
+    pub working_dir: Folder,
+    pub link: TransportSide,
+    pub stop: ShutdownTrigger,
+    pub bot: JoinHandle<Result<(), BotError>>,
 }
 
 impl Rig {
-    /// Runs a script in a working_dir of its own, which it finds in `$0`.
-    fn new(script: &str) -> Rig {
-        Rig::with_body(script, json!({}))
+    /// Runs a script with a folder of its own, which it finds in `$0`.
+    pub fn new(script: &str) -> Rig {
+        Rig::with(script, json!({}), BotAudio::Protobuf)
     }
 
     fn with_body(script: &str, body: Value) -> Rig {
+        Rig::with(script, body, BotAudio::Protobuf)
+    }
+
+    pub fn with(script: &str, body: Value, audio: BotAudio) -> Rig {
         let working_dir = Folder::new();
         let command = [
             "/bin/sh".into(),
@@ -91,7 +95,11 @@ impl Rig {
         let mut args = RunnerArguments::new("test".into(), body, Arc::new(Config::default()), kind);
         let (stop, shutdown) = Shutdown::channel();
         args.shutdown = shutdown;
-        let bot = tokio::spawn(bot(spec(&command))(args));
+        let spec = ProgramSpec {
+            audio,
+            ..spec(&command)
+        };
+        let bot = tokio::spawn(bot(spec)(args));
         Rig {
             working_dir,
             link,
@@ -114,21 +122,22 @@ impl Rig {
     }
 
     /// Waits for the end of the bot; what it failed of as text.
-    async fn end(&mut self) -> Result<(), String> {
+    pub async fn end(&mut self) -> Result<(), String> {
         let result = within(&mut self.bot).await.expect("no panic");
         result.map_err(|error| error.to_string())
     }
 }
 
-/// Tells whether a process runs; a zombie does not.
 fn spec(command: &[OsString]) -> ProgramSpec {
     ProgramSpec {
         command: command.to_vec(),
         withheld: Vec::new(),
+        audio: BotAudio::Protobuf,
         working_dir: None,
     }
 }
 
+/// Returns whether a process runs. A zombie does not.
 fn is_running(id: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat"));
     stat.is_ok_and(|stat| {

@@ -1,0 +1,231 @@
+//! Programs in raw mode: shell scripts on real pipes, and a session that the test plays.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::bot::media::{Event, LeaveReason};
+use crate::bot::{Kind, RunnerArguments};
+use crate::config::{BotAudio, Config};
+use crate::io::process::tests::{Rig, within};
+use crate::io::process::{ProgramSpec, bot};
+use crate::limits::{AUDIO_OUT_QUEUE, PROCESS_HANG_UP_GRACE, PROCESS_HEARD_SAMPLES_MAX, PROCESS_PIPE_BYTES};
+
+const RATE_HZ: u32 = 16_000;
+/// Samples of one frame of the caller.
+const FRAME: usize = 320;
+
+fn rig(script: &str) -> Rig {
+    Rig::with(script, json!({}), BotAudio::Pcm { rate_hz: RATE_HZ })
+}
+
+/// Takes speech of the bot until there are so many samples.
+async fn hear(rig: &Rig, samples: usize) -> Vec<i16> {
+    let mut heard = Vec::new();
+    within(async {
+        while heard.len() < samples {
+            rig.link.audio();
+            rig.link.take_audio(&mut heard, FRAME);
+            if !rig.link.has_audio() && heard.len() < samples {
+                rig.link.notified().await;
+            }
+        }
+    })
+    .await;
+    heard
+}
+
+fn samples_of(bytes: &[u8]) -> Vec<i16> {
+    let pairs = bytes.chunks_exact(2);
+    pairs.map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect()
+}
+
+#[tokio::test]
+async fn audio_passes_through_a_program_sample_by_sample() {
+    let mut rig = rig("exec cat");
+    let said: Vec<i16> = (0..20 * FRAME).map(|at| at as i16 * 5).collect();
+    for frame in said.chunks(FRAME) {
+        rig.link.push_audio(frame, RATE_HZ);
+    }
+    assert_eq!(hear(&rig, said.len()).await, said);
+    let rates = rig.link.audio().expect("the media is open");
+    assert_eq!((rates.in_rate_hz, rates.out_rate_hz), (RATE_HZ, RATE_HZ));
+    rig.link.push(Event::Left(LeaveReason::Left));
+    let began = Instant::now();
+    assert_eq!(rig.end().await, Ok(()));
+    assert!(
+        began.elapsed() < PROCESS_HANG_UP_GRACE,
+        "cat ends at the end of its input"
+    );
+}
+
+/// RTVI is answered here, since no message reaches the program.
+#[tokio::test]
+async fn a_client_is_told_that_the_bot_is_ready() {
+    let rig = rig("exec cat");
+    let ready = json!({"label": "rtvi-ai", "type": "client-ready", "id": "1", "data": {"version": "2.1.0"}});
+    rig.link.push(Event::Joined);
+    rig.link.push(Event::Message(ready.to_string()));
+    let reply = within(async {
+        loop {
+            match rig.link.take_message() {
+                Some(text) => break text,
+                None => rig.link.notified().await,
+            }
+        }
+    });
+    let reply: Value = serde_json::from_str(&reply.await).expect("JSON");
+    assert_eq!((&reply["type"], &reply["id"]), (&json!("bot-ready"), &json!("1")));
+}
+
+#[tokio::test]
+async fn a_program_finds_the_rate_and_no_media_url() {
+    let mut rig = rig("printf '%s\\n' \"$RUNNER_ARGUMENTS\" > $0/arguments; echo $RUNNER_BOT_RATE > $0/rate");
+    let arguments: Value = serde_json::from_str(&rig.working_dir.line("arguments").await).expect("JSON");
+    assert_eq!(arguments["kind"], "webrtc");
+    assert!(arguments.get("media_url").is_none());
+    assert_eq!(rig.working_dir.line("rate").await, "16000");
+    assert_eq!(rig.end().await, Ok(()));
+}
+
+/// Ten seconds written at once: the program waits, and every sample is heard.
+#[tokio::test]
+async fn a_program_that_writes_faster_than_real_time_is_held_back() {
+    let seconds = 10;
+    let bytes = 2 * RATE_HZ as usize * seconds;
+    let mut rig = rig(&format!(
+        "echo up > $0/up; yes | head -c {bytes}; echo written > $0/written"
+    ));
+    rig.working_dir.line("up").await;
+    // Nothing is taken, so what the program can write is what the queues hold.
+    rig.link.notified().await;
+    sleep(Duration::from_millis(300)).await;
+    assert!(!rig.working_dir.path("written").exists());
+    let queued = rig.link.waiting().speech;
+    assert!(queued <= AUDIO_OUT_QUEUE, "{queued:?}");
+    let heard = hear(&rig, bytes / 2).await;
+    let y = i16::from_le_bytes(*b"y\n");
+    assert!(heard.len() == bytes / 2 && heard.iter().all(|sample| *sample == y));
+    rig.working_dir.line("written").await;
+    assert_eq!(rig.end().await, Ok(()));
+}
+
+/// The queue to a program keeps the newest speech, the session goes on, and the input ends with the
+/// last sample.
+#[tokio::test]
+async fn a_program_that_does_not_read_loses_the_oldest_speech() {
+    let mut rig = rig("while [ ! -e $0/go ]; do sleep 0.01; done; cat > $0/heard");
+    let frames = 2 * PROCESS_HEARD_SAMPLES_MAX / FRAME;
+    for frame in 0..frames {
+        rig.link.push_audio(&[frame as i16; FRAME], RATE_HZ);
+        if frame % 10 == 0 {
+            // The queue before this one must not drop.
+            within(async {
+                while rig.link.waiting().frames > 0 {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            })
+            .await;
+        }
+    }
+    fs::write(rig.working_dir.path("go"), "").expect("a file");
+    rig.link.push(Event::Left(LeaveReason::Left));
+    assert_eq!(rig.end().await, Ok(()));
+    let heard = samples_of(&fs::read(rig.working_dir.path("heard")).expect("a file"));
+    let held = PROCESS_HEARD_SAMPLES_MAX + PROCESS_PIPE_BYTES / 2 + FRAME;
+    assert!(
+        heard.len() <= held && heard.len() >= PROCESS_HEARD_SAMPLES_MAX,
+        "{}",
+        heard.len()
+    );
+    assert_eq!((heard[0], heard[heard.len() - 1]), (0, frames as i16 - 1));
+}
+
+/// A program that records closes its file: it has the last sample, and time to act on the end.
+#[tokio::test]
+async fn a_caller_who_leaves_ends_the_input() {
+    let mut rig = rig("cat > $0/heard; sleep 0.2; echo closed > $0/closed");
+    for frame in 0..50_i16 {
+        rig.link.push_audio(&[frame; FRAME], RATE_HZ);
+    }
+    rig.link.push(Event::Left(LeaveReason::Left));
+    assert_eq!(rig.end().await, Ok(()));
+    assert_eq!(rig.working_dir.line("closed").await, "closed");
+    let heard = samples_of(&fs::read(rig.working_dir.path("heard")).expect("a file"));
+    let said: Vec<i16> = (0..50).flat_map(|frame| [frame; FRAME]).collect();
+    assert_eq!(heard, said);
+}
+
+/// What a program still writes after the caller left is read and dropped: it can end.
+#[tokio::test]
+async fn output_after_the_end_holds_no_program_up() {
+    let mut rig = rig("cat > $0/heard; yes | head -c 1000000; echo done > $0/done");
+    rig.link.push(Event::Left(LeaveReason::Left));
+    assert_eq!(rig.end().await, Ok(()));
+    assert_eq!(rig.working_dir.line("done").await, "done");
+}
+
+#[tokio::test]
+async fn a_program_that_ignores_the_end_of_its_input_gets_sigterm() {
+    let mut rig = rig("trap 'echo term > $0/term; exit 3' TERM; while :; do sleep 0.05; done");
+    rig.link.push_audio(&[1; FRAME], RATE_HZ);
+    sleep(Duration::from_millis(200)).await;
+    rig.link.push(Event::Left(LeaveReason::Left));
+    let began = Instant::now();
+    assert_eq!(rig.end().await, Ok(()), "how it ends then is no failure");
+    assert!(began.elapsed() >= PROCESS_HANG_UP_GRACE);
+    assert_eq!(rig.working_dir.line("term").await, "term");
+}
+
+#[tokio::test]
+async fn a_runner_that_stops_kills_a_program_that_ignores_sigterm() {
+    let mut rig = rig("trap '' TERM; echo up > $0/up; while :; do sleep 0.05; done");
+    rig.working_dir.line("up").await;
+    rig.stop.set();
+    rig.link.push(Event::Left(LeaveReason::Shutdown));
+    let refused = rig.end().await.expect_err("it was killed");
+    assert!(refused.contains("was killed"), "{refused}");
+}
+
+/// The end of stdout is a hang-up, after what was written is heard; half a sample is nothing.
+#[tokio::test]
+async fn the_end_of_the_output_hangs_up() {
+    for script in ["printf ababa", "printf ababa; exec >&-; exec sleep 1000"] {
+        let mut rig = rig(script);
+        let a = i16::from_le_bytes(*b"ab");
+        assert_eq!(hear(&rig, 2).await, [a, a]);
+        assert_eq!(rig.end().await, Ok(()), "{script}");
+    }
+    let mut crashed = rig("echo because >&2; exit 7");
+    assert_eq!(crashed.end().await, Err("exit status: 7".into()));
+}
+
+#[tokio::test]
+async fn a_program_that_closes_its_input_is_still_heard() {
+    let mut rig = rig("exec 0<&-; while [ ! -e $0/go ]; do sleep 0.01; done; yes | head -c 6400");
+    for _ in 0..100 {
+        rig.link.push_audio(&[1; FRAME], RATE_HZ);
+    }
+    fs::write(rig.working_dir.path("go"), "").expect("a file");
+    assert_eq!(hear(&rig, 3200).await.len(), 3200);
+    assert_eq!(rig.end().await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_session_without_audio_is_refused() {
+    let spec = ProgramSpec {
+        command: vec!["true".into()],
+        withheld: Vec::new(),
+        audio: BotAudio::Pcm { rate_hz: RATE_HZ },
+        working_dir: None,
+    };
+    let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), Kind::Base);
+    let refused = bot(spec)(args).await.expect_err("there is no audio").to_string();
+    assert!(
+        refused.contains("`--bot-audio pcm`") && refused.contains("base"),
+        "{refused}"
+    );
+}
