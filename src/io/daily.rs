@@ -1,7 +1,8 @@
-//! The calls to the provider of video rooms: a room and a token, with their retries, and the end of a room of which nothing came.
+//! Requests to Daily's REST API: a room and a token, with retries, and deletion of unused rooms.
 //!
-//! In: the configuration and what was asked. Out: [`PreparedRoom`], or the [`DailyError`] within [`VIDEOROOM_WITHIN`]. What is asked,
-//! what an answer means, and which are worth another try, says `proto::daily`.
+//! In: the configuration and the purpose of the room. Out: [`PreparedRoom`], or a [`DailyError`]
+//! within [`VIDEOROOM_WITHIN`]. `proto::daily` defines the requests, reads the answers, and decides
+//! which to retry. Source: `docs/spec/daily.md` 1.
 
 use std::time::SystemTime;
 
@@ -16,7 +17,8 @@ use crate::limits::{VIDEOROOM_PAUSES, VIDEOROOM_WITHIN};
 use crate::proto::daily::{self, ApiStep, DailyError, DailyRoom, RoomPurpose, RoomSource, error};
 use crate::proto::server::rest::RestRequest;
 
-/// A room that is there, and a token for it. Dropped before [`PreparedRoom::keep`], a room that was guard is taken back.
+/// A room and a token for it. A new room is deleted if this is dropped before
+/// [`PreparedRoom::keep`].
 pub struct PreparedRoom {
     pub room: DailyRoom,
     pub token: Secret,
@@ -24,12 +26,12 @@ pub struct PreparedRoom {
 }
 
 impl PreparedRoom {
-    /// Leaves the room as it is: a bot is on its way there.
+    /// Keeps the room, since a bot is about to join it.
     pub fn keep(&mut self) {
         self.guard.keep();
     }
 
-    /// Returns where the bot goes.
+    /// Returns the bot's arguments.
     pub fn for_bot(&self) -> Kind {
         Kind::Videoroom(VideoroomArguments {
             room_url: self.room.url.clone(),
@@ -39,8 +41,8 @@ impl PreparedRoom {
     }
 }
 
-/// Makes or chooses a room, and makes a token for it. When it fails, or is given up, a room that was guard is taken back; the
-/// place beside the sessions is held until then.
+/// Creates or selects a room, and creates a token for it. If this fails or is cancelled, a new room
+/// is deleted; `cleanup_slot` is held until then.
 ///
 /// # Errors
 /// [`DailyError`], in words for clients.
@@ -60,7 +62,7 @@ pub async fn prepare_room(
         let room = match &plan.room {
             RoomSource::Existing(url) => DailyRoom {
                 url: url.clone(),
-                // Nobody asked the provider, and a token does no harm in a room that is open to all.
+                // The room's privacy is unknown, and a token does no harm in a public room.
                 private: true,
                 sip_uri: None,
             },
@@ -93,8 +95,9 @@ pub async fn prepare_room(
     outcome.map(|(room, token)| PreparedRoom { room, token, guard })
 }
 
-/// Sends a request, again after a pause where that may help: when the provider asks for it, and when it was not reached. A room
-/// is not asked for twice when the first request may have arrived. A failure comes with whether it may.
+/// Sends a request, and repeats it after a pause if Daily asks for that or was not reached. A
+/// request for a room that may have arrived is not repeated. An error comes with whether the
+/// request may have arrived.
 async fn send_with_retries(step: ApiStep, request: &RestRequest) -> Result<RestResponse, (DailyError, bool)> {
     let mut pauses = VIDEOROOM_PAUSES.iter();
     loop {
@@ -124,7 +127,8 @@ async fn send_with_retries(step: ApiStep, request: &RestRequest) -> Result<RestR
     }
 }
 
-/// Tells whether a room may be there after this status: a gateway that gives up may have passed the request on.
+/// Tells whether a room may exist after this status. A gateway that gives up may have passed the
+/// request on.
 fn may_exist(status: u16) -> bool {
     matches!(status, 200..=299 | 502 | 504)
 }
@@ -136,7 +140,7 @@ fn may_have_arrived(error: &RestError) -> bool {
     )
 }
 
-/// A room that was guard, or may have been. Dropped, it is taken back, as well as can be: what nobody enters ends by itself
+/// Deletes a room that was created, or may have been, when dropped. If that fails, the room expires
 /// after some hours.
 #[derive(Default)]
 struct RoomGuard {
@@ -145,7 +149,7 @@ struct RoomGuard {
 }
 
 impl RoomGuard {
-    /// Leaves the room as it is: it is in use, or was never guard. What held the end of the runner back for it goes.
+    /// Keeps the room, which is in use or was never created, and releases the cleanup slot.
     fn keep(&mut self) {
         self.delete = None;
         self.cleanup_slot = None;

@@ -1,8 +1,7 @@
-//! What carries a session in a media room: the signalling WebSocket, and two UDP ports for the two
-//! connections.
+//! The transport of a session in a LiveKit room: the signalling WebSocket and two UDP ports.
 //!
-//! In: messages of the server and datagrams. Out: those of [`RoomSession`]. Nothing is opened
-//! before the bot takes its media; the ports are kept until the end.
+//! In: messages of the server and datagrams. Out: the commands of [`RoomSession`]. Nothing is
+//! opened before the bot takes its media. The ports stay open until the end.
 
 pub mod dial;
 
@@ -39,7 +38,7 @@ use crate::proto::livekit::wire::SignalTarget;
 use crate::proto::webrtc::connection::{ConnectionContext, Transmit};
 use dial::{DialError, RoomSocket, dial};
 
-/// Begins a session in a room: its bot starts at once.
+/// Begins a session in a room. Its bot starts at once.
 pub fn begin(
     sessions: Sessions,
     permit: SessionPermit,
@@ -88,24 +87,23 @@ pub fn begin(
 /// The sockets of one session.
 struct RoomTransport {
     socket: SignalSocket,
-    /// Those of the publisher and of the subscriber connection; opened with the first dial, kept
-    /// until the end.
+    /// The ports of the publisher and the subscriber connection. The first dial opens them.
     ports: Option<[MediaPort; 2]>,
     config: Arc<Config>,
 }
 
-/// The socket of the signalling connection.
+/// The WebSocket of the signalling connection.
 enum SignalSocket {
     Closed,
     Connecting(Pin<Box<dyn Future<Output = Result<Box<RoomSocket>, DialError>> + Send>>),
     Open {
         socket: Box<RoomSocket>,
-        /// It took all that it was given.
+        /// Whether everything written has been flushed.
         is_flushed: bool,
     },
 }
 
-/// A UDP port of the session's own, which is read until this is dropped.
+/// A UDP port of the session, read until this is dropped.
 struct MediaPort {
     inbox: SessionInbox,
     reader: AbortHandle,
@@ -119,7 +117,7 @@ impl MediaPort {
         Ok(MediaPort { inbox, reader })
     }
 
-    /// Returns how many datagrams were a stranger's, or came faster than they were taken.
+    /// Returns the number of datagrams from unknown peers and of those that overflowed the queue.
     fn dropped(&self) -> u64 {
         let dropped = self.inbox.port().dropped();
         dropped.unrouted.load(Relaxed) + dropped.inbox_full.load(Relaxed)
@@ -132,7 +130,7 @@ impl Drop for MediaPort {
     }
 }
 
-/// What has come.
+/// An input of the session.
 enum RoomInput {
     Socket(SocketEvent),
     Datagram(SignalTarget, Datagram),
@@ -177,7 +175,7 @@ impl SessionIo for RoomTransport {
             RoomCommand::Dial(request) => self.dial(request, session, tasks::now()),
             RoomCommand::Send(bytes) => self.send(Frame::Binary(Bytes::from(bytes)), session, cx),
             RoomCommand::CloseSocket => {
-                // It is read until the server has said goodbye as well.
+                // It is read until the server has closed its side too.
                 if let SignalSocket::Connecting(_) = self.socket {
                     self.socket = SignalSocket::Closed;
                 }
@@ -210,15 +208,15 @@ async fn recv_from(inbox: Option<&mut SessionInbox>) -> Datagram {
     }
 }
 
-/// What the socket has for its session.
+/// An event of the WebSocket.
 enum SocketEvent {
     Connected(Result<Box<RoomSocket>, DialError>),
-    /// All that was written has left.
+    /// Everything written has been flushed.
     Flushed(Result<(), Error>),
     Message(Option<Result<Frame, Error>>),
 }
 
-/// Moves bytes both ways until something comes of it.
+/// Reads and writes the socket until something happens.
 fn poll_socket(socket: &mut SignalSocket, cx: &mut Context<'_>) -> Poll<SocketEvent> {
     match socket {
         SignalSocket::Closed => Poll::Pending,
@@ -271,7 +269,7 @@ impl RoomTransport {
         session.handle_socket_closed();
     }
 
-    /// Returns the addresses under which the two connections are reached at this moment.
+    /// Returns the current local addresses of the two connections.
     fn local(&self) -> LocalAddresses {
         let Some([publisher, subscriber]) = &self.ports else {
             return LocalAddresses::default();
@@ -288,7 +286,7 @@ impl RoomTransport {
         }
     }
 
-    /// Opens what a stay in the room needs.
+    /// Opens the ports and the WebSocket of a connection.
     fn dial(&mut self, request: DialRequest, session: &mut RoomSession, now: Instant) {
         if self.ports.is_none() {
             let config = &self.config;
@@ -303,7 +301,7 @@ impl RoomTransport {
         self.socket = SignalSocket::Connecting(Box::pin(dial(request)));
     }
 
-    /// Hands a message to the socket, and notes whether it took all of it.
+    /// Writes a message, and records whether it is flushed.
     fn send(&mut self, frame: Frame, session: &mut RoomSession, cx: &mut Context<'_>) {
         let SignalSocket::Open { socket, is_flushed } = &mut self.socket else {
             return;
@@ -334,7 +332,7 @@ impl RoomTransport {
         };
         let inbox = &ports[target as usize].inbox;
         let path = inbox.port().path(over, source, destination);
-        // No other session has this port, so what is expected there is all that there is.
+        // No other session uses this port, so every datagram from there belongs to this one.
         if finds_peer {
             inbox.expect(path);
         }

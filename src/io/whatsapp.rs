@@ -1,8 +1,9 @@
-//! Calls of the messaging app: a task for each, which asks the Graph API and carries the session.
+//! WhatsApp calls: one task per call, which sends Graph API requests and runs the session.
 //!
-//! In: events of webhooks whose signature holds. Out: requests, sessions, lines in the log. What follows from what, and when,
-//! says `proto::whatsapp::call`; which calls are known, `proto::whatsapp::table`. Lines have the id of the call and the last
-//! digits of the caller's number; no name, no secret, no SDP.
+//! In: events of verified webhooks. Out: requests, sessions, log lines. `proto::whatsapp::call`
+//! decides what follows from what, and `proto::whatsapp::call_table` which calls are known. Log
+//! lines contain the call id and the masked number, but no name, secret or SDP. Source:
+//! `docs/spec/whatsapp.md` 6.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -29,7 +30,7 @@ use crate::proto::whatsapp::call_table::CallTable;
 use crate::proto::whatsapp::graph::{self, CallAction, GraphError, GraphOutcome};
 use crate::proto::whatsapp::webhook::{CallEnd, IncomingCall, WebhookEvent};
 
-/// Ids of other numbers that the log tells of, one task each.
+/// The number of other numbers' ids that are logged, one line each.
 const OTHER_NUMBERS_MAX: usize = 32;
 
 /// The calls of a runner.
@@ -39,19 +40,19 @@ pub struct WhatsAppCalls(Arc<Mutex<CallsState>>);
 #[derive(Default)]
 struct CallsState {
     calls: CallTable<oneshot::Sender<CallEnd>>,
-    /// Numbers of the same app that are none of ours.
+    /// Ids of other numbers of the same app.
     other_numbers: Vec<String>,
 }
 
 impl WhatsAppCalls {
     fn lock(&self) -> MutexGuard<'_, CallsState> {
-        // Both parts are whole after every statement.
+        // The state is consistent after every statement.
         lock(&self.0)
     }
 }
 
-/// Does what the events of a webhook ask for; what takes time goes on by itself. `start` makes a session's beginning from the
-/// `body` of its bot.
+/// Handles the events of a webhook. Slow work continues in tasks. `start` creates the start of a
+/// session from the bot's `body`.
 pub fn handle_events(
     engine: &WebRtc,
     registry: &WhatsAppCalls,
@@ -66,7 +67,7 @@ pub fn handle_events(
             WebhookEvent::Terminate(terminate) => {
                 let handle = registry.lock().calls.handle_terminate(&terminate.call_id, now);
                 match handle {
-                    // A call that ends by itself at this moment has nobody to tell.
+                    // The call may be ending at the same moment.
                     Some(handle) => drop(handle.send(terminate)),
                     None => log::debug!("messaging: the end of a call that is not live: {}", terminate.call_id),
                 }
@@ -145,7 +146,8 @@ fn begin(
     tasks::spawn(logging::in_session(session_id, task));
 }
 
-/// Takes a place for a call's session, and answers the offer; or says why the call is declined, and how loud.
+/// Takes a permit for the session and answers the offer, or returns the log level and the reason
+/// for declining the call.
 fn accept_offer(
     engine: &WebRtc,
     offer: Option<&str>,
@@ -163,11 +165,11 @@ fn accept_offer(
     Ok((answered, permit))
 }
 
-/// What the requests of a call need, and what is told of it.
+/// What the requests and log lines of a call need.
 struct CallTask {
     config: Messaging,
     call_id: String,
-    /// The answer, which goes out twice and is the same.
+    /// The answer, sent twice unchanged.
     sdp: String,
     times: CallTimings,
     registry: WhatsAppCalls,
@@ -179,15 +181,15 @@ impl Drop for CallTask {
     }
 }
 
-/// The session of a call, as far as it has come.
+/// The session of a call.
 enum CallSession {
-    /// There is none; the place holds the end of the runner back.
+    /// There is none. The slot delays the shutdown of the runner.
     Never {
         _place: Option<Slot>,
     },
     Waiting(Box<PendingCallSession>),
     Running(RunningCall),
-    /// Over, with the place that it left.
+    /// Over, with the slot that it held.
     Over {
         _place: Option<Slot>,
     },
@@ -200,24 +202,24 @@ struct PendingCallSession {
     permit: SessionPermit,
 }
 
-/// What happens next.
+/// An input of a call.
 enum CallInput {
     Answered(GraphOutcome),
     Due,
     Progress(CallEvent),
-    /// A webhook tells the end; nothing when the table has forgotten the call.
+    /// A webhook ended the call; `None` if the table has forgotten it.
     Terminated(Option<CallEnd>),
-    /// The runner stops before there is a session that would end.
+    /// The runner stops before the session began.
     Stop,
 }
 
 impl CallSession {
-    /// Waits for what the session tells, or, as long as it has not begun, for the end of the runner.
+    /// Waits for the next event of the session or, before it begins, for the shutdown.
     async fn next(&mut self) -> CallInput {
         match self {
             CallSession::Running(running) => CallInput::Progress(match running.progress.recv().await {
                 Some(progress) => progress,
-                // Its task is gone without a word: a panic.
+                // Its task ended without an event, by a panic.
                 None => CallEvent::Ended(None),
             }),
             CallSession::Waiting(waiting) => {
@@ -228,7 +230,8 @@ impl CallSession {
         }
     }
 
-    /// Gives up a session that has not begun. Its place goes last, so that the end of the runner waits for the rest.
+    /// Drops a session that has not begun. Its slot is kept, so that the shutdown waits for the
+    /// call.
     fn give_up(self) -> CallSession {
         match self {
             CallSession::Waiting(waiting) => CallSession::Never {
@@ -238,7 +241,7 @@ impl CallSession {
         }
     }
 
-    /// Begins it, with its bot.
+    /// Begins the session with its bot.
     fn begin(self) -> CallSession {
         match self {
             CallSession::Waiting(waiting) => {
@@ -341,7 +344,7 @@ impl CallTask {
         })
     }
 
-    /// Tells what became of a request.
+    /// Logs the outcome of a request.
     fn log_outcome(&mut self, action: CallAction, outcome: &GraphOutcome) {
         let (name, call_id) = (action.name(), &self.call_id);
         match outcome {
@@ -358,7 +361,7 @@ impl CallTask {
         }
     }
 
-    /// Tells how a call ended on the other side.
+    /// Logs how the other side ended the call.
     fn log_call_end(&mut self, ended: &CallEnd) {
         self.times.add("terminate");
         match ended.error {
@@ -376,7 +379,7 @@ impl CallTask {
     }
 }
 
-/// When things input, as text.
+/// The times of a call's events, as text.
 struct CallTimings(String, Instant);
 
 impl CallTimings {

@@ -1,5 +1,5 @@
-//! Tries and pauses, the time limit, and what becomes of a room whose asker is gone; by tokio's clock, against a provider in the
-//! same process. What every request and every answer looks like, the black-box tests show.
+//! Retries, pauses, the time limit and the deletion of unused rooms, by tokio's clock and against a
+//! provider in the same process. The black-box tests check requests and answers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::*;
 use crate::io::tasks::SlotPool;
 use crate::proto::daily::RoomRequest;
 
-/// What the provider does with a request.
+/// The provider's reaction to a request.
 #[derive(Clone, Copy)]
 enum Script {
     Json(u16, &'static str),
-    /// The same after so long.
+    /// The same after a delay.
     Late(Duration, u16, &'static str),
     Close,
     Silence,
@@ -25,8 +25,8 @@ enum Script {
 const ROOM: Script = Script::Json(200, r#"{"url":"https://example.net/r"}"#);
 const TOKEN: Script = Script::Json(200, r#"{"token":"a.b.c"}"#);
 
-/// A provider that plays one script per connection, and closes those after the last. Returns its configuration, and the
-/// request lines as they come.
+/// A provider that plays one script per connection, and closes further ones. Returns its
+/// configuration and the request lines.
 async fn provider(scripts: Vec<Script>) -> (Videoroom, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
@@ -39,7 +39,7 @@ async fn provider(scripts: Vec<Script>) -> (Videoroom, Arc<Mutex<Vec<String>>>) 
             let (says, heard) = (scripts.next().unwrap_or(Script::Close), heard.clone());
             tokio::spawn(async move {
                 let mut head = Vec::new();
-                // The body comes with the head, or is not looked at.
+                // The body arrives with the head, or is not needed.
                 while !head.windows(4).any(|end| end == b"\r\n\r\n") {
                     if stream.read_buf(&mut head).await.unwrap_or(0) == 0 {
                         return;
@@ -67,7 +67,7 @@ async fn provider(scripts: Vec<Script>) -> (Videoroom, Arc<Mutex<Vec<String>>>) 
                 let answer =
                     format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
                 let _ = stream.write_all(answer.as_bytes()).await;
-                // Until the client has read it.
+                // Waits until the client has read the answer.
                 let _ = stream.read(&mut [0; 64]).await;
             });
         }
@@ -84,7 +84,7 @@ async fn prepared(config: &Videoroom, cleanup_slot: Option<Slot>) -> Result<Prep
     prepare_room(config, RoomPurpose::Client(&RoomRequest::default()), cleanup_slot).await
 }
 
-/// Paths of requests, without the names that are guard up.
+/// The request lines, without generated names.
 fn request_lines(asked: &Mutex<Vec<String>>) -> Vec<String> {
     let asked = asked.lock().expect("no panic").clone();
     let bare = |line: String| match line.strip_prefix("DELETE /rooms/bot-") {
@@ -94,7 +94,7 @@ fn request_lines(asked: &Mutex<Vec<String>>) -> Vec<String> {
     asked.into_iter().map(bare).collect()
 }
 
-/// Nobody listens there: four tries, with the pauses between, and nothing to take back.
+/// Nothing listens at the address: four attempts, the pauses between them, and no deletion.
 #[tokio::test(start_paused = true)]
 async fn tries_an_unreachable_provider_four_times() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -115,13 +115,14 @@ async fn tries_an_unreachable_provider_four_times() {
         panic!("{failure}")
     };
     assert!(why.starts_with("connecting to 127.0.0.1: "), "{why}");
-    // The pauses between four tries, no fewer and no more: the clock stands still but for them.
+    // Exactly the pauses between four attempts: the clock stands still otherwise.
     let pauses = VIDEOROOM_PAUSES.iter().sum::<Duration>();
     let took = began.elapsed();
     assert!(took >= pauses && took < pauses + VIDEOROOM_PAUSES[0], "{took:?}");
 }
 
-/// A request for a room that may have arrived is not sent again, or there would be two; one for a token is.
+/// A request for a room that may have arrived is not repeated, since that could create a second
+/// room. A request for a token is.
 #[tokio::test]
 async fn retries_a_broken_token_request_but_not_a_room_request() {
     let (config, asked) = provider(vec![ROOM, Script::Close, TOKEN]).await;
@@ -151,7 +152,7 @@ async fn retries_a_broken_token_request_but_not_a_room_request() {
     assert_eq!(request_lines(&asked), ["POST /rooms", "DELETE"]);
 }
 
-/// All of it together has an end before the client's patience has, and what was guard is taken back.
+/// The time limit of all attempts is below the client's, and the new room is deleted.
 #[tokio::test(start_paused = true)]
 async fn limits_the_time_of_all_attempts() {
     let slow = Duration::from_secs(5);
@@ -175,7 +176,8 @@ async fn limits_the_time_of_all_attempts() {
     );
 }
 
-/// A client that leaves while its token is guard leaves no room behind; the end of the runner waits for that.
+/// A client that leaves while its token is created leaves no room behind. The runner's shutdown
+/// waits for the deletion.
 #[tokio::test]
 async fn deletes_a_room_whose_client_left() {
     let (config, asked) = provider(vec![ROOM, Script::Silence, Script::Json(200, r#"{"deleted":true}"#)]).await;

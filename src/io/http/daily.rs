@@ -1,7 +1,8 @@
-//! Sessions in video rooms: what `/start`, the redirect and the dial-in webhook do before a bot begins.
+//! Daily rooms over HTTP: `/start`, the redirect and the dial-in webhook.
 //!
-//! In: requests that were let in. Out: replies. A place for the session is taken before anything is asked of the provider, so
-//! that no room is guard that nobody serves; the bot begins before the reply is sent.
+//! In: authorized requests. Out: replies. The permit of a session is taken before Daily is asked,
+//! so that no room is created without a bot for it. The bot starts before the reply is sent.
+//! Source: `docs/spec/daily.md` 3, 4 and 6.
 
 use std::time::Instant;
 
@@ -26,7 +27,7 @@ use crate::proto::http::route;
 use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock, unix_time_s};
 
-/// Makes or chooses a video room, and starts the bot; returns the JSON of the reply.
+/// Prepares a room and starts the bot. Returns the JSON of the reply.
 pub(super) async fn start(
     app: &RunnerApp,
     wanted: Option<RoomRequest>,
@@ -47,10 +48,10 @@ pub(super) async fn start(
     Ok(reply::start_reply(app.config.start_names, &room, &token, &session_id))
 }
 
-/// Makes or chooses a video room, starts the bot, and sends the browser there.
+/// Prepares a room, starts the bot, and redirects the browser to the room.
 pub(super) async fn redirect(app: &RunnerApp, head: &Parts, peer: PeerInfo) -> Result<Reply, HttpError> {
     let mut answer = Reply::default();
-    // A guess or a second visit has to come here again.
+    // A repeated visit needs a new room.
     let no_store = HeaderValue::from_static("no-store");
     answer.headers_mut().insert(header::CACHE_CONTROL, no_store);
     if let Some(only) = app.config.transport.filter(|only| *only != Transport::Videoroom) {
@@ -69,7 +70,7 @@ pub(super) async fn redirect(app: &RunnerApp, head: &Parts, peer: PeerInfo) -> R
     Ok(answer)
 }
 
-/// Makes a room for the call that the provider holds, and starts the bot that is to connect it.
+/// Prepares a room for a held call, and starts the bot that connects it.
 pub(super) async fn handle_dialin(
     app: &RunnerApp,
     head: &Parts,
@@ -117,7 +118,7 @@ pub(super) async fn handle_dialin(
     Ok(json_reply(StatusCode::OK, answer))
 }
 
-/// Why no bot began.
+/// Why no bot was started.
 enum StartError {
     Refused(HttpError),
     Failed(DailyError),
@@ -132,7 +133,7 @@ impl StartError {
     }
 }
 
-/// Takes a place, asks the provider, and starts the bot.
+/// Takes a permit, prepares a room and starts the bot.
 async fn begin(
     app: &RunnerApp,
     asked: RoomPurpose<'_>,
@@ -154,14 +155,14 @@ async fn begin(
         prepare_room(config, asked, app.sessions.hang_ups().try_acquire()),
     );
     let mut prepared = prepared.await.map_err(StartError::Failed)?;
-    // The provider took its time; dropped, the room is taken back.
+    // The runner may have closed meanwhile. Dropping `prepared` deletes the room.
     app.check_open().map_err(StartError::Refused)?;
     prepared.keep();
     room::begin(app.sessions.clone(), permit, start, prepared.for_bot());
     Ok((prepared, session_id))
 }
 
-/// A program that cannot be given its arguments would leave a room empty.
+/// Rejects a body that is too large for a program's arguments, before a room is created.
 fn check_program_body(app: &RunnerApp, body: &Value) -> Result<(), HttpError> {
     let fits = app.config.command.is_none() || body.to_string().len() <= PROCESS_BODY_BYTES_MAX;
     fits.then_some(()).ok_or(HttpError::TooMuchForProgram)

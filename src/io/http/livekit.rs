@@ -1,7 +1,7 @@
-//! Sessions in media rooms: what `/start` does before a bot begins.
+//! `/start` for LiveKit rooms.
 //!
-//! Out: the reply with the caller's token. Refuses: a runner that knows no server, then one without a place for a session; a
-//! token is made only for a session that has its place.
+//! Out: the reply with the caller's token. Rejects a runner without a configured server, then one
+//! without a free session. Tokens are created only for a session that has its permit.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use crate::proto::livekit::connection_details::LiveKitCredentials;
 use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, random, unix_time_s};
 
-/// Makes the tokens of a media room, and starts the bot; returns the JSON of the reply.
+/// Creates the tokens of a room and starts the bot. Returns the JSON of the reply.
 pub(super) fn start(app: &RunnerApp, body: Value, peer: PeerInfo) -> Result<Vec<u8>, HttpError> {
     let credentials = LiveKitCredentials::new(&app.config.mediaroom).map_err(HttpError::Mediaroom)?;
     let common = app.webrtc()?.common().clone();

@@ -1,7 +1,9 @@
-//! The webhook of the messaging app: the check of its address, and news of calls.
+//! The WhatsApp webhook: the challenge of its address, and call events.
 //!
-//! In: requests that were let in. Out: the challenge, or `success` at once, whatever becomes of the calls: the provider repeats
-//! what is not answered with 200. Refuses: what is not signed, before it is parsed. Without `--messaging` nothing is here.
+//! In: authorized requests. Out: the challenge, or success at once whatever happens to the calls,
+//! since the provider repeats everything that is not answered 200. Unsigned bodies are rejected
+//! before parsing. Without `--messaging` the path is not found. Source: `docs/spec/whatsapp.md` 2
+//! and 6.2.
 
 use hyper::Method;
 use hyper::StatusCode;
@@ -35,7 +37,7 @@ pub(super) async fn handle_webhook(
             let body = read(app.times, &head.headers, AcceptedBody::Anything, body).await?;
             signature::verify(&config.app_secret, signature_of(&head.headers)?, &body).map_err(HttpError::Messaging)?;
             let events = webhook::parse(&body, &config.phone_number_id).map_err(HttpError::Webhook)?;
-            // Who signs is the provider, from whichever of its addresses.
+            // The signature authorizes the provider, whatever its address.
             let requester = PeerInfo {
                 is_authorised: true,
                 ..peer
@@ -54,7 +56,7 @@ pub(super) async fn handle_webhook(
     }
 }
 
-/// Finds the signature; of two, one would not be checked.
+/// Returns the signature. With two of them, one would not be checked.
 fn signature_of(headers: &HeaderMap) -> Result<Option<&[u8]>, HttpError> {
     let mut values = headers.get_all(signature::HEADER).iter();
     match (values.next(), values.next()) {
@@ -63,7 +65,7 @@ fn signature_of(headers: &HeaderMap) -> Result<Option<&[u8]>, HttpError> {
     }
 }
 
-/// Repeats the challenge, as text that no browser takes for a page.
+/// Echoes the challenge as plain text, which no browser renders as a page.
 fn challenge(config: &Messaging, head: &Parts) -> Result<Reply, HttpError> {
     let query = Query::new(head.uri.query().unwrap_or_default());
     let challenge = signature::challenge(&config.verification_token, query).map_err(HttpError::NotVerified)?;

@@ -1,8 +1,9 @@
-//! Opening the WebSocket of a media-room server: one HTTP request that asks for an upgrade, over TLS or plain.
+//! Opens the WebSocket of a LiveKit server: one HTTP upgrade request, with or without TLS.
 //!
-//! In: URL and token. Out: the socket, or the refusal with its text, or why nobody answered; within [`ROOM_DIAL_WITHIN`].
-//! The token goes into a header, and neither it nor the URL reaches an error or the log. The certificates that count are those
-//! of `rest`. Refuses: redirects, answers that are no upgrade. Source: RFC 6455 section 4; the rooms fact sheet, B2.
+//! In: URL and token. Out: the socket, the refusal with its text, or the reason for the failure,
+//! within [`ROOM_DIAL_WITHIN`]. The token is sent in a header; neither it nor the URL reaches an
+//! error or the log. `rest` chooses the trusted certificates. Rejects redirects and answers that
+//! are not an upgrade. Source: RFC 6455 section 4; `docs/spec/livekit.md` 2.
 
 use std::pin::pin;
 
@@ -28,15 +29,15 @@ use crate::limits::{
 };
 use crate::proto::livekit::session::DialRequest;
 
-/// An open socket.
+/// An open WebSocket.
 pub type RoomSocket = WebSocketStream<ClientStream>;
 
-/// Why there is none.
+/// Why no WebSocket was opened.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DialError {
-    /// The server answered with another status, and this text.
+    /// The server answered with another status and this text.
     Refused { status: u16, text: String },
-    /// Nobody answered, or not as a server does: why.
+    /// The server did not answer, or not as a WebSocket server: the reason.
     Unreachable(String),
 }
 
@@ -49,7 +50,7 @@ impl From<RestError> for DialError {
 /// Opens the socket.
 ///
 /// # Errors
-/// [`DialError`].
+/// [`DialError`] if the server refuses or cannot be reached.
 pub async fn dial(request: DialRequest) -> Result<Box<RoomSocket>, DialError> {
     match timeout(ROOM_DIAL_WITHIN, open(&request)).await {
         Ok(outcome) => outcome,
@@ -87,7 +88,7 @@ async fn upgrade(
         }
         let accepted = answer.headers().get(SEC_WEBSOCKET_ACCEPT);
         if accepted.map(HeaderValue::as_bytes) != Some(derive_accept_key(key.as_bytes()).as_bytes()) {
-            // It switches to something else.
+            // It switches to another protocol.
             return Err(DialError::Refused {
                 status: 101,
                 text: String::new(),
@@ -96,7 +97,7 @@ async fn upgrade(
         hyper::upgrade::on(answer).await.map_err(broken)
     };
     let (mut answer, mut connection) = (pin!(answer), pin!(connection.with_upgrades()));
-    // The connection moves the bytes. When it ends first, what it has read is still to be taken.
+    // The connection moves the bytes. When it ends first, what it has read is still returned.
     let upgraded = tokio::select! {
         biased;
         answer = &mut answer => answer?,
@@ -134,7 +135,7 @@ fn upgrade_request(
     Ok(message)
 }
 
-/// Reads why a server refuses: the first line of a short text.
+/// Reads the reason of a refusal: the first line of a short text.
 async fn read_refusal(answer: Response<Incoming>) -> DialError {
     let status = answer.status().as_u16();
     let body = Limited::new(answer.into_body(), ROOM_REFUSAL_BYTES_MAX).collect().await;
@@ -146,7 +147,7 @@ async fn read_refusal(answer: Response<Incoming>) -> DialError {
     }
 }
 
-/// What the library may hold.
+/// The buffer sizes of the WebSocket library.
 fn socket_config() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(4096)

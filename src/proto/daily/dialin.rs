@@ -1,10 +1,11 @@
-//! The webhook of dialled numbers, and what a bot needs to take such a call.
+//! Daily's dial-in webhook, and the request by which a bot connects its held call.
 //!
-//! In: the raw body of a webhook, its two headers, the time in Unix seconds. Out: a [`DialinWebhook`], a refusal in the words that the
-//! provider's set-up expects, the `body` of the bot; and the request by which a bot connects the held call. Neither the
-//! caller's number nor the key, which travels in the bot's `body`, is in a debug form.
-//! Refuses: what is no JSON object, a call without its four fields, signatures that are missing, malformed, foreign or old.
-//! Source: the rooms fact sheet, A6; R-090 to R-093.
+//! In: the raw body of a webhook, its two headers, the Unix time. Out: a [`DialinWebhook`] and the
+//! bot's `body`, or an error in the words that Daily's set-up expects; later the request that
+//! connects the call. Debug output contains neither the caller's number nor the key, which is part
+//! of the bot's `body`. Rejects bodies that are not JSON objects, calls with missing fields, and
+//! signatures that are missing, malformed, wrong or old. Source: `docs/spec/daily.md` 6; R-090 to
+//! R-093.
 
 use std::fmt;
 
@@ -22,18 +23,18 @@ use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer};
 pub const SIGNATURE: &str = "x-pinless-signature";
 pub const TIMESTAMP: &str = "x-pinless-timestamp";
 
-/// A call that is held for a bot.
+/// A call that Daily holds for a bot.
 pub struct DialinWebhook {
     pub from: String,
     to: String,
     pub call_id: String,
     call_domain: String,
     sip_headers: Option<Map<String, Value>>,
-    /// Whether there were more SIP headers than a bot is given.
+    /// Whether the SIP headers were too long to be passed on.
     pub headers_left_out: bool,
 }
 
-/// Why a webhook is no call.
+/// Why a webhook is not a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DialinError {
     NotJson,
@@ -51,7 +52,7 @@ impl fmt::Display for DialinError {
 
 impl std::error::Error for DialinError {}
 
-/// Why a webhook does not count as the provider's.
+/// Why the signature of a webhook is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DialinSignatureError {
     Missing(&'static str),
@@ -79,10 +80,10 @@ impl fmt::Display for DialinSignatureError {
 
 impl std::error::Error for DialinSignatureError {}
 
-/// Reads a webhook's body as JSON; whether it is a call says [`parse_call`].
+/// Parses the body of a webhook. [`parse_call`] reads the call.
 ///
 /// # Errors
-/// [`DialinError::NotJson`].
+/// [`DialinError::NotJson`] if the body is not a JSON object.
 pub fn parse_object(body: &[u8]) -> Result<Map<String, Value>, DialinError> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(map)) => Ok(map),
@@ -90,15 +91,15 @@ pub fn parse_object(body: &[u8]) -> Result<Map<String, Value>, DialinError> {
     }
 }
 
-/// Tells whether a webhook is the one that the provider sends when its address is set.
+/// Tells whether a webhook is the one that Daily sends when its address is configured.
 pub fn is_test(map: &Map<String, Value>) -> bool {
     ["test", "Test"].iter().filter_map(|name| map.get(*name)).any(is_truthy)
 }
 
-/// Reads a call.
+/// Reads the call of a webhook.
 ///
 /// # Errors
-/// [`DialinError::Fields`].
+/// [`DialinError::Fields`] if a field is missing, empty or too long.
 pub fn parse_call(mut map: Map<String, Value>) -> Result<DialinWebhook, DialinError> {
     let mut field = |name: &str| match map.remove(name) {
         Some(Value::String(text)) if (1..=DIALIN_FIELD_BYTES_MAX).contains(&text.len()) => Ok(text),
@@ -131,7 +132,7 @@ fn is_truthy(value: &Value) -> bool {
 }
 
 impl DialinWebhook {
-    /// Returns the `body` of the bot that takes the call, with the key under every name that bots look for.
+    /// Returns the `body` of the bot, with the key under every name that bots use.
     pub fn bot_body(&self, config: &Videoroom) -> Value {
         let mut settings = Map::new();
         let mut put = |name: &str, value: Value| settings.insert(name.to_owned(), value);
@@ -153,8 +154,8 @@ impl DialinWebhook {
     }
 }
 
-/// Verifies that the provider sent a webhook, by the key that it shares with the number. `header` looks a header up by its
-/// name in lower case.
+/// Verifies the signature of a webhook with the key of the number. `header` looks up a header by
+/// its lower-case name.
 ///
 /// # Errors
 /// [`DialinSignatureError`]. The answer is 403.
@@ -179,16 +180,16 @@ pub fn verify<'r>(
     }
 }
 
-/// Reads a timestamp in seconds, or in milliseconds, as real traffic has it.
+/// Parses a timestamp in seconds or, as in real traffic, milliseconds.
 fn parse_unix_s(text: &str) -> Option<u64> {
-    /// Seconds of the year 5138; as milliseconds they are those of 1973.
+    /// As seconds this is the year 5138; as milliseconds, 1973.
     const SECONDS_MAX: u64 = 100_000_000_000;
     let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let number: u64 = plain.then(|| text.parse().ok()).flatten()?;
     Some(if number < SECONDS_MAX { number } else { number / 1000 })
 }
 
-/// What a bot has to know to connect the call that it was started for.
+/// What a bot needs to connect its held call.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HeldCall {
     call_id: String,
@@ -203,8 +204,9 @@ impl fmt::Debug for HeldCall {
     }
 }
 
-/// Reads from a bot's `body` the call that is held for it; `None` in a session that no call began. Key and base are the
-/// configuration's alone: any client may write a `body`, and would choose where the bot sends its requests.
+/// Reads the held call from a bot's `body`; `None` if the session was not started by a call. Key
+/// and URL come from the configuration only: any client can write a `body`, and could choose where
+/// the bot sends its requests.
 pub fn held_call(body: &Value, config: &Videoroom) -> Option<HeldCall> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     Some(HeldCall {
@@ -216,7 +218,7 @@ pub fn held_call(body: &Value, config: &Videoroom) -> Option<HeldCall> {
 }
 
 impl HeldCall {
-    /// Returns the request that connects the call to the room whose address of SIP this is.
+    /// Returns the request that connects the call to the room at `sip_uri`.
     pub fn connect_request(&self, sip_uri: &str) -> RestRequest {
         let body =
             json!({"callId": self.call_id, "callDomain": self.call_domain, "sipUri": super::with_sip_scheme(sip_uri)});
@@ -228,10 +230,10 @@ impl HeldCall {
         }
     }
 
-    /// Reads the answer to it.
+    /// Parses the answer to that request.
     ///
     /// # Errors
-    /// [`DailyError::Refused`].
+    /// [`DailyError::Refused`] if the status is not 2xx.
     pub fn parse_connect_answer(&self, status: u16, body: &[u8]) -> Result<(), DailyError> {
         match status {
             200..=299 => Ok(()),
@@ -261,7 +263,7 @@ mod tests {
         }
     }
 
-    /// R-090: what is no JSON object is no webhook.
+    /// R-090: a body that is not a JSON object is rejected.
     #[test]
     fn rejects_a_body_that_is_not_an_object() {
         for body in ["", "x", "[]", "7", "null", "{", "\u{feff}{}"] {
@@ -299,7 +301,7 @@ mod tests {
         }
     }
 
-    /// R-090: four fields by their exact names, none of them empty.
+    /// R-090: the four field names are exact, and none may be empty.
     #[test]
     fn rejects_a_call_with_missing_fields() {
         let whole = json!({"From": "f", "To": "t", "callId": "c", "callDomain": "d"});
@@ -333,7 +335,7 @@ mod tests {
         );
     }
 
-    /// R-092: the bot finds the call, and the key under every name.
+    /// R-092: the body contains the call, and the key under every name.
     #[test]
     fn bot_body_carries_the_call() {
         let text = r#"{"To":"+15550002222","From":"+15550001111","callId":"c1","callDomain":"d1",
@@ -375,7 +377,7 @@ mod tests {
         verify(&key, &header, body, now_s)
     }
 
-    /// The vector of the fact sheet, at the edges of its time.
+    /// The vector of `docs/spec/daily.md` 6.2, at the limits of its time window.
     #[test]
     fn accepts_a_signature_for_five_minutes() {
         for now_s in [SIGNED_S, SIGNED_S - 300, SIGNED_S + 300] {
@@ -389,7 +391,7 @@ mod tests {
         }
     }
 
-    /// The same key, body and time, in seconds; made with Python's `hmac`.
+    /// The same key, body and time, in seconds; computed with Python's `hmac`.
     #[test]
     fn accepts_timestamps_in_seconds() {
         let key = b"0123456789abcdef0123456789abcdef";
@@ -422,7 +424,7 @@ mod tests {
                 DialinSignatureError::Foreign,
             ),
             (Some(SIGNED), Some(SIGNED_MS), b"", DialinSignatureError::Foreign),
-            // The same moment, written in another way, is not what was signed.
+            // The same moment in another notation is not what was signed.
             (Some(SIGNED), Some("1795252753"), BODY, DialinSignatureError::Foreign),
             (Some(SIGNED), Some("1795252753001"), BODY, DialinSignatureError::Foreign),
             (Some(SIGNED), Some(""), BODY, DialinSignatureError::Malformed(TIMESTAMP)),
@@ -453,7 +455,7 @@ mod tests {
         }
     }
 
-    /// R-093: the body names the call; whom to ask, and with which key, only the configuration says.
+    /// R-093: the body names the call; the key and the URL come from the configuration.
     #[test]
     fn connects_a_held_call_with_the_configured_key() {
         let whole = call_of(std::str::from_utf8(BODY).expect("text"))

@@ -1,8 +1,8 @@
-//! What goes wrong with the provider of video rooms, in words that the user of a client and the owner of the runner can act on.
+//! Errors of Daily's REST API, in words that a client's user and the operator can act on.
 //!
-//! In: status and body of an answer, and the key, so that no echo of it stays in the words. Out: the JSON of a success, or a
-//! [`DailyError`]. The provider's own `error` and `info` are repeated, without what could be a number, an id or a key.
-//! Source: the rooms fact sheet, A1, errors.
+//! In: status and body of an answer, and the key, so that an echo of it is removed. Out: the JSON
+//! of a success, or a [`DailyError`]. It repeats Daily's own `error` and `info`, without anything
+//! that could be a number, an id or a key. Source: `docs/spec/daily.md` 1.3.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::limits::VIDEOROOM_WITHIN;
 use crate::secret::Secret;
 use crate::server::rest::redact_reason;
 
-/// What was being done.
+/// The step that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiStep {
     Room,
@@ -32,32 +32,32 @@ impl fmt::Display for ApiStep {
     }
 }
 
-/// Why there is no room, or no token.
+/// Why there is no room or no token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DailyError {
     NoKey,
-    /// The configured room is none.
+    /// The configured room URL is invalid.
     RoomUrl,
-    /// The provider said no.
+    /// Daily refused the request.
     Refused {
         step: ApiStep,
         status: u16,
-        /// The provider's stable word for it.
+        /// Daily's stable word for the error.
         kind: Option<String>,
-        /// The provider's sentence.
+        /// Daily's sentence about it.
         info: Option<String>,
     },
-    /// The provider said yes, and nothing that can be used.
+    /// The answer is a success without usable content.
     Unreadable {
         step: ApiStep,
         what: &'static str,
     },
-    /// No whole answer came.
+    /// No complete answer arrived.
     Unanswered {
         step: ApiStep,
         why: String,
     },
-    /// All of it together took too long.
+    /// All steps together took too long.
     TooSlow,
 }
 
@@ -110,7 +110,7 @@ impl fmt::Display for DailyError {
 
 impl std::error::Error for DailyError {}
 
-/// Returns what to do about it.
+/// Returns what to do about an error; empty if there is no advice.
 fn hint(step: ApiStep, status: u16, kind: Option<&str>) -> &'static str {
     match (status, step) {
         (300..=399, _) => "a redirect, which is not followed; is VIDEOROOM_API_URL right?",
@@ -129,15 +129,16 @@ fn hint(step: ApiStep, status: u16, kind: Option<&str>) -> &'static str {
     }
 }
 
-/// Tells whether the provider asks for the same request a little later.
+/// Tells whether the same request may succeed a little later.
 pub fn is_retryable(status: u16) -> bool {
     status == 429
 }
 
-/// Reads the answer to a request: JSON, or why not.
+/// Parses the JSON of an answer.
 ///
 /// # Errors
-/// [`DailyError::Refused`] and [`DailyError::Unreadable`].
+/// [`DailyError::Refused`] if the status is not 2xx, [`DailyError::Unreadable`] if the body is not
+/// a JSON object.
 pub fn parse_answer(step: ApiStep, status: u16, body: &[u8], key: &Secret) -> Result<Value, DailyError> {
     let answer = serde_json::from_slice::<Value>(body);
     if !(200..=299).contains(&status) {
@@ -165,7 +166,7 @@ pub fn parse_answer(step: ApiStep, status: u16, body: &[u8], key: &Secret) -> Re
     }
 }
 
-/// Tells whether a text can be one of the provider's words for what is wrong, which are short, and no echo of the key.
+/// Tells whether a text looks like one of Daily's short error words, and does not contain the key.
 fn is_error_code(text: &str, key: &Secret) -> bool {
     const LONGEST: usize = 40;
     !text.contains(key.expose())

@@ -1,11 +1,12 @@
-//! The hosted video room: what is asked of the provider's REST API, and what its answers mean.
+//! Daily rooms: the requests to Daily's REST API, and their answers.
 //!
-//! In: the configuration, what a `/start` or a dialled number asks for, the Unix time, random bits; later status and body of
-//! answers. Out: a [`RoomPlan`] with the requests that make a room and a token, the [`DailyRoom`] that came of it, or the [`DailyError`].
-//! The media protocol of that provider is closed, so a bot enters a room through the vendor's own library; the runner makes
-//! room and token, and hands them over.
-//! [`dialin`] is the webhook of telephone numbers, [`error`] what goes wrong, [`properties`] what may be asked of rooms and
-//! tokens, [`reply`] what clients are told, [`recent_calls`] which calls have a bot. Source: the rooms fact sheet, part A.
+//! In: the configuration, a `/start` request or a call, the Unix time, random bits; later status
+//! and body of answers. Out: a [`RoomPlan`] with the requests for a room and a token, then the
+//! [`DailyRoom`] or a [`DailyError`]. Daily's media protocol is closed, so the bot joins with the
+//! vendor's library; the runner creates the room and the token and hands them over. [`dialin`] is
+//! the dial-in webhook, [`properties`] validates room and token properties, [`reply`] writes
+//! replies to clients, [`recent_calls`] remembers calls, and [`error`] describes failures. Source:
+//! `docs/spec/daily.md` 1 and 2.
 
 pub mod dialin;
 pub mod error;
@@ -21,27 +22,27 @@ use crate::config::{Secret, Videoroom};
 use crate::limits::{VIDEOROOM_LIFE, VIDEOROOM_TOKEN_BYTES_MAX, VIDEOROOM_URL_BYTES_MAX};
 use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer, encode_path_segment};
 
-/// What a `/start` asks of a new room and of its token, as it came.
+/// The room and token properties of a `/start` request, unvalidated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RoomRequest {
     pub room: Map<String, Value>,
     pub token: Map<String, Value>,
 }
 
-/// Whom a room is for.
+/// The purpose of a room.
 #[derive(Clone, Copy, Debug)]
 pub enum RoomPurpose<'a> {
-    /// A client. A room of the configuration is as good as a new one.
+    /// A client. The configured room serves as well as a new one.
     Client(&'a RoomRequest),
-    /// A telephone call, from this number. It needs a room that has an address of SIP.
+    /// A telephone call from this number. It needs a new room with a SIP address.
     Call { from: &'a str },
 }
 
-/// What has to be done for a room and a token.
+/// The requests for a room and a token.
 #[derive(Debug)]
 pub struct RoomPlan {
     pub room: RoomSource,
-    /// What was asked for and is left out.
+    /// Requested properties that are left out.
     pub dropped: Vec<DroppedProperty>,
     token: Map<String, Value>,
 }
@@ -50,28 +51,28 @@ pub struct RoomPlan {
 pub enum RoomSource {
     New {
         create: RestRequest,
-        /// Takes the room back when nothing comes of it.
+        /// Deletes the room if it stays unused.
         delete: RestRequest,
     },
-    /// The room of this URL is there already.
+    /// The configured room with this URL.
     Existing(String),
 }
 
-/// A room that is there.
+/// An existing room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DailyRoom {
-    /// `http` or `https`, fit for a header.
+    /// `http` or `https`, valid in a header.
     pub url: String,
-    /// Nobody enters without a token.
+    /// Whether joining requires a token.
     pub private: bool,
-    /// Where a call is connected to, with its scheme; rooms for calls have it.
+    /// The SIP address with its scheme, in rooms for calls.
     pub sip_uri: Option<String>,
 }
 
 /// Plans a room and its token.
 ///
 /// # Errors
-/// [`DailyError::NoKey`] and [`DailyError::RoomUrl`]: what is wrong with the configuration.
+/// [`DailyError::NoKey`] and [`DailyError::RoomUrl`] for an invalid configuration.
 pub fn plan(
     config: &Videoroom,
     asked: RoomPurpose<'_>,
@@ -110,11 +111,11 @@ pub fn plan(
 }
 
 impl RoomPlan {
-    /// Returns the request for a token of this room. It is always one room's: a token without a name opens every room of
-    /// the account.
+    /// Returns the request for a token of this room. A token without a room name would open every
+    /// room of the account.
     ///
     /// # Errors
-    /// [`DailyError`] when the URL names no room.
+    /// [`DailyError`] if the URL has no room name.
     pub fn token(&self, config: &Videoroom, room_url: &str) -> Result<RestRequest, DailyError> {
         let name = room_name(room_url).ok_or(DailyError::Unreadable {
             step: ApiStep::Room,
@@ -154,7 +155,7 @@ fn create(config: &Videoroom, key: &Secret, properties: Map<String, Value>, rand
     }
 }
 
-/// Adds what a room has unless it is told otherwise: an end, and a page that lets people in at once.
+/// Adds the default properties: an expiry, and a page that admits people at once.
 fn with_defaults(mut room: Map<String, Value>, end: u64) -> Map<String, Value> {
     set_default(&mut room, "exp", json!(end));
     set_default(&mut room, "eject_at_room_exp", json!(true));
@@ -169,14 +170,14 @@ fn with_defaults(mut room: Map<String, Value>, end: u64) -> Map<String, Value> {
     room
 }
 
-/// Sets what is absent. `null` counts as absent: a room without an end is nobody's wish.
+/// Sets a member that is absent or `null`. A room must not lack an expiry.
 fn set_default(map: &mut Map<String, Value>, name: &str, value: Value) {
     if map.get(name).is_none_or(Value::is_null) {
         map.insert(name.to_owned(), value);
     }
 }
 
-/// Returns the name in a room's URL, its path; `None` where there is none.
+/// Returns the room name in a room's URL, which is its path; `None` if it has none.
 pub fn room_name(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let (_, path) = rest.split_once('/')?;
@@ -184,10 +185,10 @@ pub fn room_name(url: &str) -> Option<&str> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Reads the answer to the request for a room.
+/// Parses the answer to the request for a room.
 ///
 /// # Errors
-/// [`DailyError`]: the provider refused, or its answer cannot be used.
+/// [`DailyError`] if Daily refused or the answer cannot be used.
 pub fn parse_room(status: u16, body: &[u8], key: &Secret) -> Result<DailyRoom, DailyError> {
     let answer = error::parse_answer(ApiStep::Room, status, body, key)?;
     let unreadable = |what| DailyError::Unreadable {
@@ -208,10 +209,10 @@ pub fn parse_room(status: u16, body: &[u8], key: &Secret) -> Result<DailyRoom, D
     })
 }
 
-/// Reads the answer to the request for a token.
+/// Parses the answer to the request for a token.
 ///
 /// # Errors
-/// As [`parse_room`].
+/// [`DailyError`] if Daily refused or the answer cannot be used.
 pub fn parse_token(status: u16, body: &[u8], key: &Secret) -> Result<Secret, DailyError> {
     let answer = error::parse_answer(ApiStep::Token, status, body, key)?;
     let unreadable = |what| DailyError::Unreadable {
@@ -226,14 +227,14 @@ pub fn parse_token(status: u16, body: &[u8], key: &Secret) -> Result<Secret, Dai
     }
 }
 
-/// Tells whether a text is a URL that may go on to bots, to clients, and into a header.
+/// Tells whether a text is a URL that is safe for bots, clients and a header.
 fn is_url(text: &str) -> bool {
     (text.starts_with("https://") || text.starts_with("http://"))
         && text.len() <= VIDEOROOM_URL_BYTES_MAX
         && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// Writes the address of a call with its scheme, with which the provider gives it or not.
+/// Adds the scheme `sip:` if the address lacks it. Daily sends both forms.
 fn with_sip_scheme(uri: &str) -> String {
     let has_scheme = uri.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("sip:"));
     if has_scheme {

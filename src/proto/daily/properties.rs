@@ -1,21 +1,21 @@
-//! What may be asked of rooms and tokens, and the kinds of value that the provider takes.
+//! The known properties of rooms and tokens, and their types.
 //!
-//! In: the properties of a `/start`. Out: those that go on. A known property of the wrong kind is dropped, so that one slip
-//! does not cost the session, and the log names it; unknown ones and `null` are the provider's to judge.
-//! Source: the rooms fact sheet, A1 and A2.
+//! In: the properties of a `/start` request. Out: those that are passed on. A known property of the
+//! wrong type is dropped and logged, so that a typo does not cost the session. Unknown properties
+//! and `null` are passed on. Source: `docs/spec/daily.md` 1.1 and 2.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// What a property has to be.
+/// The type of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropertyType {
     Flag,
     Number,
     Text,
     Object,
-    /// A kind of recording.
+    /// A type of recording.
     Recording,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for PropertyType {
     }
 }
 
-/// The properties of one thing, by the key of `/start` that they stand under.
+/// The properties of rooms or tokens, under their key in `/start`.
 pub struct PropertySchema {
     key: &'static str,
     properties: &'static [(&'static str, PropertyType)],
@@ -94,7 +94,7 @@ pub const TOKEN: PropertySchema = PropertySchema {
     ],
 };
 
-/// A property that does not go on.
+/// A property that is not passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DroppedProperty {
     key: &'static str,
@@ -103,7 +103,7 @@ pub struct DroppedProperty {
 }
 
 impl fmt::Display for DroppedProperty {
-    /// Without the value, which is a peer's word.
+    /// Does not contain the value, which a client wrote.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -113,7 +113,7 @@ impl fmt::Display for DroppedProperty {
     }
 }
 
-/// Returns the properties that go on, and notes those that do not.
+/// Returns the properties that are passed on, and records the others.
 pub fn filter(
     schema: &PropertySchema,
     asked: &Map<String, Value>,

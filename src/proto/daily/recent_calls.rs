@@ -1,8 +1,7 @@
-//! Which calls have a bot already: a webhook that is sent again, by its provider or by somebody who has seen it, begins no
-//! second one.
+//! Remembers recent calls, so that a repeated or replayed webhook does not start a second bot.
 //!
-//! In: the name of a call, and the time. Out: whether it is new. It is remembered as long as a signature is good, and by its
-//! hash alone.
+//! In: the id of a call, and the time. Out: whether it is new. A call is remembered by its hash,
+//! for as long as its signature is valid. Source: `docs/spec/daily.md` 6.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,14 +10,14 @@ use sha2::{Digest, Sha256};
 
 use crate::limits::{DIALIN_CALLS_MAX, SIGNATURE_AGE_MAX_S};
 
-/// The calls of the last minutes, the oldest first.
+/// The calls of the last minutes, oldest first.
 #[derive(Debug, Default)]
 pub struct RecentCalls(VecDeque<(Instant, [u8; 32])>);
 
 impl RecentCalls {
-    /// Remembers a call; `false` when it is known. The oldest is forgotten when there are too many.
+    /// Remembers a call; returns `false` if it is known. Above the cap the oldest is forgotten.
     pub fn insert(&mut self, call_id: &str, now: Instant) -> bool {
-        // Signed a moment ahead of this clock, a webhook is good for twice as long.
+        // A webhook signed slightly ahead of this clock is valid for twice as long.
         let kept = Duration::from_secs(2 * SIGNATURE_AGE_MAX_S);
         self.0
             .retain(|(since, _)| now.saturating_duration_since(*since) <= kept);
@@ -33,7 +32,7 @@ impl RecentCalls {
         true
     }
 
-    /// Forgets a call that got no bot, so that it may come again.
+    /// Forgets a call without a bot, so that it may be repeated.
     pub fn remove(&mut self, call_id: &str) {
         let digest = digest(call_id);
         self.0.retain(|(_, known)| *known != digest);

@@ -1,8 +1,9 @@
-//! What clients are told of a video room.
+//! Replies to clients about Daily rooms.
 //!
-//! In: room, token, session, and the names that the configuration chose. Out: the JSON of `/start` and of the dial-in webhook,
-//! and where `GET /videoroom` leads. Client libraries hand everything they do not know to the vendor's library, which may
-//! refuse it, so there is not one member more than needed. Source: the rooms fact sheet, A3, A4 and appendix; R-063.
+//! In: room, token, session id, and the configured member names. Out: the JSON of `/start` and of
+//! the dial-in webhook, and the URL of the redirect. Client libraries pass unknown members to
+//! Daily's library, which may reject them, so replies have no further members. Source:
+//! `docs/spec/daily.md` 3 and 4; R-063.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +12,7 @@ use crate::aliases::{self, Area};
 use crate::config::{Secret, StartNames};
 use crate::server::rest::encode_path_segment;
 
-/// Returns the JSON of the reply to whoever asked for a room.
+/// Returns the JSON reply for a session in a room.
 pub fn start_reply(names: StartNames, room: &DailyRoom, token: &Secret, session_id: &str) -> Vec<u8> {
     let mut reply = Map::new();
     for (name, value) in [("videoroomRoom", room.url.as_str()), ("videoroomToken", token.expose())] {
@@ -29,12 +30,12 @@ pub fn start_reply(names: StartNames, room: &DailyRoom, token: &Secret, session_
     Value::Object(reply).to_string().into_bytes()
 }
 
-/// Returns the JSON of the reply to whoever started a bot without a room.
+/// Returns the JSON reply for a session without a room.
 pub fn roomless_reply(session_id: &str) -> Vec<u8> {
     serde_json::json!({"sessionId": session_id}).to_string().into_bytes()
 }
 
-/// Returns the URL under which a browser enters the room.
+/// Returns the URL at which a browser joins the room.
 pub fn join_url(room: &DailyRoom, token: &Secret) -> String {
     if !room.private {
         return room.url.clone();

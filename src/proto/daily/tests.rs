@@ -1,4 +1,4 @@
-//! Requests byte for byte, answers of every kind, and the words that come of them.
+//! The exact requests, every kind of answer, and the resulting error texts.
 
 use super::reply::{join_url, roomless_reply, start_reply};
 use super::*;
@@ -50,7 +50,7 @@ fn properties(plan: &RoomPlan) -> (Value, Value) {
     (body["name"].clone(), body["properties"].clone())
 }
 
-/// R-002, R-054: a room of four hours that lets people in at once.
+/// R-002, R-054: a room for four hours that admits people at once.
 #[test]
 fn a_room_is_asked_for_with_the_defaults() {
     let plan = plan_of(&config(), json!({}), json!({}));
@@ -92,7 +92,7 @@ fn a_room_is_asked_for_with_the_defaults() {
     );
 }
 
-/// R-055: what is asked for goes before the defaults; what is unknown, or null, is the provider's to judge.
+/// R-055: requested properties win over the defaults. Unknown ones and `null` are passed on.
 #[test]
 fn properties_of_a_room_are_applied() {
     let asked = json!({"start_audio_off": false, "enable_chat": true, "max_participants": 2, "new_thing": [1], "geo": null,
@@ -112,7 +112,7 @@ fn properties_of_a_room_are_applied() {
     assert_eq!(parts(create).3["privacy"], "public");
 }
 
-/// A room without an end would be paid for without an end.
+/// A room without an expiry would cost money indefinitely.
 #[test]
 fn an_end_that_is_null_is_filled_in() {
     let plan = plan_of(
@@ -131,7 +131,7 @@ fn an_end_that_is_null_is_filled_in() {
     );
 }
 
-/// Rooms that telephones come into are told apart by their names.
+/// The name of a room shows whether telephones join it.
 #[test]
 fn a_room_with_telephones_has_a_name_of_its_own() {
     for (asked, name) in [
@@ -144,7 +144,8 @@ fn a_room_with_telephones_has_a_name_of_its_own() {
     }
 }
 
-/// R-056: all but the room's name may be chosen. A token without one would open every room of the account.
+/// R-056: every token property but the room name may be chosen. A token without a room name would
+/// open every room of the account.
 #[test]
 fn properties_of_a_token_are_applied_but_for_the_room() {
     let asked = json!({"user_name": "Caller", "is_owner": false, "exp": 9, "room_name": "another", "x": {"y": null},
@@ -156,7 +157,7 @@ fn properties_of_a_token_are_applied_but_for_the_room() {
     assert_eq!(parts(&token).3, json!({"properties": wanted}));
 }
 
-/// One slip does not cost the session, and its value is not repeated.
+/// A wrong property does not fail the session, and its value is not repeated.
 #[test]
 fn properties_of_the_wrong_kind_are_dropped_and_named() {
     let plan = plan_of(
@@ -177,7 +178,7 @@ fn properties_of_the_wrong_kind_are_dropped_and_named() {
     assert_eq!(parts(&token).3["properties"]["is_owner"], true);
 }
 
-/// R-028, R-030: an existing room is used as it is, the one of `VIDEOROOM_ROOM_URL` before the sample.
+/// R-028, R-030: an existing room is used unchanged; `VIDEOROOM_ROOM_URL` wins over the sample.
 #[test]
 fn an_existing_room_gets_a_token_only() {
     let mut config = Videoroom {
@@ -191,7 +192,7 @@ fn an_existing_room_gets_a_token_only() {
     assert_eq!(existing(&config), "https://example.net/sample");
     config.room_url = Some("https://example.net/mine".into());
     assert_eq!(existing(&config), "https://example.net/mine");
-    // No call comes into a room that others are in.
+    // A call never joins a room that others use.
     let call = plan(&config, RoomPurpose::Call { from: "+1" }, NOW_S, RANDOM).expect("a plan");
     assert!(matches!(call.room, RoomSource::New { .. }));
     for wrong in [
@@ -208,7 +209,7 @@ fn an_existing_room_gets_a_token_only() {
     }
 }
 
-/// R-091: the room of a call has one address of SIP, and the caller's number as its name.
+/// R-091: the room of a call has one SIP endpoint, named after the caller's number.
 #[test]
 fn a_call_gets_a_room_with_an_address_of_sip() {
     let plan = plan(&config(), RoomPurpose::Call { from: "+15550001111" }, NOW_S, RANDOM).expect("a plan");
@@ -222,7 +223,7 @@ fn a_call_gets_a_room_with_an_address_of_sip() {
     );
 }
 
-/// R-027: without a key nothing is planned, and the variable is named as `.env` files have it too.
+/// R-027: without a key there is no plan, and the error names the variable and its alias.
 #[test]
 fn without_a_key_there_is_no_room() {
     let refused = plan(
@@ -276,7 +277,7 @@ fn the_answer_for_a_room_is_read() {
     }
 }
 
-/// What a provider says of success goes into a header and to bots, so it is held against what it has to be.
+/// Values from answers reach a header and bots, so they are validated.
 #[test]
 fn answers_that_cannot_be_used_are_named() {
     let long = format!(r#"{{"url":"https://h/{}"}}"#, "x".repeat(VIDEOROOM_URL_BYTES_MAX));
@@ -327,7 +328,7 @@ fn answers_that_cannot_be_used_are_named() {
     }
 }
 
-/// Every status has its words: the provider's, and what to do.
+/// Every status has Daily's words and advice.
 #[test]
 fn refusals_say_what_to_do() {
     for (status, body, words) in [
@@ -386,7 +387,7 @@ fn refusals_say_what_to_do() {
     );
 }
 
-/// A provider that repeats the key, a number or a line break is not repeated.
+/// Keys, numbers and line breaks of an answer are not repeated.
 #[test]
 fn words_of_the_provider_lose_what_is_not_for_people() {
     for body in [
@@ -410,7 +411,7 @@ fn words_of_the_provider_lose_what_is_not_for_people() {
     }
 }
 
-/// R-063: room and token under the names that were chosen, and not one member more.
+/// R-063: room and token under the configured names, without further members.
 #[test]
 fn clients_are_told_by_the_names_of_the_configuration() {
     let room = DailyRoom {
@@ -431,7 +432,7 @@ fn clients_are_told_by_the_names_of_the_configuration() {
     assert_eq!(roomless_reply("id"), br#"{"sessionId":"id"}"#);
 }
 
-/// R-042: the token is in the address only where nobody enters without it.
+/// R-042: the URL contains the token only if joining requires it.
 #[test]
 fn a_browser_is_sent_into_a_private_room_with_its_token() {
     let room = |url: &str, private| DailyRoom {
@@ -448,7 +449,7 @@ fn a_browser_is_sent_into_a_private_room_with_its_token() {
     );
 }
 
-/// A room has to come about while the client still waits, whatever its body took.
+/// A room must be ready before the client's timeout.
 #[test]
 fn a_room_comes_about_within_the_time_of_an_answer() {
     use crate::limits::{HTTP_ANSWER, HTTP_BODY, VIDEOROOM_PAUSES, VIDEOROOM_WITHIN};

@@ -1,7 +1,9 @@
-//! What a session in a media room begins with: the names of room and participants, their tokens, and the reply to who asked.
+//! The connection details of a LiveKit session: room name, server URL, tokens, and the `/start`
+//! reply.
 //!
-//! In: the configuration, the session's name, random bits, the time. Out: [`ConnectionDetails`]. Refuses: a runner that was not told of a
-//! server. Source: the rooms fact sheet, B1; checklist.
+//! In: the configuration, the session id, random bits, the time. Out: [`ConnectionDetails`].
+//! Rejects a configuration without a server. Source: `docs/spec/livekit.md` 1,
+//!
 
 use std::fmt;
 
@@ -11,7 +13,7 @@ use super::missing_variables;
 use super::token::{self, TokenParams};
 use crate::config::{Mediaroom, Secret};
 
-/// The variables without which there are no sessions in media rooms, and that are not set.
+/// The required variables that are not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingVariables(Vec<&'static str>);
 
@@ -28,7 +30,7 @@ impl fmt::Display for MissingVariables {
 
 impl std::error::Error for MissingVariables {}
 
-/// The server and the account on it.
+/// The server and the API key of the account on it.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveKitCredentials<'c> {
     url: &'c str,
@@ -38,7 +40,7 @@ pub struct LiveKitCredentials<'c> {
 }
 
 impl<'c> LiveKitCredentials<'c> {
-    /// Takes it from the configuration.
+    /// Reads the credentials from the configuration.
     ///
     /// # Errors
     /// [`MissingVariables`] names every variable that is not set.
@@ -54,7 +56,7 @@ impl<'c> LiveKitCredentials<'c> {
         }
     }
 
-    /// Makes what the session of this name begins with. `random` names its room, where the configuration does not.
+    /// Creates the details of a session. `random` names the room if the configuration does not.
     pub fn connection_details(&self, session_id: &str, random: [u8; 4], now_s: u64) -> ConnectionDetails {
         let room_name = self
             .room_name
@@ -78,18 +80,18 @@ impl<'c> LiveKitCredentials<'c> {
     }
 }
 
-/// What a session in a media room begins with.
+/// What a session and its caller need to join the room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionDetails {
     pub room_name: String,
-    /// The server's, `ws` or `wss`.
+    /// The server's URL, `ws` or `wss`.
     pub url: String,
     pub bot_token: Secret,
     user_token: Secret,
 }
 
 impl ConnectionDetails {
-    /// Returns the JSON of the reply to the caller, who joins with what is in it.
+    /// Returns the JSON reply to the caller, with the caller's token.
     pub fn reply(&self, session_id: &str) -> Vec<u8> {
         let reply = json!({
             "url": self.url,
@@ -121,7 +123,7 @@ mod tests {
         serde_json::from_slice(&BASE64URL_NOPAD.decode(claims.as_bytes()).expect("base64url")).expect("JSON")
     }
 
-    /// each variable that is missing is named, and none that is there.
+    /// the error names each missing variable and no other.
     #[test]
     fn names_missing_variables() {
         let names = ["MEDIAROOM_URL", "MEDIAROOM_API_KEY", "MEDIAROOM_API_SECRET"];
@@ -145,7 +147,7 @@ mod tests {
         }
     }
 
-    /// a room of its own for each session unless one is named, a token for the bot, another for the caller.
+    /// each session has a room of its own unless one is configured.
     #[test]
     fn grants_bot_and_caller_the_same_room() {
         let mut config = config();

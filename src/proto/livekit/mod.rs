@@ -1,10 +1,10 @@
-//! The open-source media room, joined natively: access tokens, signalling, two peer connections, one life.
+//! The client of LiveKit servers: access tokens, signalling, two peer connections and the session.
 //!
-//! [`connection_details`] is what a session begins with; [`token`] proves who may join; [`signal`] speaks with the server, in the messages
-//! of [`wire`], and knows who is there ([`roster`]); [`receiver`] makes one sound, or
-//! several, of the participants' voices; [`session`] is the whole life of a bot in a room. What stands here is what the rest
-//! of the runner asks about a server: what is not configured, and where it is.
-//! Source: the rooms fact sheet, part B.
+//! [`connection_details`] holds what a session starts with, [`token`] signs access tokens,
+//! [`signal`] runs the signalling protocol with the messages of [`wire`] and keeps the [`roster`],
+//! [`receiver`] decodes and mixes the participants' audio, and [`session`] runs a bot in a room.
+//! This file answers two questions about the configuration: which variables are missing, and what
+//! the server's URL is. Source: `docs/spec/livekit.md` 2.
 
 pub mod connection_details;
 #[cfg(feature = "mediaroom")]
@@ -21,7 +21,7 @@ pub mod wire;
 
 use crate::config::Mediaroom;
 
-/// Returns the variables that a session needs and that are not set.
+/// Returns the names of the required variables that are not set.
 pub fn missing_variables(config: &Mediaroom) -> Vec<&'static str> {
     let needed = [
         ("MEDIAROOM_URL", config.url.is_some()),
@@ -35,17 +35,17 @@ pub fn missing_variables(config: &Mediaroom) -> Vec<&'static str> {
         .collect()
 }
 
-/// Returns the URL of a server over HTTP, without a slash at its end. The schemes of sockets and of HTTP stand for each other.
+/// Returns the server's URL as `http` or `https`, without a trailing slash.
 pub fn http_base(url: &str) -> String {
     with_scheme(url.trim_end_matches('/'), "ws", "http")
 }
 
-/// Returns the URL that clients open a socket to.
+/// Returns the server's URL as `ws` or `wss`, for clients.
 fn socket_base(url: &str) -> String {
     with_scheme(url, "http", "ws")
 }
 
-/// Puts another scheme in place of one, and its secure form in place of the secure one.
+/// Replaces the scheme `from` by `to`, and the secure form of one by that of the other.
 fn with_scheme(url: &str, from: &str, to: &str) -> String {
     match url.strip_prefix(from) {
         Some(rest) if rest.starts_with("://") || rest.starts_with("s://") => format!("{to}{rest}"),

@@ -1,8 +1,9 @@
-//! The participants' groups: a jitter buffer and a decoder for each, and one sound of all of them where that is asked for.
+//! The audio of the participants: a jitter buffer and a decoder for each track, and mixing.
 //!
-//! In: Opus payloads by track, and `now`. Out: `i16` mono at the bot's rate, 20 ms at a time: of each participant by identity,
-//! all of that one's tracks in one sound, or of everybody in one. How they are mixed, when a frame is due, and when none is,
-//! stands in `mixer`. Nothing is decoded before the bot has said its rate. Ignored: tracks beyond [`ROOM_VOICES_MAX`].
+//! In: Opus payloads by track, and `now`. Out: `i16` mono at the bot's rate, in frames of 20 ms,
+//! either of each participant (all tracks of one identity mixed) or of all participants mixed.
+//! `mixer` defines the mixing and the timing. Nothing is decoded before the bot sets its rate.
+//! Tracks beyond [`ROOM_VOICES_MAX`] are ignored.
 
 mod mixer;
 
@@ -15,34 +16,34 @@ use crate::audio::packet::AudioPacket;
 use crate::limits::ROOM_VOICES_MAX;
 use crate::session::AudioFrame;
 
-/// Those who are heard in one sound.
+/// The tracks that are mixed into one signal.
 struct MixGroup {
-    /// Nobody's when it is everybody's.
+    /// `None` if it is the mix of all participants.
     identity: Option<Arc<str>>,
     mixer: Mixer,
 }
 
-/// The hearing half of a session in a room.
+/// The receiving half of a session in a room.
 #[derive(Default)]
 pub struct RoomAudioReceiver {
     /// 0 until the bot has asked for audio.
     rate_hz: u32,
     is_mixed: bool,
     groups: Vec<MixGroup>,
-    /// Whose frame is in `pcm`.
+    /// The group of the frame in `pcm`.
     ready: Option<usize>,
     pcm: Vec<i16>,
-    /// Of the tracks that are gone.
+    /// The statistics of ended tracks.
     ended_tracks: ReceiverStats,
     now: Option<Instant>,
 }
 
-/// What became of the audio of a stay.
+/// Statistics of mixing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MixStats {
-    /// Frames in which a voice was missing though it spoke.
+    /// Frames that lacked a track in the middle of speech.
     pub inserted: u64,
-    /// Frames of a voice that were dropped, since it was ahead of the others.
+    /// Frames of a track that were dropped because it was ahead of the others.
     pub dropped: u64,
 }
 
@@ -65,8 +66,8 @@ impl RoomAudioReceiver {
         RoomAudioReceiver::default()
     }
 
-    /// Takes the rate that the bot asks for, in Hz, and whether it hears everybody at once. What was not handed out is dropped
-    /// when either changes.
+    /// Sets the bot's rate in Hz, and whether it hears all participants mixed. A change of either
+    /// drops pending audio.
     pub fn configure(&mut self, rate_hz: u32, mixed: bool, now: Instant) {
         self.now = Some(now);
         if (rate_hz, mixed) == (self.rate_hz, self.is_mixed) {
@@ -81,7 +82,7 @@ impl RoomAudioReceiver {
         }
     }
 
-    /// Returns the voice that a participant belongs to.
+    /// Returns the group of a participant.
     fn group_of(&mut self, identity: &Arc<str>) -> &mut MixGroup {
         let identity = Some(identity).filter(|_| !self.is_mixed);
         let at = self.groups.iter().position(|group| group.identity.as_ref() == identity);
@@ -103,7 +104,7 @@ impl RoomAudioReceiver {
         self.groups.iter_mut().flat_map(|group| &mut group.mixer.tracks)
     }
 
-    /// Takes a packet of a track that belongs to this participant.
+    /// Handles a packet of a participant's track.
     pub fn handle_packet(&mut self, track: &Arc<str>, identity: &Arc<str>, packet: &AudioPacket, now: Instant) {
         self.now = Some(now);
         if self.rate_hz == 0 {
@@ -123,7 +124,7 @@ impl RoomAudioReceiver {
         self.group_of(identity).mixer.tracks.push(fresh);
     }
 
-    /// A track has ended; what it said is still heard.
+    /// Handles the end of a track. Its buffered audio is still played.
     pub fn handle_track_ended(&mut self, track: &str) {
         if let Some(gone) = self.tracks_mut().find(|known| *known.sid == *track) {
             gone.is_ended = true;
@@ -140,7 +141,7 @@ impl RoomAudioReceiver {
         groups.filter_map(|group| group.mixer.poll_timeout()).min()
     }
 
-    /// Makes the next frame ready, if there is one; [`RoomAudioReceiver::take_frame`] hands it out.
+    /// Prepares the next frame. [`RoomAudioReceiver::take_frame`] returns it.
     pub fn poll_frame(&mut self) -> bool {
         let Some(now) = self.now else {
             return false;
@@ -172,7 +173,7 @@ impl RoomAudioReceiver {
         self.groups.retain(|group| !group.mixer.tracks.is_empty());
     }
 
-    /// Hands out the frame that [`RoomAudioReceiver::poll_frame`] made.
+    /// Returns the frame that [`RoomAudioReceiver::poll_frame`] prepared.
     pub fn take_frame(&mut self) -> AudioFrame<'_> {
         let whose = self.ready.take().and_then(|at| self.groups.get(at));
         AudioFrame {
@@ -188,12 +189,12 @@ impl RoomAudioReceiver {
         stats
     }
 
-    /// Returns what became of the packets of all tracks; the jitter is the greatest of theirs.
+    /// Returns the packet statistics of all tracks. The jitter is the maximum.
     pub fn tally(&self) -> Tally {
         self.stats().tally
     }
 
-    /// Returns what mixing did to the groups.
+    /// Returns the statistics of mixing.
     pub fn mix_stats(&self) -> MixStats {
         self.stats().mix
     }

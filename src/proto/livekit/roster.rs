@@ -1,10 +1,10 @@
-//! Who is in a room, and which of their tracks are to be heard.
+//! The participants of a room and their audio tracks.
 //!
-//! In: what the server says of participants and of who speaks. Out: `RosterChange`s, and whose track a
-//! sid is. A participant is known by its identity, which entries, and by its sid, which is new with
-//! each join: the news of an earlier entry is changes from that of the sid_by_identity one. Ignored: ourselves,
-//! participants and tracks beyond their caps, names that no server hands out. Source: the rooms
-//! fact sheet, B3 to B5.
+//! In: participant and speaker updates of the server. Out: [`RosterChange`]s, and the owner of each
+//! track. A participant has an identity, which is permanent, and a sid, which is new with each
+//! join; the sid tells late updates of an earlier join from current ones. Ignored: the local
+//! participant, participants and tracks beyond their caps, and invalid ids. Source:
+//! `docs/spec/livekit.md` 3.1 and 5.2.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -17,9 +17,10 @@ use crate::limits::{
 };
 pub use crate::participant::Participant;
 
-/// `ParticipantInfo.state` of somebody whose media are up: nobody else hears, or is sent any data.
+/// `ParticipantInfo.state` of a participant whose media is up. Others receive neither audio nor
+/// data.
 const ACTIVE: i32 = 2;
-/// `ParticipantInfo.state` of somebody who left.
+/// `ParticipantInfo.state` of a participant that left.
 const DISCONNECTED: i32 = 3;
 /// `ParticipantInfo.kind` of a recorder.
 const EGRESS: i32 = 2;
@@ -28,58 +29,57 @@ const SIP: i32 = 3;
 /// `ParticipantInfo.kind` of a bot.
 const AGENT: i32 = 4;
 
-/// What became different in the room.
+/// A change in the room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RosterChange {
     Joined(Participant),
-    /// A participant that joins again under its identity has left before, even where the server
-    /// does not say so.
+    /// A participant that rejoins under its identity leaves first, even if the server does not say
+    /// so.
     Left(Participant),
-    /// Another name, another kind, or now within reach or no longer; whoever joins is so from the
-    /// start.
+    /// The name, the kind or the active state changed.
     Changed(Participant),
-    /// It began or ended; who leaves while speaking has ended before.
+    /// A participant that leaves while speaking stops speaking first.
     Speaking {
         identity: Arc<str>,
         speaking: bool,
     },
 }
 
-/// What follows from one message of the server.
+/// The effects of one message of the server.
 #[derive(Default)]
 pub(super) struct RosterUpdate {
     pub changes: Vec<RosterChange>,
-    /// Sids of tracks to subscribe to.
+    /// Sids of the tracks to subscribe to.
     pub new_tracks: Vec<String>,
 }
 
-/// One entry of one participant.
+/// A participant from its join to its departure.
 struct RosterEntry {
     participant: Participant,
-    /// Its media are up.
+    /// Whether its media is up.
     active: bool,
     version: u32,
     speaking: bool,
-    /// Those that are subscribed to.
+    /// The tracks that are subscribed to.
     tracks: HashSet<Arc<str>>,
 }
 
-/// Everybody but us.
+/// All remote participants.
 pub(super) struct Roster {
     own_sid: String,
     own_identity: String,
     /// By sid.
     entries: HashMap<Arc<str>, RosterEntry>,
-    /// The sid of the sid_by_identity entry, by identity.
+    /// The sid of the current join, by identity.
     sid_by_identity: HashMap<Arc<str>, Arc<str>>,
-    /// The identity of its owner, by the sid of a track.
+    /// The identity of the owner, by track sid.
     track_owners: HashMap<Arc<str>, Arc<str>>,
-    /// Sids of those that left last.
+    /// Sids of the participants that left last.
     departed: VecDeque<Arc<str>>,
 }
 
 impl Roster {
-    /// Begins with nobody but ourselves, who are never listed.
+    /// Creates an empty roster. The local participant is never listed.
     pub fn new(own_sid: String, own_identity: String) -> Self {
         Roster {
             own_sid,
@@ -91,14 +91,14 @@ impl Roster {
         }
     }
 
-    /// Takes what the server says of one participant.
+    /// Handles the state of one participant.
     pub fn update(&mut self, info: &ParticipantInfo, update: &mut RosterUpdate) {
         if info.sid == self.own_sid || info.identity == self.own_identity {
             return;
         }
         if info.state == DISCONNECTED {
-            // By its sid alone: old servers name no identity here, and the identity may be back
-            // under another sid.
+            // Matched by sid alone: old servers name no identity here, and the identity may have
+            // rejoined under another sid.
             self.leave(&info.sid, update);
             return;
         }
@@ -132,7 +132,7 @@ impl Roster {
         self.refresh(info, update);
     }
 
-    /// Takes what the server says of who speaks; who is not named is as before.
+    /// Handles speaker updates. Participants that are not named are unchanged.
     pub fn update_speakers(&mut self, speakers: &[SpeakerInfo], update: &mut RosterUpdate) {
         for speaker in speakers {
             let Some(entry) = self.entries.get_mut(&*speaker.sid) else {
@@ -148,18 +148,18 @@ impl Roster {
         }
     }
 
-    /// Returns the identity of whose track it is, if it is one that is heard.
+    /// Returns the owner of a track that is subscribed to.
     pub fn track_owner(&self, track_sid: &str) -> Option<&Arc<str>> {
         self.track_owners.get(track_sid)
     }
 
-    /// Returns how many are within reach that are no agents.
+    /// Returns the number of active participants that are not agents.
     pub fn callers(&self) -> usize {
         let is_caller = |entry: &&RosterEntry| entry.active && !entry.participant.is_agent;
         self.entries.values().filter(is_caller).count()
     }
 
-    /// Returns how much is remembered: entries, identities, tracks, those who left.
+    /// Returns the number of entries, identities, tracks and departed sids.
     #[cfg(test)]
     pub fn known(&self) -> [usize; 4] {
         [
@@ -192,7 +192,7 @@ impl Roster {
         true
     }
 
-    /// Brings a entry up to date, its tracks first of all.
+    /// Updates an entry and its tracks.
     fn refresh(&mut self, info: &ParticipantInfo, update: &mut RosterUpdate) {
         let Some(entry) = self.entries.get_mut(&*info.sid) else {
             return;
@@ -219,7 +219,7 @@ impl Roster {
             }
             is_kept
         });
-        // In the order of the message, so that the same message has the same effect each time.
+        // In the order of the message, so that the result is deterministic.
         for track in info.tracks.iter().filter(|track| heard.contains(track.sid.as_str())) {
             if self.track_owners.contains_key(&*track.sid) {
                 continue;
@@ -258,12 +258,12 @@ impl Roster {
     }
 }
 
-/// Tells whether it is a sid or an identity that a server hands out.
+/// Tells whether a sid or an identity has a valid length.
 pub(super) fn is_valid_id(name: &str) -> bool {
     (1..=ROOM_NAME_BYTES_MAX).contains(&name.len())
 }
 
-/// A name for people, cut where no server has one.
+/// Truncates a display name to the length that servers allow.
 pub(super) fn truncated(name: &str) -> &str {
     let mut end = name.len().min(ROOM_NAME_BYTES_MAX);
     while !name.is_char_boundary(end) {
@@ -287,8 +287,8 @@ fn participant_of(identity: Arc<str>, info: &ParticipantInfo) -> Participant {
     }
 }
 
-/// The kind says it, or else the grant: a token with the grant alone makes a participant of the
-/// standard kind.
+/// A participant is an agent by its kind or by its grant. A token with the grant alone makes a
+/// participant of the standard kind.
 fn is_agent(info: &ParticipantInfo) -> bool {
     let permission = info.permission.unwrap_or_default();
     matches!(info.kind, EGRESS | AGENT) || permission.agent || permission.recorder

@@ -1,15 +1,15 @@
-//! One life of a bot in a media room, from the moment when the bot takes its media to the one when
-//! nothing is left.
+//! The session of a bot in a LiveKit room, from the bot's taking its media to the end.
 //!
-//! `Waiting -> Entering -> Live <-> Reconnect -> Finishing -> Closing -> Gone`, with a deadline in every
-//! phase but the first: a bot that never takes its media joins the room by itself. In: what became
-//! of a dial, the messages of the server, datagrams of the two connections, the bot's speech, texts
-//! and interruptions, and `now`. Out, by [`RoomSession::poll_output`]: a WebSocket to open,
-//! messages and datagrams to send, PCM for the bot, events, and the next deadline. Whatever is lost
-//! of a connection in the room, it is made anew as a whole; the bot, its speech, its texts and who is
-//! known to be there outlive it. The way in and back is `joining`, one connection `connection`, who is there
-//! `participants`, what is written `texts`, the end `leaving`. Times and their reasons stand in
-//! `limits`. Source: the rooms fact sheet, B2 to B5.
+//! `Waiting -> Joining -> Live <-> Reconnecting -> Finishing -> Closing -> Closed`, with a deadline
+//! in every phase but the first, since a bot that never takes its media joins the room by itself.
+//! In: the result of a dial, messages of the server, datagrams of the two peer connections, the
+//! bot's speech, messages and interruptions, and `now`. Out, by [`RoomSession::poll_output`]: a
+//! WebSocket to open, messages and datagrams to send, PCM for the bot, events, and the next
+//! deadline. A failure of any part replaces the whole connection; the bot, its queued speech and
+//! messages, and the known participants survive it. `join` handles joining and reconnecting,
+//! `connection` is one connection, `participants` tracks the participants, `messages` handles data,
+//! and `leave` ends the session. Timeouts and their reasons are in `limits`. Source:
+//! `docs/spec/livekit.md` 2 to 5.
 
 mod connection;
 mod join;
@@ -42,113 +42,113 @@ use participants::Participants;
 /// A WebSocket to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DialRequest {
-    /// `http` or `https`, as the connection below is plain or TLS.
+    /// `http` or `https`, for a connection without or with TLS.
     pub url: String,
-    /// Goes into `Authorization: Bearer`.
+    /// Sent as `Authorization: Bearer`.
     pub token: Secret,
 }
 
-/// What a session asks of its transport.
+/// A command to the transport.
 pub enum RoomCommand {
     /// Exactly one of [`RoomSession::handle_open`], [`RoomSession::handle_refused`] and
-    /// [`RoomSession::handle_unreachable`] follows, unless the socket is closed before.
+    /// [`RoomSession::handle_unreachable`] follows, unless the socket is closed first.
     Dial(DialRequest),
     /// One binary message.
     Send(Vec<u8>),
-    /// Closes the socket in good order, or gives up opening it.
+    /// Closes the socket, or cancels the dial.
     CloseSocket,
-    /// Datagrams that carry this user name fragment are this connection's from here on.
+    /// Routes datagrams with this user name fragment to this connection.
     Listen(SignalTarget, String),
     Transmit(SignalTarget, Transmit),
 }
 
-/// Where a session is in its life.
+/// The phase of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RoomPhase {
     /// The bot has not taken its media.
     Waiting,
-    /// It has not been in the room yet.
+    /// The room has not been joined yet.
     Joining {
         tries: usize,
     },
-    /// In the room, since then.
+    /// In the room since this time.
     Live {
         since: Instant,
     },
-    /// On the way back into the room.
+    /// The room is lost and is being joined again.
     Reconnecting(Reconnect),
-    /// The bot has ended, and its last words are still leaving.
+    /// The bot has ended, and its last speech is still being sent.
     Finishing {
         until: Instant,
         reason: LeaveReason,
     },
-    /// The goodbye is on its way.
+    /// The leave has been sent.
     Closing {
         until: Instant,
     },
     Closed,
 }
 
-/// A way back into the room.
+/// An attempt to return to the room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reconnect {
     since: Instant,
     tries: usize,
 }
 
-/// Where the connection to the server is.
+/// The state of the signalling connection.
 enum SignalState {
     /// There is none.
     Disconnected,
-    /// The next try is made then.
+    /// The next attempt starts at this time.
     Backoff(Instant),
     Connecting,
     Open(Box<RoomConnection>),
 }
 
-/// What a session is made from.
+/// The parameters of a session.
 pub struct RoomSetup {
     pub common: Arc<ConnectionContext>,
-    /// The server's: `ws`, `wss`, `http` or `https`.
+    /// The server's URL: `ws`, `wss`, `http` or `https`.
     pub url: String,
     pub token: Secret,
-    /// `now`, as the time since 1970.
+    /// `now` as Unix time.
     pub unix: Duration,
 }
 
-/// One session.
+/// A session in a LiveKit room.
 pub struct RoomSession {
     common: Arc<ConnectionContext>,
     url: String,
-    /// The newest that is known.
+    /// The newest token.
     token: Secret,
-    /// One moment by both clocks.
+    /// The same moment by the monotonic and by the Unix clock.
     clock: (Instant, Duration),
     phase: RoomPhase,
     signal: SignalState,
-    /// The last way back, for as long as it may turn out to have led nowhere.
+    /// The last reconnect, which continues if the new connection is lost soon.
     last_reconnect: Option<Reconnect>,
-    /// How often a description of the server could not be used once the room was entered.
+    /// The number of unusable descriptions since the room was joined.
     bad_descriptions: u32,
     joined: bool,
     lost: bool,
     participants: Participants,
-    /// Whether a caller has ever been there.
+    /// Whether a caller was ever present.
     had_caller: bool,
-    /// Since when there is no caller, or since when the room was entered.
+    /// Since when no caller has been present, or since the room was joined.
     no_caller_since: Option<Instant>,
     receiver: RoomAudioReceiver,
     speaker: Speaker,
     outbox: Outbox,
-    /// What callers wrote before the bot was told that it has joined.
+    /// Messages of callers from before the bot was told that it has joined.
     early_messages: EarlyMessages,
-    /// Texts of the bot that are too long for the server.
+    /// The number of the bot's messages that were too long for the server.
     oversized_messages: u64,
     events: VecDeque<SessionEvent>,
     commands: VecDeque<RoomCommand>,
-    /// The bot has no more speech, as its last answer showed.
+    /// Whether the bot had no more speech when last asked.
     speech_ended: bool,
-    /// The bot's turn is on, or was until a moment ago.
+    /// Whether the bot's turn is on.
     bot_speaking: bool,
 }
 
@@ -181,21 +181,21 @@ impl RoomSession {
         }
     }
 
-    /// Takes one binary message of the server.
+    /// Handles one binary message of the server.
     pub fn handle_binary(&mut self, bytes: Bytes, now: Instant) {
         if let SignalState::Open(connection) = &mut self.signal {
             connection.handle_binary(bytes, now);
         }
     }
 
-    /// Takes a datagram that came to this connection's port.
+    /// Handles a datagram for one of the two connections.
     pub fn handle_packet(&mut self, target: SignalTarget, packet: &ReceivedPacket<'_>, now: Instant) {
         if let SignalState::Open(connection) = &mut self.signal {
             connection.handle_packet(target, packet, now);
         }
     }
 
-    /// Ends what nobody is left in, and stops waiting for those who do not come back.
+    /// Ends the session in an empty room, and reports participants that did not return.
     fn check_empty(&mut self, now: Instant) {
         self.expire_missing(now);
         if self.empty_deadline().is_some_and(|until| now >= until) {
@@ -207,7 +207,7 @@ impl RoomSession {
         }
     }
 
-    /// Returns until when a room without callers is stayed in; `None` where there are any.
+    /// Returns when a room without callers is left; `None` while there are callers.
     fn empty_deadline(&self) -> Option<Instant> {
         let alone = self.no_caller_since?;
         if !self.had_caller {
@@ -219,8 +219,7 @@ impl RoomSession {
         regathered.into_iter().chain([alone + ROOM_EMPTY]).max()
     }
 
-    /// Returns until when those who were there before the connection was lost may come back as
-    /// well.
+    /// Returns until when participants from before the connection loss may return.
     fn rejoin_deadline(&self) -> Option<Instant> {
         match self.phase {
             RoomPhase::Live { since } if self.participants.is_missing_any() => Some(since + ROOM_REGATHER),
@@ -228,14 +227,14 @@ impl RoomSession {
         }
     }
 
-    /// Tells the bot of those who have not come back.
+    /// Reports the participants that did not return in time.
     fn expire_missing(&mut self, now: Instant) {
         if self.rejoin_deadline().is_some_and(|until| now >= until) {
             self.participants.remove_missing(&mut self.events);
         }
     }
 
-    /// Lets the frames that are due leave.
+    /// Sends the frames that are due.
     fn send_speech(&mut self, now: Instant) {
         if self.queue_frames(now) {
             let unix_ms = self.unix_ms(now);
@@ -245,7 +244,7 @@ impl RoomSession {
         }
     }
 
-    /// Hands the connection the frames that are due, and tells whether there were any.
+    /// Queues the frames that are due on the connection. Tells whether there were any.
     fn queue_frames(&mut self, now: Instant) -> bool {
         let mut any = false;
         if self.sends_audio()
@@ -263,7 +262,7 @@ impl RoomSession {
         matches!(self.phase, RoomPhase::Live { .. } | RoomPhase::Finishing { .. })
     }
 
-    /// Takes what the connection has, if there is one.
+    /// Handles the next output of the connection.
     fn poll_connection(&mut self, now: Instant) -> RoomPoll {
         let SignalState::Open(connection) = &mut self.signal else {
             return RoomPoll::Idle(None);
@@ -292,7 +291,7 @@ impl RoomSession {
         RoomPoll::More
     }
 
-    /// Notes whether anybody is there to talk to, and tells the bot when that has changed.
+    /// Updates whether a caller is present, and reports a change to the bot.
     fn update_callers(&mut self, now: Instant) {
         if self.is_ending() {
             return;
@@ -322,8 +321,8 @@ impl RoomSession {
         }
     }
 
-    /// Does what a connection that has nothing more to give lets the session do, and tells whether more
-    /// output follows.
+    /// Does what can follow once the connection has no more output. Tells whether more output
+    /// follows.
     fn advance(&mut self, now: Instant) -> bool {
         if self.send_messages(now) {
             return true;
@@ -341,8 +340,8 @@ impl RoomSession {
         true
     }
 
-    /// Tells whether what the bot says is taken from it. What is said while no caller is there
-    /// waits with the bot; only the last words of one that has ended cannot.
+    /// Tells whether the session takes speech of the bot. While no caller is present, speech waits
+    /// with the bot, except for the last speech of a bot that has ended.
     fn accepts_speech(&self) -> bool {
         match self.phase {
             RoomPhase::Live { .. } => self.joined && !self.lost,
@@ -364,7 +363,7 @@ impl RoomSession {
             _ => None,
         };
         let speaker = self.sends_audio().then(|| self.speaker.poll_timeout()).flatten();
-        // Nothing is due before the bot or the transport does something.
+        // Nothing is due before the bot or the transport acts.
         Deadline::new(now + ROOM_NOBODY, "nothing")
             .or(connection, "connection")
             .or(phase, "phase")
@@ -392,7 +391,7 @@ impl Session for RoomSession {
         Transport::Mediaroom.name().to_owned()
     }
 
-    /// The first call is what enters the room.
+    /// The first call joins the room.
     fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, mixed: bool, now: Instant) {
         self.receiver.configure(in_rate_hz, mixed, now);
         self.speaker.set_rate(out_rate_hz, now);
@@ -473,7 +472,7 @@ impl Session for RoomSession {
             if self.phase == RoomPhase::Closed {
                 return SessionOutput::Closed;
             }
-            // A frame is borrowed, so handing it out is the last thing that this function does.
+            // The frame borrows `self`, so returning it is the last step.
             if self.receiver.poll_frame() {
                 return SessionOutput::Audio(self.receiver.take_frame());
             }
@@ -515,14 +514,14 @@ impl Session for RoomSession {
     }
 }
 
-/// What became of asking the connection.
+/// The result of polling the connection.
 enum RoomPoll {
     More,
     Transmit(SignalTarget, Transmit),
     Idle(Option<Instant>),
 }
 
-/// The host candidates of the two connections, each with the port of the connection's own socket.
+/// The host candidates of the two connections, each with the port of its own socket.
 #[derive(Clone, Debug, Default)]
 pub struct LocalAddresses {
     pub publisher: Vec<SocketAddr>,

@@ -1,10 +1,11 @@
-//! The signalling connection of one stay in a room, from the open WebSocket to its end.
+//! The signalling client of one connection to a room, from the open WebSocket to its end.
 //!
-//! In: the bytes of binary messages, requests of the session, and `now`. Out, by [`SignalClient::poll_output`]: messages to send, and
-//! what the server said. It pings, notices a silent server, keeps the [`super::roster`], and subscribes to the audio of
-//! everybody who is no agent. The server speaks first, with its join; once it or the session said goodbye, nothing follows.
-//! Refuses: bytes that are no message, and a join that does not say who we are. What a server of another version says is ignored.
-//! Source: the rooms fact sheet, B3 and B4.
+//! In: the bytes of binary messages, requests of the session, and `now`. Out, by
+//! [`SignalClient::poll_output`]: messages to send, and what the server reported. The client sends
+//! pings, detects a silent server, keeps the [`super::roster`], and subscribes to the audio of
+//! every participant that is not an agent. The server sends its join first. Nothing follows after a
+//! leave of either side. Rejects invalid bytes and a join without our identity; ignores unknown
+//! messages. Source: `docs/spec/livekit.md` 3.1 and 4.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -31,66 +32,67 @@ use crate::secret::Secret;
 
 /// `LeaveRequest.reason` of a client that leaves by itself.
 const CLIENT_INITIATED: i32 = 1;
-/// `LeaveRequest.action` of a server that wants the same stay, or a new one.
+/// `LeaveRequest.action` of a server that asks the client to resume or to reconnect.
 const RESUME: i32 = 1;
 const RECONNECT: i32 = 2;
-/// `RequestResponse.reason` of what is no refusal.
+/// `RequestResponse.reason` values that are not refusals.
 const OK: i32 = 0;
 const QUEUED: i32 = 4;
 
-/// What the signalling connection answers to an input.
+/// An output of the signalling client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SignalOutput {
     /// One binary WebSocket message.
     Send(Vec<u8>),
-    /// We are in the room. Who else is follows as [`SignalOutput::Change`].
+    /// The server accepted the join. The participants follow as [`SignalOutput::Change`].
     Joined(JoinInfo),
-    /// The subscriber connection is to be answered, every time.
+    /// An offer of the subscriber connection. Each one must be answered.
     Offer {
         sdp: String,
         id: u32,
         mid_to_track: BTreeMap<String, String>,
     },
-    /// To the last offer of the publisher connection; older ones are dropped.
+    /// The answer to the last offer of the publisher connection. Answers to older offers are
+    /// dropped.
     Answer { sdp: String },
-    /// A candidate of the server, as it stands in SDP without `a=`, UDP or not. It comes after the offer or the answer to which
-    /// the session makes its connection, not always after the server's answer.
+    /// A candidate of the server in SDP syntax without `a=`, UDP or TCP. It follows the offer or
+    /// the answer that creates its connection, but may precede the server's answer.
     Candidate { target: SignalTarget, candidate: String },
-    /// Our track is known to the server under this sid.
+    /// The server published our track under this sid.
     Published { sid: String },
-    /// The server does not let us publish, or no longer does: why.
+    /// The server refuses our track or has unpublished it, with the reason.
     PublishRefused(String),
-    /// Something is different in the room, perhaps [`SignalClient::callers`] as well.
+    /// A change in the room, which may change [`SignalClient::callers`].
     Change(RosterChange),
-    /// A token for the next join.
+    /// The token for the next join.
     Token(Secret),
-    /// The server ends the stay. Nothing follows.
+    /// The server ends the connection. Nothing follows.
     Leave { reason: i32, action: LeaveAction },
-    /// Nothing was heard of the server for its ping timeout. Nothing follows.
+    /// The server was silent for its ping timeout. Nothing follows.
     PingTimeout,
 }
 
-/// What a server that ends a stay wants.
+/// What a server that ends a connection asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaveAction {
-    /// It is over.
+    /// The session is over.
     Disconnect,
-    /// Come back, resumed or anew.
+    /// The client should come back, by resuming or joining again.
     Reconnect,
 }
 
-/// What the server said when it let us in.
+/// The server's answer to a join.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JoinInfo {
     pub room_name: String,
-    /// Our own `PA_...`.
+    /// Our own sid, `PA_...`.
     pub sid: String,
     pub subscriber_primary: bool,
     pub fast_publish: bool,
     pub server_version: String,
 }
 
-/// The bytes are no message of the protocol.
+/// The bytes are not a valid message of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignalError(pub String);
 
@@ -102,40 +104,40 @@ impl fmt::Display for SignalError {
 
 impl std::error::Error for SignalError {}
 
-/// How far a stay has come.
+/// The progress of a connection.
 enum SignalPhase {
-    /// The server has not said who we are.
+    /// The server has not sent its join.
     AwaitingJoin,
     Joined(Box<Roster>),
     Closed,
 }
 
-/// The signalling connection of one stay.
+/// The signalling client of one connection.
 pub struct SignalClient {
     phase: SignalPhase,
     outputs: VecDeque<SignalOutput>,
-    /// When the server was heard last.
+    /// The time of the last message of the server.
     last_received: Instant,
     ping_timeout: Duration,
     ping_interval: Duration,
     next_ping: Instant,
-    /// The last ping: its time stamp, and when it left.
+    /// The pending ping: its timestamp, and when it was sent.
     pending_ping: Option<(i64, Instant)>,
     /// Milliseconds.
     rtt: i64,
-    /// Of the last offer; 0 is none.
+    /// The id of the last offer; 0 before the first.
     offer_id: u32,
     answer_due: bool,
-    /// Whether a connection was offered, by us and by the server: candidates before it are held.
+    /// Whether each connection has been offered. Earlier candidates are held.
     offered: [bool; 2],
     early_candidates: Vec<(SignalTarget, String)>,
-    /// The track that was announced.
+    /// The client id of a track that is not published yet.
     pending_cid: Option<String>,
     own_track: Option<String>,
 }
 
 impl SignalClient {
-    /// Begins when the WebSocket is open.
+    /// Creates a client for an open WebSocket.
     pub fn new(now: Instant) -> Self {
         SignalClient {
             phase: SignalPhase::AwaitingJoin,
@@ -155,10 +157,10 @@ impl SignalClient {
         }
     }
 
-    /// Takes one binary message.
+    /// Handles one binary message.
     ///
     /// # Errors
-    /// [`SignalError`], whose words never repeat the message; the stay can go on.
+    /// [`SignalError`], whose text never repeats the message. The connection can continue.
     pub fn handle_message(&mut self, bytes: Bytes, now: Instant) -> Result<(), SignalError> {
         if let SignalPhase::Closed = self.phase {
             return Ok(());
@@ -177,7 +179,7 @@ impl SignalClient {
         Ok(())
     }
 
-    /// Pings, or gives the server up. `unix_ms` is the time since 1970, in milliseconds, which a ping carries.
+    /// Sends a ping or times out. `unix_ms` is the Unix time in milliseconds, which a ping carries.
     pub fn handle_timeout(&mut self, now: Instant, unix_ms: u64) {
         if let SignalPhase::Closed = self.phase {
             return;
@@ -210,7 +212,7 @@ impl SignalClient {
         self.outputs.pop_front()
     }
 
-    /// Offers the publisher connection, in the order of calls.
+    /// Sends an offer of the publisher connection.
     pub fn offer(&mut self, sdp: String) {
         self.offer_id = self.offer_id.wrapping_add(1).max(1);
         self.answer_due = true;
@@ -223,7 +225,7 @@ impl SignalClient {
         self.release_candidates(SignalTarget::Publisher);
     }
 
-    /// Answers the subscriber connection's offer of this id.
+    /// Answers an offer of the subscriber connection by its id.
     pub fn answer(&mut self, sdp: String, id: u32) {
         self.send(ClientMessage::Answer(SessionDescription {
             kind: "answer".into(),
@@ -233,7 +235,7 @@ impl SignalClient {
         }));
     }
 
-    /// Announces the one audio track; `cid` is the track id of its `a=msid`.
+    /// Announces the audio track. `cid` is the track id of its `a=msid`.
     pub fn add_track(&mut self, cid: &str, name: &str) {
         self.pending_cid = Some(cid.to_owned());
         self.send(ClientMessage::AddTrack(AddTrackRequest {
@@ -246,7 +248,7 @@ impl SignalClient {
         }));
     }
 
-    /// Says goodbye. Nothing follows.
+    /// Sends a leave. Nothing follows.
     pub fn leave(&mut self) {
         self.send(ClientMessage::Leave(LeaveRequest {
             reason: CLIENT_INITIATED,
@@ -255,7 +257,7 @@ impl SignalClient {
         self.phase = SignalPhase::Closed;
     }
 
-    /// Returns whose track a sid is, if it is known and to be heard.
+    /// Returns the owner of a track that is subscribed to.
     pub fn track_owner(&self, track_sid: &str) -> Option<&Arc<str>> {
         match &self.phase {
             SignalPhase::Joined(roster) => roster.track_owner(track_sid),
@@ -263,7 +265,7 @@ impl SignalClient {
         }
     }
 
-    /// Returns how many participants are within reach that are no agents.
+    /// Returns the number of active participants that are not agents.
     pub fn callers(&self) -> usize {
         match &self.phase {
             SignalPhase::Joined(roster) => roster.callers(),
@@ -271,7 +273,7 @@ impl SignalClient {
         }
     }
 
-    /// Queues a message, unless goodbye was said.
+    /// Queues a message, unless the connection is closed.
     fn send(&mut self, request: ClientMessage) {
         if !matches!(self.phase, SignalPhase::Closed) {
             let message = SignalRequest { message: Some(request) };
@@ -290,7 +292,7 @@ impl SignalClient {
             return Err(SignalError("a join that does not say who we are".into()));
         }
         self.ping_interval = clamp_seconds(join.ping_interval, ROOM_PING_INTERVAL, ROOM_PING_INTERVAL_RANGE);
-        // A server that wants to hear less often than it wants to be heard would be lost between two pings.
+        // A ping timeout below the ping interval would expire between two pings.
         self.ping_timeout = clamp_seconds(join.ping_timeout, ROOM_PING_TIMEOUT, ROOM_PING_TIMEOUT_RANGE)
             .max(self.ping_interval + *ROOM_PING_TIMEOUT_RANGE.start());
         self.next_ping = now + self.ping_interval;
@@ -311,7 +313,7 @@ impl SignalClient {
         Ok(())
     }
 
-    /// A message of a server that let us in.
+    /// Handles a message that follows the join.
     fn handle_response(&mut self, message: ServerMessage, now: Instant) {
         let SignalPhase::Joined(roster) = &mut self.phase else {
             return;
@@ -345,19 +347,20 @@ impl SignalClient {
             }
             ServerMessage::Request(response) => self.handle_request_response(&response),
             ServerMessage::Pong(pong) => self.handle_pong(&pong, now),
-            // What the room is called, who is muted by an administrator, and what only a resumed stay hears of.
+            // Room metadata, mutes by an administrator, and replies to a resume have no effect
+            // here.
             ServerMessage::Mute(_) | ServerMessage::RoomUpdate(_) | ServerMessage::Reconnect(_) => {}
             ServerMessage::Join(_) | ServerMessage::Leave(_) | ServerMessage::RefreshToken(_) => {}
         }
         self.push_changes(update);
     }
 
-    /// Says what changed, and subscribes to the tracks of one message in one.
+    /// Reports the changes of one message and subscribes to its new tracks in one request.
     fn push_changes(&mut self, update: RosterUpdate) {
         self.outputs
             .extend(update.changes.into_iter().map(SignalOutput::Change));
         let mut track_sids = update.new_tracks;
-        // Whoever came and went in one message is gone.
+        // A participant may join and leave in the same message.
         track_sids.retain(|sid| self.track_owner(sid).is_some());
         if !track_sids.is_empty() {
             self.send(ClientMessage::Subscription(UpdateSubscription {
@@ -368,7 +371,7 @@ impl SignalClient {
     }
 
     fn handle_answer(&mut self, answer: SessionDescription) {
-        // Servers before the ids were numbered say 0.
+        // Older servers send 0.
         if self.answer_due && (answer.id == self.offer_id || answer.id == 0) {
             self.answer_due = false;
             self.outputs.push_back(SignalOutput::Answer { sdp: answer.sdp });
@@ -390,7 +393,7 @@ impl SignalClient {
             return;
         };
         let Ok(CandidateInit { candidate }) = serde_json::from_str(&trickle.candidate_init) else {
-            // The last one may come without any.
+            // The final one may be empty.
             if !trickle.last {
                 debug!("a candidate that is no JSON is ignored");
             }
@@ -413,7 +416,7 @@ impl SignalClient {
         }
     }
 
-    /// Hands on the candidates that came before their connection.
+    /// Reports the candidates that arrived before their connection.
     fn release_candidates(&mut self, connection: SignalTarget) {
         self.offered[connection as usize] = true;
         let released = self
@@ -434,7 +437,7 @@ impl SignalClient {
         self.outputs.push_back(SignalOutput::Published { sid });
     }
 
-    /// The only request of ours that is answered so is that for our track.
+    /// Only `add_track` is answered in this way.
     fn handle_request_response(&mut self, response: &RequestResponse) {
         let other = response
             .add_track
@@ -462,7 +465,7 @@ impl SignalClient {
         if let Some((timestamp, left)) = self.pending_ping
             && timestamp == pong.last_ping_timestamp
         {
-            // By the clock that does not jump.
+            // Measured by the monotonic clock.
             self.rtt = i64::try_from((now - left).as_millis()).unwrap_or(i64::MAX);
             self.pending_ping = None;
         }
@@ -478,7 +481,7 @@ impl SignalClient {
     }
 
     fn handle_leave(&mut self, leave: &LeaveRequest) {
-        // Servers before version 13 know no action, only whether one may come back.
+        // Servers before protocol 13 send no action, only whether the client may return.
         let may_return = leave.can_reconnect || matches!(leave.action, RESUME | RECONNECT);
         self.outputs.push_back(SignalOutput::Leave {
             reason: leave.reason,
@@ -492,7 +495,7 @@ impl SignalClient {
     }
 }
 
-/// A server's number of seconds, as far as it makes sense; none, or a negative one, is the default.
+/// Clamps a number of seconds of the server. Zero and negative numbers select the default.
 fn clamp_seconds(asked: i32, default: Duration, range: RangeInclusive<Duration>) -> Duration {
     match u64::try_from(asked) {
         Ok(asked @ 1..) => Duration::from_secs(asked).clamp(*range.start(), *range.end()),

@@ -1,9 +1,9 @@
-//! Access tokens of the media-room server, and the names that stand in them.
+//! Access tokens of LiveKit servers, and the names in them.
 //!
-//! In: the API key and its secret, who may join which room, and the time. Out: a JWT in its compact form, signed with HS256.
-//! The members stand in the order in which the server's own libraries write them, and none is `null`.
-//! Refuses: nothing; names are checked where they come in.
-//! Source: the rooms fact sheet, B1; RFC 7515, RFC 7519.
+//! In: API key and secret, identity, room, and the time. Out: a JWT in compact form, signed with
+//! HS256. The members are in the order in which LiveKit's libraries write them; none is `null`.
+//! Names are validated where they enter the program, not here. Source: `docs/spec/livekit.md` 1;
+//! RFC 7515, RFC 7519.
 
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use hmac::{Hmac, KeyInit, Mac};
@@ -13,10 +13,10 @@ use sha2::Sha256;
 use crate::limits::ROOM_TOKEN_LIFE;
 use crate::secret::Secret;
 
-/// Characters of a session's id in an identity: enough to tell the sessions of one room apart.
+/// Characters of the session id in an identity. Eight tell the sessions of one room apart.
 const ID_CHARS: usize = 8;
 
-/// What a token allows.
+/// The parameters of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenParams<'a> {
     /// The API key, by which the server finds the secret.
@@ -24,7 +24,7 @@ pub struct TokenParams<'a> {
     pub secret: &'a Secret,
     pub identity: &'a str,
     pub room: &'a str,
-    /// Whether it is the bot's.
+    /// Whether the token belongs to a bot.
     pub agent: bool,
 }
 
@@ -56,7 +56,7 @@ struct VideoGrant<'a> {
     agent: bool,
 }
 
-/// Makes a token that is good from `now_s`, in seconds since 1970, for [`ROOM_TOKEN_LIFE`].
+/// Creates a token that is valid for [`ROOM_TOKEN_LIFE`] from `now_s`, in Unix seconds.
 pub fn mint(params: &TokenParams<'_>, now_s: u64) -> Secret {
     let header = JwtHeader {
         alg: "HS256",
@@ -91,17 +91,18 @@ fn encode_part(json: &impl Serialize) -> String {
     BASE64URL_NOPAD.encode(&serde_json::to_vec(json).expect("strings and numbers are JSON"))
 }
 
-/// Returns the name of a new room, from random bits.
+/// Returns the name of a new room.
 pub fn room_name(random: [u8; 4]) -> String {
     format!("room-{}", HEXLOWER.encode(&random))
 }
 
-/// Returns the identity of the bot of a session. Sessions of one room must not share it: the later one would evict the earlier.
+/// Returns the identity of a session's bot. A second participant with the same identity would evict
+/// the first.
 pub fn agent_identity(session_id: &str) -> String {
     format!("Agent-{}", id_prefix(session_id))
 }
 
-/// Returns the identity of the caller of a session.
+/// Returns the identity of a session's caller.
 pub fn user_identity(session_id: &str) -> String {
     format!("User-{}", id_prefix(session_id))
 }
@@ -128,7 +129,7 @@ mod tests {
         mint(&params, 1_795_252_753).expose().to_owned()
     }
 
-    /// JwtHeader and claims, as text.
+    /// Returns header and claims as text.
     fn decoded(token: &str) -> [String; 2] {
         let parts: Vec<&str> = token.split('.').collect();
         let [header, claims, _signature] = parts[..] else {
@@ -140,7 +141,7 @@ mod tests {
         })
     }
 
-    /// Checks a token as the server does: first the signature, then the time with its 60 s of leeway.
+    /// Checks a token as the server does: the signature, then the times with 60 s of leeway.
     fn accepts(token: &str, secret: &str, now_s: u64) -> bool {
         let Some((signed, signature)) = token.rsplit_once('.') else {
             return false;
@@ -160,7 +161,7 @@ mod tests {
         from <= now_s + 60 && now_s < to + 60
     }
 
-    /// the vector was computed apart from this code, from the text of the fact sheet.
+    /// the vector of `docs/spec/livekit.md` 1, computed with another implementation.
     #[test]
     fn bot_token_matches_the_vector() {
         let token = minted("Agent-1a2b3c4d", "room-9f8e7d6c", true);
@@ -214,7 +215,7 @@ mod tests {
         ] {
             assert_eq!(accepts(&token, secret, at), good, "{secret} {at}");
         }
-        // A claim that somebody else changed.
+        // A claim that was changed after signing.
         let [header, claims] = decoded(&token);
         let forged = [header, claims.replace("room\"", "roof\"")].map(|part| BASE64URL_NOPAD.encode(part.as_bytes()));
         let signature = token.rsplit('.').next().expect("a signature");
@@ -225,7 +226,7 @@ mod tests {
         ));
     }
 
-    /// Names are any text: they neither leave their quotes nor change.
+    /// Names are any text. They are escaped and unchanged.
     #[test]
     fn encodes_unusual_names() {
         let longest = "ü".repeat(128);
@@ -267,7 +268,7 @@ mod tests {
         assert!(decoded(mint(&params, u64::MAX).expose())[1].contains(&u64::MAX.to_string()));
     }
 
-    /// the identities of two sessions differ, whatever their ids are made of.
+    /// the identities of two sessions differ.
     #[test]
     fn derives_names_from_random_bits_and_session_id() {
         assert_eq!(room_name([0x9f, 0x8e, 0x07, 0x6c]), "room-9f8e076c");

@@ -1,8 +1,9 @@
-//! The messages of the signalling connection, and the packets of the data channels: those fields of them that are used.
+//! The protobuf messages of LiveKit's signalling and data channels, with the fields that are used.
 //!
-//! Unknown fields and messages are skipped when read. In: bytes of one binary WebSocket message, or of one data-channel
-//! message. [`parse`] refuses what would take far more memory than it has bytes.
-//! Source: the rooms fact sheet, B3 and B5; the numbers are those of the published protocol.
+//! In: the bytes of one binary WebSocket message or of one data-channel message. Decoding skips
+//! unknown fields and messages. [`parse`] rejects messages that would take far more memory than
+//! their size. Source: `docs/spec/livekit.md` 3.1 and 5.3; the numbers are those of the published
+//! protocol.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +13,7 @@ use prost::Message as _;
 
 use crate::limits::{ROOM_MESSAGE_BYTES_MAX, ROOM_MESSAGE_PARTS_MAX};
 
-/// What a client sends.
+/// A message of the client.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SignalRequest {
     #[prost(oneof = "ClientMessage", tags = "1, 2, 3, 4, 5, 6, 8, 16")]
@@ -21,10 +22,10 @@ pub struct SignalRequest {
 
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum ClientMessage {
-    /// Of the publisher connection.
+    /// The offer of the publisher connection.
     #[prost(message, tag = "1")]
     Offer(SessionDescription),
-    /// Of the subscriber connection.
+    /// The answer of the subscriber connection.
     #[prost(message, tag = "2")]
     Answer(SessionDescription),
     #[prost(message, tag = "3")]
@@ -41,7 +42,7 @@ pub enum ClientMessage {
     Ping(Ping),
 }
 
-/// What a server sends.
+/// A message of the server.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SignalResponse {
     #[prost(oneof = "ServerMessage", tags = "1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 16, 17, 19, 20, 22")]
@@ -52,10 +53,10 @@ pub struct SignalResponse {
 pub enum ServerMessage {
     #[prost(message, tag = "1")]
     Join(Box<JoinResponse>),
-    /// To the publisher's offer.
+    /// The answer to the publisher's offer.
     #[prost(message, tag = "2")]
     Answer(SessionDescription),
-    /// Of the subscriber connection.
+    /// The offer of the subscriber connection.
     #[prost(message, tag = "3")]
     Offer(SessionDescription),
     #[prost(message, tag = "4")]
@@ -97,7 +98,7 @@ pub struct SessionDescription {
     pub mid_to_track_id: BTreeMap<String, String>,
 }
 
-/// Which of the two connections.
+/// One of the two peer connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub enum SignalTarget {
@@ -202,10 +203,10 @@ pub struct UpdateSubscription {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ping {
-    /// Milliseconds since 1970.
+    /// Unix time in milliseconds.
     #[prost(int64, tag = "1")]
     pub timestamp: i64,
-    /// The last round trip, in milliseconds.
+    /// The last round trip in milliseconds.
     #[prost(int64, tag = "2")]
     pub rtt: i64,
 }
@@ -222,7 +223,7 @@ pub struct Pong {
 pub struct LeaveRequest {
     #[prost(bool, tag = "1")]
     pub can_reconnect: bool,
-    /// A disconnect reason, B3; unknown ones are kept as their number.
+    /// A disconnect reason, `docs/spec/livekit.md` 3.2. Unknown ones keep their number.
     #[prost(int32, tag = "2")]
     pub reason: i32,
     /// 0 disconnect, 1 resume, 2 reconnect.
@@ -234,7 +235,7 @@ pub struct LeaveRequest {
 pub struct JoinResponse {
     #[prost(message, optional, tag = "1")]
     pub room: Option<RoomInfo>,
-    /// Ourselves.
+    /// The local participant.
     #[prost(message, optional, tag = "2")]
     pub participant: Option<ParticipantInfo>,
     #[prost(message, repeated, tag = "3")]
@@ -290,7 +291,7 @@ pub struct ParticipantInfo {
     pub metadata: String,
     #[prost(string, tag = "9")]
     pub name: String,
-    /// Higher is newer; an older one than is known is stale.
+    /// A higher version is newer.
     #[prost(uint32, tag = "10")]
     pub version: u32,
     #[prost(message, optional, tag = "11")]
@@ -302,12 +303,13 @@ pub struct ParticipantInfo {
     pub kind: i32,
     #[prost(btree_map = "string, string", tag = "15")]
     pub attributes: BTreeMap<String, String>,
-    /// Why the participant has left, B3.
+    /// A disconnect reason, `docs/spec/livekit.md` 3.2.
     #[prost(int32, tag = "16")]
     pub disconnect_reason: i32,
 }
 
-/// What the grant of a participant's token became. A token that grants `agent` without claiming that kind shows here alone.
+/// The permissions of a participant. A token that grants `agent` without claiming that kind shows
+/// only here.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct ParticipantPermission {
     #[prost(bool, tag = "1")]
@@ -362,17 +364,18 @@ pub struct SpeakerInfo {
     pub active: bool,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RequestResponse {
     #[prost(uint32, tag = "1")]
     pub request_id: u32,
-    /// 0 ok, 1 not found, 2 not allowed, 3 limit exceeded, 4 queued; more are refusals of newer servers.
+    /// 0 ok, 1 not found, 2 not allowed, 3 limit exceeded, 4 queued. Newer servers have more
+    /// refusals.
     #[prost(int32, tag = "2")]
     pub reason: i32,
     #[prost(string, tag = "3")]
     pub message: String,
-    /// The request itself, where it was this one; older servers repeat none.
+    /// The request itself. Older servers do not repeat it.
     #[prost(message, optional, tag = "5")]
     pub add_track: Option<AddTrackRequest>,
 }
@@ -382,7 +385,7 @@ pub struct RequestResponse {
 pub struct DataPacket {
     #[prost(string, tag = "4")]
     pub participant_identity: String,
-    /// Whom it is for; empty is everybody.
+    /// The recipients. Empty means everybody.
     #[prost(string, repeated, tag = "5")]
     pub destination_identities: Vec<String>,
     #[prost(string, tag = "17")]
@@ -418,13 +421,13 @@ pub struct SipDtmf {
     pub digit: String,
 }
 
-/// Why bytes are no message of a server.
+/// Why a message of the server is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WireError {
     TooLong {
         bytes: usize,
     },
-    /// So many participants, tracks and other parts that they are no room's.
+    /// More participants, tracks and other parts than any room has.
     TooManyParts,
     Malformed,
 }
@@ -451,10 +454,10 @@ impl fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
-/// Reads one message of a server.
+/// Parses one message of the server.
 ///
 /// # Errors
-/// See [`WireError`].
+/// [`WireError`] if the message is too long, has too many parts or is malformed.
 pub fn parse(bytes: Bytes) -> Result<SignalResponse, WireError> {
     if bytes.len() > ROOM_MESSAGE_BYTES_MAX {
         return Err(WireError::TooLong { bytes: bytes.len() });
@@ -464,7 +467,7 @@ pub fn parse(bytes: Bytes) -> Result<SignalResponse, WireError> {
     SignalResponse::decode(bytes).map_err(|_| WireError::Malformed)
 }
 
-/// A message that has parts in any number, or holds one that has.
+/// A message type that has repeated parts, directly or in a member.
 #[derive(Clone, Copy)]
 enum MessageShape {
     Response,
@@ -475,7 +478,7 @@ enum MessageShape {
     Reconnect,
     Participant,
     IceServer,
-    /// Nothing in it repeats.
+    /// A type without repeated parts.
     Leaf,
 }
 
@@ -498,8 +501,8 @@ impl MessageShape {
     }
 }
 
-/// Counts the parts of a message against what is left of the cap, before memory is spent on them: two bytes can stand for a
-/// participant, which takes a hundred times that.
+/// Counts the parts of a message against the cap before decoding. Two bytes can encode a
+/// participant, which takes about 200 bytes in memory.
 fn count_parts(mut bytes: &[u8], shape: MessageShape, left: &mut usize) -> Result<(), WireError> {
     while !bytes.is_empty() {
         let key = varint(&mut bytes)?;
@@ -508,7 +511,7 @@ fn count_parts(mut bytes: &[u8], shape: MessageShape, left: &mut usize) -> Resul
             1 => 8,
             2 => varint(&mut bytes)?,
             5 => 4,
-            // Groups, which this protocol has none of.
+            // Groups, which the protocol does not use.
             _ => return Err(WireError::Malformed),
         };
         let length = usize::try_from(length).map_err(|_| WireError::Malformed)?;

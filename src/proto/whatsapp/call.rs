@@ -1,11 +1,12 @@
-//! One call, from its offer to its end, as the requests that it takes.
+//! The state machine of one call, as the sequence of its requests.
 //!
-//! `PreAccepting -> Preparing -> Accepting -> Live -> Ending -> Over`. In: what the API answers, what becomes of the session,
-//! webhooks, and `now`. Out, by [`WhatsAppCall::poll_output`]: requests, of which one is under way at a time, and what the session is to
-//! do. The bot begins once the answer is at the provider, so that it is ready when the call is picked up; the call is picked up
-//! when the connection is secured, or after [`SECURED_WITHIN`]; audio leaves after that, since the app takes the first packet
-//! for the pick-up. A call ends with one `reject` or one `terminate`, each of which is repeated only where it is not known to
-//! have been done. Source: the provider's calling API reference; the times are ours.
+//! `PreAccepting -> Preparing -> Accepting -> Live -> Ending -> Over`. In: answers of the API,
+//! events of the session, webhooks, and `now`. Out, by [`WhatsAppCall::poll_output`]: requests, one
+//! at a time, and commands to the session. The bot starts after the pre-accept, so that it is ready
+//! at the pick-up; the call is accepted once DTLS is up, or after [`SECURED_WITHIN`]; audio flows
+//! after that, since the app takes the first packet for the pick-up. A call ends with one `reject`
+//! or one `terminate`, repeated only if the outcome is unknown. Source: `docs/spec/whatsapp.md` 4
+//! and 6.3; the times are choices of this project.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,29 +14,30 @@ use std::time::{Duration, Instant};
 use super::graph::{CallAction, GraphOutcome};
 use crate::event::LeaveReason;
 
-/// How long the pick-up waits for DTLS: the phone rings meanwhile, and gives up after 30 s at the earliest.
+/// How long the accept waits for DTLS. The phone rings meanwhile, for at least 30 s.
 pub const SECURED_WITHIN: Duration = Duration::from_secs(3);
-/// Pauses before the second and the third `terminate`: all three fit the time that a stopping runner has.
+/// Pauses before the second and the third `terminate`. All three fit the shutdown time of the
+/// runner.
 pub const TERMINATE_PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
 
-/// What is to be done.
+/// An output of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallOutput {
-    /// Send this request, in the place of one that is under way.
+    /// Send this request. It replaces a pending one.
     Ask(CallAction),
-    /// Begin the session, with its bot.
+    /// Begin the session with its bot.
     Begin,
-    /// Let audio out to the caller.
+    /// Let audio flow to the caller.
     Open,
     /// End the session.
     End(LeaveReason),
-    /// Nothing is left to do; what is under way is of no interest any more.
+    /// Nothing is left to do. A pending request is irrelevant.
     Over,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallState {
-    /// The answer is on its way to the provider.
+    /// The pre-accept is pending.
     PreAccepting,
     /// The session connects.
     Preparing {
@@ -45,7 +47,7 @@ enum CallState {
     Live,
     Ending {
         action: CallAction,
-        /// Pauses that were used.
+        /// The number of pauses used.
         pauses: usize,
         again: Option<Instant>,
     },
@@ -60,7 +62,7 @@ pub struct WhatsAppCall {
 }
 
 impl WhatsAppCall {
-    /// Begins to answer a call.
+    /// Creates a call that will be answered.
     pub fn answer() -> Self {
         WhatsAppCall {
             state: CallState::PreAccepting,
@@ -68,7 +70,7 @@ impl WhatsAppCall {
         }
     }
 
-    /// Begins to decline a call.
+    /// Creates a call that will be declined.
     pub fn decline() -> Self {
         let mut call = WhatsAppCall {
             state: CallState::Over,
@@ -78,7 +80,7 @@ impl WhatsAppCall {
         call
     }
 
-    /// Takes the answer to the request that is under way.
+    /// Handles the outcome of the pending request.
     pub fn handle_answer(&mut self, verdict: &GraphOutcome, now: Instant) {
         match self.state {
             CallState::PreAccepting => match verdict {
@@ -88,7 +90,7 @@ impl WhatsAppCall {
                         accept_at: now + SECURED_WITHIN,
                     };
                 }
-                // The phone rings on, and may be answered by another app of the account.
+                // The phone keeps ringing, and another app of the account may answer.
                 GraphOutcome::Refused(_) | GraphOutcome::Unclear(_) => self.over(),
             },
             CallState::Accepting => match verdict {
@@ -129,31 +131,31 @@ impl WhatsAppCall {
         }
     }
 
-    /// The session's connection is secured.
+    /// Handles the completed DTLS handshake.
     pub fn handle_secured(&mut self) {
         if let CallState::Preparing { .. } = self.state {
             self.accept();
         }
     }
 
-    /// The session is over on this side: the bot ended, nothing was heard of the caller, or the runner stops.
+    /// Handles the end of the session: the bot ended, the caller fell silent, or the runner stops.
     pub fn handle_session_end(&mut self) {
         match self.state {
             CallState::Preparing { .. } => self.end_with(CallAction::Reject),
-            // Whether the call was picked up is not known, and `terminate` ends it either way.
+            // Whether the call was picked up is unknown. `terminate` ends it either way.
             CallState::Accepting | CallState::Live => self.end_with(CallAction::Terminate),
             CallState::PreAccepting | CallState::Ending { .. } | CallState::Over => {}
         }
     }
 
-    /// The runner stops. A session that runs tells its end by itself.
+    /// Handles the shutdown of the runner. A running session reports its own end.
     pub fn handle_stop(&mut self) {
         if let CallState::PreAccepting = self.state {
             self.end_with(CallAction::Reject);
         }
     }
 
-    /// A webhook tells that the call is over: nothing is left to be asked for.
+    /// Handles a webhook that ends the call. No request follows.
     pub fn handle_terminated(&mut self) {
         if let CallState::Preparing { .. } | CallState::Accepting | CallState::Live = self.state {
             self.outputs.push_back(CallOutput::End(LeaveReason::Left));
@@ -161,7 +163,7 @@ impl WhatsAppCall {
         self.over();
     }
 
-    /// Tells whether no session will come of the call any more.
+    /// Tells whether no session can follow any more.
     pub fn is_ending(&self) -> bool {
         matches!(self.state, CallState::Ending { .. } | CallState::Over)
     }
@@ -185,12 +187,12 @@ impl WhatsAppCall {
         }
     }
 
-    /// Returns the next thing to do.
+    /// Returns the next output.
     pub fn poll_output(&mut self) -> Option<CallOutput> {
         self.outputs.pop_front()
     }
 
-    /// Returns when [`WhatsAppCall::handle_timeout`] is wanted.
+    /// Returns when [`WhatsAppCall::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             CallState::Preparing { accept_at } => Some(accept_at),

@@ -1,22 +1,24 @@
-//! Which calls are known, so that duplicates, disorder and replays of webhooks start no second bot.
+//! The table of known calls, so that duplicate, reordered and replayed webhooks start no second
+//! bot.
 //!
-//! In: ids of calls, what webhooks say of them, `now`. Out: whether a call is new, and the handle of one that is live. A call
-//! whose end came first is known too, and its beginning starts nothing. CallTable are remembered for [`RETENTION`] after their end; of
-//! more than [`CALLS_MAX`] the oldest go first, and of those the ended before the live.
+//! In: call ids, webhook events, `now`. Out: whether a call is new, and the handle of a live one. A
+//! call whose end arrived first is known too, so its beginning starts nothing. Calls are remembered
+//! for [`RETENTION`] after their end. Above [`CALLS_MAX`] the oldest ended call is evicted first,
+//! then the oldest live one. Source: `docs/spec/whatsapp.md` 6.2.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-/// CallTable that are remembered: those of ten minutes at seven a second, in about a megabyte.
+/// The number of remembered calls: ten minutes at seven a second, about a megabyte.
 pub const CALLS_MAX: usize = 4_096;
-/// How long a call is remembered after its end. A replay that comes later is told by its timestamp.
+/// How long a call is remembered after its end. The timestamp reveals later replays.
 pub const RETENTION: Duration = Duration::from_secs(600);
 
-/// The calls of a runner; `T` reaches a live one.
+/// The calls of a runner. `T` is the handle of a live call.
 #[derive(Debug)]
 pub struct CallTable<T> {
     by_id: HashMap<String, CallEntry<T>>,
-    /// Ids in the order in which they came.
+    /// Ids in order of arrival.
     order: BTreeMap<u64, String>,
     next: u64,
 }
@@ -30,7 +32,7 @@ struct CallEntry<T> {
 #[derive(Debug)]
 enum CallStatus<T> {
     Live(T),
-    /// Over since then, or before it began.
+    /// Ended at this time, or before it began.
     Ended(Instant),
 }
 
@@ -45,7 +47,7 @@ impl<T> Default for CallTable<T> {
 }
 
 impl<T> CallTable<T> {
-    /// Takes the beginning of a call; tells whether the call is new, and live from here on.
+    /// Handles the beginning of a call. Returns whether it is new and now live.
     pub fn handle_connect(&mut self, id: &str, handle: T, now: Instant) -> bool {
         self.expire(now);
         if self.by_id.contains_key(id) {
@@ -55,7 +57,7 @@ impl<T> CallTable<T> {
         true
     }
 
-    /// Takes the end of a call that a webhook tells, and returns the handle of the call if it is live.
+    /// Handles the end of a call by webhook. Returns the handle if the call was live.
     pub fn handle_terminate(&mut self, id: &str, now: Instant) -> Option<T> {
         self.expire(now);
         match self.by_id.get_mut(id) {
@@ -73,7 +75,7 @@ impl<T> CallTable<T> {
         }
     }
 
-    /// Takes the end of a call on this side.
+    /// Handles the end of a call on this side.
     pub fn handle_end(&mut self, id: &str, now: Instant) {
         if let Some(entry) = self.by_id.get_mut(id)
             && let CallStatus::Live(_) = entry.state
@@ -82,7 +84,7 @@ impl<T> CallTable<T> {
         }
     }
 
-    /// Counts the calls that are known.
+    /// Returns the number of known calls.
     pub fn count(&self) -> usize {
         self.by_id.len()
     }
@@ -113,7 +115,7 @@ impl<T> CallTable<T> {
         }
     }
 
-    /// Forgets calls whose time is over. The oldest come first, so a long call holds back only what came after it.
+    /// Removes expired calls. The oldest come first, so a long call only delays those after it.
     fn expire(&mut self, now: Instant) {
         while let Some(id) = self.order.values().next()
             && let Some(CallEntry {
@@ -174,7 +176,7 @@ mod tests {
         assert!(calls.handle_connect("a", 2, ended + RETENTION));
     }
 
-    /// At the cap everything is known; one past it, the oldest that is over is not, and no live one goes for it.
+    /// Above the cap the oldest ended call is forgotten, and no live one.
     #[test]
     fn evicts_the_oldest_ended_call_first() {
         let now = Instant::now();

@@ -1,8 +1,8 @@
-//! Requests to the provider's Graph API, and what its answers mean.
+//! Requests to the Graph API, and their answers.
 //!
-//! In: what to do with a call; later the status and the body of the answer. Out: a [`RestRequest`], and a [`GraphOutcome`]. An answer is
-//! judged by its status and by its `success`. Words of the provider lose numbers and ids before they are repeated.
-//! Source: the provider's calling API reference, its table of error codes.
+//! In: an action on a call; later status and body of the answer. Out: a [`RestRequest`] and a
+//! [`GraphOutcome`], judged by status and by `success`. Numbers and ids are removed from texts of
+//! the provider before they are repeated. Source: `docs/spec/whatsapp.md` 4.
 
 use std::fmt;
 
@@ -11,24 +11,24 @@ use serde_json::{Value, json};
 use crate::config::Messaging;
 use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer, redact_reason};
 
-/// Characters that are repeated of the id by which the provider finds a failed request again.
+/// Characters of `fbtrace_id` that are logged.
 const TRACE_CHARS_MAX: usize = 64;
 
-/// What is done with a call.
+/// An action on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallAction {
-    /// Hands the answer over, so that the connection is made while the phone still rings.
+    /// Sends the answer, so that ICE and DTLS run while the phone rings.
     PreAccept,
     /// Picks up.
     Accept,
-    /// Declines what was not accepted.
+    /// Declines a call that was not accepted.
     Reject,
-    /// Ends what was.
+    /// Ends an accepted call.
     Terminate,
 }
 
 impl CallAction {
-    /// Returns its name, as the API has it.
+    /// Returns the name of the action in the API.
     pub fn name(self) -> &'static str {
         match self {
             CallAction::PreAccept => "pre_accept",
@@ -43,7 +43,7 @@ impl CallAction {
     }
 }
 
-/// Makes the request for a call. The first two actions have the answer's SDP in them, word for word the same.
+/// Creates the request for an action. `pre_accept` and `accept` carry the same SDP text.
 pub fn request(config: &Messaging, action: CallAction, call_id: &str, sdp: &str) -> RestRequest {
     let mut body = json!({"messaging_product": "whatsapp", "call_id": call_id, "action": action.name()});
     if action.has_session() {
@@ -57,7 +57,7 @@ pub fn request(config: &Messaging, action: CallAction, call_id: &str, sdp: &str)
     }
 }
 
-/// Makes the request for the settings of the number, which changes nothing.
+/// Creates the request for the settings of the number, which changes nothing.
 pub fn settings(config: &Messaging) -> RestRequest {
     RestRequest {
         method: RestMethod::Get,
@@ -67,31 +67,31 @@ pub fn settings(config: &Messaging) -> RestRequest {
     }
 }
 
-/// What an answer means.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GraphOutcome {
     Done,
     /// It was not done.
     Refused(GraphError),
-    /// Whether it was done is not known, and the same request may succeed a moment later.
+    /// Whether it was done is unknown, and the same request may succeed a moment later.
     Unclear(GraphError),
 }
 
-/// Why something was not done.
+/// Why a request failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GraphError {
-    /// HTTP status; nothing where no answer came.
+    /// The HTTP status; `None` without an answer.
     pub status: Option<u16>,
-    /// The provider's code of the error.
+    /// The provider's error code.
     pub code: Option<i64>,
-    /// Its words, or those of what went wrong on the way, fit for the log.
+    /// The provider's text or the transport error, safe for the log.
     pub words: String,
     /// The provider's id of the request.
     pub trace: String,
 }
 
 impl GraphError {
-    /// Makes one of a request without an answer.
+    /// Creates the error of a request without an answer.
     pub fn unanswered(words: String) -> Self {
         GraphError {
             words,
@@ -99,12 +99,12 @@ impl GraphError {
         }
     }
 
-    /// Tells whether another runner, or another app of the account, has the call: nothing is wrong.
+    /// Tells whether another runner or app of the account has the call, which is not a fault.
     pub fn is_duplicate(&self) -> bool {
         self.code == Some(CODE_DUPLICATE)
     }
 
-    /// Says what the operator can do about it.
+    /// Returns advice for the operator.
     fn advice(&self) -> Option<&'static str> {
         Some(match self.code? {
             100 => "the provider takes no such parameter or SDP",
@@ -123,7 +123,7 @@ impl GraphError {
 
 const CODE_TOKEN: i64 = 190;
 const CODE_DUPLICATE: i64 = 138_003;
-/// Trouble of the provider, and too many requests.
+/// Connection trouble at the provider, and too many requests.
 const CODES_RETRYABLE: [i64; 2] = [138_004, 138_005];
 
 impl fmt::Display for GraphError {
@@ -182,7 +182,7 @@ pub fn parse_answer(status: u16, body: &[u8]) -> GraphOutcome {
     };
     let is_retryable = match code {
         Some(code) if CODES_RETRYABLE.contains(&code) => true,
-        // A refusal that names its reason holds, whatever the status.
+        // A refusal with an error code is final, whatever the status.
         Some(_) => false,
         None => status == 429 || status >= 500 || (is_ok && success.is_none()),
     };
@@ -200,7 +200,7 @@ mod tests {
         Messaging::for_tests("http://127.0.0.1:9/v23.0")
     }
 
-    /// path, bearer and body as the provider's reference has them.
+    /// URL, bearer token and body match `docs/spec/whatsapp.md` 4.
     #[test]
     fn builds_the_documented_requests() {
         let sdp = "v=0\r\no=- 1 2 IN IP4 127.0.0.1\r\n";

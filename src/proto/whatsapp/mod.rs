@@ -1,9 +1,10 @@
-//! Voice calls of the messaging app: a user calls a business, and this runner answers for it.
+//! WhatsApp calls: a user calls a business, and the runner answers.
 //!
-//! The provider posts webhooks that it signs; the answers are requests to its Graph API; the audio is WebRTC. Pure parts:
-//! [`signature`] (whose webhook it is, and the challenge that proves the address), [`webhook`] (what it says), [`call_table`] (which
-//! calls are known), [`graph`] (requests and what their answers mean), [`call`] (one call from its offer to its end).
-//! `io::whatsapp` sends the requests and runs the session. Sources: the provider's calling API reference (June 2026), RFC 2104.
+//! The provider posts signed webhooks, the answers are requests to the Graph API, and the audio is
+//! WebRTC. [`signature`] verifies webhooks and the challenge of the address, [`webhook`] parses
+//! events, [`call_table`] remembers calls, [`graph`] creates requests and judges answers, and
+//! [`call`] is the state machine of one call. `io::whatsapp` sends the requests and runs the
+//! sessions. Source: `docs/spec/whatsapp.md` 6; RFC 2104.
 
 pub mod call;
 pub mod call_table;
@@ -11,18 +12,18 @@ pub mod graph;
 pub mod signature;
 pub mod webhook;
 
-/// Returns what may be logged of a phone number: its last three digits.
+/// Masks a phone number for the log, except for its last three digits.
 pub fn masked(number: &str) -> String {
     let digits: Vec<char> = number.chars().filter(char::is_ascii_digit).collect();
     let tail = &digits[digits.len().saturating_sub(MASKED_DIGITS)..];
-    // What has few digits is told by none of them.
+    // Short numbers are masked completely.
     match digits.len() > 2 * MASKED_DIGITS {
         true => format!("\u{2026}{}", tail.iter().collect::<String>()),
         false => "\u{2026}".to_owned(),
     }
 }
 
-/// Digits of a phone number in the log.
+/// Digits of a phone number that are logged.
 const MASKED_DIGITS: usize = 3;
 
 #[cfg(test)]

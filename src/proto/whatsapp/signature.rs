@@ -1,7 +1,8 @@
-//! Whose webhook it is: the signature of its body, and the challenge by which the provider checks an address.
+//! Verifies webhook signatures and the challenge of the webhook address.
 //!
-//! In: headers, the raw body, the query of a GET. Out: nothing, or why it is refused. Nothing of a body is parsed before its
-//! signature holds. All comparisons take the same time whatever differs. Source: RFC 2104, the provider's webhook guide.
+//! In: headers, the raw body, the query of a GET. Out: nothing, or the reason of the rejection. No
+//! body is parsed before its signature is verified. Comparisons take constant time. Source:
+//! `docs/spec/whatsapp.md` 2 and 3; RFC 2104.
 
 use std::fmt;
 
@@ -15,10 +16,10 @@ use crate::secret::Secret;
 /// The header with the signature.
 pub const HEADER: &str = "x-hub-signature-256";
 
-/// Characters of a challenge that is repeated; the provider's are numbers of ten digits.
+/// The longest challenge that is echoed. Real ones are ten digits.
 const CHALLENGE_CHARS_MAX: usize = 256;
 
-/// Why a webhook is not the provider's.
+/// Why the signature of a webhook is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookSignatureError {
     Missing,
@@ -44,7 +45,7 @@ impl fmt::Display for WebhookSignatureError {
 
 impl std::error::Error for WebhookSignatureError {}
 
-/// Verifies that a webhook's body was signed with the secret of the app.
+/// Verifies that a body was signed with the app secret.
 ///
 /// # Errors
 /// [`WebhookSignatureError`]. The answer is 401.
@@ -64,7 +65,7 @@ pub fn verify(secret: &Secret, header: Option<&[u8]>, body: &[u8]) -> Result<(),
         .map_err(|_| WebhookSignatureError::Foreign)
 }
 
-/// The challenge was not asked for with the right word, or has no fit form.
+/// The verify token is wrong, or the challenge is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChallengeError;
 
@@ -76,14 +77,14 @@ impl fmt::Display for ChallengeError {
 
 impl std::error::Error for ChallengeError {}
 
-/// Returns the challenge that the query of a GET asks to be repeated.
+/// Returns the challenge to echo.
 ///
 /// # Errors
 /// [`ChallengeError`]. The answer is 403.
 pub fn challenge(word: &Secret, query: Query<'_>) -> Result<String, ChallengeError> {
     let value = |name: &str| query.value(name).ok_or(ChallengeError);
     let (mode, challenge, given) = (value("hub.mode")?, value("hub.challenge")?, value("hub.verify_token")?);
-    // Hashes are compared, so that the time says nothing of how much of the word is right.
+    // Comparing hashes hides how much of the token is right.
     let hash = mac(CHALLENGE_KEY, given.as_bytes()).finalize().into_bytes();
     let is_right = mac(CHALLENGE_KEY, word.expose().as_bytes()).verify_slice(&hash).is_ok();
     let is_fit = challenge.len() <= CHALLENGE_CHARS_MAX && challenge.bytes().all(|byte| byte.is_ascii_graphic());
@@ -92,7 +93,7 @@ pub fn challenge(word: &Secret, query: Query<'_>) -> Result<String, ChallengeErr
         .ok_or(ChallengeError)
 }
 
-/// Any key does: both hashes are made here.
+/// Any key works, since both hashes are computed here.
 const CHALLENGE_KEY: &[u8] = b"hub.verify_token";
 
 fn mac(key: &[u8], text: &[u8]) -> Hmac<Sha256> {
@@ -112,7 +113,7 @@ mod tests {
         verify(&secret, Some(header.as_bytes()), body)
     }
 
-    /// the vector of the fact sheet, which `openssl dgst -sha256 -hmac` gives too.
+    /// the vector of `docs/spec/whatsapp.md` 3, confirmed with `openssl dgst -sha256 -hmac`.
     #[test]
     fn accepts_only_the_signed_body() {
         assert_eq!(judged(SIGNED, BODY), Ok(()));

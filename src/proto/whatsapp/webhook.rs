@@ -1,9 +1,9 @@
-//! What a webhook says: calls that begin, calls that are over, and much that is none of ours.
+//! Parses webhooks: calls that begin, calls that end, and events that are ignored.
 //!
-//! In: the body of a webhook whose signature holds, and the id of our number. Out: [`WebhookEvent`] in the order of the text. Members
-//! that are unknown, missing or of another type cost no call: what cannot be read is told as [`WebhookEvent::Ignored`].
-//! Refuses: what is no JSON object, and objects that are not about a business account. Source: the webhook reference of the
-//! provider's calling API.
+//! In: the body of a webhook with a verified signature, and the id of our number. Out:
+//! [`WebhookEvent`]s in the order of the body. Unknown, missing or mistyped members never cost a
+//! call; what cannot be read becomes [`WebhookEvent::Ignored`]. Rejects bodies that are not JSON
+//! objects or not about a business account. Source: `docs/spec/whatsapp.md` 3.
 
 use std::fmt;
 
@@ -11,18 +11,18 @@ use serde_json::{Map, Value, json};
 
 use crate::limits::OFFER_SDP_BYTES_MAX;
 
-/// The value of `object` in every webhook that is for us.
+/// The value of `object` in every webhook for us.
 const OBJECT: &str = "whatsapp_business_account";
-/// Bytes of a call's id; those that are known have about 70.
+/// The longest call id in bytes. Known ones have about 70.
 const CALL_ID_BYTES_MAX: usize = 256;
-/// Bytes of a text that a bot is given; longer ones are left out.
+/// The longest text in bytes that reaches the bot. Longer ones are left out.
 const TEXT_BYTES_MAX: usize = 1_024;
-/// WebhookEvent of one webhook that are read: a provider puts one call in each, and tests of its own put two.
+/// The number of events read from one webhook. The provider sends one call in each.
 pub const EVENTS_MAX: usize = 64;
-/// Age of an offer beyond which no accept can succeed: the app gives up after 30 to 60 s.
+/// The age of an offer beyond which no accept can succeed: the app gives up after 30 to 60 s.
 pub const OFFER_AGE_MAX_S: u64 = 60;
 
-/// Why a webhook is refused although its signature holds.
+/// Why a webhook with a valid signature is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhatsAppWebhookError {
     NotJson,
@@ -40,35 +40,35 @@ impl fmt::Display for WhatsAppWebhookError {
 
 impl std::error::Error for WhatsAppWebhookError {}
 
-/// One thing that a webhook says.
+/// An event of a webhook.
 #[derive(Clone, PartialEq)]
 pub enum WebhookEvent {
-    /// Somebody calls.
+    /// A user calls.
     Connect(Box<IncomingCall>),
-    /// A call is over, on the other side.
+    /// The other side ended a call.
     Terminate(CallEnd),
-    /// A call of another number of the same app, by the number's id.
+    /// A call to another number of the same app, by the number's id.
     OtherNumber(String),
-    /// Not understood, or not ours, and why.
+    /// Not understood or not for us, with the reason.
     Ignored(&'static str),
 }
 
-/// A call that begins.
+/// An incoming call.
 #[derive(Clone, PartialEq)]
 pub struct IncomingCall {
     pub call_id: String,
-    /// What may be logged of the caller's number.
+    /// The masked number of the caller.
     pub from: String,
-    /// Unix seconds, where they can be read.
+    /// Unix seconds, if readable.
     pub timestamp_s: Option<u64>,
-    /// The offer; nothing where there is none of a usable form.
+    /// The offer, if usable.
     pub sdp: Option<String>,
-    /// What the bot gets as `body`.
+    /// The bot's `body`.
     pub body: Value,
 }
 
 impl IncomingCall {
-    /// Returns how old the offer is if it is too old to be answered.
+    /// Returns the age of an offer that is too old to be answered.
     pub fn stale_age_s(&self, now_unix_s: u64) -> Option<u64> {
         let age_s = now_unix_s.saturating_sub(self.timestamp_s?);
         (age_s > OFFER_AGE_MAX_S).then_some(age_s)
@@ -76,7 +76,7 @@ impl IncomingCall {
 }
 
 impl fmt::Debug for IncomingCall {
-    /// Names and numbers are not part of it, nor is the offer.
+    /// Hides names, numbers and the offer.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IncomingCall")
             .field("call_id", &self.call_id)
@@ -95,17 +95,17 @@ impl fmt::Debug for WebhookEvent {
     }
 }
 
-/// A call that is over.
+/// The end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallEnd {
     pub call_id: String,
-    /// `COMPLETED`, `FAILED` or `REJECTED`, in upper case; empty where it says none of them.
+    /// `COMPLETED`, `FAILED` or `REJECTED`; empty for any other status.
     pub status: &'static str,
-    /// The code of the first error, if it has errors.
+    /// The code of the first error.
     pub error: Option<i64>,
 }
 
-/// Reads a webhook. `ours` is the id of our number.
+/// Parses a webhook. `ours` is the id of our number.
 ///
 /// # Errors
 /// [`WhatsAppWebhookError`]. The answer is 400.
@@ -164,7 +164,7 @@ fn read_call(call: &Map<String, Value>, value: &Map<String, Value>, ours: &str) 
 }
 
 fn read_connect(call_id: &str, call: &Map<String, Value>, value: &Map<String, Value>, ours: &str) -> WebhookEvent {
-    // Some samples have none, and only the app's users can call.
+    // Some samples lack it, and only users of the app can call.
     if text(call, "direction").is_some_and(|direction| !direction.eq_ignore_ascii_case("USER_INITIATED")) {
         return WebhookEvent::Ignored("the call is not one of a user");
     }
@@ -185,7 +185,7 @@ fn read_connect(call_id: &str, call: &Map<String, Value>, value: &Map<String, Va
     }))
 }
 
-/// Makes the `body` of the bot. Names are the webhook's; `from_` is what bots of the reference peer read.
+/// Creates the bot's `body` with the webhook's member names. Pipecat bots read `from_`.
 fn bot_body(call_id: &str, call: &Map<String, Value>, value: &Map<String, Value>, ours: &str) -> Value {
     let mut body = Map::new();
     let mut put = |name: &str, text: Option<&str>| {
@@ -213,7 +213,7 @@ fn bot_body(call_id: &str, call: &Map<String, Value>, value: &Map<String, Value>
     Value::Object(body)
 }
 
-/// Finds the caller among the contacts, by number or by the id that users without a shown number have.
+/// Finds the caller's contact, by number or by the id of users with a hidden number.
 fn name_of_caller<'v>(call: &Map<String, Value>, value: &'v Map<String, Value>) -> Option<&'v str> {
     let is_caller = |contact: &&Map<String, Value>| {
         let same = |ours: &str, theirs: &str| {
@@ -226,7 +226,7 @@ fn name_of_caller<'v>(call: &Map<String, Value>, value: &'v Map<String, Value>) 
     object(contact, "profile").and_then(|profile| text(profile, "name"))
 }
 
-/// An id stands in lines of the log, so it is made of visible characters.
+/// The id is logged, so it must be printable.
 fn is_call_id(id: &str) -> bool {
     (1..=CALL_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -1,13 +1,14 @@
-//! One sound of several tracks.
+//! Mixes several tracks into one signal.
 //!
-//! In: decoded PCM of each track, as it comes. Out: frames of 20 ms. A track that nobody accompanies passes through sample for
-//! sample and at once, in bursts if it comes so, and its last frame sets the clock. As long as two or more have sent just now,
-//! that clock goes on by itself: one frame every 20 ms, with whatever is there. While nobody sends, nothing leaves, as with a
-//! single caller who sends nothing; ticks that found nothing are made up for when all were held up together.
-//! A track that is late misses its frame and comes with the next one, so it lags by as much as its network asks for. What is
-//! left waiting by that, or by a clock that is faster than ours, is at most [`MIX_HELD_MAX`]; what was never needed over
-//! [`MIX_WATCHED`] is dropped in a quiet moment. A slower clock misses a frame each time it is one frame behind.
-//! ReceiverStats that are too loud are cut at full scale.
+//! In: decoded PCM of each track, as it arrives. Out: frames of 20 ms. A single track passes
+//! through unchanged and without delay, in bursts if it arrives so; its last frame sets the clock.
+//! While two or more tracks are active, the clock runs on its own: one frame every 20 ms, of
+//! whatever is available. Without input there is no output, as with a single silent caller. If all
+//! tracks were delayed together, the missed frames follow at once. A late track misses its frame
+//! and plays it with the next one, so it lags by its network's jitter. The backlog from that, or
+//! from a clock that is faster than ours, is at most [`MIX_HELD_MAX`]; the part that was not needed
+//! for [`MIX_WATCHED`] is dropped during silence. A slower clock misses one frame each time it is a
+//! frame behind. Sums are clipped at full scale.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,30 +21,30 @@ use crate::audio::packet::AudioPacket;
 use crate::limits::{MIX_HELD_MAX, MIX_WATCHED};
 
 const FRAME: Duration = Duration::from_millis(20);
-/// How much later than its last frame a track may be, when it gets company, before it misses one.
+/// How late a track may be, when a second one joins, before it misses a frame.
 const SLACK: Duration = Duration::from_millis(10);
-/// Samples that nobody misses: below -40 dBFS.
+/// The peak of samples that count as silence: -40 dBFS.
 const QUIET: u16 = 327;
 
-/// One track on its way into the mix.
+/// One track of a mix.
 pub struct Track {
     pub sid: Arc<str>,
     pub identity: Arc<str>,
     pub listener: Listener,
     pub is_ended: bool,
     pub mix_stats: MixStats,
-    /// Decoded, and not handed out.
+    /// Decoded audio that has not been mixed.
     pcm: VecDeque<i16>,
     rate_hz: u32,
-    /// When it was last decoded from, and for how long it counts as speaking after that.
+    /// When audio was last decoded, and how long the track counts as active after that.
     last: Option<Instant>,
     activity_timeout: Duration,
-    /// It was speaking already when that packet came.
+    /// Whether it was already active when that packet arrived.
     is_steady: bool,
-    /// The least that was left over after a frame, in frames, since so many frames.
+    /// The smallest backlog in frames after mixing, over the watched frames.
     backlog_min: usize,
     watched_frames: u32,
-    /// Frames that were left over all the time.
+    /// Frames of the backlog that were never needed.
     excess_frames: usize,
 }
 
@@ -66,7 +67,7 @@ impl Track {
         }
     }
 
-    /// Takes another rate. What is decoded by now has the old one, and is dropped.
+    /// Sets the rate. Audio decoded at the old rate is dropped.
     pub fn set_rate(&mut self, rate_hz: u32) {
         while self.listener.poll_frame() {
             self.listener.take_frame();
@@ -78,25 +79,25 @@ impl Track {
 
     pub fn handle_packet(&mut self, packet: &AudioPacket, now: Instant) {
         if self.is_ended {
-            // It is back, with numbers of its own.
+            // A track that returns has new sequence numbers.
             self.is_ended = false;
             self.listener.handle_restart();
         }
         self.listener.handle_packet(packet, now);
     }
 
-    /// Tells whether nothing will come of the track any more.
+    /// Tells whether the track has ended and is completely played.
     pub fn is_over(&self) -> bool {
         self.is_ended && self.pcm.is_empty() && self.listener.poll_timeout().is_none()
     }
 
-    /// Returns how many samples wait.
+    /// Returns the number of samples in the backlog.
     #[cfg(test)]
     pub fn held(&self) -> usize {
         self.pcm.len()
     }
 
-    /// Takes over what is decoded by now.
+    /// Takes the audio that is decoded by now.
     fn fill(&mut self, now: Instant) {
         let mut came = None;
         while self.listener.poll_frame() {
@@ -115,12 +116,12 @@ impl Track {
         self.last.is_some_and(|last| now < last + self.activity_timeout)
     }
 
-    /// Tells whether it is in the middle of something, so that a missing frame is a hole.
+    /// Tells whether a missing frame is a gap within speech.
     fn is_speaking(&self, now: Instant) -> bool {
         self.is_steady && !self.is_ended && self.is_active_at(now)
     }
 
-    /// Returns when what is left of its last words, less than a frame, leaves with silence behind it.
+    /// Returns when a partial frame is played, padded with silence.
     fn flush_at(&self) -> Option<Instant> {
         let is_partial = (1..self.rate_hz as usize / 50).contains(&self.pcm.len());
         let last = self.last.filter(|_| is_partial)?;
@@ -136,7 +137,7 @@ impl Track {
         self.mix_stats.dropped += frames as u64;
     }
 
-    /// Watches what is left over after a frame, and drops of it what is never needed.
+    /// Watches the backlog after mixing, and drops what is never needed.
     fn drop_excess(&mut self, samples: usize) {
         self.backlog_min = self.backlog_min.min(self.pcm.len() / samples);
         self.watched_frames += 1;
@@ -157,19 +158,19 @@ impl Track {
     }
 }
 
-/// The tracks of one sound.
+/// The tracks that are mixed into one signal.
 #[derive(Default)]
 pub struct Mixer {
     pub tracks: Vec<Track>,
-    /// When the next frame is due if there are several tracks.
+    /// When the next frame is due while several tracks are active.
     tick: Option<Instant>,
-    /// A frame waits for that.
+    /// A frame waits for `tick`.
     is_waiting: bool,
     sum: Vec<i32>,
 }
 
 impl Mixer {
-    /// Writes the next frame, of so many samples, if it is due.
+    /// Writes the next frame of `samples` samples, if it is due.
     pub fn poll(&mut self, samples: usize, now: Instant, frame: &mut Vec<i16>) -> bool {
         if samples == 0 {
             return false;
@@ -203,7 +204,7 @@ impl Mixer {
         true
     }
 
-    /// Drops the oldest of those who are too far ahead.
+    /// Drops the oldest audio of tracks that are too far ahead.
     fn trim_backlog(&mut self, samples: usize) {
         let held_max = (MIX_HELD_MAX.as_millis() / FRAME.as_millis()) as usize;
         for track in &mut self.tracks {

@@ -1,8 +1,8 @@
-//! One stay in a room: the signalling connection and the two peer connections that it arranges.
+//! One connection to a room: the signalling client and the two peer connections that it negotiates.
 //!
-//! In: the messages of the server, datagrams, Opus packets, and `now`. Out: messages, datagrams, the participants' packets, what
-//! the server tells of the room, and the one reason why the stay is over: whatever breaks breaks the whole.
-//! Source: the rooms fact sheet, B4.
+//! In: messages of the server, datagrams, Opus packets, and `now`. Out: messages, datagrams, the
+//! participants' packets, changes in the room, and one cause for the end. A failure of any part
+//! ends the whole. Source: `docs/spec/livekit.md` 4.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -26,9 +26,9 @@ use crate::webrtc::connection::{
 /// The name of our track, which is also its id in the offer.
 const TRACK: &str = "bot-audio";
 
-/// What a stay answers to an input.
+/// An output of a connection.
 pub(super) enum RoomOutput {
-    /// Nothing more; the stay wants [`RoomConnection::handle_timeout`] at this time.
+    /// Nothing more; [`RoomConnection::handle_timeout`] is due at this time.
     Timeout(Option<Instant>),
     Send(Vec<u8>),
     Listen(SignalTarget, String),
@@ -40,44 +40,44 @@ pub(super) enum RoomOutput {
     TrackGone(Arc<str>),
     ChannelOpen,
     Data(Vec<u8>),
-    /// Our track is published, and its connection is up.
+    /// Our track is published, and its peer connection is up.
     Up,
     Change(RosterChange),
     Token(Secret),
     Ended(DisconnectCause),
 }
 
-/// DisconnectCause there is no stay, or no longer.
+/// Why a connection failed or ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DisconnectCause {
-    /// Nobody answered: in words.
+    /// The server did not answer, with the reason.
     Unreachable(String),
-    /// The server answered something else than a WebSocket.
+    /// The server answered with something else than a WebSocket.
     Refused {
         status: u16,
-        /// What it said, for the log at DEBUG.
+        /// The body of the answer, logged at DEBUG only.
         text: String,
     },
-    /// The socket was closed, or broke.
+    /// The socket was closed or broke.
     SocketClosed,
-    /// The server said nothing for too long.
+    /// The server was silent for too long.
     PingTimeout,
-    /// The server sent what is no message.
+    /// The server sent an invalid message.
     BadMessage(String),
-    /// A description of the server cannot be used.
+    /// A session description of the server cannot be used.
     BadDescription(String),
     /// A peer connection did not come up in time, or broke.
     NoMedia(SignalTarget),
-    /// The track was not taken in time.
+    /// The track was not published in time.
     NotPublished,
     /// The server does not let us publish.
     PublishRefused(String),
-    /// The server ended the stay.
+    /// The server ended the connection.
     Ended { reason: i32, action: LeaveAction },
 }
 
 impl fmt::Display for DisconnectCause {
-    /// In words that help who runs the bot, without a key or a name.
+    /// Explains the cause to the operator, without keys and names.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DisconnectCause::Unreachable(words) => write!(f, "the media-room server cannot be reached: {words}; is MEDIAROOM_URL right?"),
@@ -128,7 +128,7 @@ impl DisconnectCause {
     }
 }
 
-/// Names a disconnect reason, B3.
+/// Describes a disconnect reason, `docs/spec/livekit.md` 3.2.
 fn reason_text(reason: i32) -> String {
     let words = match reason {
         1 => "as the client asked",
@@ -148,29 +148,29 @@ fn reason_text(reason: i32) -> String {
     words.to_owned()
 }
 
-/// One of the two peer connections, and until when it has to be up; nothing once it was.
+/// One of the two peer connections, with its connect deadline until it is up.
 struct PeerTransport {
     peer: PeerConnection,
     until: Option<Instant>,
 }
 
-/// One stay.
+/// One connection to a room.
 pub(super) struct RoomConnection {
     signal: SignalClient,
     publisher: Option<PeerTransport>,
     subscriber: Option<PeerTransport>,
     local: LocalAddresses,
     seed: u64,
-    /// The publisher's offer, until the server has taken the track.
+    /// The publisher's offer, held until the server has published the track.
     pending_offer: Option<String>,
     published: bool,
     is_up: bool,
-    /// Until when it has to be up.
+    /// When the track has to be published and connected.
     publish_deadline: Instant,
-    /// Tracks that are heard, for the end of the stay.
+    /// The tracks that sent audio, so that the receiver can end them with the connection.
     tracks: BTreeMap<Arc<str>, ()>,
     queue: VecDeque<RoomOutput>,
-    /// A connection has something to do now, of which it does not tell by its deadline.
+    /// A peer connection has work that its deadline does not cover.
     needs_timeout: bool,
     is_closing: bool,
     close_requested: bool,
@@ -179,7 +179,7 @@ pub(super) struct RoomConnection {
 }
 
 impl RoomConnection {
-    /// Begins when the WebSocket is open.
+    /// Creates a connection for an open WebSocket.
     pub fn new(local: LocalAddresses, seed: u64, now: Instant) -> Self {
         RoomConnection {
             signal: SignalClient::new(now),
@@ -207,7 +207,7 @@ impl RoomConnection {
         }
         match self.signal.handle_message(bytes, now) {
             Err(SignalError(words)) if self.publisher.is_none() => self.end(DisconnectCause::BadMessage(words)),
-            // What a later version of the server says beside the rest is no reason to leave.
+            // A later version of the server may send messages that this client does not know.
             Err(SignalError(words)) => log::debug!("message ignored: {words}"),
             Ok(()) => {}
         }
@@ -254,7 +254,8 @@ impl RoomConnection {
         self.end(cause);
     }
 
-    /// Hands the publisher connection a packet; it leaves with the next [`RoomConnection::handle_timeout`].
+    /// Queues a packet on the publisher connection. The next [`RoomConnection::handle_timeout`]
+    /// sends it.
     pub fn send_audio(&mut self, packet: &speaker::Packet<'_>, now: Instant) {
         if let Some(transport) = &mut self.publisher {
             transport
@@ -263,7 +264,7 @@ impl RoomConnection {
         }
     }
 
-    /// Sends the bytes of one `DataPacket`; `false` when there is no room for them now.
+    /// Sends the bytes of one `DataPacket`. Returns `false` if the channel is full.
     pub fn send_data(&mut self, bytes: &[u8]) -> bool {
         self.publisher
             .as_mut()
@@ -277,32 +278,32 @@ impl RoomConnection {
             .map_or(0, |transport| transport.peer.messages_in_flight())
     }
 
-    /// Returns whose track it is, if it is to be heard.
+    /// Returns the owner of a track that is subscribed to.
     pub fn track_owner(&self, track: &str) -> Option<&Arc<str>> {
         self.signal.track_owner(track)
     }
 
-    /// Returns how many participants are within reach that are no agents.
+    /// Returns the number of active participants that are not agents.
     pub fn callers(&self) -> usize {
         self.signal.callers()
     }
 
-    /// Tells whether our track is published, and its connection up.
+    /// Tells whether our track is published and its peer connection up.
     pub fn is_up(&self) -> bool {
         self.is_up && !self.is_over
     }
 
-    /// Returns the tracks that were heard.
+    /// Returns the tracks that sent audio.
     pub fn into_tracks(self) -> impl Iterator<Item = Arc<str>> {
         self.tracks.into_keys()
     }
 
-    /// Tells whether the server can still be told that we leave.
+    /// Tells whether a leave can still reach the server.
     pub fn can_leave(&self) -> bool {
         !self.is_socket_closed
     }
 
-    /// Says goodbye on both sides; what it takes is in the outputs that follow.
+    /// Sends a leave and closes both peer connections.
     pub fn leave(&mut self) {
         self.is_closing = true;
         self.queue.clear();
@@ -314,19 +315,19 @@ impl RoomConnection {
         }
     }
 
-    /// Tells, once, that the goodbye has been given out, so that the socket can be closed.
+    /// Returns `true` once, when the leave has been output and the socket can be closed.
     pub fn wants_close(&mut self) -> bool {
         !std::mem::replace(&mut self.close_requested, true)
     }
 
-    /// Tells whether nothing is left of a stay that was left.
+    /// Tells whether a connection that was left is completely closed.
     pub fn is_closed(&self) -> bool {
         let is_dead =
             |transport: &Option<PeerTransport>| transport.as_ref().is_none_or(|transport| !transport.peer.is_alive());
         self.is_socket_closed && is_dead(&self.publisher) && is_dead(&self.subscriber)
     }
 
-    /// Returns the next thing to do.
+    /// Returns the next output.
     pub fn poll_output(&mut self, common: &ConnectionContext, now: Instant) -> RoomOutput {
         loop {
             if let Some(output) = self.queue.pop_front() {
@@ -362,7 +363,7 @@ impl RoomConnection {
         }
     }
 
-    /// Takes what a connection has, up to a datagram or its end.
+    /// Polls a peer connection until it has a datagram or a deadline.
     fn poll_transport(&mut self, target: SignalTarget, now: Instant) -> TransportPoll {
         loop {
             let closing = self.is_closing;
@@ -394,13 +395,15 @@ impl RoomConnection {
                 }
                 connection::ConnectionOutput::ChannelOpen => RoomOutput::ChannelOpen,
                 connection::ConnectionOutput::Data(bytes) => RoomOutput::Data(bytes),
-                // A room has one known address, and neither keys nor texts.
+                // The connections of a room have one known remote address, and no stream keys or
+                // text messages.
                 connection::ConnectionOutput::PathValidated(_)
                 | connection::ConnectionOutput::Audio { track: None, .. }
                 | connection::ConnectionOutput::Dtmf(_)
                 | connection::ConnectionOutput::Message(_) => continue,
                 connection::ConnectionOutput::PeerClosed | connection::ConnectionOutput::Failed => {
-                    // A server that ends a stay closes its connections as well, and a datagram may overtake the reason.
+                    // A server that ends a connection closes its peer connections too, and their
+                    // datagrams may overtake the reason.
                     transport.until = Some(now + ROOM_REASON_WITHIN);
                     continue;
                 }
@@ -488,7 +491,7 @@ impl RoomConnection {
     ) {
         let answered = match &mut self.subscriber {
             Some(transport) => transport.peer.answer_server_offer(offer, mids).inspect(|_| {
-                // The server may have restarted ICE, and then we have, too.
+                // If the server restarted ICE, the user name fragment has changed.
                 let ufrag = transport.peer.local_ufrag();
                 self.queue
                     .push_back(RoomOutput::Listen(SignalTarget::Subscriber, ufrag));
@@ -511,12 +514,12 @@ impl RoomConnection {
                 self.needs_timeout = true;
                 self.signal.answer(answer, id);
             }
-            // A server that waits for an answer in vain ends the stay itself, later and again and again.
+            // A server without an answer would end the connection later, again and again.
             Err(error) => self.end(DisconnectCause::BadDescription(error_text(&error))),
         }
     }
 
-    /// Lets datagrams in, before the server is told where to send them.
+    /// Routes datagrams to a peer connection before the server learns where to send them.
     fn listen(&mut self, target: SignalTarget, mut peer: PeerConnection, now: Instant) -> PeerTransport {
         self.queue.push_back(RoomOutput::Listen(target, peer.local_ufrag()));
         PeerTransport {
@@ -535,7 +538,7 @@ impl RoomConnection {
         }
     }
 
-    /// The stay is over, for the first reason of several.
+    /// Ends the connection. The first cause counts.
     fn end(&mut self, cause: DisconnectCause) {
         if !self.is_closing && !std::mem::replace(&mut self.is_over, true) {
             self.queue.push_back(RoomOutput::Ended(cause));
@@ -550,7 +553,7 @@ impl RoomConnection {
     }
 }
 
-/// What became of asking a connection.
+/// The result of polling a peer connection.
 enum TransportPoll {
     Transmit(Transmit),
     Timeout(Option<Instant>),
@@ -565,8 +568,8 @@ fn error_text(error: &NegotiationError) -> String {
     }
 }
 
-/// Returns how loud a frame is, in -dBov (RFC 6464: 0 is the loudest, 127 digital silence), and whether it is speech. The
-/// servers find out who speaks by this.
+/// Returns the level of a frame in -dBov (RFC 6464: 0 is the loudest, 127 is digital silence) and
+/// whether it contains speech. Servers detect active speakers by it.
 fn audio_level(pcm: &[i16]) -> AudioLevel {
     let energy: f64 = pcm.iter().map(|sample| f64::from(*sample) * f64::from(*sample)).sum();
     if energy == 0.0 {
@@ -587,7 +590,7 @@ fn audio_level(pcm: &[i16]) -> AudioLevel {
 mod tests {
     use super::*;
 
-    /// RFC 6464: the level of a sine of full scale is -3 dBov, each halving is 6 dB, and silence is 127.
+    /// RFC 6464: a full-scale sine is -3 dBov, each halving is 6 dB, and silence is 127.
     #[test]
     fn audio_level_is_in_dbov() {
         let sine = |amplitude: f64| -> Vec<i16> {

@@ -1,7 +1,8 @@
-//! The way into a room, and the way back when it is lost.
+//! Joining a room, and reconnecting when it is lost.
 //!
-//! In: what became of a dial, and why a connection is over. Out: the next dial, or the end. The first way in is short, since somebody
-//! waits for the bot; the way back outlives the restart of a server.
+//! In: the result of a dial, and the cause of a connection's end. Out: the next dial, or the end of
+//! the session. The first join has few attempts, since a caller waits; reconnecting outlasts a
+//! server restart. Source: `docs/spec/livekit.md` 2 and 3.2.
 
 use std::time::Instant;
 
@@ -13,23 +14,23 @@ use crate::livekit::http_base;
 use crate::livekit::signal::LeaveAction;
 use crate::server::rest;
 
-/// What follows from the end of a connection.
+/// What follows the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RetryDecision {
-    /// The next try may go better.
+    /// Another attempt may succeed.
     Retry,
-    /// No try will.
+    /// No attempt will succeed.
     GiveUp(LeaveReason),
 }
 
-/// Judges why a connection is over, or was none.
+/// Decides whether another attempt may succeed.
 fn retry_decision(cause: &DisconnectCause) -> RetryDecision {
     match cause {
         DisconnectCause::Refused { status, .. } if *status != 429 && *status < 500 => {
             RetryDecision::GiveUp(LeaveReason::Failed)
         }
         DisconnectCause::PublishRefused(_) => RetryDecision::GiveUp(LeaveReason::Failed),
-        // A server that shuts down is often one that is started again.
+        // A server that shuts down is often about to restart.
         DisconnectCause::Ended { reason, action } if *action == LeaveAction::Disconnect && *reason != 3 => {
             RetryDecision::GiveUp(match reason {
                 2 => LeaveReason::Replaced,
@@ -42,7 +43,7 @@ fn retry_decision(cause: &DisconnectCause) -> RetryDecision {
 }
 
 impl RoomSession {
-    /// The bot has taken its media.
+    /// Joins the room, once the bot has taken its media.
     pub(super) fn join(&mut self, now: Instant) {
         self.clock.1 += now.saturating_duration_since(self.clock.0);
         self.clock.0 = now;
@@ -61,7 +62,7 @@ impl RoomSession {
         }));
     }
 
-    /// The WebSocket is open. `seed` is random, and another one each time.
+    /// Handles the open WebSocket. `seed` is random and differs each time.
     pub fn handle_open(&mut self, local: LocalAddresses, seed: u64, now: Instant) {
         if !matches!(self.signal, SignalState::Connecting) {
             return self.commands.push_back(RoomCommand::CloseSocket);
@@ -69,7 +70,7 @@ impl RoomSession {
         self.signal = SignalState::Open(Box::new(RoomConnection::new(local, seed, now)));
     }
 
-    /// The server answered with another status than that of a WebSocket, and this text.
+    /// Handles an HTTP answer that is not a WebSocket upgrade.
     pub fn handle_refused(&mut self, status: u16, text: &str, now: Instant) {
         if matches!(self.signal, SignalState::Connecting) {
             // Some servers repeat the token.
@@ -78,21 +79,21 @@ impl RoomSession {
         }
     }
 
-    /// There was no answer: why.
+    /// Handles a dial without an answer.
     pub fn handle_unreachable(&mut self, words: String, now: Instant) {
         if matches!(self.signal, SignalState::Connecting) {
             self.handle_connection_end(&DisconnectCause::Unreachable(words), now);
         }
     }
 
-    /// The WebSocket is closed, by either side, or broke.
+    /// Handles the end of the WebSocket, closed by either side or broken.
     pub fn handle_socket_closed(&mut self) {
         if let SignalState::Open(connection) = &mut self.signal {
             connection.handle_socket_closed();
         }
     }
 
-    /// Our track is published, and its connection is up.
+    /// Handles a published track whose peer connection is up.
     pub(super) fn handle_media_up(&mut self, now: Instant) {
         match self.phase {
             RoomPhase::Reconnecting(reconnect) => self.last_reconnect = Some(reconnect),
@@ -105,7 +106,7 @@ impl RoomSession {
         self.update_callers(now);
     }
 
-    /// There is no connection any more, or none came to be.
+    /// Handles the end of a connection or a failed dial.
     pub(super) fn handle_connection_end(&mut self, cause: &DisconnectCause, now: Instant) {
         if let DisconnectCause::Refused { status, text } = cause {
             log::debug!("the server said: {}", loggable(*status, text));
@@ -114,17 +115,18 @@ impl RoomSession {
         if let (DisconnectCause::BadDescription(_), RoomPhase::Live { .. } | RoomPhase::Reconnecting(_)) =
             (cause, self.phase)
         {
-            // What cannot be understood will not be understood the next time, unless it had to do with the connection.
+            // A description that cannot be used will fail again, unless it belonged to this
+            // connection only.
             self.bad_descriptions += 1;
             if self.bad_descriptions > ROOM_MISUNDERSTOOD_MAX {
                 decision = RetryDecision::GiveUp(LeaveReason::Failed);
             }
         }
         if !self.had_caller && decision == RetryDecision::GiveUp(LeaveReason::Left) {
-            // Rooms that only bots are in are closed by the server after a while.
+            // Servers close rooms that contain only bots after a while.
             decision = RetryDecision::GiveUp(LeaveReason::NeverConnected);
         }
-        // A server that still takes us for one of the room is told when we go for good.
+        // If the session ends now, a server that still lists us gets a leave.
         let server_knows_us = match (&self.signal, cause) {
             (_, DisconnectCause::Ended { .. }) => false,
             (SignalState::Open(connection), _) => connection.can_leave(),
@@ -135,7 +137,7 @@ impl RoomSession {
         }
         match (self.phase, decision) {
             (RoomPhase::Joining { tries }, _) => {
-                // Media that does not flow will not flow the next time, and somebody waits.
+                // Missing media will not appear on the next attempt, and a caller waits.
                 let is_permanent = matches!(
                     cause,
                     DisconnectCause::NoMedia(_) | DisconnectCause::BadMessage(_) | DisconnectCause::BadDescription(_)
@@ -164,7 +166,7 @@ impl RoomSession {
             }
             (RoomPhase::Live { since }, RetryDecision::Retry) => {
                 log::info!("the room is lost: {cause}; trying to come back");
-                // A room that is lost again and again is not come back to for ever.
+                // Connections that are lost soon share one time limit, so reconnecting always ends.
                 let again = self.last_reconnect.filter(|_| now < since + ROOM_SETTLED);
                 let reconnect = again.unwrap_or(Reconnect { since: now, tries: 0 });
                 self.handle_lost(now);
@@ -194,7 +196,7 @@ impl RoomSession {
         self.signal = SignalState::Backoff(next);
     }
 
-    /// What a connection has told is true no longer; what the bot has to say waits.
+    /// Discards the state of the lost connection. The bot's speech waits.
     fn handle_lost(&mut self, now: Instant) {
         if self.had_caller {
             self.no_caller_since = None;
@@ -204,7 +206,7 @@ impl RoomSession {
         self.update_callers(now);
     }
 
-    /// Lets go of the connection and of its socket.
+    /// Drops the connection and closes its socket.
     fn drop_connection(&mut self) {
         if let SignalState::Open(connection) = std::mem::replace(&mut self.signal, SignalState::Disconnected) {
             self.commands.push_back(RoomCommand::CloseSocket);
@@ -216,7 +218,8 @@ impl RoomSession {
     }
 }
 
-/// Returns what of a refusal's text may stand in a log: servers repeat the key or the token that they refuse.
+/// Returns the part of a refusal that may be logged. Servers repeat the key or the token that they
+/// refuse.
 fn loggable(status: u16, text: &str) -> &str {
     match status {
         401 => "nothing that is logged",
@@ -225,7 +228,7 @@ fn loggable(status: u16, text: &str) -> &str {
     }
 }
 
-/// Returns where a room of this server is joined.
+/// Returns the URL at which a room is joined.
 fn join_url(url: &str) -> String {
     let base = http_base(url);
     let version = env!("CARGO_PKG_VERSION");
@@ -251,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Older servers answer a wrong secret with the token, and a wrong key with the key.
+    /// Older servers repeat a token after a wrong secret, and the key after a wrong key.
     #[test]
     fn does_not_log_refusals_that_repeat_a_token() {
         for (status, text) in [
@@ -272,7 +275,7 @@ mod tests {
         );
     }
 
-    /// What a server says decides whether there is a next try.
+    /// The cause decides whether there is another attempt.
     #[test]
     fn decides_retries_by_disconnect_cause() {
         let ended = |reason, action| retry_decision(&DisconnectCause::Ended { reason, action });

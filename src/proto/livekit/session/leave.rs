@@ -1,4 +1,4 @@
-//! The end of a session in a room: the bot's last words, the goodbye to the server, and what is closed after it.
+//! The end of a session in a room: the bot's last speech, the leave, and closing.
 
 use std::time::Instant;
 
@@ -7,7 +7,8 @@ use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{FINISH_WITHIN, ROOM_CLOSE_WITHIN};
 
 impl RoomSession {
-    /// The bot has ended: what it said last still leaves where somebody hears it, then the session ends.
+    /// Handles the end of the bot. Its last speech is sent if a caller is present; then the session
+    /// ends.
     pub(super) fn finish(&mut self, reason: LeaveReason, now: Instant) {
         match self.phase {
             RoomPhase::Live { .. } if self.joined && !self.lost => {
@@ -24,12 +25,12 @@ impl RoomSession {
         }
     }
 
-    /// Tells whether goodbye is being said.
+    /// Tells whether the session is closing or closed.
     pub(super) fn is_ending(&self) -> bool {
         matches!(self.phase, RoomPhase::Closing { .. } | RoomPhase::Closed)
     }
 
-    /// Ends the session now, with a goodbye to a server that is there.
+    /// Ends the session now, with a leave if the server is connected.
     pub(super) fn end(&mut self, reason: LeaveReason, now: Instant) {
         self.events.push_back(SessionEvent::Left(reason));
         match &mut self.signal {

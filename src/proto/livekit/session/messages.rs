@@ -1,7 +1,7 @@
-//! What is written in a room: the bot's texts, those of the participants, and the keys that telephones among them press.
+//! Data messages of a room: the bot's messages, those of the callers, and DTMF of telephones.
 //!
-//! In and out: the bytes of `DataPacket`s. Texts go to everybody, once there is somebody; what agents write is not the bot's.
-//! Source: the rooms fact sheet, B5.
+//! In and out: the bytes of `DataPacket`s. The bot's messages go to everybody, once a caller is
+//! present. Messages of agents are ignored. Source: `docs/spec/livekit.md` 5.3.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -14,7 +14,8 @@ use crate::event::SessionEvent;
 use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_EARLY_MAX, ROOM_TEXT_BYTES_MAX};
 use crate::livekit::wire::{DataPacket, DataValue, SipDtmf, UserPacket};
 
-/// What callers write before the bot has joined: our ears may be up before our voice is, and a caller who waits speaks at once.
+/// Messages of callers from before the bot has joined. The subscriber connection may be up before
+/// the publisher, and a waiting caller sends at once.
 #[derive(Default)]
 pub(super) struct EarlyMessages {
     events: VecDeque<SessionEvent>,
@@ -22,7 +23,7 @@ pub(super) struct EarlyMessages {
 }
 
 impl EarlyMessages {
-    /// Keeps it, if there is room.
+    /// Keeps an event, if it fits.
     fn push(&mut self, event: SessionEvent) {
         let bytes = match &event {
             SessionEvent::Message(text) => text.len(),
@@ -36,14 +37,14 @@ impl EarlyMessages {
         }
     }
 
-    /// Returns it in its order, once.
+    /// Returns the events in their order.
     pub fn take(&mut self) -> VecDeque<SessionEvent> {
         std::mem::take(self).events
     }
 }
 
 impl RoomSession {
-    /// Takes a text for the room.
+    /// Queues a message for the room.
     pub(super) fn push_message(&mut self, text: String) {
         if text.len() > ROOM_TEXT_BYTES_MAX {
             log::warn!(
@@ -56,10 +57,10 @@ impl RoomSession {
         self.outbox.push(text);
     }
 
-    /// Hands the channel what it takes now, and tells whether that was anything.
+    /// Sends as many messages as the channel takes. Tells whether it sent any.
     pub(super) fn send_messages(&mut self, now: Instant) -> bool {
         let mut sent = false;
-        // The server keeps nothing for those who come later.
+        // The server keeps nothing for participants that join later.
         if !self.joined || self.lost || !self.sends_audio() {
             return sent;
         }
@@ -76,7 +77,7 @@ impl RoomSession {
         sent
     }
 
-    /// Takes the bytes of one `DataPacket`.
+    /// Handles the bytes of one `DataPacket`.
     pub(super) fn handle_data(&mut self, bytes: &[u8]) {
         if self.is_ending() {
             return;
@@ -123,7 +124,7 @@ fn user_packet(text: &str) -> Vec<u8> {
     packet.encode_to_vec()
 }
 
-/// Returns the key: by its sign, else by its number, RFC 4733 section 3.2.
+/// Returns the key by its digit, or else by its code (RFC 4733 section 3.2).
 fn dtmf_key(dtmf: &SipDtmf) -> Option<char> {
     const KEYS: &str = "0123456789*#ABCD";
     let mut digits = dtmf.digit.chars();

@@ -1,7 +1,7 @@
-//! Who is in the room, as the bot knows it: what a connection tells, kept over the loss of one.
+//! The participants that the bot knows of, kept across reconnects.
 //!
-//! In: who joined, left and speaks, as the server tells it. Out: the events that are news to the bot. Whoever was there before
-//! the connection was lost and is there after it, has never been reconnect.
+//! In: roster changes. Out: the events that are new to the bot. A participant that was present
+//! before the connection was lost and is present after it has not left.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use crate::event::SessionEvent;
 use crate::limits::ROOM_PARTICIPANTS_MAX;
 use crate::livekit::roster::{Participant, RosterChange};
 
-/// Those whom the bot knows to be in the room.
+/// The participants that the bot knows of.
 #[derive(Default)]
 pub(super) struct Participants {
     known: BTreeMap<Arc<str>, Participant>,
-    /// Of those, the ones that were not seen since the connection was lost.
+    /// Known participants that have not appeared since the connection was lost.
     missing: BTreeSet<Arc<str>>,
     speaking: BTreeSet<Arc<str>>,
     had_any: bool,
 }
 
 impl Participants {
-    /// Takes what the server tells.
+    /// Handles a change in the room.
     pub fn handle_change(&mut self, change: RosterChange, events: &mut VecDeque<SessionEvent>) {
         match change {
             RosterChange::Joined(who) => self.add(who, events),
@@ -39,7 +39,7 @@ impl Participants {
             events.push_back(SessionEvent::ParticipantJoined(who));
         }
         if self.known.len() > ROOM_PARTICIPANTS_MAX {
-            // The room is full of others by now.
+            // Others have filled the room, so the missing participants count as gone.
             self.remove_missing(events);
         }
     }
@@ -66,7 +66,7 @@ impl Participants {
         }
     }
 
-    /// The connection is lost: nobody is heard, and who is gone is not known.
+    /// Handles a lost connection: nobody speaks, and all participants count as missing.
     pub fn handle_lost(&mut self, events: &mut VecDeque<SessionEvent>) {
         for identity in std::mem::take(&mut self.speaking) {
             events.push_back(SessionEvent::Speaking {
@@ -78,30 +78,30 @@ impl Participants {
         self.missing.extend(self.known.keys().cloned());
     }
 
-    /// Whoever has not come back is gone.
+    /// Reports the missing participants as gone.
     pub fn remove_missing(&mut self, events: &mut VecDeque<SessionEvent>) {
         for identity in std::mem::take(&mut self.missing) {
             self.remove(&identity, events);
         }
     }
 
-    /// Tells whether anybody was ever there.
+    /// Tells whether any participant was ever present.
     pub fn had_any(&self) -> bool {
         self.had_any
     }
 
-    /// Tells whether somebody may yet come back.
+    /// Tells whether a missing participant may still return.
     pub fn is_missing_any(&self) -> bool {
         !self.missing.is_empty()
     }
 
-    /// Tells whether a caller is among them.
+    /// Tells whether one of them is a caller.
     pub fn is_missing_callers(&self) -> bool {
         let is_caller = |identity| self.known.get(identity).is_some_and(|who| !who.is_agent);
         self.missing.iter().any(is_caller)
     }
 
-    /// Returns whose identity it is.
+    /// Returns a participant by its identity.
     pub fn get(&self, identity: &str) -> Option<&Participant> {
         self.known.get(identity)
     }

@@ -1,4 +1,4 @@
-//! Whole lives in a room in virtual time: the server's messages are played, its connections are str0m, and nothing sleeps.
+//! Whole sessions in virtual time, against simulated messages of the server and str0m connections.
 
 mod conversation;
 mod join;
