@@ -1,20 +1,36 @@
 //! Errors that end `edge-runner cloud serve`.
 
 use std::io;
+use std::path::PathBuf;
 
 use edge_runner_http::server::BindError;
 use edge_runner_http::services::LostService;
 use edge_runner_http::tls::TlsError;
 
+use crate::io::builder::CommandError;
+use crate::io::keys::KeysError;
+use crate::io::records::{OpenRecordsError, RecordError};
+use crate::io::reloading_file::ReloadError;
+
 /// Why the service cannot start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// An option names something unusable.
-    #[error("{0}")]
-    Usage(String),
-    /// The data directory or the builder command is unusable.
-    #[error("{0}")]
-    Setup(String),
+    #[error("--regions {0}")]
+    Regions(#[source] ReloadError),
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    #[error("--data-dir {}: {source}", .path.display())]
+    DataDir { path: PathBuf, source: io::Error },
+    /// Another process holds the lock of the data directory.
+    #[error("--data-dir {}: another service has it; end that one, or name another directory", .0.display())]
+    DataDirInUse(PathBuf),
+    #[error(transparent)]
+    Keys(#[from] KeysError),
+    #[error(transparent)]
+    Records(#[from] OpenRecordsError),
+    /// The unfinished builds cannot be read.
+    #[error(transparent)]
+    Recovery(#[from] RecordError),
     #[error(transparent)]
     Bind(BindError),
     #[error("listening for signals: {0}")]

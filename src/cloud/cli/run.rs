@@ -61,7 +61,7 @@ fn serve(config: CloudConfig) -> Result<(), StartupError> {
     runtime.shutdown_timeout(RUNTIME_END);
     served.map_err(|error| StartupError {
         // The service itself checks some of the files that the options name.
-        code: if matches!(error, ServeError::Usage(_)) {
+        code: if matches!(error, ServeError::Regions(_)) {
             EXIT_USAGE
         } else {
             EXIT_FAILURE
@@ -79,7 +79,7 @@ fn guarded(config: &CloudConfig) {
 }
 
 fn of_keys(config: &KeysConfig) -> Result<(), StartupError> {
-    let text = keys::edit(config).map_err(failed)?;
+    let text = keys::edit(config).map_err(|error| failed(error.to_string()))?;
     // The text is the result here: a key that could not be printed is lost.
     let mut out = io::stdout();
     out.write_all(text.as_bytes())

@@ -30,7 +30,7 @@ use super::extract::{self, ExtractError};
 use super::guard;
 use crate::limits::{BUILD_LINE_BYTES_MAX, BUILD_STOP_WITHIN};
 use crate::proto::build::{Build, Image, ImageLocation};
-use crate::proto::outcome::{self, BuildPhase, CommandExit, OutEntry, StderrTail};
+use crate::proto::outcome::{self, BuildPhase, CommandExit, ImageError, OutEntry, StderrTail};
 use crate::proto::unpack::UnpackLimits;
 use edge_runner_http::common;
 use edge_runner_http::group::ProcessGroup;
@@ -92,27 +92,54 @@ pub enum RunOutcome {
 ///
 /// # Errors
 /// [`CommandError`] names the program.
-pub fn check_command(command: &[OsString], path: &OsStr) -> Result<(), String> {
-    let Some(first) = command.first().filter(|first| !first.is_empty()) else {
-        return Err("the builder command after `--` is empty".to_owned());
+pub fn check_command(command: &[OsString], path: &OsStr) -> Result<(), CommandError> {
+    let first = command.first().filter(|first| !first.is_empty());
+    let first = first.ok_or(CommandError::Empty)?;
+    let check = || {
+        let found = program(first, path)?.metadata()?;
+        if found.is_dir() {
+            return Err(ProgramError::IsFolder);
+        }
+        if found.permissions().mode() & 0o111 == 0 {
+            return Err(ProgramError::NotExecutable);
+        }
+        Ok(())
     };
-    let name = first.display();
-    let found = program(first, path).map_err(|why| format!("the builder command `{name}` cannot be run: {why}"))?;
-    match found.metadata() {
-        Err(error) => Err(format!("the builder command `{name}` cannot be run: {error}")),
-        Ok(found) if found.is_dir() => Err(format!("the builder command `{name}` cannot be run: it is a folder")),
-        Ok(found) if found.permissions().mode() & 0o111 == 0 => Err(format!(
-            "the builder command `{name}` cannot be run: it is not executable; `chmod +x` makes it so"
-        )),
-        Ok(_) => Ok(()),
-    }
+    check().map_err(|source| CommandError::Unusable {
+        name: first.display().to_string(),
+        source,
+    })
+}
+
+/// Why a builder command cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    #[error("the builder command after `--` is empty")]
+    Empty,
+    #[error("the builder command `{name}` cannot be run: {source}")]
+    Unusable { name: String, source: ProgramError },
+    #[error("starting `{name}`: {source}")]
+    Start { name: String, source: ProgramError },
+}
+
+/// Why a program cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    #[error("no program of that name is in PATH")]
+    NotFound,
+    #[error("it is a folder")]
+    IsFolder,
+    #[error("it is not executable; `chmod +x` makes it so")]
+    NotExecutable,
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
 /// Finds a program as the service sees it. The command's working directory is the untrusted
 /// context.
-fn program(name: &OsStr, path: &OsStr) -> Result<PathBuf, String> {
+fn program(name: &OsStr, path: &OsStr) -> Result<PathBuf, ProgramError> {
     if name.as_bytes().contains(&b'/') {
-        return std::path::absolute(name).map_err(|error| error.to_string());
+        return Ok(std::path::absolute(name)?);
     }
     std::env::split_paths(path)
         .filter(|folder| folder.is_absolute())
@@ -120,7 +147,7 @@ fn program(name: &OsStr, path: &OsStr) -> Result<PathBuf, String> {
         .find(|candidate| {
             fs::metadata(candidate).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
         })
-        .ok_or_else(|| "no program of that name is in PATH".to_owned())
+        .ok_or(ProgramError::NotFound)
 }
 
 /// Runs a build. `log` is open for appending.
@@ -234,7 +261,7 @@ async fn attempt(mut job: BuildJob, dirs: &RunDirs, output: &Arc<OutputLog>, sto
         }
         // The command got the stop signal too and exited in good order.
         Some(Err(_)) if stop.is_set() => RunOutcome::Interrupted,
-        Some(Err(why)) => output.failed(BuildPhase::Image, &why).await,
+        Some(Err(error)) => output.failed(BuildPhase::Image, &error.to_string()).await,
         None => output.failed(BuildPhase::Image, PANIC).await,
     }
 }
@@ -260,7 +287,7 @@ async fn command(
     let mut entry = guard::GuardEntry::announce();
     let mut child = match start(job, dirs) {
         Ok(child) => child,
-        Err(why) => return Err(output.failed(BuildPhase::Build, &why).await),
+        Err(error) => return Err(output.failed(BuildPhase::Build, &error.to_string()).await),
     };
     let id = child.id().expect("a child that was never waited for has a number");
     // Dropped before the child: the group's signal needs the leader's id, which the system may
@@ -395,12 +422,15 @@ async fn kill_escaped(context: &Path) {
     }
 }
 
-fn start(job: &BuildJob, dirs: &RunDirs) -> Result<Child, String> {
-    let (first, rest) = job.command.split_first().ok_or("there is no builder command")?;
+fn start(job: &BuildJob, dirs: &RunDirs) -> Result<Child, CommandError> {
+    let (first, rest) = job.command.split_first().ok_or(CommandError::Empty)?;
     let env = environment(job, dirs);
     let path = env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
-    let name = first.display();
-    let program = program(first, &path).map_err(|why| format!("starting `{name}`: {why}"))?;
+    let failed = |source| CommandError::Start {
+        name: first.display().to_string(),
+        source,
+    };
+    let program = program(first, &path).map_err(failed)?;
     let mut command = Command::new(program);
     command
         .as_std_mut()
@@ -415,7 +445,7 @@ fn start(job: &BuildJob, dirs: &RunDirs) -> Result<Child, String> {
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
-    command.spawn().map_err(|error| format!("starting `{name}`: {error}"))
+    command.spawn().map_err(|error| failed(error.into()))
 }
 
 /// Builds the complete environment. `--builder-env` overrides the defaults, but not the variables
@@ -475,40 +505,63 @@ fn expand(argument: &OsStr, job: &BuildJob, dirs: &RunDirs) -> OsString {
     OsString::from_vec(filled)
 }
 
+/// Why the image of a successful command is unusable.
+#[derive(Debug, thiserror::Error)]
+enum CollectError {
+    #[error("BUILD_RESULT is unusable: {0}")]
+    Result(#[from] ResultFileError),
+    #[error("BUILD_OUT is unusable: {0}")]
+    Out(#[source] io::Error),
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    #[error("keeping `{name}`: {source}")]
+    Store { name: String, source: io::Error },
+}
+
+/// Why `BUILD_RESULT` cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum ResultFileError {
+    #[error("it is a link")]
+    Link,
+    #[error("it has more than {max} bytes", max = RESULT_BYTES_MAX)]
+    TooLarge,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
 /// Determines the image, and stores it if it is a file.
-fn image(dirs: &RunDirs, last_line: &str, images: &Path) -> Result<Image, String> {
-    let result = result(&dirs.result).map_err(|why| format!("BUILD_RESULT is unusable: {why}"))?;
+fn image(dirs: &RunDirs, last_line: &str, images: &Path) -> Result<Image, CollectError> {
+    let result = result(&dirs.result)?;
     let out = match DirHandle::open(&dirs.out) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        other => Some(other.map_err(|error| format!("BUILD_OUT is unusable: {error}"))?),
+        other => Some(other.map_err(CollectError::Out)?),
     };
     let names = out.as_ref().map_or(Ok(Vec::new()), |out| out.list(2));
-    let names = names.map_err(|error| format!("BUILD_OUT is unusable: {error}"))?;
+    let names = names.map_err(CollectError::Out)?;
     let items: Vec<OutEntry> = names.into_iter().map(|(name, size)| OutEntry { name, size }).collect();
     let image = outcome::find_image(result.as_deref(), last_line, &items)?;
     if let (ImageLocation::Stored(name), Some(out)) = (&image.location, &out) {
-        keep(out, name, images).map_err(|error| format!("keeping `{name}`: {error}"))?;
+        keep(out, name, images).map_err(|source| CollectError::Store {
+            name: name.clone(),
+            source,
+        })?;
     }
     Ok(image)
 }
 
 /// Reads `BUILD_RESULT`, if it exists.
-fn result(path: &Path) -> Result<Option<Vec<u8>>, String> {
-    let folder = path.parent().map(DirHandle::open);
-    let name = dir::c_name(b"result").map_err(|error| error.to_string())?;
-    let file = match folder
-        .ok_or("it has no folder")?
-        .and_then(|folder| folder.open_file(&name))
-    {
+fn result(path: &Path) -> Result<Option<Vec<u8>>, ResultFileError> {
+    let folder = DirHandle::open(path.parent().unwrap_or(path));
+    let name = dir::c_name(b"result")?;
+    let file = match folder.and_then(|folder| folder.open_file(&name)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => return Err("it is a link".to_owned()),
-        other => other.map_err(|error| error.to_string())?,
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => return Err(ResultFileError::Link),
+        other => other?,
     };
     let mut content = Vec::new();
-    let read = file.take(RESULT_BYTES_MAX as u64 + 1).read_to_end(&mut content);
-    read.map_err(|error| error.to_string())?;
+    file.take(RESULT_BYTES_MAX as u64 + 1).read_to_end(&mut content)?;
     if content.len() > RESULT_BYTES_MAX {
-        return Err(format!("it has more than {RESULT_BYTES_MAX} bytes"));
+        return Err(ResultFileError::TooLarge);
     }
     Ok(Some(content))
 }

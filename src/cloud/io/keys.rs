@@ -14,14 +14,14 @@ use std::sync::Arc;
 use data_encoding::BASE64URL_NOPAD;
 use serde_json::json;
 
-use super::reloading_file::ReloadingFile;
+use super::reloading_file::{ReloadError, ReloadingFile};
 use crate::config::{KeysConfig, KeysTask};
 use crate::limits::KEY_BYTES;
 use crate::proto::build::Org;
 use crate::proto::keys::EnvKey;
-use crate::proto::keys::{self, KeyHolder, KeyKind, KeySet, Sha256Digest, StoredKey};
+use crate::proto::keys::{self, KeyFileError, KeyHolder, KeyKind, KeyNameError, KeySet, Sha256Digest, StoredKey};
 use edge_runner_http::common::{random, unix_time_ms};
-use edge_runner_http::store::{Store, StoredFile};
+use edge_runner_http::store::{Store, StoreLock, StoredFile};
 use edge_runner_proto::config::Secret;
 
 /// Digests of keys.
@@ -32,6 +32,32 @@ const LOCK: &str = "keys.lock";
 const FIRST: &str = "first-keys.json";
 /// The secret from which daily signing keys are derived.
 const SECRET: &str = "store.secret";
+
+/// Why the keys or the signing secret cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum KeysError {
+    #[error("{}: there is no such data directory", .0.display())]
+    NoDataDir(PathBuf),
+    #[error("{}: {source}", .path.display())]
+    Io { path: PathBuf, source: io::Error },
+    /// Another process holds the lock for too long.
+    #[error("{}: another process changes the keys, and does not come to an end", .0.display())]
+    Locked(PathBuf),
+    #[error("{}: {source}", .path.display())]
+    Invalid { path: PathBuf, source: KeyFileError },
+    #[error(transparent)]
+    Reload(#[from] ReloadError),
+    #[error(transparent)]
+    Name(#[from] KeyNameError),
+    /// No key has the id to revoke.
+    #[error(transparent)]
+    Unknown(KeyFileError),
+    #[error(
+        "{}: it is damaged: 43 characters of base64url are to be in it; without the file a new one is made, and grants end",
+        .0.display()
+    )]
+    DamagedSecret(PathBuf),
+}
 
 /// The keys of a running service.
 pub struct KeyStore {
@@ -46,8 +72,7 @@ impl KeyStore {
         KeyStore {
             variables: KeySet::new(&variables, &[]),
             file: ReloadingFile::new(folder.join(KEYS), move |text| {
-                let kept = text.map_or(Ok(Vec::new()), keys::parse_file);
-                let kept = kept.map_err(|wrong| wrong.to_string())?;
+                let kept = text.map_or(Ok(Vec::new()), keys::parse_file)?;
                 Ok(KeySet::new(&variables, &kept))
             }),
         }
@@ -57,7 +82,7 @@ impl KeyStore {
     ///
     /// # Errors
     /// [`ReloadError`] if the file is unusable and no variable has the key.
-    pub fn find(&self, key: &str) -> Result<Option<KeyHolder>, Arc<str>> {
+    pub fn find(&self, key: &str) -> Result<Option<KeyHolder>, ReloadError> {
         self.snapshot().find(key)
     }
 
@@ -65,7 +90,7 @@ impl KeyStore {
     ///
     /// # Errors
     /// [`ReloadError`] if the file is unusable and no variable has the key.
-    pub fn grants_access(&self, hash: &Sha256Digest, org: &Org) -> Result<bool, Arc<str>> {
+    pub fn grants_access(&self, hash: &Sha256Digest, org: &Org) -> Result<bool, ReloadError> {
         match self.file.load() {
             Ok(set) => Ok(set.grants_access(hash, org)),
             Err(why) => match self.variables.grants_access(hash, org) {
@@ -87,8 +112,8 @@ impl KeyStore {
     ///
     /// # Errors
     /// [`KeysError`].
-    pub fn create_first_keys(&self, folder: &Path, org: &Org) -> Result<Option<PathBuf>, String> {
-        let set = self.file.load().map_err(|why| why.to_string())?;
+    pub fn create_first_keys(&self, folder: &Path, org: &Org) -> Result<Option<PathBuf>, KeysError> {
+        let set = self.file.load()?;
         if !set.is_empty() {
             return Ok(None);
         }
@@ -111,7 +136,7 @@ impl KeyStore {
 /// The keys as of the first lookup.
 pub struct KeySnapshot<'k> {
     keys: &'k KeyStore,
-    seen: OnceCell<Result<Arc<KeySet>, Arc<str>>>,
+    seen: OnceCell<Result<Arc<KeySet>, ReloadError>>,
 }
 
 impl KeySnapshot<'_> {
@@ -119,7 +144,7 @@ impl KeySnapshot<'_> {
     ///
     /// # Errors
     /// [`ReloadError`] if the file is unusable and no variable has the key.
-    pub fn find(&self, key: &str) -> Result<Option<KeyHolder>, Arc<str>> {
+    pub fn find(&self, key: &str) -> Result<Option<KeyHolder>, ReloadError> {
         // A key of another length cannot match.
         if !KEY_BYTES.contains(&key.len()) {
             return Ok(None);
@@ -138,12 +163,12 @@ impl KeySnapshot<'_> {
 }
 
 /// Generates a key and adds its entry.
-fn add(kept: &mut Vec<StoredKey>, kind: KeyKind, org: &Org, name: Option<String>) -> Result<Secret, String> {
+fn add(kept: &mut Vec<StoredKey>, kind: KeyKind, org: &Org, name: Option<String>) -> Result<Secret, KeysError> {
     loop {
         let key = kind.generate(random());
         let new = StoredKey::new(&key, kind, org.clone(), name.clone(), unix_time_ms());
         // Retries if the short id is taken.
-        if keys::add(kept, new).map_err(|full| format!("{KEYS}: {full}"))? {
+        if keys::add(kept, new).map_err(|source| invalid(KEYS.into(), source))? {
             return Ok(key);
         }
     }
@@ -153,20 +178,15 @@ fn add(kept: &mut Vec<StoredKey>, kind: KeyKind, org: &Org, name: Option<String>
 ///
 /// # Errors
 /// [`KeysError`].
-pub fn edit(config: &KeysConfig) -> Result<String, String> {
+pub fn edit(config: &KeysConfig) -> Result<String, KeysError> {
     // A typo in the path must not create a directory.
     if !matches!(config.task, KeysTask::Create { .. }) && !config.data_dir.is_dir() {
-        return Err(format!(
-            "{}: there is no such data directory",
-            config.data_dir.display()
-        ));
+        return Err(KeysError::NoDataDir(config.data_dir.clone()));
     }
     let file = KeyFile::open(&config.data_dir)?;
     match &config.task {
         KeysTask::Create { kind, org, name } => {
-            if let Some(why) = name.as_deref().and_then(keys::unfit_name) {
-                return Err(why);
-            }
+            name.as_deref().map_or(Ok(()), keys::validate_name)?;
             let _lock = file.lock()?;
             let mut kept = file.read()?;
             let key = add(&mut kept, *kind, org, name.clone())?;
@@ -186,7 +206,7 @@ pub fn edit(config: &KeysConfig) -> Result<String, String> {
         KeysTask::Revoke(id) => {
             let _lock = file.lock()?;
             let mut kept = file.read()?;
-            let gone = keys::revoke(&mut kept, id).map_err(|unknown| unknown.to_string())?;
+            let gone = keys::revoke(&mut kept, id).map_err(KeysError::Unknown)?;
             file.write(KEYS, keys::encode_file(&kept).as_bytes())?;
             Ok(format!("revoked {}", line(&gone)))
         }
@@ -207,36 +227,43 @@ struct KeyFile {
 }
 
 impl KeyFile {
-    fn open(folder: &Path) -> Result<KeyFile, String> {
-        match Store::open(folder) {
-            Ok(store) => Ok(KeyFile { store }),
-            Err(error) => Err(format!("{}: {error}", folder.display())),
-        }
+    fn open(folder: &Path) -> Result<KeyFile, KeysError> {
+        let store = Store::open(folder).map_err(|source| KeysError::Io {
+            path: folder.to_owned(),
+            source,
+        })?;
+        Ok(KeyFile { store })
     }
 
-    fn named(&self, name: &str, why: impl std::fmt::Display) -> String {
-        format!("{}: {why}", self.store.path(name).display())
+    /// Returns an I/O error of a file in the data directory.
+    fn io_error(&self, name: &str, source: io::Error) -> KeysError {
+        let path = self.store.path(name);
+        KeysError::Io { path, source }
     }
 
-    fn lock(&self) -> Result<edge_runner_http::store::StoreLock, String> {
+    fn lock(&self) -> Result<StoreLock, KeysError> {
         self.store.lock_named(LOCK).map_err(|error| match error.kind() {
-            io::ErrorKind::TimedOut => {
-                self.named(LOCK, "another process changes the keys, and does not come to an end")
-            }
-            _ => self.named(LOCK, error),
+            io::ErrorKind::TimedOut => KeysError::Locked(self.store.path(LOCK)),
+            _ => self.io_error(LOCK, error),
         })
     }
 
-    fn read(&self) -> Result<Vec<StoredKey>, String> {
-        match self.store.read(KEYS).map_err(|error| self.named(KEYS, error))? {
-            Some(StoredFile { text, .. }) => keys::parse_file(&text).map_err(|wrong| self.named(KEYS, wrong)),
+    fn read(&self) -> Result<Vec<StoredKey>, KeysError> {
+        match self.store.read(KEYS).map_err(|error| self.io_error(KEYS, error))? {
+            Some(StoredFile { text, .. }) => {
+                keys::parse_file(&text).map_err(|source| invalid(self.store.path(KEYS), source))
+            }
             None => Ok(Vec::new()),
         }
     }
 
-    fn write(&self, name: &str, text: &[u8]) -> Result<(), String> {
-        self.store.write(name, text).map_err(|error| self.named(name, error))
+    fn write(&self, name: &str, text: &[u8]) -> Result<(), KeysError> {
+        self.store.write(name, text).map_err(|error| self.io_error(name, error))
     }
+}
+
+fn invalid(path: PathBuf, source: KeyFileError) -> KeysError {
+    KeysError::Invalid { path, source }
 }
 
 /// Reads or creates the secret for daily signing keys. The caller holds the lock of the data
@@ -244,9 +271,9 @@ impl KeyFile {
 ///
 /// # Errors
 /// [`KeysError`].
-pub fn store_secret(folder: &Path) -> Result<[u8; 32], String> {
+pub fn store_secret(folder: &Path) -> Result<[u8; 32], KeysError> {
     let file = KeyFile::open(folder)?;
-    let found = file.store.read(SECRET).map_err(|error| file.named(SECRET, error))?;
+    let found = file.store.read(SECRET).map_err(|error| file.io_error(SECRET, error))?;
     let Some(found) = found else {
         let secret: [u8; 32] = random();
         file.write(SECRET, format!("{}\n", BASE64URL_NOPAD.encode(&secret)).as_bytes())?;
@@ -254,16 +281,15 @@ pub fn store_secret(folder: &Path) -> Result<[u8; 32], String> {
     };
     if found.exposed_mode.is_some() {
         let closed = file.store.restrict_to_owner(SECRET);
-        closed.map_err(|error| file.named(SECRET, error))?;
-        log::warn!("{}", file.named(SECRET, "others could read this; they no longer can"));
+        closed.map_err(|error| file.io_error(SECRET, error))?;
+        log::warn!(
+            "{}: others could read this; they no longer can",
+            file.store.path(SECRET).display()
+        );
     }
     let secret = BASE64URL_NOPAD.decode(found.text.trim_ascii()).ok();
-    secret.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
-        file.named(
-            SECRET,
-            "it is damaged: 43 characters of base64url are to be in it; without the file a new one is made, and grants end",
-        )
-    })
+    let secret = secret.and_then(|bytes| bytes.try_into().ok());
+    secret.ok_or_else(|| KeysError::DamagedSecret(file.store.path(SECRET)))
 }
 
 #[cfg(test)]
@@ -281,11 +307,12 @@ mod tests {
     }
 
     fn edit_in(folder: &TempDir, task: KeysTask) -> Result<String, String> {
-        edit(&KeysConfig {
+        let edited = edit(&KeysConfig {
             data_dir: folder.0.clone(),
             task,
             verbosity: 0,
-        })
+        });
+        edited.map_err(|error| error.to_string())
     }
 
     fn create(folder: &TempDir, kind: KeyKind) -> String {
@@ -354,7 +381,7 @@ mod tests {
             assert!(!fs::read_to_string(folder.path(KEYS)).expect("there").contains(key));
         }
         assert_eq!(fs::metadata(folder.path(KEYS)).expect("there").mode() & 0o777, 0o600);
-        assert_eq!(keys.create_first_keys(&folder.0, &org()), Ok(None));
+        assert_eq!(keys.create_first_keys(&folder.0, &org()).expect("readable"), None);
     }
 
     /// I-03: keys from variables work while the file is damaged, and other keys are an internal
@@ -368,12 +395,13 @@ mod tests {
             key: Secret::new("0123456789abcdef"),
         };
         let keys = KeyStore::new(&folder.0, vec![said]);
-        assert_eq!(keys.create_first_keys(&folder.0, &org()), Ok(None));
+        assert_eq!(keys.create_first_keys(&folder.0, &org()).expect("readable"), None);
         fs::write(folder.path(KEYS), "{").expect("written");
         assert!(keys.find("0123456789abcdef").expect("a variable's").is_some());
         assert!(
             keys.find("fedcba9876543210")
-                .expect_err("nobody knows")
+                .expect_err("unknown")
+                .to_string()
                 .contains("keys.json")
         );
         assert!(edit_in(&folder, KeysTask::List { json: true }).is_err());
@@ -386,13 +414,15 @@ mod tests {
         let folder = TempDir::new();
         let secret = store_secret(&folder.0).expect("made");
         assert_ne!(secret, [0; 32]);
-        assert_eq!(store_secret(&folder.0), Ok(secret));
+        assert_eq!(store_secret(&folder.0).expect("readable"), secret);
         let path = folder.path(SECRET);
         let mode = || fs::metadata(&path).expect("there").mode() & 0o777;
         assert_eq!(mode(), 0o600);
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("ours");
-        assert_eq!((store_secret(&folder.0), mode()), (Ok(secret), 0o600));
+        assert_eq!(store_secret(&folder.0).expect("readable"), secret);
+        assert_eq!(mode(), 0o600);
         fs::write(&path, "short").expect("written");
-        assert!(store_secret(&folder.0).expect_err("damaged").contains("store.secret"));
+        let damaged = store_secret(&folder.0).expect_err("damaged");
+        assert!(damaged.to_string().contains("store.secret"));
     }
 }

@@ -32,6 +32,7 @@ pub mod upload;
 pub mod upload_locks;
 
 use std::fs::{self, Permissions};
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,7 +44,7 @@ use tokio::time::sleep;
 use self::app::CloudApp;
 use self::archives::ArchiveDir;
 use self::build_service::BuildService;
-use self::keys::KeyStore;
+use self::keys::{KeyStore, KeysError};
 use self::records::SqliteRecords;
 use self::reloading_file::ReloadingFile;
 use self::sweep::Sweeper;
@@ -81,18 +82,16 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     let keeper = CertificateWatcher::listen().map_err(ServeError::Signals)?;
     let regions = regions(&config)?;
     if let Some(command) = &config.command {
-        builder::check_command(command, &config.path).map_err(ServeError::Setup)?;
+        builder::check_command(command, &config.path)?;
     }
     let _lock = take(&config.data_dir)?;
     clear(&config.data_dir);
     let keys = Arc::new(KeyStore::new(&config.data_dir, config.keys.clone()));
-    let first = keys
-        .create_first_keys(&config.data_dir, &config.org)
-        .map_err(ServeError::Setup)?;
-    let signing = signing(&config).map_err(ServeError::Setup)?;
-    let records = SqliteRecords::open(&config.data_dir).map_err(|error| ServeError::Setup(error.to_string()))?;
+    let first = keys.create_first_keys(&config.data_dir, &config.org)?;
+    let signing = signing(&config)?;
+    let records = SqliteRecords::open(&config.data_dir)?;
     let (records, upload_locks) = (Arc::new(records), Arc::new(UploadLocks::default()));
-    let archives = Arc::new(ArchiveDir::open(&config.data_dir).map_err(of(&config.data_dir))?);
+    let archives = Arc::new(ArchiveDir::open(&config.data_dir).map_err(data_dir_error(&config.data_dir))?);
     let (tls, authority) = tls(&config)?;
     let listeners = server::bind(config.host, config.port).await.map_err(ServeError::Bind)?;
     let port = listeners.port();
@@ -106,10 +105,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     );
     let sweep = Sweeper::new(&config, records.clone(), archives.clone(), upload_locks.clone());
     let uploads = UploadService::new(&config, signing, archives, records, upload_locks, keys.clone());
-    builds
-        .recover()
-        .await
-        .map_err(|error| ServeError::Setup(error.to_string()))?;
+    builds.recover().await?;
     let (watch, services) = (Watchdog::default(), Services::default());
     watch.start(None, &services).map_err(ServeError::Watch)?;
     let app = CloudApp {
@@ -168,17 +164,20 @@ async fn wait(ended: impl Future<Output = ()>, within: Duration, signals: &mut S
     Ok(())
 }
 
-fn of<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> ServeError {
-    move |error| ServeError::Setup(format!("--data-dir {}: {error}", path.display()))
+fn data_dir_error(path: &Path) -> impl FnOnce(io::Error) -> ServeError {
+    move |source| ServeError::DataDir {
+        path: path.to_owned(),
+        source,
+    }
 }
 
 /// Locks the data directory for this process.
 fn take(folder: &Path) -> Result<StoreLock, ServeError> {
-    let store = Store::open(folder).map_err(of(folder))?;
+    let store = Store::open(folder).map_err(data_dir_error(folder))?;
     // A directory that existed before may be open to others.
-    fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(of(folder))?;
-    let lock = store.try_lock().map_err(of(folder))?;
-    lock.ok_or_else(|| of(folder)("another service has it; end that one, or name another directory"))
+    fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(data_dir_error(folder))?;
+    let lock = store.try_lock().map_err(data_dir_error(folder))?;
+    lock.ok_or_else(|| ServeError::DataDirInUse(folder.to_owned()))
 }
 
 /// Waits for the guard of the previous run, kills leftover commands and removes their folders. A
@@ -208,16 +207,16 @@ fn regions(config: &CloudConfig) -> Result<Option<ReloadingFile<Regions>>, Serve
         return Ok(None);
     };
     let regions = ReloadingFile::new(path.clone(), |text| match text {
-        Some(text) => Regions::parse(text),
+        Some(text) => Ok(Regions::parse(text)?),
         None => Err("there is no such file".into()),
     });
     match regions.load() {
         Ok(_) => Ok(Some(regions)),
-        Err(why) => Err(ServeError::Usage(format!("--regions {why}"))),
+        Err(error) => Err(ServeError::Regions(error)),
     }
 }
 
-fn signing(config: &CloudConfig) -> Result<GrantSigner, String> {
+fn signing(config: &CloudConfig) -> Result<GrantSigner, KeysError> {
     match &config.store_key {
         Some(key) => Ok(GrantSigner::Fixed(SigningKey {
             id: key.id.clone(),

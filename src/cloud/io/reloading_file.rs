@@ -5,10 +5,11 @@
 //! `RELOAD_WITHIN` is always read, because file system clocks are coarse. Changes between valid and
 //! invalid are logged. Source: decisions I-02, I-03.
 
+use std::error::Error;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::time::SystemTime;
@@ -27,12 +28,29 @@ pub struct ReloadingFile<T> {
 }
 
 /// Parses the content; `None` if there is no file.
-type Parse<T> = Box<dyn Fn(Option<&[u8]>) -> Result<T, String> + Send + Sync>;
+type Parse<T> = Box<dyn Fn(Option<&[u8]>) -> Result<T, ParseFailure> + Send + Sync>;
+
+/// Why the content is invalid.
+pub type ParseFailure = Box<dyn Error + Send + Sync>;
+
+/// A file cannot be read or has invalid content.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}: {cause}", .path.display())]
+pub struct ReloadError {
+    path: Arc<Path>,
+    cause: Arc<dyn Error + Send + Sync>,
+}
+
+impl PartialEq for ReloadError {
+    fn eq(&self, other: &ReloadError) -> bool {
+        self.path == other.path && self.cause.to_string() == other.cause.to_string()
+    }
+}
 
 /// The result of the last load.
 struct CachedValue<T> {
     stamp: FileStamp,
-    value: Result<Arc<T>, Arc<str>>,
+    value: Result<Arc<T>, ReloadError>,
 }
 
 /// Identifies a state of the file.
@@ -50,7 +68,10 @@ enum FileStamp {
 
 impl<T> ReloadingFile<T> {
     /// Creates the value. The first load reads the file.
-    pub fn new(path: PathBuf, parse: impl Fn(Option<&[u8]>) -> Result<T, String> + Send + Sync + 'static) -> Self {
+    pub fn new(
+        path: PathBuf,
+        parse: impl Fn(Option<&[u8]>) -> Result<T, ParseFailure> + Send + Sync + 'static,
+    ) -> Self {
         ReloadingFile {
             path,
             parse: Box::new(parse),
@@ -62,7 +83,7 @@ impl<T> ReloadingFile<T> {
     ///
     /// # Errors
     /// [`ReloadError`] if the file is unusable.
-    pub fn load(&self) -> Result<Arc<T>, Arc<str>> {
+    pub fn load(&self) -> Result<Arc<T>, ReloadError> {
         let mut cached = lock(&self.cached);
         let (stamp, is_old) = self.stamp();
         match &*cached {
@@ -70,9 +91,9 @@ impl<T> ReloadingFile<T> {
             was => {
                 let value = self.read();
                 match (was.as_ref().map(|cached| &cached.value), &value) {
-                    (Some(Ok(_)), Err(why)) => log::error!("{why}"),
+                    (Some(Ok(_)), Err(error)) => log::error!("{error}"),
                     (Some(Err(_)), Ok(_)) => log::info!("{} is of use again", self.path.display()),
-                    (Some(Err(before)), Err(why)) if before != why => log::error!("{why}"),
+                    (Some(Err(before)), Err(error)) if before != error => log::error!("{error}"),
                     _ => {}
                 }
                 *cached = Some(CachedValue {
@@ -106,17 +127,17 @@ impl<T> ReloadingFile<T> {
         (stamp, age.is_ok_and(|age| age > RELOAD_WITHIN))
     }
 
-    fn read(&self) -> Result<Arc<T>, Arc<str>> {
-        let named = |why: &dyn std::fmt::Display| Arc::from(format!("{}: {why}", self.path.display()));
+    fn read(&self) -> Result<Arc<T>, ReloadError> {
+        let failed = |cause: ParseFailure| ReloadError {
+            path: self.path.as_path().into(),
+            cause: cause.into(),
+        };
         let text = match read_bounded(&self.path) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(named(&error)),
+            Err(error) => return Err(failed(error.into())),
         };
-        match (self.parse)(text.as_deref()) {
-            Ok(value) => Ok(Arc::new(value)),
-            Err(why) => Err(named(&why)),
-        }
+        (self.parse)(text.as_deref()).map(Arc::new).map_err(failed)
     }
 }
 
@@ -127,7 +148,7 @@ mod tests {
     use super::*;
     use edge_runner_http::testing::TempDir;
 
-    fn text(text: Option<&[u8]>) -> Result<String, String> {
+    fn text(text: Option<&[u8]>) -> Result<String, ParseFailure> {
         match text {
             None => Err("there is no such file".into()),
             Some(b"bad") => Err("it is bad".into()),

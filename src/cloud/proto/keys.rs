@@ -185,38 +185,79 @@ impl StoredKey {
         json
     }
 
-    fn read(entry: &Value) -> Result<StoredKey, &'static str> {
+    fn parse(entry: &Value) -> Result<StoredKey, KeyEntryError> {
         let text = |name: &str| entry.get(name).and_then(Value::as_str);
         let hash = text("sha256").and_then(|hex| HEXLOWER.decode(hex.as_bytes()).ok());
         let hash: Sha256Digest = hash
             .and_then(|bytes| bytes.try_into().ok())
-            .ok_or("`sha256` is to be 64 hex digits in lower case")?;
+            .ok_or(KeyEntryError::Sha256)?;
         let id = HEXLOWER.encode(&hash[..4]);
         if text("id") != Some(&id) {
-            return Err("`id` is to be the first 8 digits of `sha256`");
+            return Err(KeyEntryError::Id);
         }
         Ok(StoredKey {
             id,
-            kind: text("type")
-                .and_then(KeyKind::from_name)
-                .ok_or("`type` is to be `private` or `public`")?,
-            org: text("org")
-                .and_then(Org::parse)
-                .ok_or("`org` is no name of an organization")?,
+            kind: text("type").and_then(KeyKind::from_name).ok_or(KeyEntryError::Type)?,
+            org: text("org").and_then(Org::parse).ok_or(KeyEntryError::Org)?,
             name: text("name").map(str::to_owned),
             created_ms: text("createdAt")
                 .and_then(time::parse_iso)
-                .ok_or("`createdAt` is no date")?,
+                .ok_or(KeyEntryError::CreatedAt)?,
             hash,
         })
     }
 }
 
-pub fn unfit_name(name: &str) -> Option<String> {
+/// Checks the display name of a key.
+///
+/// # Errors
+/// [`KeyNameError`].
+pub fn validate_name(name: &str) -> Result<(), KeyNameError> {
     let count = name.chars().count();
-    let fits = (1..=KEY_NAME_CHARS_MAX).contains(&count) && !name.chars().any(char::is_control);
-    (!fits).then(|| format!("the name of a key has 1 to {KEY_NAME_CHARS_MAX} characters, none of them for control"))
+    match (1..=KEY_NAME_CHARS_MAX).contains(&count) && !name.chars().any(char::is_control) {
+        true => Ok(()),
+        false => Err(KeyNameError),
+    }
 }
+
+/// The display name of a key has the wrong length or contains control characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyNameError;
+
+impl fmt::Display for KeyNameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the name of a key has 1 to {KEY_NAME_CHARS_MAX} characters, none of them for control"
+        )
+    }
+}
+
+impl std::error::Error for KeyNameError {}
+
+/// Why an entry of `keys.json` is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyEntryError {
+    Sha256,
+    Id,
+    Type,
+    Org,
+    CreatedAt,
+}
+
+impl fmt::Display for KeyEntryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KeyEntryError::Sha256 => "`sha256` is to be 64 hex digits in lower case",
+            KeyEntryError::Id => "`id` is to be the first 8 digits of `sha256`",
+            KeyEntryError::Type => "`type` is to be `private` or `public`",
+            KeyEntryError::Org => "`org` is no name of an organization",
+            KeyEntryError::CreatedAt => "`createdAt` is no date",
+        })
+    }
+}
+
+impl std::error::Error for KeyEntryError {}
 
 /// Why `keys.json` is invalid or cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -224,7 +265,7 @@ pub enum KeyFileError {
     Json(String),
     Entry {
         at: usize,
-        why: &'static str,
+        source: KeyEntryError,
     },
     /// It already has [`KEYS_MAX`] keys.
     Full,
@@ -236,7 +277,7 @@ impl fmt::Display for KeyFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             KeyFileError::Json(why) => write!(f, "it is to be `{{\"keys\":[...]}}`: {why}"),
-            KeyFileError::Entry { at, why } => write!(f, "key {} of it: {why}", at + 1),
+            KeyFileError::Entry { at, source } => write!(f, "key {} of it: {source}", at + 1),
             KeyFileError::Full => write!(f, "it has {KEYS_MAX} keys, and takes no more; revoke some"),
             KeyFileError::Unknown(id) => {
                 write!(f, "no key has the id `{id}`; `edge-runner cloud keys list` shows them")
@@ -260,7 +301,7 @@ pub fn parse_file(text: &[u8]) -> Result<Vec<StoredKey>, KeyFileError> {
     if keys.len() > KEYS_MAX {
         return Err(KeyFileError::Full);
     }
-    let read = |(at, entry)| StoredKey::read(entry).map_err(|why| KeyFileError::Entry { at, why });
+    let read = |(at, entry)| StoredKey::parse(entry).map_err(|source| KeyFileError::Entry { at, source });
     keys.iter().enumerate().map(read).collect()
 }
 

@@ -107,68 +107,139 @@ pub struct OutEntry {
     pub size: Option<u64>,
 }
 
+/// Why a successful command has no usable image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImageError {
+    /// The command reported no image.
+    Missing,
+    /// `BUILD_OUT` has several entries.
+    Ambiguous,
+    /// `BUILD_RESULT` is invalid.
+    Result(InvalidImage),
+    /// The last line of stdout is invalid.
+    LastLine(InvalidImage),
+    /// The entry in `BUILD_OUT` is invalid; its name is escaped.
+    Out { name: String, source: InvalidImage },
+}
+
+/// What is wrong with an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvalidImage {
+    NotAnObject,
+    UriMissing,
+    UriNotAString,
+    UriEmpty,
+    UriTooLong,
+    UriCharacters,
+    SizeMissing,
+    SizeNotANumber,
+    NotAFile,
+    NameNotUtf8,
+    NameCharacters,
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ImageError::Missing => f.write_str(
+                "the command tells of no image: expected is JSON, {\"imageUri\":\"...\",\"imageSizeBytes\":N}, in \
+                 BUILD_RESULT or as the last line of stdout, or one file in BUILD_OUT",
+            ),
+            ImageError::Ambiguous => {
+                f.write_str("BUILD_OUT holds more than one file, so it is unclear which is the image")
+            }
+            ImageError::Result(source) => write!(f, "BUILD_RESULT is unusable: {source}"),
+            ImageError::LastLine(source) => write!(f, "the last line of stdout is unusable: {source}"),
+            ImageError::Out { name, source } => write!(f, "`{name}` in BUILD_OUT is unusable: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for ImageError {}
+
+impl fmt::Display for InvalidImage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InvalidImage::NotAnObject => "it is not a JSON object",
+            InvalidImage::UriMissing => "`imageUri` is missing",
+            InvalidImage::UriNotAString => "`imageUri` is no string",
+            InvalidImage::UriEmpty => "`imageUri` is empty",
+            InvalidImage::UriTooLong => return write!(f, "`imageUri` has more than {IMAGE_URI_BYTES_MAX} bytes"),
+            InvalidImage::UriCharacters => "`imageUri` has control characters or spaces",
+            InvalidImage::SizeMissing => "`imageSizeBytes` is missing",
+            InvalidImage::SizeNotANumber => "`imageSizeBytes` is no number of bytes",
+            InvalidImage::NotAFile => "it is no regular file",
+            InvalidImage::NameNotUtf8 => "its name is not UTF-8",
+            InvalidImage::NameCharacters => "its name has control characters",
+        })
+    }
+}
+
+impl std::error::Error for InvalidImage {}
+
 /// Determines the image of a successful command, in this order: `result`, the content of
 /// `BUILD_RESULT` if that exists; the last line of stdout; the only file in `BUILD_OUT`. Two
 /// entries in `out` suffice to detect an ambiguity.
 ///
 /// # Errors
 /// [`ImageError`] when the first of these that is present is invalid, or when none is.
-pub fn find_image(result: Option<&[u8]>, last_line: &str, out: &[OutEntry]) -> Result<Image, String> {
+pub fn find_image(result: Option<&[u8]>, last_line: &str, out: &[OutEntry]) -> Result<Image, ImageError> {
     if let Some(result) = result.map(<[u8]>::trim_ascii).filter(|result| !result.is_empty()) {
         let value: Option<Value> = serde_json::from_slice(result).ok();
         return match value {
             Some(Value::Object(told)) => image_from_json(&told),
-            _ => Err("it is not a JSON object".to_owned()),
+            _ => Err(InvalidImage::NotAnObject),
         }
-        .map_err(|why| format!("BUILD_RESULT is unusable: {why}"));
+        .map_err(ImageError::Result);
     }
     // Any other last line is ordinary output.
     if let Ok(Value::Object(told)) = serde_json::from_str(last_line)
         && ["imageUri", "imageSizeBytes"].iter().any(|key| told.contains_key(*key))
     {
-        return image_from_json(&told).map_err(|why| format!("the last line of stdout is unusable: {why}"));
+        return image_from_json(&told).map_err(ImageError::LastLine);
     }
     match out {
-        [] => Err("the command tells of no image: expected is JSON, {\"imageUri\":\"...\",\"imageSizeBytes\":N}, in BUILD_RESULT or \
-                   as the last line of stdout, or one file in BUILD_OUT"
-            .to_owned()),
-        [item] => image_from_file(item).map_err(|why| format!("`{}` in BUILD_OUT is unusable: {why}", escape_name(&item.name))),
-        _ => Err("BUILD_OUT holds more than one file, so that nobody knows which is the image".to_owned()),
+        [] => Err(ImageError::Missing),
+        [item] => image_from_file(item).map_err(|source| ImageError::Out {
+            name: escape_name(&item.name),
+            source,
+        }),
+        _ => Err(ImageError::Ambiguous),
     }
 }
 
-fn image_from_json(told: &serde_json::Map<String, Value>) -> Result<Image, String> {
+fn image_from_json(told: &serde_json::Map<String, Value>) -> Result<Image, InvalidImage> {
     let uri = match told.get("imageUri") {
         Some(Value::String(uri)) => uri,
-        Some(_) => return Err("`imageUri` is no string".to_owned()),
-        None => return Err("`imageUri` is missing".to_owned()),
+        Some(_) => return Err(InvalidImage::UriNotAString),
+        None => return Err(InvalidImage::UriMissing),
     };
     if uri.is_empty() {
-        return Err("`imageUri` is empty".to_owned());
+        return Err(InvalidImage::UriEmpty);
     }
     if uri.len() > IMAGE_URI_BYTES_MAX {
-        return Err(format!("`imageUri` has more than {IMAGE_URI_BYTES_MAX} bytes"));
+        return Err(InvalidImage::UriTooLong);
     }
     if uri.contains(|char: char| char.is_control() || char.is_whitespace()) {
-        return Err("`imageUri` has control characters or spaces".to_owned());
+        return Err(InvalidImage::UriCharacters);
     }
     let size = told
         .get("imageSizeBytes")
-        .ok_or("`imageSizeBytes` is missing")?
+        .ok_or(InvalidImage::SizeMissing)?
         .as_u64()
         .filter(|&size| size <= IMAGE_SIZE_MAX)
-        .ok_or("`imageSizeBytes` is no number of bytes")?;
+        .ok_or(InvalidImage::SizeNotANumber)?;
     Ok(Image {
         location: ImageLocation::Uri(uri.clone()),
         size,
     })
 }
 
-fn image_from_file(item: &OutEntry) -> Result<Image, String> {
-    let size = item.size.ok_or("it is no regular file")?;
-    let name = std::str::from_utf8(&item.name).map_err(|_| "its name is not UTF-8")?;
+fn image_from_file(item: &OutEntry) -> Result<Image, InvalidImage> {
+    let size = item.size.ok_or(InvalidImage::NotAFile)?;
+    let name = std::str::from_utf8(&item.name).map_err(|_| InvalidImage::NameNotUtf8)?;
     if name.contains(char::is_control) {
-        return Err("its name has control characters".to_owned());
+        return Err(InvalidImage::NameCharacters);
     }
     Ok(Image {
         location: ImageLocation::Stored(name.to_owned()),
@@ -179,6 +250,10 @@ fn image_from_file(item: &OutEntry) -> Result<Image, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn find_image(result: Option<&[u8]>, last_line: &str, out: &[OutEntry]) -> Result<Image, String> {
+        super::find_image(result, last_line, out).map_err(|error| error.to_string())
+    }
 
     fn uri(uri: &str, size: u64) -> Result<Image, String> {
         Ok(Image {
@@ -293,7 +368,7 @@ mod tests {
             ),
             (
                 vec![item(b"a", Some(1)), item(b"b", Some(1))],
-                "BUILD_OUT holds more than one file, so that nobody knows which is the image",
+                "BUILD_OUT holds more than one file, so it is unclear which is the image",
             ),
         ] {
             assert_eq!(find_image(None, "", &out), Err(why.to_owned()));

@@ -4,6 +4,8 @@
 //! invalid JSON, an empty list, duplicate codes, an unlisted `default` and unknown members. Source:
 //! decision I-02; `docs/spec/cloud-protocol.md` 6.
 
+use std::fmt;
+
 use serde_json::{Map, Value, json};
 
 use crate::proto::api_error::ApiError;
@@ -31,6 +33,93 @@ pub struct Regions {
     default: usize,
 }
 
+/// Why the file of regions is invalid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RegionsError {
+    Json(String),
+    NotAnObject,
+    NoRegions,
+    /// The list is empty or longer than [`REGIONS_MAX`].
+    Count,
+    /// `default` is not a listed code.
+    Default,
+    Member(UnknownMember),
+    /// An entry, counted from 0.
+    Region {
+        at: usize,
+        source: RegionError,
+    },
+}
+
+/// Why an entry is invalid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RegionError {
+    NotAnObject,
+    Code,
+    DuplicateCode(Slug),
+    DisplayName,
+    Builds,
+    Member(UnknownMember),
+}
+
+/// An object has a member that is not defined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownMember {
+    name: String,
+    known: &'static [&'static str],
+}
+
+impl fmt::Display for RegionsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHAPE: &str =
+            r#"it is to be JSON such as {"default":"us-west","regions":[{"code":"us-west","display_name":"US West"}]}"#;
+        match self {
+            RegionsError::Json(error) => write!(f, "{error}; {SHAPE}"),
+            RegionsError::NotAnObject => f.write_str(SHAPE),
+            RegionsError::NoRegions => write!(f, "`regions` is missing, or no array; {SHAPE}"),
+            RegionsError::Count => write!(f, "`regions` is to have 1 to {REGIONS_MAX} entries"),
+            RegionsError::Default => f.write_str("`default` is to be the code of one of the regions"),
+            RegionsError::Member(error) => error.fmt(f),
+            RegionsError::Region { at, source } => write!(f, "region {}: {source}", at + 1),
+        }
+    }
+}
+
+impl std::error::Error for RegionsError {}
+
+impl fmt::Display for RegionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RegionError::NotAnObject => {
+                f.write_str(r#"it is to be an object such as {"code":"us-west","display_name":"US West"}"#)
+            }
+            RegionError::Code => {
+                f.write_str("`code` is to be 1 to 63 letters, digits, `.`, `_` and `-`, the first a letter or a digit")
+            }
+            RegionError::DuplicateCode(code) => write!(f, "the code `{code}` is another's already"),
+            RegionError::DisplayName => {
+                write!(
+                    f,
+                    "`display_name` is to be text of 1 to {REGION_NAME_CHARS_MAX} characters"
+                )
+            }
+            RegionError::Builds => f.write_str("`builds` is to be true or false"),
+            RegionError::Member(error) => error.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for UnknownMember {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is no member; there are `{}`",
+            self.name,
+            self.known.join("`, `")
+        )
+    }
+}
+
 impl Default for Regions {
     /// The region of a service without a file.
     fn default() -> Self {
@@ -51,29 +140,24 @@ impl Regions {
     ///
     /// # Errors
     /// [`RegionsError`].
-    pub fn parse(text: &[u8]) -> Result<Regions, String> {
-        const SHAPE: &str =
-            r#"it is to be JSON such as {"default":"us-west","regions":[{"code":"us-west","display_name":"US West"}]}"#;
-        let json: Value = serde_json::from_slice(text).map_err(|error| format!("{error}; {SHAPE}"))?;
+    pub fn parse(text: &[u8]) -> Result<Regions, RegionsError> {
+        let json: Value = serde_json::from_slice(text).map_err(|error| RegionsError::Json(error.to_string()))?;
         let Value::Object(file) = json else {
-            return Err(SHAPE.into());
+            return Err(RegionsError::NotAnObject);
         };
-        check_members(&file, &["default", "regions"])?;
+        check_members(&file, &["default", "regions"]).map_err(RegionsError::Member)?;
         let Some(Value::Array(entries)) = file.get("regions") else {
-            return Err(format!("`regions` is missing, or no array; {SHAPE}"));
+            return Err(RegionsError::NoRegions);
         };
         if entries.is_empty() || entries.len() > REGIONS_MAX {
-            return Err(format!("`regions` is to have 1 to {REGIONS_MAX} entries"));
+            return Err(RegionsError::Count);
         }
         let mut list: Vec<Region> = Vec::with_capacity(entries.len());
         for (at, entry) in entries.iter().enumerate() {
-            let region = parse_region(entry).map_err(|why| format!("region {}: {why}", at + 1))?;
+            let region = parse_region(entry).map_err(|source| RegionsError::Region { at, source })?;
             if list.iter().any(|other| other.code == region.code) {
-                return Err(format!(
-                    "region {}: the code `{}` is another's already",
-                    at + 1,
-                    region.code
-                ));
+                let source = RegionError::DuplicateCode(region.code);
+                return Err(RegionsError::Region { at, source });
             }
             list.push(region);
         }
@@ -82,7 +166,7 @@ impl Regions {
             Some(default) => list
                 .iter()
                 .position(|region| Some(region.code.as_str()) == default.as_str())
-                .ok_or("`default` is to be the code of one of the regions")?,
+                .ok_or(RegionsError::Default)?,
         };
         Ok(Regions { list, default })
     }
@@ -130,16 +214,16 @@ pub fn parse_grant_request(body: &[u8]) -> Result<Option<String>, ApiError> {
     }
 }
 
-fn parse_region(entry: &Value) -> Result<Region, String> {
+fn parse_region(entry: &Value) -> Result<Region, RegionError> {
     let Value::Object(entry) = entry else {
-        return Err(r#"it is to be an object such as {"code":"us-west","display_name":"US West"}"#.into());
+        return Err(RegionError::NotAnObject);
     };
-    check_members(entry, &["code", "display_name", "builds"])?;
+    check_members(entry, &["code", "display_name", "builds"]).map_err(RegionError::Member)?;
     let code = entry
         .get("code")
         .and_then(Value::as_str)
         .and_then(Slug::parse)
-        .ok_or("`code` is to be 1 to 63 letters, digits, `.`, `_` and `-`, the first a letter or a digit")?;
+        .ok_or(RegionError::Code)?;
     let display_name = match entry.get("display_name") {
         None => code.as_str().to_owned(),
         Some(Value::String(name))
@@ -150,15 +234,13 @@ fn parse_region(entry: &Value) -> Result<Region, String> {
             name.clone()
         }
         Some(_) => {
-            return Err(format!(
-                "`display_name` is to be text of 1 to {REGION_NAME_CHARS_MAX} characters"
-            ));
+            return Err(RegionError::DisplayName);
         }
     };
     let builds = match entry.get("builds") {
         None => true,
         Some(Value::Bool(builds)) => *builds,
-        Some(_) => return Err("`builds` is to be true or false".into()),
+        Some(_) => return Err(RegionError::Builds),
     };
     Ok(Region {
         code,
@@ -168,12 +250,12 @@ fn parse_region(entry: &Value) -> Result<Region, String> {
 }
 
 /// Rejects unknown members: a misspelt `builds` would enable builds.
-fn check_members(object: &Map<String, Value>, known: &[&str]) -> Result<(), String> {
+fn check_members(object: &Map<String, Value>, known: &'static [&str]) -> Result<(), UnknownMember> {
     match object.keys().find(|name| !known.contains(&name.as_str())) {
         None => Ok(()),
         Some(name) => {
             let name: String = name.chars().filter(|letter| !letter.is_control()).take(40).collect();
-            Err(format!("`{name}` is no member; there are `{}`", known.join("`, `")))
+            Err(UnknownMember { name, known })
         }
     }
 }
@@ -183,7 +265,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Regions, String> {
-        Regions::parse(text.as_bytes())
+        Regions::parse(text.as_bytes()).map_err(|error| error.to_string())
     }
 
     /// C-076 to C-079: the answer lists codes and names in the order of the file.

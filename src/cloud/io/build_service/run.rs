@@ -37,6 +37,15 @@ pub fn runner() -> BuildRunner {
     Arc::new(|job, log, stop| Box::pin(builder::run(job, log, stop)))
 }
 
+/// Why the archive of a build cannot be opened.
+#[derive(Debug, thiserror::Error)]
+enum OpenArchiveError {
+    #[error("unpack: the archive is not there any more")]
+    Missing,
+    #[error("unpack: opening the archive: {0}")]
+    Io(#[source] io::Error),
+}
+
 /// The stage of a running build.
 #[derive(Clone, Debug)]
 pub enum RunStage {
@@ -126,7 +135,7 @@ impl BuildService {
                     outcome = ended(&mut task, &scratch) => outcome,
                 }
             }
-            Err(why) => RunOutcome::Failed(why),
+            Err(error) => RunOutcome::Failed(error.to_string()),
         };
         let to = match outcome {
             RunOutcome::Success(image) => Some(BuildChange::Succeed(image)),
@@ -189,7 +198,7 @@ impl BuildService {
         build: Build,
         stage_sender: watch::Sender<RunStage>,
         outcome_sender: oneshot::Sender<RunOutcome>,
-    ) -> Result<(BuildJob, BuildLog), String> {
+    ) -> Result<(BuildJob, BuildLog), OpenArchiveError> {
         let mut log = BuildLog::open(&self.log_path(build.id)).unwrap_or_else(|error| {
             log::warn!(
                 "build {}: its log cannot be opened, and stays as it is: {error}",
@@ -202,8 +211,8 @@ impl BuildService {
         }
         let archive = self.archives.open(&build.org, build.upload);
         let archive = archive.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => "unpack: the archive is not there any more".to_owned(),
-            _ => format!("unpack: opening the archive: {error}"),
+            io::ErrorKind::NotFound => OpenArchiveError::Missing,
+            _ => OpenArchiveError::Io(error),
         })?;
         let job = BuildJob {
             archive,

@@ -367,7 +367,7 @@ async fn a_program_is_looked_for_outside_of_the_context() {
     let ran = house.run(house.job(&["src/main"]), Shutdown::default()).await;
     assert!(matches!(ran, RunOutcome::Failed(text) if text.contains("starting `src/main`")));
     let path = OsStr::new("/usr/bin:/bin");
-    let checked = |command: &str| check_command(&[command.into()], path);
+    let checked = |command: &str| check_command(&[command.into()], path).map_err(|error| error.to_string());
     assert_eq!(checked("sh"), Ok(()));
     assert_eq!(checked("/bin/sh"), Ok(()));
     for (command, expected) in [
