@@ -1,4 +1,4 @@
-//! Every operation, and every refusal with its code.
+//! Every operation and every error of the API.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use crate::support::runner::PATIENCE;
 const ID: &str = "7a2c9e10-1111-4222-8333-444455556666";
 const JSON_BYTES_MAX: usize = 64 * 1024;
 
-/// Asserts a refusal: its status, its code, and that it is an `ErrorResponse` and no more (C-088).
+/// Asserts an error answer: status, code, and no further members (C-088).
 fn is_refused(reply: &Reply, status: u16, code: &str) {
     assert_eq!(
         (reply.status, reply.header("content-type")),
@@ -26,14 +26,14 @@ fn is_refused(reply: &Reply, status: u16, code: &str) {
     assert_eq!(json.as_object().expect("an object").len(), 2, "{json}");
 }
 
-/// Writes bytes and reads to the end.
+/// Sends raw bytes and reads to the end.
 fn exchange(cloud: &TestCloud, bytes: &[u8]) -> Reply {
     http::exchange(cloud.runner.addr, bytes).expect("an answer")
 }
 
-/// C-088, I-24: each row of the table of refusals, below both prefixes.
+/// C-088, I-24: each error below both prefixes.
 #[test]
-fn each_refusal_has_its_code() {
+fn each_error_has_its_code() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &["--", "/bin/true"]);
     let upload = json!({"uploadId": ID, "region": "local"}).to_string();
@@ -98,9 +98,9 @@ fn each_refusal_has_its_code() {
     }
 }
 
-/// I-24: a wrong method is told which would do.
+/// I-24: 405 lists the accepted methods.
 #[test]
-fn a_wrong_method_is_told_the_right_ones() {
+fn a_405_lists_the_accepted_methods() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &[]);
     for (method, target, allowed) in [
@@ -117,10 +117,10 @@ fn a_wrong_method_is_told_the_right_ones() {
     }
 }
 
-/// C-001, C-003, C-054, C-078, C-082, C-084, I-04: without the right key every path is the same 401, in the codes of its surface;
-/// another organization is 403, whether there is one or not.
+/// C-001, C-003, C-054, C-078, C-082, C-084, I-04: without a valid key every path is the same 401;
+/// another organization is 403.
 #[test]
-fn surfaces() {
+fn each_surface_needs_its_key() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &[]);
     let addr = cloud.runner.addr;
@@ -176,9 +176,9 @@ fn surfaces() {
     );
 }
 
-/// I-25: what the published client asks before anything else.
+/// I-25: the first requests of the published client.
 #[test]
-fn a_key_knows_its_organization() {
+fn organizations_lists_the_keys_own() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &[]);
     for (key, name) in [(KEY, "default"), (OTHER, "other")] {
@@ -188,9 +188,9 @@ fn a_key_knows_its_organization() {
     }
 }
 
-/// I-24: JSON of 64 KiB is read, one byte more is 413, declared or not; a body that is no JSON is 400.
+/// I-24: a JSON body of 64 KiB is read, one more byte is 413; anything but JSON is 400.
 #[test]
-fn bodies_have_a_cap() {
+fn bodies_have_a_size_limit() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &["--", "/bin/true"]);
     let body = |bytes: usize| format!("{{\"x\":\"{}\"}}", "x".repeat(bytes - 8)).into_bytes();
@@ -212,9 +212,9 @@ fn bodies_have_a_cap() {
     is_refused(&exchange(&cloud, zipped.as_bytes()), 400, "GENERIC_BAD_REQUEST");
 }
 
-/// C-029: URLs are those of the request, or of `--public-url`; a `Host` that no URL could have is refused.
+/// C-029: URLs use the request's host or `--public-url`; an invalid `Host` is rejected.
 #[test]
-fn urls_are_what_clients_see() {
+fn urls_use_the_clients_host() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &["--", "/bin/true"]);
     let grant = |more: &str| {
@@ -255,7 +255,7 @@ fn urls_are_what_clients_see() {
     assert_eq!(reply.json()["uploadUrl"], "https://cloud.example.net/build-contexts");
 }
 
-/// I-22: one line per request, with what it was and whose; no key is in the log, at no level, wherever a client put it.
+/// I-22: one log line per request with the owner; no key is logged at any level.
 #[test]
 fn the_log_has_a_line_and_no_key() {
     let data = DataDir::new();
@@ -264,7 +264,7 @@ fn the_log_has_a_line_and_no_key() {
     cloud.get("/v1/regions?token=in-the-query");
     let line = cloud.runner.wait_for_log("GET /v1/regions 200");
     let words: Vec<&str> = line.rsplit(' ').take(4).collect();
-    // From its end: the key's hash, the organization, the unit, the time.
+    // The fields at the end of the line.
     assert_eq!((words[0].len(), words[1], words[2]), (8, "default", "ms"), "{line}");
     assert!(
         words[0].bytes().all(|b| b.is_ascii_hexdigit()) && words[3].parse::<u64>().is_ok(),
@@ -308,9 +308,9 @@ fn the_log_has_a_line_and_no_key() {
     }
 }
 
-/// I-30: refused uploads are told in XML to those who name it, and in JSON to everybody else; other refusals are JSON always.
+/// I-30: rejected uploads are answered in XML if `Accept` names it; other errors are always JSON.
 #[test]
-fn stores_clients_hear_xml() {
+fn upload_errors_are_xml_on_request() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &[]);
     let ask = |target: &str, accept: &str| {
@@ -333,9 +333,9 @@ fn stores_clients_hear_xml() {
     is_refused(&ask("/v1/builds", "application/xml"), 401, "UNAUTHORIZED");
 }
 
-/// A client that goes away leaves a line too.
+/// An aborted request is logged.
 #[test]
-fn a_request_that_nobody_waits_for_has_its_line() {
+fn an_aborted_request_is_logged() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &["--", "/bin/true"]);
     let mut stream = TcpStream::connect(cloud.runner.addr).expect("it listens");
@@ -353,7 +353,7 @@ fn a_request_that_nobody_waits_for_has_its_line() {
     );
 }
 
-/// C-076, C-088: HEAD goes wherever GET goes, and answers in JSON say how long they are.
+/// C-076, C-088: HEAD works like GET, and JSON answers have a length.
 #[test]
 fn answers_have_a_length() {
     let data = DataDir::new();

@@ -1,4 +1,4 @@
-//! What a builder command is given, and what its end means.
+//! The environment of builder commands and the meaning of their results.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn context() -> Vec<u8> {
     archive(&[("Dockerfile", "FROM scratch\n"), ("src/main.py", "print()\n")])
 }
 
-/// Builds with a script of the shell until it has ended; the build and the lines of its log that are the command's.
+/// Builds with a shell script; returns the ended build and the command's log lines.
 fn built(options: &[&str], script: &str) -> (DataDir, TestCloud, Value, Vec<String>) {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &[options, &["--", "sh", "-c", script]].concat());
@@ -31,7 +31,7 @@ fn text<'a>(build: &'a Value, member: &str) -> &'a str {
         .unwrap_or_else(|| panic!("no {member}: {build:#}"))
 }
 
-/// I-10, I-22: the environment of a command is what is promised and nothing else: no key of the service, no variable of its own.
+/// I-10, I-22: the environment is exactly the documented one, without keys.
 #[test]
 fn the_environment_is_exact() {
     let data = DataDir::new();
@@ -42,7 +42,7 @@ fn the_environment_is_exact() {
         ("CLOUD_STORE_SECRET", "secret-of-the-store"),
         ("LANG", "C.UTF-8"),
     ];
-    // `env` adds nothing of its own, as a shell would.
+    // `env` adds nothing, unlike a shell.
     let options = ["--builder-env", "HANDED", "--builder-env", "ABSENT", "--", "env"];
     let cloud = TestCloud::start_with(&data, &options, &given);
     let id = cloud.build(&context());
@@ -83,9 +83,9 @@ fn the_environment_is_exact() {
     }
 }
 
-/// I-10: no shell, words of the run in arguments, the context as the folder, nothing on stdin, a process group of its own.
+/// I-10: no shell, placeholders, the context as working directory, empty stdin, a process group.
 #[test]
-fn arguments_and_surroundings_are_as_promised() {
+fn arguments_and_working_directory_are_as_documented() {
     let data = DataDir::new();
     let script = "pwd; cat; ls; echo \"$@\"; read pid name state parent group rest < /proc/$$/stat; [ $group = $$ ] && echo leads";
     let options = [
@@ -109,19 +109,20 @@ fn arguments_and_surroundings_are_as_promised() {
     assert!(lines[0].ends_with(&folder), "{lines:?}");
     assert_eq!(lines[1..3], ["Dockerfile", "src"]);
     let hash = text(&build, "contextHash");
-    // `sh -c` takes the first argument for its own name.
+    // `sh -c` takes the first argument as its name.
     assert_eq!(
         lines[3],
         format!("local/default:{hash} {{id}} ${{HOME}} a  b; exit Dockerfile")
     );
     assert_eq!(lines[4], "leads");
-    // I-12: it is removed.
+    // I-12: the scratch folder is removed.
     data.wait_for_empty_scratch();
 }
 
-/// I-11, C-016, C-017: an image that the command named is told as it was; one that it left in `BUILD_OUT` is kept and served.
+/// I-11, C-016, C-017: a reported image is returned unchanged; a file in `BUILD_OUT` is stored and
+/// served.
 #[test]
-fn images_are_named_or_kept() {
+fn images_are_reported_or_stored() {
     let (_data, _cloud, build, _) = built(
         &[],
         r#"printf '{"imageUri":"registry.example/a@sha256:0","imageSizeBytes":12345}' > "$BUILD_RESULT"; echo done"#,
@@ -149,9 +150,9 @@ fn images_are_named_or_kept() {
     assert!(data.path().join("images").join(id).join("im age?.tar").exists());
 }
 
-/// I-11: a command that ends well and tells of no image, or of one that is unusable, fails with `image:`.
+/// I-11: a success without a usable image fails with `image:`.
 #[test]
-fn no_image_is_a_failure() {
+fn a_missing_image_is_a_failure() {
     for (script, expected) in [
         ("echo done", "image: the command tells of no image"),
         (
@@ -174,10 +175,9 @@ fn no_image_is_a_failure() {
     }
 }
 
-/// I-12, I-13, C-018: another status or a signal is `failed`, the time limit `timeout`; the error names the phases, and has the end
-/// of stderr.
+/// I-12, I-13, C-018: failures and timeouts; the message has the phases and the end of stderr.
 #[test]
-fn bad_ends_are_told_with_their_phase() {
+fn failures_are_reported_with_their_phase() {
     let (_data, _cloud, build, lines) = built(&[], "echo out; echo no such base image >&2; exit 17");
     assert_eq!(build["status"], "failed");
     assert_eq!(
@@ -198,7 +198,7 @@ fn bad_ends_are_told_with_their_phase() {
     let error = text(&build, "errorMessage");
     let mut expected =
         "build: no end within 1.5 seconds (`--build-timeout`), so it was stopped; passed: unpack".to_owned();
-    // On a machine that is busy enough the shell does not come to its word within the limit.
+    // On a busy machine the time limit may come first.
     if lines.contains(&"stuck".to_owned()) {
         expected += "; stderr ends: stuck";
     }
@@ -210,7 +210,7 @@ fn bad_ends_are_told_with_their_phase() {
     );
 }
 
-/// The numbers of processes that run with this word in their environment; those that are gone but not reaped have none.
+/// Returns the ids of running processes with this word in their environment.
 fn with_word(word: &str) -> Vec<String> {
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").expect("it is Linux").flatten() {
@@ -238,9 +238,9 @@ fn wait_for(path: &Path) {
     }
 }
 
-/// I-12: children that the command leaves behind are gone when the build has ended, in its group or in one of their own.
+/// I-12: processes left by a command are killed, in its group or outside.
 #[test]
-fn nothing_of_a_command_is_left() {
+fn no_process_of_a_command_remains() {
     let script = "trap '' HUP; sleep 1000 & setsid sleep 1000 & echo '{\"imageUri\":\"a\",\"imageSizeBytes\":1}'";
     let (_data, _cloud, build, _) = built(&[], script);
     assert_eq!(build["status"], "success");
@@ -250,9 +250,9 @@ fn nothing_of_a_command_is_left() {
     );
 }
 
-/// I-19: a service that is killed takes its commands with it, those that left their group too, without anybody starting it again.
+/// I-19: killing the service kills its commands, without a restart.
 #[test]
-fn commands_die_with_the_service() {
+fn killing_the_service_kills_its_commands() {
     let data = DataDir::new();
     let up = data.path().join("up");
     let script = format!(
@@ -269,16 +269,16 @@ fn commands_die_with_the_service() {
     gone(&word);
 }
 
-/// I-19: where the guard was killed as well, the next start ends what is left, before it builds again.
+/// I-19: if the guard was killed too, the next start kills leftovers before it builds.
 #[test]
-fn leftovers_are_ended_at_start() {
+fn leftovers_are_killed_at_start() {
     let data = DataDir::new();
     leftovers_are_ended(data.path());
 }
 
-/// I-19: that holds from the first build on, and for a data directory that is named by way of a link.
+/// I-19: this holds from the first build on, and when the data directory is a link.
 #[test]
-fn leftovers_are_ended_behind_a_link() {
+fn leftovers_are_killed_behind_a_linked_data_directory() {
     let data = DataDir::new();
     fs::create_dir(data.path().join("real")).expect("the folder is writable");
     let link = data.path().join("link");
@@ -295,7 +295,7 @@ fn start_at(data: &Path, script: &str) -> TestCloud {
     }
 }
 
-/// Waits until this data directory has a guard, and returns its process id.
+/// Waits for the guard of this data directory and returns its process id.
 fn guard_of(data: &Path) -> String {
     let began = Instant::now();
     loop {
@@ -343,14 +343,14 @@ fn leftovers_are_ended(data: &Path) {
     assert_eq!(with_word(&word), Vec::<String>::new());
 }
 
-/// Tells whether a process was started on a data directory, by its arguments.
+/// Tells whether a process was started for a data directory.
 fn of_data(id: &str, data: &Path) -> bool {
     let arguments = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
     let wanted = data.to_str().expect("folders of tests are UTF-8").as_bytes();
     arguments.split(|&byte| byte == 0).any(|argument| argument == wanted)
 }
 
-/// A command that cannot be run is refused at start, and not with the first build.
+/// A command that cannot be run is an error at start.
 #[test]
 fn a_command_that_cannot_be_run_is_refused_at_start() {
     let data = DataDir::new();

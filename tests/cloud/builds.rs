@@ -1,4 +1,4 @@
-//! Builds: created, listed, cached, queued.
+//! Builds: creation, listing, cache, queue.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::support::cloud::{DataDir, KEY, OTHER, TestCloud, archive};
 use crate::support::http::{self, Reply};
 use crate::support::runner::PATIENCE;
 
-/// Ends well as soon as there is a file `go` beside the data directory's own, and leaves an image.
+/// Succeeds with an image as soon as the file `go` exists in the folder `$0`.
 pub const GATED: &str = r#"while [ ! -e "$0/go" ]; do sleep 0.02; done; echo image > "$BUILD_OUT/bot.img""#;
 
-/// The options for a shell that runs `script` with the folder `gate` as `$0`.
+/// Options for a shell that runs `script` with the folder `gate` as `$0`.
 pub fn shell<'a>(options: &[&'a str], script: &'a str, gate: &'a Path) -> Vec<&'a str> {
     let gate = gate.to_str().expect("folders of tests are UTF-8");
     [options, &["--", "sh", "-c", script, gate]].concat()
@@ -30,7 +30,7 @@ fn refused(reply: &Reply) -> (u16, String) {
     (reply.status, body["code"].as_str().expect("a code").to_owned())
 }
 
-/// C-005 to C-008, C-010 to C-027, C-057: from a grant to an image, with every member that a state has.
+/// C-005 to C-008, C-010 to C-027, C-057: from a grant to an image, with the members of each state.
 #[test]
 fn a_build_goes_from_pending_to_success() {
     let (data, gate) = (DataDir::new(), DataDir::new());
@@ -82,9 +82,9 @@ fn hash(packed: &[u8]) -> String {
     md5[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// C-049, C-050, C-091: builds that fail or take too long say so in their record, and the answer is 200.
+/// C-049, C-050, C-091: failures and timeouts are recorded, and the answer is 200.
 #[test]
-fn a_failure_is_no_error_of_http() {
+fn a_failed_build_is_answered_with_200() {
     let ends = |options: &[&str], script: &str, status: &str| {
         let (data, gate) = (DataDir::new(), DataDir::new());
         let cloud = TestCloud::start(&data, &shell(options, script, gate.path()));
@@ -97,7 +97,7 @@ fn a_failure_is_no_error_of_http() {
         error.starts_with("build: ") && error.contains("no such package"),
         "{error}"
     );
-    // In a service of its own: no other command has to end within this limit.
+    // In a separate service, so that no other command has this limit.
     let limits = ["--build-timeout", "0.5", "--build-grace", "0.1"];
     let late = ends(&limits, "sleep 1000", "timeout");
     assert!(late["errorMessage"].as_str().expect("a reason").starts_with("build: "));
@@ -109,8 +109,8 @@ fn a_failure_is_no_error_of_http() {
     }
 }
 
-/// I-16, `cloud.md` §10.4: the hash is that of `md5sum`; a second build of the same archive is the first one, a build of another
-/// file in it is not, nor is one of another organization; and a failure is no hit.
+/// I-16: the hash is that of `md5sum`. A second build of the same archive is a cache hit; another
+/// build file, another organization and a failure are not.
 #[test]
 fn a_success_is_built_once() {
     let (data, gate) = (DataDir::new(), DataDir::new());
@@ -147,7 +147,7 @@ fn a_success_is_built_once() {
         let failed = cloud.build(&fails);
         cloud.wait_for(&failed, "failed");
     }
-    // The list finds successes as the published client asks for them; a hash in capitals is the same.
+    // The query of the published client; upper-case hashes match too.
     let query = format!(
         "/v1/builds?contextHash={}&region=local&status=success&limit=1",
         hash(&packed).to_uppercase()
@@ -157,7 +157,7 @@ fn a_success_is_built_once() {
     assert_eq!(found["builds"].as_array().expect("a page").len(), 1);
 }
 
-/// C-080, `cloud.md` §2.3: what a build cannot be made of.
+/// C-080: invalid requests for a build.
 #[test]
 fn a_build_needs_an_upload() {
     let (data, gate) = (DataDir::new(), DataDir::new());
@@ -187,9 +187,9 @@ fn a_build_needs_an_upload() {
     assert_eq!(cloud.get("/v1/builds").json()["total"], 0);
 }
 
-/// C-056, C-058, C-059, C-089: which identifiers lead to a build.
+/// C-056, C-058, C-059, C-089: valid and invalid build ids.
 #[test]
-fn a_build_is_found_by_its_organization_alone() {
+fn a_build_is_visible_to_its_organization_only() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     let cloud = TestCloud::start(&data, &shell(&[], GATED, gate.path()));
     let id = cloud.build(&context("x"));
@@ -216,7 +216,7 @@ fn a_build_is_found_by_its_organization_alone() {
     );
 }
 
-/// `GET /builds`: newest first, page by page, by status, region and hash; what makes no sense is refused.
+/// `GET /builds`: order, pages, filters, errors.
 #[test]
 fn builds_are_listed() {
     let (data, gate) = (DataDir::new(), DataDir::new());
@@ -281,14 +281,14 @@ fn builds_are_listed() {
     }
 }
 
-/// I-20: ten builds, three places: the commands write down when they begin and end. The oldest is next.
+/// I-20: ten builds with three slots; the commands record their start and end. The oldest is next.
 #[test]
-fn no_more_commands_run_than_may() {
+fn running_commands_are_limited() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     let script = r#"echo + >> "$0/turns"; sleep 0.1; echo - >> "$0/turns"; echo i > "$BUILD_OUT/i""#;
     let cloud = TestCloud::start(&data, &shell(&["--max-builds", "3"], script, gate.path()));
     let ids: Vec<String> = (0..10).map(|n| cloud.build(&context(&n.to_string()))).collect();
-    // Commands that begin at once write in any order; the service says in which one it began them.
+    // Concurrent commands write in any order; the service logs the order of starts.
     let starts: Vec<String> = ids
         .iter()
         .map(|id| {
@@ -310,9 +310,10 @@ fn no_more_commands_run_than_may() {
     assert_eq!((running, began), (0, 10));
 }
 
-/// `--max-pending`: one more that waits is refused with a time to come back; another organization has places of its own.
+/// `--max-pending`: one more build gets 429 with `Retry-After`; other organizations have their own
+/// limit.
 #[test]
-fn an_organization_has_so_many_places() {
+fn pending_builds_of_an_organization_are_limited() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     let options = ["--max-builds", "1", "--max-pending", "2"];
     let cloud = TestCloud::start(&data, &shell(&options, GATED, gate.path()));
@@ -326,7 +327,7 @@ fn an_organization_has_so_many_places() {
     assert!(seconds > 0);
     assert_eq!(cloud.get("/v1/builds").json()["total"], 3);
 
-    // One of another organization, by hand.
+    // Another organization, with a request by hand.
     let grant = cloud.request("POST", "/v1/builds/upload-url", OTHER, b"{}").json();
     assert_eq!(cloud.send(&grant, &context("4")).status, 204);
     let wanted = json!({"uploadId": grant["uploadId"], "region": "local"}).to_string();
@@ -344,15 +345,14 @@ fn an_organization_has_so_many_places() {
     assert_eq!(hit.status, 200);
 }
 
-/// How often a build may be seen to build after its command is gone: on a busy machine the service is told of the end a moment
-/// after the kernel shows it.
+/// On a busy machine the kernel shows the exit a moment before the service sees it.
 const LOOKS_MAX: u32 = 4;
 
-/// C-052: once a command is gone, nobody is told that it builds.
+/// C-052: after its command has exited a build is not reported as building.
 #[test]
-fn a_command_that_is_gone_does_not_build() {
+fn an_exited_command_is_not_reported_as_building() {
     let (data, gate) = (DataDir::new(), DataDir::new());
-    // Its scratch folder takes a while to remove.
+    // Removing the scratch folder takes a while.
     let script = r#"i=0; while [ $i -lt 50 ]; do mkdir -p d/$i; echo > d/$i/f; i=$((i+1)); done; echo i > "$BUILD_OUT/i"
         echo $$ > "$0/$BUILD_ID.new"; mv "$0/$BUILD_ID.new" "$0/$BUILD_ID""#;
     let cloud = TestCloud::start(&data, &shell(&["--max-builds", "1"], script, gate.path()));
@@ -375,9 +375,9 @@ fn a_command_that_is_gone_does_not_build() {
     }
 }
 
-/// C-055: a request without a body, or with one that is no JSON, is refused as such.
+/// C-055: a missing body and a body that is not JSON are rejected.
 #[test]
-fn a_body_that_is_no_json_is_refused() {
+fn a_body_that_is_not_json_is_rejected() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     let cloud = TestCloud::start(&data, &shell(&[], GATED, gate.path()));
     for body in ["", "{", "\u{1}", "uploadId=7"] {

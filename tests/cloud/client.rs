@@ -1,7 +1,7 @@
-//! The client: against a scripted service of the real one's shape, and against this one.
+//! The client against a scripted service with the real service's member names, and against this
+//! service.
 //!
-//! In: options, a folder. Out: lines or one JSON object on stdout, an exit code, and what the service was asked. The scripted
-//! service writes the names that the real one writes; nothing of it is shared with the client.
+//! The scripted service shares no code with the client.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -28,7 +28,7 @@ fn raw(status: &str, body: &str) -> Says {
     Says::Raw(format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}").into_bytes())
 }
 
-/// A build as the real service tells of it.
+/// A build as the real service returns it.
 fn build(status: &str) -> Value {
     let mut build = json!({
         "id": ID, "organizationId": "org-7", "status": status, "region": "us-west", "contextHash": "1f2e3d4c5b6a7988",
@@ -42,7 +42,7 @@ fn build(status: &str) -> Value {
     build
 }
 
-/// The grant of the real service's store, whose URL is on the host that was asked.
+/// A grant of the real service's store, with the requested host in its URL.
 fn grant(asked: &Asked) -> Says {
     let host = asked.header("host").expect("a host");
     let text = format!(
@@ -54,8 +54,9 @@ fn grant(asked: &Asked) -> Says {
     Says::Json(200, text)
 }
 
-/// What the real service answers, with these statuses of the build one after the other; `other` comes first. Instead of a
-/// status it may be `silent`, `broken` in the middle, `busy`, or know of no build (`gone`).
+/// Answers like the real service, with these build statuses one after the other; `other` is asked
+/// first. Instead of a status: `silent`, `broken` (closes early), `busy`, or `gone` (unknown
+/// build).
 fn service(statuses: &'static [&'static str], other: impl Fn(&Asked) -> Option<Says> + Send + 'static) -> Rest {
     let polls = Mutex::new(0);
     Rest::playing(move |_, asked| {
@@ -99,7 +100,7 @@ fn client(service: &Rest, args: &[&str]) -> Ended {
     client_among(&CONTEXT, &service.url(), args)
 }
 
-/// Names and values of the fields of a form, in order; the file's bytes come last, as what they are.
+/// Returns the fields of a form in order, and the bytes of the file.
 fn form(asked: &Asked) -> (Vec<(String, String)>, Vec<u8>) {
     let kind = asked.header("content-type").expect("a type");
     let boundary = kind.strip_prefix("multipart/form-data; boundary=").expect("a form");
@@ -130,7 +131,8 @@ fn md5_half(bytes: &[u8]) -> String {
     data_encoding::HEXLOWER.encode(&Md5::digest(bytes))[..16].to_owned()
 }
 
-/// I-26, I-27, I-28, C-005 to C-008, C-032, C-060, C-066 to C-069, C-074, C-085: the whole way, with the names of the real service.
+/// I-26, I-27, I-28, C-005 to C-008, C-032, C-060, C-066 to C-069, C-074, C-085: a complete build
+/// with the real service's names.
 #[test]
 fn a_folder_is_packed_uploaded_built_and_waited_for() {
     let service = service(&["building", "building", "success"], |_| None);
@@ -190,15 +192,15 @@ fn a_folder_is_packed_uploaded_built_and_waited_for() {
         json!({"uploadId": "0b9e3f52-6a1d-4c55-9d0e-2f6a0c7d1e11", "region": "us-west",
                "buildfilePath": "Dockerfile", "dockerfilePath": "Dockerfile"})
     );
-    // No part of the grant, nor the key, is told to anybody.
+    // Neither the grant nor the key is printed.
     for secret in ["token-1", "cG9saWN5", "feed", KEY] {
         assert!(!ended.stderr.contains(secret), "{}", ended.stderr);
     }
 }
 
-/// I-27: what was built before is found by hash, region, status and build file, and neither uploaded nor created.
+/// I-27: an earlier success with the same hash, region and build file is reused without an upload.
 #[test]
-fn what_was_built_before_is_used_again() {
+fn an_earlier_success_is_reused() {
     let listed = |file: &'static str, member: &'static str| {
         move |asked: &Asked| {
             let mut one = build("success");
@@ -231,7 +233,7 @@ fn what_was_built_before_is_used_again() {
         let target = format!("/v1/builds?contextHash={hash}&region=eu&status=success&limit=100");
         assert_eq!(asked[0].target, target);
     }
-    // The same archive with another build file is another build.
+    // Another build file is another build.
     let service = service(&["pending"], listed("docker/Dockerfile", "dockerfilePath"));
     let ended = client(&service, &["build", ".", "--json"]);
     let object: Value = serde_json::from_str(&ended.stdout).expect("one object");
@@ -242,10 +244,10 @@ fn what_was_built_before_is_used_again() {
     assert_eq!(ended.code, Some(0));
 }
 
-/// I-27: questions, grants and uploads are tried three times, on server errors and on connections that break without an answer;
-/// the creation of a build is not.
+/// I-27: reads, grants and uploads are retried on server errors and broken connections; the
+/// creation of a build is not.
 #[test]
-fn what_may_pass_is_tried_three_times_and_creation_once() {
+fn transient_errors_are_retried_except_for_creation() {
     for (says, words) in [
         (
             Says::Json(500, BUSY.into()),
@@ -283,9 +285,9 @@ fn three_times_and_creation_once(says: Says, words: &str) {
     assert_eq!(counts, expected.map(|(line, count)| (line.to_owned(), count)));
 }
 
-/// I-28: a store's refusal is XML; it is told with its code, is final, and no build is created. 200 and 201 are as good as 204.
+/// I-28: an XML error of a store is printed and final. 200 and 201 are successes like 204.
 #[test]
-fn a_store_answers_in_its_own_way() {
+fn store_errors_in_xml_are_printed() {
     let xml = "<?xml version=\"1.0\"?>\n<Error><Code>AccessDenied</Code><Message>Policy expired</Message></Error>";
     let refusing = service(&["success"], move |asked| {
         (asked.target == "/contexts-bucket").then(|| raw("403 Forbidden", xml))
@@ -311,9 +313,9 @@ fn a_store_answers_in_its_own_way() {
     }
 }
 
-/// I-28: how a wait ends is in the exit code, and the last lines of stdout say how the build stands.
+/// I-28: the exit code tells how a wait ended, and the last lines of stdout show the build.
 #[test]
-fn a_wait_ends_with_the_build_or_with_its_time() {
+fn a_wait_ends_with_the_build_or_its_timeout() {
     for (statuses, args, code, stdout, stderr) in [
         (
             &["building", "failed"][..],
@@ -325,7 +327,7 @@ fn a_wait_ends_with_the_build_or_with_its_time() {
         (&["timeout"], &["--timeout=60"], 1, "timeout", "timeout"),
         (&["building"], &["--timeout=0.3"], 3, "building", "goes on"),
         (&["building"], &["--timeout=0"], 3, "pending", "goes on"),
-        // A question without an answer holds nobody longer than the time to wait.
+        // A poll without an answer does not exceed the timeout.
         (
             &["building", "silent"],
             &["--timeout=0.3"],
@@ -333,7 +335,7 @@ fn a_wait_ends_with_the_build_or_with_its_time() {
             "building",
             "was building",
         ),
-        // The service starts anew: the first is more than the three tries of one question.
+        // A restarting service, longer than the retries of one poll.
         (
             &["building", "broken", "busy", "broken", "broken", "success"],
             &["--timeout=60"],
@@ -342,7 +344,7 @@ fn a_wait_ends_with_the_build_or_with_its_time() {
             "asking on",
         ),
         (&["building", "busy"], &["--timeout=0.3"], 3, "building", "was building"),
-        // What does not pass ends the wait, and the build can be found again.
+        // A permanent error ends the wait.
         (
             &["building", "gone"],
             &["--timeout=60"],
@@ -350,7 +352,7 @@ fn a_wait_ends_with_the_build_or_with_its_time() {
             "building",
             "answers 404: NOT_FOUND",
         ),
-        // A word of a later version is no end.
+        // An unknown status is not final.
         (&["queued", "success"], &["--timeout=60"], 0, "success", "is queued"),
     ] {
         let service = service(statuses, |_| None);
@@ -376,9 +378,9 @@ fn a_wait_ends_with_the_build_or_with_its_time() {
     }
 }
 
-/// I-27: what a service calls a build is part of a path; what would lead elsewhere is asked for nowhere.
+/// I-27: build ids from the service are validated before they become part of a path.
 #[test]
-fn an_id_that_leads_elsewhere_is_refused() {
+fn an_id_that_changes_the_path_is_rejected() {
     for id in ["", ".", ".."] {
         let mut one = build("pending");
         one["id"] = id.into();
@@ -394,9 +396,9 @@ fn an_id_that_leads_elsewhere_is_refused() {
     }
 }
 
-/// I-27: where there is no terminal, a line for each tenth.
+/// I-27: without a terminal, a line per 10 %.
 #[test]
-fn an_upload_tells_how_far_it_is() {
+fn an_upload_reports_its_progress() {
     let mut state = 1u32;
     let noise: String = (0..1_500_000)
         .map(|_| {
@@ -422,7 +424,7 @@ fn an_upload_tells_how_far_it_is() {
     assert!(told[9].ends_with("B/s"), "{}", told[9]);
 }
 
-/// I-28: bare lines, without what could move the cursor; pages are followed to the end, or to the limit.
+/// I-28: log lines without control characters; pages are followed to the end or the limit.
 #[test]
 fn logs_are_bare_lines_of_every_page() {
     let paged = |asked: &Asked| {
@@ -444,13 +446,13 @@ fn logs_are_bare_lines_of_every_page() {
         client(&service, &["logs", ID, "--limit", "3"]).stdout,
         "one\ntwo\nthree\n"
     );
-    // The service's own bytes, on a line of their own.
+    // With `--json` the service's bytes are printed unchanged.
     assert_eq!(client(&service, &["logs", ID, "--json"]).stdout, "{\"logs\" : [ ] }\n");
 }
 
-/// I-28
+/// I-28: the output of `status` and `regions`.
 #[test]
-fn regions_and_status_are_lines_or_the_service_s_own_object() {
+fn regions_and_status_print_lines_or_json() {
     let service = service(&["failed"], |asked| {
         let regions = json!({"regions": [{"code": "us-west", "display_name": "US West"}, {"code": "eu", "display_name": "Europe"}]});
         (asked.target == "/v1/regions").then(|| ok(&regions))
@@ -462,7 +464,7 @@ fn regions_and_status_are_lines_or_the_service_s_own_object() {
     let object: Value = serde_json::from_str(&client(&service, &["regions", "--json"]).stdout).expect("one object");
     assert_eq!(object["regions"][1], json!({"code": "eu", "display_name": "Europe"}));
     let ended = client(&service, &["status", ID]);
-    // A build that failed is told of without a failure: the question was answered.
+    // The status of a failed build is a successful request.
     assert_eq!(ended.code, Some(0));
     let lines: Vec<&str> = ended.stdout.lines().collect();
     let id = format!("id: {ID}");
@@ -485,9 +487,9 @@ fn regions_and_status_are_lines_or_the_service_s_own_object() {
     assert_eq!(object["build"]["status"], "failed");
 }
 
-/// I-28: whatever the service refuses, and whatever is no service, is exit code 1 with its words.
+/// I-28: errors of the service and answers that are not from one give exit code 1.
 #[test]
-fn refusals_and_silence_are_failures() {
+fn errors_and_silence_are_failures() {
     let service = service(&[], |asked| match &*asked.target {
         "/v1/builds/a%2F%3Fb" => Some(Says::Json(
             400,
@@ -517,9 +519,9 @@ fn refusals_and_silence_are_failures() {
     assert!(ended.stderr.contains("connecting to 127.0.0.1"), "{}", ended.stderr);
 }
 
-/// I-26, I-27, I-28: misuse is exit code 2, before anything is asked.
+/// I-26, I-27, I-28: usage errors give exit code 2 without a request.
 #[test]
-fn misuse_is_told_before_anything_is_asked() {
+fn usage_errors_precede_any_request() {
     let service = service(&[], |_| panic!("nothing is to be asked"));
     for (files, args, words) in [
         (
@@ -559,8 +561,7 @@ fn misuse_is_told_before_anything_is_asked() {
     );
 }
 
-/// Finding 10: links that lead out of the folder are refused by their names before anything is asked; those who want what they lead
-/// to say so.
+/// Links out of the folder are refused by name; `--follow-links` packs them.
 #[test]
 fn links_that_lead_out_of_the_folder_are_refused() {
     let outside = DataDir::new();
@@ -589,9 +590,9 @@ fn links_that_lead_out_of_the_folder_are_refused() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
-/// I-26: option before variable before `.env`, and `/v1` only where it is missing.
+/// I-26: options win over variables, and variables over `.env`; `/v1` is added if missing.
 #[test]
-fn options_win_over_variables_and_those_over_the_file() {
+fn options_win_over_variables_and_variables_over_dotenv() {
     let services = [(); 3].map(|()| {
         service(&[], |asked| {
             asked.target.ends_with("/regions").then(|| ok(&json!({"regions": []})))
@@ -625,9 +626,9 @@ fn options_win_over_variables_and_those_over_the_file() {
     }
 }
 
-/// I-26: the file's canonical names do not win over a variable of another name.
+/// I-26: canonical names in `.env` do not win over an alias in the environment.
 #[test]
-fn a_variable_wins_over_the_file_under_each_of_its_names() {
+fn an_aliased_variable_wins_over_dotenv() {
     let [near, far] = [(); 2].map(|()| {
         service(&[], |asked| {
             asked.target.ends_with("/regions").then(|| ok(&json!({"regions": []})))
@@ -642,9 +643,9 @@ fn a_variable_wins_over_the_file_under_each_of_its_names() {
     assert_eq!(near.asked()[0].header("authorization"), Some(&*key));
 }
 
-/// I-26, I-27, I-28, C-007 to C-009: the client against this service: an image, the cache, status, logs, regions.
+/// I-26, I-27, I-28, C-007 to C-009: the client against this service.
 #[test]
-fn the_client_and_the_service_understand_each_other() {
+fn the_client_works_with_this_service() {
     let data = DataDir::new();
     let command = "echo building {region} {buildfile}; cat \"$BUILD_FILE\" app.py > \"$BUILD_OUT/image.bin\"";
     let cloud = TestCloud::start(&data, &["--", "sh", "-c", command]);
@@ -682,7 +683,7 @@ fn the_client_and_the_service_understand_each_other() {
     assert!(ended.stderr.contains("answers 404: NOT_FOUND"), "{}", ended.stderr);
     assert!(!cloud.runner.log().contains(KEY));
 
-    // It outlives the service, or there would be no place for uploads.
+    // The folder outlives the service.
     let elsewhere = DataDir::new();
     let failing = TestCloud::start(&elsewhere, &["--", "sh", "-c", "echo the reason >&2; exit 3"]);
     let url = format!("http://{}", failing.runner.addr);

@@ -1,7 +1,7 @@
-//! No space, and what goes on without it.
+//! Behaviour without disk space.
 //!
-//! The data directory is a file system of a few megabytes in memory. Only root may make one; without that right the records' own
-//! tests of a full disk have to do.
+//! The data directory is a tmpfs of a few megabytes. Without the right to mount, only the
+//! database's own tests cover this.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,11 +13,11 @@ use serde_json::json;
 use super::builds::shell;
 use crate::support::cloud::{DataDir, TestCloud, archive};
 
-/// A small file system on a folder, gone when it is dropped.
+/// A small file system mounted on a folder, unmounted on drop.
 struct Small<'d>(&'d DataDir);
 
 impl Small<'_> {
-    /// Nothing when this user may not make one.
+    /// Returns `None` without the right to mount.
     fn new(data: &DataDir) -> Option<Small<'_>> {
         let options = "size=12m,mode=0700";
         let made = Command::new("mount")
@@ -27,7 +27,7 @@ impl Small<'_> {
         match made {
             Ok(made) if made.status.success() => Some(Small(data)),
             other => {
-                // Not by a macro: what those print of a test that passes is not shown.
+                // A macro's output would be hidden in a passing test.
                 let said =
                     "SKIPPED, AND NOT PROVED HERE: the cloud service on a full disk. File systems in memory need root.";
                 writeln!(std::io::stderr(), "{said} ({other:?})").expect("stderr is open");
@@ -36,7 +36,7 @@ impl Small<'_> {
         }
     }
 
-    /// Takes all space that is left.
+    /// Uses up the remaining space.
     fn fill(&self) {
         let mut file = fs::OpenOptions::new()
             .create(true)
@@ -82,15 +82,15 @@ fn noise(n: u64, bytes: usize) -> Vec<u8> {
     archive(&[("Dockerfile", "FROM scratch\n"), ("noise", &text)])
 }
 
-/// I-21: without space uploads, records and builds are refused, each in its way, and leave nothing half behind; reads work all the
-/// time; and once there is space, so does everything.
+/// I-21: without space uploads, records and builds fail without leaving anything; reads work; and
+/// everything works again once there is space.
 #[test]
-fn a_full_disk_refuses_and_recovers() {
+fn a_full_disk_fails_requests_and_recovers() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     let Some(small) = Small::new(&data) else {
         return;
     };
-    // The first build's command waits; all others are in line behind it.
+    // The first build's command waits; all others queue behind it.
     let script = r#"while [ ! -e "$0/go" ]; do sleep 0.02; done; head -c 300000 noise > "$BUILD_OUT/i""#;
     let options = ["--max-builds", "1", "--max-pending", "100000"];
     let cloud = TestCloud::start(&data, &shell(&options, script, gate.path()));
@@ -101,14 +101,14 @@ fn a_full_disk_refuses_and_recovers() {
     let before = cloud.status(&first);
     small.fill();
 
-    // An upload: refused, and nothing is left of it.
+    // An upload fails and leaves nothing.
     let reply = cloud.send(&unused, &noise(3, 400_000));
     assert_eq!(reply.status, 507, "{}", reply.text());
     assert_eq!(reply.json()["code"], "InsufficientStorage");
     assert_eq!(names(&data.path().join("tmp")), Vec::<String>::new());
     assert_eq!(names(&data.path().join("archives/default")).len(), 2);
 
-    // Records: the journal has some room of its own; when that is used up, a build is refused.
+    // The journal has some space in reserve; after that a build is rejected.
     let mut made = Vec::new();
     let refused = loop {
         let wanted = json!({"uploadId": second, "region": "local", "buildfilePath": format!("{:0200}", made.len())});
@@ -124,7 +124,7 @@ fn a_full_disk_refuses_and_recovers() {
     let said = refused.json()["error"].as_str().expect("a text").to_owned();
     assert!(said.starts_with("Internal server error (request "), "{said}");
 
-    // Reads: all that was answered with 201 is there, and no more.
+    // Exactly the builds answered with 201 exist.
     let total = cloud.get("/v1/builds?limit=1").json()["total"]
         .as_u64()
         .expect("a number");
@@ -136,14 +136,14 @@ fn a_full_disk_refuses_and_recovers() {
     cloud.log(&first);
     assert_eq!(cloud.get("/v1/regions").status, 200);
 
-    // A command that finds no space fails, and so do those behind it, which cannot be unpacked.
+    // The command fails for lack of space, and the next builds cannot be unpacked.
     fs::write(gate.path().join("go"), "").expect("another file system");
     let failed = cloud.ended(&first);
     assert_eq!(failed["status"], "failed", "{failed:#}");
 
     small.empty();
     if let Some(last) = made.last() {
-        // None of them has a build file of that name.
+        // This build file does not exist in any archive.
         let last = cloud.ended(last["id"].as_str().expect("an identifier"));
         assert_eq!(last["status"], "failed", "{last:#}");
     }
@@ -161,9 +161,9 @@ fn a_full_disk_refuses_and_recovers() {
     assert!(cloud.runner.log().contains("no space"), "the log says why");
 }
 
-/// I-21: below `--min-free` there are no grants, and what was granted before goes on.
+/// I-21: below `--min-free` there are no grants, and earlier ones still work.
 #[test]
-fn little_space_ends_grants_alone() {
+fn low_space_stops_grants_only() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     let Some(small) = Small::new(&data) else {
         return;
@@ -190,10 +190,10 @@ fn little_space_ends_grants_alone() {
     cloud.grant();
 }
 
-/// I-21: reads work after a start on a full disk too, whether the end before it was in order or not; and what waited runs as soon as
+/// I-21: reads work after a start on a full disk, after a kill or a stop; pending builds run once
 /// there is space.
 #[test]
-fn a_full_disk_does_not_hold_the_start_up() {
+fn a_full_disk_does_not_prevent_a_start() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     let Some(small) = Small::new(&data) else {
         return;

@@ -1,4 +1,4 @@
-//! Upload grants: what they hold, for whom, that they outlive a restart and end in time.
+//! Upload grants: content, organization, expiry, restarts.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -21,9 +21,9 @@ fn now_ms() -> u64 {
     since.as_millis() as u64
 }
 
-/// C-028 to C-041, C-061, C-064, C-093, I-05: every member, in the documented order, with what it has to say.
+/// C-028 to C-041, C-061, C-064, C-093, I-05: every member in order with its value.
 #[test]
-fn a_grant_says_how_to_upload() {
+fn a_grant_has_every_field() {
     let data = DataDir::new();
     let url = ["--public-url", "https://builds.example.net"];
     let cloud = TestCloud::start_with(
@@ -87,7 +87,7 @@ fn a_grant_says_how_to_upload() {
     );
 }
 
-/// C-062, C-063, C-065, C-090: what is asked for, and the answer; a region that is not said is the default one.
+/// C-062, C-063, C-065, C-090: requests and answers; the region is optional.
 #[test]
 fn a_grant_is_for_a_region_with_builds() {
     let data = DataDir::new();
@@ -131,7 +131,7 @@ fn a_grant_is_for_a_region_with_builds() {
         assert_eq!(json["code"], "GENERIC_BAD_REQUEST");
         assert!(json["error"].is_string());
     }
-    // Both surfaces of the private API, and another organization's own key.
+    // The other prefix, and the key of another organization.
     let reply = cloud.request("POST", "/v1/organizations/other/builds/upload-url", OTHER, b"");
     assert_eq!(reply.status, 200, "{}", reply.text());
     let key = reply.json()["uploadFields"]["key"].as_str().expect("text").to_owned();
@@ -150,10 +150,10 @@ fn without_a_command_there_are_no_grants() {
     );
 }
 
-/// I-05: a grant is good after a restart, with the key of the day that is made of the service's own secret, and with the operator's;
-/// it is not good for another secret.
+/// I-05: a grant survives a restart, with a day key and with the operator's key, but not a change
+/// of the secret.
 #[test]
-fn grants_outlive_a_restart() {
+fn grants_survive_a_restart() {
     let operator = [
         ("CLOUD_STORE_KEY_ID", "SKEXAMPLE01"),
         ("CLOUD_STORE_SECRET", "store-secret-for-tests"),
@@ -190,7 +190,7 @@ fn grants_outlive_a_restart() {
     );
 }
 
-/// I-21: under `--min-free` there are no grants, and what was granted may still come.
+/// I-21: below `--min-free` there are no grants, and earlier ones still work.
 #[test]
 fn grants_need_free_space() {
     let data = DataDir::new();
@@ -209,9 +209,9 @@ fn grants_need_free_space() {
     assert_eq!(cloud.create(grant["uploadId"].as_str().expect("text")).status, 201);
 }
 
-/// I-22: at the loudest level the log has nothing that opens the store, of uploads that are taken and of those that are refused.
+/// I-22: at the highest log level no field of a grant is logged.
 #[test]
-fn the_log_has_nothing_of_a_grant() {
+fn grant_fields_are_not_logged() {
     let data = DataDir::new();
     let cloud = TestCloud::start_with(&data, &COMMAND, &[("RUST_LOG", "trace")]);
     let grant = cloud.grant();

@@ -1,4 +1,4 @@
-//! ArchiveStore that try to lead out, or to be larger than they look.
+//! Malicious archives.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::cloud::{DataDir, TestCloud, gzip};
 
-/// Writes one entry of a tar archive, as no packer of good will would.
+/// Appends a tar entry that no regular packer would write.
 fn put(archive: &mut Vec<u8>, name: &[u8], flag: u8, target: &[u8], data: &[u8]) {
     header(archive, name, flag, target, data.len() as u64);
     archive.extend(data);
@@ -27,7 +27,7 @@ fn header(archive: &mut Vec<u8>, name: &[u8], flag: u8, target: &[u8], size: u64
     archive.extend(block);
 }
 
-/// An archive of a build file and these entries: name, kind, target.
+/// An archive of a build file and these entries: name, type, target.
 fn with(entries: &[(&[u8], u8, &[u8])]) -> Vec<u8> {
     let mut plain = Vec::new();
     put(&mut plain, b"Dockerfile", b'0', b"", b"FROM scratch\n");
@@ -39,7 +39,7 @@ fn with(entries: &[(&[u8], u8, &[u8])]) -> Vec<u8> {
     gzip(&plain)
 }
 
-/// A service whose command leaves a witness behind and succeeds.
+/// A service whose command creates a witness file and succeeds.
 fn service(data: &DataDir, options: &[&str]) -> TestCloud {
     let script = format!(
         "touch {}; echo '{{\"imageUri\":\"a\",\"imageSizeBytes\":1}}'",
@@ -48,7 +48,7 @@ fn service(data: &DataDir, options: &[&str]) -> TestCloud {
     TestCloud::start(data, &[options, &["--", "sh", "-c", &script]].concat())
 }
 
-/// The build of an archive that is refused, before the command has started.
+/// Builds an archive that is rejected before the command starts; returns the error.
 fn refused(data: &DataDir, cloud: &TestCloud, archive: &[u8]) -> String {
     let build: Value = cloud.ended(&cloud.build(archive));
     assert_eq!(build["status"], "failed", "{build:#}");
@@ -57,10 +57,10 @@ fn refused(data: &DataDir, cloud: &TestCloud, archive: &[u8]) -> String {
     build["errorMessage"].as_str().expect("a reason").to_owned()
 }
 
-/// I-17, I-13, C-059: what would lead out, or is none of files, folders and links, is refused by its name; the command never starts,
-/// and nothing is written outside.
+/// I-13, I-17, C-059: entries that lead outside, or of unsupported types, are rejected by name;
+/// nothing is written outside.
 #[test]
-fn hostile_entries_are_refused() {
+fn hostile_entries_are_rejected() {
     let data = DataDir::new();
     let cloud = service(&data, &[]);
     let absolute = data.path().join("outside");
@@ -123,9 +123,9 @@ fn hostile_entries_are_refused() {
     assert!(!data.path().parent().expect("a folder").join("outside").exists());
 }
 
-/// I-17: a damaged archive is refused, and one without its build file.
+/// I-17: damaged archives, and one without its build file.
 #[test]
-fn damaged_archives_are_refused() {
+fn damaged_archives_are_rejected() {
     let data = DataDir::new();
     let cloud = service(&data, &[]);
     let whole = with(&[(b"src/main", b'0', b"")]);
@@ -163,15 +163,15 @@ fn damaged_archives_are_refused() {
     assert_eq!(build["status"], "success", "two members are one archive: {build:#}");
 }
 
-/// One gzip member of a megabyte of zeros; an archive may have many.
+/// A gzip member of a megabyte of zeros.
 fn zeros() -> Vec<u8> {
     gzip(&vec![0; 1 << 20])
 }
 
-/// I-18: a bomb stops unpacking at the bound, with memory that does not grow with it: by a stated size, by what follows the end, by
-/// entries. Below the bound the same memory does.
+/// I-18: decompression bombs stop at the limit with bounded memory: by declared size, trailing
+/// data, and number of entries.
 #[test]
-fn bombs_are_refused_in_bounded_memory() {
+fn decompression_bombs_are_rejected_in_bounded_memory() {
     let data = DataDir::new();
     let cloud = service(&data, &["--max-unpacked", "96m", "--max-entries", "1000"]);
     let small = cloud.ended(&cloud.build(&with(&[])));

@@ -1,4 +1,4 @@
-//! Images that the service keeps, as its clients fetch them.
+//! Stored images as clients fetch them.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::cloud::{DataDir, KEY, OTHER, TestCloud, archive};
 use crate::support::http::{self, Reply};
 
-/// Makes an image of 200 000 bytes with an odd name.
+/// Creates an image of 200 000 bytes with an unusual name.
 const BUILDER: [&str; 4] = [
     "--",
     "/bin/sh",
@@ -15,7 +15,7 @@ const BUILDER: [&str; 4] = [
     "i=0; while [ $i -lt 20000 ]; do printf '%09d\\n' $i; i=$((i+1)); done > \"$BUILD_OUT/an image (1).tar\"",
 ];
 
-/// A success, and the path of its image.
+/// Returns a successful build and the path of its image.
 fn built(cloud: &TestCloud) -> (Value, String) {
     let id = cloud.build(&archive(&[("Dockerfile", "FROM scratch\n")]));
     let build = cloud.wait_for(&id, "success");
@@ -31,9 +31,9 @@ fn ask(cloud: &TestCloud, method: &str, path: &str, more: &[&str]) -> Reply {
     http::request(cloud.runner.addr, method, path, &headers, b"").expect("an answer")
 }
 
-/// I-11, C-048: the image is where the build says, whole, with its length, and in any part.
+/// I-11, C-048: the image is served at its URI, whole and in ranges.
 #[test]
-fn an_image_is_sent_whole_and_in_parts() {
+fn an_image_is_served_whole_and_in_ranges() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &BUILDER);
     let (build, path) = built(&cloud);
@@ -88,9 +88,9 @@ fn an_image_is_sent_whole_and_in_parts() {
     assert_eq!(none.json()["code"], "RANGE_NOT_SATISFIABLE");
 }
 
-/// I-04, I-11: an image is its organization's, and no name leads to another file.
+/// I-04, I-11: an image belongs to its organization, and no name leads to another file.
 #[test]
-fn nothing_but_the_image_is_sent() {
+fn nothing_but_the_image_is_served() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &BUILDER);
     let (build, path) = built(&cloud);
@@ -124,7 +124,7 @@ fn nothing_but_the_image_is_sent() {
     assert_eq!(ask(&cloud, "GET", &path, &[]).status, 500);
 }
 
-/// I-22: neither what a command is given nor what it says has a key, a policy or a secret of the service in it.
+/// I-22: neither the command's environment nor the answers contain a key, policy or secret.
 #[test]
 fn a_command_sees_no_secret() {
     let data = DataDir::new();

@@ -1,4 +1,4 @@
-//! Keys are made, listed, revoked, and belong to an organization.
+//! Keys: creation, listing, revocation, organizations.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -20,7 +20,7 @@ fn keys(data: &DataDir, args: &[&str]) -> Ended {
     TestRunner::run(&all)
 }
 
-/// Makes a key; it stands alone on stdout.
+/// Creates a key; stdout contains nothing else.
 fn create(data: &DataDir, args: &[&str]) -> String {
     let mut all = vec!["create"];
     all.extend(args);
@@ -38,7 +38,7 @@ fn list(data: &DataDir) -> Vec<Value> {
     json["keys"].as_array().expect("a list").clone()
 }
 
-/// Every file below a folder.
+/// Lists every file below a folder.
 fn files(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(folder).expect("there").flatten();
     entries
@@ -49,7 +49,7 @@ fn files(folder: &Path) -> Vec<std::path::PathBuf> {
         .collect()
 }
 
-/// I-03: a key that is made while the service runs opens from the next request on, and one that is revoked no longer does.
+/// I-03: a running service accepts a new key, and rejects a revoked one, with the next request.
 #[test]
 fn a_running_service_sees_changes() {
     let data = DataDir::new();
@@ -75,7 +75,7 @@ fn a_running_service_sees_changes() {
         (&json!("private"), &json!("acme"), &json!("the CI"))
     );
     let id = listed[0]["id"].as_str().expect("text");
-    // The log knows the key by the same digits.
+    // The log shows the id of the key.
     cloud.runner.wait_for_log(&format!("acme {id}"));
 
     let ended = keys(&data, &["revoke", id]);
@@ -84,12 +84,11 @@ fn a_running_service_sees_changes() {
     assert!(list(&data).is_empty());
     let again = keys(&data, &["revoke", id]);
     assert!(again.code == Some(1) && again.stderr.contains(id), "{}", again.stderr);
-    // The keys of variables were never concerned.
+    // Keys from variables are not affected.
     assert_eq!(cloud.get("/v1/organizations").status, 200);
 }
 
-/// Finding 14: a grant ends with the key that asked for it, at once: an upload that begins is refused before its file has come, one
-/// that is under way at its end, and neither leaves anything.
+/// A grant ends with its key: a new upload is rejected before its file, a running one at its end.
 #[test]
 fn revoking_a_key_ends_its_grants() {
     let data = DataDir::new();
@@ -127,13 +126,13 @@ fn revoking_a_key_ends_its_grants() {
     assert_eq!(keys(&data, &["revoke", &id]).code, Some(0));
     let refused = |mut stream: TcpStream| {
         let mut raw = Vec::new();
-        // What it did not read may reset the connection behind the answer.
+        // Unread data may reset the connection after the answer.
         let _ = stream.read_to_end(&mut raw);
         let reply = http::parse(&raw).expect("an answer");
         assert_eq!((reply.status, &reply.json()["code"]), (403, &json!("AccessDenied")));
         assert!(reply.text().contains("revoked"), "{}", reply.text());
     };
-    // Its fields alone have come, and its file does not.
+    // Only the fields are sent.
     for grant in [&next, &used] {
         let (kind, body) = form(grant, b"");
         let fields = body.len() - "\r\n------of-a-test-0123456789--\r\n".len();
@@ -156,14 +155,14 @@ fn revoking_a_key_ends_its_grants() {
     };
     assert!(fs::read(place(&used)).expect("it was whole before") == packed);
     assert!(!place(&next).exists() && !place(&under_way).exists());
-    // The grants of others go on.
+    // Grants of other keys stay valid.
     assert_eq!(cloud.send(&cloud.grant(), &packed).status, 204);
 }
 
-/// Finding 11: the short hash finds builds for whoever has uploaded their archive; another key of the same organization finds none,
-/// and gets the same build once its own upload has shown that it is the same.
+/// The short hash finds builds only for keys that uploaded the archive; another key gets the same
+/// build after its own upload.
 #[test]
-fn a_short_hash_finds_what_the_asking_key_has_uploaded() {
+fn a_short_hash_finds_archives_of_the_requesting_key() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &["--", "sh", "-c", "echo image > \"$BUILD_OUT/image\""]);
     let key = create(&data, &["--type", "private"]);
@@ -199,9 +198,9 @@ fn a_short_hash_finds_what_the_asking_key_has_uploaded() {
     assert_eq!(found(&key, &by_hash), 1);
 }
 
-/// I-03: only hashes are kept; C-086: public keys are made the same way.
+/// I-03, C-086: only digests are stored, for both types of keys.
 #[test]
-fn no_file_has_a_key() {
+fn no_file_contains_a_key() {
     let data = DataDir::new();
     let private = create(&data, &["--type", "private"]);
     let public = create(&data, &["--type", "public", "--org", "acme"]);
@@ -223,7 +222,7 @@ fn no_file_has_a_key() {
     );
 }
 
-/// I-03: nobody has a key: one of each type is made, once, and the banner names the file that has them, not the keys.
+/// I-03: without any key one of each type is created once; the banner names their file.
 #[test]
 fn the_first_keys_are_in_a_file() {
     let data = DataDir::new();
@@ -264,9 +263,9 @@ fn the_first_keys_are_in_a_file() {
     );
 }
 
-/// I-03: a key is of one organization, by whatever variable or command it came.
+/// I-03: a key belongs to one organization, wherever it is defined.
 #[test]
-fn variables_name_organizations() {
+fn keys_in_variables_name_organizations() {
     let data = DataDir::new();
     let variables = [
         (
@@ -293,9 +292,9 @@ fn variables_name_organizations() {
     assert!(!data.path().join("first-keys.json").exists(), "there are keys");
 }
 
-/// Misuse of `keys` says what would be right; a directory that is not there is not made by a look at it.
+/// Usage errors of `keys`; a missing directory is not created.
 #[test]
-fn keys_refuse_what_makes_no_sense() {
+fn keys_rejects_invalid_arguments() {
     let data = DataDir::new();
     for (args, code, says) in [
         (&["create"][..], 2, "--type"),
@@ -317,10 +316,10 @@ fn keys_refuse_what_makes_no_sense() {
     assert!(!nowhere.exists());
 }
 
-/// A file that is damaged under a running service is the service's failure, not everybody's 401, and the log names it. I-22: it does
-/// not name what nobody can tell from a key then.
+/// A damaged key file gives 500, not 401, and a log line. I-22: nothing that may be a key is logged
+/// meanwhile.
 #[test]
-fn a_damaged_file_is_the_services_failure() {
+fn a_damaged_key_file_is_an_internal_error() {
     let data = DataDir::new();
     let key = create(&data, &["--type", "private"]);
     let cloud = TestCloud::start(&data, &[]);

@@ -1,4 +1,4 @@
-//! The log of a build, while it runs and after.
+//! Logs of builds, during and after a run.
 
 use std::fs;
 use std::thread;
@@ -16,7 +16,7 @@ fn without_own(mut lines: Vec<String>) -> Vec<String> {
     lines
 }
 
-/// I-14: lines can be read while the build runs; pages follow one another, and the last has no token.
+/// I-14: lines are readable while the build runs; the last page has no token.
 #[test]
 fn a_log_is_read_while_the_build_runs() {
     let data = DataDir::new();
@@ -70,7 +70,7 @@ fn a_log_is_read_while_the_build_runs() {
     assert_eq!(cloud.request("GET", &target, OTHER, b"").status, 404);
 }
 
-/// I-14: lines are cut at 8192 bytes, bytes that are no UTF-8 are replaced, and 10 MiB in all are kept, with a line that says so.
+/// I-14: long lines are cut, invalid UTF-8 is replaced, and 10 MiB are kept.
 #[test]
 fn a_log_is_bounded() {
     let data = DataDir::new();

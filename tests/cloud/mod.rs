@@ -1,4 +1,4 @@
-//! `edge-runner cloud`: the service as its clients meet it, and the client.
+//! Black-box tests of `edge-runner cloud`: the service and the client.
 
 mod api;
 mod builder;

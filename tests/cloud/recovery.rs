@@ -1,4 +1,4 @@
-//! Builds outlive a kill and a stop.
+//! Builds across kills and stops.
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +11,7 @@ use super::builds::shell;
 use crate::support::cloud::{DataDir, TestCloud, archive};
 use crate::support::runner::PATIENCE;
 
-/// Says who it is, then waits on the first attempts, and ends well on later ones; `$0/until` has the number of the first that
-/// does not wait.
+/// Prints its attempt, and hangs until the attempt whose number is in `$0/until`.
 const STUBBORN: &str = r#"echo "attempt $BUILD_ATTEMPT"; sleep 1000 & echo $$ $! > "$0/$BUILD_ID.$BUILD_ATTEMPT.new"
     mv "$0/$BUILD_ID.$BUILD_ATTEMPT.new" "$0/$BUILD_ID.$BUILD_ATTEMPT"
     if [ "$BUILD_ATTEMPT" -lt "$(cat "$0/until")" ]; then wait; fi
@@ -26,17 +25,17 @@ fn until(gate: &DataDir, attempt: u32) {
     fs::write(gate.path().join("until"), attempt.to_string()).expect("the folder is writable");
 }
 
-/// Waits until an attempt has begun, and returns the processes of it.
+/// Waits until an attempt has begun and returns its processes.
 fn processes(cloud: &TestCloud, gate: &DataDir, id: &str, attempt: u32) -> Vec<String> {
     let path = gate.path().join(format!("{id}.{attempt}"));
     let began = Instant::now();
     loop {
-        // Asked for first: an attempt that ends at once has left its file by then.
+        // Asked first, because an attempt may end at once.
         let build = cloud.status(id);
         if let Ok(pids) = fs::read_to_string(&path) {
             return pids.split_whitespace().map(str::to_owned).collect();
         }
-        // Fails the test when the build ends without it.
+        // The build must not end before.
         let goes_on = build.get("completedAt").is_none();
         assert!(
             goes_on && began.elapsed() < PATIENCE,
@@ -46,7 +45,7 @@ fn processes(cloud: &TestCloud, gate: &DataDir, id: &str, attempt: u32) -> Vec<S
     }
 }
 
-/// Tells whether a process runs; a zombie does not.
+/// Tells whether a process runs and is not a zombie.
 fn runs(pid: &str) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
     let state = stat
@@ -59,10 +58,10 @@ fn time<'v>(build: &'v Value, name: &str) -> &'v str {
     build[name].as_str().unwrap_or_else(|| panic!("no {name} in {build}"))
 }
 
-/// I-19: after a kill the build that ran runs again, with the same start and a line in its log, the one that waited waits, and the
-/// command of before is gone with all it started.
+/// I-19: after a kill the running build runs again with the same start time, the pending one waits,
+/// and the earlier command's processes are gone.
 #[test]
-fn builds_outlive_a_kill() {
+fn builds_survive_a_kill() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     until(&gate, 2);
     let args = shell(&["--max-builds", "1"], STUBBORN, gate.path());
@@ -93,7 +92,7 @@ fn builds_outlive_a_kill() {
         place("attempt 2"),
     ];
     assert!(lines.iter().all(Option::is_some) && lines.is_sorted(), "{log:?}");
-    // The one that waited is on its first attempt, which waits; a kill makes it the second.
+    // The pending build hangs in its first attempt; the next kill interrupts it.
     let waits = processes(&cloud, &gate, &second, 1);
     assert_eq!(cloud.status(&second)["status"], "building");
     drop(cloud);
@@ -106,9 +105,9 @@ fn builds_outlive_a_kill() {
     data.wait_for_empty_scratch();
 }
 
-/// I-19: attempts that were cut off count; after the last one the build has failed, without another run.
+/// I-19: interrupted attempts count; after the last one the build fails without another run.
 #[test]
-fn attempts_are_used_up() {
+fn attempts_are_limited() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     until(&gate, 100);
     let args = shell(&["--max-attempts", "2"], STUBBORN, gate.path());
@@ -133,9 +132,9 @@ fn attempts_are_used_up() {
     );
 }
 
-/// I-29: a stop in order ends commands, counts them as interrupted, and exits with 0; the next start goes on.
+/// I-29: an orderly stop interrupts commands and exits with 0; the next start continues.
 #[test]
-fn builds_outlive_a_stop() {
+fn builds_survive_a_stop() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     until(&gate, 3);
     let args = shell(&[], STUBBORN, gate.path());
@@ -164,9 +163,9 @@ fn builds_outlive_a_stop() {
     );
 }
 
-/// I-19: what waited runs in the order in which it came, although the service was killed in between.
+/// I-19: pending builds run in order after a kill.
 #[test]
-fn the_queue_outlives_a_kill() {
+fn the_queue_survives_a_kill() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     let script =
         r#"while [ ! -e "$0/go" ]; do sleep 0.02; done; cat bot.py >> "$0/order"; echo image > "$BUILD_OUT/i""#;
@@ -175,7 +174,7 @@ fn the_queue_outlives_a_kill() {
     let ids: Vec<String> = (0..5).map(|n| cloud.build(&context(&n.to_string()))).collect();
     cloud.wait_for(&ids[0], "building");
     drop(cloud);
-    // A command outlives its service for a moment; none does that the next start would find.
+    // A command may outlive its service for a moment.
     let cloud = TestCloud::start(&data, &args);
     fs::write(gate.path().join("go"), "").expect("the folder is writable");
     for id in &ids {
@@ -187,10 +186,10 @@ fn the_queue_outlives_a_kill() {
     );
 }
 
-/// I-19: what cannot be removed of an earlier run, here for a mount that its command left, is told, and in nobody's way.
+/// I-19: a leftover that cannot be removed, here a mount, is logged and blocks nothing.
 #[test]
-fn what_cannot_be_removed_is_in_nobodys_way() {
-    // The mounts of this thread, and of what it starts, are its own, and gone with it.
+fn leftovers_that_cannot_be_removed_block_nothing() {
+    // A mount namespace for this thread and its children.
     let own = std::thread::spawn(|| {
         let (data, gate) = (DataDir::new(), DataDir::new());
         let (left, gone) = (
@@ -216,10 +215,10 @@ fn what_cannot_be_removed_is_in_nobodys_way() {
     own.join().expect("what is asserted holds");
 }
 
-/// Gives this thread its own mounts, and mounts a folder on another; tells whether that is allowed.
+/// Bind-mounts a folder in a new mount namespace; returns whether that is permitted.
 fn bind(what: &Path, at: &Path) -> bool {
     use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
-    // SAFETY: what is unshared is no table of descriptors.
+    // SAFETY: only the mount namespace is unshared, not the table of descriptors.
     let own = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) };
     let apart = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     own.and_then(|()| mount_change("/", apart))
@@ -227,9 +226,9 @@ fn bind(what: &Path, at: &Path) -> bool {
         .is_ok()
 }
 
-/// A database that is damaged is named, not made anew; nothing is lost of it.
+/// A damaged database is an error that names it, and stays unchanged.
 #[test]
-fn damaged_records_end_the_start() {
+fn damaged_records_are_a_start_error() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     let args = shell(&[], "exit 0", gate.path());
     drop(TestCloud::start(&data, &args));

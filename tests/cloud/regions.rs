@@ -12,7 +12,7 @@ const TWO: &str = r#"{"default":"us-west","regions":[
     {"code":"eu-central","display_name":"EU (Frankfurt)","builds":false},
     {"code":"us-west","display_name":"US West"}]}"#;
 
-/// C-042, C-043, C-076, C-077: all regions, with and without builds, codes and names alone; the default is a property.
+/// C-042, C-043, C-076, C-077: all regions are listed, and the default is a property.
 #[test]
 fn all_regions_are_listed() {
     let data = DataDir::new();
@@ -36,7 +36,7 @@ fn all_regions_are_listed() {
     }
 }
 
-/// C-030, C-090: a grant is for a region that has builds; one that names none gets the default one.
+/// C-030, C-090: grants need a region with builds; the default region applies otherwise.
 #[test]
 fn grants_are_for_regions_with_builds() {
     let data = DataDir::new();
@@ -77,7 +77,7 @@ fn grants_are_for_regions_with_builds() {
 
 /// Without a command no region has builds; without a file there is one region.
 #[test]
-fn without_a_command_nothing_is_built() {
+fn without_a_command_no_region_has_builds() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &[]);
     let listed = json!({"regions": [{"code": "local", "display_name": "Local"}]});
@@ -89,10 +89,10 @@ fn without_a_command_nothing_is_built() {
     );
 }
 
-/// I-02, C-079: the file counts from the next request on; while it is of no use the answer is 500 with a number that the log has
-/// too, and never an old list. A build that runs goes on to its end.
+/// I-02, C-079: a change applies with the next request; an invalid file gives 500 with a number
+/// that is logged, and running builds continue.
 #[test]
-fn the_file_is_read_again() {
+fn the_file_is_reloaded() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     let file = data.path().join("regions.json");
     fs::write(&file, TWO).expect("written");
@@ -136,7 +136,7 @@ fn the_file_is_read_again() {
             let line = cloud.runner.wait_for_log(&format!("request {number}:"));
             assert!(line.contains(says) && line.contains("regions.json"), "{line}");
         }
-        // What needs no region goes on.
+        // Requests that need no region work.
         assert_eq!(cloud.get("/v1/builds").status, 200);
     };
     fs::write(&file, "{").expect("written");
@@ -150,9 +150,9 @@ fn the_file_is_read_again() {
     assert_eq!(codes(), ["eu-central", "us-west"]);
 }
 
-/// I-02: at the start an unusable file is misuse, and says what would be right.
+/// I-02: an invalid file at start is a usage error.
 #[test]
-fn an_unusable_file_is_misuse() {
+fn an_invalid_region_file_is_a_usage_error() {
     let data = DataDir::new();
     let file = data.path().join("regions.json");
     let (dir, path) = (data.path().to_str().expect("UTF-8"), file.to_str().expect("UTF-8"));

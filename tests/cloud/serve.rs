@@ -1,4 +1,4 @@
-//! The service starts, says where it listens, and ends in order.
+//! Start and stop of the service.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -13,7 +13,7 @@ use crate::support::cloud::{DataDir, KEY, TestCloud, archive, form};
 use crate::support::http;
 use crate::support::runner::{PATIENCE, TestRunner};
 
-/// Runs `cloud serve` with these arguments until it ends by itself.
+/// Runs `cloud serve` until it exits by itself.
 fn refused(args: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let mut all = vec!["cloud", "serve", "--port", "0"];
     all.extend(args);
@@ -26,7 +26,7 @@ fn mode(path: impl AsRef<std::path::Path>) -> u32 {
     fs::metadata(path).expect("it is there").mode() & 0o777
 }
 
-/// I-01, C-002, C-095: stdout says where it listens; health needs no key, and the log has a line for it.
+/// I-01, C-002, C-095: stdout has the address; health needs no key and is logged.
 #[test]
 fn banner_and_health() {
     let data = DataDir::new();
@@ -54,13 +54,13 @@ fn banner_and_health() {
             .any(|line| line == format!("listening on http://localhost:{port}")),
         "{stdout}"
     );
-    // Logs go to the other stream alone.
+    // Logs go to stderr only.
     assert!(!stdout.contains("INFO") && stderr.contains("INFO"), "{stdout}");
 }
 
-/// The data directory is its owner's alone, and one service's at a time.
+/// The data directory has mode 0700 and is locked.
 #[test]
-fn one_service_has_a_data_directory() {
+fn a_data_directory_is_locked_by_one_service() {
     let data = DataDir::new();
     fs::set_permissions(data.path(), fs::Permissions::from_mode(0o755)).expect("ours");
     let cloud = TestCloud::start(&data, &[]);
@@ -80,9 +80,10 @@ fn one_service_has_a_data_directory() {
     TestCloud::start(&data, &[]);
 }
 
-/// A service that is refused a directory leaves alone what runs there; I-19: so does the end of its guard.
+/// A service that is refused the directory does not disturb the one that has it; I-19: nor does its
+/// guard.
 #[test]
-fn a_second_service_ends_no_build_of_the_first() {
+fn a_second_service_does_not_disturb_builds_of_the_first() {
     let data = DataDir::new();
     let command =
         "echo it runs; until [ -e \"$BUILD_CONTEXT/../../../go\" ]; do sleep 0.02; done; echo x > \"$BUILD_OUT/image\"";
@@ -101,9 +102,9 @@ fn a_second_service_ends_no_build_of_the_first() {
     assert_eq!(attempts, 1);
 }
 
-/// A command that is not there is told before anything listens.
+/// A missing command is an error before the service listens.
 #[test]
-fn a_command_that_cannot_run_ends_the_start() {
+fn an_unusable_command_is_a_start_error() {
     let data = DataDir::new();
     let path = data.path().to_str().expect("UTF-8");
     for command in ["/no/such/builder", "no-such-builder", "/etc/passwd", "/etc"] {
@@ -112,9 +113,9 @@ fn a_command_that_cannot_run_ends_the_start() {
     }
 }
 
-/// I-02: misuse ends with 2, before anything listens, and says what would be right; no key is repeated.
+/// I-02: usage errors exit with 2 before the service listens, and repeat no key.
 #[test]
-fn misuse_ends_the_start() {
+fn usage_errors_precede_listening() {
     let data = DataDir::new();
     let path = data.path().to_str().expect("UTF-8");
     let (code, stderr) = refused(&[], &[]);
@@ -142,9 +143,9 @@ fn misuse_ends_the_start() {
     );
 }
 
-/// A data directory that cannot be used is a failure that names it, not a panic.
+/// An unusable data directory is an error that names it.
 #[test]
-fn an_unusable_data_directory_is_named() {
+fn an_unusable_data_directory_is_reported() {
     let data = DataDir::new();
     let file = data.path().join("file");
     fs::write(&file, "in the way").expect("written");
@@ -163,25 +164,26 @@ fn an_unusable_data_directory_is_named() {
     }
 }
 
-/// Finding 13: what a builder command left in `tmp/` does not keep the service from starting, nor from taking uploads.
+/// Leftovers of builder commands in `tmp/` prevent neither start nor uploads.
 #[test]
-fn leftovers_in_the_data_directory_do_not_end_the_start() {
+fn leftovers_in_the_data_directory_do_not_prevent_a_start() {
     let data = DataDir::new();
     fs::create_dir_all(data.path().join("tmp/folder/below")).expect("the folder is the test's");
     fs::set_permissions(data.path().join("tmp/folder"), fs::Permissions::from_mode(0o000)).expect("ours");
     let cloud = TestCloud::start(&data, &["--", "/bin/true"]);
     assert_eq!(cloud.send(&cloud.grant(), b"\x1f\x8b").status, 204);
     drop(cloud);
-    // Not even a file in the place of the folder.
+    // Not even a file in place of the folder.
     fs::remove_dir(data.path().join("tmp")).expect("an empty folder");
     fs::write(data.path().join("tmp"), "").expect("the folder is the test's");
     let cloud = TestCloud::start(&data, &["--", "/bin/true"]);
     assert_eq!(cloud.send(&cloud.grant(), b"\x1f\x8b").status, 204);
 }
 
-/// I-29: after a signal there are no new connections, an upload that is under way may end, and the exit code is 0.
+/// I-29: after a signal no connections are accepted, a running upload may end, and the exit code is
+/// 0.
 #[test]
-fn an_upload_ends_before_the_service() {
+fn a_stop_waits_for_a_running_upload() {
     let data = DataDir::new();
     let mut cloud = TestCloud::start(&data, &["--", "/bin/true"]);
     let (kind, form) = form(&cloud.grant(), b"\x1f\x8b and more of it");
@@ -194,7 +196,7 @@ fn an_upload_ends_before_the_service() {
     let mut stream = TcpStream::connect(cloud.runner.addr).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
     stream.write_all(head.as_bytes()).expect("it reads");
-    // Its leave to send shows that the service has begun to read this upload.
+    // The interim answer shows that the upload is being read.
     let mut leave = [0; 25];
     stream.read_exact(&mut leave).expect("an answer");
     assert_eq!(&leave, b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -210,7 +212,7 @@ fn an_upload_ends_before_the_service() {
     assert!(TcpStream::connect(cloud.runner.addr).is_err(), "nothing listens");
 }
 
-/// I-29: one more signal ends it at once, though an upload is under way.
+/// I-29: a second signal ends the service at once.
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let data = DataDir::new();
@@ -231,10 +233,10 @@ fn a_second_signal_ends_it_at_once() {
     );
 }
 
-/// A supervisor hears when the service is ready, that it is alive, and that it stops; of sessions it hears nothing.
+/// A supervisor is notified of readiness, liveness and stop.
 #[test]
-fn a_supervisor_is_told() {
-    // A socket's path has room for about a hundred bytes, which the build's folder may exceed.
+fn a_supervisor_is_notified() {
+    // A socket path is limited to about a hundred bytes.
     let path = std::env::temp_dir().join(format!("edge-runner-cloud-{}", std::process::id()));
     let _ = fs::remove_file(&path);
     let socket = UnixDatagram::bind(&path).expect("the folder for such things is writable");
@@ -261,9 +263,9 @@ fn a_supervisor_is_told() {
     fs::remove_file(&path).expect("it is this test's");
 }
 
-/// `--tls auto`: HTTPS beside HTTP, and the certificate to trust, without its key, where the banner says.
+/// `--tls auto`: HTTPS beside HTTP, and the CA certificate at the path in the banner.
 #[test]
-fn https_has_its_authority_in_the_data_directory() {
+fn https_generates_a_ca_in_the_data_directory() {
     let data = DataDir::new();
     let mut cloud = TestCloud::start(&data, &["--tls", "auto"]);
     let authority = data.path().join("tls/ca.crt");

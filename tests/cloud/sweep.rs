@@ -1,4 +1,4 @@
-//! What is old goes, and what is needed stays.
+//! Deletion of expired data.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ fn archive_of(data: &DataDir, upload: &str) -> PathBuf {
     data.path().join(format!("archives/default/{upload}.tar.gz"))
 }
 
-/// Waits until a file or folder is gone.
+/// Waits until a path does not exist.
 fn wait_until_gone(path: &Path) {
     let began = Instant::now();
     while path.exists() {
@@ -26,10 +26,10 @@ fn wait_until_gone(path: &Path) {
     }
 }
 
-/// I-23: an archive goes a moment after its build ended, and an unused one after its grant; one that a build runs on or waits for
-/// stays, however long that takes. The builds themselves stay.
+/// I-23: archives are deleted after their build or unused grant; those of unfinished builds are
+/// kept, and builds stay.
 #[test]
-fn archives_go_when_no_build_needs_them() {
+fn archives_are_deleted_when_no_build_needs_them() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     let options = ["--max-builds", "1", "--keep-archives", "0.2", "--grant-ttl", "2"];
     let cloud = TestCloud::start(&data, &shell(&options, GATED, gate.path()));
@@ -44,7 +44,7 @@ fn archives_go_when_no_build_needs_them() {
         reply.json()["build"]["id"].as_str().expect("an identifier").to_owned()
     });
     cloud.wait_for(&ids[0], "building");
-    // When this one goes, sweeps have passed by the others, which are as old.
+    // Once this one is deleted, the sweep has passed the others of the same age.
     wait_until_gone(&archive_of(&data, &unused));
     for upload in [&running, &waiting] {
         assert!(archive_of(&data, upload).exists());
@@ -61,15 +61,15 @@ fn archives_go_when_no_build_needs_them() {
         );
         assert_eq!(reply.status, 400, "its archive is gone: {}", reply.text());
     }
-    // A success whose archive is gone is a hit all the same.
+    // A success is a cache hit after its archive is deleted.
     let again = cloud.create(&cloud.upload(&context("1")));
     assert_eq!(again.status, 200);
     assert_eq!(again.json()["build"]["id"], ids[0].as_str());
 }
 
-/// I-23, I-16: the record of a build goes with its log and its image, and is no hit any more.
+/// I-16, I-23: a build is deleted with its log and image, and is not a cache hit any more.
 #[test]
-fn builds_go_with_their_logs_and_images() {
+fn builds_are_deleted_with_their_logs_and_images() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     fs::write(gate.path().join("go"), "").expect("the folder is writable");
     let id = {
@@ -95,9 +95,9 @@ fn builds_go_with_their_logs_and_images() {
     assert_eq!(again.status, 201);
 }
 
-/// I-23: what a kill in the midst of a sweep left without a record goes at the next start, if it is as old; nothing else does.
+/// I-23: old files without a record are deleted at the next start, and nothing else.
 #[test]
-fn files_without_a_record_go_at_the_start() {
+fn files_without_a_record_are_deleted_at_start() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     fs::write(gate.path().join("go"), "").expect("the folder is writable");
     let id = {

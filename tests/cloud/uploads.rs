@@ -1,6 +1,7 @@
-//! Uploads: the order of refusals, what a large one costs, many at once, and those that are cut off.
+//! Uploads: order of errors, memory, concurrency, interruption.
 //!
-//! Every byte is the test's own, as stock HTTP clients write it; the service is the real binary.
+//! Requests are written byte by byte, like those of common HTTP clients; the service is the real
+//! binary.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -25,7 +26,7 @@ const SIGNING: [(&str, &str); 2] = [
     ("CLOUD_STORE_SECRET", "store-secret-for-tests"),
 ];
 
-/// Bytes that begin like a gzip file, no two lines of which are alike.
+/// Data with a gzip magic number and no equal lines.
 fn file(bytes: usize, seed: u32) -> Vec<u8> {
     let mut file = vec![0x1f, 0x8b];
     let mut state = seed;
@@ -36,12 +37,12 @@ fn file(bytes: usize, seed: u32) -> Vec<u8> {
     file
 }
 
-/// A form, to be changed.
+/// A form to be modified.
 #[derive(Clone)]
 struct Form {
     kind: String,
     fields: Vec<(String, String)>,
-    /// Slug and content, behind the fields.
+    /// Name and content of parts after the fields.
     files: Vec<(&'static str, Vec<u8>)>,
     end: &'static str,
 }
@@ -65,7 +66,7 @@ impl Form {
         &mut field.expect("a field of the grant").1
     }
 
-    /// Changes the policy and signs it as [`SIGNING`] does.
+    /// Modifies the policy and signs it like [`SIGNING`].
     fn policy(&mut self, change: impl Fn(&str) -> String) {
         let document = BASE64.decode(self.value("Policy").as_bytes()).expect("base64");
         let policy = BASE64.encode(change(&String::from_utf8(document).expect("UTF-8")).as_bytes());
@@ -98,7 +99,7 @@ impl Form {
     }
 }
 
-/// A request on its way.
+/// A request being sent.
 struct Sending(TcpStream);
 
 impl Sending {
@@ -128,7 +129,7 @@ impl Sending {
         self.0.write_all(bytes).expect("the service reads");
     }
 
-    /// Sends no more, and reads the answer.
+    /// Ends the request and reads the answer.
     fn reply(mut self) -> Reply {
         self.0.shutdown(Shutdown::Write).expect("it is open");
         let mut raw = Vec::new();
@@ -136,7 +137,7 @@ impl Sending {
         http::parse(&raw).unwrap_or_else(|| panic!("no reply: {}", raw.escape_ascii()))
     }
 
-    /// Reads the leave to go on.
+    /// Reads `100 Continue`.
     fn wait_for_continue(&mut self) {
         const LEAVE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
         let mut read = [0; LEAVE.len()];
@@ -145,7 +146,7 @@ impl Sending {
     }
 }
 
-/// Where the archive of a grant lies.
+/// Returns the path of a grant's archive.
 fn place(data: &DataDir, grant: &Value) -> PathBuf {
     let key = grant["uploadFields"]["key"].as_str().expect("a key");
     data.path().join("archives").join(key)
@@ -155,7 +156,7 @@ fn parts(data: &DataDir) -> usize {
     fs::read_dir(data.path().join("tmp")).expect("a folder").count()
 }
 
-/// Waits until so many uploads are being written.
+/// Waits until this many uploads are being written.
 fn wait_for_parts(data: &DataDir, wanted: usize) {
     let began = Instant::now();
     while parts(data) != wanted {
@@ -164,10 +165,10 @@ fn wait_for_parts(data: &DataDir, wanted: usize) {
     }
 }
 
-/// I-06, I-30, C-044, C-045, C-065 to C-072, C-085, C-088: over the network, one row for each code, in JSON and in XML; none of them
-/// leaves anything behind. The rows of one code are told apart in `edge_runner_cloud::proto::verify`.
+/// I-06, I-30, C-044, C-045, C-065 to C-072, C-085, C-088: one case per error code, in JSON and
+/// XML; none leaves anything. `edge_runner_cloud::proto::verify` tests all cases.
 #[test]
-fn the_table() {
+fn every_error_code_is_returned() {
     let data = DataDir::new();
     let cloud = TestCloud::start_with(&data, &[&["--max-context", "1k"], &COMMAND[..]].concat(), &SIGNING);
     type Row = (u16, &'static str, fn(&mut Form));
@@ -210,7 +211,7 @@ fn the_table() {
                 format!("{}2004{}", &text[..year], &text[year + 4..])
             });
         }),
-        // C-070: another type of content.
+        // C-070: another content type.
         (403, "AccessDenied", |form| {
             *form.value("Content-Type") = "text/plain".into()
         }),
@@ -261,9 +262,9 @@ fn the_table() {
     wait_for_parts(&data, 0);
 }
 
-/// C-066, I-08, I-16: the answer to an upload names what is stored; the archive may be replaced until a build is made of it.
+/// C-066, I-08, I-16: the answer names the archive, which may be replaced until a build uses it.
 #[test]
-fn an_archive_is_replaced_until_a_build_is_made_of_it() {
+fn an_archive_is_replaceable_until_a_build_uses_it() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &COMMAND);
     let grant = cloud.grant();
@@ -291,9 +292,9 @@ fn an_archive_is_replaced_until_a_build_is_made_of_it() {
     assert_eq!(fs::read(place(&data, &grant)).expect("it is there"), packed);
 }
 
-/// I-06: a client that sends all of its body before it listens still reads why it is refused.
+/// I-06: a client that sends everything before reading still gets the error.
 #[test]
-fn a_refusal_reaches_a_client_that_is_still_sending() {
+fn an_error_reaches_a_client_that_is_still_sending() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &COMMAND);
     let mut form = Form::new(&cloud.grant(), file(32 * 1024 * 1024, 1));
@@ -306,8 +307,8 @@ fn a_refusal_reaches_a_client_that_is_still_sending() {
     assert_eq!(parts(&data), 0);
 }
 
-/// I-07, C-092: half a gigabyte, to the last byte that is allowed, with leave asked for and in chunks, as clients send what they
-/// pack on the way; the service holds little of it at any time. One byte more is refused.
+/// I-07, C-092: half a gigabyte to the last allowed byte, with `Expect` and chunked, in bounded
+/// memory. One more byte is rejected.
 #[test]
 fn a_large_upload_takes_little_memory() {
     const MAX: usize = 524_288_000;
@@ -355,9 +356,9 @@ fn a_large_upload_takes_little_memory() {
     wait_for_parts(&data, 0);
 }
 
-/// I-07: whoever asks for leave gets it, with a length too, and a form may come in chunks of any size.
+/// I-07: `Expect: 100-continue` with a length, and chunks of any size.
 #[test]
-fn forms_come_in_many_ways() {
+fn forms_arrive_with_expect_and_in_chunks() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &COMMAND);
     let grant = cloud.grant();
@@ -381,10 +382,10 @@ fn forms_come_in_many_ways() {
     }
 }
 
-/// I-08: whoever breaks off, and a service that is killed in the middle, leave what was there before; what was begun is gone after
-/// the next start, and the grant is good again.
+/// I-08: an interrupted upload or a killed service leaves the earlier archive; the grant stays
+/// valid.
 #[test]
-fn what_is_cut_off_leaves_what_was_there() {
+fn an_interrupted_upload_leaves_the_earlier_archive() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &COMMAND);
     let grant = cloud.grant();
@@ -412,9 +413,9 @@ fn what_is_cut_off_leaves_what_was_there() {
     assert!(fs::read(place(&data, &grant)).expect("it is there") == new);
 }
 
-/// I-09: twenty at once, each with a grant of its own, all in their places and none mixed with another.
+/// I-09: twenty concurrent uploads are stored unmixed.
 #[test]
-fn twenty_at_once() {
+fn twenty_concurrent_uploads_are_stored_unmixed() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &COMMAND);
     let grants: Vec<Value> = (0..20).map(|_| cloud.grant()).collect();
@@ -434,9 +435,9 @@ fn twenty_at_once() {
     assert_eq!(parts(&data), 0);
 }
 
-/// I-09: of two with one grant the one that ends last has its archive there, whole.
+/// I-09: of two uploads with one grant the last to end wins.
 #[test]
-fn two_with_one_grant() {
+fn the_last_of_two_uploads_with_one_grant_wins() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &COMMAND);
     let grant = cloud.grant();
@@ -457,9 +458,9 @@ fn two_with_one_grant() {
     wait_for_parts(&data, 0);
 }
 
-/// I-09: past `--max-uploads` the next one is told to come again, and is welcome once a place is free.
+/// I-09: above `--max-uploads` an upload gets 503, and succeeds once a permit is free.
 #[test]
-fn too_many_uploads_are_sent_away() {
+fn too_many_uploads_get_503() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &[&["--max-uploads", "1"], &COMMAND[..]].concat());
     let form = Form::new(&cloud.grant(), file(1_000_000, 1));
@@ -476,9 +477,9 @@ fn too_many_uploads_are_sent_away() {
     assert_eq!(other.send(&cloud, &[]).status, 204);
 }
 
-/// C-031, C-073, C-093, I-06: an upload that begins in time and ends too late is refused, and so is one that begins too late.
+/// C-031, C-073, C-093, I-06: uploads that begin or end after the deadline are rejected.
 #[test]
-fn an_upload_ends_before_its_grant() {
+fn an_upload_after_the_deadline_is_rejected() {
     let data = DataDir::new();
     let cloud = TestCloud::start(&data, &[&["--grant-ttl", "5"], &COMMAND[..]].concat());
     let grant = cloud.grant();
@@ -511,7 +512,7 @@ fn an_upload_ends_before_its_grant() {
     wait_for_parts(&data, 0);
 }
 
-/// I-21: without space an upload is refused as such and nothing is left of it; what fits is taken, before and after.
+/// I-21: an upload without disk space gets 507 and leaves nothing.
 #[test]
 fn an_upload_without_space_leaves_nothing() {
     let data = DataDir::new();

@@ -1,4 +1,4 @@
-//! The command line of the cloud service: arguments and variables in, a task or a refusal out.
+//! Tests of the command line of the cloud service.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::proto::keys::KeyKind;
 use edge_runner_proto::config::{Host, Tls};
 use edge_runner_proto::options::env::Variables;
 
-/// Parses what stands behind `cloud`, with the given variables.
+/// Parses the arguments after `cloud`, with the given variables.
 fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<(CloudTask, Vec<String>), String> {
     let own = variables
         .iter()
@@ -38,7 +38,7 @@ fn refused(arguments: &[&str]) -> String {
     refused_with(arguments, &[])
 }
 
-/// The configuration of `serve` on `/d` with further arguments.
+/// Returns the configuration of `serve --data-dir /d` with further arguments.
 fn served(arguments: &[&str], variables: &[(&str, &str)]) -> (CloudConfig, Vec<String>) {
     let all = [&["serve", "--data-dir", "/d"], arguments].concat();
     match parse_with(&all, variables) {
@@ -64,7 +64,7 @@ fn build(arguments: &[&str]) -> BuildTask {
     }
 }
 
-/// The table of `cloud-interface.md` §1.
+/// I-01: the documented defaults.
 #[test]
 fn the_service_has_the_documented_defaults() {
     let (config, warnings) = served(&[], &[]);
@@ -90,9 +90,10 @@ fn the_service_has_the_documented_defaults() {
     assert_eq!(warnings, Vec::<String>::new());
 }
 
-/// Values of every form, from options and from variables; what is args wins, and a command stands after `--`.
+/// Options of every form from arguments and variables; arguments win, and the builder command
+/// follows `--`.
 #[test]
-fn the_service_takes_sizes_times_and_a_command() {
+fn serve_parses_sizes_times_and_a_command() {
     let arguments = [
         "--grant-ttl=0.5",
         "--max-context=1k",
@@ -135,9 +136,9 @@ fn the_service_takes_sizes_times_and_a_command() {
     );
 }
 
-/// I-02: misuse says what would be right.
+/// I-02: a usage error names the valid form.
 #[test]
-fn the_service_refuses_what_makes_no_sense() {
+fn serve_rejects_invalid_options() {
     let message = refused(&["serve"]);
     assert!(
         message.contains("--data-dir DIR") && message.contains("CLOUD_DATA_DIR"),
@@ -183,7 +184,7 @@ fn the_service_refuses_what_makes_no_sense() {
         let message = refused(&[&["serve", "--data-dir=/d"], arguments].concat());
         assert!(message.contains(part), "{arguments:?}: {message}");
     }
-    // A value where a name belongs is most likely a secret.
+    // A value instead of a name is most likely a secret.
     for (arguments, variables) in [
         (
             &["serve", "--data-dir=/d", "--builder-env", "TOKEN=hunter2"][..],
@@ -206,9 +207,10 @@ fn the_service_refuses_what_makes_no_sense() {
     assert!(message.contains("(set by CLOUD_STORE)"), "{message}");
 }
 
-/// I-03: a key belongs to one organization and is of one type; I-05: what signs grants is a pair. No refusal repeats either.
+/// I-03: a key has one organization and one type. I-05: grants are signed with a pair. No error
+/// repeats a secret.
 #[test]
-fn keys_and_secrets_come_from_variables_and_are_never_repeated() {
+fn keys_and_secrets_come_from_variables_and_are_not_repeated() {
     let (private, public) = (format!("{KEY}, acme={KEY}2,"), "pk_0123456789abcdef");
     let variables = [
         ("CLOUD_PRIVATE_KEYS", &*private),
@@ -269,7 +271,7 @@ fn keys_and_secrets_come_from_variables_and_are_never_repeated() {
 }
 
 #[test]
-fn the_certificate_is_for_this_machine_and_for_the_public_name() {
+fn the_certificate_covers_this_machine_and_the_public_name() {
     assert_eq!(served(&[], &[]).0.host_names, ["board"]);
     let (config, _) = served(&["--public-url", "https://Builds.example.net:8443/"], &[]);
     assert_eq!(config.public_url.as_deref(), Some("https://builds.example.net:8443"));
@@ -277,12 +279,12 @@ fn the_certificate_is_for_this_machine_and_for_the_public_name() {
 }
 
 #[test]
-fn plain_http_beyond_this_machine_is_warned_of() {
+fn plain_http_beyond_loopback_is_warned_about() {
     let warned = |arguments: &[&str]| !served(arguments, &[]).1.is_empty();
     assert!(warned(&["--host=0.0.0.0"]) && warned(&["--host=192.0.2.5"]));
     assert!(!warned(&["--host=127.0.0.1"]) && !warned(&["--host=::1"]));
     assert!(!warned(&["--host=0.0.0.0", "--tls=a.pem:b.pem"]));
-    // A typo of the pen in a variable.
+    // A misspelt variable.
     let typos = served(
         &[],
         &[("CLOUD_MAX_BULDS", "1"), ("CLOUD_WAIT", "true"), ("CLOUDSDK_X", "1")],
@@ -291,7 +293,7 @@ fn plain_http_beyond_this_machine_is_warned_of() {
     assert!(typos.len() == 1 && typos[0].contains("CLOUD_MAX_BUILDS"), "{typos:?}");
 }
 
-/// I-03
+/// I-03: the subcommands of `cloud keys` and their errors.
 #[test]
 fn keys_are_made_listed_and_revoked() {
     let task = |arguments: &[&str]| match parse_with(arguments, &[("CLOUD_DATA_DIR", "/d")]) {
@@ -359,7 +361,7 @@ fn keys_are_made_listed_and_revoked() {
 
 /// I-26: `/v1` is added to a URL without it.
 #[test]
-fn the_client_knows_where_to_ask_and_with_which_key() {
+fn the_client_needs_a_url_and_a_key() {
     for (args, base) in [
         ("http://a.net", "http://a.net/v1"),
         ("https://A.net:8443//", "https://a.net:8443/v1"),
@@ -414,7 +416,7 @@ fn the_client_knows_where_to_ask_and_with_which_key() {
     );
 }
 
-/// I-27
+/// I-27: the options of `cloud build` and their errors.
 #[test]
 fn a_build_has_a_folder_a_build_file_and_a_wait() {
     let task = build(&[]);
@@ -474,7 +476,7 @@ fn a_build_has_a_folder_a_build_file_and_a_wait() {
 }
 
 #[test]
-fn a_build_is_asked_for_by_its_id() {
+fn status_and_logs_take_a_build_id() {
     assert!(matches!(client(&["status", "a/b"]).task, ClientTask::Status(id) if id == "a/b"));
     assert!(matches!(
         client(&["logs", "x"]).task,
@@ -507,9 +509,9 @@ fn help(arguments: &[&str]) -> String {
     }
 }
 
-/// The texts that people see are kept in one file, so that a change to one is seen in review. To renew it:
-/// `for c in '' serve 'keys create' 'keys list' 'keys revoke' build status logs regions; do
-/// printf '\n==== cloud %s\n' "$c"; cargo run -q -- cloud $c --help; done > tests/data/help-cloud.txt`.
+/// The help texts are kept in a golden file, so that review sees their changes. To renew it: `for c
+/// in '' serve 'keys create' 'keys list' 'keys revoke' build status logs regions; do printf '\n====
+/// cloud %s\n' "$c"; cargo run -q -- cloud $c --help; done > tests/data/help-cloud.txt`.
 #[test]
 fn the_help_is_the_golden_file() {
     let mut all = String::new();

@@ -301,7 +301,7 @@ mod tests {
 
     /// I-08: an archive appears complete or not at all.
     #[test]
-    fn an_archive_is_there_whole_or_not_at_all() {
+    fn an_archive_is_complete_or_absent() {
         let place = DataDir::new();
         let folder = ArchiveDir::open(&place.0).expect("a folder");
         let id = Uuid::v4([7; 16]);
@@ -338,7 +338,7 @@ mod tests {
     /// I-08: partial archives of a killed run are deleted at the next start, also when the data
     /// directory is a link.
     #[test]
-    fn parts_do_not_outlive_a_start() {
+    fn partial_archives_are_deleted_at_start() {
         let (place, link) = (DataDir::new(), DataDir::new());
         fs::create_dir(&place.0).expect("a folder");
         std::os::unix::fs::symlink(&place.0, &link.0).expect("a link");
@@ -358,7 +358,7 @@ mod tests {
     /// Whatever a builder command left in `tmp/`, or in its place, is removed at the next start;
     /// link targets are untouched.
     #[test]
-    fn nothing_in_the_folder_of_parts_keeps_the_service_from_starting() {
+    fn leftovers_in_tmp_do_not_prevent_a_start() {
         use std::os::unix::fs::{PermissionsExt as _, symlink};
         use std::os::unix::net::UnixListener;
 
@@ -404,7 +404,7 @@ mod tests {
 
     /// Recorded facts count only for the file that they were computed from.
     #[test]
-    fn facts_are_those_of_the_file_that_is_there() {
+    fn stale_facts_are_recomputed() {
         let place = DataDir::new();
         let folder = ArchiveDir::open(&place.0).expect("a folder");
         let id = Uuid::v4([7; 16]);
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_owner_may_look() {
+    fn archives_are_readable_by_their_owner_only() {
         let place = DataDir::new();
         let folder = ArchiveDir::open(&place.0).expect("a folder");
         let id = Uuid::v4([7; 16]);

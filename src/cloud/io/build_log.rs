@@ -216,7 +216,7 @@ mod tests {
 
     /// I-14: a log can be read while it is written, in pages of any size.
     #[test]
-    fn pages_follow_one_another() {
+    fn pages_are_contiguous() {
         let scratch = TestDir::new();
         let path = scratch.path().join("log");
         assert_eq!(page(&path, None, 10), (vec![], None), "before the first line");
@@ -245,7 +245,7 @@ mod tests {
 
     /// I-14: only offsets of lines are valid tokens.
     #[test]
-    fn bad_tokens_are_refused() {
+    fn invalid_tokens_are_rejected() {
         let scratch = TestDir::new();
         let path = scratch.path().join("log");
         BuildLog::open(&path).expect("a log").write_lines("one\ntwo");
@@ -277,7 +277,7 @@ mod tests {
     /// A page is limited by its size as JSON, whatever the lines contain, and is never empty before
     /// the end.
     #[test]
-    fn a_page_has_a_size() {
+    fn pages_have_a_size_limit() {
         let scratch = TestDir::new();
         for letter in ["x", "\u{1}", "\"", "\u{e9}", "\u{7f}"] {
             let path = scratch
@@ -321,7 +321,7 @@ mod tests {
 
     /// I-14: the log has at most 10 MiB, with a note; lines of the service still fit after it.
     #[test]
-    fn a_log_has_an_end() {
+    fn a_log_has_a_size_limit() {
         let scratch = TestDir::new();
         let path = scratch.path().join("log");
         let mut log = BuildLog::open(&path).expect("a log");

@@ -31,7 +31,7 @@ mod tests {
 
     /// I-21: free space is reported, and a missing folder is an error.
     #[test]
-    fn a_folder_tells_how_much_is_free() {
+    fn free_space_is_reported() {
         assert!(free_bytes(Path::new("/")).expect("the root has a file system") > 0);
         let missing = free_bytes(Path::new("/nowhere/at/all")).expect_err("it is not there");
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_by_its_error() {
+    fn a_full_disk_is_recognized_by_its_error() {
         for (errno, full) in [
             (Errno::NOSPC, true),
             (Errno::DQUOT, true),

@@ -323,7 +323,7 @@ mod tests {
 
     /// I-03: a running service sees created and revoked keys.
     #[test]
-    fn a_key_comes_and_goes_under_a_running_service() {
+    fn a_running_service_sees_new_and_revoked_keys() {
         let folder = TempDir::new();
         let keys = KeyStore::new(&folder.0, Vec::new());
         let key = create(&folder, KeyKind::Private);
@@ -353,7 +353,7 @@ mod tests {
 
     /// A request sees one state of the keys.
     #[test]
-    fn a_request_looks_once() {
+    fn a_request_reads_the_keys_once() {
         let folder = TempDir::new();
         let keys = KeyStore::new(&folder.0, Vec::new());
         let key = create(&folder, KeyKind::Private);
@@ -387,7 +387,7 @@ mod tests {
     /// I-03: keys from variables work while the file is damaged, and other keys are an internal
     /// error, not 401.
     #[test]
-    fn a_damaged_file_is_left_alone() {
+    fn a_damaged_file_is_not_changed() {
         let folder = TempDir::new();
         let said = EnvKey {
             kind: KeyKind::Private,
@@ -410,7 +410,7 @@ mod tests {
 
     /// I-05: the secret is created once with mode 0600; a damaged one is an error.
     #[test]
-    fn the_secret_stays() {
+    fn the_secret_is_created_once() {
         let folder = TempDir::new();
         let secret = store_secret(&folder.0).expect("made");
         assert_ne!(secret, [0; 32]);

@@ -158,7 +158,7 @@ mod tests {
 
     /// I-02, I-03: every change is seen, and an invalid file never yields its earlier value.
     #[test]
-    fn every_change_is_seen() {
+    fn every_change_is_reloaded() {
         let folder = TempDir::new();
         let path = folder.path("file");
         let file = ReloadingFile::new(path.clone(), text);

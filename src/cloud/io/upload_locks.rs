@@ -50,7 +50,7 @@ mod tests {
 
     /// I-09: holders of the same upload exclude each other; others do not wait.
     #[tokio::test]
-    async fn one_has_an_upload_at_a_time() {
+    async fn locks_of_an_upload_exclude_each_other() {
         let upload_locks = UploadLocks::default();
         let (a, b) = (Uuid::v4([1; 16]), Uuid::v4([2; 16]));
         let first = upload_locks.lock(a).await;
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_has_takes_no_memory() {
+    async fn unused_locks_are_dropped() {
         let upload_locks = UploadLocks::default();
         for n in 0..100 {
             drop(upload_locks.lock(Uuid::v4([n; 16])).await);

@@ -199,7 +199,7 @@ mod tests {
 
     /// I-24: a 500 answer contains only a request number.
     #[test]
-    fn a_failure_keeps_its_reason_to_itself() {
+    fn an_internal_error_is_redacted() {
         let error = ApiError::internal("/var/lib/builds.db: disk I/O error");
         assert!(error.is_internal());
         assert_eq!(
@@ -210,7 +210,7 @@ mod tests {
 
     /// I-30: any message is escaped correctly in both formats.
     #[test]
-    fn texts_are_quoted() {
+    fn messages_are_escaped() {
         let error = ApiError::bad_request("`<a b=\"c\">` & \u{1}\n");
         assert_eq!(
             error.json(),
@@ -225,7 +225,7 @@ mod tests {
 
     /// I-30: XML is chosen only when `Accept` names it.
     #[test]
-    fn xml_is_for_those_who_name_it() {
+    fn xml_is_chosen_by_accept() {
         for accept in [
             "application/xml",
             "TEXT/XML",

@@ -196,7 +196,7 @@ mod tests {
 
     /// The output does not depend on chunk or buffer sizes.
     #[test]
-    fn what_was_packed_comes_out() {
+    fn compressed_data_round_trips() {
         for data in [Vec::new(), b"x".to_vec(), noise(100_000), vec![0; 300_000]] {
             let packed = member(&data);
             for (step, room) in [
@@ -234,7 +234,7 @@ mod tests {
 
     /// I-17: every truncation and almost every changed byte is detected.
     #[test]
-    fn damage_is_seen() {
+    fn damage_is_detected() {
         let data = noise(5_000);
         let whole = member(&data);
         for end in 0..whole.len() {
@@ -273,7 +273,7 @@ mod tests {
 
     /// Long header fields are cut off.
     #[test]
-    fn headers_have_an_end() {
+    fn header_fields_have_a_length_limit() {
         let named = |length: usize| {
             let header = [&[0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 3][..], &vec![b'n'; length], &[0]].concat();
             read(&with_header(&header, b"data"), 1000, 100)
@@ -284,7 +284,7 @@ mod tests {
 
     /// Errors of the source pass through.
     #[test]
-    fn errors_of_the_source_stay_what_they_are() {
+    fn source_errors_pass_through() {
         struct Broken;
         impl Read for Broken {
             fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {

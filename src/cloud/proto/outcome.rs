@@ -271,7 +271,7 @@ mod tests {
 
     /// I-11, C-016, C-048: the first of the three ways wins.
     #[test]
-    fn an_image_is_told_in_three_ways() {
+    fn an_image_is_found_in_three_ways() {
         let json = r#"{"imageUri":"registry.example/a:1","imageSizeBytes":5,"more":[1]}"#;
         let line = r#"{"imageSizeBytes":0,"imageUri":"b"}"#;
         let file = [item(b"image one.tar", Some(7))];

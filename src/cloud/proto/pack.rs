@@ -132,7 +132,7 @@ mod tests {
 
     /// C-075: the built-in patterns exclude secrets and build output.
     #[test]
-    fn without_an_ignore_file_secrets_and_leavings_stay_behind() {
+    fn the_built_in_patterns_exclude_secrets_and_build_output() {
         for path in [
             ".git/config",
             ".env",
@@ -162,7 +162,7 @@ mod tests {
 
     /// C-075: an ignore file replaces all other patterns.
     #[test]
-    fn an_ignore_file_takes_the_place_of_every_other_pattern() {
+    fn an_ignore_file_replaces_every_other_pattern() {
         let file = "# a comment\n\n  ./data/  \r\n*.tmp\rdocs/*.md\n!keep.tmp\n/abs\n**/gone\n\u{1f}sp aced\u{a0}\n";
         for path in [
             "data",
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_in_the_order_of_their_characters() {
+    fn entries_are_ordered_by_code_points() {
         let mut paths: [&[u8]; 7] = [
             b"a/b",
             b"a",

@@ -218,7 +218,7 @@ mod tests {
 
     /// The encoded text has the documented signature.
     #[test]
-    fn a_policy_is_written_as_documented() {
+    fn a_policy_is_encoded_as_documented() {
         let written = encode(
             1_795_263_300_000,
             &[
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_refused() {
+    fn an_invalid_policy_is_rejected() {
         for text in ["!", "e30", "e30=\n", "_-8=", " e30="] {
             assert_eq!(Policy::parse(text.as_bytes()), Err(PolicyError::Base64), "{text}");
         }
@@ -294,7 +294,7 @@ mod tests {
 
     /// C-032, C-072: each form of condition, met and unmet; names are case-sensitive.
     #[test]
-    fn a_form_meets_every_condition() {
+    fn conditions_are_checked() {
         for (condition, fields, met) in [
             (r#"{"a":"b"}"#, &[("a", "b")][..], true),
             (r#"{"a":"b"}"#, &[("a", "bc")], false),
@@ -358,7 +358,7 @@ mod tests {
 
     /// C-071: several size ranges intersect.
     #[test]
-    fn the_size_lies_in_every_range() {
+    fn size_ranges_intersect() {
         assert_eq!(check(r#"["content-length-range",1,9]"#, &[]), Ok((1, 9)));
         assert_eq!(check(r#"["content-length-range",9,9]"#, &[]), Ok((9, 9)));
         assert_eq!(

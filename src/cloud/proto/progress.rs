@@ -93,7 +93,7 @@ mod tests {
 
     /// I-27: the bar fits the columns and has percentage, rate and remaining time.
     #[test]
-    fn a_bar_tells_percentage_rate_and_remaining_time() {
+    fn the_bar_shows_percentage_rate_and_remaining_time() {
         let text = bar(5 << 20, 20 << 20, SECOND * 2, 100);
         assert_eq!(
             text,
@@ -114,7 +114,7 @@ mod tests {
 
     /// I-27: each tenth is reported once.
     #[test]
-    fn each_tenth_is_told_once() {
+    fn each_tenth_is_reported_once() {
         let mut lines = ProgressLines::default();
         let told: Vec<String> = (0..=1000)
             .filter_map(|done| lines.line(done, 1000, SECOND * 65))

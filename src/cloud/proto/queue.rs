@@ -227,7 +227,7 @@ mod tests {
 
     /// I-20: at most `running_max` builds run; the others start in order of arrival.
     #[test]
-    fn the_oldest_runs_next_when_there_is_a_place() {
+    fn the_oldest_build_starts_when_a_slot_is_free() {
         let mut queue = BuildQueue::new(2, 100);
         for n in 1..=5 {
             push(&mut queue, if n % 2 == 0 { "a" } else { "b" }, n).expect("there is room");
@@ -252,7 +252,7 @@ mod tests {
 
     /// I-20: a hundred random sequences of starts and ends respect the cap and lose no build.
     #[test]
-    fn any_order_of_events_keeps_the_cap_and_loses_nothing() {
+    fn random_events_respect_the_cap_and_lose_nothing() {
         for seed in 1..=100_u64 {
             let mut state = seed;
             let mut random = move || {
@@ -289,7 +289,7 @@ mod tests {
     /// `--max-pending` counts waiting and reserved builds of one organization, but not running
     /// ones.
     #[test]
-    fn an_organization_has_so_many_places() {
+    fn pending_builds_of_an_organization_are_limited() {
         let mut queue = BuildQueue::new(1, 2);
         push(&mut queue, "a", 1).expect("there is room");
         assert_eq!(next(&mut queue), Some(id(1)));
@@ -309,7 +309,7 @@ mod tests {
     /// I-19: interrupted builds run before pending ones, each oldest first; exhausted ones do not
     /// run.
     #[test]
-    fn what_a_stop_left_is_sorted() {
+    fn recovery_sorts_unfinished_builds() {
         let unfinished = vec![left(1, 0), left(2, 1), left(3, 3), left(4, 0), left(5, 2), left(6, 4)];
         let plan = recover(unfinished, 3);
         let ids = |builds: &[Build]| builds.iter().map(|build| build.id).collect::<Vec<_>>();
@@ -327,7 +327,7 @@ mod tests {
 
     /// I-19: log line and error message.
     #[test]
-    fn interruptions_have_their_words() {
+    fn interruption_messages_have_a_fixed_text() {
         assert_eq!(attempt_message(2, 3), "interrupted, attempt 2 of 3");
         assert!(exhausted_message(3).starts_with("build: interrupted 3 times"));
         assert!(exhausted_message(1).starts_with("build: interrupted 1 time by"));

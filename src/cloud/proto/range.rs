@@ -99,7 +99,7 @@ mod tests {
 
     /// I-11: ranges that common clients send, on a file of ten bytes.
     #[test]
-    fn parts_of_ten_bytes() {
+    fn ranges_of_ten_bytes() {
         for (header, wanted) in [
             ("bytes=0-0", ByteRange::Partial(0..1)),
             ("bytes=0-9", ByteRange::Partial(0..10)),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_single_range_is_the_whole() {
+    fn other_range_headers_select_the_whole_file() {
         assert_eq!(parse(None, 10), ByteRange::Full);
         for header in [
             "",
@@ -143,7 +143,7 @@ mod tests {
 
     /// I-14: 500 lines by default, 1 to 10 000 on request.
     #[test]
-    fn lines_are_asked_for_by_the_page() {
+    fn log_queries_have_limits() {
         let read = |query| LogQuery::parse(query).map(|lines| (lines.limit, lines.token));
         assert_eq!(read(""), Ok((500, None)));
         assert_eq!(read("limit=1&nextToken=a%20b"), Ok((1, Some("a b".into()))));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_has_no_parts() {
+    fn an_empty_file_has_no_satisfiable_range() {
         assert_eq!(parse(Some("bytes=0-"), 0), ByteRange::Unsatisfiable);
         assert_eq!(parse(Some("bytes=-1"), 0), ByteRange::Unsatisfiable);
         assert_eq!(parse(None, 0), ByteRange::Full);

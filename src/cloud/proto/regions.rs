@@ -270,7 +270,7 @@ mod tests {
 
     /// C-076 to C-079: the answer lists codes and names in the order of the file.
     #[test]
-    fn regions_are_listed_as_clients_read_them() {
+    fn regions_are_listed_in_order() {
         let regions = read(
             r#"{"default":"us-west","regions":[{"code":"eu-central","display_name":"EU \u00fc","builds":false},
                {"code":"us-west","display_name":"US West"},{"code":"x"}]}"#,
@@ -307,7 +307,7 @@ mod tests {
 
     /// C-029, C-030: the region is optional; anything but a string is rejected.
     #[test]
-    fn a_grant_may_name_no_region() {
+    fn a_grant_request_may_omit_the_region() {
         for body in ["", " \n", "{}", r#"{"other":1}"#] {
             assert_eq!(parse_grant_request(body.as_bytes()), Ok(None), "{body}");
         }
@@ -329,7 +329,7 @@ mod tests {
 
     /// I-02: messages name the member and the valid form.
     #[test]
-    fn unusable_files_are_refused() {
+    fn invalid_region_files_are_rejected() {
         let many: Vec<_> = (0..=REGIONS_MAX).map(|at| format!(r#"{{"code":"r{at}"}}"#)).collect();
         let long = "x".repeat(REGION_NAME_CHARS_MAX + 1);
         for (text, says) in [

@@ -210,7 +210,7 @@ mod tests {
 
     /// C-005, I-24: every operation below both prefixes, with its methods.
     #[test]
-    fn operations_are_found_below_both_prefixes() {
+    fn operations_are_routed_below_both_prefixes() {
         let id = Uuid::parse(ID).expect("a UUID");
         for (method, path, route) in [
             ("GET", "/regions", CloudRoute::Regions),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_no_key_is_found() {
+    fn public_paths_need_no_key() {
         for (method, path, route) in [
             ("GET", "/healthz", CloudRoute::Health),
             ("HEAD", "/healthz", CloudRoute::Health),
@@ -254,7 +254,7 @@ mod tests {
     /// I-24: 405 lists the methods, 501 is for operations of later releases, everything else is
     /// 404.
     #[test]
-    fn other_requests_are_refused() {
+    fn other_requests_are_rejected() {
         let allowed = |error: &ApiError| match error.header {
             ErrorHeader::Allow(methods) => methods,
             _ => "",
@@ -314,7 +314,7 @@ mod tests {
 
     /// C-084, I-04: every path below `/v1/public` needs a public key, in any encoding.
     #[test]
-    fn the_public_surface_is_one() {
+    fn the_public_surface_needs_a_public_key() {
         for path in [
             "/v1/public",
             "/v1/public/",
@@ -331,7 +331,7 @@ mod tests {
 
     /// I-22: keys in paths are redacted and long paths are cut.
     #[test]
-    fn a_key_is_no_part_of_a_log_line() {
+    fn keys_are_redacted_in_paths() {
         let is_key = |part: &str| part == "secret key";
         assert_eq!(redact_path("/v1/builds", 100, is_key), "/v1/builds");
         assert_eq!(redact_path("/v1/secret key/x", 100, is_key), "/v1/.../x");
@@ -348,7 +348,7 @@ mod tests {
     /// I-22: anything that looks like a key is redacted, in any position and encoding. A shorter
     /// text is not.
     #[test]
-    fn what_looks_like_a_key_is_no_part_of_a_log_line() {
+    fn key_like_text_is_redacted_in_paths() {
         let nobody = |_: &str| false;
         for kind in KeyKind::ALL {
             let key = kind.generate([7; 32]);
@@ -384,7 +384,7 @@ mod tests {
 
     /// I-22: a long path costs a bounded number of key lookups.
     #[test]
-    fn a_long_path_costs_no_more_than_a_log_line() {
+    fn redaction_of_long_paths_is_bounded() {
         let asked = std::cell::Cell::new(0);
         let is_key = |_: &str| {
             asked.set(asked.get() + 1);

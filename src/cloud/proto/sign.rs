@@ -176,7 +176,7 @@ mod tests {
     /// C-036, C-041: the test vector of `docs/spec/cloud-protocol.md` 4.2, with every intermediate
     /// key.
     #[test]
-    fn the_vector() {
+    fn the_documented_test_vector_matches() {
         let text = BASE64.encode(POLICY.as_bytes());
         assert_eq!((POLICY.len(), text.len()), (416, 556));
         assert!(text.ends_with("eS1Ub2tlbiI6InNlc3Npb24tdG9rZW4tMSJ9XX0="));
@@ -218,7 +218,7 @@ mod tests {
 
     /// The same derivation with the constants of AWS; the values were computed by another program.
     #[test]
-    fn constants_of_the_s3_protocol() {
+    fn aws_constants_give_aws_signatures() {
         let text = BASE64.encode(POLICY.as_bytes());
         let k1 = hmac_sha256(b"AWS4store-secret-for-tests", b"20261121");
         assert_eq!(
@@ -246,7 +246,7 @@ mod tests {
 
     /// I-05: a day key verifies until the end of the following day.
     #[test]
-    fn keys_of_a_day_outlive_its_midnight() {
+    fn day_keys_verify_on_the_following_day() {
         let signing = GrantSigner::Daily([7; 32]);
         let midnight = 1_795_219_200_000; // 2026-11-21T00:00:00Z
         assert_eq!(day(midnight), "20261121");
@@ -275,7 +275,7 @@ mod tests {
 
     /// I-05: the operator's key is used unchanged on every day.
     #[test]
-    fn the_operators_key_is_used_as_it_is() {
+    fn the_operators_key_is_used_unchanged() {
         let pair = SigningKey {
             id: "SKEXAMPLE01".into(),
             secret: SECRET.to_vec(),
@@ -290,7 +290,7 @@ mod tests {
 
     /// I-22: debug output shows no secret.
     #[test]
-    fn no_debug_form_shows_a_secret() {
+    fn debug_output_shows_no_secret() {
         let daily = GrantSigner::Daily([7; 32]);
         let pair = daily.key_at(0);
         assert_eq!(

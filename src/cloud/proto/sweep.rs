@@ -139,7 +139,7 @@ mod tests {
 
     /// I-23: an archive is kept for exactly a day after its last build ended.
     #[test]
-    fn an_archive_goes_when_its_time_is_over() {
+    fn an_archive_is_deleted_after_its_retention() {
         let ended = T0 + 5_000;
         let due = ended + ms(DAY);
         let of = held(0, Some(ended));
@@ -150,7 +150,7 @@ mod tests {
 
     /// I-23: an archive is kept while a build needs it, however old it is.
     #[test]
-    fn an_archive_that_a_build_needs_stays() {
+    fn an_archive_that_a_build_needs_is_kept() {
         for ended_ms in [None, Some(T0)] {
             for retention in [RETENTION, FOR_EVER] {
                 assert_eq!(retention.action(&held(1, ended_ms), u64::MAX), SweepAction::Keep);
@@ -160,7 +160,7 @@ mod tests {
 
     /// I-23: the retention of an unused archive starts at the end of its grant.
     #[test]
-    fn an_unused_upload_goes_after_its_grant() {
+    fn an_unused_upload_is_deleted_after_its_grant() {
         let of = held(0, None);
         assert_eq!(RETENTION.action(&of, T0 + ms(DAY) - 1), SweepAction::Keep);
         assert_eq!(RETENTION.action(&of, T0 + ms(DAY)), SweepAction::Delete);
@@ -197,7 +197,7 @@ mod tests {
 
     /// I-23: builds are deleted after their retention; 0 keeps them.
     #[test]
-    fn builds_go_when_their_time_is_over() {
+    fn builds_are_deleted_after_their_retention() {
         assert_eq!(RETENTION.builds_until(T0), Some(T0 - ms(MONTH)));
         assert_eq!(FOR_EVER.builds_until(T0), None);
         // A board whose clock was never set.
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_record_names_goes_by_its_own_age() {
+    fn orphaned_files_are_deleted_by_their_age() {
         assert!(!RETENTION.is_orphan_archive_due(T0, T0 + ms(DAY) - 1));
         assert!(RETENTION.is_orphan_archive_due(T0, T0 + ms(DAY)));
         assert!(!RETENTION.is_orphan_build_due(T0, T0 + ms(MONTH) - 1));
@@ -216,7 +216,7 @@ mod tests {
 
     /// I-23: the interval is a minute or the shortest retention.
     #[test]
-    fn sweeps_come_as_often_as_needed() {
+    fn the_sweep_interval_follows_the_shortest_retention() {
         let retention = |archives: Option<u64>, builds: Option<u64>| Retention {
             archives: archives.map(Duration::from_millis),
             builds: builds.map(Duration::from_millis),

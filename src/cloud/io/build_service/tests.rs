@@ -1,4 +1,4 @@
-//! Tests of the service, with a command that ends when and how the test says, and real records.
+//! Tests of the build service, with runs that the test ends, and a real database.
 
 use std::fs;
 use std::io::{self, Read};
@@ -14,29 +14,33 @@ use crate::proto::build::{ArchiveInfo, Image, ImageLocation, Slug, UploadRecord}
 use edge_runner_http::shutdown::ShutdownTrigger;
 use edge_runner_proto::config::{Host, Tls};
 
-/// A folder that is deleted with the test.
-struct ArchiveDir(PathBuf);
+/// A folder that is removed with the test.
+struct TempFolder(PathBuf);
 
-impl ArchiveDir {
-    fn new() -> ArchiveDir {
+impl TempFolder {
+    fn new() -> TempFolder {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("house-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "builds-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).expect("the system's folder for such things is writable");
-        ArchiveDir(path)
+        TempFolder(path)
     }
 }
 
-impl Drop for ArchiveDir {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// ArchiveStore of which the records say all, but for those of the organization `gone`.
-struct Shelf;
+/// An archive store that answers from the records, except for the organization `gone`.
+struct FakeArchives;
 
-impl ArchiveStore for Shelf {
+impl ArchiveStore for FakeArchives {
     fn head(&self, upload: &UploadRecord) -> io::Result<Option<ArchiveInfo>> {
         Ok(upload.info)
     }
@@ -53,39 +57,39 @@ impl ArchiveStore for Shelf {
     }
 }
 
-/// A run that waits for the test.
+/// A run that the test controls.
 struct Run {
     job: BuildJob,
     end: oneshot::Sender<RunOutcome>,
 }
 
 impl Run {
-    /// The command ends so, and what it left is still being put away.
-    fn know(&mut self, ran: RunOutcome) {
+    /// Reports the outcome while the run is still cleaning up.
+    fn know(&mut self, outcome: RunOutcome) {
         std::mem::replace(&mut self.job.on_exit, Box::new(|| ()))();
-        std::mem::replace(&mut self.job.on_outcome, Box::new(drop))(ran);
+        std::mem::replace(&mut self.job.on_outcome, Box::new(drop))(outcome);
     }
 
-    /// The command ends so.
-    fn end(self, ran: RunOutcome) {
+    /// Ends the run with this outcome.
+    fn end(self, outcome: RunOutcome) {
         (self.job.on_exit)();
-        self.end.send(ran).expect("the house waits for it");
+        self.end.send(outcome).expect("the service waits for it");
     }
 }
 
-struct Stand {
+struct Fixture {
     service: Arc<BuildService>,
     records: Arc<SqliteRecords>,
     runs: mpsc::UnboundedReceiver<Run>,
     stop: ShutdownTrigger,
 }
 
-/// A service on what is in the folder: two commands at once, three builds waiting, three attempts.
-async fn stand(folder: &ArchiveDir) -> Stand {
-    stand_with(folder, Some(vec!["build".into()])).await
+/// A service with two running builds, three waiting ones and three attempts at most.
+async fn start(folder: &TempFolder) -> Fixture {
+    start_with(folder, Some(vec!["build".into()])).await
 }
 
-async fn stand_with(folder: &ArchiveDir, command: Option<Vec<OsString>>) -> Stand {
+async fn start_with(folder: &TempFolder, command: Option<Vec<OsString>>) -> Fixture {
     let config = CloudConfig {
         data_dir: folder.0.clone(),
         host: Host::Localhost,
@@ -133,13 +137,13 @@ async fn stand_with(folder: &ArchiveDir, command: Option<Vec<OsString>>) -> Stan
     let service = BuildService::with_runner(
         &config,
         records.clone(),
-        Arc::new(Shelf),
+        Arc::new(FakeArchives),
         Arc::default(),
         stopped,
         runner,
     );
     service.recover().await.expect("the records are there");
-    Stand {
+    Fixture {
         service,
         records,
         runs,
@@ -147,14 +151,14 @@ async fn stand_with(folder: &ArchiveDir, command: Option<Vec<OsString>>) -> Stan
     }
 }
 
-impl Stand {
-    /// Ends the service as a kill would: whatever runs is forgotten, the records stay as they are.
+impl Fixture {
+    /// Ends the service like a kill; the records stay as they are.
     async fn kill(self) {
         self.stop.set();
         self.service.idle().await;
     }
 
-    /// Retention an upload whose archive has a hash with this number in it.
+    /// Inserts an upload whose archive has a hash derived from `n`.
     fn upload(&self, of: &str, n: u8) -> Uuid {
         self.upload_with(of, [n; 16], [n; 32])
     }
@@ -189,7 +193,7 @@ impl Stand {
         self.service.create(name(of), wanted, "http://h:1".into()).await
     }
 
-    /// Makes a build that is no hit.
+    /// Creates a build that is not in the cache.
     async fn new_build(&self, of: &str, n: u8) -> Uuid {
         let created = self.create(of, self.upload(of, n)).await.expect("there is room");
         assert!(!created.cached);
@@ -205,7 +209,7 @@ impl Stand {
         self.service.get(&name("o"), id).await.expect("it is recorded")
     }
 
-    /// Waits until a build is in this state.
+    /// Waits until a build has this status.
     async fn wait_for(&self, id: Uuid, status: BuildStatus) -> Build {
         loop {
             let build = self.get(id).await;
@@ -228,14 +232,14 @@ fn success() -> RunOutcome {
     })
 }
 
-/// C-007, C-046 to C-048: a build waits, runs, and succeeds; its run is given what it needs.
+/// C-007, C-046 to C-048: a build waits, runs and succeeds, and its run gets the right job.
 #[tokio::test(start_paused = true)]
 async fn a_build_runs_and_succeeds() {
-    let folder = ArchiveDir::new();
-    let mut stand = stand(&folder).await;
-    let id = stand.new_build("o", 1).await;
-    let run = stand.run().await;
-    let building = stand.get(id).await;
+    let folder = TempFolder::new();
+    let mut fixture = start(&folder).await;
+    let id = fixture.new_build("o", 1).await;
+    let run = fixture.run().await;
+    let building = fixture.get(id).await;
     assert_eq!((building.status, building.attempt), (BuildStatus::Building, 1));
     assert_eq!(run.job.build, building);
     let data_dir = folder.0.canonicalize().expect("it is there");
@@ -249,34 +253,34 @@ async fn a_build_runs_and_succeeds() {
         .collect();
     assert_eq!(env, [(Some("PATH"), Some("/bin")), (Some("TOKEN"), Some("t"))]);
     run.end(success());
-    // C-052: from the end of the command on, nobody is told that it builds.
-    let done = stand.get(id).await;
+    // C-052: once the command has exited, the build is not reported as building.
+    let done = fixture.get(id).await;
     assert_eq!(done.status, BuildStatus::Success);
     assert!(done.image.is_some() && done.completed_ms.is_some());
-    stand.service.idle().await;
+    fixture.service.idle().await;
 }
 
-/// C-049, C-050, C-091: other ends, each with its reason.
+/// C-049, C-050, C-091: failures and timeouts have a reason.
 #[tokio::test(start_paused = true)]
-async fn a_build_that_does_not_succeed_says_why() {
-    let folder = ArchiveDir::new();
-    let mut stand = stand(&folder).await;
-    for (ran, status) in [
+async fn failed_builds_have_an_error_message() {
+    let folder = TempFolder::new();
+    let mut fixture = start(&folder).await;
+    for (outcome, status) in [
         (RunOutcome::Failed("build: exit status 1".into()), BuildStatus::Failed),
         (
             RunOutcome::TimedOut("build: 1200 s are over".into()),
             BuildStatus::Timeout,
         ),
     ] {
-        let id = stand.new_build("o", 1).await;
-        stand.run().await.end(ran);
-        let build = stand.get(id).await;
+        let id = fixture.new_build("o", 1).await;
+        fixture.run().await.end(outcome);
+        let build = fixture.get(id).await;
         assert_eq!(build.status, status);
         assert!(build.error.expect("a reason").starts_with("build: "));
     }
-    let id = stand.new_build("gone", 1).await;
-    stand.service.idle().await;
-    let build = stand.service.get(&name("gone"), id).await.expect("it is recorded");
+    let id = fixture.new_build("gone", 1).await;
+    fixture.service.idle().await;
+    let build = fixture.service.get(&name("gone"), id).await.expect("it is recorded");
     assert_eq!(build.status, BuildStatus::Failed);
     assert_eq!(
         build.error.as_deref(),
@@ -284,152 +288,169 @@ async fn a_build_that_does_not_succeed_says_why() {
     );
 }
 
-/// `cloud.md` §2.3: uploads that are none, or another's, or for another region, or never came.
+/// Uploads that are unknown, foreign, for another region, or without an archive are rejected.
 #[tokio::test(start_paused = true)]
 async fn a_build_needs_an_upload_of_its_organization_and_region() {
-    let folder = ArchiveDir::new();
-    let stand = stand(&folder).await;
-    let upload = stand.upload("o", 1);
+    let folder = TempFolder::new();
+    let fixture = start(&folder).await;
+    let upload = fixture.upload("o", 1);
     let refused = |made: Result<CreateResult, ApiError>| {
         let fault = made.expect_err("a refusal");
         assert_eq!((fault.status, fault.code), (400, "GENERIC_BAD_REQUEST"));
         fault.text
     };
-    assert!(refused(stand.create("o", Uuid::v4([9; 16])).await).contains("uploadId"));
-    assert!(refused(stand.create("p", upload).await).contains("uploadId"));
+    assert!(refused(fixture.create("o", Uuid::v4([9; 16])).await).contains("uploadId"));
+    assert!(refused(fixture.create("p", upload).await).contains("uploadId"));
     let wanted = BuildRequest {
         upload,
         region: "us-east".into(),
         file: "f".into(),
     };
-    let elsewhere = stand.service.create(name("o"), wanted, String::new()).await;
+    let elsewhere = fixture.service.create(name("o"), wanted, String::new()).await;
     assert!(refused(elsewhere).contains("us-west"));
     let id = Uuid::v4([8; 16]);
     let empty = UploadRecord {
         id,
         info: None,
-        ..stand.records.upload(upload).expect("read").expect("it was granted")
+        ..fixture.records.upload(upload).expect("read").expect("it was granted")
     };
-    stand.records.insert_upload(&empty).expect("there is space");
-    assert!(refused(stand.create("o", id).await).contains("uploaded"));
-    // And none of them sealed anything.
-    assert!(!stand.records.upload(upload).expect("read").expect("it is there").sealed);
+    fixture.records.insert_upload(&empty).expect("there is space");
+    assert!(refused(fixture.create("o", id).await).contains("uploaded"));
+    // A rejected build does not seal the upload.
+    assert!(
+        !fixture
+            .records
+            .upload(upload)
+            .expect("read")
+            .expect("it is there")
+            .sealed
+    );
     assert_eq!(
-        stand.service.get(&name("o"), id).await.map_err(|fault| fault.status),
+        fixture.service.get(&name("o"), id).await.map_err(|fault| fault.status),
         Err(404)
     );
 }
 
-/// Finding 11: two archives of one MD5 are two builds with one short hash, each with an image of
-/// its own.
+/// Two archives with the same MD5 get separate builds and images.
 #[tokio::test(start_paused = true)]
-async fn archives_of_one_short_hash_are_built_apart() {
-    let folder = ArchiveDir::new();
-    let mut stand = stand(&folder).await;
+async fn archives_with_the_same_short_hash_are_built_separately() {
+    let folder = TempFolder::new();
+    let mut fixture = start(&folder).await;
     let mut made = Vec::new();
     for (n, uri) in [(1, "registry/forged:1"), (2, "registry/honest:1")] {
-        let upload = stand.upload_with("o", [7; 16], [n; 32]);
-        let created = stand.create("o", upload).await.expect("there is room");
+        let upload = fixture.upload_with("o", [7; 16], [n; 32]);
+        let created = fixture.create("o", upload).await.expect("there is room");
         assert!(!created.cached, "{uri}");
-        stand.run().await.end(RunOutcome::Success(Image {
+        fixture.run().await.end(RunOutcome::Success(Image {
             location: ImageLocation::Uri(uri.into()),
             size: 9,
         }));
-        made.push(stand.wait_for(created.build.id, BuildStatus::Success).await);
+        made.push(fixture.wait_for(created.build.id, BuildStatus::Success).await);
     }
     assert_eq!(made[0].hash, made[1].hash);
     for (n, build) in [1, 2].into_iter().zip(&made) {
-        let again = stand.upload_with("o", [7; 16], [n; 32]);
-        let hit = stand.create("o", again).await.expect("a hit");
+        let again = fixture.upload_with("o", [7; 16], [n; 32]);
+        let hit = fixture.create("o", again).await.expect("a hit");
         assert_eq!((hit.cached, &hit.build.image), (true, &build.image));
     }
 }
 
-/// I-16: a success is a hit for the same archive and build file; a build that runs or failed is none, nor one of another.
+/// I-16: only a success with the same archive and build file is a cache hit.
 #[tokio::test(start_paused = true)]
-async fn a_success_is_found_again() {
-    let folder = ArchiveDir::new();
-    let mut stand = stand(&folder).await;
-    let failed = stand.new_build("o", 1).await;
-    stand.run().await.end(RunOutcome::Failed("build: no".into()));
-    stand.wait_for(failed, BuildStatus::Failed).await;
-    let first = stand.new_build("o", 1).await;
-    let run = stand.run().await;
-    let second = stand.new_build("o", 1).await;
+async fn a_success_is_a_cache_hit() {
+    let folder = TempFolder::new();
+    let mut fixture = start(&folder).await;
+    let failed = fixture.new_build("o", 1).await;
+    fixture.run().await.end(RunOutcome::Failed("build: no".into()));
+    fixture.wait_for(failed, BuildStatus::Failed).await;
+    let first = fixture.new_build("o", 1).await;
+    let run = fixture.run().await;
+    let second = fixture.new_build("o", 1).await;
     run.end(success());
-    stand.wait_for(first, BuildStatus::Success).await;
-    let upload = stand.upload("o", 1);
-    let hit = stand.create("o", upload).await.expect("a hit");
+    fixture.wait_for(first, BuildStatus::Success).await;
+    let upload = fixture.upload("o", 1);
+    let hit = fixture.create("o", upload).await.expect("a hit");
     assert_eq!((hit.build.id, hit.cached), (first, true));
-    assert!(!stand.records.upload(upload).expect("read").expect("it is there").sealed);
+    assert!(
+        !fixture
+            .records
+            .upload(upload)
+            .expect("read")
+            .expect("it is there")
+            .sealed
+    );
     let wanted = BuildRequest {
         upload,
         region: "us-west".into(),
         file: "other".into(),
     };
-    let other = stand
+    let other = fixture
         .service
         .create(name("o"), wanted, String::new())
         .await
         .expect("a build");
     assert!(!other.cached);
-    stand.new_build("p", 1).await;
+    fixture.new_build("p", 1).await;
     assert_ne!(first, second);
 }
 
-/// I-20, `--max-pending`: two run, three of an organization wait, the next is refused; hits are not, nor are others.
+/// I-20, `--max-pending`: two run, three of an organization wait, the next is rejected; cache hits
+/// and other organizations are not.
 #[tokio::test(start_paused = true)]
-async fn so_many_run_and_so_many_wait() {
-    let folder = ArchiveDir::new();
-    let mut stand = stand(&folder).await;
+async fn running_and_pending_builds_are_limited() {
+    let folder = TempFolder::new();
+    let mut fixture = start(&folder).await;
     let mut ids = Vec::new();
     for n in 0..5 {
-        ids.push(stand.new_build("o", n).await);
+        ids.push(fixture.new_build("o", n).await);
         if n < 2 {
-            // They begin in tasks of their own; a place is free until then.
-            let run = stand.run().await;
+            // Runs start in tasks of their own, which takes a moment.
+            let run = fixture.run().await;
             assert_eq!(run.job.build.id, ids[usize::from(n)]);
-            stand.keep(run);
+            fixture.keep(run);
         }
     }
-    let full = stand.create("o", stand.upload("o", 9)).await.expect_err("three wait");
+    let full = fixture
+        .create("o", fixture.upload("o", 9))
+        .await
+        .expect_err("three wait");
     assert_eq!((full.status, full.code), (429, "TOO_MANY_REQUESTS"));
-    stand.new_build("p", 9).await;
-    assert!(stand.runs.try_recv().is_err(), "two run");
+    fixture.new_build("p", 9).await;
+    assert!(fixture.runs.try_recv().is_err(), "two run");
 }
 
-impl Stand {
-    /// Lets a run go on to the end of the test.
+impl Fixture {
+    /// Keeps a run going until the end of the test.
     fn keep(&self, run: Run) {
         std::mem::forget(run);
     }
 }
 
-/// I-20: ten builds, and never more than two at once; the oldest first.
+/// I-20: ten builds run in order, two at a time.
 #[tokio::test(start_paused = true)]
 async fn ten_builds_run_two_at_a_time() {
-    let folder = ArchiveDir::new();
-    let mut stand = stand(&folder).await;
+    let folder = TempFolder::new();
+    let mut fixture = start(&folder).await;
     let mut ids = Vec::new();
     let mut began = Vec::new();
     let mut running = Vec::new();
     for n in 0..10 {
-        while stand.create_is_crowded("o", n, &mut ids).await {
-            // An end gives a place on.
+        while fixture.create_is_rejected("o", n, &mut ids).await {
+            // An ended run frees its slot.
             if running.is_empty() {
-                let run = stand.run().await;
+                let run = fixture.run().await;
                 began.push(run.job.build.id);
                 running.push(run);
             }
             running.remove(0).end(success());
-            let run = stand.run().await;
+            let run = fixture.run().await;
             began.push(run.job.build.id);
             running.push(run);
             assert!(running.len() <= 2);
         }
     }
     while began.len() < 10 {
-        while let Ok(run) = stand.runs.try_recv() {
+        while let Ok(run) = fixture.runs.try_recv() {
             began.push(run.job.build.id);
             running.push(run);
         }
@@ -442,8 +463,8 @@ async fn ten_builds_run_two_at_a_time() {
     for run in running {
         run.end(success());
     }
-    stand.service.idle().await;
-    // Two that run at once may be told in either order.
+    fixture.service.idle().await;
+    // Two concurrent runs may be reported in either order.
     for (at, pair) in ids.chunks(2).enumerate() {
         for id in pair {
             let place = began.iter().position(|began| began == id).expect("each ran");
@@ -452,9 +473,9 @@ async fn ten_builds_run_two_at_a_time() {
     }
 }
 
-impl Stand {
-    /// Makes a build; tells whether there was no room.
-    async fn create_is_crowded(&self, of: &str, n: u8, ids: &mut Vec<Uuid>) -> bool {
+impl Fixture {
+    /// Creates a build; returns whether the queue was full.
+    async fn create_is_rejected(&self, of: &str, n: u8, ids: &mut Vec<Uuid>) -> bool {
         match self.create(of, self.upload(of, n)).await {
             Ok(created) => ids.push(created.build.id),
             Err(fault) if fault.status == 429 => return true,
@@ -464,66 +485,70 @@ impl Stand {
     }
 }
 
-/// C-052: whoever asks between the end of the command and the record waits; after two seconds that is over.
+/// C-052: a read after the command's exit waits up to two seconds for the record.
 #[tokio::test(start_paused = true)]
-async fn whoever_asks_waits_for_the_record() {
-    let folder = ArchiveDir::new();
-    let mut stand = stand(&folder).await;
-    let id = stand.new_build("o", 1).await;
-    let Run { job, end } = stand.run().await;
+async fn reads_wait_for_the_record() {
+    let folder = TempFolder::new();
+    let mut fixture = start(&folder).await;
+    let id = fixture.new_build("o", 1).await;
+    let Run { job, end } = fixture.run().await;
     let began = tasks::now();
-    assert_eq!(stand.get(id).await.status, BuildStatus::Building);
+    assert_eq!(fixture.get(id).await.status, BuildStatus::Building);
     assert_eq!(tasks::now(), began, "a command that runs is not waited for");
     (job.on_exit)();
-    assert_eq!(stand.get(id).await.status, BuildStatus::Building);
+    assert_eq!(fixture.get(id).await.status, BuildStatus::Building);
     assert_eq!(tasks::now() - began, RECONCILE_WITHIN);
     let asks = tokio::spawn({
-        let service = stand.service.clone();
+        let service = fixture.service.clone();
         async move { service.get(&name("o"), id).await }
     });
     tokio::task::yield_now().await;
-    end.send(success()).expect("the house waits for it");
+    end.send(success()).expect("the service waits for it");
     let told = asks.await.expect("no panic").expect("it is recorded");
     assert_eq!(told.status, BuildStatus::Success);
 }
 
-/// The result is told as soon as it is recorded, while the scratch folder is removed, however often one asks; the place is given on
-/// after it.
+/// The result is available while the scratch folder is still being removed; the slot is free
+/// afterwards.
 #[tokio::test(start_paused = true)]
-async fn a_large_scratch_folder_holds_no_result_up() {
-    let folder = ArchiveDir::new();
-    let mut stand = stand(&folder).await;
-    let id = stand.new_build("o", 1).await;
-    let mut run = stand.run().await;
+async fn removing_scratch_does_not_delay_the_result() {
+    let folder = TempFolder::new();
+    let mut fixture = start(&folder).await;
+    let id = fixture.new_build("o", 1).await;
+    let mut run = fixture.run().await;
     run.know(success());
     let began = tasks::now();
-    let build = stand.get(id).await;
+    let build = fixture.get(id).await;
     assert_eq!(build.status, BuildStatus::Success);
-    assert_eq!(stand.get(id).await, build);
+    assert_eq!(fixture.get(id).await, build);
     assert_eq!(tasks::now(), began, "nobody waits for the folder");
-    assert_eq!(stand.records.build(&name("o"), id).expect("read"), Some(build.clone()));
-    assert_eq!(lock(&stand.service.queue).running(), 1);
+    assert_eq!(
+        fixture.records.build(&name("o"), id).expect("read"),
+        Some(build.clone())
+    );
+    assert_eq!(lock(&fixture.service.queue).running(), 1);
     run.end
         .send(RunOutcome::Failed("it does not count".into()))
-        .expect("the house waits for it");
-    stand.service.idle().await;
-    assert_eq!(stand.get(id).await, build);
+        .expect("the service waits for it");
+    fixture.service.idle().await;
+    assert_eq!(fixture.get(id).await, build);
 }
 
-/// I-21: where there is no space for the record of an end, the end is told all the same, and recorded once there is.
+/// I-21: a result that cannot be recorded is reported all the same, and recorded once there is
+/// space.
 #[tokio::test(start_paused = true)]
-async fn an_end_is_recorded_as_soon_as_there_is_space() {
-    let folder = ArchiveDir::new();
-    let mut stand = stand(&folder).await;
-    let id = stand.new_build("o", 1).await;
-    let run = stand.run().await;
-    stand
+async fn a_result_is_recorded_once_there_is_space() {
+    let folder = TempFolder::new();
+    let mut fixture = start(&folder).await;
+    let id = fixture.new_build("o", 1).await;
+    let run = fixture.run().await;
+    fixture
         .records
         .ask("CREATE TRIGGER full BEFORE UPDATE ON build BEGIN SELECT RAISE(ABORT, 'no space'); END");
     run.end(success());
-    assert_eq!(stand.get(id).await.status, BuildStatus::Success);
+    assert_eq!(fixture.get(id).await.status, BuildStatus::Success);
     let recorded = || {
-        stand
+        fixture
             .records
             .build(&name("o"), id)
             .expect("read")
@@ -533,41 +558,41 @@ async fn an_end_is_recorded_as_soon_as_there_is_space() {
     assert_eq!(recorded(), BuildStatus::Building);
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(recorded(), BuildStatus::Building);
-    stand.records.ask("DROP TRIGGER full");
-    stand.service.idle().await;
+    fixture.records.ask("DROP TRIGGER full");
+    fixture.service.idle().await;
     assert_eq!(recorded(), BuildStatus::Success);
 }
 
-/// I-21: a build that cannot be recorded is refused, takes no place, and runs nothing; nor does one begin that cannot be recorded.
+/// I-21: a build that cannot be recorded is rejected and does not run.
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_recorded_does_not_run() {
-    let folder = ArchiveDir::new();
-    let mut stand = stand(&folder).await;
-    stand
+async fn a_build_that_cannot_be_recorded_does_not_run() {
+    let folder = TempFolder::new();
+    let mut fixture = start(&folder).await;
+    fixture
         .records
         .ask("CREATE TRIGGER full BEFORE INSERT ON build BEGIN SELECT RAISE(ABORT, 'no space'); END");
     for n in 0..5 {
-        let fault = stand.create("o", stand.upload("o", n)).await.expect_err("no space");
+        let fault = fixture.create("o", fixture.upload("o", n)).await.expect_err("no space");
         assert_eq!((fault.status, fault.code), (500, "INTERNAL_SERVER_ERROR"));
     }
-    stand.records.ask("DROP TRIGGER full");
-    stand
+    fixture.records.ask("DROP TRIGGER full");
+    fixture
         .records
         .ask("CREATE TRIGGER full BEFORE UPDATE ON build BEGIN SELECT RAISE(ABORT, 'no space'); END");
-    let id = stand.new_build("o", 1).await;
+    let id = fixture.new_build("o", 1).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(stand.get(id).await.status, BuildStatus::Pending);
-    assert!(stand.runs.try_recv().is_err());
-    stand.records.ask("DROP TRIGGER full");
-    stand.run().await.end(success());
-    assert_eq!(stand.get(id).await.status, BuildStatus::Success);
+    assert_eq!(fixture.get(id).await.status, BuildStatus::Pending);
+    assert!(fixture.runs.try_recv().is_err());
+    fixture.records.ask("DROP TRIGGER full");
+    fixture.run().await.end(success());
+    assert_eq!(fixture.get(id).await.status, BuildStatus::Success);
 }
 
-/// I-19: what a stop cut off runs again from its archive, up to three times; what waited waits again.
+/// I-19: interrupted builds run again up to three times; pending ones wait again.
 #[tokio::test(start_paused = true)]
-async fn builds_go_on_after_a_stop() {
-    let folder = ArchiveDir::new();
-    let mut before = stand(&folder).await;
+async fn builds_resume_after_a_stop() {
+    let folder = TempFolder::new();
+    let mut before = start(&folder).await;
     let ids = [before.new_build("o", 1).await, before.new_build("o", 2).await];
     let runs = [before.run().await, before.run().await];
     let waiting = before.new_build("o", 3).await;
@@ -575,7 +600,7 @@ async fn builds_go_on_after_a_stop() {
     before.kill().await;
     drop(runs);
 
-    let mut after = stand(&folder).await;
+    let mut after = start(&folder).await;
     for _ in 0..2 {
         let run = after.run().await;
         let build = run.job.build.clone();
@@ -592,13 +617,13 @@ async fn builds_go_on_after_a_stop() {
     assert_eq!(log, "[service] interrupted, attempt 2 of 3\n");
     after.kill().await;
 
-    let mut third = stand(&folder).await;
+    let mut third = start(&folder).await;
     let runs = [third.run().await, third.run().await];
     assert!(runs.iter().all(|run| run.job.build.attempt == 3));
     third.kill().await;
     drop(runs);
 
-    let mut last = stand(&folder).await;
+    let mut last = start(&folder).await;
     for id in ids {
         let build = last.wait_for(id, BuildStatus::Failed).await;
         assert!(build.error.expect("a reason").starts_with("build: interrupted 3 times"));
@@ -609,63 +634,63 @@ async fn builds_go_on_after_a_stop() {
     last.wait_for(waiting, BuildStatus::Success).await;
 }
 
-/// A panic in a run fails its build, its scratch folder goes, and the place is free again.
+/// A panic in a run fails its build and frees its slot.
 #[tokio::test(start_paused = true)]
 async fn a_panic_fails_one_build() {
-    let folder = ArchiveDir::new();
-    let mut stand = stand(&folder).await;
+    let folder = TempFolder::new();
+    let mut fixture = start(&folder).await;
     for n in 0..4 {
-        let id = stand.new_build("o", n).await;
-        // The test's end of the run goes away, which the run does not expect.
-        let run = stand.run().await;
+        let id = fixture.new_build("o", n).await;
+        // Dropping the test's end makes the run panic.
+        let run = fixture.run().await;
         let scratch = run.job.scratch.clone();
         fs::create_dir_all(scratch.join("context")).expect("the folder is writable");
         drop(run);
-        let build = stand.wait_for(id, BuildStatus::Failed).await;
+        let build = fixture.wait_for(id, BuildStatus::Failed).await;
         assert!(build.error.expect("a reason").starts_with("build: the service failed"));
         assert!(!scratch.exists());
     }
-    let id = stand.new_build("o", 9).await;
-    stand.run().await.end(success());
-    stand.wait_for(id, BuildStatus::Success).await;
+    let id = fixture.new_build("o", 9).await;
+    fixture.run().await.end(success());
+    fixture.wait_for(id, BuildStatus::Success).await;
 }
 
-/// I-21: a build does not fail for its log, one that cannot even be opened.
+/// I-21: a build runs without a log if that cannot be opened.
 #[tokio::test(start_paused = true)]
 async fn a_build_needs_no_log() {
-    let folder = ArchiveDir::new();
+    let folder = TempFolder::new();
     fs::write(folder.0.join("logs"), "no folder").expect("the folder is writable");
-    let mut stand = stand(&folder).await;
-    let id = stand.new_build("o", 1).await;
-    stand.run().await.end(success());
-    stand.wait_for(id, BuildStatus::Success).await;
+    let mut fixture = start(&folder).await;
+    let id = fixture.new_build("o", 1).await;
+    fixture.run().await.end(success());
+    fixture.wait_for(id, BuildStatus::Success).await;
 }
 
-/// A client that goes away leaves no build behind that is recorded and never runs.
+/// A disconnecting client leaves no build that is recorded but never runs.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_stops_nothing() {
-    let folder = ArchiveDir::new();
-    let mut stand = stand(&folder).await;
-    let upload = stand.upload("o", 1);
-    let turn = stand.service.upload_locks.lock(upload).await;
-    let made = tokio::time::timeout(Duration::from_secs(1), stand.create("o", upload)).await;
+async fn a_disconnect_does_not_abort_the_creation() {
+    let folder = TempFolder::new();
+    let mut fixture = start(&folder).await;
+    let upload = fixture.upload("o", 1);
+    let turn = fixture.service.upload_locks.lock(upload).await;
+    let made = tokio::time::timeout(Duration::from_secs(1), fixture.create("o", upload)).await;
     assert!(made.is_err(), "somebody else has its turn");
     drop(turn);
-    let run = stand.run().await;
+    let run = fixture.run().await;
     assert_eq!(run.job.build.upload, upload);
     run.end(success());
 }
 
-/// A service that is started without a command leaves what waits alone; with one it runs.
+/// A service without a command leaves builds pending; with one they run.
 #[tokio::test(start_paused = true)]
 async fn without_a_command_builds_wait() {
-    let folder = ArchiveDir::new();
-    let idle = stand_with(&folder, None).await;
+    let folder = TempFolder::new();
+    let idle = start_with(&folder, None).await;
     let id = idle.new_build("o", 1).await;
     idle.service.idle().await;
     assert_eq!(idle.get(id).await.status, BuildStatus::Pending);
     idle.kill().await;
-    let mut stand = stand(&folder).await;
-    stand.run().await.end(success());
-    stand.wait_for(id, BuildStatus::Success).await;
+    let mut fixture = start(&folder).await;
+    fixture.run().await.end(success());
+    fixture.wait_for(id, BuildStatus::Success).await;
 }

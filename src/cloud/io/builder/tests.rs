@@ -1,4 +1,4 @@
-//! Commands that end in every way, run by the shell of the machine, in folders of the tests' own.
+//! Tests of runs, with shell scripts as builder commands.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -33,15 +33,15 @@ fn archive() -> Vec<u8> {
     packer.finish().expect("memory")
 }
 
-/// A data directory, and runs in it.
-struct BuildService {
+/// A data directory for runs.
+struct RunFixture {
     data: TestDir,
     build: Build,
 }
 
-impl BuildService {
-    fn new() -> BuildService {
-        BuildService {
+impl RunFixture {
+    fn new() -> RunFixture {
+        RunFixture {
             data: TestDir::new(),
             build: Build {
                 id: Uuid::v4([7; 16]),
@@ -95,17 +95,17 @@ impl BuildService {
 
     async fn run(&self, job: BuildJob, stop: Shutdown) -> RunOutcome {
         let log = BuildLog::open(&self.path("log")).expect("a log");
-        let ran = run(job, log, stop).await;
+        let outcome = run(job, log, stop).await;
         assert!(!self.scratch().exists(), "scratch is gone however it ended");
-        ran
+        outcome
     }
 
-    /// Runs a script of the shell.
+    /// Runs a shell script.
     async fn script(&self, script: &str) -> RunOutcome {
         self.run(self.job(&["sh", "-c", script]), Shutdown::default()).await
     }
 
-    /// The lines of the log that are not the service's own.
+    /// Returns the command's lines in the log.
     fn lines(&self) -> Vec<String> {
         let page = BuildLog::read_page(&self.path("log"), None, usize::MAX).expect("a log");
         let is_own = |line: &String| line.starts_with("[service] ");
@@ -126,23 +126,24 @@ fn done() -> RunOutcome {
     uri("registry.example/a:1", 5)
 }
 
-/// I-10, I-22: the environment is what the specification names, and nothing else; the folder is the context, stdin is empty.
+/// I-10, I-22: the environment is exactly the documented one; the working directory is the context,
+/// and stdin is empty.
 #[tokio::test]
-async fn a_command_finds_what_it_is_promised() {
-    let house = BuildService::new();
-    let mut job = house.job(&[
+async fn a_command_gets_its_environment() {
+    let fixture = RunFixture::new();
+    let mut job = fixture.job(&[
         "sh",
         "-c",
         &format!("env; pwd; cat; ls -A . ../out; cat $BUILD_FILE; {DONE}"),
     ]);
     job.env.push(("TOKEN".into(), "of the operator".into()));
     job.env.push(("BUILD_ID".into(), "forged".into()));
-    assert_eq!(house.run(job, Shutdown::default()).await, done());
-    let scratch = house.scratch();
+    assert_eq!(fixture.run(job, Shutdown::default()).await, done());
+    let scratch = fixture.scratch();
     let scratch = scratch.to_str().expect("UTF-8");
-    let mut lines = house.lines();
+    let mut lines = fixture.lines();
     let rest = lines.split_off(lines.iter().position(|line| !line.contains('=')).expect("pwd"));
-    // What a shell sets by itself.
+    // Variables that the shell sets itself.
     lines.retain(|line| {
         !["PWD=", "OLDPWD=", "SHLVL=", "_="]
             .iter()
@@ -155,7 +156,7 @@ async fn a_command_finds_what_it_is_promised() {
         format!("HOME={scratch}/home"),
         format!("TMPDIR={scratch}/tmp"),
         "TOKEN=of the operator".to_owned(),
-        format!("BUILD_ID={}", house.build.id),
+        format!("BUILD_ID={}", fixture.build.id),
         "BUILD_ORG=org-7".to_owned(),
         "BUILD_REGION=us-west".to_owned(),
         "BUILD_FILE=Dockerfile".to_owned(),
@@ -174,14 +175,14 @@ async fn a_command_finds_what_it_is_promised() {
     assert_eq!(rest[6], "FROM scratch");
 }
 
-/// I-10: words of the run stand in arguments, without a shell; other braces stay, and so do other bytes.
+/// I-10: placeholders are replaced in arguments, without a shell; other braces and bytes stay.
 #[tokio::test]
-async fn words_are_filled_in() {
-    let house = BuildService::new();
-    let scratch = house.scratch();
+async fn placeholders_are_replaced() {
+    let fixture = RunFixture::new();
+    let scratch = fixture.scratch();
     let scratch = scratch.to_str().expect("UTF-8");
-    let id = house.build.id.to_string();
-    let job = house.job(&[]);
+    let id = fixture.build.id.to_string();
+    let job = fixture.job(&[]);
     let dirs = RunDirs::of(&job.scratch);
     for (argument, expected) in [
         (
@@ -206,28 +207,37 @@ async fn words_are_filled_in() {
         expand(bytes, &job, &dirs).into_vec(),
         [b"\xff", id.as_bytes(), b"\xfe"].concat()
     );
-    let job = house.job(&["printf", "%s\\n", "{id}", "a b", "$HOME", ";"]);
-    let ran = house.run(job, Shutdown::default()).await;
-    assert!(matches!(ran, RunOutcome::Failed(text) if text.starts_with("image: ")));
-    assert_eq!(house.lines(), [&id, "a b", "$HOME", ";"]);
+    let job = fixture.job(&["printf", "%s\\n", "{id}", "a b", "$HOME", ";"]);
+    let outcome = fixture.run(job, Shutdown::default()).await;
+    assert!(matches!(outcome, RunOutcome::Failed(text) if text.starts_with("image: ")));
+    assert_eq!(fixture.lines(), [&id, "a b", "$HOME", ";"]);
 }
 
-/// I-11: `BUILD_RESULT`, the last line of stdout, one file in `BUILD_OUT`, which is kept.
+/// I-11: `BUILD_RESULT`, the last line of stdout, and one file in `BUILD_OUT`, which is stored.
 #[tokio::test]
-async fn an_image_is_found_in_three_places() {
-    let house = BuildService::new();
+async fn an_image_is_reported_in_three_ways() {
+    let fixture = RunFixture::new();
     let result = r#"printf '{"imageUri":"b","imageSizeBytes":1}' > "$BUILD_RESULT""#;
     let file = r#"printf image > "$BUILD_OUT/im age.tar"; chmod 0 "$BUILD_OUT/im age.tar""#;
-    assert_eq!(house.script(&format!("{DONE}; {result}; {file}")).await, uri("b", 1));
-    assert_eq!(house.script(&format!("{DONE}; echo; echo '  '; {file}")).await, done());
-    assert!(!house.path("images").exists(), "nothing is kept that is not the image");
+    assert_eq!(fixture.script(&format!("{DONE}; {result}; {file}")).await, uri("b", 1));
+    assert_eq!(
+        fixture.script(&format!("{DONE}; echo; echo '  '; {file}")).await,
+        done()
+    );
+    assert!(
+        !fixture.path("images").exists(),
+        "nothing is kept that is not the image"
+    );
     let kept = RunOutcome::Success(Image {
         location: ImageLocation::Stored("im age.tar".into()),
         size: 5,
     });
     for _ in 0..2 {
-        assert_eq!(house.script(&format!("{DONE} >&2; {file}; echo done")).await, kept);
-        let path = house.path("images").join(house.build.id.to_string()).join("im age.tar");
+        assert_eq!(fixture.script(&format!("{DONE} >&2; {file}; echo done")).await, kept);
+        let path = fixture
+            .path("images")
+            .join(fixture.build.id.to_string())
+            .join("im age.tar");
         assert_eq!(fs::read(&path).expect("it is kept"), b"image");
         assert_eq!(
             fs::metadata(&path).expect("it is kept").permissions().mode() & 0o777,
@@ -236,10 +246,10 @@ async fn an_image_is_found_in_three_places() {
     }
 }
 
-/// I-11: what is no image is a failure of the phase `image`, whatever else there is.
+/// I-11: an unusable image fails in the phase `image`.
 #[tokio::test]
 async fn unusable_images_fail() {
-    let house = BuildService::new();
+    let fixture = RunFixture::new();
     for (script, expected) in [
         ("true", "image: the command tells of no image"),
         (
@@ -288,7 +298,7 @@ async fn unusable_images_fail() {
             "image: the last line of stdout is unusable: `imageSizeBytes` is missing",
         ),
     ] {
-        let RunOutcome::Failed(text) = house.script(script).await else {
+        let RunOutcome::Failed(text) = fixture.script(script).await else {
             panic!("{script} is no failure");
         };
         assert!(text.starts_with(expected), "{script}: {text}");
@@ -296,10 +306,10 @@ async fn unusable_images_fail() {
     }
 }
 
-/// I-12, I-13: another status and a signal are failures; the error has the end of stderr.
+/// I-12, I-13: a non-zero status and a signal are failures, with the end of stderr.
 #[tokio::test]
-async fn a_bad_end_is_a_failure() {
-    let house = BuildService::new();
+async fn a_nonzero_status_is_a_failure() {
+    let fixture = RunFixture::new();
     for (script, expected) in [
         (format!("{DONE}; exit 3"), "build: exit status 3; passed: unpack"),
         (
@@ -308,10 +318,10 @@ async fn a_bad_end_is_a_failure() {
         ),
         ("kill -9 $$".into(), "build: signal 9 (SIGKILL); passed: unpack"),
     ] {
-        assert_eq!(house.script(&script).await, RunOutcome::Failed(expected.into()));
+        assert_eq!(fixture.script(&script).await, RunOutcome::Failed(expected.into()));
     }
     let long = "i=0; while [ $i -lt 3000 ]; do echo \"line $i\"; i=$((i+1)); done >&2; exit 1";
-    let RunOutcome::Failed(text) = house.script(long).await else {
+    let RunOutcome::Failed(text) = fixture.script(long).await else {
         panic!("it is no failure");
     };
     let (_, tail) = text.split_once("; stderr ends: ").expect("the end of stderr");
@@ -319,19 +329,19 @@ async fn a_bad_end_is_a_failure() {
     assert!(tail.ends_with("line 2998\nline 2999"));
 }
 
-/// I-13, I-17, I-18: what is wrong with the archive is a failure of the phase `unpack`, and the command never starts.
+/// I-13, I-17, I-18: a bad archive fails in the phase `unpack`, and the command does not start.
 #[tokio::test]
-async fn a_bad_archive_never_reaches_the_command() {
-    let house = BuildService::new();
-    let witness = house.path("witness");
+async fn a_bad_archive_does_not_start_the_command() {
+    let fixture = RunFixture::new();
+    let witness = fixture.path("witness");
     let command = format!("touch {}; {DONE}", witness.display());
-    let mut job = house.job(&["sh", "-c", &command]);
+    let mut job = fixture.job(&["sh", "-c", &command]);
     job.archive = Box::new(io::Cursor::new(b"no archive".to_vec()));
-    let mut missing = house.job(&["sh", "-c", &command]);
+    let mut missing = fixture.job(&["sh", "-c", &command]);
     missing.build.file = "other/Dockerfile".into();
-    let mut large = house.job(&["sh", "-c", &command]);
+    let mut large = fixture.job(&["sh", "-c", &command]);
     large.limits.unpacked_max = 1000;
-    let mut many = house.job(&["sh", "-c", &command]);
+    let mut many = fixture.job(&["sh", "-c", &command]);
     many.limits.entries_max = 2;
     for (job, expected) in [
         (job, "unpack: the archive is damaged: it is no gzip"),
@@ -346,26 +356,29 @@ async fn a_bad_archive_never_reaches_the_command() {
         (many, "unpack: the archive has more than 2 entries (`--max-entries`)"),
     ] {
         assert_eq!(
-            house.run(job, Shutdown::default()).await,
+            fixture.run(job, Shutdown::default()).await,
             RunOutcome::Failed(expected.into())
         );
     }
     assert!(!witness.exists());
 }
 
-/// A command that cannot be started is a failure of the phase `build`; a program that the archive brings is never taken.
+/// A command that cannot be started fails in the phase `build`. Programs inside the archive are not
+/// found.
 #[tokio::test]
-async fn a_program_is_looked_for_outside_of_the_context() {
-    let house = BuildService::new();
-    let ran = house.run(house.job(&["no-such-program"]), Shutdown::default()).await;
+async fn programs_in_the_context_are_not_found() {
+    let fixture = RunFixture::new();
+    let outcome = fixture
+        .run(fixture.job(&["no-such-program"]), Shutdown::default())
+        .await;
     let expected = "build: starting `no-such-program`: no program of that name is in PATH; passed: unpack";
-    assert_eq!(ran, RunOutcome::Failed(expected.into()));
-    let mut job = house.job(&["main"]);
+    assert_eq!(outcome, RunOutcome::Failed(expected.into()));
+    let mut job = fixture.job(&["main"]);
     job.env = vec![("PATH".into(), "src:.::/usr/bin".into())];
-    let ran = house.run(job, Shutdown::default()).await;
-    assert!(matches!(ran, RunOutcome::Failed(text) if text.contains("no program of that name")));
-    let ran = house.run(house.job(&["src/main"]), Shutdown::default()).await;
-    assert!(matches!(ran, RunOutcome::Failed(text) if text.contains("starting `src/main`")));
+    let outcome = fixture.run(job, Shutdown::default()).await;
+    assert!(matches!(outcome, RunOutcome::Failed(text) if text.contains("no program of that name")));
+    let outcome = fixture.run(fixture.job(&["src/main"]), Shutdown::default()).await;
+    assert!(matches!(outcome, RunOutcome::Failed(text) if text.contains("starting `src/main`")));
     let path = OsStr::new("/usr/bin:/bin");
     let checked = |command: &str| check_command(&[command.into()], path).map_err(|error| error.to_string());
     assert_eq!(checked("sh"), Ok(()));
@@ -386,11 +399,11 @@ async fn a_program_is_looked_for_outside_of_the_context() {
     assert!(check_command(&[], path).is_err());
 }
 
-/// Waits for a line in the log; whoever writes it may take as long as the machine lets it.
-async fn line(house: &BuildService, wanted: &str) -> String {
+/// Waits for a line in the log.
+async fn line(fixture: &RunFixture, wanted: &str) -> String {
     let wait = async {
         loop {
-            if let Some(line) = house.lines().into_iter().find(|line| line.starts_with(wanted)) {
+            if let Some(line) = fixture.lines().into_iter().find(|line| line.starts_with(wanted)) {
                 return line;
             }
             sleep(Duration::from_millis(5)).await;
@@ -405,88 +418,90 @@ fn runs(id: &str) -> bool {
     state.is_some_and(|state| state != b'Z')
 }
 
-/// I-12: the time limit is a `timeout`; SIGTERM is heard, and what does not heed it is killed, down to children that left the group.
+/// I-12: the time limit gives `timeout`; processes that ignore SIGTERM or leave the group are
+/// killed.
 #[tokio::test]
-async fn time_is_limited() {
-    let house = BuildService::new();
-    // What traps the signal ends by itself within the grace, which nobody waits for in full.
+async fn a_timeout_kills_the_command() {
+    let fixture = RunFixture::new();
+    // The script traps the signal and exits within the grace.
     let polite = "trap 'echo heard; exit 0' TERM; echo ready; while :; do sleep 0.01; done";
-    let mut job = house.job(&["sh", "-c", polite]);
+    let mut job = fixture.job(&["sh", "-c", polite]);
     job.limits.timeout = Duration::from_millis(2500);
-    let ran = house.run(job, Shutdown::default()).await;
+    let outcome = fixture.run(job, Shutdown::default()).await;
     let expected = "build: no end within 2.5 seconds (`--build-timeout`), so it was stopped; passed: unpack";
-    // The shell may tell of its own child that the signal ended.
-    assert!(matches!(ran, RunOutcome::TimedOut(text) if text.starts_with(expected)));
-    assert!(house.lines().contains(&"heard".to_owned()));
+    // The shell may report its child's signal as well.
+    assert!(matches!(outcome, RunOutcome::TimedOut(text) if text.starts_with(expected)));
+    assert!(fixture.lines().contains(&"heard".to_owned()));
     let stubborn = "trap '' TERM; (trap '' TERM; exec sleep 1000) & echo \"child $!\"; setsid sleep 1000 & \
                     echo \"escaped $!\"; echo cause >&2; while :; do sleep 1000; done";
-    let mut job = house.job(&["sh", "-c", stubborn]);
+    let mut job = fixture.job(&["sh", "-c", stubborn]);
     job.limits.timeout = Duration::from_secs(2);
     job.limits.grace = Duration::from_millis(10);
-    let ran = house.run(job, Shutdown::default()).await;
-    assert!(matches!(ran, RunOutcome::TimedOut(text) if text.ends_with("; stderr ends: cause")));
+    let outcome = fixture.run(job, Shutdown::default()).await;
+    assert!(matches!(outcome, RunOutcome::TimedOut(text) if text.ends_with("; stderr ends: cause")));
     for name in ["child ", "escaped "] {
-        let line = line(&house, name).await;
+        let line = line(&fixture, name).await;
         assert!(!runs(&line[name.len()..]), "{line}");
     }
 }
 
-/// I-12: a good end leaves nothing behind either: neither in the group nor outside of it, and what holds the pipes holds nobody up.
+/// I-12: no process remains after a success either, in the group or outside, and open pipes do not
+/// delay the end.
 #[tokio::test]
-async fn what_a_command_leaves_behind_is_killed() {
-    let house = BuildService::new();
+async fn leftover_processes_are_killed() {
+    let fixture = RunFixture::new();
     let script = format!(
         "sleep 1000 & echo \"child $!\"; setsid sh -c 'sleep 1000 & echo \"escaped $!\"; touch $TMPDIR/up; wait' & \
          setsid sleep 1000 >/dev/null 2>&1 & while [ ! -e $TMPDIR/up ]; do sleep 0.01; done; mkdir -p x/y; chmod 0 x/y x; {DONE}"
     );
-    assert_eq!(house.script(&script).await, done());
+    assert_eq!(fixture.script(&script).await, done());
     for name in ["child ", "escaped "] {
-        let line = line(&house, name).await;
+        let line = line(&fixture, name).await;
         assert!(!runs(&line[name.len()..]), "{line}");
     }
-    assert!(guard::kill_run(&house.scratch().join("context")).is_empty());
+    assert!(guard::kill_run(&fixture.scratch().join("context")).is_empty());
 }
 
-/// I-29, I-19: when the service stops, the command is told so and the run counts as interrupted, whatever it makes of the signal.
+/// I-19, I-29: when the service stops, the run counts as interrupted, whatever the command does.
 #[tokio::test]
-async fn a_stop_interrupts() {
-    let house = BuildService::new();
+async fn a_stop_interrupts_a_run() {
+    let fixture = RunFixture::new();
     let (trigger, stop) = Shutdown::channel();
     let script = format!(
         "trap '{}; exit 0' TERM; echo ready; while :; do sleep 0.01; done",
         DONE.replace('\'', "\"")
     );
     let stopping = async {
-        line(&house, "ready").await;
+        line(&fixture, "ready").await;
         trigger.set();
     };
-    let (ran, ()) = tokio::join!(house.run(house.job(&["sh", "-c", &script]), stop.clone()), stopping);
-    assert_eq!(ran, RunOutcome::Interrupted);
-    let ran = house.run(house.job(&["sh", "-c", DONE]), stop).await;
-    assert_eq!(ran, RunOutcome::Interrupted, "before it has begun");
+    let (outcome, ()) = tokio::join!(fixture.run(fixture.job(&["sh", "-c", &script]), stop.clone()), stopping);
+    assert_eq!(outcome, RunOutcome::Interrupted);
+    let outcome = fixture.run(fixture.job(&["sh", "-c", DONE]), stop).await;
+    assert_eq!(outcome, RunOutcome::Interrupted, "before it has begun");
 }
 
-/// I-29: a signal that reaches the command before the service knows of its stop is no end of the build.
+/// I-29: a signal that reaches the command before the service does not fail the build.
 #[tokio::test]
-async fn a_stop_may_reach_the_command_first() {
+async fn a_stop_signal_may_reach_the_command_first() {
     for script in ["kill -TERM $$", "exit 1", "exit 0"] {
-        let house = BuildService::new();
+        let fixture = RunFixture::new();
         let (trigger, stop) = Shutdown::channel();
-        let mut job = house.job(&["sh", "-c", script]);
-        // The command has ended by then.
+        let mut job = fixture.job(&["sh", "-c", script]);
+        // The command has exited at this point.
         job.on_exit = Box::new(move || trigger.set());
-        assert_eq!(house.run(job, stop).await, RunOutcome::Interrupted, "{script}");
+        assert_eq!(fixture.run(job, stop).await, RunOutcome::Interrupted, "{script}");
     }
-    let house = BuildService::new();
+    let fixture = RunFixture::new();
     let (trigger, stop) = Shutdown::channel();
-    let mut job = house.job(&["sh", "-c", DONE]);
+    let mut job = fixture.job(&["sh", "-c", DONE]);
     job.on_exit = Box::new(move || trigger.set());
-    assert_eq!(house.run(job, stop).await, done(), "what is done is done");
+    assert_eq!(fixture.run(job, stop).await, done(), "what is done is done");
 }
 
-/// I-29, I-12: after an end by a signal of those that end services, the stop is waited for, and for no longer than it says.
+/// I-12, I-29: after a stop signal the run waits a limited time for the service's stop.
 #[tokio::test(start_paused = true)]
-async fn a_stop_may_come_a_little_late() {
+async fn a_late_stop_is_awaited() {
     for end in [
         CommandExit::Signal(Signal::TERM.as_raw()),
         CommandExit::Signal(Signal::INT.as_raw()),
@@ -501,7 +516,7 @@ async fn a_stop_may_come_a_little_late() {
         let (_trigger, mut stop) = Shutdown::channel();
         let began = tokio::time::Instant::now();
         assert!(!is_stopped(&end, &mut stop).await, "{end}");
-        // The clock stands still but for sleepers.
+        // The clock is paused except for sleeps.
         assert!(began.elapsed() <= 2 * BUILD_STOP_WITHIN);
     }
     for end in [
@@ -516,11 +531,11 @@ async fn a_stop_may_come_a_little_late() {
     }
 }
 
-/// I-12: what left the group and came to the service, as orphans come to the first process of a container, is reaped as well.
+/// I-12: escaped processes that became children of the service are reaped.
 #[tokio::test]
-async fn orphans_leave_no_zombies() {
-    let house = BuildService::new();
-    let context = house.scratch().join("context");
+async fn orphans_are_reaped() {
+    let fixture = RunFixture::new();
+    let context = fixture.scratch().join("context");
     let mut orphan = std::process::Command::new("sleep")
         .arg("1000")
         .env("BUILD_CONTEXT", &context)
@@ -532,20 +547,22 @@ async fn orphans_leave_no_zombies() {
     assert_eq!(Errno::from_io_error(&again), Some(Errno::CHILD));
 }
 
-/// I-14: lines of both streams come as they are written, those without end too; what is no UTF-8 is replaced; long ones are cut.
+/// I-14: lines of both streams are logged as written; incomplete, invalid and long lines too.
 #[tokio::test]
-async fn words_of_a_command_reach_the_log() {
-    let house = BuildService::new();
+async fn output_is_logged() {
+    let fixture = RunFixture::new();
     let script = "printf 'one\\n\\ntwo\\r\\n'; printf '\\377\\n'; head -c 9000 /dev/zero | tr '\\0' x; echo; \
                   head -c 9000 /dev/zero | tr '\\0' '\\377'; echo; printf last; exit 1";
-    let ran = house.script(script).await;
-    assert!(matches!(ran, RunOutcome::Failed(_)));
-    let lines = house.lines();
+    let outcome = fixture.script(script).await;
+    assert!(matches!(outcome, RunOutcome::Failed(_)));
+    let lines = fixture.lines();
     assert_eq!(lines[..4], ["one", "", "two", "\u{fffd}"]);
     assert_eq!(lines[4], "x".repeat(BUILD_LINE_BYTES_MAX));
     assert_eq!(lines[5], "\u{fffd}".repeat(BUILD_LINE_BYTES_MAX / 3));
     assert_eq!(lines[6..], ["last"]);
-    let all = BuildLog::read_page(&house.path("log"), None, 100).expect("a log").lines;
+    let all = BuildLog::read_page(&fixture.path("log"), None, 100)
+        .expect("a log")
+        .lines;
     let own: Vec<&String> = all.iter().filter(|line| line.starts_with("[service] ")).collect();
     assert_eq!(own[0], "[service] attempt 2: unpacking the build context, 100 bytes");
     assert!(own[1].starts_with("[service] unpacked 3 entries, "), "{}", own[1]);

@@ -481,7 +481,7 @@ mod tests {
 
     /// C-069, C-074: files are packed in order, and the same files give the same archive.
     #[test]
-    fn files_are_packed_in_order_and_always_alike() {
+    fn packing_is_ordered_and_reproducible() {
         let files = [
             ("Dockerfile", "FROM scratch\n"),
             ("app/main.py", "print()\n"),
@@ -503,7 +503,7 @@ mod tests {
 
     /// The archive equals that of the published client.
     #[test]
-    fn the_archive_is_that_of_the_published_client() {
+    fn the_archive_equals_that_of_the_published_client() {
         use sha2::Sha256;
         let folder = Folder::with(&[("Dockerfile", "FROM scratch\n")]);
         let tar = tar_of(folder.pack().expect("an archive"));
@@ -515,7 +515,7 @@ mod tests {
 
     /// C-075: an ignore file replaces the built-in patterns; an unreadable one is ignored.
     #[test]
-    fn an_ignore_file_decides_alone_and_one_that_cannot_be_read_not_at_all() {
+    fn an_ignore_file_replaces_the_built_in_patterns() {
         let folder = Folder::with(&[("Dockerfile", "x"), (".env", "x"), ("data/a", "x"), ("b.txt", "x")]);
         folder.write(".dockerignore", "data\n");
         assert_eq!(folder.names(), [".dockerignore", ".env", "Dockerfile", "b.txt"]);
@@ -535,7 +535,7 @@ mod tests {
 
     /// A link is packed as its target if that is inside the folder.
     #[test]
-    fn links_to_files_are_followed_and_links_to_folders_are_not() {
+    fn links_to_files_are_packed_and_links_to_folders_skipped() {
         let folder = Folder::with(&[("Dockerfile", "x"), ("real/file", "content"), ("real/.env", "secret")]);
         let name = folder.0.file_name().expect("a name").to_owned();
         let outside = Folder::with(&[("far", "far away")]);
@@ -642,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_not_packed_and_who_may_run_it_is_kept() {
+    fn special_files_are_skipped_and_execute_bits_kept() {
         let folder = Folder::with(&[("Dockerfile", "x"), ("run", "x")]);
         fs::set_permissions(folder.0.join("run"), fs::Permissions::from_mode(0o711)).expect("a mode");
         let pipe = folder.0.join("pipe");
@@ -671,7 +671,7 @@ mod tests {
 
     /// C-092: the limit applies to uncompressed sizes and is checked before reading.
     #[test]
-    fn a_context_has_a_cap() {
+    fn a_context_has_a_size_limit() {
         let folder = Folder::with(&[("Dockerfile", "")]);
         let sparse = |size: u64| {
             let file = File::create(folder.0.join("sparse")).expect("a file");

@@ -230,7 +230,7 @@ mod tests {
     /// C-030, C-032, C-068, I-27: fields are sent unchanged in the order received, and the file is
     /// last.
     #[test]
-    fn the_form_has_the_fields_as_they_came_and_the_file_at_its_end() {
+    fn the_form_keeps_the_order_of_fields_with_the_file_last() {
         let grant = read(
             r#"{"uploadId":"u","uploadUrl":"http://s/","expiresAt":"later",
                 "uploadFields":{"z":"1","key":"a/b.tar.gz","Content-Type":"application/gzip","x\"y":"","A":"2\r\n3"}}"#,
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_grant_is_refused_without_its_words() {
+    fn an_invalid_grant_is_rejected_without_its_content() {
         for bad in [
             "",
             "[]",

@@ -1,4 +1,5 @@
-//! Folders as commands leave them: deep, closed, full of links.
+//! Tests of directory handles, on trees as builder commands leave them: deep, unreadable, full of
+//! links.
 
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ fn cstr(text: &str) -> CString {
     c_name(text.as_bytes()).expect("no NUL")
 }
 
-/// Nothing is opened or made through a link, and nothing that is there is written over.
+/// No operation follows a link or overwrites a file.
 #[test]
 fn links_are_not_followed() {
     let scratch = TestDir::new();
@@ -39,7 +40,7 @@ fn links_are_not_followed() {
     assert!(c_name(b"a\0b").is_err());
 }
 
-/// A FIFO, which would make a reader wait for ever, is no regular file.
+/// A FIFO is not a regular file and does not block.
 #[test]
 fn only_regular_files_are_read() {
     let scratch = TestDir::new();
@@ -50,7 +51,7 @@ fn only_regular_files_are_read() {
     assert!(folder.open_file(&cstr(".")).is_err());
 }
 
-/// Makes a chain of folders, which is deeper than any path may be long.
+/// Creates a chain of directories that is deeper than any path.
 fn deep(at: &Path, name: &str, depth: usize) {
     let name = cstr(name);
     let mut folder = DirHandle::open(at).expect("it is there");
@@ -61,9 +62,9 @@ fn deep(at: &Path, name: &str, depth: usize) {
     }
 }
 
-/// I-12: a tree is removed however deep it is, whatever rights its folders have, and without what its links lead to.
+/// I-12: a tree is removed whatever its depth and modes; link targets stay.
 #[test]
-fn trees_of_all_kinds_are_removed() {
+fn trees_of_any_depth_and_mode_are_removed() {
     let scratch = TestDir::new();
     let outside = scratch.path().join("outside");
     fs::create_dir(&outside).expect("a folder");
@@ -78,7 +79,7 @@ fn trees_of_all_kinds_are_removed() {
     }
     deep(&tree, "d", 10 * REMOVE_DEPTH_MAX);
     deep(&tree, &"n".repeat(200), 3 * REMOVE_DEPTH_MAX);
-    // Names that are used for what is moved.
+    // Names that removal itself uses.
     fs::create_dir_all(tree.join(".moved-0/full")).expect("a folder");
     fs::write(tree.join(".moved-1"), "").expect("a file");
     for path in ["a/b", "a", ".moved-0"] {
@@ -100,10 +101,11 @@ fn trees_of_all_kinds_are_removed() {
     assert!(outside.join("file").exists());
 }
 
-/// Works in a thread whose mounts are its own, and gone with it; not at all without the right to mount.
+/// Runs `work` in a thread with a mount namespace of its own. Does nothing without the right to
+/// mount.
 fn with_own_mounts(work: impl FnOnce() + Send + 'static) {
     let thread = std::thread::spawn(move || {
-        // SAFETY: what is unshared is no table of descriptors.
+        // SAFETY: only the mount namespace is unshared, not the table of descriptors.
         let own = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) };
         let apart = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         match own.and_then(|()| rustix::mount::mount_change("/", apart)) {
@@ -118,10 +120,9 @@ fn bind(what: &Path, at: &Path) {
     rustix::mount::mount_bind(what, at).expect("mounts are this thread's own");
 }
 
-/// I-12: what a command has mounted in its folder, be it of the same file system, stays as it is; all else goes, however much of it
-/// stands before or behind what stays.
+/// I-12: mounts inside a tree are untouched, and everything else is removed.
 #[test]
-fn mounts_are_left_alone() {
+fn mounts_are_not_removed() {
     let scratch = TestDir::new();
     let (outside, tree) = (scratch.path().join("outside"), scratch.path().join("tree"));
     fs::create_dir(&outside).expect("a folder");
@@ -147,7 +148,7 @@ fn mounts_are_left_alone() {
         assert_eq!(mode & 0o777, 0o755, "nor are its rights changed");
         assert_eq!(fs::read_dir(&tree).expect("it stays").count(), 1);
         assert_eq!(fs::read_dir(tree.join("a")).expect("it stays").count(), 4);
-        // What the folder itself is, whoever has made it a mount may say.
+        // A mount point itself is not removed.
         let error = remove_tree(&tree.join("a/mount")).expect_err("it is a mount");
         assert!(error.to_string().contains("mounted"), "{error}");
         assert!(outside.join("file").exists());
@@ -157,9 +158,9 @@ fn mounts_are_left_alone() {
     assert!(!tree.exists());
 }
 
-/// A folder that is to be empty stays, also where it is a mount, as a disk of its own is.
+/// `clear` keeps the directory, which may be a mount point.
 #[test]
-fn a_folder_is_emptied() {
+fn clear_keeps_the_folder() {
     let scratch = TestDir::new();
     let (disk, at) = (scratch.path().join("disk"), scratch.path().join("at"));
     for path in [&disk, &at] {

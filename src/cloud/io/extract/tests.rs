@@ -1,4 +1,4 @@
-//! ArchiveStore on a real disk: what is made, and what is outside and stays as it was.
+//! Tests of extraction to a real disk.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,7 +11,7 @@ const BOUNDS: UnpackLimits = UnpackLimits {
     entries_max: 1000,
 };
 
-/// Writes one entry of a tar archive.
+/// Appends an entry to a tar archive.
 fn put(archive: &mut Vec<u8>, name: &str, flag: u8, target: &str, data: &[u8], mode: u32) {
     let mut block = [0; 512];
     block[..name.len()].copy_from_slice(name.as_bytes());
@@ -39,10 +39,9 @@ fn run(scratch: &TestDir, plain: &[u8]) -> Result<UnpackStats, ExtractError> {
     extract(&mut &*gzip(plain), scratch.path(), BOUNDS, "Dockerfile", &|| false)
 }
 
-/// I-17: what is on the disk is what is in the archive; rights are dropped as far as they are dangerous, whatever the mask of the
-/// service is.
+/// I-17: the files equal the archive; dangerous mode bits are dropped, whatever the umask.
 #[test]
-fn an_archive_becomes_a_tree() {
+fn an_archive_is_extracted() {
     let scratch = TestDir::new();
     let big: Vec<u8> = (0..300_000_u32).map(|at| (at / 7) as u8).collect();
     let mut plain = Vec::new();
@@ -80,9 +79,9 @@ fn an_archive_becomes_a_tree() {
     assert_eq!(fs::metadata(path("Dockerfile")).expect("a file").mtime(), 100);
 }
 
-/// I-17: a link that stands where a name leads is not gone through even when the tree does not know of it.
+/// I-17: a link on the disk is not followed even if the archive does not contain it.
 #[test]
-fn a_link_that_was_there_is_not_followed() {
+fn an_existing_link_is_not_followed() {
     let scratch = TestDir::new();
     let outside = TestDir::new();
     std::os::unix::fs::symlink(outside.path(), scratch.path().join("src")).expect("a link");
@@ -94,9 +93,9 @@ fn a_link_that_was_there_is_not_followed() {
     assert_eq!(fs::read_dir(outside.path()).expect("a folder").count(), 0);
 }
 
-/// I-17, I-18: the reasons reach whoever asked, with the name in question.
+/// I-17, I-18: errors name the entry.
 #[test]
-fn refusals_and_failures_are_told() {
+fn errors_name_the_entry() {
     let scratch = TestDir::new();
     let mut plain = Vec::new();
     put(&mut plain, "../x", b'0', "", b"x", 0o644);

@@ -1,4 +1,4 @@
-//! Tests of the database: what is written is read again, whole, also from what a power cut or a full disk left.
+//! Tests of the database, including truncated journals and full disks.
 
 use std::collections::HashSet;
 use std::fs;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::*;
 use crate::proto::build::{BuildChange, Image, ImageLocation, Slug};
 
-/// A folder that is deleted with the test.
+/// A folder that is removed with the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -50,7 +50,7 @@ fn name(text: &str) -> Slug {
     Slug::parse(text).expect("a name")
 }
 
-/// The SHA-256 of the archives, and of the key that uploaded them.
+/// SHA-256 of the archives and of the key that uploaded them.
 const ARCHIVE: Sha256Digest = [7; 32];
 const KEY: Sha256Digest = [8; 32];
 
@@ -76,7 +76,7 @@ fn upload(n: u32, org: &str) -> UploadRecord {
     }
 }
 
-/// A build with the number of its upload, made at that time.
+/// A build of upload `n`, created at `now_ms`.
 fn build(n: u32, org: &str, file: &str, now_ms: u64) -> Build {
     Build::new(
         id(1000 + n),
@@ -119,9 +119,9 @@ fn ids(builds: &[Build]) -> Vec<Uuid> {
     builds.iter().map(|build| build.id).collect()
 }
 
-/// What is written comes back as it was, in every state, also when the file is opened again.
+/// Records read back unchanged in every state, also after reopening.
 #[test]
-fn what_is_written_is_read_again() {
+fn records_round_trip() {
     let folder = Folder::new();
     let records = open(&folder);
     let mut unused = upload(1, "o");
@@ -156,23 +156,23 @@ fn what_is_written_is_read_again() {
     assert_eq!(ids(&records.unfinished().expect("read")), ids(&builds[..2]));
 }
 
-/// A build and the seal of its upload are one: without the upload there is no build.
+/// A build and the seal of its upload are written together or not at all.
 #[test]
-fn a_build_without_an_upload_is_not_kept() {
+fn a_build_without_an_upload_is_rejected() {
     let folder = Folder::new();
     let records = open(&folder);
     let build = build(1, "o", "f", 0);
     assert!(matches!(records.insert_build(&build), Err(RecordError::Broken(_))));
     assert!(!records.has_build(build.id).expect("read"));
-    // The same identifier twice is refused too, and leaves the first.
+    // A duplicate id is rejected and the first build stays.
     let first = insert(&records, 1, "o", "f", 0);
     assert!(records.insert_build(&first).is_err());
     assert_eq!(records.list(&name("o"), &ALL).expect("read").1, 1);
 }
 
-/// A change is kept if nobody else was faster.
+/// An update needs the expected status.
 #[test]
-fn a_change_expects_a_state() {
+fn an_update_expects_a_status() {
     let folder = Folder::new();
     let records = open(&folder);
     let waits = insert(&records, 1, "o", "f", 0);
@@ -186,7 +186,7 @@ fn a_change_expects_a_state() {
     assert_eq!(records.build(&name("o"), waits.id).expect("read"), Some(runs));
 }
 
-/// `GET /builds`: newest first as they were recorded, although the clock went back; the filters; and pages with the total.
+/// `GET /builds`: newest first in order of insertion, with filters, pages and the total.
 #[test]
 fn builds_are_listed_newest_first() {
     let folder = Folder::new();
@@ -238,9 +238,9 @@ fn builds_are_listed_newest_first() {
     assert_eq!(list(of("us-west", "' OR 1=1 --")), (vec![], 0));
 }
 
-/// I-16: a hit is a success of the same organization, archive, region and build file; the newest of them.
+/// I-16: a cache hit has the same organization, archive, region and build file; the newest wins.
 #[test]
-fn successes_are_found_again() {
+fn successes_are_cache_hits() {
     let folder = Folder::new();
     let records = open(&folder);
     let hit = |org: &str, region: &str, file: &str| {
@@ -274,11 +274,10 @@ fn successes_are_found_again() {
     assert_eq!(hit("o", "us-west", "f"), Some(id(1002)));
 }
 
-/// Finding 11: archives of one short hash are told apart by their SHA-256, so that a success is a
-/// hit for its own archive alone; and the short hash finds what the asking key has uploaded,
-/// whether the build was made for it or found by the whole archive.
+/// Archives with the same short hash are distinguished by SHA-256. The short hash finds builds of
+/// archives that the requesting key has uploaded.
 #[test]
-fn a_short_hash_is_no_proof() {
+fn a_short_hash_does_not_identify_an_archive() {
     let folder = Folder::new();
     let records = open(&folder);
     let (forged, other): (Sha256Digest, Sha256Digest) = ([9; 32], [10; 32]);
@@ -315,10 +314,10 @@ fn a_short_hash_is_no_proof() {
     let second = make(put(2, ARCHIVE, KEY));
     assert_eq!((cached(&forged), cached(&ARCHIVE)), (Some(first), Some(second)));
     assert_eq!((found(other), found(KEY)), (vec![first], vec![second]));
-    // The same archive again, by the other key: it has shown that it has it.
+    // The other key uploads the same archive.
     put(3, ARCHIVE, other);
     assert_eq!((found(other), found(KEY)), (vec![second, first], vec![second]));
-    // Another organization's upload shows nothing here.
+    // An upload of another organization has no effect.
     records
         .insert_upload(&UploadRecord {
             key: Some(KEY),
@@ -342,10 +341,9 @@ fn a_short_hash_is_no_proof() {
     );
 }
 
-/// A database of version 1 is taken over with all that is in it, once; what it did not write down
-/// is no hit and no name.
+/// A database of version 1 is migrated once; missing values match nothing.
 #[test]
-fn an_older_database_is_taken_over() {
+fn an_older_database_is_migrated() {
     let folder = Folder::new();
     let old = rusqlite::Connection::open(folder.db()).expect("a file");
     old.execute_batch(include_str!("version-1.sql")).expect("a database");
@@ -409,7 +407,7 @@ fn an_older_database_is_taken_over() {
                 .has_archive
         );
     }
-    // It goes on as one of its own.
+    // The migrated database works like a new one.
     let records = open(&folder);
     let waits = insert(&records, 4, "o", "f", 0);
     let runs = change(&records, &waits, BuildChange::Start);
@@ -420,9 +418,9 @@ fn an_older_database_is_taken_over() {
     assert_eq!(hit.map(|build| build.id), Some(waits.id));
 }
 
-/// I-23: what a sweep asks, and what it may delete.
+/// I-23: queries and deletions of the sweep.
 #[test]
-fn sweeps_learn_what_is_held() {
+fn the_sweep_queries_uploads_and_builds() {
     let folder = Folder::new();
     let records = open(&folder);
     records.insert_upload(&upload(1, "o")).expect("there is space");
@@ -472,9 +470,10 @@ fn sweeps_learn_what_is_held() {
     assert_eq!(held(2), None);
 }
 
-/// I-21: a record that finds no space is not kept, not even half; reads work; and so does writing once there is space.
+/// I-21: a failed write for lack of space changes nothing; reads work, and writes do again once
+/// there is space.
 #[test]
-fn without_space_nothing_is_half_written() {
+fn a_full_disk_leaves_no_partial_change() {
     let folder = Folder::new();
     let records = open(&folder);
     let pages = records.ask("PRAGMA page_count");
@@ -502,7 +501,7 @@ fn without_space_nothing_is_half_written() {
         assert!(next.is_none_or(|upload| !upload.sealed));
     };
     whole(kept);
-    // Again, since an error must not leave a transaction open.
+    // An error leaves no open transaction.
     let granted = records.insert_upload(&upload(kept, "o"));
     assert!(
         granted
@@ -519,10 +518,9 @@ fn without_space_nothing_is_half_written() {
     whole(kept + 1);
 }
 
-/// What a kill or a power cut leaves is the journal up to some byte. Whichever it is, the records are those of some moment, whole,
-/// and none that was there with fewer bytes is missing.
+/// A truncated journal gives a consistent earlier state, and a longer one never a state with less.
 #[test]
-fn every_beginning_of_the_journal_is_a_whole_moment() {
+fn every_truncated_journal_is_consistent() {
     let folder = Folder::new();
     let records = open(&folder);
     for n in 1..=6 {
@@ -555,9 +553,9 @@ fn every_beginning_of_the_journal_is_a_whole_moment() {
     assert_eq!(before.len(), 6);
 }
 
-/// A database that is none, or damaged, or not ours, is named and left as it is.
+/// A damaged or foreign file is an error that names it, and stays unchanged.
 #[test]
-fn what_is_no_database_of_ours_is_left_alone() {
+fn foreign_and_damaged_files_are_not_changed() {
     let garbage: Vec<u8> = (0..20_000_u32).map(|n| (n * 7 % 251) as u8).collect();
     let told = |folder: &Folder| {
         let before = fs::read(folder.db()).expect("the file");
@@ -581,14 +579,14 @@ fn what_is_no_database_of_ours_is_left_alone() {
         drop(records);
         folder
     };
-    // Pages in the midst are overwritten.
+    // Overwritten pages in the middle.
     let folder = make();
     let mut bytes = fs::read(folder.db()).expect("the file");
     let len = bytes.len();
     bytes[4096..len - 4096].fill(0x5a);
     fs::write(folder.db(), &bytes).expect("a file");
     assert!(matches!(told(&folder), OpenRecordsError::Damaged { .. }));
-    // Its end is missing.
+    // A truncated file.
     let folder = make();
     let bytes = fs::read(folder.db()).expect("the file");
     fs::write(folder.db(), &bytes[..bytes.len() / 2]).expect("a file");
@@ -609,17 +607,17 @@ fn what_is_no_database_of_ours_is_left_alone() {
     ));
 }
 
-/// A kill between the making of the file and of its tables leaves an empty one; that is no damage.
+/// An empty file, from a kill before the tables were created, is valid.
 #[test]
-fn an_empty_file_is_a_beginning() {
+fn an_empty_file_is_initialized() {
     let folder = Folder::new();
     fs::write(folder.db(), b"").expect("a file");
     insert(&open(&folder), 1, "o", "f", 0);
 }
 
-/// KeyStore are not in there, but whose builds there are is nobody else's business.
+/// Files have mode 0600.
 #[test]
-fn the_files_are_the_owners_alone() {
+fn files_are_readable_by_their_owner_only() {
     let folder = Folder::new();
     let records = open(&folder);
     records.insert_upload(&upload(1, "o")).expect("there is space");
@@ -628,7 +626,8 @@ fn the_files_are_the_owners_alone() {
         assert_eq!(mode(&folder.0.join(name)), 0o600, "{name}");
     }
     drop(records);
-    // An orderly end leaves the journal empty: a copy of the one file is a copy of all. Its files stay, for a start on a full disk.
+    // After an orderly close the main file is complete. The empty journal files stay, for a start
+    // on a full disk.
     let size = |name: &str| fs::metadata(folder.0.join(name)).expect("a file").len();
     assert_eq!(size("builds.db-wal"), 0);
     assert!(size("builds.db-shm") > 0);
@@ -637,7 +636,7 @@ fn the_files_are_the_owners_alone() {
     assert!(open(&folder).upload(id(1)).expect("read").is_some());
 }
 
-/// Readers and writers of many threads get in nobody's way, and see whole changes alone.
+/// Concurrent readers and writers see complete changes only.
 #[test]
 fn threads_share_the_records() {
     let folder = Folder::new();
@@ -669,9 +668,9 @@ fn threads_share_the_records() {
     assert_eq!(records.unfinished().expect("read").len(), 80);
 }
 
-/// Whoever wants one record does not wait for a list or a sweep: requests ask on threads that others need too.
+/// Lookups of single records do not wait for lists and sweeps.
 #[test]
-fn one_record_is_read_during_a_walk() {
+fn single_records_are_read_during_a_scan() {
     let folder = Folder::new();
     let records = open(&folder);
     let made = insert(&records, 1, "o", "f", 10);

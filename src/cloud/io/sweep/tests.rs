@@ -1,4 +1,4 @@
-//! Tests of sweeps, on real records and files, at times of the test's choice.
+//! Tests of the sweep, on a real database and files, at chosen times.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -9,22 +9,22 @@ use crate::io::records::SqliteRecords;
 use crate::proto::build::{Build, BuildChange, BuildStatus, UploadRecord};
 use edge_runner_http::common::random;
 
-/// A sweep on a folder that is deleted with the test. ArchiveStore are kept for 100 s, builds for 1000 s.
-struct Stand {
+/// A sweeper on a temporary folder. Archives are kept for 100 s, builds for 1000 s.
+struct Fixture {
     sweep: Sweeper,
     folder: PathBuf,
 }
 
-impl Drop for Stand {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// When grants end.
+/// When grants expire.
 const T0: u64 = 1_795_262_400_000;
 
-fn stand() -> Stand {
+fn fixture() -> Fixture {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let name = format!("sweep-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let folder = std::env::temp_dir().join(name);
@@ -39,15 +39,15 @@ fn stand() -> Stand {
             builds: Some(Duration::from_secs(1000)),
         },
     };
-    Stand { sweep, folder }
+    Fixture { sweep, folder }
 }
 
-impl Stand {
+impl Fixture {
     fn archive(&self, id: Uuid) -> PathBuf {
         self.folder.join(format!("archives/o/{id}.tar.gz"))
     }
 
-    /// Retention an upload, with its archive if it `has_archive`.
+    /// Inserts an upload, with its archive if `has_archive`.
     fn upload(&self, has_archive: bool) -> UploadRecord {
         let mut upload = UploadRecord {
             id: Uuid::v4(random()),
@@ -77,7 +77,7 @@ impl Stand {
         upload
     }
 
-    /// Retention a build of it with a log and an image.
+    /// Inserts a build of it with a log and an image.
     fn build(&self, of: &UploadRecord) -> Build {
         let info = of.info.expect("it came");
         let build = Build::new(
@@ -119,73 +119,73 @@ impl Stand {
     }
 }
 
-/// I-23: the archive goes after its build, the build with its log and image after that; never before.
+/// I-23: the archive is deleted first, then the build with its log and image; neither too early.
 #[test]
-fn each_thing_goes_at_its_time() {
-    let stand = stand();
-    let upload = stand.upload(true);
-    let build = stand.build(&upload);
-    // However late it is: a build waits.
-    assert_eq!(stand.sweep(u64::MAX >> 1), (0, 0, 0));
-    stand.end(&build, T0 + 5_000);
-    assert_eq!(stand.sweep(T0 + 104_999), (0, 0, 0));
-    assert!(stand.archive(upload.id).exists());
-    assert_eq!(stand.sweep(T0 + 105_000), (1, 0, 0));
-    assert!(!stand.archive(upload.id).exists() && !stand.knows(&upload));
-    assert_eq!(stand.sweep(T0 + 1_004_999), (0, 0, 0));
-    assert!(stand.sweep.log(build.id).exists() && stand.sweep.images(build.id).exists());
-    assert_eq!(stand.sweep(T0 + 1_005_000), (0, 1, 0));
-    assert!(!stand.sweep.log(build.id).exists() && !stand.sweep.images(build.id).exists());
-    assert!(!stand.sweep.records.has_build(build.id).expect("read"));
+fn archives_and_builds_are_deleted_when_due() {
+    let fixture = fixture();
+    let upload = fixture.upload(true);
+    let build = fixture.build(&upload);
+    // A pending build protects its archive at any time.
+    assert_eq!(fixture.sweep(u64::MAX >> 1), (0, 0, 0));
+    fixture.end(&build, T0 + 5_000);
+    assert_eq!(fixture.sweep(T0 + 104_999), (0, 0, 0));
+    assert!(fixture.archive(upload.id).exists());
+    assert_eq!(fixture.sweep(T0 + 105_000), (1, 0, 0));
+    assert!(!fixture.archive(upload.id).exists() && !fixture.knows(&upload));
+    assert_eq!(fixture.sweep(T0 + 1_004_999), (0, 0, 0));
+    assert!(fixture.sweep.log(build.id).exists() && fixture.sweep.images(build.id).exists());
+    assert_eq!(fixture.sweep(T0 + 1_005_000), (0, 1, 0));
+    assert!(!fixture.sweep.log(build.id).exists() && !fixture.sweep.images(build.id).exists());
+    assert!(!fixture.sweep.records.has_build(build.id).expect("read"));
 }
 
-/// A grant that was never used leaves no record; one that is still good retention its seal although the archive is gone.
+/// An unused grant leaves no record; a valid one keeps its seal after its archive is deleted.
 #[test]
-fn records_of_uploads_go_with_their_grants() {
-    let stand = stand();
-    let (unused, sealed) = (stand.upload(false), stand.upload(true));
-    let build = stand.build(&sealed);
-    stand.end(&build, T0 - 50_000);
+fn unused_uploads_are_deleted_after_their_grant() {
+    let fixture = fixture();
+    let (unused, sealed) = (fixture.upload(false), fixture.upload(true));
+    let build = fixture.build(&sealed);
+    fixture.end(&build, T0 - 50_000);
     let brief = Retention {
         archives: Some(Duration::from_secs(1)),
-        ..stand.sweep.retention
+        ..fixture.sweep.retention
     };
-    let mut stand = stand;
-    stand.sweep.retention = brief;
-    assert_eq!(stand.sweep(T0 - 49_000), (1, 0, 0));
-    assert!(!stand.archive(sealed.id).exists() && stand.knows(&sealed) && stand.knows(&unused));
-    assert_eq!(stand.sweep(T0 - 48_000), (0, 0, 0));
-    stand.sweep.retention.archives = None;
-    assert_eq!(stand.sweep(T0 + 299_999), (0, 0, 0));
-    assert!(stand.knows(&unused));
-    assert_eq!(stand.sweep(T0 + 300_000), (0, 0, 0));
-    assert!(!stand.knows(&unused));
+    let mut fixture = fixture;
+    fixture.sweep.retention = brief;
+    assert_eq!(fixture.sweep(T0 - 49_000), (1, 0, 0));
+    assert!(!fixture.archive(sealed.id).exists() && fixture.knows(&sealed) && fixture.knows(&unused));
+    assert_eq!(fixture.sweep(T0 - 48_000), (0, 0, 0));
+    fixture.sweep.retention.archives = None;
+    assert_eq!(fixture.sweep(T0 + 299_999), (0, 0, 0));
+    assert!(fixture.knows(&unused));
+    assert_eq!(fixture.sweep(T0 + 300_000), (0, 0, 0));
+    assert!(!fixture.knows(&unused));
 }
 
-/// An archive whose record was cut off by a kill is no empty upload, and one that somebody has at this moment waits for its turn.
+/// An archive without recorded facts is kept, and a locked upload is skipped.
 #[tokio::test]
-async fn what_is_there_or_in_use_is_not_taken_for_empty() {
-    let stand = stand();
-    let upload = stand.upload(false);
-    fs::create_dir_all(stand.folder.join("archives/o")).expect("the folder is writable");
-    fs::write(stand.archive(upload.id), "archive").expect("the folder is writable");
-    let mut stand = stand;
-    stand.sweep.retention.archives = None;
-    stand.sweep(T0 + 10_000_000);
-    assert!(stand.knows(&upload));
-    stand.sweep.retention.archives = Some(Duration::from_secs(100));
-    let turn = stand.sweep.upload_locks.lock(upload.id).await;
-    assert_eq!(stand.sweep(T0 + 100_000), (0, 0, 0));
+async fn existing_and_locked_uploads_are_not_deleted() {
+    let fixture = fixture();
+    let upload = fixture.upload(false);
+    fs::create_dir_all(fixture.folder.join("archives/o")).expect("the folder is writable");
+    fs::write(fixture.archive(upload.id), "archive").expect("the folder is writable");
+    let mut fixture = fixture;
+    fixture.sweep.retention.archives = None;
+    fixture.sweep(T0 + 10_000_000);
+    assert!(fixture.knows(&upload));
+    fixture.sweep.retention.archives = Some(Duration::from_secs(100));
+    let turn = fixture.sweep.upload_locks.lock(upload.id).await;
+    assert_eq!(fixture.sweep(T0 + 100_000), (0, 0, 0));
     drop(turn);
-    assert_eq!(stand.sweep(T0 + 100_000), (1, 0, 0));
-    assert!(!stand.knows(&upload));
+    assert_eq!(fixture.sweep(T0 + 100_000), (1, 0, 0));
+    assert!(!fixture.knows(&upload));
 }
 
-/// More than one step of a sweep takes.
+/// More than one step of a sweep.
 #[test]
-fn a_sweep_takes_all_that_is_due() {
-    let stand = stand();
-    let uploads: Vec<UploadRecord> = (0..SWEEP_STEP + 3).map(|_| stand.upload(false)).collect();
-    stand.sweep(T0 + 100_000);
-    assert!(!uploads.iter().any(|upload| stand.knows(upload)));
+fn a_sweep_deletes_more_than_one_step() {
+    let fixture = fixture();
+    let uploads: Vec<UploadRecord> = (0..SWEEP_STEP + 3).map(|_| fixture.upload(false)).collect();
+    fixture.sweep(T0 + 100_000);
+    assert!(!uploads.iter().any(|upload| fixture.knows(upload)));
 }

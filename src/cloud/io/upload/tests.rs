@@ -1,4 +1,4 @@
-//! UploadService whose body, clock and records are the test's; on a real folder.
+//! Tests of uploads with simulated bodies, on a real folder.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -22,7 +22,7 @@ use crate::proto::sign::SigningKey;
 use edge_runner_http::common::lock;
 use edge_runner_proto::config::Secret;
 
-/// A body in pieces, each after a wait; every piece is asked for twice, as from a network.
+/// A body in pieces with delays; each piece is polled twice, as from a network.
 struct ChunkedReader {
     pieces: VecDeque<(Duration, Bytes)>,
     sleep: Option<Pin<Box<tokio::time::Sleep>>>,
@@ -72,8 +72,8 @@ impl Body for ChunkedReader {
     }
 }
 
-/// UploadService in a folder of their own.
-struct BuildService {
+/// An upload service on a temporary folder.
+struct UploadFixture {
     path: PathBuf,
     uploads: Arc<UploadService>,
 }
@@ -81,12 +81,12 @@ struct BuildService {
 const SIZE_MAX: u64 = 1_000_000;
 const KEY: &str = "sk_0123456789abcdef";
 
-impl BuildService {
-    fn new() -> BuildService {
-        BuildService::with(|_| {})
+impl UploadFixture {
+    fn new() -> UploadFixture {
+        UploadFixture::with(|_| {})
     }
 
-    fn with(change: impl FnOnce(&mut UploadService)) -> BuildService {
+    fn with(change: impl FnOnce(&mut UploadService)) -> UploadFixture {
         let path = std::env::temp_dir().join(format!("edge-runner-{}", Uuid::v4(random())));
         let keys = KeyStore::new(&path, Vec::new());
         let mut uploads = UploadService {
@@ -105,8 +105,8 @@ impl BuildService {
             permits: Arc::new(Semaphore::new(4)),
         };
         change(&mut uploads);
-        BuildService::set_keys(&path, true);
-        BuildService {
+        UploadFixture::set_keys(&path, true);
+        UploadFixture {
             path,
             uploads: Arc::new(uploads),
         }
@@ -124,13 +124,13 @@ impl BuildService {
             .expect("a grant")
     }
 
-    /// Whoever has the key of [`BuildService::set_keys`].
+    /// Returns the owner of the key from [`UploadFixture::set_keys`].
     fn holder(&self) -> KeyHolder {
         let keys = &self.uploads.keys;
         keys.find(KEY).expect("readable").expect("it is one")
     }
 
-    /// Writes the file of keys, with or without the one.
+    /// Writes the key file, with or without the key.
     fn set_keys(path: &std::path::Path, has_one: bool) {
         let kept = StoredKey::new(&Secret::new(KEY), KeyKind::Private, name("org-7"), None, 0);
         let kept = if has_one { vec![kept] } else { Vec::new() };
@@ -156,7 +156,7 @@ impl BuildService {
     }
 }
 
-impl Drop for BuildService {
+impl Drop for UploadFixture {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
     }
@@ -186,7 +186,7 @@ fn form(grant: &UploadGrant, file: &[u8]) -> Vec<u8> {
     body
 }
 
-/// Something like a gzip file, which no byte pattern repeats.
+/// Data with a gzip magic number and no repeating pattern.
 fn archive(bytes: usize, seed: u8) -> Vec<u8> {
     let mut file = vec![0x1f, 0x8b];
     let mut state = u32::from(seed) + 1;
@@ -197,41 +197,42 @@ fn archive(bytes: usize, seed: u8) -> Vec<u8> {
     file
 }
 
-/// C-066 to C-069, I-08: what was sent is what is kept, wherever the network cut it, and it is recorded as it is.
+/// C-066 to C-069, I-08: the stored archive equals what was sent, however it was split, and is
+/// recorded.
 #[tokio::test]
-async fn what_was_sent_is_kept() {
-    let house = BuildService::new();
+async fn an_upload_is_stored_unchanged() {
+    let fixture = UploadFixture::new();
     for (bytes, piece) in [(2, 1), (1_000, 7), (600_000, 4_096), (SIZE_MAX as usize, 700_000)] {
-        let grant = house.grant().await;
+        let grant = fixture.grant().await;
         let file = archive(bytes, 1);
-        let stored = house
+        let stored = fixture
             .take(ChunkedReader::new(&form(&grant, &file), piece))
             .await
             .expect("stored");
         assert_eq!(stored.key, grant.upload_fields.key);
-        assert!(house.archive(&grant) == Some(file), "{bytes} in pieces of {piece}");
-        let upload = house.recorded(&grant);
+        assert!(fixture.archive(&grant) == Some(file), "{bytes} in pieces of {piece}");
+        let upload = fixture.recorded(&grant);
         let info = upload.info.expect("recorded");
         assert_eq!((info.size, info.md5), (bytes as u64, stored.md5));
-        assert_eq!(house.uploads.folder.head(&upload).expect("readable"), Some(info));
+        assert_eq!(fixture.uploads.folder.head(&upload).expect("readable"), Some(info));
         assert!(stored.etag().len() == 34 && stored.etag().starts_with('"'));
     }
-    assert_eq!(house.parts(), 0);
-    assert_eq!(house.uploads.permits.available_permits(), 4);
+    assert_eq!(fixture.parts(), 0);
+    assert_eq!(fixture.uploads.permits.available_permits(), 4);
 }
 
-/// I-07: sixty seconds without a byte are the end, and fifty-nine are not, however often.
+/// I-07: an upload ends after 60 s without a byte, but not after 59 s, however often.
 #[tokio::test(start_paused = true)]
-async fn an_upload_that_stands_still_ends() {
-    let house = BuildService::new();
-    let grant = house.grant().await;
+async fn a_stalled_upload_times_out() {
+    let fixture = UploadFixture::new();
+    let grant = fixture.grant().await;
     let body = form(&grant, &archive(1_000, 1));
     let mut slow = ChunkedReader::new(&body, 100);
     for (wait, _) in &mut slow.pieces {
         *wait = Duration::from_secs(59);
     }
-    house.take(slow).await.expect("it went on all the time");
-    assert!(house.archive(&grant).is_some());
+    fixture.take(slow).await.expect("it went on all the time");
+    assert!(fixture.archive(&grant).is_some());
 
     let phases = Mutex::new(Vec::new());
     for at in [0, 1, body.len() / 100 - 1] {
@@ -242,7 +243,7 @@ async fn an_upload_that_stands_still_ends() {
             lock(&phases).push(phase);
             true
         };
-        let refused = house
+        let refused = fixture
             .uploads
             .receive_form(&head(), still, &set_phase)
             .await
@@ -250,29 +251,29 @@ async fn an_upload_that_stands_still_ends() {
         assert_eq!((refused.status, refused.code), (408, "RequestTimeout"));
         assert_eq!(began.elapsed().as_secs(), 60);
     }
-    // Nobody is pushed out who was verified, and whoever was not may be.
+    // Verified uploads are not evictable, others are.
     let phases = phases.into_inner().expect("no holder panics");
     assert_eq!(
         (phases[0], phases.last()),
         (ConnPhase::Receiving, Some(&ConnPhase::Upload))
     );
-    gone(&house).await;
+    gone(&fixture).await;
 }
 
-/// Waits until no part is left: a thread that has one deletes it when it is done with it.
-async fn gone(house: &BuildService) {
-    while house.parts() > 0 {
+/// Waits until no partial archive is left.
+async fn gone(fixture: &UploadFixture) {
+    while fixture.parts() > 0 {
         spawn_blocking(std::thread::yield_now).await.expect("no panic");
     }
 }
 
-/// I-08: whoever goes away, at any moment, leaves what was there before, or all of the new archive; and no part.
+/// I-08: a disconnect at any moment leaves the old or the new archive, and no partial one.
 #[tokio::test]
-async fn an_upload_that_is_dropped_leaves_no_part() {
-    let house = BuildService::new();
-    let grant = house.grant().await;
+async fn a_dropped_upload_leaves_no_partial_archive() {
+    let fixture = UploadFixture::new();
+    let grant = fixture.grant().await;
     let (old, new) = (archive(500, 1), archive(600_000, 2));
-    house
+    fixture
         .take(ChunkedReader::new(&form(&grant, &old), 500))
         .await
         .expect("stored");
@@ -281,7 +282,7 @@ async fn an_upload_that_is_dropped_leaves_no_part() {
     loop {
         polls += 1;
         let mut left = polls;
-        let mut upload = pin!(house.take(ChunkedReader::new(&body, 100_000)));
+        let mut upload = pin!(fixture.take(ChunkedReader::new(&body, 100_000)));
         let done = poll_fn(|cx| {
             if left == 0 {
                 return Poll::Ready(false);
@@ -295,19 +296,19 @@ async fn an_upload_that_is_dropped_leaves_no_part() {
         }
     }
     assert!(polls > 10, "it waited {polls} times");
-    gone(&house).await;
-    assert!(house.archive(&grant) == Some(new));
+    gone(&fixture).await;
+    assert!(fixture.archive(&grant) == Some(new));
 
     for polls in 1..polls {
-        let grant = house.grant().await;
-        house
+        let grant = fixture.grant().await;
+        fixture
             .take(ChunkedReader::new(&form(&grant, &old), 500))
             .await
             .expect("stored");
         let body = form(&grant, &archive(600_000, 2));
         {
             let mut left = polls;
-            let mut upload = pin!(house.take(ChunkedReader::new(&body, 100_000)));
+            let mut upload = pin!(fixture.take(ChunkedReader::new(&body, 100_000)));
             poll_fn(|cx| {
                 left -= 1;
                 match left == 0 || upload.as_mut().poll(cx).is_ready() {
@@ -317,20 +318,21 @@ async fn an_upload_that_is_dropped_leaves_no_part() {
             })
             .await;
         }
-        gone(&house).await;
-        let kept = house.archive(&grant).expect("the old one or the new one");
+        gone(&fixture).await;
+        let kept = fixture.archive(&grant).expect("the old one or the new one");
         assert!(kept.len() == 500 || kept.len() == 600_000, "{} bytes", kept.len());
     }
-    assert_eq!(house.uploads.permits.available_permits(), 4);
+    assert_eq!(fixture.uploads.permits.available_permits(), 4);
 }
 
-/// I-06, I-08: each refusal comes before the rest of the body is asked for, and leaves the archive of before.
+/// I-06, I-08: each error comes before the rest of the body is read, and leaves the earlier
+/// archive.
 #[tokio::test]
-async fn a_refusal_changes_nothing() {
-    let house = BuildService::new();
-    let grant = house.grant().await;
+async fn an_error_leaves_the_earlier_archive() {
+    let fixture = UploadFixture::new();
+    let grant = fixture.grant().await;
     let file = archive(500, 1);
-    house
+    fixture
         .take(ChunkedReader::new(&form(&grant, &file), 500))
         .await
         .expect("stored");
@@ -355,65 +357,65 @@ async fn a_refusal_changes_nothing() {
         (declared, "EntityTooLarge"),
         (broken, "MalformedPOSTRequest"),
     ] {
-        let refused = house.take(body).await.expect_err(code);
+        let refused = fixture.take(body).await.expect_err(code);
         assert_eq!(refused.code, code, "{}", refused.text);
-        gone(&house).await;
-        assert!(house.archive(&grant).as_ref() == Some(&file), "{code}");
+        gone(&fixture).await;
+        assert!(fixture.archive(&grant).as_ref() == Some(&file), "{code}");
     }
     let mut just_fits = ChunkedReader::new(&form(&grant, &file), 500);
     just_fits.declared = Some(SIZE_MAX + FRAME_BYTES_MAX as u64);
-    house
+    fixture
         .take(just_fits)
         .await
         .expect("what a head says is no refusal of what fits");
     let no_form = Request::post("/").body(()).expect("a request").into_parts().0;
-    let refused = house
+    let refused = fixture
         .uploads
         .receive_form(&no_form, ChunkedReader::new(b"", 1), &|_| true)
         .await;
     assert_eq!(refused.expect_err("no form").status, 412);
 }
 
-/// I-09: of two with one grant the last to end wins, whole; once a build was made of it nobody does.
+/// I-09: of two uploads with one grant the last to end wins; after a build none does.
 #[tokio::test]
-async fn the_last_one_wins_until_a_build_is_made() {
-    let house = BuildService::new();
-    let grant = house.grant().await;
+async fn the_last_upload_wins_until_a_build_is_created() {
+    let fixture = UploadFixture::new();
+    let grant = fixture.grant().await;
     let files = [archive(600_000, 1), archive(599_999, 2)];
     let bodies = files.each_ref().map(|file| form(&grant, file));
     let [first, second] = bodies
         .each_ref()
-        .map(|body| house.take(ChunkedReader::new(body, 10_000)));
+        .map(|body| fixture.take(ChunkedReader::new(body, 10_000)));
     let both = tokio::join!(first, second);
     assert!(both.0.is_ok() && both.1.is_ok());
-    let kept = house.archive(&grant).expect("one of them");
-    let info = house.recorded(&grant).info.expect("recorded");
+    let kept = fixture.archive(&grant).expect("one of them");
+    let info = fixture.recorded(&grant).info.expect("recorded");
     assert!(files.contains(&kept) && info.size == kept.len() as u64);
 
-    // While a build has its lock, an upload waits, and then comes too late.
+    // An upload waits while a build holds the lock, and is rejected then.
     let id = Uuid::parse(&grant.upload_id).expect("a UUID");
-    let lock = house.uploads.upload_locks.lock(id).await;
+    let lock = fixture.uploads.upload_locks.lock(id).await;
     let late = form(&grant, &archive(500, 3));
-    let mut late = pin!(house.take(ChunkedReader::new(&late, 10_000)));
+    let mut late = pin!(fixture.take(ChunkedReader::new(&late, 10_000)));
     let mut is_written = false;
     while !is_written {
         let polled = poll_fn(|cx| Poll::Ready(late.as_mut().poll(cx))).await;
         assert!(polled.is_pending());
-        is_written = house.parts() == 1;
+        is_written = fixture.parts() == 1;
         tokio::task::yield_now().await;
     }
     let build = Build::new(
         Uuid::v4(random()),
-        &house.recorded(&grant),
+        &fixture.recorded(&grant),
         &info,
         "Dockerfile".into(),
         String::new(),
         1,
     );
-    house.uploads.records.insert_build(&build).expect("space");
+    fixture.uploads.records.insert_build(&build).expect("space");
     drop(lock);
     assert_eq!(late.await.expect_err("sealed").code, "CONFLICT");
-    let early = house
+    let early = fixture
         .take(ChunkedReader::new(&form(&grant, b"PK"), 500))
         .await
         .expect_err("sealed");
@@ -422,82 +424,80 @@ async fn the_last_one_wins_until_a_build_is_made() {
         (409, "CONFLICT"),
         "before the file is looked at"
     );
-    gone(&house).await;
-    assert!(house.archive(&grant) == Some(kept));
+    gone(&fixture).await;
+    assert!(fixture.archive(&grant) == Some(kept));
 
-    let (file, granted) = (archive(500, 1), house.grant().await);
+    let (file, granted) = (archive(500, 1), fixture.grant().await);
     let id = Uuid::parse(&granted.upload_id).expect("a UUID");
-    house.uploads.records.delete_upload(id).expect("space");
+    fixture.uploads.records.delete_upload(id).expect("space");
     let body = form(&granted, &file);
-    let unknown = house.take(ChunkedReader::new(&body, 500)).await.expect_err("unknown");
+    let unknown = fixture.take(ChunkedReader::new(&body, 500)).await.expect_err("unknown");
     assert_eq!((unknown.status, unknown.code), (403, "AccessDenied"));
 }
 
-/// Finding 14: with its key a grant ends, before its file begins, and at the last step of an upload
-/// that is under way; what was there before stays. One of an older release, which wrote no key
-/// down, goes on until it expires.
+/// A grant ends with its key, before the file begins and at the last step; the earlier archive
+/// stays. A grant of an older release, without a recorded key, stays valid until it expires.
 #[tokio::test]
 async fn a_grant_ends_with_its_key() {
-    let house = BuildService::new();
-    let (grant, other, old) = (house.grant().await, house.grant().await, house.grant().await);
+    let fixture = UploadFixture::new();
+    let (grant, other, old) = (fixture.grant().await, fixture.grant().await, fixture.grant().await);
     let kept = archive(700, 1);
-    house
+    fixture
         .take(ChunkedReader::new(&form(&grant, &kept), 300))
         .await
         .expect("stored");
     let id = Uuid::parse(&old.upload_id).expect("a UUID");
     let unsigned = UploadRecord {
         key: None,
-        ..house.recorded(&old)
+        ..fixture.recorded(&old)
     };
-    house.uploads.records.delete_upload(id).expect("space");
-    house.uploads.records.insert_upload(&unsigned).expect("space");
+    fixture.uploads.records.delete_upload(id).expect("space");
+    fixture.uploads.records.insert_upload(&unsigned).expect("space");
 
-    // This one has begun: its first piece is written.
+    // The first piece of this upload is already written.
     let long = form(&other, &archive(SIZE_MAX as usize - 5, 2));
-    let mut long = pin!(house.take(ChunkedReader::new(&long, 100_000)));
-    while house.parts() == 0 {
+    let mut long = pin!(fixture.take(ChunkedReader::new(&long, 100_000)));
+    while fixture.parts() == 0 {
         let polled = poll_fn(|cx| Poll::Ready(long.as_mut().poll(cx))).await;
         assert!(polled.is_pending());
         tokio::task::yield_now().await;
     }
-    BuildService::set_keys(&house.path, false);
+    UploadFixture::set_keys(&fixture.path, false);
     let late = long.await.expect_err("its key is revoked");
     assert_eq!((late.status, late.code), (403, "AccessDenied"));
-    // The body of this one would not come to an end, and is not waited for.
+    // This body never ends and is not waited for.
     let mut early = ChunkedReader::new(&form(&grant, &archive(700, 3)), 10_000);
     early.pieces.push_back((Duration::from_secs(3600), Bytes::new()));
-    let early = house.take(early).await.expect_err("its key is revoked");
+    let early = fixture.take(early).await.expect_err("its key is revoked");
     assert_eq!((early.status, early.code), (403, "AccessDenied"));
     assert!(early.text.contains("revoked"), "{}", early.text);
-    gone(&house).await;
-    assert!(house.archive(&grant) == Some(kept) && house.archive(&other).is_none());
-    house
+    gone(&fixture).await;
+    assert!(fixture.archive(&grant) == Some(kept) && fixture.archive(&other).is_none());
+    fixture
         .take(ChunkedReader::new(&form(&old, &archive(9, 4)), 300))
         .await
         .expect("stored");
 
-    // While the file of keys is of no use, keys cannot be checked, and nothing is taken.
-    fs::write(house.path.join("keys.json"), "{").expect("a writable folder");
-    let unknown = house
+    // Without a usable key file nothing is accepted.
+    fs::write(fixture.path.join("keys.json"), "{").expect("a writable folder");
+    let unknown = fixture
         .take(ChunkedReader::new(&form(&grant, b""), 300))
         .await
         .expect_err("unknown");
     assert_eq!(unknown.status, 500);
-    BuildService::set_keys(&house.path, true);
-    house
+    UploadFixture::set_keys(&fixture.path, true);
+    fixture
         .take(ChunkedReader::new(&form(&grant, &archive(8, 5)), 300))
         .await
         .expect("stored");
 }
 
-/// B3: what is too long as a whole is refused before anything of it is asked for, and with it the
-/// leave to send it.
+/// An oversized declared length is rejected before the first read.
 #[tokio::test]
-async fn a_body_that_is_too_long_is_not_asked_for() {
-    let house = BuildService::new();
+async fn an_oversized_body_is_rejected_before_reading() {
+    let fixture = UploadFixture::new();
     let longest = SIZE_MAX + FRAME_BYTES_MAX as u64;
-    let grant = house.grant().await;
+    let grant = fixture.grant().await;
     let body = form(&grant, &archive(100, 1));
     let sent = |declared: u64| {
         let mut pieces = ChunkedReader::new(&body, 100);
@@ -505,62 +505,65 @@ async fn a_body_that_is_too_long_is_not_asked_for() {
         pieces
     };
     let mut pieces = sent(longest + 1);
-    // It would have to wait for an hour.
+    // Reading would take an hour.
     pieces.pieces.push_front((Duration::from_secs(3600), Bytes::new()));
-    let refused = house.take(pieces).await.expect_err("too long");
+    let refused = fixture.take(pieces).await.expect_err("too long");
     assert_eq!((refused.status, refused.code), (400, "EntityTooLarge"));
-    house.take(sent(longest)).await.expect("stored");
+    fixture.take(sent(longest)).await.expect("stored");
 }
 
-/// I-09: past the permits for uploads the next one is told to come again; a stranger takes none.
+/// I-09: above `--max-uploads` an upload gets 503; unverified ones take no permit.
 #[tokio::test]
-async fn uploads_have_places() {
-    let house = BuildService::with(|uploads| uploads.permits = Arc::new(Semaphore::new(1)));
-    let grant = house.grant().await;
+async fn concurrent_uploads_are_limited() {
+    let fixture = UploadFixture::with(|uploads| uploads.permits = Arc::new(Semaphore::new(1)));
+    let grant = fixture.grant().await;
     let body = form(&grant, &archive(500, 1));
-    let place = house.uploads.permits.clone().try_acquire_owned().expect("a place");
-    let refused = house.take(ChunkedReader::new(&body, 100)).await.expect_err("no place");
+    let place = fixture.uploads.permits.clone().try_acquire_owned().expect("a place");
+    let refused = fixture
+        .take(ChunkedReader::new(&body, 100))
+        .await
+        .expect_err("no place");
     assert_eq!((refused.status, refused.code), (503, "SlowDown"));
     assert_eq!(refused.header, ErrorHeader::RetryAfterS(RETRY_AFTER_S));
     let mut stranger = grant.clone();
     stranger.upload_fields.signature = "0".repeat(64);
-    let refused = house
+    let refused = fixture
         .take(ChunkedReader::new(&form(&stranger, b""), 100))
         .await
         .expect_err("a stranger");
     assert_eq!(refused.code, "SignatureDoesNotMatch");
     drop(place);
-    house
+    fixture
         .take(ChunkedReader::new(&body, 100))
         .await
         .expect("a place is free");
 }
 
-/// I-21: too little space for a grant.
+/// I-21: no grant when disk space is low.
 #[tokio::test]
 async fn grants_need_space() {
     let region = name("us-west");
-    let house = BuildService::with(|uploads| uploads.free_min = u64::MAX);
-    let refused = house
+    let fixture = UploadFixture::with(|uploads| uploads.free_min = u64::MAX);
+    let refused = fixture
         .uploads
-        .grant(&house.holder(), &region, String::new())
+        .grant(&fixture.holder(), &region, String::new())
         .await
         .expect_err("full");
     assert_eq!((refused.status, refused.code), (503, "STORAGE_FULL"));
     assert_eq!(refused.header, ErrorHeader::RetryAfterS(RETRY_AFTER_S));
-    let house = BuildService::with(|uploads| uploads.free_min = 1);
+    let fixture = UploadFixture::with(|uploads| uploads.free_min = 1);
     assert!(
-        house
+        fixture
             .uploads
-            .grant(&house.holder(), &region, String::new())
+            .grant(&fixture.holder(), &region, String::new())
             .await
             .is_ok()
     );
 }
 
-/// I-21: what the system says of a full disk becomes 507, anything else is the service's own failure.
+/// I-21: a full disk gives 507, any other error 500.
 #[test]
-fn a_full_disk_is_said_as_such() {
+fn a_full_disk_gives_507() {
     let of = |errno: Errno| write_error(errno.into());
     assert_eq!(
         (of(Errno::NOSPC).status, of(Errno::NOSPC).code),
@@ -572,34 +575,34 @@ fn a_full_disk_is_said_as_such() {
     assert!(record_error(RecordError::Broken("locked".into())).is_internal());
 }
 
-/// I-08, I-21: an archive that is in its place is an answer of success, also when what came finds no space in the records; the next
-/// look at it hashes it, whether nothing is recorded of it or what was there before.
+/// I-08, I-21: a stored archive is a success even if it cannot be recorded; the next access hashes
+/// it.
 #[tokio::test]
-async fn what_is_in_its_place_is_no_refusal() {
+async fn a_stored_archive_is_a_success() {
     let records = Arc::new(Mutex::new(None));
-    let house = BuildService::with(|uploads| {
+    let fixture = UploadFixture::with(|uploads| {
         let full = Arc::new(SqliteRecords::open(&uploads.data_dir).expect("records"));
         *lock(&records) = Some(full.clone());
         uploads.records = full;
     });
     let records = lock(&records).take().expect("records");
-    let grant = house.grant().await;
+    let grant = fixture.grant().await;
     let full = "CREATE TRIGGER full BEFORE UPDATE ON upload BEGIN SELECT RAISE(ABORT, 'no space'); END";
     let mut known = None;
     for (n, sql) in [full, "DROP TRIGGER full", full].into_iter().enumerate() {
         records.ask(sql);
         let file = archive(500 + n, 1);
-        let stored = house
+        let stored = fixture
             .take(ChunkedReader::new(&form(&grant, &file), 100))
             .await
             .expect("stored");
-        let upload = house.recorded(&grant);
+        let upload = fixture.recorded(&grant);
         if sql == full {
             assert_eq!(upload.info, known, "nothing new is recorded");
         }
-        let found = house.uploads.folder.head(&upload).expect("readable").expect("there");
+        let found = fixture.uploads.folder.head(&upload).expect("readable").expect("there");
         assert_eq!((found.size, found.md5), (file.len() as u64, stored.md5));
-        assert!(house.archive(&grant) == Some(file));
+        assert!(fixture.archive(&grant) == Some(file));
         known = upload.info;
     }
     assert!(known.is_some());

@@ -1,4 +1,4 @@
-//! Tests of builds: their states, their JSON, and the requests that make and list them.
+//! Tests of builds: states, JSON, requests.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn upload() -> UploadRecord {
     }
 }
 
-/// A build made at 2026-11-21T12:00:00.000Z.
+/// A build created at 2026-11-21T12:00:00.000Z.
 fn build() -> Build {
     let base = "http://localhost:7870".to_owned();
     Build::new(Uuid::v4([2; 16]), &upload(), &info(), "Dockerfile".into(), base, T0)
@@ -46,9 +46,9 @@ fn members(build: &Build) -> Vec<String> {
     json.into_iter().map(|(name, _)| name).collect()
 }
 
-/// C-053: pending, building, and one of three ends; also an end without a beginning, but no success without one.
+/// C-053: pending, building, and three final states; a success needs a start.
 #[test]
-fn a_build_goes_forward_alone() {
+fn final_states_do_not_change() {
     let pending = build();
     assert_eq!(
         pending.change(BuildChange::Succeed(image()), T0),
@@ -82,7 +82,7 @@ fn a_build_goes_forward_alone() {
     }
 }
 
-/// I-19: a build that runs again stays `building`, and began when it first did.
+/// I-19: a restarted build stays `building` and keeps its start time.
 #[test]
 fn another_attempt_counts_up_and_keeps_the_start() {
     let first = build().change(BuildChange::Start, T0 + 5).expect("it waits");
@@ -92,9 +92,9 @@ fn another_attempt_counts_up_and_keeps_the_start() {
     assert_eq!(second.updated_ms, T0 + 9);
 }
 
-/// C-025: a clock that is set back moves no time of a build back, and a duration is never negative.
+/// C-025: times never decrease and durations are never negative.
 #[test]
-fn no_time_goes_back() {
+fn times_never_decrease() {
     let building = build().change(BuildChange::Start, T0 - 60_000).expect("it waits");
     assert_eq!(building.updated_ms, T0);
     assert_eq!(building.started_ms, Some(T0));
@@ -107,9 +107,9 @@ fn no_time_goes_back() {
     assert_eq!(ended.json(None)["buildDurationSeconds"], 5);
 }
 
-/// C-010 to C-027, C-046 to C-051: which members a build has in which state, and none is null.
+/// C-010 to C-027, C-046 to C-051: the members of each state, none of which is null.
 #[test]
-fn members_come_with_the_state() {
+fn members_depend_on_the_status() {
     let always = [
         "buildfilePath",
         "contextHash",
@@ -146,7 +146,7 @@ fn members_come_with_the_state() {
     ] {
         let failed = building.change(to.clone(), T0 + 4499).expect("it runs");
         assert_eq!(members(&failed), with(&[&ended[..], &["errorMessage"]].concat()));
-        // One that never began has no start.
+        // A build that never ran has no start time.
         let early = pending.change(to, T0 + 1).expect("it waits");
         assert_eq!(
             members(&early),
@@ -156,9 +156,9 @@ fn members_come_with_the_state() {
     }
 }
 
-/// C-014, C-017, C-019, C-022 to C-025: the forms of values.
+/// C-014, C-017, C-019, C-022 to C-025: formats of values.
 #[test]
-fn values_have_their_forms() {
+fn values_have_their_formats() {
     let building = build().change(BuildChange::Start, T0 + 1500).expect("it waits");
     let json = building
         .change(BuildChange::Succeed(image()), T0 + 4499)
@@ -185,9 +185,9 @@ fn values_have_their_forms() {
     assert_eq!(public["logsUrl"], format!("https://cloud.example.net{logs}"));
 }
 
-/// I-11: a kept image is found under its build, however its file is called.
+/// I-11: the URI of a stored image, with any file name.
 #[test]
-fn a_kept_image_has_a_url() {
+fn a_stored_image_has_a_url() {
     let kept = Image {
         location: ImageLocation::Stored("my image \u{e9}#1.tar".into()),
         size: 5,
@@ -203,9 +203,9 @@ fn a_kept_image_has_a_url() {
     );
 }
 
-/// C-080: what a client may ask for; the published client's name of the build file counts, and the canonical one wins.
+/// C-080: request members; the alias of the build file is accepted, and the canonical name wins.
 #[test]
-fn a_request_for_a_build_is_read() {
+fn a_build_request_is_parsed() {
     let upload = Uuid::v4([1; 16]);
     for (more, file) in [
         ("", "Dockerfile"),
@@ -232,11 +232,10 @@ fn a_request_for_a_build_is_read() {
     assert!(BuildRequest::parse(body(&format!("{longest}f")).as_bytes()).is_err());
 }
 
-/// Finding 12: the path becomes an argument of the builder command, so what an option looks like,
-/// and what breaks or turns a line, is refused. No shell sees it: what a shell would expand is a
-/// name like others.
+/// Paths of build files that look like options or affect the display of a line are rejected.
+/// Characters that only a shell would interpret are accepted.
 #[test]
-fn a_build_file_that_is_no_plain_relative_path_is_refused() {
+fn an_unusual_build_file_path_is_rejected() {
     let id = Uuid::v4([1; 16]);
     for (file, says) in [
         ("-n", "begins with `-`"),
@@ -265,9 +264,9 @@ fn a_build_file_that_is_no_plain_relative_path_is_refused() {
     }
 }
 
-/// The refusals of `cloud.md` §2.3 for a body: each names what is wrong.
+/// Invalid bodies are rejected with the name of the member.
 #[test]
-fn what_is_no_request_for_a_build_is_refused() {
+fn an_invalid_build_request_is_rejected() {
     let id = "00000000-0000-4000-8000-000000000000";
     for (body, names) in [
         ("", "JSON"),
@@ -317,9 +316,9 @@ fn what_is_no_request_for_a_build_is_refused() {
     assert!(BuildRequest::parse(b"\xff\xfe").is_err());
 }
 
-/// `GET /builds`: the filters, and the page that is meant without them.
+/// `GET /builds`: filters and page defaults.
 #[test]
-fn a_query_for_builds_is_read() {
+fn a_build_filter_is_parsed() {
     let all = BuildFilter {
         key: [6; 32],
         status: None,
@@ -351,7 +350,7 @@ fn a_query_for_builds_is_read() {
 }
 
 #[test]
-fn a_query_without_sense_is_refused() {
+fn an_invalid_build_filter_is_rejected() {
     for query in [
         "status=done",
         "status=Success",
@@ -376,7 +375,7 @@ fn a_query_without_sense_is_refused() {
 }
 
 #[test]
-fn names_are_parts_of_paths() {
+fn names_are_valid_path_components() {
     for good in ["a", "7", "org-7", "Us.West_2", &"a".repeat(63)] {
         assert_eq!(Slug::parse(good).map(|name| name.to_string()), Some(good.to_owned()));
     }

@@ -1,4 +1,4 @@
-//! Keys of variables and of the file, with random bytes that the test sets.
+//! Tests of keys and the key file.
 
 use super::*;
 
@@ -20,9 +20,9 @@ fn kept(random: u8, name: Option<&str>) -> (Secret, StoredKey) {
     (key, kept)
 }
 
-/// I-03: 43 characters of base64url behind the kind; what is kept is the hash, by which the key is found.
+/// I-03: a generated key has 43 base64url characters and is found by its digest.
 #[test]
-fn a_key_is_known_by_its_hash() {
+fn a_key_is_found_by_its_hash() {
     let (key, kept) = kept(0xff, None);
     assert_eq!(key.expose(), format!("sk_{}8", "_".repeat(42)));
     assert_eq!(
@@ -40,7 +40,7 @@ fn a_key_is_known_by_its_hash() {
     assert_eq!(holder.tag(), kept.id);
     let holder = set.find(KEY).expect("the variable has it");
     assert_eq!((holder.kind, holder.org.as_str()), (KeyKind::Public, "acme"));
-    // The beginning of SHA-256 of `0123456789abcdef`, by sha256sum.
+    // The first digits of the SHA-256 of `0123456789abcdef`, from sha256sum.
     assert_eq!(holder.tag(), "9f9f5111");
     for other in ["", "0123456789abcdeF", "0123456789abcdef0", &"x".repeat(257), &kept.id] {
         assert_eq!(set.find(other), None, "{other}");
@@ -48,9 +48,9 @@ fn a_key_is_known_by_its_hash() {
     assert!(KeySet::default().is_empty() && !set.is_empty());
 }
 
-/// I-03, I-22: what is written is read again, and holds no key; people see no hash either.
+/// I-03, I-22: the file reads back unchanged and contains no key; the listing has no digest either.
 #[test]
-fn the_file_is_read_again() {
+fn the_file_is_reloaded() {
     let (key, one) = kept(1, Some("the \"CI\" of J\u{f6}rg"));
     let (_, two) = kept(2, None);
     let keys = vec![one.clone(), two];
@@ -71,7 +71,7 @@ fn the_file_is_read_again() {
 }
 
 #[test]
-fn a_damaged_file_is_refused_by_its_entry() {
+fn a_damaged_file_is_rejected_with_the_entry() {
     let (_, good) = kept(1, None);
     let text = encode_file(&[good]);
     for (from, to, says) in [
@@ -90,9 +90,9 @@ fn a_damaged_file_is_refused_by_its_entry() {
     }
 }
 
-/// At the cap a key is refused; one with the id of another is made anew; a revoked one is gone.
+/// The cap, a duplicate id, and revocation.
 #[test]
-fn keys_come_and_go() {
+fn keys_are_added_and_revoked() {
     let (_, one) = kept(1, None);
     let mut keys = Vec::new();
     assert_eq!(add(&mut keys, one.clone()), Ok(true));
@@ -112,7 +112,7 @@ fn keys_come_and_go() {
 }
 
 #[test]
-fn names_of_keys_are_for_one_line() {
+fn key_names_are_validated() {
     assert_eq!(validate_name("J\u{f6}rg's laptop"), Ok(()));
     assert_eq!(validate_name(&"\u{f6}".repeat(KEY_NAME_CHARS_MAX)), Ok(()));
     for name in ["", "a\nb", &"x".repeat(KEY_NAME_CHARS_MAX + 1)] {

@@ -117,7 +117,7 @@ mod tests {
 
     /// C-069: SHA-256 of the archives that CPython 3.11's `tarfile` creates.
     #[test]
-    fn archives_are_those_of_the_published_client() {
+    fn archives_equal_those_of_the_published_client() {
         assert_eq!(
             hash(&[]),
             "84ff92691f909a05b224e1c56abb4864f01b4f8e3c854e4bb4c7baf1d3f6d652"

@@ -1,4 +1,4 @@
-//! Entries by their names alone: which may be made, and which are refused.
+//! Tests of archive validation.
 
 use std::io::Write as _;
 
@@ -10,7 +10,7 @@ const BOUNDS: UnpackLimits = UnpackLimits {
     entries_max: 100,
 };
 
-/// One entry of an archive to be.
+/// An entry of a test archive.
 struct Item<'a> {
     name: &'a [u8],
     flag: u8,
@@ -45,7 +45,7 @@ fn hard<'a>(name: &'a str, target: &'a str) -> Item<'a> {
     item(name, b'1', target, b"")
 }
 
-/// Writes a tar archive; names and targets that are long, or have a NUL, stand in GNU's headers.
+/// Writes a tar archive, with GNU headers for names that are long or contain a NUL.
 fn tar(items: &[Item]) -> Vec<u8> {
     let mut archive = Vec::new();
     for item in items {
@@ -91,7 +91,7 @@ fn gzip(data: &[u8]) -> Vec<u8> {
     packer.finish().expect("memory")
 }
 
-/// Unpacks bytes that come in pieces; what is to be made, with the length of each file's data.
+/// Unpacks bytes in chunks. Returns the operations and the length of each file's data.
 fn unpack_bytes(
     packed: &[u8],
     step: usize,
@@ -133,7 +133,7 @@ fn unpack(items: &[Item]) -> Result<Vec<ExtractOp>, ArchiveError> {
     unpack_bytes(&packed, 1000, BOUNDS, build_file).map(|(makes, _)| makes)
 }
 
-/// The refusal of an archive that would be taken without the items in question.
+/// Returns the error for an archive that is valid without the given items.
 #[track_caller]
 fn refused(items: &[Item]) -> String {
     match unpack(items) {
@@ -152,10 +152,10 @@ fn paths(makes: &[ExtractOp]) -> Vec<String> {
     makes.iter().map(path).collect()
 }
 
-/// I-17: files, folders, and links that stay inside are made; folders that only names tell of come before what is in them;
-/// detours in names are gone.
+/// I-17: files, directories and inner links are accepted; implied directories come first, and names
+/// are normalized.
 #[test]
-fn what_is_inside_is_made() {
+fn entries_inside_the_tree_are_accepted() {
     let makes = unpack(&[
         file("Dockerfile"),
         dir("./"),
@@ -190,9 +190,9 @@ fn what_is_inside_is_made() {
     );
 }
 
-/// I-17: bits that give rights of others are dropped, and the owner can always go on.
+/// I-17: dangerous mode bits are dropped, and the owner keeps access.
 #[test]
-fn modes_are_made_harmless() {
+fn dangerous_mode_bits_are_dropped() {
     let with = |flag: u8, mode: u32| {
         let item = Item {
             mode,
@@ -211,9 +211,9 @@ fn modes_are_made_harmless() {
     assert_eq!(with(b'5', 0o2), 0o702);
 }
 
-/// An archive may name a file twice, as appending to one does: the last one counts. A hard link's other names keep the first.
+/// The last entry of a name wins. Hard links to the earlier one keep its content.
 #[test]
-fn what_comes_again_replaces_a_file() {
+fn a_repeated_name_replaces_the_file() {
     let makes = unpack(&[
         file("a"),
         hard("b", "a"),
@@ -236,9 +236,9 @@ fn what_comes_again_replaces_a_file() {
     assert_eq!(exists, [false, false, true, true, false, true]);
 }
 
-/// I-17: whatever would write outside, or is none of files, folders and links, is refused by its name.
+/// I-17: entries that would write outside, or of other types, are rejected by name.
 #[test]
-fn hostile_entries_are_refused_by_name() {
+fn hostile_entries_are_rejected_by_name() {
     let long_component = format!("d/{}", "n".repeat(UNPACK_COMPONENT_BYTES_MAX + 1));
     let deep = "d/".repeat(UNPACK_DEPTH_MAX) + "f";
     let long_path = "d/".repeat(UNPACK_PATH_BYTES_MAX / 2 + 1);
@@ -345,9 +345,9 @@ fn hostile_entries_are_refused_by_name() {
     }
 }
 
-/// I-17: links are looked at again when the last of them has come: what was inside when it came may be outside then.
+/// I-17: links are checked again at the end.
 #[test]
-fn a_later_link_can_turn_an_earlier_one_outward() {
+fn later_links_are_checked_against_earlier_ones() {
     let refusal = refused(&[file("Dockerfile"), link("a", "d/.."), link("d", ".")]);
     assert!(
         refusal.starts_with("the entry `a` is refused: it is a link to `d/..`"),
@@ -359,9 +359,9 @@ fn a_later_link_can_turn_an_earlier_one_outward() {
     assert!(stays.is_ok());
 }
 
-/// Links to links are followed as far as the system follows them; a ring resolve_link nowhere, and costs no more than that.
+/// Link chains are limited like in the kernel, which also ends loops.
 #[test]
-fn chains_of_links_have_an_end() {
+fn link_chains_are_limited() {
     let chain = |length: usize| {
         let names: Vec<String> = (0..=length).map(|at| format!("l{at}")).collect();
         let mut items = vec![file("Dockerfile")];
@@ -379,9 +379,9 @@ fn chains_of_links_have_an_end() {
     assert!(refused(&[file("Dockerfile"), link("a", "a")]).ends_with("more than 40 links"));
 }
 
-/// Many long links through one another would be years of work: all together have so many steps.
+/// The total number of resolution steps is limited.
 #[test]
-fn links_have_so_many_steps() {
+fn link_resolution_steps_are_limited() {
     let mut tree = ContextTree::new(1_000_000);
     let mut ops = VecDeque::new();
     let long = format!("{}l", "./".repeat(2000));
@@ -414,9 +414,9 @@ fn links_have_so_many_steps() {
     assert!(taken < 200, "{taken}");
 }
 
-/// I-17: the build file has to be there, as a file, by whatever way its name resolve_link inside.
+/// I-17: the build file must be a regular file, possibly behind inner links.
 #[test]
-fn the_build_file_must_be_there() {
+fn the_build_file_must_exist() {
     let packed = gzip(&tar(&[
         file("Dockerfile"),
         file("docker/Dockerfile"),
@@ -436,10 +436,9 @@ fn the_build_file_must_be_there() {
     assert!(matches!(empty, Err(ArchiveError::NoBuildFile { .. })));
 }
 
-/// I-18: at the bound an archive is taken, one byte beyond it is not; a size that is only stated is refused before its first byte,
-/// and what follows the end counts as well.
+/// I-18: the size limit is exact; a declared size is rejected at once, and trailing data counts.
 #[test]
-fn bytes_have_a_bound() {
+fn unpacked_bytes_are_limited() {
     let plain = tar(&[file("Dockerfile"), item("big", b'0', "", &[0; 5000])]);
     let with = |plain: &[u8], bytes_max: u64| {
         let bounds = UnpackLimits { bytes_max, ..BOUNDS };
@@ -469,9 +468,9 @@ fn bytes_have_a_bound() {
     );
 }
 
-/// I-18: entries have a bound too; folders that only names tell of count, and names are not without end.
+/// I-18: entries, implied directories and names are limited.
 #[test]
-fn entries_have_a_bound() {
+fn entries_are_limited() {
     let names: Vec<String> = (0..BOUNDS.entries_max).map(|at| format!("f{at}")).collect();
     let mut items: Vec<Item> = names.iter().map(|name| file(name)).collect();
     assert!(unpack(&items).is_ok());
@@ -505,9 +504,9 @@ fn entries_have_a_bound() {
     assert_eq!(entries, UNPACK_NAMES_BYTES_MAX / 255);
 }
 
-/// I-17: a damaged archive is refused, and the last entry before the damage is named.
+/// I-17: a damaged archive is rejected with the name of the last entry.
 #[test]
-fn damage_is_told_with_its_place() {
+fn damage_is_reported_with_the_last_entry() {
     let plain = tar(&[file("Dockerfile"), file("src/main.py")]);
     let mut changed = plain.clone();
     changed[1024] ^= 1;
@@ -533,9 +532,9 @@ fn damage_is_told_with_its_place() {
     );
 }
 
-/// What is escape_name of a name has no control characters, no bytes that are no text, and an end.
+/// An escaped name has printable characters only and a limited length.
 #[test]
-fn names_are_fit_to_be_shown() {
+fn names_are_escaped() {
     for (name, expected) in [
         (&b"plain name's"[..], "plain name's"),
         (b"line\nbreak\x1b[31m", "line\\nbreak\\u{1b}[31m"),

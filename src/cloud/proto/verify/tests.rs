@@ -1,4 +1,4 @@
-//! Every row of the verification, with the time as a value.
+//! Tests of each verification step, with the time as a value.
 
 use data_encoding::BASE64;
 
@@ -45,18 +45,18 @@ fn issue(org: &str, region: &str, expires_ms: u64, now_ms: u64) -> Vec<(String, 
         .collect()
 }
 
-/// A form, and what becomes of it.
+/// A form and its expected result.
 #[derive(Clone)]
 struct Case {
     content_type: String,
     fields: Vec<(String, String)>,
-    /// Parts behind the fields: name and content.
+    /// Parts after the fields: name and content.
     files: Vec<(&'static str, Vec<u8>)>,
-    /// Behind the file.
+    /// Fields after the file.
     late: Vec<(String, String)>,
-    /// A header that every field has besides.
+    /// A header added to every field.
     header: &'static str,
-    /// What stands at the end.
+    /// The closing delimiter.
     close: &'static str,
     began_ms: u64,
     ended_ms: u64,
@@ -104,7 +104,7 @@ impl Case {
         self.fields.push((name.into(), value.into()));
     }
 
-    /// Changes the document of the policy and signs it again, as only the holder of the key can.
+    /// Changes the policy and signs it again.
     fn policy(&mut self, change: impl Fn(&str) -> String) {
         let document = BASE64.decode(self.value("Policy").as_bytes()).expect("base64");
         let changed = change(str::from_utf8(&document).expect("UTF-8"));
@@ -137,7 +137,7 @@ impl Case {
         body
     }
 
-    /// Takes the form as the service does.
+    /// Processes the form like the service.
     fn run(&self) -> Result<(VerifiedUpload, u64), ApiError> {
         let boundary = multipart::boundary(self.content_type.as_bytes()).ok_or_else(no_form)?;
         let mut parser = MultipartParser::new(&boundary);
@@ -165,9 +165,10 @@ impl Case {
     }
 }
 
-/// C-066 to C-073, C-085, C-092, I-06: each row, what was changed in a good form, and the answer. The first wrong thing counts.
+/// C-066 to C-073, C-085, C-092, I-06: each row changes a valid form; the first failed check
+/// decides.
 #[test]
-fn the_table() {
+fn every_error_code_is_returned() {
     const OK: (u16, &str) = (204, "");
     const DENIED: (u16, &str) = (403, "AccessDenied");
     const ARGUMENT: (u16, &str) = (400, "InvalidArgument");
@@ -177,7 +178,7 @@ fn the_table() {
     const FILES: (u16, &str) = (400, "IncorrectNumberOfFilesInPostRequest");
     type Row = (&'static str, (u16, &'static str), &'static str, fn(&mut Case));
     let rows: &[Row] = &[
-        // What is fine.
+        // Valid forms.
         ("as it is", OK, "", |_| {}),
         ("fields in another order", OK, "", |case| case.fields.reverse()),
         ("types on parts", OK, "", |case| {
@@ -481,7 +482,7 @@ fn the_table() {
             Err(fault) => {
                 assert_eq!((fault.status, fault.code), (*status, *code), "{what}: {}", fault.text);
                 assert!(fault.text.contains(text), "{what}: {}", fault.text);
-                // I-22: no text shows what opens something.
+                // I-22: no message contains a secret.
                 for field in ["Policy", "X-Store-Signature", "X-Store-Security-Token"] {
                     let value = case.fields.iter().find(|(name, _)| name == field);
                     assert!(
@@ -494,9 +495,9 @@ fn the_table() {
     }
 }
 
-/// C-068: each field of the grant is needed and counts to its last byte, whatever the order.
+/// C-068: every field of the grant is required unchanged, in any order.
 #[test]
-fn every_field_counts() {
+fn every_field_is_required_unchanged() {
     let fields = Case::new().fields;
     assert_eq!(fields.len(), 9);
     for (name, value) in fields {
@@ -512,9 +513,9 @@ fn every_field_counts() {
     }
 }
 
-/// The first two bytes may come one by one.
+/// The magic number may arrive byte by byte.
 #[test]
-fn a_file_is_told_by_its_first_two_bytes() {
+fn the_magic_number_may_arrive_byte_by_byte() {
     let verified = Case::new().run().expect("it is taken").0;
     let told = |pieces: &[&[u8]]| {
         let mut check = FileCheck::new(&verified, u64::MAX);
@@ -543,9 +544,9 @@ fn a_file_is_told_by_its_first_two_bytes() {
     );
 }
 
-/// C-073: the time of an upload is over while it comes, not only at its end.
+/// C-073: the deadline is checked while the file arrives.
 #[test]
-fn time_runs_out_on_the_way() {
+fn the_deadline_is_checked_during_the_upload() {
     let verified = Case::new().run().expect("it is taken").0;
     let check = FileCheck::new(&verified, u64::MAX);
     assert_eq!(check.handle_time(ENDS_MS - 1), Ok(()));
@@ -553,9 +554,9 @@ fn time_runs_out_on_the_way() {
     assert_eq!((late.status, late.code), (403, "AccessDenied"));
 }
 
-/// I-05: a grant that is made a second before midnight is good after it, and the key of a day is not known two days later.
+/// I-05: a grant issued before midnight is valid after it; a day key is unknown two days later.
 #[test]
-fn grants_outlive_midnight() {
+fn grants_are_valid_after_midnight() {
     let midnight = 1_795_305_600_000; // 2026-11-22T00:00:00Z
     let signing = GrantSigner::Daily([7; 32]);
     let form = |expires_ms| {
@@ -594,9 +595,9 @@ fn grants_outlive_midnight() {
     assert_eq!(elsewhere.code, "InvalidAccessKeyId");
 }
 
-/// I-22
+/// I-22: debug output shows no field.
 #[test]
-fn no_debug_form_shows_a_field() {
+fn debug_output_shows_no_field() {
     let mut form = UploadForm::default();
     form.add("Policy", b"eyJ").expect("a field");
     assert_eq!(format!("{form:?}"), "Form { fields: 1, .. }");

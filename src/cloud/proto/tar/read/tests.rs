@@ -1,9 +1,9 @@
-//! ArchiveStore that the tests write, block by block, and cut in every way.
+//! Tests of the tar reader, with archives built block by block.
 
 use super::*;
 use crate::proto::chunked::ChunkedReader;
 
-/// Writes a header: name, kind, size, magic; the checksum is right.
+/// Builds a header with a valid checksum.
 fn header(name: &[u8], flag: u8, size: &[u8], target: &[u8]) -> Vec<u8> {
     let mut block = vec![0; BLOCK];
     block[..name.len()].copy_from_slice(name);
@@ -23,7 +23,7 @@ fn seal(block: &mut [u8]) {
     block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
 }
 
-/// A header and what follows it, filled up to whole blocks.
+/// Builds a header and a padded body.
 fn entry(name: &[u8], flag: u8, body: &[u8]) -> Vec<u8> {
     let mut whole = header(name, flag, format!("{:011o}\0", body.len()).as_bytes(), b"");
     whole.extend(body);
@@ -40,7 +40,7 @@ fn record(key: &str, value: &str) -> Vec<u8> {
     format!("{length}{rest}").into_bytes()
 }
 
-/// Reads all, in pieces of `step` bytes: each entry with its data.
+/// Reads an archive in chunks of `step` bytes: each entry with its data.
 fn read(archive: &[u8], step: usize) -> Result<Vec<(TarEntry, Vec<u8>)>, TarError> {
     let (mut reader, mut found) = (TarReader::new(ChunkedReader(archive, step)), Vec::new());
     let mut all = || {
@@ -65,7 +65,7 @@ fn one(archive: &[u8]) -> TarEntry {
 
 const END: [u8; 2 * BLOCK] = [0; 2 * BLOCK];
 
-/// However the bytes come, entries and their data are the same; what follows the end is not looked at.
+/// Chunk sizes do not matter, and data after the end is ignored.
 #[test]
 fn entries_come_with_their_data() {
     let bodies: [&[u8]; 5] = [b"", b"x", &[7; 511], &[8; 512], &[9; 1500]];
@@ -98,7 +98,7 @@ fn entries_come_with_their_data() {
 }
 
 #[test]
-fn kinds_are_told_apart() {
+fn entry_types_are_recognized() {
     let kind = |flag: u8| one(&header(b"name", flag, b"0", b"target")).kind;
     for (flag, expected) in [
         (0, TarEntryKind::File),
@@ -128,9 +128,9 @@ fn kinds_are_told_apart() {
     );
 }
 
-/// A name in two parts, a name of exactly 100 bytes, and GNU's format, which has no second part.
+/// A split name, a name of exactly 100 bytes, and GNU's format without a prefix.
 #[test]
-fn names_are_put_together() {
+fn split_names_are_joined() {
     let name = [b'n'; 100];
     assert_eq!(one(&header(&name, b'0', b"0", b"")).name, name);
     let mut block = header(b"name", b'0', b"0", b"");
@@ -171,8 +171,8 @@ fn numbers_are_octal_or_binary() {
     );
 }
 
-/// What extended headers say belongs to the next file, even with other headers between; GNU's names count less than POSIX's; those
-/// of all files stay.
+/// Extension headers apply to the next file across other headers; POSIX names win over GNU's;
+/// global values persist.
 #[test]
 fn extended_headers_belong_to_the_next_file() {
     let long = "long/".repeat(60);
@@ -224,7 +224,7 @@ fn extended_headers_belong_to_the_next_file() {
 }
 
 #[test]
-fn broken_extended_headers_are_refused() {
+fn broken_extended_headers_are_rejected() {
     let with = |body: &[u8]| read(&[entry(b"x", b'x', body), header(b"f", b'0', b"0", b"")].concat(), 512);
     for body in [
         &b"12 path=name"[..],
@@ -254,9 +254,9 @@ fn broken_extended_headers_are_refused() {
     assert_eq!(read(&[&nobody[..], &END].concat(), 512), Err(TarError::Truncated));
 }
 
-/// I-17: a damaged archive is refused: cut anywhere but between entries, or changed anywhere in a header.
+/// I-17: truncation and damaged headers are detected.
 #[test]
-fn damage_is_seen() {
+fn damage_is_detected() {
     let archive = [entry(b"one", b'0', &[1; 600]), entry(b"two", b'0', b"2")].concat();
     for end in 1..archive.len() {
         let is_between = end == 1536;
