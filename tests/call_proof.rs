@@ -2,7 +2,7 @@
 //! on `/ws`, start a bot with a made-up caller, or have a call hung up. The real binary, with
 //! webhooks signed as the providers sign them.
 
-use edge_runner_proto::telephony::{PROVIDERS, Provider as Known, proof::Unproven};
+use edge_runner_proto::telephony::{PROVIDERS, Provider as Known, proof::ProofError};
 
 use crate::support::http;
 use crate::support::provider::{Caller, FROM, Provider, TO};
@@ -78,7 +78,7 @@ fn assert_served(caller: &mut Caller) {
     caller.hear_ms(100);
 }
 
-fn assert_closed_as_unproven(caller: &mut Caller, unproven: fn(&'static Known) -> Unproven) {
+fn assert_closed_as_unproven(caller: &mut Caller, unproven: fn(&'static Known) -> ProofError) {
     let reason = unproven(PROVIDERS[0]).reason().to_owned();
     assert_eq!(caller.end(), Some((1008, reason)), "{:?}", caller.provider);
 }
@@ -91,7 +91,7 @@ fn an_unproven_call_is_closed_before_its_bot_starts() {
         let token = house.markup("the-honest-call", "1");
         for target in ["/ws", "/ws/no-token", "/ws?token=eyJ9.00"] {
             let mut stranger = house.call(target, VICTIM);
-            assert_closed_as_unproven(&mut stranger, Unproven::Nothing);
+            assert_closed_as_unproven(&mut stranger, ProofError::Missing);
         }
         let lines = house.runner.wait_for_logs("no session on /ws", 3);
         for line in &lines {
@@ -120,7 +120,7 @@ fn a_token_is_valid_for_its_own_call_alone() {
     for provider in PROTECTED {
         let house = House::start(provider, &[]);
         let mut caller = house.call(&house.markup("my-own-call", "1"), VICTIM);
-        assert_closed_as_unproven(&mut caller, Unproven::OtherCall);
+        assert_closed_as_unproven(&mut caller, ProofError::OtherCall);
         let (asked, log) = house.end();
         assert_eq!(asked, Vec::<String>::new());
         assert!(
@@ -187,7 +187,7 @@ fn a_start_token_proves_a_call_if_the_key_was_given() {
 
         let house = House::start(provider, &["--ws-auth", "token"]);
         let target = signed::started(&house.runner, provider).expect("a token");
-        assert_closed_as_unproven(&mut house.call(&target, VICTIM), Unproven::Nothing);
+        assert_closed_as_unproven(&mut house.call(&target, VICTIM), ProofError::Missing);
         house.assert_refused(&target);
         assert_eq!(house.end().0, Vec::<String>::new());
     }

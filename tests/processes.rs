@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use edge_runner_proto::limits::PROCESS_MESSAGE_BYTES_MAX;
-use edge_runner_proto::sockets::frames::{self, Frame};
+use edge_runner_proto::sockets::frames::{self, ProtobufFrame};
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, PLAYS_HZ};
@@ -573,7 +573,7 @@ fn the_program_that_echoes() {
     loop {
         match media.next("a frame").what {
             What::Binary(bytes) => {
-                if let Frame::Audio { pcm, rate_hz, channels } = frames::decode(bytes).expect("a frame") {
+                if let ProtobufFrame::Audio { pcm, rate_hz, channels } = frames::decode(bytes).expect("a frame") {
                     let mut samples = Vec::new();
                     frames::samples(&pcm, channels, &mut samples).expect("whole samples");
                     media.audio(&samples, rate_hz);

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use edge_runner_proto::limits::HTTP_CONNECTIONS_MAX;
-use edge_runner_proto::sockets::frames::{self, Frame};
+use edge_runner_proto::sockets::frames::{self, ProtobufFrame};
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
 use tokio_rustls::rustls::crypto::ring;
@@ -108,7 +108,7 @@ impl Call {
         let mut loud = 0;
         while loud < 6_000 {
             if let Message::Binary(bytes) = self.0.read().expect("the call goes on")
-                && let Frame::Audio { pcm, channels, .. } = frames::decode(bytes).expect("a frame")
+                && let ProtobufFrame::Audio { pcm, channels, .. } = frames::decode(bytes).expect("a frame")
             {
                 let mut heard = Vec::new();
                 frames::samples(&pcm, channels, &mut heard).expect("whole samples");

@@ -315,7 +315,7 @@ fn methods(allowed: &'static str) -> Reply {
 
 async fn start(app: &RunnerApp, body: &Bytes, asked: RequestBase<'_>, peer: PeerInfo) -> Result<Reply, HttpError> {
     let plan = start::plan(&app.config, body).map_err(|refusal| match refusal {
-        start::StartError::Invalid(invalid) => HttpError::Invalid {
+        start::StartRequestError::Invalid(invalid) => HttpError::Invalid {
             invalid,
             body: body.clone(),
         },

@@ -9,7 +9,7 @@ pub use edge_runner_http::client::*;
 use crate::limits::HANG_UP_PAUSES;
 use crate::proto::server::rest::RestRequest;
 use crate::proto::telephony::Provider;
-use crate::proto::telephony::hangup::{HangUp, Next};
+use crate::proto::telephony::hangup::{HangUpAttempts, HangUpStep};
 
 /// Hangs up a call: up to three attempts and one log line. Takes little more than half a minute.
 ///
@@ -27,16 +27,16 @@ async fn try_to_hang_up(
     request: &RestRequest,
     pauses: &'static [Duration],
 ) -> Result<&'static str, String> {
-    let mut hang_up = HangUp::new(provider, pauses);
+    let mut hang_up = HangUpAttempts::new(provider, pauses);
     loop {
         let next = match send(request).await {
             Ok(answer) => hang_up.handle_answer(answer.status, &answer.body),
             Err(error) => hang_up.handle_failure(error.to_string(), error.is_transient()),
         };
         match next {
-            Next::Over(how) => return Ok(how),
-            Next::Failed(why) => return Err(why),
-            Next::Again { pause, why } => {
+            HangUpStep::Over(how) => return Ok(how),
+            HangUpStep::Failed(why) => return Err(why),
+            HangUpStep::Again { pause, why } => {
                 log::debug!("hanging up: {why}; once more in {pause:?}");
                 sleep(pause).await;
             }

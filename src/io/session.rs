@@ -23,7 +23,7 @@ use crate::logging::{self, LogClient};
 use crate::proto::counts::{Count, Counts};
 use crate::proto::event::{LeaveReason, SessionEvent};
 use crate::proto::metrics::SessionMetrics;
-use crate::proto::session::{AudioFrame, Deadline, Session, SessionOutput};
+use crate::proto::session::{CallerFrame, Deadline, Session, SessionOutput};
 use crate::proto::stall::TaskRole;
 
 /// The I/O of one session: receives input and performs commands.
@@ -135,7 +135,7 @@ impl SessionTask {
         }
     }
 
-    fn push_audio(&mut self, frame: &AudioFrame<'_>) {
+    fn push_audio(&mut self, frame: &CallerFrame<'_>) {
         let Some(link) = &self.link else { return };
         self.counts.add(Count::FramesIn, 1);
         match frame.identity {

@@ -18,7 +18,7 @@ use crate::io::watch::Watchdog;
 use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, HANG_UPS_MAX};
 use crate::logging::{self, LogClient};
 use crate::proto::event::LeaveReason;
-use crate::proto::metrics::Metrics;
+use crate::proto::metrics::RunnerMetrics;
 use crate::proto::stall::TaskRole;
 
 /// The start of a new session.
@@ -43,7 +43,7 @@ struct SessionsInner {
     hang_ups: SlotPool,
     /// No new session may begin.
     closed: AtomicBool,
-    metrics: Arc<Metrics>,
+    metrics: Arc<RunnerMetrics>,
     shutdown: Shutdown,
     watchdog: Watchdog,
 }
@@ -108,7 +108,7 @@ impl Sessions {
     }
 
     /// Returns the metrics of this runner.
-    pub fn metrics(&self) -> &Arc<Metrics> {
+    pub fn metrics(&self) -> &Arc<RunnerMetrics> {
         &self.0.metrics
     }
 

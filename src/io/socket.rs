@@ -33,9 +33,9 @@ use crate::limits::{
 use crate::proto::counts::Count;
 use crate::proto::server::admission::PendingKind;
 use crate::proto::session::Session as _;
-use crate::proto::sockets::socket::{Command, Message, ReadError, Refused, SocketSession};
+use crate::proto::sockets::socket::{SocketCommand, SocketMessage, SocketReadError, SocketRefusal, SocketSession};
 use crate::proto::telephony::hangup;
-use crate::proto::telephony::proof::{Proof, Unproven};
+use crate::proto::telephony::proof::{Proof, ProofError};
 use edge_runner_http::common::Upgrade;
 
 /// The permit of a WebSocket.
@@ -76,7 +76,7 @@ async fn run(
     let socket = WebSocketStream::from_partially_read(stream, read.into(), Role::Server, Some(config())).await;
     let now = tasks::now();
     let (session, path, proof) = match endpoint {
-        SocketEndpoint::Client => (SocketSession::client(now), "/ws-client", Proof::Nothing),
+        SocketEndpoint::Client => (SocketSession::client(now), "/ws-client", Proof::Missing),
         SocketEndpoint::Call(proof) => (SocketSession::call(now), "/ws", proof),
     };
     let (permit, is_handshake) = match entry {
@@ -121,7 +121,7 @@ struct WebSocketIo {
     /// The proof that the call comes from its provider.
     proof: Proof,
     /// Why the proof was rejected.
-    unproven: Option<Unproven>,
+    unproven: Option<ProofError>,
     /// The start of the bot; `None` once it has started.
     start: Option<SessionStart>,
     /// The hang-up in progress.
@@ -182,7 +182,7 @@ impl SessionIo for WebSocketIo {
                 }
             }
             SocketInput::Event(WebSocketEvent::Message(None) | WebSocketEvent::Drained) => {
-                session.handle_read_error(ReadError::Ended, now);
+                session.handle_read_error(SocketReadError::Ended, now);
             }
             SocketInput::Event(WebSocketEvent::Message(Some(Err(error))) | WebSocketEvent::Flushed(Err(error))) => {
                 self.is_readable = false;
@@ -191,15 +191,21 @@ impl SessionIo for WebSocketIo {
         }
     }
 
-    fn perform(&mut self, command: Command, session: &mut SocketSession, task: &mut SessionTask, cx: &mut Context<'_>) {
+    fn perform(
+        &mut self,
+        command: SocketCommand,
+        session: &mut SocketSession,
+        task: &mut SessionTask,
+        cx: &mut Context<'_>,
+    ) {
         match command {
-            Command::Send(message) => self.send(message, session, task, cx),
-            Command::Begin => {
+            SocketCommand::Send(message) => self.send(message, session, task, cx),
+            SocketCommand::StartBot => {
                 if let Err(refused) = self.begin(session, task) {
                     session.handle_refused(refused, tasks::now());
                 }
             }
-            Command::HangUp => self.hang_up(session, task),
+            SocketCommand::HangUp => self.hang_up(session, task),
         }
     }
 
@@ -282,27 +288,33 @@ fn traffic(
 }
 
 /// Maps the library's errors.
-fn read_error(error: &Error) -> ReadError {
+fn read_error(error: &Error) -> SocketReadError {
     log::debug!("socket: {error}");
     match error {
         Error::ConnectionClosed
         | Error::AlreadyClosed
-        | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => ReadError::Ended,
-        Error::Capacity(CapacityError::MessageTooLong { .. }) => ReadError::TooLong,
-        Error::Utf8(_) => ReadError::NotUtf8,
-        Error::Protocol(_) => ReadError::Malformed,
-        _ => ReadError::Broken,
+        | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => SocketReadError::Ended,
+        Error::Capacity(CapacityError::MessageTooLong { .. }) => SocketReadError::TooLong,
+        Error::Utf8(_) => SocketReadError::NotUtf8,
+        Error::Protocol(_) => SocketReadError::Malformed,
+        _ => SocketReadError::Broken,
     }
 }
 
 impl WebSocketIo {
     /// Writes a message, and tells the session if the socket is blocked.
-    fn send(&mut self, message: Message, session: &mut SocketSession, task: &mut SessionTask, cx: &mut Context<'_>) {
+    fn send(
+        &mut self,
+        message: SocketMessage,
+        session: &mut SocketSession,
+        task: &mut SessionTask,
+        cx: &mut Context<'_>,
+    ) {
         let frame = match message {
-            Message::Text(text) => Frame::Text(text.into()),
-            Message::Binary(bytes) => Frame::Binary(bytes.into()),
-            Message::Ping => Frame::Ping(Bytes::new()),
-            Message::Close(code, why) => Frame::Close(Some(CloseFrame {
+            SocketMessage::Text(text) => Frame::Text(text.into()),
+            SocketMessage::Binary(bytes) => Frame::Binary(bytes.into()),
+            SocketMessage::Ping => Frame::Ping(Bytes::new()),
+            SocketMessage::Close(code, why) => Frame::Close(Some(CloseFrame {
                 code: CloseCode::from(code),
                 reason: why.into(),
             })),
@@ -323,14 +335,18 @@ impl WebSocketIo {
             Poll::Ready(Err(error)) => {
                 log::debug!("socket: {error}");
                 let has_ended = matches!(error, Error::ConnectionClosed);
-                let error = if has_ended { ReadError::Ended } else { ReadError::Broken };
+                let error = if has_ended {
+                    SocketReadError::Ended
+                } else {
+                    SocketReadError::Broken
+                };
                 session.handle_read_error(error, tasks::now());
             }
         }
     }
 
     /// Starts the bot, if the call is proven and a permit is available.
-    fn begin(&mut self, session: &SocketSession, task: &mut SessionTask) -> Result<(), Refused> {
+    fn begin(&mut self, session: &SocketSession, task: &mut SessionTask) -> Result<(), SocketRefusal> {
         let call = session.telephone();
         let config = task.sessions.config().clone();
         // The call is known only now, and its proof comes before anything else.
@@ -338,15 +354,15 @@ impl WebSocketIo {
             && let Err(unproven) = self.proof.admit(call, &config.telephony)
         {
             self.unproven = Some(unproven);
-            return Err(Refused::Unproven(unproven));
+            return Err(SocketRefusal::Unproven(unproven));
         }
         if self.is_handshake {
             if task.sessions.is_closed() {
-                return Err(Refused::Stopping);
+                return Err(SocketRefusal::Stopping);
             }
             let requester = task.permit.requester();
             let permit = task.sessions.admission().session(requester, PendingKind::Caller);
-            task.permit = permit.map_err(Refused::Admission)?;
+            task.permit = permit.map_err(SocketRefusal::Admission)?;
             self.is_handshake = false;
         }
         let Some(start) = self.start.take() else { return Ok(()) };

@@ -1,6 +1,6 @@
 //! What the runner counts, for `/metrics`: sessions, media, delays, refusals.
 //!
-//! In: counts of sessions, delays, refusals; when it is read, what only the shell can see ([`MetricsSnapshot`]). Out: [`Metrics::render`],
+//! In: counts of sessions, delays, refusals; when it is read, what only the shell can see ([`MetricsSnapshot`]). Out: [`RunnerMetrics::render`],
 //! the text that Prometheus reads. Label values are words of this file, so their number is fixed: no address, no id.
 //! A session counts in plain numbers and hands what is new to its [`Share`] once a second and at its end; no packet takes a
 //! lock or touches memory that sessions share. Source: Prometheus "Text-based format" 0.0.4, "Metric and label naming".
@@ -132,7 +132,7 @@ struct TransportMetrics {
 
 /// Everything that is counted. Made once per runner.
 #[derive(Default)]
-pub struct Metrics {
+pub struct RunnerMetrics {
     rows: [TransportMetrics; Transport::ALL.len()],
     codecs: [AtomicU64; CODECS.len()],
     refused: [AtomicU64; REFUSALS.len()],
@@ -158,7 +158,7 @@ pub struct MetricsSnapshot {
     pub task_stalls: u64,
 }
 
-impl Metrics {
+impl RunnerMetrics {
     /// An offer, or a socket, became no session.
     pub fn offer_refused(&self, refusal: &OfferError) {
         self.refused[refusal_index(refusal)].fetch_add(1, Relaxed);

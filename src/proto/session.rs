@@ -88,7 +88,7 @@ pub enum SessionOutput<'a, C> {
     /// For the transport.
     Command(C),
     /// Speech of a caller.
-    Audio(AudioFrame<'a>),
+    Audio(CallerFrame<'a>),
     Event(SessionEvent),
     /// There is more [`Session::speech_capacity`] than before, and what comes now may leave at once.
     SpeechWanted,
@@ -121,7 +121,7 @@ impl Deadline {
 
 /// One frame of PCM on its way to the bot: `i16` mono, usually 20 ms.
 #[derive(Debug, PartialEq, Eq)]
-pub struct AudioFrame<'a> {
+pub struct CallerFrame<'a> {
     pub pcm: &'a [i16],
     pub rate_hz: u32,
     /// Whose voice it is, where each participant is heard alone.

@@ -45,8 +45,8 @@ use edge_runner_proto::livekit::roster::RosterChange;
 use edge_runner_proto::livekit::signal::{SignalClient, SignalOutput};
 use edge_runner_proto::livekit::wire::{self, ClientMessage, DataPacket, SignalRequest, SignalResponse};
 use edge_runner_proto::server::multipart::{self, MultipartError, MultipartEvent, MultipartParser};
-use edge_runner_proto::sockets::frames::{self, Frame};
-use edge_runner_proto::telephony::{self, Call, Heard, PROVIDERS};
+use edge_runner_proto::sockets::frames::{self, ProtobufFrame};
+use edge_runner_proto::telephony::{self, PROVIDERS, ProviderInput, TelephonyCall};
 use edge_runner_proto::uuid::Uuid;
 use edge_runner_proto::webrtc::candidate::{RemoteCandidatePolicy, parse_remote};
 use edge_runner_proto::webrtc::crypto;
@@ -158,7 +158,7 @@ pub fn offer_body(bytes: &[u8]) {
 /// A frame that is read gives samples for all of its PCM or an error, and means the same once it is written again.
 pub fn frames(bytes: &[u8]) {
     match frames::decode(bytes.to_vec().into()) {
-        Ok(Frame::Audio { pcm, rate_hz, channels }) => {
+        Ok(ProtobufFrame::Audio { pcm, rate_hz, channels }) => {
             assert!(pcm.len() <= bytes.len());
             let mut heard = vec![0];
             if frames::samples(&pcm, channels, &mut heard).is_err() {
@@ -171,7 +171,7 @@ pub fn frames(bytes: &[u8]) {
                 let again = frames::decode(frames::audio(&heard, rate_hz).into());
                 assert_eq!(
                     again,
-                    Ok(Frame::Audio {
+                    Ok(ProtobufFrame::Audio {
                         pcm,
                         rate_hz,
                         channels: 1
@@ -179,7 +179,10 @@ pub fn frames(bytes: &[u8]) {
                 );
             }
         }
-        Ok(Frame::Message(text)) => assert_eq!(frames::decode(frames::message(&text).into()), Ok(Frame::Message(text))),
+        Ok(ProtobufFrame::Message(text)) => assert_eq!(
+            frames::decode(frames::message(&text).into()),
+            Ok(ProtobufFrame::Message(text))
+        ),
         _ => {}
     }
 }
@@ -225,13 +228,13 @@ pub fn telephony(bytes: &[u8]) {
         let before = pcm.len();
         line_bytes += line.len();
         match call.read(line, &mut pcm) {
-            Ok(Heard::Audio) => assert!(pcm.len() > before),
-            Ok(Heard::Dtmf(key)) => assert!("0123456789*#".contains(key)),
-            Ok(Heard::Mark(name)) => {
+            Ok(ProviderInput::Audio) => assert!(pcm.len() > before),
+            Ok(ProviderInput::Dtmf(key)) => assert!("0123456789*#".contains(key)),
+            Ok(ProviderInput::Mark(name)) => {
                 assert!(name.len() <= limits::MARK_BYTES_MAX);
                 assert!(serde_json::from_str::<Value>(&call.mark(&name)).is_ok_and(|mark| mark.is_object()));
             }
-            Ok(Heard::Stop | Heard::Nothing) => {}
+            Ok(ProviderInput::Stop | ProviderInput::Nothing) => {}
             Err(_) => assert!(!serde_json::from_str::<Value>(line).is_ok_and(|value| value.is_object())),
         }
         assert!(pcm.len() <= line_bytes);
@@ -241,7 +244,7 @@ pub fn telephony(bytes: &[u8]) {
 }
 
 /// What was heard can be said, cut as the provider wants it; a provider that is told what it tells hears the same.
-fn say(call: &mut Call, heard: &[i16]) {
+fn say(call: &mut TelephonyCall, heard: &[i16]) {
     let samples = |time: Duration| (time.as_millis() * u128::from(call.tx.rate_hz) / 1_000) as usize;
     let (length, multiple) = (samples(call.chunk().length), samples(call.chunk().multiple));
     for chunk in heard.chunks(length).chain([&[][..]]) {

@@ -12,7 +12,7 @@ use edge_runner_proto::audio::codec::Codec;
 use edge_runner_proto::audio::g711;
 use edge_runner_proto::session::{Session, SessionOutput};
 use edge_runner_proto::sockets::socket;
-use edge_runner_proto::sockets::{frames, socket::Message};
+use edge_runner_proto::sockets::{frames, socket::SocketMessage};
 use edge_runner_proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret, ReceivedPacket};
 use edge_runner_proto::webrtc::crypto;
 use edge_runner_proto::webrtc::gather::GatheredAddresses;
@@ -393,8 +393,8 @@ fn talk(
                     echo.extend(frame.pcm);
                     hand(&mut echo, &mut speech, &mut session, now);
                 }
-                SessionOutput::Command(socket::Command::Send(message)) => {
-                    sent += usize::from(matches!(message, Message::Text(_) | Message::Binary(_)));
+                SessionOutput::Command(socket::SocketCommand::Send(message)) => {
+                    sent += usize::from(matches!(message, SocketMessage::Text(_) | SocketMessage::Binary(_)));
                     std::hint::black_box(message);
                 }
                 _ => {}

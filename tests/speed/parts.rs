@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use edge_runner_proto::audio::codec::Codec;
 use edge_runner_proto::audio::g711;
-use edge_runner_proto::audio::jitter::Jitter;
+use edge_runner_proto::audio::jitter::JitterBuffer;
 use edge_runner_proto::audio::opus::{Decoder, Encoder, EncoderSettings};
 use edge_runner_proto::audio::pacer::{self, Pacer};
 use edge_runner_proto::audio::resample::Resampler;
@@ -202,7 +202,7 @@ fn srtp_cm() -> Work {
 }
 
 fn jitter(packets: Vec<Vec<u8>>) -> Work {
-    let mut jitter = Jitter::new(Codec::Opus);
+    let mut jitter = JitterBuffer::new(Codec::Opus);
     let start = Instant::now();
     Box::new(move |frame| {
         let now = start + PTIME * frame as u32;
@@ -225,7 +225,7 @@ fn pacer(voice: &Voice) -> Work {
         pacer.handle_audio(&frames[frame % FRAMES], now);
         pacer.handle_timeout(now);
         while let Some(output) = pacer.poll_output() {
-            if let pacer::Output::Frame(frame) = output {
+            if let pacer::PacerOutput::Frame(frame) = output {
                 black_box(frame.pcm);
             }
         }

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use edge_runner_proto::sockets::frames::{self, Frame};
+use edge_runner_proto::sockets::frames::{self, ProtobufFrame};
 use serde_json::{Value, json};
 
 use super::socket::{Arrived, Habits, Refused, Socket, What, seconds};
@@ -103,9 +103,9 @@ impl Client {
         }
     }
 
-    fn take(&mut self, at: Instant, frame: Frame) {
+    fn take(&mut self, at: Instant, frame: ProtobufFrame) {
         match frame {
-            Frame::Audio { pcm, rate_hz, channels } => {
+            ProtobufFrame::Audio { pcm, rate_hz, channels } => {
                 assert_eq!(
                     (rate_hz, channels),
                     (PLAYS_HZ, 1),
@@ -120,11 +120,11 @@ impl Client {
                 );
                 self.chunks.push((at, samples));
             }
-            Frame::Message(text) => {
+            ProtobufFrame::Message(text) => {
                 let message = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
                 self.messages.push(message);
             }
-            Frame::Interruption => self.interruptions += 1,
+            ProtobufFrame::Interruption => self.interruptions += 1,
             other => panic!("a client knows no such frame: {other:?}"),
         }
     }

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use edge_runner_proto::sockets::frames::{self, Frame};
+use edge_runner_proto::sockets::frames::{self, ProtobufFrame};
 use serde_json::{Value, json};
 
 use super::runner::{PATIENCE, TestRunner};
@@ -153,13 +153,13 @@ impl Program {
         match arrived.what {
             What::Text(text) => panic!("media is binary: {text}"),
             What::Binary(bytes) => match frames::decode(bytes).expect("a frame") {
-                Frame::Audio { pcm, rate_hz, channels } => {
+                ProtobufFrame::Audio { pcm, rate_hz, channels } => {
                     assert_eq!((rate_hz, channels), (HEARS_HZ, 1));
                     let mut samples = Vec::new();
                     frames::samples(&pcm, channels, &mut samples).expect("whole samples");
                     self.heard.push(samples);
                 }
-                Frame::Message(text) => {
+                ProtobufFrame::Message(text) => {
                     let message = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
                     self.messages.push(message);
                 }

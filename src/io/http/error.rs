@@ -53,7 +53,7 @@ pub enum HttpError {
     #[error("{invalid}")]
     Invalid { invalid: ValidationError, body: Bytes },
     #[error("{0}")]
-    Start(start::StartError),
+    Start(start::StartRequestError),
     #[error("{0}")]
     Full(registry::RegistryFull),
     #[error("{0}")]
@@ -76,7 +76,7 @@ pub enum HttpError {
     Metrics(metrics::MetricsDenied),
     /// The signature of a telephony webhook is invalid.
     #[error("invalid signature")]
-    Signature(signature::Wrong),
+    Signature(signature::SignatureError),
     /// No media-room server is configured.
     #[error("{0}")]
     Mediaroom(MissingVariables),
@@ -142,7 +142,7 @@ impl HttpError {
             HttpError::Form | HttpError::Body(BodyError::Compressed) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             HttpError::Body(BodyError::TooLarge { .. }) | HttpError::TooMuchForProgram => StatusCode::PAYLOAD_TOO_LARGE,
             HttpError::Body(BodyError::TooSlow { .. }) => StatusCode::REQUEST_TIMEOUT,
-            HttpError::Invalid { .. } | HttpError::Start(start::StartError::Invalid(_)) => {
+            HttpError::Invalid { .. } | HttpError::Start(start::StartRequestError::Invalid(_)) => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
             HttpError::Start(_) => StatusCode::BAD_REQUEST,

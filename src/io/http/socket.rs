@@ -128,7 +128,7 @@ fn endpoint(
         _ if family == SocketKind::Client => return SocketEndpoint::Client,
         Some(claims) if claims.issuer == Issuer::Webhook => Proof::Webhook(claims.id.clone()),
         Some(claims) if claims.issuer == Issuer::ApiKey => Proof::ApiKey,
-        _ => signed.map_or(Proof::Nothing, Proof::Signature),
+        _ => signed.map_or(Proof::Missing, Proof::Signature),
     };
     SocketEndpoint::Call(proof)
 }

@@ -15,7 +15,7 @@ use crate::config::Transport;
 use crate::proto::http::route;
 use crate::proto::http::token::SocketKind;
 use crate::proto::telephony::proof::{self, CallKey};
-use crate::proto::telephony::signature::{Standing, Webhook};
+use crate::proto::telephony::signature::{SignatureStatus, WebhookRequest};
 use crate::proto::telephony::verify;
 use crate::proto::telephony::{PROVIDERS, Provider, webhook};
 use edge_runner_http::common::{Reply, lock, unix_time_s, whole};
@@ -44,7 +44,7 @@ pub(super) async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Re
     // Providers that work without `--proxy` take no markup and sign nothing.
     let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
-    let called = Webhook {
+    let called = WebhookRequest {
         url: &format!("https://{host}{target}"),
         header: &text,
         body: &body,
@@ -52,14 +52,14 @@ pub(super) async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Re
     let telephony = &app.config.telephony;
     let standing = verify::verify(provider, telephony, &called, unix_time_s()).map_err(HttpError::Signature)?;
     let token = match standing {
-        Standing::Verified(fingerprint) if proof::is_protected(provider, telephony) => {
+        SignatureStatus::Verified(fingerprint) if proof::is_protected(provider, telephony) => {
             let call = CallKey::of(provider, &provider.call_id(&body));
             Some(lock(&app.tokens).mint_for_call(call, fingerprint, Instant::now()))
         }
         _ => mint_token(app, SocketKind::Call, None, false),
     };
     let url = webhook::socket_url(host, token.as_deref());
-    let webhook::Reply { content_type, body } = provider.protocol.reply(&url, &body);
+    let webhook::WebhookReply { content_type, body } = provider.protocol.reply(&url, &body);
     let mut reply = Reply::new(whole(body));
     reply
         .headers_mut()

@@ -28,7 +28,7 @@ use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MESSAGE_BYTES_MAX, PROCESS_RES
 use crate::proto::process;
 use crate::proto::process::inbound_queue::InboundQueue;
 use crate::proto::process::playout_queue::{PlayoutQueue, PlayoutStep, UnsupportedRate};
-use crate::proto::sockets::frames::{self, BadFrame, Frame};
+use crate::proto::sockets::frames::{self, ProtobufError, ProtobufFrame};
 
 /// What a program did wrong on its media.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum MediaProtocolError {
     #[error("on its media it sent a text message; every message is a binary frame")]
     Text,
     #[error("on its media it sent a bad frame: {0}")]
-    Frame(#[source] BadFrame),
+    Frame(#[source] ProtobufError),
     #[error("on its media it sent {0}")]
     Rate(#[source] UnsupportedRate),
     #[error("on its media it sent a message of more than {PROCESS_MESSAGE_BYTES_MAX} bytes")]
@@ -336,7 +336,7 @@ fn handle_frame(
 ) -> Result<(), MediaProtocolError> {
     let mut queue_unplayed_mark = |name: &str| backlog.push_message(frames::message(&process::mark(name, false)));
     match frames::decode(bytes).map_err(MediaProtocolError::Frame)? {
-        Frame::Audio { pcm, rate_hz, channels } => {
+        ProtobufFrame::Audio { pcm, rate_hz, channels } => {
             let mut samples = Vec::with_capacity(pcm.len() / 2);
             frames::samples(&pcm, channels, &mut samples).map_err(MediaProtocolError::Frame)?;
             speech
@@ -345,7 +345,7 @@ fn handle_frame(
                 .map_err(MediaProtocolError::Rate)?;
             speech.queued.notify_one();
         }
-        Frame::Message(text) => match process::parse_mark_request(&text) {
+        ProtobufFrame::Message(text) => match process::parse_mark_request(&text) {
             Some(name) => match speech.ahead().push_mark(name) {
                 Ok(()) => speech.queued.notify_one(),
                 Err(name) => queue_unplayed_mark(&name),
@@ -353,13 +353,13 @@ fn handle_frame(
             // When the session is over, the next event says so.
             None => drop(output.send_message(text)),
         },
-        Frame::Interruption => {
+        ProtobufFrame::Interruption => {
             let marks = speech.ahead().interrupt();
             output.interrupt();
             marks.iter().for_each(|name| queue_unplayed_mark(name));
         }
         // What a pipeline says to itself.
-        Frame::Text(_) | Frame::Transcription { .. } | Frame::Unset => {}
+        ProtobufFrame::Text(_) | ProtobufFrame::Transcription { .. } | ProtobufFrame::Unset => {}
     }
     Ok(())
 }

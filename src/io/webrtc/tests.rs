@@ -25,7 +25,7 @@ use crate::io::services::Services;
 use crate::io::tasks::SlotPool;
 use crate::io::udp::UdpPort;
 use crate::logging;
-use crate::proto::testing::client::Client;
+use crate::proto::testing::client::TestClient;
 use crate::proto::webrtc::offer::RemoteCandidate;
 
 const GUARD: Duration = Duration::from_secs(60);
@@ -174,7 +174,7 @@ impl Rig {
 
     /// Makes a session whose client never connects.
     async fn session(&mut self, body: Value) -> Result<AnswerBody, OfferError> {
-        let sdp = Client::at("127.0.0.1:9", tasks::now()).offer();
+        let sdp = TestClient::at("127.0.0.1:9", tasks::now()).offer();
         self.offer(new(sdp), body).await
     }
 
@@ -250,7 +250,7 @@ fn known(sdp: String, pc_id: &str, restart_pc: bool) -> OfferBody {
 
 /// A client with a socket.
 struct Caller {
-    client: Client,
+    client: TestClient,
     socket: UdpSocket,
 }
 
@@ -264,7 +264,7 @@ impl Caller {
         let socket = UdpSocket::bind((address, 0)).await.expect("a free port");
         let address = socket.local_addr().expect("a bound socket has an address").to_string();
         Caller {
-            client: Client::at(&address, tasks::now()),
+            client: TestClient::at(&address, tasks::now()),
             socket,
         }
     }
@@ -284,7 +284,7 @@ impl Caller {
     }
 
     /// Moves datagrams and the clock until `done`.
-    async fn until(&mut self, done: impl Fn(&Client) -> bool) {
+    async fn until(&mut self, done: impl Fn(&TestClient) -> bool) {
         let carrying = async {
             let mut buffer = [0; 2_048];
             loop {

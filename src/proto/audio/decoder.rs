@@ -11,28 +11,28 @@ use crate::audio::resample::Resampler;
 use crate::limits::RATES_HZ;
 
 /// The decoder of one incoming stream. Both are on the heap: a session has one or the other.
-pub enum Decoder {
+pub enum AudioDecoder {
     Opus(Box<opus::Decoder>),
     G711(Box<G711Decoder>),
 }
 
-impl Decoder {
+impl AudioDecoder {
     /// Makes a decoder that gives PCM at `rate_hz`.
     ///
     /// # Errors
     /// A rate outside [`RATES_HZ`].
     pub fn new(codec: Codec, rate_hz: u32) -> Result<Self, OpusError> {
         Ok(match codec {
-            Codec::Opus => Decoder::Opus(Box::new(opus::Decoder::new(rate_hz)?)),
-            Codec::G711(law) => Decoder::G711(Box::new(G711Decoder::new(law, rate_hz)?)),
+            Codec::Opus => AudioDecoder::Opus(Box::new(opus::Decoder::new(rate_hz)?)),
+            Codec::G711(law) => AudioDecoder::G711(Box::new(G711Decoder::new(law, rate_hz)?)),
         })
     }
 
     /// Rate of the PCM that comes out, in hertz.
     pub fn rate_hz(&self) -> u32 {
         match self {
-            Decoder::Opus(decoder) => decoder.rate_hz(),
-            Decoder::G711(decoder) => decoder.rate_hz,
+            AudioDecoder::Opus(decoder) => decoder.rate_hz(),
+            AudioDecoder::G711(decoder) => decoder.rate_hz,
         }
     }
 
@@ -42,19 +42,19 @@ impl Decoder {
     /// Bytes that are not a packet of the codec.
     pub fn decode(&mut self, packet: &[u8]) -> Result<&[i16], OpusError> {
         match self {
-            Decoder::Opus(decoder) => decoder.decode(packet),
-            Decoder::G711(decoder) => Ok(decoder.decode(packet)),
+            AudioDecoder::Opus(decoder) => decoder.decode(packet),
+            AudioDecoder::G711(decoder) => Ok(decoder.decode(packet)),
         }
     }
 
     /// Recovers the packet lost just before `next_packet`, or conceals it.
     ///
     /// # Errors
-    /// As [`Decoder::decode`].
+    /// As [`AudioDecoder::decode`].
     pub fn decode_fec(&mut self, next_packet: &[u8]) -> Result<&[i16], OpusError> {
         match self {
-            Decoder::Opus(decoder) => decoder.decode_fec(next_packet),
-            Decoder::G711(decoder) => Ok(decoder.conceal()),
+            AudioDecoder::Opus(decoder) => decoder.decode_fec(next_packet),
+            AudioDecoder::G711(decoder) => Ok(decoder.conceal()),
         }
     }
 
@@ -64,8 +64,8 @@ impl Decoder {
     /// None that a caller can cause.
     pub fn conceal(&mut self) -> Result<&[i16], OpusError> {
         match self {
-            Decoder::Opus(decoder) => decoder.conceal(),
-            Decoder::G711(decoder) => Ok(decoder.conceal()),
+            AudioDecoder::Opus(decoder) => decoder.conceal(),
+            AudioDecoder::G711(decoder) => Ok(decoder.conceal()),
         }
     }
 }
@@ -150,7 +150,7 @@ mod tests {
         for law in [Law::Mu, Law::A] {
             for rate_hz in [8_000, 11_025, 16_000, 24_000, 48_000] {
                 for ms in [10, 20, 30, 60] {
-                    let mut decoder = Decoder::new(Codec::G711(law), rate_hz).unwrap();
+                    let mut decoder = AudioDecoder::new(Codec::G711(law), rate_hz).unwrap();
                     let mut pcm = Vec::new();
                     for packet in packets(law, ms, 600 / ms) {
                         pcm.extend_from_slice(decoder.decode(&packet).unwrap());
@@ -167,7 +167,7 @@ mod tests {
     /// What is made up is as long as the packet before it, begins where that ended, and fades away.
     #[test]
     fn a_lost_packet_is_an_echo_that_fades() {
-        let mut decoder = Decoder::new(Codec::G711(Law::Mu), 8_000).unwrap();
+        let mut decoder = AudioDecoder::new(Codec::G711(Law::Mu), 8_000).unwrap();
         assert_eq!(decoder.conceal().unwrap(), [0; 0], "nothing to make it from");
         let mut before = Vec::new();
         for packet in packets(Law::Mu, 20, 5) {
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn loud_packets_are_concealed_without_a_wrap() {
         for (law, byte) in [(Law::Mu, 0x00), (Law::Mu, 0x80), (Law::A, 0x2a), (Law::A, 0xaa)] {
-            let mut decoder = Decoder::new(Codec::G711(law), 8_000).unwrap();
+            let mut decoder = AudioDecoder::new(Codec::G711(law), 8_000).unwrap();
             let before = decoder.decode(&[byte; 1_500]).unwrap()[0];
             let made_up = decoder.decode_fec(&[]).unwrap();
             assert!(made_up.iter().all(|sample| sample.signum() == before.signum()));
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn rates_are_bounded() {
         for codec in Codec::ALL {
-            assert!(Decoder::new(codec, 7_999).is_err() && Decoder::new(codec, 48_001).is_err());
+            assert!(AudioDecoder::new(codec, 7_999).is_err() && AudioDecoder::new(codec, 48_001).is_err());
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Puts the caller's audio packets in order, without delaying those that are.
 //!
 //! In: RTP packets (extended sequence number, extended timestamp, payload) of one codec with their arrival. Out, by
-//! [`Jitter::poll_output`]: what to do with the decoder, in order. The packet that is next is released at once: a bot wants
+//! [`JitterBuffer::poll_output`]: what to do with the decoder, in order. The packet that is next is released at once: a bot wants
 //! speech early, and evens out nothing. When one is missing, those behind it wait for it, for a time that follows the
 //! arrival jitter; then the gap is filled (in-band FEC of the next packet for the last lost one, concealment for up to
-//! `CONCEALED_FRAMES_MAX`) or named as [`Output::Gap`].
+//! `CONCEALED_FRAMES_MAX`) or named as [`JitterOutput::Gap`].
 //! Refused and counted: late packets, duplicates, payloads beyond the cap. A sender that restarts is followed.
 //! Source: RFC 3550 (jitter: section 6.4.1; sequence numbers: appendix A.1), RFC 7587.
 
@@ -18,7 +18,7 @@ use crate::limits::{
 
 /// What the decoder has to do next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Output<'a> {
+pub enum JitterOutput<'a> {
     /// Decode this packet.
     Decode(&'a [u8]),
     /// Recover the lost packet before this one from the copy inside it; the packet itself follows.
@@ -31,7 +31,7 @@ pub enum Output<'a> {
 
 /// What happened since the session began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
+pub struct JitterStats {
     /// Packets that arrived, late and duplicate ones included.
     pub received: u64,
     /// Packets given up; some of them may still have come late.
@@ -49,7 +49,7 @@ pub struct Counters {
     pub jitter: Duration,
 }
 
-struct Packet {
+struct HeldPacket {
     sequence: u64,
     timestamp: u64,
     arrived: Instant,
@@ -66,7 +66,7 @@ struct Fill {
 
 /// The packet that continues what was released.
 #[derive(Clone, Copy)]
-struct Expected {
+struct ExpectedPacket {
     sequence: u64,
     timestamp: u64,
     /// Duration of the packet before it.
@@ -74,11 +74,11 @@ struct Expected {
 }
 
 /// The order of one caller's packets.
-pub struct Jitter {
+pub struct JitterBuffer {
     codec: Codec,
-    expected: Option<Expected>,
+    expected: Option<ExpectedPacket>,
     /// Packets not released yet, by ascending sequence number.
-    held: VecDeque<Packet>,
+    held: VecDeque<HeldPacket>,
     fill: Fill,
     /// The packet last lent out, and memory of earlier ones.
     lent: Vec<u8>,
@@ -90,11 +90,11 @@ pub struct Jitter {
     now: Option<Instant>,
     last_arrival: Option<(Instant, u64)>,
     /// Grows when a packet comes too late, and shrinks with time.
-    patience: Duration,
-    counters: Counters,
+    playout_delay: Duration,
+    counters: JitterStats,
 }
 
-impl Jitter {
+impl JitterBuffer {
     pub fn new(codec: Codec) -> Self {
         Self {
             codec,
@@ -107,8 +107,8 @@ impl Jitter {
             restart: None,
             now: None,
             last_arrival: None,
-            patience: Duration::ZERO,
-            counters: Counters::default(),
+            playout_delay: Duration::ZERO,
+            counters: JitterStats::default(),
         }
     }
 
@@ -118,7 +118,7 @@ impl Jitter {
         self.handle_restart();
     }
 
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &JitterStats {
         &self.counters
     }
 
@@ -163,7 +163,7 @@ impl Jitter {
         }
         self.held.insert(
             place,
-            Packet {
+            HeldPacket {
                 sequence,
                 timestamp,
                 arrived: now,
@@ -185,15 +185,15 @@ impl Jitter {
     }
 
     /// Returns the next step for the decoder.
-    pub fn poll_output(&mut self) -> Option<Output<'_>> {
+    pub fn poll_output(&mut self) -> Option<JitterOutput<'_>> {
         loop {
             if self.fill.conceal > 0 {
                 self.fill.conceal -= 1;
                 self.counters.concealed += 1;
-                return Some(Output::Conceal);
+                return Some(JitterOutput::Conceal);
             }
             if self.fill.gap_ticks > 0 {
-                return Some(Output::Gap {
+                return Some(JitterOutput::Gap {
                     ticks: std::mem::take(&mut self.fill.gap_ticks),
                 });
             }
@@ -201,9 +201,9 @@ impl Jitter {
             let (sequence, timestamp, padding) = (front.sequence, front.timestamp, front.payload.is_empty());
             if std::mem::take(&mut self.fill.fec) {
                 self.counters.recovered += 1;
-                return Some(Output::DecodeFec(&self.held.front()?.payload));
+                return Some(JitterOutput::DecodeFec(&self.held.front()?.payload));
             }
-            let expected = *self.expected.get_or_insert(Expected {
+            let expected = *self.expected.get_or_insert(ExpectedPacket {
                 sequence,
                 timestamp,
                 packet_ticks: self.codec.clock_hz() / 50,
@@ -215,7 +215,7 @@ impl Jitter {
                 }
                 self.plan_fill(sequence - expected.sequence, ahead, expected.packet_ticks);
                 self.expect(
-                    Expected {
+                    ExpectedPacket {
                         sequence,
                         timestamp,
                         ..expected
@@ -224,22 +224,22 @@ impl Jitter {
                 );
             } else if ahead != 0 && !padding {
                 // The sender paused, was muted or started anew: its clock jumped though no packet is missing.
-                self.expected = Some(Expected { timestamp, ..expected });
+                self.expected = Some(ExpectedPacket { timestamp, ..expected });
                 self.fill.gap_ticks = u32::try_from(ahead).unwrap_or(0);
             } else if let Some(packet) = self.held.pop_front() {
                 self.release(packet, expected);
                 if !self.lent.is_empty() {
-                    return Some(Output::Decode(&self.lent));
+                    return Some(JitterOutput::Decode(&self.lent));
                 }
             }
         }
     }
 
     /// Makes the packet in front the one that is lent out.
-    fn release(&mut self, packet: Packet, expected: Expected) {
+    fn release(&mut self, packet: HeldPacket, expected: ExpectedPacket) {
         self.spare.push(std::mem::replace(&mut self.lent, packet.payload));
-        self.patience = self.patience.saturating_sub(self.patience / 256);
-        let mut next = Expected {
+        self.playout_delay = self.playout_delay.saturating_sub(self.playout_delay / 256);
+        let mut next = ExpectedPacket {
             sequence: packet.sequence.saturating_add(1),
             ..expected
         };
@@ -252,7 +252,7 @@ impl Jitter {
     }
 
     /// Moves on to `next`, and notes which of the packets before it were there.
-    fn expect(&mut self, next: Expected, released: bool) {
+    fn expect(&mut self, next: ExpectedPacket, released: bool) {
         let steps = self.expected.map_or(0, |old| next.sequence - old.sequence);
         self.released = u32::try_from(steps)
             .ok()
@@ -288,7 +288,7 @@ impl Jitter {
 
     fn gives_up_at(&self) -> Option<Instant> {
         let wait = (self.counters.jitter * 3)
-            .max(self.patience)
+            .max(self.playout_delay)
             .clamp(JITTER_WAIT_MIN, JITTER_WAIT_MAX);
         // The gap is as old as the packet that showed it, which need not be the one in front.
         self.held.iter().map(|packet| packet.arrived + wait).min()
@@ -306,7 +306,7 @@ impl Jitter {
             self.counters.duplicate += 1;
         } else {
             self.counters.late += 1;
-            self.patience = (self.patience.max(JITTER_WAIT_MIN) + JITTER_WAIT_MIN).min(JITTER_WAIT_MAX);
+            self.playout_delay = (self.playout_delay.max(JITTER_WAIT_MIN) + JITTER_WAIT_MIN).min(JITTER_WAIT_MAX);
         }
         false
     }

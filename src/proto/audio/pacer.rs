@@ -23,9 +23,9 @@ const PULL: Duration = Duration::from_micros(20);
 
 /// What the pacer has for the caller.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Output<'a> {
+pub enum PacerOutput<'a> {
     /// Send this now.
-    Frame(Frame<'a>),
+    Frame(PacedFrame<'a>),
     /// The bot's speech begins to leave; its first frame follows.
     SpeechStarted,
     /// The last of the bot's speech left a while ago, or was interrupted.
@@ -34,7 +34,7 @@ pub enum Output<'a> {
 
 /// 20 ms of PCM.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
+pub struct PacedFrame<'a> {
     pub pcm: &'a [i16],
     /// RTP timestamp, counted from zero in ticks of 48 kHz.
     pub rtp_ticks: u64,
@@ -44,7 +44,7 @@ pub struct Frame<'a> {
 
 /// What the next deadline is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Due {
+pub enum PacerDeadline {
     Speech,
     Silence,
     SpeechEnd,
@@ -52,7 +52,7 @@ pub enum Due {
 
 /// What left since the session began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
+pub struct PacerStats {
     pub frames: u64,
     /// Of those, the silent ones.
     pub silent: u64,
@@ -60,7 +60,7 @@ pub struct Counters {
     pub skipped: u64,
 }
 
-impl Counters {
+impl PacerStats {
     /// Puts what the metrics know of it.
     pub fn count(&self, counts: &mut Counts) {
         counts.set(Count::FramesOut, self.frames);
@@ -89,7 +89,7 @@ pub struct Pacer {
     speaking: Option<Instant>,
     interrupted: bool,
     now: Option<Instant>,
-    counters: Counters,
+    counters: PacerStats,
 }
 
 impl Pacer {
@@ -109,7 +109,7 @@ impl Pacer {
             speaking: None,
             interrupted: false,
             now: None,
-            counters: Counters::default(),
+            counters: PacerStats::default(),
         }
     }
 
@@ -141,7 +141,7 @@ impl Pacer {
         self.speaking.is_some()
     }
 
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &PacerStats {
         &self.counters
     }
 
@@ -182,36 +182,36 @@ impl Pacer {
     }
 
     /// Returns the next deadline and what it is for.
-    pub fn poll_timeout(&self) -> Option<(Instant, Due)> {
+    pub fn poll_timeout(&self) -> Option<(Instant, PacerDeadline)> {
         let frame = self.due()?;
         match self.speaking.map(|sound| sound + SPEECH_HANGOVER) {
-            Some(end) if end < frame.0 && !self.is_voiced() => Some((end, Due::SpeechEnd)),
+            Some(end) if end < frame.0 && !self.is_voiced() => Some((end, PacerDeadline::SpeechEnd)),
             _ => Some(frame),
         }
     }
 
     /// Returns what is due by now, one thing at a time.
-    pub fn poll_output(&mut self) -> Option<Output<'_>> {
+    pub fn poll_output(&mut self) -> Option<PacerOutput<'_>> {
         let now = self.now?;
         let (due, _) = self.due()?;
         let voiced = self.is_voiced();
         let over = self.speaking.is_some_and(|sound| now >= sound + SPEECH_HANGOVER) && !voiced;
         if std::mem::take(&mut self.interrupted) || over {
             self.speaking = None;
-            return Some(Output::SpeechStopped);
+            return Some(PacerOutput::SpeechStopped);
         }
         if now < due {
             return None;
         }
         if voiced && self.speaking.replace(now).is_none() {
-            return Some(Output::SpeechStarted);
+            return Some(PacerOutput::SpeechStarted);
         }
         self.cut(now);
         let rtp_ticks = self.ticks;
         self.ticks += PTIME_TICKS;
         self.counters.frames += 1;
         self.counters.silent += u64::from(!voiced);
-        Some(Output::Frame(Frame {
+        Some(PacerOutput::Frame(PacedFrame {
             pcm: &self.frame,
             rtp_ticks,
             is_silent: !voiced,
@@ -239,19 +239,19 @@ impl Pacer {
     }
 
     /// Returns when the next frame leaves.
-    fn due(&self) -> Option<(Instant, Due)> {
+    fn due(&self) -> Option<(Instant, PacerDeadline)> {
         let slot = self.slot?;
         let (at, due) = if self.queue.len() >= self.frame_samples() {
-            (slot.checked_sub(PTIME).unwrap_or(slot), Due::Speech)
+            (slot.checked_sub(PTIME).unwrap_or(slot), PacerDeadline::Speech)
         } else if let (true, Some(left)) = (self.flowing, self.left[1]) {
             let rest = if self.queue.is_empty() {
-                Due::Silence
+                PacerDeadline::Silence
             } else {
-                Due::Speech
+                PacerDeadline::Speech
             };
             (left + PTIME + PTIME, rest)
         } else {
-            (slot, Due::Silence)
+            (slot, PacerDeadline::Silence)
         };
         Some((self.left[0].map_or(at, |left| at.max(left + PTIME)), due))
     }

@@ -42,7 +42,7 @@ pub enum StartPlan<'c> {
 
 /// Why a `/start` is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StartError {
+pub enum StartRequestError {
     /// The body has the wrong shape.
     Invalid(ValidationError),
     /// No transport has this name; these can be asked for.
@@ -55,35 +55,35 @@ pub enum StartError {
     NotInThisBuild(Transport),
 }
 
-impl From<ValidationError> for StartError {
+impl From<ValidationError> for StartRequestError {
     fn from(invalid: ValidationError) -> Self {
-        StartError::Invalid(invalid)
+        StartRequestError::Invalid(invalid)
     }
 }
 
-impl fmt::Display for StartError {
+impl fmt::Display for StartRequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StartError::Invalid(invalid) => invalid.fmt(f),
-            StartError::Unknown { asked, allowed } => {
+            StartRequestError::Invalid(invalid) => invalid.fmt(f),
+            StartRequestError::Unknown { asked, allowed } => {
                 let names: Vec<&str> = allowed.iter().map(|transport| transport.name()).collect();
                 write!(f, "transport `{asked}` is unknown; allowed: {}", names.join(", "))
             }
-            StartError::Excluded { asked, only } => {
+            StartRequestError::Excluded { asked, only } => {
                 let (asked, only) = (asked.name(), only.name());
                 write!(
                     f,
                     "transport `{asked}` is not allowed: this runner serves `{only}` only (-t {only})"
                 )
             }
-            StartError::ByOptionOnly(asked) => {
+            StartRequestError::ByOptionOnly(asked) => {
                 let asked = asked.name();
                 write!(
                     f,
                     "transport `{asked}` is served only by a runner started with -t {asked}"
                 )
             }
-            StartError::NotInThisBuild(asked) => match asked.feature() {
+            StartRequestError::NotInThisBuild(asked) => match asked.feature() {
                 Some(feature) => write!(f, "transport `{}` {}", asked.name(), MissingFeature(feature)),
                 None => write!(f, "transport `{}` is not in this build yet", asked.name()),
             },
@@ -91,13 +91,13 @@ impl fmt::Display for StartError {
     }
 }
 
-impl std::error::Error for StartError {}
+impl std::error::Error for StartRequestError {}
 
 /// Plans a `/start`.
 ///
 /// # Errors
-/// [`StartError`], which says what was asked and what would be right.
-pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, StartError> {
+/// [`StartRequestError`], which says what was asked and what would be right.
+pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, StartRequestError> {
     let map = if request.trim_ascii().is_empty() {
         Default::default()
     } else {
@@ -133,7 +133,7 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, Sta
             body,
         }),
         Transport::Mediaroom => Ok(StartPlan::Mediaroom { body }),
-        Transport::Moq => Err(StartError::NotInThisBuild(Transport::Moq)),
+        Transport::Moq => Err(StartRequestError::NotInThisBuild(Transport::Moq)),
     }
 }
 
@@ -177,12 +177,12 @@ pub fn webrtc_reply(session_id: &str, ice_servers: &[IceServer]) -> Vec<u8> {
 }
 
 /// Finds the one transport that a request is for, and refuses it where the runner does not serve it.
-fn transport(config: &Config, asked: Option<String>, create_room: bool) -> Result<Transport, StartError> {
+fn transport(config: &Config, asked: Option<String>, create_room: bool) -> Result<Transport, StartRequestError> {
     let transport = match asked {
         Some(name) => match Transport::from_name(&name) {
             Some(transport) => transport,
             None => {
-                return Err(StartError::Unknown {
+                return Err(StartRequestError::Unknown {
                     asked: name,
                     allowed: startable_transports(config),
                 });
@@ -192,9 +192,9 @@ fn transport(config: &Config, asked: Option<String>, create_room: bool) -> Resul
         None => config.default_transport(),
     };
     match config.transport {
-        Some(only) if only != transport => Err(StartError::Excluded { asked: transport, only }),
-        None if transport == Transport::Moq => Err(StartError::ByOptionOnly(transport)),
-        _ if !transport.in_this_build() => Err(StartError::NotInThisBuild(transport)),
+        Some(only) if only != transport => Err(StartRequestError::Excluded { asked: transport, only }),
+        None if transport == Transport::Moq => Err(StartRequestError::ByOptionOnly(transport)),
+        _ if !transport.in_this_build() => Err(StartRequestError::NotInThisBuild(transport)),
         _ => Ok(transport),
     }
 }
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    fn start(text: &str) -> Result<(Value, Vec<IceServer>), StartError> {
+    fn start(text: &str) -> Result<(Value, Vec<IceServer>), StartRequestError> {
         let config = config(None);
         plan(&config, text.as_bytes()).map(|plan| match plan {
             StartPlan::Register { body, ice_servers } => (body, ice_servers.into_owned()),
@@ -342,7 +342,7 @@ mod tests {
     fn wrong_types_are_invalid() {
         let text = r#"{"transport":1,"createDailyRoom":"yes","enableDefaultIceServers":1,
             "videoroomRoomProperties":[],"dailyMeetingTokenProperties":"x"}"#;
-        let Err(StartError::Invalid(invalid)) = start(text) else {
+        let Err(StartRequestError::Invalid(invalid)) = start(text) else {
             panic!("taken")
         };
         let detail = invalid.detail();
@@ -368,12 +368,12 @@ mod tests {
             ]
         );
         for text in ["[]", "null", "{", "transport=webrtc", "\u{feff}{}", "{} {}"] {
-            assert!(matches!(start(text), Err(StartError::Invalid(_))), "{text}");
+            assert!(matches!(start(text), Err(StartRequestError::Invalid(_))), "{text}");
         }
         let longest = "x".repeat(limits::TRANSPORT_BYTES_MAX);
         let one = |name: &str| start(&json!({"transport": name}).to_string());
-        assert!(matches!(one(&longest), Err(StartError::Unknown { .. })));
-        assert!(matches!(one(&(longest + "x")), Err(StartError::Invalid(_))));
+        assert!(matches!(one(&longest), Err(StartRequestError::Unknown { .. })));
+        assert!(matches!(one(&(longest + "x")), Err(StartRequestError::Invalid(_))));
     }
 
     /// R-068: an unknown name is refused with the names that would do.
@@ -383,7 +383,7 @@ mod tests {
             let refusal = start(&json!({"transport": name}).to_string()).expect_err("refused");
             assert_eq!(
                 refusal,
-                StartError::Unknown {
+                StartRequestError::Unknown {
                     asked: name.into(),
                     allowed: startable_transports(&config(None))
                 }
@@ -411,7 +411,7 @@ mod tests {
             let refusal = plan(&only, text.as_bytes()).expect_err("refused");
             assert_eq!(
                 refusal,
-                StartError::Excluded {
+                StartRequestError::Excluded {
                     asked,
                     only: Transport::WebRtc
                 }
@@ -457,12 +457,12 @@ mod tests {
             }
         }
         assert_eq!(
-            StartError::NotInThisBuild(Transport::Moq).to_string(),
+            StartRequestError::NotInThisBuild(Transport::Moq).to_string(),
             "transport `moq` is not in this build yet"
         );
         assert_eq!(
             start(r#"{"transport":"moq"}"#),
-            Err(StartError::ByOptionOnly(Transport::Moq))
+            Err(StartRequestError::ByOptionOnly(Transport::Moq))
         );
         assert!(start(r#"{"createDailyRoom":true,"transport":"webrtc"}"#).is_ok());
     }

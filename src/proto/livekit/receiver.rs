@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::mixer::{Mixer, Track};
-use crate::audio::listener::Tally;
 use crate::audio::packet::AudioPacket;
+use crate::audio::receiver::InboundStats;
 use crate::limits::ROOM_VOICES_MAX;
-use crate::session::AudioFrame;
+use crate::session::CallerFrame;
 
 /// The tracks that are mixed into one signal.
 struct MixGroup {
@@ -49,7 +49,7 @@ pub struct MixStats {
 
 #[derive(Clone, Copy, Default)]
 struct ReceiverStats {
-    tally: Tally,
+    tally: InboundStats,
     mix: MixStats,
 }
 
@@ -174,9 +174,9 @@ impl RoomAudioReceiver {
     }
 
     /// Returns the frame that [`RoomAudioReceiver::poll_frame`] prepared.
-    pub fn take_frame(&mut self) -> AudioFrame<'_> {
+    pub fn take_frame(&mut self) -> CallerFrame<'_> {
         let whose = self.ready.take().and_then(|at| self.groups.get(at));
-        AudioFrame {
+        CallerFrame {
             identity: whose.and_then(|group| group.identity.as_ref()),
             pcm: &self.pcm,
             rate_hz: self.rate_hz,
@@ -190,7 +190,7 @@ impl RoomAudioReceiver {
     }
 
     /// Returns the packet statistics of all tracks. The jitter is the maximum.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> InboundStats {
         self.stats().tally
     }
 

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::audio::codec::Codec;
-use crate::audio::speaker::{Speaker, Turn};
+use crate::audio::sender::{AudioSender, SpeechEdge};
 use crate::config::{Secret, Transport};
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
@@ -138,7 +138,7 @@ pub struct RoomSession {
     /// Since when no caller has been present, or since the room was joined.
     no_caller_since: Option<Instant>,
     receiver: RoomAudioReceiver,
-    speaker: Speaker,
+    speaker: AudioSender,
     outbox: Outbox,
     /// Messages of callers from before the bot was told that it has joined.
     early_messages: EarlyMessages,
@@ -154,7 +154,7 @@ pub struct RoomSession {
 
 impl RoomSession {
     pub fn new(setup: RoomSetup, now: Instant) -> Self {
-        let speaker = Speaker::new(Codec::Opus, false, setup.common.encoder_settings);
+        let speaker = AudioSender::new(Codec::Opus, false, setup.common.encoder_settings);
         RoomSession {
             common: setup.common,
             url: setup.url,
@@ -483,12 +483,12 @@ impl Session for RoomSession {
                 }
                 RoomPoll::Idle(at) => at,
             };
-            if let Some(turn) = self.speaker.poll_turn() {
-                self.bot_speaking = turn == Turn::Started;
+            if let Some(turn) = self.speaker.poll_speech_edge() {
+                self.bot_speaking = turn == SpeechEdge::Started;
                 if !self.is_ending() {
                     self.events.push_back(match turn {
-                        Turn::Started => SessionEvent::SpeechStarted,
-                        Turn::Stopped => SessionEvent::SpeechStopped,
+                        SpeechEdge::Started => SessionEvent::SpeechStarted,
+                        SpeechEdge::Stopped => SessionEvent::SpeechStopped,
                     });
                 }
                 continue;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::{BUCKETS, LATENESS, Metrics, bucket_index, outcome_index};
+use super::{BUCKETS, LATENESS, RunnerMetrics, bucket_index, outcome_index};
 use crate::config::Transport;
 use crate::counts::{Counts, QueueLevels};
 use crate::event::LeaveReason;
@@ -15,7 +15,7 @@ use crate::limits::METRICS_INTERVAL;
 
 /// One live session's share in the metrics. Its end is counted when it is dropped, too: a task that panics has failed.
 pub struct SessionMetrics {
-    metrics: Arc<Metrics>,
+    metrics: Arc<RunnerMetrics>,
     transport: Transport,
     flushed: Counts,
     waiting: QueueLevels,
@@ -28,7 +28,7 @@ pub struct SessionMetrics {
 
 impl SessionMetrics {
     /// A session begins.
-    pub fn begin(metrics: Arc<Metrics>, transport: Transport, now: Instant) -> Self {
+    pub fn begin(metrics: Arc<RunnerMetrics>, transport: Transport, now: Instant) -> Self {
         let row = metrics.row(transport);
         row.started.fetch_add(1, Relaxed);
         row.live.fetch_add(1, Relaxed);

@@ -36,7 +36,7 @@ fn every_count_has_its_own_name() {
 /// Live, started, ended: a session is seen from its begin on, with what it told, and once after its end.
 #[test]
 fn a_session_is_counted_while_it_lives_and_when_it_ends() {
-    let (metrics, now) = (Arc::new(Metrics::default()), Instant::now());
+    let (metrics, now) = (Arc::new(RunnerMetrics::default()), Instant::now());
     let seen = |series: &str| value(&metrics.render(&MetricsSnapshot::default()), series);
     let mut share = SessionMetrics::begin(metrics.clone(), Transport::WebRtc, now);
     assert_eq!(seen(r#"edge_runner_sessions{transport="webrtc"}"#), 1.0);
@@ -83,7 +83,7 @@ fn a_session_is_counted_while_it_lives_and_when_it_ends() {
 fn callers_are_counted_by_their_codec() {
     use crate::audio::codec::Codec;
     assert_eq!(CODECS, Codec::ALL.map(Codec::name));
-    let metrics = Arc::new(Metrics::default());
+    let metrics = Arc::new(RunnerMetrics::default());
     let share = SessionMetrics::begin(metrics.clone(), Transport::WebRtc, Instant::now());
     for codec in ["PCMA", "Opus", "PCMA", "speex"] {
         share.codec_negotiated(codec);
@@ -108,7 +108,7 @@ fn a_share_is_due_an_interval_after_it_was_told() {
 /// A delay is in the bucket whose bound it does not exceed: at the bound it is in, past it in the next.
 #[test]
 fn delays_fall_into_their_buckets() {
-    let metrics = Arc::new(Metrics::default());
+    let metrics = Arc::new(RunnerMetrics::default());
     metrics.offer_answered(Duration::from_millis(5));
     metrics.offer_answered(Duration::from_micros(5_001));
     metrics.offer_answered(Duration::from_secs(60));
@@ -137,7 +137,7 @@ fn delays_fall_into_their_buckets() {
 
 #[test]
 fn refusals_and_answers_are_counted_by_their_kind() {
-    let metrics = Metrics::default();
+    let metrics = RunnerMetrics::default();
     for refusal in [
         OfferError::BadSdp("x".into()),
         OfferError::UnknownConnection,
@@ -186,7 +186,7 @@ fn the_text_keeps_the_rules_of_the_format() {
         task_stalls: 2,
         ..MetricsSnapshot::default()
     };
-    let text = Metrics::default().render(&seen);
+    let text = RunnerMetrics::default().render(&seen);
     assert!(text.ends_with('\n'));
     let (mut families, mut series, mut family, mut kind) = (Vec::new(), Vec::new(), "", "");
     let mut lines = text.lines();
@@ -222,7 +222,7 @@ fn the_text_keeps_the_rules_of_the_format() {
     assert_eq!(value(&text, r#"edge_runner_stalls_total{of="runtime"}"#), 1.0);
     assert_eq!(value(&text, r#"edge_runner_stalls_total{of="task"}"#), 2.0);
     assert!(
-        !Metrics::default()
+        !RunnerMetrics::default()
             .render(&MetricsSnapshot::default())
             .contains("ice_servers")
     );

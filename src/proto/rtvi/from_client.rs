@@ -131,7 +131,7 @@ pub enum FileSource {
 
 /// Why a text is no message that a bot gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RtviError {
     /// Something else than RTVI.
     NotRtvi,
     /// It has the label, but what is named here is missing or wrong.
@@ -142,65 +142,65 @@ pub enum Refusal {
     Data { id: String, reason: String },
 }
 
-impl Refusal {
+impl RtviError {
     /// Returns the reply that the client gets; none for what is not RTVI.
     pub fn reply(&self) -> Option<String> {
         let error = &self.to_string();
         match self {
-            Refusal::NotRtvi => None,
-            Refusal::Envelope(_) => Some(ToClient::Error { error, fatal: false }.text()),
-            Refusal::Unsupported { id, .. } | Refusal::Data { id, .. } => {
+            RtviError::NotRtvi => None,
+            RtviError::Envelope(_) => Some(ToClient::Error { error, fatal: false }.text()),
+            RtviError::Unsupported { id, .. } | RtviError::Data { id, .. } => {
                 Some(ToClient::ErrorResponse { error }.answer(id))
             }
         }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RtviError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::NotRtvi => write!(f, "not an RTVI message: no label `{LABEL}`"),
-            Refusal::Envelope(reason) => write!(f, "Invalid RTVI transport message: {reason}"),
-            Refusal::Unsupported { kind, .. } => write!(f, "Unsupported type {kind}"),
-            Refusal::Data { reason, .. } => write!(f, "Invalid message: {reason}"),
+            RtviError::NotRtvi => write!(f, "not an RTVI message: no label `{LABEL}`"),
+            RtviError::Envelope(reason) => write!(f, "Invalid RTVI transport message: {reason}"),
+            RtviError::Unsupported { kind, .. } => write!(f, "Unsupported type {kind}"),
+            RtviError::Data { reason, .. } => write!(f, "Invalid message: {reason}"),
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for RtviError {}
 
 /// Reads the text of one message.
 ///
 /// # Errors
-/// [`Refusal`] for every text that no bot should see; [`Refusal::reply`] is what to send back.
-pub fn parse(text: &str) -> Result<Message, Refusal> {
+/// [`RtviError`] for every text that no bot should see; [`RtviError::reply`] is what to send back.
+pub fn parse(text: &str) -> Result<Message, RtviError> {
     let Ok(Value::Object(mut envelope)) = serde_json::from_str(text) else {
-        return Err(Refusal::NotRtvi);
+        return Err(RtviError::NotRtvi);
     };
     if envelope.get("label").and_then(Value::as_str) != Some(LABEL) {
-        return Err(Refusal::NotRtvi);
+        return Err(RtviError::NotRtvi);
     }
     let Some(Value::String(id)) = envelope.remove("id") else {
-        return Err(Refusal::Envelope("`id` must be a string"));
+        return Err(RtviError::Envelope("`id` must be a string"));
     };
     if id.len() > RTVI_ID_BYTES_MAX {
-        return Err(Refusal::Envelope("`id` is too long"));
+        return Err(RtviError::Envelope("`id` is too long"));
     }
     let Some(Value::String(kind)) = envelope.remove("type") else {
-        return Err(Refusal::Envelope("`type` must be a string"));
+        return Err(RtviError::Envelope("`type` must be a string"));
     };
     let data = match envelope.remove("data") {
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(data)) => data,
-        Some(_) => return Err(Refusal::Envelope("`data` must be an object")),
+        Some(_) => return Err(RtviError::Envelope("`data` must be an object")),
     };
     match request(&id, &kind, data) {
         Some(Ok(request)) => Ok(Message { id, request }),
-        Some(Err(error)) => Err(Refusal::Data {
+        Some(Err(error)) => Err(RtviError::Data {
             id,
             reason: clip(&error.to_string(), RTVI_REASON_CHARS_MAX),
         }),
-        None => Err(Refusal::Unsupported {
+        None => Err(RtviError::Unsupported {
             id,
             kind: clip(&kind, RTVI_ECHO_CHARS_MAX),
         }),

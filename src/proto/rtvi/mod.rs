@@ -1,6 +1,6 @@
 //! RTVI: the JSON messages between a voice client and its bot, protocol 2.1.
 //!
-//! In: the text of one message of the client; [`parse`] makes a [`Message`] of it, or a [`Refusal`] that knows the one
+//! In: the text of one message of the client; [`parse`] makes a [`Message`] of it, or a [`RtviError`] that knows the one
 //! reply it deserves. Out: [`ToClient`] becomes the text of one message. [`Handshake`] says what to answer to the client's
 //! version. Absent optional fields are left out; what belongs to the application passes untouched, nulls included.
 //! Text without the label `rtvi-ai` belongs to somebody else and gets no answer. Only what is refused is answered here:
@@ -14,7 +14,7 @@ mod to_client;
 mod version;
 
 pub use from_client::{
-    ClientFile, ClientMessage, FileSource, FunctionResult, Message, RawAudio, Refusal, Request, TextOptions, parse,
+    ClientFile, ClientMessage, FileSource, FunctionResult, Message, RawAudio, Request, RtviError, TextOptions, parse,
 };
 pub use timestamp::timestamp;
 pub use to_client::{About, BotOutput, Measure, Metrics, Progress, Segment, SpokenStatus, ToClient, Tokens, pieces};

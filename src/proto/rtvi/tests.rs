@@ -251,14 +251,14 @@ fn what_is_not_rtvi_gets_no_answer() {
         r#"{"label":"rtvi-ai","type":"client-ready","id":"1"} trailing"#,
     ] {
         let refusal = parse(text).expect_err(text);
-        assert_eq!(refusal, Refusal::NotRtvi, "{text}");
+        assert_eq!(refusal, RtviError::NotRtvi, "{text}");
         assert_eq!(refusal.reply(), None, "{text}");
     }
     let deep = format!(
         r#"{{"label":"rtvi-ai","id":"1","type":"x","data":{}"#,
         "[".repeat(100_000)
     );
-    assert_eq!(parse(&deep), Err(Refusal::NotRtvi));
+    assert_eq!(parse(&deep), Err(RtviError::NotRtvi));
 }
 
 #[test]

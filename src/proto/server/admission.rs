@@ -82,7 +82,7 @@ pub const fn source_share(of: usize) -> usize {
 pub struct PermitLedger<T> {
     limits: AdmissionLimits,
     /// In the order in which they came, the evicted ones among them.
-    entries: BTreeMap<Ticket, PermitEntry<T>>,
+    entries: BTreeMap<Ticket, LedgerEntry<T>>,
     pending: BTreeSet<Ticket>,
     /// Places of each source's anonymous entries.
     held: HashMap<SourceKey, usize>,
@@ -92,7 +92,7 @@ pub struct PermitLedger<T> {
 }
 
 #[derive(Debug)]
-struct PermitEntry<T> {
+struct LedgerEntry<T> {
     requester: Requester,
     kind: PendingKind,
     admitted_at: Instant,
@@ -126,7 +126,7 @@ impl<T> PermitLedger<T> {
         let offers_alone = kind == PendingKind::Offer && self.pending_offers >= self.limits.offers_max;
         if !requester.is_authorised && self.held(requester.source) >= self.limits.share_max {
             let is_own =
-                |entry: &PermitEntry<T>| !entry.requester.is_authorised && entry.requester.source == requester.source;
+                |entry: &LedgerEntry<T>| !entry.requester.is_authorised && entry.requester.source == requester.source;
             let own = self.candidates(offers_alone).find(|(_, entry)| is_own(entry));
             let eviction_candidate = own.filter(|(_, entry)| self.is_past_grace(entry, now) && self.may_evict_own());
             let refused = match self.permits < self.limits.permits_max {
@@ -145,7 +145,7 @@ impl<T> PermitLedger<T> {
 
     /// Finds who is to go for this requester.
     fn victim(&self, requester: Requester, offers_alone: bool, now: Instant) -> Option<Ticket> {
-        let mut heaviest: Option<(usize, Ticket, &PermitEntry<T>)> = None;
+        let mut heaviest: Option<(usize, Ticket, &LedgerEntry<T>)> = None;
         for (ticket, entry) in self.candidates(offers_alone) {
             let weight = self.held(entry.requester.source);
             // The first of a source is its oldest.
@@ -173,13 +173,13 @@ impl<T> PermitLedger<T> {
     }
 
     /// Returns the pending entries, the oldest first.
-    fn candidates(&self, offers_alone: bool) -> impl Iterator<Item = (Ticket, &PermitEntry<T>)> {
+    fn candidates(&self, offers_alone: bool) -> impl Iterator<Item = (Ticket, &LedgerEntry<T>)> {
         let pending = self.pending.iter();
         let entries = pending.filter_map(|ticket| Some((*ticket, self.entries.get(ticket)?)));
         entries.filter(move |(_, entry)| !offers_alone || entry.kind == PendingKind::Offer)
     }
 
-    fn is_past_grace(&self, entry: &PermitEntry<T>, now: Instant) -> bool {
+    fn is_past_grace(&self, entry: &LedgerEntry<T>, now: Instant) -> bool {
         now >= entry.admitted_at + self.limits.grace
     }
 
@@ -214,7 +214,7 @@ impl<T> PermitLedger<T> {
             && if is_own { self.may_evict_own() } else { self.may_evict() }
     }
 
-    fn is_pending_offer(&self, ticket: Ticket, entry: &PermitEntry<T>) -> bool {
+    fn is_pending_offer(&self, ticket: Ticket, entry: &LedgerEntry<T>) -> bool {
         entry.kind == PendingKind::Offer && self.pending.contains(&ticket)
     }
 
@@ -237,7 +237,7 @@ impl<T> PermitLedger<T> {
     pub fn admit(&mut self, requester: Requester, kind: PendingKind, item: T, now: Instant) -> Ticket {
         let ticket = self.next;
         self.next += 1;
-        let entry = PermitEntry {
+        let entry = LedgerEntry {
             requester,
             kind,
             admitted_at: now,
@@ -260,7 +260,7 @@ impl<T> PermitLedger<T> {
     /// it was pending.
     pub fn mark_connected(&mut self, ticket: Ticket) -> bool {
         let was_pending = self.pending.remove(&ticket);
-        let is_offer = |entry: &PermitEntry<T>| entry.kind == PendingKind::Offer;
+        let is_offer = |entry: &LedgerEntry<T>| entry.kind == PendingKind::Offer;
         if was_pending && self.entries.get(&ticket).is_some_and(is_offer) {
             self.pending_offers -= 1;
         }

@@ -1,6 +1,6 @@
 //! The protobuf frames of plain WebSocket clients and of bots that are processes: one frame per binary message.
 //!
-//! In: the bytes of a message. Out: a [`Frame`], whose audio is a slice of those bytes, and back: bytes for audio, messages and
+//! In: the bytes of a message. Out: a [`ProtobufFrame`], whose audio is a slice of those bytes, and back: bytes for audio, messages and
 //! interruptions. Audio is 16-bit signed little-endian PCM; its rate in Hz and its channels stand in the frame.
 //! Refuses: bytes that are no frame, PCM that is no whole number of samples. Skips: fields that the schema lacks. What is not
 //! set has proto3's default. A frame is as long as its message, so the cap of the WebSocket is its cap.
@@ -13,7 +13,7 @@ use prost::Message;
 
 /// What a message carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Frame {
+pub enum ProtobufFrame {
     /// Speech. Zero channels mean that the sender did not say, which is mono.
     Audio {
         /// As it came: see [`samples`].
@@ -37,54 +37,54 @@ pub enum Frame {
 
 /// Why bytes are not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadFrame {
+pub enum ProtobufError {
     /// They do not follow the schema.
     NoFrame,
     /// The PCM is no whole number of 16-bit samples for every channel.
-    Torn { pcm_bytes: usize, channels: u32 },
+    PartialSample { pcm_bytes: usize, channels: u32 },
     /// Neither mono nor stereo.
     Channels(u32),
 }
 
-impl fmt::Display for BadFrame {
+impl fmt::Display for ProtobufError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadFrame::NoFrame => f.write_str("the message is no protobuf frame"),
-            BadFrame::Torn { pcm_bytes, channels } => {
+            ProtobufError::NoFrame => f.write_str("the message is no protobuf frame"),
+            ProtobufError::PartialSample { pcm_bytes, channels } => {
                 write!(
                     f,
                     "{pcm_bytes} bytes are no whole samples of 16 bits for {channels} channels"
                 )
             }
-            BadFrame::Channels(channels) => write!(f, "audio of {channels} channels; 1 or 2 are understood"),
+            ProtobufError::Channels(channels) => write!(f, "audio of {channels} channels; 1 or 2 are understood"),
         }
     }
 }
 
-impl std::error::Error for BadFrame {}
+impl std::error::Error for ProtobufError {}
 
 /// Reads one message. Audio is not copied: it keeps the message's bytes alive.
 ///
 /// # Errors
 ///
-/// [`BadFrame::NoFrame`] when the bytes do not follow the schema.
-pub fn decode(bytes: Bytes) -> Result<Frame, BadFrame> {
-    let wire = WireFrame::decode(bytes).map_err(|_| BadFrame::NoFrame)?;
+/// [`ProtobufError::NoFrame`] when the bytes do not follow the schema.
+pub fn decode(bytes: Bytes) -> Result<ProtobufFrame, ProtobufError> {
+    let wire = WireFrame::decode(bytes).map_err(|_| ProtobufError::NoFrame)?;
     Ok(match wire.frame {
-        Some(WireKind::Audio(audio)) => Frame::Audio {
+        Some(WireKind::Audio(audio)) => ProtobufFrame::Audio {
             pcm: audio.audio,
             rate_hz: audio.sample_rate,
             channels: audio.num_channels,
         },
-        Some(WireKind::Message(message)) => Frame::Message(message.data),
-        Some(WireKind::Interruption(_)) => Frame::Interruption,
-        Some(WireKind::Text(text)) => Frame::Text(text.text),
-        Some(WireKind::Transcription(said)) => Frame::Transcription {
+        Some(WireKind::Message(message)) => ProtobufFrame::Message(message.data),
+        Some(WireKind::Interruption(_)) => ProtobufFrame::Interruption,
+        Some(WireKind::Text(text)) => ProtobufFrame::Text(text.text),
+        Some(WireKind::Transcription(said)) => ProtobufFrame::Transcription {
             text: said.text,
             user_id: said.user_id,
             timestamp: said.timestamp,
         },
-        None => Frame::Unset,
+        None => ProtobufFrame::Unset,
     })
 }
 
@@ -93,27 +93,27 @@ pub fn decode(bytes: Bytes) -> Result<Frame, BadFrame> {
 /// # Errors
 ///
 /// When bytes are left over, or there are more than two channels; nothing is appended then.
-pub fn samples(pcm: &[u8], channels: u32, into: &mut Vec<i16>) -> Result<(), BadFrame> {
+pub fn samples(pcm: &[u8], channels: u32, into: &mut Vec<i16>) -> Result<(), ProtobufError> {
     let pcm = without_wav_header(pcm);
     match channels {
         0 | 1 => {
             let (pairs, rest) = pcm.as_chunks::<2>();
             if !rest.is_empty() {
-                return Err(torn(pcm, 1));
+                return Err(partial_sample(pcm, 1));
             }
             into.extend(pairs.iter().map(|pair| i16::from_le_bytes(*pair)));
         }
         2 => {
             let (quads, rest) = pcm.as_chunks::<4>();
             if !rest.is_empty() {
-                return Err(torn(pcm, 2));
+                return Err(partial_sample(pcm, 2));
             }
             into.extend(quads.iter().map(|&[a, b, c, d]| {
                 let sum = i32::from(i16::from_le_bytes([a, b])) + i32::from(i16::from_le_bytes([c, d]));
                 (sum / 2) as i16
             }));
         }
-        more => return Err(BadFrame::Channels(more)),
+        more => return Err(ProtobufError::Channels(more)),
     }
     Ok(())
 }
@@ -128,8 +128,8 @@ fn without_wav_header(pcm: &[u8]) -> &[u8] {
     }
 }
 
-fn torn(pcm: &[u8], channels: u32) -> BadFrame {
-    BadFrame::Torn {
+fn partial_sample(pcm: &[u8], channels: u32) -> ProtobufError {
+    ProtobufError::PartialSample {
         pcm_bytes: pcm.len(),
         channels,
     }
@@ -270,7 +270,7 @@ struct WireInterruption {
 mod tests {
     use super::*;
 
-    fn read(bytes: impl Into<Bytes>) -> Result<Frame, BadFrame> {
+    fn read(bytes: impl Into<Bytes>) -> Result<ProtobufFrame, ProtobufError> {
         decode(bytes.into())
     }
 
@@ -285,7 +285,7 @@ mod tests {
     fn a_client_s_microphone_is_read_without_a_copy() {
         let bytes = Bytes::from_static(FROM_CLIENT);
         let within = bytes.as_ptr_range();
-        let Ok(Frame::Audio { pcm, rate_hz, channels }) = decode(bytes) else {
+        let Ok(ProtobufFrame::Audio { pcm, rate_hz, channels }) = decode(bytes) else {
             panic!("it is audio");
         };
         assert_eq!((&pcm[..], rate_hz, channels), (&[1, 2, 0xff, 0xff][..], 16_000, 1));
@@ -326,10 +326,13 @@ mod tests {
 
     #[test]
     fn every_kind_is_told_from_the_others() {
-        assert_eq!(read(message("{\"a\":1}")), Ok(Frame::Message("{\"a\":1}".into())));
-        assert_eq!(read(message("")), Ok(Frame::Message(String::new())));
-        assert_eq!(read(interruption()), Ok(Frame::Interruption));
-        let silence = Frame::Audio {
+        assert_eq!(
+            read(message("{\"a\":1}")),
+            Ok(ProtobufFrame::Message("{\"a\":1}".into()))
+        );
+        assert_eq!(read(message("")), Ok(ProtobufFrame::Message(String::new())));
+        assert_eq!(read(interruption()), Ok(ProtobufFrame::Interruption));
+        let silence = ProtobufFrame::Audio {
             pcm: Bytes::new(),
             rate_hz: 24_000,
             channels: 1,
@@ -339,7 +342,10 @@ mod tests {
             text: "hello".into(),
             ..WireText::default()
         };
-        assert_eq!(read(wire(WireKind::Text(text))), Ok(Frame::Text("hello".into())));
+        assert_eq!(
+            read(wire(WireKind::Text(text))),
+            Ok(ProtobufFrame::Text("hello".into()))
+        );
         let said = WireTranscription {
             id: 7,
             text: "hello".into(),
@@ -347,7 +353,7 @@ mod tests {
             timestamp: "12:00".into(),
             ..WireTranscription::default()
         };
-        let expected = Frame::Transcription {
+        let expected = ProtobufFrame::Transcription {
             text: "hello".into(),
             user_id: "ann".into(),
             timestamp: "12:00".into(),
@@ -358,12 +364,12 @@ mod tests {
     /// An empty message is a frame of no kind; so is one of a later schema, and later fields of a known kind are skipped.
     #[test]
     fn what_the_schema_lacks_is_skipped() {
-        assert_eq!(read(&b""[..]), Ok(Frame::Unset));
-        assert_eq!(read(&b"\x4a\x02hi"[..]), Ok(Frame::Unset), "field 9");
+        assert_eq!(read(&b""[..]), Ok(ProtobufFrame::Unset));
+        assert_eq!(read(&b"\x4a\x02hi"[..]), Ok(ProtobufFrame::Unset), "field 9");
         let mut later = vec![0x12, 0x0b];
         later.extend(b"\x52\x03new\x20\x80\x7d\x28\x01\x30\x07");
         later[1] = (later.len() - 2) as u8;
-        let expected = Frame::Audio {
+        let expected = ProtobufFrame::Audio {
             pcm: Bytes::new(),
             rate_hz: 16_000,
             channels: 1,
@@ -384,10 +390,10 @@ mod tests {
             b"\x00\x00",
         ];
         for bytes in cut {
-            assert_eq!(read(bytes), Err(BadFrame::NoFrame), "{bytes:02x?}");
+            assert_eq!(read(bytes), Err(ProtobufError::NoFrame), "{bytes:02x?}");
         }
         // Groups within groups end somewhere.
-        assert_eq!(read(vec![0x0b; 100_000]), Err(BadFrame::NoFrame));
+        assert_eq!(read(vec![0x0b; 100_000]), Err(ProtobufError::NoFrame));
     }
 
     #[test]
@@ -403,12 +409,15 @@ mod tests {
         assert_eq!(samples(&stereo[..2], 0, &mut heard), Ok(()));
         assert_eq!(heard.pop(), Some(i16::MIN));
 
-        assert_eq!(samples(&[1, 2, 3], 1, &mut heard), Err(torn(&[1, 2, 3], 1)));
-        assert_eq!(samples(&stereo[..6], 2, &mut heard), Err(torn(&stereo[..6], 2)));
-        assert_eq!(samples(&stereo, 3, &mut heard), Err(BadFrame::Channels(3)));
+        assert_eq!(samples(&[1, 2, 3], 1, &mut heard), Err(partial_sample(&[1, 2, 3], 1)));
+        assert_eq!(
+            samples(&stereo[..6], 2, &mut heard),
+            Err(partial_sample(&stereo[..6], 2))
+        );
+        assert_eq!(samples(&stereo, 3, &mut heard), Err(ProtobufError::Channels(3)));
         assert_eq!(heard.len(), 3, "what is refused appends nothing");
         assert_eq!(
-            torn(&[1], 1).to_string(),
+            partial_sample(&[1], 1).to_string(),
             "1 bytes are no whole samples of 16 bits for 1 channels"
         );
     }

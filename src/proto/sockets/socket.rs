@@ -10,10 +10,10 @@
 //! and their reasons stand in `limits`. Sources: the fact sheets on telephony and on the protobuf
 //! WebSocket.
 
-mod ear;
+mod audio_input;
+mod audio_output;
 mod ending;
 mod peer;
-mod voice;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::audio::cadence::{self, Cut};
+use crate::audio::playout_pacer::{self, ChunkFormat};
 use crate::config::Transport;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
@@ -29,20 +29,20 @@ use crate::limits::{
     CALL_LEAD, CALL_PLAYOUT_MARGIN, CLIENT_LEAD, FINISH_WITHIN, HANDSHAKE_WITHIN, MARKS_MAX, MESSAGE_BYTES_MAX,
     MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, SOCKET_FREED_AFTER, SOCKET_PING_INTERVAL, SOCKET_STALL,
 };
-use crate::session::{AudioFrame, Deadline, Session, SessionOutput};
+use crate::session::{CallerFrame, Deadline, Session, SessionOutput};
 use crate::sockets::frames;
-use crate::telephony::Call;
-use ear::Ear;
-use ending::{GAVE_WAY, farewell};
-pub use ending::{ReadError, Refused};
-use voice::Voice;
+use crate::telephony::TelephonyCall;
+use audio_input::AudioInput;
+use audio_output::AudioOutput;
+use ending::{EVICTED, close_frame};
+pub use ending::{SocketReadError, SocketRefusal};
 
 /// The rate at which a plain client plays what it gets, whatever the frame says.
 const CLIENT_HZ: u32 = 24_000;
 
 /// A message for the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub enum SocketMessage {
     Text(String),
     Binary(Vec<u8>),
     Ping,
@@ -52,10 +52,10 @@ pub enum Message {
 
 /// What a session asks of its transport.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Command {
-    Send(Message),
+pub enum SocketCommand {
+    Send(SocketMessage),
     /// Everything that the bot is to know is known: it starts. Comes once, and before any event.
-    Begin,
+    StartBot,
     /// The call has to be hung up at its provider; [`SocketSession::handle_hung_up`] says that it
     /// was tried. Comes at most once.
     HangUp,
@@ -63,7 +63,7 @@ pub enum Command {
 
 /// Where a session is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum SocketPhase {
     /// The provider is not recognised yet.
     Handshake {
         until: Instant,
@@ -85,36 +85,36 @@ enum Phase {
     Closing {
         until: Instant,
     },
-    Gone,
+    Closed,
 }
 
 /// Whose language the socket speaks.
-enum Wire {
+enum WireProtocol {
     /// Protobuf frames.
     Client,
     /// A provider's JSON; nobody's before the handshake.
-    Call(Option<Box<Call>>),
+    Call(Option<Box<TelephonyCall>>),
 }
 
 /// One session.
 pub struct SocketSession {
-    wire: Wire,
-    phase: Phase,
-    ear: Ear,
-    voice: Voice,
+    wire: WireProtocol,
+    phase: SocketPhase,
+    audio_input: AudioInput,
+    audio_output: AudioOutput,
     /// Messages that wait for room in the socket.
-    waiting: VecDeque<Message>,
-    waiting_bytes: usize,
+    outgoing: VecDeque<SocketMessage>,
+    outgoing_bytes: usize,
     events: VecDeque<SessionEvent>,
     begin: bool,
     hang_up: bool,
     /// When the peer was last heard, and last pinged.
-    heard: Instant,
+    last_received: Instant,
     pinged: Instant,
     /// Since when the socket takes nothing.
     blocked: Option<Instant>,
     /// The bot has no more speech, as its last answer showed.
-    source_dry: bool,
+    speech_ended: bool,
     /// Marks that the provider has and has not given back, and those of them that it clears.
     marks: VecDeque<String>,
     cleared: VecDeque<String>,
@@ -134,48 +134,48 @@ pub struct SocketSession {
 impl SocketSession {
     /// Begins with a plain client, which is live at once.
     pub fn client(now: Instant) -> Self {
-        let cut = Cut {
+        let cut = ChunkFormat {
             rate_hz: CLIENT_HZ,
             chunk: CLIENT_HZ as usize / 50,
             multiple: CLIENT_HZ as usize / 50,
             lead: CLIENT_LEAD,
         };
-        let mut session = SocketSession::new(Wire::Client, Phase::Live, cut, now);
+        let mut session = SocketSession::new(WireProtocol::Client, SocketPhase::Live, cut, now);
         session.begin();
         session
     }
 
     /// Begins with a telephony provider that has said nothing yet.
     pub fn call(now: Instant) -> Self {
-        let phase = Phase::Handshake {
+        let phase = SocketPhase::Handshake {
             until: now + HANDSHAKE_WITHIN,
             messages: 0,
         };
         // Nothing is said before the handshake, which brings the right cut.
-        let cut = Cut {
+        let cut = ChunkFormat {
             rate_hz: 8_000,
             chunk: 160,
             multiple: 1,
             lead: CALL_LEAD,
         };
-        SocketSession::new(Wire::Call(None), phase, cut, now)
+        SocketSession::new(WireProtocol::Call(None), phase, cut, now)
     }
 
-    fn new(wire: Wire, phase: Phase, cut: Cut, now: Instant) -> Self {
+    fn new(wire: WireProtocol, phase: SocketPhase, cut: ChunkFormat, now: Instant) -> Self {
         SocketSession {
             wire,
             phase,
-            ear: Ear::default(),
-            voice: Voice::new(cut),
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
+            audio_input: AudioInput::default(),
+            audio_output: AudioOutput::new(cut),
+            outgoing: VecDeque::new(),
+            outgoing_bytes: 0,
             events: VecDeque::new(),
             begin: false,
             hang_up: false,
-            heard: now,
+            last_received: now,
             pinged: now,
             blocked: None,
-            source_dry: true,
+            speech_ended: true,
             marks: VecDeque::new(),
             cleared: VecDeque::new(),
             early: Vec::new(),
@@ -195,10 +195,10 @@ impl SocketSession {
     }
 
     /// Returns the call, once its provider is recognised.
-    pub fn telephone(&self) -> Option<&Call> {
+    pub fn telephone(&self) -> Option<&TelephonyCall> {
         match &self.wire {
-            Wire::Call(call) => call.as_deref(),
-            Wire::Client => None,
+            WireProtocol::Call(call) => call.as_deref(),
+            WireProtocol::Client => None,
         }
     }
 
@@ -214,10 +214,10 @@ impl SocketSession {
     }
 
     /// Returns what was heard and said, for the log.
-    pub fn tally(&self) -> Tally {
-        Tally {
-            heard: self.ear.heard(),
-            chunks_out: self.voice.chunks(),
+    pub fn tally(&self) -> SocketStats {
+        SocketStats {
+            heard: self.audio_input.heard(),
+            chunks_out: self.audio_output.chunks(),
             messages_dropped: self.dropped,
             malformed: self.telephone().map_or(0, |call| call.malformed),
         }
@@ -225,7 +225,7 @@ impl SocketSession {
 
     /// The peer answered a ping, or sent one.
     pub fn handle_pong(&mut self, now: Instant) {
-        self.heard = now;
+        self.last_received = now;
     }
 
     /// The socket took only a part of what it was given.
@@ -249,115 +249,125 @@ impl SocketSession {
 
     /// The provider was asked to hang up, or there was no provider to ask.
     pub fn handle_hung_up(&mut self, now: Instant) {
-        if let Phase::HangingUp { code, why, .. } = self.phase {
+        if let SocketPhase::HangingUp { code, why, .. } = self.phase {
             self.close(code, why, now);
         }
     }
 
     /// Returns when the bot's last words will have been played; nothing while some of them have not
     /// left.
-    fn said(&self) -> Option<Instant> {
+    fn playout_end(&self) -> Option<Instant> {
         let margin = match self.wire {
-            Wire::Client => Duration::ZERO,
-            Wire::Call(_) => CALL_PLAYOUT_MARGIN,
+            WireProtocol::Client => Duration::ZERO,
+            WireProtocol::Call(_) => CALL_PLAYOUT_MARGIN,
         };
-        let sent = self.source_dry && self.voice.is_sent();
-        sent.then(|| self.voice.played().map_or(self.heard, |played| played + margin))
+        let sent = self.speech_ended && self.audio_output.is_sent();
+        sent.then(|| {
+            self.audio_output
+                .played()
+                .map_or(self.last_received, |played| played + margin)
+        })
     }
 
     fn speaks(&self) -> bool {
-        matches!(self.phase, Phase::Live | Phase::Finishing { .. })
+        matches!(self.phase, SocketPhase::Live | SocketPhase::Finishing { .. })
     }
 
     /// Queues a message for the peer; beyond the caps the oldest goes.
-    fn send(&mut self, message: Message) {
-        self.waiting_bytes += length(&message);
-        self.waiting.push_back(message);
-        while self.waiting.len() > MESSAGES_OUT_MAX || self.waiting_bytes > MESSAGES_OUT_BYTES_MAX {
-            let oldest = self.waiting.pop_front();
-            self.waiting_bytes -= oldest.as_ref().map_or(0, length);
+    fn send(&mut self, message: SocketMessage) {
+        self.outgoing_bytes += length(&message);
+        self.outgoing.push_back(message);
+        while self.outgoing.len() > MESSAGES_OUT_MAX || self.outgoing_bytes > MESSAGES_OUT_BYTES_MAX {
+            let oldest = self.outgoing.pop_front();
+            self.outgoing_bytes -= oldest.as_ref().map_or(0, length);
             self.dropped += 1;
         }
     }
 
     /// Returns what is due of the bot's speech.
-    fn speak(&mut self, now: Instant) -> Option<SessionOutput<'static, Command>> {
+    fn poll_speech(&mut self, now: Instant) -> Option<SessionOutput<'static, SocketCommand>> {
         if !self.speaks() {
             return None;
         }
-        let message = match (self.voice.poll_output(now)?, &self.wire) {
-            (cadence::Output::SpeechStarted, _) => return Some(SessionOutput::Event(SessionEvent::SpeechStarted)),
-            (cadence::Output::SpeechStopped, _) => return Some(SessionOutput::Event(SessionEvent::SpeechStopped)),
-            (cadence::Output::Chunk(pcm), Wire::Call(Some(call))) => Message::Text(call.media(pcm)),
-            (cadence::Output::Chunk(pcm), _) => Message::Binary(frames::audio(pcm, CLIENT_HZ)),
-            (cadence::Output::Mark(name), Wire::Call(Some(call))) => {
+        let message = match (self.audio_output.poll_output(now)?, &self.wire) {
+            (playout_pacer::PlayoutOutput::SpeechStarted, _) => {
+                return Some(SessionOutput::Event(SessionEvent::SpeechStarted));
+            }
+            (playout_pacer::PlayoutOutput::SpeechStopped, _) => {
+                return Some(SessionOutput::Event(SessionEvent::SpeechStopped));
+            }
+            (playout_pacer::PlayoutOutput::Chunk(pcm), WireProtocol::Call(Some(call))) => {
+                SocketMessage::Text(call.media(pcm))
+            }
+            (playout_pacer::PlayoutOutput::Chunk(pcm), _) => SocketMessage::Binary(frames::audio(pcm, CLIENT_HZ)),
+            (playout_pacer::PlayoutOutput::Mark(name), WireProtocol::Call(Some(call))) => {
                 let text = call.mark(&name);
                 if self.marks.len() == MARKS_MAX {
                     self.marks.pop_front();
                 }
                 self.marks.push_back(name);
-                Message::Text(text)
+                SocketMessage::Text(text)
             }
-            (cadence::Output::Mark(name), _) => {
+            (playout_pacer::PlayoutOutput::Mark(name), _) => {
                 return Some(SessionOutput::Event(SessionEvent::Mark { name, played: true }));
             }
         };
         self.has_room = true;
-        Some(SessionOutput::Command(Command::Send(message)))
+        Some(SessionOutput::Command(SocketCommand::Send(message)))
     }
 
     fn next_timeout(&self) -> Deadline {
         let phase = match self.phase {
-            Phase::Handshake { until, .. } | Phase::HangingUp { until, .. } => Some(until),
-            Phase::Closing { until } => return Deadline::new(until, "close"),
-            Phase::Finishing { until, .. } => Some(self.said().map_or(until, |said| said.min(until))),
-            Phase::Live | Phase::Gone => None,
+            SocketPhase::Handshake { until, .. } | SocketPhase::HangingUp { until, .. } => Some(until),
+            SocketPhase::Closing { until } => return Deadline::new(until, "close"),
+            SocketPhase::Finishing { until, .. } => Some(self.playout_end().map_or(until, |said| said.min(until))),
+            SocketPhase::Live | SocketPhase::Closed => None,
         };
-        let alive = (self.pinged + SOCKET_PING_INTERVAL).min(self.heard + SOCKET_FREED_AFTER);
+        let alive = (self.pinged + SOCKET_PING_INTERVAL).min(self.last_received + SOCKET_FREED_AFTER);
         let next = Deadline::new(alive, "keep-alive").or(phase, "phase");
         match self.blocked {
             Some(since) => next.or(Some(since + SOCKET_STALL), "stall"),
-            None if self.speaks() => next.or(self.voice.poll_timeout(), "speech out"),
+            None if self.speaks() => next.or(self.audio_output.poll_timeout(), "speech out"),
             None => next,
         }
     }
 }
 
 impl Session for SocketSession {
-    type Command = Command;
+    type Command = SocketCommand;
 
     fn name(&self) -> String {
         self.transport().name().to_owned()
     }
 
     fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, _mixed: bool, _now: Instant) {
-        self.ear.set_rate(in_rate_hz);
-        self.voice.set_rate(out_rate_hz);
+        self.audio_input.set_rate(in_rate_hz);
+        self.audio_output.set_rate(out_rate_hz);
     }
 
     fn speech_capacity(&self) -> Option<usize> {
-        Some(if self.speaks() { self.voice.room() } else { 0 })
+        Some(if self.speaks() { self.audio_output.room() } else { 0 })
     }
 
     fn handle_speech(&mut self, pcm: &[i16], now: Instant) {
         if self.speaks() {
-            self.source_dry = pcm.is_empty();
-            self.voice.handle_audio(pcm, now);
+            self.speech_ended = pcm.is_empty();
+            self.audio_output.handle_audio(pcm, now);
         }
     }
 
     /// A provider says what it has played; a plain client has played what has left.
     fn handle_mark(&mut self, name: String) -> Option<SessionEvent> {
-        self.voice.handle_mark(name);
+        self.audio_output.handle_mark(name);
         None
     }
 
     fn handle_interruption(&mut self, _now: Instant) {
-        let unsent = self.voice.handle_interruption();
+        let unsent = self.audio_output.handle_interruption();
         let message = match &self.wire {
-            Wire::Call(Some(call)) => Message::Text(call.clear()),
-            Wire::Call(None) => return,
-            Wire::Client => Message::Binary(frames::interruption()),
+            WireProtocol::Call(Some(call)) => SocketMessage::Text(call.clear()),
+            WireProtocol::Call(None) => return,
+            WireProtocol::Client => SocketMessage::Binary(frames::interruption()),
         };
         if self.speaks() {
             self.send(message);
@@ -385,10 +395,10 @@ impl Session for SocketSession {
             return;
         }
         let message = match self.wire {
-            Wire::Client => Message::Binary(frames::message(&text)),
-            Wire::Call(_) => match serde_json::from_str::<Value>(&text) {
+            WireProtocol::Client => SocketMessage::Binary(frames::message(&text)),
+            WireProtocol::Call(_) => match serde_json::from_str::<Value>(&text) {
                 Ok(Value::Object(object)) if object.get("label").is_none_or(|label| label != "rtvi-ai") => {
-                    Message::Text(text)
+                    SocketMessage::Text(text)
                 }
                 Ok(Value::Object(_)) => return,
                 _ => return self.drop_message("a telephony provider takes JSON objects alone"),
@@ -398,9 +408,9 @@ impl Session for SocketSession {
     }
 
     fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
-        if self.phase == Phase::Live {
-            self.source_dry = false;
-            self.phase = Phase::Finishing {
+        if self.phase == SocketPhase::Live {
+            self.speech_ended = false;
+            self.phase = SocketPhase::Finishing {
                 until: now + FINISH_WITHIN,
                 reason,
             };
@@ -409,57 +419,59 @@ impl Session for SocketSession {
 
     fn handle_end(&mut self, reason: LeaveReason, now: Instant) {
         match self.phase {
-            Phase::Handshake { .. } => self.close(1001, "the runner is stopping", now),
-            Phase::Live | Phase::Finishing { .. } => {
-                let (code, why) = farewell(reason);
+            SocketPhase::Handshake { .. } => self.close(1001, "the runner is stopping", now),
+            SocketPhase::Live | SocketPhase::Finishing { .. } => {
+                let (code, why) = close_frame(reason);
                 self.end(reason, code, why, now);
             }
-            Phase::HangingUp { .. } | Phase::Closing { .. } | Phase::Gone => {}
+            SocketPhase::HangingUp { .. } | SocketPhase::Closing { .. } | SocketPhase::Closed => {}
         }
     }
 
     /// Of a socket that never said who calls, or of a client that never sent a frame.
     fn handle_eviction(&mut self, now: Instant) {
         match self.phase {
-            Phase::Handshake { .. } => self.drop_out(1013, GAVE_WAY, now),
+            SocketPhase::Handshake { .. } => self.drop_out(1013, EVICTED, now),
             _ => self.handle_end(LeaveReason::NeverConnected, now),
         }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         match self.phase {
-            Phase::Handshake { until, .. } if now >= until => {
+            SocketPhase::Handshake { until, .. } if now >= until => {
                 self.refuse(1008, "unrecognised telephony handshake", now);
             }
-            Phase::Finishing { until, reason } if now >= until || self.said().is_some_and(|said| now >= said) => {
-                let (code, why) = farewell(reason);
+            SocketPhase::Finishing { until, reason }
+                if now >= until || self.playout_end().is_some_and(|said| now >= said) =>
+            {
+                let (code, why) = close_frame(reason);
                 self.end(reason, code, why, now);
             }
-            Phase::HangingUp { until, code, why } if now >= until => self.close(code, why, now),
-            Phase::Closing { until } if now >= until => self.phase = Phase::Gone,
+            SocketPhase::HangingUp { until, code, why } if now >= until => self.close(code, why, now),
+            SocketPhase::Closing { until } if now >= until => self.phase = SocketPhase::Closed,
             _ => {}
         }
-        if matches!(self.phase, Phase::Closing { .. } | Phase::Gone) {
+        if matches!(self.phase, SocketPhase::Closing { .. } | SocketPhase::Closed) {
             return;
         }
         if self.blocked.is_some_and(|since| now >= since + SOCKET_STALL) {
             self.end(LeaveReason::Stalled, 1008, "what was sent is not read", now);
-        } else if now >= self.heard + SOCKET_FREED_AFTER {
+        } else if now >= self.last_received + SOCKET_FREED_AFTER {
             self.end(LeaveReason::Vanished, 1001, "nothing was heard for too long", now);
         } else if now >= self.pinged + SOCKET_PING_INTERVAL {
             self.pinged = now;
-            self.send(Message::Ping);
+            self.send(SocketMessage::Ping);
         }
     }
 
-    fn poll_output(&mut self, now: Instant) -> SessionOutput<'_, Command> {
+    fn poll_output(&mut self, now: Instant) -> SessionOutput<'_, SocketCommand> {
         if std::mem::take(&mut self.begin) {
-            return SessionOutput::Command(Command::Begin);
+            return SessionOutput::Command(SocketCommand::StartBot);
         }
         // What a message brought in sound comes before what it said, its end included.
-        if self.ear.poll_frame() {
-            let (pcm, rate_hz) = self.ear.take_frame();
-            return SessionOutput::Audio(AudioFrame {
+        if self.audio_input.poll_frame() {
+            let (pcm, rate_hz) = self.audio_input.take_frame();
+            return SessionOutput::Audio(CallerFrame {
                 pcm,
                 rate_hz,
                 identity: None,
@@ -469,9 +481,9 @@ impl Session for SocketSession {
             return SessionOutput::Event(event);
         }
         if std::mem::take(&mut self.hang_up) {
-            return SessionOutput::Command(Command::HangUp);
+            return SessionOutput::Command(SocketCommand::HangUp);
         }
-        if self.phase == Phase::Gone {
+        if self.phase == SocketPhase::Closed {
             return SessionOutput::Closed;
         }
         if self.blocked.is_none() {
@@ -479,11 +491,11 @@ impl Session for SocketSession {
             if std::mem::take(&mut self.has_room) {
                 return SessionOutput::SpeechWanted;
             }
-            if let Some(message) = self.waiting.pop_front() {
-                self.waiting_bytes -= length(&message);
-                return SessionOutput::Command(Command::Send(message));
+            if let Some(message) = self.outgoing.pop_front() {
+                self.outgoing_bytes -= length(&message);
+                return SessionOutput::Command(SocketCommand::Send(message));
             }
-            if let Some(output) = self.speak(now) {
+            if let Some(output) = self.poll_speech(now) {
                 return output;
             }
         }
@@ -496,7 +508,7 @@ impl Session for SocketSession {
     }
 
     fn update_counts(&self, counts: &mut Counts) {
-        counts.set(Count::FramesOut, self.voice.chunks());
+        counts.set(Count::FramesOut, self.audio_output.chunks());
         counts.set(Count::MessagesDropped, self.dropped);
     }
 
@@ -507,7 +519,7 @@ impl Session for SocketSession {
 
 /// What a session did, for its last line in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct SocketStats {
     /// Speech of the caller, silence included.
     pub heard: Duration,
     pub chunks_out: u64,
@@ -517,7 +529,7 @@ pub struct Tally {
     pub malformed: u64,
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for SocketStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (chunks, dropped) = (self.chunks_out, self.messages_dropped);
         write!(f, "audio: {:.1} s in, {chunks} messages out", self.heard.as_secs_f64())?;
@@ -531,11 +543,11 @@ impl fmt::Display for Tally {
     }
 }
 
-fn call_cut(call: &Call) -> Cut {
+fn call_cut(call: &TelephonyCall) -> ChunkFormat {
     let rate_hz = call.tx.rate_hz;
     let chunk = call.chunk();
     let samples = |time: Duration| (time.as_micros() as u64 * u64::from(rate_hz) / 1_000_000) as usize;
-    Cut {
+    ChunkFormat {
         rate_hz,
         chunk: samples(chunk.length),
         multiple: samples(chunk.multiple).max(1),
@@ -543,11 +555,11 @@ fn call_cut(call: &Call) -> Cut {
     }
 }
 
-fn length(message: &Message) -> usize {
+fn length(message: &SocketMessage) -> usize {
     match message {
-        Message::Text(text) => text.len(),
-        Message::Binary(bytes) => bytes.len(),
-        Message::Ping | Message::Close(..) => 0,
+        SocketMessage::Text(text) => text.len(),
+        SocketMessage::Binary(bytes) => bytes.len(),
+        SocketMessage::Ping | SocketMessage::Close(..) => 0,
     }
 }
 

@@ -1,7 +1,7 @@
 //! One call: reads what its provider sends, and writes what the provider is to be told.
 //!
-//! In: messages as text; PCM (`i16` mono at the rate of [`Call::tx`]) and names of marks. Out:
-//! [`Heard`], PCM at the rate of [`Call::rx`], and messages as text, each in one allocation that
+//! In: messages as text; PCM (`i16` mono at the rate of [`TelephonyCall::tx`]) and names of marks. Out:
+//! [`ProviderInput`], PCM at the rate of [`TelephonyCall::rx`], and messages as text, each in one allocation that
 //! fits. What providers have in common stands here, what one alone says or is told in its file.
 //! Refuses: text that is no JSON object. Audio that is no base64, too long, or not the caller's is
 //! skipped and counted.
@@ -12,19 +12,19 @@ use data_encoding::{BASE64, BASE64_NOPAD};
 use log::debug;
 use serde_json::Value;
 
-use super::message::{self, Media, Message};
-use super::order::Order;
+use super::message::{self, MediaMessage, ProviderMessage};
 use super::provider::{Provider, Report};
-use super::{Chunk, Format, Heard, Malformed};
+use super::reorder::ReorderBuffer;
+use super::{ChunkLimits, Malformed, MediaFormat, ProviderInput};
 use crate::limits::{MARK_BYTES_MAX, TELEPHONY_PAYLOAD_BYTES_MAX};
 
 /// A call whose handshake was recognised.
-pub struct Call {
+pub struct TelephonyCall {
     pub provider: &'static Provider,
     /// What the provider sends.
-    pub rx: Format,
+    pub rx: MediaFormat,
     /// What the provider is sent.
-    pub tx: Format,
+    pub tx: MediaFormat,
     pub stream_id: String,
     /// By this the provider knows the call; may be empty, and then nothing is hung up.
     pub call_id: String,
@@ -33,16 +33,16 @@ pub struct Call {
     /// Messages, or parts of them, that made no sense; audio that is not the caller's is one of
     /// them.
     pub malformed: u64,
-    state: State,
+    state: StreamState,
 }
 
 /// The stream of a call, as a provider's handshake tells it.
-pub struct Stream {
+pub struct StreamStart {
     pub stream_id: String,
     pub call_id: String,
-    pub rx: Format,
-    pub tx: Format,
-    /// See [`Call::data`].
+    pub rx: MediaFormat,
+    pub tx: MediaFormat,
+    /// See [`TelephonyCall::data`].
     pub data: Value,
     /// A message with audio, up to the base64 of the audio.
     pub media_head: String,
@@ -51,26 +51,26 @@ pub struct Stream {
 }
 
 /// What a call remembers between messages.
-struct State {
-    /// See [`Stream::media_head`]: made once, since fifty messages a second begin with it.
+struct StreamState {
+    /// See [`StreamStart::media_head`]: made once, since fifty messages a second begin with it.
     media_head: String,
     /// Puts audio in order, where the provider does not.
-    order: Option<Order>,
+    order: Option<ReorderBuffer>,
     /// Audio of one message on its way from base64 to PCM; its memory is used again.
     decoded: Vec<u8>,
     reports: u64,
 }
 
-/// What a message ends with that begins with [`Stream::media_head`].
+/// What a message ends with that begins with [`StreamStart::media_head`].
 const MEDIA_TAIL: &str = r#""}}"#;
 /// Samples that are encoded in one go: whole groups of base64 at one byte a sample and at two, so
 /// no padding comes between.
 const BLOCK_SAMPLES: usize = 240;
 
-impl Call {
+impl TelephonyCall {
     /// Makes the call of a stream.
-    pub fn new(provider: &'static Provider, stream: Stream) -> Self {
-        Call {
+    pub fn new(provider: &'static Provider, stream: StreamStart) -> Self {
+        TelephonyCall {
             provider,
             rx: stream.rx,
             tx: stream.tx,
@@ -78,9 +78,9 @@ impl Call {
             call_id: stream.call_id,
             data: stream.data,
             malformed: 0,
-            state: State {
+            state: StreamState {
                 media_head: stream.media_head,
-                order: (!stream.in_order).then(Order::default),
+                order: (!stream.in_order).then(ReorderBuffer::default),
                 decoded: Vec::new(),
                 reports: 0,
             },
@@ -88,57 +88,57 @@ impl Call {
     }
 
     /// Reads a message of the provider. The caller's voice in it is appended to `pcm`, at the rate
-    /// of [`Call::rx`].
+    /// of [`TelephonyCall::rx`].
     ///
     /// Where the provider promises no order, frames that come early are held back, a few at most,
-    /// and appended with a later message, be it [`Heard::Stop`]. What makes no sense is skipped and
+    /// and appended with a later message, be it [`ProviderInput::Stop`]. What makes no sense is skipped and
     /// counted.
     ///
     /// # Errors
     /// [`Malformed`] when the text is no JSON object: this is not a provider, and the socket is
     /// best closed.
-    pub fn read(&mut self, text: &str, pcm: &mut Vec<i16>) -> Result<Heard, Malformed> {
-        let Some(message) = Message::parse(text)? else {
-            return Ok(self.skip(Flaw::Members));
+    pub fn read(&mut self, text: &str, pcm: &mut Vec<i16>) -> Result<ProviderInput, Malformed> {
+        let Some(message) = ProviderMessage::parse(text)? else {
+            return Ok(self.skip(MessageFlaw::Members));
         };
         let Some(event) = message.event.as_str() else {
-            return Ok(self.skip(Flaw::Event));
+            return Ok(self.skip(MessageFlaw::Event));
         };
         let heard = match event {
             "media" => self.hear(&message.media.0, pcm),
             "dtmf" => match message.dtmf.0.digit.as_str().map(str::as_bytes) {
-                Some([key @ (b'0'..=b'9' | b'*' | b'#')]) => Heard::Dtmf(char::from(*key)),
-                Some(_) => Heard::Nothing,
-                None => self.skip(Flaw::Digit),
+                Some([key @ (b'0'..=b'9' | b'*' | b'#')]) => ProviderInput::Dtmf(char::from(*key)),
+                Some(_) => ProviderInput::Nothing,
+                None => self.skip(MessageFlaw::Digit),
             },
             "stop" => {
                 if let Some(order) = &mut self.state.order {
                     order.release_all(pcm);
                 }
-                Heard::Stop
+                ProviderInput::Stop
             }
             "error" => {
                 self.report(&message, text);
-                Heard::Nothing
+                ProviderInput::Nothing
             }
             event if self.provider.mark_events.contains(&event) => {
                 // The name stands in an object of its own, or beside the event.
                 match message.mark.0.name.as_str().or(message.name.as_str()) {
-                    Some(name) if name.len() <= MARK_BYTES_MAX => Heard::Mark(name.to_string()),
-                    _ => self.skip(Flaw::Name),
+                    Some(name) if name.len() <= MARK_BYTES_MAX => ProviderInput::Mark(name.to_string()),
+                    _ => self.skip(MessageFlaw::Name),
                 }
             }
-            _ => Heard::Nothing,
+            _ => ProviderInput::Nothing,
         };
         Ok(heard)
     }
 
     /// Says how the bot's voice is cut into messages.
-    pub fn chunk(&self) -> Chunk {
+    pub fn chunk(&self) -> ChunkLimits {
         self.provider.protocol.chunk(self.tx)
     }
 
-    /// Returns the message that says `pcm`, which is at the rate of [`Call::tx`].
+    /// Returns the message that says `pcm`, which is at the rate of [`TelephonyCall::tx`].
     pub fn media(&self, pcm: &[i16]) -> String {
         let (head, codec) = (&self.state.media_head, self.tx.codec);
         let base64_bytes = BASE64.encode_len(pcm.len() * codec.width());
@@ -164,7 +164,7 @@ impl Call {
         self.provider.protocol.clear(&message::quoted(&self.stream_id))
     }
 
-    /// Returns the message that comes back as [`Heard::Mark`] once all that was sent before it is
+    /// Returns the message that comes back as [`ProviderInput::Mark`] once all that was sent before it is
     /// played, or cleared.
     pub fn mark(&self, name: &str) -> String {
         let (stream_id, name) = (message::quoted(&self.stream_id), message::quoted(name));
@@ -172,7 +172,7 @@ impl Call {
     }
 
     /// Has a report of the provider logged, ever more rarely: a peer can send any number.
-    fn report(&mut self, message: &Message<'_>, text: &str) {
+    fn report(&mut self, message: &ProviderMessage<'_>, text: &str) {
         self.state.reports += 1;
         if self.state.reports.is_power_of_two() {
             self.provider.protocol.report(&Report {
@@ -184,9 +184,9 @@ impl Call {
         }
     }
 
-    fn hear(&mut self, media: &Media, pcm: &mut Vec<i16>) -> Heard {
+    fn hear(&mut self, media: &MediaMessage, pcm: &mut Vec<i16>) -> ProviderInput {
         if media.track.as_str().is_some_and(|track| track.starts_with("outbound")) {
-            return self.skip(Flaw::Track);
+            return self.skip(MessageFlaw::Track);
         }
         let before = pcm.len();
         if let Err(flaw) = self.decode(media.payload.as_str(), pcm) {
@@ -197,38 +197,42 @@ impl Call {
             order.place(chunk, before, pcm);
         }
         if pcm.len() > before {
-            Heard::Audio
+            ProviderInput::Audio
         } else {
-            Heard::Nothing
+            ProviderInput::Nothing
         }
     }
 
     /// Appends the samples of a payload; those before a flaw are good.
-    fn decode(&mut self, payload: Option<&str>, pcm: &mut Vec<i16>) -> Result<(), Flaw> {
-        let payload = payload.ok_or(Flaw::Payload)?;
+    fn decode(&mut self, payload: Option<&str>, pcm: &mut Vec<i16>) -> Result<(), MessageFlaw> {
+        let payload = payload.ok_or(MessageFlaw::Payload)?;
         if payload.len() > TELEPHONY_PAYLOAD_BYTES_MAX {
-            return Err(Flaw::Payload);
+            return Err(MessageFlaw::Payload);
         }
         let digits = payload.trim_end_matches('=').as_bytes();
         if payload.len() - digits.len() > 2 {
-            return Err(Flaw::Payload);
+            return Err(MessageFlaw::Payload);
         }
         let decoded = &mut self.state.decoded;
-        let length = BASE64_NOPAD.decode_len(digits.len()).map_err(|_| Flaw::Payload)?;
+        let length = BASE64_NOPAD
+            .decode_len(digits.len())
+            .map_err(|_| MessageFlaw::Payload)?;
         decoded.resize(length, 0);
-        BASE64_NOPAD.decode_mut(digits, decoded).map_err(|_| Flaw::Payload)?;
+        BASE64_NOPAD
+            .decode_mut(digits, decoded)
+            .map_err(|_| MessageFlaw::Payload)?;
         let codec = self.rx.codec;
         codec.decode(decoded, pcm);
         if length.is_multiple_of(codec.width()) {
             Ok(())
         } else {
-            Err(Flaw::Length)
+            Err(MessageFlaw::Length)
         }
     }
 
     /// Counts what makes no sense. The log hears of it ever more rarely: a peer can send any
     /// number.
-    fn skip(&mut self, flaw: Flaw) -> Heard {
+    fn skip(&mut self, flaw: MessageFlaw) -> ProviderInput {
         self.malformed += 1;
         if self.malformed.is_power_of_two() {
             debug!(
@@ -236,11 +240,11 @@ impl Call {
                 self.malformed
             );
         }
-        Heard::Nothing
+        ProviderInput::Nothing
     }
 }
 
-impl fmt::Debug for Call {
+impl fmt::Debug for TelephonyCall {
     /// Leaves out who is calling whom: a call may be logged.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
@@ -255,7 +259,7 @@ impl fmt::Debug for Call {
 
 /// What a message, or a part of it, is skipped for.
 #[derive(Clone, Copy, Debug)]
-enum Flaw {
+enum MessageFlaw {
     /// Members that stand twice, or numbers that no number type holds.
     Members,
     Event,

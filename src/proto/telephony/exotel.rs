@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::call::Stream;
+use super::call::StreamStart;
 use super::message;
 use super::provider::{Object, Protocol, Provider, built};
-use super::webhook::Reply;
-use super::{Call, Chunk, Codec, Format, Refusal};
+use super::webhook::WebhookReply;
+use super::{ChunkLimits, MediaFormat, StreamError, TelephonyCall, TelephonyCodec};
 
 const STEP_BYTES: u32 = 320;
 const CHUNK_BYTES_MIN: u32 = 3_200;
@@ -38,7 +38,7 @@ pub static EXOTEL: Provider = Provider {
 struct Exotel;
 
 impl Protocol for Exotel {
-    fn claim(&self, opening: &Object) -> Result<Option<Call>, Refusal> {
+    fn claim(&self, opening: &Object) -> Result<Option<TelephonyCall>, StreamError> {
         let Some(start) = message::started(opening) else {
             return Ok(None);
         };
@@ -50,9 +50,9 @@ impl Protocol for Exotel {
             return Ok(None);
         };
         let format = spoken(start)?;
-        Ok(Some(Call::new(
+        Ok(Some(TelephonyCall::new(
             &EXOTEL,
-            Stream {
+            StreamStart {
                 rx: format,
                 tx: format,
                 data: json!({
@@ -76,7 +76,7 @@ impl Protocol for Exotel {
     }
 
     /// Whole milliseconds, so that no rate tears a step.
-    fn chunk(&self, format: Format) -> Chunk {
+    fn chunk(&self, format: MediaFormat) -> ChunkLimits {
         let bytes_per_ms = format.rate_hz / 1_000 * format.codec.width() as u32;
         let multiple_ms = [20, 40]
             .into_iter()
@@ -86,7 +86,7 @@ impl Protocol for Exotel {
             .div_ceil(bytes_per_ms)
             .max(CHUNK_MS_MIN)
             .next_multiple_of(multiple_ms);
-        Chunk {
+        ChunkLimits {
             length: Duration::from_millis(length_ms.into()),
             multiple: Duration::from_millis(multiple_ms.into()),
         }
@@ -102,32 +102,32 @@ impl Protocol for Exotel {
 
     /// What the provider takes if it is pointed at the runner by `https`, and what a person should
     /// have configured.
-    fn reply(&self, socket_url: &str, _body: &[u8]) -> Reply {
+    fn reply(&self, socket_url: &str, _body: &[u8]) -> WebhookReply {
         let body = json!({
             "error": format!("{} does not use this webhook", EXOTEL.wire_name()),
             "websocket_url": socket_url,
             "note": "Set websocket_url as the address of the Voicebot applet in the provider's flow editor.",
             "url": socket_url,
         });
-        Reply {
+        WebhookReply {
             content_type: "application/json",
             body: body.to_string(),
         }
     }
 }
 
-fn spoken(start: &Object) -> Result<Format, Refusal> {
+fn spoken(start: &Object) -> Result<MediaFormat, StreamError> {
     let (encoding, rate_hz) = message::encoding(start, "media_format", "sample_rate", "audio/x-raw");
     // The provider has several names for PCM.
     let codec = match encoding.as_str() {
-        "audio/x-mulaw" => Codec::Ulaw,
-        _ => Codec::L16,
+        "audio/x-mulaw" => TelephonyCodec::Ulaw,
+        _ => TelephonyCodec::L16,
     };
     match rate_hz {
-        8_000 => Ok(Format { codec, rate_hz: 8_000 }),
-        16_000 => Ok(Format { codec, rate_hz: 16_000 }),
-        24_000 => Ok(Format { codec, rate_hz: 24_000 }),
-        _ => Err(Refusal::encoding(&encoding, rate_hz)),
+        8_000 => Ok(MediaFormat { codec, rate_hz: 8_000 }),
+        16_000 => Ok(MediaFormat { codec, rate_hz: 16_000 }),
+        24_000 => Ok(MediaFormat { codec, rate_hz: 24_000 }),
+        _ => Err(StreamError::encoding(&encoding, rate_hz)),
     }
 }
 

@@ -37,7 +37,7 @@ fn is_segment(text: &str) -> bool {
 /// What a provider's answer means. The words are for the log: without credentials, ids and phone
 /// numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum HangUpOutcome {
     Done,
     /// The provider does not know the call, or not any more.
     AlreadyOver,
@@ -48,21 +48,21 @@ pub enum Verdict {
 }
 
 /// Says what the status and body of an answer mean.
-pub fn verdict(provider: &Provider, status: u16, body: &[u8]) -> Verdict {
-    let problem = Problem::read(body);
+pub fn outcome(provider: &Provider, status: u16, body: &[u8]) -> HangUpOutcome {
+    let problem = ApiProblem::read(body);
     let is_over = |(over, code): &(u16, &str)| *over == status && problem.has_code(code);
     match status {
-        200..=299 => Verdict::Done,
-        404 => Verdict::AlreadyOver,
-        _ if provider.over.iter().any(is_over) => Verdict::AlreadyOver,
-        408 | 429 | 500..=599 => Verdict::Retry(problem.words(status)),
-        _ => Verdict::Refused(problem.words(status)),
+        200..=299 => HangUpOutcome::Done,
+        404 => HangUpOutcome::AlreadyOver,
+        _ if provider.over.iter().any(is_over) => HangUpOutcome::AlreadyOver,
+        408 | 429 | 500..=599 => HangUpOutcome::Retry(problem.words(status)),
+        _ => HangUpOutcome::Refused(problem.words(status)),
     }
 }
 
 /// The tries to hang a call up: when there is another, and what the log says in the end.
 #[derive(Debug)]
-pub struct HangUp {
+pub struct HangUpAttempts {
     provider: &'static Provider,
     pauses: &'static [Duration],
     tries: usize,
@@ -70,7 +70,7 @@ pub struct HangUp {
 
 /// What follows from a try.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum HangUpStep {
     /// The call is over; the words are for the log.
     Over(&'static str),
     /// The same request again after this time; the words are for the log.
@@ -79,10 +79,10 @@ pub enum Next {
     Failed(String),
 }
 
-impl HangUp {
+impl HangUpAttempts {
     /// Makes the tries, with these pauses between them.
     pub fn new(provider: &'static Provider, pauses: &'static [Duration]) -> Self {
-        HangUp {
+        HangUpAttempts {
             provider,
             pauses,
             tries: 0,
@@ -90,43 +90,43 @@ impl HangUp {
     }
 
     /// Takes the status and the body of an answer.
-    pub fn handle_answer(&mut self, status: u16, body: &[u8]) -> Next {
-        match verdict(self.provider, status, body) {
-            Verdict::Done => Next::Over("the call was hung up"),
-            Verdict::AlreadyOver => Next::Over("the provider knows of no such call, so it is over"),
-            Verdict::Refused(why) => Next::Failed(why),
-            Verdict::Retry(why) => self.again(why),
+    pub fn handle_answer(&mut self, status: u16, body: &[u8]) -> HangUpStep {
+        match outcome(self.provider, status, body) {
+            HangUpOutcome::Done => HangUpStep::Over("the call was hung up"),
+            HangUpOutcome::AlreadyOver => HangUpStep::Over("the provider knows of no such call, so it is over"),
+            HangUpOutcome::Refused(why) => HangUpStep::Failed(why),
+            HangUpOutcome::Retry(why) => self.again(why),
         }
     }
 
     /// Takes the lack of an answer. `is_passing` says whether the same request may succeed later.
-    pub fn handle_failure(&mut self, why: String, is_passing: bool) -> Next {
+    pub fn handle_failure(&mut self, why: String, is_passing: bool) -> HangUpStep {
         match is_passing {
             true => self.again(why),
-            false => Next::Failed(why),
+            false => HangUpStep::Failed(why),
         }
     }
 
-    fn again(&mut self, why: String) -> Next {
+    fn again(&mut self, why: String) -> HangUpStep {
         self.tries += 1;
         match self.pauses.get(self.tries - 1) {
-            Some(pause) => Next::Again { pause: *pause, why },
-            None => Next::Failed(format!("{why}, {} times", self.tries)),
+            Some(pause) => HangUpStep::Again { pause: *pause, why },
+            None => HangUpStep::Failed(format!("{why}, {} times", self.tries)),
         }
     }
 }
 
 /// What the body of a refusal tells, whichever provider wrote it.
 #[derive(Default)]
-struct Problem {
+struct ApiProblem {
     codes: Vec<String>,
     text: Option<String>,
 }
 
-impl Problem {
+impl ApiProblem {
     fn read(body: &[u8]) -> Self {
         let Ok(body) = serde_json::from_slice::<Value>(body) else {
-            return Problem::default();
+            return ApiProblem::default();
         };
         let list = match body["errors"].as_array() {
             Some(list) => list.as_slice(),
@@ -136,7 +136,7 @@ impl Problem {
             .iter()
             .flat_map(|error| [&error["message"], &error["detail"], &error["title"], &error["error"]])
             .find_map(Value::as_str);
-        Problem {
+        ApiProblem {
             codes: list.iter().filter_map(|error| code(&error["code"])).collect(),
             text: text.map(redact_reason).filter(|text| !text.is_empty()),
         }
@@ -267,22 +267,32 @@ mod tests {
 
     #[test]
     fn success_and_calls_that_are_over_are_the_same_good_end() {
-        let is = |provider, status, body: &str, wanted: Verdict| {
-            assert_eq!(verdict(provider, status, body.as_bytes()), wanted, "{status} {body}");
+        let is = |provider, status, body: &str, wanted: HangUpOutcome| {
+            assert_eq!(outcome(provider, status, body.as_bytes()), wanted, "{status} {body}");
         };
-        is(TWILIO, 200, r#"{"status":"completed"}"#, Verdict::Done);
-        is(TELNYX, 200, r#"{"data":{"result":"ok"}}"#, Verdict::Done);
-        is(PLIVO, 204, "", Verdict::Done);
-        is(TWILIO, 404, r#"{"code":20404,"status":404}"#, Verdict::AlreadyOver);
-        is(TWILIO, 400, r#"{"code":21220,"status":400}"#, Verdict::AlreadyOver);
+        is(TWILIO, 200, r#"{"status":"completed"}"#, HangUpOutcome::Done);
+        is(TELNYX, 200, r#"{"data":{"result":"ok"}}"#, HangUpOutcome::Done);
+        is(PLIVO, 204, "", HangUpOutcome::Done);
+        is(
+            TWILIO,
+            404,
+            r#"{"code":20404,"status":404}"#,
+            HangUpOutcome::AlreadyOver,
+        );
+        is(
+            TWILIO,
+            400,
+            r#"{"code":21220,"status":400}"#,
+            HangUpOutcome::AlreadyOver,
+        );
         is(
             TELNYX,
             422,
             r#"{"errors":[{"code":"10015"},{"code":"90018"}]}"#,
-            Verdict::AlreadyOver,
+            HangUpOutcome::AlreadyOver,
         );
-        is(TELNYX, 404, "", Verdict::AlreadyOver);
-        is(PLIVO, 404, "not found", Verdict::AlreadyOver);
+        is(TELNYX, 404, "", HangUpOutcome::AlreadyOver);
+        is(PLIVO, 404, "not found", HangUpOutcome::AlreadyOver);
     }
 
     /// The codes mean what they mean at their own provider only.
@@ -298,20 +308,23 @@ mod tests {
             (PLIVO, 403, "[]"),
             (PLIVO, 302, ""),
         ] {
-            let verdict = verdict(provider, status, body.as_bytes());
-            assert!(matches!(verdict, Verdict::Refused(_)), "{status} {body}: {verdict:?}");
+            let verdict = outcome(provider, status, body.as_bytes());
+            assert!(
+                matches!(verdict, HangUpOutcome::Refused(_)),
+                "{status} {body}: {verdict:?}"
+            );
         }
         for status in [408, 429, 500, 502, 503, 599] {
             for provider in [TWILIO, TELNYX, PLIVO] {
-                let verdict = verdict(provider, status, b"\xff{");
-                assert!(matches!(verdict, Verdict::Retry(_)), "{status}: {verdict:?}");
+                let verdict = outcome(provider, status, b"\xff{");
+                assert!(matches!(verdict, HangUpOutcome::Retry(_)), "{status}: {verdict:?}");
             }
         }
     }
 
     fn words(status: u16, body: &str) -> String {
-        match verdict(TWILIO, status, body.as_bytes()) {
-            Verdict::Refused(words) | Verdict::Retry(words) => words,
+        match outcome(TWILIO, status, body.as_bytes()) {
+            HangUpOutcome::Refused(words) | HangUpOutcome::Retry(words) => words,
             other => panic!("{other:?}"),
         }
     }
@@ -369,17 +382,20 @@ mod tests {
     #[test]
     fn passing_failures_are_tried_again() {
         const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
-        let mut hang_up = HangUp::new(crate::telephony::PROVIDERS[0], &PAUSES);
+        let mut hang_up = HangUpAttempts::new(crate::telephony::PROVIDERS[0], &PAUSES);
         for pause in PAUSES {
             let why = "connecting".to_owned();
             let next = hang_up.handle_failure(why.clone(), true);
-            assert_eq!(next, Next::Again { pause, why });
+            assert_eq!(next, HangUpStep::Again { pause, why });
         }
         let last = hang_up.handle_answer(503, b"");
-        assert_eq!(last, Next::Failed("status 503, 3 times".into()));
-        let mut hang_up = HangUp::new(crate::telephony::PROVIDERS[0], &PAUSES);
+        assert_eq!(last, HangUpStep::Failed("status 503, 3 times".into()));
+        let mut hang_up = HangUpAttempts::new(crate::telephony::PROVIDERS[0], &PAUSES);
         let failed = hang_up.handle_failure("no certificates".into(), false);
-        assert_eq!(failed, Next::Failed("no certificates".into()));
-        assert_eq!(hang_up.handle_answer(200, b""), Next::Over("the call was hung up"));
+        assert_eq!(failed, HangUpStep::Failed("no certificates".into()));
+        assert_eq!(
+            hang_up.handle_answer(200, b""),
+            HangUpStep::Over("the call was hung up")
+        );
     }
 }

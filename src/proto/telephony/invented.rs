@@ -6,14 +6,14 @@
 
 use serde_json::json;
 
-use super::call::Stream;
+use super::call::StreamStart;
 use super::message;
 use super::provider::{Object, Protocol, Provider, built};
 use super::settings::Settings;
 use super::settings::{Holds, Setting};
-use super::signature::{Standing, Webhook, Wrong, base64, is_hmac_sha256, verified};
-use super::webhook::{Reply, escaped, markup};
-use super::{Call, Chunk, Codec, Format, PROVIDERS, Refusal};
+use super::signature::{SignatureError, SignatureStatus, WebhookRequest, base64, is_hmac_sha256, verified};
+use super::webhook::{WebhookReply, escaped, markup};
+use super::{ChunkLimits, MediaFormat, PROVIDERS, StreamError, TelephonyCall, TelephonyCodec};
 use crate::server::rest::{RestMethod, RestRequest, bearer};
 
 /// The list of a build that has it.
@@ -22,8 +22,8 @@ pub const FIVE: [&Provider; 5] = [PROVIDERS[0], PROVIDERS[1], PROVIDERS[2], PROV
 const KEY: &str = "QUINTEL_KEY";
 const API: Setting = Setting::base("QUINTEL_API_URL", "https://api.quintel.example");
 const SIGNATURE: &str = "x-quintel-signature";
-const FORMAT: Format = Format {
-    codec: Codec::Alaw,
+const FORMAT: MediaFormat = MediaFormat {
+    codec: TelephonyCodec::Alaw,
     rate_hz: 16_000,
 };
 
@@ -51,16 +51,16 @@ pub static INVENTED: Provider = Provider {
 struct Quintel;
 
 impl Protocol for Quintel {
-    fn claim(&self, opening: &Object) -> Result<Option<Call>, Refusal> {
+    fn claim(&self, opening: &Object) -> Result<Option<TelephonyCall>, StreamError> {
         let (Some(stream_id), Some(call_id)) = (message::id(opening, "line"), message::id(opening, "leg")) else {
             return Ok(None);
         };
         if message::text(opening, "codec").is_some_and(|codec| codec != "alaw16") {
-            return Err(Refusal::encoding("of the line", 16_000));
+            return Err(StreamError::encoding("of the line", 16_000));
         }
-        Ok(Some(Call::new(
+        Ok(Some(TelephonyCall::new(
             &INVENTED,
-            Stream {
+            StreamStart {
                 rx: FORMAT,
                 tx: FORMAT,
                 data: json!({"stream_id": stream_id, "call_id": call_id, "from": null, "to": null, "body": {}}),
@@ -75,10 +75,10 @@ impl Protocol for Quintel {
         )))
     }
 
-    fn chunk(&self, _format: Format) -> Chunk {
-        Chunk {
-            length: Chunk::PLAIN.length * 2,
-            multiple: Chunk::PLAIN.multiple,
+    fn chunk(&self, _format: MediaFormat) -> ChunkLimits {
+        ChunkLimits {
+            length: ChunkLimits::PLAIN.length * 2,
+            multiple: ChunkLimits::PLAIN.multiple,
         }
     }
 
@@ -104,19 +104,24 @@ impl Protocol for Quintel {
         Some(RestRequest::get(url, bearer(settings.get(KEY)?)))
     }
 
-    fn verify(&self, settings: &Settings, webhook: &Webhook<'_>, _now_unix_s: u64) -> Result<Standing, Wrong> {
+    fn verify(
+        &self,
+        settings: &Settings,
+        webhook: &WebhookRequest<'_>,
+        _now_unix_s: u64,
+    ) -> Result<SignatureStatus, SignatureError> {
         let Some(key) = settings.get(KEY) else {
-            return Ok(Standing::NotChecked);
+            return Ok(SignatureStatus::NotChecked);
         };
-        let text = (webhook.header)(SIGNATURE).ok_or(Wrong::Missing { header: SIGNATURE })?;
+        let text = (webhook.header)(SIGNATURE).ok_or(SignatureError::Missing { header: SIGNATURE })?;
         let signature = base64(SIGNATURE, text)?;
         match is_hmac_sha256(key, webhook.body, &signature) {
             true => Ok(verified(&signature)),
-            false => Err(Wrong::ForeignBody { header: SIGNATURE }),
+            false => Err(SignatureError::ForeignBody { header: SIGNATURE }),
         }
     }
 
-    fn reply(&self, socket_url: &str, _body: &[u8]) -> Reply {
+    fn reply(&self, socket_url: &str, _body: &[u8]) -> WebhookReply {
         markup(&format!("  <Line to=\"{}\"/>\n", escaped(socket_url)))
     }
 }

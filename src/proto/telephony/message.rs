@@ -1,7 +1,7 @@
 //! What the messages of all providers have in common: one JSON object with an `event`, read without
 //! trust in its types.
 //!
-//! In: text. Out: a [`Message`] of a running call, borrowed from the text, since fifty come a
+//! In: text. Out: a [`ProviderMessage`] of a running call, borrowed from the text, since fifty come a
 //! second; or the [`Object`] of one that may open a call, of which the providers take what they
 //! know. A value of another type than expected is as good as absent, a number is as good as its
 //! digits, and unknown keys are skipped. Refuses: text that is no JSON object; handshakes longer
@@ -75,59 +75,59 @@ pub(super) fn quoted(text: &str) -> String {
 /// A message of a running call: what any provider sends, and one of them reads.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
-pub(super) struct Message<'a> {
+pub(super) struct ProviderMessage<'a> {
     #[serde(borrow)]
-    pub event: Text<'a>,
+    pub event: LenientText<'a>,
     #[serde(borrow)]
-    pub media: Part<Media<'a>>,
+    pub media: LenientPart<MediaMessage<'a>>,
     #[serde(borrow)]
-    pub dtmf: Part<Dtmf<'a>>,
+    pub dtmf: LenientPart<Dtmf<'a>>,
     #[serde(borrow)]
-    pub mark: Part<Mark<'a>>,
+    pub mark: LenientPart<Mark<'a>>,
     #[serde(borrow)]
-    pub name: Text<'a>,
+    pub name: LenientText<'a>,
     #[serde(borrow)]
-    pub payload: Part<Complaint<'a>>,
+    pub payload: LenientPart<ErrorPayload<'a>>,
 }
 
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
-pub(super) struct Media<'a> {
+pub(super) struct MediaMessage<'a> {
     #[serde(borrow)]
-    pub track: Text<'a>,
+    pub track: LenientText<'a>,
     #[serde(borrow)]
-    pub chunk: Text<'a>,
+    pub chunk: LenientText<'a>,
     #[serde(borrow)]
-    pub payload: Text<'a>,
+    pub payload: LenientText<'a>,
 }
 
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
 pub(super) struct Dtmf<'a> {
     #[serde(borrow)]
-    pub digit: Text<'a>,
+    pub digit: LenientText<'a>,
 }
 
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
 pub(super) struct Mark<'a> {
     #[serde(borrow)]
-    pub name: Text<'a>,
+    pub name: LenientText<'a>,
 }
 
 /// What a provider has to say about a message of ours.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
-pub(super) struct Complaint<'a> {
+pub(super) struct ErrorPayload<'a> {
     #[serde(borrow)]
-    pub code: Text<'a>,
+    pub code: LenientText<'a>,
     #[serde(borrow)]
-    pub title: Text<'a>,
+    pub title: LenientText<'a>,
 }
 
-impl<'a> Message<'a> {
+impl<'a> ProviderMessage<'a> {
     /// Reads a message of a running call; `Ok(None)` when it is an object that makes no sense.
-    pub(super) fn parse(text: &'a str) -> Result<Option<Message<'a>>, Malformed> {
+    pub(super) fn parse(text: &'a str) -> Result<Option<ProviderMessage<'a>>, Malformed> {
         // A derived reader would take an array too, member by member.
         if !text.trim_ascii_start().starts_with('{') {
             return Err(Malformed);
@@ -142,9 +142,9 @@ impl<'a> Message<'a> {
 
 /// A text, a number's digits, or nothing.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Text<'a>(Option<Cow<'a, str>>);
+pub(super) struct LenientText<'a>(Option<Cow<'a, str>>);
 
-impl Text<'_> {
+impl LenientText<'_> {
     pub(super) fn as_str(&self) -> Option<&str> {
         self.0.as_deref()
     }
@@ -157,11 +157,11 @@ impl Text<'_> {
 
 /// An object, or the default of one.
 #[derive(Default)]
-pub(super) struct Part<T>(pub T);
+pub(super) struct LenientPart<T>(pub T);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for LenientText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TextVisitor).map(Text)
+        deserializer.deserialize_any(TextVisitor).map(LenientText)
     }
 }
 
@@ -213,9 +213,9 @@ impl<'de> Visitor<'de> for TextVisitor {
     }
 }
 
-impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Part<T> {
+impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for LenientPart<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(PartVisitor(PhantomData)).map(Part)
+        deserializer.deserialize_any(PartVisitor(PhantomData)).map(LenientPart)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Telephone calls over a provider's media WebSocket: who is calling, what they say, and what they
 //! are told.
 //!
-//! In: text messages of a provider, each one JSON object with an `event`. Out: a [`Call`] once a
-//! handshake is recognised, then what was [`Heard`] and PCM, and the text of the messages that the
+//! In: text messages of a provider, each one JSON object with an `event`. Out: a [`TelephonyCall`] once a
+//! handshake is recognised, then what was [`ProviderInput`] and PCM, and the text of the messages that the
 //! provider wants: audio, clear, marks. A provider is one file with one static [`Provider`], and
 //! one line in [`PROVIDERS`]; providers do not know each other. On the wire audio is base64 of a
-//! [`Codec`], mono; here it is `i16` mono PCM. Refuses: encodings that cannot be decoded; text that
+//! [`TelephonyCodec`], mono; here it is `i16` mono PCM. Refuses: encodings that cannot be decoded; text that
 //! is no JSON object. Numbers are read as strings and as numbers everywhere, unknown events and
 //! keys are ignored.
 
@@ -15,10 +15,10 @@ pub mod hangup;
 #[cfg(any(test, feature = "testing"))]
 pub mod invented;
 mod message;
-mod order;
 mod plivo;
 pub mod proof;
 pub mod provider;
+mod reorder;
 pub mod settings;
 pub mod signature;
 mod telnyx;
@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use crate::audio::g711::Law;
 use crate::limits::TELEPHONY_WORD_CHARS_MAX;
-pub use call::{Call, Stream};
+pub use call::{StreamStart, TelephonyCall};
 pub use provider::Provider;
 
 /// The providers, in the order of their wire names.
@@ -44,8 +44,8 @@ pub const PROVIDERS: [&Provider; 4] = [&twilio::TWILIO, &telnyx::TELNYX, &plivo:
 /// handshake.
 ///
 /// # Errors
-/// [`Refusal`] when it is a handshake, of a stream that cannot be served.
-pub fn detect(providers: &[&'static Provider], text: &str) -> Result<Option<Call>, Refusal> {
+/// [`StreamError`] when it is a handshake, of a stream that cannot be served.
+pub fn detect(providers: &[&'static Provider], text: &str) -> Result<Option<TelephonyCall>, StreamError> {
     let Some(opening) = message::opening(text) else {
         return Ok(None);
     };
@@ -64,7 +64,7 @@ pub fn detect(providers: &[&'static Provider], text: &str) -> Result<Option<Call
 
 /// How audio is written on the wire, mono.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Codec {
+pub enum TelephonyCodec {
     /// G.711 mu-law, one byte per sample.
     Ulaw,
     /// G.711 A-law, one byte per sample.
@@ -73,21 +73,21 @@ pub enum Codec {
     L16,
 }
 
-impl Codec {
+impl TelephonyCodec {
     /// Returns how many bytes a sample takes.
     fn width(self) -> usize {
         match self {
-            Codec::Ulaw | Codec::Alaw => 1,
-            Codec::L16 => 2,
+            TelephonyCodec::Ulaw | TelephonyCodec::Alaw => 1,
+            TelephonyCodec::L16 => 2,
         }
     }
 
     /// Appends the samples of `bytes`; half a sample at the end is no sample.
     fn decode(self, bytes: &[u8], pcm: &mut Vec<i16>) {
         match self {
-            Codec::Ulaw => Law::Mu.decode(bytes, pcm),
-            Codec::Alaw => Law::A.decode(bytes, pcm),
-            Codec::L16 => {
+            TelephonyCodec::Ulaw => Law::Mu.decode(bytes, pcm),
+            TelephonyCodec::Alaw => Law::A.decode(bytes, pcm),
+            TelephonyCodec::L16 => {
                 let (samples, _) = bytes.as_chunks::<2>();
                 pcm.extend(samples.iter().map(|sample| i16::from_le_bytes(*sample)));
             }
@@ -97,9 +97,9 @@ impl Codec {
     /// Writes the bytes of `pcm` to the front of `block`, and returns how many they are.
     fn encode(self, pcm: &[i16], block: &mut [u8]) -> usize {
         match self {
-            Codec::Ulaw => Law::Mu.encode(pcm, block),
-            Codec::Alaw => Law::A.encode(pcm, block),
-            Codec::L16 => {
+            TelephonyCodec::Ulaw => Law::Mu.encode(pcm, block),
+            TelephonyCodec::Alaw => Law::A.encode(pcm, block),
+            TelephonyCodec::L16 => {
                 let (pairs, _) = block.as_chunks_mut::<2>();
                 pairs
                     .iter_mut()
@@ -113,23 +113,23 @@ impl Codec {
 
 /// Codec and rate of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Format {
-    pub codec: Codec,
+pub struct MediaFormat {
+    pub codec: TelephonyCodec,
     pub rate_hz: u32,
 }
 
-impl Format {
+impl MediaFormat {
     /// The format of the telephone network, which most providers are sent.
-    const ULAW_8000: Format = Format {
-        codec: Codec::Ulaw,
+    const ULAW_8000: MediaFormat = MediaFormat {
+        codec: TelephonyCodec::Ulaw,
         rate_hz: 8_000,
     };
 }
 
 /// What a message of a call means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// PCM was appended, at the rate of [`Call::rx`].
+pub enum ProviderInput {
+    /// PCM was appended, at the rate of [`TelephonyCall::rx`].
     Audio,
     /// A key of the telephone: one of `0`-`9`, `*`, `#`.
     Dtmf(char),
@@ -143,29 +143,29 @@ pub enum Heard {
 
 /// Why a handshake cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum StreamError {
     /// The stream's encoding cannot be decoded.
     Encoding(String),
 }
 
-impl Refusal {
+impl StreamError {
     /// Names what was asked for in few enough words for the reason of a close.
-    fn encoding(encoding: &str, rate_hz: u64) -> Refusal {
+    fn encoding(encoding: &str, rate_hz: u64) -> StreamError {
         let plain = |letter: char| if letter.is_ascii_graphic() { letter } else { '?' };
         let encoding: String = encoding.chars().take(TELEPHONY_WORD_CHARS_MAX).map(plain).collect();
-        Refusal::Encoding(format!("{encoding} at {rate_hz} Hz"))
+        StreamError::Encoding(format!("{encoding} at {rate_hz} Hz"))
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Encoding(encoding) => write!(f, "audio encoding {encoding} is not supported"),
+            StreamError::Encoding(encoding) => write!(f, "audio encoding {encoding} is not supported"),
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for StreamError {}
 
 /// The text is no JSON object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,16 +181,16 @@ impl std::error::Error for Malformed {}
 
 /// How audio is cut into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunk {
+pub struct ChunkLimits {
     /// The length of a message's audio.
     pub length: Duration,
     /// The last message of an utterance is filled up with silence to a multiple of this.
     pub multiple: Duration,
 }
 
-impl Chunk {
+impl ChunkLimits {
     /// One packet of the telephone network.
-    const PLAIN: Chunk = Chunk {
+    const PLAIN: ChunkLimits = ChunkLimits {
         length: Duration::from_millis(20),
         multiple: Duration::from_millis(20),
     };

@@ -10,14 +10,16 @@
 
 use serde_json::{Value, json};
 
-use super::call::Stream;
+use super::call::StreamStart;
 use super::message;
 use super::provider::{Object, Protocol, Provider, built};
 use super::settings::Setting;
 use super::settings::Settings;
-use super::signature::{Standing, Webhook, Wrong, base64, concatenated, is_hmac_sha256, split_query, verified};
-use super::webhook::{Reply, escaped, markup};
-use super::{Call, Codec, Format, Refusal, hangup};
+use super::signature::{
+    SignatureError, SignatureStatus, WebhookRequest, base64, concatenated, is_hmac_sha256, split_query, verified,
+};
+use super::webhook::{WebhookReply, escaped, markup};
+use super::{MediaFormat, StreamError, TelephonyCall, TelephonyCodec, hangup};
 use crate::limits::SIGNATURES_MAX;
 use crate::secret::Secret;
 use crate::server::form;
@@ -48,18 +50,18 @@ pub static PLIVO: Provider = Provider {
 struct Plivo;
 
 impl Protocol for Plivo {
-    fn claim(&self, opening: &Object) -> Result<Option<Call>, Refusal> {
+    fn claim(&self, opening: &Object) -> Result<Option<TelephonyCall>, StreamError> {
         let Some(start) = message::object(opening, "start") else {
             return Ok(None);
         };
         let (Some(stream_id), Some(call_id)) = (message::id(start, "streamId"), message::id(start, "callId")) else {
             return Ok(None);
         };
-        Ok(Some(Call::new(
+        Ok(Some(TelephonyCall::new(
             &PLIVO,
-            Stream {
+            StreamStart {
                 rx: heard(start)?,
-                tx: Format::ULAW_8000,
+                tx: MediaFormat::ULAW_8000,
                 data: json!({
                     "stream_id": stream_id,
                     "call_id": call_id,
@@ -100,14 +102,19 @@ impl Protocol for Plivo {
 
     /// An HMAC-SHA256 over the URL with its query sorted, the sorted parameters of the form, and a
     /// nonce. Each header is a list of signatures.
-    fn verify(&self, settings: &Settings, webhook: &Webhook<'_>, _now_unix_s: u64) -> Result<Standing, Wrong> {
+    fn verify(
+        &self,
+        settings: &Settings,
+        webhook: &WebhookRequest<'_>,
+        _now_unix_s: u64,
+    ) -> Result<SignatureStatus, SignatureError> {
         let Some((_, token)) = settings.account(ACCOUNT, TOKEN) else {
-            return Ok(Standing::NotChecked);
+            return Ok(SignatureStatus::NotChecked);
         };
-        let nonce = (webhook.header)(NONCE).ok_or(Wrong::Missing { header: NONCE })?;
+        let nonce = (webhook.header)(NONCE).ok_or(SignatureError::Missing { header: NONCE })?;
         let lists = [SIGNATURE, MAIN_SIGNATURE].map(webhook.header);
         if lists == [None, None] {
-            return Err(Wrong::Missing { header: SIGNATURE });
+            return Err(SignatureError::Missing { header: SIGNATURE });
         }
         let (place, query) = split_query(webhook.url);
         let message = format!("{}.{nonce}", signed(place, query, webhook.body));
@@ -122,13 +129,13 @@ impl Protocol for Plivo {
         if let Some(signature) = signatures.find_map(fitting) {
             return Ok(verified(&signature));
         }
-        Err(Wrong::Foreign {
+        Err(SignatureError::Foreign {
             header: SIGNATURE,
             url: place.to_owned(),
         })
     }
 
-    fn reply(&self, socket_url: &str, _body: &[u8]) -> Reply {
+    fn reply(&self, socket_url: &str, _body: &[u8]) -> WebhookReply {
         let url = escaped(socket_url);
         markup(&format!(
             "  <Stream bidirectional=\"true\" keepCallAlive=\"true\" \
@@ -137,17 +144,17 @@ impl Protocol for Plivo {
     }
 }
 
-fn heard(start: &Object) -> Result<Format, Refusal> {
+fn heard(start: &Object) -> Result<MediaFormat, StreamError> {
     let (encoding, rate_hz) = message::encoding(start, "mediaFormat", "sampleRate", "audio/x-mulaw");
-    let l16 = |rate_hz| Format {
-        codec: Codec::L16,
+    let l16 = |rate_hz| MediaFormat {
+        codec: TelephonyCodec::L16,
         rate_hz,
     };
     match (encoding.as_str(), rate_hz) {
-        ("audio/x-mulaw", 8_000) => Ok(Format::ULAW_8000),
+        ("audio/x-mulaw", 8_000) => Ok(MediaFormat::ULAW_8000),
         ("audio/x-l16", 8_000) => Ok(l16(8_000)),
         ("audio/x-l16", 16_000) => Ok(l16(16_000)),
-        _ => Err(Refusal::encoding(&encoding, rate_hz)),
+        _ => Err(StreamError::encoding(&encoding, rate_hz)),
     }
 }
 

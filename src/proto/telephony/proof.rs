@@ -14,7 +14,7 @@ use std::fmt;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-use super::Call;
+use super::TelephonyCall;
 use super::provider::Provider;
 use super::settings::Telephony;
 
@@ -44,7 +44,7 @@ impl fmt::Display for CallKey {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Proof {
     #[default]
-    Nothing,
+    Missing,
     /// The provider signed the upgrade.
     Signature(&'static Provider),
     /// The token of a verified webhook, which named the call of this [`CallKey`].
@@ -55,35 +55,35 @@ pub enum Proof {
 
 /// Why a call is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unproven {
+pub enum ProofError {
     /// The provider signs, and nothing that it signed was brought.
-    Nothing(&'static Provider),
+    Missing(&'static Provider),
     /// The token is that of another call.
     OtherCall(&'static Provider),
 }
 
-impl Unproven {
+impl ProofError {
     /// Returns the reason of the close, which has at most 123 bytes.
     pub fn reason(self) -> &'static str {
         match self {
-            Unproven::Nothing(_) => {
+            ProofError::Missing(_) => {
                 "no proof that the provider makes this call: the URL lacks the token of its webhook"
             }
-            Unproven::OtherCall(_) => "the token in the URL was made for another call",
+            ProofError::OtherCall(_) => "the token in the URL was made for another call",
         }
     }
 
     /// Returns what to do about it, for the log; `host` is the runner's public name.
     pub fn advice(self, host: Option<&str>) -> String {
         match self {
-            Unproven::Nothing(provider) => format!(
+            ProofError::Missing(provider) => format!(
                 "a call of {} came without proof that the provider makes it. Enter https://{}/ as the number's webhook (-t {}), \
                  so that this runner makes its markup, with a token; or see --unverified-calls",
                 provider.wire_name(),
                 host.unwrap_or("PUBLIC-HOST"),
                 provider.wire_name(),
             ),
-            Unproven::OtherCall(provider) => format!(
+            ProofError::OtherCall(provider) => format!(
                 "a call of {} came with a token that was made for another call",
                 provider.wire_name()
             ),
@@ -94,24 +94,24 @@ impl Unproven {
 impl Proof {
     /// Tells whether somebody vouched for the socket whom the runner knows.
     pub fn is_authorised(&self) -> bool {
-        *self != Proof::Nothing
+        *self != Proof::Missing
     }
 
     /// Judges a call by what its socket brought.
     ///
     /// # Errors
-    /// [`Unproven`] when it is not to be served.
-    pub fn admit(&self, call: &Call, telephony: &Telephony) -> Result<(), Unproven> {
+    /// [`ProofError`] when it is not to be served.
+    pub fn admit(&self, call: &TelephonyCall, telephony: &Telephony) -> Result<(), ProofError> {
         let provider = call.provider;
         match self {
             Proof::ApiKey => Ok(()),
             Proof::Webhook(key) if *key == CallKey::of(provider, &call.call_id).to_string() => Ok(()),
-            Proof::Webhook(_) => Err(Unproven::OtherCall(provider)),
+            Proof::Webhook(_) => Err(ProofError::OtherCall(provider)),
             Proof::Signature(signed) if *signed == provider => Ok(()),
-            Proof::Signature(_) | Proof::Nothing if is_protected(provider, telephony) => {
-                Err(Unproven::Nothing(provider))
+            Proof::Signature(_) | Proof::Missing if is_protected(provider, telephony) => {
+                Err(ProofError::Missing(provider))
             }
-            Proof::Signature(_) | Proof::Nothing => Ok(()),
+            Proof::Signature(_) | Proof::Missing => Ok(()),
         }
     }
 }
@@ -153,7 +153,7 @@ mod tests {
         ])
     }
 
-    fn call(provider: &'static Provider, id: &str) -> Call {
+    fn call(provider: &'static Provider, id: &str) -> TelephonyCall {
         let start = match provider.name {
             "twilio" => json!({"event": "start", "start": {"streamSid": "s", "callSid": id}}),
             "telnyx" => json!({"event": "start", "stream_id": "s", "start": {"call_control_id": id}}),
@@ -177,12 +177,12 @@ mod tests {
     fn a_protected_provider_is_nobody_without_proof() {
         for provider in [TWILIO, TELNYX, PLIVO] {
             let call = call(provider, "1");
-            assert_eq!(Proof::Nothing.admit(&call, &full()), Err(Unproven::Nothing(provider)));
+            assert_eq!(Proof::Missing.admit(&call, &full()), Err(ProofError::Missing(provider)));
             for proof in [Proof::ApiKey, Proof::Signature(provider), webhook(provider, "1")] {
                 assert_eq!(proof.admit(&call, &full()), Ok(()), "{proof:?}");
             }
         }
-        assert_eq!(Proof::Nothing.admit(&call(EXOTEL, "1"), &full()), Ok(()));
+        assert_eq!(Proof::Missing.admit(&call(EXOTEL, "1"), &full()), Ok(()));
     }
 
     /// A token is good for the call that its webhook named: no other id is served, and none is hung
@@ -199,7 +199,7 @@ mod tests {
             }
         }
         let other = Proof::Signature(TWILIO).admit(&call(PLIVO, "1"), &full());
-        assert_eq!(other, Err(Unproven::Nothing(PLIVO)));
+        assert_eq!(other, Err(ProofError::Missing(PLIVO)));
     }
 
     /// Each provider by its own credential; the key that only hangs up verifies nothing.
@@ -216,7 +216,7 @@ mod tests {
         };
         for telephony in [Telephony::default(), key_alone, off, switched] {
             for provider in PROVIDERS {
-                assert_eq!(Proof::Nothing.admit(&call(provider, "1"), &telephony), Ok(()));
+                assert_eq!(Proof::Missing.admit(&call(provider, "1"), &telephony), Ok(()));
             }
         }
     }
@@ -235,10 +235,10 @@ mod tests {
     /// A close frame takes 123 bytes; the log says what to do, and no id.
     #[test]
     fn a_refusal_says_what_to_do() {
-        for unproven in [Unproven::Nothing(TWILIO), Unproven::OtherCall(TWILIO)] {
+        for unproven in [ProofError::Missing(TWILIO), ProofError::OtherCall(TWILIO)] {
             assert!(unproven.reason().len() <= 123);
         }
-        let advice = Unproven::Nothing(PLIVO).advice(Some("bots.example.net"));
+        let advice = ProofError::Missing(PLIVO).advice(Some("bots.example.net"));
         for part in ["telephony_c", "https://bots.example.net/", "--unverified-calls"] {
             assert!(advice.contains(part), "{advice}");
         }

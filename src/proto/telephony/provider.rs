@@ -11,9 +11,9 @@ use std::hash::{Hash, Hasher};
 use serde_json::{Map, Value};
 
 use super::settings::{Holds, Setting, Settings};
-use super::signature::{Standing, Webhook, Wrong};
-use super::webhook::Reply;
-use super::{Call, Chunk, Format, Refusal};
+use super::signature::{SignatureError, SignatureStatus, WebhookRequest};
+use super::webhook::WebhookReply;
+use super::{ChunkLimits, MediaFormat, StreamError, TelephonyCall};
 use crate::aliases::{self, Area};
 use crate::features::Feature;
 use crate::server::form;
@@ -52,12 +52,12 @@ pub trait Protocol: Sync {
     /// Takes a message if it is the handshake of a call.
     ///
     /// # Errors
-    /// [`Refusal`] when it is one, of a stream that cannot be served.
-    fn claim(&self, opening: &Object) -> Result<Option<Call>, Refusal>;
+    /// [`StreamError`] when it is one, of a stream that cannot be served.
+    fn claim(&self, opening: &Object) -> Result<Option<TelephonyCall>, StreamError>;
 
     /// Returns how audio that is sent in a format is cut into messages.
-    fn chunk(&self, _format: Format) -> Chunk {
-        Chunk::PLAIN
+    fn chunk(&self, _format: MediaFormat) -> ChunkLimits {
+        ChunkLimits::PLAIN
     }
 
     /// Returns the message that drops what was sent and is not played yet. The id is JSON already.
@@ -83,27 +83,32 @@ pub trait Protocol: Sync {
     /// Verifies a webhook, a POST.
     ///
     /// # Errors
-    /// [`Wrong`] when it is not the provider's.
-    fn verify(&self, _settings: &Settings, _webhook: &Webhook<'_>, _now_unix_s: u64) -> Result<Standing, Wrong> {
-        Ok(Standing::NotChecked)
+    /// [`SignatureError`] when it is not the provider's.
+    fn verify(
+        &self,
+        _settings: &Settings,
+        _webhook: &WebhookRequest<'_>,
+        _now_unix_s: u64,
+    ) -> Result<SignatureStatus, SignatureError> {
+        Ok(SignatureStatus::NotChecked)
     }
 
     /// Verifies the upgrade of a media socket at a `wss` URL, whose headers are looked up by their
     /// names in lower case. An upgrade without this provider's signature is not checked.
     ///
     /// # Errors
-    /// [`Wrong`] when the signature is another's.
+    /// [`SignatureError`] when the signature is another's.
     fn verify_upgrade<'r>(
         &self,
         _settings: &Settings,
         _url: &str,
         _header: &dyn Fn(&str) -> Option<&'r str>,
-    ) -> Result<Standing, Wrong> {
-        Ok(Standing::NotChecked)
+    ) -> Result<SignatureStatus, SignatureError> {
+        Ok(SignatureStatus::NotChecked)
     }
 
     /// Answers a webhook, whose form is `body`, with the URL of the media socket.
-    fn reply(&self, socket_url: &str, body: &[u8]) -> Reply;
+    fn reply(&self, socket_url: &str, body: &[u8]) -> WebhookReply;
 }
 
 /// What a provider reports with its event `error`.
@@ -184,7 +189,7 @@ pub(super) const fn built(protocol: &'static dyn Protocol) -> &'static dyn Proto
 struct NotBuilt;
 
 impl Protocol for NotBuilt {
-    fn claim(&self, _opening: &Object) -> Result<Option<Call>, Refusal> {
+    fn claim(&self, _opening: &Object) -> Result<Option<TelephonyCall>, StreamError> {
         Ok(None)
     }
 
@@ -196,8 +201,8 @@ impl Protocol for NotBuilt {
         String::new()
     }
 
-    fn reply(&self, _socket_url: &str, _body: &[u8]) -> Reply {
-        Reply {
+    fn reply(&self, _socket_url: &str, _body: &[u8]) -> WebhookReply {
+        WebhookReply {
             content_type: "text/plain",
             body: String::new(),
         }

@@ -1,8 +1,8 @@
 //! Whether a webhook comes from the provider that it claims to come from.
 //!
 //! In: the request as the provider saw it, that is its public URL, the headers, the raw body, and
-//! the time in Unix seconds. Out: a [`Standing`], with a [`Fingerprint`] by which a webhook is
-//! known when it comes again, or what is [`Wrong`] in words that name the URL of the computation
+//! the time in Unix seconds. Out: a [`SignatureStatus`], with a [`Fingerprint`] by which a webhook is
+//! known when it comes again, or what is [`SignatureError`] in words that name the URL of the computation
 //! without its query, since a `--proxy` that is not the host the provider calls is the usual fault.
 //! How a signature is made stands in the provider's file, and what several have in common here.
 //! Signatures are compared in constant time. Refuses: missing, malformed, foreign and, where the
@@ -23,7 +23,7 @@ pub(super) mod keyed;
 
 /// A webhook as the provider sent it.
 #[derive(Clone, Copy)]
-pub struct Webhook<'r> {
+pub struct WebhookRequest<'r> {
     /// `https://{proxy}{path}[?query]`: what the provider calls, not what the runner is bound to.
     pub url: &'r str,
     /// Looks a header up by its name in lower case.
@@ -36,7 +36,7 @@ pub type Fingerprint = [u8; 16];
 
 /// How much a request that was not refused is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum SignatureStatus {
     Verified(Fingerprint),
     /// There is nothing to verify with, or verification is turned off.
     NotChecked,
@@ -44,7 +44,7 @@ pub enum Standing {
 
 /// Why a request does not count as the provider's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum SignatureError {
     Missing {
         header: &'static str,
     },
@@ -69,22 +69,24 @@ pub enum Wrong {
     },
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for SignatureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wrong::Missing { header } => write!(f, "no {header} header"),
-            Wrong::Malformed { header } => write!(f, "the {header} header cannot be read"),
-            Wrong::Foreign { header, url } => write!(
+            SignatureError::Missing { header } => write!(f, "no {header} header"),
+            SignatureError::Malformed { header } => write!(f, "the {header} header cannot be read"),
+            SignatureError::Foreign { header, url } => write!(
                 f,
                 "{header} is not the signature of this request to {url}; is that the address that the provider calls \
                  (`--proxy`), and the token that of the account?"
             ),
-            Wrong::ForeignBody { header } => write!(
+            SignatureError::ForeignBody { header } => write!(
                 f,
                 "{header} is not the signature of this body; is the public key that of the account?"
             ),
-            Wrong::OtherKey { header } => write!(f, "signed with a key of its own ({header}), which is not supported"),
-            Wrong::Stale { off_s } => write!(
+            SignatureError::OtherKey { header } => {
+                write!(f, "signed with a key of its own ({header}), which is not supported")
+            }
+            SignatureError::Stale { off_s } => write!(
                 f,
                 "signed {off_s} s away from this machine's clock, {SIGNATURE_AGE_MAX_S} s are allowed"
             ),
@@ -92,13 +94,13 @@ impl fmt::Display for Wrong {
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for SignatureError {}
 
-impl Wrong {
+impl SignatureError {
     /// Names the place whose signature was expected.
     pub(super) fn at(self, place: &str) -> Self {
         match self {
-            Wrong::Foreign { header, .. } => Wrong::Foreign {
+            SignatureError::Foreign { header, .. } => SignatureError::Foreign {
                 header,
                 url: place.to_owned(),
             },
@@ -108,10 +110,10 @@ impl Wrong {
 }
 
 /// Names a request by its signature: of one message and one key there is one.
-pub fn verified(signature: &[u8]) -> Standing {
+pub fn verified(signature: &[u8]) -> SignatureStatus {
     let mut fingerprint = [0; 16];
     fingerprint.copy_from_slice(&Sha256::digest(signature)[..16]);
-    Standing::Verified(fingerprint)
+    SignatureStatus::Verified(fingerprint)
 }
 
 /// Tells whether a signature is the HMAC-SHA256 of a message.
@@ -122,7 +124,7 @@ pub fn is_hmac_sha256(key: &Secret, message: &[u8], signature: &[u8]) -> bool {
 }
 
 /// Tells whether the body of a webhook is a form.
-pub(super) fn is_form(webhook: &Webhook<'_>) -> bool {
+pub(super) fn is_form(webhook: &WebhookRequest<'_>) -> bool {
     (webhook.header)("content-type").is_some_and(|kind| {
         kind.split(';')
             .next()
@@ -131,10 +133,10 @@ pub(super) fn is_form(webhook: &Webhook<'_>) -> bool {
 }
 
 /// Reads a header's base64.
-pub(super) fn base64(header: &'static str, text: &str) -> Result<Vec<u8>, Wrong> {
+pub(super) fn base64(header: &'static str, text: &str) -> Result<Vec<u8>, SignatureError> {
     BASE64
         .decode(text.trim().as_bytes())
-        .map_err(|_| Wrong::Malformed { header })
+        .map_err(|_| SignatureError::Malformed { header })
 }
 
 /// Splits a URL into what is before the query, and the query. Requests have no fragment.

@@ -12,15 +12,15 @@ use data_encoding::BASE64;
 use log::{debug, warn};
 use serde_json::json;
 
-use super::call::Stream;
+use super::call::StreamStart;
 use super::message;
 use super::provider::{Object, Protocol, Provider, Report, built};
 use super::settings::Settings;
 use super::settings::{Holds, Setting};
 use super::signature::keyed::is_ed25519;
-use super::signature::{Standing, Webhook, Wrong, base64, verified};
-use super::webhook::{Reply, escaped, markup};
-use super::{Call, Codec, Format, Refusal};
+use super::signature::{SignatureError, SignatureStatus, WebhookRequest, base64, verified};
+use super::webhook::{WebhookReply, escaped, markup};
+use super::{MediaFormat, StreamError, TelephonyCall, TelephonyCodec};
 use crate::limits::{RATES_HZ, SIGNATURE_AGE_MAX_S, TELEPHONY_LOGGED_CHARS_MAX, TELEPHONY_WORD_CHARS_MAX};
 use crate::server::rest::{RestBody, RestMethod, RestRequest, bearer};
 
@@ -61,7 +61,7 @@ pub static TELNYX: Provider = Provider {
 struct Telnyx;
 
 impl Protocol for Telnyx {
-    fn claim(&self, opening: &Object) -> Result<Option<Call>, Refusal> {
+    fn claim(&self, opening: &Object) -> Result<Option<TelephonyCall>, StreamError> {
         let Some(start) = message::object(opening, "start") else {
             return Ok(None);
         };
@@ -71,11 +71,11 @@ impl Protocol for Telnyx {
             return Ok(None);
         };
         let encoding = message::object(start, "media_format").and_then(|format| message::text(format, "encoding"));
-        Ok(Some(Call::new(
+        Ok(Some(TelephonyCall::new(
             &TELNYX,
-            Stream {
+            StreamStart {
                 rx: heard(start)?,
-                tx: Format::ULAW_8000,
+                tx: MediaFormat::ULAW_8000,
                 data: json!({
                     "stream_id": stream_id,
                     "call_id": call_id,
@@ -128,27 +128,34 @@ impl Protocol for Telnyx {
     }
 
     /// An Ed25519 signature over time and body.
-    fn verify(&self, settings: &Settings, webhook: &Webhook<'_>, now_unix_s: u64) -> Result<Standing, Wrong> {
+    fn verify(
+        &self,
+        settings: &Settings,
+        webhook: &WebhookRequest<'_>,
+        now_unix_s: u64,
+    ) -> Result<SignatureStatus, SignatureError> {
         let Some(key) = settings.get(PUBLIC_KEY) else {
-            return Ok(Standing::NotChecked);
+            return Ok(SignatureStatus::NotChecked);
         };
-        let text = (webhook.header)(SIGNATURE).ok_or(Wrong::Missing { header: SIGNATURE })?;
+        let text = (webhook.header)(SIGNATURE).ok_or(SignatureError::Missing { header: SIGNATURE })?;
         let signature = base64(SIGNATURE, text)?;
-        let timestamp = (webhook.header)(TIMESTAMP).ok_or(Wrong::Missing { header: TIMESTAMP })?;
-        let signed_s: u64 = timestamp.parse().map_err(|_| Wrong::Malformed { header: TIMESTAMP })?;
+        let timestamp = (webhook.header)(TIMESTAMP).ok_or(SignatureError::Missing { header: TIMESTAMP })?;
+        let signed_s: u64 = timestamp
+            .parse()
+            .map_err(|_| SignatureError::Malformed { header: TIMESTAMP })?;
         let message = [timestamp.as_bytes(), b"|", webhook.body].concat();
         let key = BASE64.decode(key.expose().as_bytes()).unwrap_or_default();
         if !is_ed25519(&key, &message, &signature) {
-            return Err(Wrong::ForeignBody { header: SIGNATURE });
+            return Err(SignatureError::ForeignBody { header: SIGNATURE });
         }
         let off_s = now_unix_s.abs_diff(signed_s);
         if off_s > SIGNATURE_AGE_MAX_S {
-            return Err(Wrong::Stale { off_s });
+            return Err(SignatureError::Stale { off_s });
         }
         Ok(verified(&signature))
     }
 
-    fn reply(&self, socket_url: &str, _body: &[u8]) -> Reply {
+    fn reply(&self, socket_url: &str, _body: &[u8]) -> WebhookReply {
         let url = escaped(socket_url);
         markup(&format!(
             "  <Connect>\n    <Stream url=\"{url}\" bidirectionalMode=\"rtp\"></Stream>\n  </Connect>\n"
@@ -161,16 +168,16 @@ const CODE_CHARS_MAX: usize = 6;
 
 const MEDIA_HEAD: &str = r#"{"event":"media","media":{"payload":""#;
 
-fn heard(start: &Object) -> Result<Format, Refusal> {
+fn heard(start: &Object) -> Result<MediaFormat, StreamError> {
     let (encoding, rate_hz) = message::encoding(start, "media_format", "sample_rate", "pcmu");
     let codec = match encoding.as_str() {
-        "pcmu" => Codec::Ulaw,
-        "pcma" => Codec::Alaw,
-        "l16" => Codec::L16,
-        _ => return Err(Refusal::encoding(&encoding, rate_hz)),
+        "pcmu" => TelephonyCodec::Ulaw,
+        "pcma" => TelephonyCodec::Alaw,
+        "l16" => TelephonyCodec::L16,
+        _ => return Err(StreamError::encoding(&encoding, rate_hz)),
     };
     match u32::try_from(rate_hz) {
-        Ok(rate_hz) if RATES_HZ.contains(&rate_hz) => Ok(Format { codec, rate_hz }),
-        _ => Err(Refusal::encoding(&encoding, rate_hz)),
+        Ok(rate_hz) if RATES_HZ.contains(&rate_hz) => Ok(MediaFormat { codec, rate_hz }),
+        _ => Err(StreamError::encoding(&encoding, rate_hz)),
     }
 }

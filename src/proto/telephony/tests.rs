@@ -7,9 +7,9 @@ use super::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 use super::*;
 use crate::limits::{TELEPHONY_ID_BYTES_MAX, TELEPHONY_START_BYTES_MAX};
 
-mod fifth;
-mod heard;
-mod said;
+mod inbound;
+mod new_provider;
+mod outbound;
 
 const SCRIPTS: [(&Provider, &str); 4] = [
     (TWILIO, include_str!("../../../tests/data/telephony/a.jsonl")),
@@ -18,13 +18,13 @@ const SCRIPTS: [(&Provider, &str); 4] = [
     (EXOTEL, include_str!("../../../tests/data/telephony/d.jsonl")),
 ];
 
-fn call(text: &str) -> Call {
+fn call(text: &str) -> TelephonyCall {
     detect(&PROVIDERS, text)
         .expect("a stream that is served")
         .expect("a handshake")
 }
 
-fn script_call(provider: &Provider) -> Call {
+fn script_call(provider: &Provider) -> TelephonyCall {
     let (_, script) = SCRIPTS.iter().find(|(of, _)| *of == provider).expect("a script");
     script
         .lines()
@@ -33,7 +33,7 @@ fn script_call(provider: &Provider) -> Call {
 }
 
 /// A call of provider b whose far end speaks this.
-fn b_call(codec: &str, rate_hz: u32) -> Call {
+fn b_call(codec: &str, rate_hz: u32) -> TelephonyCall {
     call(
         &json!({"event": "start", "stream_id": "s", "start": {"call_control_id": "c",
             "media_format": {"encoding": codec, "sample_rate": rate_hz}}})
@@ -89,20 +89,23 @@ fn the_data_of_a_call_has_one_shape() {
 #[test]
 fn a_bare_start_is_enough() {
     let a = call(r#"{"event":"start","start":{"streamSid":"mock","callSid":"mock"}}"#);
-    assert_eq!((a.provider, a.rx, a.tx), (TWILIO, Format::ULAW_8000, Format::ULAW_8000));
+    assert_eq!(
+        (a.provider, a.rx, a.tx),
+        (TWILIO, MediaFormat::ULAW_8000, MediaFormat::ULAW_8000)
+    );
     assert_eq!(
         a.data,
         json!({"stream_id": "mock", "call_id": "mock", "from": null, "to": null, "body": {}})
     );
     let b =
         call(r#"{"stream_id":1,"start":{"call_control_id":"","from":15550001111,"to":null,"custom_parameters":[]}}"#);
-    assert_eq!((b.provider, b.rx), (TELNYX, Format::ULAW_8000));
+    assert_eq!((b.provider, b.rx), (TELNYX, MediaFormat::ULAW_8000));
     assert_eq!(
         b.data,
         json!({"stream_id": "1", "call_id": "", "from": "15550001111", "to": "", "body": {}, "outbound_encoding": "PCMU"})
     );
     let c = call(r#"{"start":{"streamId":"s","callId":"c"}}"#);
-    assert_eq!((c.provider, c.rx), (PLIVO, Format::ULAW_8000));
+    assert_eq!((c.provider, c.rx), (PLIVO, MediaFormat::ULAW_8000));
     assert_eq!(
         c.data,
         json!({"stream_id": "s", "call_id": "c", "from": null, "to": null, "body": {}})
@@ -112,7 +115,7 @@ fn a_bare_start_is_enough() {
     );
     assert_eq!(
         (d.provider, d.rx.codec, d.rx.rate_hz, d.tx),
-        (EXOTEL, Codec::L16, 8_000, d.rx)
+        (EXOTEL, TelephonyCodec::L16, 8_000, d.rx)
     );
     assert_eq!(
         d.data,
@@ -196,28 +199,38 @@ fn formats_that_are_decoded_are_taken_and_others_refused() {
             "media_format": {"encoding": encoding, "sample_rate": rate}}}),
     };
     for (provider, encoding, rate, codec, rate_hz) in [
-        (TWILIO, "audio/x-mulaw", json!("8000"), Codec::Ulaw, 8_000),
-        (TWILIO, "audio/x-mulaw;rate=8000", json!(null), Codec::Ulaw, 8_000),
-        (TELNYX, "PCMU", json!(8000), Codec::Ulaw, 8_000),
-        (TELNYX, "pcma", json!("8000"), Codec::Alaw, 8_000),
-        (TELNYX, "L16", json!(16000), Codec::L16, 16_000),
-        (TELNYX, "L16", json!("22050"), Codec::L16, 22_050),
-        (TELNYX, "L16", json!(48000), Codec::L16, 48_000),
-        (PLIVO, "audio/x-mulaw", json!(8000), Codec::Ulaw, 8_000),
-        (PLIVO, "audio/x-l16", json!(8000), Codec::L16, 8_000),
-        (PLIVO, "audio/x-l16", json!("16000"), Codec::L16, 16_000),
-        (EXOTEL, "audio/x-raw", json!("16000"), Codec::L16, 16_000),
-        (EXOTEL, "base64", json!(24000), Codec::L16, 24_000),
-        (EXOTEL, "audio/x-mulaw", json!("8000"), Codec::Ulaw, 8_000),
-        (EXOTEL, "audio/x-raw", json!("usual"), Codec::L16, 8_000),
+        (TWILIO, "audio/x-mulaw", json!("8000"), TelephonyCodec::Ulaw, 8_000),
+        (
+            TWILIO,
+            "audio/x-mulaw;rate=8000",
+            json!(null),
+            TelephonyCodec::Ulaw,
+            8_000,
+        ),
+        (TELNYX, "PCMU", json!(8000), TelephonyCodec::Ulaw, 8_000),
+        (TELNYX, "pcma", json!("8000"), TelephonyCodec::Alaw, 8_000),
+        (TELNYX, "L16", json!(16000), TelephonyCodec::L16, 16_000),
+        (TELNYX, "L16", json!("22050"), TelephonyCodec::L16, 22_050),
+        (TELNYX, "L16", json!(48000), TelephonyCodec::L16, 48_000),
+        (PLIVO, "audio/x-mulaw", json!(8000), TelephonyCodec::Ulaw, 8_000),
+        (PLIVO, "audio/x-l16", json!(8000), TelephonyCodec::L16, 8_000),
+        (PLIVO, "audio/x-l16", json!("16000"), TelephonyCodec::L16, 16_000),
+        (EXOTEL, "audio/x-raw", json!("16000"), TelephonyCodec::L16, 16_000),
+        (EXOTEL, "base64", json!(24000), TelephonyCodec::L16, 24_000),
+        (EXOTEL, "audio/x-mulaw", json!("8000"), TelephonyCodec::Ulaw, 8_000),
+        (EXOTEL, "audio/x-raw", json!("usual"), TelephonyCodec::L16, 8_000),
     ] {
         let call = call(&start(provider, encoding, rate).to_string());
         assert_eq!(
             (call.provider, call.rx),
-            (provider, Format { codec, rate_hz }),
+            (provider, MediaFormat { codec, rate_hz }),
             "{encoding}"
         );
-        let tx = if provider == EXOTEL { call.rx } else { Format::ULAW_8000 };
+        let tx = if provider == EXOTEL {
+            call.rx
+        } else {
+            MediaFormat::ULAW_8000
+        };
         assert_eq!(call.tx, tx, "{encoding}");
     }
     for (provider, encoding, rate, why) in [
@@ -234,14 +247,14 @@ fn formats_that_are_decoded_are_taken_and_others_refused() {
         (EXOTEL, "audio/x-raw", json!(0), "audio/x-raw at 0 Hz"),
     ] {
         let refused = detect(&PROVIDERS, &start(provider, encoding, rate).to_string()).expect_err("a refusal");
-        assert_eq!(refused, Refusal::Encoding(why.into()));
+        assert_eq!(refused, StreamError::Encoding(why.into()));
     }
     let odd = "\u{1f4de}\n".repeat(100);
     let refused = detect(&PROVIDERS, &start(TELNYX, &odd, json!(u64::MAX)).to_string()).expect_err("a refusal");
     // What a close frame has room for.
     assert!(refused.to_string().len() <= 123 && refused.to_string().is_ascii());
     assert_eq!(
-        Refusal::Encoding("g722 at 8000 Hz".into()).to_string(),
+        StreamError::Encoding("g722 at 8000 Hz".into()).to_string(),
         "audio encoding g722 at 8000 Hz is not supported"
     );
 }

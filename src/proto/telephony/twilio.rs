@@ -11,15 +11,17 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::call::Stream;
+use super::call::StreamStart;
 use super::message;
 use super::provider::{Object, Protocol, Provider, built};
 use super::settings::Setting;
 use super::settings::Settings;
 use super::signature::keyed::is_hmac_sha1;
-use super::signature::{Standing, Webhook, Wrong, base64, concatenated, is_form, split_query, verified};
-use super::webhook::{Reply, escaped, markup};
-use super::{Call, Format, Refusal, hangup};
+use super::signature::{
+    SignatureError, SignatureStatus, WebhookRequest, base64, concatenated, is_form, split_query, verified,
+};
+use super::webhook::{WebhookReply, escaped, markup};
+use super::{MediaFormat, StreamError, TelephonyCall, hangup};
 use crate::limits::CALLER_BYTES_MAX;
 use crate::secret::Secret;
 use crate::server::form;
@@ -49,7 +51,7 @@ pub static TWILIO: Provider = Provider {
 struct Twilio;
 
 impl Protocol for Twilio {
-    fn claim(&self, opening: &Object) -> Result<Option<Call>, Refusal> {
+    fn claim(&self, opening: &Object) -> Result<Option<TelephonyCall>, StreamError> {
         let Some(start) = message::started(opening) else {
             return Ok(None);
         };
@@ -58,11 +60,11 @@ impl Protocol for Twilio {
         };
         let parameters = message::object(start, "customParameters");
         let number = |key| parameters.and_then(|parameters| message::text(parameters, key));
-        Ok(Some(Call::new(
+        Ok(Some(TelephonyCall::new(
             &TWILIO,
-            Stream {
+            StreamStart {
                 rx: heard(start)?,
-                tx: Format::ULAW_8000,
+                tx: MediaFormat::ULAW_8000,
                 data: json!({
                     "stream_id": stream_id,
                     "call_id": call_id,
@@ -103,9 +105,14 @@ impl Protocol for Twilio {
 
     /// An HMAC-SHA1 over the URL and the sorted parameters of a form, or over the URL alone when
     /// that has the hash of the body in its query.
-    fn verify(&self, settings: &Settings, webhook: &Webhook<'_>, _now_unix_s: u64) -> Result<Standing, Wrong> {
+    fn verify(
+        &self,
+        settings: &Settings,
+        webhook: &WebhookRequest<'_>,
+        _now_unix_s: u64,
+    ) -> Result<SignatureStatus, SignatureError> {
         let Some((_, token)) = settings.account(ACCOUNT, TOKEN) else {
-            return Ok(Standing::NotChecked);
+            return Ok(SignatureStatus::NotChecked);
         };
         let (place, query) = split_query(webhook.url);
         let hash = form::parse(query.unwrap_or_default().as_bytes());
@@ -113,7 +120,7 @@ impl Protocol for Twilio {
             Some(hash) if !is_form(webhook) => {
                 let told = HEXLOWER_PERMISSIVE.decode(hash.as_bytes()).unwrap_or_default();
                 if told != Sha256::digest(webhook.body).as_slice() {
-                    return Err(Wrong::ForeignBody { header: SIGNATURE });
+                    return Err(SignatureError::ForeignBody { header: SIGNATURE });
                 }
                 String::new()
             }
@@ -134,9 +141,9 @@ impl Protocol for Twilio {
         settings: &Settings,
         url: &str,
         header: &dyn Fn(&str) -> Option<&'r str>,
-    ) -> Result<Standing, Wrong> {
+    ) -> Result<SignatureStatus, SignatureError> {
         let (Some((_, token)), Some(_)) = (settings.account(ACCOUNT, TOKEN), header(SIGNATURE)) else {
-            return Ok(Standing::NotChecked);
+            return Ok(SignatureStatus::NotChecked);
         };
         let bare = url.trim_end_matches('/');
         signed(token, &[bare.to_owned(), format!("{bare}/")], "", header).map_err(|wrong| {
@@ -146,7 +153,7 @@ impl Protocol for Twilio {
         })
     }
 
-    fn reply(&self, socket_url: &str, body: &[u8]) -> Reply {
+    fn reply(&self, socket_url: &str, body: &[u8]) -> WebhookReply {
         let (url, parameters) = (escaped(socket_url), parameters(body));
         markup(&format!(
             "  <Connect>\n    <Stream url=\"{url}\">{parameters}</Stream>\n  </Connect>\n"
@@ -154,11 +161,11 @@ impl Protocol for Twilio {
     }
 }
 
-fn heard(start: &Object) -> Result<Format, Refusal> {
+fn heard(start: &Object) -> Result<MediaFormat, StreamError> {
     let (encoding, rate_hz) = message::encoding(start, "mediaFormat", "sampleRate", "audio/x-mulaw");
     match (encoding.as_str(), rate_hz) {
-        ("audio/x-mulaw", 8_000) => Ok(Format::ULAW_8000),
-        _ => Err(Refusal::encoding(&encoding, rate_hz)),
+        ("audio/x-mulaw", 8_000) => Ok(MediaFormat::ULAW_8000),
+        _ => Err(StreamError::encoding(&encoding, rate_hz)),
     }
 }
 
@@ -180,19 +187,19 @@ fn signed<'r>(
     urls: &[String],
     parameters: &str,
     header: &dyn Fn(&str) -> Option<&'r str>,
-) -> Result<Standing, Wrong> {
-    let text = header(SIGNATURE).ok_or(Wrong::Missing { header: SIGNATURE })?;
+) -> Result<SignatureStatus, SignatureError> {
+    let text = header(SIGNATURE).ok_or(SignatureError::Missing { header: SIGNATURE })?;
     let signature = base64(SIGNATURE, text)?;
     let fits = |url: &String| is_hmac_sha1(token.expose(), [url.as_bytes(), parameters.as_bytes()], &signature);
     if urls.iter().any(fits) {
         return Ok(verified(&signature));
     }
     if header(SIGNATURE_SETTINGS).is_some() {
-        return Err(Wrong::OtherKey {
+        return Err(SignatureError::OtherKey {
             header: SIGNATURE_SETTINGS,
         });
     }
-    Err(Wrong::Foreign {
+    Err(SignatureError::Foreign {
         header: SIGNATURE,
         url: String::new(),
     })

@@ -5,47 +5,47 @@
 
 use super::provider::Provider;
 use super::settings::Telephony;
-use super::signature::{Standing, Webhook, Wrong};
+use super::signature::{SignatureError, SignatureStatus, WebhookRequest};
 
 /// Verifies a webhook (a POST) of the provider.
 ///
 /// # Errors
-/// [`Wrong`] when there is a credential to verify with, and the request does not pass. The answer
+/// [`SignatureError`] when there is a credential to verify with, and the request does not pass. The answer
 /// is 403.
 pub fn verify(
     provider: &Provider,
     telephony: &Telephony,
-    webhook: &Webhook<'_>,
+    webhook: &WebhookRequest<'_>,
     now_unix_s: u64,
-) -> Result<Standing, Wrong> {
+) -> Result<SignatureStatus, SignatureError> {
     match telephony.verify_webhooks {
         true => provider.protocol.verify(&telephony.settings, webhook, now_unix_s),
-        false => Ok(Standing::NotChecked),
+        false => Ok(SignatureStatus::NotChecked),
     }
 }
 
 /// Verifies the upgrade of a media socket, and returns which provider signed it. `url` is the one
-/// of the markup (`wss://...`), and `header` looks up as in [`Webhook`]. Providers share the path,
+/// of the markup (`wss://...`), and `header` looks up as in [`WebhookRequest`]. Providers share the path,
 /// so a signature that does not fit is none, but at the `known` provider, whose URL is known for
 /// sure.
 ///
 /// # Errors
-/// [`Wrong`] when the upgrade is the known provider's, and its signature is not.
+/// [`SignatureError`] when the upgrade is the known provider's, and its signature is not.
 pub fn verify_upgrade<'r>(
     providers: &[&'static Provider],
     known: Option<&Provider>,
     telephony: &Telephony,
     url: &str,
     header: &dyn Fn(&str) -> Option<&'r str>,
-) -> Result<Option<&'static Provider>, Wrong> {
+) -> Result<Option<&'static Provider>, SignatureError> {
     if !telephony.verify_webhooks {
         return Ok(None);
     }
     for provider in providers.iter().filter(|provider| provider.signs_upgrades) {
         match provider.protocol.verify_upgrade(&telephony.settings, url, header) {
-            Ok(Standing::Verified(_)) => return Ok(Some(provider)),
+            Ok(SignatureStatus::Verified(_)) => return Ok(Some(provider)),
             Err(wrong) if known == Some(provider) => return Err(wrong),
-            Ok(Standing::NotChecked) | Err(_) => {}
+            Ok(SignatureStatus::NotChecked) | Err(_) => {}
         }
     }
     Ok(None)

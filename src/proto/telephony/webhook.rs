@@ -2,12 +2,12 @@
 //! to this runner.
 //!
 //! In: the socket's whole URL, token included, and the form that the provider sent. Out: a
-//! [`Reply`], which most providers want as markup. What it says stands in the provider's file.
+//! [`WebhookReply`], which most providers want as markup. What it says stands in the provider's file.
 //! Refuses nothing: a form that cannot be read is an empty one.
 
 /// The answer to a webhook; its status is 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub struct WebhookReply {
     pub content_type: &'static str,
     pub body: String,
 }
@@ -22,8 +22,8 @@ pub fn socket_url(host: &str, token: Option<&str>) -> String {
 }
 
 /// Returns markup around what it is to say, which ends with a line break.
-pub fn markup(content: &str) -> Reply {
-    Reply {
+pub fn markup(content: &str) -> WebhookReply {
+    WebhookReply {
         content_type: "application/xml",
         body: format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Response>\n{content}</Response>"),
     }

@@ -19,7 +19,7 @@ use str0m::{Candidate, Event, Input, Output, Rtc, RtcConfig};
 
 use super::tap::{Tap, Wires};
 use crate::audio::codec::Codec;
-use crate::audio::decoder::Decoder;
+use crate::audio::decoder::AudioDecoder;
 use crate::audio::g711::Law;
 use crate::audio::opus::{Encoder, EncoderSettings};
 use crate::audio::tone::Tone;
@@ -30,7 +30,7 @@ use crate::webrtc::crypto;
 const RATE_HZ: u32 = 16_000;
 
 /// One RTP packet of the session.
-pub struct Packet {
+pub struct RecordedPacket {
     pub at: Duration,
     pub sequence: u64,
     pub timestamp: u64,
@@ -38,31 +38,31 @@ pub struct Packet {
 }
 
 /// A channel as the client sees it.
-pub struct Channel {
+pub struct ClientChannel {
     pub id: ChannelId,
     pub label: String,
     pub closed: bool,
 }
 
 /// What a microphone hears.
-enum Voice {
+enum VoiceSource {
     Tone(Tone, Box<Encoder>),
     G711(Tone, Law),
     /// Packets that come again and again, so that a long call costs little.
     Loop(Vec<Vec<u8>>),
 }
 
-impl Voice {
+impl VoiceSource {
     fn packet(&mut self, nth: u64, ptime: Duration) -> Vec<u8> {
         match self {
-            Voice::G711(tone, law) => {
+            VoiceSource::G711(tone, law) => {
                 let pcm = tone.take(8 * ptime.as_millis() as usize);
                 let mut packet = vec![0; pcm.len()];
                 law.encode(&pcm, &mut packet);
                 packet
             }
-            Voice::Tone(tone, encoder) => encode(encoder, &tone.take(encoder.frame_samples())),
-            Voice::Loop(packets) => packets[nth as usize % packets.len()].clone(),
+            VoiceSource::Tone(tone, encoder) => encode(encoder, &tone.take(encoder.frame_samples())),
+            VoiceSource::Loop(packets) => packets[nth as usize % packets.len()].clone(),
         }
     }
 }
@@ -74,7 +74,7 @@ fn encode(encoder: &mut Encoder, pcm: &[i16]) -> Vec<u8> {
 }
 
 struct Microphone {
-    voice: Voice,
+    voice: VoiceSource,
     /// Time and ticks of a packet.
     ptime: Duration,
     step: u32,
@@ -87,7 +87,7 @@ struct Microphone {
 }
 
 impl Microphone {
-    fn new(voice: Voice, clock_hz: u32, ptime: Duration, now: Instant) -> Self {
+    fn new(voice: VoiceSource, clock_hz: u32, ptime: Duration, now: Instant) -> Self {
         Microphone {
             voice,
             ptime,
@@ -101,7 +101,7 @@ impl Microphone {
     }
 }
 
-pub struct Client {
+pub struct TestClient {
     pub rtc: Rtc,
     codec: Codec,
     /// The time of one of its packets; Opus has 20 ms.
@@ -110,11 +110,11 @@ pub struct Client {
     pub address: SocketAddr,
     pub connected: bool,
     pub closed: Option<Duration>,
-    pub heard: Vec<Packet>,
+    pub heard: Vec<RecordedPacket>,
     pub read: Vec<(Duration, Vec<u8>)>,
     /// Where the messages came on.
     pub read_on: Vec<ChannelId>,
-    pub channels: Vec<Channel>,
+    pub channels: Vec<ClientChannel>,
     /// The SCTP packets of both directions, in the clear.
     pub wires: Arc<Mutex<Wires>>,
     pub mid: Option<Mid>,
@@ -150,18 +150,18 @@ pub fn g711(mut config: RtcConfig, law: Law, payload_type: u8) -> RtcConfig {
     config
 }
 
-impl Client {
+impl TestClient {
     pub fn new(address: &str) -> Self {
-        Client::at(address, Instant::now())
+        TestClient::at(address, Instant::now())
     }
 
     pub fn at(address: &str, start: Instant) -> Self {
-        Client::with(config(), address, start)
+        TestClient::with(config(), address, start)
     }
 
     /// A client that offers G.711 with this payload type, and nothing else.
     pub fn g711(law: Law, payload_type: u8, address: &str, start: Instant) -> Self {
-        Client::with(g711(bare(), law, payload_type), address, start).speaking(law)
+        TestClient::with(g711(bare(), law, payload_type), address, start).speaking(law)
     }
 
     /// Speaks and hears this, whatever else it offers.
@@ -171,7 +171,7 @@ impl Client {
     }
 
     pub fn with(config: RtcConfig, address: &str, start: Instant) -> Self {
-        Client::with_certificate(
+        TestClient::with_certificate(
             config,
             crypto::certificate().expect("a certificate").clone(),
             address,
@@ -188,7 +188,7 @@ impl Client {
             .build(start);
         let address = address.parse().expect("an address");
         rtc.add_local_candidate(Candidate::host(address, Protocol::Udp).expect("a candidate"));
-        Client {
+        TestClient {
             rtc,
             codec: Codec::Opus,
             ptime: Duration::from_millis(20),
@@ -273,14 +273,14 @@ impl Client {
         let voice = match self.codec {
             Codec::Opus => {
                 let encoder = Encoder::new(RATE_HZ, EncoderSettings::default()).expect("an encoder");
-                Voice::Tone(Tone::new(hz, RATE_HZ), Box::new(encoder))
+                VoiceSource::Tone(Tone::new(hz, RATE_HZ), Box::new(encoder))
             }
-            Codec::G711(law) => Voice::G711(Tone::new(hz, 8_000), law),
+            Codec::G711(law) => VoiceSource::G711(Tone::new(hz, 8_000), law),
         };
         self.microphone = Some(Microphone::new(voice, self.codec.clock_hz(), self.ptime, now));
     }
 
-    /// As [`Client::speak`], but with a beep of 100 ms at the start of every `period` packets, and
+    /// As [`TestClient::speak`], but with a beep of 100 ms at the start of every `period` packets, and
     /// silence between.
     pub fn beep(&mut self, hz: f64, period: usize, now: Instant) {
         let mut encoder = Encoder::new(RATE_HZ, EncoderSettings::default()).expect("an encoder");
@@ -295,7 +295,7 @@ impl Client {
                 .collect();
         }
         self.microphone = Some(Microphone::new(
-            Voice::Loop(round),
+            VoiceSource::Loop(round),
             48_000,
             Duration::from_millis(20),
             now,
@@ -374,7 +374,7 @@ impl Client {
 
     /// Decodes what was heard from `from` on, at 48 kHz.
     pub fn pcm_since(&self, from: Duration) -> Vec<i16> {
-        let mut decoder = Decoder::new(self.codec, 48_000).expect("a decoder");
+        let mut decoder = AudioDecoder::new(self.codec, 48_000).expect("a decoder");
         let mut pcm = Vec::new();
         for packet in self.heard.iter().filter(|packet| packet.at >= from) {
             pcm.extend_from_slice(decoder.decode(&packet.payload).expect("a packet"));
@@ -455,13 +455,13 @@ impl Client {
     fn event(&mut self, event: Event, at: Duration) {
         match event {
             Event::Connected => self.connected = true,
-            Event::RtpPacket(packet) => self.heard.push(Packet {
+            Event::RtpPacket(packet) => self.heard.push(RecordedPacket {
                 at,
                 sequence: *packet.seq_no,
                 timestamp: packet.time.numer(),
                 payload: packet.payload,
             }),
-            Event::ChannelOpen(id, label) => self.channels.push(Channel {
+            Event::ChannelOpen(id, label) => self.channels.push(ClientChannel {
                 id,
                 label,
                 closed: false,

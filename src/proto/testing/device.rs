@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::client::{self, Client};
+use super::client::{self, TestClient};
 
 /// Writes the offer of a str0m client as the firmware would: profile without feedback, DTLS server,
 /// its own names, no header extensions, the mark of its library.
@@ -18,9 +18,9 @@ pub fn as_device(offer: String) -> String {
 }
 
 /// A client that behaves like one; its offers are to be written [`as_device`].
-pub fn device(address: &str, start: Instant) -> Client {
+pub fn device(address: &str, start: Instant) -> TestClient {
     let config = client::config().clear_extension_map();
-    let mut client = Client::with(config, address, start).labels(&["rtvi-ai"]);
+    let mut client = TestClient::with(config, address, start).labels(&["rtvi-ai"]);
     // It waits for the handshake of DTLS, and opens the association all the same.
     client.rtc.direct_api().start_sctp(true);
     client

@@ -22,13 +22,13 @@ use self::liveness::Liveness;
 pub use self::liveness::ProbeOutcome;
 pub use self::replacement::{CompetingSession, DeviceIdentity, OfferOrigin};
 use crate::audio::codec::Codec;
-use crate::audio::listener::Listener;
-use crate::audio::speaker::{Speaker, Turn};
+use crate::audio::receiver::AudioReceiver;
+use crate::audio::sender::{AudioSender, SpeechEdge};
 use crate::config::Transport;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{CHECK_AT_ONCE_AFTER, FINISH_WITHIN, INQUIRY_CHECKS, OUTAGE_AFTER, PEER_LOST_AFTER};
-use crate::session::{AudioFrame, Deadline, Session, SessionOutput};
+use crate::session::{CallerFrame, Deadline, Session, SessionOutput};
 use crate::webrtc::connection::{
     self, ChannelLabel, PacketTrust, PeerConnection, ReceivedPacket, Transmit, ValidatedPath,
 };
@@ -95,8 +95,8 @@ pub struct WebRtcSession {
     liveness: Liveness,
     /// Another session may have the same caller, and this one's has been silent since.
     is_contested: bool,
-    listener: Listener,
-    speaker: Speaker,
+    listener: AudioReceiver,
+    speaker: AudioSender,
     outbox: Outbox,
     /// State of the `oai-events` channel, if the client opened it.
     realtime_events: Option<RealtimeEvents>,
@@ -497,7 +497,7 @@ impl Session for WebRtcSession {
                     return SessionOutput::Command(WebRtcCommand::Progress(CallProgress::Audible));
                 }
                 let (pcm, rate_hz) = self.listener.take_frame();
-                return SessionOutput::Audio(AudioFrame {
+                return SessionOutput::Audio(CallerFrame {
                     pcm,
                     rate_hz,
                     identity: None,
@@ -505,11 +505,11 @@ impl Session for WebRtcSession {
             }
             match self.connection.poll_output() {
                 connection::ConnectionOutput::Timeout(at) => {
-                    if let Some(turn) = self.speaker.poll_turn() {
-                        self.bot_turn_active = turn == Turn::Started;
+                    if let Some(turn) = self.speaker.poll_speech_edge() {
+                        self.bot_turn_active = turn == SpeechEdge::Started;
                         return SessionOutput::Event(match turn {
-                            Turn::Started => SessionEvent::SpeechStarted,
-                            Turn::Stopped => SessionEvent::SpeechStopped,
+                            SpeechEdge::Started => SessionEvent::SpeechStarted,
+                            SpeechEdge::Stopped => SessionEvent::SpeechStopped,
                         });
                     }
                     if !self.advance(now) {

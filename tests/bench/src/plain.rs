@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use edge_runner_proto::sockets::frames::{self, Frame};
+use edge_runner_proto::sockets::frames::{self, ProtobufFrame};
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep_until, timeout};
@@ -44,7 +44,7 @@ impl Plain {
                 biased;
                 message = self.socket.next() => match message.ok_or("the runner hung up")?? {
                     Message::Binary(bytes) => {
-                        heard += u32::from(matches!(frames::decode(bytes)?, Frame::Audio { .. }));
+                        heard += u32::from(matches!(frames::decode(bytes)?, ProtobufFrame::Audio { .. }));
                     }
                     Message::Close(_) => return Err("the runner closed the socket".into()),
                     _ => {}

@@ -61,7 +61,7 @@ impl Rig {
     }
 
     /// Returns the next frame that the program gets.
-    async fn hear(&mut self) -> Frame {
+    async fn hear(&mut self) -> ProtobufFrame {
         match within(self.program.next()).await {
             Some(Ok(Message::Binary(bytes))) => frames::decode(bytes).expect("a frame"),
             other => panic!("{other:?} is no frame"),
@@ -70,7 +70,7 @@ impl Rig {
 
     async fn hear_json(&mut self) -> serde_json::Value {
         match self.hear().await {
-            Frame::Message(text) => serde_json::from_str(&text).expect("JSON"),
+            ProtobufFrame::Message(text) => serde_json::from_str(&text).expect("JSON"),
             other => panic!("{other:?} is no message"),
         }
     }
@@ -119,7 +119,7 @@ async fn everything_goes_both_ways() {
     rig.link.push(Event::Message("{\"label\":\"rtvi-ai\", \"x\":1}".into()));
     rig.link.push(Event::Dtmf('#'));
     match rig.hear().await {
-        Frame::Audio { pcm, rate_hz, channels } => {
+        ProtobufFrame::Audio { pcm, rate_hz, channels } => {
             let mut samples = Vec::new();
             frames::samples(&pcm, channels, &mut samples).expect("whole samples");
             assert_eq!((samples, rate_hz, channels), (ramp(0, 320), 16_000, 1));
@@ -128,7 +128,7 @@ async fn everything_goes_both_ways() {
     }
     assert_eq!(
         rig.hear().await,
-        Frame::Message("{\"label\":\"rtvi-ai\", \"x\":1}".into())
+        ProtobufFrame::Message("{\"label\":\"rtvi-ai\", \"x\":1}".into())
     );
     assert_eq!(rig.hear_json().await, serde_json::json!({"type": "dtmf", "digit": "#"}));
 
@@ -268,8 +268,8 @@ async fn a_program_that_does_not_read_loses_the_oldest_speech() {
     let mut got = Vec::new();
     loop {
         match rig.hear().await {
-            Frame::Audio { pcm, .. } => got.push(i16::from_le_bytes([pcm[0], pcm[1]])),
-            Frame::Message(_) => break,
+            ProtobufFrame::Audio { pcm, .. } => got.push(i16::from_le_bytes([pcm[0], pcm[1]])),
+            ProtobufFrame::Message(_) => break,
             other => panic!("{other:?} came from nowhere"),
         }
     }
@@ -296,9 +296,9 @@ async fn what_came_early_waits_for_the_program() {
         exited,
     };
     rig.link.push(Event::Dtmf('1'));
-    assert_eq!(rig.hear().await, Frame::Message("ready?".into()));
+    assert_eq!(rig.hear().await, ProtobufFrame::Message("ready?".into()));
     let mut early = Vec::new();
-    while let Frame::Audio { pcm, .. } = rig.hear().await {
+    while let ProtobufFrame::Audio { pcm, .. } = rig.hear().await {
         early.push(i16::from_le_bytes([pcm[0], pcm[1]]));
     }
     assert_eq!(early, (50..kept + 50).collect::<Vec<_>>());
@@ -474,7 +474,7 @@ async fn a_closed_media_is_opened_at_the_door() {
         exited,
     };
     rig.link.push(Event::Message("hello".into()));
-    assert_eq!(rig.hear().await, Frame::Message("hello".into()));
+    assert_eq!(rig.hear().await, ProtobufFrame::Message("hello".into()));
 }
 
 /// What happens in a room reaches the program in order, and the reason of a failed join although the session is over with it.

@@ -231,8 +231,8 @@ async fn only_a_device_waits_for_its_place() {
     let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 1);
     let mut reset = device_caller().await;
     device_calls(&mut rig, &mut reset).await;
-    let browser = Client::at("127.0.0.1:9", tasks::now()).offer();
-    let neighbour = as_device(Client::at("127.0.0.2:9", tasks::now()).offer());
+    let browser = TestClient::at("127.0.0.1:9", tasks::now()).offer();
+    let neighbour = as_device(TestClient::at("127.0.0.2:9", tasks::now()).offer());
     let began = tasks::now();
     for offer in [browser, neighbour] {
         assert_eq!(rig.offer(new(offer), json!({})).await.err(), Some(OfferError::Full));

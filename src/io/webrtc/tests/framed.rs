@@ -38,7 +38,7 @@ impl Tunnel {
         }
     }
 
-    async fn until(&mut self, runner: SocketAddr, done: impl Fn(&Client) -> bool) {
+    async fn until(&mut self, runner: SocketAddr, done: impl Fn(&TestClient) -> bool) {
         let carrying = async {
             loop {
                 let client = &mut self.caller.client;

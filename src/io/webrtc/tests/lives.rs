@@ -175,7 +175,7 @@ async fn a_stop_cuts_a_grace_short() {
 #[tokio::test(start_paused = true)]
 async fn data_of_the_offer_wins() {
     let mut rig = Rig::new(2);
-    let sdp = Client::at("127.0.0.1:9", tasks::now()).offer();
+    let sdp = TestClient::at("127.0.0.1:9", tasks::now()).offer();
     let offer = OfferBody {
         request_data: Some(json!({ "do": "return" })),
         ..new(sdp)
@@ -207,7 +207,7 @@ async fn sessions_do_not_hold_the_engine() {
 #[tokio::test(start_paused = true)]
 async fn a_runner_that_drains_keeps_who_is_in() {
     let mut rig = Rig::new(4);
-    let mut client = Client::at("127.0.0.1:9000", tasks::now());
+    let mut client = TestClient::at("127.0.0.1:9000", tasks::now());
     let answer = rig.offer(new(client.offer()), json!({})).await.expect("an answer");
     client.accept(&answer.sdp);
     rig.engine.sessions().close();
@@ -215,7 +215,7 @@ async fn a_runner_that_drains_keeps_who_is_in() {
     let again = client.change(|api| drop(api.ice_restart(false)));
     let renegotiated = rig.offer(known(again, &answer.pc_id, false), json!({})).await;
     client.accept(&renegotiated.expect("an answer").sdp);
-    let other = Client::at("127.0.0.1:9001", tasks::now()).offer();
+    let other = TestClient::at("127.0.0.1:9001", tasks::now()).offer();
     let restarted = rig.offer(known(other, &answer.pc_id, true), json!({})).await;
     assert!(restarted.is_ok(), "{restarted:?}");
     assert_eq!(rig.engine.sessions().count(), 1);

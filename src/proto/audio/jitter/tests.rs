@@ -19,7 +19,7 @@ enum Step {
 }
 
 struct Line {
-    jitter: Jitter,
+    jitter: JitterBuffer,
     start: Instant,
     fec: bool,
 }
@@ -27,7 +27,7 @@ struct Line {
 impl Line {
     fn new() -> Self {
         Self {
-            jitter: Jitter::new(Codec::Opus),
+            jitter: JitterBuffer::new(Codec::Opus),
             start: Instant::now(),
             fec: false,
         }
@@ -42,10 +42,10 @@ impl Line {
         let mut steps = Vec::new();
         while let Some(output) = self.jitter.poll_output() {
             steps.push(match output {
-                Output::Decode(payload) => Step::Packet(number(payload)),
-                Output::DecodeFec(payload) => Step::Fec(number(payload)),
-                Output::Conceal => Step::Conceal,
-                Output::Gap { ticks } => Step::Gap(ticks),
+                JitterOutput::Decode(payload) => Step::Packet(number(payload)),
+                JitterOutput::DecodeFec(payload) => Step::Fec(number(payload)),
+                JitterOutput::Conceal => Step::Conceal,
+                JitterOutput::Gap { ticks } => Step::Gap(ticks),
             });
         }
         steps

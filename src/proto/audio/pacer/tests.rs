@@ -46,9 +46,9 @@ impl Line {
             self.log.push((
                 at,
                 match output {
-                    Output::SpeechStarted => Left::Started,
-                    Output::SpeechStopped => Left::Stopped,
-                    Output::Frame(frame) => {
+                    PacerOutput::SpeechStarted => Left::Started,
+                    PacerOutput::SpeechStopped => Left::Stopped,
+                    PacerOutput::Frame(frame) => {
                         assert_eq!(frame.pcm.len(), FRAME);
                         assert_eq!(frame.is_silent, frame.pcm.iter().all(|sample| *sample == 0));
                         self.pcm.extend_from_slice(frame.pcm);
@@ -139,7 +139,7 @@ fn nothing_leaves_before_the_start() {
     assert_eq!(pacer.poll_output(), None);
     assert_eq!(pacer.poll_timeout(), None);
     pacer.start(now + ms(500));
-    assert_eq!(pacer.poll_output(), Some(Output::SpeechStarted));
+    assert_eq!(pacer.poll_output(), Some(PacerOutput::SpeechStarted));
 }
 
 #[test]

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use super::MixStats;
 use crate::audio::codec::Codec;
-use crate::audio::listener::Listener;
 use crate::audio::packet::AudioPacket;
+use crate::audio::receiver::AudioReceiver;
 use crate::limits::{MIX_HELD_MAX, MIX_WATCHED};
 
 const FRAME: Duration = Duration::from_millis(20);
@@ -30,7 +30,7 @@ const QUIET: u16 = 327;
 pub struct Track {
     pub sid: Arc<str>,
     pub identity: Arc<str>,
-    pub listener: Listener,
+    pub listener: AudioReceiver,
     pub is_ended: bool,
     pub mix_stats: MixStats,
     /// Decoded audio that has not been mixed.
@@ -53,7 +53,7 @@ impl Track {
         Track {
             sid,
             identity,
-            listener: Listener::new(Codec::Opus),
+            listener: AudioReceiver::new(Codec::Opus),
             is_ended: false,
             mix_stats: MixStats::default(),
             pcm: VecDeque::new(),

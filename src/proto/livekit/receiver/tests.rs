@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::audio::codec::Codec;
-use crate::audio::listener::Listener;
 use crate::audio::opus::{Encoder, EncoderSettings};
+use crate::audio::receiver::AudioReceiver;
 use crate::audio::tone::share;
 use crate::limits::{MIX_HELD_MAX, OPUS_PACKET_BYTES_MAX};
 
@@ -163,13 +163,13 @@ impl Playout {
 /// What a caller's listener makes of the same packets, and when.
 fn alone(arrivals: &[Arrival]) -> Vec<(Duration, Vec<i16>)> {
     let start = Instant::now();
-    let mut listener = Listener::new(Codec::Opus);
+    let mut listener = AudioReceiver::new(Codec::Opus);
     listener.set_rate(RATE_HZ);
     let mut frames = Vec::new();
     let mut sorted: Vec<&Arrival> = arrivals.iter().collect();
     sorted.sort_by_key(|arrival| arrival.at);
     let end = ms(1_000_000);
-    let mut drain = |listener: &mut Listener, at: Duration| {
+    let mut drain = |listener: &mut AudioReceiver, at: Duration| {
         while listener.poll_frame() {
             frames.push((at, listener.take_frame().0.to_vec()));
         }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::LocalAddresses;
 use crate::audio::packet::AudioPacket;
-use crate::audio::speaker;
+use crate::audio::sender;
 use crate::limits::{CONNECT_WITHIN, ROOM_REASON_WITHIN};
 use crate::livekit::roster::RosterChange;
 use crate::livekit::signal::{JoinInfo, LeaveAction, SignalClient, SignalError, SignalOutput};
@@ -256,7 +256,7 @@ impl RoomConnection {
 
     /// Queues a packet on the publisher connection. The next [`RoomConnection::handle_timeout`]
     /// sends it.
-    pub fn send_audio(&mut self, packet: &speaker::Packet<'_>, now: Instant) {
+    pub fn send_audio(&mut self, packet: &sender::EncodedPacket<'_>, now: Instant) {
         if let Some(transport) = &mut self.publisher {
             transport
                 .peer

@@ -5,24 +5,24 @@
 
 use std::time::Instant;
 
-use super::{Message, Phase, SocketSession};
+use super::{SocketMessage, SocketPhase, SocketSession};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{HANG_UP_BEFORE_CLOSE, SOCKET_CLOSE_WITHIN};
 use crate::server::admission;
-use crate::telephony::proof::Unproven;
+use crate::telephony::proof::ProofError;
 
 /// Why a socket becomes no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum SocketRefusal {
     /// Nothing shows whose call it is.
-    Unproven(Unproven),
+    Unproven(ProofError),
     Stopping,
     Admission(admission::AdmissionError),
 }
 
 /// Why nothing more can be read from a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadError {
+pub enum SocketReadError {
     /// A message is longer than [`MESSAGE_BYTES_MAX`](crate::limits::MESSAGE_BYTES_MAX).
     TooLong,
     NotUtf8,
@@ -35,16 +35,16 @@ pub enum ReadError {
 
 const STOPPING: &str = "the runner is stopping";
 /// Why a socket is closed whose place another has.
-pub(super) const GAVE_WAY: &str = "it gave way to newer connections";
+pub(super) const EVICTED: &str = "it gave way to newer connections";
 
 impl SocketSession {
     /// The peer closes; the answer to that is the socket's own.
     pub fn handle_close(&mut self, now: Instant) {
         self.leave(LeaveReason::Left);
-        self.waiting.clear();
-        self.waiting_bytes = 0;
-        if self.phase != Phase::Gone {
-            self.phase = Phase::Closing {
+        self.outgoing.clear();
+        self.outgoing_bytes = 0;
+        if self.phase != SocketPhase::Closed {
+            self.phase = SocketPhase::Closing {
                 until: now + SOCKET_CLOSE_WITHIN,
             };
         }
@@ -52,34 +52,36 @@ impl SocketSession {
 
     /// Nothing more can be read. What is no message is closed with the code of RFC 6455 section
     /// 7.4.1.
-    pub fn handle_read_error(&mut self, error: ReadError, now: Instant) {
+    pub fn handle_read_error(&mut self, error: SocketReadError, now: Instant) {
         let (code, why) = match error {
-            ReadError::TooLong => (1009, "the message is too long"),
-            ReadError::NotUtf8 => (1007, "the text is not UTF-8"),
-            ReadError::Malformed => (1002, "the frame is malformed"),
-            ReadError::Ended => return self.gone(LeaveReason::Left),
-            ReadError::Broken => return self.gone(LeaveReason::Failed),
+            SocketReadError::TooLong => (1009, "the message is too long"),
+            SocketReadError::NotUtf8 => (1007, "the text is not UTF-8"),
+            SocketReadError::Malformed => (1002, "the frame is malformed"),
+            SocketReadError::Ended => return self.gone(LeaveReason::Left),
+            SocketReadError::Broken => return self.gone(LeaveReason::Failed),
         };
         match self.phase {
-            Phase::Handshake { .. } => self.refuse(code, why, now),
-            Phase::Live | Phase::Finishing { .. } => self.end(LeaveReason::Protocol, code, why, now),
-            Phase::HangingUp { .. } | Phase::Closing { .. } | Phase::Gone => {}
+            SocketPhase::Handshake { .. } => self.refuse(code, why, now),
+            SocketPhase::Live | SocketPhase::Finishing { .. } => self.end(LeaveReason::Protocol, code, why, now),
+            SocketPhase::HangingUp { .. } | SocketPhase::Closing { .. } | SocketPhase::Closed => {}
         }
     }
 
     fn gone(&mut self, reason: LeaveReason) {
         self.leave(reason);
-        self.phase = Phase::Gone;
+        self.phase = SocketPhase::Closed;
     }
 
     /// There is no session for this socket, of whose caller everything is known: it ends before its
     /// bot begins.
-    pub fn handle_refused(&mut self, refused: Refused, now: Instant) {
+    pub fn handle_refused(&mut self, refused: SocketRefusal, now: Instant) {
         let (code, why) = match refused {
-            Refused::Unproven(unproven) => (1008, unproven.reason()),
-            Refused::Stopping => (1001, STOPPING),
-            Refused::Admission(admission::AdmissionError::Full) => (1013, "all places are taken; try again later"),
-            Refused::Admission(admission::AdmissionError::SourceShare) => {
+            SocketRefusal::Unproven(unproven) => (1008, unproven.reason()),
+            SocketRefusal::Stopping => (1001, STOPPING),
+            SocketRefusal::Admission(admission::AdmissionError::Full) => {
+                (1013, "all places are taken; try again later")
+            }
+            SocketRefusal::Admission(admission::AdmissionError::SourceShare) => {
                 (1013, "this address has its share of the places; try again later")
             }
         };
@@ -88,7 +90,7 @@ impl SocketSession {
 
     /// Ends what has no bot yet.
     pub(super) fn drop_out(&mut self, code: u16, why: &'static str, now: Instant) {
-        if matches!(self.phase, Phase::Handshake { .. } | Phase::Live) {
+        if matches!(self.phase, SocketPhase::Handshake { .. } | SocketPhase::Live) {
             // A telephone may have said more than who it is.
             self.events.clear();
             self.refuse(code, why, now);
@@ -110,7 +112,7 @@ impl SocketSession {
         self.leave(reason);
         if self.telephone().is_some() && self.speaks() {
             self.hang_up = true;
-            self.phase = Phase::HangingUp {
+            self.phase = SocketPhase::HangingUp {
                 until: now + HANG_UP_BEFORE_CLOSE,
                 code,
                 why,
@@ -129,22 +131,22 @@ impl SocketSession {
 
     pub(super) fn close(&mut self, code: u16, why: &'static str, now: Instant) {
         // What still waits would delay the close.
-        self.waiting.clear();
-        self.waiting_bytes = 0;
-        self.send(Message::Close(code, why));
-        self.phase = Phase::Closing {
+        self.outgoing.clear();
+        self.outgoing_bytes = 0;
+        self.send(SocketMessage::Close(code, why));
+        self.phase = SocketPhase::Closing {
             until: now + SOCKET_CLOSE_WITHIN,
         };
     }
 }
 
 /// What a socket is closed with when the session ends for this reason.
-pub(super) fn farewell(reason: LeaveReason) -> (u16, &'static str) {
+pub(super) fn close_frame(reason: LeaveReason) -> (u16, &'static str) {
     match reason {
         LeaveReason::Shutdown => (1001, STOPPING),
         LeaveReason::BotFailed => (1011, "the bot failed"),
         // Sockets are connected; what never came is a first frame.
-        LeaveReason::NeverConnected => (1013, GAVE_WAY),
+        LeaveReason::NeverConnected => (1013, EVICTED),
         _ => (1000, ""),
     }
 }

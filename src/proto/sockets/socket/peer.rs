@@ -9,24 +9,24 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::voice::Voice;
-use super::{Phase, SocketSession, Wire, call_cut};
+use super::audio_output::AudioOutput;
+use super::{SocketPhase, SocketSession, WireProtocol, call_cut};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ};
-use crate::sockets::frames::{self, Frame};
-use crate::telephony::{self, Call, Heard, PROVIDERS};
+use crate::sockets::frames::{self, ProtobufFrame};
+use crate::telephony::{self, PROVIDERS, ProviderInput, TelephonyCall};
 
 impl SocketSession {
     /// Takes a text message of the peer.
     pub fn handle_text(&mut self, text: &str, now: Instant) {
-        self.heard = now;
+        self.last_received = now;
         self.has_heard = true;
         match (&self.wire, self.phase) {
-            (Wire::Call(_), Phase::Handshake { .. }) => self.detect(Some(text), now),
-            (Wire::Client, Phase::Live | Phase::Finishing { .. }) => {
+            (WireProtocol::Call(_), SocketPhase::Handshake { .. }) => self.detect(Some(text), now),
+            (WireProtocol::Client, SocketPhase::Live | SocketPhase::Finishing { .. }) => {
                 self.end(LeaveReason::Protocol, 1003, "binary messages are due here", now);
             }
-            (Wire::Call(_), Phase::Live | Phase::Finishing { .. }) => {
+            (WireProtocol::Call(_), SocketPhase::Live | SocketPhase::Finishing { .. }) => {
                 let is_read = self.read(text, now);
                 if !is_read {
                     self.end(LeaveReason::Protocol, 1003, "JSON objects are due here", now);
@@ -38,14 +38,14 @@ impl SocketSession {
 
     /// Takes a binary message of the peer.
     pub fn handle_binary(&mut self, bytes: Bytes, now: Instant) {
-        self.heard = now;
+        self.last_received = now;
         self.has_heard = true;
         match (&self.wire, self.phase) {
-            (Wire::Call(_), Phase::Handshake { .. }) => self.detect(None, now),
-            (Wire::Call(_), Phase::Live | Phase::Finishing { .. }) => {
+            (WireProtocol::Call(_), SocketPhase::Handshake { .. }) => self.detect(None, now),
+            (WireProtocol::Call(_), SocketPhase::Live | SocketPhase::Finishing { .. }) => {
                 self.end(LeaveReason::Protocol, 1003, "text messages are due here", now);
             }
-            (Wire::Client, Phase::Live | Phase::Finishing { .. }) => self.take_frame(bytes, now),
+            (WireProtocol::Client, SocketPhase::Live | SocketPhase::Finishing { .. }) => self.take_frame(bytes, now),
             _ => {}
         }
     }
@@ -55,9 +55,9 @@ impl SocketSession {
         match text.map_or(Ok(None), |text| telephony::detect(&PROVIDERS, text)) {
             Ok(Some(call)) => {
                 let cut = call_cut(&call);
-                self.voice = Voice::new(cut);
-                self.wire = Wire::Call(Some(Box::new(call)));
-                self.phase = Phase::Live;
+                self.audio_output = AudioOutput::new(cut);
+                self.wire = WireProtocol::Call(Some(Box::new(call)));
+                self.phase = SocketPhase::Live;
                 self.begin();
                 // Where a provider promises no order, its first audio may have come before.
                 for text in std::mem::take(&mut self.early) {
@@ -65,7 +65,7 @@ impl SocketSession {
                 }
             }
             Ok(None) => {
-                let Phase::Handshake { messages, .. } = &mut self.phase else {
+                let SocketPhase::Handshake { messages, .. } = &mut self.phase else {
                     return;
                 };
                 *messages += 1;
@@ -75,7 +75,7 @@ impl SocketSession {
                     self.early.push(text.to_owned());
                 }
             }
-            Err(telephony::Refusal::Encoding(encoding)) => {
+            Err(telephony::StreamError::Encoding(encoding)) => {
                 log::warn!("call refused: its audio encoding `{encoding}` cannot be decoded here");
                 self.refuse(1003, "unsupported audio encoding", now);
             }
@@ -84,7 +84,7 @@ impl SocketSession {
 
     /// Reads a message of a recognised provider, and tells whether it is one.
     fn read(&mut self, text: &str, now: Instant) -> bool {
-        let Wire::Call(Some(call)) = &mut self.wire else {
+        let WireProtocol::Call(Some(call)) = &mut self.wire else {
             return false;
         };
         self.pcm.clear();
@@ -92,13 +92,13 @@ impl SocketSession {
             return false;
         };
         if !self.pcm.is_empty() {
-            self.ear.hear(&self.pcm, call.rx.rate_hz);
+            self.audio_input.hear(&self.pcm, call.rx.rate_hz);
         }
         match heard {
-            Heard::Audio | Heard::Nothing => {}
-            Heard::Dtmf(key) => self.events.push_back(SessionEvent::Dtmf(key)),
-            Heard::Mark(name) => self.mark_returned(name),
-            Heard::Stop => {
+            ProviderInput::Audio | ProviderInput::Nothing => {}
+            ProviderInput::Dtmf(key) => self.events.push_back(SessionEvent::Dtmf(key)),
+            ProviderInput::Mark(name) => self.mark_returned(name),
+            ProviderInput::Stop => {
                 self.leave(LeaveReason::Left);
                 self.close(1000, "", now);
             }
@@ -111,7 +111,7 @@ impl SocketSession {
         let cleared = self.cleared.iter().position(|cleared| *cleared == name);
         // One that was cleared has been told already. Where it may never come back, one of that
         // name that is under way does.
-        let cleared_first = awaited.is_none() || self.telephone().is_some_and(Call::returns_cleared);
+        let cleared_first = awaited.is_none() || self.telephone().is_some_and(TelephonyCall::returns_cleared);
         if let Some(at) = cleared.filter(|_| cleared_first) {
             self.cleared.remove(at);
             return;
@@ -125,16 +125,16 @@ impl SocketSession {
     fn take_frame(&mut self, bytes: Bytes, now: Instant) {
         match frames::decode(bytes) {
             Err(_) => self.end(LeaveReason::Protocol, 1003, "no protobuf frame", now),
-            Ok(Frame::Audio { pcm, rate_hz, channels }) => {
+            Ok(ProtobufFrame::Audio { pcm, rate_hz, channels }) => {
                 self.pcm.clear();
                 if !RATES_HZ.contains(&rate_hz) || frames::samples(&pcm, channels, &mut self.pcm).is_err() {
                     let due = "audio is 16-bit PCM at 8000 to 48000 Hz";
                     self.end(LeaveReason::Protocol, 1003, due, now);
-                } else if !self.ear.hear(&self.pcm, rate_hz) {
+                } else if !self.audio_input.hear(&self.pcm, rate_hz) {
                     self.end(LeaveReason::Protocol, 1008, "the rate changed too often", now);
                 }
             }
-            Ok(Frame::Message(text)) => self.events.push_back(SessionEvent::Message(text)),
+            Ok(ProtobufFrame::Message(text)) => self.events.push_back(SessionEvent::Message(text)),
             Ok(_) => {}
         }
     }

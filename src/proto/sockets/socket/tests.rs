@@ -22,7 +22,7 @@ struct Rig {
     writable: bool,
     /// What the bot has to say.
     speech: VecDeque<i16>,
-    sent: Vec<(Duration, Message)>,
+    sent: Vec<(Duration, SocketMessage)>,
     events: Vec<SessionEvent>,
     heard: Vec<i16>,
     heard_hz: u32,
@@ -80,13 +80,15 @@ impl Rig {
                     return;
                 }
                 SessionOutput::SpeechWanted => self.hand_speech(),
-                SessionOutput::Command(Command::Send(message)) => self.sent.push((self.now - self.start, message)),
-                SessionOutput::Command(Command::Begin) => {
+                SessionOutput::Command(SocketCommand::Send(message)) => {
+                    self.sent.push((self.now - self.start, message))
+                }
+                SessionOutput::Command(SocketCommand::StartBot) => {
                     assert!(self.events.is_empty(), "the bot starts before anything happens");
                     self.begun += 1;
                 }
-                SessionOutput::Command(Command::HangUp) => self.hang_ups += 1,
-                SessionOutput::Audio(AudioFrame { pcm, rate_hz, .. }) => {
+                SessionOutput::Command(SocketCommand::HangUp) => self.hang_ups += 1,
+                SessionOutput::Audio(CallerFrame { pcm, rate_hz, .. }) => {
                     assert!(pcm.len() <= rate_hz as usize / 50, "at most 20 ms");
                     self.heard.extend_from_slice(pcm);
                     self.heard_hz = rate_hz;
@@ -140,7 +142,7 @@ impl Rig {
     /// The close that was sent, if one was.
     fn closed(&self) -> Option<(u16, &'static str)> {
         self.sent.iter().find_map(|(_, message)| match message {
-            Message::Close(code, why) => Some((*code, *why)),
+            SocketMessage::Close(code, why) => Some((*code, *why)),
             _ => None,
         })
     }
@@ -162,7 +164,7 @@ impl Rig {
     fn pings(&self) -> usize {
         self.sent
             .iter()
-            .filter(|(_, message)| *message == Message::Ping)
+            .filter(|(_, message)| *message == SocketMessage::Ping)
             .count()
     }
 }

@@ -23,11 +23,11 @@ enum Standing {
     NotChecked,
 }
 
-impl From<super::Standing> for Standing {
-    fn from(standing: super::Standing) -> Self {
+impl From<super::SignatureStatus> for Standing {
+    fn from(standing: super::SignatureStatus) -> Self {
         match standing {
-            super::Standing::Verified(_) => Standing::Verified,
-            super::Standing::NotChecked => Standing::NotChecked,
+            super::SignatureStatus::Verified(_) => Standing::Verified,
+            super::SignatureStatus::NotChecked => Standing::NotChecked,
         }
     }
 }
@@ -88,16 +88,21 @@ impl Sent {
             .map(|(_, value)| value.as_str())
     }
 
-    fn verify(&self, provider: &Provider, telephony: &Telephony) -> Result<Standing, Wrong> {
+    fn verify(&self, provider: &Provider, telephony: &Telephony) -> Result<Standing, SignatureError> {
         self.verify_at(provider, telephony, NOW_S)
     }
 
-    fn verify_at(&self, provider: &Provider, telephony: &Telephony, now_s: u64) -> Result<Standing, Wrong> {
+    fn verify_at(&self, provider: &Provider, telephony: &Telephony, now_s: u64) -> Result<Standing, SignatureError> {
         self.judge_at(provider, telephony, now_s).map(Standing::from)
     }
 
-    fn judge_at(&self, provider: &Provider, telephony: &Telephony, now_s: u64) -> Result<super::Standing, Wrong> {
-        let webhook = Webhook {
+    fn judge_at(
+        &self,
+        provider: &Provider,
+        telephony: &Telephony,
+        now_s: u64,
+    ) -> Result<super::SignatureStatus, SignatureError> {
+        let webhook = WebhookRequest {
             url: &self.url,
             header: &|name| self.header(name),
             body: &self.body,
@@ -107,7 +112,7 @@ impl Sent {
 
     fn fingerprint(&self, provider: &Provider, telephony: &Telephony) -> Fingerprint {
         match self.judge_at(provider, telephony, NOW_S) {
-            Ok(super::Standing::Verified(fingerprint)) => fingerprint,
+            Ok(super::SignatureStatus::Verified(fingerprint)) => fingerprint,
             other => panic!("{other:?}"),
         }
     }
@@ -176,7 +181,7 @@ fn provider_a_signs_url_and_form() {
         assert!(
             matches!(
                 outcome,
-                Err(Wrong::Foreign {
+                Err(SignatureError::Foreign {
                     header: A_SIGNATURE,
                     ..
                 })
@@ -185,11 +190,11 @@ fn provider_a_signs_url_and_form() {
         );
     }
     let unsigned = sent.without(A_SIGNATURE).verify(TWILIO, &a_telephony());
-    assert_eq!(unsigned, Err(Wrong::Missing { header: A_SIGNATURE }));
+    assert_eq!(unsigned, Err(SignatureError::Missing { header: A_SIGNATURE }));
     let odd = sent.with(A_SIGNATURE, "no base64!").verify(TWILIO, &a_telephony());
-    assert_eq!(odd, Err(Wrong::Malformed { header: A_SIGNATURE }));
+    assert_eq!(odd, Err(SignatureError::Malformed { header: A_SIGNATURE }));
     let empty = sent.with(A_SIGNATURE, "").verify(TWILIO, &a_telephony());
-    assert!(matches!(empty, Err(Wrong::Foreign { .. })));
+    assert!(matches!(empty, Err(SignatureError::Foreign { .. })));
 }
 
 /// The port of the scheme may be written or not, on either side; another port may be left out.
@@ -248,7 +253,7 @@ fn provider_a_signs_json_by_its_hash() {
     let other_hash = url.replace(&hash, &"0".repeat(64));
     let sent = Sent::new(&other_hash, &[json, (A_SIGNATURE, &a_sign(&other_hash))], body);
     let outcome = sent.verify(TWILIO, &a_telephony());
-    assert_eq!(outcome, Err(Wrong::ForeignBody { header: A_SIGNATURE }));
+    assert_eq!(outcome, Err(SignatureError::ForeignBody { header: A_SIGNATURE }));
     // Signed without a hash: the body could be anybody's.
     let bare = "https://h.example/";
     let sent = Sent::new(bare, &[json, (A_SIGNATURE, &a_sign(bare))], body);
@@ -262,7 +267,7 @@ fn a_key_of_its_own_is_told_from_a_wrong_token() {
     let other = sent.with(A_SIGNATURE, &a_sign("something else"));
     assert_eq!(
         other.verify(TWILIO, &a_telephony()),
-        Err(Wrong::OtherKey { header: A_SETTINGS })
+        Err(SignatureError::OtherKey { header: A_SETTINGS })
     );
 }
 
@@ -346,14 +351,14 @@ fn provider_b_signs_time_and_body() {
     assert_eq!(elsewhere.verify(TELNYX, &b_telephony()), Ok(Standing::Verified));
     for header in [B_SIGNATURE, B_TIMESTAMP] {
         let outcome = sent.without(header).verify(TELNYX, &b_telephony());
-        assert_eq!(outcome, Err(Wrong::Missing { header }));
+        assert_eq!(outcome, Err(SignatureError::Missing { header }));
         let outcome = sent.with(header, "-?").verify(TELNYX, &b_telephony());
-        assert_eq!(outcome, Err(Wrong::Malformed { header }));
+        assert_eq!(outcome, Err(SignatureError::Malformed { header }));
     }
     let mut other = b_telephony();
     other.settings.set("TELCO_B_PUBLIC_KEY", BASE64.encode(&[7; 32]));
     let outcome = sent.verify(TELNYX, &other);
-    assert_eq!(outcome, Err(Wrong::ForeignBody { header: B_SIGNATURE }));
+    assert_eq!(outcome, Err(SignatureError::ForeignBody { header: B_SIGNATURE }));
 }
 
 #[test]
@@ -366,7 +371,7 @@ fn provider_b_is_believed_for_five_minutes() {
     }
     for now_s in [NOW_S - limit - 1, NOW_S + limit + 1] {
         let outcome = sent.verify_at(TELNYX, &b_telephony(), now_s);
-        assert_eq!(outcome, Err(Wrong::Stale { off_s: limit + 1 }));
+        assert_eq!(outcome, Err(SignatureError::Stale { off_s: limit + 1 }));
     }
     assert!(sent.verify_at(TELNYX, &b_telephony(), 0).is_err());
     assert!(sent.verify_at(TELNYX, &b_telephony(), u64::MAX).is_err());
@@ -415,7 +420,7 @@ fn provider_c_signs_url_form_and_nonce() {
         let elsewhere = sent.at("https://other.example.net/").verify(PLIVO, &c_telephony());
         assert!(matches!(
             elsewhere,
-            Err(Wrong::Foreign {
+            Err(SignatureError::Foreign {
                 header: C_SIGNATURE,
                 ..
             })
@@ -424,7 +429,7 @@ fn provider_c_signs_url_form_and_nonce() {
     let sent = c_webhook(C_URL, C_GOOD);
     for header in [C_SIGNATURE, C_NONCE] {
         let outcome = sent.without(header).verify(PLIVO, &c_telephony());
-        assert_eq!(outcome, Err(Wrong::Missing { header }));
+        assert_eq!(outcome, Err(SignatureError::Missing { header }));
     }
 }
 

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::{Liveness, MediaGate, WebRtcPhase, WebRtcSession};
-use crate::audio::listener::Listener;
-use crate::audio::speaker::Speaker;
+use crate::audio::receiver::AudioReceiver;
+use crate::audio::sender::AudioSender;
 use crate::limits::{CONNECT_WITHIN, PEER_FREED_AFTER};
 use crate::webrtc::connection::{ConnectionSetup, NegotiationError, PeerConnection};
 use crate::webrtc::outbox::Outbox;
@@ -46,8 +46,8 @@ impl WebRtcSession {
             resume_pending: false,
             liveness: Liveness::new(now),
             is_contested: false,
-            listener: Listener::new(codec),
-            speaker: Speaker::new(codec, device, setup.context.encoder_settings),
+            listener: AudioReceiver::new(codec),
+            speaker: AudioSender::new(codec, device, setup.context.encoder_settings),
             outbox: Outbox::new(device),
             realtime_events: None,
             pending_event: None,

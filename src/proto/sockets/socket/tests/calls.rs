@@ -31,8 +31,8 @@ fn media(payload: &[u8]) -> Value {
 }
 
 fn events_sent(rig: &Rig) -> Vec<String> {
-    let event = |message: &Message| match message {
-        Message::Text(text) => {
+    let event = |message: &SocketMessage| match message {
+        SocketMessage::Text(text) => {
             let value: Value = serde_json::from_str(text).expect("a provider is sent JSON");
             Some(value["event"].as_str().expect("an event").to_owned())
         }
@@ -90,12 +90,15 @@ fn a_handshake_has_a_budget() {
 /// No place is left when it is known who calls, or none for another silent socket: it closes with words, and no bot is told.
 #[test]
 fn a_call_without_a_place_is_closed_before_its_bot_begins() {
-    let full = Refused::Admission(admission::AdmissionError::Full);
+    let full = SocketRefusal::Admission(admission::AdmissionError::Full);
     let mut rig = Rig::new(SocketSession::call);
     rig.with(|session, now| {
         session.handle_text(&start_a().to_string(), now);
         session.handle_text(&media(&[0x10; 160]).to_string(), now);
-        assert_eq!(session.poll_output(now), SessionOutput::Command(Command::Begin));
+        assert_eq!(
+            session.poll_output(now),
+            SessionOutput::Command(SocketCommand::StartBot)
+        );
         session.handle_refused(full, now);
     });
     let why = "all places are taken; try again later";
@@ -107,7 +110,7 @@ fn a_call_without_a_place_is_closed_before_its_bot_begins() {
     let mut rig = Rig::new(SocketSession::call);
     rig.with(|session, now| session.handle_eviction(now));
     rig.json(start_a());
-    assert_eq!((rig.closed(), rig.begun), (Some((1013, GAVE_WAY)), 0));
+    assert_eq!((rig.closed(), rig.begun), (Some((1013, EVICTED)), 0));
     // Once it has ended there is nothing to take away.
     rig.with(|session, now| session.handle_refused(full, now));
     assert_eq!(rig.sent.len(), 1);
@@ -210,7 +213,7 @@ fn what_the_provider_says_becomes_events() {
 fn a_provider_that_just_closes_is_not_hung_up() {
     let mut rig = call();
     rig.with(|session, now| session.handle_close(now));
-    rig.with(|session, now| session.handle_read_error(ReadError::Ended, now));
+    rig.with(|session, now| session.handle_read_error(SocketReadError::Ended, now));
     assert_eq!((rig.left(), rig.hang_ups, rig.gone), (Some(LeaveReason::Left), 0, true));
 }
 
@@ -224,7 +227,7 @@ fn speech_keeps_its_lead() {
     let texts = rig
         .sent
         .iter()
-        .filter(|(_, message)| matches!(message, Message::Text(_)));
+        .filter(|(_, message)| matches!(message, SocketMessage::Text(_)));
     let times: Vec<Duration> = texts.map(|(at, _)| *at).collect();
     assert_eq!(times.len(), 100);
     for (nth, at) in times.iter().enumerate() {
@@ -285,8 +288,8 @@ fn only_what_a_provider_can_read_is_sent() {
     for text in [r#"{"label":"rtvi-ai","type":"bot-ready"}"#, "no JSON", "[1]", own] {
         rig.with(|session, _| session.handle_message(text.into()));
     }
-    let sent: Vec<&Message> = rig.sent.iter().map(|(_, message)| message).collect();
-    assert_eq!(sent, [&Message::Text(own.into())]);
+    let sent: Vec<&SocketMessage> = rig.sent.iter().map(|(_, message)| message).collect();
+    assert_eq!(sent, [&SocketMessage::Text(own.into())]);
     assert_eq!(rig.session.tally().messages_dropped, 2);
 }
 
@@ -367,7 +370,7 @@ fn sound_of_a_running_call_costs_little() {
     const PER_MESSAGE_SAID: u64 = 2;
     let mut session = call().session;
     let text = media(&[0x35; 160]).to_string();
-    let (mut now, mut sent) = (session.heard, 0);
+    let (mut now, mut sent) = (session.last_received, 0);
     for round in 0..600 {
         now += MS * 20;
         let (frames, heard) = allocations::of(|| {
@@ -391,7 +394,7 @@ fn sound_of_a_running_call_costs_little() {
             loop {
                 match session.poll_output(now) {
                     SessionOutput::Timeout(_) => return texts,
-                    SessionOutput::Command(Command::Send(Message::Text(_))) => texts += 1,
+                    SessionOutput::Command(SocketCommand::Send(SocketMessage::Text(_))) => texts += 1,
                     _ => {}
                 }
             }

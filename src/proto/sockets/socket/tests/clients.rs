@@ -2,14 +2,16 @@
 
 use super::*;
 use crate::limits::SOCKET_CLOSE_WITHIN;
-use crate::sockets::frames::Frame;
+use crate::sockets::frames::ProtobufFrame;
 
 /// The audio that was sent: when, and how many samples, at 24 kHz mono.
 fn audio(rig: &Rig) -> Vec<(Duration, usize)> {
     let mut audio = Vec::new();
     for (at, message) in &rig.sent {
-        let Message::Binary(bytes) = message else { continue };
-        if let Ok(Frame::Audio { pcm, rate_hz, channels }) = frames::decode(Bytes::from(bytes.clone())) {
+        let SocketMessage::Binary(bytes) = message else {
+            continue;
+        };
+        if let Ok(ProtobufFrame::Audio { pcm, rate_hz, channels }) = frames::decode(Bytes::from(bytes.clone())) {
             assert_eq!((rate_hz, channels, pcm.len() % 2), (24_000, 1, 0));
             audio.push((*at, pcm.len() / 2));
         }
@@ -17,9 +19,9 @@ fn audio(rig: &Rig) -> Vec<(Duration, usize)> {
     audio
 }
 
-fn frames_sent(rig: &Rig) -> Vec<Frame> {
-    let frame = |message: &Message| match message {
-        Message::Binary(bytes) => frames::decode(Bytes::from(bytes.clone())).ok(),
+fn frames_sent(rig: &Rig) -> Vec<ProtobufFrame> {
+    let frame = |message: &SocketMessage| match message {
+        SocketMessage::Binary(bytes) => frames::decode(Bytes::from(bytes.clone())).ok(),
         _ => None,
     };
     rig.sent.iter().filter_map(|(_, message)| frame(message)).collect()
@@ -97,8 +99,8 @@ fn an_interruption_drops_what_has_not_left() {
     rig.pass(Duration::from_secs(2));
     assert_eq!(audio(&rig).len(), before);
     let frames = frames_sent(&rig);
-    assert!(frames.contains(&Frame::Message(r#"{"a":1}"#.into())));
-    assert_eq!(frames.last(), Some(&Frame::Interruption));
+    assert!(frames.contains(&ProtobufFrame::Message(r#"{"a":1}"#.into())));
+    assert_eq!(frames.last(), Some(&ProtobufFrame::Interruption));
     assert_eq!(rig.events.last(), Some(&SessionEvent::SpeechStopped));
 }
 
@@ -204,7 +206,7 @@ fn the_last_words_are_heard() {
     rig.with(|session, now| session.handle_bot_end(LeaveReason::BotEnded, now));
     rig.pass(Duration::from_secs(3));
     assert_eq!(audio(&rig).len(), 50);
-    let close = |(_, message): &&(Duration, Message)| matches!(message, Message::Close(1000, _));
+    let close = |(_, message): &&(Duration, SocketMessage)| matches!(message, SocketMessage::Close(1000, _));
     let (closed, _) = rig.sent.iter().find(close).expect("a close");
     assert!(
         *closed >= Duration::from_secs(1),
@@ -226,7 +228,7 @@ fn nothing_follows_a_close() {
     let closes = rig
         .sent
         .iter()
-        .position(|(_, message)| matches!(message, Message::Close(..)));
+        .position(|(_, message)| matches!(message, SocketMessage::Close(..)));
     assert_eq!(closes, Some(rig.sent.len() - 1));
 
     let mut rig = Rig::client();
@@ -241,11 +243,11 @@ fn a_client_that_leaves_is_gone() {
     let mut rig = Rig::client();
     rig.with(|session, now| session.handle_close(now));
     assert_eq!((rig.left(), rig.closed()), (Some(LeaveReason::Left), None));
-    rig.with(|session, now| session.handle_read_error(ReadError::Ended, now));
+    rig.with(|session, now| session.handle_read_error(SocketReadError::Ended, now));
     assert!(rig.gone);
 
     let mut rig = Rig::client();
-    rig.with(|session, now| session.handle_read_error(ReadError::Broken, now));
+    rig.with(|session, now| session.handle_read_error(SocketReadError::Broken, now));
     assert_eq!((rig.left(), rig.gone), (Some(LeaveReason::Failed), true));
 }
 
@@ -263,9 +265,9 @@ fn every_end_has_its_code() {
         assert_eq!(rig.left(), Some(reason));
     }
     for (error, code, why) in [
-        (ReadError::TooLong, 1009, "the message is too long"),
-        (ReadError::NotUtf8, 1007, "the text is not UTF-8"),
-        (ReadError::Malformed, 1002, "the frame is malformed"),
+        (SocketReadError::TooLong, 1009, "the message is too long"),
+        (SocketReadError::NotUtf8, 1007, "the text is not UTF-8"),
+        (SocketReadError::Malformed, 1002, "the frame is malformed"),
     ] {
         let mut rig = Rig::client();
         rig.with(|session, now| session.handle_read_error(error, now));

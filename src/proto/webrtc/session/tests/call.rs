@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use super::super::*;
 use super::pair::{Pair, Tone, ms, runner, secs, setup};
-use crate::testing::client::{Client, config};
+use crate::testing::client::{TestClient, config};
 
 /// A call that was answered.
 fn answered() -> Pair {
     let server = config().set_ice_lite(true);
-    let mut server = Client::with(server, "192.0.2.9:5000", Instant::now()).labels(&[]);
+    let mut server = TestClient::with(server, "192.0.2.9:5000", Instant::now()).labels(&[]);
     let offer = server.offer();
     assert!(offer.contains("a=ice-lite\r\n") && offer.contains("a=setup:actpass\r\n"));
     let accepted = WebRtcSession::accept_call(&offer, &setup(None, &[runner()]), server.start);

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::pair::{Pair, Tone, ms, runner, secs};
 use crate::limits::{DEVICE_MESSAGE_BYTES_MAX, DEVICE_MESSAGE_INTERVAL, DEVICE_SETUP_REPEAT};
-use crate::testing::client::{self, Client};
+use crate::testing::client::{self, TestClient};
 pub use crate::testing::device::{as_device, device};
 use crate::testing::tap::chunks;
 
@@ -78,7 +78,7 @@ fn the_device_opens_the_association() {
 #[test]
 fn a_device_that_waits_is_asked() {
     let config = client::config().clear_extension_map();
-    let mut waits = Client::with(config, ADDRESS, Instant::now()).labels(&["rtvi-ai"]);
+    let mut waits = TestClient::with(config, ADDRESS, Instant::now()).labels(&["rtvi-ai"]);
     waits.rtc.direct_api().start_sctp(false);
     let mut pair = Pair::embedded(waits, Some(HOST), as_device);
     pair.connect();
@@ -207,7 +207,7 @@ fn a_device_is_checked_in_time() {
 /// A browser on the same runner is spoken to like any other, but for its one candidate.
 #[test]
 fn a_browser_on_a_runner_for_devices_is_a_browser() {
-    let mut pair = Pair::embedded(Client::new("192.0.2.9:5000"), Some(HOST), |offer| offer);
+    let mut pair = Pair::embedded(TestClient::new("192.0.2.9:5000"), Some(HOST), |offer| offer);
     assert!(!pair.session.is_device());
     pair.connect();
     let long = message("bot-llm-text", &"x".repeat(5_000));

@@ -12,7 +12,7 @@ use super::device::device;
 use super::pair::{ms, secs};
 use super::world::{WAY, World};
 use crate::limits::{CHECKED_ADDRESSES_MAX, CHECKED_UNPROVEN_MAX, PEER_LOST_AFTER};
-use crate::testing::client::Client;
+use crate::testing::client::TestClient;
 
 const VICTIM: &str = "192.0.2.9:5000";
 const FORGER: &str = "198.51.100.66:6666";
@@ -21,8 +21,8 @@ fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
-fn client(world: &World, at: &str) -> Client {
-    Client::at(at, world.now)
+fn client(world: &World, at: &str) -> TestClient {
+    TestClient::at(at, world.now)
 }
 
 /// A victim who talks, and a forger who has a call of his own.
@@ -203,7 +203,7 @@ fn restarts_make_no_more_guesses() {
     assert!(events.any(|(_, event)| *event == SessionEvent::Message("still here".into())));
 }
 
-fn a_device(world: &World, at: &str) -> Client {
+fn a_device(world: &World, at: &str) -> TestClient {
     let mut device = device(at, world.now);
     device.beep(440.0, 100, world.now);
     device

@@ -7,7 +7,7 @@ use super::pair::{Pair, Tone, ms, secs, share};
 use super::restart;
 use crate::audio::codec::Codec;
 use crate::audio::g711::Law;
-use crate::testing::client::{self, Client};
+use crate::testing::client::{self, TestClient};
 
 const A4: f64 = 440.0;
 const CALLER: &str = "192.0.2.9:5000";
@@ -15,8 +15,8 @@ const CALLER: &str = "192.0.2.9:5000";
 /// Each law with its own payload type, and with a dynamic one.
 const CASES: [(Law, u8); 4] = [(Law::Mu, 0), (Law::A, 8), (Law::Mu, 96), (Law::A, 127)];
 
-fn caller(law: Law, payload_type: u8) -> Client {
-    Client::g711(law, payload_type, CALLER, Instant::now())
+fn caller(law: Law, payload_type: u8) -> TestClient {
+    TestClient::g711(law, payload_type, CALLER, Instant::now())
 }
 
 /// What silence is on the wire.
@@ -27,7 +27,7 @@ fn silence(law: Law) -> u8 {
     }
 }
 
-fn call(client: Client) -> Pair {
+fn call(client: TestClient) -> Pair {
     let mut pair = Pair::with(client, |offer| offer);
     pair.connect();
     pair
@@ -240,8 +240,8 @@ fn a_restart_may_change_the_codec() {
         ("192.0.2.9:5004", None),
     ] {
         let mut client = match client_of {
-            None => Client::at(address, pair.start),
-            Some(law) => Client::g711(law, 100, address, pair.start),
+            None => TestClient::at(address, pair.start),
+            Some(law) => TestClient::g711(law, 100, address, pair.start),
         };
         let offer = client.offer();
         pair.restart(client, &offer);
@@ -264,7 +264,7 @@ fn a_restart_may_change_the_codec() {
 fn a_device_without_opus_talks() {
     for (law, payload_type) in [(Law::Mu, 0), (Law::A, 8)] {
         let config = client::g711(client::bare(), law, payload_type).clear_extension_map();
-        let mut client = Client::with(config, ADDRESS, Instant::now())
+        let mut client = TestClient::with(config, ADDRESS, Instant::now())
             .speaking(law)
             .labels(&["rtvi-ai"]);
         client.rtc.direct_api().start_sctp(true);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::super::*;
 use super::pair::{Pair, Rng, ms, runner, secs, setup};
 use crate::limits::{AUDIO_SOURCES_MAX, CHECKED_ADDRESSES_MAX, REMOTE_CANDIDATES_MAX};
-use crate::testing::client::Client;
+use crate::testing::client::TestClient;
 use crate::webrtc::connection::{ConnectionContext, IceSecret};
 use crate::webrtc::crypto;
 use crate::webrtc::gather::GatheredAddresses;
@@ -246,7 +246,7 @@ fn addresses_of_one_client_are_bounded() {
 fn sessions_that_are_dropped_leave_nothing() {
     let common = ConnectionContext::default();
     for number in 0..200 {
-        let mut client = Client::new("192.0.2.9:5000");
+        let mut client = TestClient::new("192.0.2.9:5000");
         let offer = client.offer();
         let setup = ConnectionSetup {
             context: &common,
@@ -461,9 +461,9 @@ fn dtls_is_answered_after_a_check_and_not_before() {
 fn sent_to(
     setup: &ConnectionSetup<'_>,
     lines: &[String],
-    mut each_100_ms: impl FnMut(&mut WebRtcSession, &mut Client),
+    mut each_100_ms: impl FnMut(&mut WebRtcSession, &mut TestClient),
 ) -> BTreeMap<SocketAddr, Vec<(Duration, usize)>> {
-    let mut client = Client::new("192.0.2.9:5000");
+    let mut client = TestClient::new("192.0.2.9:5000");
     let offer = client.offer();
     let start = client.start;
     let (mut session, answer) = WebRtcSession::accept(&offer, setup, start).expect("an answer");
@@ -617,7 +617,7 @@ fn addresses_that_no_peer_has_are_not_checked() {
 #[test]
 fn sessions_share_one_certificate() {
     let fingerprint = || {
-        let mut client = Client::new("192.0.2.9:5000");
+        let mut client = TestClient::new("192.0.2.9:5000");
         let (_, answer) =
             WebRtcSession::accept(&client.offer(), &setup(None, &[runner()]), client.start).expect("an answer");
         let line = answer.lines().find(|line| line.starts_with("a=fingerprint:"));

@@ -3,10 +3,10 @@
 use super::super::*;
 use super::pair::{Pair, Tone, ms, secs};
 use crate::limits::{CLOSE_WITHIN, SPEECH_HANGOVER};
-use crate::testing::client::Client;
+use crate::testing::client::TestClient;
 use crate::webrtc::connection::ReceivedPacket;
 
-type Leave = fn(&mut Client);
+type Leave = fn(&mut TestClient);
 type Reach = fn() -> Pair;
 
 const PEER_LEFT_TEXT: &str = r#"{"type":"signalling","message":{"type":"peerLeft"}}"#;
@@ -91,19 +91,19 @@ fn a_caller_who_comes_back_is_resumed() {
 /// The three ways in which a client leaves in good order; each ends the session at once, without a goodbye to nobody.
 #[test]
 fn a_caller_who_leaves_is_gone_at_once() {
-    let close_channel = |client: &mut Client| {
+    let close_channel = |client: &mut TestClient| {
         let id = client.open_channel().expect("a channel");
         client.rtc.direct_api().close_data_channel(id);
     };
-    let abort = |client: &mut Client| {
+    let abort = |client: &mut TestClient| {
         client.wires.lock().expect("whole").abort = true;
         client.send("this becomes an ABORT");
     };
-    let close_notify = |client: &mut Client| {
+    let close_notify = |client: &mut TestClient| {
         client.wires.lock().expect("whole").close = true;
         client.rtc.direct_api().set_ice_lite(false);
     };
-    let close = |client: &mut Client| client.rtc.close().expect("closing");
+    let close = |client: &mut TestClient| client.rtc.close().expect("closing");
     let ways: [(&str, Leave); 4] = [
         ("channel", close_channel),
         ("abort", abort),
@@ -232,7 +232,7 @@ fn a_bot_that_never_stops_talking_is_cut_off() {
 /// Without a channel there is nothing to say goodbye on; the connection closes at once.
 #[test]
 fn a_bot_leaves_a_client_without_a_channel() {
-    let mut pair = Pair::with(Client::new("192.0.2.9:5000").labels(&[]), |offer| offer);
+    let mut pair = Pair::with(TestClient::new("192.0.2.9:5000").labels(&[]), |offer| offer);
     assert!(pair.run_until(secs(5), |pair| pair.client.connected && pair.client.heard.len() > 10));
     let ended = pair.time();
     pair.bot_ends();
@@ -284,7 +284,7 @@ fn a_shutdown_takes_less_than_a_second_in_every_phase() {
     };
     let restarting = || {
         let mut pair = Pair::connected();
-        let mut client = Client::at("192.0.2.9:5001", pair.start);
+        let mut client = TestClient::at("192.0.2.9:5001", pair.start);
         let offer = client.offer();
         pair.restart(client, &offer);
         pair

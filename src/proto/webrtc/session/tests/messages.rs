@@ -3,12 +3,12 @@
 use super::super::*;
 use super::pair::{Pair, ms, secs};
 use crate::limits::{MESSAGE_BYTES_MAX, MESSAGES_OUT_MAX};
-use crate::testing::client::Client;
+use crate::testing::client::TestClient;
 
 /// Messages go to the channel called `chat`, also when another was open before it; the other one still speaks.
 #[test]
 fn the_channel_called_chat_is_preferred() {
-    let mut pair = Pair::with(Client::new("192.0.2.9:5000").labels(&["stats"]), |offer| offer);
+    let mut pair = Pair::with(TestClient::new("192.0.2.9:5000").labels(&["stats"]), |offer| offer);
     pair.connect();
     let stats = pair.client.channel("stats");
     pair.client.open("chat".to_owned());
@@ -35,7 +35,7 @@ fn the_channel_called_chat_is_preferred() {
 #[test]
 fn any_label_will_do() {
     for label in ["rtvi-ai", "", "чат"] {
-        let mut pair = Pair::with(Client::new("192.0.2.9:5000").labels(&[label]), |offer| offer);
+        let mut pair = Pair::with(TestClient::new("192.0.2.9:5000").labels(&[label]), |offer| offer);
         pair.connect();
         pair.send("hello");
         pair.client.send("hello yourself");

@@ -10,7 +10,7 @@ use super::device::device;
 use super::pair::{ms, secs};
 use super::world::World;
 use crate::limits::{INQUIRY_CHECKS, INQUIRY_INTERVAL, PEER_FREED_AFTER, PEER_LOST_AFTER};
-use crate::testing::client::Client;
+use crate::testing::client::TestClient;
 
 const NAT: &str = "192.0.2.77";
 const HOST: &str = "10.0.0.5";
@@ -25,7 +25,7 @@ enum Habit {
 
 const HABITS: [Habit; 2] = [Habit::Talks, Habit::Waits];
 
-fn at_port(world: &World, port: u16) -> Client {
+fn at_port(world: &World, port: u16) -> TestClient {
     device(&format!("{NAT}:{port}"), world.now)
 }
 

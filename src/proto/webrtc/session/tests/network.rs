@@ -11,7 +11,7 @@ use super::pair::{Pair, ms, secs};
 use super::way::{Bursts, Carried, Way};
 use crate::audio::opus::Decoder;
 use crate::limits::{AUDIO_OUT_QUEUE, JITTER_WAIT_MAX};
-use crate::testing::client::Client;
+use crate::testing::client::TestClient;
 
 const RATE_HZ: u32 = 16_000;
 const FRAME: usize = RATE_HZ as usize / 50;
@@ -272,7 +272,7 @@ fn callers_connect_in_time_at_5_percent_loss() {
     for delay in [ms(20), ms(500)] {
         let mut slowest = Duration::ZERO;
         for seed in 1..=12 {
-            let mut pair = Pair::with(Client::new("192.0.2.9:5000"), |offer| offer);
+            let mut pair = Pair::with(TestClient::new("192.0.2.9:5000"), |offer| offer);
             pair.rng.0 = seed;
             let way = Way {
                 loss_percent: 5,

@@ -5,7 +5,7 @@ use crate::webrtc::connection::{ConnectionSetup, NegotiationError};
 
 use super::super::*;
 use super::pair::{COMMON, Pair, ms, runner, secs, setup};
-use crate::testing::client::{self, Client};
+use crate::testing::client::{self, TestClient};
 
 pub const CHROME: &str = include_str!("../../../../../tests/data/sdp/chrome.offer.sdp");
 pub const FIREFOX: &str = include_str!("../../../../../tests/data/sdp/firefox.offer.sdp");
@@ -123,7 +123,7 @@ fn every_section_of_a_browser_is_answered_in_its_place() {
 #[test]
 fn a_client_with_video_talks() {
     let config = client::config().enable_vp8(true).enable_h264(true);
-    let client = Client::with(config, "192.0.2.9:5000", Instant::now()).videos(2);
+    let client = TestClient::with(config, "192.0.2.9:5000", Instant::now()).videos(2);
     let mut pair = Pair::with(client, |offer| offer);
     pair.connect();
     pair.open_audio(16_000, 16_000);
@@ -138,7 +138,7 @@ fn a_client_with_video_talks() {
 /// Messages are an extra: an offer without them makes a session of sound alone.
 #[test]
 fn an_offer_without_messages_is_a_talk() {
-    let mut pair = Pair::with(Client::new("192.0.2.9:5000").labels(&[]), |offer| {
+    let mut pair = Pair::with(TestClient::new("192.0.2.9:5000").labels(&[]), |offer| {
         assert!(!offer.contains("m=application"));
         offer
     });

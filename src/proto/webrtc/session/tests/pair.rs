@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use super::super::*;
 use super::way::Way;
 pub use crate::audio::tone::{Tone, share};
-use crate::testing::client::Client;
+use crate::testing::client::TestClient;
 use crate::webrtc::connection::{ConnectionContext, IceSecret};
 
 pub const RUNNER: &str = "192.0.2.1:7860";
@@ -93,7 +93,7 @@ pub struct Pair {
     pub start: Instant,
     pub now: Instant,
     pub session: WebRtcSession,
-    pub client: Client,
+    pub client: TestClient,
     pub bot: Bot,
     pub up: Way,
     pub down: Way,
@@ -172,15 +172,15 @@ fn add(costs: &mut [Cost], allocations: u64, sent: u32, frames: u32) {
 impl Pair {
     /// Joins a client that offers audio and a channel called `chat` with a session that answers.
     pub fn new() -> Self {
-        Pair::with(Client::new("192.0.2.9:5000"), |offer| offer)
+        Pair::with(TestClient::new("192.0.2.9:5000"), |offer| offer)
     }
 
-    pub fn with(client: Client, change: impl FnOnce(String) -> String) -> Self {
+    pub fn with(client: TestClient, change: impl FnOnce(String) -> String) -> Self {
         Pair::embedded(client, None, change)
     }
 
     pub fn embedded(
-        mut client: Client,
+        mut client: TestClient,
         embedded: Option<std::net::Ipv4Addr>,
         change: impl FnOnce(String) -> String,
     ) -> Self {
@@ -193,7 +193,7 @@ impl Pair {
     }
 
     /// Joins a client and a session that have each other's descriptions.
-    pub fn joined(client: Client, session: WebRtcSession) -> Self {
+    pub fn joined(client: TestClient, session: WebRtcSession) -> Self {
         let start = client.start;
         let way = Way::new(ms(5));
         Pair {
@@ -350,7 +350,7 @@ impl Pair {
     }
 
     /// The client throws its connection away and comes with another one, whose offer this is.
-    pub fn restart(&mut self, client: Client, offer: &str) -> Client {
+    pub fn restart(&mut self, client: TestClient, offer: &str) -> TestClient {
         let now = self.now;
         let answer = self.act(|session, _| session.restart(offer, &setup(None, &[runner()]), now));
         let old = std::mem::replace(&mut self.client, client);
@@ -443,7 +443,7 @@ impl Pair {
                 SessionOutput::Command(WebRtcCommand::ProbeOutcome(_) | WebRtcCommand::Announce(_))
                 | SessionOutput::SpeechWanted => {}
                 SessionOutput::Command(WebRtcCommand::Progress(progress)) => self.progress.push(progress),
-                SessionOutput::Audio(AudioFrame { pcm, rate_hz, .. }) => {
+                SessionOutput::Audio(CallerFrame { pcm, rate_hz, .. }) => {
                     self.bot.frames += 1;
                     self.bot.rate_hz = rate_hz;
                     self.bot.heard_at.push(at);

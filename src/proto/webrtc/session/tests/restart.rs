@@ -6,7 +6,7 @@ use str0m::media::{Direction, MediaKind};
 
 use super::super::*;
 use super::pair::{Pair, Tone, ms, runner, secs, setup, share};
-use crate::testing::client::Client;
+use crate::testing::client::TestClient;
 
 /// Returns the values of an attribute, in the order of the text.
 fn values<'a>(sdp: &'a str, name: &str) -> Vec<&'a str> {
@@ -18,11 +18,11 @@ fn values<'a>(sdp: &'a str, name: &str) -> Vec<&'a str> {
 
 /// A running call with sound and the answer it began with.
 fn call() -> (Pair, String) {
-    call_of(Client::new("192.0.2.9:5000"))
+    call_of(TestClient::new("192.0.2.9:5000"))
 }
 
 /// The same with this client.
-pub fn call_of(mut client: Client) -> (Pair, String) {
+pub fn call_of(mut client: TestClient) -> (Pair, String) {
     let mut first = String::new();
     let offer = client.offer();
     let (mut session, answer) =
@@ -151,7 +151,7 @@ fn a_restart_keeps_the_bot() {
     let (mut pair, first) = call();
     pair.run(secs(1));
     let heard = pair.bot.frames;
-    let mut client = Client::at("192.0.2.9:5001", pair.start);
+    let mut client = TestClient::at("192.0.2.9:5001", pair.start);
     let offer = client.offer();
     let old_ufrag = pair.session.local_ufrag();
     let mut old = pair.restart(client, &offer);
@@ -183,7 +183,7 @@ fn a_restart_keeps_the_bot() {
 #[test]
 fn a_restart_that_never_connects_ends() {
     let (mut pair, _) = call();
-    let mut client = Client::at("192.0.2.9:5001", pair.start);
+    let mut client = TestClient::at("192.0.2.9:5001", pair.start);
     let offer = client.offer();
     let restarted = pair.time();
     pair.restart(client, &offer);
@@ -219,7 +219,7 @@ fn a_lost_client_restarts() {
     assert!(pair.saw(&SessionEvent::Lost) && !pair.saw(&SessionEvent::Resumed));
     pair.up.cut = false;
     pair.down.cut = false;
-    let mut client = Client::at("198.51.100.3:40000", pair.start);
+    let mut client = TestClient::at("198.51.100.3:40000", pair.start);
     let offer = client.offer();
     pair.restart(client, &offer);
     pair.client.speak(440.0, pair.now);
@@ -239,7 +239,7 @@ fn a_session_that_is_ending_takes_no_offers() {
     pair.up.cut = true;
     pair.act(|session, now| session.handle_end(LeaveReason::BotEnded, now));
     for _ in 0..3 {
-        let mut client = Client::at("192.0.2.9:5001", pair.start);
+        let mut client = TestClient::at("192.0.2.9:5001", pair.start);
         let offer = client.offer();
         let now = pair.now;
         let restart = pair.act(|session, _| session.restart(&offer, &setup(None, &[runner()]), now));

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::super::*;
 use super::pair::{Pair, ms, runner, secs};
-use crate::testing::client::Client;
+use crate::testing::client::TestClient;
 use crate::webrtc::connection::ReceivedPacket;
 
 /// The extension `use_srtp`, RFC 5764 section 9.
@@ -36,7 +36,7 @@ fn of_somebody_else(offer: String) -> String {
 #[test]
 fn a_foreign_fingerprint_ends_the_session_at_once() {
     for role in ["actpass", "active", "passive"] {
-        let mut pair = Pair::with(Client::new("192.0.2.9:5000"), |offer| {
+        let mut pair = Pair::with(TestClient::new("192.0.2.9:5000"), |offer| {
             of_somebody_else(offer).replace("a=setup:actpass", &format!("a=setup:{role}"))
         });
         pair.keep_sent = true;
@@ -64,7 +64,7 @@ fn use_srtp(datagram: &[u8]) -> Option<&[u8]> {
 /// The runner asks for no master key identifier, and a packet that carries one is not heard.
 #[test]
 fn srtp_has_no_master_key_identifier() {
-    let mut pair = Pair::with(Client::at("192.0.2.9:5000", Instant::now()), |offer| {
+    let mut pair = Pair::with(TestClient::at("192.0.2.9:5000", Instant::now()), |offer| {
         offer.replace("a=setup:actpass", "a=setup:passive")
     });
     (pair.keep_sent, pair.keep_launched) = (true, true);

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::pair::{Pair, ms, secs, setup};
-use crate::testing::client::{Client, config};
+use crate::testing::client::{TestClient, config};
 use crate::webrtc::crypto::{self, HandshakeError};
 use crate::webrtc::ice_diagnosis::IceFailure;
 
@@ -19,7 +19,7 @@ fn give_up(mut pair: Pair) -> (IceFailure, String) {
 
 /// Puts other candidates in the place of the client's own.
 fn with_candidates(lines: &'static str) -> Pair {
-    Pair::with(Client::new(CLIENT), move |offer| {
+    Pair::with(TestClient::new(CLIENT), move |offer| {
         let kept: Vec<&str> = offer
             .lines()
             .filter(|line| !line.starts_with("a=candidate") && !line.starts_with("a=end-of-candidates"))
@@ -110,7 +110,7 @@ fn a_handshake_that_does_not_end_is_told() {
 fn a_certificate_that_is_refused_is_named() {
     let mut cert = crypto::certificate().expect("a certificate").clone();
     cert.certificate = include_bytes!("../../../../../tests/data/dtls/rsa1024.der").to_vec();
-    let client = Client::with_certificate(config(), cert, CLIENT, Instant::now());
+    let client = TestClient::with_certificate(config(), cert, CLIENT, Instant::now());
     let (cause, words) = give_up(Pair::with(client, |offer| offer.to_owned()));
     assert_eq!(
         cause,
@@ -118,7 +118,7 @@ fn a_certificate_that_is_refused_is_named() {
     );
     assert!(words.contains("P-256, P-384 and"), "{words}");
 
-    let mut pair = Pair::with(Client::new(CLIENT), |offer| {
+    let mut pair = Pair::with(TestClient::new(CLIENT), |offer| {
         let at = offer.find("a=fingerprint:sha-256 ").expect("a fingerprint") + 22;
         let other = if &offer[at..at + 2] == "00" { "11" } else { "00" };
         [&offer[..at], other, &offer[at + 2..]].concat()
@@ -148,7 +148,7 @@ fn a_client_that_chooses_no_pair_is_told() {
 fn a_restart_that_fails_is_told_apart_from_the_connection_before() {
     let mut pair = Pair::connected();
     assert!(pair.session.failed_attempt().is_none());
-    let mut client = Client::at(CLIENT, pair.now);
+    let mut client = TestClient::at(CLIENT, pair.now);
     let offer = client.offer();
     let now = pair.now;
     pair.act(|session, _| session.restart(&offer, &setup(None, &[super::pair::runner()]), now))

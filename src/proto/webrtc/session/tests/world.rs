@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::super::*;
 use super::device::as_device;
 use super::pair::{ms, runner, secs, setup};
-use crate::testing::client::Client;
+use crate::testing::client::TestClient;
 use crate::webrtc::connection::ReceivedPacket;
 use crate::webrtc::packet_router::{PacketRouter, RemotePath};
 
@@ -69,7 +69,7 @@ pub struct World {
     /// By the number of the session.
     pub lives: BTreeMap<u64, Life>,
     /// By the number of their session; those that lost their power are gone.
-    pub clients: BTreeMap<u64, Client>,
+    pub clients: BTreeMap<u64, TestClient>,
     /// Nothing passes between these clients and the runner.
     pub away: BTreeSet<u64>,
     /// These clients answer checks, and make none once they are connected: as microcontrollers do.
@@ -112,19 +112,19 @@ impl World {
     }
 
     /// Answers a client's offer; returns the number of the session.
-    pub fn call(&mut self, mut client: Client) -> u64 {
+    pub fn call(&mut self, mut client: TestClient) -> u64 {
         let offer = client.offer();
         self.answer(client, &offer)
     }
 
     /// The same for a device.
-    pub fn device_calls(&mut self, mut client: Client) -> u64 {
+    pub fn device_calls(&mut self, mut client: TestClient) -> u64 {
         let offer = as_device(client.offer());
         self.answer(client, &offer)
     }
 
     /// The same for one behind a NAT: its address is that of the NAT, and its offer names another.
-    pub fn device_calls_from(&mut self, host: &str, mut client: Client) -> u64 {
+    pub fn device_calls_from(&mut self, host: &str, mut client: TestClient) -> u64 {
         let public = format!(" {} {} typ host", client.address.ip(), client.address.port());
         let offer = as_device(client.offer());
         assert!(offer.contains(&public));
@@ -134,7 +134,7 @@ impl World {
         number
     }
 
-    fn answer(&mut self, mut client: Client, offer: &str) -> u64 {
+    fn answer(&mut self, mut client: TestClient, offer: &str) -> u64 {
         let local = [runner()];
         let accepted = WebRtcSession::accept(offer, &setup(self.host(), &local), self.now);
         let (mut session, answer) = accepted.expect("an offer that can be answered");
@@ -160,7 +160,7 @@ impl World {
     }
 
     /// Makes a client's call and lets it connect.
-    pub fn connected(&mut self, client: Client) -> u64 {
+    pub fn connected(&mut self, client: TestClient) -> u64 {
         let number = self.call(client);
         self.connect(number);
         number
@@ -184,7 +184,7 @@ impl World {
         self.lives.get_mut(&number).expect("a session")
     }
 
-    pub fn client(&mut self, number: u64) -> &mut Client {
+    pub fn client(&mut self, number: u64) -> &mut TestClient {
         self.clients.get_mut(&number).expect("a client")
     }
 
@@ -201,7 +201,7 @@ impl World {
     }
 
     /// A client comes with a new connection under the same session.
-    pub fn restart(&mut self, number: u64, mut client: Client) {
+    pub fn restart(&mut self, number: u64, mut client: TestClient) {
         let offer = client.offer();
         let (now, host, local) = (self.now, self.host(), [runner()]);
         let life = self.life(number);
@@ -238,7 +238,7 @@ impl World {
             }
             let flight = self.flights.keys().next().map(|(at, _)| *at);
             let lives = self.lives.values().filter(|life| !life.gone).map(|life| life.wake);
-            let clients = self.clients.values().map(Client::wake);
+            let clients = self.clients.values().map(TestClient::wake);
             let next = lives.chain(clients).chain(flight).min();
             let next = next.filter(|next| *next <= end);
             let Some(next) = next else {

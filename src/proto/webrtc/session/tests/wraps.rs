@@ -4,7 +4,7 @@
 
 use super::super::*;
 use super::pair::{Pair, Tone, ms, runner, secs, setup, share};
-use crate::testing::client::Client;
+use crate::testing::client::TestClient;
 use crate::webrtc::connection::ConnectionSetup;
 
 /// Packets that may be missing between two for the roll-over counter to be known: less than half of
@@ -14,7 +14,7 @@ const HZ: f64 = 440.0;
 
 /// A call whose bot hears at 16 kHz, made with these random bits.
 fn call(seed: u64) -> Pair {
-    let mut client = Client::new("192.0.2.9:5000");
+    let mut client = TestClient::new("192.0.2.9:5000");
     let offer = client.offer();
     let local = [runner()];
     let setup = ConnectionSetup {
@@ -117,7 +117,7 @@ fn milliseconds_of_the_clock_begin_again() {
     let up = std::time::Instant::now();
     for bits in [31, 32] {
         for unit in [std::time::Duration::from_micros(1), ms(1)] {
-            let client = Client::at("192.0.2.9:5000", up + unit * ((1u64 << bits) - 1) as u32 - secs(5));
+            let client = TestClient::at("192.0.2.9:5000", up + unit * ((1u64 << bits) - 1) as u32 - secs(5));
             let mut pair = Pair::with(client, |offer| offer);
             pair.connect();
             pair.open_audio(16_000, 16_000);

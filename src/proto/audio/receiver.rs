@@ -8,26 +8,26 @@ use std::fmt;
 use std::time::Instant;
 
 use crate::audio::codec::Codec;
-use crate::audio::decoder::Decoder;
-use crate::audio::jitter::{self, Jitter};
+use crate::audio::decoder::AudioDecoder;
+use crate::audio::jitter::{self, JitterBuffer};
 use crate::audio::packet::AudioPacket;
 use crate::counts::{Count, Counts};
 
 /// The hearing half of a session's audio.
-pub struct Listener {
+pub struct AudioReceiver {
     codec: Codec,
-    jitter: Jitter,
-    decoder: Option<Decoder>,
+    jitter: JitterBuffer,
+    decoder: Option<AudioDecoder>,
     pcm: Vec<i16>,
     ready: bool,
     unreadable: u64,
 }
 
-impl Listener {
+impl AudioReceiver {
     pub fn new(codec: Codec) -> Self {
-        Listener {
+        AudioReceiver {
             codec,
-            jitter: Jitter::new(codec),
+            jitter: JitterBuffer::new(codec),
             decoder: None,
             pcm: Vec::new(),
             ready: false,
@@ -44,7 +44,7 @@ impl Listener {
         {
             return;
         }
-        match Decoder::new(self.codec, rate_hz) {
+        match AudioDecoder::new(self.codec, rate_hz) {
             Ok(decoder) => self.decoder = Some(decoder),
             Err(error) => log::warn!("no audio at {rate_hz} Hz: {error}"),
         }
@@ -82,7 +82,7 @@ impl Listener {
         self.jitter.poll_timeout()
     }
 
-    /// Makes the next frame, if there is one; [`Listener::take_frame`] hands it out.
+    /// Makes the next frame, if there is one; [`AudioReceiver::take_frame`] hands it out.
     pub fn poll_frame(&mut self) -> bool {
         let Some(decoder) = &mut self.decoder else {
             return false;
@@ -90,11 +90,11 @@ impl Listener {
         while !self.ready {
             let decoded = match self.jitter.poll_output() {
                 None => return false,
-                Some(jitter::Output::Decode(packet)) => decoder.decode(packet),
-                Some(jitter::Output::DecodeFec(next)) => decoder.decode_fec(next),
-                Some(jitter::Output::Conceal) => decoder.conceal(),
+                Some(jitter::JitterOutput::Decode(packet)) => decoder.decode(packet),
+                Some(jitter::JitterOutput::DecodeFec(next)) => decoder.decode_fec(next),
+                Some(jitter::JitterOutput::Conceal) => decoder.conceal(),
                 // The bot counts what it gets; time that nobody spoke in is not part of it.
-                Some(jitter::Output::Gap { .. }) => continue,
+                Some(jitter::JitterOutput::Gap { .. }) => continue,
             };
             let pcm = match decoded {
                 Ok(pcm) => pcm,
@@ -111,16 +111,16 @@ impl Listener {
         true
     }
 
-    /// Hands out the frame that [`Listener::poll_frame`] made, and its rate in Hz.
+    /// Hands out the frame that [`AudioReceiver::poll_frame`] made, and its rate in Hz.
     pub fn take_frame(&mut self) -> (&[i16], u32) {
         self.ready = false;
-        let rate_hz = self.decoder.as_ref().map_or(0, Decoder::rate_hz);
+        let rate_hz = self.decoder.as_ref().map_or(0, AudioDecoder::rate_hz);
         (&self.pcm, rate_hz)
     }
 
     /// Returns what became of the caller's packets.
-    pub fn tally(&self) -> Tally {
-        Tally {
+    pub fn tally(&self) -> InboundStats {
+        InboundStats {
             counters: *self.jitter.counters(),
             unreadable: self.unreadable,
         }
@@ -129,13 +129,13 @@ impl Listener {
 
 /// What became of a caller's packets.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    pub counters: jitter::Counters,
+pub struct InboundStats {
+    pub counters: jitter::JitterStats,
     /// Packets that could not be decoded.
     pub unreadable: u64,
 }
 
-impl Tally {
+impl InboundStats {
     /// Puts what the metrics know of it.
     pub fn count(&self, counts: &mut Counts) {
         let counters = &self.counters;
@@ -153,10 +153,10 @@ impl Tally {
     }
 
     /// Returns the sum of two; the jitter is the greater one.
-    pub fn with(&self, other: &Tally) -> Tally {
+    pub fn with(&self, other: &InboundStats) -> InboundStats {
         let (one, two) = (&self.counters, &other.counters);
-        Tally {
-            counters: jitter::Counters {
+        InboundStats {
+            counters: jitter::JitterStats {
                 received: one.received + two.received,
                 lost: one.lost + two.lost,
                 concealed: one.concealed + two.concealed,
@@ -171,7 +171,7 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for InboundStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counters = &self.counters;
         write!(

@@ -5,26 +5,26 @@
 
 use std::time::Instant;
 
-use crate::audio::cadence::{Cadence, Cut, Output};
+use crate::audio::playout_pacer::{ChunkFormat, PlayoutOutput, PlayoutPacer};
 use crate::audio::resample::Resampler;
 
 /// The speaking half of a socket's audio.
-pub struct Voice {
+pub struct AudioOutput {
     wire_hz: u32,
     rate_hz: u32,
     resampler: Option<Resampler>,
-    cadence: Cadence,
+    cadence: PlayoutPacer,
     /// Speech on its way into the cadence, at the wire's rate; kept for its memory.
     resampled: Vec<i16>,
 }
 
-impl Voice {
-    pub fn new(cut: Cut) -> Self {
-        Voice {
+impl AudioOutput {
+    pub fn new(cut: ChunkFormat) -> Self {
+        AudioOutput {
             wire_hz: cut.rate_hz,
             rate_hz: cut.rate_hz,
             resampler: None,
-            cadence: Cadence::new(cut),
+            cadence: PlayoutPacer::new(cut),
             resampled: Vec::new(),
         }
     }
@@ -47,7 +47,7 @@ impl Voice {
         (room * u64::from(self.rate_hz) / u64::from(self.wire_hz)) as usize
     }
 
-    /// Takes speech at the bot's rate, at most [`Voice::room`] of it.
+    /// Takes speech at the bot's rate, at most [`AudioOutput::room`] of it.
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
         let speech = match &mut self.resampler {
             Some(resampler) => {
@@ -74,7 +74,7 @@ impl Voice {
     }
 
     /// Returns what is due by now, one thing at a time.
-    pub fn poll_output(&mut self, now: Instant) -> Option<Output<'_>> {
+    pub fn poll_output(&mut self, now: Instant) -> Option<PlayoutOutput<'_>> {
         self.cadence.poll_output(now)
     }
 

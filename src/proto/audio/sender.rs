@@ -2,7 +2,7 @@
 //! `encoder`, and `resample` between them where the codec does not know the bot's rate.
 //!
 //! In: `i16` mono PCM at the bot's rate, interruptions, and `now`. Out: one packet per 20 ms with its RTP timestamp,
-//! silence included, and the turns of speech as they leave. Nothing leaves before [`Speaker::start`].
+//! silence included, and the turns of speech as they leave. Nothing leaves before [`AudioSender::start`].
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -18,13 +18,13 @@ const RATE_HZ_BEFORE: u32 = 16_000;
 
 /// What the caller hears of the bot's turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum SpeechEdge {
     Started,
     Stopped,
 }
 
 /// One packet on its way.
-pub struct Packet<'a> {
+pub struct EncodedPacket<'a> {
     pub payload: &'a [u8],
     /// RTP timestamp in ticks of the codec's clock, from zero at the session's start.
     pub ticks: u64,
@@ -33,7 +33,7 @@ pub struct Packet<'a> {
 }
 
 /// The speaking half of a session's audio.
-pub struct Speaker {
+pub struct AudioSender {
     codec: Codec,
     /// Whether the caller decodes at 16 kHz: what it cannot hear is not coded.
     device: bool,
@@ -49,15 +49,15 @@ pub struct Speaker {
     ticks: u64,
     /// Speech on its way into the pacer, at the codec's rate; kept for its memory.
     resampled: Vec<i16>,
-    turns: VecDeque<Turn>,
+    turns: VecDeque<SpeechEdge>,
     /// What left before the rate was set.
-    before: pacer::Counters,
+    before: pacer::PacerStats,
 }
 
-impl Speaker {
+impl AudioSender {
     pub fn new(codec: Codec, device: bool, voice: EncoderSettings) -> Self {
         let codec_hz = codec.encoder_rate_hz(RATE_HZ_BEFORE);
-        Speaker {
+        AudioSender {
             codec,
             device,
             voice,
@@ -70,7 +70,7 @@ impl Speaker {
             ticks: 0,
             resampled: Vec::new(),
             turns: VecDeque::new(),
-            before: pacer::Counters::default(),
+            before: pacer::PacerStats::default(),
         }
     }
 
@@ -123,10 +123,10 @@ impl Speaker {
         }
     }
 
-    /// Nothing leaves until the next [`Speaker::start`]: a turn that is on ends here, and what is queued of it is a new one then.
+    /// Nothing leaves until the next [`AudioSender::start`]: a turn that is on ends here, and what is queued of it is a new one then.
     pub fn handle_pause(&mut self) {
         if self.pacer.handle_pause() {
-            self.turns.push_back(Turn::Stopped);
+            self.turns.push_back(SpeechEdge::Stopped);
         }
     }
 
@@ -137,7 +137,7 @@ impl Speaker {
         (room * u64::from(self.rate_hz) / u64::from(self.codec_hz())) as usize
     }
 
-    /// Takes speech at the bot's rate, at most [`Speaker::room`] of it.
+    /// Takes speech at the bot's rate, at most [`AudioSender::room`] of it.
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
         let speech = match &mut self.resampler {
             Some(resampler) => {
@@ -156,13 +156,13 @@ impl Speaker {
     }
 
     /// Returns the next packet that is due.
-    pub fn poll_packet(&mut self, now: Instant) -> Option<Packet<'_>> {
+    pub fn poll_packet(&mut self, now: Instant) -> Option<EncodedPacket<'_>> {
         self.pacer.handle_timeout(now);
         let frame = loop {
             match self.pacer.poll_output()? {
-                pacer::Output::SpeechStarted => self.turns.push_back(Turn::Started),
-                pacer::Output::SpeechStopped => self.turns.push_back(Turn::Stopped),
-                pacer::Output::Frame(frame) => break frame,
+                pacer::PacerOutput::SpeechStarted => self.turns.push_back(SpeechEdge::Started),
+                pacer::PacerOutput::SpeechStopped => self.turns.push_back(SpeechEdge::Stopped),
+                pacer::PacerOutput::Frame(frame) => break frame,
             }
         };
         let ticks = self.ticks_before + frame.rtp_ticks;
@@ -174,7 +174,7 @@ impl Speaker {
                 .ok();
         }
         match self.encoder.as_mut()?.encode(frame.pcm, frame.is_silent) {
-            Ok(payload) => Some(Packet {
+            Ok(payload) => Some(EncodedPacket {
                 payload,
                 ticks: ticks / u64::from(RTP_CLOCK_HZ / self.codec.clock_hz()),
                 pcm: self.pacer.last_frame(),
@@ -187,14 +187,14 @@ impl Speaker {
     }
 
     /// Returns the next turn of speech that the caller heard.
-    pub fn poll_turn(&mut self) -> Option<Turn> {
+    pub fn poll_speech_edge(&mut self) -> Option<SpeechEdge> {
         self.turns.pop_front()
     }
 
     /// Returns what left since the session began.
-    pub fn counters(&self) -> pacer::Counters {
+    pub fn counters(&self) -> pacer::PacerStats {
         let (before, now) = (self.before, self.pacer.counters());
-        pacer::Counters {
+        pacer::PacerStats {
             frames: before.frames + now.frames,
             silent: before.silent + now.silent,
             skipped: before.skipped + now.skipped,
@@ -214,12 +214,12 @@ fn resampler(from_hz: u32, to_hz: u32) -> Option<Resampler> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audio::decoder::Decoder;
+    use crate::audio::decoder::AudioDecoder;
     use crate::audio::g711::Law;
     use std::time::Duration;
 
     /// Runs a speaker up to, and without, `until`; gives its packets with their timestamps.
-    fn run(speaker: &mut Speaker, pcm: &mut &[i16], from: Instant, until: Instant) -> Vec<(Vec<u8>, u64)> {
+    fn run(speaker: &mut AudioSender, pcm: &mut &[i16], from: Instant, until: Instant) -> Vec<(Vec<u8>, u64)> {
         let mut packets = Vec::new();
         let mut now = from;
         while now < until {
@@ -242,13 +242,13 @@ mod tests {
             .flat_map(|codec| rates.map(|rate_hz| (*codec, rate_hz)))
         {
             let start = Instant::now();
-            let mut speaker = Speaker::new(codec, false, EncoderSettings::default());
+            let mut speaker = AudioSender::new(codec, false, EncoderSettings::default());
             speaker.set_rate(rate_hz, start);
             speaker.start(start);
             let tone = |n: u32| (std::f64::consts::TAU * 440.0 * f64::from(n) / f64::from(rate_hz)).sin() * 8_000.0;
             let pcm: Vec<i16> = (0..rate_hz).map(|n| tone(n) as i16).collect();
             let packets = run(&mut speaker, &mut &pcm[..], start, start + Duration::from_millis(1_500));
-            let mut decoder = Decoder::new(codec, 16_000).unwrap();
+            let mut decoder = AudioDecoder::new(codec, 16_000).unwrap();
             let mut heard = Vec::new();
             for (packet, _) in &packets {
                 heard.extend_from_slice(decoder.decode(packet).unwrap());
@@ -265,8 +265,12 @@ mod tests {
                 (219..=221).contains(&rises),
                 "{codec} {rate_hz} Hz: {rises} periods in half a second of 440 Hz"
             );
-            let turns = [speaker.poll_turn(), speaker.poll_turn(), speaker.poll_turn()];
-            assert_eq!(turns, [Some(Turn::Started), Some(Turn::Stopped), None]);
+            let turns = [
+                speaker.poll_speech_edge(),
+                speaker.poll_speech_edge(),
+                speaker.poll_speech_edge(),
+            ];
+            assert_eq!(turns, [Some(SpeechEdge::Started), Some(SpeechEdge::Stopped), None]);
             assert!(speaker.is_silent());
         }
     }
@@ -274,7 +278,7 @@ mod tests {
     #[test]
     fn a_change_of_the_rate_keeps_the_clock() {
         let start = Instant::now();
-        let mut speaker = Speaker::new(Codec::Opus, false, EncoderSettings::default());
+        let mut speaker = AudioSender::new(Codec::Opus, false, EncoderSettings::default());
         assert!(speaker.poll_packet(start).is_none(), "nothing before the start");
         speaker.start(start);
         let until = start + Duration::from_millis(95);
@@ -298,7 +302,7 @@ mod tests {
     #[test]
     fn a_change_of_the_codec_keeps_the_clock_and_ends_the_turn() {
         let start = Instant::now();
-        let mut speaker = Speaker::new(Codec::Opus, false, EncoderSettings::default());
+        let mut speaker = AudioSender::new(Codec::Opus, false, EncoderSettings::default());
         speaker.set_rate(24_000, start);
         speaker.start(start);
         let pcm = vec![5_000; 24_000];
@@ -310,8 +314,12 @@ mod tests {
         assert_eq!(pcma[0].1, (ticks + pacer::PTIME_TICKS) / 6);
         assert!(pcma.windows(2).all(|pair| pair[1].1 == pair[0].1 + 160));
         assert!(pcma.iter().all(|(packet, _)| *packet == [0xd5; 160]));
-        let turns = [speaker.poll_turn(), speaker.poll_turn(), speaker.poll_turn()];
-        assert_eq!(turns, [Some(Turn::Started), Some(Turn::Stopped), None]);
+        let turns = [
+            speaker.poll_speech_edge(),
+            speaker.poll_speech_edge(),
+            speaker.poll_speech_edge(),
+        ];
+        assert_eq!(turns, [Some(SpeechEdge::Started), Some(SpeechEdge::Stopped), None]);
         assert_eq!(speaker.counters().frames, (opus.len() + pcma.len()) as u64);
     }
 
@@ -319,7 +327,7 @@ mod tests {
     fn an_interruption_leaves_nothing_behind() {
         for rate_hz in [16_000, 44_100] {
             let start = Instant::now();
-            let mut speaker = Speaker::new(Codec::Opus, false, EncoderSettings::default());
+            let mut speaker = AudioSender::new(Codec::Opus, false, EncoderSettings::default());
             speaker.set_rate(rate_hz, start);
             speaker.start(start);
             let pcm: Vec<i16> = (0..rate_hz).map(|n| if n % 40 < 20 { 9_000 } else { -9_000 }).collect();
@@ -332,9 +340,12 @@ mod tests {
                 resampler.process(&[0; 500], &mut rest);
             }
             assert!(rest.iter().all(|sample| *sample == 0), "nothing in the filter either");
-            assert_eq!([speaker.poll_turn(), speaker.poll_turn()], [Some(Turn::Started), None]);
+            assert_eq!(
+                [speaker.poll_speech_edge(), speaker.poll_speech_edge()],
+                [Some(SpeechEdge::Started), None]
+            );
             speaker.poll_packet(until);
-            assert_eq!(speaker.poll_turn(), Some(Turn::Stopped));
+            assert_eq!(speaker.poll_speech_edge(), Some(SpeechEdge::Stopped));
         }
     }
 
@@ -345,7 +356,7 @@ mod tests {
             .map(|n| ((n * 7_919) % 20_000 - 10_000) as i16)
             .collect();
         for device in [false, true] {
-            let mut speaker = Speaker::new(Codec::Opus, device, EncoderSettings::default());
+            let mut speaker = AudioSender::new(Codec::Opus, device, EncoderSettings::default());
             speaker.set_rate(24_000, start);
             speaker.start(start);
             let packets = run(&mut speaker, &mut &pcm[..], start, start + Duration::from_millis(900));
@@ -364,7 +375,7 @@ mod tests {
                 complexity,
                 ..EncoderSettings::default()
             };
-            let mut speaker = Speaker::new(Codec::Opus, false, voice);
+            let mut speaker = AudioSender::new(Codec::Opus, false, voice);
             speaker.set_rate(rate_hz, start);
             speaker.start(start);
             let pcm: Vec<i16> = (0..rate_hz as i32)

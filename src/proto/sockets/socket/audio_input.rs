@@ -10,7 +10,7 @@ use crate::limits::{EARLY_AUDIO, RATE_CHANGES_MAX};
 
 /// The hearing half of a socket's audio.
 #[derive(Default)]
-pub struct Ear {
+pub struct AudioInput {
     wire_hz: u32,
     /// What the bot asks for; nothing before it has.
     rate_hz: Option<u32>,
@@ -24,7 +24,7 @@ pub struct Ear {
     heard: Duration,
 }
 
-impl Ear {
+impl AudioInput {
     /// Takes the rate that the bot asks for, in Hz.
     pub fn set_rate(&mut self, rate_hz: u32) {
         if self.rate_hz == Some(rate_hz) {
@@ -69,7 +69,7 @@ impl Ear {
         }
     }
 
-    /// Makes the next frame ready, if there is one; [`Ear::take_frame`] hands it out.
+    /// Makes the next frame ready, if there is one; [`AudioInput::take_frame`] hands it out.
     pub fn poll_frame(&mut self) -> bool {
         if self.taken == self.pcm.len() {
             self.pcm.clear();

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::super::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 use super::{SCRIPTS, b_call, script_call};
 use crate::limits::{MARK_BYTES_MAX, TELEPHONY_PAYLOAD_BYTES_MAX, TELEPHONY_REORDERED_MAX};
-use crate::telephony::{Heard, Malformed};
+use crate::telephony::{Malformed, ProviderInput};
 
 fn media(payload: &str) -> String {
     json!({"event": "media", "media": {"payload": payload}}).to_string()
@@ -35,7 +35,7 @@ fn assert_tone(pcm: &[i16], indexes: &[usize]) {
 /// one too late, and the last with the end of the stream.
 #[test]
 fn whole_calls_are_read() {
-    let mark = |name: &str| Heard::Mark(name.into());
+    let mark = |name: &str| ProviderInput::Mark(name.into());
     let marks = || vec![mark("utt-7"), mark("utt-8")];
     for (provider, keys, marks, frames, frame, malformed) in [
         (TWILIO, "5#", marks(), &[0, 1, 2, 3, 4, 6][..], 160, 2),
@@ -57,19 +57,22 @@ fn whole_calls_are_read() {
             let before = pcm.len();
             let meaning = call.read(line, &mut pcm).expect("an object");
             let grown = pcm.len() > before;
-            assert!(grown == (meaning == Heard::Audio) || meaning == Heard::Stop, "{line}");
+            assert!(
+                grown == (meaning == ProviderInput::Audio) || meaning == ProviderInput::Stop,
+                "{line}"
+            );
             heard.push(meaning);
         }
-        assert_eq!(heard.last(), Some(&Heard::Stop));
+        assert_eq!(heard.last(), Some(&ProviderInput::Stop));
         let dialled: String = heard
             .iter()
             .filter_map(|heard| match heard {
-                Heard::Dtmf(key) => Some(*key),
+                ProviderInput::Dtmf(key) => Some(*key),
                 _ => None,
             })
             .collect();
         assert_eq!(dialled, keys);
-        heard.retain(|heard| matches!(heard, Heard::Mark(_)));
+        heard.retain(|heard| matches!(heard, ProviderInput::Mark(_)));
         assert_eq!(heard, marks);
         assert_eq!(call.malformed, malformed, "{provider:?}");
         let mut indexes: Vec<usize> = frames.iter().flat_map(|at| at * frame..(at + 1) * frame).collect();
@@ -120,7 +123,7 @@ fn an_object_is_at_worst_skipped_and_counted() {
         r#"{"event":"mark","mark":{}}"#.into(),
     ];
     for text in &skipped {
-        assert_eq!(call.read(text, &mut pcm), Ok(Heard::Nothing), "{text}");
+        assert_eq!(call.read(text, &mut pcm), Ok(ProviderInput::Nothing), "{text}");
     }
     assert_eq!((call.malformed, pcm.len()), (skipped.len() as u64, 0));
     for text in [
@@ -133,7 +136,7 @@ fn an_object_is_at_worst_skipped_and_counted() {
         r#"{"event":"dtmf","dtmf":{"digit":"\u0665"}}"#.into(),
         media(""),
     ] {
-        assert_eq!(call.read(&text, &mut pcm), Ok(Heard::Nothing), "{text}");
+        assert_eq!(call.read(&text, &mut pcm), Ok(ProviderInput::Nothing), "{text}");
     }
     assert_eq!((call.malformed, pcm.len()), (skipped.len() as u64, 0));
     // Escapes and missing padding are good base64 all the same.
@@ -142,7 +145,7 @@ fn an_object_is_at_worst_skipped_and_counted() {
         let text = format!("  {{\"event\":\"media\",\"media\":{{\"payload\":\"{payload}\"}}}}");
         assert_eq!(
             (call.read(&text, &mut pcm), pcm.len()),
-            (Ok(Heard::Audio), samples),
+            (Ok(ProviderInput::Audio), samples),
             "{payload}"
         );
     }
@@ -154,7 +157,7 @@ fn half_a_sample_is_counted_and_the_others_are_heard() {
     let mut pcm = vec![7];
     assert_eq!(
         call.read(&media(&BASE64.encode(&[1, 0, 0xff, 0xff, 9])), &mut pcm),
-        Ok(Heard::Audio)
+        Ok(ProviderInput::Audio)
     );
     assert_eq!((pcm, call.malformed), (vec![7, 1, -1], 1));
 }
@@ -172,9 +175,12 @@ fn payloads_and_names_of_marks_have_a_limit() {
     let mark = |bytes: usize| json!({"event": "mark", "mark": {"name": "m".repeat(bytes)}}).to_string();
     assert_eq!(
         call.read(&mark(MARK_BYTES_MAX), &mut pcm),
-        Ok(Heard::Mark("m".repeat(MARK_BYTES_MAX)))
+        Ok(ProviderInput::Mark("m".repeat(MARK_BYTES_MAX)))
     );
-    assert_eq!(call.read(&mark(MARK_BYTES_MAX + 1), &mut pcm), Ok(Heard::Nothing));
+    assert_eq!(
+        call.read(&mark(MARK_BYTES_MAX + 1), &mut pcm),
+        Ok(ProviderInput::Nothing)
+    );
     assert_eq!(call.malformed, 2);
 }
 
@@ -231,12 +237,15 @@ fn frames_of_b_that_come_twice_too_late_or_never_hold_nobody_up() {
     let mut call = b_call("L16", 8_000);
     let mut pcm = Vec::new();
     call.read(&numbered(1, 1), &mut pcm).expect("an object");
-    assert_eq!(call.read(&numbered(3, 3), &mut pcm), Ok(Heard::Nothing));
+    assert_eq!(call.read(&numbered(3, 3), &mut pcm), Ok(ProviderInput::Nothing));
     // The second cannot be read, but it came: the third waits no longer.
     let broken = json!({"event": "media", "media": {"chunk": 2, "payload": "%"}}).to_string();
-    assert_eq!(call.read(&broken, &mut pcm), Ok(Heard::Audio));
+    assert_eq!(call.read(&broken, &mut pcm), Ok(ProviderInput::Audio));
     // Without a number a frame is where it is.
-    assert_eq!(call.read(&media(&BASE64.encode(&[7, 0])), &mut pcm), Ok(Heard::Audio));
+    assert_eq!(
+        call.read(&media(&BASE64.encode(&[7, 0])), &mut pcm),
+        Ok(ProviderInput::Audio)
+    );
     assert_eq!((pcm, call.malformed), (vec![1, 3, 7], 1));
 }
 
@@ -246,7 +255,10 @@ fn frames_of_the_others_come_out_as_they_came() {
     let mut call = script_call(EXOTEL);
     let mut pcm = Vec::new();
     for chunk in [3, 1, 2, 2] {
-        assert_eq!(call.read(&numbered(chunk, chunk as i16), &mut pcm), Ok(Heard::Audio));
+        assert_eq!(
+            call.read(&numbered(chunk, chunk as i16), &mut pcm),
+            Ok(ProviderInput::Audio)
+        );
     }
     assert_eq!(pcm, [3, 1, 2, 2]);
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::named::{PLIVO, TELNYX, TWILIO};
 use super::{SCRIPTS, b_call, call, script_call};
 use crate::audio::g711;
-use crate::telephony::{Call, Chunk, Codec};
+use crate::telephony::{ChunkLimits, TelephonyCall, TelephonyCodec};
 
 /// The messages of the fact sheet, letter by letter.
 #[test]
@@ -83,7 +83,7 @@ fn nothing_of_a_peer_breaks_out_of_its_quotes() {
 #[test]
 fn audio_goes_over_the_wire_and_back() {
     let ramp: Vec<i16> = (0..1_000).map(|at| (at * 65 - 32_500) as i16).collect();
-    let mut calls: Vec<Call> = SCRIPTS.iter().map(|(provider, _)| script_call(provider)).collect();
+    let mut calls: Vec<TelephonyCall> = SCRIPTS.iter().map(|(provider, _)| script_call(provider)).collect();
     calls.extend([b_call("PCMA", 8_000), b_call("L16", 48_000), b_call("PCMU", 16_000)]);
     for mut call in calls {
         call.tx = call.rx;
@@ -97,9 +97,9 @@ fn audio_goes_over_the_wire_and_back() {
             let coded: Vec<i16> = ramp[..length]
                 .iter()
                 .map(|sample| match call.rx.codec {
-                    Codec::Ulaw => g711::ulaw_decode(g711::ulaw_encode(*sample)),
-                    Codec::Alaw => g711::alaw_decode(g711::alaw_encode(*sample)),
-                    Codec::L16 => *sample,
+                    TelephonyCodec::Ulaw => g711::ulaw_decode(g711::ulaw_encode(*sample)),
+                    TelephonyCodec::Alaw => g711::alaw_decode(g711::alaw_encode(*sample)),
+                    TelephonyCodec::L16 => *sample,
                 })
                 .collect();
             assert_eq!(pcm, coded);
@@ -123,7 +123,7 @@ fn chunks_have_the_sizes_that_providers_take() {
             "media_format": {"encoding": encoding, "sample_rate": rate}}});
         let call = call(&start.to_string());
         let chunk = call.chunk();
-        let expected = Chunk {
+        let expected = ChunkLimits {
             length: Duration::from_millis(length_ms),
             multiple: Duration::from_millis(multiple_ms),
         };
@@ -134,6 +134,6 @@ fn chunks_have_the_sizes_that_providers_take() {
         assert!(chunk.length.as_millis().is_multiple_of(chunk.multiple.as_millis()));
     }
     for provider in [TWILIO, TELNYX, PLIVO] {
-        assert_eq!(script_call(provider).chunk(), Chunk::PLAIN);
+        assert_eq!(script_call(provider).chunk(), ChunkLimits::PLAIN);
     }
 }

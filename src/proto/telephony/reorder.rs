@@ -9,7 +9,7 @@ use crate::limits::TELEPHONY_REORDERED_MAX;
 /// Puts frames in the order of their numbers, as far as that costs no more than a few frames of
 /// delay.
 #[derive(Debug, Default)]
-pub(super) struct Order {
+pub(super) struct ReorderBuffer {
     /// The number that comes next; none before the first frame.
     next: Option<u64>,
     /// Frames that came too early, by number.
@@ -18,7 +18,7 @@ pub(super) struct Order {
     late: usize,
 }
 
-impl Order {
+impl ReorderBuffer {
     /// Takes the frame that was appended to `pcm` from `start` on: it stays, is held back, or is
     /// dropped; frames that waited for it follow.
     pub(super) fn place(&mut self, chunk: u64, start: usize, pcm: &mut Vec<i16>) {

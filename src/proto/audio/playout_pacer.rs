@@ -1,12 +1,12 @@
 //! Cuts the bot's speech into messages of a socket, and lets them leave at the speed at which they are played.
 //!
-//! In: PCM of any length (`i16` mono at the rate given), marks, interruptions, and `now`. Out, by [`Cadence::poll_output`]:
+//! In: PCM of any length (`i16` mono at the rate given), marks, interruptions, and `now`. Out, by [`PlayoutPacer::poll_output`]:
 //! chunks of one length, marks once all speech before them has left, and the begin and end of speech. Unlike the clock of
 //! `pacer`, this one is silent while the bot is: the far end plays what it gets, in order, and nothing while it gets nothing.
 //! When a chunk leaves, the time at which the far end will have played it is known: it lies behind what is still unplayed. A
 //! chunk leaves when that time is at most the lead ahead, so deadlines are absolute and never drift. The rest of an
 //! utterance is filled up with silence once nothing has come for a while.
-//! A full queue takes nothing more; [`Cadence::room`] tells how much it takes.
+//! A full queue takes nothing more; [`PlayoutPacer::room`] tells how much it takes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::limits::{PACER_QUEUE, SPEECH_HANGOVER, UTTERANCE_REST_WAIT};
 
 /// How speech is cut, and how far ahead of its playing it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct ChunkFormat {
     pub rate_hz: u32,
     /// Samples of one message.
     pub chunk: usize,
@@ -27,7 +27,7 @@ pub struct Cut {
 
 /// What the cadence has for the caller.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Output<'a> {
+pub enum PlayoutOutput<'a> {
     /// Send this now.
     Chunk(&'a [i16]),
     /// All speech before this mark has left.
@@ -39,8 +39,8 @@ pub enum Output<'a> {
 }
 
 /// The clock of one outgoing stream of messages.
-pub struct Cadence {
-    cut: Cut,
+pub struct PlayoutPacer {
+    cut: ChunkFormat,
     queue: VecDeque<i16>,
     chunk: Vec<i16>,
     /// Marks, each with the number of queued samples before it.
@@ -55,9 +55,9 @@ pub struct Cadence {
     chunks: u64,
 }
 
-impl Cadence {
-    pub fn new(cut: Cut) -> Self {
-        Cadence {
+impl PlayoutPacer {
+    pub fn new(cut: ChunkFormat) -> Self {
+        PlayoutPacer {
             cut,
             queue: VecDeque::new(),
             chunk: Vec::new(),
@@ -81,7 +81,7 @@ impl Cadence {
         self.chunks
     }
 
-    /// Queues speech; the caller keeps to [`Cadence::room`].
+    /// Queues speech; the caller keeps to [`PlayoutPacer::room`].
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
         if !pcm.is_empty() {
             self.queue.extend(pcm);
@@ -122,14 +122,14 @@ impl Cadence {
     }
 
     /// Returns what is due by now, one thing at a time.
-    pub fn poll_output(&mut self, now: Instant) -> Option<Output<'_>> {
+    pub fn poll_output(&mut self, now: Instant) -> Option<PlayoutOutput<'_>> {
         let over = self.queue.is_empty() && self.speaking.is_some_and(|sound| now >= sound + SPEECH_HANGOVER);
         if std::mem::take(&mut self.interrupted) || over {
             self.speaking = None;
-            return Some(Output::SpeechStopped);
+            return Some(PlayoutOutput::SpeechStopped);
         }
         if self.marks.front().is_some_and(|(before, _)| *before == 0) {
-            return self.marks.pop_front().map(|(_, name)| Output::Mark(name));
+            return self.marks.pop_front().map(|(_, name)| PlayoutOutput::Mark(name));
         }
         if now < self.due()? {
             return None;
@@ -144,7 +144,7 @@ impl Cadence {
         let length = Duration::from_secs(filled as u64) / self.cut.rate_hz;
         let played = self.played.map_or(now, |played| played.max(now)) + length;
         if voiced && self.speaking.replace(played).is_none() {
-            return Some(Output::SpeechStarted);
+            return Some(PlayoutOutput::SpeechStarted);
         }
         self.played = Some(played);
         self.chunk.clear();
@@ -154,7 +154,7 @@ impl Cadence {
             *before = before.saturating_sub(takes);
         }
         self.chunks += 1;
-        Some(Output::Chunk(&self.chunk))
+        Some(PlayoutOutput::Chunk(&self.chunk))
     }
 
     /// Returns when the next chunk leaves.
@@ -176,7 +176,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
     const PTIME: Duration = Duration::from_millis(20);
-    const CALL: Cut = Cut {
+    const CALL: ChunkFormat = ChunkFormat {
         rate_hz: 8_000,
         chunk: 160,
         multiple: 1,
@@ -192,20 +192,20 @@ mod tests {
         Stopped,
     }
 
-    fn drain(cadence: &mut Cadence, now: Instant, left: &mut Vec<(Instant, Left)>) {
+    fn drain(cadence: &mut PlayoutPacer, now: Instant, left: &mut Vec<(Instant, Left)>) {
         while let Some(output) = cadence.poll_output(now) {
             let output = match output {
-                Output::Chunk(pcm) => Left::Chunk(pcm.len()),
-                Output::Mark(name) => Left::Mark(name),
-                Output::SpeechStarted => Left::Started,
-                Output::SpeechStopped => Left::Stopped,
+                PlayoutOutput::Chunk(pcm) => Left::Chunk(pcm.len()),
+                PlayoutOutput::Mark(name) => Left::Mark(name),
+                PlayoutOutput::SpeechStarted => Left::Started,
+                PlayoutOutput::SpeechStopped => Left::Stopped,
             };
             left.push((now, output));
         }
     }
 
     /// Feeds a long speech as there is room, from deadline to deadline, until everything was played.
-    fn say(cadence: &mut Cadence, samples: usize, start: Instant) -> Vec<(Instant, Left)> {
+    fn say(cadence: &mut PlayoutPacer, samples: usize, start: Instant) -> Vec<(Instant, Left)> {
         let (mut left, mut rest, mut now) = (Vec::new(), samples, start);
         loop {
             let piece = rest.min(cadence.room());
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_long_speech_leaves_at_the_speed_at_which_it_is_played() {
         let start = Instant::now();
-        let left = say(&mut Cadence::new(CALL), 8_000 * 10, start);
+        let left = say(&mut PlayoutPacer::new(CALL), 8_000 * 10, start);
         let chunks = chunks(&left);
         assert_eq!(chunks.len(), 500);
         for (nth, (at, samples)) in chunks.iter().enumerate() {
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn live_frames_are_not_delayed() {
         let start = Instant::now();
-        let mut cadence = Cadence::new(CALL);
+        let mut cadence = PlayoutPacer::new(CALL);
         for nth in 0..100 {
             let now = start + PTIME * nth;
             cadence.handle_audio(&[500; 160], now);
@@ -267,12 +267,12 @@ mod tests {
     #[test]
     fn the_last_message_is_filled_up() {
         let start = Instant::now();
-        let cut = Cut {
+        let cut = ChunkFormat {
             chunk: 1_600,
             multiple: 160,
             ..CALL
         };
-        let mut cadence = Cadence::new(cut);
+        let mut cadence = PlayoutPacer::new(cut);
         let left = say(&mut cadence, 1_600 + 170, start);
         assert_eq!(chunks(&left), [(start, 1_600), (start + UTTERANCE_REST_WAIT, 320)]);
         // What follows before that time is up is no new utterance.
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn speech_after_a_pause_begins_anew() {
         let start = Instant::now();
-        let mut cadence = Cadence::new(CALL);
+        let mut cadence = PlayoutPacer::new(CALL);
         say(&mut cadence, 8_000, start);
         let later = start + Duration::from_secs(60);
         let left = say(&mut cadence, 8_000, later);
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn an_interruption_leaves_nothing_behind() {
         let start = Instant::now();
-        let mut cadence = Cadence::new(CALL);
+        let mut cadence = PlayoutPacer::new(CALL);
         let mut left = Vec::new();
         cadence.handle_audio(&[1; 160 * 11], start);
         drain(&mut cadence, start, &mut left);
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn marks_keep_their_place() {
         let start = Instant::now();
-        let mut cadence = Cadence::new(CALL);
+        let mut cadence = PlayoutPacer::new(CALL);
         let mut left = Vec::new();
         cadence.handle_mark("first".into());
         cadence.handle_audio(&[1; 320], start);
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn silence_is_no_speech() {
         let start = Instant::now();
-        let mut cadence = Cadence::new(CALL);
+        let mut cadence = PlayoutPacer::new(CALL);
         let mut left = Vec::new();
         cadence.handle_audio(&[0; 320], start);
         drain(&mut cadence, start, &mut left);
@@ -361,12 +361,12 @@ mod tests {
     #[test]
     fn a_full_queue_takes_nothing_more() {
         let start = Instant::now();
-        let mut cadence = Cadence::new(CALL);
+        let mut cadence = PlayoutPacer::new(CALL);
         let room = cadence.room();
         assert_eq!(room, 800, "100 ms");
         cadence.handle_audio(&vec![1; room], start);
         assert_eq!(cadence.room(), 0);
-        let wide = Cadence::new(Cut { chunk: 1_600, ..CALL });
+        let wide = PlayoutPacer::new(ChunkFormat { chunk: 1_600, ..CALL });
         assert_eq!(wide.room(), 3_200, "two messages");
     }
 }

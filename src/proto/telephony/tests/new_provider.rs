@@ -10,16 +10,16 @@ use super::{PROVIDERS, SCRIPTS};
 use crate::config::{Config, Settings, Telephony, Transport};
 use crate::doctor::{FindingLevel as Judged, providers};
 use crate::server::rest::RestMethod;
-use crate::telephony::hangup::{self, Verdict};
+use crate::telephony::hangup::{self, HangUpOutcome};
 use crate::telephony::invented::{FIVE, INVENTED};
-use crate::telephony::proof::{CallKey, Proof, Unproven, is_protected, protects_any};
-use crate::telephony::signature::{Standing, Webhook, Wrong};
+use crate::telephony::proof::{CallKey, Proof, ProofError, is_protected, protects_any};
+use crate::telephony::signature::{SignatureError, SignatureStatus, WebhookRequest};
 use crate::telephony::verify;
-use crate::telephony::{Call, Codec, Heard, Malformed, detect};
+use crate::telephony::{Malformed, ProviderInput, TelephonyCall, TelephonyCodec, detect};
 
 const START: &str = r#"{"event":"begin","line":"L-1","leg":"leg 7","codec":"alaw16"}"#;
 
-fn call() -> Call {
+fn call() -> TelephonyCall {
     detect(&FIVE, START).expect("served").expect("a handshake")
 }
 
@@ -51,7 +51,7 @@ fn its_media_is_heard_and_said_in_its_own_codec() {
     let mut call = call();
     assert_eq!(
         (call.rx, call.tx.codec, call.tx.rate_hz),
-        (call.tx, Codec::Alaw, 16_000)
+        (call.tx, TelephonyCodec::Alaw, 16_000)
     );
     assert_eq!(call.chunk().length.as_millis(), 40);
     // 0xd5 and 0x55 are the two zeros of A-law, 0xaa its loudest sample.
@@ -61,7 +61,7 @@ fn its_media_is_heard_and_said_in_its_own_codec() {
     assert_eq!(message["media"]["payload"], BASE64.encode(&[0xd5, 0x55, 0xaa]));
     let mut pcm = Vec::new();
     let heard = json!({"event": "media", "media": {"payload": BASE64.encode(&[0xd5, 0x55, 0xaa])}});
-    assert_eq!(call.read(&heard.to_string(), &mut pcm), Ok(Heard::Audio));
+    assert_eq!(call.read(&heard.to_string(), &mut pcm), Ok(ProviderInput::Audio));
     assert_eq!(pcm, [8, -8, 32_256]);
     assert_eq!(call.read("[]", &mut pcm), Err(Malformed));
 }
@@ -72,11 +72,14 @@ fn it_is_cleared_and_marked_in_its_own_words() {
     assert_eq!(call.clear(), r#"{"event":"hush","line":"L-1"}"#);
     assert_eq!(call.mark("m1"), r#"{"event":"echo","line":"L-1","name":"m1"}"#);
     let returned = call.mark("m1");
-    assert_eq!(call.read(&returned, &mut Vec::new()), Ok(Heard::Mark("m1".into())));
+    assert_eq!(
+        call.read(&returned, &mut Vec::new()),
+        Ok(ProviderInput::Mark("m1".into()))
+    );
     // A word by which another provider gives marks back is none here.
     assert_eq!(
         call.read(r#"{"event":"mark","name":"m1"}"#, &mut Vec::new()),
-        Ok(Heard::Nothing)
+        Ok(ProviderInput::Nothing)
     );
     assert!(call.returns_cleared());
 }
@@ -90,9 +93,9 @@ fn it_is_hung_up_and_its_answers_are_understood() {
     assert_eq!(request.authorization.expect("a credential").expose(), "Bearer hunter2");
     assert_eq!(hangup::request(&INVENTED, "..", &telephony.settings), None);
     assert_eq!(hangup::request(&INVENTED, "1", &Settings::default()), None);
-    let over = |provider| hangup::verdict(provider, 410, br#"{"code":7}"#);
-    assert_eq!(over(&INVENTED), Verdict::AlreadyOver);
-    assert!(matches!(over(PROVIDERS[0]), Verdict::Refused(_)));
+    let over = |provider| hangup::outcome(provider, 410, br#"{"code":7}"#);
+    assert_eq!(over(&INVENTED), HangUpOutcome::AlreadyOver);
+    assert!(matches!(over(PROVIDERS[0]), HangUpOutcome::Refused(_)));
 }
 
 /// Its webhooks carry its own signature, its markup a token for the one call, and its calls need that.
@@ -105,21 +108,24 @@ fn its_webhook_is_verified_and_answered_and_protects_its_calls() {
     let good = BASE64.encode(&mac.finalize().into_bytes());
     let verify = |signature: Option<&str>, telephony: &Telephony| {
         let header = |name: &str| signature.filter(|_| name == "x-quintel-signature");
-        let webhook = Webhook {
+        let webhook = WebhookRequest {
             url: "https://bots.example.net/",
             header: &header,
             body,
         };
         verify::verify(&INVENTED, telephony, &webhook, 0)
     };
-    assert!(matches!(verify(Some(&good), &telephony), Ok(Standing::Verified(_))));
+    assert!(matches!(
+        verify(Some(&good), &telephony),
+        Ok(SignatureStatus::Verified(_))
+    ));
     let foreign = good.replace(&good[..1], if good.starts_with('A') { "B" } else { "A" });
     assert!(matches!(
         verify(Some(&foreign), &telephony),
-        Err(Wrong::ForeignBody { .. })
+        Err(SignatureError::ForeignBody { .. })
     ));
-    assert!(matches!(verify(None, &telephony), Err(Wrong::Missing { .. })));
-    assert_eq!(verify(None, &Telephony::default()), Ok(Standing::NotChecked));
+    assert!(matches!(verify(None, &telephony), Err(SignatureError::Missing { .. })));
+    assert_eq!(verify(None, &Telephony::default()), Ok(SignatureStatus::NotChecked));
 
     assert_eq!(INVENTED.call_id(body), "leg 7");
     let reply = INVENTED.protocol.reply("wss://h/ws/t&", body);
@@ -133,8 +139,8 @@ fn its_webhook_is_verified_and_answered_and_protects_its_calls() {
     assert!(!protects_any(&PROVIDERS, &telephony));
     let (call, key) = (call(), CallKey::of(&INVENTED, "leg 7").to_string());
     assert_eq!(
-        Proof::Nothing.admit(&call, &telephony),
-        Err(Unproven::Nothing(&INVENTED))
+        Proof::Missing.admit(&call, &telephony),
+        Err(ProofError::Missing(&INVENTED))
     );
     assert_eq!(Proof::Webhook(key).admit(&call, &telephony), Ok(()));
 }
