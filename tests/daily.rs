@@ -1,7 +1,8 @@
-//! Video rooms against the real binary, with a provider's REST API that the test plays: what the provider is asked, what clients,
-//! browsers and bots are told, every way in which the provider fails, dialled numbers, and the runner without a server.
+//! Daily rooms: the real binary and a simulated REST API. The tests check the requests, what
+//! clients, browsers and bots receive, every failure of the provider, dial-in, and direct mode.
 //!
-//! The bot is a shell that leaves its arguments in a file and stays, since no media is to be had without the vendor.
+//! The bot is a shell that writes its arguments to a file and waits, since media would need the
+//! vendor's library.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -21,7 +22,7 @@ use crate::support::runner::{PATIENCE, TestRunner};
 const KEY: &str = "canary-key-of-the-rooms-4a1f";
 const TOKEN: &str = "eyJcanary.meeting.token-77b2";
 const JSON: &str = "Content-Type: application/json";
-/// Base64 of the key of the fact sheet's vector.
+/// Base64 of the key of the vector in `docs/spec/daily.md` 6.2.
 const HMAC: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 const FOUR_HOURS_S: u64 = 4 * 3600;
 
@@ -29,7 +30,7 @@ fn json_of(asked: &Asked) -> Value {
     serde_json::from_str(&asked.body).unwrap_or(Value::Null)
 }
 
-/// A provider in good order: every room is made as it is asked for, under the runner's own name for it.
+/// A provider that works: every room is created as requested, under the runner's name for it.
 fn working_provider(privacy: &'static str) -> impl Fn(usize, &Asked) -> Says + Send + 'static {
     move |_, asked| {
         let body = json_of(asked);
@@ -51,7 +52,7 @@ fn working_provider(privacy: &'static str) -> impl Fn(usize, &Asked) -> Says + S
     }
 }
 
-/// A runner that knows this provider, and a bot that stays.
+/// A runner for this provider, with a bot that keeps running.
 fn runner(provider: &Rest, options: &[&str], variables: &[(&str, &str)]) -> TestRunner {
     runner_with_bot(provider, options, variables, STAYS)
 }
@@ -76,7 +77,7 @@ fn now_s() -> u64 {
     since.expect("the clock is set").as_secs()
 }
 
-/// Holds the seconds of an end against four hours from then, and puts a word in their place.
+/// Checks that an expiry is in four hours, and replaces it by a constant.
 fn check_expiry(properties: &mut Value, from_s: u64) {
     let end = properties["exp"].as_u64().expect("a whole number of seconds");
     let wanted = from_s + FOUR_HOURS_S..=now_s() + FOUR_HOURS_S;
@@ -84,7 +85,7 @@ fn check_expiry(properties: &mut Value, from_s: u64) {
     properties["exp"] = json!("in four hours");
 }
 
-/// Holds a request against what the provider takes, and returns its body.
+/// Checks a request against the API, and returns its body.
 fn check_request(asked: &Asked, method: &str, target: &str) -> Value {
     assert_eq!((asked.method.as_str(), asked.target.as_str()), (method, target));
     assert_eq!(asked.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
@@ -95,12 +96,12 @@ fn check_request(asked: &Asked, method: &str, target: &str) -> Value {
     json_of(asked)
 }
 
-/// The only session's arguments.
+/// The arguments of the only session.
 fn arguments(runner: &TestRunner) -> Value {
     Started::of(runner, |_| true).arguments
 }
 
-/// Waits for so many requests of the provider, which then are all.
+/// Waits until the provider has received exactly this many requests.
 fn all_requests(provider: &Rest, count: usize) -> Vec<Asked> {
     let start = Instant::now();
     while provider.asked().len() < count {
@@ -112,13 +113,14 @@ fn all_requests(provider: &Rest, count: usize) -> Vec<Asked> {
     asked
 }
 
-/// The only lines at WARN of a runner that is open to pages, or has no public name: as these tests have it.
+/// The warnings of a runner that is open to pages or has no public name, as in these tests.
 const KNOWN: [&str; 2] = [
     "whatever page a browser shows",
     "a webhook that comes under a public name",
 ];
 
-/// Ends the runner, and fails when the key or the token came out of it. Returns its log, without what [`KNOWN`] says.
+/// Stops the runner, and fails if it printed the key or the token. Returns its log, without the
+/// lines of [`KNOWN`].
 fn end(mut runner: TestRunner) -> String {
     runner.signal("TERM");
     assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
@@ -135,7 +137,8 @@ fn end(mut runner: TestRunner) -> String {
     news.map(|line| format!("{line}\n")).collect()
 }
 
-/// R-002, R-010, R-021, R-054, R-063: a new room and a token, byte for byte; what the client and the bot are told of it.
+/// R-002, R-010, R-021, R-054, R-063: a new room and a token, byte for byte, and what the client
+/// and the bot receive.
 #[test]
 fn start_makes_a_room_and_runs_a_bot_in_it() {
     let provider = Rest::playing(working_provider("public"));
@@ -183,7 +186,8 @@ fn start_makes_a_room_and_runs_a_bot_in_it() {
     );
 }
 
-/// R-055, R-056: properties reach the provider, under the aliases of existing clients too; what is of the wrong kind is dropped.
+/// R-055, R-056: properties reach the provider, under the aliases too. Those of the wrong type are
+/// dropped.
 #[test]
 fn passes_room_and_token_properties_to_the_provider() {
     let provider = Rest::playing(working_provider("public"));
@@ -218,7 +222,8 @@ fn passes_room_and_token_properties_to_the_provider() {
     assert!(!log.contains("never"), "{log}");
 }
 
-/// R-028, R-030: a configured room is used as it is, and asks for itself; a sample only takes the place of a new one.
+/// R-028, R-030: a configured room is used unchanged, without a flag. A sample room only replaces a
+/// new one.
 #[test]
 fn uses_the_configured_room() {
     let provider = Rest::playing(working_provider("public"));
@@ -240,7 +245,7 @@ fn uses_the_configured_room() {
         "my-room"
     );
     assert_eq!(arguments(&asks_itself)["room_url"], mine);
-    // It may be a private one, and the token lets a browser in either way.
+    // It may be private; the token admits a browser in either case.
     let reply = http::get(asks_itself.addr, "/videoroom");
     assert_eq!(
         reply.header("location"),
@@ -268,7 +273,7 @@ fn uses_the_configured_room() {
     end(sample);
 }
 
-/// Every failure of the provider is an answer that says it, one line that says it too, no bot, and a free place.
+/// Every failure of the provider gives an error reply and one log line, no bot, and a free session.
 #[test]
 fn reports_every_provider_failure_once() {
     let refusal = |status: u16, kind: &str| {
@@ -347,7 +352,7 @@ fn reports_every_provider_failure_once() {
     thread::scope(|scope| {
         for (name, says, words, requests) in cases {
             scope.spawn(move || {
-                // What may have been made is taken back; that is answered well.
+                // A room that may exist is deleted, and that request succeeds.
                 let provider = Rest::playing(move |_, asked| match asked.method.as_str() {
                     "DELETE" => Says::Json(200, r#"{"deleted":true}"#.into()),
                     _ => says.clone(),
@@ -391,7 +396,7 @@ fn reports_every_provider_failure_once() {
     });
 }
 
-/// Asks for a room of a provider that takes its time.
+/// Asks for a room of a slow provider.
 fn start_slowly(addr: SocketAddr) -> Reply {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(addr).expect("the runner listens");
@@ -408,7 +413,8 @@ fn start_slowly(addr: SocketAddr) -> Reply {
     http::parse(&raw).expect("HTTP")
 }
 
-/// A provider that is busy, and one that is not there at first, are asked again; a token that is refused costs its room.
+/// A provider that is busy or unreachable at first is asked again. A refused token deletes the
+/// room.
 #[test]
 fn retries_room_requests_and_deletes_unused_rooms() {
     let busy = Rest::playing(|nth, asked| match nth {
@@ -457,7 +463,8 @@ fn retries_room_requests_and_deletes_unused_rooms() {
     assert_eq!(stingy.asked().len(), 3, "nothing came after");
 }
 
-/// R-027: without a key the variable is named; R-010: a full house asks the provider for nothing.
+/// R-027: without a key the error names the variable. R-010: a full runner does not ask the
+/// provider.
 #[test]
 fn makes_no_room_without_a_key_or_a_free_session() {
     let keyless = TestRunner::start(&["--", "/bin/sh", "-c", STAYS]);
@@ -481,8 +488,8 @@ fn makes_no_room_without_a_key_or_a_free_session() {
     end(full);
 }
 
-/// The built-in bots have no way in: the caller gets his room, the log says why nobody is there, and `--direct`, which has no
-/// caller, does not begin.
+/// The built-in bots cannot join: the caller gets a room, the log says why it is empty, and
+/// `--direct`, which has no caller, does not start.
 #[test]
 fn built_in_bots_report_that_they_cannot_join() {
     let provider = Rest::playing(working_provider("public"));
@@ -503,7 +510,7 @@ fn built_in_bots_report_that_they_cannot_join() {
     assert_eq!(provider.asked().len(), asked, "no room is made");
 }
 
-/// A session in a room lasts as long as its bot.
+/// A session lasts as long as its bot.
 #[test]
 fn a_session_ends_with_its_bot() {
     let provider = Rest::playing(working_provider("public"));
@@ -525,7 +532,7 @@ fn a_session_ends_with_its_bot() {
     wait_for_end(process);
 }
 
-/// A runner that is told to stop while a room is made takes it back, with and without a server.
+/// A runner that stops while a room is created deletes it, with and without a server.
 #[test]
 fn deletes_the_new_room_when_the_runner_stops() {
     let half = || {
@@ -563,7 +570,7 @@ fn deletes_the_new_room_when_the_runner_stops() {
     taken_back(&provider, direct);
 }
 
-/// Who leaves rooms open to pages, or a webhook without a name, is told so once.
+/// Rooms that are open to pages, and a webhook without a public name, are warned about once.
 #[test]
 fn warns_about_open_endpoints_at_startup() {
     let provider = Rest::playing(working_provider("public"));
@@ -584,7 +591,8 @@ fn warns_about_open_endpoints_at_startup() {
     }
 }
 
-/// R-042: a browser is sent into a new room, whose token is in the address only where it is needed.
+/// R-042: a browser is redirected to a new room. The URL contains the token only if joining
+/// requires it.
 #[test]
 fn redirects_a_browser_to_a_new_room() {
     for (privacy, path, query) in [
@@ -620,7 +628,7 @@ fn redirects_a_browser_to_a_new_room() {
 const CHROME: &str = "User-Agent: Mozilla/5.0 (X11; Linux aarch64) AppleWebKit/537.36 Chrome/142.0.0.0 Safari/537.36";
 const PAGE: &str = "Accept: text/html,application/xhtml+xml,*/*;q=0.8";
 
-/// R-042, R-086: what no one asked for makes no room; a typed address and a link do.
+/// R-042, R-086: subresources and cross-site pages make no room; a typed address and a link do.
 #[test]
 fn a_cross_site_page_makes_no_room() {
     let provider = Rest::playing(working_provider("public"));
@@ -682,7 +690,8 @@ fn a_cross_site_page_makes_no_room() {
     end(runner);
 }
 
-/// R-085: with a list of origins, only what a browser says was typed comes without one. R-086: a key is asked for here too.
+/// R-085: with a list of origins, only typed addresses have no origin. R-086: a key is required
+/// here too.
 #[test]
 fn the_redirect_checks_origins_and_keys() {
     let provider = Rest::playing(working_provider("public"));
@@ -713,7 +722,7 @@ fn the_redirect_checks_origins_and_keys() {
     end(keyed);
 }
 
-/// Crawlers that ask are told to stay away, whatever list of origins there is.
+/// `robots.txt` keeps crawlers away, with and without a list of origins.
 #[test]
 fn robots_txt_disallows_the_redirect() {
     let runner = TestRunner::start(&["--allowed-origins", "https://app.example"]);
@@ -725,7 +734,7 @@ fn robots_txt_disallows_the_redirect() {
     assert_eq!(reply.header("content-type"), Some("text/plain; charset=utf-8"));
 }
 
-/// R-006, R-078: another `-t` closes the redirect, and names itself.
+/// R-006, R-078: another `-t` disables the redirect, and is named in the error.
 #[test]
 fn another_transport_disables_the_redirect() {
     let provider = Rest::playing(working_provider("public"));
@@ -743,7 +752,7 @@ fn another_transport_disables_the_redirect() {
     end(video);
 }
 
-/// What a program cannot be given is refused before a room is made of it.
+/// A body that is too large for a program is rejected before a room is created.
 #[test]
 fn rejects_a_body_too_large_for_a_program() {
     let provider = Rest::playing(working_provider("public"));
@@ -759,7 +768,7 @@ fn rejects_a_body_too_large_for_a_program() {
         );
     }
     assert!(provider.asked().is_empty());
-    // The caller is let in all the same.
+    // The caller is admitted all the same.
     let mut call = call();
     call["sipHeaders"] = json!({"X-Long": "x".repeat(17 * 1024)});
     assert_eq!(post(runner.addr, "/videoroom-dialin-webhook", &call).status, 200);
@@ -769,7 +778,7 @@ fn rejects_a_body_too_large_for_a_program() {
     end(runner);
 }
 
-/// A runner that is asked to stop while the provider takes its time starts no bot, and takes the room back.
+/// A runner that stops while the provider is slow starts no bot and deletes the room.
 #[test]
 fn deletes_a_room_that_arrives_after_the_stop() {
     use std::sync::mpsc;
@@ -826,7 +835,8 @@ fn the_dialin_webhook_is_absent_without_the_option() {
     end(runner);
 }
 
-/// R-090 to R-093: every branch in its order, whatever `-t` is; the bot has all that it needs for the call.
+/// R-090 to R-093: every branch in order, with any `-t`. The bot receives all that it needs for the
+/// call.
 #[test]
 fn a_dialin_call_starts_a_bot() {
     let provider = Rest::playing(working_provider("public"));
@@ -838,7 +848,7 @@ fn a_dialin_call_starts_a_bot() {
         "--allowed-origins",
         "https://app.example",
     ];
-    // A configured room is no room for calls.
+    // A configured room is not used for calls.
     let runner = runner(
         &provider,
         &options,
@@ -878,7 +888,7 @@ fn a_dialin_call_starts_a_bot() {
     )
     .expect("an answer");
     assert_eq!(browser.status, 403);
-    // No provider is a page, not even one of the list.
+    // A provider is not a page, so the list of origins does not apply.
     let page = [JSON, "Origin: https://app.example"];
     let page = http::request(runner.addr, "POST", hook, &page, call().to_string().as_bytes()).expect("an answer");
     assert_eq!(page.status, 403);
@@ -928,7 +938,7 @@ fn a_dialin_call_starts_a_bot() {
     assert!(!log.contains("5550001111") && !log.contains("5550002222"), "{log}");
 }
 
-/// A room that is not made is told to the provider of the call, in its words.
+/// A room that cannot be created is reported to the provider of the call.
 #[test]
 fn reports_a_failed_room_to_the_caller_s_provider() {
     let provider = Rest::start(&[(401, r#"{"error":"authentication-error","info":"no"}"#)]);
@@ -941,14 +951,15 @@ fn reports_a_failed_room_to_the_caller_s_provider() {
         "{detail}"
     );
     assert_eq!(runner.sessions(), 0);
-    // It got no bot, so its provider may try again.
+    // The call has no bot, so the provider may try again.
     assert_eq!(post(runner.addr, "/videoroom-dialin-webhook", &call()).status, 500);
     let log = end(runner);
     assert_eq!(log.matches(" WARN ").count(), 2, "{log}");
     assert!(!log.contains("5550001111"), "{log}");
 }
 
-/// With the key of the number, only what the provider signed begins a call; its ping needs no signature, for it begins nothing.
+/// With a key, only a signed request starts a call. The test request needs no signature, since it
+/// starts nothing.
 #[test]
 fn requires_signed_calls_when_a_key_is_set() {
     let provider = Rest::playing(working_provider("public"));
@@ -994,7 +1005,7 @@ fn requires_signed_calls_when_a_key_is_set() {
     assert!(provider.asked().is_empty());
     assert_eq!(ask(&fresh, &signed(&fresh)).status, 200);
     let in_seconds = now.to_string();
-    // The same call, however well signed, gets no second bot.
+    // The same call does not get a second bot, even with a valid signature.
     for timestamp in [&fresh, &in_seconds] {
         let reply = ask(timestamp, &signed(timestamp));
         assert_eq!(
@@ -1008,7 +1019,8 @@ fn requires_signed_calls_when_a_key_is_set() {
     assert!(!log.contains("5550001111"), "{log}");
 }
 
-/// R-093: what a bot calls once its room can be dialled; the provider's refusal is told without number and key.
+/// R-093: the request of a bot whose room can be dialled. The provider's error is reported without
+/// number and key.
 #[test]
 fn a_bot_connects_its_held_call() {
     use edge_runner::config::{Config, Secret};
@@ -1021,7 +1033,7 @@ fn a_bot_connects_its_held_call() {
     let mut config = Config::default();
     config.videoroom.key = Some(Secret::new(KEY));
     config.videoroom.url = format!("{}/v1", provider.url());
-    // Whoever wrote the body, nobody is asked but the provider of the configuration.
+    // The body is untrusted: requests go only to the configured provider.
     let body = json!({"dialin_settings": {"call_id": "c1", "call_domain": "d1", "To": TO, "From": FROM},
         "videoroom_api_key": "of-a-stranger", "videoroom_api_url": "http://127.0.0.1:1"});
     let held_for = |caller: Caller, body: &Value| {
@@ -1050,7 +1062,7 @@ fn a_bot_connects_its_held_call() {
     }
 }
 
-/// R-075: no server, one room, one bot, and its end is the runner's.
+/// R-075: no server, one room, one bot. The bot's end ends the runner.
 #[test]
 fn direct_runs_one_bot_in_one_room() {
     let direct = |answers: &dyn Fn() -> Rest, bot: &str| {
@@ -1072,7 +1084,7 @@ fn direct_runs_one_bot_in_one_room() {
     assert_eq!(asked.len(), 2, "{asked:#?}");
     assert!(!ended.stderr.contains("listening on"), "{ended:?}");
 
-    // What the bot is told, by what it makes of it.
+    // The bot's arguments, as seen by its actions.
     let told = r#"case "$RUNNER_ARGUMENTS" in *'"body":{}'*'"handle_sigint":true'*'"kind":"videoroom"'*'"room_url":"https://example.net/bot-'*'"token":'*) exit 0;; *) exit 9;; esac"#;
     assert_eq!(direct(&good, told).0.code, Some(0));
 
@@ -1085,7 +1097,7 @@ fn direct_runs_one_bot_in_one_room() {
     assert!(refused.stderr.contains("the provider answered 401"), "{refused:?}");
 }
 
-/// A supervisor starts the runner again and again: none of the times leaves a room.
+/// A supervisor may restart the runner again and again. No attempt leaves a room behind.
 #[test]
 fn direct_deletes_a_room_without_a_token() {
     let provider = Rest::playing(|nth, asked| match asked.target.as_str() {
@@ -1106,7 +1118,7 @@ fn direct_deletes_a_room_without_a_token() {
     }
 }
 
-/// R-075: a signal to the runner ends the bot, and both are gone.
+/// R-075: a signal to the runner ends the bot and the runner.
 #[test]
 fn direct_stops_on_a_signal() {
     for signal in ["INT", "TERM"] {

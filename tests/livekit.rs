@@ -1,6 +1,7 @@
-//! Sessions in media rooms, against the real binary, a server of the tests and a participant that is the caller.
+//! Sessions in LiveKit rooms: the real binary, the server in `tests/support/livekit`, and a
+//! participant as the caller.
 //!
-//! The published client of such rooms is held against the same in `tests/peers/room`.
+//! `tests/peers/room` runs the published LiveKit client against the same server.
 
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -12,7 +13,7 @@ use crate::support::program::{STAYS, Started};
 use crate::support::runner::TestRunner;
 use crate::support::sound::{FRAME, RATE_HZ, Speech, tone_share};
 
-/// A server, and what it runs on.
+/// A server and its runtime.
 struct TestServer {
     runtime: Runtime,
     server: Option<Server>,
@@ -37,7 +38,7 @@ impl TestServer {
         self.server.as_ref().expect("it is there but in a restart")
     }
 
-    /// A runner that knows the server.
+    /// A runner that is configured for the server.
     fn runner(&self, args: &[&str]) -> TestRunner {
         let options = Options::default();
         let url = self.server().url();
@@ -56,7 +57,7 @@ impl TestServer {
         TestParticipant::join(self.runtime.handle(), &text("url"), &text("token"))
     }
 
-    /// Identities of those in the room.
+    /// Returns the identities of the participants in the room.
     fn identities(&self, answer: &Value) -> Vec<String> {
         let stats = self.runtime.block_on(self.server().stats());
         let room = stats.rooms.get(answer["roomName"].as_str().expect("a name"));
@@ -77,7 +78,8 @@ fn start_session(runner: &TestRunner, body: &Value) -> Value {
     reply.json()
 }
 
-/// A session of a room in which nobody is yet gives way to a caller of an address that holds fewer; one with a participant stays.
+/// A session whose room has no caller is evicted by a client address with fewer sessions; one with
+/// a caller is not.
 #[test]
 fn evicts_the_session_of_a_room_without_participants() {
     let livekit = TestServer::new();
@@ -119,7 +121,8 @@ fn wait_for_tone(participant: &TestParticipant, hz: f64) {
     });
 }
 
-/// a tone and texts go both ways; an empty room ends the session, as its log tells without a name or a token.
+/// a tone and messages pass both ways. An empty room ends the session; the log
+/// contains neither names nor tokens.
 #[test]
 fn a_participant_talks_with_the_bot() {
     let livekit = TestServer::new();
@@ -147,7 +150,8 @@ fn a_participant_talks_with_the_bot() {
     }
 }
 
-/// The server is killed and comes back on its ports: the same session goes on with a caller who came back as well.
+/// The server is killed and restarts on its ports. The same session continues with a caller who
+/// returned.
 #[test]
 fn a_session_survives_a_server_restart() {
     let mut livekit = TestServer::with(Options {
@@ -171,7 +175,7 @@ fn a_session_survives_a_server_restart() {
         (runner.sessions(), runner.wait_for_logs("session started", 1).len()),
         (1, 1)
     );
-    // Another one with the bot's name takes its place, and that is the end.
+    // Another participant with the bot's identity replaces it and ends the session.
     livekit.server().order(Order::Evict {
         identity: agent(&answer),
         reason: 2,
@@ -180,8 +184,8 @@ fn a_session_survives_a_server_restart() {
     runner.wait_for_sessions(0);
 }
 
-/// A program is in the room once it has connected, and not before: one that joins by itself must not be driven out. Then it hears
-/// and speaks, reads and writes, and is told who comes and goes.
+/// A program is in the room once it has connected, and not before: one that joins by itself must
+/// not be evicted. Then it hears, speaks, reads, writes, and learns who joins and leaves.
 #[test]
 fn a_program_joins_the_room_once_it_connects() {
     let livekit = TestServer::new();
@@ -226,8 +230,8 @@ fn a_program_joins_the_room_once_it_connects() {
     runner.wait_for_sessions(0);
 }
 
-/// A program whose room cannot be entered is told why, and its session ends. However much is logged, no token is, even where the
-/// server repeats it.
+/// A program whose room cannot be joined learns the reason, and its session ends. No log level
+/// contains a token, even if the server repeats it.
 #[test]
 fn a_program_gets_the_reason_of_a_failed_join() {
     let livekit = TestServer::new();
@@ -262,7 +266,7 @@ fn a_program_gets_the_reason_of_a_failed_join() {
     }
 }
 
-/// A runner that is told to end takes its leave of the room, and is gone in time.
+/// A stopping runner leaves the room and exits in time.
 #[test]
 fn a_stopping_runner_leaves_its_rooms() {
     let livekit = TestServer::new();
@@ -273,7 +277,7 @@ fn a_stopping_runner_leaves_its_rooms() {
     participant.talk(Some(tone(440.0)));
     wait_for_tone(&participant, 440.0);
     runner.signal("TERM");
-    // Without a leave the server would wait for the bot for 5 s.
+    // Without a leave the server would keep the bot for 5 s.
     participant.wait_for("the bot's leave", |seen| seen.others.is_empty());
     assert!(runner.wait().success());
     assert!(runner.log().contains("session ended: runner stopped"));

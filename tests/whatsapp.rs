@@ -1,4 +1,5 @@
-//! voice calls of the messaging app, against a provider that checks each request and each packet.
+//! WhatsApp calls, against a simulated provider that checks each request and each packet.
+//! Sections are those of `docs/spec/whatsapp.md`.
 
 use std::sync::Mutex;
 use std::sync::mpsc;
@@ -24,7 +25,7 @@ fn live(graph: &Graph, runner: &TestRunner, call_id: &str) -> Phone {
     phone
 }
 
-/// No line of the log has a secret, a name, a number or a description in it.
+/// No log line contains a secret, a name, a number or a session description.
 fn assert_no_secrets_logged(runner: &TestRunner) {
     let log = runner.log();
     for secret in [TOKEN, APP_SECRET, WORD, FROM, NAME, "a=ice-pwd"] {
@@ -33,7 +34,8 @@ fn assert_no_secrets_logged(runner: &TestRunner) {
     }
 }
 
-/// 6.1, section 2: the address is checked by a word, under both names, and there is nothing without the option.
+/// 6.1 and 2: the challenge requires the verify token, under both paths. Without the option there
+/// is no path.
 #[test]
 fn answers_the_verification_challenge() {
     let graph = Graph::kind();
@@ -82,7 +84,8 @@ fn answers_the_verification_challenge() {
     assert_eq!(status.json()["messaging"], true);
 }
 
-/// 6.2, 1 and 2: what is not signed is refused before it is read, and what is signed is taken, understood or not.
+/// 6.2, rules 1 and 2: unsigned bodies are rejected before parsing; signed ones are accepted,
+/// understood or not.
 #[test]
 fn rejects_unsigned_webhooks() {
     let graph = Graph::kind();
@@ -127,8 +130,8 @@ fn rejects_unsigned_webhooks() {
     assert_no_secrets_logged(&runner);
 }
 
-/// 6.3: the whole of a call. The accept is held back while the connection is up: nothing is sent meanwhile, however eager the
-/// bot. The answer has the documented lines and no others.
+/// 6.3: a complete call. While the accept is delayed, no media is sent, although the bot speaks.
+/// The answer has the documented lines and no others.
 #[test]
 fn connects_a_call_before_accepting_it() {
     let (release, held) = mpsc::channel();
@@ -215,7 +218,7 @@ fn connects_a_call_before_accepting_it() {
     assert_no_secrets_logged(&runner);
 }
 
-/// 6.4: what a program is told, and the keys of the telephone, each once.
+/// 6.4: the arguments of a program, and each DTMF key once.
 #[test]
 fn a_program_gets_caller_metadata_and_dtmf() {
     let graph = Graph::kind();
@@ -261,7 +264,7 @@ fn a_program_gets_caller_metadata_and_dtmf() {
     assert_no_secrets_logged(&runner);
 }
 
-/// 6.2, 3 to 5: twins, two calls in one webhook, ends that come first, and offers that are old.
+/// 6.2, rules 3 to 5: duplicates, two calls in one webhook, ends that come first, and old offers.
 #[test]
 fn duplicate_and_reordered_webhooks_start_one_bot() {
     let graph = Graph::kind();
@@ -294,7 +297,7 @@ fn duplicate_and_reordered_webhooks_start_one_bot() {
     assert_no_secrets_logged(&runner);
 }
 
-/// 6.2, 5 and 6: what cannot be answered is declined, at once.
+/// 6.2, rules 5 and 6: calls that cannot be answered are rejected at once.
 #[test]
 fn rejects_calls_it_cannot_answer() {
     let graph = Graph::kind();
@@ -319,7 +322,7 @@ fn rejects_calls_it_cannot_answer() {
     assert_no_secrets_logged(&runner);
 }
 
-/// 6.3, 2: without a pre-accept there is no bot; an end that is told meanwhile leaves nothing behind.
+/// 6.3, rule 1: without a pre-accept there is no bot. An early terminate leaves nothing behind.
 #[test]
 fn a_failed_pre_accept_starts_no_bot() {
     let (release, held) = mpsc::channel();
@@ -351,7 +354,7 @@ fn a_failed_pre_accept_starts_no_bot() {
     assert_no_secrets_logged(&runner);
 }
 
-/// An accept that is refused, or whose answer says nothing, ends the session and the call.
+/// An accept that is refused, or has an unclear answer, ends the session and the call.
 #[test]
 fn a_failed_accept_ends_the_call() {
     let graph = Graph::playing(|action, nth| match (action, nth) {
@@ -371,8 +374,8 @@ fn a_failed_accept_ends_the_call() {
     assert_no_secrets_logged(&runner);
 }
 
-/// 6.3, 5: a bot that ends before the accept declines the call, and one that ends after it ends the call: once, and again only
-/// where it is not known to have been done.
+/// 6.3, rule 4: a bot that ends before the accept rejects the call; one that ends later terminates
+/// it, once, and again only if the outcome is unknown.
 #[test]
 fn a_finished_bot_ends_the_call_once() {
     let graph = Graph::playing(|action, nth| match (action, nth) {
@@ -381,7 +384,7 @@ fn a_finished_bot_ends_the_call_once() {
         _ => done(),
     });
     let ends = runner(&graph, &["--", "/bin/sh", "-c", "exit 0"]);
-    // A phone that takes no part: the accept waits for the handshake, and the bot is gone before.
+    // A silent phone: the accept waits for the handshake, and the bot ends before.
     let _silent = Phone::call(&ends, "wacid.BEFORE");
     graph.wait_for("wacid.BEFORE", &["pre_accept", "reject"]);
     ends.wait_for_sessions(0);
@@ -401,7 +404,7 @@ fn a_finished_bot_ends_the_call_once() {
     assert_no_secrets_logged(&runner);
 }
 
-/// A runner that is asked to stop ends every call, side by side, and is gone within three seconds.
+/// A stopping runner ends all calls in parallel, within three seconds.
 #[test]
 fn a_stopping_runner_terminates_every_call() {
     let graph = Graph::kind();
@@ -418,7 +421,8 @@ fn a_stopping_runner_terminates_every_call() {
     assert_no_secrets_logged(&runner);
 }
 
-/// 6.1: misuse ends with 2 and says what is missing; the banner tells the address of the webhook.
+/// 6.1: misuse exits with 2 and names what is missing. The banner contains the address of the
+/// webhook.
 #[test]
 fn reports_misuse_and_prints_the_webhook_address() {
     let ended = TestRunner::run(&["--messaging"]);
@@ -444,7 +448,7 @@ fn reports_misuse_and_prints_the_webhook_address() {
     assert!(graph.asked("").is_empty(), "nothing is asked at the start");
 }
 
-/// An end that is told of a call in its handshake is the end of its bot.
+/// A terminate during the handshake ends the bot.
 #[test]
 fn a_terminate_during_the_handshake_ends_the_bot() {
     let graph = Graph::kind();

@@ -1,7 +1,8 @@
-//! [`TestParticipant`]: a participant of a media room, for a test that is the caller.
+//! [`TestParticipant`]: a participant of a LiveKit room, for a test that plays the caller.
 //!
-//! In: a URL and a token; a tone, texts. Out: what it hears, reads, and is told of the others. The server subscribes it to
-//! everybody. Its two connections are the library's own; what stands between them and the runner is the tests' server.
+//! In: a URL and a token; a tone, messages. Out: the audio, messages and participants that it sees.
+//! The server subscribes it to everybody. It uses the library's own peer connections, against the
+//! test server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -30,12 +31,12 @@ use super::sound::{FRAME, RATE_HZ, Speech};
 
 static COMMON: LazyLock<ConnectionContext> = LazyLock::new(ConnectionContext::default);
 
-/// What a participant has seen.
+/// What a participant has observed.
 #[derive(Default)]
 pub struct Observed {
     pub heard: Vec<i16>,
     pub texts: Vec<String>,
-    /// Identities of the others that are within reach.
+    /// Identities of the other active participants.
     pub others: BTreeSet<String>,
     pub connected: BTreeSet<&'static str>,
     pub is_over: bool,
@@ -54,7 +55,7 @@ pub struct TestParticipant {
 }
 
 impl TestParticipant {
-    /// Enters a room.
+    /// Joins a room.
     pub fn join(runtime: &Handle, url: &str, token: &str) -> Self {
         let seen = Arc::new(Mutex::new(Observed::default()));
         let (orders, ordered) = mpsc::unbounded_channel();
@@ -67,7 +68,7 @@ impl TestParticipant {
         TestParticipant { seen, orders }
     }
 
-    /// Says this from here on; nothing is silence.
+    /// Speaks from now on; `None` is silence.
     pub fn talk(&self, speech: Option<Speech>) {
         let _ = self.orders.send(Order::Talk(speech));
     }
@@ -81,7 +82,7 @@ impl TestParticipant {
         self.wait_for("its end", |seen| seen.is_over);
     }
 
-    /// Forgets what was heard.
+    /// Forgets the received audio.
     pub fn clear_audio(&self) {
         lock(&self.seen).heard.clear();
     }
@@ -108,7 +109,7 @@ fn lock(seen: &Mutex<Observed>) -> MutexGuard<'_, Observed> {
     seen.lock().expect("no holder panics")
 }
 
-/// One connection, with its socket.
+/// One peer connection with its socket.
 struct Transport {
     peer: PeerConnection,
     socket: UdpSocket,
@@ -124,7 +125,7 @@ struct RoomConnection {
     encoder: Encoder,
     speech: Option<Speech>,
     frames: usize,
-    /// Since when its voice leaves.
+    /// Since when it has sent audio.
     since: Option<Instant>,
     unsent: Vec<String>,
 }
@@ -188,7 +189,7 @@ impl RoomConnection {
         let _ = self.socket.send(Message::Binary(bytes.into())).await;
     }
 
-    /// Does what a message of the server asks for; `true` when it is the last.
+    /// Handles a message of the server. Returns `true` for the last one.
     async fn handle_message(&mut self, message: Option<ServerMessage>) -> bool {
         match message {
             Some(ServerMessage::Join(join)) => {
@@ -247,7 +248,7 @@ impl RoomConnection {
                     match who.state {
                         2 => seen.others.insert(who.identity),
                         3 => seen.others.remove(&who.identity),
-                        // Still on the way: what is sent to it now is lost.
+                        // Not active yet, so messages to it would be lost.
                         _ => false,
                     };
                 }
@@ -286,7 +287,7 @@ impl RoomConnection {
         }
     }
 
-    /// Lets both connections say what they have to say.
+    /// Polls both connections.
     fn flush(&mut self) {
         for (name, transport) in [("publisher", &mut self.publisher), ("subscriber", &mut self.subscriber)] {
             let Some(transport) = transport else { continue };

@@ -1,8 +1,9 @@
-//! The provider of the messaging app, as far as calls show it: webhooks that it signs, its Graph API, and its media server.
+//! A simulated WhatsApp provider: signed webhooks, the Graph API, and the media server of a call.
 //!
-//! [`Graph`] keeps and checks each request, and answers by a script. [`Phone`] is the server of one call: ICE-lite, with an offer
-//! of the documented shape, on str0m. It fails the test on media before the accept, on a check that is not signed or not from
-//! the controlling end, and on a handshake that it would have to begin itself. [`Phone::post`] signs what it posts.
+//! [`Graph`] records and checks each request, and answers by a script. [`Phone`] is the media
+//! server of one call: ICE-lite, on str0m, with an offer of the documented shape. It fails the test
+//! on media before the accept, on a check that is unsigned or not from the controlling agent, and
+//! on a handshake that it would have to start. [`Phone::post`] signs its webhooks.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -38,7 +39,7 @@ const OFFER: &str = include_str!("../data/sdp/whatsapp.offer.sdp");
 const SILENCE: [u8; 3] = [0xf8, 0xff, 0xfe];
 const FRAME: Duration = Duration::from_millis(20);
 
-/// The variables of a runner that this provider serves.
+/// The variables of a runner for this provider.
 pub fn variables(graph: &Graph) -> Vec<(&'static str, String)> {
     vec![
         ("MESSAGING_TOKEN", TOKEN.to_owned()),
@@ -49,7 +50,7 @@ pub fn variables(graph: &Graph) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Starts a runner that this provider serves. Its log is as long as it can be.
+/// Starts a runner for this provider, with all log levels.
 pub fn runner(graph: &Graph, options: &[&str]) -> TestRunner {
     let variables = variables(graph);
     let mut variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -65,7 +66,7 @@ pub struct Graph {
 
 #[derive(Default)]
 struct Seen {
-    /// Action and call of each request, in their order.
+    /// Action and call of each request, in order.
     asked: Vec<(String, String)>,
     answers: HashMap<String, String>,
     accepted: HashSet<String>,
@@ -73,12 +74,12 @@ struct Seen {
 }
 
 impl Graph {
-    /// Starts one that does what it is asked.
+    /// Starts an API that accepts every request.
     pub fn kind() -> Self {
         Graph::playing(|_, _| done())
     }
 
-    /// Starts one that answers by the name of the action, and by how often it was asked for that before.
+    /// Starts an API that answers by the action and its number of earlier requests.
     pub fn playing(script: impl Fn(&str, usize) -> Says + Send + 'static) -> Self {
         let seen: Arc<Mutex<Seen>> = Arc::default();
         let kept = seen.clone();
@@ -129,7 +130,7 @@ impl Graph {
         Graph { rest, seen }
     }
 
-    /// Returns what was asked for a call, in its order, and fails the test where a request was not as it has to be.
+    /// Returns the actions of a call in order, and fails the test on a malformed request.
     pub fn asked(&self, call_id: &str) -> Vec<String> {
         let seen = self.seen.lock().expect("no holder panics");
         assert!(seen.faults.is_empty(), "{:?}", seen.faults);
@@ -137,7 +138,7 @@ impl Graph {
         of_call.map(|(action, _)| action.clone()).collect()
     }
 
-    /// Waits until so much was asked for a call, and returns it.
+    /// Waits for this many actions of a call, and returns them.
     pub fn wait_for(&self, call_id: &str, wanted: &[&str]) {
         let began = Instant::now();
         while self.asked(call_id) != wanted {
@@ -147,7 +148,7 @@ impl Graph {
         }
     }
 
-    /// Returns the answer of a call.
+    /// Returns the SDP answer of a call.
     pub fn answer(&self, call_id: &str) -> Option<String> {
         self.seen
             .lock()
@@ -171,7 +172,7 @@ pub fn failed(status: u16, code: i64) -> Says {
     Says::Json(status, error.to_string())
 }
 
-/// The signature of a body, as its header has it.
+/// Returns the signature header of a body.
 pub fn signature(secret: &str, body: &[u8]) -> String {
     let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key");
     let mac = mac.chain_update(body).finalize().into_bytes();
@@ -191,7 +192,7 @@ pub fn post(runner: &TestRunner, body: &[u8]) -> Reply {
     .expect("the runner answers")
 }
 
-/// Makes a webhook of calls.
+/// Creates a webhook of calls.
 pub fn webhook(calls: &[Value]) -> Vec<u8> {
     let value = json!({
         "messaging_product": "whatsapp",
@@ -204,7 +205,7 @@ pub fn webhook(calls: &[Value]) -> Vec<u8> {
     webhook.to_string().into_bytes()
 }
 
-/// The member `calls` of a call that begins so many seconds ago.
+/// The member `calls` for a call that began this many seconds ago.
 pub fn connect(call_id: &str, offer: &str, age_s: u64) -> Value {
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -215,7 +216,7 @@ pub fn connect(call_id: &str, offer: &str, age_s: u64) -> Value {
     })
 }
 
-/// The same of one that is over.
+/// The same for a call that has ended.
 pub fn terminate(call_id: &str) -> Value {
     json!({
         "id": call_id, "from": FROM, "to": "15550002222", "event": "terminate", "direction": "USER_INITIATED",
@@ -239,7 +240,7 @@ pub struct Phone {
     pub is_secured: bool,
     /// RTP packets of the runner.
     pub heard: usize,
-    /// DTLS records came, so the runner began.
+    /// Whether DTLS records arrived, so the runner began.
     greeted: bool,
     pub checks: usize,
 }
@@ -313,7 +314,7 @@ impl Phone {
         }
     }
 
-    /// Calls.
+    /// Posts the webhook of an incoming call, and connects its media.
     pub fn call(runner: &TestRunner, call_id: &str) -> Self {
         let phone = Phone::new(call_id);
         let reply = phone.connect(runner);
@@ -326,12 +327,12 @@ impl Phone {
         post(runner, &webhook(&[connect(&self.call_id, &self.offer, 0)]))
     }
 
-    /// Posts that of its end.
+    /// Posts the webhook of its end.
     pub fn hang_up(&self, runner: &TestRunner) -> Reply {
         post(runner, &webhook(&[terminate(&self.call_id)]))
     }
 
-    /// Lives until `done`, or fails the test.
+    /// Runs until `done`, or fails the test.
     pub fn until(&mut self, graph: &Graph, wanted: &str, done: impl Fn(&Self) -> bool) {
         let began = Instant::now();
         while !done(self) {
@@ -340,7 +341,7 @@ impl Phone {
         }
     }
 
-    /// Lives for one turn of at most 20 ms.
+    /// Runs one step of at most 20 ms.
     pub fn live(&mut self, graph: &Graph) {
         if let Some(answer) = graph.answer(&self.call_id).filter(|_| self.pending.is_some()) {
             self.take_answer(&answer);
@@ -355,13 +356,14 @@ impl Phone {
         }
     }
 
-    /// Talks until so many packets of the runner were heard.
+    /// Sends audio until this many packets of the runner have arrived.
     pub fn hear(&mut self, graph: &Graph, packets: usize) {
         let wanted = self.heard + packets;
         self.until(graph, "sound of the bot", |phone| phone.heard >= wanted);
     }
 
-    /// Presses a key: reports of it while it is down, and three of its end, on the line of the audio (RFC 4733).
+    /// Presses a key: RFC 4733 events while it is down, and three end events, on the stream of the
+    /// audio.
     pub fn press(&mut self, event: u8) {
         for n in 1..=8_u16 {
             let is_over = n > 5;
@@ -420,7 +422,7 @@ impl Phone {
         }
     }
 
-    /// Judges a packet of the runner, and takes it.
+    /// Checks and handles a packet of the runner.
     fn take(&mut self, packet: &[u8], source: SocketAddr, graph: &Graph) {
         match packet[0] {
             0..=3 => self.judge_check(packet),
@@ -443,7 +445,8 @@ impl Phone {
         }
     }
 
-    /// A check has to be a signed one of the controlling end (RFC 8445 section 7.1, RFC 5389 section 15.4).
+    /// A check must be signed and come from the controlling agent (RFC 8445 section 7.1, RFC 5389
+    /// section 15.4).
     fn judge_check(&mut self, packet: &[u8]) {
         assert_eq!(packet[..2], [0, 1], "a check");
         let mut at = 20;

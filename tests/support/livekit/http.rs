@@ -1,7 +1,8 @@
-//! The server's HTTP: one request per connection, which the hub judges, and the WebSocket that an admitted one becomes.
+//! The HTTP part of the test server: one request per connection, and the WebSocket of an admitted
+//! one.
 //!
-//! `/rtc` is a WebSocket or 404; `/rtc/validate` says `success` or why not; `/rtc/v1`, the way in with a single peer
-//! connection, is 404, so that clients take `/rtc`.
+//! `/rtc` is a WebSocket or 404. `/rtc/validate` answers `success` or the reason of a refusal.
+//! `/rtc/v1`, for a single peer connection, is 404, so that clients use `/rtc`.
 
 use std::time::Duration;
 
@@ -19,18 +20,18 @@ use super::hub::Input;
 use super::token::Claims;
 
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// How often the real server pings, on the WebSocket's own floor.
+/// How often the real server pings on the WebSocket level.
 const PING_EVERY: Duration = Duration::from_secs(10);
-/// For a client to take note of a close.
+/// How long a client may take to answer a close.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
-/// A request as far as it matters.
+/// The parts of a request that matter.
 #[derive(Debug, Default)]
 pub struct JoinRequest {
     pub path: String,
     pub query: Vec<(String, String)>,
     pub authorization: Option<String>,
-    /// The key of a WebSocket's upgrade.
+    /// The key of a WebSocket upgrade.
     pub upgrade: Option<String>,
 }
 
@@ -46,29 +47,29 @@ impl JoinRequest {
     }
 }
 
-/// What the hub makes of a request.
+/// The hub's decision on a request.
 pub enum JoinDecision {
     Reply(u16, String),
     Admit(Box<Join>),
 }
 
-/// What an admitted participant comes with.
+/// The parameters of an admitted participant.
 #[derive(Debug, Default)]
 pub struct Join {
     pub claims: Claims,
     pub protocol: i32,
     pub auto_subscribe: bool,
-    /// It asked to resume a stay of this sid.
+    /// It asked to resume an earlier connection.
     pub resumes: bool,
 }
 
-/// What a participant's WebSocket is told.
+/// A message to a participant's WebSocket.
 pub enum Outgoing {
     Message(Vec<u8>),
     Close,
 }
 
-/// Accepts until it is aborted.
+/// Accepts connections until it is aborted.
 pub async fn run(listener: TcpListener, hub: mpsc::UnboundedSender<Input>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -97,7 +98,7 @@ async fn serve(mut stream: TcpStream, hub: mpsc::UnboundedSender<Input>) -> std:
     let request = parse(&String::from_utf8_lossy(&read[..end]));
     let upgrade = request.upgrade.clone();
     let (verdict, judged) = oneshot::channel();
-    // A hub that is gone refuses everybody by hanging up.
+    // Without a hub, connections are closed.
     if hub.send(Input::JoinRequest(request, verdict)).is_err() {
         return Ok(());
     }
@@ -156,7 +157,7 @@ async fn run_socket(mut socket: WebSocketStream<TcpStream>, join: Join, hub: mps
                     .await;
                     break;
                 }
-                // Without a word, as a server that dies.
+                // Closes without a close frame, like a server that dies.
                 None => return,
             },
             _ = ping.tick() => socket.send(Message::Ping(Vec::new().into())).await,

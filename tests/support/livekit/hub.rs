@@ -1,9 +1,10 @@
-//! The hub: every room, every participant, and what the server says to whom. One task owns it all.
+//! The hub of the test server: one task that owns all rooms and participants.
 //!
-//! In: requests, signalling messages, datagrams, orders of a test. Out: signalling messages, descriptions, forwarded audio and
-//! data. The order of messages is the real server's: `join`, `refresh_token`, the subscriber's first offer with the tracks
-//! that are there, candidates after each first description; `track_published` on `add_track`, but an update for the others only
-//! with the first packet of the track; everybody's updates at every change of state.
+//! In: requests, signalling messages, datagrams, orders of a test. Out: signalling messages,
+//! descriptions, forwarded audio and data. Messages have the order of the real server: `join`,
+//! `refresh_token`, the first subscriber offer with existing tracks, candidates after each first
+//! description; `track_published` on `add_track`, but an update for the others only with the first
+//! packet of the track; updates for all at every change of state.
 
 mod join;
 mod media;
@@ -28,9 +29,9 @@ use super::token::Claims;
 use super::{Options, Order, ParticipantStats, Stats};
 use participant::Participant;
 
-/// The real server's patience with a media connection that was lost.
+/// How long the real server keeps a participant whose media connection is lost.
 const GONE_AFTER: Duration = Duration::from_secs(5);
-/// And with one that never comes up.
+/// And one whose media connection never comes up.
 const JOIN_WITHIN: Duration = Duration::from_secs(60);
 const DATAGRAM_BYTES_MAX: usize = 2048;
 
@@ -50,15 +51,15 @@ const DISCONNECT: i32 = 0;
 const RESUME: i32 = 1;
 const RECONNECT: i32 = 2;
 
-/// Everything that reaches the hub.
+/// An input of the hub.
 pub enum Input {
     JoinRequest(JoinRequest, oneshot::Sender<JoinDecision>),
-    /// A WebSocket is open; its number goes back.
+    /// A WebSocket is open. Its number is returned.
     Joined(Box<Join>, mpsc::UnboundedSender<Outgoing>, oneshot::Sender<u64>),
     Message(u64, Bytes),
-    /// A WebSocket is gone.
+    /// A WebSocket is closed.
     Closed(u64),
-    /// For this transport, or for whoever takes it.
+    /// For this transport, or for the one that accepts it.
     Datagram(Option<(u64, SignalTarget)>, SocketAddr, Vec<u8>),
     Order(Order),
     Stats(oneshot::Sender<Stats>),
@@ -68,9 +69,9 @@ pub struct Hub {
     options: Options,
     inputs: mpsc::UnboundedReceiver<Input>,
     feed: mpsc::UnboundedSender<Input>,
-    /// The one socket of everybody, where there is one.
+    /// The UDP socket of all connections, if they share one.
     shared: Option<Arc<UdpSocket>>,
-    /// The sid of each room, by its name.
+    /// The sid of each room, by name.
     rooms: BTreeMap<String, String>,
     participants: BTreeMap<u64, Participant>,
     next_id: u64,
@@ -145,7 +146,8 @@ impl Hub {
         }
     }
 
-    /// Lets every transport send, and does what follows from it, until all are quiet; returns when the next of them is due.
+    /// Polls all transports until they are idle, and handles their events. Returns the next
+    /// deadline.
     fn drain(&mut self, now: Instant) -> Instant {
         loop {
             let mut events = Vec::new();
@@ -190,7 +192,7 @@ impl Hub {
         }
     }
 
-    /// Tells the others what this participant is now.
+    /// Sends the state of this participant to the others.
     fn broadcast(&mut self, id: u64) {
         let Some(participant) = self.participants.get_mut(&id) else {
             return;
@@ -212,13 +214,13 @@ impl Hub {
             return;
         };
         participant.sender = None;
-        // As long as the media are there a client may come back and resume.
+        // A client may resume while its media is up.
         if !participant.transports().any(|(_, transport)| transport.connected) {
             self.remove(id, SIGNAL_CLOSE, None, now);
         }
     }
 
-    /// Ends a stay, with a `leave` of this action where there is one, and tells the others.
+    /// Removes a participant, with a `leave` if there is an action, and informs the others.
     fn remove(&mut self, id: u64, reason: i32, action: Option<i32>, now: Instant) {
         let Some(mut participant) = self.participants.remove(&id) else {
             return;
@@ -328,7 +330,7 @@ impl Hub {
             .map(|(id, _)| *id)
     }
 
-    /// Returns the participants of this identity in all rooms.
+    /// Returns the participants with this identity in all rooms.
     fn by_identity(&self, identity: &str) -> Vec<u64> {
         self.participants
             .iter()
@@ -347,7 +349,7 @@ impl Hub {
 async fn read(socket: Arc<UdpSocket>, whose: Option<(u64, SignalTarget)>, feed: mpsc::UnboundedSender<Input>) {
     let mut datagram = [0; DATAGRAM_BYTES_MAX];
     loop {
-        // An error is a peer's port that is closed, as ICMP tells; the next one may be fine.
+        // An error means a closed port of a peer, reported by ICMP. The next datagram may succeed.
         if let Ok((bytes, source)) = socket.recv_from(&mut datagram).await
             && feed
                 .send(Input::Datagram(whose, source, datagram[..bytes].to_vec()))
@@ -358,7 +360,7 @@ async fn read(socket: Arc<UdpSocket>, whose: Option<(u64, SignalTarget)>, feed: 
     }
 }
 
-/// Makes a name as the server's are: a prefix and twelve letters and digits.
+/// Creates an id like the server's: a prefix and twelve letters and digits.
 fn sid(prefix: &str) -> String {
     const LETTERS: &[u8] = b"23456789abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ";
     let mut random = [0; 12];

@@ -1,10 +1,12 @@
-//! The tests' media-room server as a program of its own.
+//! The LiveKit test server as a program.
 //!
-//!     media-room [--address IP] [--port N] [--udp-port N | --udp-ports-of-their-own] [--ice-full] [--no-red] [--key KEY:SECRET]
-//!                [--ping INTERVAL:TIMEOUT] [--no-auto-create]
+//!     media-room [--address IP] [--port N] [--udp-port N | --udp-ports-of-their-own]
+//!                [--ice-full] [--no-red] [--key KEY:SECRET] [--ping INTERVAL:TIMEOUT]
+//!                [--no-auto-create]
 //!
-//! It prints `listening on URL` when it does. Each line of its standard input is an order in JSON, or `stats`, which is answered
-//! with a line of JSON. It ends with its standard input, without a word to anybody; `{"order": "shutdown"}` is the gentle way.
+//! It prints `listening on URL` once it listens. Each line of standard input is an order in JSON,
+//! or `stats`, which is answered with a line of JSON. It exits at the end of standard input without
+//! any leave; `{"order": "shutdown"}` stops it gracefully.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -82,7 +84,7 @@ async fn main() -> ExitCode {
         match serde_json::from_str(&line) {
             Ok(Order::Shutdown) => {
                 server.stop(true).await;
-                // What was said last leaves with the tasks of the sockets.
+                // The last messages leave with the tasks of the sockets.
                 tokio::time::sleep(std::time::Duration::from_millis(200)).await;
                 return ExitCode::SUCCESS;
             }

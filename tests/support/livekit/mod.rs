@@ -1,14 +1,15 @@
-//! A small media-room server for the tests: signalling, rooms, and a forwarder of audio and data.
+//! A small LiveKit server for tests: signalling, rooms, and forwarding of audio and data.
 //!
-//! It takes what the published clients of the real server send, and is held against them in `tests/peers/room`; ours then has
-//! to get on with the same. As the real server: refusals before the upgrade, the order of messages, two connections with the
-//! server as the one that offers to subscribers, `PA_...|TR_...` in `a=msid`, streams to subscribers told apart by SSRC alone,
-//! candidates by trickle only, speakers by the senders' audio levels, messages stamped with their sender, 5 s of patience
-//! with a lost connection, sections of gone tracks that other tracks get. Unlike it: audio only, nothing can be resumed, no TURN,
-//! no TCP.
+//! It serves published LiveKit clients too, and `tests/peers/room` checks it with them. Like the
+//! real server, it refuses before the upgrade, keeps the order of messages, offers to subscribers,
+//! writes `PA_...|TR_...` in `a=msid`, separates subscriber streams by SSRC alone, trickles
+//! candidates, detects speakers by audio levels, stamps messages with their sender, keeps lost
+//! connections for 5 s, and reuses the sections of ended tracks. Unlike it: audio only, no resume,
+//! no TURN, no TCP.
 //!
-//! [`http`] is its HTTP, [`hub`] its mind, [`transport`] one peer connection, [`speakers`] who is loud, [`token`] who may come in.
-//! Source: the real server's code at version 1.13.5, read, not copied.
+//! [`http`] is its HTTP, [`hub`] its state, [`transport`] one peer connection, [`speakers`] the
+//! speaker detection, [`token`] its access tokens. The unit tests of `proto::livekit` simulate a
+//! server in virtual time instead. Source: `docs/spec/livekit.md` 2 to 5.
 
 pub mod http;
 pub mod hub;
@@ -27,23 +28,24 @@ use tokio::task::JoinHandle;
 
 use hub::{Hub, Input};
 
-/// How a server behaves.
+/// The behaviour of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Of HTTP and of media.
+    /// The address of HTTP and media.
     pub address: IpAddr,
-    /// Of HTTP; 0 picks a free one.
+    /// The HTTP port; 0 selects a free one.
     pub port: u16,
-    /// One UDP port for everybody, as most deployments have it; 0 picks a free one. Without it each connection has its own.
+    /// One UDP port for all connections, as in most deployments; 0 selects a free one. `None` gives
+    /// each connection its own.
     pub udp_port: Option<u16>,
     pub ice_lite: bool,
-    /// Offer redundant audio to subscribers, though none is sent.
+    /// Whether to offer redundant audio to subscribers, although none is sent.
     pub red: bool,
     pub key: String,
     pub secret: String,
     pub ping_interval_s: i32,
     pub ping_timeout_s: i32,
-    /// Rooms come into being with their first participant.
+    /// Whether rooms are created by their first participant.
     pub auto_create: bool,
 }
 
@@ -64,36 +66,37 @@ impl Default for Options {
     }
 }
 
-/// What a test tells the server to do. As JSON: `{"order": "leave", "identity": "...", "reason": 4, "action": 2}`.
+/// A test's order to the server. As JSON: `{"order": "leave", "identity": "...", "reason": 4,
+/// "action": 2}`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "order", rename_all = "kebab-case")]
 pub enum Order {
-    /// A `leave` for good, with this reason.
+    /// Sends a `leave` with action 0 and this reason.
     Evict {
         identity: String,
         reason: i32,
     },
-    /// A `leave` with this action: 0 for good, 1 resume, 2 come back.
+    /// Sends a `leave` with this action: 0 disconnect, 1 resume, 2 reconnect.
     Leave {
         identity: String,
         reason: i32,
         action: i32,
     },
-    /// Cut the WebSocket without a word; the media stay for 5 s.
+    /// Closes the WebSocket without a close frame. Media remains for 5 s.
     HangUp {
         identity: String,
     },
-    /// Say nothing more on the WebSocket, nor answer pings.
+    /// Sends nothing more on the WebSocket, not even pongs.
     Silence {
         identity: String,
     },
-    /// Refuse whoever comes.
+    /// Refuses all joins.
     Refuse {
         status: u16,
         words: String,
     },
     Admit,
-    /// Say `leave` to everybody, and end.
+    /// Sends `leave` to everybody, and stops.
     Shutdown,
 }
 
@@ -107,7 +110,7 @@ pub struct Stats {
     pub rooms: BTreeMap<String, BTreeMap<String, ParticipantStats>>,
 }
 
-/// A participant.
+/// The statistics of a participant.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ParticipantStats {
     pub sid: String,
@@ -116,20 +119,20 @@ pub struct ParticipantStats {
     pub kind: i32,
     pub protocol: i32,
     pub auto_subscribe: bool,
-    /// The sids of its tracks of which packets came.
+    /// The sids of its tracks that have sent packets.
     pub tracks: Vec<String>,
-    /// The sids of tracks that it wants to hear or see.
+    /// The sids of the tracks that it subscribes to.
     pub subscribed: Vec<String>,
     pub speaking: bool,
     pub packets_in: u64,
-    /// Packets that told their level.
+    /// Packets with an audio level.
     pub levels: u64,
     pub packets_out: u64,
     pub messages_in: u64,
     pub messages_out: u64,
 }
 
-/// A running server. It ends with its value, without a word to anybody.
+/// A running server. Dropping it kills it without any leave.
 pub struct Server {
     options: Options,
     hub: mpsc::UnboundedSender<Input>,
@@ -137,7 +140,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it; it listens when this returns.
+    /// Starts the server. It listens when this returns.
     pub async fn start(mut options: Options) -> io::Result<Self> {
         let listener = TcpListener::bind((options.address, options.port)).await?;
         options.port = listener.local_addr()?.port();
@@ -157,7 +160,7 @@ impl Server {
         self.options.port
     }
 
-    /// The URL that clients are told.
+    /// The URL for clients.
     pub fn url(&self) -> String {
         format!("ws://{}:{}", self.options.address, self.options.port)
     }
@@ -172,12 +175,12 @@ impl Server {
         stats.await.unwrap_or_default()
     }
 
-    /// Ends it: with a word to everybody, or like a process that is killed.
+    /// Stops the server, with a leave to everybody or as if it were killed.
     pub async fn stop(mut self, graceful: bool) {
         self.end(graceful).await;
     }
 
-    /// Ends it and starts it anew on the same ports. Nobody is in it then.
+    /// Stops the server and starts it again on the same ports, with empty rooms.
     pub async fn restart(mut self, graceful: bool) -> io::Result<Self> {
         self.end(graceful).await;
         Self::start(self.options.clone()).await

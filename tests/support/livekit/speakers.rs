@@ -1,15 +1,16 @@
-//! Who speaks, by the audio levels that publishers write into the headers of their packets, as the real server has it: within
-//! 400 ms, at least 40 % of the time louder than -35 dBov; smoothed over two windows, and told in eighths.
+//! Active speakers, detected like the real server does: from the audio levels of the publishers'
+//! packets, within 400 ms, at least 40 % of the time louder than -35 dBov; smoothed over two
+//! windows and reported in eighths.
 
 use std::time::{Duration, Instant};
 
-/// How often speakers are told, and how long a window is.
+/// How often speakers are reported, and the length of a window.
 pub const WINDOW: Duration = Duration::from_millis(400);
-/// In -dBov: 0 is loudest, 127 silence.
+/// In -dBov: 0 is the loudest, 127 silence.
 const ACTIVE_LEVEL: u8 = 35;
-/// Of a window.
+/// The share of a window.
 const ACTIVE_SHARE: f32 = 0.4;
-/// A publisher of whom nothing comes is silent.
+/// A publisher without packets is silent.
 const STALE: Duration = Duration::from_millis(500);
 const PACKET_MS: u32 = 20;
 
@@ -21,12 +22,12 @@ pub struct Meter {
     observed_ms: u32,
     smoothed: f32,
     heard: Option<Instant>,
-    /// What was told last, in eighths.
+    /// The last report, in eighths.
     pub told: u8,
 }
 
 impl Meter {
-    /// Takes the level of one packet, in -dBov.
+    /// Handles the level of one packet, in -dBov.
     pub fn handle_level(&mut self, level: u8, now: Instant) {
         self.heard = Some(now);
         self.observed_ms += PACKET_MS;
@@ -47,7 +48,7 @@ impl Meter {
         (self.loudest, self.active_ms, self.observed_ms) = (None, 0, 0);
     }
 
-    /// Returns the loudness now, in eighths; 0 is nobody that speaks.
+    /// Returns the current loudness in eighths; 0 is silence.
     pub fn eighths(&self, now: Instant) -> u8 {
         let fresh = self.heard.is_some_and(|heard| now.duration_since(heard) < STALE);
         if !fresh || self.smoothed < amplitude(ACTIVE_LEVEL) {

@@ -1,4 +1,4 @@
-//! Access tokens, as the server reads and renews them: JWT, HS256.
+//! Access tokens, as the server verifies and refreshes them: JWT, HS256.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,13 +8,13 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Map, Value, json};
 use sha2::Sha256;
 
-/// What clocks may differ by, in seconds.
+/// The leeway for clocks, in seconds.
 const LEEWAY_S: u64 = 60;
-/// How long a renewed token lasts.
+/// The lifetime of a refreshed token.
 const RENEWED_S: u64 = 600;
 const LENGTH_MAX: usize = 256;
 
-/// What a good token says.
+/// The claims of a valid token.
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
     pub identity: String,
@@ -29,7 +29,7 @@ pub struct Claims {
     pub can_publish_data: bool,
     pub hidden: bool,
     pub agent: bool,
-    /// As it came, for the renewal.
+    /// The original claims, for the refresh.
     whole: Map<String, Value>,
 }
 
@@ -46,7 +46,7 @@ fn seal(secret: &str, signed: &str) -> Hmac<Sha256> {
     mac
 }
 
-/// Verifies a token and its right to join; or says with which status and words it is refused.
+/// Verifies a token and its permission to join, or returns the status and the text of the refusal.
 pub fn verify(token: &str, key: &str, secret: &str) -> Result<Claims, (u16, String)> {
     let invalid = |why: &str| (401, format!("invalid authorization token: {why}"));
     let parts: Vec<&str> = token.split('.').collect();
@@ -102,7 +102,7 @@ pub fn verify(token: &str, key: &str, secret: &str) -> Result<Claims, (u16, Stri
             return Err((400, format!("{what} length exceeds limits: max length {LENGTH_MAX}")));
         }
     }
-    // What is not said is allowed.
+    // An absent flag allows.
     let may = |name: &str| grants[name] != false;
     let attributes = whole.get("attributes").and_then(Value::as_object);
     let attributes = attributes
@@ -114,7 +114,7 @@ pub fn verify(token: &str, key: &str, secret: &str) -> Result<Claims, (u16, Stri
         Some("egress") => 2,
         Some("sip") => 3,
         Some("agent") => 4,
-        // The grant `agent` is a permission, and makes nobody's kind.
+        // The grant `agent` is a permission and does not set the kind.
         _ => 0,
     };
     Ok(Claims {
@@ -133,7 +133,7 @@ pub fn verify(token: &str, key: &str, secret: &str) -> Result<Claims, (u16, Stri
     })
 }
 
-/// Makes a token that says the same from now on.
+/// Creates a token with the same claims from now on.
 pub fn renew(claims: &Claims, secret: &str) -> String {
     let mut whole = claims.whole.clone();
     let kept = whole.get("exp").and_then(Value::as_u64).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! [`PeerTransport`]: one peer connection of a participant, as the server holds it, on str0m in RTP mode.
+//! [`PeerTransport`]: the server's side of one peer connection, on str0m in RTP mode.
 //!
-//! A publisher's transport takes offers; a subscriber's makes them, one at a time, whenever the tracks to be heard have changed.
-//! In: descriptions, candidates, datagrams, the RTP packets of others. Out: descriptions without candidates, which follow as
-//! messages of their own, and what [`TransportEvent`]. Audio goes through as it came: no decoding, the sender's sequence numbers
-//! and timestamps.
+//! A publisher's transport takes offers; a subscriber's makes them, one at a time, when its tracks
+//! have changed. In: descriptions, candidates, datagrams, RTP packets of others. Out: descriptions
+//! without candidates, which follow as separate messages, and [`TransportEvent`]s. Audio is
+//! forwarded unchanged, with the sender's sequence numbers and timestamps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -21,40 +21,41 @@ use str0m::{Candidate, Event, IceConnectionState, Input, Output, Rtc};
 use tokio::net::UdpSocket;
 use tokio::task::AbortHandle;
 
-/// The channels of every participant.
+/// The data channels of every participant.
 pub const RELIABLE: &str = "_reliable";
 pub const LOSSY: &str = "_lossy";
-/// Further away than any test lasts.
+/// Longer than any test.
 const NEVER: Duration = Duration::from_secs(86_400);
 
-/// What a connection tells its participant.
+/// An event of a connection.
 pub enum TransportEvent {
     /// ICE and DTLS are up.
     Connected,
-    /// Nothing is heard of the peer any more.
+    /// The peer is silent.
     Lost,
-    /// The peer took its leave of DTLS.
+    /// The peer closed DTLS.
     Closed,
     Audio(Mid, Box<RtpPacket>),
-    /// The bytes of one message, and the label of the channel that it came on.
+    /// The channel's label, and the bytes of one message.
     Data(String, Vec<u8>),
-    /// This channel takes messages.
+    /// This channel is open.
     Open(String),
 }
 
-/// A section of the subscriber's connection, and the track that is in it now.
+/// A section of the subscriber's connection, and its current track.
 struct Section {
     mid: Mid,
-    /// The subscriber has answered it.
+    /// Whether the subscriber has answered it.
     answered: bool,
-    /// What the first sequence number has above 16 bits: a receiver that comes later counts from zero.
+    /// The upper bits of the first sequence number: a late receiver counts from zero.
     above: Option<u64>,
-    /// The stream and the track in `a=msid`: as the section was made, which str0m goes on writing, and as they are.
+    /// Stream and track in `a=msid`: as the section was created, which str0m keeps writing, and as
+    /// they are now.
     made: String,
     msid: String,
 }
 
-/// A UDP socket, and the task that reads it where it is this connection's alone.
+/// A UDP socket, and the task that reads it if no other connection uses it.
 pub struct TransportSocket {
     pub socket: Arc<UdpSocket>,
     pub local: SocketAddr,
@@ -74,24 +75,25 @@ pub struct PeerTransport {
     wire: TransportSocket,
     deadline: Instant,
     pending: Option<SdpPendingOffer>,
-    /// How many offers this side has made.
+    /// The number of offers of this side.
     offers: u32,
     channels: BTreeMap<String, ChannelId>,
     /// By track sid.
     sections: BTreeMap<String, Section>,
-    /// Sections whose track is gone. Once the subscriber knows, another track gets them.
+    /// Sections of ended tracks. Another track reuses them once the subscriber has answered.
     unused: Vec<Section>,
-    /// The candidates have been told.
+    /// Whether the candidates were sent.
     told: bool,
     pub connected: bool,
 }
 
 impl PeerTransport {
-    /// Makes a connection. `red` offers redundant audio beside Opus, as the real server does when a publisher sends it.
+    /// Creates a connection. `red` offers redundant audio, as the real server does when a publisher
+    /// sends it.
     pub fn new(wire: TransportSocket, subscriber: bool, red: bool, ice_lite: bool, now: Instant) -> Self {
         let mut extensions = ExtensionMap::empty();
         if !subscriber {
-            // To a subscriber there are none: its streams are told apart by their sources, as the real server has it.
+            // Subscribers get none: their streams are told apart by SSRC, as on the real server.
             extensions.set(1, Extension::AudioLevel);
             extensions.set(4, Extension::RtpMid);
         }
@@ -122,7 +124,8 @@ impl PeerTransport {
         }
     }
 
-    /// Offers the tracks to be heard, each with its publisher's sid; nothing while an offer is open, or nothing has changed.
+    /// Offers the subscribed tracks, each with its publisher's sid; `None` while an offer is
+    /// pending or nothing has changed.
     pub fn offer(&mut self, subscribed: &BTreeMap<String, String>) -> Option<SessionDescription> {
         if self.pending.is_some() {
             return None;
@@ -197,7 +200,7 @@ impl PeerTransport {
         for section in self.sections.values() {
             sdp = sdp.replace(&section.made, &section.msid);
         }
-        // A unused section names nobody.
+        // An unused section has no msid.
         for section in &self.unused {
             let kept = sdp.split_inclusive("\r\n").filter(|text| !text.contains(&section.made));
             sdp = kept.collect();
@@ -213,11 +216,11 @@ impl PeerTransport {
         })
     }
 
-    /// Takes the answer to the open offer.
+    /// Handles the answer to the pending offer.
     pub fn handle_answer(&mut self, answer: &SessionDescription) -> Result<(), String> {
         let pending = self.pending.take().ok_or("an answer without an offer")?;
         if answer.id != 0 && answer.id != self.offers {
-            // The real server notes this and goes on.
+            // The real server logs this and continues.
             log::warn!("the answer is to offer {}, the open one is {}", answer.id, self.offers);
         }
         let answer = SdpAnswer::from_sdp_string(&answer.sdp).map_err(|error| error.to_string())?;
@@ -231,7 +234,7 @@ impl PeerTransport {
         Ok(())
     }
 
-    /// Returns the sids of those whose tracks are answered.
+    /// Returns the sids of the publishers whose tracks are answered.
     pub fn publishers(&self) -> BTreeSet<String> {
         let answered = self.sections.values().filter(|section| section.answered);
         let publishers = answered.filter_map(|section| section.msid.split_once('|'));
@@ -254,8 +257,8 @@ impl PeerTransport {
         })
     }
 
-    /// Returns the candidates, once: they follow the first description. One of TCP is among them, as the real server has it;
-    /// here nobody listens there.
+    /// Returns the candidates, once, after the first description. As on the real server one of them
+    /// is TCP; nothing listens there.
     pub fn candidates(&mut self) -> Vec<String> {
         if std::mem::replace(&mut self.told, true) {
             return Vec::new();
@@ -270,14 +273,14 @@ impl PeerTransport {
 
     pub fn add_remote_candidate(&mut self, text: &str) -> Result<(), String> {
         let candidate = Candidate::from_sdp_string(text).map_err(|error| error.to_string())?;
-        // The real server takes no TCP that it has not asked for, and we have no TCP at all.
+        // Neither the real server nor this one accepts unrequested TCP.
         if candidate.proto() == Protocol::Udp {
             self.rtc.add_remote_candidate(candidate);
         }
         Ok(())
     }
 
-    /// Takes a datagram if it is this connection's.
+    /// Handles a datagram if it belongs to this connection.
     pub fn handle_datagram(&mut self, source: SocketAddr, contents: &[u8], now: Instant) -> bool {
         let Ok(contents) = contents.try_into() else {
             return false;
@@ -310,7 +313,7 @@ impl PeerTransport {
         }
     }
 
-    /// Sends what is to be sent, and collects what event.
+    /// Sends datagrams and reports events.
     pub fn drain(&mut self, now: Instant, mut on_event: impl FnMut(TransportEvent)) {
         loop {
             if !self.rtc.is_alive() {
@@ -367,7 +370,7 @@ impl PeerTransport {
         }
     }
 
-    /// Passes on a packet of this track; `false` when it is not heard here, or not yet.
+    /// Forwards a packet of this track. Returns `false` if it is not subscribed to, or not yet.
     pub fn forward(&mut self, track: &str, packet: &RtpPacket, now: Instant) -> bool {
         let opus = self
             .rtc
@@ -395,14 +398,14 @@ impl PeerTransport {
             packet.payload.clone(),
         );
         stream.write_rtp(write.marker(packet.header.marker));
-        // What was written leaves with a timeout.
+        // A timeout sends what was written.
         if let Err(error) = self.rtc.handle_input(Input::Timeout(now)) {
             log::warn!("a packet: {error}");
         }
         true
     }
 
-    /// Sends a message; `false` when there is no such channel, or no room in it.
+    /// Sends a message. Returns `false` if the channel is missing or full.
     pub fn send(&mut self, label: &str, bytes: &[u8]) -> bool {
         let Some(id) = self.channels.get(label) else {
             return false;
@@ -412,7 +415,7 @@ impl PeerTransport {
             .is_some_and(|mut channel| channel.write(true, bytes).unwrap_or(false))
     }
 
-    /// Takes leave of DTLS, as far as one drain goes.
+    /// Closes DTLS, as far as one drain goes.
     pub fn close(&mut self, now: Instant) {
         if self.rtc.close().is_ok() {
             self.drain(now, |_| ());
@@ -426,7 +429,8 @@ fn without_candidates(sdp: &str) -> String {
         .collect()
 }
 
-/// Returns of each section of this kind, `audio` or `video`, that sends: its mid, and the track id of its `a=msid`.
+/// Returns the mid, and the track id of `a=msid`, of each sending section of this kind, `audio` or
+/// `video`.
 pub fn tracks(offer: &str, kind: &str) -> Vec<(String, Option<String>)> {
     let sections = offer.split("\r\nm=").skip(1);
     let sections = sections.filter(|section| section.starts_with(kind));

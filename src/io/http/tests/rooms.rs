@@ -1,4 +1,4 @@
-//! `/start` for media rooms: the reply, what the bot begins with, and what is refused.
+//! `/start` for LiveKit rooms: the reply, the bot's arguments, and refusals.
 
 use super::*;
 use crate::config::{Mediaroom, Secret};
@@ -26,7 +26,8 @@ fn claims(token: &Value) -> Value {
     serde_json::from_slice(&BASE64URL_NOPAD.decode(claims.as_bytes()).expect("base64url")).expect("JSON")
 }
 
-/// the reply leads the caller to where the bot has gone already, under either name of the transport.
+/// the reply leads the caller to the bot's room, under either name of
+/// the transport.
 #[tokio::test]
 async fn a_media_room_is_started() {
     let runner = runner(mediaroom()).await;
@@ -56,7 +57,7 @@ async fn a_media_room_is_started() {
     }
 }
 
-/// the room of the configuration is the one of all sessions, in which none is another's.
+/// a configured room serves all sessions, with separate identities.
 #[tokio::test]
 async fn one_room_may_be_everybodys() {
     let runner = runner(Mediaroom {
@@ -74,7 +75,8 @@ async fn one_room_may_be_everybodys() {
     assert_ne!(names[0], names[1]);
 }
 
-/// without its variables the transport is refused with the names of those that are missing, and no bot starts.
+/// without its variables the transport is refused, the missing ones are named, and no bot
+/// starts.
 #[tokio::test]
 async fn a_media_room_without_its_variables_is_refused() {
     let runner = runner(Mediaroom {
@@ -93,7 +95,7 @@ async fn a_media_room_without_its_variables_is_refused() {
     assert_eq!(runner.live.count(), 0);
 }
 
-/// A runner that is full, or on its way to its end, starts nothing.
+/// A runner that is full or stopping starts nothing.
 #[tokio::test]
 async fn a_full_runner_starts_no_media_room() {
     let runner = runner(mediaroom()).await;

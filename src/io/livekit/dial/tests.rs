@@ -1,4 +1,5 @@
-//! The dial against servers that live in the same process: real sockets on free ports, answers written byte by byte.
+//! The dial against servers in the same process: real sockets on free ports, answers written byte
+//! by byte.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio_tungstenite::tungstenite::Message;
 use super::*;
 use crate::config::Secret;
 
-/// Long enough for any loopback; it only ends a test that would hang.
+/// Long enough for any loopback connection. It only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn within<T>(future: impl Future<Output = T>) -> T {
@@ -25,7 +26,8 @@ fn to(url: String) -> DialRequest {
     }
 }
 
-/// A server that reads one request, answers it with this, and goes on with the connection; gives its URL and the request.
+/// A server that reads one request, sends this answer, and returns the connection; with its URL and
+/// the request.
 async fn server(
     answer: impl FnOnce(&str) -> Vec<u8> + Send + 'static,
 ) -> (String, JoinHandle<(String, tokio::net::TcpStream)>) {
@@ -60,7 +62,7 @@ fn switching(request: &str) -> String {
     )
 }
 
-/// The token goes into a header, messages flow both ways, and what came with the answer is not lost.
+/// The token is sent in a header, messages pass both ways, and bytes after the answer are kept.
 #[tokio::test]
 async fn a_socket_is_opened_with_the_token() {
     let (url, task) = server(|request| [switching(request).as_bytes(), b"\x82\x02hi"].concat()).await;
@@ -83,7 +85,7 @@ async fn a_socket_is_opened_with_the_token() {
     assert_eq!(frame[..2], [0x82, 0x80 | 3]);
 }
 
-/// The answer's text is told, but not more of it than its first line.
+/// The first line of the answer's text is reported, and no more.
 #[tokio::test]
 async fn a_refusal_is_told_with_its_text() {
     for (answer, status, text) in [
@@ -118,7 +120,7 @@ async fn a_refusal_is_told_with_its_text() {
     drop(task);
 }
 
-/// What is no server is told in words, none of which is the token.
+/// Errors describe what is not a LiveKit server, without the token.
 #[tokio::test]
 async fn whoever_does_not_answer_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -146,7 +148,7 @@ async fn whoever_does_not_answer_is_unreachable() {
     assert!(within(dial(bad)).await.is_err());
 }
 
-/// A server that takes the connection and says nothing has an end.
+/// A server that accepts the connection and sends nothing runs into the time limit.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_says_nothing_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

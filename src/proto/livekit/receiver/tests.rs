@@ -1,4 +1,4 @@
-//! Voices in virtual time: packets with their arrival in, frames out, and when.
+//! The receiver in virtual time: packets with their arrival times in, frames with their times out.
 
 use std::f64::consts::TAU;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Random numbers that are the same in every run (xorshift64*).
+/// A deterministic random generator (xorshift64*).
 struct Rng(u64);
 
 impl Rng {
@@ -42,13 +42,13 @@ fn tone(hz: f64, peak: f64, packets: usize) -> Vec<Vec<u8>> {
     (0..packets).map(packet).collect()
 }
 
-/// How loud a frequency is, as the peak of its sine.
+/// Returns the level of a frequency, as the peak of its sine.
 fn peak(pcm: &[i16], hz: f64) -> f64 {
     let energy: f64 = pcm.iter().map(|sample| f64::from(*sample).powi(2)).sum();
     (2.0 * share(pcm, hz, RATE_HZ) * energy / pcm.len() as f64).sqrt()
 }
 
-/// A packet on its way: when it comes, whose it is, and its number.
+/// A packet with its arrival time, track and sequence number.
 struct Arrival {
     at: Duration,
     track: &'static str,
@@ -56,7 +56,7 @@ struct Arrival {
     payload: Vec<u8>,
 }
 
-/// Packets every 20 ms from a time on.
+/// Packets every 20 ms from a given time.
 fn steady(track: &'static str, from: Duration, packets: &[Vec<u8>]) -> Vec<Arrival> {
     let arrival = |(nth, payload): (usize, &Vec<u8>)| Arrival {
         at: from + ms(20) * nth as u32,
@@ -67,7 +67,7 @@ fn steady(track: &'static str, from: Duration, packets: &[Vec<u8>]) -> Vec<Arriv
     packets.iter().enumerate().map(arrival).collect()
 }
 
-/// One frame that came out.
+/// A frame of the receiver.
 #[derive(Clone, Debug, PartialEq)]
 struct ReceivedFrame {
     at: Duration,
@@ -99,7 +99,7 @@ impl Playout {
         }
     }
 
-    /// Lets packets arrive, and everything be heard that is due until then and a second after.
+    /// Feeds packets, and plays everything that is due until a second after the last.
     fn play(&mut self, arrivals: Vec<Vec<Arrival>>) {
         let mut arrivals: Vec<Arrival> = arrivals.into_iter().flatten().collect();
         arrivals.sort_by_key(|arrival| arrival.at);
@@ -160,7 +160,7 @@ impl Playout {
     }
 }
 
-/// What a caller's listener makes of the same packets, and when.
+/// Returns what a single receiver plays for the same packets, and when.
 fn alone(arrivals: &[Arrival]) -> Vec<(Duration, Vec<i16>)> {
     let start = Instant::now();
     let mut listener = AudioReceiver::new(Codec::Opus);
@@ -248,7 +248,7 @@ fn clips_sums_at_full_scale() {
     one.play(vec![steady("ann", ms(0), &packets)]);
     let mut two = Playout::new(true);
     two.play(vec![steady("ann", ms(0), &packets), steady("bob", ms(0), &packets)]);
-    // The first frame of the second one comes with the second of the first one.
+    // The first frame of the second track comes with the second frame of the first track.
     let (one, two) = (one.pcm(), two.pcm());
     let mut loud = 0;
     for at in FRAME..one.len() {
@@ -325,7 +325,7 @@ fn conceals_losses_of_one_speaker_without_delaying_the_other() {
     assert!(gaps.max().is_some_and(|gap| gap <= ms(30)));
     let pcm = playout.pcm();
     assert!(share(&pcm, 440.0, RATE_HZ) > 0.45);
-    // What is made up has a phase of its own, so in pieces.
+    // Concealed audio has a phase of its own, so it is measured in pieces.
     let pieces = pcm.chunks_exact(5 * FRAME).skip(4);
     let shares: Vec<f64> = pieces.map(|piece| share(piece, 1_000.0, RATE_HZ)).collect();
     let mean = shares.iter().sum::<f64>() / shares.len() as f64;
@@ -333,7 +333,7 @@ fn conceals_losses_of_one_speaker_without_delaying_the_other() {
     assert!(playout.held_max <= 4 * FRAME, "{}", playout.held_max);
 }
 
-/// The packets of one whose clock is off by so many millionths, with this much jitter, over a time.
+/// Packets with a clock error in parts per million and some jitter, over a time.
 fn drifting(track: &'static str, ppm: f64, jitter_ms: u64, over: Duration, rng: &mut Rng) -> Vec<Arrival> {
     // Four fifths of speech, and a pause.
     let mut packets = tone(300.0, 3_000.0, 40);
@@ -387,7 +387,7 @@ fn bounds_the_lag_of_bursty_tracks() {
         "{:?}",
         playout.receiver.mix_stats()
     );
-    // What a burst brings is there until the next frame of the other.
+    // A burst is available until the next frame of the other track.
     let cap = (MIX_HELD_MAX.as_millis() / 20) as usize;
     assert!(playout.held_max <= (cap + 1) * FRAME, "{}", playout.held_max);
     assert!((500..=510).contains(&playout.heard.len()), "{}", playout.heard.len());
@@ -398,7 +398,7 @@ fn drops_excess_backlog_during_silence() {
     let mut playout = Playout::new(true);
     let quiet = tone(1_000.0, 0.0, 600);
     let mut bob = steady("bob", ms(0), &quiet);
-    // Three packets come late once, and are ahead of their need from then on.
+    // Three packets are late once, and are ahead of their need from then on.
     for arrival in &mut bob[10..13] {
         arrival.at = ms(20 * 13);
     }
@@ -491,7 +491,7 @@ fn keeps_nothing_before_configuration() {
     assert_eq!(receiver.tracks().count(), 0);
 }
 
-/// At the cap and one past it, and again once somebody has left.
+/// At the cap, one above it, and again after a track has ended.
 #[test]
 fn caps_tracks_and_reuses_ended_ones() {
     let mut receiver = RoomAudioReceiver::new();
@@ -554,7 +554,8 @@ fn plays_the_rest_of_an_ended_track() {
     assert_eq!(playout.heard.len(), 40);
 }
 
-/// Packets of another length than a frame leave in frames all the same, with silence behind the last words.
+/// Packets of another length than a frame are played in whole frames, the last one padded with
+/// silence.
 #[test]
 fn joins_short_packets_into_frames() {
     let mut playout = Playout::new(true);

@@ -1,4 +1,5 @@
-//! The signalling connection against messages of a server, as bytes. Source: the rooms fact sheet, B3 to B5.
+//! The signalling client against messages of a server, as bytes. Source: `docs/spec/livekit.md` 3
+//! to 5.
 
 use super::wire::{
     ParticipantInfo, ParticipantPermission, ParticipantUpdate, RoomIceServer, RoomInfo, RoomUpdate, SignalResponse,
@@ -10,7 +11,7 @@ use crate::limits::{
 };
 use crate::participant::Participant;
 
-/// The time of the first ping, in milliseconds since 1970.
+/// The time of the first ping, in Unix milliseconds.
 const UNIX_MS: u64 = 1_795_252_753_000;
 
 struct Client {
@@ -31,7 +32,7 @@ fn track(sid: &str, kind: TrackType) -> TrackInfo {
     }
 }
 
-/// Somebody with one microphone, `TR_` and the identity.
+/// A participant with one microphone, `TR_` and the identity.
 fn participant_info(sid: &str, identity: &str) -> ParticipantInfo {
     ParticipantInfo {
         sid: sid.into(),
@@ -156,7 +157,7 @@ impl Client {
         }
     }
 
-    /// A client that has begun, with what followed from it taken out.
+    /// A client that has joined, without the outputs of the join.
     fn joined_with(others: impl Into<Vec<ParticipantInfo>>) -> Client {
         let mut client = Client::new();
         let outputs = client.receive(ServerMessage::Join(Box::new(join(others))));
@@ -179,7 +180,7 @@ impl Client {
         refused.to_string()
     }
 
-    /// Moves the clock to so many milliseconds after the start.
+    /// Advances the clock to this many milliseconds after the start.
     fn at(&mut self, ms: u64) -> Vec<SignalOutput> {
         self.now = self.start + Duration::from_millis(ms);
         self.signal.handle_timeout(self.now, UNIX_MS + ms);
@@ -209,7 +210,8 @@ fn pong(ms: u64) -> ServerMessage {
 
 // ---- join
 
-/// B4: the join says who we are and who else is; the voices of callers are subscribed to in one message.
+/// Notes 4, rule 1: the join names us and the others. The audio of the callers is subscribed to in
+/// one request.
 #[test]
 fn a_join_lists_participants() {
     let mut client = Client::new();
@@ -239,7 +241,7 @@ fn a_join_lists_participants() {
         ]
     );
     assert_eq!(client.signal.callers(), 2);
-    // A second one update nothing.
+    // A second join changes nothing.
     assert_eq!(client.receive(ServerMessage::Join(Box::new(join([])))), []);
     assert_eq!(client.signal.callers(), 2);
 }
@@ -266,12 +268,12 @@ fn rejects_a_join_without_our_identity() {
         };
         let words = client.receive_invalid(bytes(ServerMessage::Join(Box::new(unidentified))));
         assert_eq!(words, "a join that does not say who we are");
-        // A whole one is still taken.
+        // A complete one is still accepted.
         assert!(!client.receive(ServerMessage::Join(Box::new(join([])))).is_empty());
     }
 }
 
-/// A token is not carried to wherever a server points.
+/// A token is not sent to a server that another one names.
 #[test]
 fn does_not_follow_an_alternative_url() {
     let elsewhere = JoinResponse {
@@ -311,7 +313,7 @@ fn only_leave_and_token_count_before_the_join() {
 
 // ---- liveness
 
-/// B4 rule 7: a ping each interval, with the round trip of the last one that was answered.
+/// Notes 4, rule 7: a ping in each interval, with the last measured round trip.
 #[test]
 fn sends_pings_with_the_last_round_trip() {
     let mut client = Client::joined_with([]);
@@ -322,7 +324,7 @@ fn sends_pings_with_the_last_round_trip() {
     assert_eq!(client.receive(pong(5_000)), []);
     assert_eq!(client.due_ms(), Some(10_000));
     assert_eq!(client.at(10_000), [ping(10_000, 120)]);
-    // The answer to an earlier one, a foreign one, and the same one twice measure nothing.
+    // An answer to an earlier ping, a foreign one, and a repeated one measure nothing.
     for ms in [5_000, 77] {
         client.receive(pong(ms));
     }
@@ -334,7 +336,7 @@ fn sends_pings_with_the_last_round_trip() {
     assert_eq!(client.at(20_000), [ping(20_000, 30)]);
 }
 
-/// B4 rule 7: any message of the server counts, and its silence ends the client once.
+/// Notes 4, rule 7: any message of the server counts, and its silence ends the connection once.
 #[test]
 fn a_silent_server_times_out() {
     let mut client = Client::joined_with([]);
@@ -359,7 +361,8 @@ fn a_server_without_a_join_times_out_without_pings() {
     assert_eq!(client.at(15_000), [SignalOutput::PingTimeout]);
 }
 
-/// No number of a server stops the pings, makes a storm of them, or makes its silence shorter than they are apart.
+/// No number of a server stops the pings, floods them, or makes the timeout shorter than the
+/// interval.
 #[test]
 fn clamps_ping_times() {
     for (interval, timeout, ping_s, silent_s) in [
@@ -390,7 +393,7 @@ fn clamps_ping_times() {
     }
 }
 
-/// Garbage is no sign of life.
+/// Invalid bytes are no sign of life.
 #[test]
 fn invalid_bytes_do_not_reset_the_ping_timeout() {
     let mut client = Client::joined_with([]);
@@ -401,7 +404,8 @@ fn invalid_bytes_do_not_reset_the_ping_timeout() {
 
 // ---- offers and answers
 
-/// B4 rule 3: own offers count from 1; an answer to an older one, or a second one, is dropped.
+/// Notes 4, rule 3: own offers count from 1. An answer to an older offer, or a second answer, is
+/// dropped.
 #[test]
 fn accepts_only_the_answer_to_the_last_offer() {
     let mut client = Client::joined_with([]);
@@ -426,13 +430,13 @@ fn accepts_only_the_answer_to_the_last_offer() {
     assert_eq!(client.receive(answer(3)), []);
     assert_eq!(client.receive(answer(2)), handed_on(2));
     assert_eq!(client.receive(answer(2)), []);
-    // An old server does not number.
+    // An old server sends no id.
     client.signal.offer("o=3".into());
     client.outputs();
     assert_eq!(client.receive(answer(0)), handed_on(0));
 }
 
-/// B4 rule 1: every offer of the server is answered, under its own id.
+/// Notes 4, rule 2: every offer of the server is answered by its id.
 #[test]
 fn answers_every_offer_by_its_id() {
     let mut client = Client::joined_with([]);
@@ -461,7 +465,7 @@ fn answers_every_offer_by_its_id() {
 const HOST: &str = "candidate:1 1 udp 2130706431 192.0.2.1 50000 typ host";
 const TCP: &str = "candidate:2 1 tcp 1518280447 192.0.2.1 7881 typ host tcptype passive";
 
-/// B4 rule 6: JSON inside, whatever else stands in it; both connections, UDP and TCP.
+/// Notes 4, rule 6: JSON with any further members; both connections, UDP and TCP.
 #[test]
 fn passes_candidates_of_both_connections() {
     let mut client = Client::joined_with([]);
@@ -517,7 +521,7 @@ fn ignores_malformed_candidates() {
     assert_eq!(client.receive(ServerMessage::Trickle(unknown)), []);
 }
 
-/// B4 rule 6: candidates may come before what they belong to, in any number.
+/// Notes 4, rule 6: any number of candidates may precede their connection.
 #[test]
 fn holds_candidates_until_their_connection_exists() {
     let mut client = Client::joined_with([]);
@@ -538,7 +542,7 @@ fn holds_candidates_until_their_connection_exists() {
         client.outputs()[1..],
         [candidate(SignalTarget::Publisher, &numbered(0))]
     );
-    // Once it is there, none waits, and none comes twice.
+    // Once the connection exists, none is held and none is repeated.
     assert_eq!(
         client.receive(trickled(SignalTarget::Subscriber, &text(99))),
         [candidate(SignalTarget::Subscriber, &numbered(99))]
@@ -566,7 +570,7 @@ fn published(cid: &str, sid: &str) -> ServerMessage {
     })
 }
 
-/// B5: a microphone without redundancy, under the name that its `a=msid` has.
+/// Notes 5.1: a microphone without redundancy, named as in `a=msid`.
 #[test]
 fn reports_the_published_track_once() {
     let mut client = Client::joined_with([]);
@@ -584,7 +588,7 @@ fn reports_the_published_track_once() {
     assert_eq!(client.receive(ServerMessage::TrackPublished(nothing)), []);
 }
 
-/// B4 rule 10; newer servers repeat the request, and only tell when it is queued.
+/// Notes 4, rule 10: newer servers repeat the request, and may report it as queued.
 #[test]
 fn reports_a_refused_track_with_its_reason() {
     let response = |reason: i32, message: &str, cid: Option<&str>| {
@@ -645,7 +649,7 @@ fn reports_an_unpublished_track() {
     assert_eq!(client.receive(unpublished("TR_own")), []);
 }
 
-// ---- who is there
+// ---- participants
 
 #[test]
 fn reports_joining_and_leaving_participants() {
@@ -662,7 +666,7 @@ fn reports_joining_and_leaving_participants() {
         Some("ann")
     );
     assert_eq!(client.signal.track_owner("TR_x"), None);
-    // The same again.
+    // The same update again.
     assert_eq!(client.receive(update([participant_info("PA_a", "ann")])), []);
     assert_eq!(client.receive(update([departed("PA_a", "ann")])), [left("ann")]);
     assert_eq!(client.signal.track_owner("TR_ann"), None);
@@ -680,7 +684,7 @@ fn does_not_subscribe_to_departed_participants() {
     assert_eq!(client.receive(hasty), [joined("ann"), left("ann")]);
 }
 
-/// Old servers do not say whose leaving it is, and a version says nothing about an end.
+/// Old servers send only the sid of a departed participant, and its version does not matter.
 #[test]
 fn identifies_departed_participants_by_sid() {
     let unidentified = ParticipantInfo {
@@ -708,13 +712,14 @@ fn ignores_stale_updates() {
     );
     assert_eq!(client.receive(update([version(6, &[])])), []);
     assert_eq!(client.signal.track_owner("TR_1"), None);
-    // Whoever left does not come back by late news.
+    // A late update does not bring back a departed participant.
     client.receive(update([departed("PA_a", "ann")]));
     assert_eq!(client.receive(update([version(7, &["TR_1"])])), []);
     assert_eq!(client.signal.callers(), 0);
 }
 
-/// A page that is loaded again joins with the same identity and another sid, before or after its earlier client is told to end.
+/// A reloaded page joins with the same identity and another sid, before or after its earlier join
+/// has ended.
 #[test]
 fn replaces_a_participant_that_rejoins() {
     let again = ParticipantInfo {
@@ -757,7 +762,8 @@ fn never_lists_the_local_participant() {
     }
 }
 
-/// Two bots would talk to each other for ever. A token with the grant alone does not make its bearer an agent by kind.
+/// Two bots would answer each other for ever. A token with the grant alone does not make a
+/// participant of kind agent.
 #[test]
 fn agents_and_recorders_are_not_callers() {
     let permission = |agent: bool, recorder: bool| {
@@ -796,7 +802,7 @@ fn agents_and_recorders_are_not_callers() {
     }
 }
 
-/// The server hands data and voices only to those whose media are up: whoever is still on the way does not count.
+/// The server sends data and audio only to active participants, so others do not count.
 #[test]
 fn counts_active_callers_only() {
     let mut client = Client::joined_with([]);
@@ -820,7 +826,7 @@ fn counts_active_callers_only() {
     assert_eq!(client.signal.callers(), 0);
 }
 
-/// A telephone's number is told to the bot and to unidentified else; a server that says too much is cut short.
+/// The bot learns a telephone's number; logs do not. Excess attributes are cut.
 #[test]
 fn bounds_and_hides_attributes() {
     let mut client = Client::joined_with([]);
@@ -841,7 +847,7 @@ fn bounds_and_hides_attributes() {
     assert!(!format!("{who:?}").contains("5550100"));
 }
 
-/// B5: voices alone, as they appear, muted or not; video and data never.
+/// Notes 5.2: audio tracks only, as they appear, muted or not; never video or data.
 #[test]
 fn subscribes_to_new_audio_tracks() {
     let mut client = Client::joined_with([]);
@@ -871,7 +877,7 @@ fn subscribes_to_new_audio_tracks() {
     assert_eq!(client.receive(update([with(4, vec![second.clone()])])), []);
     assert_eq!(client.signal.track_owner("TR_1"), None);
     assert!(client.signal.track_owner("TR_2").is_none() && client.signal.track_owner("TR_4").is_some());
-    // Somebody else's track of the same name stays whose it was.
+    // A track of the same name keeps its first owner.
     let thief = ParticipantInfo {
         tracks: vec![second],
         ..participant_info("PA_b", "bob")
@@ -907,7 +913,7 @@ fn ignores_participants_without_a_valid_id() {
     assert_eq!(client.signal.callers(), 1);
 }
 
-// ---- who speaks
+// ---- speakers
 
 #[test]
 fn reports_speaker_changes() {
@@ -941,14 +947,14 @@ fn reports_speaker_changes() {
         client.receive(speakers(&[("PA_a", true), ("PA_b", false), ("PA_a", true)])),
         [speaking("ann", true), speaking("bob", false)]
     );
-    // Whoever leaves has stopped.
+    // A participant that leaves stops speaking.
     assert_eq!(
         client.receive(update([departed("PA_a", "ann"), departed("PA_b", "bob")])),
         [speaking("ann", false), left("ann"), left("bob")]
     );
 }
 
-// ---- tokens, goodbyes, the rest
+// ---- tokens, leaves, the rest
 
 #[test]
 fn passes_valid_refreshed_tokens() {
@@ -964,7 +970,8 @@ fn passes_valid_refreshed_tokens() {
     assert!(!shown.contains("eyJ"), "{shown}");
 }
 
-/// B4 rule 9: the action says what a server wants, and before version 13 `can_reconnect` alone.
+/// Notes 3.2: the action says what the server asks for; before version 13, `can_reconnect` alone
+/// does.
 #[test]
 fn a_leave_carries_its_action() {
     for (can_reconnect, action, expected) in [
@@ -1014,15 +1021,15 @@ fn sends_nothing_after_leave() {
     client.signal.offer("v=0".into());
     assert_eq!(client.outputs(), []);
     assert_eq!(client.receive(offer(1)), []);
-    // Not even garbage is anything by then.
+    // Invalid bytes are ignored by then.
     assert_eq!(
         client.signal.handle_message(Bytes::from_static(b"\xff"), client.now),
         Ok(())
     );
 }
 
-/// Messages of other versions: a move to another room (24), an old pong (18), a number unidentified knows, an empty one, and one with a
-/// field that unidentified knows inside.
+/// Messages of other versions: a room move (24), an old pong (18), an unknown number, an empty
+/// message, and one with an unknown field.
 #[test]
 fn ignores_unknown_messages() {
     let mut client = Client::joined_with([participant_info("PA_a", "ann")]);
@@ -1085,7 +1092,8 @@ fn rejects_a_message_above_the_cap() {
     assert!(words.contains("2097153 bytes"), "{words}");
 }
 
-/// Two bytes may not cost hundreds: empty participants, tracks, speakers, servers and map entries, wherever they can stand.
+/// Two bytes must not cost hundreds: empty participants, tracks, speakers, servers and map entries,
+/// in every position.
 #[test]
 fn rejects_too_many_parts_before_decoding() {
     let many = ROOM_MESSAGE_PARTS_MAX;
@@ -1132,10 +1140,10 @@ fn rejects_too_many_parts_before_decoding() {
         let words = client.receive_invalid(hostile);
         assert!(words.contains("more than 16384"), "{words}");
     }
-    // At the cap, the update itself being one.
+    // At the cap, with the update itself as one part.
     let mut client = Client::joined_with([]);
     assert_eq!(client.receive(update(infos(many - 1))), []);
-    // The same update twice in a message is one, since the later joins the earlier.
+    // A repeated update in one message merges with the first.
     let half = bytes(update(infos(many / 2)));
     assert!(
         client
@@ -1151,7 +1159,7 @@ fn caps_participants_and_tracks() {
     let crowd: Vec<ParticipantInfo> = (0..ROOM_PARTICIPANTS_MAX + 10).map(numbered).collect();
     client.receive(update(crowd));
     assert_eq!(client.signal.callers(), ROOM_PARTICIPANTS_MAX);
-    // A place that is free again is taken.
+    // A freed entry is reused.
     client.receive(update([departed("PA_0", "p0")]));
     let late = numbered(ROOM_PARTICIPANTS_MAX + 1);
     assert_eq!(client.receive(update([late])).len(), 2);
@@ -1171,7 +1179,7 @@ fn caps_participants_and_tracks() {
     assert!(client.signal.track_owner(&format!("TR_{}", last + 1)).is_none());
 }
 
-/// A server whose participants come and go for ever leaves nothing behind.
+/// A server whose participants come and go for ever leaves no state behind.
 #[test]
 fn forgets_departed_participants() {
     let mut client = Client::joined_with([]);

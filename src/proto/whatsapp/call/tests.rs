@@ -16,7 +16,7 @@ fn unclear() -> GraphOutcome {
     GraphOutcome::Unclear(GraphError::default())
 }
 
-/// A call with its clock, and what it asked for.
+/// A call with its clock and its requests.
 struct Run {
     call: WhatsAppCall,
     now: Instant,
@@ -60,7 +60,7 @@ impl Run {
         self.drain()
     }
 
-    /// Lets time pass up to the next deadline; returns how much, and what came of it.
+    /// Advances the clock to the next deadline. Returns the time that passed and the outputs.
     fn wait(&mut self) -> (Duration, Vec<CallOutput>) {
         let at = self.call.poll_timeout().expect("a deadline");
         let waited = at - self.now;
@@ -143,7 +143,7 @@ fn a_webhook_s_end_asks_for_nothing() {
         );
         assert_eq!(run.terminated(), []);
     }
-    // While a terminate waits for another try, the provider's own end makes it needless.
+    // While a terminate waits to be repeated, a webhook that ends the call makes it unnecessary.
     let mut run = Run::live();
     run.session_end();
     assert_eq!(run.verdict(unclear()), []);

@@ -1,4 +1,4 @@
-//! One sample per shape of `tests/data/whatsapp`, and the edges of what is taken.
+//! One sample per shape of `tests/data/whatsapp`, and the limits.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn connect(body: &[u8]) -> IncomingCall {
     }
 }
 
-/// the caller's metadata is the bot's `body`, by the webhook's names; the offer is no part of it.
+/// the caller's metadata is the bot's `body`, under the webhook's names, without the offer.
 #[test]
 fn a_call_that_begins_is_read() {
     let read = connect(sample!("connect"));
@@ -145,7 +145,7 @@ fn with(change: impl FnOnce(&mut Value)) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
-/// At each cap it is taken, and one past it, it is left out, or the call is.
+/// Accepted at each cap; above it the text is left out, or the call is ignored.
 #[test]
 fn texts_are_capped() {
     let id = |bytes: usize| one(&with(|call| call["id"] = json!("i".repeat(bytes))));

@@ -1,4 +1,4 @@
-//! Who is let in, and what a newcomer is told first.
+//! Admission, and the first messages to a participant.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Hub {
             claims,
         };
         if join.resumes {
-            // This server keeps nothing to resume; the real one answers so when it has lost it.
+            // This server keeps nothing to resume. The real one answers so when the state is lost.
             self.stats.resumes += 1;
             participant.leave(STATE_MISMATCH, RECONNECT);
             return;
@@ -145,7 +145,7 @@ impl Hub {
         self.offer(id);
     }
 
-    /// Makes a connection on the socket of everybody, or on one of its own.
+    /// Creates a connection on the shared socket or on one of its own.
     pub(super) fn transport(&self, id: u64, target: SignalTarget, now: Instant) -> Option<PeerTransport> {
         let wire = match &self.shared {
             Some(socket) => TransportSocket {

@@ -1,4 +1,4 @@
-//! What comes over the peer connections: that they are up or lost, audio, messages, and by it who speaks.
+//! Events of the peer connections: connection state, audio, messages, and the active speakers.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -102,7 +102,7 @@ impl Hub {
             return;
         }
         participant.participant.messages_in += 1;
-        // In this encoding the last value of a field counts, so that what is not known here goes through untouched.
+        // In protobuf the last value of a field counts, so unknown fields pass unchanged.
         let mut stamped = bytes.to_vec();
         let stamp = DataPacket {
             participant_identity: participant.claims.identity.clone(),
@@ -114,7 +114,7 @@ impl Hub {
         let named = &packet.destination_identities;
         for (other, listener) in &mut self.participants {
             let is_meant = named.is_empty() || named.contains(&listener.claims.identity);
-            // Whoever is still on the way gets nothing, then or later.
+            // Participants that are not active receive nothing.
             if *other != id && listener.claims.room == room && is_meant && listener.state == ACTIVE {
                 listener.deliver(label, &stamped);
             }
@@ -150,7 +150,8 @@ impl Hub {
         }
     }
 
-    /// Tells a participant of those whom it has begun to hear and who speak, and that those whom it hears no more do not.
+    /// Reports the speakers whom a participant has begun to hear, and silence of those whom it no
+    /// longer hears.
     pub(super) fn send_speakers_of_heard(&mut self, id: u64) {
         let speaking = self
             .participants

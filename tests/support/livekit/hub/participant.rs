@@ -1,4 +1,4 @@
-//! A participant, as the server knows it.
+//! The server's state of a participant.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -22,7 +22,7 @@ const QUEUED_MAX: usize = 1000;
 pub struct Track {
     pub info: TrackInfo,
     pub cid: String,
-    /// Its first packet has come.
+    /// Whether its first packet has arrived.
     pub live: bool,
 }
 
@@ -32,20 +32,20 @@ pub struct Participant {
     pub state: i32,
     pub version: u32,
     pub auto_subscribe: bool,
-    /// Gone once the WebSocket is.
+    /// `None` once the WebSocket is closed.
     pub sender: Option<mpsc::UnboundedSender<Outgoing>>,
-    /// Nothing is said any more, for tests of a server that hangs.
+    /// Whether nothing more is sent, for tests of a hanging server.
     pub silent: bool,
     pub publisher: Option<PeerTransport>,
     pub subscriber: Option<PeerTransport>,
     pub tracks: Vec<Track>,
-    /// The sids of tracks to be heard, whether they are there or not.
+    /// The sids of subscribed tracks, present or not.
     pub subscribed: BTreeSet<String>,
-    /// The sids of those who are heard: only of them it is told whether they speak.
+    /// The sids of the participants that are heard. Only their speech is reported.
     pub heard: BTreeSet<String>,
     /// Reliable messages from before the channel was open.
     pub queued: Vec<Vec<u8>>,
-    /// When it is removed unless its media come up.
+    /// When it is removed unless its media comes up.
     pub until: Option<Instant>,
     pub meter: Meter,
     pub participant: ParticipantStats,
@@ -119,7 +119,7 @@ impl Participant {
         }
     }
 
-    /// Sends a message, or keeps a reliable one until there is a channel for it.
+    /// Sends a message, or keeps a reliable one until the channel is open.
     pub fn deliver(&mut self, label: &str, bytes: &[u8]) {
         let transport = self.subscriber.as_mut().or(self.publisher.as_mut());
         if transport.is_some_and(|transport| transport.send(label, bytes)) {

@@ -1,4 +1,4 @@
-//! What a participant asks on its WebSocket: tracks, descriptions, candidates, subscriptions.
+//! Requests of a participant's WebSocket: tracks, descriptions, candidates, subscriptions.
 
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -121,7 +121,7 @@ impl Hub {
         });
     }
 
-    /// Answers an offer of the publisher, and finds which of its sections is which track.
+    /// Answers an offer of the publisher, and matches its sections with tracks.
     pub(super) fn publish(&mut self, id: u64, offer: &SessionDescription) {
         let Some(participant) = self.participants.get_mut(&id) else {
             return;
@@ -142,7 +142,8 @@ impl Hub {
             let found = transport::tracks(&offer.sdp, name).into_iter();
             sections.extend(found.map(|(mid, cid)| (kind, mid, cid)));
         }
-        // A voice whose section is gone is unpublished; pictures, which are refused, have none for long.
+        // An audio track without a section is unpublished. Video is refused, so its section soon
+        // disappears.
         let has_section = |mid: &str| sections.iter().any(|(_, other, _)| other == mid);
         let is_there =
             |track: &Track| track.info.kind == VIDEO || track.info.mid.is_empty() || has_section(&track.info.mid);
@@ -159,7 +160,8 @@ impl Hub {
             let found = tracks.iter().position(named);
             if let Some(at) = found.or_else(|| tracks.iter().position(pending)) {
                 tracks[at].info.mid = mid;
-                // Pictures are refused in the answer, and told of all the same: clients have to choose.
+                // Video is refused in the answer and announced all the same, so that clients have
+                // to choose.
                 tracks[at].live = kind == VIDEO;
                 changed |= kind == VIDEO;
             }
@@ -194,7 +196,7 @@ impl Hub {
             .extend(sids);
     }
 
-    /// Offers a participant what it is to hear, if that has changed.
+    /// Sends an offer to a subscriber if its tracks have changed.
     pub(super) fn offer(&mut self, id: u64) {
         let Some(participant) = self.participants.get(&id) else {
             return;

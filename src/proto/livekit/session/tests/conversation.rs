@@ -1,4 +1,4 @@
-//! Lives that go well, and how they end.
+//! Sessions that run normally, and how they end.
 
 use prost::Message as _;
 
@@ -35,8 +35,8 @@ fn text(identity: &str, payload: &[u8], topic: Option<&str>) -> Vec<u8> {
     .encode_to_vec()
 }
 
-/// Nothing is handle_dial before the bot takes its media; then the room is joined with its token, and the bot is told of whoever is
-/// there before it is told that it is heard.
+/// Nothing is dialled before the bot takes its media. Then the room is joined with its token, and
+/// the bot learns of the participants before it has joined.
 #[test]
 fn joins_the_room_once_the_bot_takes_its_media() {
     let mut sim = Simulation::new();
@@ -81,7 +81,7 @@ fn joins_the_room_once_the_bot_takes_its_media() {
     assert!((20..=26).contains(&pings.count()));
 }
 
-/// An older server wants to know the track before it is offered.
+/// An older server publishes the track before it takes the offer.
 #[test]
 fn offers_after_the_track_is_published_without_fast_publish() {
     for fast_publish in [true, false] {
@@ -106,7 +106,7 @@ fn offers_after_the_track_is_published_without_fast_publish() {
     }
 }
 
-/// A server that never checks by itself, and tells its candidates late, is met at once by both connections.
+/// Both connections come up with a server that sends no checks and trickles its candidates late.
 #[test]
 fn connects_to_an_ice_lite_server_at_once() {
     let mut sim = Simulation::new();
@@ -120,8 +120,8 @@ fn connects_to_an_ice_lite_server_at_once() {
     assert!(share(&sim.mixed()[5_000..], 440.0, RATE_HZ) > 0.8);
 }
 
-/// A caller whose media are not up hears no greeting and gets no text: it is there, but the bot has not joined yet. One that
-/// turns out to be an agent is no caller.
+/// A caller whose media is not up neither hears nor reads: it is present, but the bot has not
+/// joined. A participant that turns out to be an agent is not a caller.
 #[test]
 fn reports_joined_once_a_caller_is_active() {
     let mut sim = Simulation::new();
@@ -151,7 +151,8 @@ fn reports_joined_once_a_caller_is_active() {
     assert_eq!(sim.end_reason(), Some(LeaveReason::Left));
 }
 
-/// Ours may be the second connection to come up: what a caller writes before it waits for the bot, what it says is gone.
+/// The publisher may be the second connection to come up. Messages of a caller from before wait for
+/// the bot; its audio is dropped.
 #[test]
 fn delivers_early_messages_after_joined() {
     let mut sim = Simulation::new();
@@ -177,7 +178,7 @@ fn delivers_early_messages_after_joined() {
     );
 }
 
-/// A caller who reloads the page misses nothing: what the bot says meanwhile waits, with its marks.
+/// A caller who reloads the page misses nothing: speech waits meanwhile, with its marks.
 #[test]
 fn holds_speech_while_no_caller_is_present() {
     let mut sim = Simulation::new();
@@ -201,7 +202,8 @@ fn holds_speech_while_no_caller_is_present() {
     assert_eq!(sim.count(&SessionEvent::SpeechStopped), 2);
 }
 
-/// The bot is heard with its level, and silence is sent while it says nothing; what it says first waits for the first caller.
+/// Speech carries its level, silence is sent in between, and the first speech waits for the first
+/// caller.
 #[test]
 fn sends_speech_with_audio_levels() {
     let mut sim = Simulation::new();
@@ -229,7 +231,7 @@ fn sends_speech_with_audio_levels() {
     assert!(sim.has(&SessionEvent::SpeechStarted) && sim.has(&SessionEvent::SpeechStopped));
 }
 
-/// What was not said when the bot was interrupted is not said.
+/// An interruption drops the speech that has not been sent.
 #[test]
 fn an_interruption_drops_unsent_speech() {
     let mut sim = Simulation::with_caller();
@@ -244,7 +246,7 @@ fn an_interruption_drops_unsent_speech() {
     assert!(sim.has(&SessionEvent::SpeechStopped));
 }
 
-/// Callers are heard as one, or each by name.
+/// Callers are received mixed, or separately by identity.
 #[test]
 fn delivers_callers_mixed_or_separately() {
     for mixed in [true, false] {
@@ -272,7 +274,8 @@ fn delivers_callers_mixed_or_separately() {
     }
 }
 
-/// Texts go to everybody once somebody is there, and come from callers alone; keys of the telephone come as keys.
+/// Messages go to everybody once a caller is present, and are taken from callers only. DTMF arrives
+/// as keys.
 #[test]
 fn passes_messages_and_dtmf() {
     let mut sim = Simulation::new();
@@ -325,7 +328,8 @@ fn passes_messages_and_dtmf() {
     );
 }
 
-/// Who comes, goes and speaks is told; a room without callers is stayed in for a while, one with agents alone no longer.
+/// Joins, departures and speakers are reported. A room without callers is left after a while, even
+/// if agents remain.
 #[test]
 fn leaves_an_empty_room_after_a_timeout() {
     let mut sim = Simulation::with_caller();
@@ -360,7 +364,7 @@ fn leaves_an_empty_room_after_a_timeout() {
     assert_eq!(sim.count(&SessionEvent::Joined), 1);
 }
 
-/// A room that nobody comes to is given up after five minutes.
+/// A room that no caller joins is left after five minutes.
 #[test]
 fn gives_up_a_room_that_no_caller_joins() {
     let mut sim = Simulation::new();
@@ -376,7 +380,7 @@ fn gives_up_a_room_that_no_caller_joins() {
     assert!(sim.gone.is_some());
 }
 
-/// A bot that has ended is heard to its last word.
+/// The last speech of a bot that has ended is sent completely.
 #[test]
 fn sends_the_remaining_speech_of_a_finished_bot() {
     let mut sim = Simulation::with_caller();
@@ -396,7 +400,7 @@ fn sends_the_remaining_speech_of_a_finished_bot() {
     assert!(sim.gone.is_some() && sim.left_gracefully());
 }
 
-/// Where nobody hears it, a bot that has ended, and a runner that stops anywhere, leave at once.
+/// Without a caller, a bot that has ended and a runner that stops leave at once, in every phase.
 #[test]
 fn leaves_at_once_without_listeners() {
     for wait in [ms(0), ms(1), ms(30), ms(100), secs(2)] {
@@ -436,7 +440,7 @@ fn leaves_at_once_without_listeners() {
     assert!(sim.gone.is_some() && sim.closes == 1, "the dial is given up");
 }
 
-/// A server that does not let go costs no more than its time.
+/// A server that does not close costs no more than the time limit.
 #[test]
 fn limits_the_wait_for_the_server_to_close() {
     let mut sim = Simulation::with_caller();

@@ -1,4 +1,4 @@
-//! Rooms that cannot be entered, and servers that are none.
+//! Rooms that cannot be joined, and servers that misbehave.
 
 use super::super::*;
 use super::simulation::{DialResult, FakeParticipant, Simulation, secs};
@@ -6,8 +6,8 @@ use super::*;
 use crate::livekit::wire::{RequestResponse, ServerMessage, SessionDescription};
 use crate::webrtc::connection::sfu::tests::world::ms;
 
-/// A refusal that no second try will change is told at once, in words that name what to look at; one that passes is tried
-/// three times.
+/// A permanent refusal is reported at once, and names what to check. A transient one is tried three
+/// times.
 #[test]
 fn explains_a_refused_join() {
     for (status, tries, words) in [
@@ -33,7 +33,7 @@ fn explains_a_refused_join() {
     }
 }
 
-/// Three tries, a while apart; one that succeeds is a join like any other.
+/// Three attempts with pauses. One that succeeds is a normal join.
 #[test]
 fn retries_a_failing_server() {
     let mut sim = Simulation::new();
@@ -62,8 +62,8 @@ fn retries_a_failing_server() {
     assert_eq!(sim.dials.len(), 3);
 }
 
-/// A server that opens its dial_result and says nothing is given up, and so is one whose media does not flow, or that does not take
-/// the track.
+/// A server that opens the socket and sends nothing is given up, and so is one without media, or
+/// without the published track.
 #[test]
 fn gives_up_a_stalled_join() {
     let mut sim = Simulation::new();
@@ -89,7 +89,7 @@ fn gives_up_a_stalled_join() {
     assert!(sim.join_failed().expect("the bot is told").contains("track"));
 }
 
-/// A bot that may not publish is told so, and so is one that is put out before it was in.
+/// A bot that may not publish learns of it, and so does one that is removed before it has joined.
 #[test]
 fn reports_a_refused_publication() {
     let mut sim = Simulation::new();
@@ -117,11 +117,11 @@ fn reports_a_refused_publication() {
     assert_eq!(sim.end_reason(), Some(LeaveReason::Replaced));
 }
 
-/// What is no description.
+/// Not a session description.
 const BAD: [&str; 4] = ["", "v=0", "v=0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\n", "\u{0}\u{ff}"];
 
-/// A server whose offer cannot be answered waits for the answer in vain: the stay is made anew at once, and given up when that
-/// does not help, however long each stay lasts.
+/// A server with an unusable offer would wait for its answer. The session reconnects at once, and
+/// gives up if that does not help, however long each connection lasts.
 #[test]
 fn reconnects_after_an_unusable_offer() {
     let mut sim = Simulation::with_caller();
@@ -142,7 +142,7 @@ fn reconnects_after_an_unusable_offer() {
     assert!(sim.gone.is_some() && sim.left_gracefully());
 }
 
-/// A server closes rooms that only bots are in: nobody was there, so nobody left.
+/// A server closes rooms that contain only bots. There was no caller, so none left.
 #[test]
 fn a_room_closed_before_any_caller_counts_as_never_connected() {
     for reason in [4, 5, 10] {
@@ -155,7 +155,7 @@ fn a_room_closed_before_any_caller_counts_as_never_connected() {
     }
 }
 
-/// Bytes that are no message do not end a talk, whatever they are, nor do answers to nothing.
+/// Invalid messages do not end a session, nor do answers without an offer.
 #[test]
 fn survives_invalid_messages() {
     let mut sim = Simulation::with_caller();
@@ -187,7 +187,7 @@ fn survives_invalid_messages() {
     assert_eq!(sim.dials.len(), 1);
 }
 
-/// Instead of a welcome, garbage: no room.
+/// Invalid bytes in place of a join fail the join.
 #[test]
 fn invalid_data_instead_of_a_join_fails() {
     let mut sim = Simulation::new();

@@ -1,4 +1,4 @@
-//! Rooms that are lost, and come back to or not.
+//! Rooms that are lost, and whether the session returns to them.
 
 use super::super::*;
 use super::simulation::{DialResult, FakeParticipant, Simulation, secs};
@@ -23,8 +23,8 @@ fn names(sim: &Simulation, from: usize) -> Vec<&'static str> {
     names.filter(|name| *name != "speech").collect()
 }
 
-/// A server that restarts for 20 s is survived: bot, speech, texts and participants stay, and the voice goes on in the new
-/// connection.
+/// A server restart of 20 s is survived: bot, speech, messages and participants remain, and the
+/// audio continues on the new connection.
 #[test]
 fn survives_a_server_restart() {
     let mut sim = Simulation::with_caller();
@@ -75,7 +75,7 @@ fn survives_a_server_restart() {
     assert!(sim.dials.len() > 5 && sim.dials.len() < 12, "{at:?}");
 }
 
-/// Whoever does not come back after a loss is announced as gone; a room that stays empty after it is left.
+/// Participants that do not return are reported as gone. A room that remains empty is left.
 #[test]
 fn reports_participants_that_do_not_return() {
     let mut sim = Simulation::with_caller();
@@ -113,7 +113,7 @@ fn reports_participants_that_do_not_return() {
     assert_eq!(sim.end_reason(), Some(LeaveReason::Left));
 }
 
-/// Once those who were there have come back, a room that they leave is as empty as any.
+/// Once the earlier participants have returned, the room empties like any other.
 #[test]
 fn does_not_wait_for_participants_that_returned_and_left() {
     let mut sim = Simulation::with_caller();
@@ -126,7 +126,7 @@ fn does_not_wait_for_participants_that_returned_and_left() {
     assert_eq!(sim.end_reason(), Some(LeaveReason::Left));
 }
 
-/// A room that is lost before anybody came is waited in no longer than another.
+/// A room that is lost before the first caller is not waited in for longer.
 #[test]
 fn reconnecting_does_not_extend_the_wait_for_the_first_caller() {
     let mut sim = Simulation::new();
@@ -139,7 +139,8 @@ fn reconnecting_does_not_extend_the_wait_for_the_first_caller() {
     assert_eq!(sim.end_reason(), Some(LeaveReason::NeverConnected));
 }
 
-/// A turn that is on when the room is lost ends there and then, interrupted or not; what is left of it is another one.
+/// A turn that is on when the room is lost ends at once, interrupted or not. The rest of it is a
+/// new turn.
 #[test]
 fn a_speech_turn_ends_with_its_connection() {
     for interrupted in [false, true] {
@@ -162,7 +163,7 @@ fn a_speech_turn_ends_with_its_connection() {
     }
 }
 
-/// A server that does not come back is given up after a minute.
+/// A server that does not return is given up after a minute.
 #[test]
 fn gives_up_a_server_that_does_not_return() {
     let mut sim = Simulation::with_caller();
@@ -177,7 +178,7 @@ fn gives_up_a_server_that_does_not_return() {
     );
     assert!(sim.join_failed().is_none());
 
-    // So is one that says no.
+    // So is one that refuses.
     for (status, ends) in [(401, true), (404, true), (503, false)] {
         let mut sim = Simulation::with_caller();
         sim.kill_server();
@@ -187,7 +188,7 @@ fn gives_up_a_server_that_does_not_return() {
     }
 }
 
-/// Whatever breaks is mended by a new join: the socket, the server's voice, the media.
+/// A new join recovers from any failure: of the socket, of the server's messages, of the media.
 #[test]
 fn reconnects_after_any_failure() {
     let mut sim = Simulation::with_caller();
@@ -199,7 +200,7 @@ fn reconnects_after_any_failure() {
     sim.run(ROOM_PING_TIMEOUT + secs(6));
     assert_eq!(sim.count(&SessionEvent::Lost), 2);
     sim.answers = true;
-    // The stay that was not answered has its time first.
+    // The unanswered connection runs into its timeout first.
     sim.run(CONNECT_WITHIN + secs(6));
     assert_eq!(sim.count(&SessionEvent::Resumed), 2);
 
@@ -221,7 +222,7 @@ fn ann() -> Participant {
     }
 }
 
-/// A server that lets in and puts out again and again is not come back to for ever.
+/// A server that admits and removes the bot again and again is given up.
 #[test]
 fn gives_up_a_flapping_server() {
     let mut sim = Simulation::with_caller();
@@ -237,7 +238,7 @@ fn gives_up_a_flapping_server() {
     assert!(sim.dials.len() < 20);
 }
 
-/// What a server that ends the stay means by it. R-011.
+/// the leave reason and action decide what follows.
 #[test]
 fn follows_the_leave_reason_of_the_server() {
     for (reason, action, left) in [
@@ -260,7 +261,7 @@ fn follows_the_leave_reason_of_the_server() {
     }
 }
 
-/// The newest token is the one that is used to come back.
+/// The newest token is used to reconnect.
 #[test]
 fn reconnects_with_the_newest_token() {
     let mut sim = Simulation::with_caller();
@@ -271,7 +272,7 @@ fn reconnects_with_the_newest_token() {
     assert_eq!(tokens, ["first", "second"]);
 }
 
-/// A bot that ends, or a runner that stops, while the room is lost is gone at once.
+/// A bot that ends, or a runner that stops, ends a reconnecting session at once.
 #[test]
 fn ends_at_once_while_reconnecting() {
     for dial_result in [DialResult::Unreachable, DialResult::NoAnswer, DialResult::Silent] {
@@ -290,7 +291,7 @@ fn ends_at_once_while_reconnecting() {
             assert!(sim.gone.is_some(), "{dial_result:?} {wait:?}");
         }
     }
-    // Its last words have nobody to hear them.
+    // Its last speech has no listeners.
     let mut sim = Simulation::with_caller();
     sim.speech.extend(Tone::new(440.0, RATE_HZ).take(3 * RATE_HZ as usize));
     sim.run(ms(100));

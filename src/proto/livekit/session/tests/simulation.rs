@@ -1,7 +1,9 @@
-//! A server of media rooms for tests, and a session that lives in one of its rooms.
+//! A simulated LiveKit server, and a session in one of its rooms, in virtual time.
 //!
-//! [`Simulation::run`] does for the session what `io::livekit` does, and plays the server: it lets in, offers, answers, forwards,
-//! as told by the fields that a test sets. Datagrams take 2 ms, messages none.
+//! [`Simulation::run`] drives the session as `io::livekit` does, and plays the server: it admits,
+//! offers, answers and forwards, as the fields that a test sets say. Datagrams take 2 ms, messages
+//! no time. The server in `tests/support/livekit` runs on sockets and real time and forwards
+//! between participants; this one scripts a single session.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -26,11 +28,11 @@ pub fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// What becomes of a dial.
+/// The result of a dial.
 #[derive(Clone, Debug)]
 pub enum DialResult {
     Open,
-    /// Open, and nothing is said.
+    /// Open, but the server sends nothing.
     Silent,
     Refused(u16),
     Unreachable,
@@ -38,13 +40,13 @@ pub enum DialResult {
     NoAnswer,
 }
 
-/// Somebody in the room.
+/// A remote participant.
 #[derive(Clone, Debug)]
 pub struct FakeParticipant {
     pub sid: &'static str,
     pub identity: &'static str,
     pub kind: i32,
-    /// 1 on the way, 2 within reach.
+    /// 1 joined, 2 active.
     pub state: i32,
 }
 
@@ -87,13 +89,13 @@ impl FakeParticipant {
     }
 }
 
-/// The server's side of one stay.
+/// The server's side of one connection.
 struct ServerSide {
     publisher: Option<Server>,
     subscriber: Server,
-    /// Sections of the subscriber connection by their track.
+    /// Sections of the subscriber connection by track.
     mids: BTreeMap<String, Mid>,
-    /// Tracks that were asked for and are not offered yet.
+    /// Tracks that are subscribed to and not offered yet.
     wanted: Vec<String>,
     offer_id: u32,
 }
@@ -107,7 +109,7 @@ pub struct Simulation {
     pub dial_result: DialResult,
     pub fast_publish: bool,
     pub accepts_track: bool,
-    /// It waits for the session's checks, and trickles its candidates.
+    /// Whether it is ICE-lite and trickles its candidates.
     pub lite: bool,
     pub participants: Vec<FakeParticipant>,
     /// Whether datagrams arrive, in both directions.
@@ -123,11 +125,11 @@ pub struct Simulation {
     pub heard: BTreeMap<Option<Arc<str>>, Vec<i16>>,
     pub speech: VecDeque<i16>,
     pub gone: Option<Duration>,
-    /// The texts that left, and the voice.
+    /// The messages and the audio that the bot sent.
     pub texts: Vec<String>,
     pub levels: Vec<i8>,
     pub voice: Vec<Arc<[u8]>>,
-    /// RTP time timestamps of each stay's voice.
+    /// RTP timestamps of the audio, for each connection.
     pub timestamps: Vec<Vec<u64>>,
     is_open: bool,
     wake: Instant,
@@ -176,7 +178,7 @@ impl Simulation {
         sim
     }
 
-    /// A room with one caller, whose bot has been heard of by him.
+    /// A room with one caller, which the bot has joined.
     pub fn with_caller() -> Self {
         let mut sim = Simulation::new();
         sim.participants.push(FakeParticipant::caller("PA_ann1", "ann"));
@@ -190,7 +192,7 @@ impl Simulation {
         sim
     }
 
-    /// The bot takes its media: it hears everybody at once at 16 kHz, and speaks at that rate.
+    /// The bot takes its media, mixed at 16 kHz, and speaks at that rate.
     pub fn start_audio(&mut self) {
         self.start_audio_as(true);
     }
@@ -217,7 +219,7 @@ impl Simulation {
         self.events.iter().filter(|(_, each)| each == event).count()
     }
 
-    /// Returns the reason of the last event, which is the end.
+    /// Returns the reason of the last event, which ends the session.
     pub fn end_reason(&self) -> Option<LeaveReason> {
         let ends = self
             .events
@@ -230,7 +232,7 @@ impl Simulation {
         }
     }
 
-    /// Returns what was said of a join that failed.
+    /// Returns the error of a failed join.
     pub fn join_failed(&self) -> Option<&str> {
         self.events.iter().find_map(|(_, event)| match event {
             SessionEvent::JoinFailed(why) => Some(why.as_str()),
@@ -247,7 +249,7 @@ impl Simulation {
         self.run_until(time, |_| false);
     }
 
-    /// Lets time pass until `done`, at most so much; tells whether it is.
+    /// Runs for at most `time`, or until `done`. Returns whether it is.
     pub fn run_until(&mut self, time: Duration, done: impl Fn(&Simulation) -> bool) -> bool {
         let end = self.now + time;
         self.expire_missing();
@@ -322,7 +324,7 @@ impl Simulation {
         }
     }
 
-    /// Lets the server's connections say what they have to say, and keeps what came to them.
+    /// Sends what the server's connections have to send, and collects what they received.
     fn expire_missing(&mut self) {
         let Some(server_side) = &mut self.server_side else {
             return;
@@ -431,7 +433,7 @@ impl Simulation {
         }
     }
 
-    /// Lets the session in.
+    /// Admits the session.
     fn send_join(&mut self) {
         self.in_flight.clear();
         self.timestamps.push(Vec::new());
@@ -464,7 +466,7 @@ impl Simulation {
         self.offer();
     }
 
-    /// Sends the session a message.
+    /// Sends a message to the session.
     pub fn send(&mut self, message: ServerMessage) {
         let bytes = SignalResponse { message: Some(message) }.encode_to_vec();
         self.send_bytes(&bytes);
@@ -472,10 +474,10 @@ impl Simulation {
 
     pub fn send_bytes(&mut self, bytes: &[u8]) {
         self.session.handle_binary(Bytes::copy_from_slice(bytes), self.now);
-        // A message may come while the session is being drained, and that goes on.
+        // The session may be in the middle of a drain, which continues.
     }
 
-    /// The same from outside a drain.
+    /// Sends a message from outside a drain.
     pub fn send_and_drain(&mut self, message: ServerMessage) {
         self.send(message);
         self.drain();
@@ -508,7 +510,7 @@ impl Simulation {
         }
     }
 
-    /// Sends a description, and its candidates with it or after it.
+    /// Sends a description, with its candidates in it or after it.
     fn send_description(&mut self, target: SignalTarget, kind: &str, sdp: &str, id: u32) {
         let is_candidate = |line: &&str| line.starts_with("a=candidate:") || line.starts_with("a=end-of-candidates");
         let trickled: Vec<&str> = sdp.lines().filter(is_candidate).filter(|_| self.lite).collect();
@@ -534,7 +536,7 @@ impl Simulation {
         }
     }
 
-    /// Does what a request of the session asks for.
+    /// Handles a request of the session.
     fn handle_request(&mut self, bytes: &[u8]) {
         let request = SignalRequest::decode(bytes).expect("a request");
         let request = request.message.expect("something is asked");
@@ -583,7 +585,7 @@ impl Simulation {
         }
     }
 
-    /// Somebody comes.
+    /// Adds a participant.
     pub fn participant_joins(&mut self, participant: FakeParticipant) {
         let info = participant.info(participant.state);
         self.participants.push(participant);
@@ -592,7 +594,7 @@ impl Simulation {
         }));
     }
 
-    /// Somebody is another than before.
+    /// Changes a participant.
     pub fn update_participant(&mut self, identity: &str, change: impl FnOnce(&mut FakeParticipant)) {
         let participant = self
             .participants
@@ -604,12 +606,12 @@ impl Simulation {
         self.send_and_drain(ServerMessage::Update(ParticipantUpdate { participants }));
     }
 
-    /// Tells whether speech would be taken from the bot.
+    /// Tells whether the session takes speech of the bot.
     pub fn accepts_speech(&self) -> bool {
         self.session.speech_capacity().is_some()
     }
 
-    /// Somebody goes.
+    /// Removes a participant.
     pub fn participant_leaves(&mut self, identity: &str) {
         let at = self
             .participants
@@ -632,7 +634,7 @@ impl Simulation {
         }));
     }
 
-    /// A participant talks for so many times 20 ms.
+    /// Plays the speech of participants for `times` frames of 20 ms.
     pub fn play_speech(&mut self, talkers: &mut [(&str, Talker)], times: usize) {
         for _ in 0..times {
             let now = self.now;
@@ -656,7 +658,7 @@ impl Simulation {
         self.run(ms(50));
     }
 
-    /// The server ends the stay.
+    /// Ends the connection with a leave.
     pub fn send_leave(&mut self, reason: i32, action: i32) {
         self.send_and_drain(ServerMessage::Leave(LeaveRequest {
             reason,
@@ -665,26 +667,26 @@ impl Simulation {
         }));
     }
 
-    /// The server is gone: its socket is reset, its connections are mute, its dial_result stays shut.
+    /// Kills the server: its socket is reset, and dials fail.
     pub fn kill_server(&mut self) {
         self.server_side = None;
         self.dial_result = DialResult::Unreachable;
         self.break_socket();
     }
 
-    /// The socket breaks.
+    /// Breaks the socket.
     pub fn break_socket(&mut self) {
         self.is_open = false;
         self.session.handle_socket_closed();
         self.drain();
     }
 
-    /// Returns what was heard of the bot, as PCM.
+    /// Returns the audio of the bot as PCM.
     pub fn bot_audio(&self) -> Vec<i16> {
         decode(self.voice.iter())
     }
 
-    /// Returns what the bot heard of everybody at once.
+    /// Returns the mixed audio that the bot received.
     pub fn mixed(&self) -> &[i16] {
         self.heard.get(&None).map_or(&[], Vec::as_slice)
     }
