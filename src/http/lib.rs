@@ -7,7 +7,8 @@
 //! - Requests to other servers: [`client`]
 //! - The process: [`logging`], [`services`] (tasks whose loss ends the process), [`signal`],
 //!   [`startup`], [`shutdown`], [`tasks`], [`watch`] and [`notify`] (stalls, the supervisor),
-//!   [`memory`], [`group`] (process groups), [`store`] (files of state)
+//!   [`memory`], [`group`] (process groups), [`store`] (files of state),
+//!   [`search_path`] (programs in `PATH`)
 
 #![allow(
     clippy::disallowed_methods,
@@ -25,6 +26,7 @@ pub mod memory;
 pub mod notify;
 pub mod payload;
 pub mod permits;
+pub mod search_path;
 pub mod server;
 pub mod services;
 pub mod shutdown;

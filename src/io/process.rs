@@ -32,6 +32,7 @@ use crate::limits::{
 };
 use crate::proto::process;
 use crate::rtvi::Rtvi;
+use edge_runner_http::search_path::files_in_path;
 use listener::MediaListener;
 use pcm::{ClosingPipes, Pipes};
 use program::Program;
@@ -92,10 +93,7 @@ pub fn check(command: &[OsString], folder: Option<&Path>) -> Result<(), CommandE
             Ok(_) => Ok(()),
         };
     }
-    let found = std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
-        .any(|candidate| candidate.is_file() && is_executable(candidate.as_os_str()));
-    if found {
+    if files_in_path(program, &path).any(|candidate| is_executable(candidate.as_os_str())) {
         return Ok(());
     }
     let here = folder.unwrap_or(Path::new("")).join(program).exists();

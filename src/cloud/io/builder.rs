@@ -34,6 +34,7 @@ use crate::proto::outcome::{self, BuildPhase, CommandExit, ImageError, OutEntry,
 use crate::proto::unpack::UnpackLimits;
 use edge_runner_http::common;
 use edge_runner_http::group::ProcessGroup;
+use edge_runner_http::search_path::files_in_path;
 use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::tasks;
 use edge_runner_proto::limits::PROCESS_GROUP_INTERVAL;
@@ -141,12 +142,9 @@ fn program(name: &OsStr, path: &OsStr) -> Result<PathBuf, ProgramError> {
     if name.as_bytes().contains(&b'/') {
         return Ok(std::path::absolute(name)?);
     }
-    std::env::split_paths(path)
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(name))
-        .find(|candidate| {
-            fs::metadata(candidate).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-        })
+    files_in_path(name, path)
+        .filter(|candidate| candidate.is_absolute())
+        .find(|candidate| fs::metadata(candidate).is_ok_and(|found| found.permissions().mode() & 0o111 != 0))
         .ok_or(ProgramError::NotFound)
 }
 
