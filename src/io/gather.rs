@@ -6,6 +6,7 @@
 //! growing pause. Each change of a server's state is one log line. With `--embedded` no server is
 //! asked, because devices take one host candidate.
 
+pub mod error;
 pub mod probe;
 mod relay;
 mod stun;
@@ -19,6 +20,7 @@ use tokio::net::lookup_host;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use self::error::GatherError;
 use crate::bot::{Shutdown, ShutdownTrigger};
 use crate::config::Config;
 use crate::io::services::Services;
@@ -207,12 +209,13 @@ fn describe_addresses(status: &ServerStatus) -> String {
 
 /// Looks up the addresses of a server, IPv4 first: most relays relay it, and IPv6 paths fail more
 /// often.
-async fn resolve(server: &GatherServer, serves: impl Fn(IpAddr) -> bool) -> Result<Vec<SocketAddr>, String> {
+async fn resolve(server: &GatherServer, serves: impl Fn(IpAddr) -> bool) -> Result<Vec<SocketAddr>, GatherError> {
+    let host = server.host.clone();
     let looked_up = timeout(GATHER_RESOLVE, lookup_host((server.host.as_str(), server.port))).await;
     let found = match looked_up {
         Ok(Ok(found)) => found,
-        Ok(Err(error)) => return Err(format!("cannot look up {}: {error}", server.host)),
-        Err(_) => return Err(format!("cannot look up {}: the resolver does not answer", server.host)),
+        Ok(Err(source)) => return Err(GatherError::Resolve { host, source }),
+        Err(_) => return Err(GatherError::ResolverTimeout { host }),
     };
     let served = found.filter(|address| serves(address.ip()));
     let (mut found, ipv6): (Vec<SocketAddr>, Vec<_>) = served.partition(SocketAddr::is_ipv4);

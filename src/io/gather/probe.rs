@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::bot::Shutdown;
 use crate::config::Host;
-use crate::io::gather::relay::no_answer_hint;
+use crate::io::gather::error::GatherError;
 use crate::io::gather::turn_connection::TurnConnection;
 use crate::io::gather::{Gatherer, describe_addresses, resolve, status, stun};
 use crate::io::tasks::{self, SlotPool};
@@ -20,8 +20,8 @@ use crate::proto::webrtc::relay::{AllocationEnd, AllocationSetup, RelayOutput, T
 /// Asks one server.
 ///
 /// # Errors
-/// Returns what is wrong, with advice where there is some.
-pub async fn probe(server: &GatherServer) -> Result<String, String> {
+/// Returns a [`GatherError`] that says what is wrong.
+pub async fn probe(server: &GatherServer) -> Result<String, GatherError> {
     let asked = async {
         match &server.usage {
             ServerUse::Stun => ask_stun(server).await,
@@ -30,17 +30,17 @@ pub async fn probe(server: &GatherServer) -> Result<String, String> {
                 username,
                 credential,
             } => ask_turn(server, *transport, username, credential.expose()).await,
-            ServerUse::Unusable(why) => Err((*why).to_owned()),
+            ServerUse::Unusable(why) => Err(GatherError::Unusable(why)),
         }
     };
     match timeout(GATHER_PROBE, asked).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(format!("{} ({})", no_answer_hint(server), server.authority())),
+        Err(_) => Err(GatherError::no_answer(server).at(server)),
     }
 }
 
-async fn ask_stun(server: &GatherServer) -> Result<String, String> {
-    let port = UdpPort::bind(Host::Localhost, 0).map_err(|error| format!("binding a UDP port: {error}"))?;
+async fn ask_stun(server: &GatherServer) -> Result<String, GatherError> {
+    let port = UdpPort::bind(Host::Localhost, 0).map_err(GatherError::Bind)?;
     let (stop, stopped) = Shutdown::channel();
     let gatherer = Gatherer::of(vec![status(server)], SlotPool::new(0), stop);
     let asking = stun::run(vec![(0, server.clone())], port.open(), gatherer.clone(), stopped);
@@ -50,15 +50,15 @@ async fn ask_stun(server: &GatherServer) -> Result<String, String> {
             let status = gatherer.status().remove(0);
             match &status.state {
                 ServerState::Working => return Ok(format!("works{}", describe_addresses(&status))),
-                ServerState::Failed(why) => return Err(why.clone()),
+                ServerState::Failed(why) => return Err(GatherError::State(why.clone())),
                 _ => {}
             }
         }
     };
     tokio::select! {
         outcome = watching => outcome,
-        () = asking => Err("it was not asked".to_owned()),
-        () = port.clone().run() => Err("the UDP port cannot be read".to_owned()),
+        () = asking => Err(GatherError::NotAsked),
+        () = port.clone().run() => Err(GatherError::PortClosed),
     }
 }
 
@@ -67,13 +67,15 @@ async fn ask_turn(
     transport: TurnTransport,
     username: &str,
     credential: &str,
-) -> Result<String, String> {
-    let mut why = format!("{} has no address", server.host);
+) -> Result<String, GatherError> {
+    let mut failure = GatherError::NoAddress {
+        host: server.host.clone(),
+    };
     for address in resolve(server, |_| true).await? {
         let mut link = match TurnConnection::connect(server, transport, address).await {
             Ok(link) => link,
-            Err(words) => {
-                why = words;
+            Err(error) => {
+                failure = error;
                 continue;
             }
         };
@@ -92,14 +94,14 @@ async fn ask_turn(
                 let _ = timeout(RELAY_END, allocate(&mut relay, &mut link)).await;
                 return Ok(words);
             }
-            Err(words) => why = words,
+            Err(error) => failure = error,
         }
     }
-    Err(why)
+    Err(failure)
 }
 
 /// Moves messages until the allocation succeeds or fails.
-async fn allocate(relay: &mut TurnAllocation, link: &mut TurnConnection) -> Result<String, String> {
+async fn allocate(relay: &mut TurnAllocation, link: &mut TurnConnection) -> Result<String, GatherError> {
     loop {
         let due = match relay.poll_output() {
             RelayOutput::Transmit(message) => {
@@ -110,14 +112,13 @@ async fn allocate(relay: &mut TurnAllocation, link: &mut TurnConnection) -> Resu
                 let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
                 return Ok(format!("works, relayed at {}", addresses.join(" and ")));
             }
-            RelayOutput::Ended(AllocationEnd::NoAnswer) => return Err("no answer".to_owned()),
-            RelayOutput::Ended(loss) => return Err(loss.to_string()),
+            RelayOutput::Ended(AllocationEnd::NoAnswer) => return Err(GatherError::NoAnswer("no answer")),
+            RelayOutput::Ended(end) => return Err(GatherError::Ended(end)),
             RelayOutput::Timeout(due) => due,
         };
         tokio::select! {
             message = link.next() => {
-                let message = message.map_err(|error| error.to_string())?;
-                relay.handle_message(&message, tasks::now(), |_, _| {});
+                relay.handle_message(&message?, tasks::now(), |_, _| {});
             }
             () = tokio::time::sleep_until(due.into()) => relay.handle_timeout(tasks::now()),
         }

@@ -12,12 +12,13 @@ use bytes::BytesMut;
 use tokio::time::{sleep, sleep_until};
 
 use crate::bot::Shutdown;
+use crate::io::gather::error::GatherError;
 use crate::io::gather::turn_connection::TurnConnection;
 use crate::io::gather::{Gatherer, resolve};
 use crate::io::tasks::{self, Slot};
 use crate::io::udp::{OutgoingPacket, OutgoingQueue, UdpPort};
 use crate::limits::GATHER_SETTLED;
-use crate::proto::webrtc::gather::server::{GatherServer, ServerUse, TurnTransport};
+use crate::proto::webrtc::gather::server::{GatherServer, ServerUse};
 use crate::proto::webrtc::gather::{RetryDelays, ServerState};
 use crate::proto::webrtc::relay::{AllocationEnd, AllocationSetup, RelayOutput, TurnAllocation};
 
@@ -34,16 +35,16 @@ pub(super) struct RelayTask {
 
 /// Why there is no allocation, and since when there was one.
 struct RelayFailure {
-    words: String,
+    error: GatherError,
     up_since: Option<Instant>,
     /// Whether every address of the server would fail in the same way.
     is_final: bool,
 }
 
-impl From<String> for RelayFailure {
-    fn from(words: String) -> Self {
+impl From<GatherError> for RelayFailure {
+    fn from(error: GatherError) -> Self {
         RelayFailure {
-            words,
+            error,
             up_since: None,
             is_final: false,
         }
@@ -61,7 +62,7 @@ impl RelayTask {
                 pauses.reset();
             }
             self.gatherer
-                .set_standing(self.index, ServerState::Failed(failure.words));
+                .set_standing(self.index, ServerState::Failed(failure.error.to_string()));
             tokio::select! {
                 () = sleep(pauses.next_delay()) => {}
                 () = self.stopped.wait() => return,
@@ -84,7 +85,9 @@ impl RelayTask {
             found = resolve(&self.server, |_| true) => found?,
             () = stopped.wait() => return Ok(()),
         };
-        let mut failure = RelayFailure::from(format!("{} has no address", self.server.host));
+        let mut failure = RelayFailure::from(GatherError::NoAddress {
+            host: self.server.host.clone(),
+        });
         for address in found {
             let link = tokio::select! {
                 link = TurnConnection::connect(&self.server, transport, address) => link,
@@ -92,8 +95,8 @@ impl RelayTask {
             };
             let link = match link {
                 Ok(link) => link,
-                Err(words) => {
-                    failure = words.into();
+                Err(error) => {
+                    failure = error.into();
                     continue;
                 }
             };
@@ -152,7 +155,7 @@ impl Allocation<'_> {
             tokio::select! {
                 message = self.link.next() => match message {
                     Ok(message) => self.receive(&message),
-                    Err(error) => break if stopping { Ok(()) } else { Err(self.failure(error.to_string())) },
+                    Err(error) => break if stopping { Ok(()) } else { Err(self.failure(error.into())) },
                 },
                 outgoing = next(&mut self.attached) => self.send(&outgoing),
                 () = sleep_until(due.into()) => self.relay.handle_timeout(tasks::now()),
@@ -173,7 +176,7 @@ impl Allocation<'_> {
             match self.relay.poll_output() {
                 RelayOutput::Transmit(message) => self.link.send(&message),
                 RelayOutput::Up(addresses) => self.offer(addresses)?,
-                RelayOutput::Ended(loss) => return Err(self.lost(&loss)),
+                RelayOutput::Ended(end) => return Err(self.lost(end)),
                 RelayOutput::Timeout(due) => return Ok(due),
             }
         }
@@ -183,7 +186,7 @@ impl Allocation<'_> {
         let attached = addresses.into_iter().map(|address| self.task.port.attach(address));
         self.attached = attached.collect::<Option<_>>().ok_or_else(|| {
             // One in sixteen thousand; the next attempt gets another port.
-            RelayFailure::from("the relayed port is the runner's own number".to_owned())
+            RelayFailure::from(GatherError::OwnPort)
         })?;
         let (index, local) = (self.task.index, self.link.local);
         let relayed = self
@@ -226,36 +229,25 @@ impl Allocation<'_> {
         self.attached = attached;
     }
 
-    fn lost(&self, loss: &AllocationEnd) -> RelayFailure {
-        let words = match loss {
-            AllocationEnd::NoAnswer => no_answer_hint(&self.task.server),
-            loss => loss.to_string(),
+    fn lost(&self, end: AllocationEnd) -> RelayFailure {
+        let is_final = self.up_since.is_some() || matches!(end, AllocationEnd::Refused { .. });
+        let error = match end {
+            AllocationEnd::NoAnswer => GatherError::no_answer(&self.task.server),
+            end => GatherError::Ended(end),
         };
         RelayFailure {
-            is_final: self.up_since.is_some() || matches!(loss, AllocationEnd::Refused { .. }),
-            ..self.failure(words)
+            is_final,
+            ..self.failure(error)
         }
     }
 
-    fn failure(&self, words: String) -> RelayFailure {
+    fn failure(&self, error: GatherError) -> RelayFailure {
         RelayFailure {
-            words: format!("{words} ({})", self.task.server.authority()),
+            error: error.at(&self.task.server),
             up_since: self.up_since,
             is_final: self.up_since.is_some(),
         }
     }
-}
-
-/// Describes a server that does not answer.
-pub(super) fn no_answer_hint(server: &GatherServer) -> String {
-    let hint = match server.usage {
-        ServerUse::Turn {
-            transport: TurnTransport::Udp,
-            ..
-        } => "no answer over UDP; is it blocked? ?transport=tcp or turns: may get through",
-        _ => "no answer",
-    };
-    hint.to_owned()
 }
 
 /// Waits for the next packet to send, from either address.

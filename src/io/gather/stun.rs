@@ -30,7 +30,7 @@ pub(super) async fn run(
                 let families = [true, false].map(|v4| inbox.port().serves(any(v4)));
                 resolving.spawn(async move {
                     let serves = |address: IpAddr| families[usize::from(address.is_ipv6())];
-                    (which, resolve(&server, serves).await)
+                    (which, resolve(&server, serves).await.map_err(|error| error.to_string()))
                 });
                 continue;
             }

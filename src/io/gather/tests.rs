@@ -88,7 +88,10 @@ async fn devices_are_offered_nothing_of_servers() {
 #[tokio::test]
 async fn a_probe_has_words() {
     let (url, server) = stun_server().await;
-    let probe = async |url: &str| probe::probe(&parse_servers(&config(vec![url.into()], false).ice_servers)[0]).await;
+    let probe = async |url: &str| {
+        let outcome = probe::probe(&parse_servers(&config(vec![url.into()], false).ice_servers)[0]).await;
+        outcome.map_err(|error| error.to_string())
+    };
     assert_eq!(probe(&url).await, Ok(format!("works, seen as {PUBLIC}")));
     server.abort();
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");

@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
+use crate::io::gather::error::GatherError;
 use crate::io::rest;
 use crate::limits::{RELAY_CONNECT, RELAY_READ_BYTES, RELAY_STREAM_BYTES_MAX};
 use crate::proto::webrtc::gather::server::{GatherServer, TurnTransport};
@@ -45,13 +46,16 @@ impl TurnConnection {
     /// Connects to one address of a server.
     ///
     /// # Errors
-    /// Returns why there is no connection.
+    /// Returns a [`GatherError`] that says why there is no connection.
     pub(super) async fn connect(
         server: &GatherServer,
         transport: TurnTransport,
         address: SocketAddr,
-    ) -> Result<TurnConnection, String> {
-        let refused = |error: io::Error| format!("connecting to {}: {error}", server.authority());
+    ) -> Result<TurnConnection, GatherError> {
+        let refused = |source: io::Error| GatherError::Connect {
+            server: server.authority(),
+            source,
+        };
         if transport == TurnTransport::Udp {
             let any: SocketAddr = match address {
                 SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -70,9 +74,8 @@ impl TurnConnection {
             tcp.set_nodelay(true).map_err(refused)?;
             let local = tcp.local_addr().map_err(refused)?;
             let stream: Box<dyn Duplex> = if transport == TurnTransport::Tls {
-                let trust = rest::system_trust().await.map_err(|error| error.to_string())?;
-                let tls = rest::secure(&trust, tcp, &server.host).await;
-                Box::new(tls.map_err(|error| error.to_string())?)
+                let trust = rest::system_trust().await?;
+                Box::new(rest::secure(&trust, tcp, &server.host).await?)
             } else {
                 Box::new(tcp)
             };
@@ -88,7 +91,9 @@ impl TurnConnection {
         };
         match timeout(RELAY_CONNECT, whole).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(format!("no answer from {} over TCP", server.authority())),
+            Err(_) => Err(GatherError::ConnectTimeout {
+                server: server.authority(),
+            }),
         }
     }
 
