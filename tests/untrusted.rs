@@ -206,7 +206,7 @@ fn a_cross_site_page_cannot_start_a_session() {
 /// oldest is closed with a message. A call whose slot was taken meanwhile is told to retry, and the
 /// next one is told before its upgrade.
 #[test]
-fn silent_sockets_keep_no_caller_out() {
+fn silent_sockets_do_not_block_callers() {
     let runner = TestRunner::start(&["--bot", "echo", "--max-sessions", "1"]);
     let mut silent: Vec<Socket> = (0..limits::HANDSHAKES_MAX)
         .map(|_| Socket::connect(runner.addr, "/ws"))

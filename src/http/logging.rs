@@ -277,7 +277,7 @@ mod tests {
     /// ERROR, WARN and INFO lines of a client are counted; DEBUG and TRACE, and lines without a
     /// client, are not.
     #[test]
-    fn the_lines_of_a_caller_are_counted() {
+    fn lines_of_a_client_are_limited() {
         let caller = LogClient::new(Arc::default(), [192, 0, 2, 1].into());
         let spend = || (0..LINES_PER_CALLER_MAX).for_each(|_| assert_eq!(admit_line(Level::Info), Some(0)));
         caller.attribute(spend);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_an_end() {
+    fn long_messages_are_cut() {
         let fits = "x".repeat(LOG_MESSAGE_CHARS_MAX);
         assert!(line(&fits).ends_with('x'));
         let long = "x".repeat(LOG_MESSAGE_CHARS_MAX + 1);

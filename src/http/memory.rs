@@ -45,7 +45,7 @@ mod tests {
 
     /// The heap is trimmed once per idle period, and not while a session is live.
     #[tokio::test(start_paused = true)]
-    async fn memory_is_given_back_once_nobody_has_been_there_for_a_while() {
+    async fn memory_is_trimmed_after_an_idle_period() {
         let (live, times) = (SlotPool::new(2), Cell::new(0));
         let moment = Duration::from_millis(1);
         let callers = async {

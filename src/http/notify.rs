@@ -148,7 +148,7 @@ mod tests {
     /// One message is one datagram, to a path or to an abstract name. A send to a full socket
     /// fails.
     #[test]
-    fn a_message_reaches_a_socket_of_either_kind() {
+    fn messages_reach_path_and_abstract_sockets() {
         let name = format!("edge-runner-notify-{}", std::process::id());
         let path = std::env::temp_dir().join(&name);
         let abstract_name = SocketAddr::from_abstract_name(&name).expect("a name");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_supervisor_hears_twice_in_the_time_that_it_waits() {
+    fn the_interval_is_half_the_watchdog_timeout() {
         for (watchdog_ms, interval_ms) in [(60_000, 500), (1_000, 500), (999, 499), (20, 10), (0, 10)] {
             let every = interval(Duration::from_millis(watchdog_ms)).as_millis();
             assert_eq!(every, interval_ms, "{watchdog_ms} ms");
@@ -184,7 +184,7 @@ mod tests {
 
     /// The status is sent first, then on change, and not more often than the interval allows.
     #[test]
-    fn the_number_of_sessions_is_told_when_it_changes() {
+    fn the_session_count_is_sent_on_change() {
         let start = Instant::now();
         let ms = Duration::from_millis;
         let mut status = StatusLine::default();

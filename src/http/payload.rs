@@ -145,7 +145,7 @@ mod tests {
 
     /// I-11: a file of several pieces, and any range of it, is sent whole and with a known length.
     #[tokio::test]
-    async fn a_part_of_a_file_is_sent_whole() {
+    async fn ranges_of_a_file_are_sent_whole() {
         let folder = TempDir::new();
         let text: Vec<u8> = (0..FILE_PIECE_BYTES * 2 + 5).map(|at| (at % 251) as u8).collect();
         fs::write(folder.path("image"), &text).expect("written");
@@ -166,7 +166,7 @@ mod tests {
 
     /// A file that shrank closes the connection.
     #[tokio::test]
-    async fn a_file_that_shrank_is_no_answer() {
+    async fn a_file_that_shrank_breaks_the_response() {
         let folder = TempDir::new();
         fs::write(folder.path("image"), "short").expect("written");
         let mut part = part(&folder, 0..10);

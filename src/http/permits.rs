@@ -316,7 +316,7 @@ mod tests {
     /// Below the cap every connection gets a permit; above it the oldest without a request is
     /// evicted.
     #[test]
-    fn the_oldest_silent_connection_gives_way() {
+    fn the_oldest_silent_connection_is_evicted() {
         let permits = Permits::new(3);
         let (served, first, second) = (acquire(&permits), acquire(&permits), acquire(&permits));
         assert!(served.state.set(ConnPhase::Answer) && served.state.set(ConnPhase::Idle));
@@ -334,7 +334,7 @@ mod tests {
     /// Among connections that were served the one idle for longest is evicted, even if it has sent
     /// half a head since.
     #[test]
-    fn the_longest_idle_connection_gives_way() {
+    fn the_longest_idle_connection_is_evicted() {
         let permits = Permits::new(3);
         let all = [acquire(&permits), acquire(&permits), acquire(&permits)];
         for permit in &all {
@@ -356,7 +356,7 @@ mod tests {
     /// A connection that is being answered keeps its permit; a new one waits for the first that
     /// becomes idle or closes.
     #[test]
-    fn a_newcomer_waits_while_all_are_answered() {
+    fn a_new_connection_waits_while_all_are_answered() {
         let permits = Permits::new(2);
         let (first, second) = (acquire(&permits), acquire(&permits));
         first.state.set(ConnPhase::Answer);
@@ -402,7 +402,7 @@ mod tests {
 
     /// I-09: an unauthorised upload can be evicted, an authorised one cannot.
     #[test]
-    fn an_upload_that_was_let_in_stays() {
+    fn an_authorised_upload_is_not_evicted() {
         let permits = Permits::new(2);
         let (stranger, known) = (acquire(&permits), acquire(&permits));
         assert!(stranger.state.set(ConnPhase::Receiving) && known.state.set(ConnPhase::Upload));
@@ -417,7 +417,7 @@ mod tests {
     /// Connections with delayed bodies or unread responses are evicted last, before a new one
     /// waits.
     #[test]
-    fn slow_bodies_keep_no_newcomer_out() {
+    fn slow_bodies_are_evicted_before_a_new_connection_waits() {
         let permits = Permits::new(3);
         let (slow, busy, stalled) = (acquire(&permits), acquire(&permits), acquire(&permits));
         assert!(
@@ -444,7 +444,7 @@ mod tests {
 
     /// The source with the most permits loses one first; phases decide among its connections.
     #[test]
-    fn the_heaviest_source_is_spared_from_first() {
+    fn the_heaviest_source_loses_a_permit_first() {
         let permits = Permits::new(4);
         let lone = permits.try_acquire(of("192.0.2.1")).expect("a permit");
         let heavy: Vec<ConnPermit> = ["2001:db8::1", "2001:db8::2", "2001:db8::3"]
@@ -489,7 +489,7 @@ mod tests {
     /// The heaviest source is rejected rather than given a permit of a lighter one; a light one
     /// waits.
     #[test]
-    fn what_holds_less_is_not_spared_for_what_holds_more() {
+    fn a_lighter_source_is_not_evicted_for_a_heavier_one() {
         let permits = Permits::new(4);
         let (heavy, light) = (of("192.0.2.1"), of("192.0.2.2"));
         let busy = [heavy, heavy].map(|source| permits.try_acquire(source).expect("a permit"));
@@ -505,7 +505,7 @@ mod tests {
 
     /// Closed connections leave no counts behind.
     #[test]
-    fn counts_go_with_their_connections() {
+    fn counts_are_removed_with_their_connections() {
         let permits = Permits::new(2);
         let held = ["192.0.2.1", "192.0.2.2"].map(|source| permits.try_acquire(of(source)).expect("a permit"));
         let newcomer = permits.try_acquire(of("192.0.2.3")).expect("the oldest is spared");

@@ -203,7 +203,7 @@ mod tests {
 
     /// A second process waits for the lock, up to its timeout.
     #[test]
-    fn runners_take_turns() {
+    fn the_lock_excludes_other_processes() {
         let folder = TempDir::new();
         let (one, other) = (folder.store(), folder.store());
         let lock = one.lock().expect("nobody has it");
@@ -215,7 +215,7 @@ mod tests {
 
     /// `try_lock` does not wait for a holder; locks of different names are independent.
     #[test]
-    fn a_folder_is_kept_for_good() {
+    fn try_lock_does_not_wait() {
         let folder = TempDir::new();
         let (one, other) = (folder.store(), folder.store());
         let kept = one.try_lock().expect("the folder takes locks").expect("nobody has it");
@@ -227,7 +227,7 @@ mod tests {
 
     /// The partial file of a killed process is neither read nor in the way.
     #[test]
-    fn half_a_file_is_never_found() {
+    fn partial_files_are_never_read() {
         let folder = TempDir::new();
         let store = folder.store();
         let beside = store.path(&format!(".server.pem.{}", std::process::id()));

@@ -109,7 +109,7 @@ mod tests {
 
     /// Slots up to the cap are granted, and a released slot is granted again.
     #[test]
-    fn places_are_counted() {
+    fn slots_are_counted() {
         let live = SlotPool::new(2);
         let first = live.try_acquire().expect("a first place");
         let second = live.try_acquire().expect("a second place");

@@ -296,7 +296,7 @@ mod tests {
 
     /// A task counts as polled only during polls, and leaves the map when it ends or is dropped.
     #[test]
-    fn a_task_notes_its_turns() {
+    fn a_task_records_its_polls() {
         let watch = Watchdog::default();
         let id = SessionId::from("a session");
         let seen = watch.clone();
@@ -323,7 +323,7 @@ mod tests {
 
     /// A task stuck in a poll is counted once; the heartbeat is sent again only after an answer.
     #[test]
-    fn what_stands_still_is_counted() {
+    fn stalls_are_counted() {
         let watch = Watchdog::default();
         let board = &watch.board;
         let task = watch.watch_task(

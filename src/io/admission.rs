@@ -260,7 +260,7 @@ mod tests {
     /// A full runner evicts the oldest pending offer after its grace period for a new session of
     /// any transport. The count of live sessions stays within its cap.
     #[tokio::test(start_paused = true)]
-    async fn a_newcomer_takes_the_place_of_an_offer_that_was_not_followed_up() {
+    async fn a_new_session_evicts_a_pending_offer() {
         let live = SlotPool::new(2);
         let admission = Admission::new(live.clone());
         let offer = || admission.session(A, PendingKind::Offer);
@@ -289,7 +289,7 @@ mod tests {
 
     /// Pending offers are capped below the session cap; above it another source evicts the oldest.
     #[tokio::test(start_paused = true)]
-    async fn offers_that_are_not_followed_up_are_capped() {
+    async fn pending_offers_are_capped() {
         let live = SlotPool::new(2 * PENDING_OFFERS_MAX);
         let admission = Admission::new(live.clone());
         let offers: Vec<SessionPermit> = (0..PENDING_OFFERS_MAX)
@@ -311,7 +311,7 @@ mod tests {
 
     /// No source can block another one, whatever it holds.
     #[tokio::test(start_paused = true)]
-    async fn one_source_keeps_no_other_out() {
+    async fn no_source_blocks_another() {
         for kind in [PendingKind::Caller, PendingKind::Offer, PendingKind::Silent] {
             let admission = Admission::new(SlotPool::new(32));
             let mut held = Vec::new();
@@ -351,7 +351,7 @@ mod tests {
     /// An offer replaces a session that is gone, whose bot has its time to end. The same slot
     /// cannot be taken twice.
     #[tokio::test(start_paused = true)]
-    async fn an_offer_takes_the_place_of_one_who_is_gone() {
+    async fn an_offer_replaces_a_session_that_is_gone() {
         let live = SlotPool::new(1);
         let admission = Admission::new(live.clone());
         let mut gone = admission.session(A, PendingKind::Offer).expect("a place");
@@ -373,7 +373,7 @@ mod tests {
 
     /// Waiting offers are capped, with a share per source.
     #[tokio::test(start_paused = true)]
-    async fn offers_that_wait_are_capped() {
+    async fn waiting_offers_are_capped() {
         let admission = Admission::new(SlotPool::new(1));
         let mut waiting: Vec<SessionPermit> = (0..source_share(WAITING_OFFERS_MAX))
             .map(|_| admission.wait(A).expect("room"))
@@ -390,7 +390,7 @@ mod tests {
     /// Silent sockets hold no session slot. Above their cap the oldest is evicted while few enough
     /// are closing, and one source cannot use up the closing slots.
     #[tokio::test(start_paused = true)]
-    async fn silent_sockets_keep_no_caller_out() {
+    async fn silent_sockets_do_not_block_callers() {
         let live = SlotPool::new(1);
         let admission = Admission::new(live.clone());
         let handshake = |requester| admission.handshake(requester).expect("a place");

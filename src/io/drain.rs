@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_drain_lasts_as_long_as_its_sessions_and_no_longer_than_its_time() {
+    async fn a_drain_ends_with_its_sessions_or_its_time() {
         let (live, hang_ups) = (SlotPool::new(8), SlotPool::new(8));
         let nobody = drained(MINUTE, &live, &hang_ups, pending()).await;
         assert_eq!(nobody, (DrainEnd::Empty, Duration::ZERO));
@@ -118,7 +118,7 @@ mod tests {
 
     /// The drain waits for the hang-up of the last call.
     #[tokio::test(start_paused = true)]
-    async fn a_hang_up_is_waited_for() {
+    async fn a_drain_waits_for_hang_ups() {
         let (live, hang_ups) = (SlotPool::new(8), SlotPool::new(8));
         let asking = hang_ups.try_acquire().expect("a place");
         let asked = tokio::spawn(async move { drop(after(MINUTE / 4, asking).await) });
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_second_signal_ends_it() {
+    async fn a_further_signal_ends_the_drain() {
         let (live, hang_ups) = (SlotPool::new(8), SlotPool::new(8));
         let _stays = live.try_acquire();
         let again = after(MINUTE / 4, "SIGTERM");

@@ -25,7 +25,7 @@ mod tests {
 
     /// The files of this system are parsed completely.
     #[test]
-    fn this_process_is_seen() {
+    fn this_process_is_read() {
         let process = process().expect("Linux has /proc");
         assert!(process.cpu.is_some() && process.threads >= Some(1) && process.open_fds >= Some(3));
         assert!(process.resident_bytes > Some(100_000) && process.virtual_bytes >= process.resident_bytes);

@@ -13,7 +13,7 @@ use super::*;
 use crate::testing::{FakeServer, Script, answer, garbage, get};
 
 #[tokio::test]
-async fn nobody_listening_is_said_so() {
+async fn a_refused_connection_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     drop(listener);
@@ -24,7 +24,7 @@ async fn nobody_listening_is_said_so() {
 
 /// A dead address is skipped for the next one, up to a number of addresses.
 #[tokio::test]
-async fn another_address_is_tried() {
+async fn a_dead_address_is_skipped() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let live = listener.local_addr().expect("bound");
     let closed = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -39,7 +39,7 @@ async fn another_address_is_tried() {
 
 /// An endless response is cut off at the limit too.
 #[tokio::test(start_paused = true)]
-async fn an_answer_without_an_end_is_cut_off() {
+async fn an_endless_response_is_cut_off() {
     let head = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{".to_vec();
     let fake = FakeServer::new(vec![Script::SayAndStay(head)]).await;
     let error = send(&get(fake.url("/"))).await.expect_err("no end");
@@ -91,7 +91,7 @@ async fn heads_have_a_cap() {
 
 /// A JSON body and a key are sent as a room provider expects, and the response is read whole.
 #[tokio::test]
-async fn a_room_can_be_made() {
+async fn a_json_request_is_sent_with_its_key() {
     let fake = FakeServer::new(vec![answer("200 OK", r#"{"url":"https://rooms.example.net/r1"}"#)]).await;
     let request = RestRequest {
         method: RestMethod::Post,
@@ -135,7 +135,7 @@ async fn requests_that_cannot_be_sent_say_why() {
 }
 
 #[test]
-fn urls_lead_where_they_say() {
+fn urls_are_parsed() {
     let of = |url: &str| {
         let target = RequestUrl::of(url).expect("a target");
         (
@@ -218,7 +218,7 @@ async fn a_trusted_provider_answers_over_tls() {
 
 /// Nothing is sent to a server with an invalid certificate, and the error gives advice.
 #[tokio::test]
-async fn certificates_that_do_not_hold_are_refused() {
+async fn invalid_certificates_are_rejected() {
     let authority = Authority::new("authority");
     let trusted = || Some(authority.trusted());
     for (name, until, trust, hint) in [
@@ -244,7 +244,7 @@ async fn certificates_that_do_not_hold_are_refused() {
 
 /// The system does not trust the test's authority; a system without root certificates says so.
 #[tokio::test]
-async fn a_system_trusts_no_stranger() {
+async fn an_unknown_authority_is_rejected() {
     let fake = Authority::new("authority").provider("127.0.0.1", 2999).await;
     let error = send_to(&fake, None).await.expect_err("a stranger");
     assert!(
@@ -257,7 +257,7 @@ async fn a_system_trusts_no_stranger() {
 
 /// Small images often lack root certificates; the error says how to add them.
 #[test]
-fn a_system_without_certificates_is_told_what_to_install() {
+fn missing_root_certificates_are_reported_with_advice() {
     let error = trust_in(CertificateResult::default()).err().expect("nobody is trusted");
     let words = error.to_string();
     assert!(
@@ -268,7 +268,7 @@ fn a_system_without_certificates_is_told_what_to_install() {
 }
 
 #[tokio::test]
-async fn a_provider_without_tls_is_not_mistaken_for_one_with() {
+async fn a_server_without_tls_fails_the_handshake() {
     let plain = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = plain.local_addr().expect("bound");
     let server = tokio::spawn(async move {
@@ -341,7 +341,7 @@ async fn a_body_is_sent_piece_by_piece() {
 
 /// A file that cannot be read, or that shrank, is a local error and is not retried.
 #[tokio::test]
-async fn a_body_that_cannot_be_read_is_told_apart() {
+async fn an_unreadable_body_is_a_local_error() {
     for (pieces, size, why) in [
         (&[Some(&b"one"[..]), None][..], 10, "the disk is gone"),
         (&[Some(b"one")], 10, "unexpected end of file"),
@@ -357,7 +357,7 @@ async fn a_body_that_cannot_be_read_is_told_apart() {
 
 /// The timeout counts from the last piece sent.
 #[tokio::test(start_paused = true)]
-async fn an_upload_that_stands_still_has_an_end() {
+async fn a_stalled_upload_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/", listener.local_addr().expect("bound"));
     let start = tokio::time::Instant::now();
@@ -374,7 +374,7 @@ async fn an_upload_that_stands_still_has_an_end() {
 
 /// A rejection reaches a client that is still sending.
 #[tokio::test]
-async fn an_answer_before_the_end_of_the_body_counts() {
+async fn an_early_response_is_returned() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/", listener.local_addr().expect("bound"));
     let server = tokio::spawn(async move {

@@ -51,7 +51,7 @@ fn names(key: &CertifiedKey) -> Vec<CertificateName> {
 
 /// A stored certificate is reused, and its file is private to its owner.
 #[test]
-fn certificates_are_kept() {
+fn certificates_are_stored_and_reused() {
     let folder = TempDir::new();
     let deep = TlsSettings {
         state_dir: Some(folder.path("state/edge-runner")),
@@ -104,7 +104,7 @@ fn a_certificate_is_renewed_under_the_same_authority() {
 
 /// A certificate that another runner has renewed is reused.
 #[test]
-fn a_certificate_of_another_runner_is_taken() {
+fn a_certificate_renewed_by_another_runner_is_reused() {
     let folder = TempDir::new();
     let (one, _) = open(&folder.settings(), &home(), NOW_S);
     let (other, _) = open(&folder.settings(), &home(), NOW_S);
@@ -115,7 +115,7 @@ fn a_certificate_of_another_runner_is_taken() {
 
 /// Runners that start together in an empty folder share one authority.
 #[test]
-fn runners_that_start_at_once_agree() {
+fn runners_that_start_together_share_an_authority() {
     let folder = TempDir::new();
     let settings = folder.settings();
     let start = || open(&settings, &home(), NOW_S);
@@ -134,7 +134,7 @@ fn runners_that_start_at_once_agree() {
 
 /// A clock in 1970 makes a certificate that is valid once the clock is set.
 #[test]
-fn a_board_without_a_clock_is_served() {
+fn a_clock_in_1970_is_tolerated() {
     let folder = TempDir::new();
     let (auto, first) = open(&folder.settings(), &home(), 17);
     assert_eq!(auto.due(&home(), 60), None);
@@ -183,7 +183,7 @@ fn a_damaged_certificate_is_replaced() {
 
 /// A damaged authority is renamed and replaced; one that others could read stays and is restricted.
 #[test]
-fn a_damaged_authority_is_set_aside() {
+fn a_damaged_authority_is_renamed_and_replaced() {
     let folder = TempDir::new();
     let (auto, _) = open(&folder.settings(), &home(), NOW_S);
     fs::set_permissions(folder.path(AUTHORITY), Permissions::from_mode(0o640)).expect("changed");
@@ -214,7 +214,7 @@ fn a_damaged_authority_is_set_aside() {
 
 /// Without storage HTTPS still works.
 #[test]
-fn a_folder_that_cannot_be_used_stops_nothing() {
+fn https_works_without_storage() {
     let folder = TempDir::new();
     fs::write(folder.path("file"), "in the way").expect("written");
     let blocked = TlsSettings {
@@ -235,7 +235,7 @@ fn a_folder_that_cannot_be_used_stops_nothing() {
 
 /// A public name that the authority excludes is left out; a new authority includes it.
 #[test]
-fn names_beyond_the_authority_are_left_out() {
+fn names_outside_the_authority_are_left_out() {
     let folder = TempDir::new();
     open(&folder.settings(), &home(), NOW_S);
     let mut wider = folder.settings();
@@ -251,7 +251,7 @@ fn names_beyond_the_authority_are_left_out() {
 
 /// Unusable files are named with their fault.
 #[test]
-fn files_are_judged() {
+fn unusable_files_are_reported() {
     let folder = TempDir::new();
     let (auto, _) = open(&folder.settings(), &home(), NOW_S);
     let text = folder.read(SERVER);

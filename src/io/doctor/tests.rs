@@ -52,7 +52,7 @@ async fn provider_saying(status: &'static str, body: &'static str) -> (String, J
 }
 
 #[tokio::test]
-async fn free_ports_are_free_and_leave_no_trace() {
+async fn free_ports_are_reported_and_released() {
     let findings = ports::examine(&config()).await;
     assert_eq!(one(&findings, "http port").level, FindingLevel::Ok);
     assert_eq!(one(&findings, "udp port").level, FindingLevel::Ok);
@@ -60,7 +60,7 @@ async fn free_ports_are_free_and_leave_no_trace() {
 
 /// The holder of a taken port is named where the system permits it.
 #[tokio::test]
-async fn taken_ports_are_told_with_who_has_them() {
+async fn taken_ports_are_reported_with_their_owner() {
     let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     let udp = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a free port");
     let number = |address: std::io::Result<std::net::SocketAddr>| address.expect("bound").port();
@@ -84,7 +84,7 @@ async fn taken_ports_are_told_with_who_has_them() {
 }
 
 #[tokio::test]
-async fn providers_say_whether_they_take_the_credentials() {
+async fn providers_are_asked_about_the_credentials() {
     for (status, verdict) in [
         ("200 OK", FindingLevel::Ok),
         ("401 Unauthorized", FindingLevel::Error),
@@ -106,7 +106,7 @@ async fn providers_say_whether_they_take_the_credentials() {
 }
 
 #[tokio::test]
-async fn who_has_rooms_says_whether_they_can_be_had() {
+async fn room_providers_are_asked_about_the_credentials() {
     for (status, body, verdict) in [
         ("200 OK", r#"{"total_count":0,"data":[]}"#, FindingLevel::Ok),
         ("200 OK", "<html>", FindingLevel::Warning),
@@ -143,7 +143,7 @@ async fn who_has_rooms_says_whether_they_can_be_had() {
 }
 
 #[tokio::test]
-async fn a_provider_that_cannot_be_reached_is_told() {
+async fn an_unreachable_provider_is_reported() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
     drop(listener);
@@ -209,7 +209,7 @@ async fn ice_servers_are_asked() {
 
 /// Without credentials no provider is asked, and the consequence is reported.
 #[tokio::test]
-async fn nobody_is_asked_whom_the_configuration_does_not_name() {
+async fn only_configured_servers_are_asked() {
     let findings = remote::providers(&config()).await;
     assert_eq!(one(&findings, "telephony").level, FindingLevel::Ok);
     let served = Config {
@@ -224,7 +224,7 @@ async fn nobody_is_asked_whom_the_configuration_does_not_name() {
 
 /// An invalid name, which fails without a resolver.
 #[tokio::test]
-async fn a_name_that_is_not_found_is_told() {
+async fn an_unknown_name_is_reported() {
     let name = format!("{}.example", "x".repeat(64));
     let config = Config {
         proxy: Some(name.clone()),
@@ -246,7 +246,7 @@ async fn a_name_that_is_not_found_is_told() {
 }
 
 #[test]
-fn a_bot_that_is_not_there_is_told() {
+fn a_missing_bot_is_reported() {
     let with = |command: Option<Vec<&str>>| Config {
         command: command.map(|words| words.into_iter().map(Into::into).collect()),
         ..config()
@@ -283,7 +283,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn the_place_of_the_certificate_is_tried() {
+fn the_state_folder_is_tested() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new("state");
     let state = |path: Option<PathBuf>| {
@@ -319,7 +319,7 @@ fn the_place_of_the_certificate_is_tried() {
 
 /// A matching pair is good; a mismatched key, an invalid file and a missing file are reported.
 #[test]
-fn certificate_and_key_are_held_against_each_other() {
+fn certificate_and_key_are_compared() {
     let folder = Folder::new("files");
     let write = |name: &str, text: &str| {
         let path = folder.0.join(name);
@@ -360,7 +360,7 @@ fn certificate_and_key_are_held_against_each_other() {
 
 /// Every check has a finding, and the whole takes as long as the slowest check.
 #[tokio::test]
-async fn all_checks_are_made_at_once() {
+async fn checks_run_concurrently() {
     let findings = examine(Arc::new(config())).await;
     for what in [
         "http port",
@@ -381,7 +381,7 @@ async fn all_checks_are_made_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_check_that_never_ends_is_given_up() {
+async fn a_check_that_never_ends_times_out() {
     let findings = within("slow", std::future::pending()).await;
     let finding = one(&findings, "slow");
     assert_eq!(finding.level, FindingLevel::Warning);

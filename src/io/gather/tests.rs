@@ -73,7 +73,7 @@ async fn a_mapping_of_the_runners_port_is_gathered() {
 
 /// With `--embedded` no server is asked, and the status says so.
 #[tokio::test]
-async fn devices_are_offered_nothing_of_servers() {
+async fn embedded_mode_gathers_nothing() {
     let port = UdpPort::bind(Host::Localhost, 0).expect("a free port");
     let gatherer = Gatherer::start(
         &config(vec!["stun:127.0.0.1:9".into()], true),
@@ -86,7 +86,7 @@ async fn devices_are_offered_nothing_of_servers() {
 
 /// A probe reports what a server gave, a silent server, and an invalid name.
 #[tokio::test]
-async fn a_probe_has_words() {
+async fn a_probe_describes_its_result() {
     let (url, server) = stun_server().await;
     let probe = async |url: &str| {
         let outcome = probe::probe(&parse_servers(&config(vec![url.into()], false).ice_servers)[0]).await;
@@ -104,7 +104,7 @@ async fn a_probe_has_words() {
 
 /// An answer offers each gathered address once, up to the caps.
 #[test]
-fn what_is_offered_is_capped() {
+fn offered_addresses_are_capped() {
     let pair = |n: u16| {
         (
             SocketAddr::from((Ipv4Addr::LOCALHOST, n)),

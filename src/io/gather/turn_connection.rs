@@ -204,7 +204,7 @@ mod tests {
     /// Data for a stalled server is queued up to the cap and dropped above it; a protocol message
     /// is still queued, and all arrives in order once the server reads.
     #[tokio::test]
-    async fn what_waits_for_a_stream_is_capped() {
+    async fn data_for_a_stalled_stream_is_capped() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let list = IceServer {

@@ -234,7 +234,7 @@ mod tests {
 
     /// every offer error has its status and a `detail` with advice.
     #[test]
-    fn every_refusal_of_an_offer_has_its_status() {
+    fn every_offer_error_has_its_status() {
         for (refusal, status, word, retry) in [
             (OfferError::BadSdp("no m-line".into()), 400, "no m-line", None),
             (OfferError::UnknownConnection, 404, "Peer connection not found", None),

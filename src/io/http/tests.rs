@@ -305,7 +305,7 @@ impl Reply {
 /// At the cap a new connection evicts the one idle for longest; one being answered keeps its
 /// permit.
 #[tokio::test]
-async fn a_connection_beyond_the_cap_takes_the_place_of_an_idle_one() {
+async fn a_connection_above_the_cap_evicts_an_idle_one() {
     // Connections of a proxy have no share.
     let localhost = Config {
         host: Host::Localhost,
@@ -336,7 +336,7 @@ async fn a_connection_beyond_the_cap_takes_the_place_of_an_idle_one() {
 
 /// Connections without a request do not block the requests of others.
 #[tokio::test]
-async fn silent_connections_keep_nobody_out() {
+async fn silent_connections_do_not_block_others() {
     let runner = Runner::start().await;
     let mut silent = Vec::new();
     for half in [&b""[..], b"POST /start HT", b"\x16\x03\x01\x02"]
@@ -356,7 +356,7 @@ async fn silent_connections_keep_nobody_out() {
 
 /// A stop closes idle connections, refuses new ones, and does not wait for an incomplete request.
 #[tokio::test]
-async fn a_stop_ends_every_connection() {
+async fn a_stop_closes_every_connection() {
     let runner = Runner::start().await;
     let mut idle = runner.client().await;
     assert_eq!(idle.ask("GET /status HTTP/1.1", "").await.status, 200);

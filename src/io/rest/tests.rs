@@ -34,7 +34,7 @@ async fn hang_up(fake: &FakeServer, provider: &'static Provider) -> Result<&'sta
 
 /// R-033, R-034, R-035, R-038, R-087: the exact request to every provider.
 #[tokio::test]
-async fn every_provider_is_asked_as_its_api_wants_it() {
+async fn every_provider_gets_its_request() {
     let version = env!("CARGO_PKG_VERSION");
     for (provider, status, line, credential, rest) in [
         (
@@ -71,7 +71,7 @@ async fn every_provider_is_asked_as_its_api_wants_it() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_over_is_a_good_end_too() {
+async fn a_call_that_has_ended_counts_as_hung_up() {
     for (provider, status, body) in [
         (PROVIDERS[0], "404 Not Found", r#"{"code":20404,"status":404}"#),
         (PROVIDERS[0], "400 Bad Request", r#"{"code":21220,"status":400}"#),
@@ -89,7 +89,7 @@ async fn a_call_that_is_over_is_a_good_end_too() {
 }
 
 #[tokio::test]
-async fn a_provider_that_stumbles_is_asked_three_times() {
+async fn server_errors_are_retried_twice() {
     let fake = FakeServer::new(vec![
         answer("500 Internal Server Error", "oops"),
         answer("503 Service Unavailable", ""),
@@ -108,7 +108,7 @@ async fn a_provider_that_stumbles_is_asked_three_times() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_final() {
+async fn a_rejection_is_final() {
     let body = r#"{"code":20003,"message":"Authenticate"}"#;
     let fake = FakeServer::new(vec![answer("401 Unauthorized", body), answer("200 OK", "")]).await;
     let why = hang_up(&fake, PROVIDERS[0]).await;
@@ -125,7 +125,7 @@ async fn a_refusal_is_final() {
 
 /// Every transport failure is retried.
 #[tokio::test]
-async fn a_broken_exchange_is_tried_again() {
+async fn transport_failures_are_retried() {
     let cut = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{";
     for broken in [
         &b"hello\r\n\r\n"[..],
@@ -146,7 +146,7 @@ async fn a_broken_exchange_is_tried_again() {
 /// A provider that accepts and stays silent costs three timeouts and the pauses. The clock is
 /// paused.
 #[tokio::test(start_paused = true)]
-async fn silence_has_an_end() {
+async fn silence_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/", listener.local_addr().expect("bound"));
     let start = tokio::time::Instant::now();

@@ -69,7 +69,7 @@ fn check(ufrag: &str) -> Vec<u8> {
 
 /// A check is routed by its ufrag, from any source; an unknown ufrag is dropped.
 #[tokio::test]
-async fn a_check_finds_its_session_by_name() {
+async fn a_check_is_routed_by_its_ufrag() {
     let reading = reading();
     let (mut one, mut two) = (reading.port.open(), reading.port.open());
     one.listen("one".into());
@@ -91,7 +91,7 @@ async fn a_check_finds_its_session_by_name() {
 /// Other packets are routed to the session for which their source is proven, and dropped before
 /// that.
 #[tokio::test]
-async fn other_datagrams_find_their_session_by_address() {
+async fn other_datagrams_are_routed_by_their_source() {
     let reading = reading();
     let (mut one, mut two) = (reading.port.open(), reading.port.open());
     one.listen("one".into());
@@ -111,7 +111,7 @@ async fn other_datagrams_find_their_session_by_address() {
 
 /// A path with a sent check admits STUN responses only. Proof replaces it, and not the reverse.
 #[tokio::test]
-async fn an_address_that_is_only_expected_is_no_proof() {
+async fn an_expected_path_admits_responses_only() {
     let reading = reading();
     let (mut one, mut two) = (reading.port.open(), reading.port.open());
     let caller = socket().await;
@@ -131,7 +131,7 @@ async fn an_address_that_is_only_expected_is_no_proof() {
 /// Two sessions that have proven one address both get its packets, and the later one learns of the
 /// other. A forged check, which makes a session expect responses, changes nothing for the other.
 #[tokio::test]
-async fn a_proven_address_is_shared_with_proof_alone() {
+async fn a_proven_address_is_shared_only_with_proof() {
     let reading = reading();
     let (mut one, mut two, mut forger) = (reading.port.open(), reading.port.open(), reading.port.open());
     let caller = socket().await;
@@ -157,7 +157,7 @@ async fn a_proven_address_is_shared_with_proof_alone() {
 
 /// A closed session leaves no routes; a renamed one loses the old ufrag and its paths.
 #[tokio::test]
-async fn routes_go_with_their_session() {
+async fn routes_are_removed_with_their_session() {
     let reading = reading();
     let (mut one, mut two) = (reading.port.open(), reading.port.open());
     one.listen("one".into());
@@ -180,7 +180,7 @@ async fn routes_go_with_their_session() {
 /// The inbox of a session that does not read keeps the first datagrams, and other sessions lose
 /// none.
 #[tokio::test]
-async fn a_full_inbox_takes_no_more() {
+async fn a_full_inbox_drops_datagrams() {
     let reading = reading();
     let (mut slow, mut other) = (reading.port.open(), reading.port.open());
     let (caller, another) = (socket().await, socket().await);
@@ -235,7 +235,7 @@ async fn both_families_are_served() {
 
 /// Datagrams that the kernel joined into one read are split again, including a shorter last one.
 #[tokio::test]
-async fn joined_datagrams_are_taken_apart() {
+async fn joined_datagrams_are_split() {
     let reading = reading();
     let mut inbox = reading.port.open();
     let caller = socket().await;
@@ -316,7 +316,7 @@ async fn the_port_holds_a_burst() {
 /// `host` selects one address, or every interface, also for loopback, because audio does not come
 /// through a tunnel.
 #[tokio::test]
-async fn the_host_says_where_the_port_listens() {
+async fn the_host_selects_the_listening_address() {
     let bind = |host: Host| UdpPort::bind(host, 0).expect("a free port");
     let v4 = |octets: [u8; 4]| IpAddr::from(octets);
     let loopback = bind(Host::Address(v4([127, 0, 0, 1])));
@@ -342,7 +342,7 @@ fn at(text: &str) -> SocketAddr {
 
 /// A peer has a separate path behind a relay; each path leads to the session that proved it.
 #[tokio::test]
-async fn paths_through_a_relay_stand_alone() {
+async fn paths_through_a_relay_are_separate() {
     let reading = reading();
     let port = &reading.port;
     let (mut direct, mut relayed) = (port.open(), port.open());
@@ -364,7 +364,7 @@ async fn paths_through_a_relay_stand_alone() {
 
 /// Packets from a relayed address go to its queue, up to the cap, and are dropped once it is gone.
 #[tokio::test]
-async fn an_address_at_a_relay_is_sent_from() {
+async fn packets_leave_from_a_relayed_address() {
     let reading = reading();
     let port = &reading.port;
     let relay = SocketAddr::new(at("203.0.113.1:0").ip(), port.number() ^ 1);
@@ -422,7 +422,7 @@ async fn a_reserved_address_cannot_be_claimed() {
 /// Packets from an address of `--ice-address` leave from one of this machine's. The kernel rejects
 /// other foreign source addresses.
 #[tokio::test]
-async fn what_leaves_from_a_routers_address_leaves() {
+async fn packets_from_a_router_address_leave_from_a_local_one() {
     let port = UdpPort::bind(Host::Localhost, 0).expect("a free port");
     let peer = socket().await;
     let router = IpAddr::from([203, 0, 113, 77]);
@@ -443,7 +443,7 @@ async fn what_leaves_from_a_routers_address_leaves() {
 
 /// Unrouted datagrams allocate nothing, reach no inbox and are counted; routed ones share blocks.
 #[tokio::test]
-async fn junk_takes_no_memory_and_a_packet_hardly_any() {
+async fn unrouted_datagrams_allocate_nothing() {
     const PACKETS: u64 = 2_000;
     /// Packets per block, and a counter that shows who still reads it.
     const PACKETS_PER_ALLOCATION: u64 = 20;
@@ -483,7 +483,7 @@ async fn junk_takes_no_memory_and_a_packet_hardly_any() {
 
 /// A flooded session takes a bounded number of packets before other tasks run.
 #[test]
-fn a_flooded_session_lets_others_have_their_turn() {
+fn a_flooded_session_does_not_starve_others() {
     const TURNS: usize = 200;
     /// The packets queued when its turn begins, and as many that arrive meanwhile.
     const PACKETS_PER_TURN_MAX: u64 = 2 * SESSION_INBOX_DATAGRAMS as u64;

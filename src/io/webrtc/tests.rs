@@ -319,7 +319,7 @@ impl Caller {
 
 /// The port of one session is not forwarded by a router, so it ignores the router's addresses.
 #[test]
-fn addresses_of_a_router_are_not_our_own() {
+fn a_call_port_ignores_router_addresses() {
     let router: std::net::IpAddr = "203.0.113.9".parse().expect("an address");
     let config = Config {
         ice_addresses: vec![router],

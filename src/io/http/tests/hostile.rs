@@ -53,7 +53,7 @@ async fn bodies_are_capped() {
 /// A rejected body is read and discarded up to a limit, and its connection stays open; one byte
 /// more closes it.
 #[tokio::test]
-async fn bodies_that_are_thrown_away_are_capped() {
+async fn discarded_bodies_are_capped() {
     let runner = Runner::start().await;
     for (bytes, goes_on) in [
         (limits::HTTP_DISCARD_BYTES_MAX, true),
@@ -79,7 +79,7 @@ async fn bodies_that_are_thrown_away_are_capped() {
 
 /// With `Expect: 100-continue` a body that is too large is rejected before it is sent.
 #[tokio::test]
-async fn leave_to_send_is_given_and_refused() {
+async fn expect_continue_is_granted_or_rejected() {
     let runner = Runner::start().await;
     let ask = |bytes: usize| {
         format!("POST /start HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: {bytes}\r\n\r\n")
@@ -122,7 +122,7 @@ async fn heads_are_capped() {
 
 /// Bytes that are not HTTP, or almost HTTP.
 #[tokio::test]
-async fn rubbish_is_refused() {
+async fn garbage_is_rejected() {
     let runner = Runner::start().await;
     for rubbish in [
         &b"\xff\0\0\0\0\0\0\0\r\n\r\n"[..],
@@ -160,7 +160,7 @@ async fn rubbish_is_refused() {
 
 /// Unusual but legal: bytes above ASCII in a path and in a header.
 #[tokio::test]
-async fn bytes_that_are_no_utf8_are_refused_or_ignored() {
+async fn non_utf8_bytes_are_rejected_or_ignored() {
     let runner = Runner::start().await;
     for (request, status) in [
         (&b"GET /status HTTP/1.1\r\nHost: h\r\nx: \xff\xfe\r\n\r\n"[..], 200),
@@ -195,7 +195,7 @@ async fn bytes_that_are_no_utf8_are_refused_or_ignored() {
 
 /// HTTP/1.1 requires one `Host` of this server, HTTP/1.0 none. An absolute target counts as well.
 #[tokio::test]
-async fn hosts_are_counted_and_known() {
+async fn the_host_header_is_required_once() {
     let runner = Runner::start().await;
     for (request, status) in [
         ("GET /status HTTP/1.1\r\nHost:\r\n\r\n", 421),
@@ -224,7 +224,7 @@ async fn hosts_are_counted_and_known() {
 
 /// A response sent before the whole body has arrived still reaches the client.
 #[tokio::test]
-async fn an_early_refusal_reaches_a_client_that_is_still_sending() {
+async fn an_early_response_reaches_a_client_that_is_still_sending() {
     let runner = Runner::start().await;
     for (request, status) in [
         ("POST /none HTTP/1.1", 404),
@@ -281,7 +281,7 @@ async fn pipelined_requests_are_answered_in_order() {
 
 /// A response does not wait for the end of the next request.
 #[tokio::test]
-async fn an_answer_is_sent_though_the_next_request_has_begun() {
+async fn a_response_does_not_wait_for_the_next_request() {
     let runner = Runner::start().await;
     let mut client = runner.client().await;
     client.send("GET /status HTTP/1.1\r\nHost: h\r\n\r\nGET /sta").await;
@@ -408,7 +408,7 @@ async fn a_slow_body_is_refused() {
 
 /// Every response has a deadline.
 #[tokio::test]
-async fn an_answer_that_never_comes_ends_the_connection() {
+async fn a_response_that_never_comes_closes_the_connection() {
     let runner = Runner::with(
         config(),
         ConnLimits {
@@ -426,7 +426,7 @@ async fn an_answer_that_never_comes_ends_the_connection() {
 
 /// A client that sends requests and reads no responses is disconnected.
 #[tokio::test]
-async fn a_client_that_does_not_read_is_let_go() {
+async fn a_client_that_does_not_read_is_disconnected() {
     let runner = Runner::with(
         config(),
         ConnLimits {
@@ -444,7 +444,7 @@ async fn a_client_that_does_not_read_is_let_go() {
 
 /// The same over TLS, which accepts a response before the network does.
 #[tokio::test]
-async fn a_client_that_does_not_read_over_tls_is_let_go() {
+async fn a_client_that_does_not_read_over_tls_is_disconnected() {
     let config = Config {
         tls: config::Tls::Auto,
         ..config()

@@ -7,7 +7,7 @@ use crate::config::Transport;
 
 /// `/start` registers a session, and the bot starts with the offer.
 #[tokio::test]
-async fn a_start_leads_to_a_session() {
+async fn a_start_registers_a_session() {
     let runner = Runner::start().await;
     let started = runner
         .post("/start", json!({"transport": "webrtc", "body": {"lang": "en"}}))
@@ -53,7 +53,7 @@ async fn a_start_leads_to_a_session() {
 
 /// a renegotiation, and an offer that fails, leave a live session as it was.
 #[tokio::test]
-async fn only_a_new_connection_uses_a_session_up() {
+async fn only_a_new_connection_uses_up_a_registration() {
     let runner = Runner::start().await;
     let id = runner.post("/start", json!({})).await.json()["sessionId"]
         .as_str()
@@ -80,7 +80,7 @@ async fn only_a_new_connection_uses_a_session_up() {
 
 /// The bot's data is the offer's, else that of `/start`, else empty.
 #[tokio::test]
-async fn data_of_the_offer_goes_before_data_of_the_start() {
+async fn data_of_the_offer_overrides_data_of_the_start() {
     let runner = Runner::start().await;
     let id = runner.post("/start", json!({"body": {"from": "start"}})).await.json()["sessionId"].clone();
     let path = format!("/sessions/{}/api/offer", id.as_str().expect("an id"));
@@ -112,7 +112,7 @@ async fn data_of_the_offer_goes_before_data_of_the_start() {
 
 /// candidates reach their connection, with and without a session, and errors the client.
 #[tokio::test]
-async fn candidates_are_handed_on() {
+async fn candidates_reach_their_connection() {
     let runner = Runner::start().await;
     let patch = async |path: &str, body: Value| {
         let head = format!("PATCH {path} HTTP/1.1\r\nContent-Type: application/json");
@@ -142,7 +142,7 @@ async fn candidates_are_handed_on() {
 /// A draining runner says so in `/status`, rejects new sessions with `Retry-After`, and serves the
 /// rest.
 #[tokio::test]
-async fn a_runner_that_drains_starts_nothing() {
+async fn a_draining_runner_starts_no_session() {
     let config = Config {
         transport: Some(Transport::Telephony(crate::proto::telephony::PROVIDERS[3])),
         ..config()
@@ -173,7 +173,7 @@ async fn a_runner_that_drains_starts_nothing() {
 
 /// errors of `/start`.
 #[tokio::test]
-async fn a_start_that_makes_no_sense_is_refused() {
+async fn an_invalid_start_is_rejected() {
     let runner = Runner::start().await;
     let unknown = runner.post("/start", json!({"transport": "pigeon"})).await.refusal();
     assert_eq!(unknown.0, 400);
@@ -202,7 +202,7 @@ async fn a_start_that_makes_no_sense_is_refused() {
 
 /// unused registrations are capped per address; above the cap the oldest is dropped.
 #[tokio::test]
-async fn starts_that_nobody_uses_are_capped() {
+async fn unused_registrations_are_capped() {
     let runner = Runner::start().await;
     let mut client = runner.client().await;
     let mut names = Vec::new();
@@ -297,7 +297,7 @@ async fn the_page_is_served() {
 }
 
 #[tokio::test]
-async fn wrong_methods_and_unknown_paths_are_told_apart() {
+async fn wrong_methods_and_unknown_paths_are_distinguished() {
     let runner = Runner::start().await;
     for (request, allow) in [
         ("GET /start", "POST, OPTIONS"),
@@ -320,7 +320,7 @@ async fn wrong_methods_and_unknown_paths_are_told_apart() {
 
 /// without a list, every origin may read every response, errors included.
 #[tokio::test]
-async fn pages_of_every_origin_may_read_answers_without_a_list() {
+async fn every_origin_may_read_responses_without_a_list() {
     let runner = Runner::start().await;
     for request in ["GET /status", "GET /none", "GET /start", "POST /start"] {
         let reply = runner
@@ -377,7 +377,7 @@ async fn preflights_are_answered() {
 
 /// with a list, a missing or foreign origin is rejected everywhere but on the page.
 #[tokio::test]
-async fn a_list_of_origins_closes_everything_but_the_page() {
+async fn a_list_of_origins_restricts_everything_but_the_page() {
     let config = Config {
         allowed_origins: vec!["https://a.example".into()],
         ..config()
@@ -436,7 +436,7 @@ async fn a_list_of_origins_closes_everything_but_the_page() {
 
 /// JSON is accepted under any content type but a form's, and not compressed.
 #[tokio::test]
-async fn kinds_of_bodies() {
+async fn content_types_of_bodies() {
     let runner = Runner::start().await;
     for kind in [
         "application/json",
@@ -485,7 +485,7 @@ async fn kinds_of_bodies() {
 
 /// Old clients and single requests: no keep-alive unless requested.
 #[tokio::test]
-async fn connections_end_when_the_client_says_so() {
+async fn connections_close_on_request() {
     let runner = Runner::start().await;
     for request in [
         "GET /status HTTP/1.0\r\n\r\n",

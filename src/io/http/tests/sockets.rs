@@ -55,7 +55,7 @@ fn with_tokens() -> Config {
 
 /// an upgrade starts a session, and bytes sent with the request reach it.
 #[tokio::test]
-async fn a_socket_is_a_session_and_loses_no_early_byte() {
+async fn an_upgrade_starts_a_session_and_keeps_early_bytes() {
     let runner = Runner::start().await;
     // A client's frame with a zero mask.
     let message = crate::proto::sockets::frames::message("early");
@@ -75,7 +75,7 @@ async fn a_socket_is_a_session_and_loses_no_early_byte() {
 /// the bot of the session that `/start` returned gets the body; without its id the session
 /// is a new one.
 #[tokio::test]
-async fn a_client_that_names_its_session_brings_its_body() {
+async fn a_session_id_selects_the_body() {
     let runner = Runner::start().await;
     let started = runner
         .post("/start", json!({"transport": "websocket", "body": {"a": 1}}))
@@ -118,7 +118,7 @@ async fn a_plain_request_is_told_to_upgrade() {
 
 /// with a list, an upgrade without an allowed origin is rejected.
 #[tokio::test]
-async fn a_foreign_origin_gets_no_socket() {
+async fn an_upgrade_with_a_foreign_origin_is_rejected() {
     let listed = Config {
         allowed_origins: vec!["https://app.example.net".into()],
         ..config()
@@ -176,7 +176,7 @@ async fn tokens_open_one_socket_each() {
 /// An invalid token or session id takes no slot and evicts no session. Without a free slot, token
 /// and session stay valid for another attempt.
 #[tokio::test]
-async fn a_place_is_taken_after_the_credentials_and_before_they_are_used_up() {
+async fn a_slot_is_taken_before_a_token_is_consumed() {
     let runner = Runner::with(with_tokens(), ConnLimits::default()).await;
     let started = runner
         .post("/start", json!({"transport": "websocket", "body": "kept"}))
@@ -219,7 +219,7 @@ async fn a_place_is_taken_after_the_credentials_and_before_they_are_used_up() {
 
 /// Of many concurrent upgrades with one token, one succeeds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_parallel_uses_of_one_token_one_opens() {
+async fn one_of_concurrent_uses_of_a_token_succeeds() {
     let runner = Arc::new(Runner::with(with_tokens(), ConnLimits::default()).await);
     for transport in ["websocket", "twilio"] {
         let started = runner.post("/start", json!({"transport": transport})).await.json();
@@ -262,7 +262,7 @@ fn telephony(provider: &'static Provider) -> Config {
 /// the webhook exists with exactly one telephony provider, accepts forms, and names
 /// the public socket.
 #[tokio::test]
-async fn a_provider_is_told_where_to_bring_a_call() {
+async fn the_webhook_names_the_public_socket() {
     let head = "POST / HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded";
     let none = Runner::start().await.ask(head, "CallSid=CA1").await;
     assert_eq!(
@@ -287,7 +287,7 @@ async fn a_provider_is_told_where_to_bring_a_call() {
 
 /// With tokens, the markup carries one that opens the socket of the call.
 #[tokio::test]
-async fn the_markup_carries_a_token_where_one_is_needed() {
+async fn the_markup_carries_a_token_if_required() {
     let tokens = Config {
         ws_tokens: true,
         ..telephony(PROVIDERS[0])
@@ -303,7 +303,7 @@ async fn the_markup_carries_a_token_where_one_is_needed() {
 
 /// With a credential to verify, a webhook needs its signature over the public URL.
 #[tokio::test]
-async fn an_unsigned_webhook_is_refused() {
+async fn an_unsigned_webhook_is_rejected() {
     let verifying = Config {
         telephony: Telephony {
             settings: Settings::from([("TELCO_A_ACCOUNT_SID", "AC1"), ("TELCO_A_AUTH_TOKEN", "12345")]),

@@ -91,7 +91,7 @@ async fn an_upload_may_take_longer_than_an_answer() {
 
 /// I-07: an upload without a byte for too long is cut off, for every client.
 #[tokio::test]
-async fn an_upload_that_stands_still_is_cut_off() {
+async fn a_stalled_upload_is_cut_off() {
     let times = ConnLimits {
         stall_body: Duration::ZERO,
         ..never()
@@ -105,7 +105,7 @@ async fn an_upload_that_stands_still_is_cut_off() {
 
 /// I-07: an upload that began with `100 Continue` counts as an upload, not as idle.
 #[tokio::test]
-async fn the_leave_to_send_ends_no_upload() {
+async fn continue_does_not_end_an_upload() {
     let times = ConnLimits {
         idle: Duration::ZERO,
         head: Duration::ZERO,
@@ -125,7 +125,7 @@ async fn the_leave_to_send_ends_no_upload() {
 /// I-06: a rejected body is read and discarded, so that its sender can read the response: here more
 /// than the kernel's buffers hold.
 #[tokio::test]
-async fn a_refusal_is_heard_by_those_who_still_send() {
+async fn a_rejection_reaches_a_client_that_still_sends() {
     const BYTES: usize = 32 * 1024 * 1024;
     let times = ConnLimits {
         linger_bytes: 2 * BYTES,
@@ -145,7 +145,7 @@ async fn a_refusal_is_heard_by_those_who_still_send() {
 /// I-06: a rejected body is read up to a size or a time, whichever comes first; then the connection
 /// is closed.
 #[tokio::test]
-async fn a_refused_body_is_read_no_further_than_its_bound() {
+async fn a_rejected_body_is_read_up_to_a_limit() {
     /// More than both kernels buffer of an unread connection.
     const BYTES: usize = 256 * 1024 * 1024;
     for (linger, linger_bytes) in [

@@ -8,7 +8,7 @@ use crate::proto::testing::device::{as_device, device};
 
 /// A whole session: the bot sees the caller join, speak and leave, and answers.
 #[tokio::test]
-async fn a_caller_and_a_bot_talk() {
+async fn a_whole_session_runs() {
     let mut rig = Rig::new(2);
     let mut caller = Caller::new().await;
     caller.call(&mut rig, json!({})).await;
@@ -29,7 +29,7 @@ async fn a_caller_and_a_bot_talk() {
 
 /// A caller that vanishes is detected and freed by timeouts alone.
 #[tokio::test]
-async fn a_caller_who_vanishes_is_freed() {
+async fn a_vanished_caller_is_freed() {
     let mut rig = Rig::new(2);
     let mut caller = Caller::new().await;
     caller.call(&mut rig, json!({})).await;
@@ -115,7 +115,7 @@ async fn a_panic_ends_one_call() {
 
 /// A peer that fills its inbox faster than it is read blocks neither deadlines nor shutdown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_does_not_stop_the_clock() {
+async fn a_flood_does_not_delay_deadlines() {
     let mut rig = Rig::new(1);
     let mut caller = Caller::new().await;
     caller.call(&mut rig, json!({})).await;
@@ -166,7 +166,7 @@ async fn device_calls(rig: &mut Rig, caller: &mut Caller) {
 
 /// A device that returns after a reset replaces its own silent session, and no other.
 #[tokio::test]
-async fn a_device_that_comes_back_replaces_itself() {
+async fn a_reset_device_replaces_its_own_session() {
     let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 4);
     let (mut live, mut reset) = (device_caller().await, device_caller().await);
     device_calls(&mut rig, &mut live).await;
@@ -192,7 +192,7 @@ async fn a_device_that_comes_back_replaces_itself() {
 /// A full runner checks the sessions of the offer's own device only. The one without an answer
 /// loses its slot, and its bot has its time to end.
 #[tokio::test]
-async fn a_device_gets_its_place_back_from_a_full_runner() {
+async fn a_reset_device_gets_its_slot_on_a_full_runner() {
     let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 2);
     let (mut live, mut reset) = (device_caller().await, device_caller().await);
     device_calls(&mut rig, &mut live).await;
@@ -227,7 +227,7 @@ async fn a_device_gets_its_place_back_from_a_full_runner() {
 
 /// Only a device waits for a slot, and only if a session may be its own.
 #[tokio::test]
-async fn only_a_device_waits_for_its_place() {
+async fn only_a_device_waits_for_a_slot() {
     let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 1);
     let mut reset = device_caller().await;
     device_calls(&mut rig, &mut reset).await;
@@ -244,7 +244,7 @@ async fn only_a_device_waits_for_its_place() {
 
 /// A device that returns from the same port replaces its session at once, even an active one.
 #[tokio::test]
-async fn a_device_at_the_same_port_replaces_itself_at_once() {
+async fn a_reset_device_at_the_same_port_replaces_its_session_at_once() {
     let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 4);
     let mut caller = device_caller().await;
     device_calls(&mut rig, &mut caller).await;

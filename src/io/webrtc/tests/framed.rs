@@ -73,7 +73,7 @@ impl Tunnel {
 
 /// A whole session without UDP, through the TCP candidate of the answer.
 #[tokio::test]
-async fn a_caller_without_udp_talks() {
+async fn a_session_runs_without_udp() {
     let (mut rig, http) = rig().await;
     let mut tunnel = Tunnel::new(http).await;
     let offer = new(tunnel.caller.client.offer());
@@ -103,7 +103,7 @@ async fn a_caller_without_udp_talks() {
 /// Packets of no session, non-packets, and frames that are too long close the connection
 /// unanswered.
 #[tokio::test]
-async fn a_stranger_gets_nothing() {
+async fn unrouted_connections_are_closed_unanswered() {
     let (rig, http) = rig().await;
     let mut check = vec![0, 1, 0, 12, 0x21, 0x12, 0xa4, 0x42];
     check.extend([7; 12]);
@@ -149,7 +149,7 @@ async fn assert_closed(stream: &mut TcpStream) {
 /// Unproven connections to a session hold few slots for a short time, and the session's own caller
 /// gets in among them.
 #[tokio::test]
-async fn a_name_alone_holds_no_place() {
+async fn unproven_connections_hold_few_slots() {
     let (mut rig, http) = rig().await;
     let mut tunnel = Tunnel::new(http).await;
     let offer = new(tunnel.caller.client.offer());

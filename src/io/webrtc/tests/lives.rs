@@ -70,7 +70,7 @@ async fn a_bot_that_fails_ends_its_own_session() {
 /// Offers up to the cap start sessions, and the next is rejected with the reason. A slot is free
 /// once its bot has ended.
 #[tokio::test(start_paused = true)]
-async fn a_place_is_free_when_its_bot_has_ended() {
+async fn a_slot_is_free_once_its_bot_has_ended() {
     let mut rig = Rig::new(2);
     rig.session(json!({ "do": "ignore" })).await.expect("an answer");
     rig.session(json!({})).await.expect("an answer");
@@ -87,7 +87,7 @@ async fn a_place_is_free_when_its_bot_has_ended() {
 /// A pending offer gives its slot to a new one after a while: the new offer is answered at once,
 /// the evicted bot is told, and the cap holds.
 #[tokio::test(start_paused = true)]
-async fn an_offer_that_nobody_follows_up_gives_way() {
+async fn a_pending_offer_is_evicted() {
     let mut rig = Rig::new(2);
     let silent = rig.session(json!({})).await.expect("an answer");
     rig.session(json!({})).await.expect("an answer");
@@ -105,7 +105,7 @@ async fn an_offer_that_nobody_follows_up_gives_way() {
 
 /// A rejected offer takes no slot and starts no bot.
 #[tokio::test(start_paused = true)]
-async fn a_refused_offer_costs_nothing() {
+async fn a_rejected_offer_takes_no_slot() {
     let mut rig = Rig::new(1);
     for _ in 0..3 {
         let refused = rig.offer(new("v=0\r\n".into()), json!({})).await;
@@ -121,7 +121,7 @@ async fn a_refused_offer_costs_nothing() {
 /// A bot that goes on after its caller has left is aborted after its grace period. Its session is
 /// unreachable meanwhile.
 #[tokio::test(start_paused = true)]
-async fn a_bot_that_ignores_the_end_is_aborted() {
+async fn a_bot_that_ignores_its_end_is_aborted() {
     let mut rig = Rig::new(1);
     let answer = rig.session(json!({ "do": "ignore" })).await.expect("an answer");
     pass(CONNECT_WITHIN + Duration::from_millis(900)).await;
@@ -142,7 +142,7 @@ async fn a_bot_that_ignores_the_end_is_aborted() {
 /// At shutdown every session is told, a cooperative bot ends at once, others are aborted within the
 /// shutdown time, and offers are rejected.
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_runner_ends_every_session() {
+async fn shutdown_ends_every_session() {
     let mut rig = Rig::new(8);
     for body in [json!({}), json!({ "do": "ignore" }), json!({})] {
         rig.session(body).await.expect("an answer");
@@ -160,7 +160,7 @@ async fn the_end_of_the_runner_ends_every_session() {
 
 /// The bot of an ended session gets its whole grace period, unless the runner stops meanwhile.
 #[tokio::test(start_paused = true)]
-async fn a_stop_cuts_a_grace_short() {
+async fn shutdown_shortens_a_grace_period() {
     let mut rig = Rig::new(1);
     rig.session(json!({ "do": "ignore" })).await.expect("an answer");
     pass(CONNECT_WITHIN + Duration::from_secs(2)).await;
@@ -173,7 +173,7 @@ async fn a_stop_cuts_a_grace_short() {
 
 /// The bot gets the data of the offer, or else that of `/start`.
 #[tokio::test(start_paused = true)]
-async fn data_of_the_offer_wins() {
+async fn data_of_the_offer_overrides_the_body() {
     let mut rig = Rig::new(2);
     let sdp = TestClient::at("127.0.0.1:9", tasks::now()).offer();
     let offer = OfferBody {
@@ -188,7 +188,7 @@ async fn data_of_the_offer_wins() {
 
 /// Nothing holds the driver once its sessions are gone.
 #[tokio::test(start_paused = true)]
-async fn sessions_do_not_hold_the_engine() {
+async fn nothing_holds_the_driver_after_its_sessions() {
     let mut rig = Rig::new(64);
     for _ in 0..4 {
         for number in 0..PENDING_OFFERS_MAX {
@@ -205,7 +205,7 @@ async fn sessions_do_not_hold_the_engine() {
 
 /// A draining runner rejects new clients; a connected one may still restart its connection.
 #[tokio::test(start_paused = true)]
-async fn a_runner_that_drains_keeps_who_is_in() {
+async fn a_draining_runner_keeps_connected_clients() {
     let mut rig = Rig::new(4);
     let mut client = TestClient::at("127.0.0.1:9000", tasks::now());
     let answer = rig.offer(new(client.offer()), json!({})).await.expect("an answer");
