@@ -14,6 +14,7 @@ mod corpus;
 mod daily;
 mod device;
 mod doctor;
+mod documents;
 mod fairness;
 mod faults;
 mod hangup;

@@ -1,0 +1,258 @@
+//! The pages of the repository: links lead somewhere, and the paths, tests, stages and programs that
+//! they name exist.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders of the repository whose files pages name.
+const FOLDERS: [&str; 8] = [
+    "src/",
+    "tests/",
+    "docs/",
+    "boards/",
+    "cross/",
+    "examples/",
+    ".ci/",
+    ".cargo/",
+];
+
+/// Crates whose paths look like those of tests.
+const FOREIGN: [&str; 4] = ["edge_runner", "tokio", "std", "core"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("the folder is readable") {
+        let path = entry.expect("the entry is readable").path();
+        let skipped = path.ends_with("target") || path.ends_with("node_modules") || path.ends_with(".git");
+        if path.is_dir() && !skipped {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|found| found == extension) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// A page, and its text by whether it is inside a fence of code.
+struct Page {
+    path: PathBuf,
+    prose: String,
+    code: String,
+}
+
+fn pages() -> Vec<Page> {
+    let pages = files(root(), "md").into_iter().map(|path| {
+        let text = fs::read_to_string(&path).expect("a page is text");
+        let (mut prose, mut code, mut is_code) = (String::new(), String::new(), false);
+        for line in text.lines() {
+            if line.trim_start().starts_with("```") {
+                is_code = !is_code;
+                continue;
+            }
+            let part = if is_code { &mut code } else { &mut prose };
+            part.push_str(line);
+            part.push('\n');
+        }
+        assert!(!is_code, "{}: a fence of code does not end", path.display());
+        Page { path, prose, code }
+    });
+    let pages: Vec<Page> = pages.collect();
+    assert!(pages.len() > 15);
+    pages
+}
+
+/// Returns what stands in backticks in a text without fences.
+fn spans(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+/// Returns the anchors of the headings of a page, made as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let anchors = headings.map(|line| {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title
+            .chars()
+            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    });
+    anchors.collect()
+}
+
+#[test]
+fn every_relative_link_leads_to_a_file_and_a_heading() {
+    let pages = pages();
+    let texts: BTreeMap<&Path, &str> = pages.iter().map(|page| (&*page.path, &*page.prose)).collect();
+    let mut broken = Vec::new();
+    for page in &pages {
+        let links = page.prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let sources = page
+            .prose
+            .split("=\"")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next());
+        let sources = sources.filter(|source| source.ends_with(".svg") || source.ends_with(".png"));
+        for link in links.chain(sources) {
+            if link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let folder = page.path.parent().expect("a page is in a folder");
+            let target = match file {
+                "" => page.path.clone(),
+                file => folder.join(file).canonicalize().unwrap_or_default(),
+            };
+            let has_anchor = || texts.get(&*target).is_some_and(|text| anchors(text).contains(anchor));
+            if !target.exists() || (!anchor.is_empty() && !has_anchor()) {
+                broken.push(format!("{}: {link}", page.path.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+}
+
+/// Returns the path at the head of a command or of words in backticks; nothing where it has a
+/// placeholder, or is a path of another kind.
+fn path_of(words: &str) -> Option<&str> {
+    let path = words.split([' ', ':', ',']).next()?;
+    let is_placeholder = path.contains(['*', '<', '{', '$', '('])
+        || path
+            .split('/')
+            .any(|part| part.chars().any(char::is_uppercase) && !part.contains('.'));
+    (FOLDERS.iter().any(|folder| path.starts_with(folder)) && !is_placeholder).then_some(path)
+}
+
+#[test]
+fn every_path_that_a_page_names_exists() {
+    let mut missing = Vec::new();
+    for page in pages() {
+        let commands = page.code.lines().map(|line| line.trim_start_matches("sudo "));
+        for path in spans(&page.prose).into_iter().chain(commands).filter_map(path_of) {
+            // Pages of a folder name files by the folder's own paths, too.
+            let near = page.path.parent().expect("a page is in a folder").join(path);
+            if !root().join(path).exists() && !near.exists() {
+                missing.push(format!("{}: {path}", page.path.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "named, and not there:\n{}", missing.join("\n"));
+}
+
+/// Pages cite tests as `cargo test` takes them: `module::test`.
+#[test]
+fn every_test_that_a_page_cites_exists() {
+    let sources = files(&root().join("tests"), "rs").into_iter();
+    let sources: Vec<String> = sources
+        .chain(files(&root().join("src"), "rs"))
+        .map(|path| fs::read_to_string(path).expect("a source file is text"))
+        .collect();
+    let mut missing = Vec::new();
+    for page in pages() {
+        for span in spans(&page.prose) {
+            let is_name = |part: &str| {
+                !part.is_empty()
+                    && part
+                        .chars()
+                        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+            };
+            let parts: Vec<&str> = span.trim_end_matches("::").split("::").collect();
+            if parts.len() < 2 || !parts.iter().all(|part| is_name(part)) || FOREIGN.contains(&parts[0]) {
+                continue;
+            }
+            let last = parts[parts.len() - 1];
+            // A citation may stop in the middle of a name, as a filter of `cargo test` may.
+            let found = [format!("fn {last}"), format!("mod {last}")];
+            if !sources
+                .iter()
+                .any(|source| found.iter().any(|found| source.contains(found)))
+            {
+                missing.push(format!("{}: {span}", page.path.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "cited, and not there:\n{}", missing.join("\n"));
+}
+
+/// The last column of the threat model names tests by their modules.
+#[test]
+fn every_test_of_the_threat_model_exists() {
+    let page = fs::read_to_string(root().join("SECURITY.md")).expect("the page is text");
+    let (_, table) = page.split_once("| proved by |").expect("the page has the table");
+    let table = table.split("\n\n").next().expect("a table ends");
+    let mut found = 0;
+    for row in table
+        .lines()
+        .filter(|row| row.starts_with("| ") && !row.starts_with("| ---"))
+    {
+        let cell = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+        for name in spans(cell) {
+            let module = name.split("::").next().expect("a name");
+            if module.starts_with("tests/check.sh") {
+                continue;
+            }
+            let is_module = |path: &PathBuf| {
+                path.file_stem().is_some_and(|stem| stem == module) || path.iter().any(|part| part == module)
+            };
+            let mut sources = files(&root().join("tests"), "rs")
+                .into_iter()
+                .chain(files(&root().join("src"), "rs"));
+            assert!(sources.any(|path| is_module(&path)), "SECURITY.md cites {name}");
+            found += 1;
+        }
+    }
+    assert!(found > 20, "{found}");
+}
+
+#[test]
+fn every_stage_and_example_that_a_page_names_exists() {
+    let script = fs::read_to_string(root().join("tests/check.sh")).expect("the list of checks is text");
+    let cases = script.lines().filter_map(|line| line.trim().split_once(") "));
+    let stages: BTreeSet<&str> = cases
+        .filter(|(names, _)| !names.contains('('))
+        .flat_map(|(names, _)| names.split(" | "))
+        .collect();
+    assert!(stages.contains("lint") && stages.contains("miri"), "{stages:?}");
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest is text");
+    let mut wrong = Vec::new();
+    for page in pages() {
+        for command in spans(&page.prose).into_iter().chain(page.code.lines()) {
+            let command = command.split('#').next().unwrap_or_default();
+            let mut words = command.split_whitespace();
+            if words.by_ref().any(|word| word == "tests/check.sh") {
+                let stray = words.filter(|word| !word.starts_with("STAGE") && !stages.contains(*word));
+                wrong.extend(stray.map(|word| format!("{}: stage {word}", page.path.display())));
+            }
+            if let Some((_, rest)) = command.split_once("--example ") {
+                let name = rest.split_whitespace().next().unwrap_or_default();
+                if name != "NAME" && !manifest.contains(&format!("name = \"{name}\"")) {
+                    wrong.push(format!("{}: example {name}", page.path.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "named, and not there:\n{}", wrong.join("\n"));
+}
+
+/// The bots of the README are the files that they are said to be.
+#[test]
+fn the_bots_of_the_readme_are_the_examples() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("the README is text");
+    let block = |language: &str| {
+        let start = readme
+            .find(&format!("```{language}\n"))
+            .expect("the README has the bot");
+        let rest = &readme[start + language.len() + 4..];
+        rest[..rest.find("```").expect("a fence ends")].to_owned()
+    };
+    let hello = fs::read_to_string(root().join("tests/examples/hello.rs")).expect("the example is text");
+    let code = hello
+        .lines()
+        .skip_while(|line| line.starts_with("//!") || line.is_empty());
+    let code: String = code.map(|line| format!("{line}\n")).collect();
+    assert_eq!(block("rust"), code);
+}
