@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Folders of the repository whose files pages name.
 const FOLDERS: [&str; 8] = [
@@ -255,4 +257,25 @@ fn the_bots_of_the_readme_are_the_examples() {
         .skip_while(|line| line.starts_with("//!") || line.is_empty());
     let code: String = code.map(|line| format!("{line}\n")).collect();
     assert_eq!(block("rust"), code);
+
+    // Twice as loud, and no louder than 16 bits allow.
+    let mut bot = Command::new("python3")
+        .args(["-c", &block("python")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 is installed");
+    let caller: Vec<u8> = (0..640)
+        .flat_map(|_| [1_000_i16, 20_000])
+        .flat_map(i16::to_le_bytes)
+        .collect();
+    let mut stdin = bot.stdin.take().expect("it is piped");
+    stdin.write_all(&caller).expect("the bot reads");
+    drop(stdin);
+    let said = bot.wait_with_output().expect("the bot ends").stdout;
+    let louder: Vec<u8> = (0..640)
+        .flat_map(|_| [2_000_i16, 32_767])
+        .flat_map(i16::to_le_bytes)
+        .collect();
+    assert!(said == louder, "{} bytes", said.len());
 }
