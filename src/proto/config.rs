@@ -1,8 +1,8 @@
-//! What the flags and the environment mean once they are checked: the only input of `io::run`.
+//! The checked configuration: the only input of `io::run`.
 //!
 //! Values only. Nothing here reads an argument, a variable, a file or a clock; `cli` builds a
-//! [`Config`] and every other room reads it. A value that exists is valid: combinations that make
-//! no sense were refused before.
+//! [`Config`] and every other layer reads it. A [`Config`] is valid: combinations without a meaning
+//! are rejected before.
 
 use std::ffi::OsString;
 use std::fmt;

@@ -1,6 +1,6 @@
-//! What one session counts, and under which names the sums of it are told.
+//! The counters of one session, and the names under which their sums are exported.
 //!
-//! In: what happens to a session, one plain addition each. Out: the table of names that `metrics` renders.
+//! In: one addition per occurrence. Out: the table of names that `metrics` renders.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! `edge-runner doctor`: what the state of a machine means for a runner with this configuration.
 //!
-//! In: facts, as values: addresses, routes, limits, the clock, answers. Out: [`Finding`]s, each with a verdict and words that
-//! say what was found and what to do. No word of them is secret, and a peer's own words are never repeated.
+//! In: facts as values: addresses, routes, limits, the clock, responses. Out: [`Finding`]s, each
+//! with a level, a description and a remedy. A finding contains no secret and never repeats a
+//! peer's text.
 
 #[cfg(feature = "tls")]
 pub mod certificate;

@@ -1,4 +1,5 @@
-//! What every session tells its bot beside audio, and why sessions end, whatever carries them.
+//! Events that a session reports to its bot besides audio, and the reasons why a session ends. Both
+//! are the same for every transport.
 
 use std::fmt;
 use std::sync::Arc;

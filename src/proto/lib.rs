@@ -1,18 +1,18 @@
-//! The pure cores. Bytes, values and `now: Instant` come in; values come out. No sockets, tasks,
-//! files or environment.
+//! The pure protocol cores of edge-runner. Bytes, values and `now: Instant` come in; values come
+//! out. There are no sockets, tasks, files or environment variables here.
 //!
-//! The grammar of a core: `handle_*` takes an input, `poll_*` gives what follows from it,
-//! `poll_timeout` the next deadline. One input, then a drain of the outputs.
+//! A core has `handle_*` methods that take an input, `poll_*` methods that return what follows from
+//! it, and `poll_timeout` for the next deadline. After each input, the outputs are drained.
 //!
-//! - [`webrtc`]: offers, one peer connection, its session, and the network below
-//! - [`sockets`]: telephone calls and plain clients on WebSockets
-//! - [`livekit`] and [`daily`]: rooms; [`whatsapp`]: voice calls of a messaging app
-//! - [`session`]: what the loop in `io` runs, whatever the transport; [`event`]: what a bot is told
-//! - [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
-//! - [`http`]: requests, who may ask, admission, `/start`
-//! - [`options`]: arguments and variables; [`config`], [`limits`], [`aliases`], [`features`]: what
-//!   they mean, every cap, second names, what a build can do
-//! - [`counts`], [`doctor`], [`metrics`], [`stall`]: what is told of the runner
+//! - [`webrtc`]: offers, peer connections, their sessions, and the network below them
+//! - [`telephony`] and [`sockets`]: telephone calls and plain clients on WebSockets
+//! - [`livekit`] and [`daily`]: media rooms; [`whatsapp`]: calls of a messaging app
+//! - [`session`]: the contract of every session with its driver; [`event`]: what a session tells a
+//!   bot
+//! - [`audio`], [`rtvi`], [`process`] (bots that are programs)
+//! - [`http`]: routes, access control, `/start`; [`server`]: what any HTTP server needs
+//! - [`options`]: arguments and variables; [`config`], [`limits`], [`aliases`], [`features`]
+//! - [`counts`], [`doctor`], [`metrics`], [`stall`]: observation of the runner
 //! - [`time`], [`uuid`], [`secret`], [`address_scope`]
 
 #![cfg_attr(

@@ -1,8 +1,8 @@
-//! Every cap and every time limit of the runner, each with its unit and its reason.
+//! Caps and time limits of the runner, each with its unit and its reason.
 //!
-//! Values only. A number that bounds memory, time, a queue or the log and that an operator may want
-//! to know, or that several files use, stands here; what one file alone uses may stand in that
-//! file. Each has a test at the limit and one past it, with the code that uses it.
+//! A number is here if it bounds memory, time, a queue or the log and an operator may want to know
+//! it, or if several files use it. A number that one file uses is in that file. The code that uses
+//! a limit has a test at the limit and one past it.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

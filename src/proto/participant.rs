@@ -1,4 +1,4 @@
-//! Somebody in a room, as bots and programs are told of them.
+//! A participant of a media room, as bots and programs see it.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,7 @@
-//! Keys, tokens and passwords as values that no log shows.
+//! Keys, tokens and passwords whose debug form shows only the name of the type, so that no log
+//! shows them.
 //!
-//! In: text or bytes. Out: the same, to the one place that sends them or computes with them. Their
-//! debug forms are the names of their types.
+//! In: text or bytes. Out: the same, to the code that sends or computes with them.
 
 use std::fmt;
 

@@ -1,10 +1,10 @@
-//! What every session is to the loop that runs it, whatever carries its bytes.
+//! The contract between a session and the loop that drives it, for every transport.
 //!
-//! In: what the bot asks for, its speech at the rate it chose (`i16` mono), deadlines, and how the
-//! session is to end; what the transport brings goes to methods of each session's own. Out, by
-//! [`Session::poll_output`]: speech of the caller, events for the bot, commands to the transport,
-//! and the next deadline with its reason. A new transport implements [`Session`] here, and in `io`
-//! what carries its bytes.
+//! In: the bot's requests, its speech (`i16` mono at the rate it chose), deadlines, and the end of
+//! the session. Input from the transport goes to methods of each session type. Out, by
+//! [`Session::poll_output`]: the caller's speech, events for the bot, commands for the transport,
+//! and the next deadline with its reason. A new transport implements [`Session`] here and a driver
+//! in `io`.
 
 use std::sync::Arc;
 use std::time::Instant;

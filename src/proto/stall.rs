@@ -1,9 +1,9 @@
-//! Who stands still: what is said of a runtime that does not answer, and of a task that does not let go of its thread.
+//! Detects a runtime that does not answer, and a task that does not yield its thread.
 //!
-//! In: at each look from outside whether the runtime has answered, or how often a task has been entered and left, and `now`.
-//! Out: the moment a stall is told, once, and the moment that it is over, with how long it took. Time in which the whole
-//! process stood still, since it was stopped or its machine slept, is nobody's stall.
-//! Times stand in `limits`.
+//! In: at each check from outside, whether the runtime has answered or how often a task was entered
+//! and left, and `now`. Out: one event when a stall begins and one when it ends, with its duration.
+//! Time in which the whole process was stopped, or its machine slept, does not count. The
+//! thresholds are in `limits`.
 
 use std::fmt;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
-//! What a caller's packets sound like: the decoder of either codec, and what stands in for lost packets.
+//! Decodes a caller's packets, and conceals lost ones.
 //!
-//! In: payloads of RTP packets in their order. Out: `i16` mono PCM at the rate that the bot asked for. G.711 is told byte by
-//! byte and has nothing to go wrong; a lost packet is made up from the one before it, played backwards so that the wave does
-//! not jump where the two meet, and fading: half as loud at its end, and so on with each further one.
+//! In: RTP payloads in order. Out: `i16` mono PCM at the rate that the bot asked for. Any byte is
+//! valid G.711. A lost G.711 packet is replaced by the one before it, reversed so that the wave is
+//! continuous, and fading by half with each further loss.
 
 use crate::audio::codec::{Codec, G711_HZ};
 use crate::audio::g711::Law;

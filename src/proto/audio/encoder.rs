@@ -1,11 +1,10 @@
-//! Encodes what a bot says, and spares itself its silence.
+//! Encodes the bot's speech, and saves the work for silence.
 //!
-//! In: 20 ms frames of `i16` mono PCM, and whether all of it is digital silence. Out: one packet per frame, always.
-//! G.711 costs nothing to speak of, so the rest is about Opus.
-//! A bot is silent most of the time, and coding silence costs as much as coding speech. So after `SILENT_FRAMES_ENCODED`
-//! silent frames the codec is put away, with its memory, and the packet of the last one is sent again. It decodes to silence
-//! (every sample within -1 and 1) each time, and a codec that starts anew afterwards sounds like one that went on: with both
-//! ends at rest there is nothing left that they could disagree about. This is not DTX: a packet leaves every 20 ms.
+//! In: 20 ms frames of `i16` mono PCM, and whether a frame is digital silence. Out: one packet per
+//! frame, always. Encoding silence with Opus costs as much as speech, and a bot is silent most of
+//! the time. After `SILENT_FRAMES_ENCODED` silent frames the codec and its memory are dropped, and
+//! the last packet is repeated. It decodes to silence (each sample within -1 and 1), and a new
+//! codec continues without an audible difference. This is not DTX: a packet leaves every 20 ms.
 
 use crate::audio::codec::{Codec, G711_HZ};
 use crate::audio::g711::Law;

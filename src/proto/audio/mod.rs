@@ -1,12 +1,11 @@
-//! Audio of a session, both ways, in pure steps that the media task strings together.
+//! Audio of a session in both directions, as pure steps that the media task combines.
 //!
-//! In ([`receiver`]): RTP packets -> [`jitter`] puts them in order and says what to decode, recover or conceal -> [`opus`]
-//! gives PCM at the rate the bot asked for, through [`resample`]; callers without Opus speak [`g711`]. Out ([`sender`]): the bot's PCM of any length -> [`pacer`]
-//! cuts it into 20 ms frames against absolute deadlines and fills pauses with digital silence -> [`encoder`] gives packets.
-//! [`codec`] says which of the two a WebRTC call speaks, and [`decoder`] and `encoder` have both.
-//! On a socket there is no Opus: [`g711`] on the telephone, and [`playout_pacer`] in the place of the pacer.
-//! PCM is `i16` mono everywhere.
-//! Nothing here reads a clock: `now` enters with each input. Nothing grows without a cap of `limits`.
+//! In ([`receiver`]): [`jitter`] orders RTP packets and decides what to decode, recover or conceal;
+//! [`decoder`] and [`resample`] give PCM at the bot's rate. Out ([`sender`]): [`pacer`] cuts the
+//! bot's PCM into 20 ms frames at absolute deadlines and fills pauses with digital silence;
+//! [`encoder`] gives packets. [`codec`] names the codec of a WebRTC call: [`opus`] or [`g711`].
+//! Sockets use [`g711`] or PCM, and [`playout_pacer`] in place of the pacer. PCM is `i16` mono
+//! everywhere. `now` enters with each input, and everything that grows has a cap.
 
 #[cfg(feature = "webrtc")]
 pub mod codec;

@@ -1,12 +1,13 @@
-//! Cuts the bot's speech into messages of a socket, and lets them leave at the speed at which they are played.
+//! Cuts the bot's speech into chunks for a socket, and releases them at playing speed.
 //!
-//! In: PCM of any length (`i16` mono at the rate given), marks, interruptions, and `now`. Out, by [`PlayoutPacer::poll_output`]:
-//! chunks of one length, marks once all speech before them has left, and the begin and end of speech. Unlike the clock of
-//! `pacer`, this one is silent while the bot is: the far end plays what it gets, in order, and nothing while it gets nothing.
-//! When a chunk leaves, the time at which the far end will have played it is known: it lies behind what is still unplayed. A
-//! chunk leaves when that time is at most the lead ahead, so deadlines are absolute and never drift. The rest of an
-//! utterance is filled up with silence once nothing has come for a while.
-//! A full queue takes nothing more; [`PlayoutPacer::room`] tells how much it takes.
+//! In: PCM of any length (`i16` mono at the given rate), marks, interruptions, and `now`. Out, by
+//! [`PlayoutPacer::poll_output`]: chunks of one length, marks once all speech before them has left,
+//! and the start and end of speech. Unlike `pacer`, it sends nothing while the bot is silent.
+//!
+//! Each chunk extends the time until which the far end plays. A chunk leaves when that time is at
+//! most the lead ahead, so deadlines are absolute and do not drift. The rest of an utterance is
+//! padded with silence when no more speech comes for a while. A full queue accepts nothing;
+//! [`PlayoutPacer::room`] returns its free capacity.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
-//! What the caller says, from packets to PCM at the bot's rate: the order of `jitter`, the codec of `decoder`.
+//! The inbound audio of an RTP session: from packets to PCM at the bot's rate.
 //!
-//! In: audio packets with their RTP numbers, the rate that the bot asks for, and `now`. Out: frames of `i16` mono PCM, one per
-//! packet that arrived, was recovered or was made up. A packet that cannot be decoded is replaced by concealment and counted.
-//! Nothing is decoded before the bot has asked for audio.
+//! In: audio packets with their RTP numbers, the rate that the bot asks for, and `now`. Out: frames
+//! of `i16` mono PCM, one per packet that arrived, was recovered or was concealed. A packet that
+//! cannot be decoded is concealed and counted. Nothing is decoded before the bot asks for audio.
 
 use std::fmt;
 use std::time::Instant;

@@ -1,8 +1,9 @@
-//! What the bot says, from PCM of any length to packets that leave on time: the clock of `pacer`, the codec of
-//! `encoder`, and `resample` between them where the codec does not know the bot's rate.
+//! The outbound audio of an RTP session: from the bot's PCM to packets that leave on time.
 //!
-//! In: `i16` mono PCM at the bot's rate, interruptions, and `now`. Out: one packet per 20 ms with its RTP timestamp,
-//! silence included, and the turns of speech as they leave. Nothing leaves before [`AudioSender::start`].
+//! In: `i16` mono PCM at the bot's rate, interruptions, and `now`. Out: one packet per 20 ms with
+//! its RTP timestamp, silence included, and the edges of speech as it leaves. Combines `pacer`,
+//! `resample` (where the codec lacks the bot's rate) and `encoder`. Nothing leaves before
+//! [`AudioSender::start`].
 
 use std::collections::VecDeque;
 use std::time::Instant;

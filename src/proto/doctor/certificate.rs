@@ -1,7 +1,7 @@
-//! What the certificate of `--tls` means for those who come with HTTPS.
+//! Checks the certificate of `--tls` against the names of the configuration and the clock.
 //!
-//! In: what a certificate says, the names of the configuration, the clock. Out: findings. Whether devices trust it is not
-//! judged: each has its own list of whom it trusts.
+//! In: a certificate, the configuration, the clock. Out: findings. Trust is not checked, since each
+//! device has its own list of authorities.
 
 use super::Finding;
 use crate::config::Config;

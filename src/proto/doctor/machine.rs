@@ -1,7 +1,7 @@
-//! What clock, memory and limits of a machine mean for the sessions that it is to carry.
+//! Checks clock, memory and open-file limits against the configured number of sessions.
 //!
-//! In: seconds, bytes, counts, the text of `/proc/meminfo`. Out: findings. The estimates are those of the figures that are
-//! measured, and generous.
+//! In: seconds, bytes, counts, the text of `/proc/meminfo`. Out: findings. The estimates are
+//! generous and come from measurements.
 
 use super::Finding;
 use crate::limits::{

@@ -1,7 +1,9 @@
-//! What interfaces, routes and ports mean: whether callers have an address to come to, and who sits on a port.
+//! Checks interfaces, routes and ports: whether callers can reach an address, and which process
+//! holds a port.
 //!
-//! In: the addresses of interfaces, those that would be offered, and the text of files of `/proc/net`. Out: findings, and the
-//! inodes by which the owner of a port is found. Sources: proc(5), RFC 3927 (169.254/16), RFC 4291.
+//! In: the addresses of interfaces, the offered addresses, and the text of files of `/proc/net`.
+//! Out: findings, and the socket inodes of a port's owner. Source: proc(5), RFC 3927 (169.254/16),
+//! RFC 4291.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

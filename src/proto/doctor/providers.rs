@@ -1,8 +1,8 @@
-//! Whether telephony providers take the credentials, without spending money: each is asked for something to read.
+//! Checks the credentials of telephony providers with requests that only read and cost nothing.
 //!
-//! In: the configuration; later the status of the answer. Out: requests that change nothing, and findings. Nothing of an
-//! answer but its status is used. Sources: the providers' API references ("Fetch an account", "Retrieve user balance",
-//! "Retrieve an account").
+//! In: the configuration; later the status of the response. Out: requests that change nothing, and
+//! findings. Only the status is used. Source: the providers' API references ("Fetch an account",
+//! "Retrieve user balance", "Retrieve an account").
 
 use super::Finding;
 use crate::config::{Config, Settings, Transport};

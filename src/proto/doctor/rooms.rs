@@ -1,7 +1,8 @@
-//! Whether rooms can be had: the provider of video rooms and the media-room server are each asked for something to read.
+//! Checks access to Daily and LiveKit with requests that only read.
 //!
-//! In: the configuration, the time; later the status of an answer, and whether it reads as theirs. Out: requests that make no
-//! room, and findings. No word of an answer is repeated. Sources: the rooms fact sheet, A1 and B1 to B2.
+//! In: the configuration, the time; later the status of a response, and whether its body has the
+//! expected form. Out: requests that create no room, and findings. No text of a response is
+//! repeated. Source: `docs/spec/daily.md`, `docs/spec/livekit.md`.
 
 use super::Finding;
 use crate::config::{Config, Transport};

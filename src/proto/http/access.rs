@@ -1,12 +1,14 @@
-//! Who may ask: the order in which a request is judged before its endpoint sees it.
+//! Access control: the checks that a request passes before its endpoint sees it.
 //!
 //! In: the head of a request with its route, and the configuration. Out: [`AllowedRequest`], or
-//! [`AccessError`] with words for the caller. First the name of the server, then preflights, the list of
-//! origins, forged posts, and what only a provider or a person may ask for. The rules themselves
-//! are in `host`, `origin`, `fetch_metadata` and `key`. A list of origins does not hold for three requests
-//! that name none: the webhooks of dialled numbers and of the messaging app, since no provider
-//! sends an `Origin` (one that does is refused, listed or not), and `/videoroom` when the browser
-//! says that its address was typed. The webhooks need no key either: their signature proves them.
+//! [`AccessError`] with a message for the caller. The order of checks: the server's name,
+//! preflights, the list of origins, CSRF, and endpoints that only a provider or a person may call.
+//! The rules are in `host`, `origin`, `fetch_metadata` and `key`.
+//!
+//! A list of origins does not apply to three requests without `Origin`: the webhooks of dialled
+//! numbers and of WhatsApp, since no provider sends that header, and `/videoroom` when the browser
+//! says that a person typed the address. The webhooks need no key, since their signature
+//! authenticates them.
 
 use std::fmt;
 

@@ -1,13 +1,17 @@
-//! Whether a GET that makes a room was meant by whoever sits at the browser.
+//! Decides whether a person asked for a GET that creates a room.
 //!
-//! In: what a request says of where it comes from. Out: yes or no. An address that is typed, and a link that is clicked, are
-//! meant; an image, a script, a frame, a redirect or a guess of a browser at what comes next are not, for a page of a stranger
-//! would spend the owner's money by them. Nor are crawlers and the previews of messengers, which follow every link: they are
-//! told by their names. Other programs say nothing of a page, and are let through.
-//! Browsers send `Sec-Fetch-*` to encrypted and to loopback addresses alone. Elsewhere, an image or a script is told by
-//! `Accept`; a navigation that a script began, and a page in a frame, hidden or not, cannot be told from a click there, so in a
-//! network without HTTPS a page of a stranger may make rooms. A key, or HTTPS, keeps it out.
-//! Source: Fetch Metadata Request Headers (W3C), HTML's `Sec-Purpose`, the Fetch standard on `Accept`.
+//! In: the headers of a request that describe its origin. Out: yes or no. Typed addresses and
+//! clicked links count as asked for. Images, scripts, frames, redirects and prefetches do not,
+//! because a foreign page could spend the owner's money with them. Neither do crawlers and link
+//! previews, which are recognised by name. Programs that are not browsers pass.
+//!
+//! Browsers send `Sec-Fetch-*` only to encrypted and loopback addresses. Elsewhere `Accept`
+//! identifies images and scripts, but a navigation by script or inside a frame looks like a click.
+//! In a network without HTTPS a foreign page can therefore create rooms; a key or HTTPS prevents
+//! that.
+//!
+//! Source: Fetch Metadata Request Headers (W3C), HTML's `Sec-Purpose`, the Fetch standard on
+//! `Accept`.
 
 use crate::http::host::AllowedHosts;
 use crate::http::origin;

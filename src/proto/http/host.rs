@@ -1,11 +1,15 @@
-//! Under which names a request may address this server, so that no name of a stranger leads a browser here.
+//! The names under which requests may address this server: the defence against DNS rebinding.
 //!
-//! In: authorities as they stand in `Host` headers and request targets, as bytes, and the configured names. Out: whether a
-//! request is taken. A page of `evil.example` that has its own name resolve to this machine (DNS rebinding) shares an origin
-//! with the runner as far as its browser knows; the one thing that it cannot change is the name in `Host`.
-//! Taken are `localhost` and what is below it, addresses, `*.local`, this machine's names, those of `--allowed-hosts`, and
-//! the host of `--proxy`; with any port, since proxies and forwarded ports change it. Case and one dot at the end are no
-//! difference. Refuses everything else: other names, user names, empty ports, numbers that browsers would take for addresses.
+//! In: authorities of `Host` headers and request targets, as bytes, and the configured names. Out:
+//! whether the server accepts the name. A page of `evil.example` whose name resolves to this
+//! machine shares an origin with the runner in the browser's view, but it cannot change the name in
+//! `Host`.
+//!
+//! Accepted: `localhost` and names below it, IP addresses, `*.local`, this machine's names, those
+//! of `--allowed-hosts`, and the host of `--proxy`, each with any port, since proxies and forwarded
+//! ports change it. Case and one trailing dot are ignored. Rejected: other names, user names, empty
+//! ports, and numbers that browsers take for addresses.
+//!
 //! Source: RFC 9110 section 7.2, RFC 9112 section 3.2, RFC 6761 section 6.3, RFC 6762 section 3.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,7 +1,7 @@
-//! The runner's endpoints: what a request asks for, who may ask, and what is answered.
+//! The runner's endpoints: routes, access control, and replies.
 //!
-//! - [`route`]; who may ask: [`access`], [`host`], [`origin`], [`fetch_metadata`], [`token`]
-//! - [`start`], and [`registry`]: sessions that `/start` made
+//! - [`route`]; access control: [`access`], [`host`], [`origin`], [`fetch_metadata`], [`token`]
+//! - [`start`]; [`registry`]: the sessions that `/start` created
 
 pub mod access;
 pub mod fetch_metadata;

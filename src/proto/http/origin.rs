@@ -1,14 +1,19 @@
-//! Which web pages may use the runner: the list of origins, and the CORS headers that tell a browser so.
+//! CORS: which origins may use the runner, and the headers that say so to a browser.
 //!
-//! In: the values of `Origin` headers as bytes, and the configured list of whole origins; an empty list allows everything.
-//! Out: a [`CorsDecision`], and the headers of answers and preflights. Origins are compared whole and without regard to case.
-//! Refuses, with a list: a missing, a foreign and a doubled `Origin`. A browser's GET to its own origin names none and is
-//! refused too, but for the page itself: `Sec-Fetch-Site` would tell, but is not sent to plain-HTTP addresses of a LAN.
-//! Refuses, without a list: POSTs that a browser lets any page send unasked ([`PostHeaders::is_csrf`]). Whoever may send JSON was
-//! asked for by a preflight, so every origin stays able to use the runner. WebSockets of every origin are taken then: R-086
-//! says so, and a page that may ask `/start` for its socket gains nothing by a rule for the socket alone. Against foreign
-//! pages there is the list, and against everybody without it the key.
-//! Source: the Fetch standard (CORS protocol), Private Network Access (draft), checklist.
+//! In: the values of `Origin` as bytes, and the configured list of origins; an empty list allows
+//! every origin. Out: a [`CorsDecision`], and the headers of responses and preflights. Origins are
+//! compared whole and without case.
+//!
+//! With a list, a missing, foreign or repeated `Origin` is rejected. A browser omits it from a GET
+//! to its own origin, so such requests are rejected except for the page itself; `Sec-Fetch-Site`
+//! would tell them apart, but is not sent to plain-HTTP addresses of a LAN.
+//!
+//! Without a list, POSTs that need no preflight are rejected when another site sends them
+//! ([`PostHeaders::is_csrf`]). JSON needs a preflight, so every origin can use the runner.
+//! WebSockets of every origin are accepted: a page that may call `/start` would gain
+//! nothing from a rule for the socket alone.
+//!
+//! Source: the Fetch standard (CORS protocol), Private Network Access (draft).
 
 use crate::http::host::{self, AllowedHosts};
 

@@ -1,7 +1,8 @@
-//! One live session's share in the metrics.
+//! The metrics of one live session.
 //!
-//! In: its counts, what waits in its queues, how late its deadlines were served. Out: nothing until it is told; then what is
-//! new is added to the sums, so that a session shows up long before its end.
+//! In: its counts, the levels of its queues, and the lateness of its deadlines. Out: at each flush,
+//! the difference to the last one is added to the sums, so that a session is visible before it
+//! ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

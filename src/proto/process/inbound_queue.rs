@@ -1,8 +1,8 @@
-//! What waits for a bot's program: what the caller said and wrote until the program connects, and while it does not read.
+//! The queue from a session to a bot's program, until the program connects and while it does not
+//! read.
 //!
-//! In: encoded frames, told apart by whether they are speech, with the number of samples of that. Out: the frames in order.
-//! A full queue loses its oldest speech, or its oldest messages: old speech is worthless, and a program that does not read
-//! must cost no more than this.
+//! In: encoded frames with the number of their samples, and messages. Out: the frames in order. A
+//! full queue drops its oldest speech or its oldest messages.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,8 @@
-//! What a program writes to stdout and stderr, as lines for a log.
+//! Splits the stdout and stderr of a program into log lines, and limits how many are logged.
 //!
-//! In: bytes as they come off a pipe, and `now`. Out: lines of at most so many bytes, and the word whether the runner's log takes
-//! one more of them: a program that never stops writing must not wear out a memory card. Bytes that are no UTF-8 are replaced;
-//! what no log should show is escaped by the logger.
+//! In: bytes of a pipe, and `now`. Out: lines of at most a given length, and whether the log
+//! accepts another one, so that a program cannot wear out a memory card. Invalid UTF-8 is replaced;
+//! the logger escapes control characters.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,10 @@
-//! What a bot's program said ahead of time: speech and marks that wait for the session, so that an interruption is seen.
+//! The queue from a bot's program to its session, with speech and marks that the program sent ahead
+//! of time.
 //!
-//! In: PCM, `i16` mono with its rate in Hz, and marks, as they come off the program's socket. Out: [`PlayoutStep`]s in that order,
-//! with a change of rate told before the speech that needs it. A program may speak faster than it is heard; once
-//! [`PlayoutQueue::has_capacity`] says no, its socket is not read. An interruption empties the queue at once.
-//! Refuses: a rate that no session plays.
+//! In: PCM, `i16` mono with its rate in Hz, and marks, in the order of the program's socket. Out:
+//! [`PlayoutStep`]s in that order, with a change of rate before the speech it applies to. While
+//! [`PlayoutQueue::has_capacity`] is false, the program's socket is not read. An interruption
+//! empties the queue. Rates outside `RATES_HZ` are rejected.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,19 +1,19 @@
-//! Who gets a place, and who loses one for it: the quota of each source address, and the eviction
-//! of what is still pending.
+//! Admission control: per-source quotas, and the eviction of pending entries.
 //!
-//! In: requesters, what they ask for, and `now`. Out: a ticket, and, where places are short, the
-//! one pending entry that has to go. An entry is pending until its session has shown that somebody
-//! is there: a WebRTC session until it connects, a plain client until its first frame, a media room
-//! until a participant joins, a socket on `/ws` until its provider is recognised. Three rules keep
-//! one address from shutting others out:
-//! - The anonymous entries of one source hold at most a share of all places.
-//! - What is evicted is the oldest pending entry of the source that holds most places. It goes at once if that source holds
-//!   more than the newcomer's would, else once it has had its time: so a flood evicts its own.
-//! - Anonymous entries go before authorised ones, at once, and an authorised one never goes for an anonymous one. Authorised
-//!   entries count for no share.
+//! In: requesters, what they ask for, and `now`. Out: a ticket, and, where permits are short, the
+//! one pending entry to evict. An entry is pending until its session has proof of a peer: a WebRTC
+//! session until it connects, a plain client until its first frame, a media room until a
+//! participant joins, a socket on `/ws` until its provider is recognised. Three rules keep one
+//! address from shutting others out:
+//! - The anonymous entries of one source hold at most a share of all permits.
+//! - The oldest pending entry of the source with the most permits is evicted. It goes at once if
+//!   that source holds more than the requester's would, else after a grace period. A flood
+//!   therefore evicts its own entries.
+//! - Anonymous entries are evicted before authorised ones, at once, and never the other way round.
+//!   Authorised entries do not count towards a share.
 //!
-//! A place of a session that is not pending goes to a newcomer only where somebody else has found that
-//! its caller is gone ([`PermitLedger::may_replace`]). Refuses: what finds no place that way ([`AdmissionError`]).
+//! The permit of a session that is not pending is reassigned only when its caller is known to be
+//! gone ([`PermitLedger::may_replace`]). Everything else is rejected with [`AdmissionError`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;

@@ -1,11 +1,10 @@
-//! JSON bodies of requests: reading their fields, and saying what is wrong with them.
+//! JSON bodies of requests: typed access to their fields, and validation errors.
 //!
-//! In: the raw bytes of a body, already within the cap on its size. Out: typed fields, or [`ValidationError`], the list of
-//! problems that a 422 carries as `{"detail":[{"loc":[...],"msg":"...","type":"..."}]}`. `null` counts as absent, and a
-//! canonical name wins over its aliases. [`for_log`] makes the form of a refused body that may be logged: cut, secrets
-//! masked, control characters escaped.
-//! Refuses: what is not JSON, is nested deeper than 128 levels, or is not an object. Source: the error shape of the
-//! reference peer's web framework; checklist.
+//! In: the raw bytes of a body within the size cap. Out: typed fields, or [`ValidationError`], the
+//! list of problems that a 422 carries as `{"detail":[{"loc":[...],"msg":"...","type":"..."}]}`.
+//! `null` counts as absent, and a canonical name wins over its aliases. [`redact_for_log`] returns
+//! the form of a rejected body that may be logged. Rejected: text that is not JSON, is nested
+//! deeper than 128 levels, or is not an object. Source: the error shape of FastAPI.
 
 mod redact;
 

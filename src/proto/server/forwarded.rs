@@ -1,15 +1,13 @@
-//! Where a request came from that a proxy passes on: the address of the client, as far as trusted
-//! proxies tell it.
+//! The address of a client behind trusted proxies.
 //!
 //! In: the address of the peer, the lines of `X-Forwarded-For` and `Forwarded` as bytes, and the
-//! addresses of proxies that are trusted. Out: the address that quotas and the log go by. Every
-//! proxy writes the address of its own peer at the end of the list, so the list is read from its
-//! end: entries of trusted proxies are passed over, and the first other one is the client's,
-//! whatever the client wrote before it. Without a trusted peer no header is believed. An entry that
-//! is no address (`unknown`, a name, text) ends the walk at the proxy that wrote it.
-//! `X-Forwarded-For` goes before `Forwarded` where both are there: it is what proxies write unless
-//! they are told otherwise, and the other one is then the client's own. Lines of one name are one
-//! list, in their order (RFC 9110 section 5.3). Source: RFC 7239 sections 4 to 7.
+//! addresses of trusted proxies. Out: the address for quotas and the log. Each proxy appends the
+//! address of its own peer, so the list is read from its end: entries of trusted proxies are
+//! skipped, and the first other entry is the client. Headers of untrusted peers are ignored. An
+//! entry that is not an address ends the walk at the proxy that wrote it. `X-Forwarded-For` has
+//! precedence: proxies write it unless configured otherwise, and a `Forwarded` beside it then comes
+//! from the client. Lines of one name form one list (RFC 9110 section 5.3). Source: RFC 7239
+//! sections 4 to 7.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

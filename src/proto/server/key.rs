@@ -1,9 +1,9 @@
-//! The key of `--api-key`: whether a request carries it.
+//! The API key of `--api-key`, and its comparison.
 //!
-//! In: the configured key, random bytes, and the `Authorization` headers of a request. Out: yes or no, in a time that tells
-//! nothing of the key: what is compared is a keyed digest of either, and the digest's key is this process's own.
-//! Refuses: a missing and a doubled header, another scheme than `Bearer`, and every other key.
-//! Source: RFC 6750 section 2.1.
+//! In: the configured key, random bytes, and the `Authorization` headers of a request. Out: yes or
+//! no. The time does not depend on the key: keyed digests are compared, with a random key per
+//! process. Rejected: a missing or repeated header, a scheme other than `Bearer`, and any other
+//! key. Source: RFC 6750 section 2.1.
 
 use std::fmt;
 

@@ -1,8 +1,10 @@
-//! How many log lines callers may cause: whoever repeats himself must not fill a memory card, nor hide what others did.
+//! A limit on the log lines that one caller can cause, so that a flood neither wears out a memory
+//! card nor hides other callers.
 //!
-//! In: the address of the caller whose doing a line tells, and `now`. Out: whether the line is written, and how many were not
-//! since that was last told. A minute has its lines: so many for one caller, so many for all. Of IPv6 a caller has a whole
-//! network of 64 bits. Refuses beyond the caps; callers that are too many to be told apart share one count.
+//! In: the address of the caller that causes a line, and `now`. Out: whether the line is written,
+//! and how many were suppressed since the last report. Each minute has a budget per caller and one
+//! for all callers; an IPv6 caller is a network of 64 bits. Callers beyond the table's cap share
+//! one count.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,12 +1,10 @@
-//! What any HTTP server needs to know: where a request begins and ends, who sends it, its body, and
-//! requests to others.
+//! Parts of any HTTP server: framing, clients, bodies, and requests to others.
 //!
-//! - Connections: [`sniff`] (HTTP or TLS), [`request_framing`] (where a request ends), [`tls`]
-//!   (the certificate of `--tls auto`)
-//! - Senders: [`source`] (whom an address stands for), [`forwarded`] (for whom a trusted proxy
-//!   asks), [`admission`] (who gets a place, and who loses one), [`key`], [`log_limit`] (what the log
-//!   may say)
-//! - Bodies: [`body`] (JSON), [`form`], [`multipart`]; [`rest`]: requests to others
+//! - Connections: [`sniff`] (HTTP, TLS or framed packets), [`request_framing`] (the end of a
+//!   request), [`tls`] (the certificate of `--tls auto`)
+//! - Clients: [`source`] (an address as a key for quotas), [`forwarded`] (the client behind a
+//!   trusted proxy), [`admission`] (permits and eviction), [`key`], [`log_limit`]
+//! - Bodies: [`body`] (JSON), [`form`], [`multipart`]; [`rest`]: requests to REST APIs
 
 pub mod admission;
 pub mod body;

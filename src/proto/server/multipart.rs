@@ -1,11 +1,12 @@
-//! The parts of a `multipart/form-data` body, as they come.
+//! A streaming parser of `multipart/form-data` bodies.
 //!
-//! In: pieces of a body, cut anywhere. Out: the fields, whole, then the bytes of the part named `file`, none of which is kept;
-//! a form that is read for its fields alone has no such part. However the body was cut, the same comes out. Of a part's header only `Content-Disposition` is read: clients write types and
-//! lengths there that say nothing. Parts behind the file are dropped, but for a second file. Refuses: what is no form of that
-//! kind, and more than [`FIELDS_BYTES_MAX`] of fields, [`PART_HEAD_BYTES_MAX`] of a part's header or
-//! [`FRAME_BYTES_MAX`] of anything that is not the file.
-//! Source: RFC 7578, RFC 2046 section 5.1, and what curl, the Python clients and browsers send.
+//! In: pieces of a body, cut anywhere. Out: whole fields, then the bytes of the part named `file`,
+//! which are not buffered; a form that is read for its fields has no such part. Only
+//! `Content-Disposition` of a part's header is read. Parts behind the file are dropped, except for
+//! a second file, which is an error. Rejected: bodies that are not such a form, and more than
+//! [`FIELDS_BYTES_MAX`] of fields, [`PART_HEAD_BYTES_MAX`] of a part's header or
+//! [`FRAME_BYTES_MAX`] of anything outside the file. Source: RFC 7578, RFC 2046 section 5.1, and
+//! the forms of curl, Python clients and browsers.
 
 use std::borrow::Cow;
 

@@ -1,13 +1,11 @@
-//! Where each request of a connection begins and ends, told by its bytes alone; and which one two
-//! servers would understand differently.
+//! Detects HTTP/1.1 requests with ambiguous framing (request smuggling).
 //!
-//! In: the bytes of an HTTP/1.1 connection as they come, in pieces of any size. Out: the number of
-//! the first request whose length is ambiguous ([`RequestFraming::first_ambiguous`]), and the transfer codings
-//! that are taken ([`check_transfer_codings`]). The HTTP library takes a request that has `Content-Length` and
-//! `Transfer-Encoding` by the latter and hides the former, so it can be seen here alone. Nothing is
-//! kept but the place in the stream: what a line is not known by is skipped. What cannot be
-//! followed is refused from there on; the library has refused it by then. Source: RFC 9112 sections
-//! 2.2, 6.1, 6.3 and 7.1.
+//! In: the bytes of a connection, in pieces of any size. Out: the number of the first request whose
+//! length is ambiguous, and the accepted transfer codings ([`check_transfer_codings`]). The HTTP
+//! library hides `Content-Length` when `Transfer-Encoding` is present, so the bytes themselves are
+//! followed here. Only the position in the stream is kept. A stream that cannot be followed is
+//! rejected from there on; the library has rejected it by then. Source: RFC 9112 sections 2.2, 6.1,
+//! 6.3 and 7.1.
 
 use std::fmt;
 

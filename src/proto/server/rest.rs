@@ -1,7 +1,7 @@
-//! Requests to the REST APIs of providers, as values: what `io::rest` sends.
+//! Requests to REST APIs of providers, as values that `io` sends.
 //!
-//! Made of method, absolute `http` or `https` URL, credential and body. The credential is in no debug form, and neither are
-//! URL and body, which may name callers.
+//! A request has a method, an absolute `http` or `https` URL, a credential and a body. Its debug
+//! form omits credential, URL and body, since they may contain secrets and telephone numbers.
 //! Source: RFC 3986 section 3.3 (path segments), RFC 7617 (Basic), RFC 6750 (Bearer).
 
 use std::fmt;

@@ -1,9 +1,9 @@
-//! What a new connection speaks, told by its first byte, so that one port serves all of it.
+//! The protocol of a new connection, from its first byte, so that one port serves all of them.
 //!
-//! In: the byte. Out: an [`SniffedProtocol`]. A TLS record that opens a connection is a handshake, 0x16; a request of HTTP/1.1 begins
-//! with a letter; WebRTC packets over TCP begin with their length, of which no session takes more than [`FRAMED_BYTES_MAX`].
-//! Whatever is none of it is left to the HTTP parser, which refuses it in words. Source: RFC 8446 section 5.1, RFC 9112
-//! sections 2.2 and 3, RFC 6544 section 3.
+//! In: the byte. Out: a [`SniffedProtocol`]. A TLS connection begins with a handshake record, 0x16;
+//! a request of HTTP/1.1 begins with a letter; WebRTC packets over TCP begin with their length,
+//! which is at most [`FRAMED_BYTES_MAX`]. Anything else goes to the HTTP parser, which rejects it
+//! with a message. Source: RFC 8446 section 5.1, RFC 9112 sections 2.2 and 3, RFC 6544 section 3.
 
 use crate::limits::FRAMED_BYTES_MAX;
 

@@ -1,10 +1,8 @@
-//! Whom an address stands for, where callers are counted: one IPv4 address, or one IPv6 network of
-//! 64 bits.
+//! The key of an address for quotas: one IPv4 address, or one IPv6 network of 64 bits.
 //!
-//! In: the address that a connection or a datagram came from. Out: a key. Who has an IPv6 address
-//! usually has the other 2^64 of its network, too (RFC 6177, RFC 7421), so they share one key.
-//! Sockets of both families write IPv4 addresses as `::ffff:a.b.c.d` (RFC 4291 section 2.5.5.2);
-//! those are IPv4 addresses here.
+//! In: the source address of a connection or a datagram. Out: a key. The owner of an IPv6 address
+//! usually has its whole /64 (RFC 6177, RFC 7421), so these addresses share one key. IPv4-mapped
+//! addresses (`::ffff:a.b.c.d`, RFC 4291 section 2.5.5.2) count as IPv4.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,11 +1,12 @@
-//! What the certificate of `--tls auto` says, and when another one is due.
+//! The content and renewal of the certificate of `--tls auto`.
 //!
-//! In: the names and addresses of this machine, the clock in seconds since 1970, and what a kept certificate says
-//! ([`parsed`]). Out: the names to certify, the time a certificate is valid for, what its authority may vouch for, and the
-//! reason why another certificate is due. [`issue`] writes certificates.
-//! A clock before [`RELEASED_S`] is one that nobody has set: time is then taken from the release, or from a later
-//! certificate. Authorities are never replaced for the sake of time, since every device would have to trust the new one.
-//! Source: RFC 5280 section 4.2.1; Apple's requirements for trusted certificates (825 days at most).
+//! In: the names and addresses of this machine, the clock in seconds since 1970, and the stored
+//! certificate ([`parsed`]). Out: the names to certify, the validity, the name constraints of the
+//! authority, and the reason for a renewal. [`issue`] writes certificates. A clock before
+//! [`RELEASED_S`] was never set; the release date or a later certificate then gives the time. An
+//! authority is never replaced because of its age, since every device would have to trust the new
+//! one. Source: RFC 5280 section 4.2.1; Apple's requirements for trusted certificates (825 days at
+//! most).
 
 pub mod issue;
 pub mod parsed;

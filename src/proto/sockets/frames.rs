@@ -1,10 +1,12 @@
-//! The protobuf frames of plain WebSocket clients and of bots that are processes: one frame per binary message.
+//! The protobuf frames of plain WebSocket clients and of bots that are programs: one per binary
+//! message.
 //!
-//! In: the bytes of a message. Out: a [`ProtobufFrame`], whose audio is a slice of those bytes, and back: bytes for audio, messages and
-//! interruptions. Audio is 16-bit signed little-endian PCM; its rate in Hz and its channels stand in the frame.
-//! Refuses: bytes that are no frame, PCM that is no whole number of samples. Skips: fields that the schema lacks. What is not
-//! set has proto3's default. A frame is as long as its message, so the cap of the WebSocket is its cap.
-//! Source: the published schema `package pipecat`, written here as structs so that nothing is generated at build time.
+//! In: the bytes of a message. Out: a [`ProtobufFrame`] whose audio is a slice of those bytes; and
+//! bytes for audio, messages and interruptions. Audio is 16-bit signed little-endian PCM with its
+//! rate in Hz and its channels. Rejected: bytes that are not a frame, and PCM with a partial
+//! sample. Unknown fields are skipped, and unset fields have proto3's defaults. The cap of the
+//! WebSocket message is the cap of a frame. Source: `docs/spec/protobuf.md` 2; the schema is
+//! written as structs, so that the build needs no generator.
 
 use std::fmt;
 

@@ -1,14 +1,12 @@
-//! One session on a WebSocket: a plain client, or a telephone call from its provider's first
-//! message to its hang-up.
+//! One session on a WebSocket: a plain client, or a telephone call from its handshake to its
+//! hang-up.
 //!
 //! `Handshake -> Live -> Finishing -> HangingUp -> Closing -> Closed`, with a deadline in every
 //! phase; a plain client begins live. In: messages of the peer, the bot's speech, texts, marks and
-//! interruptions, and `now`. Out, by
-//! [`SocketSession::poll_output`]: messages for the peer, PCM for the bot at the rate it asked for, events, the moment when the bot
-//! is to start and the one when the call is to be hung up, and the next deadline. What is sent is
-//! made only when the socket takes it, so nothing piles up before a peer that does not read. Times
-//! and their reasons stand in `limits`. Sources: the fact sheets on telephony and on the protobuf
-//! WebSocket.
+//! interruptions, and `now`. Out, by [`SocketSession::poll_output`]: messages for the peer, PCM for
+//! the bot at its rate, events, the start of the bot, the hang-up, and the next deadline. Outgoing
+//! audio is encoded when the socket accepts it, so nothing accumulates for a peer that does not
+//! read. Source: `docs/spec/telephony.md` 2 and 10, `docs/spec/protobuf.md` 2.
 
 mod audio_input;
 mod audio_output;

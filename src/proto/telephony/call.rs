@@ -1,10 +1,10 @@
-//! One call: reads what its provider sends, and writes what the provider is to be told.
+//! One call: parses the provider's messages and writes the runner's.
 //!
-//! In: messages as text; PCM (`i16` mono at the rate of [`TelephonyCall::tx`]) and names of marks. Out:
-//! [`ProviderInput`], PCM at the rate of [`TelephonyCall::rx`], and messages as text, each in one allocation that
-//! fits. What providers have in common stands here, what one alone says or is told in its file.
-//! Refuses: text that is no JSON object. Audio that is no base64, too long, or not the caller's is
-//! skipped and counted.
+//! In: messages as text; PCM (`i16` mono at the rate of [`TelephonyCall::tx`]) and names of marks.
+//! Out: [`ProviderInput`], PCM at the rate of [`TelephonyCall::rx`], and messages as text, each in
+//! one allocation. What differs between providers is in their files. Rejected: text that is not a
+//! JSON object. Audio that is not base64, is too long, or belongs to another track is skipped and
+//! counted.
 
 use std::fmt;
 

@@ -1,11 +1,10 @@
-//! Exotel: snake_case members, ids that end in `_sid`, numbers as strings, PCM in large pieces.
+//! Exotel: snake_case members, ids that end in `_sid`, numbers as strings, PCM in large chunks.
 //!
 //! In: the provider's `start`, whose rate the URL chose. Out: the text of `media`, `mark` and
-//! `clear`, each of which names the stream; audio goes out as it comes in. The provider takes
-//! pieces of 3200 bytes to 100 kB, in steps of 320 bytes: smaller ones stutter, and a torn step is
-//! followed by a gap. It signs nothing, takes no markup, and ends a call when its socket closes.
-//! Refuses: rates that the provider has not. Source: the provider's reference of the Voicebot
-//! applet.
+//! `clear`, each with the stream's id; audio has the format of the inbound side. The provider
+//! accepts chunks of 3200 bytes to 100 kB in steps of 320 bytes. It signs nothing, takes no markup,
+//! and ends a call when the socket closes. Rates that the provider does not offer are rejected.
+//! Source: `docs/spec/telephony.md` 6.
 
 use std::time::Duration;
 

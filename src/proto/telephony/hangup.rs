@@ -1,10 +1,10 @@
-//! Hanging a call up at its provider, when the session has ended before the caller did.
+//! Hangs a call up at its provider when the session ends before the caller does.
 //!
-//! In: the call's id as the provider's handshake told it, and the credentials. Out: the one request
-//! that ends the call, and later what its answer means. Any peer can open a media socket and claim
-//! a call id, so an id never leaves its segment of the path: there are providers that take a path
-//! without one for "every call of the account". Refuses: providers that end a call with its socket;
-//! missing credentials; ids that are empty or change the path.
+//! In: the call's id from the handshake, and the credentials. Out: the one request that ends the
+//! call, and the meaning of its response. Any peer can open a media socket and claim a call id, so
+//! an id stays within its segment of the path: some providers read a path without an id as "every
+//! call of the account". No request is made for providers without such an API, without credentials,
+//! or for an id that is empty or changes the path. Source: `docs/spec/telephony.md` 7.
 
 use std::time::Duration;
 

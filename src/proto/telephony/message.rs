@@ -1,11 +1,10 @@
-//! What the messages of all providers have in common: one JSON object with an `event`, read without
-//! trust in its types.
+//! The common shape of all providers' messages: one JSON object with an `event`, parsed leniently.
 //!
-//! In: text. Out: a [`ProviderMessage`] of a running call, borrowed from the text, since fifty come a
-//! second; or the [`Object`] of one that may open a call, of which the providers take what they
-//! know. A value of another type than expected is as good as absent, a number is as good as its
-//! digits, and unknown keys are skipped. Refuses: text that is no JSON object; handshakes longer
-//! than `TELEPHONY_START_BYTES_MAX`.
+//! In: text. Out: a [`ProviderMessage`] of a running call, which borrows from the text, since fifty
+//! arrive per second; or the [`Object`] of a message that may start a call. A value of an
+//! unexpected type counts as absent, a number as its digits, and unknown members are skipped.
+//! Rejected: text that is not a JSON object, and handshakes longer than
+//! `TELEPHONY_START_BYTES_MAX`. Source: `docs/spec/telephony.md` 2.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,13 +1,12 @@
-//! Telephone calls over a provider's media WebSocket: who is calling, what they say, and what they
-//! are told.
+//! Telephone calls on a provider's media WebSocket.
 //!
-//! In: text messages of a provider, each one JSON object with an `event`. Out: a [`TelephonyCall`] once a
-//! handshake is recognised, then what was [`ProviderInput`] and PCM, and the text of the messages that the
-//! provider wants: audio, clear, marks. A provider is one file with one static [`Provider`], and
-//! one line in [`PROVIDERS`]; providers do not know each other. On the wire audio is base64 of a
-//! [`TelephonyCodec`], mono; here it is `i16` mono PCM. Refuses: encodings that cannot be decoded; text that
-//! is no JSON object. Numbers are read as strings and as numbers everywhere, unknown events and
-//! keys are ignored.
+//! In: text messages of a provider, each one JSON object with an `event`. Out: a [`TelephonyCall`]
+//! once a handshake is recognised, then [`ProviderInput`] and PCM, and the provider's messages for
+//! audio, clear and marks. A provider is one file with one static [`Provider`] and one line in
+//! [`PROVIDERS`]; providers do not know each other. Audio is base64 of a [`TelephonyCodec`] on the
+//! wire and `i16` mono PCM here. Rejected: encodings that cannot be decoded, and text that is not a
+//! JSON object. Numbers are read as strings and as numbers; unknown events and members are ignored.
+//! Source: `docs/spec/telephony.md` 2.
 
 mod call;
 mod exotel;

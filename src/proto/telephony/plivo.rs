@@ -1,12 +1,11 @@
-//! Plivo: camelCase members, ids that end in `Id`, numbers as numbers, `start` as the very first
+//! Plivo: camelCase members, ids that end in `Id`, numbers as numbers, `start` as the first
 //! message.
 //!
-//! In: the provider's `start`, whose format the markup chose, with the parameters of the call as
-//! one text. Out: the text of `playAudio`, `checkpoint` and `clearAudio`; audio is mu-law at 8000
-//! Hz, as the runner's markup asks for. The answer to a checkpoint is `playedStream`; one support
-//! page of the provider calls it `played`. Webhooks carry an HMAC-SHA256 of URL, form and a nonce.
-//! Refuses: formats that the provider's markup cannot choose. Source: the provider's references of
-//! audio streaming, of calls, and of request validation.
+//! In: the provider's `start`, whose format the markup chose, with the call's parameters as one
+//! text. Out: the text of `playAudio`, `checkpoint` and `clearAudio`; audio is mu-law at 8000 Hz,
+//! as the runner's markup asks. A checkpoint is answered by `playedStream`, or `played`. Webhooks
+//! are signed with HMAC-SHA256 over URL, form and a nonce. Formats that the markup cannot choose
+//! are rejected. Source: `docs/spec/telephony.md` 5, 7, 8 and 9.
 
 use serde_json::{Value, json};
 

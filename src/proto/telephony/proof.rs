@@ -1,13 +1,10 @@
-//! Whether a call is its provider's: what a media socket has to bring before it may claim to be
-//! one.
+//! Proof that a call on a media socket comes from its provider.
 //!
-//! In: what the upgrade brought, as a [`Proof`], the credentials, and the call that the provider's
-//! handshake names. Out: leave, or why not, in the words of the close and of the log. A provider is
-//! protected where its webhooks are verified: its calls need the token that a verified webhook's
-//! markup carried, for the call that the webhook named; or the provider's signature on the upgrade
-//! itself; or a token that somebody with the API key asked for. Refuses: calls of a protected
-//! provider without that, and with the token of one call any other. Calls of a provider without a
-//! credential, or without signatures, need nothing: `--ws-auth token` is for them.
+//! In: the [`Proof`] of the upgrade, the credentials, and the call that the handshake names. Out:
+//! acceptance, or a [`ProofError`] with texts for the close and the log. A provider whose webhooks
+//! are verified is protected. Its calls need the token of a verified webhook for the same call, the
+//! provider's signature on the upgrade, or a token that an API key's holder requested. Calls of
+//! other providers need nothing; `--ws-auth token` is for them.
 
 use std::fmt;
 

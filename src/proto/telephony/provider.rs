@@ -1,9 +1,8 @@
-//! What a telephony provider is to the runner: a table of facts, and the [`Protocol`] it speaks.
+//! The interface of a telephony provider: a table of facts, and its [`Protocol`].
 //!
 //! A provider is one file beside this one with one static [`Provider`], and one line in
-//! [`PROVIDERS`](super::PROVIDERS). Nothing else names it: command line, doctor, webhooks and calls
-//! read the tables. On the wire and in options a provider is known by its [`Provider::wire_name`],
-//! which the table of aliases gives to those that have a neutral one.
+//! [`PROVIDERS`](super::PROVIDERS). Only that line names it: command line, doctor, webhooks and
+//! calls read the tables. On the wire and in options a provider has its [`Provider::wire_name`].
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

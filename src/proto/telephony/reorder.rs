@@ -1,8 +1,7 @@
-//! Puts the audio of a provider that numbers its messages, and promises no order, in order.
+//! Reorders the audio of a provider that numbers its messages and does not promise their order.
 //!
-//! In: a frame of PCM with its number. Out: the frames in the order of their numbers, as far as
-//! that delays them by `TELEPHONY_REORDERED_MAX` frames at most. Refuses: numbers that were heard,
-//! and frames that come too late.
+//! In: frames of PCM with their numbers. Out: the frames in order, delayed by at most
+//! `TELEPHONY_REORDERED_MAX` frames. Duplicates and late frames are dropped.
 
 use crate::limits::TELEPHONY_REORDERED_MAX;
 

@@ -1,8 +1,8 @@
-//! What is configured of the telephony providers.
+//! The configuration of the telephony providers.
 //!
-//! In: values by the names of their [`Setting`]s, checked. Out: the same,
-//! for the one provider that knows the name. Without credentials calls work, but are not hung up,
-//! and webhooks are not verified.
+//! In: checked values by the names of their [`Setting`]s. Out: the same, for the provider that
+//! declares the name. Without credentials calls work, but are not hung up, and webhooks are not
+//! verified.
 
 use crate::secret::Secret;
 

@@ -1,13 +1,12 @@
-//! Whether a webhook comes from the provider that it claims to come from.
+//! Webhook signatures: the parts that several providers share.
 //!
-//! In: the request as the provider saw it, that is its public URL, the headers, the raw body, and
-//! the time in Unix seconds. Out: a [`SignatureStatus`], with a [`Fingerprint`] by which a webhook is
-//! known when it comes again, or what is [`SignatureError`] in words that name the URL of the computation
-//! without its query, since a `--proxy` that is not the host the provider calls is the usual fault.
-//! How a signature is made stands in the provider's file, and what several have in common here.
-//! Signatures are compared in constant time. Refuses: missing, malformed, foreign and, where the
-//! provider dates them, old signatures. Without a credential, or with verification turned off,
-//! nothing is checked, and that is told.
+//! In: the request as the provider saw it (public URL, headers, raw body) and the time in Unix
+//! seconds. Out: a [`SignatureStatus`] with a [`Fingerprint`] that identifies a repeated webhook,
+//! or a [`SignatureError`]. The error names the signed URL without its query, since a `--proxy`
+//! that is not the host the provider calls is the usual mistake. Signatures are compared in
+//! constant time. Missing, malformed, wrong and, where the provider dates them, old signatures are
+//! rejected. Without a credential, or with verification turned off, the status is "not checked".
+//! Source: `docs/spec/telephony.md` 9.
 
 use std::fmt;
 

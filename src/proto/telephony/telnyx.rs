@@ -2,11 +2,10 @@
 //! codec.
 //!
 //! In: the provider's `start`, later its `media`, whose order it does not promise, and its `error`.
-//! Out: the text of `media`, `mark` and `clear`, none of which names the stream. What the provider
-//! sends is what the call's far end speaks; what it is sent is mu-law at 8000 Hz, its default for
-//! both directions. Webhooks carry an Ed25519 signature of time and body. Refuses: codecs other
-//! than G.711 and headerless PCM. Source: the provider's references of media streaming, of call
-//! control, and of webhooks.
+//! Out: the text of `media`, `mark` and `clear`, without an id. The provider sends the codec of the
+//! far end, and is sent its default, mu-law at 8000 Hz. Webhooks are signed with Ed25519 over time
+//! and body. Codecs other than G.711 and headerless PCM are rejected. Source:
+//! `docs/spec/telephony.md` 4, 7, 8 and 9.
 
 use data_encoding::BASE64;
 use log::{debug, warn};

@@ -1,11 +1,10 @@
 //! Twilio: camelCase members, ids that end in `Sid`, numbers as strings, mu-law at 8000 Hz both
 //! ways.
 //!
-//! In: the provider's `start`. Out: the text of `media`, `mark` and `clear`, which are all it
-//! takes; each names the stream. The numbers of caller and callee come as parameters of the stream,
-//! which the webhook's markup puts there. Webhooks and upgrades of sockets carry an HMAC-SHA1 of
-//! the URL. Refuses: streams in another audio format, which newer markup can ask for. Source: the
-//! provider's references of media streams, of calls, and of webhook security.
+//! In: the provider's `start`. Out: the text of `media`, `mark` and `clear`, each with the stream's
+//! id. The numbers of caller and callee are stream parameters, which the webhook's markup sets.
+//! Webhooks and upgrades are signed with HMAC-SHA1 of the URL. Streams in another audio format are
+//! rejected. Source: `docs/spec/telephony.md` 3, 7, 8 and 9.
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde_json::json;

@@ -1,7 +1,6 @@
-//! Whether a webhook or an upgrade is the provider's, as far as the configuration lets that be
-//! told.
+//! Verifies webhooks and upgrades as far as the configuration allows.
 //!
-//! In: what was sent, and the settings. Out: how much it is worth, or what is wrong with it.
+//! In: the request, and the settings. Out: the [`SignatureStatus`], or the error.
 
 use super::provider::Provider;
 use super::settings::Telephony;

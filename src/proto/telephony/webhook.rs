@@ -1,9 +1,8 @@
-//! What a provider is told when it asks, by `POST /`, what to do with a call: open a media socket
-//! to this runner.
+//! Replies to a provider's `POST /`: markup that opens a media socket to this runner.
 //!
-//! In: the socket's whole URL, token included, and the form that the provider sent. Out: a
-//! [`WebhookReply`], which most providers want as markup. What it says stands in the provider's file.
-//! Refuses nothing: a form that cannot be read is an empty one.
+//! In: the socket's whole URL, token included, and the provider's form. Out: a [`WebhookReply`],
+//! whose content is in the provider's file. A form that cannot be read counts as empty. Source:
+//! `docs/spec/telephony.md` 8.
 
 /// The answer to a webhook; its status is 200.
 #[derive(Clone, Debug, PartialEq, Eq)]

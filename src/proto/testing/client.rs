@@ -1,8 +1,8 @@
-//! The caller of the tests: str0m's `Rtc` in its RTP mode, with a microphone that plays a tone and
-//! a book of what it heard.
+//! A caller for tests: str0m's `Rtc` in RTP mode, with a microphone that plays a tone and a record
+//! of received audio.
 //!
-//! Its DTLS is tapped, so that a test sees the SCTP packets of the session in the clear, and can
-//! put its own in place of the client's.
+//! Its DTLS is tapped: a test sees the session's SCTP packets in the clear and can replace the
+//! client's.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

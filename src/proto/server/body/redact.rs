@@ -1,10 +1,9 @@
-//! The form of a refused body that may be logged.
+//! The form of a rejected body that may be logged.
 //!
-//! In: any bytes, JSON or not. Out: text of at most 5000 characters of the body, in which the value of every field whose
-//! name speaks of a secret, a person's number or a session description is replaced by `***`, as are bearer tokens and
-//! telephone numbers wherever they stand, and in which control characters are escaped. It works on the text and not on
-//! parsed JSON, since what is logged is mostly what could not be parsed. When in doubt it masks.
-//! Source: checklist.
+//! In: any bytes. Out: at most 5000 characters of the body. The value of each field whose name
+//! suggests a secret, a person's number or a session description becomes `***`, as do bearer tokens
+//! and telephone numbers anywhere; control characters are escaped. This works on text, since most
+//! rejected bodies cannot be parsed, and masks in case of doubt. Source.
 
 use crate::limits;
 

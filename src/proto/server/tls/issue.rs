@@ -1,8 +1,8 @@
-//! Writes certificates: an authority of this machine's own, and what it signs for the server.
+//! Writes certificates: the authority of this machine, and the server certificates it signs.
 //!
-//! In: names, validity and a fresh key pair of P-256. Out: DER. What is written here, [`super::known`] reads.
-//! An authority signs nothing but certificates of servers, one step down, within its name constraints.
-//! Source: RFC 5280 section 4.2.1.
+//! In: names, validity and a fresh P-256 key pair. Out: DER, which [`super::parsed`] reads. The
+//! authority signs only server certificates, one level down, within its name constraints. Source:
+//! RFC 5280 section 4.2.1.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,7 +1,8 @@
-//! Reads what a certificate says: for whom it is, who vouches for it, how long, and what it may vouch for itself.
+//! Reads the names, issuer, validity and constraints of a certificate.
 //!
-//! In: DER, of this runner's own making or of a file that people gave. Out: a [`Certificate`], or [`CertificateParseError`]. Signatures
-//! are not looked at; whoever presents or trusts the certificate does that. Source: RFC 5280 section 4.
+//! In: DER of this runner or of a user's file. Out: a [`Certificate`], or
+//! [`CertificateParseError`]. Signatures are not verified; the party that presents or trusts the
+//! certificate does that. Source: RFC 5280 section 4.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,7 +1,8 @@
-//! What the caller of a socket says, from the wire's rate to the bot's, in frames of at most 20 ms.
+//! The caller's audio on a socket, converted from the wire's rate to the bot's.
 //!
-//! In: PCM (`i16` mono) at the rate of the wire, which a client may change, and the rate that the bot asks for. Out: frames at
-//! the bot's rate. Until the bot has said its rate, speech is kept, the oldest dropped beyond the cap.
+//! In: PCM (`i16` mono) at the rate of the wire, which a client may change, and the rate that the
+//! bot asks for. Out: frames of at most 20 ms at the bot's rate. Before the bot has set its rate,
+//! speech is buffered; the oldest is dropped at the cap.
 
 use std::time::Duration;
 

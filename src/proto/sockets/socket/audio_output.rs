@@ -1,7 +1,7 @@
-//! What the bot says on a socket, from its own rate to the wire's, in messages that leave on time.
+//! The bot's audio on a socket, converted from its rate to the wire's and paced.
 //!
-//! In: `i16` mono PCM at the bot's rate, marks, interruptions, and `now`. Out: what `audio::cadence` gives, chunks at the rate
-//! of the wire.
+//! In: `i16` mono PCM at the bot's rate, marks, interruptions, and `now`. Out: the outputs of
+//! [`PlayoutPacer`] at the rate of the wire.
 
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
-//! The end of a session on a socket: the close code and the words for each reason.
+//! The end of a session on a socket: the close code and text for each reason.
 //!
-//! In: what cannot be read, refusals, the peer's close. Out: the close of RFC 6455, after the
-//! hang-up where a call is live.
+//! In: read errors, refusals, the peer's close. Out: the close of RFC 6455, after the hang-up of a
+//! live call.
 
 use std::time::Instant;
 

@@ -1,9 +1,8 @@
-//! What the peer of a socket says: its messages become speech, events, and the moment when a call
-//! is recognised.
+//! Messages of a socket's peer: they become speech, events, or the recognition of a call.
 //!
-//! In: text and binary messages, and `now`. Out: changes of the [`SocketSession`], which is told in
-//! `socket`. Refuses, with a close code and a reason: what is no message of the socket's language,
-//! and a telephone that says nothing of itself in time.
+//! In: text and binary messages, and `now`. Out: changes of the [`SocketSession`]. Messages in
+//! another format, and a call without a handshake in time, are rejected with a close code and a
+//! reason.
 
 use std::time::Instant;
 
