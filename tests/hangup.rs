@@ -1,6 +1,6 @@
-//! The end of calls at their providers' REST APIs: who is asked, how, how often, and with which secrets that nobody else sees.
+//! Hang-ups at the providers' REST APIs: the request, the retries, and the secrecy of credentials.
 //!
-//! The APIs are those of `support::rest`; a request that no test expects is one too many.
+//! The APIs are those of `support::rest`, which fails on an unexpected request.
 
 use std::thread;
 
@@ -50,7 +50,8 @@ impl Apis {
         [&self.a, &self.b, &self.c].into_iter().flat_map(Rest::asked).collect()
     }
 
-    /// Fails unless each was asked exactly once to end the call of [`Caller::dial`], with the right credentials.
+    /// Fails unless each was asked exactly once to end the call of [`Caller::dial`], with the right
+    /// credentials.
     fn assert_each_asked_once(&self) {
         let once = |rest: &Rest| match <[Asked; 1]>::try_from(rest.asked()) {
             Ok([asked]) => asked,
@@ -128,8 +129,8 @@ fn stop(mut runner: TestRunner) {
     assert_eq!(status.code(), Some(0), "{}", runner.log());
 }
 
-/// R-033 to R-038: the end of the runner is the end of its calls; three providers are asked, once each, the fourth has nobody
-/// to ask, and every socket is closed with the reason.
+/// R-033 to R-038: when the runner stops, three providers get one hang-up request each, the fourth
+/// has no API, and every socket is closed with the reason.
 #[test]
 fn a_runner_that_ends_hangs_its_calls_up() {
     let apis = Apis::start(&[(200, r#"{"status":"completed"}"#)]);
@@ -147,7 +148,8 @@ fn a_runner_that_ends_hangs_its_calls_up() {
     }
 }
 
-/// A provider that takes a request and does not answer keeps neither the runner nor the socket from ending.
+/// A provider that takes a request and does not answer keeps neither the runner nor the socket from
+/// ending.
 #[test]
 fn a_runner_ends_though_its_providers_do_not_answer() {
     let apis = Apis::start(&[SILENCE]);
@@ -233,7 +235,8 @@ fn a_call_that_its_caller_ended_is_not_hung_up_again() {
     assert_eq!(apis.asked(), []);
 }
 
-/// What the provider answers decides whether it is asked again; a refusal is a warning, and never the end of anything.
+/// What the provider answers decides whether it is asked again; a refusal is a warning, and never
+/// the end of anything.
 #[test]
 fn a_provider_that_stumbles_is_asked_again_and_one_that_knows_no_such_call_is_not() {
     let stumbles = Apis::start(&[(500, "oops"), (429, "{}"), (200, "{}")]);
@@ -243,7 +246,8 @@ fn a_provider_that_stumbles_is_asked_again_and_one_that_knows_no_such_call_is_no
     thread::scope(|scope| {
         for runner in &runners {
             scope.spawn(|| {
-                // The calls end on this side, since the peer does not keep to the protocol; the runner goes on.
+                // The calls end on this side, since the peer does not keep to the protocol; the
+                // runner goes on.
                 for mut caller in calls(runner) {
                     caller.socket.binary(vec![0]);
                     assert_eq!(caller.end().map(|(code, _)| code), Some(1003));
@@ -302,7 +306,7 @@ fn ids_that_would_change_the_path_are_not_sent() {
     }
 }
 
-/// Nothing that opens a door is ever logged, and no number of a caller above DEBUG.
+/// Credentials are never logged, and no phone number above DEBUG.
 #[test]
 fn neither_secrets_nor_numbers_reach_the_log() {
     let refusal = format!(r#"{{"code":20003,"message":"no {FROM} for {A_TOKEN}{B_KEY}{C_TOKEN}"}}"#);

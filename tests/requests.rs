@@ -1,8 +1,10 @@
-//! The request corpus: bytes that a server may be sent, and what both servers, the runner and the cloud service, answer today.
+//! The request corpus: bytes that a server may be sent, and what both servers, the runner and the
+//! cloud service, answer today.
 //!
-//! In: a table of rows ([`corpus`]), each the raw bytes of one or more requests, the statuses that come back, and whether the
-//! connection goes on. Every row goes to both servers, over plain TCP and over TLS, each on a connection of its own, with one more
-//! request behind it: where that is answered too, the connection went on, and the end of the row was where both sides took it to be.
+//! In: a table of rows ([`corpus`]), each the raw bytes of one or more requests, the statuses that
+//! come back, and whether the connection goes on. Every row goes to both servers, over plain TCP
+//! and over TLS, each on a connection of its own, with one more request behind it: where that is
+//! answered too, the connection went on, and the end of the row was where both sides took it to be.
 //! Source: RFC 9110, RFC 9112; the comment of a row says where it departs from them, and why.
 
 mod corpus;
@@ -24,7 +26,8 @@ use crate::tls::{connect, trusting};
 struct Server {
     addr: SocketAddr,
     tls: Arc<ClientConfig>,
-    /// A target that answers 200 to GET, one that answers 200 to POST of `{}`, and the header that the latter needs.
+    /// A target that answers 200 to GET, one that answers 200 to POST of `{}`, and the header that
+    /// the latter needs.
     get: &'static str,
     post: &'static str,
     authorization: String,
@@ -89,7 +92,8 @@ impl Server {
     }
 }
 
-/// Sends bytes and reads until the server closes. What it did not read may reset the connection behind its answer.
+/// Sends bytes and reads until the server closes. What it did not read may reset the connection
+/// behind its answer.
 fn plain(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect_timeout(&addr, PATIENCE).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time-out is legal");

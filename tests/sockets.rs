@@ -1,4 +1,5 @@
-//! Plain clients of `/ws-client`, against the real binary: talks, limits, tokens, and clients that nobody wants.
+//! Plain clients of `/ws-client`, against the real binary: calls, limits, tokens, and misbehaving
+//! clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -64,7 +65,7 @@ fn client_ready_is_answered_and_messages_are_carried() {
     runner.wait_for_sessions(0);
 }
 
-/// Whatever the microphone's rate, what comes back is 24 kHz, whole, and no faster than it is played.
+/// For every microphone rate, the output is 24 kHz, complete, and paced at playing speed.
 #[test]
 fn speech_of_every_rate_comes_back_at_the_rate_that_a_client_plays() {
     let runner = &echo();
@@ -92,7 +93,7 @@ fn a_client_may_change_its_rate_and_not_for_ever() {
     assert_eq!(client.end(), Some((1008, "the rate changed too often".into())));
 }
 
-/// Two channels become one; frames that say nothing, and fields that nobody knows, are skipped.
+/// Two channels become one; empty frames and unknown fields are skipped.
 #[test]
 fn what_says_nothing_is_skipped() {
     let runner = echo();
@@ -141,7 +142,7 @@ fn audio_frame(pcm: &[u8], rate_hz: u32, channels: u8) -> Vec<u8> {
     [&[0x12][..], &varint(inner.len()), &inner].concat()
 }
 
-/// Whoever speaks another language is told so by the code of the close, which can be read even behind a giant message.
+/// A client of another protocol gets a close code, even behind a huge message.
 #[test]
 fn a_client_who_breaks_the_protocol_is_closed_with_its_code() {
     let runner = echo();
@@ -217,7 +218,8 @@ fn a_full_runner_says_so_before_the_upgrade() {
     assert_eq!(third.ask("1", &json!(1))["data"]["d"], 1);
 }
 
-/// The body of `/start` reaches the bot by the session's name, once; the parrot greets unless it says not to.
+/// The body of `/start` reaches the bot by the session's name, once; the parrot greets unless it
+/// says not to.
 #[test]
 fn the_body_of_start_reaches_the_bot_that_the_client_meets() {
     let runner = TestRunner::start(&["--bot", "parrot"]);
@@ -231,7 +233,8 @@ fn the_body_of_start_reaches_the_bot_that_the_client_meets() {
     let greets = |target: &str| {
         let mut client = Client::connect(runner.addr, target);
         client.tell("client-ready", "1", &json!({"version": "2.1.0"}));
-        // A greeting is on its way before the answer to the second question, since it waits for none.
+        // A greeting is on its way before the answer to the second question, since it waits for
+        // none.
         (0..3).for_each(|n| drop(client.ask(&format!("q{n}"), &json!(n))));
         client.socket.close(1000);
         client.end();
@@ -246,12 +249,14 @@ fn the_body_of_start_reaches_the_bot_that_the_client_meets() {
         session(&json!({"greeting": true}))
     )));
     assert!(greets("/ws-client"));
-    // A name that no start made is no session; one that was used may be used again after its end, as for WebRTC.
+    // A name that no start made is no session; one that was used may be used again after its end,
+    // as for WebRTC.
     let unknown = Client::try_connect(runner.addr, "/ws-client?sessionId=nobody", Habits::default());
     assert_eq!(status(unknown), 404);
 }
 
-/// `--ws-auth token`: what `/start` hands out opens one connection, of its own kind, in each of the three places.
+/// `--ws-auth token`: what `/start` hands out opens one connection, of its own kind, in each of the
+/// three places.
 #[test]
 fn a_token_opens_one_socket() {
     let runner = TestRunner::start_with(&["--bot", "parrot"], &[("PIPECAT_WEBSOCKET_AUTH", "token")]);
@@ -338,8 +343,8 @@ fn an_origin_that_is_not_listed_is_refused_before_the_upgrade() {
     assert_eq!(connect(&[]), 403);
 }
 
-/// Neither a client that reads nothing nor a socket that says nothing is kept, or costs much until then. Both times run at
-/// once: the test takes as long as the longer one.
+/// Neither a client that reads nothing nor a socket that says nothing is kept, or costs much until
+/// then. Both times run at once: the test takes as long as the longer one.
 #[test]
 fn who_reads_nothing_or_says_nothing_is_sent_away() {
     let runner = &echo();
@@ -381,7 +386,7 @@ fn who_reads_nothing_or_says_nothing_is_sent_away() {
         let grown_kib = runner.peak_kib() - before_kib;
         println!("grown by {grown_kib} KiB");
         assert!(grown_kib < 12 * 1024, "grown by {grown_kib} KiB");
-        // Whoever reads is served meanwhile.
+        // Reading clients are served meanwhile.
         assert_echo(&mut other, 400, 16_000);
     });
 }

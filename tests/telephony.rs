@@ -1,5 +1,6 @@
-//! Telephone calls of four providers, played against the real binary: what it takes, what it says back, how calls end, and who
-//! is told of it. The providers are those of `support::provider`, which know no mercy with what they are sent.
+//! Telephone calls of four providers, played against the real binary: what it takes, what it says
+//! back, how calls end, and who is told of it. The providers are those of `support::provider`,
+//! which know no mercy with what they are sent.
 
 use std::io::{Read, Write};
 use std::thread;
@@ -59,7 +60,8 @@ fn share(pcm: &[i16], hz: f64, rate_hz: u32) -> f64 {
     2.0 * (part(f64::sin) + part(f64::cos)) / (energy * pcm.len() as f64)
 }
 
-/// R-049 and the scripts: each recorded call, with all its oddities, is its own provider's, is echoed, and ends at `stop`.
+/// R-049 and the scripts: each recorded call, with all its oddities, is its own provider's, is
+/// echoed, and ends at `stop`.
 #[test]
 fn a_recorded_call_of_each_provider_is_served_as_its_own() {
     let runner = echo();
@@ -88,7 +90,8 @@ fn a_recorded_call_of_each_provider_is_served_as_its_own() {
     assert_eq!(log.matches("session started: ").count(), ALL.len(), "{log}");
 }
 
-/// Every codec and rate that a provider brings: two seconds said at once come back whole, no faster than they are played.
+/// Every codec and rate that a provider brings: two seconds said at once come back whole, no faster
+/// than they are played.
 #[test]
 fn on_every_line_the_echo_is_the_callers_voice_cut_and_paced_as_the_provider_takes_it() {
     let runner = &echo();
@@ -107,7 +110,7 @@ fn on_every_line_the_echo_is_the_callers_voice_cut_and_paced_as_the_provider_tak
     });
 }
 
-/// Whatever order a provider begins in, and whatever is not understood before, the caller's first words are heard.
+/// For any first messages of a provider, the caller's first words are heard.
 #[test]
 fn nothing_is_lost_of_the_first_words() {
     let runner = echo();
@@ -137,7 +140,7 @@ fn nothing_is_lost_of_the_first_words() {
     });
 }
 
-/// five messages without a handshake are enough to know that nobody is calling.
+/// five messages without a handshake close the socket.
 #[test]
 fn a_socket_that_never_names_a_call_is_closed() {
     let runner = echo();
@@ -218,7 +221,7 @@ fn silence_is_echoed_as_silence() {
     }
 }
 
-/// Whoever speaks another language is told so by the code of the close, which can be read even behind a giant message.
+/// A client of another protocol gets a close code, even behind a huge message.
 #[test]
 fn a_caller_who_breaks_the_protocol_is_closed_with_its_code() {
     let runner = echo();
@@ -270,7 +273,8 @@ fn a_message_at_the_cap_is_taken() {
     assert_echo(&mut caller, 400);
 }
 
-/// Frames that no WebSocket client sends: not masked, with reserved bits, with text that is no UTF-8.
+/// Frames that no WebSocket client sends: not masked, with reserved bits, with text that is no
+/// UTF-8.
 #[test]
 fn frames_that_are_malformed_are_closed_with_their_code() {
     let runner = echo();
@@ -338,15 +342,16 @@ fn a_call_of_another_provider_than_the_chosen_one_is_served_with_a_warning() {
     assert_eq!(runner.log().matches("WARN").count(), 1, "{}", runner.log());
 }
 
-/// The parrot's voice is at the provider already when the caller speaks into it: the provider is told to drop it.
+/// The parrot's voice is at the provider already when the caller speaks into it: the provider is
+/// told to drop it.
 #[test]
 fn an_interruption_clears_what_the_provider_has_not_played() {
     let runner = TestRunner::start(&["--bot", "parrot"]);
     each_at_once(|provider| {
         let mut caller = Caller::dial(runner.addr, provider);
         caller.hear_until("the greeting", |caller| !caller.chunks.is_empty());
-        // Eight seconds, which it repeats: nobody is too late to speak into that. A parrot that hears nothing for a second, as on a machine
-        // that is far too busy, takes that for the end and repeats less: then once more.
+        // Eight seconds, which it repeats. On a slow machine the parrot takes a second without
+        // input for the end and repeats less: then retry once.
         let patience = Instant::now() + PATIENCE;
         let spoken = |caller: &Caller| -> usize {
             let since = caller.clears.last().copied().unwrap_or_default();

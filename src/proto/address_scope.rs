@@ -1,9 +1,9 @@
-//! How far an address reaches: this machine, one link, a private network, or the Internet.
+//! The scope of an IP address: this machine, one link, a private network, or the Internet.
 //!
-//! In: an IP address. Out: its [`AddressScope`]. IPv4 addresses that are written as IPv6 addresses
-//! are IPv4 addresses here. Multicast and unspecified addresses have no scope of their own; who
-//! must not take them for public ones asks for them first. Sources: RFC 1918 (private), RFC 3927
-//! and RFC 4291 (link-local), RFC 4193 (unique local), RFC 6598 (shared).
+//! In: an IP address. Out: its [`AddressScope`]. IPv4-mapped IPv6 addresses count as IPv4.
+//! Multicast and unspecified addresses have no scope; callers that must not treat them as public
+//! check for them first. Source: RFC 1918 (private), RFC 3927 and RFC 4291 (link-local), RFC 4193
+//! (unique local), RFC 6598 (shared).
 
 use std::net::IpAddr;
 

@@ -254,7 +254,7 @@ pub struct TlsSettings {
 /// Who may read `/metrics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MetricsAccess {
-    /// Nobody.
+    /// No client.
     Off,
     /// Peers on this machine that no proxy stands before.
     #[default]
@@ -346,7 +346,7 @@ pub struct Config {
     pub telephony: Telephony,
     pub videoroom: Videoroom,
     pub mediaroom: Mediaroom,
-    /// Whether calls of the messaging app are taken, and by whom; `None` without `--messaging`.
+    /// The WhatsApp account whose calls are answered; `None` without `--messaging`.
     pub messaging: Option<Messaging>,
     pub start_names: StartNames,
     /// One bot in one video room, and no web server.
@@ -423,9 +423,8 @@ impl Config {
         }
     }
 
-    /// Tells whether the page of anybody, in the browser of somebody who reaches this runner, can
-    /// make video rooms with `/start` and read their tokens: neither a list of origins nor a key is
-    /// in its way.
+    /// Tells whether any web page, open in a browser that reaches this runner, can create video
+    /// rooms with `/start` and read their tokens: there is neither a list of origins nor a key.
     pub fn creates_rooms_for_pages(&self) -> bool {
         let serves = matches!(self.transport, None | Some(Transport::Videoroom)) && !self.direct;
         let can = self.videoroom.key.is_some() && self.bot_enters_rooms;

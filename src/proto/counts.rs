@@ -151,7 +151,7 @@ impl Counts {
         self.0[what as usize] += more;
     }
 
-    /// Takes a total that somebody else counts.
+    /// Sets a total that another component counts.
     pub fn set(&mut self, what: Count, total: u64) {
         self.0[what as usize] = total;
     }

@@ -63,15 +63,15 @@ pub enum SessionEvent {
     },
     SpeechStarted,
     SpeechStopped,
-    /// Somebody is in the room, or came into it.
+    /// A participant is in the room, or joined it.
     ParticipantJoined(Participant),
     ParticipantLeft(Participant),
     Speaking {
         identity: Arc<str>,
         speaking: bool,
     },
-    /// The room could not be entered: why, in words that help who runs the bot. [`SessionEvent::Left`]
-    /// follows.
+    /// The room could not be entered: why, in words that help who runs the bot.
+    /// [`SessionEvent::Left`] follows.
     JoinFailed(String),
     Lost,
     Resumed,

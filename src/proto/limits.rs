@@ -64,8 +64,7 @@ pub const GAVE_WAY_MAX: usize = 32;
 
 // ---- watch: stalls, supervisor
 
-/// Between two looks from outside the runtime at whether it answers; a supervisor that wants to
-/// hear more often is told so.
+/// Interval of checks for the end of a process group, of which the system sends no notification.
 pub const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest time between two looks that counts: beyond it the whole process was stopped, or its
 /// machine slept.
@@ -167,8 +166,7 @@ pub const CLOCK_LATEST_S: u64 = 4_102_444_800;
 pub const OPEN_FILES_BASE: u64 = 64;
 /// Open files of a session: its socket, where it has one of its own.
 pub const OPEN_FILES_SESSION: u64 = 1;
-/// Open files of a session whose bot is a program: its pipes, the door, and the socket of its
-/// media.
+/// Open files of a session whose bot is a program: its pipes, its listener, and its media socket.
 pub const OPEN_FILES_PROGRAM: u64 = 8;
 /// Open files of a session in a media room beside its socket: two UDP ports, each in both families.
 pub const OPEN_FILES_ROOM: u64 = 4;
@@ -196,14 +194,13 @@ pub const HTTP_HEAD: Duration = Duration::from_secs(10);
 /// From a new connection to the end of its first request's head, with TLS before it: three round
 /// trips over the worst network.
 pub const HTTP_FIRST_HEAD: Duration = Duration::from_secs(8);
-/// From the end of the head to the end of the body: 256 KiB on a bad mobile network. With the end
-/// of the connection after it, half a request is gone within 10 s, whichever half.
+/// From the end of the head to the last byte of the response.
 pub const HTTP_BODY: Duration = Duration::from_secs(8);
 /// From the last answer on a connection to the next request; longer than a proxy's usual 60 s.
 pub const HTTP_IDLE: Duration = Duration::from_secs(75);
 /// How long a client may leave an answer unread.
 pub const HTTP_STALL: Duration = Duration::from_secs(10);
-/// From the end of the head to the last byte of the answer, whatever happens.
+/// From the end of the head to the last byte of the response.
 pub const HTTP_ANSWER: Duration = Duration::from_secs(30);
 /// How long a client may take to close its side once the runner closed its own.
 pub const HTTP_LINGER: Duration = Duration::from_secs(1);
@@ -259,9 +256,8 @@ pub const FIELDS_BYTES_MAX: usize = 20_000;
 /// Bytes of the header of a part of a form: the longest file name, percent-encoded twice, and some
 /// lines more.
 pub const PART_HEAD_BYTES_MAX: usize = 4 * 1024;
-/// Bytes of a form that are not its file: fields with the headers of their parts, and whatever is
-/// around them. A sender that declares more than this above the greatest file is refused before the
-/// file.
+/// Bytes of a form outside its file: fields, headers of parts, and delimiters. A sender that
+/// declares more than this above the largest file is rejected early.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 
 // ---- registered sessions
@@ -291,9 +287,8 @@ pub const TOKEN_BYTES_MAX: usize = 256;
 /// early. 1 MiB, and 28,000 tokens a second for [`TOKEN_LIFE`], which is more than `/start`
 /// answers.
 pub const TOKENS_KEPT_MAX: usize = 8 * 1024 * 1024;
-/// Telephone calls and signed webhooks by which it is remembered which token a call got: some 4,000
-/// calls, a day of three a minute, in a megabyte. Only what a provider signed is remembered, so
-/// strangers cannot fill it.
+/// Telephone calls and signed webhooks whose token is remembered: some 4,000 calls, a day of three
+/// a minute, in a megabyte. Only signed webhooks are remembered, so others cannot fill it.
 pub const CALLS_REMEMBERED_MAX: usize = 8 * 1024;
 
 // ---- rtvi
@@ -304,7 +299,7 @@ pub const RTVI_ID_BYTES_MAX: usize = 128;
 pub const RTVI_ECHO_CHARS_MAX: usize = 64;
 /// Characters of the reason why data was refused: it names the field, and quotes the peer.
 pub const RTVI_REASON_CHARS_MAX: usize = 200;
-/// Keys of one `dtmf` message: each becomes an event, and nobody dials more digits in one go.
+/// Keys of one `dtmf` message: each becomes an event, and this is more than one dials in one go.
 pub const RTVI_DTMF_KEYS_MAX: usize = 64;
 /// Sentences that wait until the bot's voice is heard: a long paragraph.
 pub const RTVI_SEGMENTS_HELD_MAX: usize = 32;
@@ -314,8 +309,8 @@ pub const RTVI_EVENTS_WAITING_MAX: usize = 32;
 
 // ---- webrtc
 
-/// Candidates of one peer that are tried: a laptop with VPNs has about ten. Who names strangers
-/// makes the runner send them checks: 22 in a second at most, of 112 bytes, whatever is named, and
+/// Candidates of one peer that are tried: a laptop with VPNs has about ten. A peer that names
+/// foreign addresses makes the runner send them checks: at most 22 a second, of 112 bytes, and
 /// about 300 until the session is given up (measured).
 pub const REMOTE_CANDIDATES_MAX: usize = 32;
 /// Pairs of addresses that are counted until a connection is up: two of ours with each candidate of
@@ -412,9 +407,9 @@ pub const DATAGRAM_BATCH: usize = 8;
 pub const DATAGRAM_BATCH_BYTES: usize = 64 * 1024;
 /// Bytes of the block that datagrams are copied to for their sessions.
 pub const DATAGRAM_ARENA_BYTES: usize = 32 * 1024;
-/// Bytes that the kernel is asked to hold for the one socket of all sessions. It doubles them for
-/// its own bookkeeping; that holds 50,000 packets of strangers a second for some 70 ms, and takes
-/// memory only while they wait.
+/// Bytes that the kernel is asked to buffer for the shared socket. It doubles them for its own
+/// bookkeeping; that holds 50,000 unsolicited packets a second for some 70 ms, and uses memory only
+/// while they wait.
 pub const DATAGRAM_SOCKET_BYTES: usize = 2 * 1024 * 1024;
 
 // ---- gathering: STUN and TURN servers that the runner itself uses
@@ -456,8 +451,8 @@ pub const RELAY_PEERS_MAX: usize = 1024;
 /// Silence towards a peer after which its permission is let lapse; a live connection is checked
 /// every few seconds.
 pub const RELAY_PEER_IDLE: Duration = Duration::from_secs(60);
-/// The same of a peer that was never heard, when the table is full: whoever can be reached answers
-/// the first checks.
+/// The same for a peer that was never heard, when the table is full: a reachable peer answers the
+/// first checks.
 pub const RELAY_PEER_UNHEARD: Duration = Duration::from_secs(5);
 /// Silence towards a peer after which it is forgotten: longer than its permission and its channel
 /// live.
@@ -494,7 +489,7 @@ pub const CERTIFICATE_BACKDATED: Duration = Duration::from_secs(2 * 86_400);
 pub const AUTHORITY_VALID: Duration = Duration::from_secs((20 * 365 + 5) * 86_400);
 /// Names and addresses in one certificate: a machine with a hundred containers, in 2 KiB.
 pub const CERTIFICATE_NAMES_MAX: usize = 128;
-/// Between two looks at whether this machine has a new address or its certificate ends.
+/// Interval of checks for the end of a process group, of which the system sends no notification.
 pub const CERTIFICATE_LOOK_INTERVAL: Duration = Duration::from_secs(30);
 /// How long another runner may keep the folder with certificates to itself; it needs milliseconds.
 pub const STATE_LOCK_WITHIN: Duration = Duration::from_secs(5);
@@ -509,7 +504,7 @@ pub const TLS_BUFFER_BYTES_MAX: usize = 16 * 1024;
 pub const HANDSHAKE_MESSAGES_MAX: u32 = 5;
 /// Bytes of a message that is kept for a provider to be recognised: far more than 20 ms of audio.
 pub const EARLY_MESSAGE_BYTES_MAX: usize = 8 * 1024;
-/// Sockets whose provider is not recognised yet: twice a full house of calls that come at once.
+/// Sockets whose provider is not recognised yet: twice the calls of a full runner.
 pub const HANDSHAKES_MAX: usize = 64;
 /// How long such a socket is left alone before it gives way to a newcomer: a provider says who it
 /// is within milliseconds, so the oldest of so many is none.
@@ -536,7 +531,7 @@ pub const CLIENT_LEAD: Duration = Duration::from_millis(40);
 /// Speech that a telephony provider holds unplayed: it rides over the network's moods, and `clear`
 /// empties it.
 pub const CALL_LEAD: Duration = Duration::from_millis(200);
-/// What lies between a provider's buffer and the ear of its caller.
+/// The delay between a provider's buffer and its caller.
 pub const CALL_PLAYOUT_MARGIN: Duration = Duration::from_millis(200);
 /// Speech that is kept of a caller until the bot says at which rate it listens.
 pub const EARLY_AUDIO: Duration = Duration::from_secs(10);
@@ -646,10 +641,10 @@ pub const VIDEOROOM_PAUSES: [Duration; 3] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
 ];
-/// A room and its token, with all tries: the page waits 15 s for an answer, and a room that comes
-/// later is nobody's. With the time for a request's body before it, it is within [`HTTP_ANSWER`].
+/// A room and its token, with all retries: the page waits 15 s for a response, and a later room is
+/// useless. With the time for a request's body before it, it is within [`HTTP_ANSWER`].
 pub const VIDEOROOM_WITHIN: Duration = Duration::from_secs(14);
-/// How long a video room and its token are good: the reference peer's time.
+/// Lifetime of a video room and its token, as in Pipecat.
 pub const VIDEOROOM_LIFE: Duration = Duration::from_secs(4 * 3600);
 /// Bytes of a video room's URL; names have at most 128.
 pub const VIDEOROOM_URL_BYTES_MAX: usize = 2_048;
@@ -776,7 +771,7 @@ pub const PROCESS_KILL_MARGIN: Duration = Duration::from_millis(250);
 pub const PROCESS_REST: Duration = Duration::from_millis(200);
 /// How long the closing handshake with a program may take.
 pub const PROCESS_CLOSE_WITHIN: Duration = Duration::from_millis(500);
-/// Between two looks at whether the last of a group is gone, which the system tells nobody.
+/// Interval of checks for the end of a process group, of which the system sends no notification.
 pub const PROCESS_GROUP_INTERVAL: Duration = Duration::from_millis(20);
 /// Bytes of one line of a program in the log.
 pub const PROCESS_LINE_BYTES_MAX: usize = 2_000;
@@ -805,7 +800,7 @@ pub const ROOM_MESSAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Participants, tracks, attributes and the like in one such message: 2 MB of memory, and a room of
 /// thousands.
 pub const ROOM_MESSAGE_PARTS_MAX: usize = 16_384;
-/// Participants that a session knows of; nobody talks with more.
+/// Participants that a session tracks; larger meetings do not talk with a bot.
 pub const ROOM_PARTICIPANTS_MAX: usize = 256;
 /// Bytes of one participant's attributes that are kept: a telephone's have some hundreds.
 pub const ROOM_ATTRIBUTES_BYTES_MAX: usize = 4 * 1024;
@@ -860,8 +855,7 @@ pub const ROOM_REGATHER: Duration = Duration::from_secs(40);
 /// Texts and keys that callers may send before the bot has joined: a hello, and what follows from
 /// impatience.
 pub const ROOM_EARLY_MAX: usize = 64;
-/// How long the first caller of a room is waited for: as long as a started session that nobody
-/// connects to.
+/// How long a room waits for its first caller: as long as a started session waits for a connection.
 pub const ROOM_NOBODY: Duration = REGISTERED_UNUSED;
 /// How long saying goodbye to a room may take.
 pub const ROOM_CLOSE_WITHIN: Duration = Duration::from_millis(400);
@@ -902,5 +896,5 @@ pub const MIX_HELD_MAX: Duration = Duration::from_millis(80);
 /// than a talk's turns of network.
 pub const MIX_WATCHED: Duration = Duration::from_secs(2);
 
-/// The first of November 2026: no machine that runs this can be before it, whatever its clock says.
+/// 2026-11-01: a clock before this date was never set.
 pub const RELEASED_S: u64 = 1_793_491_200;

@@ -1,9 +1,11 @@
-//! What the runner counts, for `/metrics`: sessions, media, delays, refusals.
+//! The metrics of the runner for `/metrics`: sessions, media, delays, refusals.
 //!
-//! In: counts of sessions, delays, refusals; when it is read, what only the shell can see ([`MetricsSnapshot`]). Out: [`RunnerMetrics::render`],
-//! the text that Prometheus reads. Label values are words of this file, so their number is fixed: no address, no id.
-//! A session counts in plain numbers and hands what is new to its [`Share`] once a second and at its end; no packet takes a
-//! lock or touches memory that sessions share. Source: Prometheus "Text-based format" 0.0.4, "Metric and label naming".
+//! In: counts of sessions, delays, refusals; at a scrape, the values that only the driver knows
+//! ([`MetricsSnapshot`]). Out: [`RunnerMetrics::render`], the text for Prometheus. Label values are
+//! constants of this file, so their number is fixed: no address, no id. A session counts in plain
+//! numbers and flushes the differences by its [`SessionMetrics`] once a second and at its end; no
+//! packet takes a lock or touches shared memory. Source: Prometheus "Text-based format" 0.0.4,
+//! "Metric and label naming".
 
 pub mod process;
 mod session;
@@ -142,7 +144,7 @@ pub struct RunnerMetrics {
     lateness: Histogram,
 }
 
-/// What only the shell can see, at the moment of a scrape.
+/// Values that only the driver knows, at the time of a scrape.
 #[derive(Clone, Debug, Default)]
 pub struct MetricsSnapshot {
     pub process: Option<ProcessStats>,
@@ -153,7 +155,8 @@ pub struct MetricsSnapshot {
     pub ice_servers: Vec<ServerState>,
     /// Tasks that have not ended.
     pub tasks: u64,
-    /// How often the runtime stood still, and how often a task of a session kept its thread for too long.
+    /// How often the runtime stood still, and how often a task of a session kept its thread for too
+    /// long.
     pub runtime_stalls: u64,
     pub task_stalls: u64,
 }
@@ -371,19 +374,19 @@ fn render_ice_servers(text: &mut MetricsText, servers: &[ServerState]) {
     }
 }
 
-/// Tells whether a proxy says by this header, in lower case, that it passes a request on for somebody else.
+/// Tells whether this header, in lower case, shows that a proxy forwards the request.
 pub fn is_forwarding(header: &str) -> bool {
     matches!(header, "forwarded" | "x-real-ip" | "via") || header.starts_with("x-forwarded-")
 }
 
-/// Why nobody reads the metrics in this way.
+/// Why access to the metrics is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsDenied {
     /// There are none.
     Off,
     /// The peer is another machine.
     Remote,
-    /// A proxy on this machine asks for somebody.
+    /// A local proxy forwards a remote request.
     Forwarded,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Somebody in a room.
+/// A participant of a room.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Participant {
@@ -12,12 +12,13 @@ pub struct Participant {
     pub identity: Arc<str>,
     /// For people; may be empty.
     pub name: String,
-    /// Another bot, or a recorder. It is not heard, and does not keep a session alive, or two bots would talk to each other for
-    /// ever.
+    /// Another bot, or a recorder. It is not heard, and does not keep a session alive, or two bots
+    /// would talk to each other for ever.
     pub is_agent: bool,
     /// A caller on the telephone.
     pub is_telephone: bool,
-    /// What the server or the participant itself says of it, as a telephone's number; the first of them by name, up to 4 KiB.
+    /// What the server or the participant itself says of it, as a telephone's number; the first of
+    /// them by name, up to 4 KiB.
     pub attributes: BTreeMap<String, String>,
 }
 

@@ -1,9 +1,11 @@
 //! What a bot that is a program is told, and what it says that is not meant for the caller.
 //!
-//! In: the arguments of a session, a key of the telephone, a mark, what happens in a room. Out: the JSON of `RUNNER_ARGUMENTS`, and the JSON of the
-//! messages beside the caller's own. Refuses: arguments that no variable of the environment holds.
-//! The queues on both sides of the program are [`inbound_queue`] and [`playout_queue`]; what it writes becomes lines in [`output_lines`].
-//! Source: `pipecat`'s runner arguments for the names; the messages beside the caller's own are ours.
+//! In: the arguments of a session, a key of the telephone, a mark, what happens in a room. Out: the
+//! JSON of `RUNNER_ARGUMENTS`, and the JSON of the messages beside the caller's own. Refuses:
+//! arguments that no variable of the environment holds. The queues on both sides of the program are
+//! [`inbound_queue`] and [`playout_queue`]; what it writes becomes lines in [`output_lines`].
+//! Source: `pipecat`'s runner arguments for the names; the messages beside the caller's own are
+//! ours.
 
 pub mod inbound_queue;
 pub mod output_lines;
@@ -73,10 +75,10 @@ impl fmt::Display for ArgumentsTooLong {
 
 impl std::error::Error for ArgumentsTooLong {}
 
-/// Writes the value of `RUNNER_ARGUMENTS`. What another kind has is absent, not null.
+/// Writes the value of `RUNNER_ARGUMENTS`. Members of other kinds are absent, not null.
 ///
 /// # Errors
-/// [`ArgumentsTooLong`], which is the doing of whoever sent the body.
+/// [`ArgumentsTooLong`], caused by a large request body.
 pub fn arguments(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Result<String, ArgumentsTooLong> {
     let mut fields = Map::new();
     let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
@@ -175,9 +177,10 @@ pub fn join_failed(why: &str) -> String {
     json!({"type": "join-failed", "error": why}).to_string()
 }
 
-/// Returns the name of the mark that a message of the bot sets; `None` for a message that is meant for the caller.
+/// Returns the name of the mark that a message of the bot sets; `None` for a message for the
+/// caller.
 ///
-/// A message with a label belongs to a protocol of its own, whatever its type.
+/// A message with a label belongs to another protocol, even with the same type.
 pub fn parse_mark_request(text: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Asked<'a> {
@@ -262,7 +265,8 @@ mod tests {
         );
     }
 
-    /// At the limit the arguments are written, one byte past it they are refused. No variable holds a NUL.
+    /// At the limit the arguments are written, one byte past it they are refused. No variable holds
+    /// a NUL.
     #[test]
     fn arguments_fit_into_a_variable() {
         let empty = arguments(&common(&"".into()), &KindArguments::Base)

@@ -14,93 +14,93 @@ use crate::event::{LeaveReason, SessionEvent};
 
 /// One call between a bot and its callers.
 ///
-/// One input, then [`Session::poll_output`] until it answers [`SessionOutput::Timeout`] or
+/// After each input, call [`Session::poll_output`] until it returns [`SessionOutput::Timeout`] or
 /// [`SessionOutput::Closed`].
 pub trait Session {
-    /// What the session asks of its transport.
+    /// The type of commands for the transport.
     type Command;
 
-    /// Returns what the log calls the session when its bot starts.
+    /// Returns the name of the session for the log.
     fn name(&self) -> String;
 
-    /// Takes the rates that the bot asks for, in Hz, and whether it hears several callers as one
-    /// sound.
+    /// Sets the rates that the bot asks for, in Hz, and whether several callers are mixed into one
+    /// stream.
     fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, mixed: bool, now: Instant);
 
-    /// Returns how many samples of speech there is room for, at the bot's rate; `None` while
-    /// speech, and the marks in it, wait with the bot.
+    /// Returns how many samples of speech the session accepts, at the bot's rate; `None` while
+    /// speech and marks stay queued with the bot.
     fn speech_capacity(&self) -> Option<usize>;
 
-    /// Takes the bot's next speech, at most [`Session::speech_capacity`] of it. None at all says that
-    /// the bot has no more.
+    /// Takes the bot's next speech, at most [`Session::speech_capacity`] samples. An empty slice
+    /// means that the bot has no more.
     fn handle_speech(&mut self, pcm: &[i16], now: Instant);
 
-    /// Takes a mark behind all speech so far. Returns the event that it is, where the far end does
-    /// not say what it played: the speech before it is as good as gone.
+    /// Takes a mark behind all speech so far. Returns its event where the far end does not report
+    /// playback: the speech before it counts as played.
     fn handle_mark(&mut self, name: String) -> Option<SessionEvent> {
         Some(SessionEvent::Mark { name, played: true })
     }
 
-    /// Drops all speech that has not left.
+    /// Drops all speech that has not been sent.
     fn handle_interruption(&mut self, now: Instant);
 
-    /// Takes a text of the bot.
+    /// Takes a text message of the bot.
     fn handle_message(&mut self, text: String);
 
-    /// The bot has ended: what it said last still leaves, then the session ends.
+    /// Ends the session after the bot's last speech has left.
     fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant);
 
-    /// The session ends now, with a goodbye where somebody listens.
+    /// Ends the session now, with a goodbye if a peer is connected.
     fn handle_end(&mut self, reason: LeaveReason, now: Instant);
 
-    /// The permit of this session is another's.
+    /// Ends the session because its permit was reassigned.
     fn handle_eviction(&mut self, now: Instant);
 
-    /// Serves the deadline of [`SessionOutput::Timeout`]; nothing happens before its time.
+    /// Handles the deadline of [`SessionOutput::Timeout`]; has no effect before it.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// Returns the next thing to do.
+    /// Returns the next output.
     fn poll_output(&mut self, now: Instant) -> SessionOutput<'_, Self::Command>;
 
-    /// Tells whether a caller has shown up, so that a newcomer does not evict the session.
+    /// Tells whether a caller has connected, which protects the session from eviction.
     fn has_caller(&self) -> bool;
 
-    /// Returns the codec that was negotiated, for the metrics, where there is a choice.
+    /// Returns the negotiated codec for the metrics, where there is a choice.
     fn codec_name(&self) -> Option<&'static str> {
         None
     }
 
-    /// Puts the totals that the session keeps by itself.
+    /// Writes the totals that the session keeps itself.
     fn update_counts(&self, counts: &mut Counts);
 
-    /// Returns what was heard and sent, for the last line of the log.
+    /// Returns the media summary for the last log line.
     fn summary(&self, counts: &Counts) -> String;
 
-    /// Writes to the log what helps to understand why the session ended for this reason.
+    /// Logs a diagnosis of this end.
     fn log_diagnosis(&self, _reason: LeaveReason) {}
 }
 
-/// What a session answers to an input.
+/// An output of a session.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SessionOutput<'a, C> {
-    /// Nothing more; the session wants [`Session::handle_timeout`] then.
+    /// No output is left until this deadline for [`Session::handle_timeout`].
     Timeout(Deadline),
-    /// For the transport.
+    /// A command for the transport.
     Command(C),
-    /// Speech of a caller.
+    /// Audio of a caller.
     Audio(CallerFrame<'a>),
     Event(SessionEvent),
-    /// There is more [`Session::speech_capacity`] than before, and what comes now may leave at once.
+    /// [`Session::speech_capacity`] has grown.
     SpeechWanted,
-    /// Nothing is left; no input has any effect.
+    /// The session is over; inputs have no effect.
     Closed,
 }
 
-/// When a session wants to be woken, and why.
+/// The next deadline of a session, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
     pub at: Instant,
-    /// A word or two for the log.
+    /// The reason, for the log.
     pub why: &'static str,
 }
 
@@ -124,6 +124,6 @@ impl Deadline {
 pub struct CallerFrame<'a> {
     pub pcm: &'a [i16],
     pub rate_hz: u32,
-    /// Whose voice it is, where each participant is heard alone.
+    /// The participant, where each is received separately.
     pub identity: Option<&'a Arc<str>>,
 }

@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 
 use crate::limits::{RUNTIME_STALL, TURN_STALL, TURN_WARNINGS_MAX, WATCH_GAP_MAX};
 
-/// What a look finds that was not so before.
+/// A change that a check finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallEvent {
-    /// It has stood still for so long, and still does.
+    /// Stalled for this long, and still is.
     Stalled(Duration),
-    /// It goes on, after so long.
+    /// Running again after a stall of this length.
     Recovered(Duration),
 }
 
-/// Time since something was last seen to move, without the time in which nothing could.
+/// Time since the last sign of progress, without time in which the process was stopped.
 #[derive(Clone, Copy, Debug)]
 struct StallTimer {
     since: Instant,
@@ -34,7 +34,7 @@ impl StallTimer {
         }
     }
 
-    /// Returns for how long it has stood still.
+    /// Returns how long there was no progress.
     fn elapsed(&mut self, now: Instant) -> Duration {
         let gap = now.saturating_duration_since(self.looked);
         if gap > WATCH_GAP_MAX {
@@ -45,7 +45,7 @@ impl StallTimer {
     }
 }
 
-/// The heartbeat of the runtime: it is asked for an answer, and must give it soon.
+/// The heartbeat of the runtime, which must answer each query in time.
 #[derive(Debug)]
 pub struct Heartbeat {
     standing: StallTimer,
@@ -60,7 +60,7 @@ impl Heartbeat {
         }
     }
 
-    /// Takes whether the last question has been answered; if so, the next one is asked at `now`.
+    /// Takes whether the last query was answered; if so, the next one is sent at `now`.
     pub fn handle_look(&mut self, answered: bool, now: Instant) -> Option<StallEvent> {
         let silent = self.standing.elapsed(now);
         if answered {
@@ -72,13 +72,13 @@ impl Heartbeat {
         news.then_some(StallEvent::Stalled(silent))
     }
 
-    /// Tells whether a supervisor is better off believing that nobody is there.
+    /// Tells whether a supervisor should restart the process.
     pub fn is_stalled(&self) -> bool {
         self.stalled
     }
 }
 
-/// The turns of one task: it is entered when something wakes it, and left when it waits again.
+/// The polls of one task: entered when woken, left when it waits again.
 #[derive(Debug)]
 pub struct TaskWatch {
     standing: StallTimer,
@@ -97,7 +97,7 @@ impl TaskWatch {
         }
     }
 
-    /// Takes how often the task has been entered and left so far: an odd number says that it is at work.
+    /// Takes how often the task has been entered and left: an odd number means that it is running.
     pub fn handle_look(&mut self, moves: u32, now: Instant) -> Option<StallEvent> {
         let busy = self.standing.elapsed(now);
         if moves != self.moves || moves.is_multiple_of(2) {
@@ -115,13 +115,13 @@ impl TaskWatch {
         (self.told <= TURN_WARNINGS_MAX).then_some(StallEvent::Stalled(busy))
     }
 
-    /// Returns how many turns were too long.
+    /// Returns how many polls were too long.
     pub fn stalls(&self) -> u32 {
         self.told
     }
 }
 
-/// Says what happened to the runtime.
+/// The log message of a runtime's stall.
 pub struct RuntimeStallMessage(pub StallEvent);
 
 impl fmt::Display for RuntimeStallMessage {
@@ -140,15 +140,15 @@ impl fmt::Display for RuntimeStallMessage {
     }
 }
 
-/// Which task of a session it is.
+/// The task of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskRole {
-    /// The one that moves the session's packets or messages.
+    /// Moves the session's packets or messages.
     Media,
     Bot,
 }
 
-/// Says what happened to a task of a session.
+/// The log message of a task's stall.
 pub struct TaskStallMessage(pub TaskRole, pub StallEvent);
 
 impl fmt::Display for TaskStallMessage {
@@ -175,7 +175,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Looks every half second until `until`, and returns what was told, each with its time since the start.
+    /// Looks every half second until `until`, and returns what was told, each with its time since
+    /// the start.
     fn looks(
         start: Instant,
         from: Duration,
@@ -191,7 +192,8 @@ mod tests {
         told
     }
 
-    /// A question that waits for its answer up to the limit is nothing, one that waits longer is told once, and so is its end.
+    /// A question that waits for its answer up to the limit is nothing, one that waits longer is
+    /// told once, and so is its end.
     #[test]
     fn a_runtime_that_does_not_answer_is_told_once_and_its_end_once() {
         let start = Instant::now();
@@ -225,7 +227,7 @@ mod tests {
         assert_eq!(told, []);
     }
 
-    /// A machine that slept for an hour wakes with a question open, and with a task at work: neither has stalled.
+    /// After an hour of sleep, neither an open query nor a running task counts as stalled.
     #[test]
     fn the_sleep_of_the_machine_is_nobodys_stall() {
         let start = Instant::now();
@@ -267,7 +269,8 @@ mod tests {
         assert_eq!(turns.stalls(), 1);
     }
 
-    /// A task that is at work at every look, each time in another turn, is busy; one that waits for ever is idle.
+    /// A task that is running at every check, each time in another poll, is busy; a waiting one is
+    /// idle.
     #[test]
     fn neither_busy_nor_idle_tasks_stall() {
         let start = Instant::now();
@@ -286,7 +289,7 @@ mod tests {
         assert_eq!((busy.stalls(), idle.stalls()), (0, 0));
     }
 
-    /// A task that stalls again and again is told of so many times, and counted on.
+    /// Repeated stalls are logged up to a cap, and counted beyond it.
     #[test]
     fn the_warnings_of_one_task_are_bounded() {
         let start = Instant::now();

@@ -16,7 +16,8 @@ pub fn iso_ms(ms: u64) -> String {
     format!("{:.3}", timestamp(ms))
 }
 
-/// Writes an instant in the basic form, to the second: `20261121T121500Z`. Its first eight characters are the day.
+/// Writes an instant in the basic form, to the second: `20261121T121500Z`. Its first eight
+/// characters are the day.
 pub fn compact(ms: u64) -> String {
     let at = Offset::UTC.to_datetime(timestamp(ms));
     let (year, month, day) = (at.year(), at.month(), at.day());

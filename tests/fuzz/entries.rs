@@ -1,7 +1,9 @@
-//! What must hold for any bytes of a peer, one function per fuzz target; the corpus is replayed through the same functions.
+//! What must hold for any bytes of a peer, one function per fuzz target; the corpus is replayed
+//! through the same functions.
 //!
-//! In: bytes, as they could stand in a body. Each function panics when a promise is broken: a parser that panics, an output
-//! that the next parser refuses, a rewrite that a second pass changes again, a cap that does not hold.
+//! In: bytes, as they could stand in a body. Each function panics when a promise is broken: a
+//! parser that panics, an output that the next parser refuses, a rewrite that a second pass changes
+//! again, a cap that does not hold.
 
 #[path = "entries/call.rs"]
 mod call;
@@ -95,7 +97,8 @@ fn provider() -> Arc<CryptoProvider> {
     PROVIDER.get_or_init(|| Arc::new(crypto::provider())).clone()
 }
 
-/// An answer that may be sent has one candidate of the host, short lines, and stays as it is in a second pass.
+/// An answer that may be sent has one candidate of the host, short lines, and stays as it is in a
+/// second pass.
 pub fn sdp_answer(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for role in [DtlsRole::Client, DtlsRole::Server] {
@@ -155,7 +158,8 @@ pub fn offer_body(bytes: &[u8]) {
     }
 }
 
-/// A frame that is read gives samples for all of its PCM or an error, and means the same once it is written again.
+/// A frame that is read gives samples for all of its PCM or an error, and means the same once it is
+/// written again.
 pub fn frames(bytes: &[u8]) {
     match frames::decode(bytes.to_vec().into()) {
         Ok(ProtobufFrame::Audio { pcm, rate_hz, channels }) => {
@@ -187,7 +191,8 @@ pub fn frames(bytes: &[u8]) {
     }
 }
 
-/// A token that is good is, byte for byte, one that was made here, and is used up once. The corpus has some of this key.
+/// A token that is good is, byte for byte, one that was made here, and is used up once. The corpus
+/// has some of this key.
 pub fn token(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let now = Instant::now();
@@ -205,8 +210,8 @@ pub fn token(bytes: &[u8]) {
 /// The id of the tokens in the corpus.
 const TOKEN_ID: &str = "056305c4-5f0e-4f3c-9d7e-6c1f0a2b3c4d";
 
-/// Any text can follow a call's start: no more samples come of it than it has bytes, no object ends the call, and what the
-/// call is told in turn is JSON of the sizes that its provider takes.
+/// Any text can follow a call's start: no more samples come of it than it has bytes, no object ends
+/// the call, and what the call is told in turn is JSON of the sizes that its provider takes.
 pub fn telephony(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.lines();
@@ -243,7 +248,8 @@ pub fn telephony(bytes: &[u8]) {
     say(&mut call, &pcm);
 }
 
-/// What was heard can be said, cut as the provider wants it; a provider that is told what it tells hears the same.
+/// What was heard can be said, cut as the provider wants it; a provider that is told what it tells
+/// hears the same.
 fn say(call: &mut TelephonyCall, heard: &[i16]) {
     let samples = |time: Duration| (time.as_millis() * u128::from(call.tx.rate_hz) / 1_000) as usize;
     let (length, multiple) = (samples(call.chunk().length), samples(call.chunk().multiple));
@@ -265,8 +271,8 @@ fn say(call: &mut TelephonyCall, heard: &[i16]) {
     }
 }
 
-/// Whatever a media-room server sends, as the first message, as a later one, or as many with their lengths before them: who comes
-/// was not there, who goes was, and after a goodbye nothing follows.
+/// Whatever a media-room server sends, as the first message, as a later one, or as many with their
+/// lengths before them: who comes was not there, who goes was, and after a goodbye nothing follows.
 pub fn mediaroom_signal(bytes: &[u8]) {
     let mut first = Stay::new();
     first.hear(bytes);
@@ -402,8 +408,9 @@ pub fn mediaroom_data(bytes: &[u8]) {
     }
 }
 
-/// However a body is cut, it says the same; nothing comes out that was not in it; and a form that is taken is the same form once
-/// it is written again. The boundary is `B`; the bytes are tried as the value of a `Content-Type` too.
+/// However a body is cut, it says the same; nothing comes out that was not in it; and a form that
+/// is taken is the same form once it is written again. The boundary is `B`; the bytes are tried as
+/// the value of a `Content-Type` too.
 pub fn multipart(bytes: &[u8]) {
     if let Some(boundary) = multipart::boundary(bytes) {
         assert!((1..=limits::BOUNDARY_BYTES_MAX).contains(&boundary.len()) && !boundary.contains('\r'));
@@ -482,8 +489,9 @@ impl Posted {
     }
 }
 
-/// A document that is a policy is met by the form that it describes, by no form with less, and by none with more; whoever did not
-/// sign it gets nowhere with it. The bytes are the document, and as they are the text that it is written in.
+/// A document that is a policy is met by the form that it describes, by no form with less, and by
+/// none with more; whoever did not sign it gets nowhere with it. The bytes are the document, and as
+/// they are the text that it is written in.
 pub fn policy(bytes: &[u8]) {
     let _ = Policy::parse(bytes);
     let text = BASE64.encode(bytes);
@@ -532,7 +540,8 @@ pub fn policy(bytes: &[u8]) {
     assert_eq!(policy.check(&more), Err(PolicyViolation::ExtraField(extra)));
 }
 
-/// Sends the form of a grant with another policy, when its token is expired, so that none is ever taken.
+/// Sends the form of a grant with another policy, when its token is expired, so that none is ever
+/// taken.
 fn sent(signing: &GrantSigner, policy: &str, signature: &str) -> ApiError {
     let name = Slug::parse("us-west").expect("a name");
     let terms = GrantTerms {
@@ -555,9 +564,10 @@ fn sent(signing: &GrantSigner, policy: &str, signature: &str) -> ApiError {
     form.verify(signing, 1).expect_err("the token is expired")
 }
 
-/// However an archive is cut, it asks for the same; whatever it asks for, nothing is made outside of its folder, nor read from there
-/// by a link of an archive that is taken; and such an archive is on the disk what it was said to be. Checksums of headers are
-/// put right first, so that a change of a byte is more than that. Bytes that begin as gzip does are taken as they are.
+/// However an archive is cut, it asks for the same; whatever it asks for, nothing is made outside
+/// of its folder, nor read from there by a link of an archive that is taken; and such an archive is
+/// on the disk what it was said to be. Checksums of headers are put right first, so that a change
+/// of a byte is more than that. Bytes that begin as gzip does are taken as they are.
 pub fn tar_entries(bytes: &[u8]) {
     let packed = match bytes {
         [0x1f, 0x8b, ..] => bytes.to_vec(),
@@ -567,7 +577,8 @@ pub fn tar_entries(bytes: &[u8]) {
     for size in [7, 300] {
         let again = self::asked(&packed, size);
         match (&asked.1, &again.1) {
-            // How much comes out of broken data before they are seen to be broken is a matter of their pieces.
+            // How much comes out of broken data before they are seen to be broken is a matter of
+            // their pieces.
             (Err(unpack::ArchiveError::Gzip(_)), Err(_)) | (Err(_), Err(unpack::ArchiveError::Gzip(_))) => {}
             _ => assert_eq!(asked, again),
         }
@@ -677,7 +688,8 @@ fn size_of_file(path: &Path) -> u64 {
     }
 }
 
-/// All names below a folder, down to none of which a link is followed. There is nothing but files, folders and links.
+/// All names below a folder, down to none of which a link is followed. There is nothing but files,
+/// folders and links.
 fn walk(folder: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut due = vec![folder.to_owned()];

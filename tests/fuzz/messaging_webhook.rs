@@ -1,4 +1,5 @@
-//! Webhooks of the messaging app whose signature holds. What must hold is in `entries/messaging.rs`.
+//! Webhooks of the messaging app whose signature holds. What must hold is in
+//! `entries/messaging.rs`.
 
 #![no_main]
 

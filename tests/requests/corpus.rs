@@ -1,7 +1,7 @@
 //! The rows of the corpus.
 //!
-//! `{GET}` is a target that both servers answer with 200, `{POST}` one that takes JSON, `{AUTHORIZATION}` the header that it needs,
-//! if any. Characters are bytes, so `\u{ff}` is one.
+//! `{GET}` is a target that both servers answer with 200, `{POST}` one that takes JSON,
+//! `{AUTHORIZATION}` the header that it needs, if any. Characters are bytes, so `\u{ff}` is one.
 
 /// Bytes, and what they are answered with.
 pub struct Row {
@@ -276,7 +276,7 @@ fn codings() -> Vec<Row> {
             &[501],
             Closes,
         ),
-        // Without chunks at its end, nobody knows where a body ends.
+        // Without a final chunk, the end of a body is unknown.
         same(
             "another coding alone",
             post("Transfer-Encoding: gzip\r\n", body),
@@ -864,7 +864,7 @@ fn several() -> Vec<Row> {
     ]
 }
 
-/// Paths of the page's files, and their ranges (goal S6): nothing but its files is there, by whatever name it is asked for.
+/// Paths of the page's files, and their ranges: no path leads outside of them.
 pub fn page() -> Vec<Row> {
     let get = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
     let nowhere = |name: &'static str, path: &str| same(name, get(path, ""), &[404], GoesOn);
@@ -916,7 +916,8 @@ pub fn page() -> Vec<Row> {
     ] {
         rows.push(nowhere(name, path));
     }
-    // A server may leave ranges out (RFC 9110 section 14.2), and the files are small: the whole is sent.
+    // A server may leave ranges out (RFC 9110 section 14.2), and the files are small: the whole is
+    // sent.
     for (name, range) in [
         ("a range", "bytes=0-9"),
         ("the end of a file", "bytes=-10"),

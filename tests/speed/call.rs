@@ -1,7 +1,9 @@
-//! Whole sessions without a network: what one end sends is handed to the other at once, on a clock that is a number.
+//! Whole sessions without a network: what one end sends is handed to the other at once, on a clock
+//! that is a number.
 //!
-//! A WebRTC client here is str0m alone, one packet out and one in per 20 ms, without a codec: half of what two of them take
-//! is what str0m takes in a session, and the rest of a session is the runner's.
+//! A WebRTC client here is str0m alone, one packet out and one in per 20 ms, without a codec: half
+//! of what two of them take is what str0m takes in a session, and the rest of a session is the
+//! runner's.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -286,7 +288,8 @@ pub fn clients(packets: Vec<Vec<u8>>) -> Result<Work> {
     }))
 }
 
-/// A client and a session of the runner whose bot plays everything back, at this rate; at 0 Hz it asks for no audio.
+/// A client and a session of the runner whose bot plays everything back, at this rate; at 0 Hz it
+/// asks for no audio.
 pub fn session(codec: Codec, packets: Vec<Vec<u8>>, rate_hz: u32) -> Result<Work> {
     let now = Instant::now();
     let mut client = Client::new(codec, FAR, NEAR, now)?;
@@ -333,7 +336,7 @@ pub fn session(codec: Codec, packets: Vec<Vec<u8>>, rate_hz: u32) -> Result<Work
     }))
 }
 
-/// A telephone's frame of provider a, as the fact sheet on telephony shows it.
+/// A Twilio media frame, as in `docs/spec/telephony.md` 3.
 pub fn media_message(pcm: &[i16], number: usize) -> String {
     let bytes: Vec<u8> = pcm.iter().map(|sample| g711::ulaw_encode(*sample)).collect();
     let payload = data_encoding::BASE64.encode(&bytes);
@@ -343,7 +346,8 @@ pub fn media_message(pcm: &[i16], number: usize) -> String {
     )
 }
 
-/// A telephone call of provider a whose bot plays everything back at 16 kHz; WebSocket framing is a component of its own.
+/// A telephone call of provider a whose bot plays everything back at 16 kHz; WebSocket framing is a
+/// component of its own.
 pub fn telephone(voice: &Voice) -> Result<Work> {
     let frames = parts::frames(&voice.at(8_000), 8_000);
     let messages: Vec<String> = (frames.iter().enumerate())

@@ -1,13 +1,15 @@
-//! One component of the path of a frame, run so many times: what the count of instructions is made from.
+//! One component of the path of a frame, run so many times: what the count of instructions is made
+//! from.
 //!
 //! ```text
 //! speed voice > voice.bin                    what the caller says: speech as samples, and as packets of a browser and a device
 //! speed list                                 the components, one per line: name, tab, what it does in 20 ms
 //! speed COMPONENT FRAMES voice.bin [soft]    runs one; `soft` hides the instructions for cryptography from it, on aarch64
 //! ```
-//! No sockets, no tasks, no sleeping: what runs is what was asked for, on one thread, and the clock is a number that counts
-//! up. A count for N frames taken from one for 2 N leaves N frames without the start. It is built as the runner is, from the
-//! same profile, so that what is counted is what runs on the board. `run.py` counts and prints the table.
+//! No sockets, no tasks, no sleeping: what runs is what was asked for, on one thread, and the clock
+//! is a number that counts up. A count for N frames taken from one for 2 N leaves N frames without
+//! the start. It is built as the runner is, from the same profile, so that what is counted is what
+//! runs on the board. `run.py` counts and prints the table.
 
 // Its clock is its own, and it reads files; the rule is the runner's.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]

@@ -1,7 +1,7 @@
 //! The components: what each does in one frame of 20 ms.
 //!
-//! In: a name and the voice. Out: the work of one frame, with everything made that a call makes once. Unknown names are
-//! refused.
+//! In: a name and the voice. Out: the work of one frame, with everything made that a call makes
+//! once. Unknown names are refused.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! Hides the processor's instructions for cryptography, so that boards without them are counted on a machine that has them.
+//! Hides the processor's instructions for cryptography, so that boards without them are counted on
+//! a machine that has them.
 //!
 //! The crates ask the kernel once, through `getauxval`; this one stands before the C library's.
 
@@ -11,7 +12,7 @@ const CRYPTOGRAPHY: c_ulong = 0b111_1000;
 
 static HIDDEN: AtomicBool = AtomicBool::new(false);
 
-/// Hides them from whoever asks from here on.
+/// Hides them from later checks.
 pub fn hide() {
     HIDDEN.store(true, Relaxed);
 }

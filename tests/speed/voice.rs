@@ -1,6 +1,7 @@
 //! What the caller says: the speech of the other figures, as samples and as packets.
 //!
-//! Made once, on the machine that counts, and read by every run: an emulated processor would make it for minutes.
+//! Made once, on the machine that counts, and read by every run: an emulated processor would make
+//! it for minutes.
 
 use edge_runner_proto::audio::opus::{Encoder, EncoderSettings};
 use edge_runner_proto::audio::resample::Resampler;

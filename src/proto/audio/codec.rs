@@ -1,8 +1,9 @@
 //! The codecs of WebRTC calls: Opus, and the two of G.711 for clients that offer no Opus.
 //!
-//! In: nothing, or the payload of one RTP packet. Out: what sets the codecs apart for those who order packets, number them
-//! and describe them: names, clock rates, durations. The codecs themselves are in `opus` and `g711`.
-//! Source: RFC 7874 section 3 (which codecs), RFC 7587 (Opus in RTP), RFC 3551 section 4.5.14 (PCMA and PCMU).
+//! In: nothing, or the payload of one RTP packet. Out: what sets the codecs apart for those who
+//! order packets, number them and describe them: names, clock rates, durations. The codecs
+//! themselves are in `opus` and `g711`. Source: RFC 7874 section 3 (which codecs), RFC 7587 (Opus
+//! in RTP), RFC 3551 section 4.5.14 (PCMA and PCMU).
 
 use std::fmt;
 
@@ -46,7 +47,8 @@ impl Codec {
         }
     }
 
-    /// Returns the duration of a packet in ticks of the RTP clock, `None` when it is no packet of this codec.
+    /// Returns the duration of a packet in ticks of the RTP clock, `None` when it is no packet of
+    /// this codec.
     pub fn packet_ticks(self, packet: &[u8]) -> Option<u32> {
         match self {
             Codec::Opus => opus::packet_ticks(packet),

@@ -21,7 +21,8 @@ pub enum SpeechEncoder {
 }
 
 impl SpeechEncoder {
-    /// Makes an encoder for PCM at `rate_hz`, which [`Codec::encoder_rate_hz`] gives; `wideband` codes nothing above 8 kHz.
+    /// Makes an encoder for PCM at `rate_hz`, which [`Codec::encoder_rate_hz`] gives; `wideband`
+    /// codes nothing above 8 kHz.
     ///
     /// # Errors
     /// As [`Encoder::new`].
@@ -35,7 +36,8 @@ impl SpeechEncoder {
         })
     }
 
-    /// Encodes 20 ms; `is_silent` says that every sample is zero. The packet is valid until the next call.
+    /// Encodes 20 ms; `is_silent` says that every sample is zero. The packet is valid until the
+    /// next call.
     ///
     /// # Errors
     /// A frame that is not 20 ms long at the codec's rate.
@@ -132,7 +134,8 @@ mod tests {
         pcm.iter().map(|sample| sample.unsigned_abs()).max().unwrap()
     }
 
-    /// Every rate, with and without the upper band, as heard by a device (16 kHz) and by a browser (48 kHz).
+    /// Every rate, with and without the upper band, as heard by a device (16 kHz) and by a browser
+    /// (48 kHz).
     fn cases() -> impl Iterator<Item = (u32, bool, u32)> {
         let rates = ENCODER_RATES_HZ
             .into_iter()
@@ -170,7 +173,8 @@ mod tests {
         }
     }
 
-    /// How far the first 60 ms after `onset` are off what was said, against how loud they are, in dB; at the best delay.
+    /// How far the first 60 ms after `onset` are off what was said, against how loud they are, in
+    /// dB; at the best delay.
     fn snr_db(said: &[i16], heard: &[i16], onset: usize, rate_hz: u32) -> f64 {
         let ptime = rate_hz as usize / 50;
         let range = onset..onset + 3 * ptime;

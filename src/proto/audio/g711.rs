@@ -1,13 +1,15 @@
 //! G.711, the codec of the telephone network: one byte per sample, mu-law or A-law.
 //!
-//! Bytes in, `i16` mono PCM at the same rate out, and back; the rate is the caller's business and usually 8000 Hz. Every byte
-//! and every sample is valid, so nothing is refused; samples louder than the code reaches are taken as its loudest.
-//! The recommendation counts in 14 bits (mu-law) and 13 bits (A-law); here both are scaled to 16.
-//! Source: ITU-T G.711 (11/88), tables 1a to 2b.
+//! Bytes in, `i16` mono PCM at the same rate out, and back; the rate is the caller's business and
+//! usually 8000 Hz. Every byte and every sample is valid, so nothing is refused; samples louder
+//! than the code reaches are taken as its loudest. The recommendation counts in 14 bits (mu-law)
+//! and 13 bits (A-law); here both are scaled to 16. Source: ITU-T G.711 (11/88), tables 1a to 2b.
 
-/// Added to a mu-law magnitude so that every segment starts at a power of two: 33 of the 14-bit scale.
+/// Added to a mu-law magnitude so that every segment starts at a power of two: 33 of the 14-bit
+/// scale.
 const ULAW_BIAS: u16 = 33 << 2;
-/// The loudest magnitude that mu-law tells apart: its last interval ends at 8159 of the 14-bit scale.
+/// The loudest magnitude that mu-law tells apart: its last interval ends at 8159 of the 14-bit
+/// scale.
 const ULAW_LOUDEST: u16 = (8159 << 2) - 1;
 /// A-law is sent with every other bit turned, so that silence is no row of zeros.
 const ALAW_TURNED: u8 = 0x55;
@@ -41,7 +43,8 @@ pub fn ulaw_decode(byte: u8) -> i16 {
 /// Returns the mu-law byte of the interval that a sample lies in.
 pub fn ulaw_encode(sample: i16) -> u8 {
     let biased = sample.unsigned_abs().min(ULAW_LOUDEST) + ULAW_BIAS;
-    // The bias is the eighth bit: at most eight zeros stand before it, and at least one, below the loudest.
+    // The bias is the eighth bit: at most eight zeros stand before it, and at least one, below the
+    // loudest.
     let segment = 8 - biased.leading_zeros();
     let step = (biased >> (segment + 3)) as u8 & 0x0f;
     let sign = if sample < 0 { SIGN } else { 0 };
@@ -121,8 +124,9 @@ const fn alaw_expand(byte: u8) -> i16 {
 mod tests {
     use super::*;
 
-    /// The decision values of tables 2a and 1a on the positive side, as the tables build them: runs of intervals, each run
-    /// twice as wide as the one before. `runs` is how many intervals of which width; the scale is the recommendation's.
+    /// The decision values of tables 2a and 1a on the positive side, as the tables build them: runs
+    /// of intervals, each run twice as wide as the one before. `runs` is how many intervals of
+    /// which width; the scale is the recommendation's.
     fn decisions(runs: &[(usize, i32)]) -> Vec<i32> {
         let mut at = 0;
         let mut values = vec![at];
@@ -176,7 +180,8 @@ mod tests {
         }
     }
 
-    /// Every sample gets the byte of the interval that a plain search through the decision values finds.
+    /// Every sample gets the byte of the interval that a plain search through the decision values
+    /// finds.
     #[test]
     fn every_sample_encodes_to_the_interval_it_lies_in() {
         let search = |values: &[i32], scale: i32, magnitude: i32| {

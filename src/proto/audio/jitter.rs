@@ -1,12 +1,14 @@
 //! Puts the caller's audio packets in order, without delaying those that are.
 //!
-//! In: RTP packets (extended sequence number, extended timestamp, payload) of one codec with their arrival. Out, by
+//! In: RTP packets (extended sequence number, extended timestamp, payload) of one codec with their
+//! arrival. Out, by
 //! [`JitterBuffer::poll_output`]: what to do with the decoder, in order. The packet that is next is released at once: a bot wants
-//! speech early, and evens out nothing. When one is missing, those behind it wait for it, for a time that follows the
-//! arrival jitter; then the gap is filled (in-band FEC of the next packet for the last lost one, concealment for up to
-//! `CONCEALED_FRAMES_MAX`) or named as [`JitterOutput::Gap`].
-//! Refused and counted: late packets, duplicates, payloads beyond the cap. A sender that restarts is followed.
-//! Source: RFC 3550 (jitter: section 6.4.1; sequence numbers: appendix A.1), RFC 7587.
+//! speech early, and evens out nothing. When one is missing, those behind it wait for it, for a
+//! time that follows the arrival jitter; then the gap is filled (in-band FEC of the next packet for
+//! the last lost one, concealment for up to `CONCEALED_FRAMES_MAX`) or named as
+//! [`JitterOutput::Gap`]. Refused and counted: late packets, duplicates, payloads beyond the cap. A
+//! sender that restarts is followed. Source: RFC 3550 (jitter: section 6.4.1; sequence numbers:
+//! appendix A.1), RFC 7587.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -25,7 +27,8 @@ pub enum JitterOutput<'a> {
     DecodeFec(&'a [u8]),
     /// Make up one packet's worth of audio.
     Conceal,
-    /// The caller's time goes on by so many ticks of the RTP clock without audio; nothing is to be made up.
+    /// The caller's time goes on by so many ticks of the RTP clock without audio; nothing is to be
+    /// made up.
     Gap { ticks: u32 },
 }
 
@@ -134,7 +137,8 @@ impl JitterBuffer {
         self.last_arrival = None;
     }
 
-    /// Takes a packet: extended sequence number, extended timestamp, payload. Then drain [`Self::poll_output`].
+    /// Takes a packet: extended sequence number, extended timestamp, payload. Then drain
+    /// [`Self::poll_output`].
     pub fn handle_packet(&mut self, sequence: u64, timestamp: u64, payload: &[u8], now: Instant) {
         self.now = Some(now);
         self.counters.received += 1;
@@ -149,7 +153,8 @@ impl JitterBuffer {
         }
         self.measure(timestamp, now);
         if self.held.len() >= JITTER_HELD_MAX {
-            // Only a caller that does not drain comes here: a full queue releases at least one packet.
+            // Only a caller that does not drain comes here: a full queue releases at least one
+            // packet.
             self.counters.refused += 1;
             return;
         }
@@ -223,7 +228,8 @@ impl JitterBuffer {
                     false,
                 );
             } else if ahead != 0 && !padding {
-                // The sender paused, was muted or started anew: its clock jumped though no packet is missing.
+                // The sender paused, was muted or started anew: its clock jumped though no packet
+                // is missing.
                 self.expected = Some(ExpectedPacket { timestamp, ..expected });
                 self.fill.gap_ticks = u32::try_from(ahead).unwrap_or(0);
             } else if let Some(packet) = self.held.pop_front() {
@@ -243,7 +249,8 @@ impl JitterBuffer {
             sequence: packet.sequence.saturating_add(1),
             ..expected
         };
-        // Padding takes a number and no time; a packet that does not parse is taken for one like the last.
+        // Padding takes a number and no time; a packet that does not parse is taken for one like
+        // the last.
         if !self.lent.is_empty() {
             next.packet_ticks = self.codec.packet_ticks(&self.lent).unwrap_or(expected.packet_ticks);
             next.timestamp = packet.timestamp.wrapping_add(next.packet_ticks.into());
@@ -294,7 +301,8 @@ impl JitterBuffer {
         self.held.iter().map(|packet| packet.arrived + wait).min()
     }
 
-    /// Judges a packet from before the expected one: late, a duplicate, or the second of a restarted sender.
+    /// Judges a packet from before the expected one: late, a duplicate, or the second of a
+    /// restarted sender.
     fn follow_restart(&mut self, sequence: u64) -> bool {
         let behind = self.expected.map_or(0, |expected| expected.sequence - sequence);
         if behind > RTP_MISORDER_MAX && self.restart == Some(sequence) {

@@ -1,11 +1,13 @@
 //! Opus, mono: PCM in and packets out ([`Encoder`]), packets in and PCM out ([`Decoder`]).
 //!
-//! The encoder takes `i16` at 8, 12, 16 or 24 kHz, exactly 20 ms at a time, and writes one packet: VOIP mode, in-band FEC,
-//! and never DTX (a microcontroller keeps its microphone shut during DTX noise). The decoder takes any packet of RFC 6716,
-//! up to 120 ms and also stereo, which it mixes down, and gives `i16` at any rate of `limits::RATES_HZ`.
-//! Refused: other rates, other frame lengths, packets that do not parse. A refused packet leaves the decoder usable.
-//! Source: RFC 6716 (packets: section 3), RFC 7587 (RTP). The codec itself is the crate `opus-pure`; two of its faults are
-//! kept out here, by the rates of the encoder and by the one rate at which the decoder runs.
+//! The encoder takes `i16` at 8, 12, 16 or 24 kHz, exactly 20 ms at a time, and writes one packet:
+//! VOIP mode, in-band FEC, and never DTX (a microcontroller keeps its microphone shut during DTX
+//! noise). The decoder takes any packet of RFC 6716, up to 120 ms and also stereo, which it mixes
+//! down, and gives `i16` at any rate of `limits::RATES_HZ`. Refused: other rates, other frame
+//! lengths, packets that do not parse. A refused packet leaves the decoder usable. Source: RFC 6716
+//! (packets: section 3), RFC 7587 (RTP). The codec itself is the crate `opus-pure`; two of its
+//! faults are kept out here, by the rates of the encoder and by the one rate at which the decoder
+//! runs.
 
 use std::fmt;
 
@@ -16,17 +18,19 @@ use crate::limits::{
     OPUS_COMPLEXITY_DEFAULT, OPUS_COMPLEXITY_MAX, OPUS_PACKET_BYTES_MAX, OPUS_RECEIVED_BYTES_MAX, RATES_HZ,
 };
 
-/// The rates at which the encoder takes PCM, in hertz. Not 48 kHz: there the codec turns digital silence into noise of a
-/// few units for ever, which keeps a microcontroller's microphone shut.
+/// The rates at which the encoder takes PCM, in hertz. Not 48 kHz: there the codec turns digital
+/// silence into noise of a few units for ever, which keeps a microcontroller's microphone shut.
 pub const ENCODER_RATES_HZ: [u32; 4] = [8_000, 12_000, 16_000, 24_000];
 
-/// The rate at which the codec decodes, in hertz. At a lower one it folds what lies above its band back into it.
+/// The rate at which the codec decodes, in hertz. At a lower one it folds what lies above its band
+/// back into it.
 const DECODED_HZ: u32 = 48_000;
 
-/// The rate at which it may decode as long as nothing lies above: a third of the cost, and no change of the rate behind it.
+/// The rate at which it may decode as long as nothing lies above: a third of the cost, and no
+/// change of the rate behind it.
 const DECODED_NARROW_HZ: u32 = 16_000;
 
-/// RTP clock of Opus in hertz, whatever the PCM rate (RFC 7587 section 4.1).
+/// RTP clock of Opus in hertz, for every PCM rate (RFC 7587 section 4.1).
 pub const RTP_CLOCK_HZ: u32 = 48_000;
 
 /// Longest packet in RTP clock ticks: 120 ms.
@@ -137,7 +141,8 @@ impl Encoder {
         Ok(())
     }
 
-    /// Chooses whether nothing above 8 kHz is coded: what a microcontroller cannot play costs it decoding time.
+    /// Chooses whether nothing above 8 kHz is coded: what a microcontroller cannot play costs it
+    /// decoding time.
     pub fn set_wideband(&mut self, wideband: bool) {
         self.codec.max_bandwidth = if wideband {
             Bandwidth::Wideband
@@ -154,7 +159,8 @@ impl Encoder {
     /// Encodes 20 ms and returns how many bytes of `out` the packet fills.
     ///
     /// # Errors
-    /// `pcm` that is not 20 ms, `out` below [`OPUS_PACKET_BYTES_MAX`], or an error inside the codec.
+    /// `pcm` that is not 20 ms, `out` below [`OPUS_PACKET_BYTES_MAX`], or an error inside the
+    /// codec.
     pub fn encode(&mut self, pcm: &[i16], out: &mut [u8]) -> Result<usize, OpusError> {
         if pcm.len() != self.frame_samples {
             return Err(OpusError::FrameLength {
@@ -219,7 +225,8 @@ impl Decoder {
     /// Decodes the packet that is next in order.
     ///
     /// # Errors
-    /// Bytes that are not an Opus packet. The stream may go on with [`conceal`](Self::conceal) or the next packet.
+    /// Bytes that are not an Opus packet. The stream may go on with [`conceal`](Self::conceal) or
+    /// the next packet.
     pub fn decode(&mut self, packet: &[u8]) -> Result<&[i16], OpusError> {
         let refused = OpusError::Packet { bytes: packet.len() };
         let ticks = packet_ticks(packet).ok_or(refused)?;
@@ -234,8 +241,9 @@ impl Decoder {
         Ok(self.pcm())
     }
 
-    /// Recovers the packet lost just before `next_packet` from the low-rate copy inside it, or conceals it when there
-    /// is none. `next_packet` itself must then be given to [`decode`](Self::decode).
+    /// Recovers the packet lost just before `next_packet` from the low-rate copy inside it, or
+    /// conceals it when there is none. `next_packet` itself must then be given to
+    /// [`decode`](Self::decode).
     ///
     /// # Errors
     /// `next_packet` is not an Opus packet.
@@ -263,7 +271,8 @@ impl Decoder {
         Ok(self.pcm())
     }
 
-    /// Goes on with the rate that holds every packet. What the codec remembers is lost, once in a session.
+    /// Goes on with the rate that holds every packet. What the codec remembers is lost, once in a
+    /// session.
     fn widen(&mut self) -> Result<(), OpusError> {
         self.codec = OpusDecoder::new(DECODED_HZ as i32, 1).map_err(|_| OpusError::Codec)?;
         self.codec_hz = DECODED_HZ;
@@ -290,7 +299,8 @@ impl Decoder {
     }
 }
 
-/// Returns the rate at which PCM of `rate_hz` is best encoded: the next one up, or the highest there is.
+/// Returns the rate at which PCM of `rate_hz` is best encoded: the next one up, or the highest
+/// there is.
 pub fn encoder_rate_hz(rate_hz: u32) -> u32 {
     ENCODER_RATES_HZ
         .into_iter()
@@ -298,7 +308,8 @@ pub fn encoder_rate_hz(rate_hz: u32) -> u32 {
         .unwrap_or(24_000)
 }
 
-/// Duration of a packet in RTP clock ticks (48 kHz) from its first bytes, or `None` when it cannot be an Opus packet.
+/// Duration of a packet in RTP clock ticks (48 kHz) from its first bytes, or `None` when it cannot
+/// be an Opus packet.
 pub fn packet_ticks(packet: &[u8]) -> Option<u32> {
     let (&toc, rest) = packet.split_first()?;
     let frames = match toc & 3 {
@@ -320,7 +331,8 @@ pub fn has_fec(packet: &[u8]) -> bool {
     }
     let header = match toc & 3 {
         0 | 1 => rest.first(),
-        // Two frames of different sizes: the first one's size, in one byte or two, stands in between.
+        // Two frames of different sizes: the first one's size, in one byte or two, stands in
+        // between.
         2 => rest.get(if rest.first().is_some_and(|size| *size >= 252) {
             2
         } else {
@@ -336,7 +348,8 @@ pub fn has_fec(packet: &[u8]) -> bool {
     middle || side
 }
 
-/// Tells whether a packet codes anything above 8 kHz (RFC 6716 table 2: hybrid, and CELT of the two upper bands).
+/// Tells whether a packet codes anything above 8 kHz (RFC 6716 table 2: hybrid, and CELT of the two
+/// upper bands).
 fn is_wide(packet: &[u8]) -> bool {
     packet.first().is_some_and(|toc| matches!(toc >> 3, 12..16 | 24..32))
 }

@@ -1,12 +1,14 @@
-//! Cuts the bot's speech into 20 ms frames and lets them leave on a steady clock.
+//! Cuts the bot's speech into 20 ms frames and releases them on a steady clock.
 //!
-//! In: PCM of any length (`i16` mono at the rate given), interruptions, and `now`. Out, by [`Pacer::poll_output`]: frames of
-//! exactly 20 ms with their RTP timestamp (48 kHz ticks), and the begin and end of speech as it leaves. From
-//! [`Pacer::start`] on the stream never stops: a slot without speech is a frame of exact digital silence.
-//! Slots are absolute, 20 ms apart. Speech may leave up to one slot early, so that what comes in real time leaves as it
-//! comes, whatever its phase. When speech runs dry, silence waits one slot longer for the rest of it. Slots missed by a
-//! late wake-up are skipped, never made up for: no 20 ms ever see more than two frames.
-//! A full queue takes nothing more; [`Pacer::room`] tells how much it takes.
+//! In: PCM of any length (`i16` mono at the given rate), interruptions, and `now`. Out, by
+//! [`Pacer::poll_output`]: frames of exactly 20 ms with their RTP timestamp (48 kHz ticks), and the
+//! start and end of speech. After [`Pacer::start`] the stream is continuous: a slot without speech
+//! is a frame of digital silence.
+//!
+//! Slots are absolute, 20 ms apart. Speech may leave up to one slot early, so real-time input keeps
+//! its own phase. When speech runs dry, silence waits one slot longer for the rest of it. Slots
+//! that a late wake-up missed are skipped: at most two frames leave within 20 ms. A full queue
+//! accepts nothing; [`Pacer::room`] returns its free capacity.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -18,7 +20,8 @@ use crate::limits::{PACER_QUEUE, SPEECH_HANGOVER};
 const PTIME: Duration = Duration::from_millis(20);
 /// The same in ticks of the RTP clock.
 pub const PTIME_TICKS: u64 = 960;
-/// How far a slot moves towards a source whose clock is faster than ours; a thousandth, far more than clocks differ.
+/// How far a slot moves towards a source whose clock is faster than ours; a thousandth, far more
+/// than clocks differ.
 const PULL: Duration = Duration::from_micros(20);
 
 /// What the pacer has for the caller.
@@ -113,7 +116,8 @@ impl Pacer {
         }
     }
 
-    /// Lets the stream begin: its first frame is due at once. A stream that began before goes on from here.
+    /// Lets the stream begin: its first frame is due at once. A stream that began before goes on
+    /// from here.
     pub fn start(&mut self, now: Instant) {
         self.now = Some(now);
         self.slot = Some(now);
@@ -145,7 +149,8 @@ impl Pacer {
         &self.counters
     }
 
-    /// Queues speech and returns how many samples of it were taken. Then drain [`Self::poll_output`].
+    /// Queues speech and returns how many samples of it were taken. Then drain
+    /// [`Self::poll_output`].
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) -> usize {
         self.now = Some(now);
         let taken = pcm.len().min(self.room());
@@ -168,8 +173,8 @@ impl Pacer {
         self.interrupted = self.speaking.is_some();
     }
 
-    /// Nothing leaves until the next [`Self::start`]: speech that is on ends here, and what is queued of it begins anew then.
-    /// Returns whether there was any.
+    /// Nothing leaves until the next [`Self::start`]: speech that is on ends here, and what is
+    /// queued of it begins anew then. Returns whether there was any.
     pub fn handle_pause(&mut self) -> bool {
         self.flowing = false;
         self.interrupted = false;
@@ -222,7 +227,8 @@ impl Pacer {
         self.rate_hz as usize / 50
     }
 
-    /// Tells how many queued samples the next frame takes: a full frame, or what is left of a speech that has ended.
+    /// Tells how many queued samples the next frame takes: a full frame, or what is left of a
+    /// speech that has ended.
     fn takes(&self) -> usize {
         let samples = self.frame_samples();
         // While speech flows, its rest has already been waited for when the frame is due.
@@ -261,7 +267,7 @@ impl Pacer {
         let (samples, takes) = (self.frame_samples(), self.takes());
         let flowed = std::mem::replace(&mut self.flowing, takes == samples);
         if !flowed {
-            // Nobody hears a clock that jumps in silence, or between silence and speech.
+            // A jump of the clock is inaudible in silence, and between silence and speech.
             while let Some(rest) = self.owed.checked_sub(PTIME) {
                 self.owed = rest;
                 self.ticks += PTIME_TICKS;
@@ -285,7 +291,8 @@ impl Pacer {
     fn next_slot(&mut self, slot: Instant, ran_dry: bool, now: Instant) -> Instant {
         let next = slot + PTIME;
         if ran_dry {
-            // The clock waited for the speech: it goes on from here, so that late speech finds its slot open.
+            // The clock waited for the speech: it goes on from here, so that late speech finds its
+            // slot open.
             self.owed += now.saturating_duration_since(slot);
             return next.max(now + PTIME);
         }

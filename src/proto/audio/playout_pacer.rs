@@ -95,7 +95,8 @@ impl PlayoutPacer {
         self.marks.push_back((self.queue.len(), name));
     }
 
-    /// Drops all speech that has not left, and gives back its marks. What was sent counts as dropped by the far end.
+    /// Drops all speech that has not left, and gives back its marks. What was sent counts as
+    /// dropped by the far end.
     pub fn handle_interruption(&mut self) -> Vec<String> {
         self.queue.clear();
         self.played = None;
@@ -205,7 +206,8 @@ mod tests {
         }
     }
 
-    /// Feeds a long speech as there is room, from deadline to deadline, until everything was played.
+    /// Feeds a long speech as there is room, from deadline to deadline, until everything was
+    /// played.
     fn say(cadence: &mut PlayoutPacer, samples: usize, start: Instant) -> Vec<(Instant, Left)> {
         let (mut left, mut rest, mut now) = (Vec::new(), samples, start);
         loop {
@@ -231,7 +233,8 @@ mod tests {
         left.iter().filter_map(chunk).collect()
     }
 
-    /// The far end never holds more than the lead and one chunk, and every deadline is the start plus whole chunks.
+    /// The far end never holds more than the lead and one chunk, and every deadline is the start
+    /// plus whole chunks.
     #[test]
     fn a_long_speech_leaves_at_the_speed_at_which_it_is_played() {
         let start = Instant::now();
@@ -240,7 +243,8 @@ mod tests {
         assert_eq!(chunks.len(), 500);
         for (nth, (at, samples)) in chunks.iter().enumerate() {
             assert_eq!(*samples, 160);
-            // The first eleven fill the lead; from then on each leaves when the one before the lead begins to play.
+            // The first eleven fill the lead; from then on each leaves when the one before the lead
+            // begins to play.
             let due = start + PTIME * u32::try_from(nth).expect("few").saturating_sub(10);
             assert_eq!(*at, due, "chunk {nth}");
         }

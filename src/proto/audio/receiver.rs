@@ -93,7 +93,7 @@ impl AudioReceiver {
                 Some(jitter::JitterOutput::Decode(packet)) => decoder.decode(packet),
                 Some(jitter::JitterOutput::DecodeFec(next)) => decoder.decode_fec(next),
                 Some(jitter::JitterOutput::Conceal) => decoder.conceal(),
-                // The bot counts what it gets; time that nobody spoke in is not part of it.
+                // The bot counts the samples it receives; pauses are not part of them.
                 Some(jitter::JitterOutput::Gap { .. }) => continue,
             };
             let pcm = match decoded {

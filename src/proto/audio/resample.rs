@@ -1,10 +1,11 @@
 //! Changes the rate of PCM: any rate of `limits::RATES_HZ` to any other, `i16` mono, in a stream.
 //!
-//! In: samples at one rate, any number at a time. Out: samples at the other rate, at most [`SPAN`] periods of the lower rate
-//! late. A polyphase windowed sinc in 16-bit arithmetic; rows of the filter are made once, so that a stream allocates
-//! nothing. Rates without a common measure get the nearest of [`ROWS_MAX`] phases, which costs some signal-to-noise ratio.
-//! Digital silence stays digital silence.
-//! Source: the windowed-sinc method as in J. O. Smith, "Digital Audio Resampling"; the window is J. F. Kaiser's.
+//! In: samples at one rate, any number at a time. Out: samples at the other rate, at most [`SPAN`]
+//! periods of the lower rate late. A polyphase windowed sinc in 16-bit arithmetic; rows of the
+//! filter are made once, so that a stream allocates nothing. Rates without a common measure get the
+//! nearest of [`ROWS_MAX`] phases, which costs some signal-to-noise ratio. Digital silence stays
+//! digital silence. Source: the windowed-sinc method as in J. O. Smith, "Digital Audio Resampling";
+//! the window is J. F. Kaiser's.
 
 use std::f64::consts::PI;
 
@@ -14,11 +15,13 @@ use wide::{i16x8, i32x4};
 pub const SPAN: usize = 24;
 /// Phases of the filter at most: 160 are those of 44.1 and 48 kHz.
 pub const ROWS_MAX: usize = 160;
-/// Where the pass band ends, as a share of half the lower rate; behind it the filter falls by 60 dB within 15 %.
+/// Where the pass band ends, as a share of half the lower rate; behind it the filter falls by 60 dB
+/// within 15 %.
 const CUTOFF: f64 = 0.925;
 /// Shape of the window: 60 dB in the stop band.
 const BETA: f64 = 5.65;
-/// Bits behind the point of a coefficient. Two above it leave the sum of their magnitudes room in 32 bits.
+/// Bits behind the point of a coefficient. Two above it leave the sum of their magnitudes room in
+/// 32 bits.
 const POINT: u32 = 14;
 
 /// A stream that changes its rate.
@@ -100,7 +103,8 @@ fn dot(left: &[i16], right: &[i16]) -> i32 {
     sums.reduce_add() + rest.map(|(a, b)| i32::from(*a) * i32::from(*b)).sum::<i32>()
 }
 
-/// Makes the row for an output that lies `offset` of an input period behind the sample in the middle.
+/// Makes the row for an output that lies `offset` of an input period behind the sample in the
+/// middle.
 fn coefficients(offset: f64, half: usize, narrower: f64) -> Vec<i16> {
     let band = CUTOFF / narrower;
     let shares: Vec<f64> = (0..2 * half)
@@ -220,7 +224,8 @@ mod tests {
     fn what_the_lower_rate_cannot_hold_is_gone() {
         for (from_hz, to_hz) in PAIRS {
             if from_hz < to_hz {
-                // Images of a tone above half the input rate would be all that is not the tone: proved above.
+                // Images of a tone above half the input rate would be all that is not the tone:
+                // proved above.
                 continue;
             }
             for share in [0.5, 0.55, 0.7, 0.9] {

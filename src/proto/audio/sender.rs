@@ -29,7 +29,7 @@ pub struct EncodedPacket<'a> {
     pub payload: &'a [u8],
     /// RTP timestamp in ticks of the codec's clock, from zero at the session's start.
     pub ticks: u64,
-    /// What the payload was made from, for who has to tell how loud it is.
+    /// The PCM behind the payload, for the audio-level header extension.
     pub pcm: &'a [i16],
 }
 
@@ -124,7 +124,8 @@ impl AudioSender {
         }
     }
 
-    /// Nothing leaves until the next [`AudioSender::start`]: a turn that is on ends here, and what is queued of it is a new one then.
+    /// Nothing leaves until the next [`AudioSender::start`]: a turn that is on ends here, and what
+    /// is queued of it is a new one then.
     pub fn handle_pause(&mut self) {
         if self.pacer.handle_pause() {
             self.turns.push_back(SpeechEdge::Stopped);
@@ -133,7 +134,8 @@ impl AudioSender {
 
     /// Returns how many samples there is room for, at the bot's rate.
     pub fn room(&self) -> usize {
-        // One sample less than there is room for: a piece may come out one sample longer than its share.
+        // One sample less than there is room for: a piece may come out one sample longer than its
+        // share.
         let room = self.pacer.room().saturating_sub(usize::from(self.resampler.is_some())) as u64;
         (room * u64::from(self.rate_hz) / u64::from(self.codec_hz())) as usize
     }
@@ -367,7 +369,8 @@ mod tests {
         }
     }
 
-    /// The settings are those that the encoder works with, from the first packet on and at a new rate as well.
+    /// The settings are those that the encoder works with, from the first packet on and at a new
+    /// rate as well.
     #[test]
     fn the_encoder_tries_as_hard_as_it_is_told() {
         let start = Instant::now();

@@ -1,17 +1,19 @@
 //! Tells speech from background by its energy.
 //!
-//! In: `i16` mono PCM at one rate, pieces of any length. Out: whether there was speech in them. Speech is what stands out of
-//! the background by 7 dB and is louder than a whisper from the next room. The background is the quietest 40 ms of the last
-//! 3 s: it follows a fan within that time and is not raised by speech, which has gaps between its syllables. What rumbles
-//! below the voice is left out. Digital silence is a microphone that is shut (a microcontroller shuts it while the bot
-//! speaks), not a quiet room: it is no speech, and the background before it stays in force.
+//! In: `i16` mono PCM at one rate, pieces of any length. Out: whether there was speech in them.
+//! Speech is what stands out of the background by 7 dB and is louder than a whisper from the next
+//! room. The background is the quietest 40 ms of the last 3 s: it follows a fan within that time
+//! and is not raised by speech, which has gaps between its syllables. What rumbles below the voice
+//! is left out. Digital silence is a microphone that is shut (a microcontroller shuts it while the
+//! bot speaks), not a quiet room: it is no speech, and the background before it stays in force.
 //! What lies between words, and what is too short to be a word, is for the caller to decide.
 
 use std::f32::consts::TAU;
 
 /// Blocks per second: energy is taken over 10 ms.
 const BLOCKS_HZ: u32 = 100;
-/// Blocks over which energy is averaged for the background, whose own swings must not pass for speech.
+/// Blocks over which energy is averaged for the background, whose own swings must not pass for
+/// speech.
 const SMOOTH: usize = 4;
 /// Blocks of one window: 500 ms.
 const WINDOW_BLOCKS: u32 = 50;
@@ -30,7 +32,8 @@ pub struct Vad {
     /// The high-pass filter: its pole, and its last input and output.
     pole: f32,
     last: (f32, f32),
-    /// The block that is not full yet: its energy so far, its samples so far, and whether all of them are silent.
+    /// The block that is not full yet: its energy so far, its samples so far, and whether all of
+    /// them are silent.
     energy: f32,
     filled: usize,
     shut: bool,
@@ -62,7 +65,8 @@ impl Vad {
         }
     }
 
-    /// Takes the next samples, and tells whether there is speech in them: in a block of 10 ms that they complete.
+    /// Takes the next samples, and tells whether there is speech in them: in a block of 10 ms that
+    /// they complete.
     pub fn hears_speech(&mut self, pcm: &[i16]) -> bool {
         let mut speech = false;
         for sample in pcm {
@@ -192,7 +196,8 @@ mod tests {
             for noise in [100.0, 300.0, 1_000.0] {
                 let mut seed = 5;
                 let mut vad = Vad::new(HZ as u32);
-                // A microcontroller: the bot greets before anything was heard, the room, the bot speaks, the room.
+                // A microcontroller: the bot greets before anything was heard, the room, the bot
+                // speaks, the room.
                 for shut in [HZ / 2, 4 * HZ, 20 * HZ] {
                     assert_eq!(share(&mut vad, &vec![0; shut]), 0.0);
                     let room = share(&mut vad, &pcm(&sound(noise, 2 * HZ, &mut seed)));

@@ -101,7 +101,8 @@ pub fn none(config: &Config) -> Finding {
     )
 }
 
-/// Tells whether requests for a name of the certificate are taken. Addresses always are, and so is one name of a wildcard.
+/// Tells whether requests for a name of the certificate are taken. Addresses always are, and so is
+/// one name of a wildcard.
 fn is_taken(name: &CertificateName, hosts: &AllowedHosts) -> bool {
     match name {
         CertificateName::Dns(name) => name.starts_with("*.") || hosts.accepts(name.as_bytes()),
@@ -146,7 +147,8 @@ mod tests {
         }
     }
 
-    /// At the least time that may be left the certificate is good, and a second less is doubtful; its ends are told apart.
+    /// At the least time that may be left the certificate is good, and a second less is doubtful;
+    /// its ends are told apart.
     #[test]
     fn time_is_held_against_the_clock() {
         let left_s = CERTIFICATE_LEFT_MIN.as_secs();

@@ -90,7 +90,8 @@ mod tests {
     use super::*;
     use crate::doctor::FindingLevel;
 
-    /// Boards without a battery begin in 1970; at the limits the clock is plausible, past them it is wrong.
+    /// Boards without a battery begin in 1970; at the limits the clock is plausible, past them it
+    /// is wrong.
     #[test]
     fn an_impossible_clock_is_noticed() {
         for (now_s, synchronised, verdict) in [

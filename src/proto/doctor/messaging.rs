@@ -1,7 +1,8 @@
-//! Whether calls of the messaging app can come: the provider is asked for the call settings of the number.
+//! Whether calls of the messaging app can come: the provider is asked for the call settings of the
+//! number.
 //!
-//! In: status and body of the answer. Out: findings, in which no word of the answer is repeated. Source: the reference of the
-//! provider's endpoint for the settings of a number.
+//! In: status and body of the answer. Out: findings, in which no word of the answer is repeated.
+//! Source: the reference of the provider's endpoint for the settings of a number.
 
 use serde_json::Value;
 

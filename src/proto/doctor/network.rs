@@ -80,7 +80,8 @@ pub fn access(config: &Config) -> Finding {
     }
 }
 
-/// Judges IPv6 by the addresses and the text of `/proc/net/ipv6_route`. Nothing is wrong with a machine that has none.
+/// Judges IPv6 by the addresses and the text of `/proc/net/ipv6_route`. Nothing is wrong with a
+/// machine that has none.
 pub fn ipv6(interfaces: &[InterfaceAddress], routes: &str) -> Finding {
     const WHAT: &str = "ipv6";
     let any = |is_it: fn(Ipv6Addr) -> bool| {
@@ -89,7 +90,7 @@ pub fn ipv6(interfaces: &[InterfaceAddress], routes: &str) -> Finding {
             IpAddr::V4(_) => false,
         })
     };
-    // Systems prefer IPv4 to a unique local address for what lies beyond, so that one keeps nobody waiting.
+    // Systems prefer IPv4 to a unique local address for remote targets, so it delays no connection.
     let (global, local) = (any(is_global), any(|address| address.is_unique_local()));
     match (global, has_default_route(routes)) {
         (true, true) => Finding::ok(WHAT, "an address and a way out"),
@@ -112,7 +113,8 @@ fn is_global(address: Ipv6Addr) -> bool {
     AddressScope::of(address.into()) == AddressScope::Public && !address.is_unspecified() && !address.is_multicast()
 }
 
-/// Finds a default route that leads out: destination and prefix of zero, a flag for "up", no loopback.
+/// Finds a default route that leads out: destination and prefix of zero, a flag for "up", no
+/// loopback.
 fn has_default_route(routes: &str) -> bool {
     const UP: u32 = 1;
     // "Reject" is how the system writes that there is no way.
@@ -127,9 +129,10 @@ fn has_default_route(routes: &str) -> bool {
     })
 }
 
-/// Returns the inodes of the sockets that hold a port, by the text of `/proc/net/tcp` or one of its kin.
+/// Returns the inodes of the sockets that hold a port, from the text of `/proc/net/tcp` or a
+/// similar file.
 ///
-/// Of TCP only those that listen count: the end of an old connection keeps nobody from listening.
+/// For TCP only listening sockets count, since a closing connection does not block a listener.
 pub fn holders(sockets: &str, port: u16, listening: bool) -> Vec<u64> {
     const LISTEN: &str = "0A";
     let inode = |line: &str| {
@@ -180,7 +183,8 @@ mod tests {
         assert!(wrong.words.ends_with("it has 192.168.1.5"), "{}", wrong.words);
     }
 
-    /// Lines as Linux writes them: a default route, one that is refused, one of loopback, and a network's own.
+    /// Lines as Linux writes them: a default route, one that is refused, one of loopback, and a
+    /// network's own.
     #[test]
     fn broken_ipv6_is_told_from_none_and_from_a_whole_one() {
         let zeros = "0".repeat(32);

@@ -16,7 +16,8 @@ pub fn what(provider: &Provider) -> &'static str {
     provider.wire_name()
 }
 
-/// Returns the request by which a provider judges the credentials; nothing where none are configured.
+/// Returns the request by which a provider judges the credentials; nothing where none are
+/// configured.
 pub fn request(provider: &Provider, settings: &Settings) -> Option<RestRequest> {
     provider.protocol.probe(settings)
 }
@@ -182,7 +183,7 @@ mod tests {
         }
     }
 
-    /// Only the provider of `-t` is asked for what it lacks: nobody is told of four telephones he has not.
+    /// Missing settings are reported only for the provider of `-t`.
     #[test]
     fn what_is_not_configured_is_told_where_it_is_served() {
         let of = |transport: Option<Transport>| Config {

@@ -35,7 +35,8 @@ impl Question {
         }
     }
 
-    /// Returns the request by which it is asked; nothing where the configuration has nothing to ask for.
+    /// Returns the request by which it is asked; nothing where the configuration has nothing to ask
+    /// for.
     pub fn request(self, config: &Config, now_s: u64) -> Option<RestRequest> {
         let video = &config.videoroom;
         let (url, authorization) = match self {
@@ -171,7 +172,8 @@ fn stumbles(what: &'static str, status: u16, of: &str) -> Finding {
     }
 }
 
-/// Says what does not work for want of a variable or of a name, and what stands open. Nothing where nobody asked for rooms.
+/// Returns findings on missing variables and names, and on webhooks without a secret. Empty when
+/// rooms are not configured.
 pub fn wanting(config: &Config) -> Vec<Finding> {
     let finding = |transport: Transport, words: String| match config.transport == Some(transport) {
         true => Finding::error(transport.name(), words),

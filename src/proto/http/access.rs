@@ -63,7 +63,7 @@ pub enum AccessError {
     Preflight,
     /// A request of an origin that is not on the list.
     Origin,
-    /// A browser sends it for the page of a stranger without asking the server first.
+    /// A cross-site request that a browser sends without a preflight (CSRF).
     Csrf,
     /// A page sent what only a provider sends.
     WebhookFromPage,

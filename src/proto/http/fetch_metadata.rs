@@ -16,7 +16,8 @@
 use crate::http::host::AllowedHosts;
 use crate::http::origin;
 
-/// Parts of the names of crawlers and of messengers' previews. Programs of one's own, curl among them, have none of these.
+/// Parts of the names of crawlers and of messengers' previews. Programs of one's own, curl among
+/// them, have none of these.
 const CRAWLERS: [&[u8]; 6] = [b"bot", b"crawl", b"spider", b"preview", b"externalhit", b"whatsapp"];
 
 /// What a GET says of itself.
@@ -38,7 +39,7 @@ pub struct FetchMetadata<'r> {
 }
 
 impl FetchMetadata<'_> {
-    /// Tells whether a browser only guesses that somebody will want this.
+    /// Tells whether the browser prefetches this request.
     pub fn is_prefetch(&self) -> bool {
         let words = self.purpose.unwrap_or_default();
         [&b"prefetch"[..], b"prerender", b"preview"]
@@ -46,7 +47,8 @@ impl FetchMetadata<'_> {
             .any(|word| words.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
     }
 
-    /// Tells whether a machine looks at the address for others: a crawler, or a messenger that shows what a link leads to.
+    /// Tells whether a machine looks at the address for others: a crawler, or a messenger that
+    /// shows what a link leads to.
     pub fn is_crawler(&self) -> bool {
         let agent = self.agent.unwrap_or_default();
         CRAWLERS
@@ -54,12 +56,13 @@ impl FetchMetadata<'_> {
             .any(|word| agent.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
     }
 
-    /// Tells whether a browser went here by itself: an address that was typed, or a page of this very server.
+    /// Tells whether a browser went here by itself: an address that was typed, or a page of this
+    /// very server.
     pub fn is_user_initiated(&self) -> bool {
         self.is_navigation() && is(self.site, &[b"none", b"same-origin"])
     }
 
-    /// Tells whether the page of a stranger did this without anybody's click.
+    /// Tells whether a page of another site made this request without a click.
     pub fn is_cross_site(&self, hosts: &AllowedHosts) -> bool {
         if let Some(origin) = self.origin {
             return origin::is_cross_site(origin, self.host, hosts);
@@ -150,7 +153,7 @@ mod tests {
         );
     }
 
-    /// What the page of a stranger makes a browser do while nobody clicks.
+    /// Requests that a page of another site makes a browser send without a click.
     #[test]
     fn what_a_stranger_s_page_does_by_itself_is_refused() {
         for (mode, dest) in [

@@ -60,8 +60,7 @@ impl AllowedHosts {
         }
     }
 
-    /// Tells whether what this authority names is this server, or in the same house: a name that is taken, or an address
-    /// that no router of the Internet knows.
+    /// Tells whether this authority is an accepted name, or an address that is not public.
     pub fn is_local(&self, authority: &[u8]) -> bool {
         match parse_host(authority) {
             Some(ParsedHost::Address(address)) => AddressScope::of(address) != AddressScope::Public,
@@ -80,7 +79,7 @@ impl AllowedHosts {
     }
 }
 
-/// Tells whether two authorities name the same host, whatever their ports.
+/// Tells whether two authorities name the same host; ports are ignored.
 pub fn is_same_host(one: &[u8], other: &[u8]) -> bool {
     match (parse_host(one), parse_host(other)) {
         (Some(ParsedHost::Address(one)), Some(ParsedHost::Address(other))) => one == other,
@@ -145,7 +144,8 @@ fn is_port(text: &[u8]) -> bool {
         && std::str::from_utf8(text).is_ok_and(|port| port.parse::<u16>().is_ok())
 }
 
-/// Reads an address of IPv6. Devices add the zone that they reach a link-local address by (RFC 6874), `%eth0` or `%25eth0`.
+/// Reads an address of IPv6. Devices add the zone that they reach a link-local address by (RFC
+/// 6874), `%eth0` or `%25eth0`.
 fn parse_ipv6(text: &[u8]) -> Option<Ipv6Addr> {
     let (address, zone) = match text.iter().position(|b| *b == b'%') {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// DNS rebinding: whatever is not ours, however near it is spelled.
+    /// DNS rebinding: names that are not this server's, however similar.
     #[test]
     fn names_of_strangers_are_refused() {
         let hosts = hosts();

@@ -22,8 +22,8 @@ pub type CorsHeader<'h> = (&'static str, &'h [u8]);
 
 /// Every method that a page may be told of.
 pub const ALLOWED_METHODS: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
-/// What a page may read of answers: a client of WHIP finds its session and the ICE servers there, and looks for PATCH among the
-/// methods.
+/// What a page may read of answers: a client of WHIP finds its session and the ICE servers there,
+/// and looks for PATCH among the methods.
 const EXPOSED_HEADERS: &[u8] = b"Location, ETag, Link, Accept-Post, Access-Control-Allow-Methods";
 const PREFLIGHT_AGE_S: &[u8] = b"600";
 /// The types of body that need no preflight.
@@ -69,9 +69,9 @@ impl AllowedOrigins {
         }
     }
 
-    /// Tells whether a page of this origin may reach into the private network that `host` is in:
-    /// one of the list, or our own. That no list is there opens CORS to every page, and not the
-    /// network: a browser then keeps the pages of strangers out.
+    /// Tells whether a page of this origin may reach into the private network of `host`: listed
+    /// origins and the host's own. An empty list allows every origin by CORS, but not access to the
+    /// private network.
     pub fn grants_private_network(&self, origin: &[u8], host: Option<&[u8]>) -> bool {
         let scheme = origin.windows(3).position(|three| three == b"://");
         let page = scheme.map(|at| &origin[at + 3..]);
@@ -106,11 +106,12 @@ pub struct PostHeaders<'r> {
 }
 
 impl PostHeaders<'_> {
-    /// Tells whether it is one that a browser lets the page of any stranger send without asking the server first: forms, plain
-    /// text, and bodies without a type. Browsers ask first for JSON, for `Authorization`, and for every method but POST.
+    /// Tells whether a browser sends this POST for any site without a preflight: forms, plain text,
+    /// and bodies without a type. JSON, `Authorization` and other methods need a preflight.
     ///
-    /// Pages of this machine and its network are no strangers, nor is whoever says nothing of a page: programs and devices.
-    /// `Origin: null` is what the frame of a stranger can make itself, so it is one.
+    /// Pages of this machine and its network are not cross-site; neither are requests without any
+    /// origin, which come from programs and devices. `Origin: null` is cross-site, since a foreign
+    /// frame can produce it.
     pub fn is_csrf(&self, hosts: &AllowedHosts) -> bool {
         self.is_simple() && self.is_cross_site(hosts)
     }
@@ -130,7 +131,7 @@ impl PostHeaders<'_> {
     }
 }
 
-/// Tells whether an origin is neither that of the host that is asked nor in the same house.
+/// Tells whether an origin is neither the requested host nor a local or accepted name.
 pub fn is_cross_site(origin: &[u8], host: Option<&[u8]>, hosts: &AllowedHosts) -> bool {
     let scheme = origin.windows(3).position(|three| three == b"://");
     let page = scheme.map(|at| &origin[at + 3..]);
@@ -226,8 +227,7 @@ mod tests {
         }
     }
 
-    /// Finding 7: the network behind this host is opened to pages that somebody has listed, and to
-    /// our own.
+    /// Private network access is granted to listed origins and to the host's own.
     #[test]
     fn a_private_network_is_granted_by_the_list_alone() {
         let host = Some(&b"192.168.1.9:7860"[..]);
@@ -266,7 +266,8 @@ mod tests {
         }
     }
 
-    /// what a preflight came before is taken of every origin; what none came before is not taken of a stranger's page.
+    /// preflighted requests of every origin are accepted; cross-site requests without a
+    /// preflight are rejected.
     #[test]
     fn a_stranger_s_page_has_to_ask_first() {
         for stranger in [

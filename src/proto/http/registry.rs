@@ -1,16 +1,16 @@
-//! The sessions that `/start` registered, by id, with the body that waits for their bot.
+//! The registry of sessions that `/start` created, each with the body for its bot.
 //!
-//! In: bodies, ids, who asked, and `now`. Out: a [`SessionClaim`] for each new connection. The first
-//! connection of an id has the id as its session's name; further ones, while others live, get a
-//! fresh name that the caller passes in, and the same body. An id that nobody uses is gone after
-//! 300 s; one that was used is gone when its last session has ended, because a bot that hung up
-//! must not come back. Bodies are kept as text, so that what they cost is known. One source address
-//! holds a quarter at most; at that, its own oldest unused entry gives way at once. When all is
-//! held, the oldest unused entry of the source that holds most gives way: at once if that source
-//! holds more than the newcomer's would, else once it has had its time. What an authorised request
-//! registered counts for no source and gives way to no anonymous one. Every step is O(log n),
-//! whatever is held. Refuses: more ids or more bytes of bodies than the caps, and ids it does not
-//! know. Source: checklist.
+//! In: bodies, ids, requesters, and `now`. Out: a [`SessionClaim`] for each new connection. The
+//! first connection of an id gets the id as its session's name; later ones, while others live, get
+//! a fresh name and the same body. An unused id expires after 300 s; a used id is removed when its
+//! last session ends, so that a bot that hung up does not return. Bodies are kept as text, so that
+//! their size is known.
+//!
+//! One source address holds at most a quarter; at that share its own oldest unused entry is
+//! evicted. When the registry is full, the oldest unused entry of the largest source is evicted: at
+//! once if that source holds more than the requester would, else after a grace period. Entries of
+//! authorised requests count for no source, and anonymous requests do not evict them. Each step is
+//! O(log n). Source.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -226,7 +226,8 @@ impl SessionRegistry {
         self.sessions.get(id).is_some_and(|session| !session.is_expired(now))
     }
 
-    /// Lends the body to a new connection. `fresh` becomes the session's name when the id is taken as one.
+    /// Lends the body to a new connection. `fresh` becomes the session's name when the id is taken
+    /// as one.
     ///
     /// # Errors
     /// [`UnknownSession`] when the id was never registered, has expired, or has ended.
@@ -253,10 +254,10 @@ impl SessionRegistry {
         })
     }
 
-    /// The same for a name that is good for one session: nobody may hold it, nor have used it.
+    /// Claims an id that is good for one session: it must be neither claimed nor used.
     ///
     /// # Errors
-    /// [`UnknownSession`], as well when it was used.
+    /// [`UnknownSession`], also for a used id.
     pub fn claim_once(&mut self, id: &str, now: Instant) -> Result<SessionClaim, UnknownSession> {
         if !self.is_unused(id, now) {
             return Err(UnknownSession);
@@ -271,8 +272,8 @@ impl SessionRegistry {
             .is_some_and(|session| session.claims == 0 && !session.used && !session.is_expired(now))
     }
 
-    /// Takes a claim back: `used` when a session came of it and has ended, not `used` when its connection never came to
-    /// be, so that the client may try again.
+    /// Takes a claim back: `used` when a session came of it and has ended, not `used` when its
+    /// connection never came to be, so that the client may try again.
     pub fn release(&mut self, claim: &SessionClaim, used: bool) {
         let Some(session) = self.sessions.get_mut(&claim.registered) else {
             return;
@@ -442,8 +443,8 @@ mod tests {
         assert_eq!(table.claim("T", id("F"), now), Err(UnknownSession));
     }
 
-    /// A name that is a key makes one session: not a second while that lives, nor after it, nor once it expired; but another try
-    /// where none came of it.
+    /// A name that is a key makes one session: not a second while that lives, nor after it, nor
+    /// once it expired; but another try where none came of it.
     #[test]
     fn a_name_can_be_good_for_one_session_alone() {
         let (mut table, now) = table();

@@ -1,10 +1,10 @@
-//! Which endpoint a request is for.
+//! Maps method and path to an endpoint.
 //!
-//! In: the method and the path as they stand in the request line, the path still percent-encoded and without its query.
-//! Out: a [`Route`], or a [`RouteError`] that becomes 404 or 405. HEAD goes wherever GET goes. Paths that other clients know
-//! by an alias mean the same. One slash too many at the end is forgiven.
-//! Refuses: unknown paths, methods that a path does not know, percent-encoding that is no UTF-8, and `.` or `..` segments,
-//! encoded or not. Source: checklist.
+//! In: the method and the path of the request line, percent-encoded and without its query. Out: a
+//! [`Route`], or a [`RouteError`] that becomes 404 or 405. HEAD is accepted wherever GET is.
+//! Aliases of paths are equivalent, and one trailing slash is ignored. Rejected: unknown paths,
+//! methods that a path does not support, percent-encoding that is not UTF-8, and `.` or `..`
+//! segments, encoded or not. Source.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -40,9 +40,11 @@ pub enum Route<'p> {
     Webhook,
     /// A new video room, and a bot in it (GET).
     Videoroom,
-    /// The provider of video rooms has a call (POST). By any method: whether it is there at all, the configuration says.
+    /// The provider of video rooms has a call (POST). By any method: whether it is there at all,
+    /// the configuration says.
     DialIn,
-    /// The provider of the messaging app checks this address (GET), or has news of calls (POST). By any method, as before.
+    /// The provider of the messaging app checks this address (GET), or has news of calls (POST). By
+    /// any method, as before.
     Messaging,
     /// OPTIONS without a preflight's headers; the methods of the path.
     Methods(&'static str),
@@ -63,8 +65,8 @@ impl Route<'_> {
         }
     }
 
-    /// Tells whether a request brings an offer, whose refusal the operator is told of: many clients
-    /// show nobody what they were answered, and ask again for ever.
+    /// Tells whether a request carries an offer. Its rejection is logged for the operator, since
+    /// many clients hide the response and retry for ever.
     pub fn accepts_offer(&self) -> bool {
         matches!(self, Route::Offer(_) | Route::Whip(whip::WhipRoute::Create(..)))
     }
@@ -106,8 +108,9 @@ pub const CA_CERTIFICATE_PATH: &str = "/ca.crt";
 /// Where crawlers ask what they may look at.
 pub const ROBOTS_PATH: &str = "/robots.txt";
 
-/// Tells whether a request is exempt from the list of origins: a browser that navigates to the page, or to the certificate
-/// that it is to trust, names no origin, nor does a crawler that asks what it may do.
+/// Tells whether a request is exempt from the list of origins: a browser that navigates to the
+/// page, or to the certificate that it is to trust, names no origin, nor does a crawler that asks
+/// what it may do.
 pub fn is_navigation(method: &str, path: &str) -> bool {
     matches!(method, "GET" | "HEAD")
         && (matches!(path, "/" | "/client" | CA_CERTIFICATE_PATH | ROBOTS_PATH) || path.starts_with("/client/"))
@@ -250,8 +253,8 @@ fn offer<'p>(method: &str, session: Option<String>) -> Result<Route<'p>, RouteEr
     }
 }
 
-/// Finds the session of `/sessions/{id}/{anything}api/offer`; the reference peer takes any such path, and clients below a
-/// path prefix make use of it.
+/// Finds the session of `/sessions/{id}/{anything}api/offer`; Pipecat accepts any such path, and
+/// clients below a path prefix use it.
 fn session(path: &str) -> Option<&str> {
     let (id, rest) = path.strip_prefix("/sessions/")?.split_once('/')?;
     (!id.is_empty() && rest.ends_with("api/offer")).then_some(id)
@@ -289,7 +292,7 @@ mod tests {
         route("GET", path)
     }
 
-    /// `/` leads to the page, whatever the transport.
+    /// `/` redirects to the page for every transport.
     #[test]
     fn the_page_is_at_client() {
         assert_eq!(get("/"), Ok(Route::PageRedirect));
@@ -300,7 +303,8 @@ mod tests {
         assert_eq!(get("/client/a%2Ejs"), Ok(Route::Page("a.js".into())));
     }
 
-    /// one start endpoint for every transport, and the offers with and without a session.
+    /// one start endpoint for every transport, and the offers with and
+    /// without a session.
     #[test]
     fn every_endpoint_is_found_by_method_and_path() {
         assert_eq!(route("POST", "/start"), Ok(Route::Start));
@@ -338,7 +342,8 @@ mod tests {
         assert_eq!(route("post", "/start"), Err(RouteError::Method("POST, OPTIONS")));
     }
 
-    /// sockets with and without a token, and the provider's webhook beside the page's redirect.
+    /// sockets with and without a token, and the provider's webhook beside the
+    /// page's redirect.
     #[test]
     fn sockets_and_the_webhook_have_their_paths() {
         assert_eq!(get("/ws"), Ok(Route::Socket(SocketKind::Call, None)));

@@ -1,10 +1,10 @@
-//! `/start` and `/status`: what a request asks for becomes a plan, and the plan's outcome becomes a reply.
+//! `/start` and `/status`: requests become plans, and their outcomes become replies.
 //!
-//! In: the bytes of a body and the configuration. Out: a [`StartPlan`] for `io` to carry out, then the JSON of the reply. An
-//! empty body means `{}`; `null` counts as absent; unknown fields are ignored.
-//! Refuses: a body that is no JSON object or has a field of the wrong type (422); a transport that does not exist, that
-//! `-t` excludes, that only an option can choose, or that this build lacks (400).
-//! Source: checklist R-043, R-044, R-052 to R-072.
+//! In: the bytes of a body and the configuration. Out: a [`StartPlan`] for `io` to carry out, then
+//! the JSON of the reply. An empty body means `{}`; `null` counts as absent; unknown fields are
+//! ignored. Rejected: a body that is not a JSON object or has a field of the wrong type (422); a
+//! transport that does not exist, that `-t` excludes, that only an option selects, or that this
+//! build lacks (400). Source: R-043, R-044, R-052 to R-072.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::limits;
 use crate::server::body::{self, ObjectReader, ValidationError};
 use crate::webrtc::ice;
 
-/// The one public server that `enableDefaultIceServers` adds; the reference peer's.
+/// The public STUN server that `enableDefaultIceServers` adds, as in Pipecat.
 const DEFAULT_STUN: &str = "stun:stun.l.google.com:19302";
 
 /// What has to be done for a request.
@@ -34,7 +34,8 @@ pub enum StartPlan<'c> {
     },
     /// A WebSocket: the client is told where. The bot starts when it connects.
     Socket { family: SocketKind, body: Value },
-    /// A hosted video room: it is made or chosen, a token is made, and the bot starts. Without a room, only the bot starts.
+    /// A hosted video room: it is made or chosen, a token is made, and the bot starts. Without a
+    /// room, only the bot starts.
     Videoroom { room: Option<RoomRequest>, body: Value },
     /// A media room: tokens are made, and the bot starts.
     Mediaroom { body: Value },
@@ -146,7 +147,8 @@ pub struct RequestBase<'r> {
     pub secure: bool,
 }
 
-/// Returns the URL of a WebSocket: the public one of `--proxy`, else the one by which the client reached the server.
+/// Returns the URL of a WebSocket: the public one of `--proxy`, else the one by which the client
+/// reached the server.
 pub fn socket_url(config: &Config, asked: RequestBase<'_>, family: SocketKind) -> String {
     let path = route::socket_path(family);
     match &config.proxy {
@@ -155,7 +157,8 @@ pub fn socket_url(config: &Config, asked: RequestBase<'_>, family: SocketKind) -
     }
 }
 
-/// Returns the JSON of the reply to a start on a WebSocket. What is absent is left out: clients refuse a `null`.
+/// Returns the JSON of the reply to a start on a WebSocket. What is absent is left out: clients
+/// refuse a `null`.
 pub fn socket_reply(url: &str, session_id: Option<&str>, token: Option<&str>) -> Vec<u8> {
     let mut reply = json!({"wsUrl": url});
     if let Some(id) = session_id {
@@ -176,7 +179,8 @@ pub fn webrtc_reply(session_id: &str, ice_servers: &[IceServer]) -> Vec<u8> {
     reply.to_string().into_bytes()
 }
 
-/// Finds the one transport that a request is for, and refuses it where the runner does not serve it.
+/// Finds the one transport that a request is for, and refuses it where the runner does not serve
+/// it.
 fn transport(config: &Config, asked: Option<String>, create_room: bool) -> Result<Transport, StartRequestError> {
     let transport = match asked {
         Some(name) => match Transport::from_name(&name) {
@@ -211,7 +215,8 @@ fn ice_servers(config: &Config, default_ice: bool) -> Cow<'_, [IceServer]> {
     Cow::Borrowed(&config.ice_servers)
 }
 
-/// The transports that `/start` is for: the one of `-t`, else all but the one that only an option chooses.
+/// The transports that `/start` is for: the one of `-t`, else all but the one that only an option
+/// chooses.
 fn served_transports(config: &Config) -> impl Iterator<Item = Transport> {
     let only = config.transport;
     Transport::ALL.into_iter().filter(move |transport| match only {
@@ -265,7 +270,8 @@ impl StatusReplies {
         }
     }
 
-    /// Returns the JSON of the reply. A runner that takes no new session is `draining`, and not `ready` as clients know it.
+    /// Returns the JSON of the reply. A runner that takes no new session is `draining`, and not
+    /// `ready` as clients know it.
     pub fn reply(&self, sessions: usize, draining: bool) -> Vec<u8> {
         use std::io::Write as _;
         let before_sessions = if draining { &self.draining } else { &self.ready };
@@ -321,7 +327,7 @@ mod tests {
         assert!(plan(&webrtc, b"").is_ok());
     }
 
-    /// R-058: the bot gets the body as it came, whatever its type; absent and `null` mean `{}`.
+    /// R-058: the bot gets the body unchanged, of any type; absent and `null` mean `{}`.
     #[test]
     fn the_body_is_handed_on_as_it_came() {
         for body in [
@@ -398,7 +404,8 @@ mod tests {
         }
     }
 
-    /// R-067: with `-t` every other transport is refused, by either name, and so is a room asked for by its flag.
+    /// R-067: with `-t` every other transport is refused, by either name, and so is a room asked
+    /// for by its flag.
     #[test]
     fn a_transport_that_the_option_excludes_is_refused() {
         let only = config(Some(Transport::WebRtc));
@@ -467,7 +474,8 @@ mod tests {
         assert!(start(r#"{"createDailyRoom":true,"transport":"webrtc"}"#).is_ok());
     }
 
-    /// R-030, R-054 to R-056: a room is asked for by the flag, or by one being configured, with what is asked of it.
+    /// R-030, R-054 to R-056: a room is asked for by the flag, or by one being configured, with
+    /// what is asked of it.
     #[test]
     fn a_video_room_is_asked_for_by_flag_or_by_configuration() {
         let rooms = |config: &Config, text: &str| match plan(config, text.as_bytes()) {
@@ -498,7 +506,8 @@ mod tests {
         assert!(rooms(&configured, unasked).is_some());
     }
 
-    /// R-064, R-065: the URL is the public one, or the one by which the client came; what is absent is left out.
+    /// R-064, R-065: the URL is the public one, or the one by which the client came; what is absent
+    /// is left out.
     #[test]
     fn a_socket_is_found_where_the_client_is() {
         let mut config = config(None);

@@ -1,17 +1,17 @@
-//! One-time tokens for WebSockets: what `/start` and the telephony webhook hand out, and what an upgrade must bring.
+//! One-time tokens for WebSockets, issued by `/start` and the telephony webhook and verified at the
+//! upgrade.
 //!
-//! In: the family of endpoints, an id, `now`. Out: a token, and once, within 300 s, the id again. A
-//! token is `base64url({"aud","exp","jti","seq","iss"}) "." hex(HMAC-SHA256)`; `jti` is the id and
-//! `aud` the family, so that one made for `/ws` is of no use on `/ws-client`. `seq` is its serial
-//! number: one bit for each number says whether it was used. `iss` says on whose word it was made,
-//! and is left out where that was anybody's. `exp` is in seconds since the [`SocketTokens`] were made,
-//! not since 1970: a board's wall clock jumps by decades when it finds its time server, and the key
-//! lives no longer than the process anyway. A token is verified first, and used up when the
-//! connection has all that it needs besides: see [`VerifiedToken`]. A webhook that comes twice is answered
-//! with one token, so a captured one that is sent again opens nothing: see `calls`. Refuses: what
-//! this key did not sign, before anything of it is read, and what is expired, used, or for the
-//! other family. Source: the fact sheet on telephony, its section on tokens; RFC 7519 for the names
-//! of the members.
+//! In: the kind of socket, an id, `now`. Out: a token, and once, within 300 s, the id again. A
+//! token is `base64url({"aud","exp","jti","seq","iss"}) "." hex(HMAC-SHA256)`. `jti` is the id;
+//! `aud` is the kind of socket, so a token for `/ws` is rejected on `/ws-client`; `seq` is a serial
+//! number, with one bit each for use; `iss` is the issuer, and absent for anonymous ones. `exp`
+//! counts seconds since the [`SocketTokens`] were created, because a board's wall clock jumps when
+//! it finds its time server.
+//!
+//! A token is redeemed only when the connection has everything else it needs: see
+//! [`VerifiedToken`]. A repeated webhook gets the same token, so replaying a captured one opens
+//! nothing: see `calls`. Tokens that this key did not sign are rejected before they are parsed.
+//! Source: `docs/spec/telephony.md` 11; RFC 7519 for the names of the members.
 
 mod calls;
 mod serials;
@@ -47,7 +47,7 @@ pub enum Issuer {
     #[default]
     #[serde(rename = "anybody")]
     Anyone,
-    /// That of somebody with the API key.
+    /// A holder of the API key.
     #[serde(rename = "key")]
     ApiKey,
     /// That of a provider whose webhook was verified; the id is the [`CallKey`] of the call that it
@@ -227,7 +227,7 @@ impl SocketTokens {
         }
         let (signed, tag) = token.split_once('.')?;
         let tag = HEXLOWER.decode(tag.as_bytes()).ok()?;
-        // In constant time, so that nobody finds the tag byte by byte.
+        // The comparison takes constant time, so the tag cannot be found byte by byte.
         self.mac(signed).verify_slice(&tag).ok()?;
         let json = BASE64URL_NOPAD.decode(signed.as_bytes()).ok()?;
         serde_json::from_slice(&json).ok()
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(tokens.take(&other, SocketKind::Client, now), id("other"));
     }
 
-    /// The form that the reference peer gives its tokens, held against an HMAC that was computed elsewhere.
+    /// A token in Pipecat's form, checked against an independently computed HMAC.
     #[test]
     fn a_token_has_its_documented_form() {
         let (mut tokens, now) = tokens();
@@ -341,7 +341,8 @@ mod tests {
         }
     }
 
-    /// Every byte counts: no other text opens what a token opens, so the memory of ids is a memory of texts.
+    /// Every byte counts: no other text opens what a token opens, so the memory of ids is a memory
+    /// of texts.
     #[test]
     fn a_token_with_any_byte_changed_is_foreign() {
         let (mut tokens, now) = tokens();
@@ -386,7 +387,7 @@ mod tests {
         );
     }
 
-    /// What is too long is refused whoever signed it; the tokens of sessions are far from that.
+    /// Oversized tokens are rejected even with a valid signature; real ones are far shorter.
     #[test]
     fn a_token_has_a_length_at_most() {
         let (mut tokens, now) = tokens();
@@ -409,8 +410,7 @@ mod tests {
         assert_eq!(tokens.take(&token, SocketKind::Client, in_a_century), id(ID));
     }
 
-    /// Whatever else stands in the way of a connection, its token is good for the next try; once
-    /// used up it is not.
+    /// A token survives a connection that fails for another reason; once redeemed it does not.
     #[test]
     fn a_token_is_used_up_by_nothing_but_its_use() {
         let (mut tokens, now) = tokens();

@@ -1,14 +1,14 @@
 //! What the system says of this process: time, memory, descriptors, threads.
 //!
-//! In: the text of `/proc/self/stat`, `/proc/self/status`, `/proc/self/limits` and `/proc/stat`, and the number of open
-//! descriptors. Out: values under the names that every Prometheus client gives them, so that stock dashboards work. What
-//! cannot be read is left out. Source: proc(5).
+//! In: the text of `/proc/self/stat`, `/proc/self/status`, `/proc/self/limits` and `/proc/stat`,
+//! and the number of open descriptors. Out: values under the names that every Prometheus client
+//! gives them, so that stock dashboards work. What cannot be read is left out. Source: proc(5).
 
 use std::time::Duration;
 
 use super::text::{MetricKind, MetricsText};
 
-/// Ticks per second of the times in `/proc`: USER_HZ, which is 100 on every Linux that this runs on, whatever its own tick.
+/// Ticks per second of the times in `/proc`: USER_HZ, which is 100 on every supported Linux.
 const TICKS_PER_S: u64 = 100;
 
 /// The state of this process.
@@ -37,7 +37,8 @@ pub struct ProcFiles<'a> {
 
 impl ProcessStats {
     pub fn read(files: ProcFiles<'_>) -> Self {
-        // The name of the program stands in parentheses and may hold anything, parentheses included.
+        // The name of the program stands in parentheses and may hold anything, parentheses
+        // included.
         let fields: Vec<&str> = files
             .stat
             .rsplit_once(')')
@@ -117,7 +118,8 @@ impl ProcessStats {
     }
 }
 
-/// Returns how many descriptors may be open at once, by the text of `/proc/self/limits`; `None` when there is no limit.
+/// Returns how many descriptors may be open at once, by the text of `/proc/self/limits`; `None`
+/// when there is no limit.
 pub fn max_fds(limits: &str) -> Option<u64> {
     number_after(limits, "Max open files")
 }

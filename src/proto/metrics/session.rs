@@ -14,7 +14,8 @@ use crate::counts::{Counts, QueueLevels};
 use crate::event::LeaveReason;
 use crate::limits::METRICS_INTERVAL;
 
-/// One live session's share in the metrics. Its end is counted when it is dropped, too: a task that panics has failed.
+/// One live session's share in the metrics. Its end is counted when it is dropped, too: a task that
+/// panics has failed.
 pub struct SessionMetrics {
     metrics: Arc<RunnerMetrics>,
     transport: Transport,
@@ -93,7 +94,8 @@ impl SessionMetrics {
         self.flush(counts, QueueLevels::default(), now);
     }
 
-    /// Replaces this session's part of the depths that everybody sees; a sum that wraps stays right.
+    /// Replaces this session's part of the depths that everybody sees; a sum that wraps stays
+    /// right.
     fn set_queue_levels(&mut self, waiting: QueueLevels) {
         let row = self.metrics.row(self.transport);
         let frames = (waiting.frames as u64).wrapping_sub(self.waiting.frames as u64);

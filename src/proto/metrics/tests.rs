@@ -33,7 +33,8 @@ fn every_count_has_its_own_name() {
     }
 }
 
-/// Live, started, ended: a session is seen from its begin on, with what it told, and once after its end.
+/// Live, started, ended: a session is seen from its begin on, with what it told, and once after its
+/// end.
 #[test]
 fn a_session_is_counted_while_it_lives_and_when_it_ends() {
     let (metrics, now) = (Arc::new(RunnerMetrics::default()), Instant::now());
@@ -105,7 +106,8 @@ fn a_share_is_due_an_interval_after_it_was_told() {
     assert_eq!(share.next_flush(), now + 2 * METRICS_INTERVAL);
 }
 
-/// A delay is in the bucket whose bound it does not exceed: at the bound it is in, past it in the next.
+/// A delay is in the bucket whose bound it does not exceed: at the bound it is in, past it in the
+/// next.
 #[test]
 fn delays_fall_into_their_buckets() {
     let metrics = Arc::new(RunnerMetrics::default());
@@ -165,8 +167,8 @@ fn refusals_and_answers_are_counted_by_their_kind() {
     }
 }
 
-/// What Prometheus asks of a text: one head per family, samples under it alone, no series twice, numbers that are numbers,
-/// and in the names the unit and the kind.
+/// What Prometheus asks of a text: one head per family, samples under it alone, no series twice,
+/// numbers that are numbers, and in the names the unit and the kind.
 #[test]
 fn the_text_keeps_the_rules_of_the_format() {
     let seen = MetricsSnapshot {
@@ -230,7 +232,7 @@ fn the_text_keeps_the_rules_of_the_format() {
     assert!(!families.contains(&"process_open_fds"), "what is not known is not told");
 }
 
-/// Local means this machine, and nobody behind a proxy on it.
+/// Local means this machine, not clients of a proxy on it.
 #[test]
 fn only_those_read_for_whom_it_is() {
     use MetricsAccess::{Any, Local, Off};

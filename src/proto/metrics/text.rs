@@ -1,7 +1,9 @@
-//! The text that Prometheus reads, family by family: a line of help, a line of type, a line per sample.
+//! The text that Prometheus reads, family by family: a line of help, a line of type, a line per
+//! sample.
 //!
-//! In: names, help and label values that are all words of this crate, so that nothing needs escaping, and numbers.
-//! Out: text of format version 0.0.4. Source: Prometheus documentation, "Exposition formats".
+//! In: names, help and label values that are all words of this crate, so that nothing needs
+//! escaping, and numbers. Out: text of format version 0.0.4. Source: Prometheus documentation,
+//! "Exposition formats".
 
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
@@ -44,7 +46,8 @@ impl MetricsText {
         self.line("", labels, value);
     }
 
-    /// Adds a whole histogram; `counts` are those of each bucket alone, the last one without a bound.
+    /// Adds a whole histogram; `counts` are those of each bucket alone, the last one without a
+    /// bound.
     pub fn histogram<const N: usize, const M: usize>(
         &mut self,
         name: &'static str,

@@ -90,7 +90,7 @@ impl InboundQueue {
         self.items.is_empty()
     }
 
-    /// Forgets what waits, which nobody will read any more.
+    /// Drops the queue when the program is gone.
     pub fn clear(&mut self) {
         while self.pop().is_some() {}
     }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::limits::{PROCESS_LINE_BYTES_MAX, PROCESS_LOG_BURST_BYTES, PROCESS_LOG_BYTES_PER_S};
 
-/// Cuts a stream of bytes into lines. A carriage return ends one too: a progress bar has no other end.
+/// Cuts a stream of bytes into lines. A carriage return ends one too: a progress bar has no other
+/// end.
 pub struct LineSplitter {
     partial: Vec<u8>,
     /// The line is longer than the cap; the rest of it is skipped.
@@ -23,7 +24,8 @@ pub struct LineSplitter {
 }
 
 impl Default for LineSplitter {
-    /// Lines of a bot for the runner's log: [`PROCESS_LINE_BYTES_MAX`], a word where one was cut, and no empty ones.
+    /// Lines of a bot for the runner's log: [`PROCESS_LINE_BYTES_MAX`], a word where one was cut,
+    /// and no empty ones.
     fn default() -> LineSplitter {
         LineSplitter::new(PROCESS_LINE_BYTES_MAX, "... (cut)", false)
     }
@@ -114,8 +116,8 @@ impl LogAllowance {
 
     /// Decides on a line of so many bytes.
     ///
-    /// Once the allowance is used up, it must grow to half before a line passes again: else a flood would be logged in
-    /// crumbs, each with a line that tells of those between.
+    /// Once the allowance is used up, it must grow to half before a line passes again: else a flood
+    /// would be logged in crumbs, each with a line that tells of those between.
     pub fn take(&mut self, bytes: usize, now: Instant) -> LineDecision {
         // What the log adds to a line costs too.
         let bytes = bytes + 64;
@@ -188,7 +190,8 @@ mod tests {
         assert!(lines(&[b"", b"\n\r\n"]).is_empty());
     }
 
-    /// At the cap a line is whole; one byte past it it is cut, and the line after it is whole again.
+    /// At the cap a line is whole; one byte past it it is cut, and the line after it is whole
+    /// again.
     #[test]
     fn a_line_has_an_end() {
         let fits = vec![b'x'; PROCESS_LINE_BYTES_MAX];
@@ -200,7 +203,8 @@ mod tests {
         assert_eq!(found[1], "next");
     }
 
-    /// I-14: a log that keeps empty lines has each of them once, whichever way lines end and wherever the bytes are parted.
+    /// I-14: a log that keeps empty lines has each of them once, whichever way lines end and
+    /// wherever the bytes are parted.
     #[test]
     fn empty_lines_may_be_kept() {
         let whole = b"\n\none\r\n\r\ntwo\r10%\r\rthree";
@@ -215,7 +219,8 @@ mod tests {
         );
     }
 
-    /// A burst passes, then nothing until half of it has grown again, then the number of those between.
+    /// A burst passes, then nothing until half of it has grown again, then the number of those
+    /// between.
     #[test]
     fn a_flood_becomes_a_trickle() {
         let start = Instant::now();

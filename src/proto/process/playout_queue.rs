@@ -56,7 +56,8 @@ impl fmt::Display for UnsupportedRate {
 impl std::error::Error for UnsupportedRate {}
 
 impl PlayoutQueue {
-    /// Makes an empty queue to a session that plays at `rate_hz`, which is also what speech without a rate has.
+    /// Makes an empty queue to a session that plays at `rate_hz`, which is also what speech without
+    /// a rate has.
     pub fn new(rate_hz: u32) -> Self {
         PlayoutQueue {
             items: VecDeque::new(),
@@ -67,7 +68,8 @@ impl PlayoutQueue {
         }
     }
 
-    /// Queues speech. It is taken whole, however long: ask [`PlayoutQueue::has_capacity`] before the next.
+    /// Queues speech. It is taken whole, however long: ask [`PlayoutQueue::has_capacity`] before
+    /// the next.
     ///
     /// # Errors
     /// [`UnsupportedRate`], and nothing is queued then.
@@ -77,7 +79,8 @@ impl PlayoutQueue {
             return Err(UnsupportedRate(rate_hz));
         }
         self.samples += samples.len();
-        // Small frames share memory: a program that sends single samples must not cost a block for each.
+        // Small frames share memory: a program that sends single samples must not cost a block for
+        // each.
         match self.items.back_mut() {
             Some(PlayoutItem::Speech {
                 samples: last,
@@ -91,7 +94,8 @@ impl PlayoutQueue {
         Ok(())
     }
 
-    /// Queues a mark; gives it back when there are too many, or its name is too long for any session.
+    /// Queues a mark; gives it back when there are too many, or its name is too long for any
+    /// session.
     ///
     /// # Errors
     /// The name of the mark that found no room.

@@ -1,7 +1,7 @@
 //! Base64 as JSON carries audio and files: standard alphabet, padding allowed and not demanded.
 //!
-//! In: text. Out: bytes, or nothing when a character is not of the alphabet, the length cannot be, or bits are left over.
-//! Source: RFC 4648 section 4.
+//! In: text. Out: bytes, or nothing when a character is not of the alphabet, the length cannot be,
+//! or bits are left over. Source: RFC 4648 section 4.
 
 use data_encoding::BASE64_NOPAD;
 

@@ -1,8 +1,9 @@
-//! The client's half of RTVI: from the text of one message to a typed request, or to a refusal with its reply.
+//! RTVI messages of the client: text becomes a typed request, or an error with its reply.
 //!
-//! In: text as it came off the channel, of any content. Out: a [`Message`]; PCM of `raw-audio` as `i16` mono at its own
-//! rate, files as bytes. Refused, each with the reply that the reference gives: an envelope without `id` or `type`, a type
-//! that nobody knows (`append-to-context` is one: it left the protocol), data of the wrong shape.
+//! In: any text of the channel. Out: a [`Message`]; PCM of `raw-audio` as `i16` mono at its own
+//! rate, files as bytes. Rejected, each with the reference's reply: an envelope without `id` or
+//! `type`, an unknown type (`append-to-context` was removed from the protocol), and data of the
+//! wrong shape. Source: `docs/spec/rtvi.md` 3.
 
 use std::fmt;
 
@@ -25,7 +26,8 @@ pub struct Message {
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Request {
-    /// The client can be talked to. A missing or malformed version is `None`, and so is no reason to refuse it.
+    /// The client can be talked to. A missing or malformed version is `None`, and so is no reason
+    /// to refuse it.
     ClientReady { version: Option<String>, about: Value },
     /// The bot shall end.
     DisconnectBot,
@@ -125,7 +127,7 @@ pub enum FileSource {
         #[serde(deserialize_with = "from_base64")]
         bytes: Vec<u8>,
     },
-    /// The client's word, which nobody checked.
+    /// As the client states it; not verified.
     Url { url: String },
 }
 

@@ -1,11 +1,11 @@
 //! RTVI: the JSON messages between a voice client and its bot, protocol 2.1.
 //!
-//! In: the text of one message of the client; [`parse`] makes a [`Message`] of it, or a [`RtviError`] that knows the one
-//! reply it deserves. Out: [`ToClient`] becomes the text of one message. [`Handshake`] says what to answer to the client's
-//! version. Absent optional fields are left out; what belongs to the application passes untouched, nulls included.
-//! Text without the label `rtvi-ai` belongs to somebody else and gets no answer. Only what is refused is answered here:
-//! order, time and who is speaking are [`crate::rtvi`]'s.
-//! Source: the RTVI standard 2.1.0 as `@pipecat-ai/client-js` 1.13 and `pipecat-ai` 1.7 speak it.
+//! In: the text of one message of the client; [`parse`] returns a [`Message`], or a [`RtviError`]
+//! with its reply. Out: [`ToClient`] becomes the text of one message. [`Handshake`] answers the
+//! client's version. Absent optional fields are left out; application data passes unchanged, nulls
+//! included. Text without the label `rtvi-ai` is not RTVI and gets no reply. Only errors are
+//! answered here; order, time and speaking state are [`crate::rtvi`]'s. Source: `docs/spec/rtvi.md`
+//! 1 to 5.
 
 mod base64;
 mod from_client;

@@ -1,4 +1,5 @@
-//! What leaves for the client, byte for byte as JSON, and what becomes of everything that a client may send.
+//! What leaves for the client, byte for byte as JSON, and what becomes of everything that a client
+//! may send.
 
 use serde_json::{Value, json};
 
@@ -626,8 +627,8 @@ fn long_text_is_cut_between_words_into_pieces_that_fit() {
     }
 }
 
-/// Mutates good messages a few thousand times from one seed. Nothing may panic, and every reply must be one RTVI message
-/// that is no larger than an error needs to be.
+/// Mutates good messages a few thousand times from one seed. Nothing may panic, and every reply
+/// must be one RTVI message that is no larger than an error needs to be.
 #[test]
 fn rubbish_gets_a_small_reply_or_none() {
     let good = [

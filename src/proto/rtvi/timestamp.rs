@@ -1,7 +1,8 @@
-//! The instant of a transcript as RTVI writes it: ISO 8601 in UTC with milliseconds, `2026-11-21T09:20:06.429+00:00`.
+//! The instant of a transcript as RTVI writes it: ISO 8601 in UTC with milliseconds,
+//! `2026-11-21T09:20:06.429+00:00`.
 //!
-//! In: a `SystemTime` that the caller read. Out: text. A clock that stands before 1970 is taken as 1970, a board without a
-//! battery may have one. Source: ISO 8601.
+//! In: a `SystemTime` that the caller read. Out: text. A clock that stands before 1970 is taken as
+//! 1970, a board without a battery may have one. Source: ISO 8601.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,8 +1,10 @@
-//! The bot's half of RTVI: every message that a bot sends, as a value that becomes the text of one message.
+//! The bot's half of RTVI: every message that a bot sends, as a value that becomes the text of one
+//! message.
 //!
-//! In: borrowed values; times in seconds, levels from 0 to 1. Out: JSON text with label and type, and with an `id` where it
-//! answers something. A [`Segment`] is one sentence of the bot on its way from new to spoken; for clients of protocol 1 it
-//! turns into their one message per sentence. Nothing here can fail: every value has a form in JSON.
+//! In: borrowed values; times in seconds, levels from 0 to 1. Out: JSON text with label and type,
+//! and with an `id` where it answers something. A [`Segment`] is one sentence of the bot on its way
+//! from new to spoken; for clients of protocol 1 it turns into their one message per sentence.
+//! Nothing here can fail: every value has a form in JSON.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -253,7 +255,8 @@ impl Segment {
         &self.text
     }
 
-    /// Returns the first `bytes` of the text; a place inside a character counts as the one before it.
+    /// Returns the first `bytes` of the text; a place inside a character counts as the one before
+    /// it.
     pub fn upto(&self, bytes: usize) -> &str {
         let mut at = bytes.min(self.text.len());
         while !self.text.is_char_boundary(at) {
@@ -275,7 +278,8 @@ impl Segment {
         }
     }
 
-    /// Returns what to tell once the voice is at `bytes` of the text: 0 announces the segment, its length completes it.
+    /// Returns what to tell once the voice is at `bytes` of the text: 0 announces the segment, its
+    /// length completes it.
     ///
     /// Clients of protocol 1 hear of completed segments alone.
     pub fn spoken_to(&self, bytes: usize, legacy: bool) -> Option<BotOutput<'_>> {
@@ -315,7 +319,8 @@ impl Segment {
     }
 }
 
-/// Cuts a text into pieces that each take at most `bytes_max` inside a JSON string, between words where it can.
+/// Cuts a text into pieces that each take at most `bytes_max` inside a JSON string, between words
+/// where it can.
 ///
 /// A microcontroller reads one chunk per message. The pieces put together are the text.
 pub fn pieces(text: &str, bytes_max: usize) -> impl Iterator<Item = &str> {

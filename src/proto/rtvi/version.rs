@@ -1,7 +1,8 @@
 //! What to answer to the version that a client states in `client-ready`.
 //!
-//! In: the version's text, or its absence. Out: the version for `bot-ready`, the complaint that goes before it, and whether
-//! the client is one of protocol 1. A session is never refused because of its version.
+//! In: the version's text, or its absence. Out: the version for `bot-ready`, the complaint that
+//! goes before it, and whether the client is one of protocol 1. A session is never refused because
+//! of its version.
 
 use super::{MAJOR, VERSION, clip};
 use crate::limits::RTVI_ECHO_CHARS_MAX;

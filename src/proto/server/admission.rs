@@ -29,8 +29,8 @@ pub struct Requester {
     /// Whether it came with the API key, or with what an authorised request was given: the name of
     /// a session, or a token.
     pub is_authorised: bool,
-    /// The address of this machine that it was sent to; nothing where a proxy passed it on, or where
-    /// it is not known. Quotas do not look at it.
+    /// The address of this machine that it was sent to; nothing where a proxy passed it on, or
+    /// where it is not known. Quotas do not look at it.
     pub local_address: Option<IpAddr>,
 }
 
@@ -218,8 +218,9 @@ impl<T> PermitLedger<T> {
         entry.kind == PendingKind::Offer && self.pending.contains(&ticket)
     }
 
-    /// Takes the place away that [`PermitLedger::plan`] named, or that [`PermitLedger::may_replace`] allows to,
-    /// and returns what the entry holds. The entry itself stays until [`PermitLedger::remove`].
+    /// Takes the place away that [`PermitLedger::plan`] named, or that
+    /// [`PermitLedger::may_replace`] allows to, and returns what the entry holds. The entry itself
+    /// stays until [`PermitLedger::remove`].
     pub fn evict(&mut self, ticket: Ticket) -> Option<&mut T> {
         if self.entries.get(&ticket)?.is_evicted {
             return None;
@@ -256,8 +257,8 @@ impl<T> PermitLedger<T> {
         ticket
     }
 
-    /// Notes that somebody is there, or that the session ends: it is evicted no more. Tells whether
-    /// it was pending.
+    /// Marks an entry as connected or ending, so that it is not evicted. Returns whether it was
+    /// pending.
     pub fn mark_connected(&mut self, ticket: Ticket) -> bool {
         let was_pending = self.pending.remove(&ticket);
         let is_offer = |entry: &LedgerEntry<T>| entry.kind == PendingKind::Offer;
@@ -383,7 +384,7 @@ mod tests {
         assert_eq!([1, 2, 3, 4, 8, 32].map(source_share), [1, 2, 3, 3, 6, 24]);
     }
 
-    /// An IPv6 network of 64 bits is one source, whatever addresses of it ask.
+    /// An IPv6 network of 64 bits is one source.
     #[test]
     fn a_network_has_one_share() {
         let mut rig = Rig::new(CAPS);
@@ -579,9 +580,8 @@ mod tests {
         assert!(rig.ask(from("192.0.2.3"), PendingKind::Silent).is_ok());
     }
 
-    /// A connected session whose caller is gone gives its place to a device of its source, and to
-    /// nobody who could not have had one: the shares, the precedence of authorised entries and the
-    /// caps stay as they are.
+    /// A connected session whose caller is gone gives its permit only to a device of its source
+    /// that could have had one: shares, the precedence of authorised entries and the caps hold.
     #[test]
     fn the_place_of_one_who_is_gone_goes_to_its_source() {
         let mut rig = Rig::new(AdmissionLimits {
@@ -626,7 +626,7 @@ mod tests {
         assert_eq!((rig.0.permits, rig.0.pending_offers), (8, 2));
     }
 
-    /// Nothing is kept of who has left.
+    /// Removed entries leave nothing behind.
     #[test]
     fn a_ledger_that_is_left_is_empty() {
         let mut rig = Rig::new(CAPS);

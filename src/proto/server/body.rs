@@ -92,7 +92,8 @@ pub fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>, ValidationError>
     }
 }
 
-/// Returns where in the body a parse error is, in bytes from the start; the parser counts lines and columns.
+/// Returns where in the body a parse error is, in bytes from the start; the parser counts lines and
+/// columns.
 fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
     let before: usize = bytes
         .split_inclusive(|byte| *byte == b'\n')
@@ -102,7 +103,8 @@ fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
     (before + column.saturating_sub(1)).min(bytes.len())
 }
 
-/// Takes typed fields out of an object and collects what is wrong with them, so that one answer names it all.
+/// Takes typed fields out of an object and collects what is wrong with them, so that one answer
+/// names it all.
 pub struct ObjectReader {
     map: Map<String, Value>,
     at: Vec<LocStep>,
@@ -119,7 +121,8 @@ impl ObjectReader {
         }
     }
 
-    /// Takes a field of any type by its canonical name, else by an alias, with the name it stood under.
+    /// Takes a field of any type by its canonical name, else by an alias, with the name it stood
+    /// under.
     pub fn take(&mut self, name: &'static str) -> Option<(&'static str, Value)> {
         aliases::first(Area::JsonKey, name, |name| match self.map.remove(name) {
             None | Some(Value::Null) => None,
@@ -140,7 +143,8 @@ impl ObjectReader {
         }
     }
 
-    /// Takes a string that has to be there. A missing one becomes a problem, and an empty string here.
+    /// Takes a string that has to be there. A missing one becomes a problem, and an empty string
+    /// here.
     pub fn required_string(&mut self, name: &'static str, bytes_max: usize) -> String {
         if self.map.get(name).is_none_or(Value::is_null) {
             return self.missing(name).unwrap_or_default();

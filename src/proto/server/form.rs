@@ -1,8 +1,9 @@
 //! Names and values of `application/x-www-form-urlencoded` bodies and queries.
 //!
-//! In: bytes of any kind. Out: pairs in the order in which they came, decoded, at most [`FORM_PAIRS_MAX`] of them.
-//! Refuses nothing, as browsers do not: an escape that is none stays as it is, bytes that are no UTF-8 become the replacement
-//! character, a name without `=` has an empty value. Source: URL standard, section 5.1.
+//! In: bytes of any kind. Out: pairs in the order in which they came, decoded, at most
+//! [`FORM_PAIRS_MAX`] of them. Refuses nothing, as browsers do not: an escape that is none stays as
+//! it is, bytes that are no UTF-8 become the replacement character, a name without `=` has an empty
+//! value. Source: URL standard, section 5.1.
 
 use crate::limits::FORM_PAIRS_MAX;
 
@@ -78,7 +79,7 @@ mod tests {
         assert_eq!(of("N%C3%A4me=\u{e4}".as_bytes()), [pair("N\u{e4}me", "\u{e4}")]);
     }
 
-    /// Whatever a peer sends is a form, with as many pairs as can be made of it.
+    /// Any input is a form with as many pairs as can be read from it.
     #[test]
     fn nothing_is_too_broken() {
         assert_eq!(of(b""), []);

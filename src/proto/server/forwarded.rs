@@ -205,8 +205,7 @@ mod tests {
         client.to_string()
     }
 
-    /// What a stranger says of itself is not believed, and a trusted proxy that says nothing is the
-    /// client.
+    /// Headers of an untrusted peer are ignored, and a trusted proxy without headers is the client.
     #[test]
     fn only_trusted_proxies_are_believed() {
         let lines = || [&b"192.0.2.9"[..]].into_iter();
@@ -232,7 +231,7 @@ mod tests {
         }
     }
 
-    /// The list is read from its end: whatever a client puts before it, it is what its proxy saw.
+    /// The list is read from its end, so entries that a client prepends have no effect.
     #[test]
     fn a_client_chooses_no_address() {
         let trusted = proxies(&["10.0.0.0/8"]);

@@ -26,8 +26,8 @@ pub struct LogLimit {
 }
 
 impl LogLimit {
-    /// Takes leave to write a line that `caller` has caused. `Some` is leave, with the number of lines that were left out and
-    /// have to be told now, mostly none.
+    /// Takes leave to write a line that `caller` has caused. `Some` is leave, with the number of
+    /// lines that were left out and have to be told now, mostly none.
     pub fn allow(&mut self, caller: IpAddr, now: Instant) -> Option<u64> {
         self.roll_window(now);
         let caller = SourceKey::from(caller);
@@ -49,7 +49,8 @@ impl LogLimit {
         })
     }
 
-    /// Takes leave to write a refused body, which is much longer than other lines; its line is taken beside that.
+    /// Takes leave to write a refused body, which is much longer than other lines; its line is
+    /// taken beside that.
     pub fn allow_body(&mut self, now: Instant) -> bool {
         self.roll_window(now);
         let granted = self.bodies < LOGGED_BODIES_MAX;
@@ -87,7 +88,8 @@ mod tests {
         IpAddr::from((0x0a00_0000 + n).to_be_bytes())
     }
 
-    /// One caller's lines end at the cap, another's do not, and the next minute tells how many were left out, once.
+    /// One caller's lines end at the cap, another's do not, and the next minute tells how many were
+    /// left out, once.
     #[test]
     fn one_caller_s_lines_are_capped() {
         let (mut lines, start) = (LogLimit::default(), Instant::now());
@@ -111,7 +113,8 @@ mod tests {
         assert_eq!(lines.allow(nth(1_000), start + LINES_WINDOW), Some(1));
     }
 
-    /// Beyond so many callers the further ones share one count; those who are known keep theirs, and memory has its end.
+    /// Beyond so many callers the further ones share one count; those who are known keep theirs,
+    /// and memory has its end.
     #[test]
     fn callers_that_are_told_apart_are_capped() {
         let (mut lines, start) = (LogLimit::default(), Instant::now());
@@ -126,7 +129,7 @@ mod tests {
         assert_eq!(lines.sources.len(), LOGGED_CALLERS_MAX);
     }
 
-    /// Who has a network of addresses is one caller.
+    /// All addresses of one network are one caller.
     #[test]
     fn a_network_is_one_caller() {
         let (mut lines, start) = (LogLimit::default(), Instant::now());

@@ -42,7 +42,8 @@ const NO_FILE: MultipartError =
     MultipartError::Files("the form has no part named \"file\"; it is expected behind the fields");
 const TWO_FILES: MultipartError = MultipartError::Files("the form has a second part named \"file\"; one is expected");
 
-/// Finds the boundary in the value of `Content-Type`; nothing when that is another type or the boundary is unusable.
+/// Finds the boundary in the value of `Content-Type`; nothing when that is another type or the
+/// boundary is unusable.
 pub fn boundary(content_type: &[u8]) -> Option<String> {
     let (kind, parameters) = head_and_parameters(content_type);
     if !kind.eq_ignore_ascii_case(b"multipart/form-data") {
@@ -62,7 +63,8 @@ pub struct MultipartParser {
     has_upload: bool,
     fields_bytes_max: usize,
     frame_bytes_max: usize,
-    /// A line break, two hyphens, the boundary. Of its bytes only the first is a `\r`, on which the search relies.
+    /// A line break, two hyphens, the boundary. Of its bytes only the first is a `\r`, on which the
+    /// search relies.
     delimiter: Vec<u8>,
     /// How much of the delimiter the last bytes were.
     matched: usize,
@@ -248,7 +250,8 @@ impl MultipartParser {
         Ok(is_file)
     }
 
-    /// Takes what of some bytes is content or may be the delimiter behind it; tells how many bytes that are.
+    /// Takes what of some bytes is content or may be the delimiter behind it; tells how many bytes
+    /// that are.
     fn handle_content<E: From<MultipartError>>(
         &mut self,
         bytes: &[u8],
@@ -284,7 +287,8 @@ impl MultipartParser {
         if self.matched == self.delimiter.len() || same == bytes.len() {
             self.finish_content(on)?;
         } else {
-            // It was content, and so rarely that a copy does no harm. What follows is looked at anew.
+            // It was content, and so rarely that a copy does no harm. What follows is looked at
+            // anew.
             let held = self.delimiter[..self.matched].to_vec();
             self.matched = 0;
             self.push_content(&held, on)?;
@@ -420,8 +424,8 @@ fn parameter<'v>(mut rest: &'v [u8], wanted: &str) -> Result<Option<Cow<'v, [u8]
     }
 }
 
-/// Reads a value up to its closing quotation mark; gives what follows too. A backslash counts before a quotation mark and before
-/// another one; elsewhere it is part of a name of Windows.
+/// Reads a value up to its closing quotation mark; gives what follows too. A backslash counts
+/// before a quotation mark and before another one; elsewhere it is part of a name of Windows.
 fn unquoted(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), ParameterError> {
     let mut value = Vec::new();
     let mut rest = text;

@@ -158,8 +158,8 @@ impl RequestFraming {
         }
     }
 
-    /// Returns the number of the first request that is to be refused with [`FramingError::TwoLengths`],
-    /// counted from 0; all that follow are too.
+    /// Returns the number of the first request that is to be refused with
+    /// [`FramingError::TwoLengths`], counted from 0; all that follow are too.
     pub fn first_ambiguous(&self) -> Option<usize> {
         self.first_ambiguous
     }
@@ -210,8 +210,7 @@ impl RequestFraming {
         };
     }
 
-    /// The request that is being read, or the one behind its body, and whatever follows has no
-    /// place that all agree on.
+    /// The position of this request's end, and of all that follows, is ambiguous.
     fn give_up(&mut self) {
         self.state = FramingState::Ambiguous;
         self.first_ambiguous = Some(self.heads);
@@ -290,8 +289,8 @@ mod tests {
 
     const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
-    /// RFC 9112 section 6.3: both headers, in either order, in any case, whatever their values, are
-    /// refused, and nothing else is.
+    /// RFC 9112 section 6.3: both headers, in either order, case and value, are rejected, and
+    /// nothing else.
     #[test]
     fn two_lengths_are_refused() {
         for fields in [
@@ -308,7 +307,7 @@ mod tests {
         }
     }
 
-    /// Requests that follow one another are told apart, whatever looks like a head in their bodies.
+    /// Consecutive requests are separated, even if a body looks like a head.
     #[test]
     fn bodies_are_no_heads() {
         let evil = "\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -335,8 +334,8 @@ mod tests {
         }
     }
 
-    /// What the library refuses for itself is not followed further, and whatever came after it
-    /// would be refused here.
+    /// A request that the library rejects is not followed further, and all after it is rejected
+    /// here.
     #[test]
     fn what_cannot_be_followed_is_refused_from_there_on() {
         for (head, heads) in [

@@ -92,13 +92,13 @@ pub fn basic(user: &str, password: &Secret) -> Secret {
     Secret::new(format!("Basic {}", BASE64.encode(pair.as_bytes())))
 }
 
-/// Returns the header value that proves whoever holds the key.
+/// Returns the header value of a bearer key.
 pub fn bearer(key: &Secret) -> Secret {
     Secret::new(format!("Bearer {}", key.expose()))
 }
 
-/// Writes any text as one segment of a path. `:` stays, as the ids of calls have it; `.` and `..` stay too, and mean what
-/// they mean in paths: refuse them before.
+/// Writes any text as one segment of a path. `:` stays, as the ids of calls have it; `.` and `..`
+/// stay too, and mean what they mean in paths: refuse them before.
 pub fn encode_path_segment(text: &str) -> String {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut out = String::with_capacity(text.len());
@@ -114,7 +114,7 @@ pub fn encode_path_segment(text: &str) -> String {
     out
 }
 
-/// Takes from a provider's words whatever could be a phone number, an id or a key.
+/// Removes possible phone numbers, ids and keys from a provider's text.
 pub fn redact_reason(text: &str) -> String {
     let words = text.split_whitespace().map(|word| {
         if word.chars().count() > REST_REASON_WORD_CHARS_MAX {

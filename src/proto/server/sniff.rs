@@ -37,7 +37,8 @@ impl SniffedProtocol {
 mod tests {
     use super::*;
 
-    /// One byte of 256 is a handshake; every letter that a method may begin with is a request; a check has 256 bytes at most.
+    /// One byte of 256 is a handshake; every letter that a method may begin with is a request; a
+    /// check has 256 bytes at most.
     #[test]
     fn one_byte_tells() {
         let tls: Vec<u8> = (0..=255)

@@ -37,8 +37,9 @@ impl fmt::Display for CertificateName {
     }
 }
 
-/// Returns what clients may call this machine: `localhost`, its names and those of the configuration, the `.local` name of
-/// each, and every address that a browser can open. Sorted, at most [`CERTIFICATE_NAMES_MAX`].
+/// Returns what clients may call this machine: `localhost`, its names and those of the
+/// configuration, the `.local` name of each, and every address that a browser can open. Sorted, at
+/// most [`CERTIFICATE_NAMES_MAX`].
 pub fn certificate_names(host_names: &[String], addresses: &[IpAddr]) -> Vec<CertificateName> {
     let mut names = vec![
         CertificateName::Dns("localhost".into()),
@@ -82,7 +83,8 @@ pub enum NameConstraint {
 
 /// Names that no public site can have.
 const PRIVATE_NAMES: [&str; 5] = ["localhost", "local", "lan", "home.arpa", "internal"];
-/// Networks that no public site can be in: loopback, private, shared (RFC 6598), link-local, and those of IPv6.
+/// Networks that no public site can be in: loopback, private, shared (RFC 6598), link-local, and
+/// those of IPv6.
 const PRIVATE_NETWORKS: [(IpAddr, u8); 9] = [
     (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
     (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8),
@@ -95,8 +97,9 @@ const PRIVATE_NETWORKS: [(IpAddr, u8); 9] = [
     (IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10),
 ];
 
-/// Returns what a new authority of a machine with these names may vouch for: the private world, and the machine itself. Who
-/// trusts it need not fear that its key, on a board in a drawer, opens the rest of the web.
+/// Returns what a new authority of a machine with these names may vouch for: the private world, and
+/// the machine itself. Who trusts it need not fear that its key, on a board in a drawer, opens the
+/// rest of the web.
 pub fn name_constraints(names: &[CertificateName]) -> Vec<NameConstraint> {
     let mut subtrees: Vec<NameConstraint> = PRIVATE_NAMES
         .iter()
@@ -152,7 +155,8 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// Returns that of a new certificate. It begins in the past: clocks of clients are behind at times.
+    /// Returns that of a new certificate. It begins in the past: clocks of clients are behind at
+    /// times.
     pub fn of_certificate(now_s: u64) -> Validity {
         let from_s = now_s - CERTIFICATE_BACKDATED.as_secs();
         Validity {
@@ -161,8 +165,8 @@ impl Validity {
         }
     }
 
-    /// Returns that of a new authority, which begins before the release: a clock that was ahead, and is put right, must not
-    /// make it one of the future.
+    /// Returns that of a new authority, which begins before the release: a clock that was ahead,
+    /// and is put right, must not make it one of the future.
     pub fn of_authority(now_s: u64) -> Validity {
         Validity {
             from_s: RELEASED_S - 365 * DAY_S,
@@ -176,8 +180,8 @@ impl Validity {
     }
 }
 
-/// Returns the time to go by. A clock before the release was never set, and the truth is no earlier than the day on which a
-/// kept certificate was made.
+/// Returns the time to go by. A clock before the release was never set, and the truth is no earlier
+/// than the day on which a kept certificate was made.
 pub fn plausible_now(clock_s: u64, kept: Option<&Certificate>) -> u64 {
     if clock_s >= RELEASED_S {
         return clock_s;
@@ -207,7 +211,8 @@ impl fmt::Display for RenewalReason {
     }
 }
 
-/// Tells whether another certificate is due; `certificate_names` is what its authority may vouch for.
+/// Tells whether another certificate is due; `certificate_names` is what its authority may vouch
+/// for.
 pub fn renewal_reason(kept: &Certificate, wanted: &[CertificateName], clock_s: u64) -> Option<RenewalReason> {
     let Validity { from_s, until_s } = kept.validity;
     let now_s = plausible_now(clock_s, Some(kept));
@@ -221,8 +226,9 @@ pub fn renewal_reason(kept: &Certificate, wanted: &[CertificateName], clock_s: u
     missing.cloned().map(RenewalReason::Missing)
 }
 
-/// Returns the names of the next certificate: those that are wanted, and those of the last one while there is room, so that
-/// an interface that comes and goes, or a second runner with other names, does not ask for another one each time.
+/// Returns the names of the next certificate: those that are wanted, and those of the last one
+/// while there is room, so that an interface that comes and goes, or a second runner with other
+/// names, does not ask for another one each time.
 pub fn next_names(
     wanted: &[CertificateName],
     last: Option<&Certificate>,

@@ -25,7 +25,7 @@ pub enum ProtobufFrame {
     },
     /// The JSON text of one message.
     Message(String),
-    /// Whoever speaks is to stop.
+    /// The peer asks for an interruption.
     Interruption,
     Text(String),
     Transcription {
@@ -90,7 +90,8 @@ pub fn decode(bytes: Bytes) -> Result<ProtobufFrame, ProtobufError> {
     })
 }
 
-/// Appends the samples of a frame's PCM, stereo as the mean of its channels. A WAV header before them is skipped.
+/// Appends the samples of a frame's PCM, stereo as the mean of its channels. A WAV header before
+/// them is skipped.
 ///
 /// # Errors
 ///
@@ -137,8 +138,9 @@ fn partial_sample(pcm: &[u8], channels: u32) -> ProtobufError {
     }
 }
 
-// Keys of the wire: field number and type in one byte. Fields are written by hand, since an encoder of structs would copy the
-// samples twice, fifty times a second; a test holds the result against that encoder's.
+// Keys of the wire: field number and type in one byte. Fields are written by hand, since an encoder
+// of structs would copy the samples twice, fifty times a second; a test holds the result against
+// that encoder's.
 const FRAME_AUDIO: u8 = 2 << 3 | LENGTH_DELIMITED;
 const FRAME_MESSAGE: u8 = 4 << 3 | LENGTH_DELIMITED;
 const FRAME_INTERRUPTION: u8 = 5 << 3 | LENGTH_DELIMITED;
@@ -280,7 +282,8 @@ mod tests {
         WireFrame { frame: Some(kind) }.encode_to_vec()
     }
 
-    /// What the stock client puts on the wire for its microphone, byte for byte: name, PCM, rate, channels, no id.
+    /// What the stock client puts on the wire for its microphone, byte for byte: name, PCM, rate,
+    /// channels, no id.
     const FROM_CLIENT: &[u8] = b"\x12\x12\x12\x05audio\x1a\x04\x01\x02\xff\xff\x20\x80\x7d\x28\x01";
 
     #[test]
@@ -297,7 +300,8 @@ mod tests {
         assert_eq!(heard, [7, 0x0201, -1], "samples are appended");
     }
 
-    /// The frames written by hand are those of the derived encoder, in one allocation of exactly their length.
+    /// The frames written by hand are those of the derived encoder, in one allocation of exactly
+    /// their length.
     #[test]
     fn frames_written_by_hand_are_those_of_the_schema() {
         for count in [1, 3, 61, 62, 160, 480, 960, 8_000, 48_000] {
@@ -363,7 +367,8 @@ mod tests {
         assert_eq!(read(wire(WireKind::Transcription(said))), Ok(expected));
     }
 
-    /// An empty message is a frame of no kind; so is one of a later schema, and later fields of a known kind are skipped.
+    /// An empty message is a frame of no kind; so is one of a later schema, and later fields of a
+    /// known kind are skipped.
     #[test]
     fn what_the_schema_lacks_is_skipped() {
         assert_eq!(read(&b""[..]), Ok(ProtobufFrame::Unset));
@@ -424,7 +429,8 @@ mod tests {
         );
     }
 
-    /// Pipecat's client transport writes one unless it is told not to; 44 bytes of it would be a click in every frame.
+    /// Pipecat's client transport writes one unless it is told not to; 44 bytes of it would be a
+    /// click in every frame.
     #[test]
     fn a_wav_header_is_no_speech() {
         let head = b"RIFF\x28\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\xc0\x5d\0\0\x80\xbb\0\0\x02\0\x10\0data\x04\0\0\0";

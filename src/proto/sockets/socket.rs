@@ -35,7 +35,7 @@ use audio_output::AudioOutput;
 use ending::{EVICTED, close_frame};
 pub use ending::{SocketReadError, SocketRefusal};
 
-/// The rate at which a plain client plays what it gets, whatever the frame says.
+/// The playout rate of plain clients, which ignore the frame's rate.
 const CLIENT_HZ: u32 = 24_000;
 
 /// A message for the peer.
@@ -44,22 +44,22 @@ pub enum SocketMessage {
     Text(String),
     Binary(Vec<u8>),
     Ping,
-    /// The last one; a code and a reason.
+    /// The close, with a code and a reason.
     Close(u16, &'static str),
 }
 
-/// What a session asks of its transport.
+/// A command for the transport.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SocketCommand {
     Send(SocketMessage),
-    /// Everything that the bot is to know is known: it starts. Comes once, and before any event.
+    /// Starts the bot. Comes once, before any event.
     StartBot,
-    /// The call has to be hung up at its provider; [`SocketSession::handle_hung_up`] says that it
-    /// was tried. Comes at most once.
+    /// Hangs the call up at its provider; [`SocketSession::handle_hung_up`] reports the attempt.
+    /// Comes at most once.
     HangUp,
 }
 
-/// Where a session is in its life.
+/// The phase of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SocketPhase {
     /// The provider is not recognised yet.
@@ -79,18 +79,18 @@ enum SocketPhase {
         code: u16,
         why: &'static str,
     },
-    /// Our close has left, or the peer's has come.
+    /// Our close was sent, or the peer's has arrived.
     Closing {
         until: Instant,
     },
     Closed,
 }
 
-/// Whose language the socket speaks.
+/// The protocol on the wire.
 enum WireProtocol {
     /// Protobuf frames.
     Client,
-    /// A provider's JSON; nobody's before the handshake.
+    /// A provider's JSON; `None` before the handshake.
     Call(Option<Box<TelephonyCall>>),
 }
 
@@ -236,8 +236,8 @@ impl SocketSession {
         self.blocked = None;
     }
 
-    /// Counts a message that the peer cannot take. The log hears of it ever more rarely: a bot can
-    /// send any number.
+    /// Counts a message that the peer cannot take. Logs ever more rarely, since a bot can send any
+    /// number.
     fn drop_message(&mut self, why: &str) {
         self.dropped += 1;
         if self.dropped.is_power_of_two() {
@@ -252,8 +252,7 @@ impl SocketSession {
         }
     }
 
-    /// Returns when the bot's last words will have been played; nothing while some of them have not
-    /// left.
+    /// Returns when the far end will have played all speech; `None` while some has not left.
     fn playout_end(&self) -> Option<Instant> {
         let margin = match self.wire {
             WireProtocol::Client => Duration::ZERO,
@@ -271,7 +270,7 @@ impl SocketSession {
         matches!(self.phase, SocketPhase::Live | SocketPhase::Finishing { .. })
     }
 
-    /// Queues a message for the peer; beyond the caps the oldest goes.
+    /// Queues a message for the peer; the oldest is dropped beyond the caps.
     fn send(&mut self, message: SocketMessage) {
         self.outgoing_bytes += length(&message);
         self.outgoing.push_back(message);
@@ -282,7 +281,7 @@ impl SocketSession {
         }
     }
 
-    /// Returns what is due of the bot's speech.
+    /// Returns the next due output of the bot's speech.
     fn poll_speech(&mut self, now: Instant) -> Option<SessionOutput<'static, SocketCommand>> {
         if !self.speaks() {
             return None;

@@ -91,8 +91,8 @@ impl TelephonyCall {
     /// of [`TelephonyCall::rx`].
     ///
     /// Where the provider promises no order, frames that come early are held back, a few at most,
-    /// and appended with a later message, be it [`ProviderInput::Stop`]. What makes no sense is skipped and
-    /// counted.
+    /// and appended with a later message, be it [`ProviderInput::Stop`]. What makes no sense is
+    /// skipped and counted.
     ///
     /// # Errors
     /// [`Malformed`] when the text is no JSON object: this is not a provider, and the socket is
@@ -164,8 +164,8 @@ impl TelephonyCall {
         self.provider.protocol.clear(&message::quoted(&self.stream_id))
     }
 
-    /// Returns the message that comes back as [`ProviderInput::Mark`] once all that was sent before it is
-    /// played, or cleared.
+    /// Returns the message that comes back as [`ProviderInput::Mark`] once all that was sent before
+    /// it is played, or cleared.
     pub fn mark(&self, name: &str) -> String {
         let (stream_id, name) = (message::quoted(&self.stream_id), message::quoted(name));
         self.provider.protocol.mark(&stream_id, &name)
@@ -245,7 +245,7 @@ impl TelephonyCall {
 }
 
 impl fmt::Debug for TelephonyCall {
-    /// Leaves out who is calling whom: a call may be logged.
+    /// Omits the phone numbers, so that a call may be logged.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
             .field("provider", &self.provider)

@@ -163,7 +163,7 @@ impl ApiProblem {
     }
 }
 
-/// Reads a code, number or string; a longer number could be somebody's.
+/// Reads a code, number or string; a longer number could be a phone number.
 fn code(value: &Value) -> Option<String> {
     let code = match value {
         Value::Number(number) => number.to_string(),

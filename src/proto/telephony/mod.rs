@@ -48,7 +48,7 @@ pub fn detect(providers: &[&'static Provider], text: &str) -> Result<Option<Tele
     let Some(opening) = message::opening(text) else {
         return Ok(None);
     };
-    // What comes before a handshake names no provider, whatever else it holds: several greet alike.
+    // Messages before a handshake do not identify a provider: several begin alike.
     if opening.get("event").is_some_and(|event| event == "connected") {
         return Ok(None);
     }

@@ -15,8 +15,7 @@ use super::TelephonyCall;
 use super::provider::Provider;
 use super::settings::Telephony;
 
-/// Names one call among those of all providers: 128 bits of a hash, whatever the length of the
-/// provider's id.
+/// The key of one call among those of all providers: 128 bits of a hash, for ids of any length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallKey([u8; 16]);
 
@@ -46,7 +45,7 @@ pub enum Proof {
     Signature(&'static Provider),
     /// The token of a verified webhook, which named the call of this [`CallKey`].
     Webhook(String),
-    /// A token that somebody with the API key asked for.
+    /// A token that an API key's holder requested.
     ApiKey,
 }
 
@@ -89,7 +88,7 @@ impl ProofError {
 }
 
 impl Proof {
-    /// Tells whether somebody vouched for the socket whom the runner knows.
+    /// Tells whether the socket came with a credential.
     pub fn is_authorised(&self) -> bool {
         *self != Proof::Missing
     }
@@ -168,8 +167,7 @@ mod tests {
         Proof::Webhook(CallKey::of(provider, id).to_string())
     }
 
-    /// Finding 3: without proof there is no call of a provider that signs, whatever the socket says
-    /// of itself.
+    /// Without proof, a call of a signing provider is rejected, for any claim of the socket.
     #[test]
     fn a_protected_provider_is_nobody_without_proof() {
         for provider in [TWILIO, TELNYX, PLIVO] {

@@ -30,7 +30,7 @@ pub struct WebhookRequest<'r> {
     pub body: &'r [u8],
 }
 
-/// Names what was signed: a webhook that is sent once more, in whatever form, has the same.
+/// Identifies the signed content: a repeated webhook has the same fingerprint in any form.
 pub type Fingerprint = [u8; 16];
 
 /// How much a request that was not refused is worth.

@@ -1,5 +1,5 @@
-//! Handshakes of the four providers, and of those who are none of them; what is heard and said later is tested in rooms of
-//! its own. The calls are those of `tests/data/telephony`.
+//! Handshakes of the four providers, and of those who are none of them; what is heard and said
+//! later is tested in rooms of its own. The calls are those of `tests/data/telephony`.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,8 @@ fn b_call(codec: &str, rate_hz: u32) -> TelephonyCall {
     )
 }
 
-/// of a whole call only the start is a handshake, of the one provider; so a socket may begin with any message.
+/// of a whole call only the start is a handshake, of the one provider; so a socket may begin
+/// with any message.
 #[test]
 fn each_call_is_claimed_by_its_provider_and_by_its_start_alone() {
     for (provider, script) in SCRIPTS {
@@ -124,7 +125,7 @@ fn a_bare_start_is_enough() {
     );
 }
 
-/// The conditions of the reference, one member short each; and what opens no call whatever it holds.
+/// Each condition of detection with one member missing, and messages that open no call.
 #[test]
 fn what_lacks_a_condition_is_no_handshake() {
     for text in [
@@ -277,7 +278,7 @@ fn the_parameters_of_c_come_in_several_spellings() {
     }
 }
 
-/// A call may be logged without telling who called whom.
+/// A call's debug form omits the phone numbers.
 #[test]
 fn a_call_in_the_log_has_no_numbers() {
     let shown = format!("{:?}", script_call(TWILIO));

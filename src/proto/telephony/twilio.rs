@@ -223,8 +223,8 @@ pub(super) fn with_and_without_port(url: &str) -> [String; 3] {
     ]
 }
 
-/// Returns who calls whom, as parameters that come back in the stream's `start`, since that tells
-/// neither. Nothing when the form tells neither.
+/// Returns caller and callee as stream parameters, which come back in `start`. Empty without them
+/// in the form.
 fn parameters(body: &[u8]) -> String {
     let pairs = form::parse(body);
     let mut lines = String::new();

@@ -9,8 +9,8 @@ use super::signature::{SignatureError, SignatureStatus, WebhookRequest};
 /// Verifies a webhook (a POST) of the provider.
 ///
 /// # Errors
-/// [`SignatureError`] when there is a credential to verify with, and the request does not pass. The answer
-/// is 403.
+/// [`SignatureError`] when there is a credential to verify with, and the request does not pass. The
+/// answer is 403.
 pub fn verify(
     provider: &Provider,
     telephony: &Telephony,
@@ -24,9 +24,9 @@ pub fn verify(
 }
 
 /// Verifies the upgrade of a media socket, and returns which provider signed it. `url` is the one
-/// of the markup (`wss://...`), and `header` looks up as in [`WebhookRequest`]. Providers share the path,
-/// so a signature that does not fit is none, but at the `known` provider, whose URL is known for
-/// sure.
+/// of the markup (`wss://...`), and `header` looks up as in [`WebhookRequest`]. Providers share the
+/// path, so a signature that does not fit is none, but at the `known` provider, whose URL is known
+/// for sure.
 ///
 /// # Errors
 /// [`SignatureError`] when the upgrade is the known provider's, and its signature is not.

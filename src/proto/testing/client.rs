@@ -164,7 +164,7 @@ impl TestClient {
         TestClient::with(g711(bare(), law, payload_type), address, start).speaking(law)
     }
 
-    /// Speaks and hears this, whatever else it offers.
+    /// Sends and receives this codec only.
     pub fn speaking(mut self, law: Law) -> Self {
         self.codec = Codec::G711(law);
         self
@@ -280,8 +280,8 @@ impl TestClient {
         self.microphone = Some(Microphone::new(voice, self.codec.clock_hz(), self.ptime, now));
     }
 
-    /// As [`TestClient::speak`], but with a beep of 100 ms at the start of every `period` packets, and
-    /// silence between.
+    /// As [`TestClient::speak`], but with a beep of 100 ms at the start of every `period` packets,
+    /// and silence between.
     pub fn beep(&mut self, hz: f64, period: usize, now: Instant) {
         let mut encoder = Encoder::new(RATE_HZ, EncoderSettings::default()).expect("an encoder");
         let mut round = Vec::new();

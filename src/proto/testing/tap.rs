@@ -27,7 +27,7 @@ pub struct Wires {
     pub no_data: bool,
     /// Packets that begin with a chunk of this type are lost.
     pub hold: Option<u8>,
-    /// DTLS says goodbye, whatever SCTP thinks.
+    /// DTLS closes, independent of SCTP.
     pub close: bool,
 }
 
@@ -112,7 +112,8 @@ impl DtlsInstance for Tap<Box<dyn DtlsInstance>> {
         if wires.empty && chunks(data).first() == Some(&DATA) {
             wires.empty = false;
             let mut empty = data.to_vec();
-            // RFC 8831 section 6.6: an empty string is one byte, named so by its protocol identifier.
+            // RFC 8831 section 6.6: an empty string is one byte, named so by its protocol
+            // identifier.
             empty[24..28].copy_from_slice(&56u32.to_be_bytes());
             return self.inner.send_application_data(&sum(empty)).map(|_| data.len());
         }

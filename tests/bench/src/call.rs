@@ -1,7 +1,8 @@
 //! One caller: a str0m peer over its own UDP socket on loopback, driven by the task that makes it.
 //!
-//! In: the runner's HTTP address, Opus packets. Out: how long the answer and the connection took, and every packet that
-//! came back, with its time. It offers what a browser offers: one audio section and a data channel `chat`.
+//! In: the runner's HTTP address, Opus packets. Out: how long the answer and the connection took,
+//! and every packet that came back, with its time. It offers what a browser offers: one audio
+//! section and a data channel `chat`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -129,8 +130,8 @@ impl Call {
         })
     }
 
-    /// Sends one packet each 20 ms from `first` until `end`, the given ones over and over, and hands out what comes back.
-    /// Returns when each of them was sent.
+    /// Sends one packet each 20 ms from `first` until `end`, the given ones over and over, and
+    /// hands out what comes back. Returns when each of them was sent.
     pub async fn talk(
         &mut self,
         packets: &[Vec<u8>],
@@ -186,7 +187,8 @@ impl Call {
         Ok(())
     }
 
-    /// Waits for one datagram, for the connection's own deadline or for `until`, whichever is first.
+    /// Waits for one datagram, for the connection's own deadline or for `until`, whichever is
+    /// first.
     async fn turn(&mut self, until: Instant, mut heard: impl FnMut(Heard)) -> Result<()> {
         let wake = self.drain(&mut heard)?.min(until);
         let mut datagram = [0; 2_048];

@@ -1,7 +1,9 @@
-//! The cloud service: what it holds when nobody asks, how many questions it answers, and how fast it takes archives.
+//! The cloud service: what it holds when nobody asks, how many questions it answers, and how fast
+//! it takes archives.
 //!
-//! An upload is held against a program that writes as many bytes to a file in the same folder and waits for the disk, as the
-//! service has to. Both take turns, so that a disk that is busy with something else is busy for both.
+//! An upload is held against a program that writes as many bytes to a file in the same folder and
+//! waits for the disk, as the service has to. Both take turns, so that a disk that is busy with
+//! something else is busy for both.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -40,7 +42,8 @@ fn headers() -> String {
     format!("Authorization: Bearer {KEY}\r\n")
 }
 
-/// `GET` of one build that has ended, keep-alive, sixteen connections in two threads of this process.
+/// `GET` of one build that has ended, keep-alive, sixteen connections in two threads of this
+/// process.
 fn questions(bench: &Bench, runner: &Runner, asks: &mut Connection) -> Result<Lines> {
     let upload = send(runner, asks, &[ARCHIVE])?;
     let wanted = format!(r#"{{"uploadId":"{upload}","region":"local"}}"#);

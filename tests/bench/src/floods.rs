@@ -1,10 +1,12 @@
-//! The proof `floods`: how often and how fast an honest caller gets in, while one other address wants everything.
+//! The proof `floods`: how often and how fast an honest caller gets in, while one other address
+//! wants everything.
 //!
-//! A runner as it comes, with 32 places. The flood comes from 127.0.0.2, the honest caller from 127.0.0.1, so the runner tells
-//! them apart as it tells machines apart. Each try of the honest caller is a whole one: a call over WebRTC until its channel is
-//! open, or what else the flood is aimed at (a started session's call, a check over ICE-TCP, a socket with a token). Clients and
-//! runner share the cores, so the times say what is left of the machine beside the flood; the successes hold anywhere, so one try
-//! that fails is a fault.
+//! A runner as it comes, with 32 places. The flood comes from 127.0.0.2, the honest caller from
+//! 127.0.0.1, so the runner tells them apart as it tells machines apart. Each try of the honest
+//! caller is a whole one: a call over WebRTC until its channel is open, or what else the flood is
+//! aimed at (a started session's call, a check over ICE-TCP, a socket with a token). Clients and
+//! runner share the cores, so the times say what is left of the machine beside the flood; the
+//! successes hold anywhere, so one try that fails is a fault.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -305,7 +307,8 @@ fn starts(addr: SocketAddr, flood: &Flood) -> Result<()> {
             if read == 0 {
                 return Err("the runner closed the connection".into());
             }
-            // A head that is cut in two is counted once, or not at all: then the next batch has one answer more.
+            // A head that is cut in two is counted once, or not at all: then the next batch has one
+            // answer more.
             answers += bytes[..read].windows(9).filter(|window| window == b"HTTP/1.1 ").count();
             if bytes[..read].len() < 9 {
                 break;
@@ -318,7 +321,8 @@ fn starts(addr: SocketAddr, flood: &Flood) -> Result<()> {
     Ok(())
 }
 
-/// Holds 128 connections, each with checks that name a live session and are signed with another password.
+/// Holds 128 connections, each with checks that name a live session and are signed with another
+/// password.
 fn framed(addr: SocketAddr, flood: &Flood) -> Result<()> {
     let runtime = runtime()?;
     let mut held: Vec<TcpStream> = Vec::new();

@@ -1,8 +1,9 @@
 //! Growth: what memory and descriptors a runner keeps of sessions that are over.
 //!
-//! In: how many connections to make, of which kind. Out: memory after the first of them and after the rest, both with nobody
-//! there. Each connects, talks for a moment and leaves in good order; several do so at once. Only differences are told, since
-//! what the allocator keeps of the first sessions is used again by all that follow.
+//! In: how many connections to make, of which kind. Out: memory after the first of them and after
+//! the rest, both with nobody there. Each connects, talks for a moment and leaves in good order;
+//! several do so at once. Only differences are told, since what the allocator keeps of the first
+//! sessions is used again by all that follow.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -16,8 +17,8 @@ use crate::rows::{Lines, mib, row, runtime};
 use crate::runner::Runner;
 use crate::{Bench, Result, speech};
 
-/// What 9,000 sessions may leave behind, in KiB: 0.1 KiB of each, while the smallest thing that a session could leave, an
-/// entry of a map, has as much.
+/// What 9,000 sessions may leave behind, in KiB: 0.1 KiB of each, while the smallest thing that a
+/// session could leave, an entry of a map, has as much.
 const GROWTH_KIB_MAX: i64 = 1024;
 
 /// How a connection is made.
@@ -51,7 +52,8 @@ pub fn growth(bench: &Bench) -> Result<Lines> {
     )])
 }
 
-/// Ten thousand connections of each kind, sixteen at once: after the first tenth, memory and descriptors stay.
+/// Ten thousand connections of each kind, sixteen at once: after the first tenth, memory and
+/// descriptors stay.
 pub fn churn(bench: &Bench) -> Result<(Lines, Vec<String>)> {
     let (mut lines, mut faults) = (Vec::new(), Vec::new());
     let warm = (bench.cycles / 10).max(1);

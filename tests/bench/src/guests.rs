@@ -1,9 +1,11 @@
-//! The callers of the soak: eight who always talk, one after another on each seat, and visitors who come and go beside them.
+//! The callers of the soak: eight who always talk, one after another on each seat, and visitors who
+//! come and go beside them.
 //!
-//! In: a runner and the moment when all leave. Out: how often each thing was done; an error when something happened to a caller
-//! that must not, such as a talk in which nothing came back. A seat's guests end by goodbye or without a word; visitors cut
-//! handshakes short, never connect, start sessions that nobody uses, and send rubbish on every port.
-//! What happens when is dice with a fixed seed, so that every run has the same mixture.
+//! In: a runner and the moment when all leave. Out: how often each thing was done; an error when
+//! something happened to a caller that must not, such as a talk in which nothing came back. A
+//! seat's guests end by goodbye or without a word; visitors cut handshakes short, never connect,
+//! start sessions that nobody uses, and send rubbish on every port. What happens when is dice with
+//! a fixed seed, so that every run has the same mixture.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -74,7 +76,8 @@ pub const SEATS: [Seat; 8] = [
     Seat::Phone,
 ];
 
-/// Talks on one seat until the end, a new session every 5 to 40 s; one of three goes without a word.
+/// Talks on one seat until the end, a new session every 5 to 40 s; one of three goes without a
+/// word.
 pub fn sit(house: &House<'_>, seat: Seat, seed: u64) -> Result<Tally> {
     let runtime = runtime()?;
     let (mut dice, mut tally) = (Dice::new(seed), Tally::new());
@@ -123,8 +126,9 @@ pub fn sit(house: &House<'_>, seat: Seat, seed: u64) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Does something else every half second until the end. All that it knows it does once in ten times, in another order each
-/// time: what the runner holds of visitors who are gone then hardly varies.
+/// Does something else every half second until the end. All that it knows it does once in ten
+/// times, in another order each time: what the runner holds of visitors who are gone then hardly
+/// varies.
 pub fn visit(house: &House<'_>, seed: u64) -> Result<Tally> {
     let runtime = runtime()?;
     let (mut dice, mut tally) = (Dice::new(seed), Tally::new());

@@ -1,6 +1,7 @@
 //! A small HTTP/1.1 client that keeps its connections, and the load that it makes.
 //!
-//! In: method, path, body. Out: status and body. Standard library only; it reads replies that have a `Content-Length`.
+//! In: method, path, body. Out: status and body. Standard library only; it reads replies that have
+//! a `Content-Length`.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -111,11 +112,12 @@ impl Connection {
     }
 }
 
-/// Asks for `path` over and over, on so many connections of each of so many threads, and returns how many answers came.
+/// Asks for `path` over and over, on so many connections of each of so many threads, and returns
+/// how many answers came.
 ///
-/// A thread sends on all its connections and then reads from all: two system calls a request and no waiting for events, so
-/// that most of the machine is left to the runner. No connection has more than one request under way.
-/// `headers` are further lines of each request's head.
+/// A thread sends on all its connections and then reads from all: two system calls a request and no
+/// waiting for events, so that most of the machine is left to the runner. No connection has more
+/// than one request under way. `headers` are further lines of each request's head.
 pub fn load(
     addr: SocketAddr,
     path: &str,

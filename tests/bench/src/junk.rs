@@ -1,9 +1,10 @@
 //! The row `junk`: what 50,000 datagrams of strangers per second cost a live call.
 //!
-//! A call with speech both ways, first alone, then beside threads that send to the runner's UDP port what anybody can: noise, checks
-//! for sessions that are none, records that look like DTLS, packets that look like RTP and RTCP, from many ports. Lost is
-//! what did not reach the runner's session, by its own count, and what did not come back, by the numbers of the packets. Also
-//! told is how many of the datagrams the kernel dropped at the socket, from `/proc/net/udp`.
+//! A call with speech both ways, first alone, then beside threads that send to the runner's UDP
+//! port what anybody can: noise, checks for sessions that are none, records that look like DTLS,
+//! packets that look like RTP and RTCP, from many ports. Lost is what did not reach the runner's
+//! session, by its own count, and what did not come back, by the numbers of the packets. Also told
+//! is how many of the datagrams the kernel dropped at the socket, from `/proc/net/udp`.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -154,7 +155,8 @@ fn rtc_port(log: &str) -> Option<u16> {
     digits.parse().ok()
 }
 
-/// Returns how many datagrams the kernel has dropped at the IPv4 socket of this port: the last column.
+/// Returns how many datagrams the kernel has dropped at the IPv4 socket of this port: the last
+/// column.
 fn dropped(port: u16) -> Result<u64> {
     let table = std::fs::read_to_string("/proc/net/udp")?;
     let end = format!(":{port:04X}");

@@ -3,11 +3,12 @@
 //! ```text
 //! cargo run --release --manifest-path tests/bench/Cargo.toml
 //! ```
-//! builds the runner's release binary where it is not fresh, starts it on loopback once per row, and takes about seven
-//! minutes. The clients run in this process, so their CPU is not counted; on a machine with few cores they still compete
-//! with the runner, so the figures are the runner's with its callers on the same machine. There is no pass or fail, since times
-//! depend on the machine, but for the proofs, which hold what no machine changes. What each row holds, and what not, stands
-//! beside its function.
+//! builds the runner's release binary where it is not fresh, starts it on loopback once per row,
+//! and takes about seven minutes. The clients run in this process, so their CPU is not counted; on
+//! a machine with few cores they still compete with the runner, so the figures are the runner's
+//! with its callers on the same machine. There is no pass or fail, since times depend on the
+//! machine, but for the proofs, which hold what no machine changes. What each row holds, and what
+//! not, stands beside its function.
 
 // A client has sockets and a clock of its own; the rule that bars them is the runner's.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -66,7 +67,8 @@ impl Bench {
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 /// Measures one row; what it finds are lines of the table: what, and how much.
 type Row = fn(&Bench) -> Result<Vec<(String, String)>>;
-/// Measures a row, and holds it against what it promises: what is wrong with it, nothing when it keeps it.
+/// Measures a row, and holds it against what it promises: what is wrong with it, nothing when it
+/// keeps it.
 type Proof = fn(&Bench) -> Result<(Vec<(String, String)>, Vec<String>)>;
 
 const ROWS: [(&str, Row); 12] = [

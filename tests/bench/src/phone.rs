@@ -1,7 +1,8 @@
 //! One telephone call: a provider's side of the media WebSocket, by the messages of provider a.
 //!
-//! In: the runner's HTTP address. Out: when each message of audio was sent, and when each came back. The socket's bytes are
-//! tokio-tungstenite's; everything else is by hand, so that the callers cost little beside the runner.
+//! In: the runner's HTTP address. Out: when each message of audio was sent, and when each came
+//! back. The socket's bytes are tokio-tungstenite's; everything else is by hand, so that the
+//! callers cost little beside the runner.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -53,7 +54,8 @@ impl Phone {
         Ok(Phone { socket, media })
     }
 
-    /// Sends `count` messages, one each 20 ms from `first`, and returns when each was sent and when each came back.
+    /// Sends `count` messages, one each 20 ms from `first`, and returns when each was sent and when
+    /// each came back.
     pub async fn talk(&mut self, count: u32, first: Instant) -> Result<(Vec<Instant>, Vec<Instant>)> {
         let (mut sent, mut heard) = (Vec::new(), Vec::new());
         for nth in 0..count {

@@ -1,7 +1,7 @@
 //! One plain client: `/ws-client` and the protobuf frames of its schema.
 //!
-//! In: the runner's HTTP address. Out: how many frames of audio came back. The frames are written and read by the runner's own
-//! library; nothing is measured here but whether the talk goes on.
+//! In: the runner's HTTP address. Out: how many frames of audio came back. The frames are written
+//! and read by the runner's own library; nothing is measured here but whether the talk goes on.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -36,7 +36,8 @@ impl Plain {
         Ok(Plain { socket, frame })
     }
 
-    /// Says a frame each 20 ms from `first` until `end`, and counts the frames of audio that come back.
+    /// Says a frame each 20 ms from `first` until `end`, and counts the frames of audio that come
+    /// back.
     pub async fn talk(&mut self, first: Instant, end: Instant) -> Result<u32> {
         let (mut next, mut heard) = (first, 0);
         while next < end {

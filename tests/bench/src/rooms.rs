@@ -1,7 +1,9 @@
-//! Sessions in media rooms: each in a room of its own with one participant, who speaks without a pause, and the echo bot.
+//! Sessions in media rooms: each in a room of its own with one participant, who speaks without a
+//! pause, and the echo bot.
 //!
-//! The tests' server and the guests are in this process, so their CPU is not counted. Beside what a session over WebRTC costs,
-//! one here has a second connection, and every packet of the bot carries its level.
+//! The tests' server and the guests are in this process, so their CPU is not counted. Beside what a
+//! session over WebRTC costs, one here has a second connection, and every packet of the bot carries
+//! its level.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,7 +1,8 @@
 //! The rows: what each measures, and how.
 //!
-//! Every row starts a runner of its own, so none sees what another left. CPU is user and system time of the runner's
-//! process, in cores: 0.01 is one hundredth of one core. Percentiles are of single events, nearest rank.
+//! Every row starts a runner of its own, so none sees what another left. CPU is user and system
+//! time of the runner's process, in cores: 0.01 is one hundredth of one core. Percentiles are of
+//! single events, nearest rank.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
@@ -30,8 +31,8 @@ pub fn runtime() -> Result<Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Process creation to the end of the first answer of `/status`. The client waits for the line that says the address, and
-/// asks at once, as a supervisor would.
+/// Process creation to the end of the first answer of `/status`. The client waits for the line that
+/// says the address, and asks at once, as a supervisor would.
 pub fn start(bench: &Bench) -> Result<Lines> {
     let mut times = Vec::new();
     for _ in 0..bench.amount(20, 5) {
@@ -77,7 +78,8 @@ const BINARY_BYTES_MAX: u64 = 11_300_000;
 /// Memory of an idle runner, likewise. Most of it are pages of the binary.
 const IDLE_KIB_MAX: u64 = 10 * 1024;
 
-/// Holds what no machine changes much: the size of the binary, and what an idle runner has in memory.
+/// Holds what no machine changes much: the size of the binary, and what an idle runner has in
+/// memory.
 pub fn footprint(bench: &Bench) -> Result<(Lines, Vec<String>)> {
     let bytes = std::fs::metadata(&bench.binary)?.len();
     let runner = Runner::start(&bench.binary)?;
@@ -96,7 +98,8 @@ pub fn footprint(bench: &Bench) -> Result<(Lines, Vec<String>)> {
     Ok((vec![row("binary and memory within their limits", measured)], faults))
 }
 
-/// Keep-alive, sixteen connections in two threads of this process; the answer is the whole JSON of `/status`.
+/// Keep-alive, sixteen connections in two threads of this process; the answer is the whole JSON of
+/// `/status`.
 pub fn status(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
     let time = Duration::from_secs(bench.amount(10, 2).into());
@@ -114,8 +117,9 @@ pub fn status(bench: &Bench) -> Result<Lines> {
     ])
 }
 
-/// One caller after the other: each offers, connects and hangs up. The answer's time is that of a POST over a connection
-/// that is open. The CPU is that of a session's whole life without audio: offer, ICE, DTLS, bot, end.
+/// One caller after the other: each offers, connects and hangs up. The answer's time is that of a
+/// POST over a connection that is open. The CPU is that of a session's whole life without audio:
+/// offer, ICE, DTLS, bot, end.
 pub fn offer(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
     let count = bench.amount(200, 40);
@@ -159,7 +163,8 @@ impl Tally {
         self.packets += 1;
     }
 
-    /// Returns how many packets never came, and how many slots of 20 ms were left out by the sender.
+    /// Returns how many packets never came, and how many slots of 20 ms were left out by the
+    /// sender.
     pub fn missing(&self) -> (u64, u64) {
         let Some((sequence, time)) = self.first else {
             return (0, 0);
@@ -170,7 +175,8 @@ impl Tally {
     }
 }
 
-/// Lets all calls talk for a while, their packets spread evenly over the 20 ms. Returns the packets sent, and what came.
+/// Lets all calls talk for a while, their packets spread evenly over the 20 ms. Returns the packets
+/// sent, and what came.
 pub async fn talk(calls: &mut Vec<Call>, speech: &Arc<Vec<Vec<u8>>>, time: Duration) -> Result<(u64, Vec<Tally>)> {
     let (begin, count) = (Instant::now(), calls.len() as u32);
     let mut tasks = JoinSet::new();
@@ -195,8 +201,9 @@ pub async fn talk(calls: &mut Vec<Call>, speech: &Arc<Vec<Vec<u8>>>, time: Durat
     Ok((sent, tallies))
 }
 
-/// Live calls with speech in both directions: the callers say speech without an end, and the echo bot has all of it decoded,
-/// and encoded again. Memory per session is what 31 further sessions added to the first.
+/// Live calls with speech in both directions: the callers say speech without an end, and the echo
+/// bot has all of it decoded, and encoded again. Memory per session is what 31 further sessions
+/// added to the first.
 pub fn cpu(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
     let speech = Arc::new(speech::voice(10)?);
@@ -236,7 +243,8 @@ pub fn cpu(bench: &Bench) -> Result<Lines> {
     Ok(lines)
 }
 
-/// Holds what was sent against what the runner says it received, and the numbers of what came back against each other.
+/// Holds what was sent against what the runner says it received, and the numbers of what came back
+/// against each other.
 fn losses(log: &str, sent: u64, heard: &[Tally]) -> Lines {
     let received: u64 = log.lines().filter_map(received).sum();
     let back: u64 = heard.iter().map(|tally| tally.packets).sum();
@@ -260,12 +268,15 @@ pub fn received(line: &str) -> Option<u64> {
     counts.split_once(" received")?.0.parse().ok()
 }
 
-/// Live telephone calls with speech in both directions, provider a's messages, the echo bot in between.
+/// Live telephone calls with speech in both directions, provider a's messages, the echo bot in
+/// between.
 ///
-/// Lost is what did not come back. The way through is from a message sent to its echo received. Late is how far behind its
-/// deadline a message leaves when the runner paces: each call is sent four seconds of speech at once, of which the first
-/// eleven messages may leave at once and each further one 20 ms after the one before; counted is what leaves while all calls
-/// are paced. Both hold the trips over loopback and the wake-ups of this process, which serves all callers with one thread.
+/// Lost is what did not come back. The way through is from a message sent to its echo received.
+/// Late is how far behind its deadline a message leaves when the runner paces: each call is sent
+/// four seconds of speech at once, of which the first eleven messages may leave at once and each
+/// further one 20 ms after the one before; counted is what leaves while all calls are paced. Both
+/// hold the trips over loopback and the wake-ups of this process, which serves all callers with one
+/// thread.
 pub fn calls(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
     let runtime = runtime()?;
@@ -327,8 +338,8 @@ async fn talk_all(phones: &mut Vec<Phone>, messages: u32) -> Result<Vec<Talk>> {
     Ok(talks)
 }
 
-/// Sends every phone four seconds of speech at once, one phone after the other, and returns how late the paced part of each
-/// echo was, from the moment when all have begun.
+/// Sends every phone four seconds of speech at once, one phone after the other, and returns how
+/// late the paced part of each echo was, from the moment when all have begun.
 async fn burst_all(phones: &mut Vec<Phone>) -> Result<Vec<Duration>> {
     const UNPACED: usize = 11;
     let (mut tasks, begin) = (JoinSet::new(), Instant::now());
@@ -360,15 +371,18 @@ async fn burst_all(phones: &mut Vec<Phone>) -> Result<Vec<Duration>> {
     Ok(late)
 }
 
-/// The time from a packet that begins a loud burst after silence to the first packet of the answer that is loud.
+/// The time from a packet that begins a loud burst after silence to the first packet of the answer
+/// that is loud.
 ///
-/// Found by content, not by numbers, so that a runner that keeps the sound for a slot does not get away with it.
-/// In it: both trips over loopback, the wake-ups of the runner's threads and of this process, the runner's SRTP, jitter
-/// buffer, decoder, bot, encoder and pacer, and the client's SRTP. Not in it: the look-ahead of the codecs, some 13 ms by
-/// which the sound lies later in the packets however fast a runner is; see [`Bursts`].
-/// Eight calls at once, each at its own phase of the 20 ms, so that bursts meet the runner's pacer anywhere. A stall of the
-/// machine shows until the end of a call: what came in a bunch waits until the source pauses, and an echo's never does.
-/// The last line is a client against a thread that sends datagrams straight back: what machine and measurement add.
+/// Found by content, not by numbers, so that a runner that keeps the sound for a slot does not get
+/// away with it. In it: both trips over loopback, the wake-ups of the runner's threads and of this
+/// process, the runner's SRTP, jitter buffer, decoder, bot, encoder and pacer, and the client's
+/// SRTP. Not in it: the look-ahead of the codecs, some 13 ms by which the sound lies later in the
+/// packets however fast a runner is; see [`Bursts`]. Eight calls at once, each at its own phase of
+/// the 20 ms, so that bursts meet the runner's pacer anywhere. A stall of the machine shows until
+/// the end of a call: what came in a bunch waits until the source pauses, and an echo's never does.
+/// The last line is a client against a thread that sends datagrams straight back: what machine and
+/// measurement add.
 pub fn delay(bench: &Bench) -> Result<Lines> {
     let count = bench.amount(50, 10) as usize;
     let bursts = (0..8).map(|at| Bursts::new(count, at)).collect::<Result<Vec<_>>>()?;
@@ -381,7 +395,8 @@ pub fn delay(bench: &Bench) -> Result<Lines> {
         .collect::<Result<Vec<_>>>()?;
     let began = Instant::now();
     for (at, (call, bursts)) in calls.into_iter().zip(bursts).enumerate() {
-        // Steps of 2.7 ms: no two calls share a phase, and none is a multiple of a timer's millisecond.
+        // Steps of 2.7 ms: no two calls share a phase, and none is a multiple of a timer's
+        // millisecond.
         let first = began + Duration::from_millis(500) + Duration::from_micros(2_700) * at as u32;
         let guard = runtime.enter();
         tasks.spawn(burst_delays(call, bursts, first));

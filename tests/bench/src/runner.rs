@@ -1,6 +1,8 @@
-//! The runner under test: started on free loopback ports in an empty folder, watched through `/proc`, killed on drop.
+//! The runner under test: started on free loopback ports in an empty folder, watched through
+//! `/proc`, killed on drop.
 //!
-//! In: the path of its binary. Out: where it listens, its memory in KiB, its CPU time, its log. Linux only.
+//! In: the path of its binary. Out: where it listens, its memory in KiB, its CPU time, its log.
+//! Linux only.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};

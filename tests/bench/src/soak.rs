@@ -1,9 +1,10 @@
 //! The soak: hours of callers, after which a runner holds what it held after the first minutes.
 //!
-//! In: how many minutes. Out: memory, descriptors, threads and live sessions over that time, and what of it is not flat. Eight
-//! sessions always talk, on three transports, and others come and go beside them (`guests`).
-//! The slopes are those of the second half: in the first one the allocator, the sessions of `/start` that nobody uses, and those
-//! whose callers vanished reach the level at which they stay. Once all have left, nothing may be held that was not before.
+//! In: how many minutes. Out: memory, descriptors, threads and live sessions over that time, and
+//! what of it is not flat. Eight sessions always talk, on three transports, and others come and go
+//! beside them (`guests`). The slopes are those of the second half: in the first one the allocator,
+//! the sessions of `/start` that nobody uses, and those whose callers vanished reach the level at
+//! which they stay. Once all have left, nothing may be held that was not before.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,14 +21,17 @@ const VISITORS: u64 = 2;
 /// Between two samples; longer when a run takes hours.
 const INTERVAL: Duration = Duration::from_secs(2);
 const SAMPLES_MAX: u32 = 3_600;
-/// What memory may rise by over the second half, along its slope. Sessions of 0.5 MiB come and go in any order, and two of them
-/// more at the end than at the beginning are no leak; 1 KiB lost per session would be 1 MiB in ten minutes, and 6 MiB in an hour.
+/// What memory may rise by over the second half, along its slope. Sessions of 0.5 MiB come and go
+/// in any order, and two of them more at the end than at the beginning are no leak; 1 KiB lost per
+/// session would be 1 MiB in ten minutes, and 6 MiB in an hour.
 const RISE_KIB_MAX: f64 = 1024.0;
-/// What the runner's own memory may be above that of the start once all have left: what is made once, such as tables of the
-/// codec, and the rest of pages in which something is kept. The same after a minute and after a day.
+/// What the runner's own memory may be above that of the start once all have left: what is made
+/// once, such as tables of the codec, and the rest of pages in which something is kept. The same
+/// after a minute and after a day.
 const LEFT_KIB_MAX: i64 = 4096;
-/// What descriptors, tasks and threads may rise by over the second half, along their slopes. Some twenty callers are always
-/// on their way out, give or take six; of those lost for good, one in a hundred visits would be 10 in ten minutes.
+/// What descriptors, tasks and threads may rise by over the second half, along their slopes. Some
+/// twenty callers are always on their way out, give or take six; of those lost for good, one in a
+/// hundred visits would be 10 in ten minutes.
 const RISE_COUNT_MAX: f64 = 6.0;
 /// How long the last connections may take to close: one that says nothing more has 75 s.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -144,7 +148,8 @@ fn tell(sample: &Sample) {
     );
 }
 
-/// Waits until nobody is there, and as little is held as at the start if there was one; returns what is held then.
+/// Waits until nobody is there, and as little is held as at the start if there was one; returns
+/// what is held then.
 fn settled(runner: &Runner, began: Instant, start: Option<&Sample>) -> Result<Sample> {
     runner.wait_until_settled()?;
     let since = Instant::now();

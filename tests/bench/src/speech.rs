@@ -1,8 +1,9 @@
-//! What the callers say, as Opus packets of 20 ms, and how a burst is found again in what comes back.
+//! What the callers say, as Opus packets of 20 ms, and how a burst is found again in what comes
+//! back.
 //!
-//! [`voice`] costs a codec what speech costs it: voiced syllables with harmonics up to 8 kHz, hissing consonants between
-//! them, short pauses; encoded as a browser does it, from 48 kHz at 32 kb/s with in-band FEC. [`Bursts`] are loud
-//! moments in digital silence. PCM is `i16` mono.
+//! [`voice`] costs a codec what speech costs it: voiced syllables with harmonics up to 8 kHz,
+//! hissing consonants between them, short pauses; encoded as a browser does it, from 48 kHz at 32
+//! kb/s with in-band FEC. [`Bursts`] are loud moments in digital silence. PCM is `i16` mono.
 
 use std::f64::consts::TAU;
 
@@ -15,11 +16,13 @@ pub const BROWSER_RATE_HZ: u32 = 48_000;
 /// The echo bot's rate.
 const RATE_HZ: u32 = 16_000;
 const FRAME: usize = RATE_HZ as usize / 50;
-/// Mean square of a frame above which it is loud: far above what a codec leaves of silence, far below a burst's.
+/// Mean square of a frame above which it is loud: far above what a codec leaves of silence, far
+/// below a burst's.
 const LOUD_POWER: f64 = 100.0 * 100.0;
 /// Length of a burst in packets.
 const BURST: usize = 4;
-/// Shortest pause between bursts in packets; they vary, so that bursts meet every phase of whatever is periodic.
+/// Shortest pause between bursts in packets; they vary, so that bursts meet every phase of whatever
+/// is periodic.
 const PAUSE_MIN: usize = 9;
 const PAUSES: usize = 7;
 
@@ -60,7 +63,8 @@ pub fn encode_as_browser(pcm: &[i16]) -> Result<Vec<Vec<u8>>> {
         .collect()
 }
 
-/// One sample at `t` seconds: four syllables a second, each a hiss of 60 ms and a vowel, and a pause in every fifth.
+/// One sample at `t` seconds: four syllables a second, each a hiss of 60 ms and a vowel, and a
+/// pause in every fifth.
 fn sample(t: f64, noise: f64) -> i16 {
     let (syllable, at) = ((t * 4.0) as u32, (t * 4.0).fract());
     if syllable % 5 == 4 {
@@ -119,8 +123,9 @@ impl Bursts {
                 packets.push(encode(&mut encoder, &pcm)?);
             }
         }
-        // The codec itself looks ahead by some milliseconds, which may move the loud sound to the next packet: what the same
-        // chain of codecs makes of these packets without any runner shows which packet of the answer is to be awaited.
+        // The codec itself looks ahead by some milliseconds, which may move the loud sound to the
+        // next packet: what the same chain of codecs makes of these packets without any runner
+        // shows which packet of the answer is to be awaited.
         let mut decoder = Decoder::new(RATE_HZ)?;
         let mut encoder = Encoder::new(RATE_HZ, EncoderSettings::default())?;
         let answers = packets

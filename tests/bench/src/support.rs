@@ -1,4 +1,5 @@
-//! What the tests have: the server of rooms, its guest, what that says, STUN, and the strict microcontroller.
+//! What the tests have: the server of rooms, its guest, what that says, STUN, and the strict
+//! microcontroller.
 
 // The tests use more of it.
 #![allow(dead_code)]

@@ -1,9 +1,11 @@
-//! A caller for the fuzz targets of a session: ICE, DTLS, SRTP and SCTP just far enough that any byte of them can be chosen.
+//! A caller for the fuzz targets of a session: ICE, DTLS, SRTP and SCTP just far enough that any
+//! byte of them can be chosen.
 //!
-//! In: what a target wants sent, at which layer it likes. Out: what the session made of it, checked as it comes: outputs have an
-//! end, packets open with the keys of the handshake, checksums fit, events come in an order that makes sense. There is no socket
-//! and no waiting: datagrams arrive at once, and time is a number. DTLS and the ciphers are `proto::crypto`, so that both ends
-//! of it are run. Sources: RFC 8445, RFC 8489, RFC 7714, RFC 3711, RFC 9260, RFC 8832.
+//! In: what a target wants sent, at which layer it likes. Out: what the session made of it, checked
+//! as it comes: outputs have an end, packets open with the keys of the handshake, checksums fit,
+//! events come in an order that makes sense. There is no socket and no waiting: datagrams arrive at
+//! once, and time is a number. DTLS and the ciphers are `proto::crypto`, so that both ends of it
+//! are run. Sources: RFC 8445, RFC 8489, RFC 7714, RFC 3711, RFC 9260, RFC 8832.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -176,7 +178,8 @@ impl Call {
         true
     }
 
-    /// Checks, so that ICE is up; the handshake begins, and its records wait in [`Call::under_way`].
+    /// Checks, so that ICE is up; the handshake begins, and its records wait in
+    /// [`Call::under_way`].
     pub fn check(&mut self) {
         let check = self.sealed(0x0001, [7; 12], &self.check_attributes(), true);
         self.arrive(caller(), &check);

@@ -1,7 +1,9 @@
-//! What must hold for any configuration: the text of `.env`, arguments, ICE servers, origins, and the content of a key file.
+//! What must hold for any configuration: the text of `.env`, arguments, ICE servers, origins, and
+//! the content of a key file.
 //!
-//! In: three parts, with a line `%%` between them: the text of `.env`, arguments (one per line), and what every file that an
-//! argument names holds. What is accepted is within its limits, and no error or warning repeats a key.
+//! In: three parts, with a line `%%` between them: the text of `.env`, arguments (one per line),
+//! and what every file that an argument names holds. What is accepted is within its limits, and no
+//! error or warning repeats a key.
 
 use std::ffi::OsString;
 use std::io;
@@ -68,7 +70,8 @@ pub fn configuration(bytes: &[u8]) {
     }
 }
 
-/// What a `.env` file says is the same once it is written again, and a warning repeats nothing of it.
+/// What a `.env` file says is the same once it is written again, and a warning repeats nothing of
+/// it.
 fn variables(text: &str) -> Vec<(String, String)> {
     let file = env::parse(text);
     assert!(file.warnings.len() <= text.lines().count());

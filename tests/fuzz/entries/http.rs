@@ -1,9 +1,11 @@
-//! What must hold for the head of any request: its path, `Host`, `Origin`, `Authorization` and `Range`.
+//! What must hold for the head of any request: its path, `Host`, `Origin`, `Authorization` and
+//! `Range`.
 //!
-//! In: lines, in this order: method, target, `Host`, `Origin`, a second `Origin`, `Content-Type`, `Authorization`,
-//! `Sec-Fetch-Site`, `Range`, `X-Forwarded-For`, `Forwarded`. A missing line is a missing header. The same bytes are also taken
-//! for those of a connection. The rules of `proto::{route, host, origin, key}` are compared
-//! with shorter, stricter copies of themselves. Source: RFC 9110, RFC 9112 section 3.2, the Fetch standard.
+//! In: lines, in this order: method, target, `Host`, `Origin`, a second `Origin`, `Content-Type`,
+//! `Authorization`, `Sec-Fetch-Site`, `Range`, `X-Forwarded-For`, `Forwarded`. A missing line is a
+//! missing header. The same bytes are also taken for those of a connection. The rules of
+//! `proto::{route, host, origin, key}` are compared with shorter, stricter copies of themselves.
+//! Source: RFC 9110, RFC 9112 section 3.2, the Fetch standard.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -22,7 +24,8 @@ use edge_runner_proto::webrtc::stun;
 const KEY: &str = "0123456789abcdef";
 const LISTED: [&str; 2] = ["https://app.example", "http://localhost:3000"];
 
-/// The head of any request is judged as the strict copies judge it, and nothing secret of it reaches the log.
+/// The head of any request is judged as the strict copies judge it, and nothing secret of it
+/// reaches the log.
 pub fn request(bytes: &[u8]) {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let method = String::from_utf8_lossy(lines.next().unwrap_or_default());
@@ -41,8 +44,8 @@ pub fn request(bytes: &[u8]) {
     let _ = stun::receiver_ufrag(bytes);
 }
 
-/// Who is not a trusted proxy is taken for the client, whatever it says of others; and what a trusted one says is an address that
-/// stands there, or its own.
+/// Who is not a trusted proxy is taken for the client, whatever it says of others; and what a
+/// trusted one says is an address that stands there, or its own.
 fn clients(x_forwarded_for: &[u8], forwarded: &[u8]) {
     let network: Network = "10.0.0.0/8".parse().expect("a network");
     let proxies = TrustedProxies::new(&[network], false);
@@ -100,7 +103,8 @@ fn paths(method: &str, path: &str, query: &str) {
     let cloud_path = cloud::RequestPath::new(path);
     let _ = cloud_path.route(method);
     for bytes_max in [0, 7, 256] {
-        // At worst three dots and a slash for each byte, and the dots of what is hidden last and of what is cut off.
+        // At worst three dots and a slash for each byte, and the dots of what is hidden last and of
+        // what is cut off.
         assert!(cloud::redact_path(path, bytes_max, |_| false).len() <= 4 * bytes_max + 6);
     }
     let _ = Query::new(query).value("token");

@@ -298,8 +298,8 @@ fn jitter_is_that_of_rfc_3550() {
     );
 }
 
-/// Whatever the network does, the outputs are in order, cover the caller's time exactly, wait no longer than allowed and
-/// make up no more than allowed.
+/// For any network behaviour, the outputs are in order, cover the caller's time exactly, and stay
+/// within the limits on waiting and concealment.
 #[test]
 fn any_network_gives_an_ordered_and_complete_timeline() {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;

@@ -1,10 +1,12 @@
-//! Proves that PCM survives the codec at every rate, that lost packets come back, and that rubbish is refused.
+//! Proves that PCM survives the codec at every rate, that lost packets come back, and that rubbish
+//! is refused.
 
 use super::*;
 
 const FRAMES: usize = 50;
 
-/// A voice-like sound: harmonics of 150 Hz, each weaker than the one before, swelling five times a second.
+/// A voice-like sound: harmonics of 150 Hz, each weaker than the one before, swelling five times a
+/// second.
 fn voice(rate_hz: u32, frame: usize) -> Vec<i16> {
     let at = |frame: usize| frame * rate_hz as usize / 50;
     (at(frame)..at(frame + 1))
@@ -221,7 +223,7 @@ fn rubbish_is_refused_and_does_no_harm() {
             &bad[..bad.len().min(4)]
         );
     }
-    // Whatever comes, the decoder answers with a whole number of 2.5 ms or an error, and still works afterwards.
+    // For any input the decoder returns a multiple of 2.5 ms or an error, and works afterwards.
     let good = packets(16_000, EncoderSettings::default());
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = || {

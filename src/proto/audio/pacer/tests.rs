@@ -1,4 +1,5 @@
-//! Proves cadence, order, interruption and the speaking events in virtual time, by cases and by random sources.
+//! Proves cadence, order, interruption and the speaking events in virtual time, by cases and by
+//! random sources.
 
 use super::*;
 
@@ -369,7 +370,8 @@ fn timestamps_jump_in_silence_only() {
     );
 }
 
-/// A talk of ten minutes with a caller whose clock is 500 ppm off: nothing piles up and nothing is torn.
+/// A talk of ten minutes with a caller whose clock is 500 ppm off: nothing piles up and nothing is
+/// torn.
 #[test]
 fn a_source_with_another_clock_is_followed() {
     for period_us in [19_990, 20_010] {
@@ -400,7 +402,7 @@ fn a_source_with_another_clock_is_followed() {
     }
 }
 
-/// Random sources, phases, interruptions and late wake-ups against what must hold whatever they do.
+/// Random sources, phases, interruptions and late wake-ups, checked against the invariants.
 #[test]
 fn any_source_keeps_the_cadence_and_loses_nothing() {
     let mut seed = 0x1234_5678_9abc_def1_u64;
@@ -433,7 +435,7 @@ fn any_source_keeps_the_cadence_and_loses_nothing() {
             }
         }
         line.run(at + ms(1_000), || Duration::ZERO);
-        // Sound is never zero here, so whatever is zero is filling.
+        // Test speech has no zero samples, so a zero is padding.
         let heard: Vec<i16> = line.pcm.iter().copied().filter(|sample| *sample != 0).collect();
         assert_eq!(heard, sent, "round {round}");
         line.assert_cadence(ms(40) + Duration::from_micros(2 * late_max));

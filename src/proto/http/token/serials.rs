@@ -1,9 +1,9 @@
 //! Serial numbers of tokens, and one bit for each that says whether it was used.
 //!
 //! In: when a number expires, in seconds of the caller's count. Out: the next number, and its
-//! [`SerialState`] later. Numbers are given in the order in which they expire, and their bits are kept in
-//! pages, so that a page goes when its last number has expired. A number without a bit counts as
-//! expired, never as fresh: forgetting makes no token usable again. Refuses nothing: past
+//! [`SerialState`] later. Numbers are given in the order in which they expire, and their bits are
+//! kept in pages, so that a page goes when its last number has expired. A number without a bit
+//! counts as expired, never as fresh: forgetting makes no token usable again. Refuses nothing: past
 //! [`TOKENS_KEPT_MAX`] the oldest page goes early, and the tokens on it expire with it.
 
 use std::collections::VecDeque;

@@ -40,7 +40,8 @@ pub fn for_log(body: &[u8]) -> String {
     printable(&redact(&text))
 }
 
-/// Escapes what could forge or hide part of a log line: control characters, line separators, direction marks.
+/// Escapes what could forge or hide part of a log line: control characters, line separators,
+/// direction marks.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -113,8 +114,8 @@ fn phone_number_end(text: &[char], at: usize) -> Option<usize> {
     (digits >= PHONE_DIGITS_MIN).then_some(end)
 }
 
-/// Finds the value that belongs to the name that ends at `at`: after a colon or an equals sign, or after a mere space
-/// when `spaced`. Quotes may be escaped, as in JSON inside a JSON string.
+/// Finds the value that belongs to the name that ends at `at`: after a colon or an equals sign, or
+/// after a mere space when `spaced`. Quotes may be escaped, as in JSON inside a JSON string.
 fn value_after(text: &[char], at: usize, spaced: bool) -> Option<std::ops::Range<usize>> {
     let blank = |c: char| c.is_whitespace();
     let quoted = run(text, at, |c| matches!(c, '"' | '\'' | '\\'));
@@ -133,7 +134,8 @@ fn value_after(text: &[char], at: usize, spaced: bool) -> Option<std::ops::Range
     Some(start..end)
 }
 
-/// Finds the end of a string, quote included. In JSON inside JSON the escaped quote is the one that closes.
+/// Finds the end of a string, quote included. In JSON inside JSON the escaped quote is the one that
+/// closes.
 fn closing_quote(text: &[char], mut at: usize, quote: char, nested: bool) -> usize {
     while let Some(c) = text.get(at) {
         match c {
@@ -146,7 +148,8 @@ fn closing_quote(text: &[char], mut at: usize, quote: char, nested: bool) -> usi
     text.len()
 }
 
-/// Finds the end of an object or list, or of the text when it does not end. Brackets within strings do not count.
+/// Finds the end of an object or list, or of the text when it does not end. Brackets within strings
+/// do not count.
 fn closing_bracket(text: &[char], mut at: usize) -> usize {
     let mut depth = 0_usize;
     while let Some(c) = text.get(at) {

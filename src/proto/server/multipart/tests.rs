@@ -84,7 +84,7 @@ fn pair(name: &str, value: &str) -> (String, Vec<u8>) {
     (name.to_owned(), value.as_bytes().to_vec())
 }
 
-/// C-067, C-068: the forms of stock clients, as they send them; whatever a part says of its type is no matter.
+/// C-067, C-068: forms as stock clients send them; the declared type of a part is ignored.
 #[test]
 fn forms_of_real_clients() {
     let curl = concat!(
@@ -124,7 +124,8 @@ fn forms_of_real_clients() {
         "Content-Disposition: form-data; name=\"file\"; filename=\"a%22b\\c.tar.gz\"\r\nContent-Type: application/gzip\r\n\r\nARCHIVE\r\n",
         "------WebKitFormBoundaryePkpFF7tjBAqx29L--\r\n",
     );
-    // A client for the Java platform, which gives lengths and encodings of parts too, and no line break at the end.
+    // A client for the Java platform, which gives lengths and encodings of parts too, and no line
+    // break at the end.
     let java = concat!(
         "--8721656041911415653955004498\r\ncontent-disposition:form-data;name=key\r\nContent-Length: 10\r\n\r\no/u.tar.gz\r\n",
         "--8721656041911415653955004498\r\nCONTENT-DISPOSITION: Form-Data ; NAME=\"Content-Type\"\r\n",
@@ -165,7 +166,7 @@ fn forms_of_real_clients() {
     }
 }
 
-/// Whatever looks like a boundary in the file, and is none, is the file's.
+/// A near-boundary inside the file is part of the file.
 #[test]
 fn content_may_look_like_a_boundary() {
     for content in [
@@ -192,7 +193,8 @@ fn content_may_look_like_a_boundary() {
     }
 }
 
-/// Text before the first boundary and behind the last, blanks behind a boundary, parts behind the file: all without meaning.
+/// Text before the first boundary and behind the last, blanks behind a boundary, parts behind the
+/// file: all without meaning.
 #[test]
 fn what_is_around_the_parts_is_dropped() {
     let late = field("late", "1");
@@ -284,7 +286,8 @@ fn what_is_no_form_is_refused() {
             body.escape_ascii()
         );
     }
-    // Nothing that lacks its end is a form, wherever it was cut; the line break behind the last boundary is no matter.
+    // Nothing that lacks its end is a form, wherever it was cut; the line break behind the last
+    // boundary is no matter.
     for at in 0..whole.len() - 2 {
         let (heard, outcome) = parse("B", [&whole[..at]]);
         assert!(
@@ -307,7 +310,8 @@ fn one_file_is_expected() {
     );
 }
 
-/// I-06, I-07: names and values before the file have a bound, and so has all that is not the file; the file has none here.
+/// I-06, I-07: names and values before the file have a bound, and so has all that is not the file;
+/// the file has none here.
 #[test]
 fn only_the_file_may_be_long() {
     let fields = |bytes: usize| [&field("a", &"x".repeat(bytes - 1))[..], &file(b""), CLOSE].concat();
@@ -390,7 +394,7 @@ fn a_boundary_is_found_in_the_type() {
     }
 }
 
-/// A form that is read for its fields has no file, whatever its parts are called, and a cap of its own.
+/// A form that is read for its fields has no file part, and a cap of its own.
 #[test]
 fn fields_alone_need_no_file() {
     let body =

@@ -14,7 +14,8 @@ use rcgen::{
 
 use super::{CertificateName, NameConstraint, Validity};
 
-/// Returns the name of a machine's authority. Two boards may have one host name, so `mark` is a part of it.
+/// Returns the name of a machine's authority. Two boards may have one host name, so `mark` is a
+/// part of it.
 pub fn authority_name(host: &str, mark: u16) -> String {
     format!("edge-runner on {host} ({mark:04x})")
 }
@@ -22,7 +23,7 @@ pub fn authority_name(host: &str, mark: u16) -> String {
 /// Writes an authority.
 ///
 /// # Errors
-/// The library's; with names as this house makes them there is none.
+/// The library's; valid names cause none.
 pub fn authority(
     name: &str,
     permitted: &[NameConstraint],

@@ -1,4 +1,5 @@
-//! Names, times and renewals, with clocks that the tests set; certificates are written and read again.
+//! Names, times and renewals, with clocks that the tests set; certificates are written and read
+//! again.
 
 use rcgen::KeyPair;
 
@@ -96,7 +97,7 @@ fn the_number_of_names_is_capped() {
     assert!(over.contains(&dns("localhost")) && !over.contains(&at("::1")));
 }
 
-/// An authority vouches for the private world and for its machine, and for nobody else.
+/// An authority certifies private names and its own machine only.
 #[test]
 fn an_authority_is_for_its_own_machine() {
     let own = [
@@ -184,7 +185,8 @@ fn certificates_say_what_they_were_made_for() {
     assert!(validity.days_left(NOW_S) >= 20 * 365);
 }
 
-/// Bytes that are no certificate are refused: every beginning of one, and one with a byte changed is read or refused.
+/// Bytes that are no certificate are refused: every beginning of one, and one with a byte changed
+/// is read or refused.
 #[test]
 fn what_is_no_certificate_is_refused() {
     let (key, signer) = (key(), key());
@@ -208,7 +210,7 @@ fn what_is_no_certificate_is_refused() {
     );
 }
 
-/// The next certificate is due with a third of the time left, and when somebody may use a name that is missing.
+/// A renewal is due with a third of the time left, or when a name is missing.
 #[test]
 fn a_certificate_is_renewed_in_time() {
     let own = certificate_names(&names(&["board"]), &addresses(&["192.168.1.7"]));
@@ -237,8 +239,8 @@ fn a_certificate_is_renewed_in_time() {
     );
 }
 
-/// A board whose clock starts in 1970 makes a certificate that clients take at the release and for two years, and keeps one
-/// that it made while it knew the time.
+/// A board whose clock starts in 1970 makes a certificate that clients take at the release and for
+/// two years, and keeps one that it made while it knew the time.
 #[test]
 fn a_clock_of_1970_is_not_believed() {
     let own = certificate_names(&[], &[]);
@@ -248,7 +250,8 @@ fn a_clock_of_1970_is_not_believed() {
     let first = made(&own, plausible_now(42, None));
     assert!(first.validity.from_s < RELEASED_S && first.validity.until_s > RELEASED_S + 790 * DAY_S);
     assert_eq!(renewal_reason(&first, &own, 42), None);
-    // The clock jumps to the truth: within the first two thirds nothing happens, after that it is renewed.
+    // The clock jumps to the truth: within the first two thirds nothing happens, after that it is
+    // renewed.
     assert_eq!(renewal_reason(&first, &own, RELEASED_S + 500 * DAY_S), None);
     assert_eq!(
         renewal_reason(&first, &own, RELEASED_S + 2000 * DAY_S),
@@ -256,7 +259,8 @@ fn a_clock_of_1970_is_not_believed() {
     );
     let second = made(&own, plausible_now(RELEASED_S + 2000 * DAY_S, Some(&first)));
     assert_eq!(renewal_reason(&second, &own, RELEASED_S + 2000 * DAY_S), None);
-    // The next start is in 1970 again: the certificate of the better day stays, and the time is no earlier than its making.
+    // The next start is in 1970 again: the certificate of the better day stays, and the time is no
+    // earlier than its making.
     assert_eq!(renewal_reason(&second, &own, 43), None);
     assert_eq!(plausible_now(43, Some(&second)), RELEASED_S + 2000 * DAY_S);
     // The authority holds from before the first day on.
@@ -274,8 +278,8 @@ fn a_clock_that_was_ahead_leaves_nothing_behind() {
     assert!(authority.from_s < NOW_S && authority.until_s > NOW_S);
 }
 
-/// An interface that comes and goes asks for one certificate, not for one each time; what the authority may not vouch for,
-/// and more names than fit, stay out.
+/// An interface that comes and goes asks for one certificate, not for one each time; what the
+/// authority may not vouch for, and more names than fit, stay out.
 #[test]
 fn names_of_the_last_certificate_are_kept_while_there_is_room() {
     let subtrees = name_constraints(&[]);

@@ -37,12 +37,14 @@ impl AudioInput {
         self.convert(&early);
     }
 
-    /// Takes speech at the wire's rate; tells whether the wire may have that rate, after so many others.
+    /// Takes speech at the wire's rate; tells whether the wire may have that rate, after so many
+    /// others.
     pub fn hear(&mut self, pcm: &[i16], wire_hz: u32) -> bool {
         if self.wire_hz != wire_hz {
             if self.wire_hz != 0 {
                 self.rate_changes += 1;
-                // What was kept at the old rate has no listener yet, and would be heard at the wrong speed.
+                // What was kept at the old rate has no listener yet, and would be heard at the
+                // wrong speed.
                 self.early.clear();
             }
             if self.rate_changes > RATE_CHANGES_MAX {

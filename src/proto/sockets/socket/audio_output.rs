@@ -39,7 +39,8 @@ impl AudioOutput {
 
     /// Returns how many samples there is room for, at the bot's rate.
     pub fn room(&self) -> usize {
-        // One sample less than there is room for: a piece may come out one sample longer than its share.
+        // One sample less than there is room for: a piece may come out one sample longer than its
+        // share.
         let room = self
             .cadence
             .room()

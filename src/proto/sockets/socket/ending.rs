@@ -27,7 +27,7 @@ pub enum SocketReadError {
     TooLong,
     NotUtf8,
     Malformed,
-    /// The connection has ended. Nobody need say goodbye on a telephone.
+    /// The connection has ended. A telephone needs no close.
     Ended,
     /// The connection broke.
     Broken,

@@ -1,4 +1,5 @@
-//! Lives on a socket in virtual time: a peer whose messages are values, a bot that is a list of samples, and no clock.
+//! Lives on a socket in virtual time: a peer whose messages are values, a bot that is a list of
+//! samples, and no clock.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

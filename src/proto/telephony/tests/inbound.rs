@@ -1,4 +1,5 @@
-//! What is heard in a running call: whole calls, frames out of order, and messages that make no sense.
+//! What is heard in a running call: whole calls, frames out of order, and messages that make no
+//! sense.
 
 use std::f64::consts::TAU;
 
@@ -19,7 +20,8 @@ fn numbered(chunk: u64, sample: i16) -> String {
     json!({"event": "media", "media": {"track": "inbound", "chunk": chunk.to_string(), "payload": payload}}).to_string()
 }
 
-/// The scripts hold a tone of 437 Hz; `indexes` are the samples of it that were heard. A step of G.711 is 256 at this loudness.
+/// The scripts hold a tone of 437 Hz; `indexes` are the samples of it that were heard. A step of
+/// G.711 is 256 at this loudness.
 fn assert_tone(pcm: &[i16], indexes: &[usize]) {
     assert_eq!(pcm.len(), indexes.len());
     for (sample, index) in pcm.iter().zip(indexes) {
@@ -31,8 +33,8 @@ fn assert_tone(pcm: &[i16], indexes: &[usize]) {
     }
 }
 
-/// A whole call of each: what is heard, in which order, and what is skipped. In b's the frames come out of order, one twice,
-/// one too late, and the last with the end of the stream.
+/// A whole call of each: what is heard, in which order, and what is skipped. In b's the frames come
+/// out of order, one twice, one too late, and the last with the end of the stream.
 #[test]
 fn whole_calls_are_read() {
     let mark = |name: &str| ProviderInput::Mark(name.into());
@@ -84,7 +86,8 @@ fn whole_calls_are_read() {
     }
 }
 
-/// A message that is no object ends a call, as the caller reads [`Malformed`]; any object is at worst skipped.
+/// A message that is no object ends a call, as the caller reads [`Malformed`]; any object is at
+/// worst skipped.
 #[test]
 fn an_object_is_at_worst_skipped_and_counted() {
     let mut call = script_call(TWILIO);
@@ -184,7 +187,8 @@ fn payloads_and_names_of_marks_have_a_limit() {
     assert_eq!(call.malformed, 2);
 }
 
-/// Feeds numbered one-sample frames, each with its number as the sample, and returns what comes out, stop included.
+/// Feeds numbered one-sample frames, each with its number as the sample, and returns what comes
+/// out, stop included.
 fn ordered(chunks: &[u64]) -> Vec<i16> {
     let mut call = b_call("L16", 8_000);
     let mut pcm = Vec::new();
@@ -249,7 +253,7 @@ fn frames_of_b_that_come_twice_too_late_or_never_hold_nobody_up() {
     assert_eq!((pcm, call.malformed), (vec![1, 3, 7], 1));
 }
 
-/// The order of the other providers is the order of their messages, whatever the numbers say.
+/// Other providers' audio keeps the order of its messages; numbers are ignored.
 #[test]
 fn frames_of_the_others_come_out_as_they_came() {
     let mut call = script_call(EXOTEL);

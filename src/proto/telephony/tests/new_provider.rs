@@ -1,5 +1,5 @@
-//! A fifth provider, which is one file and one line in one list, is served like the others: claimed,
-//! heard, spoken to, hung up, verified, answered, configured and examined.
+//! A fifth provider, which is one file and one line in one list, is served like the others:
+//! claimed, heard, spoken to, hung up, verified, answered, configured and examined.
 
 use data_encoding::BASE64;
 use hmac::{Hmac, KeyInit, Mac};
@@ -30,7 +30,8 @@ fn configured() -> Telephony {
     }
 }
 
-/// The list decides: the same handshake is none without the line, and no call of another changes hands.
+/// The list decides: the same handshake is none without the line, and no call of another changes
+/// hands.
 #[test]
 fn its_handshake_is_claimed_by_the_list_it_stands_in() {
     let call = call();
@@ -98,7 +99,8 @@ fn it_is_hung_up_and_its_answers_are_understood() {
     assert!(matches!(over(PROVIDERS[0]), HangUpOutcome::Refused(_)));
 }
 
-/// Its webhooks carry its own signature, its markup a token for the one call, and its calls need that.
+/// Its webhooks carry its own signature, its markup a token for the one call, and its calls need
+/// that.
 #[test]
 fn its_webhook_is_verified_and_answered_and_protects_its_calls() {
     let telephony = configured();

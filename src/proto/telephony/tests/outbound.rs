@@ -1,4 +1,4 @@
-//! What a provider is told, held against the messages of the fact sheet, and against what is heard.
+//! Outbound messages, compared with `docs/spec/telephony.md` and with the parsed inbound form.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{SCRIPTS, b_call, call, script_call};
 use crate::audio::g711;
 use crate::telephony::{ChunkLimits, TelephonyCall, TelephonyCodec};
 
-/// The messages of the fact sheet, letter by letter.
+/// The messages of `docs/spec/telephony.md`, byte for byte.
 #[test]
 fn providers_are_told_what_they_understand() {
     let ulaw = [0, 0, 0, -8, -8, -8, -8, 0, 0, 0];
@@ -51,7 +51,7 @@ fn providers_are_told_what_they_understand() {
     }
 }
 
-/// Ids and names stand in our messages as texts, whatever is in them.
+/// Ids and names are escaped in outbound messages.
 #[test]
 fn nothing_of_a_peer_breaks_out_of_its_quotes() {
     let id = "\"},\"event\":\"\u{7f}\\\n\u{2028}";
@@ -79,7 +79,8 @@ fn nothing_of_a_peer_breaks_out_of_its_quotes() {
     }
 }
 
-/// What we say, said back by the provider: every byte of the codec survives, at every length, in one allocation.
+/// What we say, said back by the provider: every byte of the codec survives, at every length, in
+/// one allocation.
 #[test]
 fn audio_goes_over_the_wire_and_back() {
     let ramp: Vec<i16> = (0..1_000).map(|at| (at * 65 - 32_500) as i16).collect();
@@ -108,7 +109,8 @@ fn audio_goes_over_the_wire_and_back() {
     }
 }
 
-/// Pieces for d are whole steps of 320 bytes and at least 3200 bytes and 100 ms long, at every rate and codec it has.
+/// Pieces for d are whole steps of 320 bytes and at least 3200 bytes and 100 ms long, at every rate
+/// and codec it has.
 #[test]
 fn chunks_have_the_sizes_that_providers_take() {
     for (encoding, rate, length_ms, multiple_ms) in [

@@ -1,4 +1,5 @@
-//! Signatures made by hand of the providers' rules (vectors of the fact sheet, section 9), each also with one thing changed.
+//! Signatures computed by hand from the providers' rules, each also with one change. Source:
+//! `docs/spec/telephony.md` 9.
 
 use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -433,7 +434,8 @@ fn provider_c_signs_url_form_and_nonce() {
     }
 }
 
-/// While tokens change, a header lists a signature for each; the main account's is in a header of its own.
+/// While tokens change, a header lists a signature for each; the main account's is in a header of
+/// its own.
 #[test]
 fn provider_c_may_send_several_signatures() {
     let other = "AAAAqv1z2xHyti6VisbP5qPDw6tQBuOVkvSbCm0bGpg=";
@@ -470,7 +472,7 @@ fn the_base_of_provider_c_has_its_marks_where_they_belong() {
     assert_eq!(base(Some(""), ""), "https://h/p");
 }
 
-/// Credentials and the wish to verify decide, and whoever asks can tell the difference.
+/// Credentials and the verification option decide, and the result shows which.
 #[test]
 fn nothing_is_checked_without_a_credential_or_the_wish() {
     let forged = Sent::new("https://bots.example.net/", &[], b"From=1");
@@ -494,7 +496,8 @@ fn nothing_is_checked_without_a_credential_or_the_wish() {
     assert_eq!(forged.verify(EXOTEL, &full), Ok(Standing::NotChecked));
 }
 
-/// The words for the log name the address, since a wrong `--proxy` is the usual fault, but neither query nor form.
+/// The words for the log name the address, since a wrong `--proxy` is the usual fault, but neither
+/// query nor form.
 #[test]
 fn a_refusal_names_the_address_and_no_more() {
     let sent = a_webhook().at("https://wrong.example.net/?x=secret");

@@ -60,7 +60,8 @@ fn the_bot_starts_with_a_complete_call() {
     assert_eq!(rig.events, [SessionEvent::Joined]);
 }
 
-/// Five messages, or ten seconds, and what is not recognised is closed; garbage and binary count as messages.
+/// Five messages, or ten seconds, and what is not recognised is closed; garbage and binary count as
+/// messages.
 #[test]
 fn a_handshake_has_a_budget() {
     let refused = Some((1008, "unrecognised telephony handshake"));
@@ -87,7 +88,8 @@ fn a_handshake_has_a_budget() {
     assert!(rig.gone && rig.events.is_empty(), "there is no bot to tell");
 }
 
-/// No place is left when it is known who calls, or none for another silent socket: it closes with words, and no bot is told.
+/// No place is left when it is known who calls, or none for another silent socket: it closes with
+/// words, and no bot is told.
 #[test]
 fn a_call_without_a_place_is_closed_before_its_bot_begins() {
     let full = SocketRefusal::Admission(admission::AdmissionError::Full);
@@ -116,7 +118,8 @@ fn a_call_without_a_place_is_closed_before_its_bot_begins() {
     assert_eq!(rig.sent.len(), 1);
 }
 
-/// A message that came before it is known who calls is kept when it may be audio, and not when it is longer.
+/// A message that came before it is known who calls is kept when it may be audio, and not when it
+/// is longer.
 #[test]
 fn an_early_message_has_a_length_at_most() {
     let heard = |bytes: usize| {
@@ -152,7 +155,7 @@ fn early_speech_has_an_end() {
     assert_eq!(kept(1), (all, 1));
 }
 
-/// An encoding that nobody here can decode is refused at once, rather than played as noise.
+/// An encoding that cannot be decoded is rejected at once instead of being played as noise.
 #[test]
 fn an_unknown_encoding_is_refused() {
     let mut start = start_a();
@@ -188,7 +191,7 @@ fn audio_before_the_handshake_is_heard() {
     assert_eq!(rig.events, [SessionEvent::Joined]);
 }
 
-/// Keys and marks are events; a stop ends the call, and nobody is asked to hang up.
+/// Keys and marks are events; a stop ends the call without a hang-up request.
 #[test]
 fn what_the_provider_says_becomes_events() {
     let mut rig = call();
@@ -239,7 +242,8 @@ fn speech_keeps_its_lead() {
     }
 }
 
-/// An interruption clears the provider; the marks that it then gives back have been told as not played.
+/// An interruption clears the provider; the marks that it then gives back have been told as not
+/// played.
 #[test]
 fn an_interruption_clears_the_provider() {
     let mut rig = call();
@@ -260,7 +264,8 @@ fn an_interruption_clears_the_provider() {
     assert!(rig.events.contains(&told("said", true)));
 }
 
-/// Plivo promises nothing of marks that it clears: one of the same name that follows must not be taken for them.
+/// Plivo promises nothing of marks that it clears: one of the same name that follows must not be
+/// taken for them.
 #[test]
 fn a_cleared_mark_that_never_comes_back_hides_no_other() {
     let mut rig = Rig::new(SocketSession::call);
@@ -293,7 +298,8 @@ fn only_what_a_provider_can_read_is_sent() {
     assert_eq!(rig.session.tally().messages_dropped, 2);
 }
 
-/// every end by our side hangs up once, before the socket closes; the answer lets it close, and so does time.
+/// every end by our side hangs up once, before the socket closes; the answer lets it close,
+/// and so does time.
 #[test]
 fn an_end_by_our_side_hangs_up_once() {
     type Act = fn(&mut SocketSession, Instant);
@@ -348,7 +354,7 @@ fn a_call_that_falls_silent_is_hung_up() {
     assert_eq!((rig.left(), rig.hang_ups), (Some(LeaveReason::Vanished), 1));
 }
 
-/// The last words are played to the caller's ear before the call is hung up.
+/// The last speech is played before the call is hung up.
 #[test]
 fn the_last_words_are_played_before_the_hang_up() {
     let mut rig = call();

@@ -63,7 +63,8 @@ fn the_rate_of_a_frame_is_believed() {
     );
 }
 
-/// Speech leaves as frames of 20 ms at playing speed, a short lead ahead, since this client cannot be told to stop.
+/// Speech leaves as frames of 20 ms at playing speed, a short lead ahead, since this client cannot
+/// be told to stop.
 #[test]
 fn speech_is_paced() {
     let mut rig = Rig::client();
@@ -166,7 +167,8 @@ fn a_silent_socket_is_freed_when_pings_go_unanswered() {
     assert_eq!(rig.left(), None);
 }
 
-/// While the socket takes nothing, nothing is made; a client that reads nothing for too long is let go.
+/// While the socket takes nothing, nothing is made; a client that reads nothing for too long is let
+/// go.
 #[test]
 fn a_client_that_does_not_read_costs_nothing_and_is_let_go() {
     let mut rig = Rig::client();
@@ -217,7 +219,8 @@ fn the_last_words_are_heard() {
     assert!(rig.gone);
 }
 
-/// What the bot still says to a caller that is let go must not follow the close: that would cut the handshake short.
+/// What the bot still says to a caller that is let go must not follow the close: that would cut the
+/// handshake short.
 #[test]
 fn nothing_follows_a_close() {
     let mut rig = Rig::client();
