@@ -188,7 +188,7 @@ fn credentials_are_read_under_both_of_their_names() {
 }
 
 #[test]
-fn without_credentials_nobody_is_asked() {
+fn sends_no_hang_up_without_credentials() {
     let apis = Apis::start(&[(200, "{}")]);
     // Half an account is none.
     let runner = apis.runner(

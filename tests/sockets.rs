@@ -173,7 +173,7 @@ fn a_client_who_breaks_the_protocol_is_closed_with_its_code() {
 }
 
 #[test]
-fn the_end_of_the_runner_is_told_to_clients() {
+fn clients_get_a_close_when_the_runner_stops() {
     let mut runner = echo();
     let mut client = Client::connect(runner.addr, "/ws-client");
     assert_echo(&mut client, 400, 16_000);
@@ -393,7 +393,7 @@ fn who_reads_nothing_or_says_nothing_is_sent_away() {
 
 /// Fifty connections that send rubbish, or half of something, do not disturb a talk.
 #[test]
-fn fifty_strangers_do_not_disturb_a_talk() {
+fn fifty_silent_connections_do_not_disturb_a_call() {
     let runner = &TestRunner::start(&["--bot", "echo", "--max-sessions", "64"]);
     let mut client = Client::connect(runner.addr, "/ws-client");
     assert_echo(&mut client, 400, 16_000);

@@ -303,7 +303,7 @@ fn frames_that_are_malformed_are_closed_with_their_code() {
 
 /// What cannot be decoded is refused with a word on it, since noise would be played otherwise.
 #[test]
-fn an_encoding_that_nobody_here_decodes_is_refused() {
+fn rejects_an_unsupported_encoding() {
     let runner = echo();
     let starts = [
         json!({"event": "start", "stream_id": "s", "start": {"call_control_id": "c",

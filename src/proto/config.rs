@@ -490,7 +490,7 @@ mod tests {
 
     /// Finding 7: open is who listens to others and asks for nothing.
     #[test]
-    fn who_asks_nobody_for_a_key_is_open_to_others() {
+    fn a_runner_without_a_key_is_open() {
         let is_open = |host: Host, key: Option<&str>, direct: bool| {
             let config = Config {
                 host,

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_bot_is_told_is_json() {
+    fn messages_for_the_bot_are_json() {
         assert_eq!(dtmf('7'), r#"{"digit":"7","type":"dtmf"}"#);
         let back: Value = serde_json::from_str(&mark("a\"\n", false)).expect("JSON");
         assert_eq!(back, json!({"type": "mark", "name": "a\"\n", "played": false}));

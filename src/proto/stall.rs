@@ -195,7 +195,7 @@ mod tests {
     /// A question that waits for its answer up to the limit is nothing, one that waits longer is
     /// told once, and so is its end.
     #[test]
-    fn a_runtime_that_does_not_answer_is_told_once_and_its_end_once() {
+    fn reports_a_runtime_stall_once_and_its_end_once() {
         let start = Instant::now();
         let mut heartbeat = Heartbeat::new(start);
         assert_eq!(heartbeat.handle_look(true, start), None);
@@ -229,7 +229,7 @@ mod tests {
 
     /// After an hour of sleep, neither an open query nor a running task counts as stalled.
     #[test]
-    fn the_sleep_of_the_machine_is_nobodys_stall() {
+    fn sleep_of_the_machine_is_not_a_stall() {
         let start = Instant::now();
         let (mut heartbeat, mut turns) = (Heartbeat::new(start), TaskWatch::new(start));
         let mut look = |at: Duration| {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_does_not_end_is_told_once_and_its_end_once() {
+    fn reports_a_task_stall_once_and_its_end_once() {
         let start = Instant::now();
         let mut turns = TaskWatch::new(start);
         // Entered just before the first look.

@@ -59,7 +59,7 @@ pub fn list() -> Vec<(String, String)> {
         ),
         ("jitter", "jitter buffer, one packet"),
         ("pacer", "pacer, one frame"),
-        ("vad", "the parrot's ear, 16 kHz"),
+        ("vad", "the parrot's voice detection, 16 kHz"),
         ("g711", "G.711, decode one frame and encode one"),
         ("websocket", "WebSocket, one message of a telephone in and one out"),
         (

@@ -23,8 +23,8 @@ import sys
 import tables
 
 HERE = pathlib.Path(__file__).resolve().parent
-HOUSE = HERE.parent.parent
-OUT = HOUSE / "target" / "speed"
+ROOT = HERE.parent.parent
+OUT = ROOT / "target" / "speed"
 CACHE = pathlib.Path(
     os.environ.get("EDGE_RUNNER_TOOLS")
     or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "edge-runner"
@@ -97,11 +97,11 @@ def count_all(machine, native, voice, names, built):
 
 def build(target, built):
     """Builds the example for a target, or for this machine, and returns its path."""
-    folder = HOUSE / "target" / (target or "") / "release"
+    folder = ROOT / "target" / (target or "") / "release"
     if not built:
         say(f"building for {target or 'this machine'}")
-        command = [HOUSE / "cross" / "build", target] if target else ["cargo", "build", "--release"]
-        run([*command, "--quiet", "--example", "speed"], cwd=HOUSE)
+        command = [ROOT / "cross" / "build", target] if target else ["cargo", "build", "--release"]
+        run([*command, "--quiet", "--example", "speed"], cwd=ROOT)
     return folder / "examples" / "speed"
 
 

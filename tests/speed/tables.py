@@ -76,7 +76,7 @@ PARTS = [
     ("RTP, RTCP, ICE and SRTP in str0m, a packet out and one in", ("clients", 0.5)),
     ("jitter buffer", "jitter"),
     ("pacer", "pacer"),
-    ("the parrot's ear", "vad"),
+    ("the parrot's voice detection", "vad"),
     ("G.711, a frame out and one in", "g711"),
     ("WebSocket, a telephone's message out and one in", "websocket"),
 ]

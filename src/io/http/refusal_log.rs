@@ -38,7 +38,7 @@ pub(super) fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, ta
         }
         HttpError::Invalid { invalid, body } if client.may_log_body() => {
             let body = String::from_utf8_lossy(body);
-            let body = body::for_log(without_key(app, &body).as_bytes());
+            let body = body::redact_for_log(without_key(app, &body).as_bytes());
             client.attribute(|| warn!("{status} {method} {path}: {invalid}; body: {body}"));
         }
         _ if takes_offer => {

@@ -372,7 +372,7 @@ mod tests {
     /// The settings are those that the encoder works with, from the first packet on and at a new
     /// rate as well.
     #[test]
-    fn the_encoder_tries_as_hard_as_it_is_told() {
+    fn the_encoder_uses_the_configured_complexity() {
         let start = Instant::now();
         let said = |complexity, rate_hz: u32| {
             let voice = EncoderSettings {

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_runners_own_certificate_is_told_with_what_happens_next() {
+    fn reports_the_runners_own_certificate_and_its_renewal() {
         let names = [CertificateName::Dns("board".into())];
         assert!(of_runner(None, &names, NOW_S).words.contains("makes a certificate"));
         let kept = certificate(&["board"], Validity::of_certificate(NOW_S));

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_and_a_machine_without_them_is_noticed() {
+    fn reports_addresses_and_their_absence() {
         let lo = interface("lo", "127.0.0.1");
         let lan = interface("eth0", "192.168.1.5");
         let lonely = interface("eth0", "169.254.17.2");
@@ -186,7 +186,7 @@ mod tests {
     /// Lines as Linux writes them: a default route, one that is refused, one of loopback, and a
     /// network's own.
     #[test]
-    fn broken_ipv6_is_told_from_none_and_from_a_whole_one() {
+    fn distinguishes_broken_absent_and_working_ipv6() {
         let zeros = "0".repeat(32);
         let line = |prefix: &str, flags: &str, interface: &str| {
             format!(

@@ -161,7 +161,7 @@ mod tests {
 
     /// Whose calls need no proof is open to anybody, for whichever reason, and is told so.
     #[test]
-    fn a_provider_whose_calls_are_open_to_anybody_is_told_so() {
+    fn warns_of_a_provider_whose_calls_are_not_verified() {
         let with = |telephony| Config {
             transport: Some(Transport::Telephony(TWILIO)),
             telephony,
@@ -185,7 +185,7 @@ mod tests {
 
     /// Missing settings are reported only for the provider of `-t`.
     #[test]
-    fn what_is_not_configured_is_told_where_it_is_served() {
+    fn reports_missing_settings_of_the_selected_provider() {
         let of = |transport: Option<Transport>| Config {
             transport,
             ..Config::default()

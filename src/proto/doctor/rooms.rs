@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_without_the_variables_for_it() {
+    fn sends_no_request_without_its_variables() {
         for question in Question::ALL {
             assert_eq!(question.request(&Config::default(), NOW_S), None);
         }

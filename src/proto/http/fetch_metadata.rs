@@ -155,7 +155,7 @@ mod tests {
 
     /// Requests that a page of another site makes a browser send without a click.
     #[test]
-    fn what_a_stranger_s_page_does_by_itself_is_refused() {
+    fn rejects_requests_of_foreign_pages_without_a_click() {
         for (mode, dest) in [
             ("no-cors", "image"),
             ("no-cors", "script"),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_is_one_whoever_makes_it() {
+    fn recognises_prefetches_of_all_browsers() {
         for purpose in [
             "prefetch",
             "Prefetch;prerender",

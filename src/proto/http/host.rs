@@ -219,7 +219,7 @@ mod tests {
 
     /// DNS rebinding: names that are not this server's, however similar.
     #[test]
-    fn names_of_strangers_are_refused() {
+    fn rejects_foreign_host_names() {
         let hosts = hosts();
         for foreign in [
             "",
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn near_is_what_strangers_cannot_be() {
+    fn local_names_exclude_public_hosts() {
         let hosts = hosts();
         for near in [
             "localhost:5173",

@@ -269,7 +269,7 @@ mod tests {
     /// preflighted requests of every origin are accepted; cross-site requests without a
     /// preflight are rejected.
     #[test]
-    fn a_stranger_s_page_has_to_ask_first() {
+    fn cross_site_requests_need_a_preflight() {
         for stranger in [
             "https://evil.example",
             "null",
@@ -310,7 +310,7 @@ mod tests {
 
     /// Own pages, those of the LAN and of a development server, and programs, which name no page.
     #[test]
-    fn who_is_no_stranger_need_not_ask() {
+    fn same_site_requests_need_no_preflight() {
         for near in [
             "http://203.0.113.5:7860",
             "https://203.0.113.5",

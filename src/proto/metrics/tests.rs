@@ -98,7 +98,7 @@ fn callers_are_counted_by_their_codec() {
 
 /// A session tells at most once an interval.
 #[test]
-fn a_share_is_due_an_interval_after_it_was_told() {
+fn a_flush_is_due_one_interval_after_the_last() {
     let now = Instant::now();
     let mut share = SessionMetrics::begin(Arc::default(), Transport::WebSocket, now);
     assert_eq!(share.next_flush(), now + METRICS_INTERVAL);

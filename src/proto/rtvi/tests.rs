@@ -46,7 +46,7 @@ fn the_stock_clients_first_message_is_read() {
 
 /// The firmware of microcontrollers has neither data nor version; others have odd ones.
 #[test]
-fn client_ready_is_read_whatever_its_data_holds() {
+fn accepts_client_ready_with_any_data() {
     for (data, version) in [
         (r#""data":null"#, None),
         (r#""data":{}"#, None),

@@ -518,7 +518,7 @@ mod tests {
     /// may be pending and is refused the rest, and an honest offer in each of those seconds is
     /// answered, connects, and is never evicted.
     #[test]
-    fn offers_that_never_complete_shut_nobody_out() {
+    fn abandoned_offers_do_not_block_others() {
         let mut rig = Rig::new(AdmissionLimits {
             permits_max: 32,
             share_max: source_share(32),

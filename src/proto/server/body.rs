@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::aliases::{self, Area};
 use crate::limits;
-pub use redact::for_log;
+pub use redact::redact_for_log;
 
 /// One step on the way to the field that a problem is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,7 +263,7 @@ mod tests {
 
     /// R-099: the shape of a 422, and every problem of a body in one answer.
     #[test]
-    fn all_problems_are_told_at_once_in_the_known_shape() {
+    fn reports_all_problems_at_once_in_the_fastapi_shape() {
         let map = parse_object(br#"{"a": 1, "b": "x", "c": 70000, "d": null}"#).expect("an object");
         let mut fields = ObjectReader::new(map, vec![LocStep::Name("list"), LocStep::Index(2)]);
         assert_eq!(fields.string("a", 9), None);

@@ -116,7 +116,7 @@ mod tests {
     /// Beyond so many callers the further ones share one count; those who are known keep theirs,
     /// and memory has its end.
     #[test]
-    fn callers_that_are_told_apart_are_capped() {
+    fn tracked_callers_are_capped() {
         let (mut lines, start) = (LogLimit::default(), Instant::now());
         for n in 0..LOGGED_CALLERS_MAX as u32 {
             assert_eq!(lines.allow(nth(n), start), Some(0));

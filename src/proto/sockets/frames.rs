@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_told_from_the_others() {
+    fn distinguishes_every_frame_kind() {
         assert_eq!(
             read(message("{\"a\":1}")),
             Ok(ProtobufFrame::Message("{\"a\":1}".into()))

@@ -169,7 +169,7 @@ mod tests {
 
     /// Without proof, a call of a signing provider is rejected, for any claim of the socket.
     #[test]
-    fn a_protected_provider_is_nobody_without_proof() {
+    fn rejects_a_protected_provider_without_proof() {
         for provider in [TWILIO, TELNYX, PLIVO] {
             let call = call(provider, "1");
             assert_eq!(Proof::Missing.admit(&call, &full()), Err(ProofError::Missing(provider)));

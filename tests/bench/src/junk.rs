@@ -1,4 +1,4 @@
-//! The row `junk`: what 50,000 datagrams of strangers per second cost a live call.
+//! The row `junk`: what 50,000 unsolicited datagrams per second cost a live call.
 //!
 //! A call with speech both ways, first alone, then beside threads that send to the runner's UDP
 //! port what anybody can: noise, checks for sessions that are none, records that look like DTLS,
@@ -121,7 +121,7 @@ fn flood(to: SocketAddr, over: &AtomicBool, sent: &AtomicU64) -> Result<()> {
     Ok(())
 }
 
-/// What strangers send: of each kind, short and long.
+/// Unsolicited datagrams: of each kind, short and long.
 fn kinds() -> Vec<Vec<u8>> {
     let noise = |first: u8, bytes: usize| -> Vec<u8> {
         let mut state = 0x9e37_79b9_u32 ^ u32::from(first) ^ bytes as u32;

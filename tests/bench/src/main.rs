@@ -17,7 +17,6 @@ mod call;
 mod cloud;
 mod floods;
 mod growth;
-mod guests;
 mod http;
 mod junk;
 mod phone;
@@ -27,6 +26,7 @@ mod rooms;
 mod rows;
 mod runner;
 mod soak;
+mod soak_clients;
 mod speech;
 mod support;
 
@@ -193,8 +193,8 @@ fn line(what: &str, measured: &str, command: &str) {
 
 /// Builds the runner next to this package, and returns where its binary is.
 fn build() -> Result<PathBuf> {
-    let house = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let target = house.join("target");
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let target = root.join("target");
     let built = Command::new("cargo")
         .args([
             "build",
@@ -204,7 +204,7 @@ fn build() -> Result<PathBuf> {
             "edge-runner",
             "--manifest-path",
         ])
-        .arg(house.join("Cargo.toml"))
+        .arg(root.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(&target)
         .status()?;

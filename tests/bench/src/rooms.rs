@@ -1,7 +1,7 @@
 //! Sessions in media rooms: each in a room of its own with one participant, who speaks without a
 //! pause, and the echo bot.
 //!
-//! The tests' server and the guests are in this process, so their CPU is not counted. Beside what a
+//! The tests' server and the callers are in this process, so their CPU is not counted. Beside what a
 //! session over WebRTC costs, one here has a second connection, and every packet of the bot carries
 //! its level.
 
@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::http::Connection;
 use crate::rows::{Lines, mib, row};
 use crate::runner::Runner;
-use crate::support::participant::TestParticipant;
 use crate::support::livekit::{Options, Server};
+use crate::support::participant::TestParticipant;
 use crate::support::sound::Speech;
 use crate::{Bench, Result};
 
@@ -35,10 +35,10 @@ pub fn rooms(bench: &Bench) -> Result<Lines> {
     ];
     let runner = Runner::start_with(&bench.binary, &environment)?;
     let mut http = Connection::open(runner.addr)?;
-    let (mut guests, mut lines, mut rss_kib) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut callers, mut lines, mut rss_kib) = (Vec::new(), Vec::new(), Vec::new());
     let mut entered = Vec::new();
     for count in COUNTS {
-        while guests.len() < count {
+        while callers.len() < count {
             let asked = Instant::now();
             let (_, reply) = http.request("POST", "/start", br#"{"transport":"mediaroom"}"#)?;
             let reply: Value = serde_json::from_slice(&reply)?;
@@ -50,7 +50,7 @@ pub fn rooms(bench: &Bench) -> Result<Lines> {
             }));
             participant.wait_for("voice of the bot", |seen| seen.heard.iter().any(|sample| *sample != 0));
             entered.push(asked.elapsed());
-            guests.push(participant);
+            callers.push(participant);
         }
         thread::sleep(Duration::from_secs(2));
         let (began, before) = (Instant::now(), runner.cpu_s()?);
@@ -70,14 +70,14 @@ pub fn rooms(bench: &Bench) -> Result<Lines> {
     ));
     entered.sort();
     lines.push(row(
-        "/start of a media room to the guest's hearing his own voice",
+        "/start of a media room to the caller's own voice in the echo",
         format!(
             "{} ms median of {}",
             entered[entered.len() / 2].as_millis(),
             entered.len()
         ),
     ));
-    for participant in guests {
+    for participant in callers {
         participant.leave();
     }
     Ok(lines)

@@ -413,10 +413,10 @@ pub fn delay(bench: &Bench) -> Result<Lines> {
         // A call in which bursts are missing, or split, tells nothing.
         measured += &format!(", {missed} not counted");
     }
-    let mut floor = runtime.block_on(floor(bench.amount(400, 80)))?;
+    let mut baseline_delays = runtime.block_on(baseline(bench.amount(400, 80)))?;
     Ok(vec![
         row(format!("delay packet in to packet out, {total} bursts"), measured),
-        row("of it loopback and client alone", spread(&mut floor)),
+        row("of it loopback and client alone", spread(&mut baseline_delays)),
     ])
 }
 
@@ -437,7 +437,7 @@ async fn burst_delays(mut call: Call, bursts: Bursts, first: Instant) -> Result<
         .collect())
 }
 
-async fn floor(count: u32) -> Result<Vec<Duration>> {
+async fn baseline(count: u32) -> Result<Vec<Duration>> {
     let mirror = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let addr = mirror.local_addr()?;
     thread::spawn(move || {

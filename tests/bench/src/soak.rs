@@ -2,7 +2,7 @@
 //!
 //! In: how many minutes. Out: memory, descriptors, threads and live sessions over that time, and
 //! what of it is not flat. Eight sessions always talk, on three transports, and others come and go
-//! beside them (`guests`). The slopes are those of the second half: in the first one the allocator,
+//! beside them (`soak_clients`). The slopes are those of the second half: in the first one the allocator,
 //! the sessions of `/start` that nobody uses, and those whose callers vanished reach the level at
 //! which they stay. Once all have left, nothing may be held that was not before.
 
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::guests::{self, House, SEATS, Tally};
 use crate::rows::{Lines, mib, row};
 use crate::runner::Runner;
+use crate::soak_clients::{self, SEATS, SoakRun, Tally};
 use crate::{Bench, Result, speech};
 
 /// Beside the seats, so many who come and go.
@@ -72,13 +72,13 @@ pub fn soak(bench: &Bench) -> Result<(Lines, Vec<String>)> {
     let speech = speech::voice(10)?;
     let began = Instant::now();
     let before = settled(&runner, began, None)?;
-    let house = House {
+    let soak = SoakRun {
         addr: runner.addr,
         speech: &speech,
         end: began + time,
         over: AtomicBool::new(false),
     };
-    let (samples, tally) = live(&runner, &house, began, (time / SAMPLES_MAX).max(INTERVAL))?;
+    let (samples, tally) = live(&runner, &soak, began, (time / SAMPLES_MAX).max(INTERVAL))?;
     let after = settled(&runner, began, Some(&before))?;
     let second_half = samples.partition_point(|sample| sample.at < time / 2)..samples.len();
     let (mut lines, mut faults) = judge(&samples, second_half, &before, &after);
@@ -104,18 +104,18 @@ pub fn soak(bench: &Bench) -> Result<(Lines, Vec<String>)> {
 }
 
 /// Lets everybody in, and looks at the runner until all are gone.
-fn live(runner: &Runner, house: &House<'_>, began: Instant, interval: Duration) -> Result<(Vec<Sample>, Tally)> {
+fn live(runner: &Runner, soak: &SoakRun<'_>, began: Instant, interval: Duration) -> Result<(Vec<Sample>, Tally)> {
     thread::scope(|scope| {
         let seats = SEATS
             .iter()
             .zip(1..)
-            .map(|(seat, seed)| scope.spawn(move || guests::sit(house, *seat, seed)));
-        let visitors = (0..VISITORS).map(|seed| scope.spawn(move || guests::visit(house, 100 + seed)));
-        let guests: Vec<_> = seats.chain(visitors).collect();
+            .map(|(seat, seed)| scope.spawn(move || soak_clients::run_seat(soak, *seat, seed)));
+        let visitors = (0..VISITORS).map(|seed| scope.spawn(move || soak_clients::run_visitor(soak, 100 + seed)));
+        let clients: Vec<_> = seats.chain(visitors).collect();
         let (mut samples, mut told) = (Vec::new(), Duration::ZERO);
-        while Instant::now() < house.end {
-            if guests.iter().any(|guest| guest.is_finished()) {
-                house.over.store(true, Ordering::Relaxed);
+        while Instant::now() < soak.end {
+            if clients.iter().any(|client| client.is_finished()) {
+                soak.over.store(true, Ordering::Relaxed);
                 break;
             }
             thread::sleep(interval);
@@ -127,8 +127,8 @@ fn live(runner: &Runner, house: &House<'_>, began: Instant, interval: Duration) 
             }
         }
         let mut tally = Tally::new();
-        for guest in guests {
-            for (name, count) in guest.join().expect("a guest does not panic")? {
+        for client in clients {
+            for (name, count) in client.join().expect("a client does not panic")? {
                 *tally.entry(name).or_default() += count;
             }
         }

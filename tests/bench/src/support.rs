@@ -1,4 +1,4 @@
-//! What the tests have: the server of rooms, its guest, what that says, STUN, and the strict
+//! What the tests have: the server of rooms, its caller, what that says, STUN, and the strict
 //! microcontroller.
 
 // The tests use more of it.
@@ -6,12 +6,12 @@
 
 #[path = "../../support/device/mod.rs"]
 pub mod device;
-#[path = "../../support/participant.rs"]
-pub mod participant;
 #[path = "../../support/http.rs"]
 pub mod http;
 #[path = "../../support/livekit/mod.rs"]
 pub mod livekit;
+#[path = "../../support/participant.rs"]
+pub mod participant;
 #[path = "../../support/sound.rs"]
 pub mod sound;
 #[path = "../../support/device/stun.rs"]
@@ -25,10 +25,10 @@ fn crc(bytes: &[u8], polynomial: u32) -> u32 {
     })
 }
 
-/// What the guest wants to know of the tests' runner.
+/// What the caller needs to know of the tests' runner.
 pub mod runner {
     use std::time::Duration;
 
-    /// How long a guest waits for something.
+    /// How long a caller waits for something.
     pub const PATIENCE: Duration = Duration::from_secs(60);
 }

@@ -182,7 +182,7 @@ fn packets_that_come_too_late_make_the_next_wait_longer_for_a_while() {
 }
 
 #[test]
-fn late_and_duplicate_packets_are_dropped_and_told_apart() {
+fn late_and_duplicate_packets_are_dropped_and_counted_apart() {
     let mut line = Line::new();
     line.packet(1, 0);
     line.packet(2, 20);

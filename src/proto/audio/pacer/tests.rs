@@ -144,7 +144,7 @@ fn nothing_leaves_before_the_start() {
 }
 
 #[test]
-fn speech_in_real_time_leaves_as_it_comes_whatever_its_phase() {
+fn real_time_speech_keeps_its_phase() {
     for phase in 0..20 {
         let mut line = Line::new();
         for n in 5..60 {

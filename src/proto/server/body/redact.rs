@@ -32,7 +32,7 @@ const PHONE_DIGITS_MIN: usize = 7;
 const MASK: &str = "***";
 
 /// Makes the loggable form of a body.
-pub fn for_log(body: &[u8]) -> String {
+pub fn redact_for_log(body: &[u8]) -> String {
     let cut = limits::LOGGED_BODY_CHARS_MAX;
     // A character has at most four bytes, so no more of the body than this needs a look.
     let head = &body[..body.len().min(cut * 4)];
@@ -220,7 +220,7 @@ mod tests {
             ("key:", "key:"),
             (r#"key:\"#, r#"key:\"#),
         ] {
-            assert_eq!(for_log(body.as_bytes()), logged, "{body}");
+            assert_eq!(redact_for_log(body.as_bytes()), logged, "{body}");
         }
     }
 
@@ -229,17 +229,23 @@ mod tests {
     fn the_body_is_cut_by_characters() {
         let cap = limits::LOGGED_BODY_CHARS_MAX;
         assert_eq!(cap, 5000);
-        assert_eq!(for_log("a".repeat(cap).as_bytes()).chars().count(), cap);
-        assert_eq!(for_log("a".repeat(cap + 1).as_bytes()).chars().count(), cap);
-        assert_eq!(for_log("\u{1f600}".repeat(cap + 1).as_bytes()).chars().count(), cap);
+        assert_eq!(redact_for_log("a".repeat(cap).as_bytes()).chars().count(), cap);
+        assert_eq!(redact_for_log("a".repeat(cap + 1).as_bytes()).chars().count(), cap);
+        assert_eq!(
+            redact_for_log("\u{1f600}".repeat(cap + 1).as_bytes()).chars().count(),
+            cap
+        );
     }
 
     /// A body cannot forge a log line, nor hide one.
     #[test]
     fn control_characters_are_escaped() {
-        assert_eq!(for_log(b"a\r\n[ERROR] b\x1b[31m\x00"), r"a\r\n[ERROR] b\u{1b}[31m\u{0}");
-        assert_eq!(for_log("\u{202e}x\u{2028}".as_bytes()), r"\u{202e}x\u{2028}");
-        assert_eq!(for_log(b"\xff\xfe"), "\u{fffd}\u{fffd}");
+        assert_eq!(
+            redact_for_log(b"a\r\n[ERROR] b\x1b[31m\x00"),
+            r"a\r\n[ERROR] b\u{1b}[31m\u{0}"
+        );
+        assert_eq!(redact_for_log("\u{202e}x\u{2028}".as_bytes()), r"\u{202e}x\u{2028}");
+        assert_eq!(redact_for_log(b"\xff\xfe"), "\u{fffd}\u{fffd}");
     }
 
     /// Any prefix of a body can be logged: no slice of it makes the scanner fail.
@@ -247,7 +253,7 @@ mod tests {
     fn every_cut_of_a_body_is_safe() {
         let body = r#"{"key":{"a":["\"}"]},"b":"{\"token\":\"x\"}","t":"+1 555 000 11 11",'pwd'='\'',"k\":\\"#;
         for end in 0..=body.len() {
-            for_log(&body.as_bytes()[..end]);
+            redact_for_log(&body.as_bytes()[..end]);
         }
     }
 }

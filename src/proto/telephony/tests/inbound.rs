@@ -223,7 +223,7 @@ fn frames_of_b_come_out_in_order() {
 }
 
 #[test]
-fn frames_of_b_that_come_twice_too_late_or_never_hold_nobody_up() {
+fn duplicate_late_and_missing_telnyx_frames_delay_nothing() {
     assert_eq!(ordered(&[1, 2, 2, 3, 1, 4, 4]), [1, 2, 3, 4]);
     assert_eq!(ordered(&[1, 3, 3, 2, 4]), [1, 2, 3, 4]);
     // 2 never comes; three wait for it, and the fourth sends them on.

@@ -11,7 +11,7 @@ use crate::telephony::{ChunkLimits, TelephonyCall, TelephonyCodec};
 
 /// The messages of `docs/spec/telephony.md`, byte for byte.
 #[test]
-fn providers_are_told_what_they_understand() {
+fn writes_each_providers_messages() {
     let ulaw = [0, 0, 0, -8, -8, -8, -8, 0, 0, 0];
     let raw = [0, 1, 2];
     for (start, pcm, media, mark, clear) in [

@@ -262,7 +262,7 @@ fn provider_a_signs_json_by_its_hash() {
 }
 
 #[test]
-fn a_key_of_its_own_is_told_from_a_wrong_token() {
+fn distinguishes_a_separate_key_from_a_wrong_token() {
     let sent = a_webhook().with(A_SETTINGS, "key=k1,algorithm=HMAC_SHA256");
     assert_eq!(sent.verify(TWILIO, &a_telephony()), Ok(Standing::Verified));
     let other = sent.with(A_SIGNATURE, &a_sign("something else"));

@@ -3,7 +3,7 @@
 //!
 //! In: a runner and the moment when all leave. Out: how often each thing was done; an error when
 //! something happened to a caller that must not, such as a talk in which nothing came back. A
-//! seat's guests end by goodbye or without a word; visitors cut handshakes short, never connect,
+//! seat's clients leave with a close or without one; visitors cut handshakes short, never connect,
 //! start sessions that nobody uses, and send rubbish on every port. What happens when is dice with
 //! a fixed seed, so that every run has the same mixture.
 
@@ -24,8 +24,8 @@ use crate::rows::runtime;
 /// How often each thing was done.
 pub type Tally = BTreeMap<&'static str, u32>;
 
-/// Where the guests are, and until when.
-pub struct House<'a> {
+/// The runner under test, and the end of the run.
+pub struct SoakRun<'a> {
     pub addr: SocketAddr,
     pub speech: &'a [Vec<u8>],
     pub end: Instant,
@@ -33,7 +33,7 @@ pub struct House<'a> {
     pub over: AtomicBool,
 }
 
-impl House<'_> {
+impl SoakRun<'_> {
     fn is_open(&self) -> bool {
         Instant::now() < self.end && !self.over.load(Ordering::Relaxed)
     }
@@ -78,27 +78,27 @@ pub const SEATS: [Seat; 8] = [
 
 /// Talks on one seat until the end, a new session every 5 to 40 s; one of three goes without a
 /// word.
-pub fn sit(house: &House<'_>, seat: Seat, seed: u64) -> Result<Tally> {
+pub fn run_seat(soak: &SoakRun<'_>, seat: Seat, seed: u64) -> Result<Tally> {
     let runtime = runtime()?;
     let (mut dice, mut tally) = (Dice::new(seed), Tally::new());
     // No talk is so short that nothing would come back.
-    while house.is_open() && Instant::now() + Duration::from_secs(1) < house.end {
+    while soak.is_open() && Instant::now() + Duration::from_secs(1) < soak.end {
         let now = Instant::now();
-        let until = house.end.min(now + Duration::from_secs(5 + dice.below(35)));
+        let until = soak.end.min(now + Duration::from_secs(5 + dice.below(35)));
         let vanishes = dice.below(3) == 0;
         let (name, heard) = runtime.block_on(async {
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>(match seat {
                 Seat::WebRtc => {
-                    let mut call = Call::begin(&mut Connection::open(house.addr)?).await?;
+                    let mut call = Call::begin(&mut Connection::open(soak.addr)?).await?;
                     let mut heard = 0;
-                    call.talk(house.speech, Instant::now(), until, |_| heard += 1).await?;
+                    call.talk(soak.speech, Instant::now(), until, |_| heard += 1).await?;
                     if !vanishes {
                         call.leave()?;
                     }
                     ("talks over WebRTC", heard)
                 }
                 Seat::Plain => {
-                    let mut plain = Plain::begin(house.addr).await?;
+                    let mut plain = Plain::begin(soak.addr).await?;
                     let heard = plain.talk(Instant::now(), until).await?;
                     if !vanishes {
                         plain.leave().await?;
@@ -106,7 +106,7 @@ pub fn sit(house: &House<'_>, seat: Seat, seed: u64) -> Result<Tally> {
                     ("talks on /ws-client", heard)
                 }
                 Seat::Phone => {
-                    let mut phone = Phone::begin(house.addr, seed as usize).await?;
+                    let mut phone = Phone::begin(soak.addr, seed as usize).await?;
                     let messages = (until - now).as_millis() / phone::PTIME.as_millis();
                     let (_, heard) = phone.talk(messages as u32, Instant::now()).await?;
                     if !vanishes {
@@ -129,23 +129,23 @@ pub fn sit(house: &House<'_>, seat: Seat, seed: u64) -> Result<Tally> {
 /// Does something else every half second until the end. All that it knows it does once in ten
 /// times, in another order each time: what the runner holds of visitors who are gone then hardly
 /// varies.
-pub fn visit(house: &House<'_>, seed: u64) -> Result<Tally> {
+pub fn run_visitor(soak: &SoakRun<'_>, seed: u64) -> Result<Tally> {
     let runtime = runtime()?;
     let (mut dice, mut tally) = (Dice::new(seed), Tally::new());
     // Connections on which nothing more is ever said, so many at a time.
     let mut held = Vec::new();
     let mut order: Vec<u64> = Vec::new();
-    while house.is_open() {
+    while soak.is_open() {
         if order.is_empty() {
             let (factor, first) = ([1, 3, 7, 9][dice.below(4) as usize], dice.below(10));
             order.extend((0..10).map(|nth| (factor * nth + first) % 10));
         }
         let done = match order.pop().unwrap_or_default() {
-            0 => stranger(house, &mut dice)?,
-            1 => refused(house, &mut dice)?,
-            2 => datagrams(&runtime, house, &mut dice)?,
+            0 => send_foreign_packets(soak, &mut dice)?,
+            1 => refused(soak, &mut dice)?,
+            2 => datagrams(&runtime, soak, &mut dice)?,
             3 => {
-                let mut stream = TcpStream::connect(house.addr)?;
+                let mut stream = TcpStream::connect(soak.addr)?;
                 let head = b"POST /start HTTP/1.1\r\nHost: localhost\r\n";
                 stream.write_all(&head[..dice.below(head.len() as u64) as usize])?;
                 held.push(stream);
@@ -154,7 +154,7 @@ pub fn visit(house: &House<'_>, seed: u64) -> Result<Tally> {
                 }
                 "connections left hanging"
             }
-            visit => runtime.block_on(session(house, visit))?,
+            visit => runtime.block_on(session(soak, visit))?,
         };
         *tally.entry(done).or_default() += 1;
         thread::sleep(Duration::from_millis(200 + dice.below(600)));
@@ -163,36 +163,36 @@ pub fn visit(house: &House<'_>, seed: u64) -> Result<Tally> {
 }
 
 /// A session that does not last.
-async fn session(house: &House<'_>, visit: u64) -> Result<&'static str> {
+async fn session(soak: &SoakRun<'_>, visit: u64) -> Result<&'static str> {
     let (now, moment) = (Instant::now(), Duration::from_millis(300));
     Ok(match visit {
         4 => {
-            Call::offer(&mut Connection::open(house.addr)?).await?;
+            Call::offer(&mut Connection::open(soak.addr)?).await?;
             "offers never followed"
         }
         5 => {
-            Call::begin(&mut Connection::open(house.addr)?).await?;
+            Call::begin(&mut Connection::open(soak.addr)?).await?;
             "calls cut"
         }
         6 => {
-            let mut call = Call::begin(&mut Connection::open(house.addr)?).await?;
-            call.talk(house.speech, now, now + moment, |_| {}).await?;
+            let mut call = Call::begin(&mut Connection::open(soak.addr)?).await?;
+            call.talk(soak.speech, now, now + moment, |_| {}).await?;
             call.leave()?;
             "short calls"
         }
         7 => {
-            let mut plain = Plain::begin(house.addr).await?;
+            let mut plain = Plain::begin(soak.addr).await?;
             plain.talk(now, now + moment).await?;
             plain.babble().await?;
             plain.leave().await?;
             "plain clients that babble"
         }
         8 => {
-            Plain::begin(house.addr).await?;
+            Plain::begin(soak.addr).await?;
             "plain clients cut"
         }
         _ => {
-            let mut phone = Phone::begin(house.addr, 0).await?;
+            let mut phone = Phone::begin(soak.addr, 0).await?;
             phone.talk(10, now).await?;
             "telephones cut"
         }
@@ -200,7 +200,7 @@ async fn session(house: &House<'_>, visit: u64) -> Result<&'static str> {
 }
 
 /// Bytes that are no request, or the beginning of one and then something else.
-fn stranger(house: &House<'_>, dice: &mut Dice) -> Result<&'static str> {
+fn send_foreign_packets(soak: &SoakRun<'_>, dice: &mut Dice) -> Result<&'static str> {
     const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     let mut bytes = match dice.below(4) {
@@ -212,16 +212,16 @@ fn stranger(house: &House<'_>, dice: &mut Dice) -> Result<&'static str> {
         }
     };
     bytes.extend((0..200).map(|_| dice.below(256) as u8));
-    let mut stream = TcpStream::connect(house.addr)?;
+    let mut stream = TcpStream::connect(soak.addr)?;
     stream.set_read_timeout(Some(Duration::from_millis(200)))?;
     // The runner may close while it is still being told something.
     let _ = stream.write_all(&bytes);
     while matches!(stream.read(&mut bytes), Ok(1..)) {}
-    Ok("strangers")
+    Ok("foreign packets")
 }
 
 /// A request that is well formed and of no use.
-fn refused(house: &House<'_>, dice: &mut Dice) -> Result<&'static str> {
+fn refused(soak: &SoakRun<'_>, dice: &mut Dice) -> Result<&'static str> {
     let (method, path, body, wanted) = match dice.below(5) {
         0 => (
             "POST",
@@ -234,7 +234,7 @@ fn refused(house: &House<'_>, dice: &mut Dice) -> Result<&'static str> {
         3 => ("PATCH", "/api/offer", r#"{"pc_id": "nobody", "candidates": []}"#, 404),
         _ => ("GET", "/client/../../etc/passwd", "", 404),
     };
-    let (status, answer) = Connection::open(house.addr)?.request(method, path, body.as_bytes())?;
+    let (status, answer) = Connection::open(soak.addr)?.request(method, path, body.as_bytes())?;
     if status != wanted {
         return Err(format!("{method} {path}: {status} {}", String::from_utf8_lossy(&answer)).into());
     }
@@ -246,8 +246,8 @@ fn refused(house: &House<'_>, dice: &mut Dice) -> Result<&'static str> {
 }
 
 /// Datagrams that are not of any session, where the runner's media is.
-fn datagrams(runtime: &tokio::runtime::Runtime, house: &House<'_>, dice: &mut Dice) -> Result<&'static str> {
-    let call = runtime.block_on(Call::offer(&mut Connection::open(house.addr)?))?;
+fn datagrams(runtime: &tokio::runtime::Runtime, soak: &SoakRun<'_>, dice: &mut Dice) -> Result<&'static str> {
+    let call = runtime.block_on(Call::offer(&mut Connection::open(soak.addr)?))?;
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     for _ in 0..50 {
         // STUN, DTLS and RTP begin with 0 to 3, 20 to 63 and 128 to 191.
