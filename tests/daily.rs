@@ -488,26 +488,31 @@ fn makes_no_room_without_a_key_or_a_free_session() {
     end(full);
 }
 
-/// The built-in bots cannot join: the caller gets a room, the log says why it is empty, and
-/// `--direct`, which has no caller, does not start.
+/// A built-in bot cannot join a room: `/start`, the redirect and `--direct` say so, and no room is made.
 #[test]
-fn built_in_bots_report_that_they_cannot_join() {
+fn a_built_in_bot_is_refused_where_it_cannot_join() {
     let provider = Rest::playing(working_provider("public"));
     let url = format!("{}/v1", provider.url());
     let variables = [("VIDEOROOM_API_KEY", KEY), ("VIDEOROOM_API_URL", url.as_str())];
     let stock = TestRunner::start_with(&[], &variables);
-    assert_eq!(start(&stock, &json!({"createVideoroomRoom": true})).status, 200);
-    stock.wait_for_log("the built-in bot `parrot` stays outside");
-    assert_eq!(http::get(stock.addr, "/videoroom").status, 307);
+    for body in [json!({"createVideoroomRoom": true}), json!({"transport": "daily"})] {
+        let reply = start(&stock, &body);
+        assert_eq!(reply.status, 400, "{}", reply.text());
+        assert!(
+            reply.text().contains("the built-in bots cannot join its rooms"),
+            "{}",
+            reply.text()
+        );
+    }
+    assert_eq!(http::get(stock.addr, "/videoroom").status, 400);
     stock.wait_for_sessions(0);
     let status = http::get(stock.addr, "/status").json();
     assert_eq!(status["without_bot"], json!(["videoroom"]));
-    let asked = provider.asked().len();
     end(stock);
     let direct = TestRunner::run_with(&["--direct"], &variables);
     assert_eq!(direct.code, Some(2), "{direct:?}");
     assert!(direct.stderr.contains("a program after `--`"), "{direct:?}");
-    assert_eq!(provider.asked().len(), asked, "no room is made");
+    assert_eq!(provider.asked().len(), 0, "no room is made");
 }
 
 /// A session lasts as long as its bot.

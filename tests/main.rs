@@ -10,6 +10,7 @@ mod boards;
 mod call_proof;
 mod canary;
 mod cloud;
+mod completions;
 mod corpus;
 mod daily;
 mod device;

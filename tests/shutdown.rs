@@ -452,7 +452,7 @@ fn the_runner_that_loses_a_service() {
     let Ok(how) = std::env::var("LOSES") else {
         return;
     };
-    edge_runner_http::logging::init(0, None, "main");
+    edge_runner_http::logging::init(0, None, "main", edge_runner_proto::config::LogFormat::Text);
     let services = Services::default();
     let (given, panics) = (services.clone(), how == "panic");
     let bot = move |mut args: RunnerArguments| {
@@ -509,7 +509,7 @@ fn the_runner_whose_bot_blocks() {
     let Ok(workers) = std::env::var("WORKERS_OF_TEST") else {
         return;
     };
-    edge_runner_http::logging::init(0, None, "main");
+    edge_runner_http::logging::init(0, None, "main", edge_runner_proto::config::LogFormat::Text);
     let mut builder = match workers.as_str() {
         "1" => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),

@@ -1,21 +1,25 @@
-//! The text that people see on stdout once the server listens.
+//! The text on stdout when the server listens.
 //!
-//! Configuration and bound addresses enter; a few lines leave, of which one is `listening on
-//! http://HOST:PORT`, for programs. It says what to open, how other machines get here, and what
-//! differs from the defaults. No secret is part of it, but for the key of callers where somebody
-//! looks on: on a terminal it stands behind the `#` of the URL to open, which no server is sent.
+//! In: the configuration and the bound addresses. Out: a few lines, one of which is `listening on http://HOST:PORT`, for programs
+//! to parse. The others say which address to open, who may call, and what differs from the defaults. The only secret is the API
+//! key, and only on a terminal: it stands behind the `#` of the URL, which browsers do not send to servers. On a terminal, an
+//! address of the local network is also shown as a QR code, for phones.
 
 use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
 
 use super::features::{guarded, sockets};
+use super::flags::common_name;
+use super::qr;
 use crate::config::{Config, Host, ListenAddresses, Tls, Transport};
 use crate::features::Feature;
+use crate::limits::SESSIONS_MAX_DEFAULT;
+use crate::proto::address_scope::AddressScope;
 use crate::proto::livekit::missing_variables;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::is_protected;
 
-/// A line of the text: its name, empty where it goes on with the one above, and what it says.
+/// A line of the text: its name, empty where it continues the line above, and what it says.
 type BannerRow = (&'static str, String);
 
 /// Makes the text, with a line break at its end.
@@ -26,78 +30,145 @@ pub fn text(config: &Config, listening: &ListenAddresses, on_terminal: bool) -> 
         .filter(|_| on_terminal && EntryPoint::BUILT == EntryPoint::Page);
     let fragment = key.map_or_else(String::new, |key| format!("#key={}", form_encoded(key.expose())));
     let mut rows = addresses(config, listening, &fragment);
-    rows.push((
-        "Sessions",
-        format!("{} at most, over every transport", config.sessions_max),
-    ));
+    if config.sessions_max != SESSIONS_MAX_DEFAULT {
+        rows.push(("Sessions", format!("at most {}", config.sessions_max)));
+    }
     if let Some(program) = config.command.as_ref().and_then(|command| command.first()) {
         // Its arguments may hold secrets.
         rows.push(("Bot", format!("{}, once per session", sanitized(program))));
     }
     if let Some(transport) = config.transport {
-        rows.push(("Transport", format!("{} alone", transport.name())));
+        rows.push(("Transport", format!("/start accepts {} only", full_name(transport))));
     }
     if let Some(provider) = config.transport.and_then(Transport::provider) {
         rows.extend(telephone(provider, config));
     }
     if config.telephony.unverified_calls {
-        let what = "calls need no proof that their provider makes them";
-        rows.push(("Unverified", what.into()));
+        rows.push((
+            "Unverified",
+            "calls are accepted without proof from their provider".into(),
+        ));
     }
     rows.extend(rooms(config, listening));
     rows.extend(access(config));
     rows.push(("Stop", "Ctrl-C".into()));
-    let url = config.host.url(listening.port);
     let mut lines = vec![
         format!("edge-runner {}", env!("CARGO_PKG_VERSION")),
-        format!("listening on {url}"),
+        format!("listening on {}", config.host.url(listening.port)),
         String::new(),
     ];
     lines.extend(rows.into_iter().map(|(name, what)| format!("  {name:<11}{what}")));
     lines.push(String::new());
+    if on_terminal && is_for_phones(config, listening) {
+        lines.extend(qr::code(&page_url(config, listening, &fragment)));
+    }
     lines.join("\n")
+}
+
+/// Returns the name of a transport as people know it, with its wire name.
+fn full_name(transport: Transport) -> String {
+    match (common_name(transport), transport.name()) {
+        (common, name) if common == name => name.to_owned(),
+        (common, name) => format!("{common} ({name})"),
+    }
 }
 
 /// Where callers and devices find the server.
 fn addresses(config: &Config, listening: &ListenAddresses, fragment: &str) -> Vec<BannerRow> {
     let mut rows = Vec::new();
-    if EntryPoint::BUILT != EntryPoint::Provider {
-        let note = if EntryPoint::BUILT == EntryPoint::Client {
-            "; this build has no page"
-        } else {
-            ""
-        };
-        let url = local_url(config.host, listening.port);
-        rows.push(("Talk", format!("{}{note}", EntryPoint::BUILT.to(&url, fragment))));
-        rows.extend(remote_access(config, listening, fragment).map(|far| ("Elsewhere", far)));
+    let calls_only = config.transport.is_some_and(|transport| !transport.is_for_pages());
+    let url = page_url(config, listening, fragment);
+    match EntryPoint::BUILT {
+        EntryPoint::Page if !calls_only => rows.push(("Talk", format!("open {url}"))),
+        EntryPoint::Client if !calls_only => {
+            rows.push(("Talk", format!("point a client at {url}; this build has no page")));
+        }
+        _ => {}
     }
-    rows.extend(certificate_hint(config, listening).map(|trust| ("Trust", trust)));
+    if !rows.is_empty() {
+        rows.extend(browser_hint(config, listening).map(|hint| ("", hint)));
+    }
     if let Some(address) = config.embedded {
         let url = Host::Address(address.into()).url(listening.port);
         rows.push(("Device", format!("{url}/api/offer")));
     }
-    if Feature::WebRtc.in_this_build() {
+    if Feature::WebRtc.in_this_build() && listening.rtc_port != listening.port {
         rows.push(("WebRTC", format!("UDP port {}", listening.rtc_port)));
     }
     rows
 }
 
+/// Returns the one URL to open: HTTPS if there is any, under the address by which other machines reach this one.
+fn page_url(config: &Config, listening: &ListenAddresses, fragment: &str) -> String {
+    let scheme = if config.tls == Tls::Off { "http" } else { "https" };
+    let end = if EntryPoint::BUILT == EntryPoint::Page { "/" } else { "" };
+    let authority = match lan_address(config, listening) {
+        Some(address) => SocketAddr::new(address, listening.port).to_string(),
+        None => {
+            let url = local_url(config.host, listening.port);
+            url.trim_start_matches("http://").to_owned()
+        }
+    };
+    format!("{scheme}://{authority}{end}{fragment}")
+}
+
+/// Says what a browser needs to open its microphone on that page.
+fn browser_hint(config: &Config, listening: &ListenAddresses) -> Option<String> {
+    let address = lan_address(config, listening)?;
+    if EntryPoint::BUILT != EntryPoint::Page {
+        return None;
+    }
+    match &config.tls {
+        Tls::Off => {
+            let here = local_url(config.host, listening.port);
+            let or_here = match config.host {
+                Host::Address(address) if !address.is_unspecified() => String::new(),
+                _ => format!(", or {here} on this machine"),
+            };
+            Some(format!(
+                "for the microphone, browsers need HTTPS: add --tls auto{or_here}"
+            ))
+        }
+        Tls::Auto => Some(format!(
+            "accept the browser's warning, or install http://{}/ca.crt once",
+            SocketAddr::new(address, listening.port)
+        )),
+        Tls::Files { .. } => Some("use a name of the certificate in place of the address".into()),
+    }
+}
+
+/// Tells whether phones of the local network can open the page.
+fn is_for_phones(config: &Config, listening: &ListenAddresses) -> bool {
+    let is_local = |address| {
+        matches!(
+            AddressScope::of(address),
+            AddressScope::Private | AddressScope::LinkLocal
+        )
+    };
+    let serves_pages = config.transport.is_none_or(Transport::is_for_pages);
+    EntryPoint::BUILT == EntryPoint::Page && serves_pages && lan_address(config, listening).is_some_and(is_local)
+}
+
 /// Who may call, and with what.
 fn access(config: &Config) -> Vec<BannerRow> {
     let mut rows = Vec::new();
-    rows.extend(config.open_access_warning().map(|words| ("Open", words.into())));
+    rows.extend(config.open_access_warning().map(|words| ("Warning", words.into())));
     if config.api_key.is_some() {
         let also = match config.transport {
-            None | Some(Transport::Videoroom) if Feature::Videoroom.in_this_build() => ", and for /videoroom",
+            None | Some(Transport::Videoroom)
+                if Feature::Videoroom.in_this_build() && config.videoroom.key.is_some() =>
+            {
+                ", and /videoroom"
+            }
             _ => "",
         };
         rows.push(("Key", format!("`Authorization: Bearer KEY` for {}{also}", guarded())));
-        if !config.ws_tokens && sockets().is_some() {
-            rows.push(("", "WebSockets ask for none; see --ws-auth token".into()));
+        if let Some(sockets) = sockets().filter(|_| !config.ws_tokens) {
+            rows.push(("", format!("{sockets} need no key; see --ws-auth token")));
         }
     }
     if config.ws_tokens {
-        rows.push(("Tokens", "one for each WebSocket, of `/start` or a webhook".into()));
+        rows.push(("Tokens", "one per WebSocket, from /start or a webhook".into()));
     }
     if !config.allowed_origins.is_empty() {
         rows.push(("Origins", format!("only {}", config.allowed_origins.join(", "))));
@@ -108,14 +179,14 @@ fn access(config: &Config) -> Vec<BannerRow> {
     rows
 }
 
-/// How the callers of a build get here.
+/// How callers reach a runner of this build.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EntryPoint {
-    /// By the page, in a browser.
+    /// By the built-in page, in a browser.
     Page,
-    /// By a client or a device that people bring.
+    /// By a client or a device of their own.
     Client,
-    /// By a provider, and from nowhere else.
+    /// By a provider only.
     Provider,
 }
 
@@ -127,14 +198,6 @@ impl EntryPoint {
     } else {
         EntryPoint::Provider
     };
-
-    /// Says what to do with the URL of a server, and what the page is to find behind it.
-    fn to(self, url: &str, fragment: &str) -> String {
-        match self {
-            EntryPoint::Page => format!("open {url}/{fragment}"),
-            EntryPoint::Client | EntryPoint::Provider => format!("point a client at {url}"),
-        }
-    }
 }
 
 /// What has to be entered at a provider, and what becomes of its calls.
@@ -144,11 +207,11 @@ fn telephone(provider: &Provider, config: &Config) -> Vec<BannerRow> {
     let host = config.proxy.as_deref().unwrap_or("PUBLIC-HOST");
     let are_signed = provider.verifies(&telephony.settings) && telephony.verify_webhooks;
     let calls = match (is_protected(provider, telephony), config.ws_tokens) {
-        (true, _) if provider.signs_upgrades => "with the token of a webhook, or a signature of their own",
-        (true, _) => "with the token of a webhook",
-        (false, true) if are_signed => "with a token",
-        (false, true) => "with a token, which anybody gets who asks the webhook",
-        (false, false) => "open to anybody who finds the address",
+        (true, _) if provider.signs_upgrades => "need the token of a webhook, or a signature of their own",
+        (true, _) => "need the token of a webhook",
+        (false, true) if are_signed => "need a token",
+        (false, true) => "need a token, which anyone gets from the webhook",
+        (false, false) => "open to anyone who finds the address",
     };
     let signatures = match (provider.signs(), are_signed) {
         (false, _) => "",
@@ -161,47 +224,22 @@ fn telephone(provider: &Provider, config: &Config) -> Vec<BannerRow> {
         ("Calls", calls.into()),
     ];
     if !provider.hangs_up(&telephony.settings) {
-        rows.push(("Hang-up", "none: there are no credentials for it".into()));
+        rows.push(("Hang-up", "none: its credentials are not set".into()));
     }
     rows
 }
 
-/// Where a talk in a room begins, and what rooms lack.
+/// Where a session in a room begins, and what the rooms that were asked for lack.
 fn rooms(config: &Config, listening: &ListenAddresses) -> Vec<BannerRow> {
-    let serves =
-        |transport: Transport| transport.in_this_build() && config.transport.is_none_or(|only| only == transport);
-    let alone = |transport| config.transport == Some(transport);
-    let video = &config.videoroom;
     let mut rows = Vec::new();
-    let lacks = |transport: Transport, names: &[&str]| format!("{} needs {}", transport.name(), names.join(", "));
-    if serves(Transport::Videoroom) && video.key.is_none() {
-        rows.push(lacks(Transport::Videoroom, &["VIDEOROOM_API_KEY"]));
-    } else if alone(Transport::Videoroom) {
-        rows.push(match (config.bot_enters_rooms, &config.api_key) {
-            (false, _) => "none: the built-in bots cannot enter; give a bot that can, after `--`".into(),
-            // A browser that opens an address sends no key.
-            (true, Some(_)) => "ask `/start` with the key, which tells the room and a token".into(),
-            (true, None) => format!(
-                "open {}/videoroom, or ask `/start`, which tells the room and a token",
-                local_url(config.host, listening.port)
-            ),
-        });
+    match config.transport {
+        Some(Transport::Videoroom) => rows.push(("Rooms", daily_rooms(config, listening))),
+        Some(Transport::Mediaroom) => rows.push(("Rooms", livekit_rooms(config))),
+        _ => {}
     }
-    let missing = missing_variables(&config.mediaroom);
-    if serves(Transport::Mediaroom) && !missing.is_empty() {
-        rows.push(lacks(Transport::Mediaroom, &missing));
-    } else if alone(Transport::Mediaroom) {
-        let url = config.mediaroom.url.as_deref().unwrap_or_default();
-        rows.push(format!("ask `/start`, which tells a room at {url} and a token"));
-    }
-    let mut rows: Vec<_> = rows
-        .into_iter()
-        .enumerate()
-        .map(|(i, what)| (if i == 0 { "Rooms" } else { "" }, what))
-        .collect();
-    if video.dialin {
-        let host = config.proxy.as_deref().unwrap_or("PUBLIC-HOST");
-        let signatures = match video.dialin_hmac {
+    let host = config.proxy.as_deref().unwrap_or("PUBLIC-HOST");
+    if config.videoroom.dialin {
+        let signatures = match config.videoroom.dialin_hmac {
             Some(_) => ", signed by the provider",
             None => ", signatures are not verified",
         };
@@ -211,10 +249,33 @@ fn rooms(config: &Config, listening: &ListenAddresses) -> Vec<BannerRow> {
         ));
     }
     if config.messaging.is_some() {
-        let host = config.proxy.as_deref().unwrap_or("PUBLIC-HOST");
-        rows.push(("Messaging", format!("https://{host}/messaging")));
+        rows.push(("WhatsApp", format!("https://{host}/messaging")));
     }
     rows
+}
+
+fn daily_rooms(config: &Config, listening: &ListenAddresses) -> String {
+    match (&config.videoroom.key, config.bot_enters_rooms, &config.api_key) {
+        (None, ..) => "daily needs VIDEOROOM_API_KEY".into(),
+        (_, false, _) => "none: the built-in bots cannot join; add a bot that can, after `--`".into(),
+        // A browser that opens an address sends no key.
+        (_, true, Some(_)) => "ask /start with the key; it returns a room and a token".into(),
+        (_, true, None) => format!(
+            "open {}/videoroom, or ask /start; it returns a room and a token",
+            local_url(config.host, listening.port)
+        ),
+    }
+}
+
+fn livekit_rooms(config: &Config) -> String {
+    let missing = missing_variables(&config.mediaroom);
+    match missing.is_empty() {
+        false => format!("livekit needs {}", missing.join(", ")),
+        true => {
+            let url = config.mediaroom.url.as_deref().unwrap_or_default();
+            format!("ask /start; it returns a room at {url} and a token")
+        }
+    }
 }
 
 /// The key as the value of a form field, which is how the page reads what stands behind the `#`.
@@ -246,47 +307,6 @@ fn local_url(host: Host, port: u16) -> String {
     }
 }
 
-/// How a browser on another machine gets here. It opens a microphone only for `localhost` or HTTPS, and a tunnel makes this
-/// server `localhost` there too; audio does not go through the tunnel but straight to the UDP port.
-fn remote_access(config: &Config, listening: &ListenAddresses, fragment: &str) -> Option<String> {
-    let port = listening.port;
-    let direct = lan_address(config, listening).map(|address| SocketAddr::new(address, port));
-    // What is no browser opens its microphone without HTTPS too.
-    if let Some(direct) = direct
-        && (config.tls != Tls::Off || EntryPoint::BUILT == EntryPoint::Client)
-    {
-        let scheme = if config.tls == Tls::Off { "http" } else { "https" };
-        return Some(format!(
-            "{} there",
-            EntryPoint::BUILT.to(&format!("{scheme}://{direct}"), fragment)
-        ));
-    }
-    let (target, address) = match config.host {
-        // A microcontroller's only candidate would be this machine itself.
-        Host::Address(address) if address.is_loopback() && config.embedded.is_some() => return None,
-        Host::Address(address) if address.is_loopback() => (bracketed(address), preferred(&listening.addresses)?),
-        Host::Address(address) if !address.is_unspecified() => (bracketed(address), address),
-        _ => ("localhost".into(), preferred(&listening.addresses)?),
-    };
-    Some(format!(
-        "ssh -L {port}:{target}:{port} {address}, then {} there",
-        EntryPoint::BUILT.to(&Host::Localhost.url(port), fragment)
-    ))
-}
-
-/// What makes browsers on other machines take the certificate.
-fn certificate_hint(config: &Config, listening: &ListenAddresses) -> Option<String> {
-    let address = lan_address(config, listening)?;
-    match &config.tls {
-        Tls::Off => None,
-        Tls::Auto => Some(format!(
-            "install http://{}/ca.crt there once, or go past the browser's warning each time",
-            SocketAddr::new(address, listening.port)
-        )),
-        Tls::Files { .. } => Some("by a name of the certificate in place of the address".into()),
-    }
-}
-
 /// The address under which other machines reach this one.
 fn lan_address(config: &Config, listening: &ListenAddresses) -> Option<IpAddr> {
     match config.host {
@@ -294,13 +314,6 @@ fn lan_address(config: &Config, listening: &ListenAddresses) -> Option<IpAddr> {
         Host::Address(address) if address.is_loopback() => None,
         Host::Address(address) if !address.is_unspecified() => Some(address),
         Host::Address(_) => preferred(&listening.addresses),
-    }
-}
-
-fn bracketed(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!("[{address}]"),
     }
 }
 
@@ -349,50 +362,49 @@ mod tests {
         text(&config, &listening, false)
     }
 
-    /// R-007, R-008: one line for programs, and what to open for people.
+    /// R-007, R-008: one line for programs, and the address to open for people; nothing else without options.
     #[test]
-    fn programs_and_people_find_the_server() {
-        let text = banner(&[], &["127.0.0.1", "2001:db8::5", "192.0.2.5"]);
-        assert_eq!(
-            text.lines()
-                .filter(|line| *line == "listening on http://localhost:7860")
-                .count(),
-            1
+    fn without_options_the_banner_has_an_address_and_how_to_stop() {
+        let version = env!("CARGO_PKG_VERSION");
+        let expected = format!(
+            "edge-runner {version}\nlistening on http://localhost:7860\n\n  Talk       open http://localhost:7860/\n  \
+             WebRTC     UDP port 7861\n  Stop       Ctrl-C\n"
         );
-        assert!(text.contains("open http://localhost:7860/"));
-        assert!(text.contains("ssh -L 7860:localhost:7860 192.0.2.5,"));
-        assert!(text.contains("UDP port 7861\n") && text.contains("  32 at most"));
-        for absent in [
-            "Device",
-            "Origins",
-            "Transport",
-            "Webhook",
-            "Media",
-            "Bot",
-            "Tokens",
-            "Hang-up",
+        assert_eq!(banner(&[], &["127.0.0.1", "2001:db8::5", "192.0.2.5"]), expected);
+        let config = Config::default();
+        let same_port = ListenAddresses {
+            port: 7860,
+            rtc_port: 7860,
+            addresses: Vec::new(),
+        };
+        assert!(!text(&config, &same_port, false).contains("UDP"));
+    }
+
+    #[test]
+    fn the_bound_address_is_shown_as_it_was_given_and_the_address_to_open_is_reachable() {
+        for (host, listening, open) in [
+            ("0.0.0.0", "http://0.0.0.0:7860", "http://192.0.2.5:7860/"),
+            ("192.0.2.5", "http://192.0.2.5:7860", "http://192.0.2.5:7860/"),
+            ("2001:db8::5", "http://[2001:db8::5]:7860", "http://[2001:db8::5]:7860/"),
+            ("127.0.0.1", "http://127.0.0.1:7860", "http://127.0.0.1:7860/"),
         ] {
-            assert!(!text.contains(absent), "{absent}");
+            let text = banner(&["--host", host], &["192.0.2.5"]);
+            assert!(text.contains(&format!("listening on {listening}\n")), "{text}");
+            assert!(text.contains(&format!("  Talk       open {open}\n")), "{text}");
+            let for_others = host != "127.0.0.1";
+            assert_eq!(text.contains("add --tls auto"), for_others, "{text}");
+            assert_eq!(
+                text.contains("  Warning    anyone who reaches this machine can talk"),
+                for_others,
+                "{text}"
+            );
         }
-        assert!(text.lines().count() <= 10 && text.ends_with('\n'));
+        let unknown = banner(&["--host", "0.0.0.0"], &[]);
+        assert!(unknown.contains("open http://localhost:7860/\n"), "{unknown}");
     }
 
     #[test]
-    fn the_bound_address_stands_as_it_was_given() {
-        let all = banner(&["--host", "0.0.0.0"], &["192.0.2.5"]);
-        assert!(all.contains("listening on http://0.0.0.0:7860\n"));
-        assert!(all.contains("open http://localhost:7860/"));
-        let six = banner(&["--host", "2001:db8::5"], &["2001:db8::5"]);
-        assert!(six.contains("listening on http://[2001:db8::5]:7860\n"));
-        assert!(six.contains("ssh -L 7860:[2001:db8::5]:7860 2001:db8::5,"));
-        let own = banner(&["--host", "127.0.0.1"], &["192.0.2.5"]);
-        assert!(own.contains("ssh -L 7860:127.0.0.1:7860 192.0.2.5,"));
-        assert!(!banner(&["--host", "127.0.0.1", "--embedded"], &["192.0.2.5"]).contains("ssh"));
-        assert!(!banner(&[], &["127.0.0.1"]).contains("ssh"));
-    }
-
-    #[test]
-    fn what_was_asked_for_is_shown() {
+    fn options_that_were_given_are_shown() {
         let arguments = [
             "--embedded",
             "--host=192.0.2.5",
@@ -405,75 +417,96 @@ mod tests {
         let text = banner(&arguments, &["192.0.2.5"]);
         for part in [
             "http://192.0.2.5:7860/api/offer",
-            "webrtc alone",
-            "  4 at most",
+            "/start accepts webrtc only",
+            "at most 4",
             "only https://a, https://b",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
     }
 
-    /// With HTTPS other machines need no tunnel: they open the address, and are told how to trust it.
+    /// The page cannot place telephone calls, so it is not offered.
     #[test]
-    fn other_machines_find_https() {
+    fn a_runner_of_telephone_calls_offers_no_page() {
+        let text = banner(
+            &["-t", "telephony_a", "-x", "bots.example.net", "--host", "192.168.1.2"],
+            &["192.168.1.2"],
+        );
+        assert!(
+            text.contains("  Transport  /start accepts twilio (telephony_a) only\n"),
+            "{text}"
+        );
+        assert!(!text.contains("Talk") && !text.contains("--tls auto"), "{text}");
+    }
+
+    /// With HTTPS there is one address, that of HTTPS, and how to trust it.
+    #[test]
+    fn with_https_its_address_is_the_one_to_open() {
         let with = |host: &str, tls: &str| {
             let arguments = ["--host", host, "--state-dir", "/s", "--tls", tls];
             banner(&arguments, &["127.0.0.1", "2001:db8::5", "192.0.2.5"])
         };
         let auto = with("0.0.0.0", "auto");
         assert!(auto.contains("listening on http://0.0.0.0:7860\n"), "{auto}");
-        assert!(
-            auto.contains("  Elsewhere  open https://192.0.2.5:7860/ there\n"),
-            "{auto}"
-        );
-        assert!(
-            auto.contains("  Trust      install http://192.0.2.5:7860/ca.crt there once"),
-            "{auto}"
-        );
+        assert!(auto.contains("  Talk       open https://192.0.2.5:7860/\n"), "{auto}");
+        assert!(auto.contains("or install http://192.0.2.5:7860/ca.crt once"), "{auto}");
         let six = with("2001:db8::5", "auto");
-        assert!(six.contains("open https://[2001:db8::5]:7860/ there"), "{six}");
+        assert!(six.contains("open https://[2001:db8::5]:7860/\n"), "{six}");
         let files = with("192.0.2.5", "c.pem:k.pem");
         assert!(
-            files.contains("open https://192.0.2.5:7860/ there") && !files.contains("ca.crt"),
+            files.contains("open https://192.0.2.5:7860/\n") && !files.contains("ca.crt"),
             "{files}"
         );
-        for (host, tls) in [("localhost", "auto"), ("127.0.0.1", "auto"), ("0.0.0.0", "off")] {
-            let text = with(host, tls);
-            assert!(
-                text.contains("ssh -L") && !text.contains("https://") && !text.contains("Trust"),
-                "{text}"
-            );
-        }
+        let local = with("localhost", "auto");
+        assert!(
+            local.contains("open https://localhost:7860/\n") && !local.contains("ca.crt"),
+            "{local}"
+        );
     }
 
-    /// Finding 7: on a terminal the key stands in the URL, and nowhere else is it seen; without
-    /// one, it is said who may call.
-    #[test]
-    fn the_key_is_shown_on_a_terminal_alone() {
-        let config = |key: &str| Config {
-            host: Host::Address([0, 0, 0, 0].into()),
+    fn shown_on(host: [u8; 4], key: Option<&str>, on_terminal: bool) -> String {
+        let config = Config {
+            host: Host::Address(host.into()),
             tls: Tls::Auto,
-            api_key: Some(crate::config::Secret::new(key)),
+            api_key: key.map(crate::config::Secret::new),
             ..Config::default()
         };
         let listening = ListenAddresses {
             port: 7860,
             rtc_port: 7861,
-            addresses: vec![IpAddr::from([192, 0, 2, 5])],
+            addresses: vec![IpAddr::from([192, 168, 1, 2])],
         };
-        let seen = super::text(&config("hunter2/+&%x"), &listening, true);
-        for url in ["http://localhost:7860/", "https://192.0.2.5:7860/"] {
-            assert!(seen.contains(&format!("{url}#key=hunter2%2F%2B%26%25x")), "{seen}");
+        text(&config, &listening, on_terminal)
+    }
+
+    #[test]
+    fn a_qr_code_is_shown_on_terminals_for_addresses_of_the_local_network() {
+        for (host, on_terminal, shown) in [
+            ([0, 0, 0, 0], true, true),
+            ([192, 168, 1, 2], true, true),
+            ([192, 168, 1, 2], false, false),
+            ([127, 0, 0, 1], true, false),
+            ([8, 8, 8, 8], true, false),
+        ] {
+            let text = shown_on(host, None, on_terminal);
+            assert_eq!(text.contains('█'), shown, "{host:?} {on_terminal}");
+            assert!(text.ends_with('\n'));
         }
+        let expected = qr::code("https://192.168.1.2:7860/#key=hunter2").expect("a short text");
+        assert!(shown_on([0, 0, 0, 0], Some("hunter2"), true).ends_with(&expected));
+    }
+
+    /// On a terminal the key stands in the URL, and nowhere else is it seen; without one, the banner warns.
+    #[test]
+    fn the_key_is_shown_on_a_terminal_only() {
+        let seen = shown_on([0, 0, 0, 0], Some("hunter2/+&%x"), true);
         assert!(
-            seen.contains("listening on http://0.0.0.0:7860\n") && !seen.contains("Open"),
+            seen.contains("open https://192.168.1.2:7860/#key=hunter2%2F%2B%26%25x\n"),
             "{seen}"
         );
-        let piped = super::text(&config("hunter2"), &listening, false);
+        assert!(!seen.contains("Warning"), "{seen}");
+        let piped = shown_on([0, 0, 0, 0], Some("hunter2"), false);
         assert!(!piped.contains("hunter2") && !piped.contains("#key"), "{piped}");
-        let open = banner(&["--host", "0.0.0.0"], &["192.0.2.5"]);
-        assert!(open.contains("  Open       no key is asked for"), "{open}");
-        assert!(!banner(&[], &["192.0.2.5"]).contains("  Open"));
     }
 
     const KEY: &str = "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=";
@@ -500,17 +533,20 @@ mod tests {
             let off = of(&credentials, &["-t", name, "--no-verify-webhooks"]);
             assert!(off.contains("signatures are not verified\n"), "{off}");
             // Who may call is told as well.
-            assert!(whole.contains("  Calls      with the token of a webhook"), "{whole}");
+            assert!(whole.contains("  Calls      need the token of a webhook"), "{whole}");
             let switched = of(&credentials, &["-t", name, "--unverified-calls"]);
             for open in [&bare, &off, &switched] {
                 assert!(
-                    open.contains("  Calls      open to anybody who finds the address\n"),
+                    open.contains("  Calls      open to anyone who finds the address\n"),
                     "{open}"
                 );
             }
-            assert!(switched.contains("  Unverified calls need no proof"), "{switched}");
+            assert!(
+                switched.contains("  Unverified calls are accepted without proof"),
+                "{switched}"
+            );
             let tokens = of(&[], &["-t", name, "--ws-auth", "token"]);
-            assert!(tokens.contains("which anybody gets who asks the webhook\n"), "{tokens}");
+            assert!(tokens.contains("which anyone gets from the webhook\n"), "{tokens}");
         }
         let fifth = super::text(
             &Config {
@@ -526,7 +562,7 @@ mod tests {
             false,
         );
         for row in [
-            "  Transport  quintel alone\n",
+            "  Transport  /start accepts quintel only\n",
             "  Webhook    https://bots.example.net/, signatures are not verified\n",
             "  Hang-up    none",
         ] {
@@ -539,42 +575,45 @@ mod tests {
         assert!(!of(&a, &[]).contains("Webhook"), "without `-t` there is none");
     }
 
-    /// R-027, R-031: what rooms lack is said, each variable by its name, as long as rooms are served at all.
+    /// R-027, R-031: what rooms lack is shown where they were asked for, each variable by its name.
     #[test]
-    fn rooms_are_told_with_what_they_lack() {
-        let bare = banner(&[], &[]);
-        assert!(
-            bare.contains(
-                "  Rooms      videoroom needs VIDEOROOM_API_KEY\n             mediaroom needs MEDIAROOM_URL, \
-                 MEDIAROOM_API_KEY, MEDIAROOM_API_SECRET\n"
-            ),
-            "{bare}"
-        );
+    fn rooms_are_shown_where_they_were_asked_for() {
         let all = [
             ("VIDEOROOM_API_KEY", "hunter2"),
             ("MEDIAROOM_URL", "wss://rooms.example"),
             ("MEDIAROOM_API_KEY", "hunter2"),
             ("MEDIAROOM_API_SECRET", "hunter2"),
         ];
-        assert!(banner_with(&all[..3], &[], &[]).contains("  Rooms      mediaroom needs MEDIAROOM_API_SECRET\n"));
-        let whole = banner_with(&all, &[], &[]);
-        assert!(!whole.contains("Rooms") && !whole.contains("hunter2"), "{whole}");
-        for other in ["webrtc", "telephony_d", "websocket"] {
-            assert!(!banner(&["-t", other], &[]).contains("Rooms"), "{other}");
+        for (variables, arguments) in [
+            (&[][..], &[][..]),
+            (&all[..], &[]),
+            (&all[..], &["-t", "webrtc"]),
+            (&all[..], &["-t", "websocket"]),
+        ] {
+            let text = banner_with(variables, arguments, &[]);
+            assert!(!text.contains("Rooms") && !text.contains("hunter2"), "{text}");
         }
-        let video = banner(&["-t", "daily"], &[]);
-        assert!(video.contains("  Rooms      videoroom needs VIDEOROOM_API_KEY\n") && !video.contains("MEDIAROOM"));
-        let video = banner_with(&all, &["-t", "videoroom"], &[]);
-        assert!(
-            video.contains("  Rooms      open http://localhost:7860/videoroom, or"),
-            "{video}"
+        let rooms = |variables: &[(&str, &str)], arguments: &[&str]| {
+            let text = banner_with(variables, arguments, &[]);
+            assert!(!text.contains("hunter2"), "{text}");
+            text.lines()
+                .find(|line| line.starts_with("  Rooms"))
+                .expect("a row")
+                .to_owned()
+        };
+        assert_eq!(
+            rooms(&[], &["-t", "daily"]),
+            "  Rooms      daily needs VIDEOROOM_API_KEY"
         );
-        let keyed = banner_with(&all, &["-t", "videoroom", "--api-key", "0123456789abcdef"], &[]);
-        assert!(
-            keyed.contains("ask `/start` with the key") && !keyed.contains("open http://localhost:7860/videoroom"),
-            "{keyed}"
+        assert_eq!(
+            rooms(&all[..3], &["-t", "livekit"]),
+            "  Rooms      livekit needs MEDIAROOM_API_SECRET"
         );
-        assert!(keyed.contains("/api/offer, and for /videoroom\n"), "{keyed}");
+        assert!(rooms(&all, &["-t", "daily"]).starts_with("  Rooms      open http://localhost:7860/videoroom, or"));
+        assert!(rooms(&all, &["-t", "livekit"]).contains("wss://rooms.example"));
+        let key = ["-t", "videoroom", "--api-key", "0123456789abcdef"];
+        assert!(rooms(&all, &key).contains("ask /start with the key"));
+        assert!(banner_with(&all, &key, &[]).contains("/api/offer, and /videoroom\n"));
         let config = Config {
             transport: Some(Transport::Videoroom),
             videoroom: crate::config::Videoroom {
@@ -591,12 +630,9 @@ mod tests {
         };
         let stock = super::text(&config, &listening, false);
         assert!(
-            stock.contains("  Rooms      none: the built-in bots cannot enter"),
+            stock.contains("  Rooms      none: the built-in bots cannot join"),
             "{stock}"
         );
-        let media = banner_with(&all, &["-t", "mediaroom"], &[]);
-        assert!(media.contains("  Rooms      ask `/start`") && media.contains("wss://rooms.example"));
-        assert!(!media.contains("hunter2"));
     }
 
     /// R-076: what has to be entered at the provider, whatever `-t` says.
@@ -634,6 +670,6 @@ mod tests {
         );
         assert!(text.contains("  Bot        /opt/bot?[2J, once per session\n"), "{text}");
         assert!(!text.contains("hunter2") && !text.contains("--key"));
-        assert!(text.contains("  Tokens     one for each WebSocket"));
+        assert!(text.contains("  Tokens     one per WebSocket"));
     }
 }

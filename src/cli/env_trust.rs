@@ -171,7 +171,7 @@ pub(super) fn withheld(
     Ok(names)
 }
 
-/// FlagKind the lines out that a file of the working directory has no say in.
+/// Takes the lines out that a file of the working directory has no say in.
 pub(super) fn restrict(file: &mut EnvFile, process: &BTreeMap<String, String>) {
     let warnings = &mut file.warnings;
     file.variables.retain(|line| match refusal(line, process) {

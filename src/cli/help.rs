@@ -8,104 +8,116 @@ use super::features::{missing_features, of_option, of_variable};
 use super::flags;
 use super::flags::{FLAGS, GROUPS, RunnerFlag};
 use crate::aliases::{self, Area};
-use crate::config::Transport;
 use crate::features::Feature;
-use crate::proto::options::help::{ABSENT, entries, entry, mark_missing};
+use crate::proto::options::HIDDEN;
+use crate::proto::options::help::{ABSENT, entries, entry, mark_missing, paragraph};
 use crate::proto::telephony::settings::{Holds, Setting};
 use crate::proto::telephony::{PROVIDERS, Provider};
 
 const HEAD: &str = "\
-Runs voice bots for callers that come over WebRTC (browsers, microcontrollers), over a WebSocket, by
-telephone, or in a room.
+Runs voice bots for callers that connect over WebRTC (browsers, microcontrollers), over a WebSocket,
+by telephone, or in a room.
 ";
 
-/// Ways to call the runner, what each is for, and the ability that it needs.
+/// Ways to call the runner, what each is for, and the feature that it needs.
 const USAGE: &[(&str, &str, Option<Feature>)] = &[
     ("[OPTIONS]", "serve the built-in bot", None),
     (
         "[OPTIONS] -- COMMAND [ARGS...]",
-        "run this program as the bot of each session",
+        "run this command as the bot of each session",
         None,
     ),
+    ("doctor [OPTIONS]", "find what keeps callers out", Some(Feature::Doctor)),
     (
-        "doctor [OPTIONS]",
-        "say what would keep callers out, and what to do",
-        Some(Feature::Doctor),
-    ),
-    (
-        "cloud <serve|regions|build|...>",
+        "cloud COMMAND [OPTIONS]",
         "the cloud agent service and its client",
         Some(Feature::Cloud),
     ),
+    ("completions bash|zsh|fish", "print completions for a shell", None),
 ];
 
-const LATER: &str = "\nOptions marked [later] are understood and refused: they are not in this build yet.\n";
+/// The uses that most people begin with.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("edge-runner", "Talk to the built-in bot at http://localhost:7860."),
+    (
+        "edge-runner --host 0.0.0.0 --tls auto -- python3 bot.py",
+        "Serve your own bot to the local network, over HTTPS.",
+    ),
+    (
+        "edge-runner -t twilio -x bot.example.net",
+        "Take calls of Twilio; the webhook is https://bot.example.net/.",
+    ),
+];
+
+/// The address of the documentation.
+const DOCS: &str = env!("CARGO_PKG_REPOSITORY");
 
 /// How options are set by variables.
-const OF_OPTIONS: &str = "Every option has one: RUNNER_MAX_SESSIONS for `--max-sessions`. Lists have commas, options without \
-                          a value take true or false, -v a number. What is typed wins.";
+const OF_OPTIONS: &str = "Every option has a variable, such as RUNNER_MAX_SESSIONS for `--max-sessions`. Items of a list are \
+                          separated by commas. Options without a value take true or false, -v takes a number. The command \
+                          line wins.";
 
 /// What variables say, other than those of options and of telephony providers.
 const ENVIRONMENT: &[(&str, &str)] = &[
-    (
-        "VIDEOROOM_API_KEY",
-        "Key of the video-room provider, with which rooms and tokens are made.",
-    ),
+    ("VIDEOROOM_API_KEY", "API key of Daily, which creates rooms and tokens."),
     (
         "VIDEOROOM_API_URL",
-        "Base of its API. [default: https://api.daily.co/v1]",
+        "Base URL of the API of Daily. [default: https://api.daily.co/v1]",
     ),
     (
         "VIDEOROOM_ROOM_URL",
-        "One existing room for every session but calls, which get new ones.",
+        "An existing room for every session. Dial-in calls get new rooms.",
     ),
     (
         "VIDEOROOM_SAMPLE_ROOM_URL",
-        "An existing room, used wherever a new one is asked for.",
+        "An existing room to use in place of new rooms.",
     ),
     (
         "VIDEOROOM_DIALIN_HMAC",
-        "Secret of the dial-in webhook in base64; with it, the webhook is verified.",
+        "Secret of the dial-in webhook, in base64. If set, the webhook is verified.",
     ),
     (
         "MEDIAROOM_URL",
-        "Server of media rooms: ws, wss, http or https. With its key and its secret, bots join its rooms.",
+        "URL of the LiveKit server: ws, wss, http or https. With key and secret, bots join its rooms.",
     ),
-    ("MEDIAROOM_API_KEY", "Key at that server."),
-    ("MEDIAROOM_API_SECRET", "Secret of that key."),
+    ("MEDIAROOM_API_KEY", "API key of the LiveKit server."),
+    ("MEDIAROOM_API_SECRET", "API secret of the LiveKit server."),
     (
         "MEDIAROOM_ROOM_NAME",
-        "One room for every session. [default: a new one for each]",
+        "One room for every session. [default: a new room for each]",
     ),
     (
         "MESSAGING_TOKEN",
-        "Access token of a system user of the messaging app's provider, with which calls are answered.",
+        "Access token of a WhatsApp system user, which answers calls.",
     ),
     (
         "MESSAGING_PHONE_NUMBER_ID",
-        "Id of the business number; calls of other numbers are left alone.",
+        "Id of the WhatsApp business number. Calls to other numbers are ignored.",
     ),
-    ("MESSAGING_APP_SECRET", "Secret of the app, which signs the webhooks."),
+    (
+        "MESSAGING_APP_SECRET",
+        "Secret of the WhatsApp app, which signs the webhooks.",
+    ),
     (
         "MESSAGING_WEBHOOK_VERIFICATION_TOKEN",
-        "A word of your own, typed into the provider's dashboard too.",
+        "A word of your choice; enter the same in the dashboard of the provider.",
     ),
     (
         "MESSAGING_API_URL",
-        "Base of the provider's API. [default: https://graph.facebook.com/v23.0]",
+        "Base URL of the API of WhatsApp. [default: https://graph.facebook.com/v23.0]",
     ),
     (
         "RUNNER_START_NAMES",
-        "Names in the answer of `/start` about a video room: canonical, alias or both. [default: both]",
+        "Names of the fields in the reply of `/start` for Daily: canonical, alias or both. [default: both]",
     ),
-    ("RUST_LOG", "What is logged, such as `edge_runner=debug,str0m=info`."),
-    ("ENV", "Set to `local` by the runner, for bots to read."),
+    ("RUST_LOG", "Log filter, such as `edge_runner=debug,str0m=info`."),
+    ("ENV", "Set to `local` by the runner, for bots."),
 ];
 
 const EXIT: &[(&str, &str)] = &[
     ("0", "Done: the runner was asked to stop."),
-    ("1", "Failed at run time, such as a port in use."),
-    ("2", "Misused: the message on stderr says what would be right."),
+    ("1", "Run-time error, such as a port that is in use."),
+    ("2", "Usage error: the message on stderr says what is expected."),
 ];
 
 /// Returns what variables say, other than those of options: of telephony providers, then of others.
@@ -128,11 +140,11 @@ fn telephony(providers: &[&Provider]) -> Vec<(&'static str, String)> {
     let mut told: Vec<(&str, &Provider)> = Vec::new();
     let mut entries = Vec::new();
     for (provider, setting) in sorted {
-        let name = provider.wire_name();
+        let name = vendor(provider);
         let earlier = told.iter().find(|(help, _)| *help == setting.help);
         let help = match (setting.holds, earlier, setting.help.split_once(". ")) {
             (Holds::Base(base), ..) => format!("{} [default: {base}]", setting.help),
-            (_, Some((_, first)), Some((sentence, _))) => format!("{sentence}, as with {}.", first.wire_name()),
+            (_, Some((_, first)), Some((sentence, _))) => format!("{sentence}, as with {}.", vendor(first)),
             _ => setting.help.to_owned(),
         };
         told.push((setting.help, provider));
@@ -141,23 +153,16 @@ fn telephony(providers: &[&Provider]) -> Vec<(&'static str, String)> {
     entries
 }
 
-/// Returns the names of the providers that take markup, as those of `-t`: in full, and then by
-/// what differs.
+/// Returns the name by which people know a provider.
+fn vendor(provider: &Provider) -> &'static str {
+    let name = provider.wire_name();
+    aliases::aliases(Area::Transport, name).first().copied().unwrap_or(name)
+}
+
+/// Returns the values of `-t` of the providers that take markup.
 fn takers_of_markup(providers: &[&Provider]) -> String {
-    let names = providers
-        .iter()
-        .filter(|provider| provider.takes_markup)
-        .map(|provider| provider.wire_name());
-    let mut words: Vec<String> = Vec::new();
-    let mut before = "";
-    for name in names {
-        let stem = name.rfind('_').map_or(name, |at| &name[..at]);
-        words.push(match name.strip_prefix(before) {
-            Some(rest) if !before.is_empty() => format!("`{rest}`"),
-            _ => format!("`-t {name}`"),
-        });
-        before = stem;
-    }
+    let takers = providers.iter().filter(|provider| provider.takes_markup);
+    let words: Vec<String> = takers.map(|provider| format!("`-t {}`", vendor(provider))).collect();
     match words.split_last() {
         Some((last, [])) => last.clone(),
         Some((last, others)) => format!("{} and {last}", others.join(", ")),
@@ -165,7 +170,39 @@ fn takers_of_markup(providers: &[&Provider]) -> String {
     }
 }
 
-/// Makes the text.
+/// Makes the text of `doctor --help`.
+pub(super) fn doctor() -> String {
+    let mut text = String::from("Usage: edge-runner doctor [OPTIONS]\n\n");
+    paragraph(
+        &mut text,
+        "Checks what keeps callers out: the port, addresses, TLS, keys, STUN and TURN servers, the credentials of providers, \
+         and the limits of this machine. Prints one line per check, with the remedy where something is wrong. It starts no bot.",
+    );
+    text.push('\n');
+    paragraph(
+        &mut text,
+        "Give it the options and variables of the runner that it is to check; `edge-runner --help` lists them.",
+    );
+    text.push_str("\nExamples:\n  edge-runner doctor --host 0.0.0.0 --tls auto\n");
+    text.push_str("  edge-runner doctor -t twilio -x bot.example.net\n");
+    text.push_str("\nExit codes:\n");
+    for (code, help) in [
+        ("  0", "Nothing keeps callers out. Warnings may be printed."),
+        ("  1", "At least one check failed."),
+        ("  2", "Usage error: the message on stderr says what is expected."),
+    ] {
+        entry(&mut text, code, help);
+    }
+    documentation(&mut text);
+    text
+}
+
+/// Adds where the documentation is.
+fn documentation(text: &mut String) {
+    text.push_str(&format!("\nDocumentation: {DOCS}\n"));
+}
+
+/// Makes the text of `--help`.
 pub(super) fn text() -> String {
     let mut text = String::from(HEAD);
     for (i, (arguments, help, feature)) in USAGE.iter().enumerate() {
@@ -177,11 +214,16 @@ pub(super) fn text() -> String {
         };
         text.push_str(&format!("{before} edge-runner {arguments:<32} {help}\n"));
     }
-    text.push_str(LATER);
+    text.push_str("\nExamples:\n");
+    for (command, help) in EXAMPLES {
+        text.push_str(&format!("  {command}\n"));
+        entry(&mut text, "", help);
+    }
     if let Some(lacking) = missing_features() {
+        text.push('\n');
         entry(&mut text, "This build lacks:", &lacking);
         text.push_str(&format!(
-            "Options marked {ABSENT} are understood and refused; such variables are left alone.\n"
+            "Options marked {ABSENT} are refused; such variables are ignored.\n"
         ));
     }
     for title in GROUPS {
@@ -192,7 +234,7 @@ pub(super) fn text() -> String {
     }
     text.push_str("\nEnvironment (also read from .env in the working directory; real variables win):\n");
     entry(&mut text, "  RUNNER_...", OF_OPTIONS);
-    for flag in FLAGS {
+    for flag in FLAGS.iter().filter(|flag| flag.group != HIDDEN) {
         let variable = flags::variable(flag.long);
         let others = aliases::aliases(Area::Variable, &variable);
         if !others.is_empty() {
@@ -216,6 +258,7 @@ pub(super) fn text() -> String {
     for (code, help) in EXIT {
         entry(&mut text, &format!("  {code}"), help);
     }
+    documentation(&mut text);
     text
 }
 
@@ -227,15 +270,22 @@ fn described(flag: &RunnerFlag) -> Cow<'static, str> {
         "--proxy" => {
             let needed = takers_of_markup(&PROVIDERS);
             let help = flag.help.trim_end_matches('.');
-            return Cow::Owned(format!("{help}; needed with {needed}."));
+            return Cow::Owned(format!("{help}. Required with {needed}."));
         }
         _ => return Cow::Borrowed(flag.help),
     }
-    let listed = Transport::ALL.map(|transport| match transport.feature() {
-        None => format!("{} [later]", transport.name()),
-        Some(feature) if !feature.in_this_build() => format!("{} {ABSENT}", transport.name()),
-        Some(_) => transport.name().to_owned(),
+    let listed = flags::transports().map(|transport| {
+        let (common, name) = (flags::common_name(transport), transport.name());
+        let mark = match transport.in_this_build() {
+            true => String::new(),
+            false => format!(" {ABSENT}"),
+        };
+        match common == name {
+            true => format!("{name}{mark}"),
+            false => format!("{common} ({name}){mark}"),
+        }
     });
+    let listed: Vec<String> = listed.collect();
     Cow::Owned(format!("{} One of {}.", flag.help, listed.join(", ")))
 }
 
@@ -259,7 +309,7 @@ mod tests {
             assert_eq!(line, line.trim_end());
         }
         for flag in FLAGS {
-            assert!(text.contains(flag.long));
+            assert_eq!(text.contains(flag.long), flag.group != HIDDEN, "{}", flag.long);
         }
         let base = Videoroom::default().url;
         assert!(text.contains(&format!("[default: {base}]")), "{base}");

@@ -6,6 +6,7 @@
 //! UsageError is exit code 2; its text names what was wrong and what would be right.
 
 pub mod banner;
+mod completions;
 mod env_options;
 mod env_trust;
 mod features;
@@ -13,6 +14,7 @@ mod flags;
 mod help;
 mod messaging;
 mod moq;
+mod qr;
 mod resolve;
 mod rooms;
 pub mod start;
@@ -22,8 +24,9 @@ use std::ffi::OsString;
 
 use crate::config::Config;
 use crate::features::Feature;
+use crate::proto::options::suggest::nearest;
 pub use crate::proto::options::{Env, UsageError};
-use crate::proto::options::{SpecialMode, need, parse as parse_options, split_command};
+use crate::proto::options::{Expected, SpecialMode, need, parse as parse_options, split_command};
 use flags::{LowArgs, RUNNER};
 
 /// What the user asked for.
@@ -48,9 +51,18 @@ pub enum CliCommand {
 /// [`UsageError`] for the first argument, value or combination that makes no sense, and for what this build lacks.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
     let mut options: Vec<OsString> = arguments.into_iter().collect();
+    if let [help, cloud] = &*options
+        && help == "help"
+        && cloud == "cloud"
+    {
+        options = vec!["cloud".into(), "--help".into()];
+    }
     if options.first().is_some_and(|argument| argument == "cloud") {
         options.remove(0);
         return cloud(options, env);
+    }
+    if let Some(text) = information(&options)? {
+        return Ok(CliCommand::Help(text));
     }
     let command = split_command(&mut options);
     let is_doctor = options.first().is_some_and(|argument| argument == "doctor");
@@ -61,7 +73,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Re
         command,
         ..LowArgs::default()
     });
-    match parse_options(&mut *args, &RUNNER, options)? {
+    match parse_options(&mut *args, &RUNNER, options).map_err(suggest_command)? {
+        Some(SpecialMode::Help) if is_doctor => return Ok(CliCommand::Help(help::doctor())),
         Some(SpecialMode::Help) => return Ok(CliCommand::Help(help::text())),
         Some(SpecialMode::Version) => return Ok(version()),
         None => {}
@@ -78,6 +91,54 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Re
         false => CliCommand::Serve { config, warnings },
         true => CliCommand::Doctor { config, warnings },
     })
+}
+
+/// The commands, and `help`.
+const COMMANDS: [&str; 4] = ["doctor", "cloud", "completions", "help"];
+
+/// Returns the text of `help` and `completions`, or nothing for other arguments.
+fn information(options: &[OsString]) -> Result<Option<String>, UsageError> {
+    let word = |at: usize| options.get(at).map(|word| word.to_string_lossy());
+    let text = match (word(0).as_deref(), word(1).as_deref()) {
+        (Some("help"), None) => help::text(),
+        (Some("help"), Some("doctor")) => help::doctor(),
+        (Some("help"), Some("completions")) | (Some("completions"), Some("--help" | "-h")) => {
+            completions::HELP.to_owned()
+        }
+        (Some("help"), Some(other)) => {
+            return Err(UsageError::value(
+                "help",
+                other,
+                Expected::one_of(other, &COMMANDS[..3], &[]),
+            ));
+        }
+        (Some("completions"), shell) => {
+            let shell = shell.unwrap_or_default();
+            let expected = || Expected::one_of(shell, &completions::SHELLS, &[]);
+            completions::script(shell).ok_or_else(|| UsageError::value("completions", shell, expected()))?
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(text))
+}
+
+/// Names the command that a mistyped argument or option was probably meant to be.
+fn suggest_command(error: UsageError) -> UsageError {
+    match error {
+        UsageError::UnexpectedArgument(given) if COMMANDS.contains(&&*given) => {
+            UsageError::Combination(format!("`{given}` must be the first argument"))
+        }
+        UsageError::UnexpectedArgument(given) => match nearest(&given, COMMANDS) {
+            Some(nearest) => UsageError::UnknownCommand { given, nearest },
+            None => UsageError::UnexpectedArgument(given),
+        },
+        UsageError::UnknownOption { given, nearest: None } => {
+            let command = nearest(given.trim_start_matches('-'), COMMANDS);
+            let nearest = command.map(|command| format!("`edge-runner {command}`"));
+            UsageError::UnknownOption { given, nearest }
+        }
+        other => other,
+    }
 }
 
 fn version() -> CliCommand {
@@ -104,7 +165,12 @@ pub fn help_of(arguments: &[OsString]) -> String {
         true => edge_runner_cloud::cli::help_of(arguments),
         #[cfg(not(feature = "cloud"))]
         true => "edge-runner --help".into(),
-        false => "edge-runner --help".into(),
+        false => match arguments.first() {
+            Some(first) if first == "doctor" || first == "completions" => {
+                format!("edge-runner {} --help", first.to_string_lossy())
+            }
+            _ => "edge-runner --help".into(),
+        },
     }
 }
 

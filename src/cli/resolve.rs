@@ -97,6 +97,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.workers = args.workers;
     config.opus_complexity = args.opus_complexity.unwrap_or(OPUS_COMPLEXITY_DEFAULT);
     config.verbosity = args.verbosity;
+    config.log = args.log.unwrap_or_default();
     Ok(config)
 }
 
@@ -316,15 +317,14 @@ fn api_key(args: &LowArgs, env: &Env<'_>) -> Result<Option<Secret>, UsageError> 
     };
     let key = key.trim();
     if !API_KEY_BYTES.contains(&key.len()) || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(UsageError::Value {
-            source: source.into(),
-            given: None,
-            wants: format!(
+        return Err(UsageError::redacted(
+            source,
+            format!(
                 "a key of {} to {} visible ASCII characters; `openssl rand -hex 24` makes one",
                 API_KEY_BYTES.start(),
                 API_KEY_BYTES.end()
             ),
-        });
+        ));
     }
     Ok(Some(Secret::new(key)))
 }

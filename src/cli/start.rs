@@ -59,7 +59,7 @@ enum Enters {
     Nothing,
 }
 
-fn run_or_report(bot: Bot, bot_crate: &str, enters: Enters) -> ExitCode {
+fn run_or_report(bot: Bot, bot_crate: &'static str, enters: Enters) -> ExitCode {
     match run(bot, bot_crate, enters) {
         Ok(()) => ExitCode::SUCCESS,
         Err(StartupError { code, message }) => {
@@ -70,7 +70,7 @@ fn run_or_report(bot: Bot, bot_crate: &str, enters: Enters) -> ExitCode {
     }
 }
 
-fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), StartupError> {
+fn run(bot: Bot, bot_crate: &'static str, enters: Enters) -> Result<(), StartupError> {
     let mut file = env_file().map_err(|error| {
         StartupError::in_step(
             "reading .env of this folder; start it in one that this user may read",
@@ -122,7 +122,7 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), StartupError> {
     }
     warnings.extend(exposures(&config, doctor));
     let alone = set_variables(for_bots);
-    logging::init(config.verbosity, env.variables.get("RUST_LOG"), bot_crate);
+    logging::init(config.verbosity, env.variables.get("RUST_LOG"), bot_crate, config.log);
     for warning in file.warnings.iter().chain(&warnings) {
         log::warn!("{warning}");
     }

@@ -138,14 +138,72 @@ fn an_unknown_option_names_the_nearest_known_one() {
         ("--allow-origin=x", "`--allowed-origins`"),
         ("--esp-32", "`--esp32`"),
         ("--ice-server", "`--ice-servers`"),
-        ("--moq-tls-crt", "`--moq-tls-cert`"),
+        ("--completions", "`edge-runner completions`"),
+        ("--doctr", "`edge-runner doctor`"),
         ("--transports", "`--transport`"),
     ] {
         let message = refused(&[given]);
         assert!(message.contains(nearest), "{message}");
     }
+    for given in ["--completely-different", "--moq-tls-crt"] {
+        let message = refused(&[given]);
+        assert!(!message.contains("did you mean"), "{message}");
+    }
     assert!(refused(&["-q"]).contains("-t"), "{}", refused(&["-q"]));
     assert!(refused(&["serve"]).contains("`--`"));
+}
+
+#[test]
+fn a_mistyped_value_or_command_names_the_nearest_known_one() {
+    for (arguments, nearest) in [
+        (&["--bot", "parot"][..], "`parrot`"),
+        (&["-t", "twillio"], "`twilio`"),
+        (&["-t", "telephonya"], "`telephony_a`"),
+        (&["--tls", "outo"], "`auto`"),
+        (&["--metrics=locl"], "`local`"),
+        (&["--ws-auth=tokn"], "`token`"),
+        (&["--log=jsn"], "`json`"),
+        (&["docter"], "`doctor`"),
+        (&["docter", "--port=1"], "`doctor`"),
+        (&["completion", "bash"], "`completions`"),
+        (&["completions", "bsh"], "`bash`"),
+        (&["help", "docter"], "`doctor`"),
+    ] {
+        let message = refused(arguments);
+        assert!(message.ends_with(&format!("; did you mean {nearest}?")), "{message}");
+    }
+    for arguments in [&["--bot", "cat"][..], &["serve"], &["-t", "zoom"], &["completions"]] {
+        let message = refused(arguments);
+        assert!(!message.contains("did you mean"), "{message}");
+    }
+}
+
+#[test]
+fn commands_print_their_own_help() {
+    let text = |arguments: &[&str]| match parse_with(arguments, &[]) {
+        Ok(CliCommand::Help(text)) => text,
+        other => panic!("{arguments:?} print no help: {other:?}"),
+    };
+    for arguments in [&["doctor", "--help"][..], &["doctor", "-h"], &["help", "doctor"]] {
+        let help = text(arguments);
+        assert!(
+            help.starts_with("Usage: edge-runner doctor") && !help.contains("--rtc-port"),
+            "{help}"
+        );
+    }
+    assert_eq!(text(&["help"]), text(&["--help"]));
+    assert!(text(&["--help"]).contains(env!("CARGO_PKG_REPOSITORY")));
+    assert_eq!(text(&["completions", "--help"]), completions::HELP);
+    assert!(text(&["completions", "zsh"]).starts_with("#compdef edge-runner"));
+    assert_eq!(help_of(&["doctor".into()]), "edge-runner doctor --help");
+}
+
+#[test]
+fn the_log_is_text_unless_json_is_asked_for() {
+    use crate::config::LogFormat;
+    assert_eq!(config(&[]).log, LogFormat::Text);
+    assert_eq!(config(&["--log=json"]).log, LogFormat::Json);
+    assert_eq!(served(&[], &[("RUNNER_LOG", "json")]).0.log, LogFormat::Json);
 }
 
 #[test]
@@ -159,7 +217,7 @@ fn a_missing_or_wrong_value_is_named_with_what_would_be_right() {
         (&["--max-sessions", "0"], &["1 to 4096"]),
         (&["--workers", "65"], &["1 to 64"]),
         (&["--opus-complexity", "11"], &["0 to 10", "11"]),
-        (&["-t", "zoom"], &["-t", "`webrtc`", "`moq`", "zoom"]),
+        (&["-t", "zoom"], &["-t", "`webrtc`", "`twilio`", "zoom"]),
         (&["--bot", "cat"], &["`parrot`", "`echo`"]),
         (&["--ws-auth", "maybe"], &["`none` or `token`"]),
         (&["--tls", "on"], &["CERT:KEY"]),
@@ -562,7 +620,7 @@ fn the_doctor_takes_the_options_of_the_server() {
         panic!("a doctor");
     };
     assert_eq!(config.port, 9);
-    assert!(refused(&["--port", "9", "doctor"]).contains("`doctor` is no option"));
+    assert!(refused(&["--port", "9", "doctor"]).contains("`doctor` must be the first argument"));
 }
 
 #[test]

@@ -21,6 +21,7 @@ pub mod client;
 pub mod common;
 pub mod group;
 pub mod lock;
+mod log_line;
 pub mod logging;
 pub mod memory;
 pub mod notify;

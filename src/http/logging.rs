@@ -1,29 +1,28 @@
 //! Log lines on stderr: one line per record, prefixed with the session id.
 //!
-//! `2026-11-21T12:00:00.123Z INFO  [1b9d6bcd] edge_runner_http::server: message`. Times are UTC.
+//! `2026-11-21T12:00:00.123Z INFO  [1b9d6bcd] message`, or one JSON object (`log_line`). Times are UTC.
 //! Records of the runner and of the bot's crate are shown from INFO, those of libraries from WARN.
 //! `-v` shows more; `RUST_LOG`, when set, replaces both. Control characters in a message are
 //! escaped, so a peer cannot forge a line, and long messages are cut. A panic is one line as well.
 //! ERROR, WARN and INFO lines caused by a [`LogClient`] are rate-limited per minute; one line
 //! reports how many were left out.
 
-use std::fmt::{self, Write as _};
 use std::future::Future;
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use env_logger::fmt::Formatter;
 use log::{Level, LevelFilter, Record};
 
 use edge_runner_proto::SessionId;
-use edge_runner_proto::limits::{LINES_MAX, LINES_PER_CALLER_MAX, LOG_MESSAGE_CHARS_MAX};
+use edge_runner_proto::config::LogFormat;
+use edge_runner_proto::limits::{LINES_MAX, LINES_PER_CALLER_MAX};
 use edge_runner_proto::server::log_limit::LogLimit;
 
 use crate::common::lock;
-
-/// Characters of a session id in a line: enough to tell sessions apart.
-const ID_CHARS: usize = 8;
+use crate::log_line::{JsonLine, RecordLine};
 
 tokio::task_local! {
     static SESSION: SessionId;
@@ -87,7 +86,7 @@ pub fn in_session_sync(id: SessionId, log: impl FnOnce()) {
 ///
 /// `verbosity` counts `-v`; `directives` is the text of `RUST_LOG`; `bot_crate` is the crate whose
 /// records are shown like the runner's own.
-pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &str) {
+pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &'static str, format: LogFormat) {
     let mut builder = env_logger::Builder::new();
     match directives {
         Some(directives) => {
@@ -117,7 +116,7 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &str) {
         }
     }
     builder.target(env_logger::Target::Stderr);
-    builder.format(|out, record| {
+    builder.format(move |out, record| {
         // At this level it logs every byte of every message, and some of them contain tokens.
         if record.level() == Level::Trace && record.target().starts_with("tungstenite") {
             return Ok(());
@@ -125,23 +124,37 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &str) {
         let Some(left_out) = admit_line(record.level()) else {
             return Ok(());
         };
-        let time = out.timestamp_millis();
         if left_out > 0 {
-            let style = out.default_level_style(Level::Warn);
-            let target = module_path!();
-            writeln!(
-                out,
-                "{time} {style}WARN {style:#} {target}: {left_out} lines were left out: callers may cause \
-                 {LINES_PER_CALLER_MAX} a minute each, and {LINES_MAX} together"
-            )?;
+            let words = format_args!(
+                "{left_out} lines were left out: callers may cause {LINES_PER_CALLER_MAX} a minute each, and {LINES_MAX} together"
+            );
+            let record = Record::builder().args(words).level(Level::Warn).target(module_path!()).build();
+            write_line(out, &record, bot_crate, format)?;
         }
-        let style = out.default_level_style(record.level());
-        let line = RecordLine(record);
-        writeln!(out, "{time} {style}{:<5}{style:#} {line}", record.level())
+        write_line(out, record, bot_crate, format)
     });
     // If the host program has installed a logger, that one stays.
     if builder.try_init().is_ok() {
-        log_panics();
+        log_panics(format);
+    }
+}
+
+/// Writes a record as one line.
+fn write_line(out: &mut Formatter, record: &Record<'_>, bot_crate: &str, format: LogFormat) -> std::io::Result<()> {
+    // There is no id outside a session, and while a task's locals are being dropped.
+    let session = SESSION.try_with(SessionId::clone).ok();
+    let time = out.timestamp_millis();
+    match format {
+        LogFormat::Json => writeln!(out, "{}", JsonLine { time, record, session }),
+        LogFormat::Text => {
+            let style = out.default_level_style(record.level());
+            let line = RecordLine {
+                record,
+                session,
+                bot_crate,
+            };
+            writeln!(out, "{time} {style}{:<5}{style:#} {line}", record.level())
+        }
     }
 }
 
@@ -156,8 +169,8 @@ fn levels(verbosity: u8) -> (LevelFilter, LevelFilter) {
 }
 
 /// Logs a panic as one line. With `RUST_BACKTRACE` the frames follow; they contain no peer text.
-fn log_panics() {
-    std::panic::set_hook(Box::new(|info| {
+fn log_panics(format: LogFormat) {
+    std::panic::set_hook(Box::new(move |info| {
         let payload = info.payload();
         let message = (payload.downcast_ref::<&str>().copied())
             .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
@@ -169,66 +182,15 @@ fn log_panics() {
             Err(_) => Level::Error,
         };
         log::log!(level, "panic at {place}: {message}");
+        if format == LogFormat::Json {
+            return;
+        }
         let frames = std::backtrace::Backtrace::capture();
         if frames.status() == std::backtrace::BacktraceStatus::Captured {
             // A panic inside this hook would abort the process, so a closed stderr is ignored.
             let _ = writeln!(std::io::stderr(), "{frames}");
         }
     }));
-}
-
-/// A record without its time and level.
-struct RecordLine<'r>(&'r Record<'r>);
-
-impl fmt::Display for RecordLine<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // There is no id outside a session, and while a task's locals are being dropped.
-        let session = SESSION.try_with(SessionId::clone);
-        if let Ok(id) = session {
-            let mut head = Escaped { out: f, left: ID_CHARS };
-            head.out.write_char('[')?;
-            head.write_str(&id[..id.char_indices().nth(ID_CHARS).map_or(id.len(), |(at, _)| at)])?;
-            head.out.write_str("] ")?;
-        }
-        write!(f, "{}: ", self.0.target())?;
-        let mut message = Escaped {
-            out: f,
-            left: LOG_MESSAGE_CHARS_MAX,
-        };
-        // The error only reports that the message was cut; returning it would lose the line.
-        match message.write_fmt(*self.0.args()) {
-            Err(_) if message.left == 0 => f.write_str("... (cut)"),
-            other => other,
-        }
-    }
-}
-
-/// Writes text with control characters escaped, up to a number of characters.
-struct Escaped<'a, 'b> {
-    out: &'a mut fmt::Formatter<'b>,
-    left: usize,
-}
-
-impl fmt::Write for Escaped<'_, '_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for c in text.chars() {
-            if self.left == 0 {
-                return Err(fmt::Error);
-            }
-            self.left -= 1;
-            if needs_escape(c) {
-                write!(self.out, "{}", c.escape_default())?;
-            } else {
-                self.out.write_char(c)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Tells whether a character could start a line, move the cursor or reverse text on a terminal.
-fn needs_escape(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -238,40 +200,12 @@ mod tests {
 
     use super::*;
 
-    fn line(message: &str) -> String {
-        RecordLine(
-            &Record::builder()
-                .args(format_args!("{message}"))
-                .target("edge_runner::test")
-                .build(),
-        )
-        .to_string()
-    }
-
     /// Runs a future that never waits.
     fn now<F: Future>(future: F) -> F::Output {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(output) => output,
             Poll::Pending => panic!("the future waits"),
         }
-    }
-
-    #[test]
-    fn a_line_begins_with_the_session_that_logs_it() {
-        assert_eq!(line("up"), "edge_runner::test: up");
-        let id = SessionId::from("1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed");
-        let inside = now(in_session(id, async { line("up") }));
-        assert_eq!(inside, "[1b9d6bcd] edge_runner::test: up");
-        let short = now(in_session(SessionId::from("é"), async { line("up") }));
-        assert_eq!(short, "[é] edge_runner::test: up");
-    }
-
-    #[test]
-    fn a_message_cannot_start_a_line_or_reach_the_terminal() {
-        assert_eq!(
-            line("a\r\nb\tc\u{1b}[2Jd\u{202e}e\u{85}é"),
-            "edge_runner::test: a\\r\\nb\\tc\\u{1b}[2Jd\\u{202e}e\\u{85}é"
-        );
     }
 
     /// ERROR, WARN and INFO lines of a client are counted; DEBUG and TRACE, and lines without a
@@ -289,16 +223,6 @@ mod tests {
         }
         spend();
         assert_eq!(admit_line(Level::Warn), Some(0));
-    }
-
-    #[test]
-    fn long_messages_are_cut() {
-        let fits = "x".repeat(LOG_MESSAGE_CHARS_MAX);
-        assert!(line(&fits).ends_with('x'));
-        let long = "x".repeat(LOG_MESSAGE_CHARS_MAX + 1);
-        let cut = line(&long);
-        assert!(cut.ends_with("x... (cut)"));
-        assert!(cut.len() < LOG_MESSAGE_CHARS_MAX + 64);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
+use edge_runner_proto::counts::SessionCount;
 use edge_runner_proto::limits::{NOTIFY_SEND, STATUS_INTERVAL, WATCH_INTERVAL};
 
 /// The supervisor, if there is one.
@@ -132,11 +133,11 @@ impl StatusLine {
             return None;
         }
         self.told = Some((live, stopping, now));
-        let noun = if live == 1 { "session" } else { "sessions" };
+        let sessions = SessionCount(live);
         Some(match (stopping, live) {
             (true, 0) => "stopping".to_owned(),
-            (true, _) => format!("stopping, {live} {noun} left"),
-            (false, _) => format!("{live} {noun} live"),
+            (true, _) => format!("stopping, {sessions} left"),
+            (false, _) => format!("{sessions} live"),
         })
     }
 }

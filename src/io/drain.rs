@@ -12,6 +12,7 @@ use tokio::time::{Instant, interval_at, sleep};
 
 use crate::io::tasks::SlotPool;
 use crate::limits::DRAIN_REPORT;
+use crate::proto::counts::SessionCount;
 
 /// Why a drain ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +43,9 @@ pub async fn drain(
 ) -> DrainEnd {
     let mut told = live.count();
     log::info!(
-        "waiting up to {} s for {told} sessions; new ones are refused",
-        time.as_secs()
+        "waiting up to {} s for {}; new callers are refused",
+        time.as_secs(),
+        SessionCount(told)
     );
     let mut empty = pin!(async {
         live.wait_empty().await;
@@ -61,7 +63,7 @@ pub async fn drain(
             _ = report.tick() => {
                 let left = live.count();
                 if left != told {
-                    log::info!("waiting for {left} sessions");
+                    log::info!("waiting for {}", SessionCount(left));
                     told = left;
                 }
             }

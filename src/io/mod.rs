@@ -59,6 +59,7 @@ use crate::io::serving::RunnerInstance;
 use crate::io::signal::Signals;
 use crate::io::tls::{CertificateWatcher, ServerTls, TlsError};
 use crate::limits::{RELAY_END, RUNTIME_END, SHUTDOWN_GRACE};
+use crate::proto::counts::SessionCount;
 use crate::proto::daily::DailyError;
 
 /// Why a runner could not serve.
@@ -138,11 +139,11 @@ pub async fn run_with(
 
     let lost = tokio::select! {
         name = signals.next() => {
-            log::info!("{name}: stopping, {} sessions live", live.count());
+            log::info!("{name}: stopping, {} live", SessionCount(live.count()));
             None
         }
         lost = services.lost() => {
-            log::error!("{lost}: stopping, {} sessions live", live.count());
+            log::error!("{lost}: stopping, {} live", SessionCount(live.count()));
             Some(lost)
         }
     };

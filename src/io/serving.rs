@@ -25,6 +25,7 @@ use crate::io::tls::ServerTls;
 use crate::io::webrtc::WebRtc;
 use crate::io::{addresses, drain, metrics, server};
 use crate::limits::SHUTDOWN_GRACE;
+use crate::proto::counts::SessionCount;
 
 /// A runner that serves.
 pub struct RunnerInstance {
@@ -124,7 +125,7 @@ impl RunnerInstance {
         let live = &self.live;
         if !drain.is_zero() {
             let over = drain::drain(drain, live, self.sessions.hang_ups(), next(&mut signals)).await;
-            log::info!("{over}: ending, {} sessions live", live.count());
+            log::info!("{over}: ending, {} live", SessionCount(live.count()));
         }
         self.stop.set();
         let ended = async {
@@ -136,7 +137,7 @@ impl RunnerInstance {
         let outcome = tokio::select! {
             () = ended => Ok(()),
             () = tokio::time::sleep(SHUTDOWN_GRACE) => {
-                log::warn!("{} sessions did not end in time", live.count());
+                log::warn!("{} did not end in time", SessionCount(live.count()));
                 Ok(())
             }
             _ = next(&mut signals) => Err(RunError::Forced),

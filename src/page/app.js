@@ -11,6 +11,7 @@ import { startOptions } from './options.js';
 import { noMicrophone } from './secure.js';
 import { session } from './session.js';
 import { transcript } from './transcript.js';
+import { labelOf } from './transports.js';
 import * as words from './words.js';
 
 const STATUS_MS = 10000;
@@ -213,7 +214,10 @@ async function lookForRunner() {
 		pill.textContent = 'No answer';
 	}
 	pill.dataset.ok = Boolean(runner);
-	options.setStatus(runner);
+	const usable = options.setStatus(runner);
+	// A runner that was started with -t may accept only callers that no page can be.
+	$('connect').disabled = call.phase === 'idle' && Boolean(runner) && !usable;
+	if (runner && !usable) pill.textContent = `Accepts ${runner.transports.map(labelOf).join(', ')} only (-t)`;
 }
 
 // ---- what the user does

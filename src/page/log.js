@@ -7,13 +7,15 @@ import { $, atEnd, make, on } from './dom.js';
 const ENTRIES_MAX = 1000;
 const CHARS_MAX = 6000;
 
+/** Removes keys and passwords from a text. */
+const redacted = (text) => text
+	.replaceAll('\\r\\n', '\n')
+	.replace(/("(?:credential|password|pwd|token|api_?key|authorization)"\s*:\s*)"[^"]*"/gi, '$1"(left out)"')
+	.replace(/(ice-pwd:)[^\s"\\]*/g, '$1(left out)');
+
 function asText(detail) {
 	const text = typeof detail === 'string' ? detail : JSON.stringify(detail ?? '', null, 1).replace(/^""$/, '');
-	return text
-		.replaceAll('\\r\\n', '\n')
-		.replace(/("(?:credential|password|token|api_?key|authorization)"\s*:\s*)"[^"]*"/gi, '$1"(left out)"')
-		.replace(/a=ice-pwd:.*/g, 'a=ice-pwd:(left out)')
-		.slice(0, CHARS_MAX);
+	return redacted(text).slice(0, CHARS_MAX);
 }
 
 export function eventLog() {
@@ -57,7 +59,7 @@ export function eventLog() {
 	on('log-save', 'click', save);
 
 	return (kind, title, detail) => {
-		const entry = { at: new Date(), kind, title: String(title).slice(0, 300), detail: asText(detail) };
+		const entry = { at: new Date(), kind, title: redacted(String(title)).slice(0, 300), detail: asText(detail) };
 		entries.push(entry);
 		if (entries.length > ENTRIES_MAX) entries.shift().item?.remove();
 		if (shows(entry)) atEnd(list, () => list.append(draw(entry)));

@@ -56,6 +56,7 @@ export function startOptions() {
 		// The runner may be restricted to another transport than the one that was chosen before.
 		if (list.disabled || !transport || !served.length || served.includes(transport)) check();
 		else write(wanted(request, served[0]));
+		return served.length > 0;
 	}
 
 	on('start-body', 'input', check);

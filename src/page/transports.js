@@ -1,4 +1,4 @@
-// The runner's nine transports: names on the wire, names in words, and who connects them here. A new one is a module with
+// The runner's eight transports: names on the wire, names in words, and who connects them here. A new one is a module with
 // this shape and its function in the table. In: `started`, the answer of /start; `context`, a running AudioContext; `track`,
 // the microphone or null; `muted`. Out: on.open(first), on.audio(stream), on.message(object), on.slow(problem), on.trouble(attempt, most),
 // on.closed(problem, reason), on.log(...). On the result: open(), close(), send(message), hush() for an interruption,
@@ -12,13 +12,12 @@ import { websocket } from './socket.js';
 const TABLE = [
 	['webrtc', 'WebRTC', webrtc],
 	['websocket', 'WebSocket', websocket],
-	['videoroom', 'Video room', videoroom],
-	['mediaroom', 'Media room', mediaroom],
-	['telephony_a', 'Telephony A'],
-	['telephony_b', 'Telephony B'],
-	['telephony_c', 'Telephony C'],
-	['telephony_d', 'Telephony D'],
-	['moq', 'Media over QUIC'],
+	['videoroom', 'Daily', videoroom],
+	['mediaroom', 'LiveKit', mediaroom],
+	['telephony_a', 'Twilio'],
+	['telephony_b', 'Telnyx'],
+	['telephony_c', 'Plivo'],
+	['telephony_d', 'Exotel'],
 ];
 
 const row = (name) => TABLE.find(([own]) => own === name);
@@ -32,7 +31,7 @@ export const rows = (status) => TABLE.map(([name, label, connect]) => {
 	const without = status?.without_bot?.includes(name);
 	const word = !status ? 'not known'
 		: status.unavailable?.includes(name) ? 'not in this build'
-			: !served ? 'switched off'
+			: !served ? 'excluded by -t'
 				: without ? 'not with this bot'
 					: connect?.elsewhere ? 'opens elsewhere'
 						: connect ? 'ready' : 'not from this page';

@@ -103,6 +103,11 @@ impl Transport {
         }
     }
 
+    /// Tells whether a browser on a page of the runner can be its caller.
+    pub fn is_for_pages(self) -> bool {
+        !self.is_telephony() && self != Transport::Moq
+    }
+
     /// Tells whether it carries the calls of a telephony provider.
     pub fn is_telephony(self) -> bool {
         self.provider().is_some()
@@ -362,6 +367,8 @@ pub struct Config {
     pub opus_complexity: u8,
     /// How many `-v` were given.
     pub verbosity: u8,
+    /// The format of log lines.
+    pub log: LogFormat,
 }
 
 impl Default for Config {
@@ -401,6 +408,7 @@ impl Default for Config {
             workers: None,
             opus_complexity: OPUS_COMPLEXITY_DEFAULT,
             verbosity: 0,
+            log: LogFormat::Text,
         }
     }
 }
@@ -437,8 +445,7 @@ impl Config {
         let for_others = !matches!(self.host, Host::Localhost)
             && !matches!(self.host, Host::Address(address) if address.is_loopback());
         (for_others && self.api_key.is_none() && !self.direct).then_some(
-            "no key is asked for: whoever reaches this machine may talk to the bot; `--api-key-file FILE` with `--ws-auth \
-             token` asks for one",
+            "anyone who reaches this machine can talk to the bot; require a key with --api-key-file FILE and --ws-auth token",
         )
     }
 
@@ -448,6 +455,16 @@ impl Config {
         let is_public = |name: &String| name.contains('.') && !name.ends_with(".local");
         self.proxy.is_some() || self.host_names.iter().any(is_public)
     }
+}
+
+/// The format of log lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
 }
 
 /// What the sockets turned out to be once they were bound.

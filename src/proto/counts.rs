@@ -2,7 +2,19 @@
 //!
 //! In: one addition per occurrence. Out: the table of names that `metrics` renders.
 
+use std::fmt;
 use std::time::Duration;
+
+/// A number of sessions in words: `1 session`, `2 sessions`.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionCount(pub usize);
+
+impl fmt::Display for SessionCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let noun = if self.0 == 1 { "session" } else { "sessions" };
+        write!(f, "{} {noun}", self.0)
+    }
+}
 
 /// What a session counts from its begin to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

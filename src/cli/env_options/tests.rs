@@ -50,6 +50,7 @@ fn fitting(flag: &RunnerFlag) -> &'static str {
         (_, "--tls") => "auto",
         (_, "--metrics") => "any",
         (_, "--ws-auth") => "token",
+        (_, "--log") => "json",
         (_, "--ice-address" | "--trusted-proxies") => "192.0.2.1",
         _ => "7",
     }
@@ -153,8 +154,17 @@ fn a_slip_in_a_name_is_told_and_names_of_others_are_left_alone() {
     };
     assert!(told("RUNNER_PORTS").contains("RUNNER_PORT?"));
     assert!(told("RUNNER_MAX_SESSION").contains("RUNNER_MAX_SESSIONS"));
+    for (name, nearest) in [("PRT", "PORT"), ("TSL", "TLS"), ("HOTS", "HOST"), ("LOGS", "LOG")] {
+        let warning = told(&format!("RUNNER_{name}"));
+        assert!(
+            warning.ends_with(&format!("did you mean RUNNER_{nearest}?")),
+            "{warning}"
+        );
+    }
     for others in [
         "RUNNER_OS",
+        "RUNNER_ARCH",
+        "RUNNER_DEBUG",
         "RUNNER_TEMP",
         "RUNNER_NAME",
         "RUNNER_ARGS",
@@ -194,7 +204,7 @@ fn the_service_s_file_shows_every_option_and_every_variable_and_no_other() {
     assert_eq!(names.len(), shown.len(), "a name stands twice");
     let options = FLAGS
         .iter()
-        .filter(|flag| has_variable(flag))
+        .filter(|flag| has_variable(flag) && flag.group != crate::proto::options::HIDDEN)
         .map(|flag| variable(flag.long));
     // ENV is set by the runner, and RUNNER_ARGS read by the unit.
     let others = help::environment(&PROVIDERS)

@@ -70,15 +70,14 @@ fn client(
     let base = args.api_url.ok_or_else(|| needs("--api-url", "CLOUD_API_URL"))?;
     let key = args.api_key.ok_or_else(|| needs("--api-key", "CLOUD_API_KEY"))?;
     if !API_KEY_BYTES.contains(&key.len()) || !key.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err(UsageError::Value {
-            source: "--api-key".into(),
-            given: None,
-            wants: format!(
+        return Err(UsageError::redacted(
+            "--api-key",
+            format!(
                 "a key of {} to {} visible ASCII characters",
                 API_KEY_BYTES.start(),
                 API_KEY_BYTES.end()
             ),
-        });
+        ));
     }
     if let Some(url) = values::parse_url("`--api-url`", &base, &["http", "https"]) {
         url.warn_if_unencrypted(warnings, "the key and what is packed travel");

@@ -581,7 +581,8 @@ pub fn size(text: &str, least: u64) -> Result<u64, Expected> {
         _ => Err(format!(
             "a number of bytes, such as 512m or 2g, from {least} to {}g",
             SIZE_HIGHEST >> 30
-        )),
+        )
+        .into()),
     }
 }
 
@@ -596,7 +597,8 @@ pub fn seconds(text: &str, least: Duration, most: Duration) -> Result<Duration, 
             "seconds, with a fraction if you like, from {} to {}",
             least.as_secs_f64(),
             most.as_secs()
-        )),
+        )
+        .into()),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::io::client::{self, ClientError};
 use crate::io::{guard, keys};
 use edge_runner_http::logging;
 use edge_runner_http::startup::{EXIT_FAILURE, EXIT_USAGE, StartupError, forbid_debuggers, runtime};
+use edge_runner_proto::config::LogFormat;
 use edge_runner_proto::limits::RUNTIME_END;
 use edge_runner_proto::options::env::Variables;
 
@@ -34,7 +35,7 @@ impl CloudTask {
                 return Ok(());
             }
         };
-        logging::init(verbosity, variables.get("RUST_LOG"), "edge_runner");
+        logging::init(verbosity, variables.get("RUST_LOG"), "edge_runner", LogFormat::Text);
         for warning in warnings {
             log::warn!("{warning}");
         }

@@ -169,13 +169,11 @@ fn keys(variables: &Variables, org: &Org) -> Result<Vec<EnvKey>, UsageError> {
                 None => (Some(org.clone()), entry),
             };
             let Some(org) = org.filter(|_| is_key(key)) else {
-                return Err(UsageError::Value {
-                    source: variable.into(),
-                    given: None,
-                    wants: "KEY or ORG=KEY with commas between them, each key of 16 to 256 visible ASCII characters without \
-                            `,` and `=`; `edge-runner cloud keys create` makes one"
-                        .into(),
-                });
+                return Err(UsageError::redacted(
+                    variable,
+                    "KEY or ORG=KEY with commas between them, each key of 16 to 256 visible ASCII characters without \
+                            `,` and `=`; `edge-runner cloud keys create` makes one",
+                ));
             };
             if keys.iter().any(|other| other.key.expose() == key) {
                 return Err(UsageError::Combination(format!(
@@ -198,11 +196,7 @@ fn is_key(text: &str) -> bool {
 fn store_key(variables: &Variables) -> Result<Option<StoreKey>, UsageError> {
     const ID: &str = "CLOUD_STORE_KEY_ID";
     const SECRET: &str = "CLOUD_STORE_SECRET";
-    let wrong = |source: &str, wants: String| UsageError::Value {
-        source: source.into(),
-        given: None,
-        wants,
-    };
+    let wrong = |source: &str, wants: String| UsageError::redacted(source, wants);
     match (variables.literal(ID), variables.literal(SECRET)) {
         (None, None) => Ok(None),
         (Some(id), Some(secret)) => {

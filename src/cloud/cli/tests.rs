@@ -177,7 +177,7 @@ fn serve_rejects_invalid_options() {
         (&["--nothing"], "there is no option `--nothing`"),
         (&["--store=s3://b"], "`--store` is not in this build yet"),
         (&["--database=postgres://d"], "`--database` is not in this build yet"),
-        (&["context"], "`context` is no option"),
+        (&["context"], "`context` is not an option"),
         (&["--"], "needs a command after it"),
         (&["--", ""], "needs a command after it"),
     ] {

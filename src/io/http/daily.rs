@@ -23,7 +23,7 @@ use crate::io::sessions::SessionStart;
 use crate::limits::{DIALIN_HEADERS_BYTES_MAX, PROCESS_BODY_BYTES_MAX};
 use crate::logging;
 use crate::proto::daily::{DailyError, RoomPurpose, RoomRequest, dialin, reply};
-use crate::proto::http::route;
+use crate::proto::http::{route, start};
 use crate::proto::server::admission::PendingKind;
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock, unix_time_s};
 
@@ -143,6 +143,10 @@ async fn begin(
     let config = &app.config.videoroom;
     if config.key.is_none() {
         return Err(StartError::Failed(DailyError::NoKey));
+    }
+    if !app.config.bot_enters_rooms {
+        let error = start::StartRequestError::BotCannotJoin(Transport::Videoroom);
+        return Err(StartError::Refused(HttpError::Start(error)));
     }
     check_program_body(app, &body).map_err(StartError::Refused)?;
     let permit = app

@@ -52,6 +52,8 @@ pub enum StartRequestError {
     Excluded { asked: Transport, only: Transport },
     /// Only an option chooses this transport.
     ByOptionOnly(Transport),
+    /// The bot cannot enter a room of this transport by itself.
+    BotCannotJoin(Transport),
     /// A later version has this transport, or another build.
     NotInThisBuild(Transport),
 }
@@ -84,6 +86,12 @@ impl fmt::Display for StartRequestError {
                     "transport `{asked}` is served only by a runner started with -t {asked}"
                 )
             }
+            StartRequestError::BotCannotJoin(asked) => write!(
+                f,
+                "transport `{}` is not served: the built-in bots cannot join its rooms; start the runner with a bot that can, \
+                 as in `edge-runner -- python3 bot.py`",
+                asked.name()
+            ),
             StartRequestError::NotInThisBuild(asked) => match asked.feature() {
                 Some(feature) => write!(f, "transport `{}` {}", asked.name(), MissingFeature(feature)),
                 None => write!(f, "transport `{}` is not in this build yet", asked.name()),
@@ -199,6 +207,9 @@ fn transport(config: &Config, asked: Option<String>, create_room: bool) -> Resul
         Some(only) if only != transport => Err(StartRequestError::Excluded { asked: transport, only }),
         None if transport == Transport::Moq => Err(StartRequestError::ByOptionOnly(transport)),
         _ if !transport.in_this_build() => Err(StartRequestError::NotInThisBuild(transport)),
+        _ if transport == Transport::Videoroom && !config.bot_enters_rooms => {
+            Err(StartRequestError::BotCannotJoin(transport))
+        }
         _ => Ok(transport),
     }
 }
@@ -600,6 +611,18 @@ mod tests {
         };
         let stock: Value = serde_json::from_slice(&StatusReplies::new(&stock).reply(0, false)).expect("JSON");
         assert_eq!(stock["without_bot"], json!(["videoroom"]), "its bot cannot enter one");
+        let config = Config {
+            bot_enters_rooms: false,
+            ..Config::default()
+        };
+        for body in [r#"{"transport":"daily"}"#, r#"{"createDailyRoom":true}"#] {
+            let refused = plan(&config, body.as_bytes());
+            assert_eq!(
+                refused,
+                Err(StartRequestError::BotCannotJoin(Transport::Videoroom)),
+                "{body}"
+            );
+        }
         assert_eq!(
             stock["transports"].as_array().map(Vec::len),
             Some(8),

@@ -8,7 +8,8 @@
 
 use super::UsageError;
 use super::env::Variables;
-use super::parse::{edit_distance, store};
+use super::parse::store;
+use super::suggest::nearest;
 use super::table::{Flag, FlagKind, OptionStore, OptionTable};
 use crate::aliases::{self, Area};
 
@@ -17,11 +18,6 @@ pub struct EnvOption<T: 'static> {
     pub flag: &'static Flag<T>,
     pub variable: String,
 }
-
-/// How much a name may differ from a known one and be a slip. Short names are left alone: RUNNER_OS
-/// is another's.
-const TYPO_DISTANCE_MAX: usize = 2;
-const TYPO_CHARS_MIN: usize = 4;
 
 /// Returns the name of an option's variable that begins like this.
 pub fn with_prefix(prefix: &str, long: &str) -> String {
@@ -128,15 +124,17 @@ pub fn warn_typos<'n, T>(
         .chain(others.map(str::to_owned))
         .collect();
     for name in variables.names() {
-        let long_enough = name
-            .strip_prefix(prefix)
-            .is_some_and(|rest| rest.len() >= TYPO_CHARS_MIN);
-        if !long_enough || known.iter().any(|other| other == name) {
+        let Some(rest) = name.strip_prefix(prefix) else {
+            continue;
+        };
+        if known.iter().any(|other| other == name) {
             continue;
         }
-        let near = known.iter().map(|other| (edit_distance(name, other), other)).min();
-        if let Some((1..=TYPO_DISTANCE_MAX, near)) = near {
-            warnings.push(format!("{name} is set, and means nothing here; did you mean {near}?"));
+        let rests = known.iter().filter_map(|other| other.strip_prefix(prefix));
+        if let Some(near) = nearest(rest, rests) {
+            warnings.push(format!(
+                "{name} is set, but there is no such variable; did you mean {prefix}{near}?"
+            ));
         }
     }
 }

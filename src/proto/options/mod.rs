@@ -11,6 +11,7 @@ pub mod env_options;
 pub mod help;
 pub mod hosts;
 mod parse;
+pub mod suggest;
 mod table;
 mod usage_error;
 pub mod values;
@@ -21,7 +22,9 @@ use std::net::IpAddr;
 use env::Variables;
 
 pub use parse::{SpecialMode, not_unicode, parse, split_command};
-pub use table::{Expected, Flag, FlagKind, HOST_HELP, OptionStore, OptionTable, Setter, flag, number, push, put, tls};
+pub use table::{
+    Expected, Flag, FlagKind, HIDDEN, HOST_HELP, OptionStore, OptionTable, Setter, flag, number, push, put, tls,
+};
 pub use usage_error::{UsageError, need};
 
 /// What the meaning of the arguments depends on, besides themselves.

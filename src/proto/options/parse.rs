@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 
 use super::UsageError;
-use super::table::{Flag, FlagKind, OptionStore, OptionTable, Setter};
+use super::suggest::nearest;
+use super::table::{Flag, FlagKind, HIDDEN, OptionStore, OptionTable, Setter};
 use crate::aliases::{self, Area};
 
 /// What ends the reading of options.
@@ -12,7 +13,7 @@ pub enum SpecialMode {
     Version,
 }
 
-/// FlagKind off what stands after `--`, if that is there.
+/// Takes off what stands after `--`, if that is there.
 pub fn split_command(arguments: &mut Vec<OsString>) -> Option<Vec<OsString>> {
     let at = arguments.iter().position(|argument| argument == "--")?;
     Some(arguments.split_off(at).split_off(1))
@@ -115,35 +116,18 @@ fn by_long<T>(table: &OptionTable<T>, name: &str) -> Option<&'static Flag<T>> {
 }
 
 fn unknown<T>(table: &OptionTable<T>, given: &str) -> UsageError {
-    let nearest = table
-        .flags
-        .iter()
-        .flat_map(|flag| std::iter::once(flag.long).chain(aliases::aliases(Area::Option, flag.long).iter().copied()))
-        .min_by_key(|known| edit_distance(given, known))
-        .unwrap_or("--help");
+    let shown = table.flags.iter().filter(|flag| flag.group != HIDDEN);
+    let names = shown
+        .flat_map(|flag| std::iter::once(flag.long).chain(aliases::aliases(Area::Option, flag.long).iter().copied()));
+    let name = given.split('=').next().unwrap_or_default();
+    let nearest = nearest(name, names).map(|name| format!("`{name}`"));
     UsageError::UnknownOption {
         given: given.to_owned(),
         nearest,
     }
 }
 
-/// How many characters have to be put in, taken out or changed to make one text of the other
-/// (Levenshtein).
-pub(super) fn edit_distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
-    for (i, a) in one.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in other.chars().enumerate() {
-            let changed = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.chars().count()]
-}
-
-/// FlagKind the argument that is no option, where the table has a word for it.
+/// Takes the argument that is no option, where the table has a word for it.
 fn store_positional<T: OptionStore>(args: &mut T, table: &OptionTable<T>, value: OsString) -> Result<(), UsageError> {
     match (table.argument, &*args.argument()) {
         (Some(_), None) => {

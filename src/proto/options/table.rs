@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 
+use super::suggest::nearest;
 use crate::config::Tls;
 
 /// Where the values of one command go, and what stands beside its options.
@@ -24,8 +25,40 @@ pub const HOST_HELP: &str = "Address to listen on: an IP address, a name of this
 /// What an option does with the text of its value; what it takes instead is the error.
 pub type Setter<T> = fn(&mut T, String) -> Result<(), Expected>;
 
-/// What an option would have taken: the end of "`--port` kind ...".
-pub type Expected = String;
+/// What an option takes, as the end of "`--port` kind ...".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    pub values: String,
+    /// The value that was probably meant.
+    pub nearest: Option<String>,
+}
+
+impl Expected {
+    /// Returns the refusal of `given`, which is none of these names. `aliases` are suggested too, and not listed.
+    pub fn one_of(given: &str, names: &[&str], aliases: &[&str]) -> Expected {
+        let listed: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        let values = match listed.split_last() {
+            Some((last, [first])) => format!("{first} or {last}"),
+            Some((last, others)) if !others.is_empty() => format!("one of {} or {last}", others.join(", ")),
+            _ => listed.concat(),
+        };
+        let known = names.iter().chain(aliases).copied();
+        let nearest = nearest(given, known).map(str::to_owned);
+        Expected { values, nearest }
+    }
+}
+
+impl From<String> for Expected {
+    fn from(values: String) -> Expected {
+        Expected { values, nearest: None }
+    }
+}
+
+impl From<&str> for Expected {
+    fn from(values: &str) -> Expected {
+        Expected::from(values.to_owned())
+    }
+}
 
 /// How many values an option takes, what stands for one in the help, and where they go.
 pub enum FlagKind<T> {
@@ -68,6 +101,9 @@ pub struct OptionTable<T: 'static> {
     pub own_variable_first: bool,
 }
 
+/// The group of options that neither help nor completions show.
+pub const HIDDEN: &str = "";
+
 /// Makes an option.
 pub const fn flag<T>(
     short: Option<char>,
@@ -85,19 +121,19 @@ pub const fn flag<T>(
     }
 }
 
-/// FlagKind the one value.
+/// Stores the value of an option that takes one.
 ///
 /// # Errors
-/// None; it is of the shape of a setter.
+/// Never; the type is that of a setter.
 pub fn put<T>(slot: &mut Option<T>, value: T) -> Result<(), Expected> {
     *slot = Some(value);
     Ok(())
 }
 
-/// FlagKind one more value.
+/// Adds a value to the list of an option that takes several.
 ///
 /// # Errors
-/// None; it is of the shape of a setter.
+/// Never; the type is that of a setter.
 pub fn push<T>(list: &mut Vec<T>, value: T) -> Result<(), Expected> {
     list.push(value);
     Ok(())
@@ -113,7 +149,7 @@ where
 {
     match text.parse() {
         Ok(value) if value >= least && value <= most => Ok(value),
-        _ => Err(format!("a number from {least} to {most}")),
+        _ => Err(format!("a number from {least} to {most}").into()),
     }
 }
 
@@ -130,7 +166,10 @@ pub fn tls(text: &str) -> Result<Tls, Expected> {
                 certificate: certificate.into(),
                 key: key.into(),
             }),
-            _ => Err("`off`, `auto` or the two files CERT:KEY".into()),
+            _ => Err(Expected {
+                values: "`off`, `auto` or the two files CERT:KEY".to_owned(),
+                nearest: nearest(text, ["off", "auto"]).map(str::to_owned),
+            }),
         },
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::env_options::EnvOption;
+use super::table::Expected;
 use crate::features::{Feature, MissingFeature};
 
 /// Why the arguments make no sense.
@@ -10,7 +11,8 @@ use crate::features::{Feature, MissingFeature};
 pub enum UsageError {
     UnknownOption {
         given: String,
-        nearest: &'static str,
+        /// The option or the command that was probably meant.
+        nearest: Option<String>,
     },
     UnknownShortOption {
         given: char,
@@ -24,12 +26,17 @@ pub enum UsageError {
         option: String,
     },
     UnexpectedArgument(String),
+    UnknownCommand {
+        given: String,
+        nearest: &'static str,
+    },
     /// A value that its option or variable does not take; `given` is absent when it may hold a
     /// secret.
     Value {
         source: String,
         given: Option<String>,
         wants: String,
+        nearest: Option<String>,
     },
     /// Options that do not go together, in a sentence.
     Combination(String),
@@ -49,11 +56,23 @@ pub enum UsageError {
 impl UsageError {
     /// Text with an `@`, a `?` or a `=` is not repeated: what stands before the first in a URL may
     /// be a password, behind the second a token, behind the third the value of a name.
-    pub fn value(source: &str, given: &str, wants: impl Into<String>) -> UsageError {
+    pub fn value(source: &str, given: &str, wants: impl Into<Expected>) -> UsageError {
+        let Expected { values, nearest } = wants.into();
         UsageError::Value {
             source: source.to_owned(),
             given: (!given.contains(['@', '?', '='])).then(|| given.to_owned()),
+            wants: values,
+            nearest: nearest.map(|nearest| format!("`{nearest}`")),
+        }
+    }
+
+    /// Makes the error of a value that is not repeated, since it may be a secret.
+    pub fn redacted(source: &str, wants: impl Into<String>) -> UsageError {
+        UsageError::Value {
+            source: source.to_owned(),
+            given: None,
             wants: wants.into(),
+            nearest: None,
         }
     }
 
@@ -92,7 +111,12 @@ impl fmt::Display for UsageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             UsageError::UnknownOption { given, nearest } => {
-                write!(f, "there is no option `{given}`; did you mean `{nearest}`?")
+                write!(f, "there is no option `{given}`")?;
+                did_you_mean(f, nearest.as_deref())
+            }
+            UsageError::UnknownCommand { given, nearest } => {
+                write!(f, "there is no command `{given}`")?;
+                did_you_mean(f, Some(&format!("`{nearest}`")))
             }
             UsageError::UnknownShortOption { given, known } => {
                 let known: Vec<_> = known.iter().map(|c| format!("-{c}")).collect();
@@ -105,17 +129,22 @@ impl fmt::Display for UsageError {
             UsageError::MissingValue { option, word } => write!(f, "`{option}` needs a value: {option} {word}"),
             UsageError::UnexpectedValue { option } => write!(f, "`{option}` takes no value"),
             UsageError::UnexpectedArgument(given) => {
-                write!(f, "`{given}` is no option; a command stands after `--`")
+                write!(f, "`{given}` is not an option; put the command of a bot after `--`")
             }
             UsageError::Value {
                 source,
                 given: Some(given),
                 wants,
-            } => write!(f, "`{source}` takes {wants}, not `{given}`"),
+                nearest,
+            } => {
+                write!(f, "`{source}` takes {wants}, not `{given}`")?;
+                did_you_mean(f, nearest.as_deref())
+            }
             UsageError::Value {
                 source,
                 given: None,
                 wants,
+                ..
             } => write!(f, "`{source}` takes {wants}"),
             UsageError::Combination(sentence) => f.write_str(sentence),
             UsageError::NotInBuild { what, meanwhile } => {
@@ -128,6 +157,13 @@ impl fmt::Display for UsageError {
 }
 
 impl std::error::Error for UsageError {}
+
+fn did_you_mean(f: &mut fmt::Formatter<'_>, nearest: Option<&str>) -> fmt::Result {
+    match nearest {
+        Some(nearest) => write!(f, "; did you mean {nearest}?"),
+        None => Ok(()),
+    }
+}
 
 /// Refuses what needs an ability that this build lacks; `what` is what asked for it.
 ///

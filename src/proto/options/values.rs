@@ -94,11 +94,7 @@ pub fn parse_url(source: &'static str, text: &str, schemes: &[&str]) -> Option<U
 
 /// A misuse that does not repeat the value.
 pub fn wrong(variables: &Variables, name: &'static str, wants: &str) -> UsageError {
-    UsageError::Value {
-        source: found(variables, name).to_owned(),
-        given: None,
-        wants: wants.to_owned(),
-    }
+    UsageError::redacted(found(variables, name), wants)
 }
 
 /// The name under which a variable was found.

@@ -1,0 +1,76 @@
+//! Suggestions for mistyped names: the known name that is nearest to a given one.
+//!
+//! In: the text that was given, and the known names. Out: the nearest name, if it is near enough to be what was meant.
+//! The distance counts insertions, deletions, substitutions and swaps of neighbours (optimal string alignment).
+
+/// One edit may be wrong in this many characters of a name.
+const CHARS_PER_EDIT: usize = 3;
+
+/// Returns the known name that is nearest to `given`: at most one edit away, or one per three characters of `given`. Of
+/// names at the same distance, the first.
+pub fn nearest<'n>(given: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let chars = given.trim_start_matches('-').chars().count();
+    let edits_max = (chars / CHARS_PER_EDIT).max(1);
+    let distances = known.into_iter().map(|name| (edit_distance(given, name), name));
+    let (edits, name) = distances.min_by_key(|(edits, _)| *edits)?;
+    (edits <= edits_max && edits < chars).then_some(name)
+}
+
+/// Returns the number of edits that turn one text into the other.
+pub fn edit_distance(one: &str, other: &str) -> usize {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=other.len()).collect();
+    for i in 1..=one.len() {
+        let mut row = vec![i];
+        for j in 1..=other.len() {
+            let substituted = above[j - 1] + usize::from(one[i - 1] != other[j - 1]);
+            let mut least = substituted.min(above[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
+                least = least.min(before[j - 2] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut above, row);
+    }
+    above[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_each_kind_of_edit_once() {
+        for (one, other, edits) in [
+            ("", "", 0),
+            ("", "ab", 2),
+            ("ab", "", 2),
+            ("port", "port", 0),
+            ("prt", "port", 1),
+            ("ports", "port", 1),
+            ("part", "port", 1),
+            ("prot", "port", 1),
+            ("é", "e", 1),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(edit_distance(one, other), edits, "{one} {other}");
+            assert_eq!(edit_distance(other, one), edits, "{other} {one}");
+        }
+    }
+
+    #[test]
+    fn suggests_near_names_and_no_others() {
+        let bots = ["parrot", "echo"];
+        assert_eq!(nearest("parot", bots), Some("parrot"));
+        assert_eq!(nearest("ecoh", bots), Some("echo"));
+        assert_eq!(nearest("cat", bots), None);
+        assert_eq!(nearest("", bots), None);
+        assert_eq!(nearest("x", ["y"]), None);
+        assert_eq!(nearest("parrot", []), None);
+        assert_eq!(
+            nearest("RUNNER_HOTS", ["RUNNER_BOT", "RUNNER_HOST"]),
+            Some("RUNNER_HOST")
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! Completions: the script that the binary prints, in the shell that it is for. bash must be installed; zsh and fish may be.
+//!
+//! In: words as a user has typed them. Out: what the shell offers for the last one.
+
+use std::process::Command;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_edge-runner");
+
+fn script(shell: &str) -> String {
+    let output = Command::new(BINARY)
+        .args(["completions", shell])
+        .output()
+        .expect("the binary runs");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("a script is text")
+}
+
+/// Runs a program of a shell with the script as its first argument, and returns the lines that it prints; nothing where the
+/// shell is not installed.
+fn run(shell: &[&str], program: &str, script: &str, words: &[&str]) -> Option<Vec<String>> {
+    let output = Command::new(shell[0])
+        .args(&shell[1..])
+        .arg("-c")
+        .arg(program)
+        .arg(script)
+        .args(words)
+        .output()
+        .ok()?;
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{words:?} {output:?}"
+    );
+    let text = String::from_utf8(output.stdout).expect("text");
+    Some(text.lines().map(str::to_owned).collect())
+}
+
+/// Returns what bash offers for the last word.
+fn bash(script: &str, words: &[&str]) -> Vec<String> {
+    const PROGRAM: &str = r#"
+eval "$0"
+COMP_WORDS=(edge-runner "$@")
+COMP_CWORD=$#
+complete -p edge-runner >/dev/null
+_edge_runner
+printf '%s\n' "${COMPREPLY[@]}"
+"#;
+    run(&["bash", "--norc"], PROGRAM, script, words).expect("bash is installed")
+}
+
+#[test]
+fn bash_completes_commands_options_and_values() {
+    let script = script("bash");
+    for (words, offered) in [
+        (&["do"][..], &["doctor"][..]),
+        (&["--tran"], &["--transport"]),
+        (&["--esp"], &["--esp32"]),
+        (&["-t", "tw"], &["twilio"]),
+        (
+            &["--transport", "=", "tel"],
+            &["telnyx", "telephony_a", "telephony_b", "telephony_c", "telephony_d"],
+        ),
+        (&["doctor", "--bot", ""], &["parrot", "echo"]),
+        (&["--tls", ""], &["off", "auto"]),
+        (&["--log", "=", ""], &["text", "json"]),
+        (&["completions", "z"], &["zsh"]),
+        (&["cloud", "b"], &["build"]),
+        (&["--api-key-file", "Cargo.to"], &["Cargo.toml"]),
+        (&["--state-dir", "test"], &["tests"]),
+        (&["--bot", "echo", "--", "Cargo.to"], &["Cargo.toml"]),
+        (&["--moq"], &[""]),
+    ] {
+        assert_eq!(bash(&script, words), offered, "{words:?}");
+    }
+    assert_eq!(bash(&script, &["--port", ""]), [""], "a number is free");
+    assert!(bash(&script, &[""]).contains(&"completions".to_owned()));
+}
+
+#[test]
+fn fish_completes_commands_options_and_values() {
+    const PROGRAM: &str = "echo $argv[1] | source; complete -C $argv[2] | string replace -r '\\t.*' ''";
+    let script = script("fish");
+    for (line, offered) in [
+        ("edge-runner do", "doctor"),
+        ("edge-runner --tran", "--transport"),
+        ("edge-runner -t tw", "twilio"),
+        ("edge-runner --tls=au", "--tls=auto"),
+        ("edge-runner completions z", "zsh"),
+        ("edge-runner --esp", "--esp32"),
+    ] {
+        match run(&["fish", "--no-config"], PROGRAM, &script, &[line]) {
+            Some(found) => assert_eq!(found, [offered], "{line}"),
+            None => return,
+        }
+    }
+}
+
+/// A shell with the script runs in a terminal of its own, where Tab completes the line.
+#[test]
+fn zsh_completes_commands_options_and_values() {
+    const PROGRAM: &str = r#"
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "PS1=; autoload -Uz compinit && compinit -u -D; unsetopt beep; eval ${(qq)0}; print rea''dy"
+zpty -r -m shell seen '*ready*'
+zpty -w -n shell "$1"$'\t\x01'"print -r -- '>"$'\x05'"<'"$'\n'
+zpty -r -m shell seen $'*\n>*<*'
+print -r -- "${${seen##*$'\n'>}%%<*}"
+zpty -d shell
+"#;
+    let script = script("zsh");
+    for (line, completed) in [
+        ("edge-runner --tran", "edge-runner --transport"),
+        ("edge-runner doc", "edge-runner doctor"),
+        ("edge-runner -t twi", "edge-runner -t twilio"),
+        ("edge-runner completions z", "edge-runner completions zsh"),
+        ("edge-runner --tls=au", "edge-runner --tls=auto"),
+        ("edge-runner --esp", "edge-runner --esp32"),
+    ] {
+        match run(&["zsh", "-f"], PROGRAM, &script, &[line]) {
+            Some(found) => assert_eq!(found, [completed]),
+            None => return,
+        }
+    }
+}
