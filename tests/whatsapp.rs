@@ -444,7 +444,7 @@ fn reports_misuse_and_prints_the_webhook_address() {
     runner.signal("TERM");
     assert!(runner.wait().success());
     let (said, _) = runner.last_words();
-    assert!(said.contains("Messaging  https://bots.example.net/messaging"), "{said}");
+    assert!(said.contains("WhatsApp   https://bots.example.net/messaging"), "{said}");
     assert!(graph.asked("").is_empty(), "nothing is asked at the start");
 }
 
