@@ -7,7 +7,7 @@ use edge_runner_http::server::BindError;
 use edge_runner_http::services::LostService;
 use edge_runner_http::tls::TlsError;
 
-use crate::io::builder::CommandError;
+use crate::io::builder::BuilderCommandError;
 use crate::io::keys::KeysError;
 use crate::io::records::{OpenRecordsError, RecordError};
 use crate::io::reloading_file::ReloadError;
@@ -18,7 +18,7 @@ pub enum ServeError {
     #[error("--regions {0}")]
     Regions(#[source] ReloadError),
     #[error(transparent)]
-    Command(#[from] CommandError),
+    Command(#[from] BuilderCommandError),
     #[error("--data-dir {}: {source}", .path.display())]
     DataDir { path: PathBuf, source: io::Error },
     /// Another process holds the lock of the data directory.

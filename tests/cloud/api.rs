@@ -162,7 +162,7 @@ fn each_surface_needs_its_key() {
         let reply = http::request(addr, "GET", "/v1/regions", &[&header], b"").expect("an answer");
         assert_eq!(reply.status, 200, "{scheme}");
     }
-    for org in ["other", "nobody", "DEFAULT", "%64efault2"] {
+    for org in ["other", "unknown", "DEFAULT", "%64efault2"] {
         for path in ["regions", "builds", "nothing"] {
             is_refused(&cloud.get(&format!("/v1/organizations/{org}/{path}")), 403, "FORBIDDEN");
         }

@@ -330,7 +330,7 @@ fn leftovers_are_ended(data: &Path) {
     cloud.runner.signal("KILL");
     cloud.runner.wait();
     let word = format!("BUILD_ID={id}");
-    assert!(!with_word(&word).is_empty(), "nobody has ended them yet");
+    assert!(!with_word(&word).is_empty(), "they still run");
     let again = start_at(data, "echo '{\"imageUri\":\"a\",\"imageSizeBytes\":1}'");
     assert!(
         again

@@ -181,8 +181,8 @@ fn a_build_needs_an_upload() {
         let refusal = refused(&cloud.post("/v1/builds", &body));
         assert_eq!(refusal, (400, "GENERIC_BAD_REQUEST".into()), "{body}");
     }
-    let stranger = json!({"uploadId": upload, "region": "local"}).to_string();
-    let refusal = cloud.request("POST", "/v1/builds", OTHER, stranger.as_bytes());
+    let foreign = json!({"uploadId": upload, "region": "local"}).to_string();
+    let refusal = cloud.request("POST", "/v1/builds", OTHER, foreign.as_bytes());
     assert_eq!(refused(&refusal), (400, "GENERIC_BAD_REQUEST".into()));
     assert_eq!(cloud.get("/v1/builds").json()["total"], 0);
 }

@@ -182,8 +182,8 @@ fn grants_survive_a_restart() {
     assert_eq!(found.permissions().mode() & 0o777, 0o600);
     let elsewhere = DataDir::new();
     let own = TestCloud::start(&data, &COMMAND);
-    let stranger = TestCloud::start(&elsewhere, &COMMAND);
-    let refused = stranger.send(&own.grant(), &packed());
+    let foreign = TestCloud::start(&elsewhere, &COMMAND);
+    let refused = foreign.send(&own.grant(), &packed());
     assert_eq!(
         (refused.status, &refused.json()["code"]),
         (403, &json!("InvalidAccessKeyId"))

@@ -274,7 +274,7 @@ fn keys_in_variables_name_organizations() {
         ),
         ("CLOUD_PUBLIC_KEYS", "other=pk_other_0123456789abcdef"),
     ];
-    let cloud = TestCloud::start_with(&data, &["--org", "house"], &variables);
+    let cloud = TestCloud::start_with(&data, &["--org", "home"], &variables);
     let org = |key: &str| {
         let reply = cloud.request("GET", "/v1/organizations", key, b"");
         reply.json()["organizations"][0]["name"]
@@ -282,7 +282,7 @@ fn keys_in_variables_name_organizations() {
             .expect("text")
             .to_owned()
     };
-    assert_eq!((org(KEY), org(OTHER)), ("house".into(), "other".into()));
+    assert_eq!((org(KEY), org(OTHER)), ("home".into(), "other".into()));
     assert_eq!(
         cloud
             .request("GET", "/v1/public/x", "pk_other_0123456789abcdef", b"")
@@ -331,7 +331,7 @@ fn a_damaged_key_file_is_an_internal_error() {
     );
     cloud.runner.wait_for_log("keys.json");
     assert_eq!(cloud.get("/v1/regions").status, 200, "a variable has this one");
-    for (n, part) in [&*key, &format!("x{key}"), "a-key-of-somebody-else"]
+    for (n, part) in [&*key, &format!("x{key}"), "a-key-of-another-owner"]
         .into_iter()
         .enumerate()
     {

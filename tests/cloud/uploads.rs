@@ -405,7 +405,7 @@ fn an_interrupted_upload_leaves_the_earlier_archive() {
     killed.write(half);
     wait_for_parts(&data, 1);
     drop(cloud);
-    assert_eq!(parts(&data), 1, "nobody could delete it");
+    assert_eq!(parts(&data), 1, "the killed service could not delete it");
     let cloud = TestCloud::start(&data, &COMMAND);
     assert_eq!(parts(&data), 0);
     assert!(fs::read(place(&data, &grant)).expect("it is there") == old);

@@ -1,4 +1,4 @@
-//! The forms of uploads. What must hold is in `entries.rs`.
+//! Fuzzes upload forms; `entries.rs` has the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The policies of upload grants. What must hold is in `entries.rs`.
+//! Fuzzes policies of upload grants; `entries.rs` has the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Build contexts: what an archive may make. What must hold is in `entries.rs`.
+//! Fuzzes build contexts; `entries.rs` has the properties.
 
 #![no_main]
 

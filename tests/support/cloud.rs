@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use super::http::{self, Reply};
 use super::runner::{PATIENCE, TestRunner, folder};
 
-/// The private key of organization `default`.
+/// A private key of organization `default`.
 pub const KEY: &str = "sk_test_0123456789abcdef";
-/// The same of organization `other`.
+/// A private key of organization `other`.
 pub const OTHER: &str = "sk_other_0123456789abcdef";
-/// The public key of organization `default`.
+/// A public key of organization `default`.
 pub const PUBLIC: &str = "pk_test_0123456789abcdef";
 
-/// A data directory, deleted when it is dropped.
+/// A data directory, removed on drop.
 pub struct DataDir(PathBuf);
 
 impl DataDir {
@@ -33,7 +33,7 @@ impl DataDir {
         &self.0
     }
 
-    /// Waits until nothing is left of what builds worked in: results are told before.
+    /// Waits until the scratch folder is empty, which is after a build's result.
     pub fn wait_for_empty_scratch(&self) {
         let began = Instant::now();
         loop {
@@ -58,13 +58,13 @@ pub struct TestCloud {
 }
 
 impl TestCloud {
-    /// Starts the service on a data directory, with the keys of this module. `args` may end with `--` and a command.
-    /// Tests run on disks of any size, so `--min-free 0` comes first.
+    /// Starts the service on a data directory with the keys of this module. `args` may end with
+    /// `--` and a command. `--min-free 0` comes first, so that tests run on disks of any size.
     pub fn start(data: &DataDir, args: &[&str]) -> TestCloud {
         TestCloud::start_with(data, args, &[])
     }
 
-    /// The same with further variables.
+    /// Starts the service with further variables.
     pub fn start_with(data: &DataDir, args: &[&str], variables: &[(&str, &str)]) -> TestCloud {
         let path = data.path().to_str().expect("folders of tests are UTF-8");
         let mut all = vec!["cloud", "serve", "--port", "0", "--data-dir", path, "--min-free", "0"];
@@ -77,7 +77,8 @@ impl TestCloud {
         }
     }
 
-    /// The same with files of at most so many blocks of 512 bytes: a disk that is full for whatever is larger.
+    /// Starts the service with a file size limit in blocks of 512 bytes, which acts like a full
+    /// disk for larger files.
     pub fn start_small(data: &DataDir, args: &[&str], blocks: u32) -> TestCloud {
         let path = data.path().to_str().expect("folders of tests are UTF-8");
         let mut all = vec!["cloud", "serve", "--port", "0", "--data-dir", path, "--min-free", "0"];
@@ -87,40 +88,40 @@ impl TestCloud {
         }
     }
 
-    /// `GET` with the private key.
+    /// Sends `GET` with the private key.
     pub fn get(&self, target: &str) -> Reply {
         self.request("GET", target, KEY, b"")
     }
 
-    /// `POST` of JSON with the private key.
+    /// Sends a JSON `POST` with the private key.
     pub fn post(&self, target: &str, body: &Value) -> Reply {
         self.request("POST", target, KEY, body.to_string().as_bytes())
     }
 
-    /// A request with a key of the test's choice.
+    /// Sends a request with any key.
     pub fn request(&self, method: &str, target: &str, key: &str, body: &[u8]) -> Reply {
         let key = format!("Authorization: Bearer {key}");
         let headers = [&*key, "Content-Type: application/json"];
         http::request(self.runner.addr, method, target, &headers, body).expect("the service answers")
     }
 
-    /// Asks for a grant.
+    /// Requests a grant.
     pub fn grant(&self) -> Value {
         let reply = self.post("/v1/builds/upload-url", &json!({}));
         assert_eq!(reply.status, 200, "{}", reply.text());
         reply.json()
     }
 
-    /// Sends an archive with a grant.
+    /// Uploads an archive with a grant.
     pub fn send(&self, grant: &Value, archive: &[u8]) -> Reply {
         let (kind, body) = form(grant, archive);
         let target = grant["uploadUrl"].as_str().expect("a URL");
-        // Scheme and host are those of the request for the grant.
+        // Scheme and host are those of the grant request.
         let path = target.splitn(4, '/').nth(3).expect("a path");
         http::request(self.runner.addr, "POST", &format!("/{path}"), &[&kind], &body).expect("the service answers")
     }
 
-    /// Uploads an archive, and returns the upload's identifier.
+    /// Uploads an archive and returns the upload's id.
     pub fn upload(&self, archive: &[u8]) -> String {
         let grant = self.grant();
         let reply = self.send(&grant, archive);
@@ -128,26 +129,26 @@ impl TestCloud {
         grant["uploadId"].as_str().expect("an identifier").to_owned()
     }
 
-    /// Asks for a build of an upload with the build file `Dockerfile`.
+    /// Requests a build of an upload with the build file `Dockerfile`.
     pub fn create(&self, upload: &str) -> Reply {
         self.post("/v1/builds", &json!({"uploadId": upload, "region": "local"}))
     }
 
-    /// Uploads an archive and makes a build of it; returns its identifier.
+    /// Uploads an archive and creates a build; returns its id.
     pub fn build(&self, archive: &[u8]) -> String {
         let reply = self.create(&self.upload(archive));
         assert_eq!(reply.status, 201, "{}", reply.text());
         reply.json()["build"]["id"].as_str().expect("an identifier").to_owned()
     }
 
-    /// Asks for a build.
+    /// Returns a build.
     pub fn status(&self, id: &str) -> Value {
         let reply = self.get(&format!("/v1/builds/{id}"));
         assert_eq!(reply.status, 200, "{}", reply.text());
         reply.json()["build"].clone()
     }
 
-    /// Waits until a build has this status, and returns it; one that ends otherwise fails the test.
+    /// Waits until a build has this status and returns it. Another final status fails the test.
     pub fn wait_for(&self, id: &str, status: &str) -> Value {
         let began = Instant::now();
         loop {
@@ -162,7 +163,7 @@ impl TestCloud {
         }
     }
 
-    /// Waits until a build has ended, however, and returns it.
+    /// Waits until a build has ended and returns it.
     pub fn ended(&self, id: &str) -> Value {
         let began = Instant::now();
         loop {
@@ -175,7 +176,7 @@ impl TestCloud {
         }
     }
 
-    /// Every line of a build's log so far.
+    /// Returns the log of a build.
     pub fn log(&self, id: &str) -> Vec<String> {
         let reply = self.get(&format!("/v1/builds/{id}/logs?limit=10000"));
         assert_eq!(reply.status, 200, "{}", reply.text());
@@ -187,7 +188,7 @@ impl TestCloud {
     }
 }
 
-/// A gzipped tar of files, each a name and a text.
+/// Returns a gzipped tar archive of text files.
 pub fn archive(files: &[(&str, &str)]) -> Vec<u8> {
     let mut plain = Vec::new();
     for (name, text) in files {
@@ -199,14 +200,14 @@ pub fn archive(files: &[(&str, &str)]) -> Vec<u8> {
     gzip(&plain)
 }
 
-/// One gzip member.
+/// Returns a gzip member.
 pub fn gzip(plain: &[u8]) -> Vec<u8> {
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     packer.write_all(plain).expect("memory");
     packer.finish().expect("memory")
 }
 
-/// The header and the body of an upload, the fields in the order of the grant.
+/// Returns the header and body of an upload, with the fields in the order of the grant.
 pub fn form(grant: &Value, archive: &[u8]) -> (String, Vec<u8>) {
     let boundary = "----of-a-test-0123456789";
     let mut body = Vec::new();

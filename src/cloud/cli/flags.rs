@@ -482,8 +482,8 @@ pub static BUILD: CloudOptions = CloudOptions {
             "--follow-links",
             FlagKind::Switch(|args| args.follow_links = true),
             CONTEXT,
-            "Pack what links to files outside DIR lead to. Without it such links are refused, since a folder from \
-             somebody else could put any file of yours into an image.",
+            "Pack what links to files outside DIR lead to. Without it such links are refused, since a foreign \
+             folder could put any file of yours into an image.",
         ),
         flag(
             None,

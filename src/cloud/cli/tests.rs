@@ -173,7 +173,7 @@ fn serve_rejects_invalid_options() {
             &["--builder-env=A=B"],
             "the name of a variable, a name alone, without its value",
         ),
-        (&["--host=nobody"], "`--host` takes"),
+        (&["--host=unknown"], "`--host` takes"),
         (&["--nothing"], "there is no option `--nothing`"),
         (&["--store=s3://b"], "`--store` is not in this build yet"),
         (&["--database=postgres://d"], "`--database` is not in this build yet"),

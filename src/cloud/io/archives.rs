@@ -62,7 +62,7 @@ impl ArchiveDir {
         let emptied = data_dir.canonicalize().and_then(|whole| dir::clear(&whole.join("tmp")));
         if let Err(error) = emptied {
             log::warn!(
-                "{}: not everything can be removed: {error}; it stays, and takes space until somebody removes it",
+                "{}: not everything can be removed: {error}; it stays, and takes space until it is removed by hand",
                 tmp.display()
             );
         }
@@ -223,7 +223,7 @@ impl PartialArchive {
         self.file.sync_all()?;
         let found = self.file.metadata()?;
         if found.len() != self.bytes {
-            return Err(io::Error::other("somebody else wrote to the file of an upload"));
+            return Err(io::Error::other("another process wrote to the file of an upload"));
         }
         Ok(self.hasher.clone().info(&found))
     }
@@ -355,7 +355,7 @@ mod tests {
         fs::remove_file(&link.0).expect("the link");
     }
 
-    /// Whatever a builder command left in `tmp/`, or in its place, is removed at the next start;
+    /// Leftovers of a builder command in `tmp/`, or in its place, are removed at the next start;
     /// link targets are untouched.
     #[test]
     fn leftovers_in_tmp_do_not_prevent_a_start() {

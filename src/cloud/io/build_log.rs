@@ -274,7 +274,7 @@ mod tests {
         assert!(!is_refused("0", &scratch.path().join("absent")));
     }
 
-    /// A page is limited by its size as JSON, whatever the lines contain, and is never empty before
+    /// A page is limited by its size as JSON for any lines, and is never empty before
     /// the end.
     #[test]
     fn pages_have_a_size_limit() {

@@ -92,21 +92,21 @@ pub enum RunOutcome {
 /// Checks that a builder command can be run.
 ///
 /// # Errors
-/// [`CommandError`] names the program.
-pub fn check_command(command: &[OsString], path: &OsStr) -> Result<(), CommandError> {
+/// [`BuilderCommandError`] names the program.
+pub fn check_command(command: &[OsString], path: &OsStr) -> Result<(), BuilderCommandError> {
     let first = command.first().filter(|first| !first.is_empty());
-    let first = first.ok_or(CommandError::Empty)?;
+    let first = first.ok_or(BuilderCommandError::Empty)?;
     let check = || {
         let found = program(first, path)?.metadata()?;
         if found.is_dir() {
-            return Err(ProgramError::IsFolder);
+            return Err(BuilderProgramError::IsFolder);
         }
         if found.permissions().mode() & 0o111 == 0 {
-            return Err(ProgramError::NotExecutable);
+            return Err(BuilderProgramError::NotExecutable);
         }
         Ok(())
     };
-    check().map_err(|source| CommandError::Unusable {
+    check().map_err(|source| BuilderCommandError::Unusable {
         name: first.display().to_string(),
         source,
     })
@@ -114,18 +114,18 @@ pub fn check_command(command: &[OsString], path: &OsStr) -> Result<(), CommandEr
 
 /// Why a builder command cannot be run.
 #[derive(Debug, thiserror::Error)]
-pub enum CommandError {
+pub enum BuilderCommandError {
     #[error("the builder command after `--` is empty")]
     Empty,
     #[error("the builder command `{name}` cannot be run: {source}")]
-    Unusable { name: String, source: ProgramError },
+    Unusable { name: String, source: BuilderProgramError },
     #[error("starting `{name}`: {source}")]
-    Start { name: String, source: ProgramError },
+    Start { name: String, source: BuilderProgramError },
 }
 
 /// Why a program cannot be run.
 #[derive(Debug, thiserror::Error)]
-pub enum ProgramError {
+pub enum BuilderProgramError {
     #[error("no program of that name is in PATH")]
     NotFound,
     #[error("it is a folder")]
@@ -138,14 +138,14 @@ pub enum ProgramError {
 
 /// Finds a program as the service sees it. The command's working directory is the untrusted
 /// context.
-fn program(name: &OsStr, path: &OsStr) -> Result<PathBuf, ProgramError> {
+fn program(name: &OsStr, path: &OsStr) -> Result<PathBuf, BuilderProgramError> {
     if name.as_bytes().contains(&b'/') {
         return Ok(std::path::absolute(name)?);
     }
     files_in_path(name, path)
         .filter(|candidate| candidate.is_absolute())
         .find(|candidate| fs::metadata(candidate).is_ok_and(|found| found.permissions().mode() & 0o111 != 0))
-        .ok_or(ProgramError::NotFound)
+        .ok_or(BuilderProgramError::NotFound)
 }
 
 /// Runs a build. `log` is open for appending.
@@ -420,11 +420,11 @@ async fn kill_escaped(context: &Path) {
     }
 }
 
-fn start(job: &BuildJob, dirs: &RunDirs) -> Result<Child, CommandError> {
-    let (first, rest) = job.command.split_first().ok_or(CommandError::Empty)?;
+fn start(job: &BuildJob, dirs: &RunDirs) -> Result<Child, BuilderCommandError> {
+    let (first, rest) = job.command.split_first().ok_or(BuilderCommandError::Empty)?;
     let env = environment(job, dirs);
     let path = env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
-    let failed = |source| CommandError::Start {
+    let failed = |source| BuilderCommandError::Start {
         name: first.display().to_string(),
         source,
     };

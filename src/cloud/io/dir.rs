@@ -111,7 +111,7 @@ impl DirHandle {
         Ok(rustix::fs::unlinkat(&self.0, name, flags)?)
     }
 
-    /// Opens a subdirectory whatever its mode is, and sets it to 0700. With `of`, only a directory
+    /// Opens a subdirectory of any mode, and sets it to 0700. With `of`, only a directory
     /// of that mount is opened.
     fn open_forced(&self, name: &CStr, of: Option<MountId>) -> io::Result<DirHandle> {
         // An `O_PATH` descriptor pins the directory against replacement.

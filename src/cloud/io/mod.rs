@@ -195,7 +195,7 @@ fn clear(data_dir: &Path) {
     let scratch = guard::scratch_dir(data_dir);
     if let Err(error) = dir::clear(&scratch) {
         warn!(
-            "{}: not everything can be removed: {error}; it stays, and takes space until somebody removes it",
+            "{}: not everything can be removed: {error}; it stays, and takes space until it is removed by hand",
             scratch.display()
         );
     }

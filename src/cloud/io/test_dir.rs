@@ -11,7 +11,7 @@ impl TestDir {
     pub fn new() -> TestDir {
         let name = format!("edge-runner-{:016x}", u64::from_be_bytes(random()));
         let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).expect("a folder of a name that nobody has");
+        fs::create_dir(&path).expect("an unused name");
         TestDir(path)
     }
 

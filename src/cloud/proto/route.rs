@@ -349,7 +349,7 @@ mod tests {
     /// text is not.
     #[test]
     fn key_like_text_is_redacted_in_paths() {
-        let nobody = |_: &str| false;
+        let no_key = |_: &str| false;
         for kind in KeyKind::ALL {
             let key = kind.generate([7; 32]);
             let key = key.expose();
@@ -361,11 +361,11 @@ mod tests {
                 format!("%2e{key}"),
                 spelled,
             ] {
-                assert_eq!(redact_path(&format!("/v1/{part}/x"), 300, nobody), "/v1/.../x");
+                assert_eq!(redact_path(&format!("/v1/{part}/x"), 300, no_key), "/v1/.../x");
                 // For every position relative to the cut.
                 for before in 0..302 {
                     let path = format!("/{part}/{}{part}", "-".repeat(before));
-                    let shown = redact_path(&path, 300, nobody);
+                    let shown = redact_path(&path, 300, no_key);
                     assert!(
                         !shown.contains(&key[4..8]) && !shown.contains(&spelled_tail(key)),
                         "{shown}"
@@ -374,7 +374,7 @@ mod tests {
                 }
             }
             let short = format!("/v1/{}", &key[..key.len() - 1]);
-            assert_eq!(redact_path(&short, 300, nobody), short);
+            assert_eq!(redact_path(&short, 300, no_key), short);
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! In: a gzipped tar archive from a reader, the operator's limits, and the path of the build file.
 //! Out: [`ExtractOp`]s to perform in order. Names are relative without `.` and `..`, and a
-//! directory precedes its content. No operation leaves the tree or goes through a link, whatever
-//! the order of entries.
+//! directory precedes its content. No operation leaves the tree or goes through a link,
+//! in any order of entries.
 //!
 //! Rejects, naming the entry: absolute names, `..`, links that lead out of the tree (resolved on
 //! arrival and again at the end, since later links change earlier ones), writes through or over a

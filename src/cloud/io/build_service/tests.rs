@@ -521,7 +521,7 @@ async fn removing_scratch_does_not_delay_the_result() {
     let build = fixture.get(id).await;
     assert_eq!(build.status, BuildStatus::Success);
     assert_eq!(fixture.get(id).await, build);
-    assert_eq!(tasks::now(), began, "nobody waits for the folder");
+    assert_eq!(tasks::now(), began, "no read waits for the folder");
     assert_eq!(
         fixture.records.build(&name("o"), id).expect("read"),
         Some(build.clone())
@@ -674,7 +674,7 @@ async fn a_disconnect_does_not_abort_the_creation() {
     let upload = fixture.upload("o", 1);
     let turn = fixture.service.upload_locks.lock(upload).await;
     let made = tokio::time::timeout(Duration::from_secs(1), fixture.create("o", upload)).await;
-    assert!(made.is_err(), "somebody else has its turn");
+    assert!(made.is_err(), "another task holds the lock");
     drop(turn);
     let run = fixture.run().await;
     assert_eq!(run.job.build.upload, upload);

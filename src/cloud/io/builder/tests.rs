@@ -462,7 +462,7 @@ async fn leftover_processes_are_killed() {
     assert!(guard::kill_run(&fixture.scratch().join("context")).is_empty());
 }
 
-/// I-19, I-29: when the service stops, the run counts as interrupted, whatever the command does.
+/// I-19, I-29: when the service stops, the run counts as interrupted, however the command reacts.
 #[tokio::test]
 async fn a_stop_interrupts_a_run() {
     let fixture = RunFixture::new();

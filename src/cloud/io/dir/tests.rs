@@ -62,7 +62,7 @@ fn deep(at: &Path, name: &str, depth: usize) {
     }
 }
 
-/// I-12: a tree is removed whatever its depth and modes; link targets stay.
+/// I-12: a tree of any depth and modes is removed; link targets stay.
 #[test]
 fn trees_of_any_depth_and_mode_are_removed() {
     let scratch = TestDir::new();

@@ -39,7 +39,7 @@ fn run(scratch: &TestDir, plain: &[u8]) -> Result<UnpackStats, ExtractError> {
     extract(&mut &*gzip(plain), scratch.path(), BOUNDS, "Dockerfile", &|| false)
 }
 
-/// I-17: the files equal the archive; dangerous mode bits are dropped, whatever the umask.
+/// I-17: the files equal the archive; dangerous mode bits are dropped for any umask.
 #[test]
 fn an_archive_is_extracted() {
     let scratch = TestDir::new();

@@ -525,12 +525,12 @@ async fn concurrent_uploads_are_limited() {
         .expect_err("no place");
     assert_eq!((refused.status, refused.code), (503, "SlowDown"));
     assert_eq!(refused.header, ErrorHeader::RetryAfterS(RETRY_AFTER_S));
-    let mut stranger = grant.clone();
-    stranger.upload_fields.signature = "0".repeat(64);
+    let mut forged = grant.clone();
+    forged.upload_fields.signature = "0".repeat(64);
     let refused = fixture
-        .take(ChunkedReader::new(&form(&stranger, b""), 100))
+        .take(ChunkedReader::new(&form(&forged, b""), 100))
         .await
-        .expect_err("a stranger");
+        .expect_err("a forged signature");
     assert_eq!(refused.code, "SignatureDoesNotMatch");
     drop(place);
     fixture

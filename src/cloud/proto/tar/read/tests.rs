@@ -143,7 +143,7 @@ fn split_names_are_joined() {
     assert_eq!(
         one(&header(b"a\0b", b'0', b"0", b"")).name,
         b"a\0b",
-        "seen by whoever makes it"
+        "rejected when it is extracted"
     );
 }
 
@@ -249,9 +249,9 @@ fn broken_extended_headers_are_rejected() {
     assert_eq!(most.len() as u64, TAR_EXTENSION_BYTES_MAX);
     assert!(with(&most).is_ok());
     assert_eq!(with(&[&most[..], b"x"].concat()), Err(TarError::Long));
-    let nobody = entry(b"x", b'x', &record("path", "of nobody"));
-    assert_eq!(read(&nobody, 512), Err(TarError::Truncated));
-    assert_eq!(read(&[&nobody[..], &END].concat(), 512), Err(TarError::Truncated));
+    let orphan = entry(b"x", b'x', &record("path", "unused"));
+    assert_eq!(read(&orphan, 512), Err(TarError::Truncated));
+    assert_eq!(read(&[&orphan[..], &END].concat(), 512), Err(TarError::Truncated));
 }
 
 /// I-17: truncation and damaged headers are detected.
