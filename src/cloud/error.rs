@@ -43,6 +43,6 @@ pub enum ServeError {
     #[error("{0}")]
     Service(LostService),
     /// A second signal arrived while builds were still ending.
-    #[error("stopped at once by a further signal")]
+    #[error("stopped by a second signal")]
     Forced,
 }

@@ -522,7 +522,7 @@ fn errors_and_silence_are_failures() {
 /// I-26, I-27, I-28: usage errors give exit code 2 without a request.
 #[test]
 fn usage_errors_precede_any_request() {
-    let service = service(&[], |_| panic!("nothing is to be asked"));
+    let service = service(&[], |_| panic!("nothing must be asked"));
     for (files, args, words) in [
         (
             &CONTEXT[1..],
@@ -573,7 +573,7 @@ fn links_that_lead_out_of_the_folder_are_refused() {
     symlink(outside.path().join("id_ed25519"), folder.path().join("notes.txt")).expect("a link");
     symlink("app.py", folder.path().join("main.py")).expect("a link");
     let dir = folder.path().to_str().expect("UTF-8");
-    let silent = service(&[], |_| panic!("nothing is to be asked"));
+    let silent = service(&[], |_| panic!("nothing must be asked"));
     let ended = client(&silent, &["build", dir]);
     assert_eq!((ended.code, &*ended.stdout), (Some(2), ""), "{ended:?}");
     for words in ["notes.txt -> ", "id_ed25519", "--follow-links"] {

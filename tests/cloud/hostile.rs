@@ -145,7 +145,7 @@ fn damaged_archives_are_rejected() {
         (changed, "unpack: the archive is damaged: its checksum is wrong"),
         (
             [&whole[..], b"more"].concat(),
-            "unpack: the archive is damaged: something that is no gzip follows its end",
+            "unpack: the archive is damaged: something that is not gzip follows its end",
         ),
         (
             gzip(&broken),

@@ -54,8 +54,8 @@ fn grants_are_for_regions_with_builds() {
         (&br#"{"region":"eu-central"}"#[..], "has no builds"),
         (br#"{"region":"US-WEST"}"#, "no such `region`"),
         (br#"{"region":""}"#, "no such `region`"),
-        (br#"{"region":7}"#, "`region` is to be a string"),
-        (br#"{"region":null}"#, "`region` is to be a string"),
+        (br#"{"region":7}"#, "`region` must be a string"),
+        (br#"{"region":null}"#, "`region` must be a string"),
         (b"[]", "a JSON object"),
         (b"region=us-west", "a JSON object"),
     ] {
@@ -167,9 +167,9 @@ fn an_invalid_region_file_is_a_usage_error() {
     };
     start("there is no such file");
     for (text, says) in [
-        ("us-west", "it is to be JSON such as"),
+        ("us-west", "it must be JSON such as"),
         (r#"{"regions":[]}"#, "1 to"),
-        (r#"{"regions":[{"code":"a"},{"code":"a"}]}"#, "is another's already"),
+        (r#"{"regions":[{"code":"a"},{"code":"a"}]}"#, "is used twice"),
         (r#"{"default":"b","regions":[{"code":"a"}]}"#, "`default`"),
     ] {
         fs::write(&file, text).expect("written");

@@ -227,7 +227,7 @@ fn a_second_signal_ends_it_at_once() {
     cloud.runner.signal("INT");
     assert_eq!(cloud.runner.wait().code(), Some(1));
     assert!(
-        cloud.runner.log().contains("stopped at once by a further signal"),
+        cloud.runner.log().contains("stopped by a second signal"),
         "{}",
         cloud.runner.log()
     );

@@ -80,7 +80,7 @@ fn client(
         ));
     }
     if let Some(url) = values::parse_url("`--api-url`", &base, &["http", "https"]) {
-        url.warn_if_unencrypted(warnings, "the key and what is packed travel");
+        url.warn_if_unencrypted(warnings, "the key and the files travel");
     }
     Ok(CloudTask::Client(Box::new(ClientConfig {
         base,
@@ -98,7 +98,7 @@ fn wait(args: &CloudArgs) -> Result<Option<WaitOptions>, UsageError> {
             .find(|long| args.given.contains(long));
         return match idle {
             Some(long) => Err(UsageError::Combination(format!(
-                "`{long}` means nothing without `--wait`"
+                "`{long}` has no effect without `--wait`"
             ))),
             None => Ok(None),
         };
@@ -114,7 +114,7 @@ fn id(args: &mut CloudArgs) -> Result<String, UsageError> {
     let id = OsString::into_string(args.argument.take().unwrap_or_default()).map_err(not_unicode)?;
     // In a URL these would name another path.
     match id.is_empty() || id == "." || id == ".." {
-        true => Err(UsageError::Combination(format!("`{id}` is no id of a build"))),
+        true => Err(UsageError::Combination(format!("`{id}` is not a build id"))),
         false => Ok(id),
     }
 }

@@ -594,7 +594,7 @@ pub fn seconds(text: &str, least: Duration, most: Duration) -> Result<Duration, 
     match time {
         Some(time) if time >= least && time <= most => Ok(time),
         _ => Err(format!(
-            "seconds, with a fraction if you like, from {} to {}",
+            "seconds, optionally with a fraction, from {} to {}",
             least.as_secs_f64(),
             most.as_secs()
         )

@@ -142,7 +142,7 @@ pub fn parse(mut arguments: Vec<OsString>, env: &Env<'_>) -> Result<CloudCommand
     let takes_command = std::ptr::eq(subcommand.table, &raw const flags::SERVE);
     let asked = parse_options(&mut args, subcommand.table, arguments).map_err(|error| match error {
         UsageError::UnexpectedArgument(given) if !takes_command => UsageError::Combination(format!(
-            "`{given}` is one argument too many: `cloud {}` takes options alone",
+            "`{given}` is one argument too many: `cloud {}` takes options only",
             subcommand.name()
         )),
         error => error,
@@ -179,7 +179,7 @@ fn pair(args: &CloudArgs, taken: &[EnvOption<CloudArgs>], env: &Env<'_>) -> Resu
     let url = taken.iter().find(|taken| taken.flag.long == "--api-url");
     match url.filter(|url| args.given.contains(&"--api-key") && !env.variables.is_of_process(&url.variable)) {
         Some(url) => Err(UsageError::Combination(format!(
-            "`--api-key` was typed, and where it is sent stands in .env, as {}: type `--api-url` as well",
+            "`--api-key` is on the command line, but the URL is in .env, as {}: add `--api-url` as well",
             url.variable
         ))),
         None => Ok(()),
@@ -206,7 +206,7 @@ fn without_subcommand(mut arguments: Vec<OsString>) -> Result<CloudCommand, Usag
         }
         // The argument is not repeated, because it may contain a key.
         other if other.starts_with('-') || (other == "keys" && arguments.first().is_some_and(is_option)) => Err(
-            UsageError::Combination(format!("options stand behind the command, which is one of {listed}")),
+            UsageError::Combination(format!("options follow the command, which is one of {listed}")),
         ),
         _ => {
             let next = arguments

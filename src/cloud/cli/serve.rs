@@ -177,7 +177,7 @@ fn keys(variables: &Variables, org: &Org) -> Result<Vec<EnvKey>, UsageError> {
             };
             if keys.iter().any(|other| other.key.expose() == key) {
                 return Err(UsageError::Combination(format!(
-                    "{variable}: one key stands there twice, or in CLOUD_PRIVATE_KEYS as well; each belongs to one \
+                    "{variable}: the same key is listed twice, or in CLOUD_PRIVATE_KEYS as well; each belongs to one \
                      organization and is of one type"
                 )));
             }
@@ -212,7 +212,7 @@ fn store_key(variables: &Variables) -> Result<Option<StoreKey>, UsageError> {
                 secret: SecretBytes::new(secret),
             }))
         }
-        (Some(_), None) => Err(UsageError::Combination(format!("{ID} needs {SECRET} beside it"))),
-        (None, Some(_)) => Err(UsageError::Combination(format!("{SECRET} needs {ID} beside it"))),
+        (Some(_), None) => Err(UsageError::Combination(format!("{ID} requires {SECRET}"))),
+        (None, Some(_)) => Err(UsageError::Combination(format!("{SECRET} requires {ID}"))),
     }
 }

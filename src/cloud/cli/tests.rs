@@ -333,25 +333,19 @@ fn keys_are_made_listed_and_revoked() {
         (&[], "needs one of `serve`"),
         (
             &["keys", "list", "extra"],
-            "`extra` is one argument too many: `cloud keys list` takes options alone",
+            "`extra` is one argument too many: `cloud keys list` takes options only",
         ),
         (
             &["regions", "extra"],
-            "`extra` is one argument too many: `cloud regions` takes options alone",
+            "`extra` is one argument too many: `cloud regions` takes options only",
         ),
         (
             &["-v", "regions"],
-            "options stand behind the command, which is one of `serve`",
+            "options follow the command, which is one of `serve`",
         ),
-        (&["--api-key=hunter2", "regions"], "options stand behind the command"),
-        (
-            &["--api-url", "https://a.net", "regions"],
-            "options stand behind the command",
-        ),
-        (
-            &["keys", "--data-dir", "/d", "list"],
-            "options stand behind the command",
-        ),
+        (&["--api-key=hunter2", "regions"], "options follow the command"),
+        (&["--api-url", "https://a.net", "regions"], "options follow the command"),
+        (&["keys", "--data-dir", "/d", "list"], "options follow the command"),
     ] {
         let message = refused(arguments);
         assert!(message.contains(part), "{arguments:?}: {message}");
@@ -465,7 +459,7 @@ fn a_build_has_a_folder_a_build_file_and_a_wait() {
         (&["build"][..], "`cloud build` needs its DIR: cloud build DIR"),
         (&["build", ""], "needs its DIR"),
         (&["build", "a", "b"], "`b` is one argument too many: there is one DIR"),
-        (&["build", "a", "--poll=5"], "`--poll` means nothing without `--wait`"),
+        (&["build", "a", "--poll=5"], "`--poll` has no effect without `--wait`"),
         (&["build", "a", "--wait", "--poll=0"], "from 0.1"),
         (&["build", "a", "--region=a/b"], "`--region` takes"),
         (&["build", "a", "--", "make"], "takes no command after `--`"),
@@ -488,7 +482,7 @@ fn status_and_logs_take_a_build_id() {
     ));
     for bad in ["", ".", ".."] {
         assert!(
-            refused(&[&["status", bad], &ASKS[..]].concat()).contains("is no id"),
+            refused(&[&["status", bad], &ASKS[..]].concat()).contains("is not a build id"),
             "{bad:?}"
         );
     }

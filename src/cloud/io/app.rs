@@ -207,7 +207,7 @@ fn authorize(
     requester: &mut RequestOwner,
 ) -> Result<(Option<KeyHolder>, CloudRoute), ApiError> {
     if !common::has_host(head) {
-        return Err(ApiError::bad_request("HTTP/1.1 wants one Host header"));
+        return Err(ApiError::bad_request("HTTP/1.1 requires exactly one Host header"));
     }
     let path = route::RequestPath::new(head.uri.path());
     let Some(kind) = path.kind else {
@@ -380,7 +380,7 @@ impl AuthorizedRequest<'_> {
         let host = Some(request.host).filter(|host| host.len() <= HOST_BYTES_MAX && !host.contains('@'));
         match host.and_then(|host| host.parse::<Authority>().ok()) {
             Some(host) => Ok(format!("{scheme}://{host}")),
-            None => Err(ApiError::bad_request("the Host header is no name of a host")),
+            None => Err(ApiError::bad_request("the Host header is not a valid host")),
         }
     }
 
@@ -462,7 +462,7 @@ async fn logs(app: &CloudApp, id: Uuid, lines: LogQuery) -> Result<Reply, ApiErr
     let page = blocking(move || BuildLog::read_page(&path, lines.token.as_deref(), lines.limit)).await?;
     let page = page.map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => {
-            ApiError::bad_request("`nextToken` is none of this log's; leave it out to begin anew")
+            ApiError::bad_request("`nextToken` is not from this log; omit it to start at the beginning")
         }
         _ => ApiError::internal(format!("reading the log of build {id}: {error}")),
     })?;

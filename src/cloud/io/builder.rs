@@ -215,7 +215,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 /// Error message for a panic.
-const PANIC: &str = "an error inside of the service, which its log tells of";
+const PANIC: &str = "internal error; see the log of the service";
 
 async fn attempt(mut job: BuildJob, dirs: &RunDirs, output: &Arc<OutputLog>, stop: &mut Shutdown) -> RunOutcome {
     let Build { attempt, size, .. } = job.build;

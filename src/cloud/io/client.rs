@@ -124,7 +124,7 @@ impl CloudClient<'_> {
         };
         let (mut build, is_cached) = match self.find_success(&packed.hash, &region, &task.file).await? {
             Some(build) => {
-                eprint_line("the same was built before; nothing is uploaded");
+                eprint_line("found an earlier success; nothing is uploaded");
                 (build, true)
             }
             None => self.create(task, &packed, &region).await?,
@@ -219,12 +219,12 @@ impl CloudClient<'_> {
                     }
                 }
                 Err(_) => {
-                    silence.get_or_insert_with(|| "the last question has no answer".to_owned());
+                    silence.get_or_insert_with(|| "the last request has no answer".to_owned());
                     continue;
                 }
             };
             if silence.is_none() {
-                eprint_line(&format!("{why}; asking on"));
+                eprint_line(&format!("{why}; retrying"));
             }
             silence = Some(why);
         }
@@ -272,7 +272,7 @@ fn wait_timeout(build: &Value, wait: WaitOptions, silence: Option<String>) -> Cl
     let (id, status) = (text(build, "id"), text(build, "status"));
     let seconds = wait.timeout.as_secs_f64();
     ClientError::StillRunning(match silence {
-        None => format!("build {id} is {status} after {seconds} s, and goes on"),
+        None => format!("build {id} is {status} after {seconds} s, and continues"),
         Some(why) => format!("build {id} was {status} when it was seen last, and {seconds} s have passed: {why}"),
     })
 }
@@ -299,8 +299,8 @@ async fn with_retries(
             None => return outcome,
             Some(pause) => {
                 match &outcome {
-                    Ok(answer) => log::debug!("the service answers {}; once more in {pause:?}", answer.status),
-                    Err(error) => log::debug!("{error}; once more in {pause:?}"),
+                    Ok(answer) => log::debug!("the service answers {}; retrying in {pause:?}", answer.status),
+                    Err(error) => log::debug!("{error}; retrying in {pause:?}"),
                 }
                 tokio::time::sleep(*pause).await;
             }
@@ -341,7 +341,7 @@ fn object_of(body: &[u8]) -> Result<Value, ClientError> {
     serde_json::from_slice(body)
         .ok()
         .filter(Value::is_object)
-        .ok_or_else(|| ClientError::Failed("the service's answer is no JSON object; is its URL right?".into()))
+        .ok_or_else(|| ClientError::Failed("the service's answer is not a JSON object; is its URL right?".into()))
 }
 
 /// Returns the build of an answer, with or without the wrapping object.

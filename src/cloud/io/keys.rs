@@ -41,7 +41,7 @@ pub enum KeysError {
     #[error("{}: {source}", .path.display())]
     Io { path: PathBuf, source: io::Error },
     /// Another process holds the lock for too long.
-    #[error("{}: another process changes the keys, and does not come to an end", .0.display())]
+    #[error("{}: another process changes the keys, and does not finish", .0.display())]
     Locked(PathBuf),
     #[error("{}: {source}", .path.display())]
     Invalid { path: PathBuf, source: KeyFileError },

@@ -26,7 +26,7 @@ use edge_runner_proto::uuid::Uuid;
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The disk is full; nothing was changed.
-    #[error("there is no space for a record in the data directory")]
+    #[error("no space is left for a record in the data directory")]
     Full,
     /// Any other error, as a message for the log.
     #[error("the records: {0}")]

@@ -92,7 +92,7 @@ impl<T> ReloadingFile<T> {
                 let value = self.read();
                 match (was.as_ref().map(|cached| &cached.value), &value) {
                     (Some(Ok(_)), Err(error)) => log::error!("{error}"),
-                    (Some(Err(_)), Ok(_)) => log::info!("{} is of use again", self.path.display()),
+                    (Some(Err(_)), Ok(_)) => log::info!("{} is usable again", self.path.display()),
                     (Some(Err(before)), Err(error)) if before != error => log::error!("{error}"),
                     _ => {}
                 }

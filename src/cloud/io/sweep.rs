@@ -78,7 +78,7 @@ impl Sweeper {
                     log::info!("swept: {archives} archives, {builds} builds, {orphans} files without a record");
                 }
                 Ok(Ok(_)) => {}
-                Ok(Err(error)) => log::warn!("sweeping: {error}; it is tried again"),
+                Ok(Err(error)) => log::warn!("sweeping: {error}; retrying"),
                 Err(error) => log::error!("sweeping: {error}"),
             }
             is_first = false;

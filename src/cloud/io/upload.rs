@@ -194,13 +194,11 @@ impl UploadService {
             }
             let Ok(frame) = tokio::time::timeout(UPLOAD_STALL, body.frame()).await else {
                 let waited_s = UPLOAD_STALL.as_secs();
-                return Err(ApiError::too_slow(format!(
-                    "no byte of the upload came for {waited_s} s"
-                )));
+                return Err(ApiError::too_slow(format!("no data arrived for {waited_s} s")));
             };
             let data = match frame {
                 None => break,
-                Some(Err(_)) => return Err(verify::malformed("the body broke off")),
+                Some(Err(_)) => return Err(verify::malformed("the body ended early")),
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             };
             if let Some((_, check, _)) = &receiver.file {
@@ -379,7 +377,7 @@ impl ArchiveCommit {
         self.folder.commit(part, org, *upload).map_err(write_error)?;
         // The archive is stored. Without the record its file is hashed again when needed.
         if let Err(error) = self.records.set_archive(*upload, &info) {
-            log::warn!("upload {upload} of {org}: it is kept, but what came is not recorded: {error}");
+            log::warn!("upload {upload} of {org}: it is stored but could not be recorded: {error}");
         }
         drop(self.lock);
         Ok(StoredUpload {

@@ -90,7 +90,7 @@ impl ApiError {
             KeyKind::Private => "NOT_IMPLEMENTED",
             KeyKind::Public => "501",
         };
-        ApiError::new(501, code, "this service has builds, uploads and regions alone")
+        ApiError::new(501, code, "this service has builds, uploads and regions only")
     }
 
     /// 413: the JSON body is too large.

@@ -166,7 +166,11 @@ pub struct InvalidTransition {
 
 impl fmt::Display for InvalidTransition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a build that is `{}` does not change so", self.status.name())
+        write!(
+            f,
+            "a build in state `{}` does not allow this change",
+            self.status.name()
+        )
     }
 }
 
@@ -331,13 +335,13 @@ impl BuildRequest {
     /// 400, naming the member.
     pub fn parse(body: &[u8]) -> Result<BuildRequest, ApiError> {
         let body: Value = serde_json::from_slice(body)
-            .map_err(|error| ApiError::bad_request(format!("the body is to be a JSON object: {error}")))?;
+            .map_err(|error| ApiError::bad_request(format!("the body must be a JSON object: {error}")))?;
         let Value::Object(body) = body else {
-            return Err(ApiError::bad_request("the body is to be a JSON object"));
+            return Err(ApiError::bad_request("the body must be a JSON object"));
         };
         let upload = text(&body, "uploadId")?.ok_or_else(|| missing_member("uploadId"))?;
         let upload = Uuid::parse(upload)
-            .ok_or_else(|| ApiError::bad_request("`uploadId` is to be a version-4 UUID, as the grant has it"))?;
+            .ok_or_else(|| ApiError::bad_request("`uploadId` must be a version-4 UUID, as the grant has it"))?;
         let region = text(&body, "region")?
             .ok_or_else(|| missing_member("region"))?
             .to_owned();
@@ -345,7 +349,7 @@ impl BuildRequest {
         let file = named.unwrap_or(FILE_DEFAULT).to_owned();
         if let Some(what) = build_file_problem(&file) {
             return Err(ApiError::bad_request(format!(
-                "`{FILE}` {what}; it is to be a path of 1 to {BUILD_FILE_BYTES_MAX} bytes from the root of the archive, such as \
+                "`{FILE}` {what}; it must be a path of 1 to {BUILD_FILE_BYTES_MAX} bytes from the root of the archive, such as \
                  `{FILE_DEFAULT}`"
             )));
         }
@@ -358,7 +362,7 @@ fn text<'b>(body: &'b Map<String, Value>, name: &str) -> Result<Option<&'b str>,
     match body.get(name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(ApiError::bad_request(format!("`{name}` is to be a string"))),
+        Some(_) => Err(ApiError::bad_request(format!("`{name}` must be a string"))),
     }
 }
 
@@ -408,7 +412,7 @@ impl BuildFilter {
             None => None,
             Some(word) => Some(BuildStatus::from_name(word).ok_or_else(|| {
                 let names = BuildStatus::ALL.map(BuildStatus::name).join("`, `");
-                ApiError::bad_request(format!("`status` is to be one of `{names}`"))
+                ApiError::bad_request(format!("`status` must be one of `{names}`"))
             })?),
         };
         let limit = match form::find(&pairs, "limit") {
@@ -417,12 +421,12 @@ impl BuildFilter {
                 .and_then(|limit| usize::try_from(limit).ok())
                 .filter(|limit| (1..=BUILDS_PAGE_MAX).contains(limit))
                 .ok_or_else(|| {
-                    ApiError::bad_request(format!("`limit` is to be a number from 1 to {BUILDS_PAGE_MAX}"))
+                    ApiError::bad_request(format!("`limit` must be a number from 1 to {BUILDS_PAGE_MAX}"))
                 })?,
         };
         let offset = match form::find(&pairs, "offset") {
             None => 0,
-            Some(text) => number(text).ok_or_else(|| ApiError::bad_request("`offset` is to be a number from 0 on"))?,
+            Some(text) => number(text).ok_or_else(|| ApiError::bad_request("`offset` must be a number from 0 on"))?,
         };
         Ok(BuildFilter {
             status,

@@ -33,11 +33,11 @@ pub enum GzipError {
 impl fmt::Display for GzipError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            GzipError::NoGzip => "it is no gzip",
+            GzipError::NoGzip => "it is not gzip",
             GzipError::Header => "its gzip header asks for what is not known",
             GzipError::Data => "its compressed data are broken",
             GzipError::Checksum => "its checksum is wrong",
-            GzipError::Tail => "something that is no gzip follows its end",
+            GzipError::Tail => "something that is not gzip follows its end",
             GzipError::Truncated => "it ends too early",
         })
     }

@@ -248,11 +248,11 @@ pub enum KeyEntryError {
 impl fmt::Display for KeyEntryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            KeyEntryError::Sha256 => "`sha256` is to be 64 hex digits in lower case",
-            KeyEntryError::Id => "`id` is to be the first 8 digits of `sha256`",
-            KeyEntryError::Type => "`type` is to be `private` or `public`",
-            KeyEntryError::Org => "`org` is no name of an organization",
-            KeyEntryError::CreatedAt => "`createdAt` is no date",
+            KeyEntryError::Sha256 => "`sha256` must be 64 hex digits in lower case",
+            KeyEntryError::Id => "`id` must be the first 8 digits of `sha256`",
+            KeyEntryError::Type => "`type` must be `private` or `public`",
+            KeyEntryError::Org => "`org` is not an organization name",
+            KeyEntryError::CreatedAt => "`createdAt` is not a date",
         })
     }
 }
@@ -276,7 +276,7 @@ pub enum KeyFileError {
 impl fmt::Display for KeyFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            KeyFileError::Json(why) => write!(f, "it is to be `{{\"keys\":[...]}}`: {why}"),
+            KeyFileError::Json(why) => write!(f, "it must be `{{\"keys\":[...]}}`: {why}"),
             KeyFileError::Entry { at, source } => write!(f, "key {} of it: {source}", at + 1),
             KeyFileError::Full => write!(f, "it has {KEYS_MAX} keys, and takes no more; revoke some"),
             KeyFileError::Unknown(id) => {
@@ -297,7 +297,7 @@ pub fn parse_file(text: &[u8]) -> Result<Vec<StoredKey>, KeyFileError> {
     let keys = json
         .get("keys")
         .and_then(Value::as_array)
-        .ok_or_else(|| KeyFileError::Json("`keys` is missing, or no array".into()))?;
+        .ok_or_else(|| KeyFileError::Json("`keys` is missing or not an array".into()))?;
     if keys.len() > KEYS_MAX {
         return Err(KeyFileError::Full);
     }

@@ -142,7 +142,7 @@ impl fmt::Display for ImageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ImageError::Missing => f.write_str(
-                "the command tells of no image: expected is JSON, {\"imageUri\":\"...\",\"imageSizeBytes\":N}, in \
+                "the command reported no image: expected JSON, {\"imageUri\":\"...\",\"imageSizeBytes\":N}, in \
                  BUILD_RESULT or as the last line of stdout, or one file in BUILD_OUT",
             ),
             ImageError::Ambiguous => {
@@ -162,13 +162,13 @@ impl fmt::Display for InvalidImage {
         f.write_str(match self {
             InvalidImage::NotAnObject => "it is not a JSON object",
             InvalidImage::UriMissing => "`imageUri` is missing",
-            InvalidImage::UriNotAString => "`imageUri` is no string",
+            InvalidImage::UriNotAString => "`imageUri` is not a string",
             InvalidImage::UriEmpty => "`imageUri` is empty",
             InvalidImage::UriTooLong => return write!(f, "`imageUri` has more than {IMAGE_URI_BYTES_MAX} bytes"),
             InvalidImage::UriCharacters => "`imageUri` has control characters or spaces",
             InvalidImage::SizeMissing => "`imageSizeBytes` is missing",
-            InvalidImage::SizeNotANumber => "`imageSizeBytes` is no number of bytes",
-            InvalidImage::NotAFile => "it is no regular file",
+            InvalidImage::SizeNotANumber => "`imageSizeBytes` is not a number of bytes",
+            InvalidImage::NotAFile => "it is not a regular file",
             InvalidImage::NameNotUtf8 => "its name is not UTF-8",
             InvalidImage::NameCharacters => "its name has control characters",
         })
@@ -311,7 +311,7 @@ mod tests {
             ("[]", "it is not a JSON object"),
             ("\"a\"", "it is not a JSON object"),
             ("{}", "`imageUri` is missing"),
-            (r#"{"imageUri":1,"imageSizeBytes":1}"#, "`imageUri` is no string"),
+            (r#"{"imageUri":1,"imageSizeBytes":1}"#, "`imageUri` is not a string"),
             (r#"{"imageUri":"","imageSizeBytes":1}"#, "`imageUri` is empty"),
             (
                 r#"{"imageUri":"a\u001bb","imageSizeBytes":1}"#,
@@ -325,19 +325,19 @@ mod tests {
             (r#"{"imageUri":"a"}"#, "`imageSizeBytes` is missing"),
             (
                 r#"{"imageUri":"a","imageSizeBytes":"1"}"#,
-                "`imageSizeBytes` is no number of bytes",
+                "`imageSizeBytes` is not a number of bytes",
             ),
             (
                 r#"{"imageUri":"a","imageSizeBytes":-1}"#,
-                "`imageSizeBytes` is no number of bytes",
+                "`imageSizeBytes` is not a number of bytes",
             ),
             (
                 r#"{"imageUri":"a","imageSizeBytes":1.5}"#,
-                "`imageSizeBytes` is no number of bytes",
+                "`imageSizeBytes` is not a number of bytes",
             ),
             (
                 r#"{"imageUri":"a","imageSizeBytes":9007199254740992}"#,
-                "`imageSizeBytes` is no number of bytes",
+                "`imageSizeBytes` is not a number of bytes",
             ),
         ] {
             let expected = Err(format!("BUILD_RESULT is unusable: {why}"));
@@ -350,13 +350,13 @@ mod tests {
         assert!(find_image(Some(b"\xff"), "", &file).is_err());
         let none = find_image(None, "", &[]).expect_err("there is nothing");
         assert!(
-            none.starts_with("the command tells of no image: expected is JSON"),
+            none.starts_with("the command reported no image: expected JSON"),
             "{none}"
         );
         for (out, why) in [
             (
                 vec![item(b"dir", None)],
-                "`dir` in BUILD_OUT is unusable: it is no regular file",
+                "`dir` in BUILD_OUT is unusable: it is not a regular file",
             ),
             (
                 vec![item(b"a\xff", Some(1))],

@@ -45,8 +45,8 @@ pub enum PolicyError {
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            PolicyError::Base64 => "the policy is no base64; send the field as the grant has it",
-            PolicyError::Json => "the policy is no JSON object",
+            PolicyError::Base64 => "the policy is not base64; send the field as the grant has it",
+            PolicyError::Json => "the policy is not a JSON object",
             PolicyError::Expiration => "the policy's \"expiration\" is not like 2026-11-21T12:15:00.000Z",
             PolicyError::Conditions => {
                 "the policy's \"conditions\" are not all of the forms {\"field\":\"value\"}, [\"eq\",\"$field\",\"value\"], \

@@ -35,7 +35,7 @@ impl LogQuery {
             Some(text) => number(text)
                 .and_then(|limit| usize::try_from(limit).ok())
                 .filter(|limit| (1..=LOG_PAGE_MAX).contains(limit))
-                .ok_or_else(|| ApiError::bad_request(format!("`limit` is to be a number from 1 to {LOG_PAGE_MAX}")))?,
+                .ok_or_else(|| ApiError::bad_request(format!("`limit` must be a number from 1 to {LOG_PAGE_MAX}")))?,
         };
         Ok(LogQuery {
             limit,

@@ -72,13 +72,13 @@ pub struct UnknownMember {
 impl fmt::Display for RegionsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHAPE: &str =
-            r#"it is to be JSON such as {"default":"us-west","regions":[{"code":"us-west","display_name":"US West"}]}"#;
+            r#"it must be JSON such as {"default":"us-west","regions":[{"code":"us-west","display_name":"US West"}]}"#;
         match self {
             RegionsError::Json(error) => write!(f, "{error}; {SHAPE}"),
             RegionsError::NotAnObject => f.write_str(SHAPE),
-            RegionsError::NoRegions => write!(f, "`regions` is missing, or no array; {SHAPE}"),
-            RegionsError::Count => write!(f, "`regions` is to have 1 to {REGIONS_MAX} entries"),
-            RegionsError::Default => f.write_str("`default` is to be the code of one of the regions"),
+            RegionsError::NoRegions => write!(f, "`regions` is missing or not an array; {SHAPE}"),
+            RegionsError::Count => write!(f, "`regions` must have 1 to {REGIONS_MAX} entries"),
+            RegionsError::Default => f.write_str("`default` must be the code of one of the regions"),
             RegionsError::Member(error) => error.fmt(f),
             RegionsError::Region { at, source } => write!(f, "region {}: {source}", at + 1),
         }
@@ -91,19 +91,19 @@ impl fmt::Display for RegionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RegionError::NotAnObject => {
-                f.write_str(r#"it is to be an object such as {"code":"us-west","display_name":"US West"}"#)
+                f.write_str(r#"it must be an object such as {"code":"us-west","display_name":"US West"}"#)
             }
             RegionError::Code => {
-                f.write_str("`code` is to be 1 to 63 letters, digits, `.`, `_` and `-`, the first a letter or a digit")
+                f.write_str("`code` must be 1 to 63 letters, digits, `.`, `_` and `-`, the first a letter or a digit")
             }
-            RegionError::DuplicateCode(code) => write!(f, "the code `{code}` is another's already"),
+            RegionError::DuplicateCode(code) => write!(f, "the code `{code}` is used twice"),
             RegionError::DisplayName => {
                 write!(
                     f,
-                    "`display_name` is to be text of 1 to {REGION_NAME_CHARS_MAX} characters"
+                    "`display_name` must be text of 1 to {REGION_NAME_CHARS_MAX} characters"
                 )
             }
-            RegionError::Builds => f.write_str("`builds` is to be true or false"),
+            RegionError::Builds => f.write_str("`builds` must be true or false"),
             RegionError::Member(error) => error.fmt(f),
         }
     }
@@ -113,7 +113,7 @@ impl fmt::Display for UnknownMember {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` is no member; there are `{}`",
+            "`{}` is not a known member; there are `{}`",
             self.name,
             self.known.join("`, `")
         )
@@ -205,11 +205,11 @@ pub fn parse_grant_request(body: &[u8]) -> Result<Option<String>, ApiError> {
         Ok(Value::Object(mut body)) => match body.remove("region") {
             None => Ok(None),
             Some(Value::String(code)) => Ok(Some(code)),
-            Some(_) => Err(ApiError::bad_request("`region` is to be a string")),
+            Some(_) => Err(ApiError::bad_request("`region` must be a string")),
         },
-        Ok(_) => Err(ApiError::bad_request("the body is to be a JSON object")),
+        Ok(_) => Err(ApiError::bad_request("the body must be a JSON object")),
         Err(error) => Err(ApiError::bad_request(format!(
-            "the body is to be a JSON object: {error}"
+            "the body must be a JSON object: {error}"
         ))),
     }
 }
@@ -333,14 +333,14 @@ mod tests {
         let many: Vec<_> = (0..=REGIONS_MAX).map(|at| format!(r#"{{"code":"r{at}"}}"#)).collect();
         let long = "x".repeat(REGION_NAME_CHARS_MAX + 1);
         for (text, says) in [
-            ("", "it is to be JSON such as"),
-            ("regions: us-west", "it is to be JSON such as"),
-            ("[]", "it is to be JSON such as"),
+            ("", "it must be JSON such as"),
+            ("regions: us-west", "it must be JSON such as"),
+            ("[]", "it must be JSON such as"),
             ("{}", "`regions` is missing"),
             (r#"{"regions":{}}"#, "`regions` is missing"),
             (r#"{"regions":[]}"#, "1 to"),
             (&format!(r#"{{"regions":[{}]}}"#, many.join(",")), "1 to"),
-            (r#"{"regions":["us-west"]}"#, "region 1: it is to be an object"),
+            (r#"{"regions":["us-west"]}"#, "region 1: it must be an object"),
             (r#"{"regions":[{"display_name":"x"}]}"#, "region 1: `code`"),
             (r#"{"regions":[{"code":"us west"}]}"#, "region 1: `code`"),
             (r#"{"regions":[{"code":"../x"}]}"#, "region 1: `code`"),
@@ -363,13 +363,13 @@ mod tests {
             (r#"{"regions":[{"code":"a","builds":"no"}]}"#, "region 1: `builds`"),
             (
                 r#"{"regions":[{"code":"a","build":false}]}"#,
-                "region 1: `build` is no member",
+                "region 1: `build` is not a known member",
             ),
             (r#"{"regions":[{"code":"a"}],"default":"b"}"#, "`default`"),
             (r#"{"regions":[{"code":"a"}],"default":null}"#, "`default`"),
             (
                 r#"{"regions":[{"code":"a"}],"defaults":"a"}"#,
-                "`defaults` is no member",
+                "`defaults` is not a known member",
             ),
         ] {
             let why = read(text).expect_err(says);

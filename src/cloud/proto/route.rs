@@ -97,7 +97,7 @@ impl<'p> RequestPath<'p> {
     /// # Errors
     /// 404, 405, 501, and 400 for an invalid id.
     pub fn route(&self, method: &str) -> Result<CloudRoute, ApiError> {
-        let unknown = || ApiError::not_found("nothing is at this path");
+        let unknown = || ApiError::not_found("there is nothing at this path");
         let is_read = matches!(method, "GET" | "HEAD");
         let read = |route: CloudRoute| {
             if is_read {

@@ -171,7 +171,7 @@ impl fmt::Display for EntryError {
             EntryError::PathTooLong => write!(f, "its name or its target has more than {UNPACK_PATH_BYTES_MAX} bytes"),
             EntryError::TooDeep => write!(f, "it is more than {UNPACK_DEPTH_MAX} folders deep"),
             EntryError::ThroughLink(link) => write!(f, "it writes through the link `{link}`"),
-            EntryError::ThroughFile(file) => write!(f, "`{file}` is a file, and no folder"),
+            EntryError::ThroughFile(file) => write!(f, "`{file}` is a file, not a folder"),
             EntryError::NameTaken(kind) => write!(f, "{kind} of this name is there already"),
             EntryError::EscapesRoot(target) => write!(f, "it is a link to `{target}`, which leads out of the archive"),
             EntryError::EmptyTarget => f.write_str("it is a link to nothing"),
@@ -196,7 +196,7 @@ impl fmt::Display for EntryError {
                     TarEntryKind::Other(b'M') => "a part of a file of several volumes",
                     TarEntryKind::Other(b'V') => "the label of a volume",
                     TarEntryKind::Other(flag) => {
-                        return write!(f, "its kind, `{}`, is not known", escape_name(&[*flag]));
+                        return write!(f, "its type, `{}`, is unknown", escape_name(&[*flag]));
                     }
                     TarEntryKind::File | TarEntryKind::HardLink | TarEntryKind::Symlink | TarEntryKind::Dir => {
                         "of a kind that is taken"

@@ -308,7 +308,7 @@ impl FileCheck {
         match self.magic == GZIP {
             true => Ok(()),
             false => Err(invalid_argument(
-                "the file is no gzip: it does not begin with the bytes 1f 8b; send a .tar.gz",
+                "the file is not gzip: it does not begin with the bytes 1f 8b; send a .tar.gz",
             )),
         }
     }

@@ -258,15 +258,15 @@ async fn unusable_images_fail() {
         ),
         (
             "mkdir $BUILD_OUT/a",
-            "image: `a` in BUILD_OUT is unusable: it is no regular file",
+            "image: `a` in BUILD_OUT is unusable: it is not a regular file",
         ),
         (
             "ln -s /etc/passwd $BUILD_OUT/a",
-            "image: `a` in BUILD_OUT is unusable: it is no regular file",
+            "image: `a` in BUILD_OUT is unusable: it is not a regular file",
         ),
         (
             "mkfifo $BUILD_OUT/a",
-            "image: `a` in BUILD_OUT is unusable: it is no regular file",
+            "image: `a` in BUILD_OUT is unusable: it is not a regular file",
         ),
         (
             "rmdir $BUILD_OUT; ln -s /etc $BUILD_OUT",
@@ -275,11 +275,11 @@ async fn unusable_images_fail() {
         ("rmdir $BUILD_OUT", "image: the command tells of no image"),
         (
             "mkdir $BUILD_RESULT",
-            "image: BUILD_RESULT is unusable: it is no regular file",
+            "image: BUILD_RESULT is unusable: it is not a regular file",
         ),
         (
             "mkfifo $BUILD_RESULT",
-            "image: BUILD_RESULT is unusable: it is no regular file",
+            "image: BUILD_RESULT is unusable: it is not a regular file",
         ),
         (
             "ln -s /etc/passwd $BUILD_RESULT",
@@ -344,7 +344,7 @@ async fn a_bad_archive_does_not_start_the_command() {
     let mut many = fixture.job(&["sh", "-c", &command]);
     many.limits.entries_max = 2;
     for (job, expected) in [
-        (job, "unpack: the archive is damaged: it is no gzip"),
+        (job, "unpack: the archive is damaged: it is not gzip"),
         (
             missing,
             "unpack: the build file `other/Dockerfile` is not in the archive",

@@ -73,7 +73,7 @@ const LINKS_SHOWN_MAX: usize = 10;
 pub fn pack(dir: &Path, file: &str, further: &[String], links: LinkPolicy) -> Result<PackedContext, ClientError> {
     let root = match fs::canonicalize(dir) {
         Ok(root) if root.is_dir() => root,
-        Ok(_) => return Err(ClientError::Usage(format!("{} is no folder", dir.display()))),
+        Ok(_) => return Err(ClientError::Usage(format!("{} is not a folder", dir.display()))),
         Err(error) => {
             return Err(ClientError::Usage(format!(
                 "reading the folder {}: {error}",
@@ -140,7 +140,7 @@ fn without_build_file(root: &Path, dir: &Path, file: &str, has_ignore: bool, rul
         };
         return format!("the build file `{file}` is left out by {by}, so nothing could be built");
     }
-    format!("the build file `{file}` of {shown} is no regular file, or lies behind a link to a directory")
+    format!("the build file `{file}` of {shown} is not a regular file, or lies behind a link to a directory")
 }
 
 /// Lists the files to pack, relative to the canonical root.
@@ -197,7 +197,7 @@ fn walk(root: &Path, rules: &IgnoreRules, links: LinkPolicy) -> Result<Vec<Vec<u
                 }
                 files.push(path);
             } else if !kind.is_dir() {
-                log::warn!("{}: no regular file, and not packed", shown(&path));
+                log::warn!("{}: not a regular file, so not packed", shown(&path));
             }
         }
     }
@@ -666,7 +666,9 @@ mod tests {
         folder.write(".dockerignore", "");
         assert!(misused(pack_with("alias/Buildfile")).contains("behind a link"));
         assert!(misused(pack(&folder.0.join("nothing"), "x", &[], LinkPolicy::Inside)).contains("reading the folder"));
-        assert!(misused(pack(&folder.0.join(".dockerignore"), "x", &[], LinkPolicy::Inside)).contains("is no folder"));
+        assert!(
+            misused(pack(&folder.0.join(".dockerignore"), "x", &[], LinkPolicy::Inside)).contains("is not a folder")
+        );
     }
 
     /// C-092: the limit applies to uncompressed sizes and is checked before reading.

@@ -72,7 +72,7 @@ impl ReceivedGrant {
     /// # Errors
     /// [`ClientError::Failed`], without any content of the answer.
     pub fn read(body: &[u8]) -> Result<ReceivedGrant, ClientError> {
-        let wrong = || ClientError::Failed("the service's answer is no upload grant".into());
+        let wrong = || ClientError::Failed("the service's answer is not an upload grant".into());
         let grant: ReceivedGrant = serde_json::from_slice(body).map_err(|_| wrong())?;
         // A control character could break out of the form's part.
         let is_name = |name: &str| !name.is_empty() && !name.contains(char::is_control);
@@ -118,7 +118,7 @@ pub async fn upload(grant: &ReceivedGrant, packed: &PackedContext) -> Result<(),
     match answer.status {
         200 | 201 | 204 => Ok(()),
         other => Err(ClientError::Failed(format!(
-            "the upload was answered with {other}, which is no success"
+            "the upload was answered with {other}, which is not a success"
         ))),
     }
 }

@@ -81,7 +81,7 @@ fn a_damaged_file_is_rejected_with_the_entry() {
         ("\"sha256\": \"", "\"sha256\": \"00", "key 1 of it: `sha256`"),
         ("\"id\": \"", "\"id\": \"0", "key 1 of it: `id`"),
         ("\"keys\"", "\"key\"", "`keys` is missing"),
-        ("]", "", "it is to be"),
+        ("]", "", "it must be"),
     ] {
         let damaged = text.replacen(from, to, 1);
         assert_ne!(damaged, text, "{from}");

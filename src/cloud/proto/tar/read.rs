@@ -33,7 +33,7 @@ impl fmt::Display for TarError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TarError::Checksum => f.write_str("a header's checksum is wrong"),
-            TarError::Number(field) => write!(f, "the {field} in a header is no number"),
+            TarError::Number(field) => write!(f, "the {field} in a header is not a number"),
             TarError::Long => write!(f, "an extended header has more than {TAR_EXTENSION_BYTES_MAX} bytes"),
             TarError::PaxHeader => f.write_str("an extended header is broken"),
             TarError::Truncated => f.write_str("it ends too early"),

@@ -312,7 +312,7 @@ fn hostile_entries_are_rejected_by_name() {
         (vec![file("f"), link("f", "x")], "a file of this name"),
         (
             vec![file("f"), file("f/g")],
-            "the entry `f/g` is refused: `f` is a file, and no folder",
+            "the entry `f/g` is refused: `f` is a file, not a folder",
         ),
         (
             vec![hard("h", "/etc/passwd")],
@@ -524,7 +524,7 @@ fn damage_is_reported_with_the_last_entry() {
     let half = unpack_bytes(&packed[..packed.len() / 2], 100, BOUNDS, "Dockerfile").expect_err("cut");
     assert_eq!(half.to_string(), "the archive is damaged: it ends too early");
     let no_gzip = unpack_bytes(&plain, 100, BOUNDS, "Dockerfile").expect_err("no gzip");
-    assert_eq!(no_gzip.to_string(), "the archive is damaged: it is no gzip");
+    assert_eq!(no_gzip.to_string(), "the archive is damaged: it is not gzip");
     let no_tar = unpack_bytes(&gzip(&[b'x'; 512]), 100, BOUNDS, "Dockerfile").expect_err("no tar");
     assert_eq!(
         no_tar.to_string(),

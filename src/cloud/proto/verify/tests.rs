@@ -346,11 +346,11 @@ fn every_error_code_is_returned() {
             let spaced = String::from_utf8(document).expect("UTF-8").replacen(',', ", ", 1);
             case.set("Policy", &BASE64.encode(spaced.as_bytes()));
         }),
-        ("a policy that is no base64, unsigned", SIGNATURE, "", |case| {
+        ("a policy that is not base64, unsigned", SIGNATURE, "", |case| {
             case.set("Policy", "!")
         }),
         // Step 7.
-        ("a policy that is no base64", POLICY, "base64", |case| {
+        ("a policy that is not base64", POLICY, "base64", |case| {
             case.set("Policy", "!");
             case.sign("us-west");
         }),
