@@ -154,7 +154,7 @@ fn images_are_reported_or_stored() {
 #[test]
 fn a_missing_image_is_a_failure() {
     for (script, expected) in [
-        ("echo done", "image: the command tells of no image"),
+        ("echo done", "image: the command reported no image"),
         (
             r#"echo '{"imageUri":"a"}'"#,
             "image: the last line of stdout is unusable: `imageSizeBytes` is missing",

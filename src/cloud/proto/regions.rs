@@ -346,7 +346,7 @@ mod tests {
             (r#"{"regions":[{"code":"../x"}]}"#, "region 1: `code`"),
             (
                 r#"{"regions":[{"code":"a"},{"code":"a"}]}"#,
-                "region 2: the code `a` is another's",
+                "region 2: the code `a` is used twice",
             ),
             (
                 r#"{"regions":[{"code":"a","display_name":""}]}"#,

@@ -1,4 +1,4 @@
-"""Kills the cloud service again and again, and looks each time whether anything was lost. Nothing but the standard library.
+"""Kills the cloud service repeatedly and checks each time that nothing is lost. Uses only the standard library.
 
     chaos.py --binary PATH [--rounds 100] [--seed N] [--folder DIR]
 
@@ -38,15 +38,15 @@ import time
 KEY = "sk_chaos_0123456789abcdef"
 PHASES = ("upload", "unpack", "build", "record")
 FINAL = ("success", "failed", "timeout")
-# Longer than anything here takes on a slow machine.
+# Exceeds every step on a slow machine.
 PATIENCE_S = 120
-# A child of its own, to be killed with the group; some time to be killed in; an image.
+# Starts a child, takes some time, creates an image.
 COMMAND = 'sleep 300 & echo "attempt $BUILD_ATTEMPT"; sleep "$(cat pause)"; echo image > "$BUILD_OUT/bot.img"'
 BOUNDARY = "----chaos-0123456789abcdef"
 
 
 class Lost(Exception):
-    """What a kill must not do."""
+    """A violated guarantee."""
 
 
 def check(holds, what):
@@ -55,7 +55,7 @@ def check(holds, what):
 
 
 def context(rng, entries, noise_bytes, pause_s):
-    """A gzipped tar, different each time."""
+    """Creates a unique gzipped tar archive."""
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1, mtime=0) as zipped:
         with tarfile.open(fileobj=zipped, mode="w", format=tarfile.USTAR_FORMAT) as tar:
@@ -69,7 +69,7 @@ def context(rng, entries, noise_bytes, pause_s):
 
 
 class Service:
-    """One life of the service."""
+    """One run of the service."""
 
     def __init__(self, binary, data, log):
         variables = {name: value for name, value in os.environ.items() if not name.startswith(("CLOUD_", "RUNNER_", "RUST_LOG"))}
@@ -85,12 +85,12 @@ class Service:
                 break
         else:
             raise Lost(f"the service did not start, it ended with {self.process.wait()}; see {log}")
-        # Read to the end: a full pipe would stop it.
+        # Read to the end; a full pipe would block the service.
         self.reader = threading.Thread(target=lambda: collections.deque(self.process.stdout, maxlen=0), daemon=True)
         self.reader.start()
 
     def guard(self):
-        """The process that ends commands when the service is gone."""
+        """Returns the guard process."""
         for entry in pathlib.Path("/proc").iterdir():
             try:
                 if entry.name.isdigit() and (entry / "cmdline").read_bytes().startswith(b"cloud-guard\0"):
@@ -131,7 +131,7 @@ class Client:
         return reply.status, json.loads(text) if text else None
 
     def upload(self, grant, archive, pieces=1, pause_s=0.0):
-        """Sends an archive in so many pieces."""
+        """Sends an archive in pieces."""
         body = b""
         for name, value in grant["uploadFields"].items():
             body += f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
@@ -153,15 +153,15 @@ class Client:
 
 
 class Known:
-    """What the service has promised."""
+    """What the service has confirmed."""
 
     def __init__(self):
         self.lock = threading.Lock()
-        # By identifier: the build as it was last seen.
+        # Build id to the build as last seen.
         self.builds = {}
-        # By identifier of the upload: the MD5 of an archive that was answered with 204.
+        # Upload id to the MD5 of an archive answered with 204.
         self.uploads = {}
-        # Those of them of which no build was made.
+        # Uploads without a build.
         self.unused = []
         self.counts = collections.Counter()
 
@@ -172,7 +172,7 @@ class Known:
 
 
 class Round:
-    """The work of one life, until it is killed."""
+    """Load on one run, until the kill."""
 
     def __init__(self, service, known, rng, phase):
         self.service, self.known, self.phase = service, known, phase
@@ -182,7 +182,7 @@ class Round:
         self.faults = []
 
     def run(self, delay_s, with_guard):
-        # One thread makes the phase happen, one works beside it.
+        # One thread causes the phase, another works beside it.
         works = [getattr(self, self.phase), self.beside]
         threads = [threading.Thread(target=self.guarded, args=(work, seed), daemon=True)
                    for work, seed in zip(works, self.seeds)]
@@ -200,7 +200,7 @@ class Round:
         try:
             work(Client(self.service), random.Random(seed))
         except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
-            # The kill cut it off; before the kill that is a fault.
+            # Interrupted by the kill; before the kill this is a failure.
             if not self.over.is_set():
                 self.faults.append(f"{work.__name__}: {error!r}")
                 self.reached.set()
@@ -209,7 +209,7 @@ class Round:
             self.reached.set()
 
     def put(self, client, archive, **how):
-        """An upload; its identifier."""
+        """Uploads an archive; returns the id."""
         status, grant = client.call("POST", "/v1/builds/upload-url", {})
         check(status == 200, f"a grant was answered with {status}: {grant}")
         if how:
@@ -243,7 +243,7 @@ class Round:
             self.reached.set()
 
     def build(self, client, rng):
-        """A command that runs for a while."""
+        """Runs a command for a while."""
         while not self.over.is_set():
             build = self.make(client, self.put(client, context(rng, 3, 1000, rng.uniform(0.0, 0.5))))
             status = "pending"
@@ -252,7 +252,7 @@ class Round:
             self.reached.set()
 
     def record(self, client, rng):
-        """Records as fast as they go: grants, and builds that fail because they name no file."""
+        """Writes records quickly: grants, and builds that fail."""
         upload = self.put(client, context(rng, 3, 1000, 0.0))
         self.make(client, upload)
         self.reached.set()
@@ -263,7 +263,7 @@ class Round:
             client.call("POST", "/v1/builds/upload-url", {})
 
     def beside(self, client, rng):
-        """A build of an archive that an earlier life took, and one of an archive of this."""
+        """Builds an archive of an earlier run and one of this run."""
         with self.known.lock:
             upload = self.known.unused.pop() if self.known.unused else None
         if upload:
@@ -272,7 +272,7 @@ class Round:
 
 
 def processes_with(data):
-    """Processes that have the data directory in their environment."""
+    """Returns processes with the data directory in their environment."""
     marker = os.fsencode(str(data)) + b"/"
     found = []
     for entry in pathlib.Path("/proc").iterdir():
@@ -289,7 +289,7 @@ def processes_with(data):
 
 
 def gone(data, among=None):
-    """Waits until no process, or none of some, works in the data directory."""
+    """Waits until no process, or none of the given ones, works in the data directory."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         left = [process for process in processes_with(data) if among is None or process in among]
@@ -300,7 +300,7 @@ def gone(data, among=None):
 
 
 def after_kill(data, folder, found):
-    """What may be said while no service runs."""
+    """Checks the data directory while no service runs."""
     found["parts of uploads"] += len(list((data / "tmp").iterdir()))
     found["scratch folders"] += len(list((data / "scratch").glob("*")))
     found["journals"] += (data / "builds.db-wal").exists()
@@ -320,7 +320,7 @@ def after_kill(data, folder, found):
 
 
 def archives(data, known, seen):
-    """Every archive is whole; those that were looked at and did not change are not looked at again."""
+    """Checks that every archive is complete; unchanged ones are checked once."""
     for path in (data / "archives").glob("*/*"):
         check(path.name.endswith(".tar.gz"), f"{path} is no archive")
         about = path.stat()
@@ -341,7 +341,7 @@ def archives(data, known, seen):
 
 
 def builds(client, known):
-    """Every build that was promised is there, and those that had ended are as they were."""
+    """Checks that every confirmed build exists and ended ones are unchanged."""
     for build, before in list(known.builds.items()):
         status, reply = client.call("GET", f"/v1/builds/{build}")
         check(status == 200, f"build {build} is answered with {status}: {reply}")
@@ -380,7 +380,7 @@ def main():
             archives(data, known, seen)
             builds(Client(service), known)
             phase = PHASES[(number - 1) % len(PHASES)]
-            # In the midst of a build each time.
+            # In the middle of a build each time.
             with_guard = number % 8 == 3
             Round(service, known, rng, phase).run(rng.expovariate(1 / 0.04), with_guard)
             killed[phase] += 1

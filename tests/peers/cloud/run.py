@@ -1,8 +1,8 @@
-"""The published client of the cloud service against this one, and its packer against ours. Prints a line per check.
+"""Tests the published client against this service, and its packer against ours. Prints a line per check.
 
     run.py [--binary PATH] [CHECK...]      exits with 1 when a check failed
 
-Needs what requirements.txt names, and `curl`. The client's own command line, upload routine and packer are used as they are.
+Needs requirements.txt and `curl`. The client's command line, upload routine and packer are used unchanged.
 """
 
 import argparse
@@ -32,20 +32,20 @@ from runner import BINARY
 
 KEY = "sk_peer_0123456789abcdef"
 PUBLIC = "pk_peer_0123456789abcdef"
-# Makes an image of the build file, and says something.
+# Copies the build file as the image, and prints a line.
 BUILDER = ["sh", "-c", 'echo "building $BUILD_FILE"; echo "a warning" >&2; cp "$BUILD_FILE" "$BUILD_OUT/image"']
 CLI = "from pipecatcloud.cli.entry_point import entrypoint_cli_typer as run; run()"
 PATIENCE_S = 120
 
 
 def clean(**more):
-    """The environment without anybody's settings."""
+    """An environment without user settings."""
     ours = ("PIPECAT_", "CLOUD_", "BUILD_", "RUST_LOG")
     return {**{name: value for name, value in os.environ.items() if not name.startswith(ours)}, **more}
 
 
 class Cloud:
-    """The service on a free port, with a data directory of its own."""
+    """The service on a free port with its own data directory."""
 
     def __init__(self, binary, *args, command=BUILDER):
         self.binary = binary
@@ -80,7 +80,7 @@ class Cloud:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def call(self, method, path, body=None):
-        """Status and JSON of the reply."""
+        """Returns status and JSON of the reply."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
         request = urllib.request.Request(self.url + path, data, headers, method=method)
@@ -96,11 +96,11 @@ class Cloud:
         return grant
 
     def stored(self, grant):
-        """The archive that the service keeps of an upload."""
+        """Returns the stored archive of an upload."""
         return (self.data / "archives" / grant["uploadFields"]["key"]).read_bytes()
 
     def ours(self, folder, *args, check=True):
-        """Our client on a folder; what it prints."""
+        """Runs our client on a folder and returns its output."""
         ran = subprocess.run(
             [self.binary, "cloud", "build", folder, "--json", *args], stdin=subprocess.DEVNULL, capture_output=True,
             env=clean(CLOUD_API_URL=self.url, CLOUD_API_KEY=KEY), cwd=self.folder, timeout=PATIENCE_S)
@@ -109,7 +109,7 @@ class Cloud:
         return json.loads(ran.stdout)
 
     def theirs(self, *args, token=KEY, organization=None):
-        """The published command line; exit code, stdout and stderr."""
+        """Runs the published command line; returns exit code, stdout and stderr."""
         variables = {
             "PIPECAT_API_HOST": self.url, "PIPECAT_TOKEN": token, "PIPECAT_CONFIG_PATH": str(self.folder / "absent.toml"),
             "PIPECAT_OUTPUT": "json", "COLUMNS": "200",
@@ -123,7 +123,7 @@ class Cloud:
 
 
 def packed_by_them(folder, extra=(), build_file="Dockerfile"):
-    """The published packer's archive."""
+    """Returns the published packer's archive."""
     from pipecatcloud._utils.build_utils import create_deterministic_tarball, get_exclusions
 
     exclusions = get_exclusions(pathlib.Path(folder), list(extra))
@@ -139,7 +139,7 @@ def write(folder, name, content=b"content\n", mode=0o644):
 
 
 def awkward(folder):
-    """A tree with what packers stumble over."""
+    """Creates a tree with difficult names and modes."""
     write(folder, "Dockerfile", b"FROM scratch\n")
     write(folder, "a/b", b"")
     write(folder, "a-b", b"x" * 511)
@@ -187,7 +187,7 @@ IGNORES = {
 
 
 def archives_are_equal(binary):
-    """Our archives of an awkward tree are the published packer's, byte for byte, with six ignore files."""
+    """Our archives of a difficult tree equal those of the published packer, with six ignore files."""
     told = []
     with Cloud(binary) as cloud:
         folder = cloud.folder / "tree"
@@ -199,7 +199,7 @@ def archives_are_equal(binary):
             if text is not None:
                 write(folder, ".dockerignore", text)
             if name != "none":
-                # What an ignore file does not leave out.
+                # Not excluded by the ignore file.
                 with contextlib.suppress(FileNotFoundError):
                     (folder / "dangling.log").unlink()
             told.append(compare(cloud, folder))
@@ -207,7 +207,7 @@ def archives_are_equal(binary):
 
 
 def compare(cloud, folder, *excluded):
-    """Packs a folder with both; entries and KiB. The published packer follows links wherever they lead."""
+    """Packs a folder with both; returns entries and KiB. The published packer follows all links."""
     args = ["--follow-links", *(f"--exclude={pattern}" for pattern in excluded)]
     before = {path.name for path in cloud.data.glob("archives/*/*")}
     made = cloud.ours(folder, *args)
@@ -223,7 +223,7 @@ def compare(cloud, folder, *excluded):
 
 
 def patterns_are_equal(binary):
-    """Trees of random names with random patterns, in ignore files and as options, are packed alike."""
+    """Trees with random names and patterns are packed alike."""
     dice = random.Random(7)
     letters = "ab-!]^[.*?c "
 
@@ -244,7 +244,7 @@ def patterns_are_equal(binary):
                         if not fnmatch.fnmatch("Dockerfile", pattern) and not pattern.startswith("#")]
             ignore = folder / ".dockerignore"
             ignore.unlink(missing_ok=True)
-            # So that no two archives are the same, which would be a cache hit.
+            # Makes archives unique; equal ones would be cache hits.
             write(folder, "turn", str(turn).encode())
             if turn % 2:
                 compare(cloud, folder, *patterns)
@@ -256,7 +256,7 @@ def patterns_are_equal(binary):
 
 
 def uploads_by_them(binary):
-    """The published upload routine fills a grant, and a build of it has the client's own hash (I-25)."""
+    """The published upload routine works, and a build has the client's hash (I-25)."""
     from pipecatcloud._utils.build_utils import upload_to_s3
 
     with Cloud(binary) as cloud:
@@ -271,7 +271,7 @@ def uploads_by_them(binary):
                                                         "dockerfilePath": "Dockerfile"})
         assert status == 201 and made["cached"] is False, made
         assert made["contextHash"] == hashlib.md5(archive).hexdigest()[:16], made
-        # A field that was touched.
+        # A modified field.
         grant = cloud.grant()
         fields = {**grant["uploadFields"], "key": "default/other.tar.gz"}
         assert not asyncio.run(upload_to_s3(archive, grant["uploadUrl"], fields))
@@ -279,7 +279,7 @@ def uploads_by_them(binary):
 
 
 def uploads_by_stock_clients(binary):
-    """`requests`, and `curl -F` with and without `Expect: 100-continue`, upload as they are (I-06, I-07)."""
+    """`requests` and `curl -F`, with and without `Expect: 100-continue`, can upload (I-06, I-07)."""
     import requests
 
     with Cloud(binary) as cloud:
@@ -306,7 +306,7 @@ def uploads_by_stock_clients(binary):
 
 
 def command_line_reads(binary):
-    """The published command line lists regions and builds, and shows one with its log, with and without an organization (I-25)."""
+    """The published command line lists regions and builds and shows a build with its log (I-25)."""
     with Cloud(binary) as cloud:
         folder = cloud.folder / "tree"
         folder.mkdir()
@@ -328,7 +328,7 @@ def command_line_reads(binary):
             assert build["status"] == "success" and build["dockerfilePath"] == "Dockerfile", build
             logs = said("build", "logs", id)["logs"]
             assert "building Dockerfile" in logs and "a warning" in logs, logs
-        # As text for people too: members that it reads and we did not send would be a traceback.
+        # As text too: a missing member would cause a traceback.
         for args in (("regions", "list"), ("build", "list"), ("build", "status", id), ("build", "logs", id)):
             code, out, err = cloud.theirs("--output", "plain", *args)
             assert code == 0 and "Traceback" not in out + err, f"{args}: {code} {out} {err}"
@@ -340,7 +340,7 @@ def command_line_reads(binary):
 
 
 def command_line_builds(binary):
-    """The build part of the published `deploy` uploads, builds and waits; the second time it finds the build (I-25)."""
+    """The build part of the published `deploy` works, and reuses the build the second time (I-25)."""
     with Cloud(binary) as cloud:
         folder = cloud.folder / "tree"
         folder.mkdir()
@@ -350,7 +350,7 @@ def command_line_builds(binary):
         for _ in range(2):
             code, out, err = cloud.theirs("deploy", "agent", "--yes", "--build-dir", str(folder), organization="default")
             outputs.append(out + err)
-            # Agents are another part of the service, which this one has not: what follows the build is refused.
+            # This service has no agents, so the next step of `deploy` fails.
             assert code == 1, f"{code}: {out} {err}"
         status, list_ = cloud.call("GET", "/v1/builds")
         assert status == 200 and list_["total"] == 1, list_
@@ -362,7 +362,7 @@ def command_line_builds(binary):
 
 
 def a_bar_on_a_terminal(binary):
-    """Our upload shows a bar with percentage, rate and remaining time where there is a terminal (I-27)."""
+    """Our upload shows a bar with percentage, rate and remaining time on a terminal (I-27)."""
     with Cloud(binary) as cloud:
         folder = cloud.folder / "tree"
         folder.mkdir()

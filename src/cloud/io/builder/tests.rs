@@ -251,7 +251,7 @@ async fn an_image_is_reported_in_three_ways() {
 async fn unusable_images_fail() {
     let fixture = RunFixture::new();
     for (script, expected) in [
-        ("true", "image: the command tells of no image"),
+        ("true", "image: the command reported no image"),
         (
             "touch $BUILD_OUT/a $BUILD_OUT/b",
             "image: BUILD_OUT holds more than one file",
@@ -272,7 +272,7 @@ async fn unusable_images_fail() {
             "rmdir $BUILD_OUT; ln -s /etc $BUILD_OUT",
             "image: BUILD_OUT is unusable",
         ),
-        ("rmdir $BUILD_OUT", "image: the command tells of no image"),
+        ("rmdir $BUILD_OUT", "image: the command reported no image"),
         (
             "mkdir $BUILD_RESULT",
             "image: BUILD_RESULT is unusable: it is not a regular file",

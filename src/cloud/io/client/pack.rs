@@ -659,7 +659,7 @@ mod tests {
         assert!(misused(folder.pack()).contains("there is no build file `Dockerfile`"));
         let pack_with = |file: &str| pack(&folder.0, file, &[], LinkPolicy::Inside);
         assert_eq!(pack_with("docker/Buildfile").expect("an archive").files, 2);
-        assert!(misused(pack_with("docker")).contains("no regular file"));
+        assert!(misused(pack_with("docker")).contains("not a regular file"));
         folder.write(".dockerignore", "docker/*");
         assert!(misused(pack_with("docker/Buildfile")).contains("left out by .dockerignore"));
         symlink("docker", folder.0.join("alias")).expect("a link");

@@ -1,4 +1,5 @@
--- Makes version 2 of the records out of version 1. What was built before has no SHA-256, so it is built again when it is wanted.
+-- Migrates the records from version 1 to 2. Earlier builds have no SHA-256 and are built again
+-- on request.
 ALTER TABLE upload ADD COLUMN sha256 BLOB;
 ALTER TABLE upload ADD COLUMN key BLOB;
 ALTER TABLE build ADD COLUMN sha256 BLOB;

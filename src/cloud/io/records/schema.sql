@@ -1,7 +1,9 @@
--- The records of the cloud service, version 2. Times are milliseconds since 1970, sizes are bytes, identifiers are UUIDs as text.
+-- Records of the cloud service, version 2. Times are milliseconds since 1970, sizes are bytes, ids
+-- are UUIDs as text.
 
--- A row is made with the grant. What came is known by `size`, `md5`, `sha256`, `inode` and `modified_ns`, which are all
--- set or none; version 1 had no `sha256`, and what it wrote is hashed again. `key` is the SHA-256 of the key that asked.
+-- Inserted with the grant. `size`, `md5`, `sha256`, `inode` and `modified_ns` describe the archive
+-- and are all set or all null; rows of version 1 have no `sha256` and are hashed again. `key` is the
+-- SHA-256 of the requesting key.
 CREATE TABLE upload (
     id          TEXT PRIMARY KEY,
     org         TEXT NOT NULL,
@@ -17,7 +19,7 @@ CREATE TABLE upload (
     key         BLOB
 ) WITHOUT ROWID;
 
--- `seq` is the order in which builds were recorded: clocks are set back, counters are not.
+-- `seq` is the order of insertion, which clocks cannot change.
 CREATE TABLE build (
     seq          INTEGER PRIMARY KEY AUTOINCREMENT,
     id           TEXT NOT NULL UNIQUE,

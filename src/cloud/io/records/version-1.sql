@@ -1,6 +1,7 @@
--- Version 1 of the records, as a release of it made them: for the test that takes such a database over. Times are milliseconds since 1970, sizes are bytes, identifiers are UUIDs as text.
+-- The schema of version 1, for the migration test. Times are milliseconds since 1970, sizes are
+-- bytes, ids are UUIDs as text.
 
--- A row is made with the grant. What came is known by `size`, `md5`, `inode` and `modified_ns`, which are all set or none.
+-- Inserted with the grant. `size`, `md5`, `inode` and `modified_ns` are all set or all null.
 CREATE TABLE upload (
     id          TEXT PRIMARY KEY,
     org         TEXT NOT NULL,
@@ -14,7 +15,7 @@ CREATE TABLE upload (
     modified_ns INTEGER
 ) WITHOUT ROWID;
 
--- `seq` is the order in which builds were recorded: clocks are set back, counters are not.
+-- `seq` is the order of insertion, which clocks cannot change.
 CREATE TABLE build (
     seq          INTEGER PRIMARY KEY AUTOINCREMENT,
     id           TEXT NOT NULL UNIQUE,

@@ -280,7 +280,7 @@ fn hostile_entries_are_rejected_by_name() {
         (vec![item("v", b'V', "", b"")], "the label of a volume"),
         (
             vec![item("q", b'?', "", b"")],
-            "the entry `q` is refused: its kind, `?`, is not known",
+            "the entry `q` is refused: its type, `?`, is unknown",
         ),
         (
             vec![link("l", "/etc/passwd")],
