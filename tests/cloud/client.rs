@@ -325,8 +325,8 @@ fn a_wait_ends_with_the_build_or_its_timeout() {
             "build: exit status 3",
         ),
         (&["timeout"], &["--timeout=60"], 1, "timeout", "timeout"),
-        (&["building"], &["--timeout=0.3"], 3, "building", "goes on"),
-        (&["building"], &["--timeout=0"], 3, "pending", "goes on"),
+        (&["building"], &["--timeout=0.3"], 3, "building", "continues"),
+        (&["building"], &["--timeout=0"], 3, "pending", "continues"),
         // A poll without an answer does not exceed the timeout.
         (
             &["building", "silent"],
@@ -341,7 +341,7 @@ fn a_wait_ends_with_the_build_or_its_timeout() {
             &["--timeout=60"],
             0,
             "success",
-            "asking on",
+            "retrying",
         ),
         (&["building", "busy"], &["--timeout=0.3"], 3, "building", "was building"),
         // A permanent error ends the wait.
@@ -505,8 +505,8 @@ fn errors_and_silence_are_failures() {
         ),
         (&["status", "unknown"], "answers 404: NOT_FOUND: no such thing"),
         (&["logs", "unknown", "--json"], "answers 404: NOT_FOUND"),
-        (&["regions"], "no JSON object"),
-        (&["regions", "--json"], "no JSON object"),
+        (&["regions"], "not a JSON object"),
+        (&["regions", "--json"], "not a JSON object"),
     ] {
         let ended = client(&service, args);
         assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{args:?}");

@@ -236,7 +236,7 @@ fn damaged_records_are_a_start_error() {
     for name in ["builds.db-wal", "builds.db-shm"] {
         let _ = fs::remove_file(data.path().join(name));
     }
-    fs::write(&path, "this is no database in spite of its name....".repeat(100)).expect("the folder is writable");
+    fs::write(&path, "this is not a database in spite of its name. ".repeat(100)).expect("the folder is writable");
     let before = fs::read(&path).expect("the file");
     let folder = data.path().to_str().expect("folders of tests are UTF-8");
     let ended = crate::support::runner::TestRunner::run(&["cloud", "serve", "--port", "0", "--data-dir", folder]);
