@@ -1,7 +1,8 @@
-//! [`TestCloud`]: the cloud service of the real binary on a free port, with a data directory that outlives it.
+//! [`TestCloud`]: the cloud service of the real binary on a free port, with a data directory.
 //!
-//! In: options, and the builder command. Out: replies. Its key is made for the test and known here alone. An upload and a build
-//! are each one call ([`TestCloud::upload`], [`TestCloud::build`]); [`archive`] makes what is uploaded.
+//! In: options and a builder command. Out: replies. The keys exist for the tests only. An upload
+//! and a build are one call each ([`TestCloud::upload`], [`TestCloud::build`]); [`archive`] creates
+//! an archive to upload.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -217,7 +217,7 @@ mod tests {
     /// I-14: a log can be read while it is written, in pages of any size.
     #[test]
     fn pages_are_contiguous() {
-        let scratch = TestDir::new();
+        let scratch = TestDir::create();
         let path = scratch.path().join("log");
         assert_eq!(page(&path, None, 10), (vec![], None), "before the first line");
         let mut log = BuildLog::open(&path).expect("a log");
@@ -246,7 +246,7 @@ mod tests {
     /// I-14: only offsets of lines are valid tokens.
     #[test]
     fn invalid_tokens_are_rejected() {
-        let scratch = TestDir::new();
+        let scratch = TestDir::create();
         let path = scratch.path().join("log");
         BuildLog::open(&path).expect("a log").write_lines("one\ntwo");
         let is_refused = |token: &str, path: &Path| matches!(BuildLog::read_page(path, Some(token), 9), Err(error) if error.kind() == io::ErrorKind::InvalidInput);
@@ -278,7 +278,7 @@ mod tests {
     /// the end.
     #[test]
     fn pages_have_a_size_limit() {
-        let scratch = TestDir::new();
+        let scratch = TestDir::create();
         for letter in ["x", "\u{1}", "\"", "\u{e9}", "\u{7f}"] {
             let path = scratch
                 .path()
@@ -305,7 +305,7 @@ mod tests {
     /// I-14, I-19: a later attempt appends, and a truncated line stays separate.
     #[test]
     fn a_log_is_continued() {
-        let scratch = TestDir::new();
+        let scratch = TestDir::create();
         let path = scratch.path().join("log");
         BuildLog::open(&path).expect("a log").write_lines("one");
         fs::write(&path, "one\nhal").expect("a cut");
@@ -322,7 +322,7 @@ mod tests {
     /// I-14: the log has at most 10 MiB, with a note; lines of the service still fit after it.
     #[test]
     fn a_log_has_a_size_limit() {
-        let scratch = TestDir::new();
+        let scratch = TestDir::create();
         let path = scratch.path().join("log");
         let mut log = BuildLog::open(&path).expect("a log");
         let line = "x".repeat(BUILD_LINE_BYTES_MAX);

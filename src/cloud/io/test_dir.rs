@@ -8,7 +8,7 @@ use edge_runner_http::common::random;
 pub struct TestDir(PathBuf);
 
 impl TestDir {
-    pub fn new() -> TestDir {
+    pub fn create() -> TestDir {
         let name = format!("edge-runner-{:016x}", u64::from_be_bytes(random()));
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).expect("an unused name");

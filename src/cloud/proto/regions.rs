@@ -39,7 +39,7 @@ pub enum RegionsError {
     Json(String),
     NotAnObject,
     NoRegions,
-    /// The list is empty or longer than [`REGIONS_MAX`].
+    /// The list is empty or longer than `REGIONS_MAX`.
     Count,
     /// `default` is not a listed code.
     Default,

@@ -42,7 +42,7 @@ struct RunFixture {
 impl RunFixture {
     fn new() -> RunFixture {
         RunFixture {
-            data: TestDir::new(),
+            data: TestDir::create(),
             build: Build {
                 id: Uuid::v4([7; 16]),
                 org: Slug::parse("org-7").expect("a name"),

@@ -17,7 +17,7 @@ fn cstr(text: &str) -> CString {
 /// No operation follows a link or overwrites a file.
 #[test]
 fn links_are_not_followed() {
-    let scratch = TestDir::new();
+    let scratch = TestDir::create();
     fs::create_dir(scratch.path().join("real")).expect("a folder");
     fs::write(scratch.path().join("file"), "kept").expect("a file");
     symlink("real", scratch.path().join("link")).expect("a link");
@@ -43,7 +43,7 @@ fn links_are_not_followed() {
 /// A FIFO is not a regular file and does not block.
 #[test]
 fn only_regular_files_are_read() {
-    let scratch = TestDir::new();
+    let scratch = TestDir::create();
     let fifo = scratch.path().join("fifo");
     rustix::fs::mkfifoat(CWD, fifo, Mode::RUSR).expect("a FIFO");
     let folder = DirHandle::open(scratch.path()).expect("it is there");
@@ -65,7 +65,7 @@ fn deep(at: &Path, name: &str, depth: usize) {
 /// I-12: a tree of any depth and modes is removed; link targets stay.
 #[test]
 fn trees_of_any_depth_and_mode_are_removed() {
-    let scratch = TestDir::new();
+    let scratch = TestDir::create();
     let outside = scratch.path().join("outside");
     fs::create_dir(&outside).expect("a folder");
     fs::write(outside.join("file"), "kept").expect("a file");
@@ -123,7 +123,7 @@ fn bind(what: &Path, at: &Path) {
 /// I-12: mounts inside a tree are untouched, and everything else is removed.
 #[test]
 fn mounts_are_not_removed() {
-    let scratch = TestDir::new();
+    let scratch = TestDir::create();
     let (outside, tree) = (scratch.path().join("outside"), scratch.path().join("tree"));
     fs::create_dir(&outside).expect("a folder");
     fs::write(outside.join("file"), "kept").expect("a file");
@@ -161,7 +161,7 @@ fn mounts_are_not_removed() {
 /// `clear` keeps the directory, which may be a mount point.
 #[test]
 fn clear_keeps_the_folder() {
-    let scratch = TestDir::new();
+    let scratch = TestDir::create();
     let (disk, at) = (scratch.path().join("disk"), scratch.path().join("at"));
     for path in [&disk, &at] {
         fs::create_dir_all(path.join("a/b")).expect("folders");

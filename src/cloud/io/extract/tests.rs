@@ -42,7 +42,7 @@ fn run(scratch: &TestDir, plain: &[u8]) -> Result<UnpackStats, ExtractError> {
 /// I-17: the files equal the archive; dangerous mode bits are dropped for any umask.
 #[test]
 fn an_archive_is_extracted() {
-    let scratch = TestDir::new();
+    let scratch = TestDir::create();
     let big: Vec<u8> = (0..300_000_u32).map(|at| (at / 7) as u8).collect();
     let mut plain = Vec::new();
     put(&mut plain, "Dockerfile", b'0', "", b"first", 0o644);
@@ -82,8 +82,8 @@ fn an_archive_is_extracted() {
 /// I-17: a link on the disk is not followed even if the archive does not contain it.
 #[test]
 fn an_existing_link_is_not_followed() {
-    let scratch = TestDir::new();
-    let outside = TestDir::new();
+    let scratch = TestDir::create();
+    let outside = TestDir::create();
     std::os::unix::fs::symlink(outside.path(), scratch.path().join("src")).expect("a link");
     let mut plain = Vec::new();
     put(&mut plain, "Dockerfile", b'0', "", b"x", 0o644);
@@ -96,7 +96,7 @@ fn an_existing_link_is_not_followed() {
 /// I-17, I-18: errors name the entry.
 #[test]
 fn errors_name_the_entry() {
-    let scratch = TestDir::new();
+    let scratch = TestDir::create();
     let mut plain = Vec::new();
     put(&mut plain, "../x", b'0', "", b"x", 0o644);
     let refused = run(&scratch, &plain).expect_err("it leads out");
