@@ -47,7 +47,7 @@ fn working_provider(privacy: &'static str) -> impl Fn(usize, &Asked) -> Says + S
             }
             ("POST", "/v1/meeting-tokens") => Says::Json(200, json!({"token": TOKEN}).to_string()),
             ("DELETE", _) => Says::Json(200, r#"{"deleted":true}"#.into()),
-            other => panic!("nobody asks for {other:?}"),
+            other => panic!("an unexpected request {other:?}"),
         }
     }
 }
@@ -1040,7 +1040,7 @@ fn a_bot_connects_its_held_call() {
     config.videoroom.url = format!("{}/v1", provider.url());
     // The body is untrusted: requests go only to the configured provider.
     let body = json!({"dialin_settings": {"call_id": "c1", "call_domain": "d1", "To": TO, "From": FROM},
-        "videoroom_api_key": "of-a-stranger", "videoroom_api_url": "http://127.0.0.1:1"});
+        "videoroom_api_key": "of-another-account", "videoroom_api_url": "http://127.0.0.1:1"});
     let held_for = |caller: Caller, body: &Value| {
         let (_, args) = caller.body(body.clone()).config(config.clone()).arguments();
         DialinCall::from_args(&args)

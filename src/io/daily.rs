@@ -165,9 +165,12 @@ impl Drop for RoomGuard {
         runtime.spawn(tasks::boxed(async move {
             match rest::send(&delete).await {
                 Ok(answer) if (200..=299).contains(&answer.status) => log::debug!("the unused video room is deleted"),
-                Ok(answer) if answer.status == 404 => log::debug!("the video room was not made"),
-                Ok(answer) => log::debug!("the unused video room stays until its end: status {}", answer.status),
-                Err(error) => log::debug!("the unused video room stays until its end: {error}"),
+                Ok(answer) if answer.status == 404 => log::debug!("the video room was not created"),
+                Ok(answer) => log::debug!(
+                    "the unused video room remains until it expires: status {}",
+                    answer.status
+                ),
+                Err(error) => log::debug!("the unused video room remains until it expires: {error}"),
             }
             drop(cleanup_slot);
         }));

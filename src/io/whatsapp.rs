@@ -69,19 +69,19 @@ pub fn handle_events(
                 match handle {
                     // The call may be ending at the same moment.
                     Some(handle) => drop(handle.send(terminate)),
-                    None => log::debug!("messaging: the end of a call that is not live: {}", terminate.call_id),
+                    None => log::debug!("messaging: end of a call that is not live: {}", terminate.call_id),
                 }
             }
             WebhookEvent::OtherNumber(number) => {
                 let mut known = registry.lock();
                 if known.other_numbers.len() < OTHER_NUMBERS_MAX && !known.other_numbers.contains(&number) {
                     log::info!(
-                        "messaging: calls of the number with the id {number} are left alone; MESSAGING_PHONE_NUMBER_ID is another"
+                        "messaging: calls of the number with the id {number} are ignored; MESSAGING_PHONE_NUMBER_ID is another"
                     );
                     known.other_numbers.push(number);
                 }
             }
-            WebhookEvent::Ignored(why) => log::debug!("messaging: events ignored: {why}"),
+            WebhookEvent::Ignored(why) => log::debug!("messaging: event ignored: {why}"),
         }
     }
 }

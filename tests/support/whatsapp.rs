@@ -412,7 +412,7 @@ impl Phone {
                 Ok(Output::Transmit(transmit)) => {
                     let contents: &[u8] = &transmit.contents;
                     let is_check = contents[..2] == [0, 1];
-                    assert!(!is_check, "a lite server checks nobody");
+                    assert!(!is_check, "a lite server sends no checks");
                     let _ = self.socket.send_to(contents, transmit.destination);
                 }
                 Ok(Output::Event(Event::Connected)) => self.is_secured = true,

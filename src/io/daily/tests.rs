@@ -106,7 +106,10 @@ async fn tries_an_unreachable_provider_four_times() {
         ..Videoroom::default()
     };
     let began = Instant::now();
-    let failure = prepared(&config, None).await.map(|_| ()).expect_err("nobody is there");
+    let failure = prepared(&config, None)
+        .await
+        .map(|_| ())
+        .expect_err("nothing listens there");
     let DailyError::Unanswered {
         step: ApiStep::Room,
         why,

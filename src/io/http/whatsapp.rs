@@ -69,7 +69,7 @@ fn signature_of(headers: &HeaderMap) -> Result<Option<&[u8]>, HttpError> {
 fn challenge(config: &Messaging, head: &Parts) -> Result<Reply, HttpError> {
     let query = Query::new(head.uri.query().unwrap_or_default());
     let challenge = signature::challenge(&config.verification_token, query).map_err(HttpError::NotVerified)?;
-    log::info!("the provider of the messaging app has checked the address of the webhook");
+    log::info!("WhatsApp has verified the address of the webhook");
     let mut reply = Reply::new(whole(challenge));
     let headers = reply.headers_mut();
     headers.insert(

@@ -192,9 +192,9 @@ mod tests {
                 .contains(made.bot_token.expose())
         );
 
-        config.room_name = Some("lobby".into());
+        config.room_name = Some("team-room".into());
         config.url = Some("ws://127.0.0.1:7880".into());
         let made = details(&config);
-        assert_eq!((&*made.room_name, &*made.url), ("lobby", "ws://127.0.0.1:7880"));
+        assert_eq!((&*made.room_name, &*made.url), ("team-room", "ws://127.0.0.1:7880"));
     }
 }

@@ -115,7 +115,7 @@ impl RoomAudioReceiver {
             return;
         }
         if self.tracks().count() == ROOM_VOICES_MAX {
-            log::debug!("a track is not heard: {ROOM_VOICES_MAX} are");
+            log::debug!("a track is ignored: {ROOM_VOICES_MAX} are received already");
             return;
         }
         let mut fresh = Track::new(track.clone(), identity.clone());

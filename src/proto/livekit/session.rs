@@ -432,7 +432,7 @@ impl Session for RoomSession {
     }
 
     fn handle_eviction(&mut self, now: Instant) {
-        log::debug!("evicted: a newcomer has the place");
+        log::debug!("evicted for a new session");
         self.handle_end(LeaveReason::NeverConnected, now);
     }
 

@@ -284,12 +284,12 @@ impl SignalClient {
     fn handle_join(&mut self, join: JoinResponse, now: Instant) -> Result<(), SignalError> {
         if !join.alternative_url.is_empty() {
             return Err(SignalError(
-                "the server sends us to another server, whose address has to be in MEDIAROOM_URL itself".into(),
+                "the server redirects to another one; set MEDIAROOM_URL to the address of that server".into(),
             ));
         }
         let own = join.participant.unwrap_or_default();
         if !is_valid_id(&own.sid) || !is_valid_id(&own.identity) {
-            return Err(SignalError("a join that does not say who we are".into()));
+            return Err(SignalError("a join without our identity".into()));
         }
         self.ping_interval = clamp_seconds(join.ping_interval, ROOM_PING_INTERVAL, ROOM_PING_INTERVAL_RANGE);
         // A ping timeout below the ping interval would expire between two pings.
@@ -341,7 +341,7 @@ impl SignalClient {
                 if self.own_track.as_deref() == Some(&*gone.track_sid) {
                     self.own_track = None;
                     self.outputs.push_back(SignalOutput::PublishRefused(
-                        "the server took the bot's track out of the room".into(),
+                        "the server unpublished the bot's track".into(),
                     ));
                 }
             }
@@ -395,7 +395,7 @@ impl SignalClient {
         let Ok(CandidateInit { candidate }) = serde_json::from_str(&trickle.candidate_init) else {
             // The final one may be empty.
             if !trickle.last {
-                debug!("a candidate that is no JSON is ignored");
+                debug!("a candidate that is not JSON is ignored");
             }
             return;
         };
@@ -412,7 +412,7 @@ impl SignalClient {
         } else if self.early_candidates.len() < ROOM_CANDIDATES_HELD_MAX {
             self.early_candidates.push((target, candidate.to_owned()));
         } else {
-            debug!("a candidate is ignored: {ROOM_CANDIDATES_HELD_MAX} wait for their connection");
+            debug!("a candidate is ignored: {ROOM_CANDIDATES_HELD_MAX} are held already");
         }
     }
 
@@ -429,7 +429,7 @@ impl SignalClient {
     fn handle_published(&mut self, published: TrackPublishedResponse) {
         let sid = published.track.unwrap_or_default().sid;
         if self.pending_cid.as_deref() != Some(&*published.cid) || !is_valid_id(&sid) {
-            debug!("the publication of a track that is not ours is ignored");
+            debug!("a publication of another track is ignored");
             return;
         }
         self.pending_cid = None;
@@ -448,8 +448,8 @@ impl SignalClient {
         }
         self.pending_cid = None;
         let why = match response.reason {
-            1 => "the server does not find what it is asked for",
-            2 => "the access token does not allow to publish audio",
+            1 => "the server does not find the track",
+            2 => "the access token does not allow publishing audio",
             3 => "a limit of the server is reached",
             _ => "the server refuses",
         };
@@ -476,7 +476,7 @@ impl SignalClient {
         if usable {
             self.outputs.push_back(SignalOutput::Token(Secret::new(token)));
         } else {
-            debug!("a renewed token that cannot be one is ignored");
+            debug!("an invalid refreshed token is ignored");
         }
     }
 

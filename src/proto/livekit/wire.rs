@@ -438,7 +438,7 @@ impl fmt::Display for WireError {
             WireError::TooLong { bytes } => {
                 write!(
                     f,
-                    "a message of {bytes} bytes, at most {ROOM_MESSAGE_BYTES_MAX} are taken"
+                    "a message of {bytes} bytes; at most {ROOM_MESSAGE_BYTES_MAX} are accepted"
                 )
             }
             WireError::TooManyParts => {
@@ -447,7 +447,7 @@ impl fmt::Display for WireError {
                     "a message with more than {ROOM_MESSAGE_PARTS_MAX} participants, tracks and other parts"
                 )
             }
-            WireError::Malformed => f.write_str("bytes that are no message of a media-room server"),
+            WireError::Malformed => f.write_str("bytes that are not a LiveKit message"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Webhooks of the messaging app: whatever a signed body says, what is read of it is bounded, fit for a line of the log, and
-//! starts each call once.
+//! WhatsApp webhooks with a valid signature: what is read of any body is bounded and safe for the log,
+//! and each call starts once.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ pub fn webhook(bytes: &[u8]) {
                 assert_eq!(
                     calls.handle_terminate(&terminate.call_id, now),
                     None,
-                    "an end is told once"
+                    "an end is reported once"
                 );
                 assert!(!calls.handle_connect(&terminate.call_id, nth, now + Duration::from_secs(1)));
             }

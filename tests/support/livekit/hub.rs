@@ -342,7 +342,9 @@ impl Hub {
     fn name(&self, id: u64) -> &str {
         self.participants
             .get(&id)
-            .map_or("somebody gone", |participant| participant.claims.identity.as_str())
+            .map_or("a departed participant", |participant| {
+                participant.claims.identity.as_str()
+            })
     }
 }
 

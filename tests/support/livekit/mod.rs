@@ -187,9 +187,9 @@ impl Server {
     }
 
     async fn end(&mut self, graceful: bool) {
-        let [door, hub] = &mut self.tasks;
-        door.abort();
-        let _ = door.await;
+        let [http, hub] = &mut self.tasks;
+        http.abort();
+        let _ = http.await;
         if graceful {
             let _ = self.hub.send(Input::Order(Order::Shutdown));
         } else {

@@ -8,7 +8,7 @@ fn mediaroom() -> Mediaroom {
     Mediaroom {
         url: Some("wss://media.example.net".into()),
         key: Some("devkey".into()),
-        secret: Some(Secret::new("a secret that nobody may see")),
+        secret: Some(Secret::new("a secret that is never shown")),
         room_name: None,
     }
 }
@@ -61,7 +61,7 @@ async fn a_media_room_is_started() {
 #[tokio::test]
 async fn one_room_may_be_everybodys() {
     let runner = runner(Mediaroom {
-        room_name: Some("lobby".into()),
+        room_name: Some("team-room".into()),
         ..mediaroom()
     })
     .await;
@@ -69,7 +69,7 @@ async fn one_room_may_be_everybodys() {
     for _ in 0..2 {
         let reply = runner.post("/start", json!({"transport": "mediaroom"})).await;
         let reply: Value = serde_json::from_slice(&reply.body).expect("JSON");
-        assert_eq!(reply["roomName"], "lobby");
+        assert_eq!(reply["roomName"], "team-room");
         names.push(claims(&reply["token"])["sub"].clone());
     }
     assert_ne!(names[0], names[1]);

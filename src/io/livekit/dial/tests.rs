@@ -134,7 +134,10 @@ async fn whoever_does_not_answer_is_unreachable() {
         "http:///rtc".into(),
         "nonsense".into(),
     ] {
-        let failure = within(dial(to(url.clone()))).await.err().expect("nobody is there");
+        let failure = within(dial(to(url.clone())))
+            .await
+            .err()
+            .expect("nothing listens there");
         let DialError::Unreachable(words) = failure else {
             panic!("{url}: {failure:?}")
         };

@@ -282,7 +282,7 @@ fn is_continuous_while_others_join_and_leave() {
     let gaps = playout.heard.windows(2).map(|two| two[1].at - two[0].at);
     assert!(
         gaps.max().is_some_and(|gap| gap <= ms(40)),
-        "nobody's frame waits for longer than 20 ms"
+        "no frame waits for longer than 20 ms"
     );
 }
 

@@ -80,40 +80,40 @@ impl fmt::Display for DisconnectCause {
     /// Explains the cause to the operator, without keys and names.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DisconnectCause::Unreachable(words) => write!(f, "the media-room server cannot be reached: {words}; is MEDIAROOM_URL right?"),
+            DisconnectCause::Unreachable(words) => write!(f, "the LiveKit server cannot be reached: {words}; is MEDIAROOM_URL right?"),
             DisconnectCause::Refused { status: 401, .. } => f.write_str(
-                "the media-room server refused the token (401): MEDIAROOM_API_KEY and MEDIAROOM_API_SECRET have to be that \
-                 server's, and the clock of this machine right",
+                "the LiveKit server refused the token (401): MEDIAROOM_API_KEY and MEDIAROOM_API_SECRET must be \
+                 those of the server, and the clock of this machine must be right",
             ),
             DisconnectCause::Refused { status: 404, .. } => f.write_str(
-                "there is no media-room server at MEDIAROOM_URL, or it makes no rooms by itself and has none of this name (404)",
+                "there is no LiveKit server at MEDIAROOM_URL, or it does not create rooms and has none of this name (404)",
             ),
             DisconnectCause::Refused { status: 400, .. } => {
-                f.write_str("the media-room server takes no such room or name (400): is MEDIAROOM_ROOM_NAME too long?")
+                f.write_str("the LiveKit server rejects the room or the name (400): is MEDIAROOM_ROOM_NAME too long?")
             }
             DisconnectCause::Refused { status: 101 | 200, .. } => {
-                f.write_str("what answers at MEDIAROOM_URL is no media-room server: it opens no WebSocket")
+                f.write_str("the server at MEDIAROOM_URL is not a LiveKit server: it does not open a WebSocket")
             }
             DisconnectCause::Refused { status: 429 | 500..=599, .. } => {
-                write!(f, "the media-room server takes nobody at this moment ({})", self.status())
+                write!(f, "the LiveKit server accepts no participants at the moment ({})", self.status())
             }
-            DisconnectCause::Refused { status, .. } => write!(f, "the media-room server refused with {status}: is MEDIAROOM_URL right?"),
-            DisconnectCause::SocketClosed => f.write_str("the media-room server closed the signalling connection"),
-            DisconnectCause::PingTimeout => f.write_str("the media-room server fell silent"),
-            DisconnectCause::BadMessage(words) => write!(f, "the media-room server sent what is no message: {words}"),
+            DisconnectCause::Refused { status, .. } => write!(f, "the LiveKit server refused with {status}: is MEDIAROOM_URL right?"),
+            DisconnectCause::SocketClosed => f.write_str("the LiveKit server closed the signalling connection"),
+            DisconnectCause::PingTimeout => f.write_str("the LiveKit server fell silent"),
+            DisconnectCause::BadMessage(words) => write!(f, "the LiveKit server sent an invalid message: {words}"),
             DisconnectCause::BadDescription(words) => {
-                write!(f, "the media-room server sent a session description that cannot be used: {words}")
+                write!(f, "the LiveKit server sent a session description that cannot be used: {words}")
             }
             DisconnectCause::NoMedia(SignalTarget::Publisher) => f.write_str(
-                "no media connection to the media-room server: is UDP open from this machine to the server's ports?",
+                "no media connection to the LiveKit server: is UDP open from this machine to the server's ports?",
             ),
             DisconnectCause::NoMedia(SignalTarget::Subscriber) => f.write_str(
-                "no media connection from the media-room server: is UDP open from this machine to the server's ports?",
+                "no media connection from the LiveKit server: is UDP open from this machine to the server's ports?",
             ),
-            DisconnectCause::NotPublished => f.write_str("the media-room server did not take the bot's track in time"),
-            DisconnectCause::PublishRefused(words) => write!(f, "the media-room server lets the bot publish nothing: {words}"),
+            DisconnectCause::NotPublished => f.write_str("the LiveKit server did not publish the bot's track in time"),
+            DisconnectCause::PublishRefused(words) => write!(f, "the LiveKit server does not let the bot publish: {words}"),
             DisconnectCause::Ended { reason, .. } => {
-                write!(f, "the media-room server ended the stay: {}", reason_text(*reason))
+                write!(f, "the LiveKit server ended the connection: {}", reason_text(*reason))
             }
         }
     }
@@ -132,7 +132,7 @@ impl DisconnectCause {
 fn reason_text(reason: i32) -> String {
     let words = match reason {
         1 => "as the client asked",
-        2 => "another participant came with the same identity",
+        2 => "another participant joined with the same identity",
         3 => "it is shutting down",
         4 => "the participant was removed",
         5 => "the room was deleted",

@@ -145,7 +145,7 @@ impl RoomSession {
                 let is_final = is_permanent || decision != RetryDecision::Retry;
                 match ROOM_JOIN_PAUSES.get(tries - 1).filter(|_| !is_final) {
                     Some(pause) => {
-                        log::debug!("entering the room: {cause}; once more in {pause:?}");
+                        log::debug!("joining the room: {cause}; next attempt in {pause:?}");
                         self.drop_connection();
                         self.signal = SignalState::Backoff(now + *pause);
                     }
@@ -161,11 +161,11 @@ impl RoomSession {
                 }
             }
             (RoomPhase::Live { .. } | RoomPhase::Reconnecting(_), RetryDecision::GiveUp(reason)) => {
-                log::info!("the room is over: {cause}");
+                log::info!("the room has ended: {cause}");
                 self.end(reason, now);
             }
             (RoomPhase::Live { since }, RetryDecision::Retry) => {
-                log::info!("the room is lost: {cause}; trying to come back");
+                log::info!("the room is lost: {cause}; reconnecting");
                 // Connections that are lost soon share one time limit, so reconnecting always ends.
                 let again = self.last_reconnect.filter(|_| now < since + ROOM_SETTLED);
                 let reconnect = again.unwrap_or(Reconnect { since: now, tries: 0 });
@@ -184,11 +184,11 @@ impl RoomSession {
         let last = ROOM_BACK_PAUSES.len() - 1;
         let next = now + ROOM_BACK_PAUSES[reconnect.tries.min(last)];
         if next > reconnect.since + ROOM_BACK_WITHIN {
-            log::warn!("the room was not come back to: {cause}");
+            log::warn!("reconnecting to the room failed: {cause}");
             return self.end(LeaveReason::Failed, now);
         }
         log::debug!(
-            "coming back into the room: {cause}; the next try is the {}th",
+            "reconnecting to the room: {cause}; the next attempt is number {}",
             reconnect.tries + 1
         );
         self.drop_connection();
@@ -222,8 +222,8 @@ impl RoomSession {
 /// refuse.
 fn loggable(status: u16, text: &str) -> &str {
     match status {
-        401 => "nothing that is logged",
-        _ if text.contains("eyJ") => "something with a token in it",
+        401 => "text that is not logged",
+        _ if text.contains("eyJ") => "text that contains a token",
         _ => text,
     }
 }

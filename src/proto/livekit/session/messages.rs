@@ -48,7 +48,7 @@ impl RoomSession {
     pub(super) fn push_message(&mut self, text: String) {
         if text.len() > ROOM_TEXT_BYTES_MAX {
             log::warn!(
-                "message dropped: {} bytes, a room takes {ROOM_TEXT_BYTES_MAX}",
+                "message dropped: {} bytes, a room accepts {ROOM_TEXT_BYTES_MAX}",
                 text.len()
             );
             self.oversized_messages += 1;
@@ -91,7 +91,7 @@ impl RoomSession {
             .get(&packet.participant_identity)
             .is_some_and(|who| !who.is_agent);
         if !is_callers {
-            return log::debug!("data ignored: no caller sent it");
+            return log::debug!("data ignored: it is not from a caller");
         }
         let event = match packet.value {
             Some(DataValue::User(user)) => match String::from_utf8(user.payload.into()) {
@@ -100,9 +100,9 @@ impl RoomSession {
             },
             Some(DataValue::Dtmf(dtmf)) => match dtmf_key(&dtmf) {
                 Some(key) => SessionEvent::Dtmf(key),
-                None => return log::debug!("a key of the telephone ignored: there is no such"),
+                None => return log::debug!("DTMF ignored: there is no such key"),
             },
-            None => return log::debug!("data ignored: of no kind that is read here"),
+            None => return log::debug!("data ignored: its type is not supported"),
         };
         if self.joined {
             self.events.push_back(event);

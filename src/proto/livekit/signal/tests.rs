@@ -267,7 +267,7 @@ fn rejects_a_join_without_our_identity() {
             ..join([])
         };
         let words = client.receive_invalid(bytes(ServerMessage::Join(Box::new(unidentified))));
-        assert_eq!(words, "a join that does not say who we are");
+        assert_eq!(words, "a join without our identity");
         // A complete one is still accepted.
         assert!(!client.receive(ServerMessage::Join(Box::new(join([])))).is_empty());
     }
@@ -578,8 +578,8 @@ fn reports_the_published_track_once() {
     assert_eq!(client.outputs(), [sent(ClientMessage::AddTrack(announced()))]);
     assert_eq!(client.receive(published("cid-2", "TR_other")), []);
     assert_eq!(client.receive(published("cid-1", "")), []);
-    let told = [SignalOutput::Published { sid: "TR_own".into() }];
-    assert_eq!(client.receive(published("cid-1", "TR_own")), told);
+    let reported = [SignalOutput::Published { sid: "TR_own".into() }];
+    assert_eq!(client.receive(published("cid-1", "TR_own")), reported);
     assert_eq!(client.receive(published("cid-1", "TR_own")), []);
     let nothing = TrackPublishedResponse {
         cid: String::new(),
@@ -603,12 +603,12 @@ fn reports_a_refused_track_with_its_reason() {
         })
     };
     for (reason, message, words) in [
-        (1, "", "the server does not find what it is asked for"),
-        (2, "", "the access token does not allow to publish audio"),
+        (1, "", "the server does not find the track"),
+        (2, "", "the access token does not allow publishing audio"),
         (
             2,
             "no source",
-            "the access token does not allow to publish audio: no source",
+            "the access token does not allow publishing audio: no source",
         ),
         (3, "", "a limit of the server is reached"),
         (5, "", "the server refuses"),
@@ -904,10 +904,10 @@ fn ignores_participants_without_a_valid_id() {
         ..participant_info("PA_a", &longest)
     };
     let outputs = client.receive(update([named]));
-    let SignalOutput::Change(RosterChange::Joined(told)) = &outputs[0] else {
+    let SignalOutput::Change(RosterChange::Joined(reported)) = &outputs[0] else {
         panic!("{outputs:?}")
     };
-    assert_eq!((told.identity.len(), told.name.len()), (256, 256));
+    assert_eq!((reported.identity.len(), reported.name.len()), (256, 256));
     // A sid keeps its identity.
     assert_eq!(client.receive(update([participant_info("PA_a", "bob")])), []);
     assert_eq!(client.signal.callers(), 1);
@@ -1067,7 +1067,7 @@ fn rejects_invalid_bytes_and_continues() {
         &whole[..whole.len() - 1],
     ] {
         let words = client.receive_invalid(Bytes::copy_from_slice(text));
-        assert_eq!(words, "bytes that are no message of a media-room server", "{text:?}");
+        assert_eq!(words, "bytes that are not a LiveKit message", "{text:?}");
     }
     assert_eq!(client.receive(update([participant_info("PA_a", "ann")])).len(), 2);
 }

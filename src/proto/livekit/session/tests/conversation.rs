@@ -76,7 +76,7 @@ fn joins_the_room_once_the_bot_takes_its_media() {
         .collect();
     assert_eq!(asked, [["TR_ann1"]], "agents are not heard");
     sim.run(secs(120));
-    assert_eq!((sim.dials.len(), sim.end_reason()), (1, None), "it stays");
+    assert_eq!((sim.dials.len(), sim.end_reason()), (1, None), "the session continues");
     let pings = (sim.requests.iter()).filter(|(_, request)| matches!(request, ClientMessage::Ping(_)));
     assert!((20..=26).contains(&pings.count()));
 }
@@ -134,8 +134,8 @@ fn reports_joined_once_a_caller_is_active() {
     sim.start_audio();
     sim.run(secs(2));
     let ann = SessionEvent::ParticipantJoined(participant("ann", false));
-    let told: Vec<&SessionEvent> = sim.events.iter().map(|(_, event)| event).collect();
-    assert_eq!(told, [&ann]);
+    let reported: Vec<&SessionEvent> = sim.events.iter().map(|(_, event)| event).collect();
+    assert_eq!(reported, [&ann]);
     assert_eq!((sim.speech.len(), sim.texts.len()), (RATE_HZ as usize, 0));
     sim.update_participant("ann", |participant| participant.state = 2);
     sim.run(secs(2));
@@ -146,7 +146,7 @@ fn reports_joined_once_a_caller_is_active() {
     assert_eq!(sim.count(&SessionEvent::Lost), 1);
     sim.data(&text("ann", b"from an agent", None));
     assert!(!sim.has(&SessionEvent::Message("from an agent".into())));
-    assert_eq!(sim.count(&ann), 1, "nobody is announced twice");
+    assert_eq!(sim.count(&ann), 1, "announced once");
     sim.run(ROOM_EMPTY);
     assert_eq!(sim.end_reason(), Some(LeaveReason::Left));
 }
@@ -171,9 +171,9 @@ fn delivers_early_messages_after_joined() {
             ..TrackInfo::default()
         }),
     }));
-    let told: Vec<&SessionEvent> = sim.events[1..].iter().map(|(_, event)| event).collect();
+    let reported: Vec<&SessionEvent> = sim.events[1..].iter().map(|(_, event)| event).collect();
     assert_eq!(
-        told,
+        reported,
         [&SessionEvent::Joined, &SessionEvent::Message("client-ready".into())]
     );
 }
@@ -302,7 +302,7 @@ fn passes_messages_and_dtmf() {
     sim.data(&text("ann", "{\"t\":\"\u{e9}\"}".as_bytes(), Some("lk-chat")));
     sim.data(&text("ann", &[0xff, 0xfe], None));
     sim.data(&text("bob", b"from an agent", None));
-    sim.data(&text("nobody", b"from nobody", None));
+    sim.data(&text("unknown", b"from an unknown identity", None));
     sim.data(&text("", b"without a name", None));
     sim.data(&[0xff; 40]);
     for (code, digit) in [(7, "7"), (10, ""), (99, "")] {
@@ -316,9 +316,9 @@ fn passes_messages_and_dtmf() {
         };
         sim.data(&dtmf.encode_to_vec());
     }
-    let told: Vec<&SessionEvent> = sim.events[before..].iter().map(|(_, event)| event).collect();
+    let reported: Vec<&SessionEvent> = sim.events[before..].iter().map(|(_, event)| event).collect();
     assert_eq!(
-        told,
+        reported,
         [
             &SessionEvent::Message("hello".into()),
             &SessionEvent::Message("{\"t\":\"\u{e9}\"}".into()),

@@ -14,7 +14,7 @@ fn explains_a_refused_join() {
         (401, 1, "MEDIAROOM_API_SECRET"),
         (400, 1, "MEDIAROOM_ROOM_NAME"),
         (404, 1, "MEDIAROOM_URL"),
-        (200, 1, "no media-room server"),
+        (200, 1, "not a LiveKit server"),
         (302, 1, "302"),
         (429, 3, "429"),
         (500, 3, "500"),
@@ -25,7 +25,7 @@ fn explains_a_refused_join() {
         sim.start_audio();
         sim.run(secs(10));
         assert_eq!(sim.dials.len(), tries, "{status}");
-        let why = sim.join_failed().expect("the bot is told");
+        let why = sim.join_failed().expect("the bot gets an error");
         assert!(why.contains(words), "{status}: {why}");
         assert_eq!(sim.end_reason(), Some(LeaveReason::NeverConnected));
         assert_eq!(sim.events.len(), 2);
@@ -47,7 +47,7 @@ fn retries_a_failing_server() {
     );
     assert!(
         sim.join_failed()
-            .expect("the bot is told")
+            .expect("the bot gets an error")
             .contains("connection refused")
     );
 
@@ -71,22 +71,22 @@ fn gives_up_a_stalled_join() {
     sim.start_audio();
     sim.run(ROOM_PING_TIMEOUT * 3 + secs(5));
     assert_eq!(sim.dials.len(), 3);
-    assert!(sim.join_failed().expect("the bot is told").contains("silent"));
+    assert!(sim.join_failed().expect("the bot gets an error").contains("silent"));
 
     let mut sim = Simulation::new();
     sim.network = false;
     sim.start_audio();
     sim.run(CONNECT_WITHIN + ms(1));
     assert_eq!(sim.dials.len(), 1, "no try will help");
-    assert!(sim.left_gracefully(), "no ghost stays in the room");
-    assert!(sim.join_failed().expect("the bot is told").contains("UDP"));
+    assert!(sim.left_gracefully(), "the bot has left the room");
+    assert!(sim.join_failed().expect("the bot gets an error").contains("UDP"));
     assert_eq!(sim.end_reason(), Some(LeaveReason::NeverConnected));
 
     let mut sim = Simulation::new();
     sim.accepts_track = false;
     sim.start_audio();
     sim.run(CONNECT_WITHIN * 3 + secs(5));
-    assert!(sim.join_failed().expect("the bot is told").contains("track"));
+    assert!(sim.join_failed().expect("the bot gets an error").contains("track"));
 }
 
 /// A bot that may not publish learns of it, and so does one that is removed before it has joined.
@@ -102,7 +102,11 @@ fn reports_a_refused_publication() {
         message: "not allowed".into(),
         ..RequestResponse::default()
     }));
-    assert!(sim.join_failed().expect("the bot is told").contains("not allowed"));
+    assert!(
+        sim.join_failed()
+            .expect("the bot gets an error")
+            .contains("not allowed")
+    );
     assert_eq!(sim.end_reason(), Some(LeaveReason::NeverConnected));
     sim.run(ROOM_CLOSE_WITHIN);
     assert!(sim.gone.is_some() && sim.left_gracefully());
@@ -113,7 +117,11 @@ fn reports_a_refused_publication() {
     sim.run(ms(10));
     sim.send_leave(2, 0);
     sim.run(secs(1));
-    assert!(sim.join_failed().expect("the bot is told").contains("same identity"));
+    assert!(
+        sim.join_failed()
+            .expect("the bot gets an error")
+            .contains("same identity")
+    );
     assert_eq!(sim.end_reason(), Some(LeaveReason::Replaced));
 }
 
@@ -125,9 +133,9 @@ const BAD: [&str; 4] = ["", "v=0", "v=0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\n",
 #[test]
 fn reconnects_after_an_unusable_offer() {
     let mut sim = Simulation::with_caller();
-    for (stay, sdp) in (1..).zip(BAD) {
+    for (dials, sdp) in (1..).zip(BAD) {
         sim.run(ROOM_SETTLED + secs(5));
-        assert_eq!((sim.dials.len(), sim.end_reason()), (stay, None));
+        assert_eq!((sim.dials.len(), sim.end_reason()), (dials, None));
         sim.send_and_drain(ServerMessage::Offer(SessionDescription {
             kind: "offer".into(),
             sdp: sdp.into(),
@@ -195,7 +203,11 @@ fn invalid_data_instead_of_a_join_fails() {
     sim.start_audio();
     sim.send_bytes(&[0xff; 30]);
     sim.with(|_, _| ());
-    assert!(sim.join_failed().expect("the bot is told").contains("no message"));
+    assert!(
+        sim.join_failed()
+            .expect("the bot gets an error")
+            .contains("invalid message")
+    );
     assert_eq!(sim.end_reason(), Some(LeaveReason::NeverConnected));
     assert!(sim.left_gracefully(), "the server may have understood us");
 }

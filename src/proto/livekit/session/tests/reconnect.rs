@@ -43,7 +43,7 @@ fn survives_a_server_restart() {
     sim.dial_result = DialResult::Open;
     assert!(sim.run_until(secs(10), |sim| sim.has(&SessionEvent::Resumed)));
     sim.run(secs(4));
-    assert_eq!(names(&sim, before), ["lost", "resumed"], "nobody is announced twice");
+    assert_eq!(names(&sim, before), ["lost", "resumed"], "announced once");
     assert_eq!(sim.texts, ["while away"]);
     let said = sim.bot_audio();
     let loud = said.iter().filter(|sample| sample.unsigned_abs() > 1_000).count();

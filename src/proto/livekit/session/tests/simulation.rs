@@ -343,7 +343,10 @@ impl Simulation {
             for packet in server.packets.drain(..) {
                 self.levels.extend(packet.header.ext_vals.audio_level);
                 self.voice.push(packet.payload.clone());
-                self.timestamps.last_mut().expect("a stay").push(packet.time.numer());
+                self.timestamps
+                    .last_mut()
+                    .expect("a connection")
+                    .push(packet.time.numer());
             }
             for (_, data) in server.data.drain(..) {
                 let packet = wire::DataPacket::decode(&data[..]).expect("a data packet");
@@ -650,7 +653,7 @@ impl Simulation {
 
     /// Sends a data packet of a participant.
     pub fn data(&mut self, bytes: &[u8]) {
-        let server_side = self.server_side.as_mut().expect("a stay");
+        let server_side = self.server_side.as_mut().expect("a connection");
         let (id, _) = server_side.subscriber.channels[0];
         let mut channel = server_side.subscriber.rtc.channel(id).expect("a channel");
         assert!(channel.write(true, bytes).expect("it is open"));
