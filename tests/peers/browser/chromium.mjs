@@ -1,4 +1,4 @@
-// Chromium with a microphone that speaks from a file, in a fresh profile, able to reach nothing but this machine.
+// Chromium with a microphone that plays a file, in a fresh profile, confined to this machine.
 
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { chromium } from 'playwright-core';
 import { watchConnections } from './watch.mjs';
 
 const WORDS = 'Hello there, can you hear me?';
-// Long enough for the parrot to hear that the sentence is over and to repeat it before the file begins again.
+// Long enough for the bot to detect the end of the sentence and to repeat it.
 const PAUSE_S = 6;
 
 /** A sentence and a pause, as the WAV file that the fake microphone repeats. */
@@ -57,7 +57,7 @@ export async function withBrowser(use, { trusts = '', microphone = 'speaks', arg
 			'--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
 			'--disable-component-update', '--disable-sync', '--autoplay-policy=no-user-gesture-required',
 			...MICROPHONES[microphone](folder),
-			// Names of the checks are this machine, as are all addresses that they use; any other name does not exist.
+			// Host names of the checks resolve to this machine; every other name fails.
 			`--host-resolver-rules=MAP *.test.local 127.0.0.1, MAP board.local 127.0.0.1, MAP *.example 127.0.0.1, MAP * ~NOTFOUND, ${
 				['localhost', '127.0.0.1', ...ownAddresses()].map((name) => `EXCLUDE ${name}`).join(', ')}`,
 			...args,

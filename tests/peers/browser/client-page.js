@@ -1,4 +1,5 @@
-// The official client, as an application would use it, on a page of another origin. Calls for the check are on `talk`.
+// The official client as an application uses it, on a page of another origin. `talk` holds the
+// calls for the check.
 
 import { PipecatClient } from '@pipecat-ai/client-js';
 import { SmallWebRTCTransport, WavMediaManager } from '@pipecat-ai/small-webrtc-transport';
@@ -41,7 +42,7 @@ globalThis.talk = {
 	state: () => client.state,
 	start: (url) => client.startBotAndConnect({ endpoint: `${url}/start`, requestData: { transport: 'webrtc', body: { from: 'check' } } }),
 	request: (type, data) => client.sendClientRequest(type, data),
-	// What the transport does by itself when ICE fails.
+	// What the transport does when ICE fails.
 	restart: () => transport.attemptReconnection(true),
 	muted: (muted) => client.enableMic(!muted),
 	disconnect: () => client.disconnect(),

@@ -1,4 +1,4 @@
-// The official JavaScript client, unchanged, against the runner, from another origin.
+// The unmodified JavaScript client against the runner, from another origin.
 
 import { createServer } from 'node:http';
 import { dirname, join } from 'node:path';
@@ -128,7 +128,7 @@ export const checks = {
 		await start(page, runner);
 		await until(async () => (await received(page)).packets > 50, 'packets');
 		const devtools = await context.newCDPSession(page);
-		// The command ends the process that would answer it.
+		// The command crashes the process that would answer it.
 		devtools.send('Page.crash').catch(() => {});
 		await sleep(100);
 		if ((await runner.sessions()) !== 1) throw new Error('gone before it could be noticed');

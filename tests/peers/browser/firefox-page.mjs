@@ -1,4 +1,5 @@
-// The built-in page in Firefox: what only this browser can show of it, and those checks of `page.mjs` that need no other.
+// The built-in page in Firefox: the checks specific to it, and those of `page.mjs` that run in
+// both.
 
 import * as common from './page.mjs';
 import { assertFits, connect, isPhase, says, shoot, text, watchPolicy } from './page.mjs';
@@ -130,7 +131,7 @@ const withMicrophone = {
 
 	'firefox: Cancel while it connects is the end of it, and it connects again': async (context, runner) => {
 		const { page, faults } = await opened(context, `${runner.url}/client/`);
-		// The first answer waits until it is let go.
+		// The first answer is held back until the check releases it.
 		await page.evaluate(() => {
 			const native = globalThis.fetch;
 			const held = new Promise((done) => { globalThis.letGo = done; });
@@ -157,7 +158,7 @@ const withMicrophone = {
 };
 
 for (const [name, check] of Object.entries(common.checks)) {
-	// What the parrot repeats is the voice of Chromium's microphone in these.
+	// These checks compare with the voice of Chromium's microphone.
 	if (!/hears the parrot|falls silent/.test(name)) withMicrophone[name.replace('page:', 'firefox:')] = check;
 }
 

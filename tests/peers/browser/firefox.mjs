@@ -1,8 +1,9 @@
-// Firefox with a microphone that hums, in a fresh profile, able to reach nothing but this machine.
+// Firefox with a microphone that hums, in a fresh profile, confined to this machine.
 //
-// It is driven over WebDriver BiDi, the interface that Debian's Firefox has of its own (https://w3c.github.io/webdriver-bidi).
-// What a check sees of a tab are those calls of Playwright's page that the checks here use, so that one check serves both
-// browsers; Playwright's own way to Firefox asks for commands that no release in Debian has.
+// It is driven over WebDriver BiDi, which Debian's Firefox supports
+// (https://w3c.github.io/webdriver-bidi). Tabs offer the calls of Playwright's page that the checks
+// use, so that a check runs in both browsers. Playwright's own protocol for Firefox needs a patched
+// build.
 
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -15,13 +16,13 @@ import { watchConnections } from './watch.mjs';
 const START_MS = 30000;
 const COMMAND_MS = 30000;
 
-// With its remote interface on, Firefox itself turns updates, telemetry and first-run pages off.
+// With remote control on, Firefox turns off updates, telemetry and first-run pages.
 const PREFERENCES = {
-	// A tone of 1000 Hz in place of a device, and no question to the user.
+	// A 1000 Hz tone in place of a device, and no permission prompt.
 	'media.navigator.streams.fake': true,
 	'media.navigator.permission.disabled': true,
 	'media.peerconnection.ice.loopback': true,
-	// Names that no check uses lead to this machine, where nothing listens at their ports.
+	// Unused names resolve to this machine, where nothing listens.
 	'network.dns.native-is-localhost': true,
 	'network.proxy.type': 0,
 	'network.captive-portal-service.enabled': false,
@@ -262,7 +263,7 @@ function start(command, args, env) {
 		try {
 			process.kill(-child.pid, 'SIGKILL');
 		} catch {
-			// It has gone.
+			// The process has ended.
 		}
 		await program.ended;
 	};

@@ -1,5 +1,5 @@
-// A broadcaster: libdatachannel, which is the engine of OBS, offers what OBS offers, and posts it as OBS does: sound and H.264 one
-// way, no candidate, 201 wanted, DELETE at the end.
+// A broadcaster: libdatachannel, which OBS uses, sends OBS's offer the way OBS does: audio and
+// H.264 one way, no candidates, 201 expected, DELETE at the end.
 
 import nodeDataChannel from 'node-datachannel';
 import { sleep, until } from './runner.mjs';

@@ -1,4 +1,5 @@
-// The built-in page in a real browser: it connects, hears the bot, says what is wrong, and looks as it should.
+// The built-in page in a real browser: it connects, hears the bot, reports errors, and is laid out
+// correctly.
 
 import { join } from 'node:path';
 import { until } from './runner.mjs';
@@ -145,7 +146,7 @@ export const checks = {
 		await page.locator('#options summary').click();
 		await page.locator('input[value=websocket]').check();
 		await shoot(page, out, 'options');
-		// The address remembers the choice.
+		// The address keeps the choice.
 		await connect(page, page.url());
 		if ((await received(page)).connections) throw new Error('over WebRTC');
 		const sound = await listen(page);

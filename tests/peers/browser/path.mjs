@@ -1,4 +1,5 @@
-// A page that arrives while its sound does not: what the page says of the network, and that it gives up, or comes through.
+// A page whose audio does not arrive: what it says about the network, and that it gives up or
+// recovers.
 
 import { createSocket } from 'node:dgram';
 import { withBrowser } from './chromium.mjs';
@@ -13,7 +14,7 @@ async function blockedWay() {
 	await new Promise((done) => { front.bind(0, '127.0.0.1', done); });
 	const way = { port: front.address().port, open: false, passed: 0 };
 	way.close = () => [front, ...backs.values()].forEach((socket) => socket.close());
-	// The runner sees each address of the browser as another one.
+	// The runner sees the browser behind another address.
 	function behind({ address, port }) {
 		const name = `${address}:${port}`;
 		if (!backs.has(name)) {

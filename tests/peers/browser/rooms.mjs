@@ -1,5 +1,5 @@
-// The page and rooms: it begins the session and says where the talk is. Neither the provider nor the media-room server is
-// there: a small server answers for the first, and the second is not asked before a user joins.
+// The page and rooms: it starts the session and shows where it takes place. A small server plays
+// the provider; the media-room server is not contacted before a user joins.
 
 import { createServer } from 'node:http';
 import { shoot, text } from './page.mjs';

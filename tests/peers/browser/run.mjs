@@ -20,7 +20,7 @@ import * as path from './path.mjs';
 import * as rooms from './rooms.mjs';
 import { Runner } from './runner.mjs';
 import * as secure from './secure.mjs';
-import * as strangers from './strangers.mjs';
+import * as untrusted from './untrusted.mjs';
 import * as websocket from './websocket.mjs';
 import * as whip from './whip.mjs';
 
@@ -60,7 +60,7 @@ async function alone(name, check, runnerArgs) {
 if (values.browser === 'firefox') {
 	for (const [microphone, checks] of Object.entries(firefoxPage.checks)) {
 		const wanted = Object.entries(checks).filter(([name]) => name.includes(values.only));
-		// It takes seconds to start, and each runner's page is another site to it.
+		// It takes seconds to start, and each runner's page is a separate site.
 		if (wanted.length) await withFirefox(async (context) => {
 			for (const [name, check] of wanted) await alone(name, (runner) => check(context, runner, out), ['--bot', 'parrot']);
 		}, { microphone });
@@ -74,8 +74,8 @@ for (const [name, check] of Object.entries(secure.plainChecks)) await alone(name
 for (const [name, check] of Object.entries(secure.tlsChecks)) {
 	await alone(name, check, ['--bot', 'parrot', '--host', '0.0.0.0', '--tls', 'auto', '--state-dir', 'state', '--allowed-hosts', 'board.local']);
 }
-for (const [name, check] of Object.entries(strangers.checks)) await run(name, check, ['--bot', 'echo']);
-for (const [name, check] of Object.entries(strangers.keyChecks)) await run(name, check, ['--bot', 'echo', '--api-key', strangers.KEY], out);
+for (const [name, check] of Object.entries(untrusted.checks)) await run(name, check, ['--bot', 'echo']);
+for (const [name, check] of Object.entries(untrusted.keyChecks)) await run(name, check, ['--bot', 'echo', '--api-key', strangers.KEY], out);
 for (const [name, check] of Object.entries(rooms.mediaChecks)) await run(name, check, ['--bot', 'echo', rooms.mediaEnv], out);
 const provider = await rooms.serveProvider();
 for (const [name, check] of Object.entries(rooms.videoChecks)) await run(name, check, [rooms.videoEnv(provider), '--', 'sleep', '600'], out);

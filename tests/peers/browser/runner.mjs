@@ -1,4 +1,4 @@
-// The runner for a check: started on free ports, asked over HTTP, ended by its own process id.
+// The runner for a check: started on free ports, queried over HTTP, ended by its process id.
 
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,5 +1,5 @@
-// From “microphone blocked” to talking: what the page says on plain HTTP, and that what it says is true. Each check opens the
-// browsers that it needs, since trust and the microphone belong to the browser.
+// From “microphone blocked” to talking: what the page says on plain HTTP, and that it is true. Each
+// check opens its own browsers, because trust and permissions belong to a browser.
 
 import { join } from 'node:path';
 import { ownAddresses, withBrowser } from './chromium.mjs';
@@ -93,7 +93,7 @@ export const plainChecks = {
 				await assertFits(page);
 				await page.close();
 			}
-			// A telephone has no ssh.
+			// A phone has no ssh.
 			const page = await context.newPage();
 			await pretend(page, AGENTS.Android);
 			const said = await explained(page, lan(runner));
@@ -141,13 +141,13 @@ export const plainChecks = {
 			await devtools.send('Browser.setPermission', { permission: { name: 'microphone' }, setting: 'denied' });
 		}, 'denied', 'was not allowed', 'symbol beside the address');
 		await fails('none', async () => {}, 'none', 'No microphone found', 'Plug one in');
-		// Neither can be had without a system that does it; the errors are those that Chromium gives.
+		// The system cannot produce these; the errors are Chromium's.
 		const throws = (name, message) => (page) => page.addInitScript((error) => {
 			navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException(...error));
 		}, [message, name]);
 		await fails('speaks', throws('NotReadableError', 'Could not start audio source'), 'busy', 'is busy', 'Another program');
 		await fails('speaks', throws('NotAllowedError', 'Permission denied by system'), 'system', 'The system keeps', 'privacy settings');
-		// As in the view of another app.
+		// As in an in-app browser.
 		await withBrowser(async (context) => {
 			const page = await context.newPage();
 			await page.addInitScript(() => Object.defineProperty(navigator, 'mediaDevices', { value: undefined }));
@@ -206,7 +206,7 @@ export const tlsChecks = {
 				await assertFits(page);
 				await page.close();
 			}
-			// As people do it who want to talk now.
+			// As a user in a hurry does it.
 			const page = await context.newPage();
 			await explained(page, `${lan(runner)}/client/?transport=websocket`);
 			const [, https] = await links(page);

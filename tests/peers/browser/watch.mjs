@@ -1,4 +1,4 @@
-// What checks see of a page, whichever browser it is in: its connections, what it plays, and what it must not do.
+// What checks observe of a page in either browser: connections, playback, and forbidden requests.
 
 /** In the page: keeps every peer connection, so that what was received can be asked of the browser itself. */
 export function watchConnections() {
@@ -11,8 +11,8 @@ export function watchConnections() {
 			all.push(this);
 		}
 	};
-	// What the official client leaves undone on its second connection: it stops the microphone that both share, and does
-	// not announce the track of the bot. Only what is played is decoded.
+	// The official client has two faults on its second connection: it stops the shared microphone, and
+	// does not announce the bot's track. Only audio that is played is decoded.
 	globalThis.completeNewest = async () => {
 		const { sender, receiver } = all.at(-1).getTransceivers().find(({ mid }) => mid === '0');
 		const microphone = await navigator.mediaDevices.getUserMedia({ audio: true });
@@ -51,7 +51,7 @@ export function watch(page) {
 	page.on('pageerror', (error) => faults.push(`thrown: ${error.stack}`));
 	page.on('requestfailed', (request) => {
 		const why = request.failure()?.errorText;
-		// A call that ends cancels the candidates that it is still sending.
+		// The end of a call cancels pending candidates.
 		if (request.method?.() === 'PATCH' && why === 'net::ERR_ABORTED') return;
 		faults.push(`request failed: ${request.url()} ${why}`);
 	});

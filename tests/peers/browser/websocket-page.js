@@ -1,5 +1,5 @@
-// The official client with its WebSocket transport, as an application would use it, on a page of another origin. Calls for
-// the check are on `talk`. What is played is measured where it leaves for the loudspeaker.
+// The official client with its WebSocket transport as an application uses it, on a page of another
+// origin. `talk` holds the calls for the check. Audio is measured at its output.
 
 import { PipecatClient } from '@pipecat-ai/client-js';
 import {
@@ -9,7 +9,7 @@ import {
 const events = [];
 const note = (name) => (data) => events.push({ name, data });
 
-// Everything that was played since `played` was emptied, in blocks of samples with the time at which they sounded.
+// Audio played since `played` was cleared: blocks of samples with the time of each.
 let played = [];
 const TAP = `registerProcessor('tap', class extends AudioWorkletProcessor {
 	process([[samples]]) {
@@ -84,7 +84,7 @@ let transport;
 /** A client of its own for each connection. The default media manager loads a script from a public host; this one is local. */
 function fresh(serializer, rate, playedRate) {
 	const mediaManager = new WavMediaManager(512, rate);
-	// What the default one takes as an argument.
+	// The argument of the default one.
 	mediaManager._wavStreamPlayer.sampleRate = playedRate;
 	transport = new WebSocketTransport({ mediaManager, serializer, recorderSampleRate: rate });
 	client = new PipecatClient({

@@ -1,4 +1,4 @@
-// The official JavaScript client with its WebSocket transport, unchanged, against the runner, from another origin.
+// The unmodified JavaScript client with its WebSocket transport, from another origin.
 
 import { sleep, until } from './runner.mjs';
 import { HEARD } from './watch.mjs';
@@ -98,7 +98,7 @@ export const checks = {
 		await start(page, runner);
 		if ((await runner.sessions()) !== 1) throw new Error('no session');
 		const devtools = await context.newCDPSession(page);
-		// The command ends the process that would answer it.
+		// The command crashes the process that would answer it.
 		devtools.send('Page.crash').catch(() => {});
 		const freed = await runner.waitForSessions(0, 3000);
 		await page.close();

@@ -1,5 +1,6 @@
-// The published clients of WHIP, WHEP and the realtime calls, unchanged, on a page of another origin. Each speaks a steady tone;
-// what comes back is played, since a browser decodes only what it plays. Calls for the check are on `post`.
+// The published clients of WHIP, WHEP and the realtime calls, unmodified, on a page of another
+// origin. Each sends a steady tone and plays what it receives, because a browser decodes only what
+// it plays. `post` holds the calls for the check.
 
 import { WHIPClient as Eyevinn } from '@eyevinn/whip-web-client';
 import { OpenAIRealtimeWebRTC, RealtimeAgent, RealtimeSession } from '@openai/agents-realtime';

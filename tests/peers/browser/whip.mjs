@@ -1,4 +1,5 @@
-// The published clients of WHIP, WHEP and the realtime calls in Chromium: both ways counted, by the browser and by the runner.
+// The published clients of WHIP, WHEP and the realtime calls in Chromium: media counted in both
+// directions, by the browser and by the runner.
 
 import { sleep, until } from './runner.mjs';
 import { HEARD, received, watch } from './watch.mjs';
@@ -104,7 +105,7 @@ export const keyChecks = {
 		);
 		const { took, call: id, error } = await call(value);
 		if (error) throw new Error(error);
-		// It would give up waiting after five seconds, and go on.
+		// It would stop waiting after five seconds and continue.
 		if (took > 4500) throw new Error(`connect() took ${took} ms`);
 		if (!/^rtc_[0-9a-f]{32}$/.test(id)) throw new Error(`the call is ${id}`);
 		const packets = await hears(page, 100, HEARD);

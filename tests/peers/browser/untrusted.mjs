@@ -1,4 +1,4 @@
-// Who may use the runner from a browser: pages of strangers, names of strangers, and whoever has no key.
+// Who may use the runner from a browser: cross-site pages, foreign host names, and clients without the key.
 
 import { createServer } from 'node:http';
 import { assertFits, connect, isPhase, shoot, text } from './page.mjs';
@@ -19,7 +19,7 @@ async function serveStranger() {
 }
 
 export const checks = {
-	async 'strangers: a page of theirs may send JSON, and nothing that browsers send unasked'(context, runner) {
+	async 'untrusted: a cross-site page may send JSON, and nothing that browsers send unasked'(context, runner) {
 		const stranger = await serveStranger();
 		const page = await context.newPage();
 		await page.goto(stranger.url);
@@ -36,7 +36,7 @@ export const checks = {
 			const plain = await post(type, 'cors');
 			if (plain.status !== 403 || !/application\/json/.test(plain.body?.detail)) throw new Error(`${type}: ${JSON.stringify(plain)}`);
 		}
-		// What the page cannot read is sent all the same, so it is asked of the browser.
+		// The page cannot read the response, so the browser is asked for it.
 		const answered = (act) => Promise.all([page.waitForResponse(start), act()]).then(([reply]) => reply.status());
 		const unasked = {
 			'no-cors': () => post('text/plain', 'no-cors'),
@@ -56,7 +56,7 @@ export const checks = {
 		stranger.close();
 	},
 
-	async 'strangers: a name of theirs that leads to the runner opens nothing'(context, runner) {
+	async 'untrusted: a foreign name for the runner opens nothing'(context, runner) {
 		const { port } = new URL(runner.url);
 		const page = await context.newPage();
 		for (const path of ['/', '/client/', '/client/app.js', '/status', '/metrics', '/ca.crt']) {
@@ -118,7 +118,7 @@ export const keyChecks = {
 			await page.locator('#server[data-ok=true]').waitFor();
 			await page.locator('#connect').click();
 			await isPhase(page, 'ready');
-			// What stands behind the # is told to checks, and to nobody else.
+			// The fragment of a URL is visible to checks only.
 			const leaked = urls.filter((url) => url.split('#')[0].includes('0123456789'));
 			if (leaked.length || urls.length < 20) throw new Error(`among ${urls.length} addresses: ${leaked}`);
 			await page.close();
