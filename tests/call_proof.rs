@@ -17,13 +17,13 @@ const ACCOUNT: &str = "AC0000000000000000000000000000cafe";
 const VICTIM: &str = "CAffffffffffffffffffffffffffffffff";
 
 /// A runner of one provider with all its credentials, and the provider's API.
-struct House {
+struct Fixture {
     provider: Provider,
     api: Rest,
     runner: TestRunner,
 }
 
-impl House {
+impl Fixture {
     fn start(provider: Provider, options: &[&str]) -> Self {
         let api = Rest::start(&[(200, "{}")]);
         let (url, key) = (api.url(), signed::public_key());
@@ -87,13 +87,13 @@ fn assert_closed_as_unproven(caller: &mut Caller, unproven: fn(&'static Known) -
 #[test]
 fn an_unproven_call_is_closed_before_its_bot_starts() {
     for provider in PROTECTED {
-        let house = House::start(provider, &["--max-sessions", "1"]);
-        let token = house.markup("the-honest-call", "1");
+        let fixture = Fixture::start(provider, &["--max-sessions", "1"]);
+        let token = fixture.markup("the-honest-call", "1");
         for target in ["/ws", "/ws/no-token", "/ws?token=eyJ9.00"] {
-            let mut stranger = house.call(target, VICTIM);
-            assert_closed_as_unproven(&mut stranger, ProofError::Missing);
+            let mut forged = fixture.call(target, VICTIM);
+            assert_closed_as_unproven(&mut forged, ProofError::Missing);
         }
-        let lines = house.runner.wait_for_logs("no session on /ws", 3);
+        let lines = fixture.runner.wait_for_logs("no session on /ws", 3);
         for line in &lines {
             let advice = [
                 " WARN ",
@@ -103,11 +103,11 @@ fn an_unproven_call_is_closed_before_its_bot_starts() {
             ];
             assert!(advice.iter().all(|part| line.contains(part)), "{line}");
         }
-        assert!(!house.runner.log().contains("session started"));
+        assert!(!fixture.runner.log().contains("session started"));
         // The slot is free for the holder of the token, and the call is hung up by its own id.
-        let mut honest = house.call(&token, "the-honest-call");
+        let mut honest = fixture.call(&token, "the-honest-call");
         assert_served(&mut honest);
-        let (asked, log) = house.end();
+        let (asked, log) = fixture.end();
         assert_eq!(asked.len(), 1, "{asked:?}");
         assert!(asked[0].contains("the-honest-call"), "{asked:?}");
         assert_eq!(log.matches(" WARN ").count(), 3, "{log}");
@@ -118,10 +118,10 @@ fn an_unproven_call_is_closed_before_its_bot_starts() {
 #[test]
 fn a_token_is_valid_for_its_own_call_alone() {
     for provider in PROTECTED {
-        let house = House::start(provider, &[]);
-        let mut caller = house.call(&house.markup("my-own-call", "1"), VICTIM);
+        let fixture = Fixture::start(provider, &[]);
+        let mut caller = fixture.call(&fixture.markup("my-own-call", "1"), VICTIM);
         assert_closed_as_unproven(&mut caller, ProofError::OtherCall);
-        let (asked, log) = house.end();
+        let (asked, log) = fixture.end();
         assert_eq!(asked, Vec::<String>::new());
         assert!(
             !log.contains("session started") && log.contains("made for another call"),
@@ -135,63 +135,63 @@ fn a_token_is_valid_for_its_own_call_alone() {
 #[test]
 fn a_replayed_webhook_is_rejected() {
     for provider in PROTECTED {
-        let house = House::start(provider, &[]);
-        let first = house.markup("call-1", "nonce-1");
-        let mut caller = house.call(&house.markup("call-1", "nonce-1"), "call-1");
+        let fixture = Fixture::start(provider, &[]);
+        let first = fixture.markup("call-1", "nonce-1");
+        let mut caller = fixture.call(&fixture.markup("call-1", "nonce-1"), "call-1");
         assert_served(&mut caller);
-        house.assert_refused(&first);
-        house.assert_refused(&house.markup("call-1", "nonce-1"));
+        fixture.assert_refused(&first);
+        fixture.assert_refused(&fixture.markup("call-1", "nonce-1"));
         caller.stop();
         caller.end();
-        house.runner.wait_for_sessions(0);
-        house.assert_refused(&house.markup("call-1", "nonce-1"));
+        fixture.runner.wait_for_sessions(0);
+        fixture.assert_refused(&fixture.markup("call-1", "nonce-1"));
         if provider == Provider::C {
-            let mut back = house.call(&house.markup("call-1", "nonce-2"), "call-1");
+            let mut back = fixture.call(&fixture.markup("call-1", "nonce-2"), "call-1");
             assert_served(&mut back);
         }
-        assert_served(&mut house.call(&house.markup("call-2", "nonce-3"), "call-2"));
+        assert_served(&mut fixture.call(&fixture.markup("call-2", "nonce-3"), "call-2"));
     }
 }
 
 /// This provider signs the upgrade itself, so custom markup works, and its calls are hung up.
 #[test]
 fn a_signed_upgrade_proves_a_call() {
-    let house = House::start(Provider::A, &[]);
+    let fixture = Fixture::start(Provider::A, &[]);
     let (name, value) = ("x-twilio-signature", signed::upgrade("/ws"));
     let value = value.split_once(": ").expect("a header").1;
     let habits = Habits {
         headers: &[(name, value)],
         ..Habits::default()
     };
-    let socket = Socket::try_connect(house.runner.addr, "/ws", habits).expect("an upgrade");
+    let socket = Socket::try_connect(fixture.runner.addr, "/ws", habits).expect("an upgrade");
     let mut caller = Caller::connect_by(socket, Provider::A, Provider::A.lines()[0]);
     caller.greet();
     caller.start();
     assert_served(&mut caller);
     // The signature covers one URL.
-    let elsewhere = Socket::try_connect(house.runner.addr, "/ws/x", habits);
+    let elsewhere = Socket::try_connect(fixture.runner.addr, "/ws/x", habits);
     assert_eq!(elsewhere.err().map(|refused| refused.status), Some(403));
-    assert_eq!(house.end().0.len(), 1);
+    assert_eq!(fixture.end().0.len(), 1);
 }
 
 /// A token of `/start` proves a call if it was requested with the API key, and not otherwise.
 #[test]
 fn a_start_token_proves_a_call_if_the_key_was_given() {
     for provider in PROTECTED {
-        let house = House::start(provider, &["--api-key", API_KEY]);
-        let target = signed::started(&house.runner, provider).expect("a token");
-        let mut outbound = house.call(&target, "outbound");
+        let fixture = Fixture::start(provider, &["--api-key", API_KEY]);
+        let target = signed::started(&fixture.runner, provider).expect("a token");
+        let mut outbound = fixture.call(&target, "outbound");
         assert_served(&mut outbound);
-        let (asked, _) = house.end();
+        let (asked, _) = fixture.end();
         assert!(asked.len() == 1 && asked[0].contains("outbound"), "{asked:?}");
 
-        let house = House::start(provider, &["--ws-auth", "token"]);
-        let target = signed::started(&house.runner, provider).expect("a token");
-        assert_closed_as_unproven(&mut house.call(&target, VICTIM), ProofError::Missing);
-        house.assert_refused(&target);
-        assert_eq!(house.end().0, Vec::<String>::new());
+        let fixture = Fixture::start(provider, &["--ws-auth", "token"]);
+        let target = signed::started(&fixture.runner, provider).expect("a token");
+        assert_closed_as_unproven(&mut fixture.call(&target, VICTIM), ProofError::Missing);
+        fixture.assert_refused(&target);
+        assert_eq!(fixture.end().0, Vec::<String>::new());
     }
-    let anonymous = House::start(Provider::A, &[]);
+    let anonymous = Fixture::start(Provider::A, &[]);
     assert_eq!(signed::started(&anonymous.runner, Provider::A), None);
 }
 
@@ -204,11 +204,11 @@ fn unverified_calls_are_accepted_with_the_option() {
         (Provider::C, "--unverified-calls"),
         (Provider::C, "--no-verify-webhooks"),
     ] {
-        let house = House::start(provider, &[switch]);
-        assert_eq!(house.markup("any", "1"), "/ws");
-        let mut caller = house.call("/ws", "any");
+        let fixture = Fixture::start(provider, &[switch]);
+        assert_eq!(fixture.markup("any", "1"), "/ws");
+        let mut caller = fixture.call("/ws", "any");
         assert_served(&mut caller);
-        let (asked, _) = house.end();
+        let (asked, _) = fixture.end();
         assert_eq!(asked.len(), 1, "{provider:?} {switch}");
     }
 }
@@ -216,26 +216,26 @@ fn unverified_calls_are_accepted_with_the_option() {
 /// Providers without signatures are served without proof, also beside those with signatures.
 #[test]
 fn a_provider_without_signatures_needs_no_proof() {
-    let house = House::start(Provider::A, &[]);
-    assert_served(&mut Caller::dial(house.runner.addr, Provider::D));
-    assert_eq!(house.end().0, Vec::<String>::new());
+    let fixture = Fixture::start(Provider::A, &[]);
+    assert_served(&mut Caller::dial(fixture.runner.addr, Provider::D));
+    assert_eq!(fixture.end().0, Vec::<String>::new());
 }
 
 /// Tokens, numbers and call ids never reach the log.
 #[test]
 fn tokens_and_numbers_stay_out_of_the_log() {
     for provider in PROTECTED {
-        let house = House::start(provider, &["-vv"]);
-        let target = house.markup("call-4716", "1");
-        let mut other = house.call(&house.markup("call-4717", "2"), VICTIM);
+        let fixture = Fixture::start(provider, &["-vv"]);
+        let target = fixture.markup("call-4716", "1");
+        let mut other = fixture.call(&fixture.markup("call-4717", "2"), VICTIM);
         other.end();
-        house.call("/ws", VICTIM).end();
-        assert_served(&mut house.call(&target, "call-4716"));
-        house.assert_refused(&target);
-        house.runner.wait_for_log("the token was used before");
-        let reply = http::request(house.runner.addr, "POST", "/", &[], b"CallSid=1").expect("an answer");
+        fixture.call("/ws", VICTIM).end();
+        assert_served(&mut fixture.call(&target, "call-4716"));
+        fixture.assert_refused(&target);
+        fixture.runner.wait_for_log("the token was used before");
+        let reply = http::request(fixture.runner.addr, "POST", "/", &[], b"CallSid=1").expect("an answer");
         assert_eq!(reply.status, 403);
-        let (_, log) = house.end();
+        let (_, log) = fixture.end();
         let token = target.strip_prefix("/ws/").expect("a token");
         for secret in token.split('.').chain([TOKEN]) {
             assert!(!log.contains(secret), "{secret} was logged: {log}");

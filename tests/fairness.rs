@@ -86,7 +86,7 @@ fn silent_client_sockets_do_not_block_other_addresses() {
     assert_eq!(refused.status, 503);
     assert!(refused.body.contains("every session"), "{}", refused.body);
     for client in spoken.iter_mut().chain(&mut honest) {
-        assert_eq!(client.ask("2", &json!(2))["data"]["d"], 2, "nobody was sent away");
+        assert_eq!(client.ask("2", &json!(2))["data"]["d"], 2, "no session was evicted");
     }
 }
 

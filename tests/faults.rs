@@ -219,7 +219,7 @@ fn post_large(addr: SocketAddr, target: &str, chunked: bool, bytes: usize) -> St
 fn stray_datagrams_are_counted_and_not_answered() {
     let runner = TestRunner::start(&EMBEDDED);
     let device = call(&runner);
-    let strangers = || -> u64 {
+    let unrouted = || -> u64 {
         let text = http::get(runner.addr, "/metrics").text();
         let line = text
             .lines()
@@ -232,7 +232,7 @@ fn stray_datagrams_are_counted_and_not_answered() {
     };
     let port = rtc_port(&runner);
     let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
-    let before = strangers();
+    let before = unrouted();
     let mut sent = 0;
     for first in [0u8, 1, 20, 22, 23, 63, 64, 127, 128, 144, 191, 192, 255] {
         for length in [1usize, 20, 100, 1_200] {
@@ -247,11 +247,11 @@ fn stray_datagrams_are_counted_and_not_answered() {
     socket.send_to(&binding, ("127.0.0.1", port)).expect("sent");
     sent += 1;
     let began = std::time::Instant::now();
-    while strangers() < before + sent {
+    while unrouted() < before + sent {
         assert!(
             began.elapsed() < PATIENCE,
             "{} of {sent} were counted",
-            strangers() - before
+            unrouted() - before
         );
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -150,9 +150,9 @@ fn a_connection_is_counted_with_its_delays() {
     );
     let (answer, _) = offer_only(runner.addr, Shape::FIRMWARE, HOST);
     let port: SocketAddr = answer.expect("an answer").remote;
-    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let stray = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     for _ in 0..3 {
-        stranger.send_to(b"junk of nobody", port).expect("it leaves");
+        stray.send_to(b"junk", port).expect("it leaves");
     }
     wait_for(
         &runner,

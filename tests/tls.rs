@@ -195,11 +195,11 @@ fn the_handshake_is_a_browsers() {
     let mut strict = ClientConfig::clone(&trusted);
     strict.alpn_protocols = vec![b"h2".to_vec()];
     connect(runner.addr, "localhost", &Arc::new(strict)).expect_err("there is no HTTP/2");
-    let stranger = CertificateParams::new(vec!["x".to_owned()]).expect("a name");
-    let stranger = stranger
+    let unknown = CertificateParams::new(vec!["x".to_owned()]).expect("a name");
+    let unknown = unknown
         .self_signed(&KeyPair::generate().expect("a key"))
         .expect("a certificate");
-    connect(runner.addr, "localhost", &trusting(stranger.pem().as_bytes())).expect_err("it is not trusted");
+    connect(runner.addr, "localhost", &trusting(unknown.pem().as_bytes())).expect_err("it is not trusted");
     assert_eq!(http::get(runner.addr, "/status").status, 200);
 }
 

@@ -61,7 +61,7 @@ pub enum RestError {
     #[error("connecting to {host}: {source}")]
     Connect { host: String, source: io::Error },
     /// The server's certificate is invalid.
-    #[error("the certificate of {host} does not hold: {why}{}", hint(.why))]
+    #[error("the certificate of {host} is invalid: {why}{}", hint(.why))]
     Certificate {
         host: String,
         why: rustls::CertificateError,
@@ -69,14 +69,14 @@ pub enum RestError {
     #[error("TLS with {host}: {source}")]
     Tls { host: String, source: io::Error },
     /// The connection closed early, or the response is not HTTP.
-    #[error("{host} gave no proper answer: {source}")]
+    #[error("{host} sent no valid response: {source}")]
     Exchange { host: String, source: hyper::Error },
     #[error("the answer of {host} is longer than {bytes_max} bytes")]
     TooLong { host: String, bytes_max: usize },
     #[error("{host} did not answer within {} s", .within.as_secs())]
     Timeout { host: String, within: Duration },
     /// The body to be sent could not be read.
-    #[error("reading what is to be sent: {0}")]
+    #[error("reading the request body: {0}")]
     Body(#[source] io::Error),
 }
 

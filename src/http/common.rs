@@ -219,14 +219,14 @@ pub async fn collect(caps: BodyLimits, headers: &HeaderMap, body: Incoming) -> R
     if declared > caps.bytes_max as u64 && headers.contains_key(header::EXPECT) {
         return Err(too_large);
     }
-    match tokio::time::timeout(caps.within, join(caps.bytes_max, body, declared as usize)).await {
+    match tokio::time::timeout(caps.within, collect_frames(caps.bytes_max, body, declared as usize)).await {
         Ok(result) => result,
         Err(_) => Err(BodyError::TooSlow { within: caps.within }),
     }
 }
 
 /// Joins the frames of a body. Bytes above the limit are read for a while and discarded.
-async fn join(bytes_max: usize, mut body: Incoming, declared: usize) -> Result<Bytes, BodyError> {
+async fn collect_frames(bytes_max: usize, mut body: Incoming, declared: usize) -> Result<Bytes, BodyError> {
     let mut whole = BytesMut::new();
     let mut read_bytes = 0;
     while let Some(frame) = body.frame().await {

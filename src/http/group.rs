@@ -52,14 +52,14 @@ impl ProcessGroup {
         }
         // As the first process of a container the runner inherits orphans and has to reap them.
         while let Ok(Some(_)) = waitpgid(self.id, WaitOptions::NOHANG) {}
-        self.is_gone = test_kill_process_group(self.id).is_err() || !runs(self.id.as_raw_pid());
+        self.is_gone = test_kill_process_group(self.id).is_err() || !has_live_member(self.id.as_raw_pid());
         self.is_gone
     }
 }
 
 /// Tells whether the group has a member that is not a zombie. A zombie may stay for long, for
 /// instance in a container whose first process does not reap.
-fn runs(group: i32) -> bool {
+fn has_live_member(group: i32) -> bool {
     let Ok(processes) = fs::read_dir("/proc") else {
         return true;
     };

@@ -18,15 +18,15 @@ use edge_runner_proto::limits::MEMORY_GIVEN_BACK_AFTER;
 /// Makes all threads share one arena. Call it before the second thread starts, because existing
 /// arenas stay.
 pub fn use_one_heap() {
-    heap::share();
+    heap::use_one_arena();
 }
 
 /// Trims the heap after the last session has ended, unless another begins; never returns.
-pub async fn tidy(live: SlotPool) {
-    whenever_empty(&live, heap::give_back).await;
+pub async fn trim_when_idle(live: SlotPool) {
+    run_when_idle(&live, heap::trim).await;
 }
 
-async fn whenever_empty(live: &SlotPool, mut act: impl FnMut()) {
+async fn run_when_idle(live: &SlotPool, mut act: impl FnMut()) {
     loop {
         live.wait_next_empty().await;
         tokio::time::sleep(MEMORY_GIVEN_BACK_AFTER).await;
@@ -71,11 +71,11 @@ mod tests {
             sleep(MEMORY_GIVEN_BACK_AFTER + moment).await;
             assert_eq!(times.get(), 2);
             use_one_heap();
-            heap::give_back();
+            heap::trim();
         };
         tokio::select! {
             () = callers => {}
-            () = whenever_empty(&live, || times.set(times.get() + 1)) => {}
+            () = run_when_idle(&live, || times.set(times.get() + 1)) => {}
         }
     }
 }

@@ -22,9 +22,9 @@ use edge_runner_proto::limits::{NOTIFY_SEND, STATUS_INTERVAL, WATCH_INTERVAL};
 pub struct Supervisor {
     socket: Option<OsString>,
     /// The last send failed, and the log says so.
-    lost: bool,
+    is_unreachable: bool,
     /// The interval between keep-alive messages, if the supervisor expects them.
-    ping: Option<Duration>,
+    keep_alive_interval: Option<Duration>,
     status: StatusLine,
 }
 
@@ -33,50 +33,50 @@ impl Supervisor {
     pub fn find() -> Self {
         let socket = socket();
         Supervisor {
-            ping: sd_notify::watchdog_enabled().filter(|_| socket.is_some()),
+            keep_alive_interval: sd_notify::watchdog_enabled().filter(|_| socket.is_some()),
             socket,
-            lost: false,
+            is_unreachable: false,
             status: StatusLine::default(),
         }
     }
 
     /// Returns how often to poll: at least twice per watchdog timeout.
     pub fn interval(&self) -> Duration {
-        self.ping.map_or(WATCH_INTERVAL, interval)
+        self.keep_alive_interval.map_or(WATCH_INTERVAL, interval)
     }
 
     pub fn ready(&mut self) {
-        self.tell(&[NotifyState::Ready]);
+        self.notify(&[NotifyState::Ready]);
     }
 
     /// Announces the end and how long it may take: a drain may exceed the supervisor's own timeout.
     pub fn stopping(&mut self, within: Duration) {
         let within = u32::try_from(within.as_micros()).unwrap_or(u32::MAX);
-        self.tell(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(within)]);
+        self.notify(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(within)]);
     }
 
     pub fn alive(&mut self) {
-        if self.ping.is_some() {
-            self.tell(&[NotifyState::Watchdog]);
+        if self.keep_alive_interval.is_some() {
+            self.notify(&[NotifyState::Watchdog]);
         }
     }
 
     /// Sends the number of live sessions if it has changed.
     pub fn sessions(&mut self, live: usize, stopping: bool, now: Instant) {
         if self.socket.is_some()
-            && let Some(text) = self.status.news(live, stopping, now)
+            && let Some(text) = self.status.update(live, stopping, now)
         {
-            self.tell(&[NotifyState::Status(&text)]);
+            self.notify(&[NotifyState::Status(&text)]);
         }
     }
 
-    fn tell(&mut self, states: &[NotifyState<'_>]) {
+    fn notify(&mut self, states: &[NotifyState<'_>]) {
         let Some(socket) = &self.socket else { return };
         match send(socket, states) {
-            Ok(()) => self.lost = false,
-            Err(error) if !self.lost => {
-                log::warn!("the supervisor at NOTIFY_SOCKET cannot be told anything: {error}");
-                self.lost = true;
+            Ok(()) => self.is_unreachable = false,
+            Err(error) if !self.is_unreachable => {
+                log::warn!("the supervisor at NOTIFY_SOCKET cannot be notified: {error}");
+                self.is_unreachable = true;
             }
             Err(_) => {}
         }
@@ -109,7 +109,7 @@ pub fn reloaded() {
             .and_then(|now| send(&socket, &[NotifyState::Reloading, now]))
             .and_then(|()| send(&socket, &[NotifyState::Ready]));
         if let Err(error) = told {
-            log::warn!("the supervisor at NOTIFY_SOCKET was not told of the reload: {error}");
+            log::warn!("the supervisor at NOTIFY_SOCKET was not notified of the reload: {error}");
         }
     });
 }
@@ -126,7 +126,7 @@ struct StatusLine {
 }
 
 impl StatusLine {
-    fn news(&mut self, live: usize, stopping: bool, now: Instant) -> Option<String> {
+    fn update(&mut self, live: usize, stopping: bool, now: Instant) -> Option<String> {
         if let Some((told, was_stopping, at)) = self.told
             && ((told, was_stopping) == (live, stopping) || now.saturating_duration_since(at) < STATUS_INTERVAL)
         {
@@ -189,14 +189,14 @@ mod tests {
         let start = Instant::now();
         let ms = Duration::from_millis;
         let mut status = StatusLine::default();
-        let mut news = |live, stopping, at| status.news(live, stopping, start + at);
-        assert_eq!(news(0, false, ms(0)).as_deref(), Some("0 sessions live"));
-        assert_eq!(news(0, false, ms(600_000)), None);
-        assert_eq!(news(1, false, ms(600_500)).as_deref(), Some("1 session live"));
+        let mut update = |live, stopping, at| status.update(live, stopping, start + at);
+        assert_eq!(update(0, false, ms(0)).as_deref(), Some("0 sessions live"));
+        assert_eq!(update(0, false, ms(600_000)), None);
+        assert_eq!(update(1, false, ms(600_500)).as_deref(), Some("1 session live"));
         let next = ms(600_500) + STATUS_INTERVAL;
-        assert_eq!(news(2, false, next - ms(1)), None);
-        assert_eq!(news(2, false, next).as_deref(), Some("2 sessions live"));
-        assert_eq!(news(2, true, next * 2).as_deref(), Some("stopping, 2 sessions left"));
-        assert_eq!(news(0, true, next * 3).as_deref(), Some("stopping"));
+        assert_eq!(update(2, false, next - ms(1)), None);
+        assert_eq!(update(2, false, next).as_deref(), Some("2 sessions live"));
+        assert_eq!(update(2, true, next * 2).as_deref(), Some("stopping, 2 sessions left"));
+        assert_eq!(update(0, true, next * 3).as_deref(), Some("stopping"));
     }
 }

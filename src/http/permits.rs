@@ -404,11 +404,11 @@ mod tests {
     #[test]
     fn an_authorised_upload_is_not_evicted() {
         let permits = Permits::new(2);
-        let (stranger, known) = (acquire(&permits), acquire(&permits));
-        assert!(stranger.state.set(ConnPhase::Receiving) && known.state.set(ConnPhase::Upload));
+        let (anonymous, known) = (acquire(&permits), acquire(&permits));
+        assert!(anonymous.state.set(ConnPhase::Receiving) && known.state.set(ConnPhase::Upload));
         let newcomer = acquire(&permits);
-        assert_eq!(stranger.state.phase(), ConnPhase::Evicted);
-        assert!(!stranger.state.set(ConnPhase::Upload), "the place is another's");
+        assert_eq!(anonymous.state.phase(), ConnPhase::Evicted);
+        assert!(!anonymous.state.set(ConnPhase::Upload), "the permit was evicted");
         newcomer.state.set(ConnPhase::Answer);
         assert!(permits.try_acquire(None).is_err());
         assert_eq!(known.state.phase(), ConnPhase::Upload);

@@ -233,7 +233,7 @@ async fn accept<S: HttpService>(socket: TcpListener, service: Arc<S>, permits: P
                     permit = permits.acquire(source) => permit,
                 };
                 let Some(permit) = permit else {
-                    debug!("{peer}: connection closed: its address has its share of them");
+                    debug!("{peer}: connection closed: its address holds its share of connections");
                     continue;
                 };
                 let (service, shutdown) = (service.clone(), shutdown.clone());
@@ -241,7 +241,7 @@ async fn accept<S: HttpService>(socket: TcpListener, service: Arc<S>, permits: P
                     let state = &permit.state;
                     tokio::select! {
                         biased;
-                        () = state.evicted() => debug!("{peer}: connection closed: its place is another's"),
+                        () = state.evicted() => debug!("{peer}: connection closed: evicted for another connection"),
                         () = connection::serve(stream, peer, service, state, shutdown) => {}
                     }
                 }));

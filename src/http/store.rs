@@ -206,7 +206,7 @@ mod tests {
     fn the_lock_excludes_other_processes() {
         let folder = TempDir::new();
         let (one, other) = (folder.store(), folder.store());
-        let lock = one.lock().expect("nobody has it");
+        let lock = one.lock().expect("it is free");
         let refused = other.lock_within("lock", Duration::ZERO).expect_err("the first has it");
         assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
         drop(lock);
@@ -218,9 +218,9 @@ mod tests {
     fn try_lock_does_not_wait() {
         let folder = TempDir::new();
         let (one, other) = (folder.store(), folder.store());
-        let kept = one.try_lock().expect("the folder takes locks").expect("nobody has it");
+        let kept = one.try_lock().expect("the folder takes locks").expect("it is free");
         assert!(other.try_lock().expect("the folder takes locks").is_none());
-        other.lock_named("other.lock").expect("nobody has that one");
+        other.lock_named("other.lock").expect("it is free");
         drop(kept);
         assert!(other.try_lock().expect("the folder takes locks").is_some());
     }

@@ -153,7 +153,7 @@ impl ServerTls {
     }
 
     /// Renews the certificate if it is due.
-    async fn look(self: &Arc<Self>) {
+    async fn renew_if_due(self: &Arc<Self>) {
         let CertificateSource::Auto(auto) = &self.source else {
             return;
         };
@@ -192,7 +192,7 @@ impl ServerTls {
         match read.await {
             Ok(Ok(true)) => info!("SIGHUP: the certificate was read again"),
             // The runner made the certificate, so it checks whether a renewal is due.
-            Ok(Ok(false)) => self.look().await,
+            Ok(Ok(false)) => self.renew_if_due().await,
             Ok(Err(error)) => error!("SIGHUP: the certificate stays as it was: {error}"),
             Err(panic) => error!("reading the certificate: {panic}"),
         }
@@ -244,7 +244,7 @@ impl CertificateWatcher {
                 }
                 _ = look.tick(), if tls.is_some() => {
                     if let Some(tls) = &tls {
-                        tls.look().await;
+                        tls.renew_if_due().await;
                     }
                 }
             }

@@ -42,9 +42,9 @@ pub async fn examine(config: Arc<Config>) -> Findings {
         within("messaging", remote::messaging(&config)),
         within("bot", blocking(&config, machine::program)),
     );
-    let https = only(Feature::Tls, https);
-    let ice_servers = only(Feature::WebRtc, ice_servers);
-    let providers = only(Feature::Telephony, providers);
+    let https = if_built(Feature::Tls, https);
+    let ice_servers = if_built(Feature::WebRtc, ice_servers);
+    let providers = if_built(Feature::Telephony, providers);
     let access = vec![network::access(&config)];
     Findings(
         [
@@ -64,7 +64,7 @@ pub async fn examine(config: Arc<Config>) -> Findings {
 }
 
 /// Drops the findings about a feature that this build lacks.
-fn only(feature: Feature, findings: Vec<Finding>) -> Vec<Finding> {
+fn if_built(feature: Feature, findings: Vec<Finding>) -> Vec<Finding> {
     match feature.in_this_build() {
         true => findings,
         false => Vec::new(),

@@ -99,8 +99,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_drain_ends_with_its_sessions_or_its_time() {
         let (live, hang_ups) = (SlotPool::new(8), SlotPool::new(8));
-        let nobody = drained(MINUTE, &live, &hang_ups, pending()).await;
-        assert_eq!(nobody, (DrainEnd::Empty, Duration::ZERO));
+        let without_sessions = drained(MINUTE, &live, &hang_ups, pending()).await;
+        assert_eq!(without_sessions, (DrainEnd::Empty, Duration::ZERO));
         for (ends, over) in [
             (MINUTE / 2, (DrainEnd::Empty, MINUTE / 2)),
             (MINUTE * 2, (DrainEnd::TimeUp, MINUTE)),

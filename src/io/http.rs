@@ -250,7 +250,7 @@ async fn dispatch(
     }
     let is_session = |id: &str| lock(&app.table).contains(id, Instant::now());
     if !app.access.is_authorized(&route, authorizations(headers), is_session) {
-        return Err(HttpError::NoKey);
+        return Err(HttpError::KeyRequired);
     }
     match route {
         Route::Status => {

@@ -33,7 +33,7 @@ pub struct TcpSlots(Arc<Mutex<TcpConnections<oneshot::Sender<()>>>>);
 impl TcpSlots {
     /// Takes a slot for a connection that has named a session; the evicted connection, if any, is
     /// closed.
-    fn enter(&self, session: u64, peer: SocketAddr) -> Option<TcpSlot> {
+    fn admit(&self, session: u64, peer: SocketAddr) -> Option<TcpSlot> {
         let (handle, evicted) = oneshot::channel();
         let admitted = self.connections().admit(session, peer.ip(), handle)?;
         Some(TcpSlot {
@@ -103,7 +103,7 @@ impl IceTcpConnection {
                 None => incoming.fill().await?,
             }
         };
-        let place = places.enter(session, peer);
+        let place = places.admit(session, peer);
         let place = place.ok_or_else(|| io::Error::other("its session or its address has too many already"))?;
         Ok(IceTcpConnection {
             incoming,
@@ -114,7 +114,7 @@ impl IceTcpConnection {
     }
 
     /// Moves packets until either side closes.
-    pub async fn carry(self) {
+    pub async fn run(self) {
         let peer = self.incoming.peer;
         let mut place = self.place;
         let answered = Notify::new();
@@ -124,7 +124,7 @@ impl IceTcpConnection {
             answered.notify_one();
         };
         let ended = tokio::select! {
-            read = self.incoming.carry(&answered) => read,
+            read = self.incoming.run(&answered) => read,
             written = send(self.outgoing, self.write, prove) => written,
             _ = &mut place.evicted => Err(io::Error::other("another connection has its place")),
         };
@@ -145,7 +145,7 @@ struct IceTcpReader {
 }
 
 impl IceTcpReader {
-    async fn carry(mut self, answered: &Notify) -> io::Result<()> {
+    async fn run(mut self, answered: &Notify) -> io::Result<()> {
         let mut until = Instant::now() + ICE_TCP_PROVEN_WITHIN;
         loop {
             while self.deliver()?.is_some() {}

@@ -125,7 +125,7 @@ pub async fn run_with(
     let drain = config.drain;
     let serving = RunnerInstance::start(config, bot, tls.clone(), CustomRoutes::default(), &services).await?;
     let (live, sessions) = (serving.live.clone(), serving.sessions.clone());
-    let tidy = services.spawn("the tidying of memory", memory::tidy(live.clone()));
+    let tidy = services.spawn("the tidying of memory", memory::trim_when_idle(live.clone()));
     let watch = sessions.watchdog().start(Some(live.clone()), &services);
     watch.map_err(RunError::Watch)?;
     services.spawn(

@@ -255,8 +255,8 @@ mod tests {
     #[test]
     fn hang_ups_are_capped() {
         let (_stop, shutdown) = Shutdown::channel();
-        let nobody = bot::erase(|_| async { Ok(()) });
-        let sessions = Sessions::new(Arc::default(), nobody, SlotPool::new(1), shutdown);
+        let idle_bot = bot::erase(|_| async { Ok(()) });
+        let sessions = Sessions::new(Arc::default(), idle_bot, SlotPool::new(1), shutdown);
         let aside: Vec<_> = (0..HANG_UPS_MAX)
             .map_while(|_| sessions.hang_ups().try_acquire())
             .collect();

@@ -383,7 +383,7 @@ impl UdpFamilySocket {
         };
         socket.set_nonblocking(true)?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        widen(&socket);
+        enlarge_receive_buffer(&socket);
         let port = socket.local_addr()?.port();
         Ok(UdpFamilySocket {
             socket: UdpSocket::from_std(socket)?,
@@ -407,7 +407,7 @@ async fn pause(pause: Option<BackoffDelay>, error: &io::Error) {
 
 /// Enlarges the kernel's receive buffer as far as permitted. With the default, a flood fills it in
 /// a few milliseconds and packets of live calls are lost.
-fn widen(socket: &std::net::UdpSocket) {
+fn enlarge_receive_buffer(socket: &std::net::UdpSocket) {
     // Only root may exceed the system's limit.
     if set_socket_recv_buffer_size_force(socket, DATAGRAM_SOCKET_BYTES).is_err()
         && let Err(error) = SockRef::from(socket).set_recv_buffer_size(DATAGRAM_SOCKET_BYTES)

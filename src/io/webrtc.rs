@@ -90,7 +90,7 @@ impl WebRtc {
     /// many.
     pub async fn framed(&self, stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
         let connected = IceTcpConnection::open(&self.shared.sockets.port, &self.framed, stream, peer).await?;
-        tasks::spawn(connected.carry());
+        tasks::spawn(connected.run());
         Ok(())
     }
 
@@ -195,7 +195,7 @@ impl WebRtc {
     /// is replaced if it gets no answer. The check takes 2 s at most, so that a reset device is
     /// back soon; a longer network outage can therefore cost a session its slot. While there are
     /// free slots, no session is checked.
-    async fn place(&self, offer: &str, requester: Requester) -> Result<SessionPermit, OfferError> {
+    async fn permit_for_offer(&self, offer: &str, requester: Requester) -> Result<SessionPermit, OfferError> {
         let sessions = &self.shared.sessions;
         let refused = match sessions.admission().session(requester, PendingKind::Offer) {
             Ok(permit) => return Ok(permit),
@@ -220,7 +220,7 @@ impl WebRtc {
         let mut places = places.map(|silent| sessions.admission().replace(silent.ticket, requester));
         match places.find_map(Result::ok) {
             Some(permit) => {
-                log::info!("the runner is full; the place of a device that does not answer is free for this one");
+                log::info!("the runner is full; this device replaces one that does not answer");
                 Ok(permit)
             }
             None => Ok(sessions.admission().session(requester, PendingKind::Offer)?),
@@ -243,7 +243,7 @@ impl WebRtc {
         if inner.sessions.is_closed() {
             return Err(OfferError::Stopping);
         }
-        let permit = self.place(&offer, requester).await?;
+        let permit = self.permit_for_offer(&offer, requester).await?;
         if inner.sessions.is_closed() {
             return Err(OfferError::Stopping);
         }

@@ -17,7 +17,9 @@ async fn a_refused_connection_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     drop(listener);
-    let error = send(&get(format!("http://{address}/"))).await.expect_err("nobody");
+    let error = send(&get(format!("http://{address}/")))
+        .await
+        .expect_err("nothing listens");
     assert!(matches!(error, RestError::Connect { .. }) && error.is_transient());
     assert!(error.to_string().starts_with("connecting to 127.0.0.1: "), "{error}");
 }
@@ -246,7 +248,7 @@ async fn invalid_certificates_are_rejected() {
 #[tokio::test]
 async fn an_unknown_authority_is_rejected() {
     let fake = Authority::new("authority").provider("127.0.0.1", 2999).await;
-    let error = send_to(&fake, None).await.expect_err("a stranger");
+    let error = send_to(&fake, None).await.expect_err("an unknown authority");
     assert!(
         matches!(error, RestError::Certificate { .. } | RestError::NoCertificates { .. }),
         "{error}"
@@ -258,7 +260,9 @@ async fn an_unknown_authority_is_rejected() {
 /// Small images often lack root certificates; the error says how to add them.
 #[test]
 fn missing_root_certificates_are_reported_with_advice() {
-    let error = trust_in(CertificateResult::default()).err().expect("nobody is trusted");
+    let error = trust_in(CertificateResult::default())
+        .err()
+        .expect("no root certificates");
     let words = error.to_string();
     assert!(
         words.contains("`ca-certificates`") && words.contains("SSL_CERT_FILE"),

@@ -13,11 +13,11 @@ unsafe extern "C" {
 }
 
 /// Makes all threads share one arena.
-pub fn share() {
+pub fn use_one_arena() {
     mallopt(M_ARENA_MAX, 1);
 }
 
 /// Returns free pages to the system; takes about a millisecond per 10 MiB.
-pub fn give_back() {
+pub fn trim() {
     malloc_trim(0);
 }

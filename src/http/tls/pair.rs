@@ -35,8 +35,8 @@ pub enum TlsFileError {
     NoKey,
     /// The key is encrypted with a password.
     #[error(
-        "its private key is encrypted, and nobody is there to type the password; `openssl pkey -in FILE -out NEW` \
-         takes it off"
+        "its private key is encrypted, and the runner cannot ask for the password; `openssl pkey -in FILE -out NEW` \
+         removes it"
     )]
     Encrypted,
     #[error("its private key cannot be used: {0}")]

@@ -9,7 +9,7 @@ use crate::limits::DOCTOR_PROCESSES_MAX;
 use crate::proto::doctor::network::holders;
 
 /// Makes the finding of a port in use. A port held by a runner is probably the running service.
-pub(super) fn taken(what: &'static str, words: &str, holder: Option<(u32, String)>) -> Finding {
+pub(super) fn port_in_use(what: &'static str, words: &str, holder: Option<(u32, String)>) -> Finding {
     let (verdict, words) = match holder {
         Some((id, name)) if name == "edge-runner" => (
             FindingLevel::Warning,

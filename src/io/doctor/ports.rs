@@ -5,7 +5,7 @@
 
 use std::io;
 
-use super::port_owner::{holder, taken};
+use super::port_owner::{holder, port_in_use};
 use super::{Finding, udp_port};
 use crate::config::Config;
 use crate::io::server;
@@ -21,7 +21,7 @@ async fn http(config: &Config) -> Finding {
     match server::bind(config.host, config.port).await {
         Ok(_) if config.port == 0 => Finding::ok(WHAT, "any free one"),
         Ok(_) => Finding::ok(WHAT, format!("{} is free", config.port)),
-        Err(error) if error.source.kind() == io::ErrorKind::AddrInUse => taken(
+        Err(error) if error.source.kind() == io::ErrorKind::AddrInUse => port_in_use(
             WHAT,
             &error.to_string(),
             holder(&["/proc/net/tcp", "/proc/net/tcp6"], config.port, true),

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::Finding;
-use super::port_owner::{holder, taken};
+use super::port_owner::{holder, port_in_use};
 use crate::config::Config;
 use crate::io::udp::UdpPort;
 
@@ -23,7 +23,7 @@ pub fn examine(config: &Config) -> Option<Finding> {
             let open = format!("{number}; a firewall must let UDP in for callers on other machines");
             Finding::ok(WHAT, open)
         }
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => taken(
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => port_in_use(
             WHAT,
             &format!("UDP port {port} is in use; --rtc-port takes another one, 0 any free one"),
             holder(&["/proc/net/udp", "/proc/net/udp6"], port, false),

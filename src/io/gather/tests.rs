@@ -96,7 +96,7 @@ async fn a_probe_describes_its_result() {
     server.abort();
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     let silent = format!("stun:{}", silent.local_addr().expect("a bound socket has an address"));
-    let why = probe(&silent).await.expect_err("nobody answers");
+    let why = probe(&silent).await.expect_err("a silent server");
     assert!(why.contains("no answer"), "{why}");
     let why = probe("stun:no-such-name.invalid").await.expect_err("no such name");
     assert!(why.contains("no-such-name.invalid"), "{why}");

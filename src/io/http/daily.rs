@@ -107,7 +107,7 @@ pub(super) async fn handle_dialin(
         });
     }
     if !lock(&app.calls).insert(&call.call_id, Instant::now()) {
-        return Err(HttpError::SameCall);
+        return Err(HttpError::DuplicateCall);
     }
     let begun = begin(app, RoomPurpose::Call { from: &call.from }, call.bot_body(config), peer).await;
     let (PreparedRoom { room, token, .. }, session_id) = begun.map_err(|refused| {
@@ -169,7 +169,7 @@ async fn begin(
 /// Rejects a body that is too large for a program's arguments, before a room is created.
 fn check_program_body(app: &RunnerApp, body: &Value) -> Result<(), HttpError> {
     let fits = app.config.command.is_none() || body.to_string().len() <= PROCESS_BODY_BYTES_MAX;
-    fits.then_some(()).ok_or(HttpError::TooMuchForProgram)
+    fits.then_some(()).ok_or(HttpError::BodyTooLargeForProgram)
 }
 
 fn session_start(app: &RunnerApp, body: Value, peer: PeerInfo) -> SessionStart {

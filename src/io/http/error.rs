@@ -31,11 +31,11 @@ pub enum HttpError {
     Denied(access::AccessError),
     /// The key of `--api-key` is missing or wrong.
     #[error("a key is needed: `Authorization: Bearer KEY`, as --api-key has it")]
-    NoKey,
+    KeyRequired,
     #[error("{0}")]
     Route(route::RouteError),
     /// The build lacks the feature.
-    #[error("what is asked for here {0}")]
+    #[error("this endpoint {0}")]
     MissingFeature(MissingFeature),
     /// The runner has made no authority.
     #[error("there is no certificate to trust here: the runner makes one with `--tls auto`")]
@@ -49,7 +49,7 @@ pub enum HttpError {
         "the bot is a program, which takes a `body` of {} bytes of JSON",
         limits::PROCESS_BODY_BYTES_MAX
     )]
-    TooMuchForProgram,
+    BodyTooLargeForProgram,
     #[error("{invalid}")]
     Invalid { invalid: ValidationError, body: Bytes },
     #[error("{0}")]
@@ -65,10 +65,10 @@ pub enum HttpError {
     Whip(whip::WhipError),
     /// A WebSocket path was requested without an upgrade.
     #[error("this is a WebSocket: ask for an upgrade, version 13")]
-    NoUpgrade,
+    UpgradeRequired,
     /// A WebSocket lacks its token.
     #[error("a token is needed: /start gives one, for the path, `?token=` or a bearer header")]
-    NoToken,
+    TokenRequired,
     #[error("{0}")]
     Token(token::TokenError),
     /// The client may not read `/metrics`.
@@ -97,7 +97,7 @@ pub enum HttpError {
     Webhook(whatsapp::webhook::WhatsAppWebhookError),
     /// The dial-in call already has a bot.
     #[error("this call has a bot already")]
-    SameCall,
+    DuplicateCall,
     /// The video room or its token could not be made.
     #[error("{0}")]
     Videoroom(daily::DailyError),
@@ -121,7 +121,7 @@ impl HttpError {
             HttpError::Metrics(metrics::MetricsDenied::Off) => StatusCode::NOT_FOUND,
             HttpError::Caller(_)
             | HttpError::NotVerified(_)
-            | HttpError::NoToken
+            | HttpError::TokenRequired
             | HttpError::Token(_)
             | HttpError::Signature(_)
             | HttpError::Metrics(metrics::MetricsDenied::Remote | metrics::MetricsDenied::Forwarded) => {
@@ -135,12 +135,14 @@ impl HttpError {
                 | AccessError::WebhookFromPage
                 | AccessError::NotUserInitiated => StatusCode::FORBIDDEN,
             },
-            HttpError::NoKey | HttpError::Messaging(_) => StatusCode::UNAUTHORIZED,
-            HttpError::NoUpgrade => StatusCode::UPGRADE_REQUIRED,
+            HttpError::KeyRequired | HttpError::Messaging(_) => StatusCode::UNAUTHORIZED,
+            HttpError::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
             HttpError::Body(BodyError::Broken) => StatusCode::BAD_REQUEST,
-            HttpError::SameCall => StatusCode::CONFLICT,
+            HttpError::DuplicateCall => StatusCode::CONFLICT,
             HttpError::Form | HttpError::Body(BodyError::Compressed) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            HttpError::Body(BodyError::TooLarge { .. }) | HttpError::TooMuchForProgram => StatusCode::PAYLOAD_TOO_LARGE,
+            HttpError::Body(BodyError::TooLarge { .. }) | HttpError::BodyTooLargeForProgram => {
+                StatusCode::PAYLOAD_TOO_LARGE
+            }
             HttpError::Body(BodyError::TooSlow { .. }) => StatusCode::REQUEST_TIMEOUT,
             HttpError::Invalid { .. } | HttpError::Start(start::StartRequestError::Invalid(_)) => {
                 StatusCode::UNPROCESSABLE_ENTITY
@@ -183,12 +185,12 @@ impl HttpError {
                     .headers_mut()
                     .insert(header::ALLOW, HeaderValue::from_static(allowed));
             }
-            HttpError::NoKey | HttpError::Whip(whip::WhipError::SpentKey) => {
+            HttpError::KeyRequired | HttpError::Whip(whip::WhipError::SpentKey) => {
                 reply
                     .headers_mut()
                     .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            HttpError::NoUpgrade => {
+            HttpError::UpgradeRequired => {
                 let headers = reply.headers_mut();
                 headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
                 headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));

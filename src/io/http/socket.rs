@@ -94,7 +94,7 @@ fn switching(head: &Parts) -> Result<Response<()>, HttpError> {
     *request.method_mut() = head.method.clone();
     *request.version_mut() = head.version;
     *request.headers_mut() = head.headers.clone();
-    create_response(&request).map_err(|_| HttpError::NoUpgrade)
+    create_response(&request).map_err(|_| HttpError::UpgradeRequired)
 }
 
 /// Returns the bearer token of the header `Authorization`.
@@ -110,7 +110,7 @@ fn good_token<'t>(
 ) -> Result<Option<VerifiedToken<'t>>, HttpError> {
     match verified {
         Some(Ok(token)) => Ok(Some(token)),
-        None if is_needed => Err(HttpError::NoToken),
+        None if is_needed => Err(HttpError::TokenRequired),
         // Where tokens are not required, foreign ones are ignored.
         None => Ok(None),
         Some(Err(token::TokenError::Unrecognized)) if !is_needed => Ok(None),

@@ -81,7 +81,7 @@ async fn open(
         return Err(HttpError::Whip(whip::WhipError::SpentKey));
     }
     if !has_key && of_session.is_none() {
-        return Err(HttpError::NoKey);
+        return Err(HttpError::KeyRequired);
     }
     peer.is_authorised |= has_key && app.access.requires_key();
     let kind = content_type(headers);
@@ -137,7 +137,7 @@ fn created(app: &RunnerApp, via: WhipEndpoint, answered: AnswerBody) -> Reply {
 
 async fn client_secret(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
     if !app.access.has_key(authorizations(&head.headers)) {
-        return Err(HttpError::NoKey);
+        return Err(HttpError::KeyRequired);
     }
     let body = read(app.times, &head.headers, AcceptedBody::Json, body).await?;
     app.check_open()?;

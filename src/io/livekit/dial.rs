@@ -73,7 +73,7 @@ async fn upgrade(
     request: &DialRequest,
 ) -> Result<Box<RoomSocket>, DialError> {
     let broken =
-        |error: hyper::Error| DialError::Unreachable(format!("{} gave no proper answer: {error}", target.host));
+        |error: hyper::Error| DialError::Unreachable(format!("{} sent no valid response: {error}", target.host));
     let key = generate_key();
     let message = upgrade_request(target, request, &key)?;
     let (mut sender, connection) = http1::Builder::new()

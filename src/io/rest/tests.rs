@@ -140,7 +140,7 @@ async fn transport_failures_are_retried() {
     }
     let fake = FakeServer::new(vec![garbage(b""), garbage(b"x"), garbage(cut)]).await;
     let why = hang_up(&fake, PROVIDERS[0]).await.expect_err("three broken answers");
-    assert!(why.starts_with("127.0.0.1 gave no proper answer: "), "{why}");
+    assert!(why.starts_with("127.0.0.1 sent no valid response: "), "{why}");
 }
 
 /// A provider that accepts and stays silent costs three timeouts and the pauses. The clock is

@@ -269,14 +269,12 @@ async fn odd_datagrams_do_not_stop_the_port() {
     let mut inbox = reading.port.open();
     let caller = socket().await;
     inbox.prove(address(&caller));
-    let nobody = {
+    let unused = {
         let gone = socket().await;
         address(&gone)
     };
     for _ in 0..10 {
-        reading
-            .port
-            .send(IceProtocol::Udp, reading.v4(), nobody, b"is anybody there?");
+        reading.port.send(IceProtocol::Udp, reading.v4(), unused, b"ping");
     }
     let largest = vec![5; 65_507];
     caller.send_to(b"", reading.v4()).await.expect("sent");
@@ -328,7 +326,7 @@ async fn the_host_selects_the_listening_address() {
     assert_ne!(any.number(), 0);
     let refused = UdpPort::bind(Host::Address(v4([192, 0, 2, 1])), 0)
         .err()
-        .expect("an address of somebody else");
+        .expect("a foreign address");
     assert_eq!(refused.kind(), io::ErrorKind::AddrNotAvailable);
     let taken = UdpPort::bind(Host::Localhost, any.number())
         .err()
@@ -450,7 +448,7 @@ async fn unrouted_datagrams_allocate_nothing() {
     let port = UdpPort::bind(Host::Localhost, 0).expect("a free port");
     let mut session = port.open();
     session.listen("ours".into());
-    let (peer, stranger) = (at("198.51.100.1:5000"), at("198.51.100.66:6666"));
+    let (peer, foreign) = (at("198.51.100.1:5000"), at("198.51.100.66:6666"));
     session.prove(peer);
     let mut arena = BytesMut::new();
     let junk = [
@@ -464,7 +462,7 @@ async fn unrouted_datagrams_allocate_nothing() {
     let ((), allocations) = allocations::of(|| {
         for _ in 0..100 {
             for datagram in &junk {
-                port.inject(stranger, datagram, &mut arena);
+                port.inject(foreign, datagram, &mut arena);
             }
         }
     });

@@ -98,7 +98,7 @@ impl SessionIo for WebRtcIo {
                     let _ = inquirer.send(silent);
                 }
             }
-            WebRtcCommand::Announce(rival) => self.shared.tell_others(self.inbox.number(), rival),
+            WebRtcCommand::Announce(rival) => self.shared.notify_others(self.inbox.number(), rival),
             WebRtcCommand::Progress(progress) => {
                 if let Some(call) = &self.call {
                     call.handle_progress(progress, &task.sessions);
@@ -136,7 +136,7 @@ impl WebRtcIo {
     fn prove(&self, proven: &ValidatedPath) {
         let path = self.inbox.port().path(proven.over, proven.local, proven.peer);
         for other in self.inbox.prove(path) {
-            self.shared.tell(other, CompetingSession::AtAddress);
+            self.shared.notify(other, CompetingSession::AtAddress);
         }
     }
 

@@ -129,7 +129,7 @@ impl WebRtcShared {
     }
 
     /// Tells a session about a competing one.
-    pub fn tell(&self, number: u64, rival: CompetingSession) {
+    pub fn notify(&self, number: u64, rival: CompetingSession) {
         let session = self.connections().by_number.get(&number).cloned();
         if let Some(session) = session {
             // A session with a full channel is stalled and will end.
@@ -138,7 +138,7 @@ impl WebRtcShared {
     }
 
     /// Tells every other session about a competing one.
-    pub fn tell_others(&self, number: u64, rival: CompetingSession) {
+    pub fn notify_others(&self, number: u64, rival: CompetingSession) {
         for (other, session) in &self.connections().by_number {
             if *other != number {
                 let _ = session.requests.try_send(SessionRequest::Rival(rival));

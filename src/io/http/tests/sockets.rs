@@ -90,12 +90,12 @@ async fn a_session_id_selects_the_body() {
         .expect("an upgrade");
     assert_eq!(runner.begun().await.given(), (id.to_owned(), json!({"a": 1})));
     let unknown = runner
-        .upgrade("/ws-client?sessionId=nobody", "")
+        .upgrade("/ws-client?sessionId=unknown", "")
         .await
         .expect_err("unknown");
     assert_eq!(unknown.0, 404);
     // A call's data comes from its provider.
-    runner.upgrade("/ws?sessionId=nobody", "").await.expect("an upgrade");
+    runner.upgrade("/ws?sessionId=unknown", "").await.expect("an upgrade");
 }
 
 /// A WebSocket path without a valid upgrade is answered with what it expects.
@@ -213,7 +213,7 @@ async fn a_slot_is_taken_before_a_token_is_consumed() {
 
     let runner = Runner::start().await;
     let _full = runner.fill();
-    let unknown = runner.upgrade("/ws-client?sessionId=nobody", "").await;
+    let unknown = runner.upgrade("/ws-client?sessionId=unknown", "").await;
     assert_eq!(unknown.expect_err("unknown").0, 404);
 }
 

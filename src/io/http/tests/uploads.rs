@@ -44,7 +44,7 @@ impl HttpService for Taker {
         let mut body = request.into_body();
         let (mut bytes, mut phase) = (0, ConnPhase::Receiving);
         loop {
-            assert!(doing.set(phase), "nobody else wants the place");
+            assert!(doing.set(phase), "the permit is held");
             match body.frame().await {
                 Some(Ok(frame)) => bytes += frame.data_ref().map_or(0, |data| data.len()),
                 Some(Err(_)) => return json_reply(StatusCode::BAD_REQUEST, "broken"),

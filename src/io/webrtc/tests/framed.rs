@@ -33,7 +33,7 @@ impl Tunnel {
     async fn new(http: SocketAddr) -> Tunnel {
         Tunnel {
             caller: Caller::new().await,
-            stream: TcpStream::connect(http).await.expect("somebody listens"),
+            stream: TcpStream::connect(http).await.expect("a listener"),
             framed: Rfc4571Reader::default(),
         }
     }
@@ -108,12 +108,12 @@ async fn unrouted_connections_are_closed_unanswered() {
     let mut check = vec![0, 1, 0, 12, 0x21, 0x12, 0xa4, 0x42];
     check.extend([7; 12]);
     check.extend([0, 6, 0, 8]);
-    check.extend(b"nobody:x");
+    check.extend(b"unknown:x");
     let mut unknown = Vec::new();
     rfc4571::append_framed(&check, &mut unknown);
     let too_long = (FRAMED_BYTES_MAX as u16 + 1).to_be_bytes().to_vec();
     for bytes in [unknown, vec![0, 0], vec![0, 3, 22, 254, 253], too_long] {
-        let mut stream = TcpStream::connect(http).await.expect("somebody listens");
+        let mut stream = TcpStream::connect(http).await.expect("a listener");
         stream.write_all(&bytes).await.expect("a connection");
         let mut answer = Vec::new();
         // A reset is an end too.
@@ -126,7 +126,7 @@ async fn unrouted_connections_are_closed_unanswered() {
 /// Returns a check that names a session and is not signed with its password.
 fn unsigned_check(answer: &str) -> Vec<u8> {
     let mut ufrags = answer.lines().filter_map(|line| line.strip_prefix("a=ice-ufrag:"));
-    let name = format!("{}:somebody", ufrags.next().expect("a name"));
+    let name = format!("{}:caller", ufrags.next().expect("a name"));
     let padded = name.len().next_multiple_of(4);
     let mut check = vec![0, 1, 0, 4 + padded as u8, 0x21, 0x12, 0xa4, 0x42];
     check.extend([7; 12]);
@@ -155,18 +155,18 @@ async fn unproven_connections_hold_few_slots() {
     let offer = new(tunnel.caller.client.offer());
     let answer = rig.offer(offer, json!({})).await.expect("an answer");
     let check = unsigned_check(&answer.sdp);
-    let mut strangers = Vec::new();
+    let mut unproven = Vec::new();
     for _ in 0..2 * ICE_TCP_PER_SESSION_MAX {
-        let mut stream = TcpStream::connect(http).await.expect("somebody listens");
+        let mut stream = TcpStream::connect(http).await.expect("a listener");
         stream.write_all(&check).await.expect("a connection");
-        strangers.push(stream);
+        unproven.push(stream);
     }
     // Some have been closed, in whichever order the runner saw them.
     let mut closed = 0;
     while closed < ICE_TCP_PER_SESSION_MAX {
-        let ends = strangers.iter_mut().map(|stream| Box::pin(assert_closed(stream)));
+        let ends = unproven.iter_mut().map(|stream| Box::pin(assert_closed(stream)));
         let (_, at, _) = futures_util::future::select_all(ends).await;
-        drop(strangers.remove(at));
+        drop(unproven.remove(at));
         closed += 1;
     }
     // The connection of the session's caller is proven and stays.
@@ -177,15 +177,15 @@ async fn unproven_connections_hold_few_slots() {
         .await;
     assert_eq!(rig.told().await, "Joined");
     for _ in 0..2 * ICE_TCP_PER_SESSION_MAX {
-        let mut stream = TcpStream::connect(http).await.expect("somebody listens");
+        let mut stream = TcpStream::connect(http).await.expect("a listener");
         stream.write_all(&check).await.expect("a connection");
-        strangers.push(stream);
+        unproven.push(stream);
     }
     tunnel.caller.client.send("hello");
     tunnel.until(runner, |client| !client.read.is_empty()).await;
     // The others are closed by the clock, although they repeat their checks.
     tokio::time::pause();
-    for mut stream in strangers {
+    for mut stream in unproven {
         let _ = stream.write_all(&check).await;
         assert_closed(&mut stream).await;
     }
