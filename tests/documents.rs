@@ -251,7 +251,7 @@ fn the_bots_of_the_readme_are_the_examples() {
         let rest = &readme[start + language.len() + 4..];
         rest[..rest.find("```").expect("a fence ends")].to_owned()
     };
-    let hello = fs::read_to_string(root().join("tests/examples/hello.rs")).expect("the example is text");
+    let hello = fs::read_to_string(root().join("examples/hello.rs")).expect("the example is text");
     let code = hello
         .lines()
         .skip_while(|line| line.starts_with("//!") || line.is_empty());

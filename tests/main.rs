@@ -23,6 +23,7 @@ mod livekit;
 mod losses;
 mod metrics;
 mod offers;
+mod pcm;
 mod processes;
 mod reference;
 mod requests;

@@ -208,7 +208,7 @@ def called(build):
         return f"share {share:.3f}"
 
     said = []
-    program = [sys.executable, str(ROOT / "tests" / "examples" / "bots" / "echo.py")]
+    program = [sys.executable, str(ROOT / "examples" / "bots" / "echo.py")]
     for embedded in ((), ("--embedded", "--host", "127.0.0.1")):
         runner = build.serve(*embedded, "--", *program)
         try:

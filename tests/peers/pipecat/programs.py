@@ -12,7 +12,7 @@ from pipecat.runner.utils import parse_telephony_websocket
 from sound import in_tune, tone
 
 HZ = 440
-EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "bots"
+EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples" / "bots"
 # An interpreter and a pipeline start before the bot hears anything.
 STARTED_S = 20
 # A program is asked to leave and then has a grace.

@@ -1,9 +1,13 @@
-//! A bot in a media room that hears each participant for himself, and tells those who are left how long somebody spoke.
+//! A bot in a LiveKit room: it measures how long each participant speaks, and reports it to the
+//! others when that participant leaves.
 //!
 //! ```sh
-//! export MEDIAROOM_URL=ws://localhost:7880 MEDIAROOM_API_KEY=devkey MEDIAROOM_API_SECRET=secret
+//! export LIVEKIT_URL=ws://localhost:7880 LIVEKIT_API_KEY=devkey LIVEKIT_API_SECRET=secret
 //! cargo run --release --example room -- -t mediaroom
+//! curl -X POST localhost:7860/start -H 'Content-Type: application/json' -d '{}'
 //! ```
+//!
+//! The answer of the last line has the room and a token for a participant.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -11,10 +15,10 @@ use std::process::ExitCode;
 use edge_runner::{Audio, BotError, Event, RunnerArguments};
 
 const RATE_HZ: u32 = 16_000;
-/// Peak of a frame above which it is taken for speech.
+/// The peak of a frame above which it counts as speech.
 const LOUD: u16 = 1_000;
 
-async fn bot(mut args: RunnerArguments) -> Result<(), BotError> {
+pub async fn bot(mut args: RunnerArguments) -> Result<(), BotError> {
     let mut media = args.media(Audio::at(RATE_HZ).per_participant())?;
     let mut spoken = HashMap::new();
     while let Some(event) = media.recv().await {

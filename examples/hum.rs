@@ -1,8 +1,11 @@
-//! A bot on the bare media handle, with a protocol of its own: it hums, and falls silent while the caller makes a sound.
+//! A bot on the media handle, without RTVI: it hums, and is silent while the caller makes a sound.
 //!
-//! It reads what only a WebRTC session has, the connection, and what the client sent along, the `body` of `/start`: start it
-//! with `cargo run --example webrtc` and give the page the body `{"tone_hz": 440}`. Hearing and humming are two loops over
-//! the two halves of the handle, since a full queue makes only the loop wait that fills it.
+//! 1. `cargo run --release --example hum`
+//! 2. Open <http://localhost:7860> and set the body to `{"tone_hz": 440}`.
+//! 3. Press *Connect*, and hum along.
+//!
+//! Receiving and sending are two loops over the two halves of the handle: a full queue makes only
+//! the sending loop wait.
 
 use std::f32::consts::TAU;
 
@@ -12,24 +15,24 @@ use serde_json::json;
 use tokio::sync::watch;
 
 const RATE_HZ: u32 = 16_000;
-/// What counts as a sound: a fortieth of the loudest.
+/// The peak of a frame from which it counts as sound: a fortieth of full scale.
 const LOUD: u16 = 800;
-/// Frames without a sound after which the bot goes on: half a second of them.
+/// Frames of silence after which the bot hums again: half a second.
 const QUIET_FRAMES: u32 = 25;
 
-async fn bot(mut args: RunnerArguments) -> Result<(), BotError> {
+pub async fn bot(mut args: RunnerArguments) -> Result<(), BotError> {
     let pc_id = args.webrtc_connection()?.pc_id.clone();
     let tone_hz = args.body["tone_hz"].as_f64().unwrap_or(220.0).clamp(60.0, 2_000.0) as f32;
     let (events, output) = args.media(Audio::at(RATE_HZ))?.split();
     let (allow, allowed) = watch::channel(false);
     tokio::select! {
-        ended = hear(events, output.clone(), &pc_id, allow) => ended,
+        ended = receive(events, output.clone(), &pc_id, allow) => ended,
         ended = hum(output, tone_hz, allowed) => ended,
     }
 }
 
-/// Follows the caller until the session is over, and says when humming is allowed.
-async fn hear(mut events: Events, output: Output, pc_id: &str, allow: watch::Sender<bool>) -> Result<(), BotError> {
+/// Receives events until the session is over, and sets whether humming is allowed.
+async fn receive(mut events: Events, output: Output, pc_id: &str, allow: watch::Sender<bool>) -> Result<(), BotError> {
     let mut quiet_frames = 0;
     while let Some(event) = events.recv().await {
         match event {
@@ -40,7 +43,6 @@ async fn hear(mut events: Events, output: Output, pc_id: &str, allow: watch::Sen
             Event::Audio(frame) if frame.iter().any(|sample| sample.unsigned_abs() > LOUD) => {
                 quiet_frames = 0;
                 if allow.send_replace(false) {
-                    // What was queued is not worth hearing any more.
                     output.interrupt();
                 }
             }
@@ -61,7 +63,7 @@ async fn hear(mut events: Events, output: Output, pc_id: &str, allow: watch::Sen
     Ok(())
 }
 
-/// Hums while it is allowed to, in pieces of 100 ms.
+/// Hums while that is allowed, in pieces of 100 ms.
 async fn hum(output: Output, tone_hz: f32, mut allowed: watch::Receiver<bool>) -> Result<(), BotError> {
     let step = TAU * tone_hz / RATE_HZ as f32;
     let mut phase = 0.0_f32;

@@ -1,0 +1,152 @@
+//! The bots of `examples/`, called by the callers of `edge_runner::testing`.
+
+#![allow(dead_code, reason = "the examples have a `main` of their own")]
+
+use std::time::Duration;
+use std::{env, fs, process};
+
+use edge_runner::bot::{Event, Participant};
+use edge_runner::config::Transport;
+use edge_runner::testing::{Call, Caller};
+use serde_json::json;
+
+#[path = "../../examples/hello.rs"]
+mod hello;
+#[path = "../../examples/hum.rs"]
+mod hum;
+#[path = "../../examples/menu.rs"]
+mod menu;
+#[path = "../../examples/room.rs"]
+mod room;
+#[path = "../../examples/voicemail.rs"]
+mod voicemail;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn peak(pcm: &[i16]) -> u16 {
+    pcm.iter().map(|sample| sample.unsigned_abs()).max().unwrap_or(0)
+}
+
+async fn ready(call: &mut Call) {
+    call.join();
+    call.send_rtvi("client-ready", "1", json!({"version": "2.1.0"}));
+    assert_eq!(call.next_rtvi().await.expect("an answer")["type"], "bot-ready");
+}
+
+async fn shown(call: &mut Call) -> String {
+    loop {
+        let message = call.next_rtvi().await.expect("a text");
+        if message["type"] == "bot-output" {
+            return message["data"]["text"].as_str().expect("text").to_owned();
+        }
+    }
+}
+
+#[tokio::test]
+async fn hello_greets_and_plays_back() {
+    let mut call = Caller::browser().call(hello::bot);
+    ready(&mut call).await;
+    assert!(shown(&mut call).await.starts_with("Hello!"));
+    call.send_rtvi("send-text", "2", json!({"content": "abc"}));
+    assert_eq!(shown(&mut call).await, "You wrote: abc");
+    call.speak(&[1_000; 3_200], 16_000).await;
+    assert_eq!(call.hear(SECOND / 5).await, (vec![1_000; 3_200], 16_000));
+    call.leave();
+    call.ended().await.expect("it ends with the call");
+}
+
+#[tokio::test]
+async fn hum_is_silent_while_the_caller_makes_a_sound() {
+    let mut call = Caller::browser().body(json!({"tone_hz": 300})).call(hum::bot);
+    call.join();
+    assert!(call.next_message().await.expect("a greeting").contains("\"hello\""));
+    assert!(peak(&call.hear(SECOND / 2).await.0) > 2_500);
+    call.speak(&[5_000; 1_600], 16_000).await;
+    // What it sent before is heard; then nothing follows.
+    while !call.hear(SECOND / 50).await.0.is_empty() {}
+    call.leave();
+    call.ended().await.expect("it ends with the call");
+}
+
+#[tokio::test]
+async fn menu_follows_the_keys() {
+    let twilio = Transport::from_name("telephony_a").expect("a provider");
+    let mut call = Caller::phone(twilio).call(menu::bot);
+    call.join();
+    let (prompt, rate_hz) = call.hear(SECOND / 4).await;
+    assert_eq!((prompt.len(), rate_hz), (2_000, 8_000));
+    assert!(peak(&prompt) > 7_000);
+    call.press("1");
+    let (melody, _) = call.hear(SECOND).await;
+    assert_eq!(melody.len(), 8_000, "four notes");
+    call.press("2");
+    // The key is handled before the speech that follows it.
+    call.speak(&[1_234; 800], 8_000).await;
+    assert_eq!(call.hear(SECOND / 10).await.0, [1_234; 800]);
+    call.press("#");
+    call.ended().await.expect("# hangs up");
+}
+
+#[tokio::test]
+async fn menu_is_shown_on_a_page() {
+    let mut call = Caller::browser().call(menu::bot);
+    ready(&mut call).await;
+    assert!(shown(&mut call).await.contains("Press 1"));
+    call.press("9");
+    assert!(
+        shown(&mut call).await.contains("Press 1"),
+        "an unknown key repeats the menu"
+    );
+    call.leave();
+    call.ended().await.expect("it ends with the call");
+}
+
+#[tokio::test]
+async fn voicemail_writes_what_was_said_after_the_beep() {
+    let folder = env::temp_dir().join(format!("edge-runner-voicemail-{}", process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let place = folder.clone();
+    let record = async move |args| voicemail::record(args, &place).await;
+    let mut call = Caller::browser().session_id("../a-b").call(record);
+    call.join();
+    call.hear(SECOND * 3 / 10).await;
+    // The mark behind the beep comes back with the next frame.
+    call.stay_silent(SECOND / 50).await;
+    tokio::task::yield_now().await;
+    call.speak(&[3_000; 16_000], 16_000).await;
+    call.leave();
+    call.ended().await.expect("it ends with the call");
+    let file = fs::read(folder.join("voicemail-ab.wav")).expect("a file of this folder");
+    let said: Vec<u8> = [3_000_i16; 16_000].map(i16::to_le_bytes).concat();
+    assert!(file.ends_with(&said), "{} bytes", file.len());
+    assert_eq!(&file[..4], b"RIFF");
+    // It is a file that others read: the caller of the tests plays it.
+    let mut again = Caller::browser().call(hello::bot);
+    assert!(again.speak_wav(&file).await.expect("a WAV file"));
+    fs::remove_dir_all(folder).expect("it is the test's");
+}
+
+#[tokio::test]
+async fn voicemail_of_a_caller_who_says_nothing_is_no_file() {
+    let folder = env::temp_dir().join(format!("edge-runner-no-voicemail-{}", process::id()));
+    let mut call = Caller::browser().call(async move |args| voicemail::record(args, &folder).await);
+    call.join();
+    call.leave();
+    call.ended().await.expect("nothing is written, so no folder is needed");
+}
+
+#[tokio::test]
+async fn room_reports_who_left() {
+    let mut call = Caller::media_room("lobby").call(room::bot);
+    call.join();
+    let mut ann = Participant::default();
+    ann.identity = "ann".into();
+    call.push_event(Event::ParticipantLeft(ann));
+    assert_eq!(call.next_message().await.as_deref(), Some("ann spoke for 0 s"));
+    call.push_event(Event::JoinFailed("401".into()));
+    call.leave();
+    assert_eq!(
+        call.ended().await.expect_err("the room was not joined").to_string(),
+        "401"
+    );
+}
