@@ -1,15 +1,15 @@
-//! Connecting the call that a bot was started for: a number was dialled, its provider holds the caller, and the bot's room has
-//! an address of SIP.
+//! Connecting a dial-in call to a Daily room.
 //!
-//! In: the arguments of a bot that the dial-in webhook started, and that address. Out: the caller is in the room, or why not.
-//! The `body` names the call; provider and key are those of the runner's configuration, since clients write bodies too.
-//! The provider takes the call only once the room's address is registered: its library tells a bot so (*dial-in ready*), with
-//! the address; for bots without that library the provider sends a webhook of that name.
+//! Daily holds the caller until the bot's room has a SIP address; the bot's library reports that
+//! address as *dial-in ready*. [`DialinCall::from_args`] finds the call in the arguments of a bot that
+//! the dial-in webhook started, and [`DialinCall::connect`] connects it. The URL and the key of the
+//! API are those of the runner's configuration, since any client may write a `body`.
+//! Source: `docs/spec/daily.md` 6.
 //!
 //! ```no_run
 //! # async fn bot(args: edge_runner::RunnerArguments) -> Result<(), edge_runner::BotError> {
 //! if let Some(call) = edge_runner::dialin::DialinCall::from_args(&args) {
-//!     // After the library said that dial-in is ready:
+//!     // After *dial-in ready*:
 //!     call.connect("sip:room@sip.example.net").await?;
 //! }
 //! # Ok(())
@@ -26,7 +26,7 @@ use crate::proto::daily::dialin::{HeldCall, held_call};
 #[derive(Clone, Debug)]
 pub struct DialinCall(HeldCall);
 
-/// Why a call is not connected. It holds neither the caller's number nor the key.
+/// The error of a call that was not connected. It contains neither the caller's number nor the key.
 #[derive(Debug)]
 pub struct ConnectError(String);
 
@@ -39,7 +39,7 @@ impl fmt::Display for ConnectError {
 impl std::error::Error for ConnectError {}
 
 impl DialinCall {
-    /// Finds the call in a session's arguments; `None` when no dialled number began the session.
+    /// Returns the call in a session's arguments, or `None` if the session was not started by one.
     pub fn from_args(args: &RunnerArguments) -> Option<DialinCall> {
         match args.kind {
             Kind::Videoroom(_) => held_call(&args.body, &args.cli_args.videoroom).map(DialinCall),
@@ -47,11 +47,11 @@ impl DialinCall {
         }
     }
 
-    /// Connects the caller to the room at `sip_uri`, within 10 s. The caller hears music until then. Called before the address
-    /// is registered, it fails, and may be called again.
+    /// Connects the caller to the room at `sip_uri`, within 10 s. The caller hears music until then.
+    /// It fails while the address is not registered, and may be called again.
     ///
     /// # Errors
-    /// [`ConnectError`], in the provider's words.
+    /// [`ConnectError`] with the provider's reason.
     pub async fn connect(&self, sip_uri: &str) -> Result<(), ConnectError> {
         let answer = rest::send(&self.0.connect_request(sip_uri)).await;
         let answer = answer.map_err(|error| ConnectError(format!("connecting the call to its room: {error}")))?;

@@ -1,48 +1,113 @@
-//! The runner that puts a voice bot on a small computer.
+//! A runner for voice bots, small enough for a single-board computer.
 //!
-//! One HTTP server spawns a bot for every session and connects it to whoever talks: a browser or a
-//! microcontroller over WebRTC, a plain client or a telephone over a WebSocket. A developer writes
-//! `async fn bot(RunnerArguments) -> Result<(), BotError>` and hands it to [`main`], which makes a
-//! process of it, or to a [`Runner`] inside another program. [`testing`] plays the callers of its
-//! tests.
+//! You write an async function: it hears a caller as PCM and answers with PCM. The runner brings
+//! the callers, over WebRTC (browsers and microcontrollers), WebSockets, telephone calls (Twilio,
+//! Telnyx, Plivo, Exotel), LiveKit rooms and WhatsApp calls, and starts one bot for each. A bot in
+//! another language is a program after `--`, without this crate.
 //!
-//! # Crates
+//! # Getting started
 //!
-//! - This crate: [`bot`], the entry contract, arguments and the media handle; [`rtvi`], the
-//!   conversation protocol of the clients, in one line; [`dialin`], what connects a dialled call;
-//!   [`runner`], embedding; [`testing`], callers for tests; two built-in bots. Inside, `cli` makes
-//!   a [`config::Config`] of arguments and environment, and `io` drives: it stamps the time, moves
-//!   bytes, and does what the cores answer. `io::session` is the one loop that every session runs
-//!   in.
-//! - `edge-runner-proto`: the pure cores. Bytes, values and `now` come in, values come out.
-//! - `edge-runner-http`: listening, connections, TLS, bodies, requests to others; what both servers
-//!   stand on.
-//! - `edge-runner-cloud`: the cloud agent service and its client, with cores, drivers and options
-//!   of its own.
+//! ```toml
+//! [dependencies]
+//! # A checkout of the repository beside your crate.
+//! edge-runner = { path = "../edge-runner" }
+//! ```
 //!
-//! Uses run one way: `cli`, then `io`, then [`bot`], then the cores.
+//! A whole bot, which greets on the page and plays back what it hears:
+//!
+//! ```no_run
+//! use edge_runner::rtvi::{Rtvi, RtviEvent};
+//! use edge_runner::{Audio, BotError, RunnerArguments};
+//!
+//! async fn bot(mut args: RunnerArguments) -> Result<(), BotError> {
+//!     let mut rtvi = Rtvi::open(&mut args, Audio::at(16_000))?;
+//!     while let Some(event) = rtvi.recv().await {
+//!         match event {
+//!             RtviEvent::Ready => rtvi.show("Hello! I play back what you say."),
+//!             RtviEvent::Audio(frame) => rtvi.send_audio(&frame).await?,
+//!             _ => {}
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     edge_runner::main(bot)
+//! }
+//! ```
+//!
+//! `cargo run` serves it at <http://localhost:7860>, with a page that talks to it; `cargo run --
+//! --help` lists the options. `examples/` has a keypad menu, a voicemail that writes WAV files, and
+//! a bot for a room with several people.
+//!
+//! # Writing a bot
+//!
+//! - [`RunnerArguments`] says who calls and how; [`bot::Kind`] holds what one transport has.
+//! - [`rtvi::Rtvi`] speaks RTVI, the protocol of Pipecat's clients and of the page. Most bots use it.
+//! - [`Media`] is the layer below: [`Event`]s in, PCM, texts, marks and interruptions out.
+//! - A bot runs until it returns. It should return when its session is over.
+//!
+//! # Testing a bot
+//!
+//! [`testing::Caller`] plays a browser, a device, a telephone or a participant of a room, without a
+//! network:
+//!
+//! ```
+//! # use edge_runner::{Audio, BotError, RunnerArguments};
+//! use edge_runner::testing::Caller;
+//!
+//! # async fn bot(mut args: RunnerArguments) -> Result<(), BotError> {
+//! #     let mut media = args.media(Audio::at(16_000))?;
+//! #     while let Some(event) = media.recv().await {
+//! #         if let edge_runner::Event::Audio(frame) = event { media.send_audio(&frame).await? }
+//! #     }
+//! #     Ok(())
+//! # }
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let mut call = Caller::browser().call(bot);
+//! call.join();
+//! call.speak(&[1_000; 3_200], 16_000).await;
+//! let (heard, _) = call.hear(std::time::Duration::from_millis(200)).await;
+//! assert_eq!(heard, [1_000; 3_200]);
+//! call.leave();
+//! call.ended().await.expect("the bot ends without an error");
+//! # });
+//! ```
+//!
+//! # Embedding
+//!
+//! [`main`] makes a whole program of a bot: options, environment, log and signals. A [`Runner`]
+//! serves inside a program of your own, with values for its options and with routes of yours beside
+//! its own. [`runner`] has an example.
 //!
 //! # Features
 //!
-//! One cargo feature is one ability, and the default is all of them; `proto::features` has the
-//! table. Callers: `webrtc`, `turn` (the runner's own side), `telephony`, `websocket`, `mediaroom`,
-//! `videoroom`, `messaging`. The server: `tls`, `page`, `doctor`. `cloud` is another program in the
-//! same binary: the cloud agent service. `full`, `runner`, `browser`, `telephone` and `smallest`
-//! are selections of them. The built-in bots, programs as bots, `/metrics` and systemd are in every
-//! build. A module that is not built has a twin, `absent.rs` in its folder, so `cfg` stands on
-//! `mod` lines alone, and what a build lacks is refused by the name of its feature.
+//! All features are on by default. A smaller build turns them off and names what it needs:
+//! `default-features = false, features = ["browser"]`. An option of an absent feature is refused
+//! with the name of that feature.
 //!
-//! # Three laws
+//! | feature | adds |
+//! |---|---|
+//! | `webrtc` | browsers and microcontrollers over WebRTC, WHIP and WHEP |
+//! | `turn` | the runner's own use of STUN and TURN servers |
+//! | `telephony` | calls of Twilio, Telnyx, Plivo and Exotel |
+//! | `websocket` | plain clients on a WebSocket |
+//! | `mediaroom` | LiveKit rooms |
+//! | `videoroom` | Daily rooms |
+//! | `messaging` | WhatsApp calls |
+//! | `tls` | HTTPS on the HTTP port |
+//! | `page` | the page at `/client/` |
+//! | `doctor` | `edge-runner doctor`, a check of network and credentials |
+//! | `cloud` | `edge-runner cloud`, a service that builds and stores agents |
 //!
-//! 1. `proto` is pure: no sockets, tasks, files, environment; time and randomness enter as values.
-//! 2. `io` decides nothing about a protocol.
-//! 3. Everything has a cap, and every cap has a name, those of an operator in `proto::limits`.
+//! `full`, `runner`, `browser`, `telephone` and `smallest` are selections of them. `docs/` in the
+//! repository has the pages for operators, and `docs/architecture.md` the map for contributors.
 
-// What only absent abilities use falls out when the binary is linked.
+#![deny(missing_docs)]
+// Items that only an absent feature uses are removed when the binary is linked.
 #![cfg_attr(not(feature = "full"), allow(dead_code, unused_imports))]
-// A test may take the clock once, as the origin of its own time.
+// A test may read the clock once, as the origin of its own time.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
-
 #[cfg(test)]
 #[path = "../tests/support/allocations.rs"]
 mod allocations;
@@ -72,22 +137,21 @@ pub use config::Config;
 pub use runner::Runner;
 
 pub mod http {
-    //! What a route of one's own takes and gives. See
+    //! The types of requests and responses of your own routes. See
     //! [`RunnerBuilder::route`](crate::runner::RunnerBuilder::route).
 
     pub use bytes::Bytes;
     pub use hyper::{HeaderMap, Method, StatusCode, Uri, header};
 
-    /// A request, with its whole body.
+    /// A request with its whole body.
     pub type Request = hyper::Request<Bytes>;
-    /// An answer, whose body is whole.
+    /// A response with its whole body.
     pub type Response = hyper::Response<Bytes>;
 }
 
 #[doc(hidden)]
 pub mod inside {
-    //! What this repository's own binary and tests reach inside for; it may change with every
-    //! commit.
+    //! Internals for this repository's binary and tests. Not part of the public API.
 
     pub use crate::cli::start::built_in;
     pub use crate::cli::{CliCommand, Env, UsageError, parse};

@@ -1,10 +1,10 @@
-//! RTVI for bots: one line opens a conversation with a voice client, and one loop holds it.
+//! RTVI for bots: the protocol of Pipecat's clients and of the page.
 //!
-//! [`Rtvi::open`] takes the session's media handle. From then on it answers the handshake and every message that no bot can
-//! use, tells the client when the bot's voice starts and stops, and hands the rest to the bot as [`RtviEvent`]s. What the
-//! bot has to tell goes out by one method each; messages never wait, and after the end of the session they go nowhere.
-//! A microcontroller cannot send much and cannot read much: it is ready as soon as it joined, it is spared what only a
-//! screen full of numbers needs (see [`Rtvi::detailed`]), and no message to it is longer than one chunk.
+//! [`Rtvi::open`] takes the session's media handle. It answers the handshake and every message that
+//! is not for the bot, reports when the bot's speech starts and stops, and passes the rest to the bot
+//! as [`RtviEvent`]s. Methods send messages without waiting; after the session they do nothing.
+//! A microcontroller is ready when it joins, gets no messages that only a screen needs (see
+//! [`Rtvi::detailed`]), and no message longer than one chunk.
 //!
 //! ```no_run
 //! # use edge_runner::{bot::{Audio, BotError, RunnerArguments}, rtvi::{Rtvi, RtviEvent}};
@@ -44,72 +44,87 @@ use crate::proto::rtvi::{Handshake, Segment, parse, pieces, timestamp};
 /// Bytes of a message around the text in it.
 const ENVELOPE_BYTES: usize = 200;
 
-/// What happens in a conversation, in the order in which it happened.
+/// Something that happened in a session with RTVI, in order.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RtviEvent {
-    /// The caller is connected; audio flows from here on.
+    /// The caller is connected: audio flows from here on.
     Joined,
-    /// The client can be talked to, and was told that the bot can: the time to greet. It comes once. A microcontroller is
-    /// ready when it joined; a caller without RTVI never is.
+    /// The handshake is done: the time to greet. It happens once, for a microcontroller when it
+    /// joins, and never for a caller without RTVI.
     Ready,
-    /// What the caller said, usually 20 ms of it.
+    /// Audio of the caller, usually 20 ms.
     Audio(AudioFrame),
-    /// The user typed something.
-    Text { content: String, options: TextOptions },
+    /// A text that the user typed.
+    Text {
+        /// What the user typed.
+        content: String,
+        /// How the bot should respond.
+        options: TextOptions,
+    },
     /// A message of the application; [`Rtvi::respond`] or [`Rtvi::reject`] answers it.
     Message(ClientMessage),
     /// A key of the telephone: one of `0`-`9`, `*`, `#`, `A`-`D`.
     Dtmf(char),
-    /// Something that few bots need: the result of a function, a file, an event of the page.
+    /// A request that few bots need: a function's result, a file, an event of the page.
     Request(Request),
-    /// The bot's voice is heard from here on; the client was told.
+    /// The bot's speech begins to leave the runner. The client was told.
     SpeechStarted,
-    /// The bot's voice ended, or was interrupted; the client was told.
+    /// The bot's speech ended or was interrupted. The client was told.
     SpeechStopped,
-    /// A mark of [`Output::mark`] came back: all speech before it was played, or was dropped by an interruption.
-    Mark { name: String, played: bool },
-    /// Somebody is in the room, or came into it.
+    /// A mark of [`Output::mark`] came back.
+    Mark {
+        /// The name that the bot gave the mark.
+        name: String,
+        /// Whether all speech before the mark was played; `false` after an interruption.
+        played: bool,
+    },
+    /// A participant is in the room, or has joined it.
     ParticipantJoined(Participant),
-    /// Somebody left the room.
+    /// A participant has left the room.
     ParticipantLeft(Participant),
-    /// Somebody in the room began to speak, or stopped, as the server hears it.
-    Speaking { identity: Arc<str>, speaking: bool },
-    /// The room could not be entered: why.
+    /// A participant of the room began or stopped to speak, according to the room's server.
+    Speaking {
+        /// The participant's identity.
+        identity: Arc<str>,
+        /// Whether the participant speaks now.
+        speaking: bool,
+    },
+    /// The room could not be joined, with the reason.
     JoinFailed(String),
-    /// Nothing was heard of the caller for some seconds; the session is kept for a while.
+    /// Nothing has arrived from the caller for some seconds. The session stays open for a while.
     Lost,
-    /// A lost caller is heard again.
+    /// The caller is back after [`RtviEvent::Lost`].
     Resumed,
-    /// The conversation is over; nothing follows.
+    /// The session is over. No event follows.
     Left(LeaveReason),
 }
 
-/// What a client said of itself.
+/// What a client told about itself in the handshake.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Client {
-    /// Its protocol version, as it came.
+    /// Its protocol version, unparsed.
     pub version: Option<String>,
-    /// Its `about`, as it came; null when there was none.
+    /// Its `about`, or null.
     pub about: Value,
 }
 
-/// A sentence whose words are told as they are spoken; made by [`Rtvi::begin_sentence`].
+/// A sentence whose words are sent while they are spoken. See [`Rtvi::begin_sentence`].
 #[derive(Debug)]
 pub struct Sentence {
     segment: Segment,
-    /// Bytes of it that the client was told are spoken.
+    /// Bytes of it that the client knows to be spoken.
     announced_bytes: usize,
 }
 
-/// A conversation with a voice client.
+/// A session with an RTVI client.
 pub struct Rtvi {
     session_id: SessionId,
     events: Events,
     output: Output,
     shutdown: Shutdown,
     embedded: bool,
-    /// Whether the caller takes no messages and says nothing of itself: a telephone, or a connection without a data channel.
+    /// Whether the caller has no messages: a telephone, or a connection without a data channel.
     no_messages: bool,
     detailed: bool,
     /// Whether the client speaks protocol 1.
@@ -118,19 +133,19 @@ pub struct Rtvi {
     ready: bool,
     ended: bool,
     speaking: bool,
-    /// What happened while the bot was not listening, in its order.
+    /// Events that the bot has not received yet.
     queue: VecDeque<RtviEvent>,
     /// How many of `queue` are audio.
     frames_queued: usize,
-    /// Audio that gave way while the bot was sending.
+    /// Frames that were dropped while the bot was sending.
     frames_dropped: u64,
-    /// Sentences that the client hears of once the bot's voice is heard, each with the place it is at.
+    /// Sentences to announce when the bot's speech starts, each with the bytes spoken.
     pending_segments: VecDeque<(Segment, usize)>,
     segments: u32,
 }
 
 impl fmt::Debug for Rtvi {
-    /// Neither speech nor texts are part of it.
+    /// Omits speech and texts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rtvi")
             .field("session_id", &self.session_id)
@@ -141,7 +156,7 @@ impl fmt::Debug for Rtvi {
 }
 
 impl Rtvi {
-    /// Opens the conversation of a session, with PCM at the rates that `audio` asks for.
+    /// Takes the media of a session, with PCM at the rates of `audio`.
     ///
     /// # Errors
     /// [`MissingField`] on a kind without media, and when the media was taken before.
@@ -173,25 +188,26 @@ impl Rtvi {
         })
     }
 
-    /// Whether metrics, interim transcripts, audio levels, text of the model and words as they are spoken are sent: by
-    /// default to all but microcontrollers.
+    /// Sets whether metrics, interim transcripts, audio levels, model text and spoken words are sent.
+    /// They are by default, except to microcontrollers.
     pub fn detailed(&mut self, detailed: bool) {
         self.detailed = detailed;
     }
 
-    /// Returns what the client said of itself, once it said so.
+    /// Returns what the client told about itself, after the handshake.
     pub fn client(&self) -> Option<&Client> {
         self.client.as_ref()
     }
 
-    /// Returns the voice alone; clones of it speak into the same session, from any task.
+    /// Returns the sending half of the media. Clones of it send from any task.
     pub fn output(&self) -> &Output {
         &self.output
     }
 
-    /// Waits for the next event; `None` once the conversation is over: the caller left, asked the bot to leave, or the runner stops.
+    /// Waits for the next event. Returns `None` once the session is over: the caller left or asked
+    /// the bot to leave, or the runner stops.
     ///
-    /// It can be dropped and called again at any time without losing an event.
+    /// This method is cancel safe: dropping its future loses no event.
     pub async fn recv(&mut self) -> Option<RtviEvent> {
         loop {
             if let Some(event) = self.queue.pop_front() {
@@ -212,10 +228,10 @@ impl Rtvi {
         }
     }
 
-    /// Queues speech as [`Output::send_audio`] does, and keeps answering the client while it waits.
+    /// Queues speech as [`Output::send_audio`] does, and answers the client while it waits.
     ///
-    /// What the caller says meanwhile is kept for [`Rtvi::recv`], a second of it at most. A bot that lets itself be
-    /// interrupted while it says something long sends through a clone of [`Rtvi::output`] next to `recv` instead.
+    /// At most one second of the caller's audio is kept for [`Rtvi::recv`] meanwhile. A bot that can
+    /// be interrupted in a long speech sends through a clone of [`Rtvi::output`], beside `recv`.
     ///
     /// # Errors
     /// [`MediaError`] once the session is over.
@@ -233,16 +249,16 @@ impl Rtvi {
         }
     }
 
-    /// Drops, at once, all speech that has not left yet and the sentences that belong to it, and tells the client.
+    /// Drops all speech that has not left the runner, with its sentences, and tells the client.
     pub fn interrupt(&mut self) {
         self.output.interrupt();
         self.pending_segments.clear();
         self.send(&ToClient::BotInterrupted);
     }
 
-    /// Tells what the bot says aloud: before its audio, or while that is heard.
+    /// Announces what the bot says, before or during its audio.
     ///
-    /// The client hears of it when the voice starts. Text without a voice is [`Rtvi::show`]'s.
+    /// The client gets it when the speech starts. For text without speech, use [`Rtvi::show`].
     pub fn say(&mut self, text: &str) {
         for piece in pieces(text, self.text_bytes_max()) {
             let segment = self.segment(piece);
@@ -250,7 +266,7 @@ impl Rtvi {
         }
     }
 
-    /// Tells what the bot says aloud, as [`Rtvi::say`] does, when its words will be told as they are spoken.
+    /// Announces a sentence as [`Rtvi::say`] does, for [`Rtvi::progress`] to follow word by word.
     pub fn begin_sentence(&mut self, text: &str) -> Sentence {
         let segment = self.segment(text);
         self.announce_with_voice(segment.clone(), 0);
@@ -260,7 +276,7 @@ impl Rtvi {
         }
     }
 
-    /// Tells that the voice is at `bytes` of a sentence; at its length the sentence is complete.
+    /// Reports that `bytes` of a sentence are spoken; all of them complete it.
     pub fn progress(&mut self, sentence: &mut Sentence, bytes: usize) {
         let is_pending = self
             .pending_segments
@@ -281,7 +297,7 @@ impl Rtvi {
         sentence.announced_bytes += words.len();
     }
 
-    /// Shows text of the bot that is not spoken.
+    /// Sends text of the bot that is not spoken.
     pub fn show(&mut self, text: &str) {
         for piece in pieces(text, self.text_bytes_max()) {
             let segment = self.segment(piece);
@@ -289,17 +305,17 @@ impl Rtvi {
         }
     }
 
-    /// Tells that the bot hears the user speak.
+    /// Reports that the user started to speak.
     pub fn user_started_speaking(&self) {
         self.send(&ToClient::UserStartedSpeaking);
     }
 
-    /// Tells that the user has finished.
+    /// Reports that the user stopped speaking.
     pub fn user_stopped_speaking(&self) {
         self.send(&ToClient::UserStoppedSpeaking);
     }
 
-    /// Tells what the user said; an interim text stands until the next one.
+    /// Reports what the user said. An interim transcript is valid until the next one.
     pub fn transcript(&self, text: &str, is_final: bool) {
         #[allow(
             clippy::disallowed_methods,
@@ -314,28 +330,28 @@ impl Rtvi {
         });
     }
 
-    /// Tells how loud the user is, from 0 to 1.
+    /// Reports the user's level, 0 to 1.
     pub fn user_level(&self, level: f32) {
         self.send(&ToClient::UserAudioLevel { value: rounded(level) });
     }
 
-    /// Tells how loud the bot is, from 0 to 1.
+    /// Reports the bot's level, 0 to 1.
     pub fn bot_level(&self, level: f32) {
         self.send(&ToClient::BotAudioLevel { value: rounded(level) });
     }
 
-    /// Tells what the bot measured of itself.
+    /// Sends the bot's metrics.
     pub fn metrics(&self, metrics: &Metrics<'_>) {
         self.send(&ToClient::Metrics(metrics));
     }
 
-    /// Tells that something failed. After a fatal error the client disconnects.
+    /// Reports an error. After a fatal one the client disconnects.
     pub fn error(&self, error: &str, fatal: bool) {
         let error = pieces(error, self.text_bytes_max()).next().unwrap_or_default();
         self.send(&ToClient::Error { error, fatal });
     }
 
-    /// Sends the application anything.
+    /// Sends a message to the application.
     pub fn message(&self, value: &Value) {
         self.send(&ToClient::ServerMessage(value));
     }
@@ -348,19 +364,19 @@ impl Rtvi {
         }
     }
 
-    /// Refuses a message of the application, and says why.
+    /// Rejects a message of the application with a reason.
     pub fn reject(&self, request: &ClientMessage, error: &str) {
         self.send_text(ToClient::ErrorResponse { error }.answer(&request.id));
     }
 
-    /// Sends any message of the protocol that answers nothing.
+    /// Sends any message of the protocol that is not a response.
     pub fn send(&self, message: &ToClient<'_>) {
         if self.detailed || !message.is_detail() {
             self.send_text(message.text());
         }
     }
 
-    /// Takes one event of the session: does what the protocol asks, and keeps what is the bot's.
+    /// Handles one event of the session, and queues what is for the bot.
     fn handle_event(&mut self, event: Option<Event>) {
         match event {
             _ if self.ended => {}
@@ -451,12 +467,12 @@ impl Rtvi {
         self.enqueue(RtviEvent::Left(reason));
     }
 
-    /// Keeps an event for the bot.
+    /// Queues an event for the bot.
     fn enqueue(&mut self, event: RtviEvent) {
         self.queue.push_back(event);
     }
 
-    /// Keeps a frame for the bot; old speech gives way to new.
+    /// Queues a frame for the bot. A full queue drops its oldest frame.
     fn enqueue_frame(&mut self, frame: AudioFrame) {
         if self.frames_queued == AUDIO_IN_FRAMES_MAX {
             let oldest = self.queue.iter().position(|event| matches!(event, RtviEvent::Audio(_)));
@@ -473,7 +489,7 @@ impl Rtvi {
         Segment::new(self.segments, text)
     }
 
-    /// Tells of a sentence now or, if the bot is not heard yet, when it is.
+    /// Announces a sentence now, or when the bot's speech starts.
     fn announce_with_voice(&mut self, segment: Segment, bytes: usize) {
         if self.speaking {
             return self.announce(&segment, bytes);
@@ -484,7 +500,7 @@ impl Rtvi {
         self.pending_segments.push_back((segment, bytes));
     }
 
-    /// Tells of a sentence for the first time. To whom words are not told one by one, all of them are told here.
+    /// Announces a sentence. A client without word progress gets all of its words here.
     fn announce(&self, segment: &Segment, bytes: usize) {
         if bytes > 0 || !self.detailed {
             for text in pieces(segment.text(), self.text_bytes_max()) {
@@ -496,7 +512,7 @@ impl Rtvi {
         }
     }
 
-    /// Returns how many bytes one message to this client may have.
+    /// Returns the cap on the bytes of one message to this client.
     fn bytes_max(&self) -> usize {
         if self.embedded {
             DEVICE_MESSAGE_BYTES_MAX
@@ -505,14 +521,15 @@ impl Rtvi {
         }
     }
 
-    /// Returns how many bytes of text one message to this client may carry.
+    /// Returns the cap on the text in one message to this client.
     fn text_bytes_max(&self) -> usize {
         // Progress repeats the text of its segment.
         let copies = if self.detailed { 2 } else { 1 };
         (self.bytes_max() - ENVELOPE_BYTES) / copies
     }
 
-    /// Sends a text, and tells whether this client can read one so long. After the end of the session it goes nowhere.
+    /// Sends a text and returns whether its length is within the client's cap. Does nothing after the
+    /// end of the session.
     fn send_text(&self, text: String) -> bool {
         if self.no_messages {
             return true;
@@ -530,7 +547,7 @@ impl Rtvi {
     }
 }
 
-/// Brings a level into range, with as many digits as a meter shows.
+/// Clamps a level to 0 to 1 and rounds it to three digits.
 fn rounded(level: f32) -> f32 {
     if level.is_nan() {
         0.0

@@ -1,10 +1,9 @@
-//! A runner inside a program of one's own, beside [`crate::main`], which makes a whole process of
-//! it.
+//! A runner inside a program of your own; [`crate::main`] makes a whole process instead.
 //!
-//! A [`Runner`] is configured by values. It reads no arguments and no environment, sets no logger,
-//! listens for no signal and tells no supervisor: all of that is the program's. Several of them run
-//! in one process, each with its own sockets, sessions, keys and metrics. It runs in tasks of the
-//! tokio runtime that calls [`Runner::serve`], which needs its IO and its timers.
+//! A [`Runner`] is configured by values. It reads no arguments and no environment, sets up no logger,
+//! handles no signals and notifies no supervisor. Several runners can share a process, each with its
+//! own sockets, sessions, keys and metrics. A runner uses the tokio runtime that calls
+//! [`Runner::serve`].
 //!
 //! ```
 //! use edge_runner::http::{Request, Response};
@@ -54,7 +53,7 @@ use crate::io::serving::{RunnerInstance as Parts, RunnerStatus};
 use crate::io::tls::{CertificateWatcher, ServerTls};
 use crate::io::{RunError, tasks};
 
-/// A runner that is to serve. See [the module](self) for a whole program.
+/// A runner that does not serve yet. See [the module](self) for a whole program.
 #[derive(Clone, Debug)]
 #[must_use = "a runner does nothing before it serves"]
 pub struct Runner {
@@ -63,8 +62,7 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Makes a runner of a configuration. Its `workers` and `verbosity` are those of a whole
-    /// process and have no effect here.
+    /// Creates a runner from a configuration. `workers` and `verbosity` have no effect here.
     pub fn new(config: Config) -> Self {
         Runner {
             config,
@@ -77,7 +75,7 @@ impl Runner {
         RunnerBuilder(Runner::new(Config::default()))
     }
 
-    /// Adds a route of one's own. See [`RunnerBuilder::route`].
+    /// Adds a route. See [`RunnerBuilder::route`].
     pub fn route<F, Fut>(mut self, path: impl Into<String>, handler: F) -> Self
     where
         F: Fn(Request) -> Fut + Send + Sync + 'static,
@@ -87,18 +85,17 @@ impl Runner {
         self
     }
 
-    /// Serves until `shutdown` is done. What this returns, as soon as requests are answered, is the
-    /// handle of the runner; it serves on when the handle is dropped.
+    /// Serves until `shutdown` completes. Returns a handle as soon as the runner accepts requests;
+    /// dropping the handle does not stop the runner.
     ///
-    /// The end takes as long as [`Config::drain`] lets live sessions go on by themselves, and a few
-    /// seconds beyond that.
+    /// Stopping takes up to [`Config::drain`] and a few seconds more.
     ///
     /// # Errors
     /// [`RunnerError`] when a port is taken, a file cannot be read, a route's path is one of the
     /// runner's own, or the configuration is one of `--direct`, which has no server.
     ///
     /// # Panics
-    /// Outside of a tokio runtime with IO and timers.
+    /// Outside a tokio runtime with IO and timers.
     pub async fn serve<F, Fut>(
         self,
         bot: F,
@@ -141,19 +138,18 @@ impl Runner {
     }
 }
 
-/// The steps to a [`Runner`]; what is not set is as in [`Config::default`].
+/// Builds a [`Runner`]. Defaults are those of [`Config::default`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing before it is built"]
 pub struct RunnerBuilder(Runner);
 
 impl RunnerBuilder {
-    /// Sets the address at which HTTP is served; without it, both loopback addresses.
+    /// Sets the address of the HTTP server. Default: both loopback addresses.
     pub fn host(self, address: IpAddr) -> Self {
         self.configure(|config| config.host = Host::Address(address))
     }
 
-    /// Sets the TCP port of HTTP, whose number is that of the UDP port, too; 0 finds free ones.
-    /// Without it, 7860.
+    /// Sets the HTTP port, which is the number of the UDP port too. 0 picks free ports. Default: 7860.
     pub fn port(self, port: u16) -> Self {
         self.configure(|config| {
             config.port = port;
@@ -163,34 +159,32 @@ impl RunnerBuilder {
         })
     }
 
-    /// Sets what callers of `/start` and of offers have to send as `Authorization: Bearer KEY`.
+    /// Sets the key that `/start` and offers require as `Authorization: Bearer KEY`.
     pub fn api_key(self, key: impl Into<String>) -> Self {
         self.configure(|config| config.api_key = Some(Secret::new(key)))
     }
 
-    /// Sets how many sessions there may be at a time.
+    /// Sets the cap on concurrent sessions.
     pub fn sessions_max(self, sessions_max: usize) -> Self {
         self.configure(|config| config.sessions_max = sessions_max)
     }
 
-    /// Sets how long live sessions may go on by themselves at the end; without it, they are ended
-    /// at once.
+    /// Sets how long live sessions may continue after shutdown. Default: they end at once.
     pub fn drain(self, drain: Duration) -> Self {
         self.configure(|config| config.drain = drain)
     }
 
-    /// Changes anything else of the configuration.
+    /// Changes any other part of the configuration.
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.0.config);
         self
     }
 
-    /// Adds a route of one's own, for every method: `path` is compared as it stands in the request,
-    /// percent-encoded.
+    /// Adds a route for every method. `path` is compared with the percent-encoded path of the request.
     ///
-    /// A request has its whole body, of 256 KiB at most, and the [`IpAddr`] of its client among its
-    /// extensions. The names of the server and the list of origins are judged before; the API key
-    /// is the handler's to ask for.
+    /// A request carries its whole body, up to 256 KiB, and the client's [`IpAddr`] as an extension.
+    /// The checks of host names and origins run before the handler; the check of the API key does
+    /// not.
     pub fn route<F, Fut>(self, path: impl Into<String>, handler: F) -> Self
     where
         F: Fn(Request) -> Fut + Send + Sync + 'static,
@@ -199,13 +193,13 @@ impl RunnerBuilder {
         RunnerBuilder(self.0.route(path, handler))
     }
 
-    /// Makes the runner.
+    /// Returns the runner.
     pub fn build(self) -> Runner {
         self.0
     }
 }
 
-/// A runner that serves.
+/// A serving runner.
 #[must_use = "only `ended` tells of its end"]
 pub struct Serving {
     seen: RunnerStatus,
@@ -224,8 +218,7 @@ impl fmt::Debug for Serving {
 }
 
 impl Serving {
-    /// Returns the addresses at which HTTP is served: at least one, all of one port, which is never
-    /// 0.
+    /// Returns the addresses of the HTTP server: at least one, all with the same port, never 0.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.seen.addresses
     }
@@ -235,13 +228,12 @@ impl Serving {
         self.seen.rtc_port
     }
 
-    /// Returns how many sessions are live.
+    /// Returns the number of live sessions.
     pub fn sessions(&self) -> usize {
         self.seen.sessions()
     }
 
-    /// Returns the metrics of this runner in the text format of Prometheus, as `/metrics` answers
-    /// them; empty in a build without `metrics`.
+    /// Returns the metrics of this runner in the Prometheus text format, as `/metrics` does.
     pub fn metrics(&self) -> String {
         self.seen.metrics()
     }
@@ -249,11 +241,11 @@ impl Serving {
     /// Waits until the runner has ended.
     ///
     /// # Errors
-    /// [`RunnerError`] when it ended although it was not asked to.
+    /// [`RunnerError`] if it ended for another reason than `shutdown`.
     pub async fn ended(self) -> Result<(), RunnerError> {
         match self.ended.await {
             Ok(ended) => ended.map_err(RunnerError),
-            // The future that was to tell the end panicked.
+            // The task panicked before it sent its result.
             Err(_) => Err(RunnerError(RunError::Bot(match self.task.await {
                 Err(error) if error.is_panic() => "the future `shutdown` panicked".to_owned(),
                 _ => "the runtime has ended".to_owned(),
@@ -262,8 +254,7 @@ impl Serving {
     }
 }
 
-/// Why a runner does not serve, or does not serve any more. It says what to do about it, and names
-/// no key.
+/// The error of a runner that cannot serve, or has stopped serving. Its text contains no key.
 pub struct RunnerError(RunError);
 
 impl fmt::Debug for RunnerError {

@@ -1,12 +1,10 @@
-//! A caller that a test plays, so that a bot has unit tests without a network.
+//! Callers for the tests of a bot, without a network.
 //!
-//! A [`Caller`] is made by what it calls with: [`Caller::browser`], [`Caller::device`],
-//! [`Caller::client`], [`Caller::phone`], [`Caller::media_room`]; [`Caller::call`] starts the bot.
-//! The [`Call`] then speaks, sends texts and keys, hears and leaves, or breaks off. Time passes in
-//! the call as the test lets it: 20 ms with every frame that is spoken or heard. No clock is looked
-//! at, but that a caller waits 5 s at most for something that the bot does not do, by tokio's
-//! clock, which a test may hold. [`Caller::arguments`] makes the arguments of any kind of session
-//! for a test that runs the bot itself.
+//! A [`Caller`] is made by its transport: [`Caller::browser`], [`Caller::device`],
+//! [`Caller::client`], [`Caller::phone`], [`Caller::media_room`]. [`Caller::call`] starts the bot. The
+//! [`Call`] then speaks, sends texts and keys, hears the bot, and leaves. Each frame that is spoken
+//! or heard is 20 ms of the call, whatever the clock says. A call waits at most 5 s of tokio's clock
+//! for the bot. [`Caller::arguments`] creates arguments for a test that runs the bot itself.
 //!
 //! ```
 //! use edge_runner::rtvi::{Rtvi, RtviEvent};
@@ -61,14 +59,14 @@ use crate::config::{Config, Secret, Transport};
 use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::audio::resample::Resampler;
 
-/// How long a caller waits for something that the bot does not do.
+/// How long a call waits for the bot.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// Time that passes with one frame.
+/// The duration of one frame.
 const FRAME: Duration = Duration::from_millis(20);
 /// The rate of a telephone's line, in Hz.
 const LINE_RATE_HZ: u32 = 8_000;
 
-/// Somebody who is about to call a bot.
+/// A caller before its call, with the arguments that the bot will get.
 #[derive(Debug)]
 #[must_use = "a caller does nothing before it calls"]
 pub struct Caller {
@@ -79,7 +77,7 @@ pub struct Caller {
     config: Config,
 }
 
-/// What a caller comes by.
+/// The transport of a caller.
 #[derive(Clone, Debug)]
 enum CallerKind {
     WebRtc { embedded: bool, messages: bool },
@@ -100,7 +98,7 @@ impl Caller {
         }
     }
 
-    /// A browser over WebRTC, which has a data channel.
+    /// Creates a browser over WebRTC, with a data channel.
     pub fn browser() -> Self {
         Caller::new(CallerKind::WebRtc {
             embedded: false,
@@ -108,7 +106,7 @@ impl Caller {
         })
     }
 
-    /// A microcontroller over WebRTC.
+    /// Creates a microcontroller over WebRTC.
     pub fn device() -> Self {
         Caller::new(CallerKind::WebRtc {
             embedded: true,
@@ -116,7 +114,7 @@ impl Caller {
         })
     }
 
-    /// A caller over WebRTC that can send and read no messages.
+    /// Creates a caller over WebRTC without a data channel, as with WHIP.
     pub fn without_messages() -> Self {
         Caller::new(CallerKind::WebRtc {
             embedded: false,
@@ -124,12 +122,12 @@ impl Caller {
         })
     }
 
-    /// A plain client on a WebSocket.
+    /// Creates a plain client on a WebSocket.
     pub fn client() -> Self {
         Caller::new(CallerKind::Socket(Transport::WebSocket))
     }
 
-    /// A telephone, whose call this provider brings: from `+15550001111` to `+15550002222` unless
+    /// Creates a telephone call of this provider, from `+15550001111` to `+15550002222` unless
     /// [`Caller::call_data`] says otherwise.
     pub fn phone(provider: Transport) -> Self {
         Caller {
@@ -144,17 +142,17 @@ impl Caller {
         }
     }
 
-    /// Somebody in a room of a media-room server.
+    /// Creates a participant of a LiveKit room.
     pub fn media_room(room_name: impl Into<String>) -> Self {
         Caller::new(CallerKind::MediaRoom(room_name.into()))
     }
 
-    /// A hosted video room, which a bot enters by itself: there are arguments and no media.
+    /// Creates a session in a Daily room, with arguments and without media.
     pub fn video_room(room_url: impl Into<String>) -> Self {
         Caller::new(CallerKind::VideoRoom(room_url.into()))
     }
 
-    /// No transport of the runner's: there are arguments and no media.
+    /// Creates a session without a transport, with arguments and without media.
     pub fn base() -> Self {
         Caller::new(CallerKind::Base)
     }
@@ -185,7 +183,7 @@ impl Caller {
         Caller { config, ..self }
     }
 
-    /// Calls: starts the bot in a task of its own.
+    /// Starts the bot in a task of its own.
     ///
     /// # Panics
     /// Outside of a tokio runtime with timers.
@@ -195,12 +193,12 @@ impl Caller {
         Fut: Future<Output = Result<(), BotError>> + Send + 'static,
     {
         let (mut call, args) = self.arguments();
-        // The call itself is inside the task: a bot may panic before its first await.
+        // A bot may panic before its first await, so it is called inside the task.
         call.bot = Some(tokio::spawn(async move { bot(args).await }));
         call
     }
 
-    /// Makes the caller's side and the arguments of a bot that the test runs itself.
+    /// Creates the call and the arguments for a bot that the test runs itself.
     pub fn arguments(self) -> (Call, RunnerArguments) {
         let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
         let kind = self.kind.arguments(self.call_data, slot);
@@ -254,21 +252,21 @@ impl CallerKind {
     }
 }
 
-/// A call to a bot, from the caller's side. Dropped, it breaks off, and a bot of [`Caller::call`]
-/// is aborted.
+/// A call to a bot, from the caller's side. Dropping it ends the session and aborts a bot of
+/// [`Caller::call`].
 pub struct Call {
     pub(crate) link: TransportSide,
     pub(crate) stop: ShutdownTrigger,
     bot: Option<JoinHandle<Result<(), BotError>>>,
-    /// The bot was told that the session is over.
+    /// Whether the bot was told that the session is over.
     is_over: bool,
-    /// The bot was told that its speech leaves.
+    /// Whether the bot was told that its speech is leaving.
     is_speaking: bool,
-    /// Brings what the caller says to the rate that the bot hears at; with both rates in Hz.
+    /// Resamples the caller's speech to the bot's input rate; with both rates in Hz.
     resampler: Option<(u32, u32, Resampler)>,
-    /// What the caller said that makes no whole frame yet, at the bot's rate.
+    /// The caller's speech short of a frame, at the bot's input rate.
     unsent: VecDeque<i16>,
-    /// What the caller heard while it spoke.
+    /// The bot's speech that the test has not asked for yet.
     received: Vec<i16>,
 }
 
@@ -282,17 +280,17 @@ impl fmt::Debug for Call {
 }
 
 impl Call {
-    /// The caller is connected: [`Event::Joined`].
+    /// Connects the caller: [`Event::Joined`].
     pub fn join(&self) {
         self.push_event(Event::Joined);
     }
 
-    /// Lets anything else happen to the bot. Audio is better spoken.
+    /// Sends any event to the bot. Use [`Call::speak`] for audio.
     pub fn push_event(&self, event: Event) {
         self.link.push(event);
     }
 
-    /// Sends a text as it is.
+    /// Sends a text message.
     pub fn send_message(&self, text: impl Into<String>) {
         self.push_event(Event::Message(text.into()));
     }
@@ -310,10 +308,10 @@ impl Call {
         }
     }
 
-    /// Speaks: `i16` mono PCM at a rate in Hz, 8 000 to 48 000, in frames of 20 ms. As much of the
-    /// bot's own speech is heard meanwhile, and is kept for [`Call::hear`].
+    /// Sends `i16` mono PCM at 8000 to 48000 Hz, in frames of 20 ms. The bot's speech meanwhile is kept
+    /// for [`Call::hear`].
     ///
-    /// It returns `false` when the bot does not open its media, or does not read what it hears.
+    /// Returns `false` if the bot does not open its media or does not read its events.
     pub async fn speak(&mut self, pcm: &[i16], rate_hz: u32) -> bool {
         let Some(bot_hz) = self.wait_for_media().await.map(|audio| audio.in_rate_hz) else {
             return false;
@@ -346,17 +344,16 @@ impl Call {
         true
     }
 
-    /// Speaks a WAV file: PCM of 16 bits, mono, or stereo of which the left channel is spoken.
+    /// Sends a WAV file of 16-bit PCM: mono, or the left channel of stereo.
     ///
     /// # Errors
-    /// [`WavError`] when it is something else. What [`Call::speak`] returns `false` for is no error
-    /// here.
+    /// [`WavError`] for any other file. The result is that of [`Call::speak`].
     pub async fn speak_wav(&mut self, file: &[u8]) -> Result<bool, WavError> {
         let (pcm, rate_hz) = read_wav(file).ok_or(WavError)?;
         Ok(self.speak(&pcm, rate_hz).await)
     }
 
-    /// Says nothing for a while, in frames of silence, as most callers do.
+    /// Sends frames of silence for a while, as most callers do.
     pub async fn stay_silent(&mut self, duration: Duration) -> bool {
         let rate_hz = self
             .wait_for_media()
@@ -365,8 +362,8 @@ impl Call {
         self.speak(&vec![0; samples_of(duration, rate_hz)], rate_hz).await
     }
 
-    /// Hears this much of the bot's speech, and returns it with its rate in Hz. It is less when the
-    /// bot ends, or says nothing for 5 s.
+    /// Returns this much of the bot's speech and its rate in Hz, or less if the bot ends or is silent
+    /// for 5 s.
     pub async fn hear(&mut self, duration: Duration) -> (Vec<i16>, u32) {
         let Some(rate_hz) = self.wait_for_media().await.map(|audio| audio.out_rate_hz) else {
             return (Vec::new(), 0);
@@ -389,7 +386,7 @@ impl Call {
         (std::mem::replace(&mut self.received, rest), rate_hz)
     }
 
-    /// Waits for the next text that the bot sends; `None` when the bot ends, or sends none for 5 s.
+    /// Waits for the next text of the bot. Returns `None` if the bot ends or sends none for 5 s.
     pub async fn next_message(&mut self) -> Option<String> {
         let waiting = async {
             loop {
@@ -405,8 +402,7 @@ impl Call {
         timeout(WAIT_MAX, waiting).await.unwrap_or(None)
     }
 
-    /// Waits for the next message of RTVI that the bot sends, as [`Call::next_message`] does; other
-    /// texts are left out.
+    /// Waits for the next RTVI message as [`Call::next_message`] does, and skips other texts.
     pub async fn next_rtvi(&mut self) -> Option<Value> {
         loop {
             let text = self.next_message().await?;
@@ -417,38 +413,38 @@ impl Call {
         }
     }
 
-    /// Leaves in good order.
+    /// Hangs up.
     pub fn leave(&mut self) {
         self.end(LeaveReason::Left);
     }
 
-    /// Vanishes without a word, as a caller whose network is gone.
+    /// Disappears, as a caller without a network does.
     pub fn vanish(&mut self) {
         self.end(LeaveReason::Vanished);
     }
 
-    /// The transport breaks.
+    /// Breaks the transport.
     pub fn fail(&mut self) {
         self.end(LeaveReason::Failed);
     }
 
-    /// The session is over for this reason.
+    /// Ends the session for a reason.
     pub fn end(&mut self, reason: LeaveReason) {
         self.is_over = true;
         self.push_event(Event::Left(reason));
     }
 
-    /// The runner stops: the bot is told by its `shutdown`, and by the end of the session.
+    /// Stops the runner: sets the bot's `shutdown` and ends the session.
     pub fn stop_runner(&mut self) {
         self.stop.set();
         self.end(LeaveReason::Shutdown);
     }
 
-    /// Waits until a bot of [`Caller::call`] has ended, and returns how. What it still says is
+    /// Waits until a bot of [`Caller::call`] has ended and returns its result. Its remaining speech is
     /// dropped.
     ///
     /// # Errors
-    /// The bot's own error; and one that says so when it panicked, or did not end within 5 s.
+    /// The bot's own error, or an error about a panic or about 5 s without an end.
     pub async fn ended(mut self) -> Result<(), BotError> {
         let Some(mut bot) = self.bot.take() else {
             return Err("the test runs the bot itself".into());
@@ -496,29 +492,27 @@ impl Call {
         timeout(WAIT_MAX, opening).await.unwrap_or(None)
     }
 
-    /// Waits until the bot did something, or ended.
+    /// Waits until the bot has done something, or has ended.
     async fn wait(&mut self) {
         match &mut self.bot {
             Some(bot) if !bot.is_finished() => tokio::select! {
                 () = self.link.notified() => {}
-                // What is left in its queues is taken by the caller of this.
                 () = finished(bot) => {}
             },
             _ => self.link.notified().await,
         }
     }
 
-    /// Waits until the bot has taken most of what it heard.
+    /// Waits until the bot has read most of its audio.
     async fn wait_until_read(&self) {
         while self.link.waiting().frames > AUDIO_IN_FRAMES_MAX / 2 && !self.has_ended() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // The bot gets a turn on the thread that it may share with the test.
+        // The bot may share its thread with the test.
         tokio::task::yield_now().await;
     }
 
-    /// Hears what the bot says within this time, as the transport would carry it, with the marks
-    /// behind it.
+    /// Takes the bot's speech of this duration and its marks, as a transport does.
     fn take_speech(&mut self, duration: Duration) -> Vec<i16> {
         let rate_hz = self.link.audio().unwrap_or_default().out_rate_hz;
         if self.link.take_interruption() {
@@ -566,7 +560,7 @@ impl Drop for Call {
     }
 }
 
-/// Waits until a task has finished, and leaves its result where it is.
+/// Waits until a task has finished, without taking its result.
 async fn finished<T>(task: &JoinHandle<T>) {
     while !task.is_finished() {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -577,14 +571,14 @@ fn samples_of(duration: Duration, rate_hz: u32) -> usize {
     (duration.as_millis() * u128::from(rate_hz) / 1_000) as usize
 }
 
-/// A file that is no WAV of PCM with 16 bits.
+/// The error of a file that is not a WAV file of 16-bit PCM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WavError;
 
 impl fmt::Display for WavError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("this is no WAV file of PCM with 16 bits, mono or stereo")
+        f.write_str("not a WAV file of 16-bit PCM, mono or stereo")
     }
 }
 
@@ -597,13 +591,13 @@ fn read_wav(file: &[u8]) -> Option<(Vec<i16>, u32)> {
     loop {
         let (head, after) = rest.split_at_checked(8)?;
         let bytes = u32::from_le_bytes(head[4..].try_into().ok()?) as usize;
-        // A file that was written to a pipe has no length, or too large a one.
+        // Programs that write WAV to a pipe leave the length at 0 or at its maximum.
         let (chunk, after) = after.split_at(bytes.min(after.len()));
         match &head[..4] {
             b"fmt " => {
                 let field = |at: usize| Some(u16::from_le_bytes(chunk.get(at..at + 2)?.try_into().ok()?));
                 let rate_hz = u32::from_le_bytes(chunk.get(4..8)?.try_into().ok()?);
-                // 1 is PCM; 0xFFFE says in an extension what it is, which for 16 bits is PCM.
+                // 1 is PCM; 0xFFFE is WAVE_FORMAT_EXTENSIBLE, which is PCM at 16 bits.
                 let is_pcm = matches!(field(0)?, 1 | 0xfffe) && field(14)? == 16;
                 let channels = usize::from(field(2)?);
                 let fits = is_pcm && matches!(channels, 1 | 2) && (8_000..=48_000).contains(&rate_hz);
@@ -617,7 +611,7 @@ fn read_wav(file: &[u8]) -> Option<(Vec<i16>, u32)> {
             }
             _ => {}
         }
-        // Chunks begin at even places.
+        // Chunks are padded to even lengths.
         rest = after.get(bytes % 2..)?;
     }
 }

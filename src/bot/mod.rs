@@ -1,10 +1,10 @@
-//! The bot entry contract: what a bot is given, and what it can ask for.
+//! What a bot is given and what it can ask for.
 //!
-//! A bot is `async fn(RunnerArguments) -> Result<(), BotError>`. It owns its arguments, runs until the talk is over, and
-//! returns why it failed. What every kind has are fields; what one kind has is behind [`Kind`] and behind one accessor per
-//! field, which answers [`MissingField`] on another kind. Audio, messages and interruption go through one [`Media`] handle
-//! that is the same on every kind. A bot never sees a socket.
-//! Source: the field names are the specification's (`webrtc_connection`, `room_url`, `transport_type`, ...).
+//! A bot is an `async fn(RunnerArguments) -> Result<(), BotError>`. It owns its arguments, runs until
+//! the session is over, and returns an error if it failed. [`RunnerArguments`] has what every kind of
+//! session has as fields; what one kind has is in [`Kind`], and behind accessors that return
+//! [`MissingField`] on another kind. Audio, messages and interruptions go through one [`Media`]
+//! handle on every kind. Source.
 
 pub(crate) mod media;
 
@@ -19,33 +19,36 @@ use serde_json::Value;
 use crate::config::{Config, Secret, Transport};
 pub use media::{Audio, AudioFrame, AudioMix, Event, Events, LeaveReason, Media, MediaError, Output, Participant};
 
-/// Why a bot failed; it ends this bot's session with one WARN line and no other.
+/// The error of a bot. It ends the bot's own session, with one WARN line.
 pub type BotError = Box<dyn std::error::Error + Send + Sync>;
 
 pub use edge_runner_http::shutdown::{Shutdown, ShutdownTrigger};
 pub use edge_runner_proto::SessionId;
 
-/// What a bot is called with.
+/// The arguments of a bot: one session.
 #[non_exhaustive]
 pub struct RunnerArguments {
+    /// The name of the session, which begins its log lines.
     pub session_id: SessionId,
-    /// The `body` of `/start`, the data sent with the offer, or a webhook's data, as it came; `{}` when there was none.
+    /// The `body` of `/start`, the data sent with the offer, or a webhook's data; `{}` without any.
     pub body: Value,
-    /// Whether this bot is the one that acts on SIGINT; only a bot without a server is.
+    /// Whether this bot handles SIGINT. Only a bot without a server does.
     pub handle_sigint: bool,
-    /// Whether this bot is the one that acts on SIGTERM.
+    /// Whether this bot handles SIGTERM.
     pub handle_sigterm: bool,
-    /// How long a talk may go without any activity before the bot should end it. The bot decides what activity is.
+    /// How long a session may be idle before the bot should end it. The bot decides what activity
+    /// is.
     pub idle_timeout: Duration,
-    /// Set when the runner ends: when it is asked to, or when the time of `--drain` is over.
+    /// Set when the runner stops, or when the time of `--drain` is over.
     pub shutdown: Shutdown,
-    /// What the runner was started with.
+    /// The configuration of the runner.
     pub cli_args: Arc<Config>,
+    /// The transport of the session, with what only that transport has.
     pub kind: Kind,
 }
 
 impl RunnerArguments {
-    /// Makes the arguments of one session. Runners call it; so do the tests of a bot.
+    /// Creates the arguments of one session, for a runner or a test.
     pub fn new(session_id: SessionId, body: Value, cli_args: Arc<Config>, kind: Kind) -> Self {
         RunnerArguments {
             session_id,
@@ -59,10 +62,10 @@ impl RunnerArguments {
         }
     }
 
-    /// Takes the media handle, whatever the kind, with PCM at the rates that `audio` asks for.
+    /// Takes the media handle of any kind, with PCM at the rates of `audio`.
     ///
     /// # Errors
-    /// [`MissingField`] on a kind without media, and when the handle was taken before.
+    /// [`MissingField`] on a kind without media, and after the first call.
     pub fn media(&mut self, audio: Audio) -> Result<Media, MissingField> {
         let kind = self.kind.name();
         let slot = match &mut self.kind {
@@ -75,10 +78,10 @@ impl RunnerArguments {
             .ok_or(MissingField { kind, field: "media" })
     }
 
-    /// Returns the WebRTC connection, which local WebRTC sessions have.
+    /// Returns the WebRTC connection of the session.
     ///
     /// # Errors
-    /// [`MissingField`] on every other kind.
+    /// [`MissingField`] on every kind but WebRTC.
     pub fn webrtc_connection(&self) -> Result<&WebRtcConnection, MissingField> {
         match &self.kind {
             Kind::WebRtc(webrtc) => Ok(&webrtc.webrtc_connection),
@@ -133,7 +136,7 @@ impl RunnerArguments {
     /// Returns the token with which the bot joins a room.
     ///
     /// # Errors
-    /// [`MissingField`] on every kind but videoroom and mediaroom, and in a video room that needs none.
+    /// [`MissingField`] on every kind but videoroom and mediaroom, and in a video room without a token.
     pub fn token(&self) -> Result<&str, MissingField> {
         match &self.kind {
             Kind::Videoroom(VideoroomArguments { token: Some(token), .. }) => Ok(token.expose()),
@@ -142,7 +145,7 @@ impl RunnerArguments {
         }
     }
 
-    /// Returns `websocket`, or the telephony provider whose call this is.
+    /// Returns `websocket`, or the name of the call's telephony provider.
     ///
     /// # Errors
     /// [`MissingField`] on every kind but WebSocket.
@@ -153,9 +156,11 @@ impl RunnerArguments {
         }
     }
 
-    /// Returns the data of the call, when this session is one. On the telephone: an object with `stream_id`, `call_id`, `from`,
-    /// `to` and `body`, and what the provider says beyond that. Over WebRTC: an object whose `via` names how the call came. By
-    /// WHIP, WHEP or a call that is `whip`, `whep` or `calls`, with the `name` behind the endpoint and the client's `user_agent`.
+    /// Returns the data of a call.
+    ///
+    /// On the telephone it is an object with `stream_id`, `call_id`, `from`, `to`, `body` and what
+    /// else the provider sent. Over WebRTC it is an object whose `via` names the signalling: `whip`,
+    /// `whep` and `calls` come with the `name` in the endpoint's path and the client's `user_agent`.
     pub fn call_data(&self) -> Option<&Value> {
         match &self.kind {
             Kind::WebRtc(webrtc) => webrtc.call_data.as_ref(),
@@ -164,8 +169,8 @@ impl RunnerArguments {
         }
     }
 
-    /// Returns the rate of PCM on the caller's line, in Hz, where it is fixed: on the telephone. A bot that listens and
-    /// speaks at this rate gets and gives every sample as it is.
+    /// Returns the fixed sample rate of a telephone line, in Hz. A bot that opens its media at this
+    /// rate avoids resampling.
     pub fn line_rate_hz(&self) -> Option<u32> {
         match &self.kind {
             Kind::WebSocket(socket) => socket.line_rate_hz,
@@ -182,7 +187,7 @@ impl RunnerArguments {
 }
 
 impl fmt::Debug for RunnerArguments {
-    /// Neither the body nor anything that lets somebody into the session is part of it.
+    /// Omits the body and all credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunnerArguments")
             .field("session_id", &self.session_id)
@@ -193,23 +198,23 @@ impl fmt::Debug for RunnerArguments {
     }
 }
 
-/// What one kind of session has beyond the fields of every kind.
-///
-/// The base kind is for a bot that brings its own transport.
+/// The transport of a session, with what only that transport has.
 #[non_exhaustive]
 pub enum Kind {
+    /// No transport of the runner: the bot brings its own.
     Base,
+    /// A WebRTC session with this runner.
     WebRtc(WebRtcArguments),
     /// A plain client or a telephone call; `transport_type` tells them apart.
     WebSocket(WebSocketArguments),
-    /// A hosted video room, which the bot enters by itself: that provider's media protocol is closed.
+    /// A Daily room, which the bot joins with Daily's own library.
     Videoroom(VideoroomArguments),
-    /// A room of a media-room server. The runner joins it, under the bot's name, when the bot takes its media.
+    /// A LiveKit room. The runner joins it under the bot's name when the bot takes its media.
     Mediaroom(MediaroomArguments),
 }
 
 impl Kind {
-    /// Returns the kind's name, as error messages and log lines say it.
+    /// Returns the kind's name in errors and log lines.
     pub fn name(&self) -> &'static str {
         match self {
             Kind::Base => "base",
@@ -222,15 +227,16 @@ impl Kind {
 }
 
 impl fmt::Debug for Kind {
-    /// The kind's name; tokens, addresses of rooms and data of calls are no part of it.
+    /// The kind's name, without tokens, room URLs and call data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-/// What a local WebRTC session has.
+/// What a WebRTC session has.
 #[non_exhaustive]
 pub struct WebRtcArguments {
+    /// The peer connection.
     pub webrtc_connection: WebRtcConnection,
     /// See [`RunnerArguments::call_data`].
     pub call_data: Option<Value>,
@@ -238,7 +244,7 @@ pub struct WebRtcArguments {
 }
 
 impl fmt::Debug for WebRtcArguments {
-    /// Without the data of the call.
+    /// Omits the call data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebRtcArguments")
             .field("webrtc_connection", &self.webrtc_connection)
@@ -255,27 +261,28 @@ impl WebRtcArguments {
         }
     }
 
-    /// Says how the call came.
+    /// Returns the arguments with call data.
     pub(crate) fn with_call_data(self, call_data: Option<Value>) -> Self {
         WebRtcArguments { call_data, ..self }
     }
 }
 
-/// The peer connection of a session, by the name that the client knows it under.
+/// The peer connection of a session.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WebRtcConnection {
     /// The `pc_id` of the first answer.
     pub pc_id: String,
-    /// Whether the client is a microcontroller: it speaks without `client-ready`, and takes few and short messages.
+    /// Whether the client is a microcontroller, which sends no `client-ready` and takes only few and
+    /// short messages.
     pub embedded: bool,
-    /// Whether the client's offer has a data channel. Without one nobody says `client-ready`, and messages go nowhere: greet
-    /// when the caller joins.
+    /// Whether the client has a data channel. Without one there is no `client-ready` and messages are
+    /// dropped: greet at [`Event::Joined`].
     pub messages: bool,
 }
 
 impl fmt::Debug for WebRtcConnection {
-    /// Who knows the `pc_id` can speak for the client, so it is no part of this.
+    /// Omits the `pc_id`, with which anyone can act for the client.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebRtcConnection")
             .field("embedded", &self.embedded)
@@ -297,8 +304,9 @@ impl WebRtcConnection {
 /// What a session on a WebSocket has.
 #[non_exhaustive]
 pub struct WebSocketArguments {
+    /// The connection.
     pub websocket: WebSocketConnection,
-    /// [`Transport::WebSocket`] for a plain client, else the telephony provider that was detected.
+    /// [`Transport::WebSocket`] for a plain client, else the detected telephony provider.
     pub transport_type: Transport,
     /// See [`RunnerArguments::call_data`].
     pub call_data: Option<Value>,
@@ -336,28 +344,28 @@ impl WebSocketArguments {
     }
 }
 
-/// What a session in a hosted video room has.
+/// What a session in a Daily room has.
 #[non_exhaustive]
 pub struct VideoroomArguments {
-    /// As the provider gave it.
+    /// The room's URL.
     pub room_url: String,
-    /// An owner's meeting token; `None` in a room that needs none.
+    /// An owner's meeting token, where the room needs one.
     pub token: Option<Secret>,
-    /// Where a call is connected to, with its `sip:`; only in a room that was made for one, and only where the provider said
-    /// so. See [`crate::dialin`].
+    /// The room's SIP URI, in a room that was created for a dial-in call. See `dialin`.
     pub sip_uri: Option<String>,
 }
 
 impl fmt::Debug for VideoroomArguments {
-    /// Who knows the address of a room may come in, so it is no part of this.
+    /// Omits the room's URL, with which anyone may join.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("VideoroomArguments").finish_non_exhaustive()
     }
 }
 
-/// What a session in a media room has.
+/// What a session in a LiveKit room has.
 #[non_exhaustive]
 pub struct MediaroomArguments {
+    /// The room's name.
     pub room_name: String,
     /// The server's `ws` or `wss` URL.
     pub url: String,
@@ -367,7 +375,7 @@ pub struct MediaroomArguments {
 }
 
 impl fmt::Debug for MediaroomArguments {
-    /// Without the token.
+    /// Omits the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MediaroomArguments")
             .field("room_name", &self.room_name)
@@ -392,7 +400,7 @@ impl MediaroomArguments {
     }
 }
 
-/// The WebSocket of a session. The runner reads and writes it; a bot talks through [`Media`].
+/// The WebSocket of a session. The runner reads and writes it; a bot uses [`Media`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WebSocketConnection {
@@ -406,12 +414,13 @@ impl WebSocketConnection {
     }
 }
 
-/// A field that the session's kind has not. A missing field is a bot on the wrong transport, so it is an error and not an
-/// absence.
+/// The error of asking for a field that the session's kind does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MissingField {
+    /// The kind of the session.
     pub kind: &'static str,
+    /// The field that it does not have.
     pub field: &'static str,
 }
 
@@ -423,7 +432,7 @@ impl fmt::Display for MissingField {
 
 impl std::error::Error for MissingField {}
 
-/// A bot, erased once: what the runner keeps and calls for every session.
+/// A bot with its type erased, which the runner calls for every session.
 pub type Bot = Arc<dyn Fn(RunnerArguments) -> Pin<Box<dyn Future<Output = Result<(), BotError>> + Send>> + Send + Sync>;
 
 /// Erases the type of a bot function.

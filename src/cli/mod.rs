@@ -31,6 +31,7 @@ use flags::{LowArgs, RUNNER};
 
 /// What the user asked for.
 #[derive(Debug)]
+#[allow(missing_docs, reason = "not part of the public API")]
 pub enum CliCommand {
     /// Serve; `warnings` are for the log, once there is one.
     Serve { config: Box<Config>, warnings: Vec<String> },
