@@ -41,7 +41,7 @@ impl OfferBody {
     /// Returns the purpose of the offer. `is_known` says whether the named connection exists.
     ///
     /// # Errors
-    /// [`OfferError::UnknownConnection`] for an offer that names a connection which has ended.
+    /// [`OfferError::UnknownConnection`] for the restart of a connection that has ended.
     pub fn purpose(&self, is_known: bool) -> Result<OfferPurpose, OfferError> {
         match (is_known, self.restart_pc) {
             (true, true) => Ok(OfferPurpose::Restart),
