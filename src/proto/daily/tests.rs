@@ -330,7 +330,7 @@ fn answers_that_cannot_be_used_are_named() {
 
 /// Every status has Daily's words and advice.
 #[test]
-fn refusals_say_what_to_do() {
+fn errors_say_what_to_do() {
     for (status, body, words) in [
         (
             400,

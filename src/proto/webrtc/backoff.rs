@@ -49,7 +49,7 @@ mod tests {
     /// Errors that come every moment for an hour of virtual time: ten tries at once, then pauses
     /// that double up to the longest.
     #[test]
-    fn an_error_that_stays_costs_a_try_a_second() {
+    fn permanent_errors_back_off_to_one_read_per_second() {
         let mut backoff = Backoff::default();
         for _ in 0..READ_ERRORS_FREE {
             assert_eq!(backoff.handle_error(), None);
@@ -68,7 +68,7 @@ mod tests {
 
     /// A success between errors makes the next one the first again.
     #[test]
-    fn errors_now_and_then_cost_nothing() {
+    fn occasional_errors_cause_no_delay() {
         let mut backoff = Backoff::default();
         for _ in 0..1_000 {
             for _ in 0..READ_ERRORS_FREE {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_errors_overflows() {
+    fn the_error_count_does_not_overflow() {
         let mut backoff = Backoff { errors: u32::MAX - 1 };
         for _ in 0..3 {
             assert_eq!(backoff.handle_error().map(|pause| pause.length), Some(READ_PAUSE_MAX));

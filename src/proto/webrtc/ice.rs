@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_mistake_has_its_name() {
+    fn each_mistake_has_its_error() {
         let text = |s: &str| s.to_owned();
         let cases = [
             ("stun.example.net", IceError::Scheme(text("stun.example.net"))),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_has_an_end() {
+    fn lists_are_capped() {
         let list = |n: usize| vec!["stun:a"; n].join(",");
         assert_eq!(urls(&list(ICE_SERVERS_MAX)).len(), ICE_SERVERS_MAX);
         assert!(matches!(one(&list(ICE_SERVERS_MAX + 1)), Err(IceError::TooMany { .. })));

@@ -296,7 +296,7 @@ mod tests {
 
     /// the wrong shape is told by field.
     #[test]
-    fn offers_of_the_wrong_shape_are_invalid() {
+    fn invalid_offers_are_reported_by_field() {
         assert_eq!(only(offer(json!({}))), (json!(["body", "sdp"]), "missing"));
         assert_eq!(only(offer(json!({"sdp": null}))), (json!(["body", "sdp"]), "missing"));
         assert_eq!(only(offer(json!({"sdp": 1}))), (json!(["body", "sdp"]), "string_type"));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn candidates_of_the_wrong_shape_are_invalid_by_their_place() {
+    fn invalid_candidates_are_reported_by_index() {
         let one = |candidate: Value| {
             only(patch(
                 json!({"pc_id": "P", "candidates": [{"candidate": ""}, candidate]}),
@@ -436,7 +436,7 @@ mod tests {
     /// A known connection is renegotiated or restarted; one that is gone comes back only without a
     /// bot of its own.
     #[test]
-    fn an_offer_says_what_it_is_for() {
+    fn an_offer_has_a_purpose() {
         let offer = |pc_id: Option<&str>, restart_pc: bool| OfferBody {
             sdp: String::new(),
             pc_id: pc_id.map(str::to_owned),

@@ -228,7 +228,7 @@ mod tests {
 
     /// While a message is not acknowledged, a device gets no other.
     #[test]
-    fn a_device_gets_nothing_while_a_chunk_is_in_flight() {
+    fn a_device_gets_one_unacknowledged_message() {
         let start = Instant::now();
         let mut outbox = Outbox::new(true);
         outbox.handle_open(start);
@@ -240,7 +240,7 @@ mod tests {
 
     /// A bot that insists on levels gets them through, as long as the device has nothing better to read.
     #[test]
-    fn decoration_leaves_while_nothing_else_waits() {
+    fn cosmetic_messages_are_sent_while_nothing_else_waits() {
         let start = Instant::now();
         let mut outbox = Outbox::new(true);
         outbox.handle_open(start);
@@ -253,7 +253,7 @@ mod tests {
 
     /// Speaking events overtake texts, decoration gives way to them, and what would crash the device is dropped.
     #[test]
-    fn a_device_gets_control_first_and_decoration_last() {
+    fn a_device_gets_urgent_messages_first() {
         let start = Instant::now();
         let mut outbox = Outbox::new(true);
         outbox.handle_open(start);

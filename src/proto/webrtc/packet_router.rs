@@ -203,7 +203,7 @@ mod tests {
     /// A session that begins its ICE anew hears its peer on the path that they use until they have another; all other paths go with
     /// the name.
     #[test]
-    fn the_path_in_use_outlives_the_name() {
+    fn the_path_in_use_survives_a_restart() {
         let mut routes = PacketRouter::default();
         routes.register("old".to_owned(), 1, &());
         for port in [1, 2] {
@@ -219,7 +219,7 @@ mod tests {
     /// A session that only expects answers takes nothing away from one that has proven the path,
     /// and nothing is kept from it.
     #[test]
-    fn expectation_gives_way_to_proof() {
+    fn validated_claims_outrank_expected_ones() {
         let mut routes = PacketRouter::default();
         routes.expect_answers(path(1), 1, &());
         routes.expect_answers(path(1), 2, &());
@@ -237,7 +237,7 @@ mod tests {
     /// Sessions that have proven the same path share it, and the later one learns of the others
     /// once.
     #[test]
-    fn proof_is_shared() {
+    fn sessions_share_a_validated_path() {
         let mut routes = PacketRouter::default();
         assert_eq!(routes.mark_validated(path(1), 1, &()), [0u64; 0]);
         assert_eq!(routes.mark_validated(path(1), 2, &()), [1]);
@@ -251,7 +251,7 @@ mod tests {
     /// What the configuration names belongs to no other session, and others get it when it is given
     /// back.
     #[test]
-    fn a_reserved_path_is_one_sessions() {
+    fn a_reserved_path_belongs_to_one_session() {
         let mut routes = PacketRouter::default();
         routes.mark_validated(path(1), 1, &());
         routes.reserve(path(1), 2, &());
@@ -265,7 +265,7 @@ mod tests {
 
     /// Claims go with their session, and leave no empty list behind.
     #[test]
-    fn nothing_is_left_of_a_session() {
+    fn all_claims_end_with_the_session() {
         let mut routes = PacketRouter::default();
         routes.register("one".into(), 1, &());
         routes.register("two".into(), 2, &());

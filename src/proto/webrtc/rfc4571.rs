@@ -61,7 +61,7 @@ mod tests {
 
     /// Packets come out whole, however the network cuts them.
     #[test]
-    fn packets_survive_every_cut() {
+    fn packets_survive_every_split() {
         let packets = [&b"first"[..], b"", &[7; FRAMED_BYTES_MAX], b"last"];
         let mut stream = Vec::new();
         packets.iter().for_each(|packet| append_framed(packet, &mut stream));

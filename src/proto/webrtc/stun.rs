@@ -64,14 +64,14 @@ mod tests {
 
     /// The ufrag of the receiver is the left half, wherever the attribute stands.
     #[test]
-    fn a_check_names_the_session_it_is_for() {
+    fn a_check_names_its_session() {
         let message = request(&[(0x8022, b"agent"), (USERNAME, b"bot7:Ab3x")]);
         assert_eq!(receiver_ufrag(&message), Some("bot7"));
     }
 
     /// Every prefix of a check, and every check with one byte changed, is answered without a panic.
     #[test]
-    fn rubbish_names_no_session_and_never_panics() {
+    fn malformed_checks_name_no_session() {
         let message = request(&[(USERNAME, b"bot7:Ab3x")]);
         for end in 0..message.len() - 1 {
             assert_eq!(receiver_ufrag(&message[..end]).filter(|name| *name != "bot7"), None);
@@ -88,7 +88,7 @@ mod tests {
     /// Answers to our own checks have no user name that counts: they are found by their source
     /// address. FFmpeg's muxer of WHIP signs its answers and leaves the address out.
     #[test]
-    fn answers_without_an_address_are_told() {
+    fn answers_without_an_address_are_recognized() {
         let answer = |attributes: &[(u16, &[u8])]| [&BINDING_SUCCESS[..], &request(attributes)[2..]].concat();
         let integrity: (u16, &[u8]) = (0x0008, &[7; 20]);
         assert!(lacks_mapped_address(&answer(&[integrity])));

@@ -186,7 +186,7 @@ mod tests {
     /// With all places taken, a newcomer takes that of the oldest unproven one of the heaviest
     /// address; an address that has proven all of its own is passed over.
     #[test]
-    fn the_heaviest_address_gives_way() {
+    fn the_source_with_the_most_connections_is_evicted() {
         let mut connections = TcpConnections::default();
         for number in 0..ICE_TCP_PER_SOURCE_MAX {
             let id = free(&mut connections, 1_000 + number as u64, address(1));

@@ -49,7 +49,7 @@ pub fn caller() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 9], 5000))
 }
 
-pub fn stranger() -> SocketAddr {
+pub fn outsider() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 66], 6000))
 }
 

@@ -12,7 +12,7 @@ use edge_runner_proto::session::Session as _;
 use edge_runner_proto::webrtc::crypto;
 use edge_runner_proto::webrtc::rfc4571::Rfc4571Reader;
 
-use super::call::{Begins, Call, Operations, SILENCE, attribute, caller, mapped, provider, rtp, runner, stranger};
+use super::call::{Begins, Call, Operations, SILENCE, attribute, caller, mapped, outsider, provider, rtp, runner};
 use super::sctp::{self, chunk};
 
 /// Operations of one input: more only make a run slow.
@@ -50,7 +50,7 @@ pub fn stun(bytes: &[u8]) {
                 unsigned &= is_stun;
                 call.arrive(caller(), data);
             }
-            1 => call.arrive(stranger(), data),
+            1 => call.arrive(outsider(), data),
             2 => {
                 unsigned = false;
                 let attributes = [&call.user_name(), data].concat();
@@ -90,7 +90,7 @@ pub fn stun(bytes: &[u8]) {
             }
             _ => {
                 unsigned = false;
-                let mut from = stranger();
+                let mut from = outsider();
                 from.set_port(number(data, 0).max(1024));
                 let message = call.sealed(0x0001, [6; 12], &call.check_attributes(), true);
                 call.arrive(from, &message);
@@ -172,7 +172,7 @@ pub fn dtls(bytes: &[u8]) {
                 let datagram = [next(&mut call), next(&mut call)].concat();
                 call.arrive(caller(), &datagram);
             }
-            9 => call.arrive(stranger(), data),
+            9 => call.arrive(outsider(), data),
             _ => {
                 // A record of the handshake with a right head: type, version, epoch 0, a number, its length.
                 intact = false;
@@ -222,7 +222,7 @@ pub fn media(bytes: &[u8]) {
     for (kind, data) in operations {
         match kind % 9 {
             0 => call.arrive(caller(), data),
-            1 => call.arrive(stranger(), data),
+            1 => call.arrive(outsider(), data),
             2 => {
                 unsealed = false;
                 call.send_rtp(data);

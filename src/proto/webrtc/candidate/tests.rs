@@ -18,7 +18,7 @@ fn ips(text: &[&str]) -> Vec<IpAddr> {
 
 /// What is used reads well to str0m, and means the same to it.
 #[test]
-fn usable_candidates_come_out_in_one_spelling() {
+fn usable_candidates_are_normalized() {
     let normal = "candidate:1 1 udp 2122194687 192.0.2.2 36127 typ host";
     for (text, expected) in [
         (normal, normal),
@@ -73,7 +73,7 @@ fn usable_candidates_come_out_in_one_spelling() {
 }
 
 #[test]
-fn what_cannot_be_used_is_ignored_with_a_reason() {
+fn unusable_candidates_are_ignored_with_a_reason() {
     let with = |address: &str| format!("candidate:1 1 udp 1 {address} 9000 typ host");
     for (text, why) in [
         (String::new(), CandidateError::EndOfCandidates),
@@ -286,7 +286,7 @@ fn embedded_offers_its_one_address() {
 /// D6, R-083: without `--embedded` a device is told the address of `--host`, or the one at which its offer came. Where neither
 /// is known it is told the best guess, and that it is one.
 #[test]
-fn a_device_is_told_where_it_has_reached_this_machine() {
+fn a_device_is_offered_the_address_that_it_reached() {
     let told = |host: &str, extra: &[IpAddr], reached: Option<&str>| {
         let host = match host {
             "localhost" => Host::Localhost,
@@ -343,7 +343,7 @@ fn further_addresses_come_first_and_once() {
 
 /// A runner in a strange place offers what there is rather than nothing.
 #[test]
-fn a_machine_with_nothing_better_offers_the_rest() {
+fn unusual_interfaces_are_offered_if_there_are_no_others() {
     let containers = interfaces(&[("lo", "127.0.0.1"), ("docker0", "172.17.0.1"), ("vnet1", "10.1.1.1")]);
     let any = Host::Address(ip("0.0.0.0"));
     assert_eq!(offered(&containers, any, &[]), ips(&["172.17.0.1", "10.1.1.1"]));
@@ -390,7 +390,7 @@ fn addresses_over_tcp_are_those_of_the_server() {
 
 /// A server that the operator named may be at any port; what is no address of one peer stays out.
 #[test]
-fn the_server_of_the_operator_may_be_at_a_low_port() {
+fn a_server_named_by_the_operator_may_use_a_privileged_port() {
     let policy = RemoteCandidatePolicy {
         named_by_operator: true,
         ..NO_LOOPBACK

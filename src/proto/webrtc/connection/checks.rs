@@ -145,7 +145,7 @@ mod tests {
 
     /// So many checks are remembered, the newest.
     #[test]
-    fn checks_under_way_are_bounded() {
+    fn pending_checks_are_bounded() {
         let mut checks = PendingChecks::default();
         for number in 0..=CHECKS_UNDER_WAY_MAX {
             sent(&mut checks, &message([0, 1], number));

@@ -56,7 +56,7 @@ mod tests {
     /// Each pair is another one, has the lengths of RFC 8839 section 5.4, and says nothing of the
     /// next.
     #[test]
-    fn each_pair_is_another() {
+    fn credentials_do_not_repeat() {
         let mut one = IceCredentialGenerator::new(IceSecret([1; 32]));
         let mut two = IceCredentialGenerator::new(IceSecret([2; 32]));
         let made = [one.next(), one.next(), two.next(), two.next()];

@@ -69,7 +69,7 @@ mod tests {
 
     /// a press is reported every 20 ms and its end three times; it is one press.
     #[test]
-    fn a_press_is_told_once() {
+    fn a_key_press_is_reported_once() {
         let mut keys = DtmfReceiver::default();
         let mut told = Vec::new();
         for (event, timestamp) in [(5, 960), (5, 9_600), (10, 20_000), (11, 29_600)] {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn other_events_and_short_payloads_are_nobody_s() {
+    fn other_events_and_short_payloads_are_ignored() {
         let mut keys = DtmfReceiver::default();
         for event in 12..=255 {
             assert_eq!(keys.handle_packet(0, &report(event, false, 1)), None);

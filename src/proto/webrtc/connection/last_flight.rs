@@ -95,7 +95,7 @@ mod tests {
     /// only the repeated end of the handshake changes, and only once the device has sent
     /// what follows its own.
     #[test]
-    fn a_finished_device_can_read_the_repeated_flight() {
+    fn a_finished_device_reads_the_repeated_flight() {
         let keys = [record(22, 0, 40), record(20, 0, 1)].concat();
         let flight = [keys.clone(), record(22, 1, 40)].concat();
         for after in [vec![0x80, 111, 0, 0], record(23, 1, 20)] {
@@ -113,7 +113,7 @@ mod tests {
     /// A device whose microphone is off, and whose first packet after the handshake was lost too,
     /// says nothing by which it could be known.
     #[test]
-    fn a_flight_that_leaves_in_vain_is_opened_without_a_sign() {
+    fn the_record_is_prepended_after_two_plain_flights() {
         let flight = record(22, 1, 40);
         let mut last = LastFlight::default();
         let left: Vec<bool> = (0..4).map(|_| leaving(&mut last, &flight) == flight).collect();
@@ -122,7 +122,7 @@ mod tests {
 
     /// Records that are cut off, or claim more than there is, change nothing.
     #[test]
-    fn rubbish_leaves_as_it_is() {
+    fn malformed_records_are_sent_unchanged() {
         let mut last = LastFlight::default();
         last.handle_incoming(PacketKind::from_packet(&[128]), &[128]);
         let mut long = record(22, 0, 40);

@@ -79,7 +79,7 @@ fn drain(peer: &mut PeerConnection) -> Option<Vec<Vec<u8>>> {
 /// Connects while the client's answers to the peer's checks come late, so that its ClientHello overtakes them, as it does
 /// whenever a client is quicker than a round trip. The handshake must not wait for the client to send it again.
 #[test]
-fn a_client_hello_that_overtakes_the_answer_to_a_check_is_not_lost() {
+fn an_early_client_hello_is_kept() {
     let start = Instant::now();
     let (mut client, mut peer, client_address, address) = pair(start);
     let mut now = start;
@@ -125,7 +125,7 @@ fn a_client_hello_that_overtakes_the_answer_to_a_check_is_not_lost() {
 /// Sends more records than are kept, before this end's check is answered: the cap holds, and what no client sends then, or
 /// who has not checked, is not kept at all.
 #[test]
-fn early_records_are_few() {
+fn early_records_are_capped() {
     let now = Instant::now();
     let (mut client, mut peer, client_address, address) = pair(now);
     peer.handle_packet(&ReceivedPacket::from_datagram(client_address, address, &[22; 64]), now);

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_told_once() {
+    fn unusable_audio_is_reported_once() {
         let said = told(1_000, 0, 96);
         assert_eq!(said.len(), 1);
         assert!(

@@ -113,7 +113,7 @@ mod tests {
 
     /// A server that stays dead is asked ever more rarely, and never more rarely than the cap; one that worked starts again.
     #[test]
-    fn pauses_double_up_to_their_cap() {
+    fn delays_double_up_to_the_cap() {
         let mut pauses = RetryDelays::new();
         let first: Vec<u64> = (0..11).map(|_| pauses.next_delay().as_secs()).collect();
         assert_eq!(first, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
@@ -123,7 +123,7 @@ mod tests {
 
     /// A code that somebody can do something about is told in words of ours; any other in a few of the server's.
     #[test]
-    fn refusals_say_what_to_do() {
+    fn errors_say_what_to_do() {
         assert_eq!(
             describe_error_code(401, "Unauthorized"),
             "401: wrong username or credential"

@@ -205,7 +205,7 @@ mod tests {
 
     /// What the runner cannot use is kept, with the reason, and no debug form of a server shows its credential.
     #[test]
-    fn servers_of_no_use_say_why() {
+    fn unusable_servers_have_a_reason() {
         assert!(matches!(of("stuns:s.example")[0].usage, ServerUse::Unusable(_)));
         assert!(matches!(
             turn("turns:t.example?transport=udp").usage,

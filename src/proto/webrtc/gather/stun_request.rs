@@ -94,7 +94,7 @@ mod tests {
 
     /// Each pause doubles, and the whole takes 5 s; a stream repeats by itself, and has the same time.
     #[test]
-    fn a_request_is_repeated_and_given_up() {
+    fn requests_are_repeated_and_time_out() {
         assert_eq!(life(false), (vec![0, 500, 1500, 3500], 5000));
         assert_eq!(life(true), (vec![0], 5000));
     }

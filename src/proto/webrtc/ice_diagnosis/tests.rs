@@ -27,7 +27,7 @@ fn tried(then: impl FnOnce(&mut IceAttempt, SocketAddr)) -> IceAttempt {
 }
 
 #[test]
-fn every_cause_is_told_from_the_others() {
+fn every_failure_is_distinguished() {
     let sent = |tried: &mut IceAttempt, remote| {
         for _ in 0..3 {
             tried.handle_outgoing(local(), remote, CHECK);
@@ -126,7 +126,7 @@ fn every_cause_is_told_from_the_others() {
 
 /// Candidates stand together by kind and by the network that they belong to.
 #[test]
-fn candidates_are_told_by_kind_and_network() {
+fn candidates_are_described_by_type_and_network() {
     let mut tried = IceAttempt::new(7860);
     for (kind, at) in [
         (CandidateKind::Host, "192.168.1.9:1"),
@@ -156,7 +156,7 @@ fn candidates_are_told_by_kind_and_network() {
 
 /// At the cap a pair is listed, past it its checks are counted alone; the known candidates have their own.
 #[test]
-fn the_lists_have_an_end() {
+fn recorded_pairs_and_candidates_are_capped() {
     let mut tried = IceAttempt::new(7860);
     for nth in 0..=TRIED_PAIRS_MAX {
         let remote = SocketAddr::new(IpAddr::from([10, 0, 0, 1]), 1_000 + nth as u16);
@@ -169,7 +169,7 @@ fn the_lists_have_an_end() {
 
 /// A connection that is up keeps nothing, and counts nothing of all that follows.
 #[test]
-fn what_is_up_counts_nothing() {
+fn a_connected_attempt_records_nothing() {
     let mut tried = tried(|tried, remote| tried.handle_outgoing(local(), remote, CHECK));
     tried.handle_secured();
     assert!(tried.is_secured());
@@ -182,7 +182,7 @@ fn what_is_up_counts_nothing() {
 
 /// Bytes of any kind are counted or not, and never panic.
 #[test]
-fn rubbish_is_not_counted() {
+fn arbitrary_packets_cause_no_panic() {
     let mut tried = IceAttempt::new(7860);
     for contents in [&[][..], &[0], &[0, 2], &[128; 12], &[64], &[255, 255]] {
         tried.handle_incoming(local(), local(), PacketKind::from_packet(contents), true);

@@ -181,7 +181,7 @@ mod tests {
 
     /// A refused peer is let be for a while, and a lapsed one is not refused.
     #[test]
-    fn refusals_hold_for_a_while() {
+    fn a_rejected_peer_is_not_requested_for_a_while() {
         let now = Instant::now();
         let mut peers = RelayPeers::default();
         peers.touch(peer(1), now);

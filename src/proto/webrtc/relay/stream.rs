@@ -77,7 +77,7 @@ mod tests {
 
     /// Whatever the pieces in which it comes, a stream gives the same messages, without padding.
     #[test]
-    fn messages_are_found_however_they_are_cut() {
+    fn messages_survive_every_split() {
         let sent = [stun(8), channel(5), channel(0), channel(4), stun(0), channel(65_535)];
         let mut stream = Vec::new();
         for message in &sent {
@@ -100,7 +100,7 @@ mod tests {
 
     /// A server that speaks something else, SSH say, is found out at once.
     #[test]
-    fn another_protocol_is_refused() {
+    fn other_protocols_are_rejected() {
         let mut messages = TurnStreamReader::default();
         messages.push(b"SSH-2.0-x");
         assert_eq!(messages.next_message(), Err(TurnFramingError));

@@ -311,7 +311,7 @@ fn refusals_are_told_at_once() {
 
 /// A server that does not answer is given up after 5 s, over UDP and over a stream.
 #[test]
-fn silence_is_given_up() {
+fn a_silent_server_is_given_up_after_5_s() {
     for over_stream in [false, true] {
         let mut server = Server::new();
         server.silent = true;
@@ -325,7 +325,7 @@ fn silence_is_given_up() {
 
 /// An allocation lives for as long as the server answers, whose nonces go stale meanwhile; one sign of life in 25 s.
 #[test]
-fn an_allocation_is_kept() {
+fn a_working_allocation_is_kept_alive() {
     let mut bench = up();
     for hour in 0..3 {
         bench.server.nonce = format!("nonce {hour}");
@@ -339,7 +339,7 @@ fn an_allocation_is_kept() {
 
 /// A server that was started again knows nothing of the allocation: that is noticed with the next sign of life.
 #[test]
-fn a_server_that_forgot_is_noticed() {
+fn a_restarted_server_is_noticed() {
     let mut bench = up();
     bench.seconds(100);
     bench.server.allocated = false;
@@ -352,7 +352,7 @@ fn a_server_that_forgot_is_noticed() {
 
 /// A session's first datagram finds it out even sooner.
 #[test]
-fn a_permission_that_is_refused_for_want_of_an_allocation_ends_it() {
+fn a_permission_error_ends_a_lost_allocation() {
     let mut bench = up();
     bench.server.allocated = false;
     bench.server.nonce = "of another life".into();
@@ -363,7 +363,7 @@ fn a_permission_that_is_refused_for_want_of_an_allocation_ends_it() {
 
 /// A server that falls silent is given up after two signs of life without an answer, and one lost sign changes nothing.
 #[test]
-fn a_server_that_falls_silent_is_given_up() {
+fn two_unanswered_refreshes_end_the_allocation() {
     let mut bench = up();
     bench.server.silent = true;
     bench.seconds(STUN_KEEP_ALIVE.as_secs() + 2);
@@ -406,7 +406,7 @@ fn peers_get_a_permission_and_then_a_channel() {
 
 /// Whatever candidates a client makes up, the relay is not made to send to any of them.
 #[test]
-fn a_relay_sends_to_nobody_who_was_not_heard() {
+fn the_relay_sends_only_to_peers_that_were_heard() {
     let mut bench = up();
     for _ in 0..20 {
         for peer in ["10.0.0.1:1", "240.0.0.1:1", PEER] {
@@ -425,7 +425,7 @@ fn a_relay_sends_to_nobody_who_was_not_heard() {
 /// What a peer sends is handed on with its address, by channel and by indication; nothing comes of peers that nobody
 /// asked for, nor of rubbish.
 #[test]
-fn data_of_peers_is_handed_on() {
+fn data_of_peers_is_delivered() {
     let mut bench = up();
     assert!(bench.received(&[0x40, 0, 0, 1, 9]).is_empty(), "no such channel");
     assert!(bench.received(&indication(PEER, &[8])).is_empty(), "no permission");
@@ -452,7 +452,7 @@ fn data_of_peers_is_handed_on() {
 
 /// Over a stream a channel's messages are filled up to four bytes, as the server wants them.
 #[test]
-fn a_stream_has_padding() {
+fn channel_data_is_padded_on_a_stream() {
     let mut bench = Bench::with(Server::new(), SERVER, "secret", true);
     bench.seconds(1);
     bench.meet(PEER);
@@ -465,7 +465,7 @@ fn a_stream_has_padding() {
 /// A peer in use keeps its permission and its channel for hours; one that nobody sends to lets them lapse, and gets them
 /// again when it comes back.
 #[test]
-fn what_nobody_uses_lapses() {
+fn unused_permissions_and_channels_expire() {
     let mut bench = up();
     bench.meet(PEER);
     for _ in 0..360 {
@@ -491,7 +491,7 @@ fn what_nobody_uses_lapses() {
 
 /// A relay that forbids a peer is not asked for it with every check, and serves the others.
 #[test]
-fn a_forbidden_peer_is_let_be() {
+fn a_forbidden_peer_is_not_requested_again() {
     let mut bench = up();
     bench.server.refuse.insert(CREATE_PERMISSION.value(), 403);
     for _ in 0..10 {
@@ -507,7 +507,7 @@ fn a_forbidden_peer_is_let_be() {
 
 /// A relay sends nothing to a family that it has no address of.
 #[test]
-fn the_other_family_is_out_of_reach() {
+fn peers_of_another_family_are_unreachable() {
     let mut bench = up();
     bench.send("[2001:db8::9]:1", CHECK);
     bench.seconds(1);
@@ -516,7 +516,7 @@ fn the_other_family_is_out_of_reach() {
 
 /// The allocation is given back, also when the nonce has gone stale; without one there is nothing to give back.
 #[test]
-fn an_allocation_is_given_back() {
+fn an_allocation_is_released() {
     let mut bench = up();
     bench.server.nonce = "another".into();
     bench.relay.close(bench.now);
@@ -535,7 +535,7 @@ fn an_allocation_is_given_back() {
 
 /// Requests whose answers never come are remembered up to the cap; the newest answers still count.
 #[test]
-fn requests_under_way_are_capped() {
+fn pending_requests_are_capped() {
     let mut bench = up();
     bench.server.silent = true;
     for n in 0..2 * RELAY_REQUESTS_MAX {

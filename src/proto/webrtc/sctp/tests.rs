@@ -88,7 +88,7 @@ fn up(tag: u32) -> AssociationSetup {
 /// The device begins: its INIT is answered with str0m's own numbers, and str0m is told of the
 /// device's once that has returned the cookie. str0m's INIT and COOKIE ECHO go nowhere.
 #[test]
-fn the_device_begins() {
+fn the_device_starts() {
     for str0m_first in [true, false] {
         let mut setup = AssociationSetup::default();
         setup.handle_connected();
@@ -140,7 +140,7 @@ fn a_step_is_repeated_until_it_is_answered() {
 /// Without an INIT of the device str0m's own goes out, and nothing of it is changed; a device whose
 /// COOKIE ACK is overwritten says by its data that it has read the COOKIE ECHO.
 #[test]
-fn the_runner_begins_when_the_device_does_not() {
+fn the_runner_starts_if_the_device_does_not() {
     let start = Instant::now();
     let cut_off = [&encode_packet(STR0M_TAG, COOKIE_ACK, 0, &[])[..12], &[DATA, 7, 0, 35]].concat();
     let acknowledgement = encode_packet(STR0M_TAG, COOKIE_ACK, 0, &[]);
@@ -173,7 +173,7 @@ fn the_runner_begins_when_the_device_does_not() {
 
 /// Both begin: the device's late INIT is answered as well, and one association comes of it.
 #[test]
-fn both_begin() {
+fn both_ends_may_start() {
     let start = Instant::now();
     let mut setup = waiting();
     setup.handle_timeout(start);
@@ -194,7 +194,7 @@ fn both_begin() {
 /// A device that says nothing may have missed the COOKIE ACK, or its request was lost: it gets some
 /// more of the first, and str0m a request, once.
 #[test]
-fn a_lost_request_is_made_up() {
+fn a_lost_channel_request_is_synthesized() {
     let start = Instant::now();
     let mut setup = up(ONE_SHOT_TAG);
     let sent = wait(&mut setup, start, DEVICE_OPEN_AFTER - Duration::from_millis(1));
@@ -221,7 +221,7 @@ fn kinds_of(sent: &[(Duration, u8)]) -> Vec<u8> {
 /// What was lost leaves no gap in the numbers; what belongs to a message with a hole goes, and what
 /// a lost request would have opened is open before the first text.
 #[test]
-fn data_that_comes_once_is_numbered_without_gaps() {
+fn one_shot_data_is_renumbered_without_gaps() {
     let mut setup = up(ONE_SHOT_TAG);
     for (tsn, flags, content) in [
         (1235, 7, "a"),
@@ -244,7 +244,7 @@ fn data_that_comes_once_is_numbered_without_gaps() {
 /// The device drops the answer to its request unread. Where its acknowledgement is lost, messages
 /// do not wait for str0m to send the answer again.
 #[test]
-fn the_answer_to_the_request_is_acknowledged_in_the_end() {
+fn the_channel_acknowledgement_is_acknowledged() {
     let start = Instant::now();
     for acknowledged in [true, false] {
         let mut setup = up(ONE_SHOT_TAG);
@@ -276,7 +276,7 @@ fn the_answer_to_the_request_is_acknowledged_in_the_end() {
 
 /// A stack that repeats what is lost is left alone once it is up.
 #[test]
-fn a_full_stack_is_left_alone() {
+fn a_retransmitting_stack_passes_unchanged() {
     let mut setup = up(FULL_STACK_TAG);
     assert_eq!(setup.poll_timeout(Instant::now()), None);
     for bytes in [
@@ -301,7 +301,7 @@ fn a_full_stack_is_left_alone() {
 
 /// Bytes of all kinds, at every stage: no panic, and nothing piles up.
 #[test]
-fn whatever_the_device_sends_is_survived() {
+fn arbitrary_packets_of_the_device_are_survived() {
     let start = Instant::now();
     let mut state = 7_u64;
     let mut random = || {

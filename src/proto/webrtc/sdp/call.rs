@@ -117,7 +117,7 @@ mod tests {
     const MESSAGING_OFFER: &str = include_str!("../../../../tests/data/sdp/whatsapp.offer.sdp");
 
     #[test]
-    fn the_offer_s_role_is_settled_and_the_rest_stays() {
+    fn the_offers_dtls_role_is_set() {
         let prepared = prepare_call(MESSAGING_OFFER).expect("an offer of the documented shape");
         assert!(prepared.sdp.contains("\r\na=setup:passive\r\n") && !prepared.sdp.contains("actpass"));
         assert!(prepared.sdp.contains("\r\na=ice-lite\r\n") && prepared.sdp.contains("\r\na=mid:audio\r\n"));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_documented_goes() {
+    fn undocumented_lines_are_removed() {
         let answer = "v=0\r\no=- 1 2 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\na=group:BUNDLE audio\r\na=msid-semantic: WMS x\r\n\
             m=audio 9 UDP/TLS/RTP/SAVPF 111 63 126\r\nc=IN IP4 0.0.0.0\r\na=rtcp:9 IN IP4 0.0.0.0\r\na=ice-ufrag:u\r\n\
             a=ice-pwd:p\r\na=ice-options:trickle\r\na=fingerprint:sha-256 AA\r\na=setup:active\r\na=mid:audio\r\n\

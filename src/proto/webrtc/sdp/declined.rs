@@ -193,7 +193,7 @@ mod tests {
 
     /// Without a bundle in the answer there is none to stay in.
     #[test]
-    fn no_bundle_is_made_up() {
+    fn no_bundle_is_invented() {
         let offer = sections(
             "a=group:BUNDLE 0 1\n",
             &["m=audio 9 UDP/TLS/RTP/SAVPF 111\na=mid:0\n", VIDEO],
@@ -204,7 +204,7 @@ mod tests {
 
     /// A second pass changes nothing, nor does an answer with an offer that is not its own.
     #[test]
-    fn what_is_written_stays_so() {
+    fn rewriting_is_idempotent() {
         let once = declined("a=group:BUNDLE 0 1\n", VIDEO);
         let offer = sections(
             "a=group:BUNDLE 0 1\n",

@@ -130,7 +130,7 @@ impl DeviceView {
 
 /// Golden files; the same text with other line ends, or without the last one, makes no difference.
 #[test]
-fn offers_become_what_the_golden_files_say() {
+fn offers_match_the_golden_files() {
     for (offer, prepared) in [
         (DEVICE, DEVICE_PREPARED),
         (VARIANT, VARIANT_PREPARED),
@@ -181,7 +181,7 @@ fn family(text: &str) -> ClientStack {
 
 /// D7: a device is known by its profile, by its semantic, and by all that it leaves out.
 #[test]
-fn devices_are_told_by_what_they_write_and_leave_out() {
+fn devices_are_recognized() {
     let plain = DEVICE.replace("a=msid-semantic: iot\n", "");
     let silent = plain.replace("SAVP ", "SAVPF ");
     for device in [
@@ -215,7 +215,7 @@ fn devices_are_told_by_what_they_write_and_leave_out() {
 
 /// D7: a browser is never taken for a device, nor is a library that offers no header extension, whatever else it leaves out.
 #[test]
-fn nothing_else_is_taken_for_a_device() {
+fn other_stacks_are_not_taken_for_devices() {
     let full = |text: &str| assert_eq!(family(text), ClientStack::Full, "{text}");
     // Browsers, and their offers with any one kind of line missing.
     for browser in [CHROME, FIREFOX] {
@@ -272,7 +272,7 @@ fn nothing_else_is_taken_for_a_device() {
 
 /// The role in the handshake is the one that the offer leaves, and a device of the first kind leaves none.
 #[test]
-fn the_dtls_role_follows_the_offer_and_the_family() {
+fn the_dtls_role_follows_the_offer_and_the_stack() {
     let role = |text: &str, setup: &str| {
         let prepared = prepare_offer(&text.replace("a=setup:passive\n", setup)).expect("fit");
         let offered = Some(prepared.sdp.matches("a=setup:").collect::<Vec<_>>().len()).filter(|count| *count > 0);
@@ -293,7 +293,7 @@ fn the_dtls_role_follows_the_offer_and_the_family() {
 
 /// D9: Opus under another rate or number of channels is Opus, and is answered in the words of the offer.
 #[test]
-fn opus_is_known_by_its_name() {
+fn opus_is_recognized_by_name() {
     for spelling in ["opus/16000/1", "opus/48000", "OPUS/48000/2", "opus/8000/1"] {
         let offer = DEVICE.replace("opus/48000/2", spelling);
         let prepared = prepare_offer(&offer).expect("fit");
@@ -323,13 +323,13 @@ fn a_microphone_is_answered() {
 
 /// A trial of one browser's would have str0m skip a handshake that the other end then waits for.
 #[test]
-fn the_shortcut_of_a_trial_is_left_out() {
+fn sctp_init_is_removed() {
     let offer = CHROME.replace("a=sctp-port:5000\n", "a=sctp-init:AQAAIA==\na=sctp-port:5000\n");
     assert_eq!(prepare_offer(&offer).expect("fit").sdp, crlf(CHROME_PREPARED));
 }
 
 #[test]
-fn sections_are_told() {
+fn section_kinds_are_reported() {
     let chrome = prepare_offer(CHROME).expect("fit");
     assert!(chrome.has_video && chrome.has_application);
     let audio_only = DEVICE.split("m=application").next().expect("a part");
@@ -339,7 +339,7 @@ fn sections_are_told() {
 
 /// The profile word is changed in `m=` lines and nowhere else.
 #[test]
-fn a_profile_elsewhere_is_left_alone() {
+fn the_profile_is_changed_in_media_lines_only() {
     let offer = DEVICE.replace("a=rtcp-mux\n", "a=rtcp-mux\na=note:UDP/TLS/RTP/SAVP 111\n");
     let prepared = prepare_offer(&offer).expect("fit").sdp;
     assert!(prepared.contains("m=audio 9 UDP/TLS/RTP/SAVPF 111\r\n"));
@@ -400,7 +400,7 @@ fn the_answer_names_the_sections_as_the_offer_does() {
 
 /// Browsers' offers with one thing changed that other software writes; all are answered in every section.
 #[test]
-fn harmless_oddities_are_answered() {
+fn harmless_deviations_are_answered() {
     for base in [CHROME, FIREFOX] {
         let with = |line: &str| base.replace("a=mid:0\n", &format!("a=mid:0\n{line}\n"));
         for offer in [
@@ -439,7 +439,7 @@ fn harmless_oddities_are_answered() {
 }
 
 #[test]
-fn what_cannot_be_answered_is_refused_in_words() {
+fn unanswerable_offers_are_rejected_with_a_reason() {
     let refused = |text: &str| prepare_offer(text).expect_err("refused");
     let replaced = |from: &str, to: &str| refused(&DEVICE.replace(from, to));
     assert_eq!(refused(""), SdpError::NotSdp);
@@ -545,7 +545,7 @@ fn the_longest_user_name_fragment_fits_in_a_check() {
 // ---- answers
 
 #[test]
-fn answers_become_what_the_golden_files_say() {
+fn answers_match_the_golden_files() {
     for (answer, device, browser) in [
         (CHATTY, CHATTY_DEVICE, CHATTY_BROWSER),
         (STR0M, STR0M_DEVICE, STR0M_BROWSER),
@@ -604,7 +604,7 @@ fn one_candidate_is_left_of_many() {
 }
 
 #[test]
-fn an_answer_that_would_harm_a_device_is_not_sent() {
+fn harmful_answers_are_rejected() {
     let refused = |from: &str, to: &str| {
         let answer = STR0M.replace(from, to);
         assert_ne!(answer, STR0M, "{from}");

@@ -181,7 +181,7 @@ mod tests {
     /// Who speaks is asked only so often that no device closes; who is quiet is asked each second,
     /// and who does not answer twice a second.
     #[test]
-    fn who_is_quiet_is_asked_more_often() {
+    fn a_silent_caller_is_checked_more_often() {
         let start = Instant::now();
         let every_20_ms = |at: Duration| at.as_millis().is_multiple_of(20);
         let speaking = checks(&mut Liveness::new(start), start, Duration::from_secs(8), every_20_ms);
@@ -205,7 +205,7 @@ mod tests {
     /// An inquiry asks so many times, so far apart, and has found nobody after the last; a second
     /// one knows that at once, until something is heard.
     #[test]
-    fn an_inquiry_counts_its_questions() {
+    fn a_probe_counts_its_checks() {
         let start = Instant::now();
         let mut liveness = Liveness::new(start);
         let now = start + Duration::from_millis(300);
@@ -232,7 +232,7 @@ mod tests {
 
     /// A machine that stood still has asked only what it has asked.
     #[test]
-    fn a_stall_is_no_silence() {
+    fn a_stalled_process_does_not_fail_a_probe() {
         let start = Instant::now();
         let mut liveness = Liveness::new(start);
         liveness.start_probe(true, start + INQUIRY_INTERVAL);
@@ -243,7 +243,7 @@ mod tests {
 
     /// Whoever inquires all the time has the caller asked no faster.
     #[test]
-    fn inquiries_are_asked_at_one_pace() {
+    fn repeated_probes_do_not_raise_the_rate() {
         let start = Instant::now();
         let mut liveness = Liveness::new(start);
         let mut asked = Vec::new();
@@ -264,7 +264,7 @@ mod tests {
 
     /// Who cannot be asked is not found to be silent.
     #[test]
-    fn who_cannot_be_asked_is_there() {
+    fn a_caller_that_cannot_be_checked_counts_as_present() {
         let start = Instant::now();
         let mut liveness = Liveness::new(start);
         liveness.start_probe(false, start);

@@ -165,7 +165,7 @@ mod tests {
 
     /// Behind a NAT, a caller of the same network comes by one address, and one of the Internet by the other.
     #[test]
-    fn a_restart_leads_back_to_where_the_caller_was() {
+    fn a_restart_offers_the_candidate_in_use() {
         let answer = "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=ice-ufrag:u\r\na=ice-pwd:p\r\na=mid:a\r\n\
                       a=candidate:1 1 tcp 100 192.168.1.9 9 typ host tcptype passive\r\n\
                       a=candidate:2 1 udp 99 2001:db8::9 7860 typ host\r\n\
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bot_learns_of_the_way_and_of_nothing_secret() {
+    fn call_data_contains_no_secret() {
         assert_eq!(
             call_data(WhipEndpoint::Whip, Some("door"), Some(b"OBS/30")),
             json!({"via": "whip", "name": "door", "user_agent": "OBS/30"})

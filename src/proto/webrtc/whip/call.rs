@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_in_three_ways() {
+    fn keys_come_from_three_places() {
         let of = |headers: &[&str], basic, token: Option<&str>| {
             PresentedKey::from_request(
                 headers.iter().map(|text| text.as_bytes()),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_the_message_where_it_is_looked_for() {
+    fn errors_have_a_message() {
         assert_eq!(
             error_body(&json!("no")),
             json!({"error": {"message": "no"}, "detail": "no"})

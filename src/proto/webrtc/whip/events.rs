@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_is_repeated_and_nothing_else_answered() {
+    fn updates_are_echoed_and_nothing_else_is_answered() {
         let mut events = RealtimeEvents::default();
         assert_eq!(read(Some(events.handle_open()))["type"], "session.created");
         let updated = read(events.handle_message(r#"{"type":"session.update","session":{"voice":"ash","n":1.50}}"#));

@@ -145,7 +145,7 @@ mod tests {
 
     /// As `@eyevinn/whip-web-client` 1.1.7 does: a section per name, component 0, the profile of plain RTP.
     #[test]
-    fn another_spelling_is_read() {
+    fn a_fragment_with_a_section_per_mid_is_parsed() {
         let text = "a=ice-ufrag:EsAw\r\na=ice-pwd:P2uYro0UCOQ4zxjKXaWCBui1\r\nm=audio 9 RTP/AVP 0\r\na=mid:0\r\n\
                     a=candidate:1 0 udp 2122194687 192.0.2.2 36127 typ host\r\nm=audio 9 RTP/AVP 0\r\na=mid:1\r\n\
                     a=candidate:1 0 udp 2122194687 192.0.2.2 36127 typ host\r\n";
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_refused() {
+    fn fragments_without_content_are_rejected() {
         assert_eq!(
             parse("").map(|read| (read.credentials, read.candidates.len())),
             Ok((None, 0))

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn one_audio_section_that_muxes_is_wanted() {
+    fn one_audio_section_with_rtcp_mux_is_required() {
         let mux = audio("a=rtcp-mux\r\n");
         let video = "m=video 9 UDP/TLS/RTP/SAVPF 96\r\na=sendonly\r\n";
         assert_eq!(check(WhipEndpoint::Whip, &format!("{mux}{video}")), Ok(()));
@@ -131,7 +131,7 @@ mod tests {
 
     /// What is no SDP is the engine's to explain.
     #[test]
-    fn what_cannot_be_read_is_let_through() {
+    fn unreadable_offers_pass() {
         for text in ["", "v=0", "{}", "a=inactive"] {
             assert_eq!(check(WhipEndpoint::Whip, text), Ok(()));
         }

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_refusal_is_told_and_once() {
+    fn the_first_error_is_returned_once() {
         record_handshake_error(|| HandshakeError::NoCommonSuite);
         record_handshake_error(|| HandshakeError::NoCommonGroup);
         assert_eq!(take_handshake_error(), Some(HandshakeError::NoCommonSuite));

@@ -173,7 +173,7 @@ fn data_passes_both_ways() {
 
 /// Mbed TLS servers refuse a ClientHello in fragments.
 #[test]
-fn a_client_hello_is_one_small_datagram_with_p256_and_ecdsa_suites_alone() {
+fn the_client_hello_is_small_and_offers_p256_and_ecdsa_alone() {
     let now = Instant::now();
     let (_, _, packets) = shake(&mut *ours(true, now), &mut *foreign(malformed(), false, now), now);
     let hellos: Vec<_> = packets
@@ -199,7 +199,7 @@ fn a_client_hello_is_one_small_datagram_with_p256_and_ecdsa_suites_alone() {
 }
 
 #[test]
-fn an_unanswered_client_hello_is_sent_again_within_a_second() {
+fn an_unanswered_client_hello_is_repeated_within_a_second() {
     let mut now = Instant::now();
     let mut client = ours(true, now);
     client.handle_timeout(now).unwrap();
@@ -215,7 +215,7 @@ fn an_unanswered_client_hello_is_sent_again_within_a_second() {
 }
 
 #[test]
-fn another_mtu_is_honoured_beside_the_kept_one() {
+fn another_mtu_is_used_beside_the_cached_one() {
     for role in [&SERVER, &CLIENT] {
         assert_eq!(config(role, Some(MTU)).unwrap().mtu(), MTU);
         assert_eq!(config(role, Some(900)).unwrap().mtu(), 900);
@@ -287,7 +287,7 @@ fn a_client_with_a_p384_key_is_accepted() {
 
 /// str0m's buffer holds 2,000 bytes of certificate, and dimpl panics where it does not hold all.
 #[test]
-fn certificates_that_are_too_long_are_refused_in_both_roles() {
+fn long_certificates_are_rejected_in_both_roles() {
     let now = Instant::now();
     for active in [true, false] {
         for (bytes, fits) in [(CERTIFICATES_BYTES_MAX - 6, true), (CERTIFICATES_BYTES_MAX - 5, false)] {
@@ -318,7 +318,7 @@ fn change_message(packet: &mut Vec<u8>, kind: u8, change: impl FnOnce(&mut Vec<u
 }
 
 #[test]
-fn a_client_without_certificate_is_refused_and_named() {
+fn a_client_without_a_certificate_is_rejected_with_the_reason() {
     let now = Instant::now();
     let (mut server, mut client) = (ours(false, now), foreign(malformed(), true, now));
     let (server, _, _, refused) = carry(&mut *server, &mut *client, now, |to, packet| {
@@ -338,7 +338,7 @@ fn a_client_without_certificate_is_refused_and_named() {
 }
 
 #[test]
-fn a_client_without_a_suite_group_or_version_of_ours_is_refused_and_named() {
+fn a_client_without_common_capabilities_is_rejected_with_the_reason() {
     let now = Instant::now();
     type Change = fn(&mut Vec<u8>);
     let cases: [(Change, HandshakeError); 3] = [
@@ -376,7 +376,7 @@ fn a_client_without_a_suite_group_or_version_of_ours_is_refused_and_named() {
 }
 
 #[test]
-fn an_alert_of_the_client_is_named() {
+fn alerts_are_reported_by_name() {
     let now = Instant::now();
     let mut server = ours(false, now);
     server.handle_timeout(now).unwrap();
@@ -393,7 +393,7 @@ fn an_alert_of_the_client_is_named() {
 }
 
 #[test]
-fn noise_is_no_panic() {
+fn noise_causes_no_panic() {
     let now = Instant::now();
     for active in [true, false] {
         let mut dtls = ours(active, now);

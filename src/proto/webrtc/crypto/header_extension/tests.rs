@@ -126,7 +126,7 @@ fn both_ends_hear_each_other_in_every_profile() {
 }
 
 #[test]
-fn an_extension_that_says_something_passes_untouched() {
+fn a_nonempty_extension_passes_unchanged() {
     for profile in PROFILES {
         let [caller, answerer] = [provider(), embedded_provider()].map(|provider| {
             let extensions = str0m::rtp::ExtensionMap::standard();
@@ -168,7 +168,7 @@ fn the_block_is_cut_and_the_bit_is_cleared() {
 }
 
 #[test]
-fn everything_else_is_left_as_it_is() {
+fn other_packets_pass_unchanged() {
     let changed = |at: usize, byte: u8| {
         let mut packet = PACKET.to_vec();
         packet[at] = byte;

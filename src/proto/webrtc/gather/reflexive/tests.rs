@@ -128,7 +128,7 @@ fn a_changed_mapping_is_noticed() {
 
 /// One request without an answer changes nothing; two in a row end the mapping, and the name is looked up again.
 #[test]
-fn silence_ends_a_mapping() {
+fn two_unanswered_requests_end_a_mapping() {
     let mut bench = Bench::new(&[SERVER]);
     bench.run(Duration::from_secs(10), &mut |_, request| Some(answer(request, PUBLIC)));
     bench.run(Duration::from_secs(22), &mut |_, _| None);
@@ -143,7 +143,7 @@ fn silence_ends_a_mapping() {
 
 /// A server that never answers is asked ever more rarely, and each change of its standing is told once a try.
 #[test]
-fn a_dead_server_costs_little() {
+fn a_dead_server_is_queried_ever_more_rarely() {
     let mut bench = Bench::new(&[SERVER]);
     bench.run(Duration::from_secs(24 * 3600), &mut |_, _| None);
     let gaps: Vec<Duration> = bench.resolved.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -156,7 +156,7 @@ fn a_dead_server_costs_little() {
 
 /// A dead IPv6 path leaves the IPv4 mapping alone, and is tried again by itself.
 #[test]
-fn families_stand_alone() {
+fn address_families_are_independent() {
     let mut bench = Bench::new(&[SERVER_V6, SERVER]);
     let mut v4_only = |to: SocketAddr, request: &[u8]| to.is_ipv4().then(|| answer(request, PUBLIC));
     bench.run(Duration::from_secs(600), &mut v4_only);
@@ -169,7 +169,7 @@ fn families_stand_alone() {
 
 /// What is wrong with a server is told in words; a name that does not resolve is tried again.
 #[test]
-fn failures_have_words() {
+fn failures_are_described() {
     let mut bench = Bench::new(&[SERVER]);
     bench.run(Duration::from_secs(1), &mut |_, request| Some(refuse(request, 403)));
     assert_eq!(

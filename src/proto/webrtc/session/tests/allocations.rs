@@ -18,7 +18,7 @@ fn is_rtp(first: u8) -> bool {
 }
 
 #[test]
-fn a_packet_of_a_running_call_costs_what_the_libraries_take() {
+fn packets_of_a_call_cost_only_the_libraries_allocations() {
     let mut pair = Pair::connected();
     pair.open_audio(16_000, 16_000);
     pair.client.speak(440.0, pair.now);

@@ -11,7 +11,7 @@ const A4: f64 = 440.0;
 /// The first packets leave with the connection, before the bot asked for audio, and 50 come in every second from then on:
 /// the client shows the bot's track only when the first one arrives.
 #[test]
-fn silence_flows_from_the_moment_the_connection_is_up() {
+fn silence_is_sent_as_soon_as_the_connection_is_up() {
     let mut pair = Pair::connected();
     let joined = pair.times(&SessionEvent::Joined);
     assert_eq!(joined.len(), 1);
@@ -84,7 +84,7 @@ fn the_caller_hears_the_bot_at_any_rate() {
 /// An interruption empties what waits: at most two more packets of speech leave, what the bot said is over at once, and
 /// silence goes on without a gap.
 #[test]
-fn an_interruption_is_heard_at_once() {
+fn an_interruption_takes_effect_at_once() {
     let mut pair = Pair::connected();
     pair.open_audio(16_000, 16_000);
     pair.bot.endless = Some(Tone::new(A4, 16_000));
@@ -110,7 +110,7 @@ fn an_interruption_is_heard_at_once() {
 /// A fifth of all datagrams is lost each way, and some overtake others: the talk goes on, what was lost is counted and mostly
 /// filled, messages arrive all the same, and nothing piles up.
 #[test]
-fn a_bad_network_is_no_end() {
+fn a_call_survives_a_bad_network() {
     let mut pair = Pair::connected();
     pair.open_audio(16_000, 16_000);
     pair.client.speak(A4, pair.now);
@@ -151,7 +151,7 @@ fn a_bad_network_is_no_end() {
 
 /// A caller who mutes stops sending altogether, and is there all the same.
 #[test]
-fn a_muted_caller_is_neither_lost_nor_gone() {
+fn a_muted_caller_stays_connected() {
     let mut pair = Pair::connected();
     pair.open_audio(16_000, 16_000);
     pair.client.speak(A4, pair.now);

@@ -51,7 +51,7 @@ fn first(pair: &Pair, is_it: fn(&[u8]) -> bool) -> Option<Duration> {
 
 /// The server waits for the first packet of the handshake, so it leaves as soon as a check was answered.
 #[test]
-fn the_handshake_begins_at_once() {
+fn the_handshake_starts_at_once() {
     let pair = held();
     let is_dtls = |packet: &[u8]| (20..=63).contains(&packet[0]);
     let hello = pair
@@ -65,7 +65,7 @@ fn the_handshake_begins_at_once() {
 
 /// However long the pick-up takes and however much the bot says: nothing leaves, not even silence, and nobody has joined.
 #[test]
-fn nothing_leaves_before_the_pick_up() {
+fn no_audio_is_sent_before_the_pick_up() {
     let mut pair = held();
     pair.open_audio(16_000, 16_000);
     pair.bot.endless = Some(Tone::new(440.0, 16_000));
@@ -87,7 +87,7 @@ fn nothing_leaves_before_the_pick_up() {
 
 /// The pick-up may come before the handshake is over.
 #[test]
-fn a_call_that_is_picked_up_first_joins_when_it_is_secured() {
+fn a_call_picked_up_early_joins_once_secured() {
     let mut pair = answered();
     open(&mut pair);
     assert!(pair.progress.is_empty() && pair.bot.events.is_empty());

@@ -76,7 +76,7 @@ fn the_device_opens_the_association() {
 /// A stack of which the DTLS server waits for the other end's INIT gets one, after the time in which
 /// most devices would have begun.
 #[test]
-fn a_device_that_waits_is_asked() {
+fn a_waiting_device_receives_an_init() {
     let config = client::config().clear_extension_map();
     let mut waits = TestClient::with(config, ADDRESS, Instant::now()).labels(&["rtvi-ai"]);
     waits.rtc.direct_api().start_sctp(false);
@@ -93,7 +93,7 @@ fn a_device_that_waits_is_asked() {
 /// Messages leave one at a time, each whole in one chunk and alone in its packet, speaking events first, not before the device
 /// has left its own handler, at most five a second, and never in a form that it cannot read.
 #[test]
-fn messages_to_a_device_come_one_by_one() {
+fn messages_to_a_device_are_paced() {
     let mut pair = Pair::embedded(device(ADDRESS, Instant::now()), Some(HOST), as_device);
     let longest = message(
         "bot-transcription",
@@ -144,7 +144,7 @@ fn messages_to_a_device_come_one_by_one() {
 
 /// While the device acknowledges nothing, the next message waits, without a turn of the processor.
 #[test]
-fn a_device_that_acknowledges_nothing_gets_nothing_more() {
+fn an_unacknowledged_message_blocks_the_next() {
     let mut pair = call();
     pair.run(secs(1));
     pair.up.cut = true;
@@ -157,7 +157,7 @@ fn a_device_that_acknowledges_nothing_gets_nothing_more() {
 
 /// A device hears no goodbye that it cannot understand; SCTP's own is all there is.
 #[test]
-fn a_device_is_left_without_words() {
+fn a_device_is_closed_without_a_goodbye() {
     let mut pair = call();
     pair.run(secs(1));
     pair.bot_ends();
@@ -240,7 +240,7 @@ fn a_device_needs_no_flag() {
 /// D10: `a=ssrc` is optional, and what it says may be wrong: the bot hears whatever source has the keys. Nobody without them
 /// is heard, nor takes the caller's place.
 #[test]
-fn a_source_that_the_offer_does_not_name_is_heard() {
+fn unannounced_sources_of_a_device_are_received() {
     let without = |line: &str| !line.starts_with("a=ssrc");
     type Change = fn(&str) -> Option<String>;
     let changes: [(&str, Change); 2] = [
@@ -283,7 +283,7 @@ fn a_source_that_the_offer_does_not_name_is_heard() {
 
 /// D6: a device where there is no IPv4 address is refused in words that name what there is, and the option.
 #[test]
-fn a_device_without_an_ipv4_address_is_told() {
+fn a_device_is_rejected_without_an_ipv4_address() {
     let offer = as_device(device(ADDRESS, Instant::now()).offer());
     let local = ["[2001:db8::1]:7860".parse().expect("an address")];
     let refused = WebRtcSession::accept(&offer, &super::pair::setup(None, &local), Instant::now()).map(|_| ());
@@ -298,7 +298,7 @@ fn a_device_without_an_ipv4_address_is_told() {
 
 /// D10: sound that cannot be used is told, once; sound that is used is not.
 #[test]
-fn a_deaf_bot_is_told() {
+fn unusable_audio_is_logged_once() {
     let mut pair = call();
     pair.open_audio(16_000, 24_000);
     pair.client.speak(440.0, pair.now);
@@ -320,7 +320,7 @@ fn a_deaf_bot_is_told() {
 /// D7, D8: each family of devices connects in the role that its offer leaves, microphones too, and is heard. Of those that
 /// follow the answer's role, the client of the handshake begins SCTP.
 #[test]
-fn devices_connect_in_whichever_role_they_leave() {
+fn devices_connect_in_each_dtls_role() {
     let espressif = |offer: String| {
         as_device(offer)
             .replace("a=msid-semantic: iot", "a=msid-semantic: esp-webrtc")

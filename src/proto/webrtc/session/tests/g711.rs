@@ -47,7 +47,7 @@ fn assert_heard(pair: &mut Pair, rate_hz: u32) {
 /// Tones pass both ways at any rate of the bot, 50 packets of 160 bytes a second, numbered by the clock of 8 kHz; around the
 /// speech there is nothing but the code of silence.
 #[test]
-fn a_caller_without_opus_talks() {
+fn a_caller_without_opus_is_served() {
     for (law, payload_type) in CASES {
         for rate_hz in [8_000, 16_000, 24_000] {
             let mut pair = call(caller(law, payload_type));
@@ -94,7 +94,7 @@ fn a_caller_without_opus_talks() {
 
 /// Whatever time a caller puts into a packet, the bot hears all of it.
 #[test]
-fn packets_may_have_any_length() {
+fn packets_may_have_any_duration() {
     for ptime in [10, 20, 30, 40, 60] {
         let mut client = caller(Law::A, 8);
         client.ptime = ms(ptime);
@@ -116,7 +116,7 @@ fn packets_may_have_any_length() {
 
 /// Lost and overtaken packets are counted and filled as those of Opus are, but for the copies that G.711 has not.
 #[test]
-fn lost_packets_are_made_up() {
+fn lost_packets_are_concealed() {
     let mut pair = call(caller(Law::Mu, 0));
     pair.open_audio(16_000, 16_000);
     pair.client.speak(A4, pair.now);
@@ -139,7 +139,7 @@ fn lost_packets_are_made_up() {
 
 /// Payloads of lengths that no encoder makes are sound all the same, and what is too long for a datagram is refused.
 #[test]
-fn odd_payloads_do_no_harm() {
+fn odd_payload_lengths_are_harmless() {
     let mut pair = call(caller(Law::Mu, 0));
     pair.open_audio(48_000, 16_000);
     pair.client.speak(A4, pair.now);
@@ -185,7 +185,7 @@ fn opus_is_preferred() {
 
 /// Among the two laws the caller's order decides; one is answered, under the number that the offer has for it.
 #[test]
-fn the_first_law_of_an_offer_is_spoken() {
+fn the_first_law_of_an_offer_is_used() {
     let offer = |formats: &str| CHROME.replace("SAVPF 111 63 9 0 8 13 110 126", &format!("SAVPF {formats}"));
     let without_map = offer("0").replace("a=rtpmap:0 PCMU/8000\n", "");
     let mono = offer("8").replace("PCMA/8000", "PCMA/8000/1");
@@ -214,7 +214,7 @@ fn the_first_law_of_an_offer_is_spoken() {
 
 /// New credentials, further offers and new connections go as they do with Opus.
 #[test]
-fn a_call_is_negotiated_anew() {
+fn a_g711_call_can_be_renegotiated() {
     let (mut pair, _) = restart::call_of(caller(Law::Mu, 0));
     let offer = pair.client.change(|api| {
         api.ice_restart(true);
@@ -261,7 +261,7 @@ fn a_restart_may_change_the_codec() {
 /// A device with G.711 firmware gets bare headers, its one codec in the answer, one packet of 20 ms at a time, and silence that
 /// is silence.
 #[test]
-fn a_device_without_opus_talks() {
+fn a_device_without_opus_is_served() {
     for (law, payload_type) in [(Law::Mu, 0), (Law::A, 8)] {
         let config = client::g711(client::bare(), law, payload_type).clear_extension_map();
         let mut client = TestClient::with(config, ADDRESS, Instant::now())

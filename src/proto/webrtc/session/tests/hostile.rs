@@ -76,9 +76,9 @@ fn mutilated(rng: &mut Rng, from: &[Vec<u8>]) -> Vec<u8> {
 /// Tens of thousands of datagrams that are noise, mutilated, or repeated, from the client's own address and from others: none
 /// of them ends the talk or is heard in it.
 #[test]
-fn no_datagram_of_a_stranger_ends_a_talk() {
+fn foreign_datagrams_end_no_call() {
     let (mut pair, sent) = call();
-    let strangers: [SocketAddr; 3] = [
+    let outsiders: [SocketAddr; 3] = [
         pair.client.address,
         "198.51.100.66:6666".parse().expect("an address"),
         "[2001:db8::66]:6666".parse().expect("an address"),
@@ -91,7 +91,7 @@ fn no_datagram_of_a_stranger_ends_a_talk() {
                 1 => mutilated(&mut rng, &sent),
                 _ => sent[rng.below(sent.len())].clone(),
             };
-            let source = strangers[rng.below(3)];
+            let source = outsiders[rng.below(3)];
             pair.act(|session, now| {
                 session.handle_packet(&ReceivedPacket::from_datagram(source, runner(), &datagram), now)
             });
@@ -107,12 +107,12 @@ fn no_datagram_of_a_stranger_ends_a_talk() {
 /// The same while the connection is being made: whatever comes between the client's own datagrams, it connects, and without
 /// the wait that a handshake takes which has to be sent again.
 #[test]
-fn no_datagram_of_a_stranger_keeps_a_client_out() {
+fn foreign_datagrams_keep_no_client_out() {
     let (_, sent) = call();
     for seed in 1..=20 {
         let mut rng = Rng(seed);
         let mut pair = Pair::new();
-        let stranger: SocketAddr = "198.51.100.66:6666".parse().expect("an address");
+        let outsider: SocketAddr = "198.51.100.66:6666".parse().expect("an address");
         for _ in 0..60 {
             for _ in 0..10 {
                 let datagram = match rng.below(2) {
@@ -120,7 +120,7 @@ fn no_datagram_of_a_stranger_keeps_a_client_out() {
                     _ => mutilated(&mut rng, &sent),
                 };
                 pair.act(|session, now| {
-                    session.handle_packet(&ReceivedPacket::from_datagram(stranger, runner(), &datagram), now)
+                    session.handle_packet(&ReceivedPacket::from_datagram(outsider, runner(), &datagram), now)
                 });
             }
             pair.run(ms(2));
@@ -133,7 +133,7 @@ fn no_datagram_of_a_stranger_keeps_a_client_out() {
 
 /// Goodbyes that nobody signed: alerts of DTLS in the clear, and RTCP BYE without its tag.
 #[test]
-fn an_unsigned_goodbye_is_none() {
+fn an_unsigned_goodbye_is_ignored() {
     let (mut pair, _) = call();
     let close_notify = [21, 254, 253, 0, 0, 0, 0, 0, 0, 0, 9, 0, 2, 1, 0];
     let fatal = [21, 254, 253, 0, 0, 0, 0, 0, 0, 0, 10, 0, 2, 2, 40];
@@ -190,16 +190,16 @@ fn sources_of_one_client_are_bounded() {
 
 /// Nobody but the client keeps a session alive: one that has gone is freed in time, whoever goes on sending.
 #[test]
-fn strangers_do_not_keep_a_session_alive() {
+fn foreign_packets_keep_no_session_alive() {
     let (mut pair, sent) = call();
     pair.up.cut = true;
-    let stranger: SocketAddr = "198.51.100.66:6666".parse().expect("an address");
+    let outsider: SocketAddr = "198.51.100.66:6666".parse().expect("an address");
     let mut rng = Rng(9);
     let vanished = pair.time();
     for _ in 0..400 {
         let datagram = mutilated(&mut rng, &sent);
         pair.act(|session, now| {
-            session.handle_packet(&ReceivedPacket::from_datagram(stranger, runner(), &datagram), now)
+            session.handle_packet(&ReceivedPacket::from_datagram(outsider, runner(), &datagram), now)
         });
         pair.run(ms(100));
     }
@@ -243,7 +243,7 @@ fn addresses_of_one_client_are_bounded() {
 
 /// Two hundred sessions, thrown away in whatever state they were, leave nothing behind: each connection holds its provider.
 #[test]
-fn sessions_that_are_dropped_leave_nothing() {
+fn dropped_sessions_leak_nothing() {
     let common = ConnectionContext::default();
     for number in 0..200 {
         let mut client = TestClient::new("192.0.2.9:5000");
@@ -270,10 +270,10 @@ fn sessions_that_are_dropped_leave_nothing() {
     assert_eq!(common.providers_in_use(), 0);
 }
 
-const STRANGER: &str = "198.51.100.66:6666";
+const OUTSIDER: &str = "198.51.100.66:6666";
 
-fn stranger() -> SocketAddr {
-    STRANGER.parse().expect("an address")
+fn outsider() -> SocketAddr {
+    OUTSIDER.parse().expect("an address")
 }
 
 fn is_check(datagram: &[u8]) -> bool {
@@ -357,7 +357,7 @@ fn rubbish(sent: &[Vec<u8>]) -> Vec<Vec<u8>> {
 /// Nothing that a stranger sends is answered, whatever it is and in whatever state the session: before the client has come,
 /// while it connects, and when it talks. It changes nothing either.
 #[test]
-fn a_stranger_gets_no_answer_and_has_no_effect() {
+fn foreign_packets_get_no_answer_and_have_no_effect() {
     let (mut pair, _) = call();
     pair.keep_launched = true;
     pair.run(secs(4));
@@ -369,7 +369,7 @@ fn a_stranger_gets_no_answer_and_has_no_effect() {
     let rubbish_of_call = rubbish(&live);
     for datagram in &rubbish_of_call {
         pair.act(|session, now| {
-            session.handle_packet(&ReceivedPacket::from_datagram(stranger(), runner(), datagram), now)
+            session.handle_packet(&ReceivedPacket::from_datagram(outsider(), runner(), datagram), now)
         });
         pair.run(ms(5));
     }
@@ -398,12 +398,12 @@ fn a_stranger_gets_no_answer_and_has_no_effect() {
     launched.extend(live.into_iter().filter(|datagram| !is_check(datagram)));
     for datagram in rubbish(&launched) {
         pair.act(|session, now| {
-            session.handle_packet(&ReceivedPacket::from_datagram(stranger(), runner(), &datagram), now)
+            session.handle_packet(&ReceivedPacket::from_datagram(outsider(), runner(), &datagram), now)
         });
         pair.run(ms(5));
     }
     assert_eq!(
-        pair.destinations.iter().filter(|(_, to, _)| *to == stranger()).count(),
+        pair.destinations.iter().filter(|(_, to, _)| *to == outsider()).count(),
         0
     );
     assert_eq!(pair.answers, 0);
@@ -414,7 +414,7 @@ fn a_stranger_gets_no_answer_and_has_no_effect() {
 /// DTLS is taken from ICE-checked pairs alone: a ClientHello from an address that has not passed a check is not answered, be it
 /// one that the offer names, to which checks are under way. One that comes before its check is answered after that.
 #[test]
-fn dtls_is_answered_after_a_check_and_not_before() {
+fn dtls_is_answered_only_after_a_check() {
     let (_, sent) = call();
     let hello = sent
         .iter()
@@ -430,7 +430,7 @@ fn dtls_is_answered_after_a_check_and_not_before() {
             .any(|(_, to, first)| (*to, *first) == (client, 0)),
         "it is being checked"
     );
-    for source in [client, stranger()] {
+    for source in [client, outsider()] {
         for _ in 0..10 {
             pair.act(|session, now| {
                 session.handle_packet(&ReceivedPacket::from_datagram(source, runner(), hello), now)
@@ -527,7 +527,7 @@ fn assert_bounded(sent: &BTreeMap<SocketAddr, Vec<(Duration, usize)>>) {
 /// Whoever names strangers in an offer makes the runner send them checks: so many and no more, however many addresses there are
 /// on both sides. Past the cap nobody is sent any.
 #[test]
-fn checks_to_strangers_are_bounded() {
+fn checks_to_named_addresses_are_bounded() {
     for (local, remote) in [
         (1, 1),
         (1, REMOTE_CANDIDATES_MAX),
@@ -552,7 +552,7 @@ fn checks_to_strangers_are_bounded() {
 
 /// A client that restarts ICE ten times a second, and names as many strangers each time, makes the runner send no more often.
 #[test]
-fn restarts_of_ice_make_no_more_checks() {
+fn ice_restarts_cause_no_more_checks() {
     let mut restarts = 0;
     let sent = sent_to(&setup(None, &locals(4)), &candidates(20), |session, client| {
         let offer = client.change(|api| drop(api.ice_restart(false)));
@@ -571,7 +571,7 @@ fn restarts_of_ice_make_no_more_checks() {
 /// Nobody is made to be sent a check by naming what no peer can have: the runner itself, under whatever address it is known, a
 /// service, everybody at once.
 #[test]
-fn addresses_that_no_peer_has_are_not_checked() {
+fn impossible_addresses_are_not_checked() {
     let local = [runner(), SocketAddr::from(([127, 0, 0, 1], runner().port()))];
     let at = |address: &str| -> SocketAddr { address.parse().expect("an address") };
     let gathered = GatheredAddresses {

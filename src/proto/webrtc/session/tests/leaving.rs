@@ -13,7 +13,7 @@ const PEER_LEFT_TEXT: &str = r#"{"type":"signalling","message":{"type":"peerLeft
 
 /// A client that takes the answer and never sends anything is given up after 15 s, and not before.
 #[test]
-fn a_client_that_never_connects_is_given_up() {
+fn a_client_that_never_connects_times_out() {
     let mut pair = Pair::new();
     pair.up.cut = true;
     pair.run(ms(14_900));
@@ -27,7 +27,7 @@ fn a_client_that_never_connects_is_given_up() {
 
 /// The same when connectivity checks pass and the handshake does not.
 #[test]
-fn a_client_that_never_shakes_hands_is_given_up() {
+fn a_client_that_never_starts_dtls_times_out() {
     let mut pair = Pair::new();
     pair.pass = |_, contents| contents[0] < 20;
     pair.run(secs(17));
@@ -90,7 +90,7 @@ fn a_caller_who_comes_back_is_resumed() {
 
 /// The three ways in which a client leaves in good order; each ends the session at once, without a goodbye to nobody.
 #[test]
-fn a_caller_who_leaves_is_gone_at_once() {
+fn a_leaving_caller_ends_the_session_at_once() {
     let close_channel = |client: &mut TestClient| {
         let id = client.open_channel().expect("a channel");
         client.rtc.direct_api().close_data_channel(id);
@@ -126,7 +126,7 @@ fn a_caller_who_leaves_is_gone_at_once() {
 
 /// A client may leave at any moment of the set-up; the session ends then, or at the latest when set-up would be given up.
 #[test]
-fn a_caller_may_leave_during_the_set_up() {
+fn a_caller_may_leave_during_setup() {
     for after in (0..120).step_by(3) {
         let mut pair = Pair::new();
         pair.run(ms(after));
@@ -144,7 +144,7 @@ fn a_caller_may_leave_during_the_set_up() {
 
 /// A page may be closed between the handshakes of DTLS and SCTP.
 #[test]
-fn a_caller_who_leaves_before_messages_can_pass_is_gone_at_once() {
+fn a_caller_may_leave_before_sctp_is_up() {
     const COOKIE_ECHO: u8 = 10;
     let mut pair = Pair::new();
     pair.client.wires.lock().expect("whole").hold = Some(COOKIE_ECHO);
@@ -164,7 +164,7 @@ fn a_caller_who_leaves_before_messages_can_pass_is_gone_at_once() {
 
 /// The runner, too, may have to go at that moment.
 #[test]
-fn a_shutdown_before_messages_can_pass_is_no_different() {
+fn a_shutdown_may_come_before_sctp_is_up() {
     const COOKIE_ECHO: u8 = 10;
     let mut pair = Pair::new();
     pair.client.wires.lock().expect("whole").hold = Some(COOKIE_ECHO);
@@ -181,7 +181,7 @@ fn a_shutdown_before_messages_can_pass_is_no_different() {
 /// A bot that says something and returns is heard to the end, with a pause behind it in which the client plays what it holds;
 /// then the client is told that it left, before anything closes.
 #[test]
-fn the_last_words_of_a_bot_leave_before_it_does() {
+fn a_bots_remaining_audio_is_sent_before_the_goodbye() {
     let mut pair = Pair::connected();
     pair.open_audio(16_000, 16_000);
     pair.run(ms(500));

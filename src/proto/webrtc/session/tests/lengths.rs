@@ -67,7 +67,7 @@ fn assert_talks(pair: &mut Pair) {
 }
 
 #[test]
-fn packets_of_every_length_leave_a_call_as_it_is() {
+fn packets_of_every_length_are_harmless() {
     let (mut pair, sent) = call();
     let kinds = kinds(&sent);
     let names: Vec<&str> = kinds.iter().map(|(name, _)| *name).collect();
@@ -105,7 +105,7 @@ fn packets_of_every_length_leave_a_call_as_it_is() {
 /// length that a record holds. A client may end its own call with one, as an INIT that makes no
 /// sense does; nothing else comes of it.
 #[test]
-fn sctp_of_every_length_is_taken_or_ends_its_own_call() {
+fn sctp_packets_of_every_length_are_harmless_to_others() {
     let (mut pair, _) = call();
     let sent = pair.client.wires.lock().expect("whole").from_client.clone();
     let mut kinds = std::collections::BTreeMap::new();

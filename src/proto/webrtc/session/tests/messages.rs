@@ -47,7 +47,7 @@ fn any_label_will_do() {
 
 /// Keep-alives and signalling are not for the bot; everything else that is text is, word for word.
 #[test]
-fn the_bot_gets_texts_and_no_housekeeping() {
+fn the_bot_gets_no_keep_alives_and_signalling() {
     let mut pair = Pair::connected();
     for housekeeping in [
         "ping: 1795253681729",
@@ -74,7 +74,7 @@ fn the_bot_gets_texts_and_no_housekeeping() {
 
 /// Binary messages and bytes that are no UTF-8 are ignored, and what follows them is not.
 #[test]
-fn what_is_no_text_is_ignored() {
+fn binary_and_invalid_messages_are_ignored() {
     let mut pair = Pair::connected();
     let id = pair.client.open_channel().expect("a channel");
     pair.client.write(id, true, b"binary");
@@ -88,7 +88,7 @@ fn what_is_no_text_is_ignored() {
 
 /// An empty text is one to the bot. Towards the client it would stop everything behind it, so it stays here.
 #[test]
-fn an_empty_text_stops_nothing() {
+fn an_empty_text_blocks_nothing() {
     let mut pair = Pair::connected();
     // Until no acknowledgement stands before the message in its packet.
     pair.run(secs(1));
@@ -120,7 +120,7 @@ fn messages_wait_for_the_channel() {
 
 /// The longest message arrives whole, either way; one byte more is not sent, and what follows it is.
 #[test]
-fn a_message_has_an_end() {
+fn messages_are_capped() {
     let mut pair = Pair::connected();
     let longest = "x".repeat(MESSAGE_BYTES_MAX);
     pair.send(&longest);
@@ -143,7 +143,7 @@ fn a_message_has_an_end() {
 /// A client that acknowledges nothing costs what the queues hold and no more, and no processor time: the harness counts the
 /// turns in which a deadline had already passed. What was kept arrives once it is back.
 #[test]
-fn a_client_that_acknowledges_nothing_costs_little() {
+fn a_client_without_acknowledgements_costs_little() {
     let mut pair = Pair::connected();
     pair.up.cut = true;
     let long = "y".repeat(MESSAGE_BYTES_MAX / 2);
@@ -171,7 +171,7 @@ fn a_client_that_acknowledges_nothing_costs_little() {
 
 /// A goodbye waits for a client that is slow, but not for ever, and idles meanwhile.
 #[test]
-fn a_goodbye_behind_much_that_is_unread_does_not_wait_for_ever() {
+fn a_blocked_goodbye_times_out() {
     let mut pair = Pair::connected();
     pair.up.cut = true;
     let long = "z".repeat(MESSAGE_BYTES_MAX);

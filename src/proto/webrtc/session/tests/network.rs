@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::super::*;
+use super::link::{Bursts, Carried, Link};
 use super::pair::{Pair, ms, secs};
-use super::way::{Bursts, Carried, Way};
 use crate::audio::opus::Decoder;
 use crate::limits::{AUDIO_OUT_QUEUE, JITTER_WAIT_MAX};
 use crate::testing::client::TestClient;
@@ -33,7 +33,7 @@ struct Call {
 
 impl Call {
     /// Talks so many minutes over a link of two such ways. It begins on a good one: how long connecting takes is another matter.
-    fn make(minutes: u64, way: Way) -> Call {
+    fn make(minutes: u64, way: Link) -> Call {
         let mut pair = Pair::connected();
         (pair.up, pair.down) = (way, way);
         pair.open_audio(RATE_HZ, RATE_HZ);
@@ -133,7 +133,7 @@ impl Call {
 
     /// The network is good again: what is under way arrives, all of it in order. Returns how long the slowest message took.
     fn finish(&mut self) -> Duration {
-        (self.pair.up, self.pair.down) = (Way::new(ms(20)), Way::new(ms(20)));
+        (self.pair.up, self.pair.down) = (Link::new(ms(20)), Link::new(ms(20)));
         self.pair.run(secs(30));
         let read = self.pair.client.read.iter();
         let downs = read.map(|(at, text)| (*at, String::from_utf8_lossy(text).into_owned()));
@@ -176,7 +176,7 @@ fn onsets(frames: impl Iterator<Item = (Duration, bool)>) -> Vec<Duration> {
 ///
 /// `loss` is where the seeded loss of so many packets lies, five standard deviations around what was asked for. `filled` is
 /// how much of it the bot hears as sound that was made up or recovered.
-fn assert_call(minutes: u64, way: Way, loss: RangeInclusive<f64>, filled: RangeInclusive<f64>) {
+fn assert_call(minutes: u64, way: Link, loss: RangeInclusive<f64>, filled: RangeInclusive<f64>) {
     let mut call = Call::make(minutes, way);
     let (lost, made_up) = call.loss_and_filled();
     let last = minutes - 1;
@@ -198,8 +198,8 @@ fn assert_call(minutes: u64, way: Way, loss: RangeInclusive<f64>, filled: RangeI
 
 /// Nothing is made up where nothing is lost.
 #[test]
-fn a_good_network_costs_nothing() {
-    let mut call = Call::make(1, Way::new(ms(20)));
+fn a_good_network_loses_nothing() {
+    let mut call = Call::make(1, Link::new(ms(20)));
     assert_eq!(call.loss_and_filled(), (0.0, 0.0));
     assert_eq!(call.to_bot(0), ms(20));
     assert!(call.echo(0) <= ms(40 + 20), "{:?}", call.echo(0));
@@ -208,32 +208,32 @@ fn a_good_network_costs_nothing() {
 
 #[test]
 fn a_call_survives_1_percent_loss_and_jitter() {
-    let way = Way {
+    let way = Link {
         loss_percent: 1,
         jitter: ms(10),
-        ..Way::new(ms(40))
+        ..Link::new(ms(40))
     };
     assert_call(2, way, 0.004..=0.017, 0.95..=1.05);
 }
 
 #[test]
 fn a_call_survives_5_minutes_of_5_percent_loss_reordering_and_duplicates() {
-    let way = Way {
+    let way = Link {
         loss_percent: 5,
         spread: ms(25),
         twice_percent: 5,
-        ..Way::new(ms(20))
+        ..Link::new(ms(20))
     };
     assert_call(5, way, 0.041..=0.059, 0.97..=1.03);
 }
 
 #[test]
 fn a_call_survives_10_percent_loss_and_heavy_jitter() {
-    let way = Way {
+    let way = Link {
         loss_percent: 10,
         jitter: ms(60),
         twice_percent: 10,
-        ..Way::new(ms(100))
+        ..Link::new(ms(100))
     };
     assert_call(2, way, 0.08..=0.12, 0.97..=1.03);
 }
@@ -241,11 +241,11 @@ fn a_call_survives_10_percent_loss_and_heavy_jitter() {
 /// A second passes between question and answer, and a fifth of everything is lost.
 #[test]
 fn a_call_survives_5_minutes_of_20_percent_loss_500_ms_delay_and_jitter() {
-    let way = Way {
+    let way = Link {
         loss_percent: 20,
         jitter: ms(40),
         twice_percent: 3,
-        ..Way::new(ms(500))
+        ..Link::new(ms(500))
     };
     assert_call(5, way, 0.184..=0.216, 0.97..=1.03);
 }
@@ -258,9 +258,9 @@ fn a_call_survives_bursts_of_loss() {
         begin_permille: 28,
         end_permille: 250,
     };
-    let way = Way {
+    let way = Link {
         bursts: Some(bursts),
-        ..Way::new(ms(20))
+        ..Link::new(ms(20))
     };
     assert_call(2, way, 0.053..=0.149, 0.65..=0.95);
 }
@@ -274,9 +274,9 @@ fn callers_connect_in_time_at_5_percent_loss() {
         for seed in 1..=12 {
             let mut pair = Pair::with(TestClient::new("192.0.2.9:5000"), |offer| offer);
             pair.rng.0 = seed;
-            let way = Way {
+            let way = Link {
                 loss_percent: 5,
-                ..Way::new(delay)
+                ..Link::new(delay)
             };
             (pair.up, pair.down) = (way, way);
             let joined = pair.run_until(secs(15), |pair| {
@@ -297,7 +297,7 @@ const RELAYED: usize = 20 + 24 + 4 + 3;
 /// 60 kB arrive both ways, whichever direction is short of room, and the handshake before them. Nothing of ours is too long for
 /// such a link behind a relay.
 #[test]
-fn long_messages_pass_links_for_short_datagrams() {
+fn long_messages_pass_a_small_mtu() {
     for (up, down) in [(SHORT, SHORT), (SHORT, usize::MAX), (usize::MAX, SHORT)] {
         let mut pair = Pair::new();
         (pair.up.bytes_max, pair.down.bytes_max) = (up, down);

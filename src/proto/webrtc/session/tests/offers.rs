@@ -121,7 +121,7 @@ fn every_section_of_a_browser_is_answered_in_its_place() {
 
 /// A client that offers video all the same talks to the bot.
 #[test]
-fn a_client_with_video_talks() {
+fn a_client_with_video_is_served() {
     let config = client::config().enable_vp8(true).enable_h264(true);
     let client = TestClient::with(config, "192.0.2.9:5000", Instant::now()).videos(2);
     let mut pair = Pair::with(client, |offer| offer);
@@ -137,7 +137,7 @@ fn a_client_with_video_talks() {
 
 /// Messages are an extra: an offer without them makes a session of sound alone.
 #[test]
-fn an_offer_without_messages_is_a_talk() {
+fn an_offer_without_a_data_channel_is_served() {
     let mut pair = Pair::with(TestClient::new("192.0.2.9:5000").labels(&[]), |offer| {
         assert!(!offer.contains("m=application"));
         offer
@@ -154,7 +154,7 @@ fn an_offer_without_messages_is_a_talk() {
 /// A talk needs sound that this runner speaks: an offer without audio, with audio switched off, or with audio of other codecs
 /// only, is refused with the reason.
 #[test]
-fn an_offer_without_speech_is_refused() {
+fn an_offer_without_audio_is_rejected() {
     let without: String = {
         let from = CHROME.find("m=audio").expect("audio");
         let to = CHROME.find("m=video").expect("video");
@@ -181,7 +181,7 @@ fn an_offer_without_speech_is_refused() {
 
 /// Candidates come in the offer, later, or not at all; rubbish among them costs nothing, however much of it there is.
 #[test]
-fn rubbish_for_candidates_is_ignored() {
+fn malformed_candidates_are_ignored() {
     let mut pair = Pair::new();
     let rubbish = [
         "",

@@ -62,7 +62,7 @@ fn assert_sound(pair: &mut Pair, talks: bool, what: &str) {
 /// Sound is back at once, and so are the messages of before, in and after the outage, within 2 s:
 /// for a device that talks, and for one that pushes to talk.
 #[test]
-fn every_outage_up_to_the_limit_is_survived() {
+fn outages_up_to_the_limit_are_survived() {
     for talks in [true, false] {
         for outage in OUTAGES {
             let what = format!("{outage} ms, talks: {talks}");
@@ -161,7 +161,7 @@ fn a_longer_outage_ends_the_session_at_the_limit() {
 
 /// A quiet device is asked no more than once a second while it answers, and twice while it does not.
 #[test]
-fn questions_are_few() {
+fn checks_are_few() {
     let mut pair = call(false);
     let from = pair.time();
     pair.run(secs(30));
@@ -182,7 +182,7 @@ fn questions_are_few() {
 
 /// An answer counts if the device has signed it, and once.
 #[test]
-fn an_answer_without_the_password_is_no_sign_of_life() {
+fn an_unsigned_answer_does_not_count() {
     let mut pair = call(false);
     pair.rewrite = Some(Box::new(|mut contents| {
         if contents.starts_with(&[1, 1]) {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::super::*;
-use super::way::Way;
+use super::link::Link;
 pub use crate::audio::tone::{Tone, share};
 use crate::testing::client::TestClient;
 use crate::webrtc::connection::{ConnectionContext, IceSecret};
@@ -95,8 +95,8 @@ pub struct Pair {
     pub session: WebRtcSession,
     pub client: TestClient,
     pub bot: Bot,
-    pub up: Way,
-    pub down: Way,
+    pub up: Link,
+    pub down: Link,
     /// Tells which datagrams the network carries at all; the first argument is whether they go up.
     pub pass: fn(bool, &[u8]) -> bool,
     /// What becomes of a datagram of the client, before the network has it.
@@ -195,7 +195,7 @@ impl Pair {
     /// Joins a client and a session that have each other's descriptions.
     pub fn joined(client: TestClient, session: WebRtcSession) -> Self {
         let start = client.start;
-        let way = Way::new(ms(5));
+        let way = Link::new(ms(5));
         Pair {
             start,
             now: start,

@@ -18,7 +18,7 @@ fn is_rtp(datagram: &[u8]) -> bool {
 }
 
 /// Changes one digit of each fingerprint.
-fn of_somebody_else(offer: String) -> String {
+fn with_other_fingerprints(offer: String) -> String {
     let lines = offer
         .lines()
         .map(|line| match line.strip_prefix("a=fingerprint:sha-256 ") {
@@ -37,7 +37,7 @@ fn of_somebody_else(offer: String) -> String {
 fn a_foreign_fingerprint_ends_the_session_at_once() {
     for role in ["actpass", "active", "passive"] {
         let mut pair = Pair::with(TestClient::new("192.0.2.9:5000"), |offer| {
-            of_somebody_else(offer).replace("a=setup:actpass", &format!("a=setup:{role}"))
+            with_other_fingerprints(offer).replace("a=setup:actpass", &format!("a=setup:{role}"))
         });
         pair.keep_sent = true;
         pair.run(secs(2));

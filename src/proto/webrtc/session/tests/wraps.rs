@@ -44,7 +44,7 @@ fn assert_heard(pair: &mut Pair, what: &str) {
 
 /// The caller's sequence numbers and timestamps pass their ends, one after the other and together.
 #[test]
-fn the_callers_numbers_begin_again() {
+fn the_callers_rtp_numbers_wrap() {
     for (sequence, ticks) in [
         (0xffff - 100, 48_000),
         (1_000, u32::MAX - 100 * 960),
@@ -65,7 +65,7 @@ fn the_callers_numbers_begin_again() {
 
 /// The caller's roll-over counter goes up several times; what is leapt over is a loss, and no more.
 #[test]
-fn the_callers_roll_over_counter_is_followed() {
+fn the_callers_roll_over_counter_is_tracked() {
     let mut pair = call(1);
     pair.client.speak(HZ, pair.now);
     pair.run(secs(1));
@@ -79,7 +79,7 @@ fn the_callers_roll_over_counter_is_followed() {
 
 /// What the runner sends begins again in the same ways, and its client hears all of it.
 #[test]
-fn the_runners_numbers_begin_again() {
+fn the_runners_rtp_numbers_wrap() {
     // The timestamp stands in the upper half, the sequence number in the lowest 15 bits.
     let mut pair = call(u64::from(u32::MAX - 100 * 960) << 32 | 0x7fff);
     pair.bot.endless = Some(Tone::new(HZ, 16_000));
@@ -113,7 +113,7 @@ fn the_runners_numbers_begin_again() {
 /// A machine that has been up for longer than 32 bits of milliseconds, and of microseconds, count:
 /// calls begin and run across both.
 #[test]
-fn milliseconds_of_the_clock_begin_again() {
+fn the_millisecond_clock_wraps() {
     let up = std::time::Instant::now();
     for bits in [31, 32] {
         for unit in [std::time::Duration::from_micros(1), ms(1)] {

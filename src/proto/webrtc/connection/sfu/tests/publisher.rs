@@ -44,7 +44,7 @@ fn the_offer_names_the_track_and_asks_for_what_a_room_needs() {
 }
 
 #[test]
-fn the_voice_reaches_the_server_with_its_level() {
+fn published_audio_carries_its_level() {
     for lite in [false, true] {
         let mut world = World::publishing(Kind {
             lite,
@@ -143,7 +143,7 @@ fn candidates_may_come_before_the_answer() {
 
 /// A server on this machine has one of our addresses, and another port.
 #[test]
-fn a_server_at_one_of_our_own_addresses_is_reached_and_we_are_not() {
+fn a_server_may_share_an_address_but_not_the_port_of_the_runner() {
     let now = Instant::now();
     let (mut peer, offer) = PeerConnection::publisher(&setup(&[ours()]), "TRACK", now).expect("an offer");
     let mut server = Server::new(Kind::default(), now);
@@ -175,7 +175,7 @@ fn a_server_at_one_of_our_own_addresses_is_reached_and_we_are_not() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_used_leaves_room_for_a_better_one() {
+fn a_correct_answer_may_follow_an_invalid_one() {
     let now = Instant::now();
     let (mut peer, offer) = PeerConnection::publisher(&setup(&[ours()]), "TRACK", now).expect("an offer");
     let mut server = Server::new(Kind::default(), now);
@@ -220,7 +220,7 @@ fn an_answer_that_cannot_be_used_leaves_room_for_a_better_one() {
 }
 
 #[test]
-fn a_server_that_falls_silent_has_failed_once() {
+fn a_silent_server_fails_the_connection_once() {
     let mut world = World::publishing(Kind::default());
     world.connect();
     world.run(ROOM_MEDIA_LOST_AFTER * 3);
@@ -236,7 +236,7 @@ fn a_server_that_falls_silent_has_failed_once() {
 }
 
 #[test]
-fn a_server_that_closes_is_noticed_and_so_are_we() {
+fn closing_works_from_both_ends() {
     let mut world = World::publishing(Kind::default());
     world.connect();
     world.server.rtc.close().expect("an end");
@@ -253,7 +253,7 @@ fn a_server_that_closes_is_noticed_and_so_are_we() {
 }
 
 #[test]
-fn what_is_said_before_the_connection_is_up_is_dropped() {
+fn audio_before_the_connection_is_dropped() {
     let mut world = World::publishing(Kind::default());
     let mut talker = Talker::new(440.0);
     let now = world.now;

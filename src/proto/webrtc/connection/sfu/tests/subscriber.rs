@@ -42,7 +42,7 @@ fn section<'a>(text: &'a str, mid: &str) -> &'a str {
 }
 
 #[test]
-fn each_track_is_heard_under_its_own_name() {
+fn each_track_is_received_under_its_id() {
     for kind in [
         Kind::default(),
         Kind {
@@ -74,7 +74,7 @@ fn each_track_is_heard_under_its_own_name() {
 
 /// The server writes the section's name into packets, and no `a=ssrc` line into its offer.
 #[test]
-fn a_source_that_is_not_announced_is_found_by_the_name_of_its_section() {
+fn unannounced_sources_are_found_by_mid() {
     let now = Instant::now();
     let mut server = Server::new(Kind::default(), now);
     let (offer, mids) = server.offer(&[ANN, BOB]);
@@ -97,7 +97,7 @@ fn a_source_that_is_not_announced_is_found_by_the_name_of_its_section() {
 }
 
 #[test]
-fn messages_of_the_room_come_on_the_channel_of_the_server() {
+fn room_messages_arrive_on_the_servers_channel() {
     let (mut world, _) = World::subscribed(Kind::default(), &[]);
     world.connect();
     world.run(ms(500));
@@ -111,7 +111,7 @@ fn messages_of_the_room_come_on_the_channel_of_the_server() {
 }
 
 #[test]
-fn a_participant_comes_and_another_one_leaves() {
+fn tracks_are_added_and_removed() {
     let (mut world, mids) = World::subscribed(Kind::default(), &[ANN]);
     world.connect();
     let mut talkers = vec![(mids[0], Talker::new(440.0))];
@@ -135,7 +135,7 @@ fn a_participant_comes_and_another_one_leaves() {
 
 /// A server uses the section of a track that is gone for the next one: the name stays, the track and the source change.
 #[test]
-fn a_section_that_is_used_again_carries_another_track() {
+fn a_reused_section_carries_the_new_track() {
     for announced in [true, false] {
         let (mut world, mids) = World::subscribed(Kind::default(), &[ANN]);
         world.connect();
@@ -163,7 +163,7 @@ fn a_section_that_is_used_again_carries_another_track() {
 }
 
 #[test]
-fn the_track_of_a_section_is_told_by_the_map_then_by_either_word_of_its_name() {
+fn tracks_are_found_by_map_then_by_msid() {
     let now = Instant::now();
     let tracks = ["PA_a|TR_a", "PA_b|camera", "PA_c|camera", "spare", "PA_e|TR_e"];
     let mut server = Server::new(Kind::default(), now);
@@ -197,7 +197,7 @@ fn the_track_of_a_section_is_told_by_the_map_then_by_either_word_of_its_name() {
 }
 
 #[test]
-fn opus_alone_is_answered_where_red_is_offered_and_video_is_not_taken() {
+fn only_opus_is_accepted() {
     let now = Instant::now();
     let kind = Kind {
         red: true,
@@ -243,7 +243,7 @@ fn opus_alone_is_answered_where_red_is_offered_and_video_is_not_taken() {
 
 /// We receive, so the numbers of the answer count: one for all sections.
 #[test]
-fn sections_may_number_opus_differently() {
+fn sections_may_use_different_payload_types_for_opus() {
     let now = Instant::now();
     let mut server = Server::new(Kind::default(), now);
     let (offer, mids) = server.offer(&[ANN, BOB]);
@@ -264,7 +264,7 @@ fn sections_may_number_opus_differently() {
 }
 
 #[test]
-fn a_server_that_would_also_listen_is_told_that_we_only_do() {
+fn sendrecv_sections_are_answered_with_recvonly() {
     let now = Instant::now();
     let mut server = Server::new(Kind::default(), now);
     let (offer, mids) = server.offer(&[ANN]);
@@ -275,7 +275,7 @@ fn a_server_that_would_also_listen_is_told_that_we_only_do() {
 
 /// At the cap and one past it: who is heard stays heard, and a place that becomes free is taken by the next offer.
 #[test]
-fn tracks_beyond_the_cap_are_not_heard_until_there_is_room() {
+fn tracks_beyond_the_cap_wait_for_a_free_place() {
     let now = Instant::now();
     let mut server = Server::new(Kind::default(), now);
     let names: Vec<String> = (0..=ROOM_VOICES_MAX).map(|nth| format!("PA_{nth}|TR_{nth}")).collect();
@@ -300,7 +300,7 @@ fn tracks_beyond_the_cap_are_not_heard_until_there_is_room() {
 }
 
 #[test]
-fn offers_that_cannot_be_answered_change_nothing() {
+fn invalid_offers_change_nothing() {
     let (mut world, mids) = World::subscribed(Kind::default(), &[ANN, BOB]);
     world.connect();
     let mut talkers = [(mids[0], Talker::new(440.0)), (mids[1], Talker::new(1_000.0))];
@@ -351,7 +351,7 @@ fn offers_that_cannot_be_answered_change_nothing() {
 
 /// Cuts and flips of an offer at every place: an answer or an error, never a panic.
 #[test]
-fn a_damaged_offer_is_answered_or_refused() {
+fn damaged_offers_never_panic() {
     let now = Instant::now();
     let mut server = Server::new(
         Kind {
@@ -383,7 +383,7 @@ fn a_damaged_offer_is_answered_or_refused() {
 }
 
 #[test]
-fn packets_that_are_not_the_servers_change_nothing() {
+fn packets_of_other_senders_are_ignored() {
     let (mut world, mids) = World::subscribed(Kind::default(), &[ANN]);
     world.connect();
     let mut talkers = [(mids[0], Talker::new(440.0))];
@@ -406,17 +406,17 @@ fn packets_that_are_not_the_servers_change_nothing() {
         world.deliver(&(0..size).map(|at| (at as u32 * nth) as u8).collect::<Vec<u8>>());
         world.deliver(&[20, 254, 253, nth as u8]);
         world.deliver(&[0x80, 200, 0, 1, nth as u8]);
-        let stranger = "203.0.113.7:9".parse().expect("an address");
+        let outsider = "203.0.113.7:9".parse().expect("an address");
         let contents = named(nth);
         assert!(
             world
                 .peer
-                .handle_packet(&ReceivedPacket::from_datagram(stranger, ours(), &contents), world.now)
+                .handle_packet(&ReceivedPacket::from_datagram(outsider, ours(), &contents), world.now)
                 == PacketTrust::Rejected
         );
         assert!(
             world.peer.handle_packet(
-                &ReceivedPacket::from_datagram(stranger, ours(), &[0, 1, 0, 0]),
+                &ReceivedPacket::from_datagram(outsider, ours(), &[0, 1, 0, 0]),
                 world.now
             ) == PacketTrust::Rejected
         );
@@ -428,7 +428,7 @@ fn packets_that_are_not_the_servers_change_nothing() {
 }
 
 #[test]
-fn a_restart_of_ice_changes_the_name_and_the_talk_goes_on() {
+fn audio_continues_through_an_ice_restart() {
     let (mut world, mids) = World::subscribed(Kind::default(), &[ANN]);
     world.connect();
     let mut talkers = [(mids[0], Talker::new(440.0))];
@@ -447,7 +447,7 @@ fn a_restart_of_ice_changes_the_name_and_the_talk_goes_on() {
 }
 
 #[test]
-fn an_ended_connection_answers_no_offer() {
+fn a_closed_connection_rejects_offers() {
     let (mut world, _) = World::subscribed(Kind::default(), &[ANN]);
     world.connect();
     let (offer, _) = world.server.offer(&[BOB]);
@@ -460,7 +460,7 @@ fn an_ended_connection_answers_no_offer() {
 
 /// At each cap and one past it.
 #[test]
-fn names_and_sources_of_a_section_have_an_end() {
+fn track_ids_and_sources_of_a_section_are_capped() {
     let offer = |map: &BTreeMap<String, String>, lines: &str| {
         let now = Instant::now();
         let mut server = Server::new(Kind::default(), now);
@@ -489,7 +489,7 @@ fn names_and_sources_of_a_section_have_an_end() {
 }
 
 #[test]
-fn sources_that_are_found_have_an_end() {
+fn discovered_sources_are_capped() {
     let now = Instant::now();
     let mut server = Server::new(Kind::default(), now);
     let (offer, mids) = server.offer(&[ANN]);

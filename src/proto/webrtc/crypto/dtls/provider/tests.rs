@@ -23,7 +23,7 @@ fn refusals(certificate: &[u8], algorithm: SignatureAlgorithm) -> [Option<String
 }
 
 #[test]
-fn keys_that_are_not_taken_are_named() {
+fn unsupported_keys_are_named() {
     let cases: [(&[u8], &str); 6] = [
         (certificate!("secp224r1"), "a key on the curve secp224r1"),
         (certificate!("secp521r1"), "a key on the curve secp521r1"),
@@ -48,14 +48,14 @@ fn keys_that_are_not_taken_are_named() {
 }
 
 #[test]
-fn an_rsa_key_is_taken_of_clients_alone() {
+fn rsa_keys_are_accepted_from_clients_only() {
     let [server, client] = refusals(certificate!("rsa2048"), SignatureAlgorithm::RSA);
     assert_eq!(server, None, "the signature is wrong, the key is not");
     assert!(client.unwrap().contains("an RSA key of 2048 bits"));
 }
 
 #[test]
-fn no_certificate_makes_a_panic() {
+fn no_certificate_causes_a_panic() {
     for good in [
         &certificate!("rsa2048")[..],
         certificate!("secp384r1"),

@@ -25,7 +25,7 @@ fn der(modulus: &[u8], exponent: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn signatures_of_another_implementation_are_good() {
+fn valid_openssl_signatures_verify() {
     assert_eq!(key_2048().bits(), 2048);
     assert!(key_2048().verify(SIGNED, SIGNATURE));
     let key = key(include_bytes!("../../../../../../tests/data/dtls/rsa4096.der"));
@@ -34,7 +34,7 @@ fn signatures_of_another_implementation_are_good() {
 }
 
 #[test]
-fn everything_else_is_not() {
+fn invalid_signatures_do_not_verify() {
     let key = key_2048();
     assert!(!key.verify(b"signed by nobody", SIGNATURE));
     for at in 0..SIGNATURE.len() {
@@ -78,7 +78,7 @@ fn the_block_is_compared_whole() {
 }
 
 #[test]
-fn sizes_and_exponents_have_bounds() {
+fn key_sizes_and_exponents_are_bounded() {
     let taken = |bits: usize, exponent: &[u8]| {
         let mut modulus = vec![0xff; bits.div_ceil(8)];
         modulus[0] = 0xff >> (modulus.len() * 8 - bits);
@@ -138,7 +138,7 @@ fn der_shortest(modulus: &[u8], exponent: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_key_is_none() {
+fn malformed_keys_are_rejected() {
     let good = der_shortest(&[&[0], &key_2048().modulus[..]].concat(), &[1, 0, 1]);
     assert_eq!(RsaPublicKey::from_der(&good), Some(key_2048()));
     for length in 0..good.len() {

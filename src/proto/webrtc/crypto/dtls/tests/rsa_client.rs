@@ -172,7 +172,7 @@ fn before_the_last_flight(mtu: usize, now: Instant) -> (Box<dyn DtlsInstance>, V
 
 /// The pieces of the client's flight come last one first, then twice: nothing but time is lost.
 #[test]
-fn pieces_come_in_any_order() {
+fn fragments_may_arrive_in_any_order() {
     let (mut server, flight) = before_the_last_flight(500, Instant::now());
     assert!(flight.len() > 3, "{}", flight.len());
     for packet in flight.iter().rev().chain(&flight) {
@@ -183,7 +183,7 @@ fn pieces_come_in_any_order() {
 
 /// As OpenSSL makes them, and aiortc sends them.
 #[test]
-fn a_flight_of_many_pieces_in_one_datagram_is_read() {
+fn a_flight_of_many_fragments_in_one_datagram_is_accepted() {
     let (mut server, flight) = before_the_last_flight(256, Instant::now());
     let datagram: Vec<u8> = flight.concat();
     let count = records(&datagram).count();
@@ -193,7 +193,7 @@ fn a_flight_of_many_pieces_in_one_datagram_is_read() {
 }
 
 #[test]
-fn a_signature_that_is_not_the_keys_is_refused_and_named() {
+fn a_wrong_signature_is_rejected_with_the_reason() {
     let now = Instant::now();
     let other = DtlsCert {
         certificate: key(2048).certificate,
@@ -226,7 +226,7 @@ fn a_signature_that_is_not_the_keys_is_refused_and_named() {
 /// Whoever sits between and takes RSA out of the request, so that the client sends no certificate or a weaker one, is found
 /// out: what both ends signed differs.
 #[test]
-fn a_request_that_was_changed_on_the_way_is_found_out() {
+fn a_request_changed_by_a_third_party_fails_the_handshake() {
     let now = Instant::now();
     let (mut server, mut client) = (ours(false, now), client(key(2048), MTU, now));
     let (server, client, _, refused) = carry(&mut *server, &mut *client, now, |to, packet| {

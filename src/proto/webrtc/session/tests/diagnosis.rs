@@ -41,7 +41,7 @@ fn is_check(contents: &[u8]) -> bool {
 
 /// A firewall that lets nothing through either way: checks leave, and nothing comes.
 #[test]
-fn a_closed_network_is_told() {
+fn a_blocked_network_is_reported() {
     let mut pair = Pair::new();
     pair.up.cut = true;
     let (cause, words) = give_up(pair);
@@ -54,7 +54,7 @@ fn a_closed_network_is_told() {
 }
 
 #[test]
-fn a_client_that_names_nothing_and_sends_nothing_is_told() {
+fn a_client_without_candidates_and_packets_is_reported() {
     let mut pair = with_candidates("");
     pair.up.cut = true;
     let (cause, words) = give_up(pair);
@@ -62,7 +62,7 @@ fn a_client_that_names_nothing_and_sends_nothing_is_told() {
 }
 
 #[test]
-fn a_client_with_hidden_addresses_whose_checks_do_not_come_is_told() {
+fn blocked_mdns_candidates_are_reported() {
     let mut pair =
         with_candidates("a=candidate:1 1 udp 2122260223 4f1c2e3a-0000-4000-8000-123456789abc.local 50000 typ host");
     pair.up.cut = true;
@@ -76,7 +76,7 @@ fn a_client_with_hidden_addresses_whose_checks_do_not_come_is_told() {
 
 /// A client with IPv6 alone, and a runner with IPv4 alone.
 #[test]
-fn ends_without_a_family_in_common_are_told() {
+fn missing_address_families_are_reported() {
     let mut pair = with_candidates("a=candidate:1 1 udp 2122260223 2001:db8::9 50000 typ host");
     pair.up.cut = true;
     let (cause, words) = give_up(pair);
@@ -85,7 +85,7 @@ fn ends_without_a_family_in_common_are_told() {
 
 /// The client's checks come in, and nothing of this end gets out.
 #[test]
-fn a_one_way_firewall_is_told() {
+fn a_one_way_firewall_is_reported() {
     let mut pair = Pair::new();
     pair.down.cut = true;
     let (cause, words) = give_up(pair);
@@ -94,7 +94,7 @@ fn a_one_way_firewall_is_told() {
 
 /// ICE passes, and records of the handshake do not: none of the client's, or none of ours.
 #[test]
-fn a_handshake_that_does_not_end_is_told() {
+fn an_unfinished_handshake_is_reported() {
     let mut pair = Pair::new();
     pair.pass = |up, contents| !up || contents[0] < 20;
     let (cause, words) = give_up(pair);
@@ -107,7 +107,7 @@ fn a_handshake_that_does_not_end_is_told() {
 
 /// A certificate that is not taken is named, and so is one that the SDP does not announce.
 #[test]
-fn a_certificate_that_is_refused_is_named() {
+fn a_rejected_certificate_is_reported() {
     let mut cert = crypto::certificate().expect("a certificate").clone();
     cert.certificate = include_bytes!("../../../../../tests/data/dtls/rsa1024.der").to_vec();
     let client = TestClient::with_certificate(config(), cert, CLIENT, Instant::now());
@@ -136,7 +136,7 @@ fn a_certificate_that_is_refused_is_named() {
 
 /// A client that answers our checks and makes none of its own never chooses a pair.
 #[test]
-fn a_client_that_chooses_no_pair_is_told() {
+fn a_missing_nomination_is_reported() {
     let mut pair = Pair::new();
     pair.pass = |up, contents| !(up && is_check(contents));
     let (cause, words) = give_up(pair);
@@ -145,7 +145,7 @@ fn a_client_that_chooses_no_pair_is_told() {
 
 /// A connection that came to be has nothing to explain, and the one after a restart has its own story.
 #[test]
-fn a_restart_that_fails_is_told_apart_from_the_connection_before() {
+fn a_failed_restart_is_reported_by_itself() {
     let mut pair = Pair::connected();
     assert!(pair.session.failed_attempt().is_none());
     let mut client = TestClient::at(CLIENT, pair.now);

@@ -72,7 +72,7 @@ fn assert_sent_no_sound(world: &World, session: u64, destination: &str) {
 /// The finding: a check of the forger's own session, from the victim's address and port, while the
 /// victim talks.
 #[test]
-fn a_forged_check_ends_nobody() {
+fn a_forged_check_ends_no_session() {
     let (mut world, victim, forger) = victim_and_forger();
     assert_undisturbed(&mut world, victim, secs(40), |world, _| {
         let check = world.checks[&forger].clone();
@@ -92,7 +92,7 @@ fn a_forged_check_ends_nobody() {
 
 /// With the victim's name and without the victim's password, a check from anywhere moves nothing.
 #[test]
-fn a_check_without_the_password_moves_nobody() {
+fn a_check_without_the_password_moves_no_audio() {
     let (mut world, victim, forger) = victim_and_forger();
     let mut check = world.checks[&victim].clone();
     // A bit of the transaction: the signature is wrong from here on.
@@ -113,7 +113,7 @@ fn a_check_without_the_password_moves_nobody() {
 /// An answer proves the address that its check was sent to, and no other: the forger's own, sent
 /// again under the victim's address, and at the very moment when his session waits for it.
 #[test]
-fn an_answer_from_elsewhere_proves_nothing() {
+fn an_answer_validates_only_the_checked_address() {
     let (mut world, victim, forger) = victim_and_forger();
     assert_undisturbed(&mut world, victim, secs(20), |world, _| {
         let (check, answer) = (world.checks[&forger].clone(), world.answers[&forger].clone());
@@ -127,7 +127,7 @@ fn an_answer_from_elsewhere_proves_nothing() {
 /// The forger is there first: his checks have come from the victim's address before the victim's
 /// own, and go on. The victim connects as soon as without him.
 #[test]
-fn a_forger_who_comes_first_keeps_nobody_out() {
+fn an_early_forger_keeps_no_client_out() {
     let connected_after = |forges: bool| {
         let mut world = World::new(false);
         let forger = world.connected(client(&world, FORGER));
@@ -163,7 +163,7 @@ fn a_forger_who_comes_first_keeps_nobody_out() {
 /// Restarts of ICE, and connections thrown away, give the forger no more ports to guess: those that
 /// do not answer are counted over the life of his session. His own address answers, and stays good.
 #[test]
-fn restarts_make_no_more_guesses() {
+fn restarts_allow_no_further_addresses() {
     let (mut world, victim, forger) = victim_and_forger();
     let (mut port, mut answered) = (10_000, 0);
     for round in 0..20 {
@@ -221,7 +221,7 @@ fn device_connects(world: &mut World, at: &str) -> u64 {
 /// A device that comes back at the same port has its place as soon as it has shaken hands, and the
 /// old session goes with that.
 #[test]
-fn a_device_at_the_same_port_is_back_at_once() {
+fn a_device_at_the_same_port_replaces_its_session_at_once() {
     let mut world = World::new(true);
     let old = device_connects(&mut world, VICTIM);
     let heard = world.clients[&old].heard.len();
@@ -332,7 +332,7 @@ fn a_forger_keeps_no_session_alive() {
 /// address, among a neighbour behind the same address, another device and a browser: it is back
 /// each time, no other session is disturbed, and nothing is left.
 #[test]
-fn a_storm_of_reboots_is_weathered() {
+fn frequent_reboots_disturb_no_session() {
     let mut world = World::new(true);
     let began = Instant::now();
     let neighbours = [

@@ -24,7 +24,7 @@ pub struct Carried {
 
 /// One direction of a link.
 #[derive(Clone, Copy)]
-pub struct Way {
+pub struct Link {
     pub delay: Duration,
     /// Added to a third of the datagrams, so that they overtake each other.
     pub spread: Duration,
@@ -42,9 +42,9 @@ pub struct Way {
     pub in_burst: bool,
 }
 
-impl Way {
+impl Link {
     pub fn new(delay: Duration) -> Self {
-        Way {
+        Link {
             delay,
             spread: Duration::ZERO,
             jitter: Duration::ZERO,

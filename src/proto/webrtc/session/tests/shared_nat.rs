@@ -66,7 +66,7 @@ fn assert_undisturbed(world: &mut World, number: u64, habit: Habit) {
 /// The finding of the review: nothing passes for 1.5 s, and a neighbour connects meanwhile. Also for
 /// every longer gap up to the limit, wherever in it the neighbour comes.
 #[test]
-fn a_neighbour_takes_no_place_in_a_gap() {
+fn another_device_replaces_no_session_in_an_outage() {
     for habit in HABITS {
         for (gap, neighbour_after) in [
             (1_500, 1_250),
@@ -94,7 +94,7 @@ fn a_neighbour_takes_no_place_in_a_gap() {
 /// The other finding: a device that pushes to talk says nothing for minutes, and answers every check.
 /// Neighbours come and go.
 #[test]
-fn a_neighbour_takes_no_place_of_one_who_pushes_to_talk() {
+fn another_device_replaces_no_silent_session() {
     let mut world = World::new(true);
     let number = connects(&mut world, HOST, 5_000, Habit::Talks);
     world.run(secs(3));
@@ -143,7 +143,7 @@ fn a_device_at_another_port_replaces_itself() {
 /// Where the offers name no address, nobody can tell a device that was reset from a neighbour: the
 /// old session has its time, and is given up with it.
 #[test]
-fn a_device_that_cannot_be_told_from_others_takes_nothing() {
+fn an_ambiguous_device_replaces_no_session() {
     let mut world = World::new(true);
     let old = connects(&mut world, "0.0.0.0", 5_000, Habit::Talks);
     world.run(secs(1));
@@ -171,7 +171,7 @@ fn inquire(world: &mut World, number: u64) -> (ProbeOutcome, Duration) {
 /// An inquiry that a full runner makes for an offer: a device that was reset has lost its place
 /// early enough for its next connection to be there 2 s after the offer, however it lived before.
 #[test]
-fn an_inquiry_finds_out_who_was_reset() {
+fn a_probe_detects_a_reset_device() {
     for habit in HABITS {
         for away in [ms(1), ms(300), secs(3)] {
             let mut world = World::new(true);
@@ -192,7 +192,7 @@ fn an_inquiry_finds_out_who_was_reset() {
 /// A device that is there is found within a round trip; in a gap of 1.5 s as soon as that is over,
 /// whenever in it the inquiry came.
 #[test]
-fn an_inquiry_finds_who_is_there() {
+fn a_probe_detects_a_present_device() {
     for habit in HABITS {
         let mut world = World::new(true);
         let number = connects(&mut world, HOST, 5_000, habit);
@@ -224,7 +224,7 @@ fn an_inquiry_finds_who_is_there() {
 /// Some devices all have the same credentials. Who knows them can offer a session that names a
 /// device's address, and the device answers its checks: that is no reason to end the device's own.
 #[test]
-fn who_knows_the_credentials_of_a_device_does_not_end_its_session() {
+fn known_credentials_do_not_end_a_devices_session() {
     for habit in HABITS {
         let mut world = World::new(true);
         let number = connects(&mut world, HOST, 5_000, habit);
@@ -242,7 +242,7 @@ fn who_knows_the_credentials_of_a_device_does_not_end_its_session() {
 
 /// A rival that is no neighbour's: of another network, or of a session that is no device's.
 #[test]
-fn rivals_elsewhere_take_nothing() {
+fn sessions_on_other_networks_replace_nothing() {
     let mut world = World::new(true);
     let number = connects(&mut world, HOST, 5_000, Habit::Talks);
     world.run(secs(1));

@@ -122,7 +122,7 @@ fn shuffle<T>(list: &mut [T], rng: &mut Rng) {
 }
 
 #[test]
-fn a_hello_in_pieces_connects_at_once() {
+fn a_fragmented_hello_connects_at_once() {
     for pieces in [2, 3, 7, 20] {
         let joined = connected(with_hello(move |hello| cut_evenly(hello, pieces)), "pieces in order");
         assert!(joined < WITHOUT_RETRANSMISSION, "{pieces} pieces: {joined:?}");
@@ -137,7 +137,7 @@ fn a_hello_in_pieces_connects_at_once() {
 
 /// One byte alone, at either end.
 #[test]
-fn a_hello_in_uneven_pieces_connects_at_once() {
+fn uneven_fragments_connect_at_once() {
     let first = with_hello(|hello| cut(hello, &[1]));
     let last = with_hello(|hello| cut(hello, &[body(hello).len() - 1]));
     for pair in [first, last] {
@@ -146,7 +146,7 @@ fn a_hello_in_uneven_pieces_connects_at_once() {
 }
 
 #[test]
-fn pieces_in_any_order_and_twice_connect_at_once() {
+fn reordered_and_duplicate_fragments_connect_at_once() {
     for seed in 1..=50 {
         let mut rng = Rng(seed);
         let mixed = move |hello: &[u8]| {
@@ -163,7 +163,7 @@ fn pieces_in_any_order_and_twice_connect_at_once() {
 
 /// All pieces in one datagram, and two to a datagram.
 #[test]
-fn several_pieces_in_one_datagram_connect_at_once() {
+fn several_fragments_in_one_datagram_connect_at_once() {
     for together in [2, 4] {
         let joined = with_hello(move |hello| cut_evenly(hello, 4).chunks(together).map(<[_]>::concat).collect());
         assert!(connected(joined, "pieces together") < WITHOUT_RETRANSMISSION);
@@ -172,7 +172,7 @@ fn several_pieces_in_one_datagram_connect_at_once() {
 
 /// The client sends its flight again, and what is missing comes with it, whichever piece it is.
 #[test]
-fn a_lost_piece_costs_one_retransmission() {
+fn a_lost_fragment_costs_one_retransmission() {
     for lost in 0..3 {
         let mut first = true;
         let pair = with_hello(move |hello| {
@@ -190,7 +190,7 @@ fn a_lost_piece_costs_one_retransmission() {
 /// A hello that is cut otherwise when it is sent again: the pieces of both overlap, and none of
 /// them counts twice.
 #[test]
-fn a_hello_that_is_cut_anew_connects() {
+fn a_refragmented_hello_connects() {
     let mut tries = 0;
     let pair = with_hello(move |hello| {
         tries += 1;
@@ -252,7 +252,7 @@ fn grown(hello: &[u8], bytes: usize) -> Vec<u8> {
 /// thousands of pieces of one byte. The session does not connect, ends in its time, and holds no
 /// more than its queue.
 #[test]
-fn pieces_that_lie_are_refused() {
+fn malformed_fragments_are_rejected() {
     type Lie = fn(&[u8]) -> Vec<Vec<u8>>;
     let lies: [(&str, Lie); 8] = [
         ("a length of 16 MB", |hello| {
