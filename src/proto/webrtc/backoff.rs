@@ -46,8 +46,8 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    /// Errors that come every moment for an hour of virtual time: ten tries at once, then pauses
-    /// that double up to the longest.
+    /// Permanent errors for an hour of virtual time: ten retries at once, then delays that double
+    /// up to the maximum.
     #[test]
     fn permanent_errors_back_off_to_one_read_per_second() {
         let mut backoff = Backoff::default();
@@ -66,7 +66,7 @@ mod tests {
         assert!(tries < 3_620, "{tries}");
     }
 
-    /// A success between errors makes the next one the first again.
+    /// A success in between restarts the count.
     #[test]
     fn occasional_errors_cause_no_delay() {
         let mut backoff = Backoff::default();

@@ -330,7 +330,7 @@ mod tests {
         }
     }
 
-    /// A secret in the wrong place must not reach the terminal or a log.
+    /// A misplaced secret must not reach the terminal or the log.
     #[test]
     fn errors_and_debug_forms_never_carry_a_secret() {
         for input in [
@@ -355,7 +355,7 @@ mod tests {
         assert!(matches!(one(&object(ICE_URLS_MAX + 1)), Err(IceError::TooMany { .. })));
     }
 
-    /// R-081: what clients get has no `null`, which they would read as the word.
+    /// R-081: the JSON has no `null`, which clients would read as text.
     #[test]
     fn json_for_clients_leaves_absent_members_out() {
         let servers = parse(["stun:a", r#"{"urls":"turn:b","username":"u","credential":"c"}"#]).expect("valid");

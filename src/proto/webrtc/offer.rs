@@ -228,15 +228,14 @@ mod tests {
         CandidatesBody::parse(value.to_string().as_bytes())
     }
 
-    /// The one problem of a body: where, and what kind.
+    /// Returns the location and type of a body's only problem.
     fn only<T: fmt::Debug>(result: Result<T, ValidationError>) -> (Value, &'static str) {
         let invalid = result.expect_err("refused");
         assert_eq!(invalid.0.len(), 1, "{invalid}");
         (invalid.detail()[0]["loc"].clone(), invalid.0[0].kind)
     }
 
-    /// what the web client sends, and what a microcontroller sends: two keys, indented with
-    /// tabs.
+    /// the bodies of the web client and of a microcontroller, which has two keys and tabs.
     #[test]
     fn offers_of_browsers_and_microcontrollers_are_read() {
         assert_eq!(
@@ -267,8 +266,7 @@ mod tests {
         );
     }
 
-    /// The order of preference of data for the bot: `request_data`, `requestData`, and neither when
-    /// empty.
+    /// `request_data` has precedence over `requestData`, and empty data counts as none.
     #[test]
     fn request_data_has_two_names() {
         for (fields, data) in [
@@ -294,7 +292,7 @@ mod tests {
         }
     }
 
-    /// the wrong shape is told by field.
+    /// problems are reported by field.
     #[test]
     fn invalid_offers_are_reported_by_field() {
         assert_eq!(only(offer(json!({}))), (json!(["body", "sdp"]), "missing"));
@@ -330,7 +328,7 @@ mod tests {
         assert_eq!(only(pc_id(limits::PC_ID_BYTES_MAX + 1)).1, "string_too_long");
     }
 
-    /// candidates of browsers, the empty end mark among them.
+    /// candidates of browsers, including the empty end mark.
     #[test]
     fn candidates_are_read() {
         let line =
@@ -420,7 +418,7 @@ mod tests {
         assert_eq!(only(mid(limits::MID_BYTES_MAX + 1)).1, "string_too_long");
     }
 
-    /// A line end costs four bytes in the reply, and nothing else does.
+    /// A line end takes four bytes, and the rest is compact.
     #[test]
     fn the_answer_is_short_json() {
         let answer = AnswerBody {
@@ -433,8 +431,7 @@ mod tests {
         );
     }
 
-    /// A known connection is renegotiated or restarted; one that is gone comes back only without a
-    /// bot of its own.
+    /// Known connections are renegotiated or restarted. The restart of an ended one is rejected.
     #[test]
     fn an_offer_has_a_purpose() {
         let offer = |pc_id: Option<&str>, restart_pc: bool| OfferBody {

@@ -182,7 +182,7 @@ mod tests {
         format!(r#"{{"label":"rtvi-ai","type":"{kind}","data":{{"text":"x"}}}}"#)
     }
 
-    /// Sends what is due until `end`, in steps of 1 ms, with every message acknowledged at once.
+    /// Sends what is due until `end` in steps of 1 ms, and acknowledges it at once.
     fn drain(outbox: &mut Outbox, start: Instant, end: Duration) -> Vec<(Duration, String)> {
         let mut sent = Vec::new();
         for ms in 0..end.as_millis() as u64 {
@@ -195,7 +195,7 @@ mod tests {
         sent
     }
 
-    /// A browser's messages leave in the order in which they were sent, as soon as its channel is open.
+    /// A browser's messages are sent in order as soon as its channel opens.
     #[test]
     fn a_browser_gets_everything_at_once_and_in_order() {
         let start = Instant::now();
@@ -209,7 +209,8 @@ mod tests {
         assert_eq!(sent[0].1, "one");
     }
 
-    /// The first message waits for the device to leave its open handler; then at most five come in any second.
+    /// The first message waits until the device left its open handler; then at most five are sent
+    /// per second.
     #[test]
     fn a_device_gets_one_message_at_a_time() {
         let start = Instant::now();
@@ -226,7 +227,7 @@ mod tests {
         }
     }
 
-    /// While a message is not acknowledged, a device gets no other.
+    /// An unacknowledged message blocks the next.
     #[test]
     fn a_device_gets_one_unacknowledged_message() {
         let start = Instant::now();
@@ -238,7 +239,7 @@ mod tests {
         assert!(outbox.peek(0, later).is_some());
     }
 
-    /// A bot that insists on levels gets them through, as long as the device has nothing better to read.
+    /// Cosmetic messages are sent while nothing else waits.
     #[test]
     fn cosmetic_messages_are_sent_while_nothing_else_waits() {
         let start = Instant::now();
@@ -251,7 +252,8 @@ mod tests {
         assert_eq!(sent[0].1, message("user-audio-level"));
     }
 
-    /// Speaking events overtake texts, decoration gives way to them, and what would crash the device is dropped.
+    /// Urgent messages overtake texts, cosmetic ones are dropped for them, and unsupported ones are
+    /// always dropped.
     #[test]
     fn a_device_gets_urgent_messages_first() {
         let start = Instant::now();
@@ -270,7 +272,7 @@ mod tests {
         assert_eq!(outbox.dropped(), 3);
     }
 
-    /// At the limit a device's message leaves, one byte past it is dropped.
+    /// A message of the maximum length is sent; a longer one is dropped.
     #[test]
     fn a_device_message_has_a_limit() {
         let mut outbox = Outbox::new(true);

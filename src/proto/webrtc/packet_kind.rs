@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(PacketKind::from_packet(&[]), PacketKind::Other);
     }
 
-    /// A piece of a message, or one without the magic cookie, is no check and no answer.
+    /// A truncated message, or one without the magic cookie, is neither a check nor an answer.
     #[test]
     fn checks_are_told_from_their_answers() {
         for (kind, expected) in [

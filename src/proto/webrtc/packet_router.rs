@@ -200,8 +200,8 @@ mod tests {
         routes.recipients(path, contents).map(|(session, ())| session).collect()
     }
 
-    /// A session that begins its ICE anew hears its peer on the path that they use until they have another; all other paths go with
-    /// the name.
+    /// During an ICE restart a session still receives packets on the path in use; its other paths
+    /// end with the fragment.
     #[test]
     fn the_path_in_use_survives_a_restart() {
         let mut routes = PacketRouter::default();
@@ -216,8 +216,8 @@ mod tests {
         assert_eq!(routes.len(), (0, 0));
     }
 
-    /// A session that only expects answers takes nothing away from one that has proven the path,
-    /// and nothing is kept from it.
+    /// A session that only expects answers neither takes nor loses packets of one that validated
+    /// the path.
     #[test]
     fn validated_claims_outrank_expected_ones() {
         let mut routes = PacketRouter::default();
@@ -234,8 +234,7 @@ mod tests {
         assert_eq!(takers(&routes, path(2), MEDIA), [0u64; 0]);
     }
 
-    /// Sessions that have proven the same path share it, and the later one learns of the others
-    /// once.
+    /// Sessions that validated the same path share it, and the later one learns of the others once.
     #[test]
     fn sessions_share_a_validated_path() {
         let mut routes = PacketRouter::default();
@@ -248,8 +247,7 @@ mod tests {
         assert_eq!(takers(&routes, path(1), MEDIA), [2, 3]);
     }
 
-    /// What the configuration names belongs to no other session, and others get it when it is given
-    /// back.
+    /// A reserved path belongs to one session until it is released.
     #[test]
     fn a_reserved_path_belongs_to_one_session() {
         let mut routes = PacketRouter::default();
@@ -263,7 +261,7 @@ mod tests {
         assert_eq!(takers(&routes, path(1), MEDIA), [1, 3]);
     }
 
-    /// Claims go with their session, and leave no empty list behind.
+    /// Claims end with their session and leave no empty entries.
     #[test]
     fn all_claims_end_with_the_session() {
         let mut routes = PacketRouter::default();

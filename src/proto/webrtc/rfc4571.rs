@@ -59,7 +59,7 @@ pub fn append_framed(packet: &[u8], into: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// Packets come out whole, however the network cuts them.
+    /// Packets are complete however the network splits them.
     #[test]
     fn packets_survive_every_split() {
         let packets = [&b"first"[..], b"", &[7; FRAMED_BYTES_MAX], b"last"];

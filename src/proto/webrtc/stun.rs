@@ -62,14 +62,14 @@ mod tests {
         message
     }
 
-    /// The ufrag of the receiver is the left half, wherever the attribute stands.
+    /// The receiver's fragment is the first half, wherever the attribute is.
     #[test]
     fn a_check_names_its_session() {
         let message = request(&[(0x8022, b"agent"), (USERNAME, b"bot7:Ab3x")]);
         assert_eq!(receiver_ufrag(&message), Some("bot7"));
     }
 
-    /// Every prefix of a check, and every check with one byte changed, is answered without a panic.
+    /// Every prefix of a check, and every check with one byte changed, is parsed without a panic.
     #[test]
     fn malformed_checks_name_no_session() {
         let message = request(&[(USERNAME, b"bot7:Ab3x")]);
@@ -85,8 +85,8 @@ mod tests {
         assert_eq!(receiver_ufrag(&request(&[(USERNAME, b"no colon")])), None);
     }
 
-    /// Answers to our own checks have no user name that counts: they are found by their source
-    /// address. FFmpeg's muxer of WHIP signs its answers and leaves the address out.
+    /// Answers have no user name and are routed by path. FFmpeg's WHIP muxer signs its answers but
+    /// omits the address.
     #[test]
     fn answers_without_an_address_are_recognized() {
         let answer = |attributes: &[(u16, &[u8])]| [&BINDING_SUCCESS[..], &request(attributes)[2..]].concat();

@@ -111,7 +111,7 @@ mod tests {
         IpAddr::from([198, 51, (number >> 8) as u8, number as u8])
     }
 
-    /// Admits a connection for which none is evicted.
+    /// Admits a connection without an eviction.
     fn free(connections: &mut TcpConnections<u64>, session: u64, address: IpAddr) -> u64 {
         let handle = connections.last_id + 1;
         let admitted = connections.admit(session, address, handle).expect("a place");
@@ -125,8 +125,8 @@ mod tests {
         handle
     }
 
-    /// One session has so many; one more takes the place of the oldest unanswered one, and none if
-    /// all were answered.
+    /// Beyond the quota a session's oldest unvalidated connection is evicted; with validated ones
+    /// alone, the new one is rejected.
     #[test]
     fn a_session_has_a_quota() {
         let mut connections = TcpConnections::default();
@@ -149,7 +149,7 @@ mod tests {
         );
     }
 
-    /// The same for one source address, however many sessions it names; a network of IPv6 is one.
+    /// The same per source address, whatever sessions it names; an IPv6 network counts as one.
     #[test]
     fn a_source_address_has_a_quota() {
         let mut connections = TcpConnections::default();
@@ -168,7 +168,7 @@ mod tests {
         free(&mut connections, 97, address(1));
     }
 
-    /// A tunnel brings all its callers from loopback.
+    /// A tunnel's callers all come from loopback.
     #[test]
     fn loopback_has_no_quota() {
         let mut connections = TcpConnections::default();
@@ -183,8 +183,8 @@ mod tests {
         );
     }
 
-    /// With all places taken, a newcomer takes that of the oldest unproven one of the heaviest
-    /// address; an address that has proven all of its own is passed over.
+    /// With all places taken, the oldest unvalidated connection of the source with the most is
+    /// evicted; a source with only validated ones is skipped.
     #[test]
     fn the_source_with_the_most_connections_is_evicted() {
         let mut connections = TcpConnections::default();
@@ -196,7 +196,7 @@ mod tests {
         let first_of_heavy = single + 1;
         let mut number = 0;
         while connections.connections.len() < ICE_TCP_CONNECTIONS_MAX {
-            // Three addresses fill the rest, the first of them most of all.
+            // Three sources fill the rest, the first with the most.
             let at = if number < ICE_TCP_PER_SOURCE_MAX { 3 } else { 4 + number };
             free(&mut connections, 3_000 + number as u64, address(at));
             number += 1;

@@ -1,4 +1,4 @@
-//! Which candidates of a peer are used and why not, and what machines of all kinds offer.
+//! Which candidates of a peer are used, and what different machines offer.
 
 use super::*;
 use str0m::Candidate;
@@ -16,7 +16,7 @@ fn ips(text: &[&str]) -> Vec<IpAddr> {
     text.iter().copied().map(ip).collect()
 }
 
-/// What is used reads well to str0m, and means the same to it.
+/// str0m parses the normalized candidates, and reads the same values.
 #[test]
 fn usable_candidates_are_normalized() {
     let normal = "candidate:1 1 udp 2122194687 192.0.2.2 36127 typ host";
@@ -236,7 +236,8 @@ const ALL: [&str; 6] = [
     "fd99::2",
 ];
 
-/// IPv4 first, neighbours before tunnels, loopback last; what serves containers or needs a link's name is left out.
+/// IPv4 comes first, tunnels later, loopback last. Container interfaces and link-local addresses
+/// are left out.
 #[test]
 fn localhost_offers_every_interface_and_then_loopback() {
     let mut expected = ALL.to_vec();
@@ -270,7 +271,7 @@ fn a_specific_host_is_offered_alone() {
     );
 }
 
-/// nothing stands beside the address of `--embedded`, whatever else is known.
+/// only the address of `--embedded` is offered.
 #[test]
 fn embedded_offers_its_one_address() {
     for address in [Ipv4Addr::new(192, 168, 1, 20), Ipv4Addr::LOCALHOST] {
@@ -283,8 +284,8 @@ fn embedded_offers_its_one_address() {
     }
 }
 
-/// D6, R-083: without `--embedded` a device is told the address of `--host`, or the one at which its offer came. Where neither
-/// is known it is told the best guess, and that it is one.
+/// without `--embedded` a device is offered the address of `--host`, or the one that its
+/// request reached; otherwise a guess, marked as such.
 #[test]
 fn a_device_is_offered_the_address_that_it_reached() {
     let told = |host: &str, extra: &[IpAddr], reached: Option<&str>| {
@@ -307,10 +308,10 @@ fn a_device_is_offered_the_address_that_it_reached() {
     for host in any {
         assert_eq!(told(host, &[], Some("192.168.1.21")), known("192.168.1.21"), "{host}");
         assert_eq!(told(host, &[], Some("::ffff:127.0.0.1")), known("127.0.0.1"), "{host}");
-        // A proxy passed it on, or it came by IPv6.
+        // The request came through a proxy or over IPv6.
         assert_eq!(told(host, &[], None), guess("192.168.1.20"), "{host}");
         assert_eq!(told(host, &[], Some("fd00::20")), guess("192.168.1.20"), "{host}");
-        // A router stands before this machine.
+        // The machine is behind a NAT.
         let extra = ips(&["203.0.113.9"]);
         assert_eq!(told(host, &extra, Some("172.17.0.2")), guess("203.0.113.9"), "{host}");
     }
@@ -341,7 +342,7 @@ fn further_addresses_come_first_and_once() {
     assert_eq!(offered(&[], Host::Localhost, &extra), extra);
 }
 
-/// A runner in a strange place offers what there is rather than nothing.
+/// Without better interfaces, the remaining ones are offered.
 #[test]
 fn unusual_interfaces_are_offered_if_there_are_no_others() {
     let containers = interfaces(&[("lo", "127.0.0.1"), ("docker0", "172.17.0.1"), ("vnet1", "10.1.1.1")]);
@@ -351,7 +352,7 @@ fn unusual_interfaces_are_offered_if_there_are_no_others() {
     assert_eq!(offered(&alone, any, &[]), ips(&["127.0.0.1", "::1"]));
 }
 
-/// The cap takes from the interfaces, never loopback: the browser on the same machine needs it.
+/// The cap removes interface addresses but keeps loopback, for browsers on this machine.
 #[test]
 fn the_number_of_addresses_has_a_cap() {
     let many: Vec<InterfaceAddress> = (0..=u8::MAX)
@@ -369,7 +370,7 @@ fn the_number_of_addresses_has_a_cap() {
     assert_eq!(found.len(), LOCAL_ADDRESSES_MAX);
 }
 
-/// Callers over TCP are offered what the HTTP server listens on, and no more than a few of it.
+/// ICE-TCP candidates are the HTTP server's addresses, capped.
 #[test]
 fn addresses_over_tcp_are_those_of_the_server() {
     let at = |text: &str| -> SocketAddr { text.parse().expect("an address") };
@@ -388,7 +389,8 @@ fn addresses_over_tcp_are_those_of_the_server() {
     assert!(tcp_addresses(&[], &offered).is_empty());
 }
 
-/// A server that the operator named may be at any port; what is no address of one peer stays out.
+/// A server that the operator named may use any port. Addresses that no peer can have are still
+/// rejected.
 #[test]
 fn a_server_named_by_the_operator_may_use_a_privileged_port() {
     let policy = RemoteCandidatePolicy {

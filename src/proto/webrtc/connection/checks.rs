@@ -117,8 +117,7 @@ mod tests {
         from.is_some_and(|from| from == at(7860))
     }
 
-    /// An answer counts from where its check was sent, over what carried it, and once; nothing else
-    /// is an answer.
+    /// An answer counts once, from the checked address, over the same protocol.
     #[test]
     fn an_answer_belongs_to_one_check() {
         let mut checks = PendingChecks::default();
@@ -143,7 +142,7 @@ mod tests {
         assert!(!answers(&mut checks, at(1), &answer), "again");
     }
 
-    /// So many checks are remembered, the newest.
+    /// Only the newest checks are remembered.
     #[test]
     fn pending_checks_are_bounded() {
         let mut checks = PendingChecks::default();

@@ -53,8 +53,8 @@ impl IceCredentialGenerator {
 mod tests {
     use super::*;
 
-    /// Each pair is another one, has the lengths of RFC 8839 section 5.4, and says nothing of the
-    /// next.
+    /// Pairs differ, have the lengths of RFC 8839 section 5.4, and reveal nothing about the next
+    /// one.
     #[test]
     fn credentials_do_not_repeat() {
         let mut one = IceCredentialGenerator::new(IceSecret([1; 32]));

@@ -67,7 +67,7 @@ mod tests {
         [event, 10 | if is_over { 0x80 } else { 0 }, high, low]
     }
 
-    /// a press is reported every 20 ms and its end three times; it is one press.
+    /// a press is reported every 20 ms and its end three times, but counts once.
     #[test]
     fn a_key_press_is_reported_once() {
         let mut keys = DtmfReceiver::default();
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(keys.handle_packet(5_000, &report(2, false, 160)), Some('2'));
         assert_eq!(keys.handle_packet(1_000, &report(1, true, 800)), None, "late");
         assert_eq!(keys.handle_packet(5_000, &report(2, true, 320)), None);
-        // Across the end of the range.
+        // Across the wrap of the timestamp.
         let mut keys = DtmfReceiver::default();
         assert_eq!(keys.handle_packet(u32::MAX, &report(3, true, 1)), Some('3'));
         assert_eq!(keys.handle_packet(500, &report(3, true, 1)), Some('3'));

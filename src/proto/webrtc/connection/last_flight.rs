@@ -92,8 +92,8 @@ mod tests {
         transmit.contents().to_vec()
     }
 
-    /// only the repeated end of the handshake changes, and only once the device has sent
-    /// what follows its own.
+    /// only a repeated last flight changes, and only after the device's handshake has
+    /// finished.
     #[test]
     fn a_finished_device_reads_the_repeated_flight() {
         let keys = [record(22, 0, 40), record(20, 0, 1)].concat();
@@ -110,8 +110,7 @@ mod tests {
         }
     }
 
-    /// A device whose microphone is off, and whose first packet after the handshake was lost too,
-    /// says nothing by which it could be known.
+    /// A muted device that lost its first packet after the handshake gives no sign of its state.
     #[test]
     fn the_record_is_prepended_after_two_plain_flights() {
         let flight = record(22, 1, 40);
@@ -120,7 +119,7 @@ mod tests {
         assert_eq!(left, [true, true, false, false]);
     }
 
-    /// Records that are cut off, or claim more than there is, change nothing.
+    /// Truncated records and false lengths change nothing.
     #[test]
     fn malformed_records_are_sent_unchanged() {
         let mut last = LastFlight::default();

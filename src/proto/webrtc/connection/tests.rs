@@ -1,4 +1,4 @@
-//! One connection against a str0m client in virtual time, datagram by datagram.
+//! One connection to a str0m client in virtual time, datagram by datagram.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl Client {
     }
 }
 
-/// A client, and the peer that has answered its offer.
+/// Returns a client and the connection that answered its offer.
 fn pair(now: Instant) -> (Client, PeerConnection, SocketAddr, SocketAddr) {
     let client_address: SocketAddr = "192.0.2.1:1000".parse().expect("an address");
     let address: SocketAddr = "192.0.2.2:2000".parse().expect("an address");
@@ -63,7 +63,7 @@ fn pair(now: Instant) -> (Client, PeerConnection, SocketAddr, SocketAddr) {
     (Client(rtc), peer, client_address, address)
 }
 
-/// Drains the peer: what it sends; `None` once it is connected.
+/// Returns the packets that the connection sends; `None` once it is connected.
 fn drain(peer: &mut PeerConnection) -> Option<Vec<Vec<u8>>> {
     let mut leaving = Vec::new();
     loop {
@@ -76,8 +76,8 @@ fn drain(peer: &mut PeerConnection) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// Connects while the client's answers to the peer's checks come late, so that its ClientHello overtakes them, as it does
-/// whenever a client is quicker than a round trip. The handshake must not wait for the client to send it again.
+/// Delays the client's answers to checks, so that its ClientHello arrives before them. The
+/// handshake must not wait for a retransmission.
 #[test]
 fn an_early_client_hello_is_kept() {
     let start = Instant::now();
@@ -122,8 +122,7 @@ fn an_early_client_hello_is_kept() {
     }
 }
 
-/// Sends more records than are kept, before this end's check is answered: the cap holds, and what no client sends then, or
-/// who has not checked, is not kept at all.
+/// Only the capped number of DTLS records is kept, and only from addresses that sent checks.
 #[test]
 fn early_records_are_capped() {
     let now = Instant::now();

@@ -66,7 +66,7 @@ impl UnusableAudio {
 mod tests {
     use super::*;
 
-    /// Feeds packets every 20 ms from `start` on; every `used`th can be used.
+    /// Feeds packets every 20 ms; every `used`th is used.
     fn told(packets: u32, used: u32, payload_type: u8) -> Vec<String> {
         let (mut unheard, start) = (UnusableAudio::default(), Instant::now());
         let words = (0..packets).filter_map(|n| {

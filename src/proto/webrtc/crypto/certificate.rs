@@ -146,7 +146,7 @@ pub(super) mod tests {
         assert!(std::ptr::eq(certificate().unwrap(), certificate().unwrap()));
     }
 
-    /// A strict X.509 parser reads it, and its own key signed it.
+    /// A strict X.509 parser accepts it, and its own key signed it.
     #[test]
     fn the_certificate_is_p256_with_sha256_and_signed_by_its_own_key() {
         for der in [made(0x11), made(0xff), certificate().unwrap().clone()] {
@@ -177,7 +177,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A board without a battery starts in 1970; a board that lives long must not outlive its certificate.
+    /// A board without a battery starts in 1970, and a board must not outlive its certificate.
     #[test]
     fn the_dates_span_every_clock_of_a_board() {
         let parsed = Certificate::from_der(&made(0x11).certificate).unwrap();
@@ -211,7 +211,8 @@ pub(super) mod tests {
         }
     }
 
-    /// A certificate as Mbed TLS before 3.5 writes it: a NULL parameter in both signature algorithms, and long expired.
+    /// A certificate as Mbed TLS before 3.5 writes it: expired, with a NULL parameter in both
+    /// signature algorithms.
     pub(crate) fn malformed() -> DtlsCert {
         let key = SigningKey::from_slice(&[0x2b; 32]).unwrap();
         let good = self_signed(&key, [0x2b; 16]).unwrap().certificate;

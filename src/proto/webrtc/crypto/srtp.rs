@@ -205,7 +205,8 @@ mod tests {
         let stream =
             bytes("e03ead0935c95e80e166b16dd92b4eb4 d23513162b02d0f72a43a2fe4a5f97ab 41e95b3bb0a2e8dd477901e4fca894c0");
         for length in [48, 33, 16, 1, 0] {
-            // The output buffer is longer, as str0m's is: what lies behind the payload stays as it was.
+            // The output buffer is longer, as str0m's is. The bytes after the payload must not
+            // change.
             let mut output = vec![0xaa; length + 15];
             cipher.encrypt(&iv, &vec![0; length], &mut output).unwrap();
             assert_eq!(output[..length], stream[..length]);

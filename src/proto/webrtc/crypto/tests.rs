@@ -1,4 +1,4 @@
-//! Whole calls between two str0m peers that both use this room, in virtual time, with the datagrams in sight.
+//! Calls between two str0m peers that use these providers, in virtual time, with visible datagrams.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,14 +18,14 @@ use str0m::{Candidate, Event, Input, Output, Rtc, RtcConfig};
 
 use super::*;
 
-/// One end of a call, and what was seen of it.
+/// One end of a call and its observations.
 pub(super) struct Peer {
     rtc: Rtc,
     address: SocketAddr,
     wake: Instant,
     mid: Option<Mid>,
     channel: Option<ChannelId>,
-    /// Cut the empty header extension from what is sent.
+    /// Removes the empty header extension from sent packets.
     pub strip: bool,
     pub connected: bool,
     pub heard: Vec<Vec<u8>>,
@@ -94,7 +94,7 @@ impl Peer {
     }
 }
 
-/// The settings of one end: Opus, and no header extensions.
+/// The settings of one end: Opus without header extensions.
 pub(super) fn end(provider: CryptoProvider) -> RtcConfig {
     Rtc::builder()
         .set_crypto_provider(Arc::new(provider))
@@ -103,7 +103,7 @@ pub(super) fn end(provider: CryptoProvider) -> RtcConfig {
         .clear_extension_map()
 }
 
-/// A caller (DTLS server, as a microcontroller is) and an answerer (DTLS client).
+/// A caller (DTLS server, like a microcontroller) and an answerer (DTLS client).
 pub(super) struct Call {
     pub peers: [Peer; 2],
     now: Instant,
@@ -136,7 +136,7 @@ impl Call {
         }
     }
 
-    /// Lets time pass and carries datagrams until `done`, or for at most `limit`.
+    /// Advances the time and carries datagrams until `done` or `limit`.
     pub fn run(&mut self, limit: Duration, done: impl Fn(&[Peer; 2]) -> bool) -> bool {
         let end = self.now + limit;
         for peer in &mut self.peers {
@@ -181,7 +181,7 @@ impl Call {
         assert!(up, "both ends connect within 10 s");
     }
 
-    /// Sends `packets` from both ends, 20 ms apart, and a message from both.
+    /// Sends `packets` from both ends, 20 ms apart, and one message each.
     pub fn talk(&mut self, packets: u8) {
         for n in 0..packets {
             for peer in &mut self.peers {
@@ -207,10 +207,10 @@ pub(super) fn spoken(packets: u8) -> Vec<Vec<u8>> {
 
 pub(super) type Keys = Arc<Mutex<Option<Vec<u8>>>>;
 
-/// `provider` with a view of its SRTP keys, and with `profile` in place of the one that the handshake chose.
+/// Wraps `provider`: exposes its SRTP keys and replaces the negotiated profile by `profile`.
 ///
-/// dimpl prefers AES-256-GCM and has no setting for it. Its keying material is the longest, so that a part of it serves
-/// for the others, as long as both ends take the same part.
+/// dimpl prefers AES-256-GCM and cannot be configured. Its keying material is the longest, so its
+/// start serves the other profiles.
 pub(super) fn with_profile(provider: CryptoProvider, profile: SrtpProfile) -> (CryptoProvider, Keys) {
     let keys = Keys::default();
     let backend = Tap {

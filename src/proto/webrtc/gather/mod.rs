@@ -111,7 +111,7 @@ pub fn describe_error_code(code: u16, reason: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A server that stays dead is asked ever more rarely, and never more rarely than the cap; one that worked starts again.
+    /// A dead server is queried ever more rarely, up to the cap. One that worked starts over.
     #[test]
     fn delays_double_up_to_the_cap() {
         let mut pauses = RetryDelays::new();
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(pauses.next_delay(), GATHER_PAUSE_FIRST);
     }
 
-    /// A code that somebody can do something about is told in words of ours; any other in a few of the server's.
+    /// Known codes have advice; others show the start of the server's reason.
     #[test]
     fn errors_say_what_to_do() {
         assert_eq!(

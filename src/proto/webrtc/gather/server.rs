@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    /// Host, port and transport of every form that the list may have.
+    /// Host, port and transport of every URL form.
     #[test]
     fn urls_name_host_port_and_transport() {
         let place = |server: &GatherServer| (server.host.clone(), server.port);
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(transport("turns:t.example"), Some(TurnTransport::Tls));
     }
 
-    /// What the runner cannot use is kept, with the reason, and no debug form of a server shows its credential.
+    /// Unusable servers have a reason, and `Debug` shows no credential.
     #[test]
     fn unusable_servers_have_a_reason() {
         assert!(matches!(of("stuns:s.example")[0].usage, ServerUse::Unusable(_)));
@@ -224,7 +224,7 @@ mod tests {
         assert!(!format!("{:?}", turn("turn:t.example")).contains("canary"));
     }
 
-    /// A TURN server over UDP answers binding requests too; one behind TCP tells nothing about UDP.
+    /// A TURN server over UDP answers binding requests too; one over TCP says nothing about UDP.
     #[test]
     fn binding_requests_go_to_servers_over_udp() {
         assert!(of("stun:s.example")[0].answers_binding());
@@ -233,7 +233,7 @@ mod tests {
         assert!(!of("stuns:s.example")[0].answers_binding());
     }
 
-    /// At the cap every server is used, and the one past it is not.
+    /// At the cap every server is used; the next one is not.
     #[test]
     fn servers_are_capped() {
         let used = |list: &[IceServer]| {

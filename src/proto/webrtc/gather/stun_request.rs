@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// Moves time to each deadline, and returns when the request was sent and when it was given up, in milliseconds.
+    /// Advances to each deadline. Returns the send times and the timeout in milliseconds.
     fn life(over_stream: bool) -> (Vec<u128>, u128) {
         let start = Instant::now();
         let mut now = start;
@@ -92,7 +92,8 @@ mod tests {
         }
     }
 
-    /// Each pause doubles, and the whole takes 5 s; a stream repeats by itself, and has the same time.
+    /// Each delay doubles, and the timeout is 5 s. A stream needs no retransmission but has the
+    /// same timeout.
     #[test]
     fn requests_are_repeated_and_time_out() {
         assert_eq!(life(false), (vec![0, 500, 1500, 3500], 5000));

@@ -1,4 +1,4 @@
-//! Each cause is told from the others, and no address of a peer stands in the sentence.
+//! Failures are distinguished, and the sentence contains no address of a peer.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn local() -> SocketAddr {
     address("192.168.1.5:7860")
 }
 
-/// A client with one candidate on a private network, and what then happens.
+/// Returns the record of a client with one private candidate after `then`.
 fn tried(then: impl FnOnce(&mut IceAttempt, SocketAddr)) -> IceAttempt {
     let mut tried = IceAttempt::new(7860);
     let remote = address("10.9.8.7:50000");
@@ -95,7 +95,7 @@ fn every_failure_is_distinguished() {
                 tried.handle_ice_connected();
                 tried.handle_incoming(remote, local(), RECORD, true);
                 tried.handle_handshake_error(HandshakeError::NoCommonSuite);
-                // What follows from it.
+                // Events after the connection is up.
                 tried.handle_handshake_error(HandshakeError::BadSignature);
             }),
         ),
@@ -124,7 +124,7 @@ fn every_failure_is_distinguished() {
     );
 }
 
-/// Candidates stand together by kind and by the network that they belong to.
+/// Candidates are grouped by type and network.
 #[test]
 fn candidates_are_described_by_type_and_network() {
     let mut tried = IceAttempt::new(7860);
@@ -154,7 +154,7 @@ fn candidates_are_described_by_type_and_network() {
     );
 }
 
-/// At the cap a pair is listed, past it its checks are counted alone; the known candidates have their own.
+/// Pairs beyond the cap are only counted; candidates have their own cap.
 #[test]
 fn recorded_pairs_and_candidates_are_capped() {
     let mut tried = IceAttempt::new(7860);
@@ -167,7 +167,7 @@ fn recorded_pairs_and_candidates_are_capped() {
     assert_eq!(tried.candidates.len(), REMOTE_CANDIDATES_MAX);
 }
 
-/// A connection that is up keeps nothing, and counts nothing of all that follows.
+/// A connected attempt keeps and records nothing.
 #[test]
 fn a_connected_attempt_records_nothing() {
     let mut tried = tried(|tried, remote| tried.handle_outgoing(local(), remote, CHECK));
@@ -180,7 +180,7 @@ fn a_connected_attempt_records_nothing() {
     assert!(tried.pairs.is_empty() && tried.candidates.is_empty());
 }
 
-/// Bytes of any kind are counted or not, and never panic.
+/// Arbitrary bytes never cause a panic.
 #[test]
 fn arbitrary_packets_cause_no_panic() {
     let mut tried = IceAttempt::new(7860);

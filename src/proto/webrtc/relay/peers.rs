@@ -159,7 +159,7 @@ mod tests {
         IpAddr::from((0x0a00_0000 + n as u32).to_be_bytes())
     }
 
-    /// At the cap every peer is taken, the next one is not, and those that nobody sends to make room.
+    /// At the cap every peer is accepted, the next one is not, and idle peers make room.
     #[test]
     fn peers_are_capped() {
         let now = Instant::now();
@@ -179,7 +179,7 @@ mod tests {
         assert!(peers.needs_channel(at(RELAY_PEERS_MAX), later));
     }
 
-    /// A refused peer is let be for a while, and a lapsed one is not refused.
+    /// A rejected peer is not requested for a while; an expired one is not rejected.
     #[test]
     fn a_rejected_peer_is_not_requested_for_a_while() {
         let now = Instant::now();

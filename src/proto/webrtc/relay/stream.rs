@@ -75,7 +75,7 @@ mod tests {
         message
     }
 
-    /// Whatever the pieces in which it comes, a stream gives the same messages, without padding.
+    /// The stream yields the same messages for every split, without padding.
     #[test]
     fn messages_survive_every_split() {
         let sent = [stun(8), channel(5), channel(0), channel(4), stun(0), channel(65_535)];
@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    /// A server that speaks something else, SSH say, is found out at once.
+    /// A server with another protocol, such as SSH, is detected at once.
     #[test]
     fn other_protocols_are_rejected() {
         let mut messages = TurnStreamReader::default();

@@ -1,4 +1,4 @@
-//! A relay against a scripted server, in virtual time: what it is asked, what comes of each answer, and of silence.
+//! An allocation with a scripted server in virtual time: requests, responses and silence.
 
 use std::collections::HashMap;
 
@@ -22,20 +22,20 @@ fn at(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
-/// A TURN server that grants what its script does not refuse.
+/// A TURN server that grants everything its script does not reject.
 struct Server {
     key: IntegrityKey,
     nonce: String,
-    /// Whether there is an allocation; a server that was started again has none.
+    /// An allocation exists; a restarted server has none.
     allocated: bool,
     silent: bool,
-    /// Codes that requests of a method are refused with.
+    /// The error codes for requests of a method.
     refuse: HashMap<u16, u16>,
     relayed: Vec<SocketAddr>,
     channels: HashMap<u16, SocketAddr>,
-    /// Methods of the requests that had good credentials.
+    /// The methods of authenticated requests.
     asked: Vec<Method>,
-    /// Datagrams that arrived for peers.
+    /// Datagrams relayed to peers.
     passed: Vec<(SocketAddr, Vec<u8>)>,
 }
 
@@ -136,7 +136,7 @@ impl Server {
     }
 }
 
-/// A relay, its server, and their clock.
+/// An allocation, its server, and their clock.
 struct Bench {
     relay: TurnAllocation,
     server: Server,
@@ -170,7 +170,7 @@ impl Bench {
         }
     }
 
-    /// Runs for so long, or until the allocation is lost.
+    /// Runs for a time, or until the allocation ends.
     fn run(&mut self, time: Duration) {
         let end = self.now + time;
         let mut turns = 0;
@@ -204,7 +204,7 @@ impl Bench {
         self.run(Duration::from_secs(seconds));
     }
 
-    /// Sends as a session would; what comes of it at once goes to the server.
+    /// Sends as a session does. Immediate output goes to the server.
     fn send(&mut self, peer: &str, contents: &[u8]) {
         if let Some(message) = self.relay.send(at(peer), contents, self.now) {
             let message = message.to_vec();
@@ -212,13 +212,13 @@ impl Bench {
         }
     }
 
-    /// Lets something come from a peer, who has a permission by now.
+    /// Delivers a packet of a peer, which has a permission by now.
     fn hear(&mut self, peer: &str) {
         let message = indication(peer, &[7]);
         assert_eq!(self.received(&message), [(at(peer), vec![7])]);
     }
 
-    /// Gets a peer a permission, and hears it.
+    /// Gets a permission for a peer, and delivers a packet of it.
     fn meet(&mut self, peer: &str) {
         self.send(peer, CHECK);
         self.seconds(1);
@@ -233,7 +233,7 @@ impl Bench {
     }
 }
 
-/// What the server sends for a peer without a channel.
+/// Returns a Data indication, for a peer without a channel.
 fn indication(peer: &str, contents: &[u8]) -> Vec<u8> {
     let mut message = Message::builder_indication(turn_client_proto::types::message::DATA, MessageWriteVec::new());
     let peer = XorPeerAddress::new(at(peer), message.transaction_id());
@@ -254,7 +254,7 @@ fn up() -> Bench {
     bench
 }
 
-/// The challenge is answered, and the relayed address is there at once.
+/// The challenge is answered, and the relayed address is available at once.
 #[test]
 fn an_allocation_is_made() {
     let bench = up();
@@ -262,7 +262,7 @@ fn an_allocation_is_made() {
     assert_eq!(bench.lost, None);
 }
 
-/// Over IPv6 both families are asked for; a server that has only one is asked again for that.
+/// Over IPv6 both families are requested. A server with one family is asked again for that.
 #[test]
 fn address_families_are_those_that_the_server_has() {
     let mut server = Server::new();
@@ -281,7 +281,7 @@ fn address_families_are_those_that_the_server_has() {
     assert_eq!(bench.up, [at(RELAYED)]);
 }
 
-/// What the server refuses an allocation for is told at once, and not when its time is over.
+/// An error response ends the attempt at once.
 #[test]
 fn refusals_are_told_at_once() {
     let mut bench = Bench::with(Server::new(), SERVER, "wrong", false);
@@ -309,7 +309,7 @@ fn refusals_are_told_at_once() {
     assert_eq!(bench.lost, Some(AllocationEnd::NoAddress));
 }
 
-/// A server that does not answer is given up after 5 s, over UDP and over a stream.
+/// An unanswered request times out after 5 s, over UDP and over a stream.
 #[test]
 fn a_silent_server_is_given_up_after_5_s() {
     for over_stream in [false, true] {
@@ -323,7 +323,7 @@ fn a_silent_server_is_given_up_after_5_s() {
     }
 }
 
-/// An allocation lives for as long as the server answers, whose nonces go stale meanwhile; one sign of life in 25 s.
+/// The allocation lives while the server answers, through stale nonces, with one refresh per 25 s.
 #[test]
 fn a_working_allocation_is_kept_alive() {
     let mut bench = up();
@@ -337,7 +337,7 @@ fn a_working_allocation_is_kept_alive() {
     assert!((signs..signs + 20).contains(&refreshes), "{refreshes}");
 }
 
-/// A server that was started again knows nothing of the allocation: that is noticed with the next sign of life.
+/// A restarted server does not know the allocation, which the next refresh detects.
 #[test]
 fn a_restarted_server_is_noticed() {
     let mut bench = up();
@@ -350,7 +350,7 @@ fn a_restarted_server_is_noticed() {
     assert!(bench.now - before <= STUN_KEEP_ALIVE + Duration::from_secs(1));
 }
 
-/// A session's first datagram finds it out even sooner.
+/// A session's first datagram detects it even sooner.
 #[test]
 fn a_permission_error_ends_a_lost_allocation() {
     let mut bench = up();
@@ -361,7 +361,7 @@ fn a_permission_error_ends_a_lost_allocation() {
     assert_eq!(bench.lost, Some(AllocationEnd::Forgotten));
 }
 
-/// A server that falls silent is given up after two signs of life without an answer, and one lost sign changes nothing.
+/// One lost refresh changes nothing; two in a row end the allocation.
 #[test]
 fn two_unanswered_refreshes_end_the_allocation() {
     let mut bench = up();
@@ -377,8 +377,8 @@ fn two_unanswered_refreshes_end_the_allocation() {
     assert!(bench.now - before < STUN_KEEP_ALIVE + Duration::from_secs(12));
 }
 
-/// The first datagram gets a peer a permission and goes no further; once the peer is heard, datagrams pass. Checks make no
-/// channel, media does, and costs 4 bytes then.
+/// The first datagram requests a permission. Once the peer was heard, datagrams pass. Media
+/// requests a channel with 4 bytes of overhead; checks do not.
 #[test]
 fn peers_get_a_permission_and_then_a_channel() {
     let mut bench = up();
@@ -404,7 +404,7 @@ fn peers_get_a_permission_and_then_a_channel() {
     assert_eq!(message, [&[0x40, 0, 0, 5], MEDIA].concat());
 }
 
-/// Whatever candidates a client makes up, the relay is not made to send to any of them.
+/// No candidate makes the relay send to its address.
 #[test]
 fn the_relay_sends_only_to_peers_that_were_heard() {
     let mut bench = up();
@@ -422,8 +422,8 @@ fn the_relay_sends_only_to_peers_that_were_heard() {
     );
 }
 
-/// What a peer sends is handed on with its address, by channel and by indication; nothing comes of peers that nobody
-/// asked for, nor of rubbish.
+/// Data of peers is delivered with their address, through channels and indications. Data of unknown
+/// peers and malformed packets are ignored.
 #[test]
 fn data_of_peers_is_delivered() {
     let mut bench = up();
@@ -450,7 +450,7 @@ fn data_of_peers_is_delivered() {
     assert_eq!(bench.lost, None);
 }
 
-/// Over a stream a channel's messages are filled up to four bytes, as the server wants them.
+/// Over a stream, channel messages are padded to four bytes.
 #[test]
 fn channel_data_is_padded_on_a_stream() {
     let mut bench = Bench::with(Server::new(), SERVER, "secret", true);
@@ -462,8 +462,8 @@ fn channel_data_is_padded_on_a_stream() {
     assert_eq!(message, [&[0x40, 0, 0, 5], MEDIA, &[0, 0, 0]].concat());
 }
 
-/// A peer in use keeps its permission and its channel for hours; one that nobody sends to lets them lapse, and gets them
-/// again when it comes back.
+/// A peer in use keeps permission and channel for hours. Those of an idle one expire and are
+/// requested again on use.
 #[test]
 fn unused_permissions_and_channels_expire() {
     let mut bench = up();
@@ -489,7 +489,7 @@ fn unused_permissions_and_channels_expire() {
     assert_eq!(bench.server.passed.len(), passed + 1);
 }
 
-/// A relay that forbids a peer is not asked for it with every check, and serves the others.
+/// A forbidden peer is not requested with every check, and others are served.
 #[test]
 fn a_forbidden_peer_is_not_requested_again() {
     let mut bench = up();
@@ -505,7 +505,7 @@ fn a_forbidden_peer_is_not_requested_again() {
     assert_eq!(bench.server.passed, [(at("203.0.113.8:1"), CHECK.to_vec())]);
 }
 
-/// A relay sends nothing to a family that it has no address of.
+/// Nothing is sent to a family without a relayed address.
 #[test]
 fn peers_of_another_family_are_unreachable() {
     let mut bench = up();
@@ -514,7 +514,7 @@ fn peers_of_another_family_are_unreachable() {
     assert_eq!(bench.server.asked, [ALLOCATE]);
 }
 
-/// The allocation is given back, also when the nonce has gone stale; without one there is nothing to give back.
+/// The allocation is released even with a stale nonce. Without an allocation nothing is sent.
 #[test]
 fn an_allocation_is_released() {
     let mut bench = up();
@@ -533,7 +533,7 @@ fn an_allocation_is_released() {
     assert_eq!(bench.lost, Some(AllocationEnd::Released));
 }
 
-/// Requests whose answers never come are remembered up to the cap; the newest answers still count.
+/// Unanswered requests are remembered up to the cap; responses to the newest still count.
 #[test]
 fn pending_requests_are_capped() {
     let mut bench = up();

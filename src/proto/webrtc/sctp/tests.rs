@@ -1,4 +1,4 @@
-//! Step by step: what either end is given, and when. Whole calls stand in `tests/losses.rs`.
+//! The setup step by step: what each end receives, and when. `tests/losses.rs` has whole calls.
 
 use super::packet::DataChunk;
 use super::*;
@@ -8,7 +8,7 @@ const FULL_STACK_TAG: u32 = 0xabcd_ef01;
 const WINDOW: u32 = 0x0010_0000;
 const PPID_TEXT: u32 = 51;
 
-/// An INIT with a parameter that says something about extensions.
+/// An INIT with a parameter about extensions.
 fn init(tag: u32, tsn: u32) -> Vec<u8> {
     let fixed = [tag.to_be_bytes(), WINDOW.to_be_bytes(), [0xff; 4], tsn.to_be_bytes()].concat();
     encode_packet(0, INIT, 0, &[&fixed[..], &[0x80, 8, 0, 5, 192, 0, 0, 0]].concat())
@@ -44,7 +44,7 @@ fn to_str0m(setup: &mut AssociationSetup) -> Vec<u8> {
     kinds(std::iter::from_fn(|| setup.poll_str0m()))
 }
 
-/// Number and text of what str0m gets.
+/// Returns the TSNs and texts that str0m receives.
 fn texts(setup: &mut AssociationSetup) -> Vec<(u32, String)> {
     let packets = std::iter::from_fn(|| setup.poll_str0m());
     let read = packets.map(|packet| {
@@ -54,7 +54,7 @@ fn texts(setup: &mut AssociationSetup) -> Vec<(u32, String)> {
     read.collect()
 }
 
-/// What went to the device until then, each with its time.
+/// Returns what is sent to the device until then, with times.
 fn wait(setup: &mut AssociationSetup, start: Instant, end: Duration) -> Vec<(Duration, u8)> {
     let mut sent = Vec::new();
     let mut now = start;
@@ -67,7 +67,7 @@ fn wait(setup: &mut AssociationSetup, start: Instant, end: Duration) -> Vec<(Dur
     sent
 }
 
-/// DTLS is up, and str0m has said its INIT.
+/// Returns a setup with DTLS up and str0m's INIT received.
 fn waiting() -> AssociationSetup {
     let mut setup = AssociationSetup::default();
     setup.handle_connected();
@@ -75,7 +75,7 @@ fn waiting() -> AssociationSetup {
     setup
 }
 
-/// A device of that tag has begun, and all went well.
+/// Returns an established setup with a device of this tag.
 fn up(tag: u32) -> AssociationSetup {
     let mut setup = waiting();
     setup.handle_device(&init(tag, 1234));
@@ -85,8 +85,8 @@ fn up(tag: u32) -> AssociationSetup {
     setup
 }
 
-/// The device begins: its INIT is answered with str0m's own numbers, and str0m is told of the
-/// device's once that has returned the cookie. str0m's INIT and COOKIE ECHO go nowhere.
+/// The device starts: its INIT is answered with str0m's values, and str0m receives the device's
+/// after the COOKIE ECHO. str0m's own INIT and COOKIE ECHO are dropped.
 #[test]
 fn the_device_starts() {
     for str0m_first in [true, false] {
@@ -105,7 +105,7 @@ fn the_device_starts() {
         let said = first_chunk(&answer).expect("whole").value;
         let read = InitChunk::parse(said).expect("an INIT ACK");
         assert_eq!((read.tag, read.tsn, read.window), (STR0M_TAG, 500, WINDOW));
-        // The cookie first, then what str0m said of extensions.
+        // The cookie, then str0m's extension parameters.
         assert_eq!(said[16..], *b"\0\x07\0\x0cedge-run\x80\x08\0\x05\xc0\0\0\0");
         setup.handle_device(&encode_packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
         assert_eq!(to_device(&mut setup), [COOKIE_ACK]);
@@ -121,8 +121,7 @@ fn the_device_starts() {
     }
 }
 
-/// A step that is not answered is repeated, four times at each pace, and never more slowly than the
-/// cap.
+/// An unanswered step is repeated four times per interval, up to the longest.
 #[test]
 fn a_step_is_repeated_until_it_is_answered() {
     let start = Instant::now();
@@ -137,8 +136,8 @@ fn a_step_is_repeated_until_it_is_answered() {
     assert_eq!(times[times.len() - 1] - times[times.len() - 2], DEVICE_SETUP_REPEAT_MAX);
 }
 
-/// Without an INIT of the device str0m's own goes out, and nothing of it is changed; a device whose
-/// COOKIE ACK is overwritten says by its data that it has read the COOKIE ECHO.
+/// Without the device's INIT, str0m's is sent unchanged. DATA from a device whose COOKIE ACK is
+/// overwritten counts as one.
 #[test]
 fn the_runner_starts_if_the_device_does_not() {
     let start = Instant::now();
@@ -171,7 +170,7 @@ fn the_runner_starts_if_the_device_does_not() {
     }
 }
 
-/// Both begin: the device's late INIT is answered as well, and one association comes of it.
+/// Both ends start: the device's late INIT is answered, and one association results.
 #[test]
 fn both_ends_may_start() {
     let start = Instant::now();
@@ -191,8 +190,8 @@ fn both_ends_may_start() {
     assert_eq!(setup.stage, SetupStage::Open);
 }
 
-/// A device that says nothing may have missed the COOKIE ACK, or its request was lost: it gets some
-/// more of the first, and str0m a request, once.
+/// A silent device may have missed the COOKIE ACK, or its request was lost: the former is repeated,
+/// and the request is synthesized once.
 #[test]
 fn a_lost_channel_request_is_synthesized() {
     let start = Instant::now();
@@ -218,8 +217,8 @@ fn kinds_of(sent: &[(Duration, u8)]) -> Vec<u8> {
     sent.iter().map(|(_, kind)| *kind).collect()
 }
 
-/// What was lost leaves no gap in the numbers; what belongs to a message with a hole goes, and what
-/// a lost request would have opened is open before the first text.
+/// A lost chunk leaves no gap in the TSNs. Incomplete messages are dropped, and a lost channel
+/// request is synthesized before the first text.
 #[test]
 fn one_shot_data_is_renumbered_without_gaps() {
     let mut setup = up(ONE_SHOT_TAG);
@@ -241,8 +240,8 @@ fn one_shot_data_is_renumbered_without_gaps() {
     assert!(texts.iter().map(|(tsn, _)| *tsn).eq(1234..1242), "{texts:?}");
 }
 
-/// The device drops the answer to its request unread. Where its acknowledgement is lost, messages
-/// do not wait for str0m to send the answer again.
+/// The device ignores the channel acknowledgement. If its SACK is lost, messages do not wait for
+/// str0m's retransmission.
 #[test]
 fn the_channel_acknowledgement_is_acknowledged() {
     let start = Instant::now();
@@ -274,7 +273,7 @@ fn the_channel_acknowledgement_is_acknowledged() {
     }
 }
 
-/// A stack that repeats what is lost is left alone once it is up.
+/// A stack that retransmits is not changed once it is established.
 #[test]
 fn a_retransmitting_stack_passes_unchanged() {
     let mut setup = up(FULL_STACK_TAG);
@@ -290,7 +289,7 @@ fn a_retransmitting_stack_passes_unchanged() {
         SctpAction::Forward
     );
     assert_eq!(setup.poll_str0m(), None);
-    // A COOKIE ECHO that comes again is answered again; an INIT is not.
+    // A repeated COOKIE ECHO is answered again, an INIT is not.
     setup.handle_device(&encode_packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
     setup.handle_device(&init(FULL_STACK_TAG + 1, 1));
     assert_eq!(
@@ -299,7 +298,7 @@ fn a_retransmitting_stack_passes_unchanged() {
     );
 }
 
-/// Bytes of all kinds, at every stage: no panic, and nothing piles up.
+/// Arbitrary bytes at every stage: no panic, and no growing queues.
 #[test]
 fn arbitrary_packets_of_the_device_are_survived() {
     let start = Instant::now();

@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(prepared.candidates.len(), 2);
     }
 
-    /// An account may be set to exchange keys in the SDP: there is nothing to secure a call with here.
+    /// A number may be configured to exchange keys in the SDP, which is not supported.
     #[test]
     fn an_offer_without_a_fingerprint_is_refused_with_the_setting_to_change() {
         let lines = MESSAGING_OFFER

@@ -157,7 +157,7 @@ mod tests {
 
     const VIDEO: &str = "m=video 9 UDP/TLS/RTP/SAVPF 96 97\na=mid:1\na=sendrecv\na=rtpmap:96 VP8/90000\n";
 
-    /// What the offer bundles stays in the bundle, by a format of the offer.
+    /// A bundled section stays in the bundle, with an offered format.
     #[test]
     fn a_bundled_section_stays_in_the_bundle() {
         let wanted = sections(
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(declined("a=group:BUNDLE 0 1\n", &bundle_only), wanted);
     }
 
-    /// What is not bundled is rejected, as is what its sender has stopped.
+    /// Sections that are not bundled, or that the offer stops, are rejected.
     #[test]
     fn any_other_section_is_rejected() {
         let wanted = sections(
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(declined("a=group:BUNDLE 0 1\n", &stopped), wanted);
     }
 
-    /// Without a bundle in the answer there is none to stay in.
+    /// An answer without a bundle does not get one.
     #[test]
     fn no_bundle_is_invented() {
         let offer = sections(
@@ -202,7 +202,7 @@ mod tests {
         assert!(answer.contains("m=video 0 UDP/TLS/RTP/SAVPF 96\r\n") && !answer.contains("BUNDLE"));
     }
 
-    /// A second pass changes nothing, nor does an answer with an offer that is not its own.
+    /// A second pass changes nothing, nor does the offer of another answer.
     #[test]
     fn rewriting_is_idempotent() {
         let once = declined("a=group:BUNDLE 0 1\n", VIDEO);

@@ -1,4 +1,5 @@
-//! Offers and answers before and after, each offer also through str0m, each device answer also through a device's eyes.
+//! Offers and answers before and after; offers also through str0m, device answers also through a
+//! device's parser.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -34,7 +35,7 @@ fn crlf(text: &str) -> String {
     text.replace('\n', "\r\n")
 }
 
-/// Answers an offer with str0m, as the runner does, on three addresses of which the second is the host's.
+/// Answers an offer with str0m on three addresses, the second of which is the host's.
 fn answer(offer: &str) -> (Rtc, String) {
     let prepared = prepare_offer(offer).expect("the offer is fit");
     let read = SdpOffer::from_sdp_string(&prepared.sdp).expect("str0m reads a prepared offer");
@@ -65,7 +66,7 @@ fn answer(offer: &str) -> (Rtc, String) {
     (rtc, answer)
 }
 
-/// What a device reads in an answer, by the rules of its own parser: substrings, last one wins, no bounds.
+/// What a device reads in an answer, by its own rules: substrings, the last one wins, no bounds.
 #[derive(Debug, Default)]
 struct DeviceView {
     fingerprint: String,
@@ -78,7 +79,7 @@ impl DeviceView {
     fn of(answer: &str) -> DeviceView {
         let mut view = DeviceView::default();
         let mut audio = false;
-        // A last line without its end is not seen.
+        // A last line without a line end is ignored.
         let (seen, _) = answer.rsplit_once("\r\n").expect("CRLF line ends");
         for line in seen.split("\r\n") {
             assert!(line.len() <= 200, "{line}");
@@ -126,9 +127,9 @@ impl DeviceView {
     }
 }
 
-// ---- offers
+// Offers
 
-/// Golden files; the same text with other line ends, or without the last one, makes no difference.
+/// Golden files. Other line ends, or a missing last one, make no difference.
 #[test]
 fn offers_match_the_golden_files() {
     for (offer, prepared) in [
@@ -179,7 +180,7 @@ fn family(text: &str) -> ClientStack {
     prepare_offer(text).expect("fit").client_stack
 }
 
-/// D7: a device is known by its profile, by its semantic, and by all that it leaves out.
+/// devices are recognized by profile, semantic, or what they omit.
 #[test]
 fn devices_are_recognized() {
     let plain = DEVICE.replace("a=msid-semantic: iot\n", "");
@@ -190,7 +191,7 @@ fn devices_are_recognized() {
         &plain.replace("UDP/TLS/RTP/SAVP", "RTP/SAVP"),
         &DEVICE.replace("SAVP ", "SAVPF "),
         &silent,
-        // What has more than one codec, or video, has these lines as well.
+        // Offers with several codecs, or with video, have these lines too.
         &silent.replace(
             "a=sendrecv\n",
             "a=fmtp:111 minptime=10\na=rtcp-fb:111 nack\na=rtcp-rsize\na=sendrecv\n",
@@ -213,11 +214,12 @@ fn devices_are_recognized() {
     }
 }
 
-/// D7: a browser is never taken for a device, nor is a library that offers no header extension, whatever else it leaves out.
+/// Neither browsers nor libraries without header extensions are taken for devices, even with lines
+/// missing.
 #[test]
 fn other_stacks_are_not_taken_for_devices() {
     let full = |text: &str| assert_eq!(family(text), ClientStack::Full, "{text}");
-    // Browsers, and their offers with any one kind of line missing.
+    // Browsers' offers with any one kind of line removed.
     for browser in [CHROME, FIREFOX] {
         for kind in [
             "a=extmap",
@@ -270,7 +272,7 @@ fn other_stacks_are_not_taken_for_devices() {
     }
 }
 
-/// The role in the handshake is the one that the offer leaves, and a device of the first kind leaves none.
+/// The role is the one that the offer leaves; libpeer leaves none.
 #[test]
 fn the_dtls_role_follows_the_offer_and_the_stack() {
     let role = |text: &str, setup: &str| {
@@ -291,7 +293,7 @@ fn the_dtls_role_follows_the_offer_and_the_stack() {
     }
 }
 
-/// D9: Opus under another rate or number of channels is Opus, and is answered in the words of the offer.
+/// Opus with another rate or channel count is accepted, and answered in the offer's spelling.
 #[test]
 fn opus_is_recognized_by_name() {
     for spelling in ["opus/16000/1", "opus/48000", "OPUS/48000/2", "opus/8000/1"] {
@@ -306,7 +308,7 @@ fn opus_is_recognized_by_name() {
     assert!(prepare_offer(DEVICE).expect("fit").opus_spellings.is_empty());
 }
 
-/// D8: the answer to a microphone names no source, one that sends does, and in both roles of the handshake.
+/// The answer to a microphone names no source; one that sends audio does, in both DTLS roles.
 #[test]
 fn a_microphone_is_answered() {
     for (direction, ssrcs) in [("sendonly", 0), ("recvonly", 1), ("sendrecv", 1)] {
@@ -321,7 +323,7 @@ fn a_microphone_is_answered() {
     }
 }
 
-/// A trial of one browser's would have str0m skip a handshake that the other end then waits for.
+/// A field trial's attribute would make str0m skip the SCTP handshake.
 #[test]
 fn sctp_init_is_removed() {
     let offer = CHROME.replace("a=sctp-port:5000\n", "a=sctp-init:AQAAIA==\na=sctp-port:5000\n");
@@ -346,7 +348,7 @@ fn the_profile_is_changed_in_media_lines_only() {
     assert!(prepared.contains("a=note:UDP/TLS/RTP/SAVP 111\r\n"));
 }
 
-/// the variants that devices were seen to send; each is answered, and the answer is safe for a device.
+/// all known variants of devices get a safe answer.
 #[test]
 fn every_variant_of_a_device_gets_a_safe_answer() {
     let no_channel = DEVICE.split("m=application").next().expect("a part").to_owned();
@@ -390,7 +392,7 @@ fn every_variant_of_a_device_gets_a_safe_answer() {
     );
 }
 
-/// mids are names; str0m repeats those that it can hold.
+/// mids are names, and the answer repeats valid ones.
 #[test]
 fn the_answer_names_the_sections_as_the_offer_does() {
     let (_, answer) = answer(DEVICE);
@@ -398,7 +400,7 @@ fn the_answer_names_the_sections_as_the_offer_does() {
     assert!(answer.contains("a=mid:audio\r\n") && answer.contains("a=mid:datachannel\r\n"));
 }
 
-/// Browsers' offers with one thing changed that other software writes; all are answered in every section.
+/// Browsers' offers with one change that other software makes; all sections are answered.
 #[test]
 fn harmless_deviations_are_answered() {
     for base in [CHROME, FIREFOX] {
@@ -520,7 +522,7 @@ fn an_offer_is_taken_up_to_its_caps() {
     );
 }
 
-/// str0m panics on a user name over 128 bytes in the first check that it writes, so the longest that is taken must be written.
+/// str0m panics on a user name over 128 bytes in a check, so the longest accepted one must fit.
 #[test]
 fn the_longest_user_name_fragment_fits_in_a_check() {
     let offer = DEVICE.replace(
@@ -542,7 +544,7 @@ fn the_longest_user_name_fragment_fits_in_a_check() {
     assert!(checks > 0, "no check was written");
 }
 
-// ---- answers
+// Answers
 
 #[test]
 fn answers_match_the_golden_files() {
@@ -564,7 +566,7 @@ fn answers_match_the_golden_files() {
     }
 }
 
-/// addresses are compared as addresses, neither a prefix nor a foundation nor a priority is one.
+/// addresses are compared as addresses; prefixes, foundations and priorities do not match.
 #[test]
 fn an_address_that_starts_like_the_hosts_is_another() {
     let answer = STR0M
@@ -590,7 +592,7 @@ fn an_address_that_starts_like_the_hosts_is_another() {
     assert!(none.to_string().contains("10.0.0.2"), "{none}");
 }
 
-/// with many interfaces a device gets one candidate, and a browser all of the host's.
+/// with many interfaces, a device gets one candidate, and a browser all of the host's.
 #[test]
 fn one_candidate_is_left_of_many() {
     let line = |n: usize| format!("a=candidate:{n} 1 udp 1 192.0.2.{} 7860 typ host\r\n", n % 12);
@@ -660,7 +662,7 @@ fn harmful_answers_are_rejected() {
     }
 }
 
-/// An SSRC of another section would win on the device, which takes the last one after `m=audio`.
+/// The device uses the last SSRC after `m=audio`, even of another section.
 #[test]
 fn only_the_audio_section_has_an_ssrc() {
     let answer = STR0M.replace("a=sctp-port:5000\n", "a=sctp-port:5000\na=ssrc:9 cname:x\n");
@@ -684,7 +686,7 @@ fn a_device_answer_is_taken_up_to_its_caps() {
         body.to_string().len()
     };
     let start = body(&rewrite_answer_for_device(STR0M, HOST, DtlsRole::Client).expect("safe"));
-    // Quotes take two bytes in JSON, and each line two more for each byte of its end.
+    // Quotes take two bytes in JSON, and each byte of a line end two.
     let padded = |bytes: usize| {
         let (lines, rest) = ((bytes - start) / 100, (bytes - start) % 100);
         assert!(rest >= 7, "room for a last line");
@@ -701,8 +703,8 @@ fn a_device_answer_is_taken_up_to_its_caps() {
     );
 }
 
-/// A browser's video sections are declined by a format that it offered, inactive in its bundle,
-/// each with its name; the rest of the answer stays.
+/// A browser's video sections are declined as inactive, in the bundle, with an offered format and
+/// their mid. The rest does not change.
 #[test]
 fn a_browsers_video_is_declined_in_the_bundle() {
     let (_, answer) = answer(CHROME);
@@ -745,7 +747,7 @@ fn a_browsers_video_is_declined_in_the_bundle() {
             .collect()
     };
     assert_eq!(other(&named), other(&answer));
-    // A room's server has them outside.
+    // A media-room server expects them outside.
     let outside = name_rejected_formats(&answer, &prepared.sdp);
     assert_eq!(outside.matches("m=video 0 ").count(), declined.len());
     assert_eq!(group(&outside), group(&answer));

@@ -157,7 +157,7 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(1);
 
-    /// Lets time pass, a millisecond at a time, and returns when a check was due.
+    /// Advances the time by milliseconds. Returns when checks were due.
     fn checks(
         liveness: &mut Liveness,
         from: Instant,
@@ -178,8 +178,8 @@ mod tests {
         checks
     }
 
-    /// Who speaks is asked only so often that no device closes; who is quiet is asked each second,
-    /// and who does not answer twice a second.
+    /// A talking caller is checked just often enough for devices to stay connected, a silent one
+    /// every second, and twice a second without an answer.
     #[test]
     fn a_silent_caller_is_checked_more_often() {
         let start = Instant::now();
@@ -202,8 +202,8 @@ mod tests {
         assert_eq!(quiet, [1_000, 2_005, 3_010]);
     }
 
-    /// An inquiry asks so many times, so far apart, and has found nobody after the last; a second
-    /// one knows that at once, until something is heard.
+    /// A probe sends its checks at their interval and fails after the last. A second one fails at
+    /// once until a packet arrives.
     #[test]
     fn a_probe_counts_its_checks() {
         let start = Instant::now();
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(liveness.take_outcome(), Some(ProbeOutcome::Present));
     }
 
-    /// A machine that stood still has asked only what it has asked.
+    /// A stalled process has sent only the checks it has sent.
     #[test]
     fn a_stalled_process_does_not_fail_a_probe() {
         let start = Instant::now();
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(liveness.take_outcome(), None);
     }
 
-    /// Whoever inquires all the time has the caller asked no faster.
+    /// Repeated probes do not raise the rate of checks.
     #[test]
     fn repeated_probes_do_not_raise_the_rate() {
         let start = Instant::now();
@@ -262,7 +262,7 @@ mod tests {
         assert!(asked.len() > 8);
     }
 
-    /// Who cannot be asked is not found to be silent.
+    /// Without a possible check, a probe does not find silence.
     #[test]
     fn a_caller_that_cannot_be_checked_counts_as_present() {
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Whole lives of a session against a str0m client, in virtual time.
+//! Whole sessions with a str0m client in virtual time.
 
 mod allocations;
 mod audio;

@@ -163,7 +163,8 @@ mod tests {
         );
     }
 
-    /// Behind a NAT, a caller of the same network comes by one address, and one of the Internet by the other.
+    /// Behind a NAT, a caller on the same network gets the private candidate, one on the Internet
+    /// the public one.
     #[test]
     fn a_restart_offers_the_candidate_in_use() {
         let answer = "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=ice-ufrag:u\r\na=ice-pwd:p\r\na=mid:a\r\n\

@@ -79,7 +79,7 @@ mod tests {
         }
     }
 
-    /// The answer to the longest text is no longer than a message may be.
+    /// The answer to the longest text does not exceed the message limit.
     #[test]
     fn no_answer_is_longer_than_a_message() {
         let mut events = RealtimeEvents::default();

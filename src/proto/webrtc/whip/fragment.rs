@@ -125,7 +125,7 @@ mod tests {
         })
     }
 
-    /// As `whip-whep` 1.2.0 spells it: credentials above the sections, one section for the first.
+    /// `whip-whep` 1.2.0: credentials above the sections, one section for the first mid.
     #[test]
     fn a_fragment_of_a_browser_library_is_read() {
         let text = format!(
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(parse(&text.replace("\r\n", "\n")), read);
     }
 
-    /// As `@eyevinn/whip-web-client` 1.1.7 does: a section per name, component 0, the profile of plain RTP.
+    /// `@eyevinn/whip-web-client` 1.1.7: a section per mid, component 0, the plain RTP profile.
     #[test]
     fn a_fragment_with_a_section_per_mid_is_parsed() {
         let text = "a=ice-ufrag:EsAw\r\na=ice-pwd:P2uYro0UCOQ4zxjKXaWCBui1\r\nm=audio 9 RTP/AVP 0\r\na=mid:0\r\n\
@@ -153,7 +153,8 @@ mod tests {
         assert_eq!((read.credentials, read.candidates.len()), (credentials(), 1));
     }
 
-    /// The tail of a whole description, from its group line on, with credentials inside a section: Espressif's client.
+    /// Espressif's client: the tail of a description from its group line on, with credentials in a
+    /// section.
     #[test]
     fn the_tail_of_a_description_is_read() {
         let text = format!(

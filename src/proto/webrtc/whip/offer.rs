@@ -100,7 +100,7 @@ mod tests {
                 assert_eq!(taken, wanted, "{via:?} {direction}");
             }
         }
-        // The session's direction is that of a section without one, and `sendrecv` without either.
+        // A section without a direction has that of the session, or `sendrecv`.
         let inherited = audio("a=rtcp-mux\n").replace("s=-\r\n", "s=-\na=recvonly\n");
         assert!(words(WhipEndpoint::Whip, &inherited).is_some_and(|why| why.contains("/whep")));
         assert_eq!(check(WhipEndpoint::Whip, &audio("a=rtcp-mux\n")), Ok(()));
@@ -122,14 +122,14 @@ mod tests {
         assert!(words(WhipEndpoint::Whip, &mux.replace(" 9 ", " 0 ")).is_some_and(|why| why.contains("no audio")));
     }
 
-    /// What GStreamer's `whepclientsrc` offers: audio behind video, in the bundle alone.
+    /// GStreamer's `whepclientsrc` offers audio behind video, in the bundle alone.
     #[test]
     fn audio_may_have_no_port_of_its_own() {
         let audio = audio("a=bundle-only\r\na=rtcp-mux\r\na=recvonly\r\n").replace(" 9 ", " 0 ");
         assert_eq!(check(WhipEndpoint::Whep, &audio), Ok(()));
     }
 
-    /// What is no SDP is the engine's to explain.
+    /// The SDP parser reports unreadable offers.
     #[test]
     fn unreadable_offers_pass() {
         for text in ["", "v=0", "{}", "a=inactive"] {

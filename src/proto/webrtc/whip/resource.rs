@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// The same credentials bring candidates, whatever the header says; others ask for a restart.
+    /// Known credentials bring candidates, whatever `If-Match` says; others request a restart.
     #[test]
     fn credentials_tell_a_restart_from_candidates() {
         let resource = resource();
@@ -165,7 +165,7 @@ mod tests {
         );
     }
 
-    /// R-069 in another shape: the tag of one ICE session is good for no other.
+    /// The tag of one ICE session is rejected for another.
     #[test]
     fn a_stale_tag_is_refused() {
         let mut resource = resource();
@@ -180,11 +180,11 @@ mod tests {
         assert_eq!(resource.etag(), "\"second\"");
         assert_eq!(resource.patch(Some(b"\"first\""), NEW), Err(WhipError::StaleEtag));
         assert_eq!(trickled(resource.patch(Some(b"\"second\""), NEW)), 1);
-        // What was under way meanwhile leads back to nothing.
+        // Requests from before the restart have no effect.
         assert_eq!(trickled(resource.patch(None, OLD)), 0);
     }
 
-    /// The offer of a restart has the new credentials and candidates alone, and all else as it was.
+    /// The offer of a restart has the new credentials and candidates, and is otherwise unchanged.
     #[test]
     fn a_restart_is_the_offer_with_other_credentials() {
         let Ok(ResourcePatch::Restart(restart)) = resource().patch(None, NEW) else {
@@ -195,11 +195,11 @@ mod tests {
             "v=0\r\no=- 1 2 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=ice-ufrag:new\r\n\
              a=ice-pwd:newnewnewnewnewnewnewnew\r\na=mid:0\r\na=candidate:2 1 udp 1 192.0.2.3 2001 typ host\r\n"
         );
-        // A restart that was refused leaves all as it was.
+        // A rejected restart leaves everything unchanged.
         assert_eq!(resource().patch(None, NEW), Ok(ResourcePatch::Restart(restart)));
     }
 
-    /// A client that joins several with commas gets one, and that one is where it was reached.
+    /// Clients that join candidates with commas get one, where they were reached.
     #[test]
     fn the_answer_to_a_restart_has_one_candidate() {
         let mut resource = resource();

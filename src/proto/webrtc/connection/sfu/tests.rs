@@ -1,4 +1,4 @@
-//! One connection against a str0m server in virtual time: what is negotiated, what is heard, and what is refused.
+//! One connection to a str0m server in virtual time: negotiation, audio, and rejected descriptions.
 
 mod publisher;
 mod subscriber;

@@ -85,12 +85,12 @@ fn amend_request(message: &HandshakeMessage<'_>) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// As dimpl writes it for a client that knows both hashes; message 4.
+    /// dimpl's request for a client that supports both hashes, as message 4.
     const PLAIN: [u8; 22] = [13, 0, 0, 10, 0, 4, 0, 0, 0, 0, 0, 10, 1, 64, 0, 4, 4, 3, 5, 3, 0, 0];
     const AMENDED: [u8; 25] = [
         13, 0, 0, 13, 0, 4, 0, 0, 0, 0, 0, 13, 2, 64, 1, 0, 6, 4, 3, 5, 3, 4, 1, 0, 0,
     ];
-    /// The message after it, without a body.
+    /// The next message, without a body.
     const DONE: [u8; 12] = [14, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0];
 
     fn record(epoch: u8, contents: &[u8]) -> Vec<u8> {
@@ -130,7 +130,7 @@ mod tests {
                 "cut at {length}"
             );
         }
-        // Lists that say more than they hold.
+        // Lists whose length exceeds their content.
         for (at, says) in [(12, 255), (14, 1), (15, 255)] {
             let mut wrong = PLAIN;
             wrong[at] = says;

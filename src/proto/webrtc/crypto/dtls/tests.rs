@@ -1,5 +1,5 @@
-//! Our endpoint against dimpl's own, whose settings are those of a microcontroller: a cookie first, a certificate that
-//! a strict parser would refuse.
+//! The endpoint against dimpl's own with the settings of a microcontroller: a cookie exchange and a
+//! malformed certificate.
 
 mod rsa_client;
 
@@ -24,12 +24,12 @@ fn ours(active: bool, now: Instant) -> Box<dyn DtlsInstance> {
     dtls
 }
 
-/// An endpoint that is not ours: it sends a cookie first, knows every group, and shows `certificate`.
+/// Creates a foreign endpoint: it sends a cookie, supports every group, and presents `certificate`.
 fn foreign(certificate: DtlsCert, active: bool, now: Instant) -> Box<dyn DtlsInstance> {
     foreign_with(rust_crypto::default_provider(), &[], MTU, certificate, active, now)
 }
 
-/// The same with its own cryptography, these groups alone if there are any, and datagrams of so many bytes.
+/// The same with other cryptography, groups or MTU.
 fn foreign_with(
     provider: CryptoProvider,
     groups: &[NamedGroup],
@@ -45,12 +45,12 @@ fn foreign_with(
     let mut dtls = Dtls::new_12(Arc::new(config.build().unwrap()), certificate, now);
     dtls.set_active(active);
     let mut endpoint = DtlsEndpoint::new(dtls, None);
-    // Its CertificateRequest stays as dimpl writes it.
+    // Keeps dimpl's own CertificateRequest.
     endpoint.is_connected = true;
     Box::new(endpoint)
 }
 
-/// What came out of one endpoint until it asked for time.
+/// The outputs of one endpoint up to a timeout.
 #[derive(Default)]
 struct Seen {
     packets: Vec<Vec<u8>>,
@@ -80,7 +80,7 @@ fn drain(dtls: &mut dyn DtlsInstance) -> Seen {
     }
 }
 
-/// Carries packets between the two until both are silent; gives what each of them showed and every packet in order.
+/// Exchanges packets until both ends are silent. Returns their outputs and all packets in order.
 fn shake<'a>(
     left: &'a mut dyn DtlsInstance,
     right: &'a mut dyn DtlsInstance,
@@ -91,10 +91,11 @@ fn shake<'a>(
     (left, right, packets)
 }
 
-/// The end that refused a packet, and why.
+/// The end that rejected a packet, and the reason.
 type Refused = (usize, HandshakeError);
 
-/// The same with a hand in what goes to the left one (0) and the right one (1), and with what either refused.
+/// The same with a function that may change packets to the left (0) or right (1) end, and with the
+/// rejections of both.
 fn carry<'a>(
     left: &'a mut dyn DtlsInstance,
     right: &'a mut dyn DtlsInstance,
@@ -132,7 +133,7 @@ fn carry<'a>(
     (left, right, all, refused)
 }
 
-/// The type of the handshake message that a plain record opens with.
+/// Returns the type of the first handshake message in an unencrypted record.
 fn message(packet: &[u8]) -> Option<u8> {
     (packet[0] == HANDSHAKE).then(|| packet[13])
 }
@@ -171,7 +172,7 @@ fn data_passes_both_ways() {
     assert_eq!((client.data, server.data), (b"pong".to_vec(), b"ping".to_vec()));
 }
 
-/// Mbed TLS servers refuse a ClientHello in fragments.
+/// Mbed TLS servers reject fragmented ClientHellos.
 #[test]
 fn the_client_hello_is_small_and_offers_p256_and_ecdsa_alone() {
     let now = Instant::now();
@@ -234,7 +235,7 @@ fn other_versions_are_refused() {
     }
 }
 
-/// A CertificateRequest in pieces would leave as dimpl wrote it, and be hashed otherwise.
+/// A fragmented CertificateRequest would be sent unchanged but hashed with RSA.
 #[test]
 fn the_flight_of_a_server_is_one_datagram_within_the_smallest_mtu() {
     let now = Instant::now();
@@ -285,7 +286,7 @@ fn a_client_with_a_p384_key_is_accepted() {
     }
 }
 
-/// str0m's buffer holds 2,000 bytes of certificate, and dimpl panics where it does not hold all.
+/// str0m's buffer holds 2,000 bytes of certificate, and dimpl panics if it is too small.
 #[test]
 fn long_certificates_are_rejected_in_both_roles() {
     let now = Instant::now();
@@ -307,7 +308,7 @@ fn long_certificates_are_rejected_in_both_roles() {
     }
 }
 
-/// Changes the one byte at which `message` of kind `kind` goes wrong.
+/// Changes one byte of the message of this kind.
 fn change_message(packet: &mut Vec<u8>, kind: u8, change: impl FnOnce(&mut Vec<u8>)) {
     let Some(at) = records(packet).position(|record| is_handshake_in_clear(record) && record[13] == kind) else {
         return;
@@ -324,7 +325,7 @@ fn a_client_without_a_certificate_is_rejected_with_the_reason() {
     let (server, _, _, refused) = carry(&mut *server, &mut *client, now, |to, packet| {
         if to == 0 {
             change_message(packet, CERTIFICATE, |record| {
-                // An empty list, whose length alone is left.
+                // Leaves only the length of an empty list.
                 record.truncate(13 + 12);
                 record.extend([0, 0, 0]);
                 record[11..13].copy_from_slice(&15_u16.to_be_bytes());
@@ -342,7 +343,7 @@ fn a_client_without_common_capabilities_is_rejected_with_the_reason() {
     let now = Instant::now();
     type Change = fn(&mut Vec<u8>);
     let cases: [(Change, HandshakeError); 3] = [
-        // Suites: after version, random, session id and cookie, which are empty.
+        // The suites follow version, random, and empty session id and cookie.
         (
             |hello| {
                 let at = 25 + 34 + 2;
@@ -405,7 +406,7 @@ fn noise_causes_no_panic() {
                 if let Some(byte) = packet.first_mut() {
                     *byte = first;
                 }
-                // Refused or ignored, either is fine.
+                // The packet may be rejected or ignored.
                 let _ = dtls.handle_packet(&packet);
                 drain(&mut *dtls);
             }

@@ -1,4 +1,4 @@
-//! The packets as they leave, read by a receiver written from RFC 3711 alone, and by str0m without this room.
+//! Reads the outgoing packets with a receiver written from RFC 3711, and with an unmodified str0m.
 
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
@@ -17,7 +17,7 @@ fn is_rtp(datagram: &[u8]) -> bool {
     datagram.len() > HEADER_BYTES && (128..192).contains(&datagram[0]) && !(192..=223).contains(&datagram[1])
 }
 
-/// Key derivation of RFC 3711 section 4.3.1 without a key derivation rate.
+/// Key derivation of RFC 3711 section 4.3.1, without a key derivation rate.
 fn derive<const N: usize>(master: &[u8], salt: &[u8], label: u8) -> [u8; N] {
     let mut x = [0; 16];
     x[..14].copy_from_slice(salt);
@@ -27,7 +27,7 @@ fn derive<const N: usize>(master: &[u8], salt: &[u8], label: u8) -> [u8; N] {
     key
 }
 
-/// Counter mode of RFC 3711 section 4.1.1, xored onto `bytes`.
+/// Applies the counter mode of RFC 3711 section 4.1.1 to `bytes`.
 fn key_stream(key: &[u8], iv: [u8; 16], bytes: &mut [u8]) {
     let cipher = Aes128::new_from_slice(key).unwrap();
     for (n, chunk) in bytes.chunks_mut(16).enumerate() {
@@ -37,7 +37,8 @@ fn key_stream(key: &[u8], iv: [u8; 16], bytes: &mut [u8]) {
     }
 }
 
-/// Verifies and decrypts a packet with a header of 12 bytes, as a microcontroller does (RFC 3711 section 3.3).
+/// Verifies and decrypts a packet with a 12-byte header, as a microcontroller does (RFC 3711
+/// section 3.3).
 fn receive(master: &[u8], salt: &[u8], packet: &[u8]) -> Option<Vec<u8>> {
     let (authenticated, tag) = packet.split_at(packet.len() - TAG_BYTES);
     let mut mac = Hmac::<Sha1>::new_from_slice(&derive::<20>(master, salt, 1)).unwrap();
@@ -58,7 +59,7 @@ fn receive(master: &[u8], salt: &[u8], packet: &[u8]) -> Option<Vec<u8>> {
     Some(payload)
 }
 
-/// The packet that libsrtp checks itself with.
+/// The packet of libsrtp's self-test.
 #[test]
 fn the_receiver_of_these_tests_reads_the_packet_of_libsrtp() {
     let master = *b"\xe1\xf9\x7a\x0d\x3e\x01\x8b\xe0\xd6\x4f\xa3\x2c\x06\xde\x41\x39";
@@ -106,7 +107,7 @@ fn a_microcontroller_hears_every_packet_and_finds_the_payload_at_byte_12() {
     assert_eq!(heard, spoken(PACKETS));
 }
 
-/// The caller knows nothing of this room: it verifies bare headers, and its own empty blocks arrive too.
+/// The caller uses the plain provider: it verifies bare headers and sends empty blocks itself.
 #[test]
 fn both_ends_hear_each_other_in_every_profile() {
     for profile in PROFILES {
@@ -158,11 +159,11 @@ fn the_block_is_cut_and_the_bit_is_cleared() {
         strip_empty_extension(&mut packet),
         [0x80, 0xef, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, b'o', b'p', b'u', b's']
     );
-    // Padding is at the end and stays.
+    // Padding is at the end and is kept.
     let mut packet = PACKET;
     packet[0] |= PADDING_BIT;
     assert_eq!(strip_empty_extension(&mut packet)[0], 0x80 | PADDING_BIT);
-    // The block may be the last of it.
+    // The block may be the end of the packet.
     let mut packet = PACKET;
     assert_eq!(strip_empty_extension(&mut packet[..16]).len(), 12);
 }
@@ -194,7 +195,7 @@ fn other_packets_pass_unchanged() {
     }
 }
 
-/// STUN integrity goes through the same provider, in three slices; and a received packet is verified as it is.
+/// STUN uses the same provider with three slices, and received packets are verified unchanged.
 #[test]
 fn only_the_tag_of_a_packet_to_send_is_changed() {
     let key = [7; 20];

@@ -1,4 +1,4 @@
-//! STUN servers in virtual time: what they are asked, what comes of their answers and of their silence.
+//! STUN servers in virtual time: requests, answers and silence.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ fn at(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
-/// What a server does with a request: an answer, or nothing.
+/// Answers a request, or does not.
 type Server<'s> = &'s mut dyn FnMut(SocketAddr, &[u8]) -> Option<Vec<u8>>;
 
-/// The machine with a clock, and names that resolve.
+/// The gatherer with a clock and resolvable names.
 struct Bench {
     reflexive: ReflexiveGatherer,
     now: Instant,
@@ -42,7 +42,7 @@ impl Bench {
         }
     }
 
-    /// Runs for so long; `server` answers requests at once.
+    /// Runs for a time; `server` answers requests at once.
     fn run(&mut self, time: Duration, server: Server<'_>) {
         let end = self.now + time;
         loop {
@@ -103,7 +103,7 @@ fn refuse(request: &[u8], code: u16) -> Vec<u8> {
 const SERVER: &str = "198.51.100.1:3478";
 const SERVER_V6: &str = "[2001:db8::1]:3478";
 
-/// The first answer gives the mapping; afterwards one request in 25 s keeps it, and nothing changes.
+/// The first answer gives the mapping. Afterwards one request per 25 s keeps it, without changes.
 #[test]
 fn a_mapping_is_found_and_kept_alive() {
     let mut bench = Bench::new(&[SERVER]);
@@ -114,7 +114,7 @@ fn a_mapping_is_found_and_kept_alive() {
     assert_eq!((bench.changes, bench.reflexive.state(0)), (1, &ServerState::Working));
 }
 
-/// A NAT that has forgotten the mapping makes another: it takes the place of the old one.
+/// A NAT that lost the mapping creates another, which replaces the old one.
 #[test]
 fn a_changed_mapping_is_noticed() {
     let mut bench = Bench::new(&[SERVER]);
@@ -126,7 +126,8 @@ fn a_changed_mapping_is_noticed() {
     assert_eq!(bench.changes, 2);
 }
 
-/// One request without an answer changes nothing; two in a row end the mapping, and the name is looked up again.
+/// One unanswered request changes nothing. Two in a row end the mapping, and the name is resolved
+/// again.
 #[test]
 fn two_unanswered_requests_end_a_mapping() {
     let mut bench = Bench::new(&[SERVER]);
@@ -141,7 +142,7 @@ fn two_unanswered_requests_end_a_mapping() {
     assert_eq!((bench.mapped().len(), bench.resolved.len()), (1, 2));
 }
 
-/// A server that never answers is asked ever more rarely, and each change of its standing is told once a try.
+/// A dead server is queried ever more rarely, and its state is reported once per attempt.
 #[test]
 fn a_dead_server_is_queried_ever_more_rarely() {
     let mut bench = Bench::new(&[SERVER]);
@@ -154,7 +155,7 @@ fn a_dead_server_is_queried_ever_more_rarely() {
     assert_eq!(bench.changes, bench.resolved.len());
 }
 
-/// A dead IPv6 path leaves the IPv4 mapping alone, and is tried again by itself.
+/// A dead IPv6 path does not affect the IPv4 mapping, and is retried independently.
 #[test]
 fn address_families_are_independent() {
     let mut bench = Bench::new(&[SERVER_V6, SERVER]);
@@ -167,7 +168,7 @@ fn address_families_are_independent() {
     assert!((20..60).contains(&tries), "{tries}");
 }
 
-/// What is wrong with a server is told in words; a name that does not resolve is tried again.
+/// Errors are described, and failing names are resolved again.
 #[test]
 fn failures_are_described() {
     let mut bench = Bench::new(&[SERVER]);
@@ -185,7 +186,7 @@ fn failures_are_described() {
     assert_eq!((bench.failure(), bench.resolved.len()), ("cannot look it up", 5));
 }
 
-/// Strangers cannot make a mapping: neither another source, nor another transaction, nor rubbish has any effect.
+/// Other sources, other transactions and malformed packets have no effect.
 #[test]
 fn only_answers_to_requests_count() {
     let mut bench = Bench::new(&[SERVER]);

@@ -1,18 +1,17 @@
-//! What a packet costs the allocator once a call runs: from the datagram to PCM at the bot's rate,
-//! and from the bot's PCM to the datagram. What is left is taken by the libraries below; this crate
-//! adds nothing. The figures may fall, and must not grow unnoticed.
+//! Allocations per packet of a running call, from datagram to PCM and back. All come from the
+//! libraries below. The figures may fall, but must not grow unnoticed.
 
 use super::pair::{Pair, Tone, secs};
 
-/// A packet of sound that came: str0m hands its payload out in a block of its own.
+/// A received audio packet: str0m copies its payload.
 const PER_PACKET_HEARD: u64 = 1;
-/// A packet of sound that leaves: three blocks in the encoder, and in str0m the payload that waits
-/// and the datagram.
+/// A sent audio packet: three blocks in the encoder, and in str0m the queued payload and the
+/// datagram.
 const PER_PACKET_SAID: u64 = 5;
-/// A check, an answer to one, or a report on reception; there is one every few seconds.
+/// A check, an answer, or a receiver report; one occurs every few seconds.
 const PER_CHECK: u64 = 16;
 
-/// Tells whether a datagram is RTP or RTCP, by its first byte (RFC 7983).
+/// Returns whether a datagram is RTP or RTCP, by its first byte (RFC 7983).
 fn is_rtp(first: u8) -> bool {
     (128..192).contains(&first)
 }
@@ -43,7 +42,7 @@ fn packets_of_a_call_cost_only_the_libraries_allocations() {
                 PER_CHECK
             }
         };
-        // Once in a while a check is due with a packet of sound.
+        // Sometimes a check is due together with an audio packet.
         let with_check = checks < 100 && cost.allocations > most;
         checks += u64::from(with_check);
         let most = if with_check { most + PER_CHECK } else { most };

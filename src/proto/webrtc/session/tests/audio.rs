@@ -1,4 +1,4 @@
-//! Sound both ways: that it flows, at which rate, and when it stops.
+//! Audio in both directions: that it flows, at which rate, and when it stops.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::audio::opus::Decoder;
 
 const A4: f64 = 440.0;
 
-/// The first packets leave with the connection, before the bot asked for audio, and 50 come in every second from then on:
-/// the client shows the bot's track only when the first one arrives.
+/// Packets are sent with the connection, before the bot asks for audio, 50 per second: the client
+/// announces the bot's track with the first one.
 #[test]
 fn silence_is_sent_as_soon_as_the_connection_is_up() {
     let mut pair = Pair::connected();
@@ -40,7 +40,7 @@ fn silence_is_sent_as_soon_as_the_connection_is_up() {
     assert_eq!(pair.bot.frames, 0, "a bot that asked for nothing gets nothing");
 }
 
-/// A tone of the caller reaches the bot as PCM at the rate it asked for, one frame per packet.
+/// A tone of the caller reaches the bot as PCM at its rate, one frame per packet.
 #[test]
 fn the_bot_hears_the_caller_at_the_rate_it_asked_for() {
     for rate_hz in [8_000, 16_000, 24_000, 48_000] {
@@ -58,7 +58,7 @@ fn the_bot_hears_the_caller_at_the_rate_it_asked_for() {
     }
 }
 
-/// PCM of the bot reaches the caller's ear in real time, between the two events of a turn.
+/// The bot's PCM reaches the caller in real time, between the two events of a turn.
 #[test]
 fn the_caller_hears_the_bot_at_any_rate() {
     for rate_hz in [8_000, 16_000, 24_000] {
@@ -81,8 +81,8 @@ fn the_caller_hears_the_bot_at_any_rate() {
     }
 }
 
-/// An interruption empties what waits: at most two more packets of speech leave, what the bot said is over at once, and
-/// silence goes on without a gap.
+/// An interruption clears the queue: at most two more packets of speech are sent, the turn ends at
+/// once, and silence follows without a gap.
 #[test]
 fn an_interruption_takes_effect_at_once() {
     let mut pair = Pair::connected();
@@ -107,8 +107,8 @@ fn an_interruption_takes_effect_at_once() {
     assert!((44..=46).contains(&after), "{after} packets in 900 ms");
 }
 
-/// A fifth of all datagrams is lost each way, and some overtake others: the talk goes on, what was lost is counted and mostly
-/// filled, messages arrive all the same, and nothing piles up.
+/// A fifth of all datagrams is lost and others are reordered: the call continues, losses are
+/// counted and mostly concealed, messages arrive, and no queue grows.
 #[test]
 fn a_call_survives_a_bad_network() {
     let mut pair = Pair::connected();
@@ -137,7 +137,7 @@ fn a_call_survives_a_bad_network() {
     assert!((50..=150).contains(&counters.lost), "{counters:?}");
     assert!(counters.concealed + counters.recovered > 0, "{counters:?}");
     assert!(share(&pair.bot.pcm, A4, 16_000) > 0.5);
-    // On a network that is good again, what is still under way arrives within seconds.
+    // On a good network, the rest arrives within seconds.
     for way in [&mut pair.up, &mut pair.down] {
         way.loss_percent = 0;
     }
@@ -149,7 +149,7 @@ fn a_call_survives_a_bad_network() {
     assert_eq!(pair.session.connection.messages_in_flight(), 0);
 }
 
-/// A caller who mutes stops sending altogether, and is there all the same.
+/// A muted caller stops sending, but stays connected.
 #[test]
 fn a_muted_caller_stays_connected() {
     let mut pair = Pair::connected();

@@ -1,4 +1,5 @@
-//! Calls of an ICE-lite server: this end checks and begins the handshake, and no audio leaves before the pick-up.
+//! Calls of an ICE-lite server: this end checks, starts the handshake, and sends no audio before
+//! the pick-up.
 
 use super::super::offers::{CALL_FREED_AFTER, CALL_HELD_WITHIN};
 use crate::limits::CONNECT_WITHIN;
@@ -8,7 +9,7 @@ use super::super::*;
 use super::pair::{Pair, Tone, ms, runner, secs, setup};
 use crate::testing::client::{TestClient, config};
 
-/// A call that was answered.
+/// A call whose offer was answered.
 fn answered() -> Pair {
     let server = config().set_ice_lite(true);
     let mut server = TestClient::with(server, "192.0.2.9:5000", Instant::now()).labels(&[]);
@@ -23,7 +24,7 @@ fn answered() -> Pair {
     pair
 }
 
-/// One that is up, and held.
+/// A connected call before its pick-up.
 fn held() -> Pair {
     let mut pair = answered();
     assert!(pair.run_until(secs(2), |pair| pair.client.connected && !pair.progress.is_empty()));
@@ -49,7 +50,7 @@ fn first(pair: &Pair, is_it: fn(&[u8]) -> bool) -> Option<Duration> {
     sent.find(|(_, packet)| is_it(packet)).map(|(at, _)| *at)
 }
 
-/// The server waits for the first packet of the handshake, so it leaves as soon as a check was answered.
+/// The server waits for the first handshake packet, which is sent once a check was answered.
 #[test]
 fn the_handshake_starts_at_once() {
     let pair = held();
@@ -63,7 +64,7 @@ fn the_handshake_starts_at_once() {
     assert!(hello.0 <= ms(100), "{:?}", hello.0);
 }
 
-/// However long the pick-up takes and however much the bot says: nothing leaves, not even silence, and nobody has joined.
+/// Before the pick-up nothing is sent, not even silence, and no caller has joined.
 #[test]
 fn no_audio_is_sent_before_the_pick_up() {
     let mut pair = held();
@@ -85,7 +86,7 @@ fn no_audio_is_sent_before_the_pick_up() {
     );
 }
 
-/// The pick-up may come before the handshake is over.
+/// The pick-up may precede the end of the handshake.
 #[test]
 fn a_call_picked_up_early_joins_once_secured() {
     let mut pair = answered();
@@ -121,7 +122,7 @@ fn a_call_that_is_never_secured_ends_after_its_time() {
     assert_eq!(forgotten.bot.events, [(CALL_HELD_WITHIN, left)]);
 }
 
-/// The provider ends a call without media after 20 to 30 s. A bot that says nothing is heard all the same.
+/// The provider ends a call without media after 20 to 30 s, so silence is sent.
 #[test]
 fn a_silent_bot_keeps_the_call() {
     let mut pair = held();
@@ -170,7 +171,7 @@ fn a_call_whose_server_is_gone_ends() {
     );
 }
 
-/// The same of a server that says nothing for the whole of the call: its answers to checks keep the call.
+/// Answers to checks keep the call of a silent server.
 #[test]
 fn a_silent_caller_keeps_the_call() {
     let mut pair = held();

@@ -1,9 +1,9 @@
-//! ClientHellos as networks and other stacks send them: in pieces, out of order, twice, several
-//! records to a datagram, large.
+//! ClientHellos as networks and other stacks send them: fragmented, reordered, duplicated, several
+//! records per datagram, and large.
 //!
-//! The records of a first flight are in the clear and no part of the transcript, so a test may cut
-//! a client's hello anew and the handshake still completes. Sources: RFC 6347 sections 4.1 and
-//! 4.2.3, RFC 7983.
+//! The records of a first flight are unencrypted and not part of the transcript, so a test may
+//! refragment a hello and the handshake still completes. Sources: RFC 6347 sections 4.1 and 4.2.3,
+//! RFC 7983.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::limits::CONNECT_WITHIN;
 
 /// Record: type, version, epoch, sequence number, length.
 const RECORD_HEADER_BYTES: usize = 13;
-/// Message: type, length, number, offset and length of the piece.
+/// Message: type, length, number, fragment offset and length.
 const MESSAGE_HEADER_BYTES: usize = 12;
-/// Records of one flight are numbered anew; no peer sends as many.
+/// Room for renumbered records of one flight.
 const NUMBERS_PER_RECORD: u64 = 1_000;
-/// A handshake without a lost flight takes three round trips of 10 ms, beside ICE; a retransmission
-/// would add 150 ms at least.
+/// A handshake without loss takes three round trips of 10 ms beside ICE; a retransmission adds at
+/// least 150 ms.
 const WITHOUT_RETRANSMISSION: Duration = Duration::from_millis(120);
 
 const HANDSHAKE: u8 = 22;
@@ -43,7 +43,7 @@ fn record(number: u64, contents: &[u8]) -> Vec<u8> {
     [&[HANDSHAKE, 0xfe, 0xfd, 0, 0][..], &number, &length, contents].concat()
 }
 
-/// A piece of a message: `of` bytes long in all, this part of it.
+/// Encodes a fragment of a message of `of` bytes.
 fn piece(kind: u8, of: usize, message: u16, at: usize, bytes: &[u8]) -> Vec<u8> {
     let header = [
         &[kind][..],
@@ -61,12 +61,12 @@ fn number(record: &[u8]) -> u64 {
     u64::from_be_bytes(number)
 }
 
-/// The body of a hello that came whole.
+/// Returns the body of an unfragmented hello.
 fn body(hello: &[u8]) -> &[u8] {
     &hello[RECORD_HEADER_BYTES + MESSAGE_HEADER_BYTES..]
 }
 
-/// Cuts a hello into pieces at these offsets, each a record of its own.
+/// Splits a hello at these offsets into records.
 fn cut(hello: &[u8], ends: &[usize]) -> Vec<Vec<u8>> {
     let body = body(hello);
     let message = u16::from_be_bytes([hello[RECORD_HEADER_BYTES + 4], hello[RECORD_HEADER_BYTES + 5]]);
@@ -89,8 +89,7 @@ fn cut_evenly(hello: &[u8], pieces: usize) -> Vec<Vec<u8>> {
     cut(hello, &ends)
 }
 
-/// A call whose client's hellos become what `change` makes of them; its other records keep their
-/// order.
+/// A call whose client's hellos are replaced by `change`; other records keep their order.
 fn with_hello(mut change: impl FnMut(&[u8]) -> Vec<Vec<u8>> + 'static) -> Pair {
     let mut pair = Pair::new();
     pair.rewrite = Some(Box::new(move |mut datagram| {
@@ -106,7 +105,7 @@ fn with_hello(mut change: impl FnMut(&[u8]) -> Vec<Vec<u8>> + 'static) -> Pair {
     pair
 }
 
-/// Connects, and tells when.
+/// Connects, and returns the time.
 fn connected(mut pair: Pair, what: &str) -> Duration {
     let up = pair.run_until(secs(10), |pair| {
         pair.client.connected && pair.saw(&SessionEvent::Joined)
@@ -135,7 +134,7 @@ fn a_fragmented_hello_connects_at_once() {
     }
 }
 
-/// One byte alone, at either end.
+/// A fragment of one byte at either end.
 #[test]
 fn uneven_fragments_connect_at_once() {
     let first = with_hello(|hello| cut(hello, &[1]));
@@ -161,7 +160,7 @@ fn reordered_and_duplicate_fragments_connect_at_once() {
     }
 }
 
-/// All pieces in one datagram, and two to a datagram.
+/// All fragments in one datagram, and two per datagram.
 #[test]
 fn several_fragments_in_one_datagram_connect_at_once() {
     for together in [2, 4] {
@@ -170,7 +169,7 @@ fn several_fragments_in_one_datagram_connect_at_once() {
     }
 }
 
-/// The client sends its flight again, and what is missing comes with it, whichever piece it is.
+/// The client repeats its flight, with the missing fragment.
 #[test]
 fn a_lost_fragment_costs_one_retransmission() {
     for lost in 0..3 {
@@ -187,8 +186,7 @@ fn a_lost_fragment_costs_one_retransmission() {
     }
 }
 
-/// A hello that is cut otherwise when it is sent again: the pieces of both overlap, and none of
-/// them counts twice.
+/// A repeated hello with other fragment boundaries: the fragments overlap, and none counts twice.
 #[test]
 fn a_refragmented_hello_connects() {
     let mut tries = 0;
@@ -206,9 +204,8 @@ fn a_refragmented_hello_connects() {
     assert!(joined < secs(5), "{joined:?}");
 }
 
-/// With key shares that no datagram holds, as browsers send them: grown by an extension that is not
-/// known, so that the client itself cannot go on, but the first flight of the answer shows that the
-/// whole of it was read.
+/// A hello larger than a datagram, as browsers' key shares make it. An unknown extension enlarges
+/// it, so the client cannot finish, but the server's flight shows that the hello was complete.
 #[test]
 fn a_hello_of_several_datagrams_is_answered() {
     for bytes in [1_300, 4_000, 15_000] {
@@ -230,17 +227,17 @@ fn a_hello_of_several_datagrams_is_answered() {
     }
 }
 
-/// Adds an extension of so many bytes to a hello that came whole.
+/// Adds an extension of this size to an unfragmented hello.
 fn grown(hello: &[u8], bytes: usize) -> Vec<u8> {
     let body = body(hello);
-    // Version, random, session, cookie, suites, compression; then the length of the extensions.
+    // Version, random, session, cookie, suites, compression, then the length of the extensions.
     let mut at = 34;
     at += 1 + usize::from(body[at]);
     at += 1 + usize::from(body[at]);
     at += 2 + usize::from(u16::from_be_bytes([body[at], body[at + 1]]));
     at += 1 + usize::from(body[at]);
     let (head, extensions) = body.split_at(at);
-    // One of those that are kept free for this, RFC 8701.
+    // A reserved value, RFC 8701.
     let length = u16::try_from(bytes).expect("a short extension").to_be_bytes();
     let extension = [&[0x1a, 0x1a], &length[..], &vec![0x5a; bytes]].concat();
     let total = u16::try_from(extensions.len() - 2 + extension.len()).expect("short extensions");
@@ -248,9 +245,8 @@ fn grown(hello: &[u8], bytes: usize) -> Vec<u8> {
     record(number(hello), &piece(CLIENT_HELLO, body.len(), 0, 0, &body))
 }
 
-/// What no client sends: lengths that lie, pieces beyond the end, messages from the future,
-/// thousands of pieces of one byte. The session does not connect, ends in its time, and holds no
-/// more than its queue.
+/// False lengths, fragments beyond the end, future messages, thousands of one-byte fragments: the
+/// session does not connect, ends in time, and its queue is bounded.
 #[test]
 fn malformed_fragments_are_rejected() {
     type Lie = fn(&[u8]) -> Vec<Vec<u8>>;

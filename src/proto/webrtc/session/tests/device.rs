@@ -1,5 +1,5 @@
-//! A microcontroller on the other end: its offer word for word, its role in the handshakes, and the little that it can take.
-//! Source: the embedded fact sheet, sections 3, 7, 8 and 11.
+//! A microcontroller as the peer: its real offer, its roles in the handshakes, and its limits.
+//! Source: `docs/spec/devices.md` 3, 7, 8.
 
 use crate::webrtc::connection::NegotiationError;
 use std::net::Ipv4Addr;
@@ -17,7 +17,7 @@ pub const ADDRESS: &str = "192.0.2.57:49152";
 const DATA: u8 = 0;
 const INIT: u8 = 1;
 
-/// A device that talks to a session of a runner for embedded clients.
+/// A talking device on a runner with `--embedded`.
 fn call() -> Pair {
     let mut pair = Pair::embedded(device(ADDRESS, Instant::now()), Some(HOST), as_device);
     pair.keep_sent = true;
@@ -30,16 +30,16 @@ fn message(kind: &str, text: &str) -> String {
     format!(r#"{{"label":"rtvi-ai","type":"{kind}","data":{{"text":"{text}"}}}}"#)
 }
 
-/// Returns the RTP packets that left the session, and when.
+/// Returns the RTP packets that the session sent, and when.
 pub fn rtp(pair: &Pair) -> Vec<(std::time::Duration, &[u8])> {
-    // RFC 7983 and RFC 5761: RTP begins with 128 to 191, and is RTCP where the second byte is 192 to 223.
+    // RFC 7983 and RFC 5761: RTP starts with 128 to 191; a second byte of 192 to 223 means RTCP.
     let is_rtp = |datagram: &[u8]| (128..192).contains(&datagram[0]) && !(192..224).contains(&datagram[1]);
     let sent = pair.sent.iter().map(|(at, datagram)| (*at, datagram.as_slice()));
     sent.filter(|(_, datagram)| is_rtp(datagram)).collect()
 }
 
-/// Every packet has a header of 12 bytes and nothing else in front of the Opus payload, one SSRC and type 111, on a steady
-/// clock, through speech and silence.
+/// Every packet has a 12-byte header, one SSRC and payload type 111, at a steady rate, through
+/// speech and silence.
 #[test]
 fn packets_to_a_device_have_bare_headers_on_a_steady_clock() {
     let mut pair = call();
@@ -64,7 +64,8 @@ fn packets_to_a_device_have_bare_headers_on_a_steady_clock() {
     assert!(pair.sent.iter().all(|(_, datagram)| datagram.len() <= 1_200));
 }
 
-/// The device opens the association: from the session comes no INIT, and the channel is there within half a second.
+/// The device starts the association: the session sends no INIT, and the channel is open within
+/// half a second.
 #[test]
 fn the_device_opens_the_association() {
     let pair = call();
@@ -73,8 +74,7 @@ fn the_device_opens_the_association() {
     assert!(wires.from_session.iter().all(|packet| !chunks(packet).contains(&INIT)));
 }
 
-/// A stack of which the DTLS server waits for the other end's INIT gets one, after the time in which
-/// most devices would have begun.
+/// A stack whose DTLS server waits for an INIT gets one, after most devices would have started.
 #[test]
 fn a_waiting_device_receives_an_init() {
     let config = client::config().clear_extension_map();
@@ -90,8 +90,8 @@ fn a_waiting_device_receives_an_init() {
     assert_eq!(pair.texts(), ["up"]);
 }
 
-/// Messages leave one at a time, each whole in one chunk and alone in its packet, speaking events first, not before the device
-/// has left its own handler, at most five a second, and never in a form that it cannot read.
+/// Messages are sent one at a time, each in its own chunk and packet, urgent ones first, after the
+/// settling time, at most five per second, and in a readable form.
 #[test]
 fn messages_to_a_device_are_paced() {
     let mut pair = Pair::embedded(device(ADDRESS, Instant::now()), Some(HOST), as_device);
@@ -138,11 +138,11 @@ fn messages_to_a_device_are_paced() {
         .iter()
         .map(|packet| chunks(packet).iter().filter(|kind| **kind == DATA).count());
     assert!(data.clone().all(|count| count <= 1), "two messages in one packet");
-    // The acknowledgement of the channel is a chunk of data, too.
+    // The channel's acknowledgement is a DATA chunk, too.
     assert_eq!(data.sum::<usize>(), 1 + expected.len());
 }
 
-/// While the device acknowledges nothing, the next message waits, without a turn of the processor.
+/// While the device acknowledges nothing, the next message waits without using the CPU.
 #[test]
 fn an_unacknowledged_message_blocks_the_next() {
     let mut pair = call();
@@ -155,7 +155,7 @@ fn an_unacknowledged_message_blocks_the_next() {
     assert_eq!(pair.client.texts(), [message("bot-transcription", "0")]);
 }
 
-/// A device hears no goodbye that it cannot understand; SCTP's own is all there is.
+/// A device gets no goodbye message, only SCTP's shutdown.
 #[test]
 fn a_device_is_closed_without_a_goodbye() {
     let mut pair = call();
@@ -167,7 +167,7 @@ fn a_device_is_closed_without_a_goodbye() {
     assert!(pair.gone.is_some());
 }
 
-/// A device that loses power says nothing: the bot is told within 7 s, and the session is freed within 35 s.
+/// A device that loses power is reported within 7 s and freed within 35 s.
 #[test]
 fn a_device_without_power_is_freed() {
     let mut pair = call();
@@ -183,7 +183,8 @@ fn a_device_without_power_is_freed() {
     assert!(at - vanished < secs(35));
 }
 
-/// The session checks the device all the time, for the device checks nobody and may close 10 s after the last check.
+/// The session keeps checking, because the device does not check and may close 10 s after the last
+/// check.
 #[test]
 fn a_device_is_checked_in_time() {
     let mut pair = call();
@@ -204,7 +205,7 @@ fn a_device_is_checked_in_time() {
     assert!(last > from + secs(50));
 }
 
-/// A browser on the same runner is spoken to like any other, but for its one candidate.
+/// A browser on the same runner is treated as usual, but gets one candidate.
 #[test]
 fn a_browser_on_a_runner_for_devices_is_a_browser() {
     let mut pair = Pair::embedded(TestClient::new("192.0.2.9:5000"), Some(HOST), |offer| offer);
@@ -220,7 +221,7 @@ fn a_browser_on_a_runner_for_devices_is_a_browser() {
     assert!(texts[2].contains("peerLeft"));
 }
 
-/// D6: a device is one without `--embedded`, too: bare headers, its own DTLS role, its own messages.
+/// A device is recognized without `--embedded`.
 #[test]
 fn a_device_needs_no_flag() {
     let mut pair = Pair::embedded(device(ADDRESS, Instant::now()), None, as_device);
@@ -237,8 +238,7 @@ fn a_device_needs_no_flag() {
     assert_eq!(pair.client.texts(), [message("bot-transcription", "in time")]);
 }
 
-/// D10: `a=ssrc` is optional, and what it says may be wrong: the bot hears whatever source has the keys. Nobody without them
-/// is heard, nor takes the caller's place.
+/// `a=ssrc` is optional and may be wrong: the bot hears any authenticated source, and no other.
 #[test]
 fn unannounced_sources_of_a_device_are_received() {
     let without = |line: &str| !line.starts_with("a=ssrc");
@@ -281,7 +281,8 @@ fn unannounced_sources_of_a_device_are_received() {
     }
 }
 
-/// D6: a device where there is no IPv4 address is refused in words that name what there is, and the option.
+/// Without an IPv4 address a device is rejected with a message that names the available addresses
+/// and the option.
 #[test]
 fn a_device_is_rejected_without_an_ipv4_address() {
     let offer = as_device(device(ADDRESS, Instant::now()).offer());
@@ -296,7 +297,7 @@ fn a_device_is_rejected_without_an_ipv4_address() {
     );
 }
 
-/// D10: sound that cannot be used is told, once; sound that is used is not.
+/// Unusable audio is logged once; usable audio is not.
 #[test]
 fn unusable_audio_is_logged_once() {
     let mut pair = call();
@@ -305,7 +306,7 @@ fn unusable_audio_is_logged_once() {
     pair.run(secs(5));
     assert!(pair.bot.frames > 200);
     assert!(!pair.session.reported_unusable_audio());
-    // A source beside the caller's whose packets have a tag of nobody.
+    // A second source with an invalid tag.
     let mut forged = vec![0x80, 111, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9];
     forged.extend([7; 60]);
     pair.client.mute();
@@ -317,8 +318,8 @@ fn unusable_audio_is_logged_once() {
     assert!(pair.session.reported_unusable_audio());
 }
 
-/// D7, D8: each family of devices connects in the role that its offer leaves, microphones too, and is heard. Of those that
-/// follow the answer's role, the client of the handshake begins SCTP.
+/// Every stack connects in the role that its offer leaves. The DTLS client starts SCTP where the
+/// stack requires it.
 #[test]
 fn devices_connect_in_each_dtls_role() {
     let espressif = |offer: String| {

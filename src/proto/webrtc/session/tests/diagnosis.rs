@@ -1,4 +1,4 @@
-//! A session that was never connected knows why: each kind of network that keeps a client out, in virtual time.
+//! Sessions that never connect report why, for each kind of network, in virtual time.
 
 use super::super::*;
 use super::pair::{Pair, ms, secs, setup};
@@ -8,7 +8,7 @@ use crate::webrtc::ice_diagnosis::IceFailure;
 
 const CLIENT: &str = "192.0.2.9:5000";
 
-/// Lets the pair try until the session gives up, and returns what was the cause and what is said of it.
+/// Runs until the session gives up. Returns the failure and its description.
 fn give_up(mut pair: Pair) -> (IceFailure, String) {
     pair.run(secs(20));
     let (reason, _) = pair.left().expect("the end");
@@ -17,7 +17,7 @@ fn give_up(mut pair: Pair) -> (IceFailure, String) {
     (tried.cause(), tried.to_string())
 }
 
-/// Puts other candidates in the place of the client's own.
+/// Replaces the client's candidates.
 fn with_candidates(lines: &'static str) -> Pair {
     Pair::with(TestClient::new(CLIENT), move |offer| {
         let kept: Vec<&str> = offer
@@ -39,7 +39,7 @@ fn is_check(contents: &[u8]) -> bool {
     contents.starts_with(&[0, 1])
 }
 
-/// A firewall that lets nothing through either way: checks leave, and nothing comes.
+/// A firewall blocks both directions: checks are sent, and nothing arrives.
 #[test]
 fn a_blocked_network_is_reported() {
     let mut pair = Pair::new();
@@ -83,7 +83,7 @@ fn missing_address_families_are_reported() {
     assert_eq!(cause, IceFailure::NoPair, "{words}");
 }
 
-/// The client's checks come in, and nothing of this end gets out.
+/// The client's checks arrive, but nothing reaches the client.
 #[test]
 fn a_one_way_firewall_is_reported() {
     let mut pair = Pair::new();
@@ -92,7 +92,7 @@ fn a_one_way_firewall_is_reported() {
     assert_eq!(cause, IceFailure::OneWay, "{words}");
 }
 
-/// ICE passes, and records of the handshake do not: none of the client's, or none of ours.
+/// ICE passes, but handshake records of one end do not.
 #[test]
 fn an_unfinished_handshake_is_reported() {
     let mut pair = Pair::new();
@@ -105,7 +105,7 @@ fn an_unfinished_handshake_is_reported() {
     assert_eq!(cause, IceFailure::HandshakeIncomplete, "{words}");
 }
 
-/// A certificate that is not taken is named, and so is one that the SDP does not announce.
+/// Unsupported certificates are named, as are those that the SDP does not announce.
 #[test]
 fn a_rejected_certificate_is_reported() {
     let mut cert = crypto::certificate().expect("a certificate").clone();
@@ -134,7 +134,7 @@ fn a_rejected_certificate_is_reported() {
     );
 }
 
-/// A client that answers our checks and makes none of its own never chooses a pair.
+/// A client that answers checks but sends none never nominates a pair.
 #[test]
 fn a_missing_nomination_is_reported() {
     let mut pair = Pair::new();
@@ -143,7 +143,7 @@ fn a_missing_nomination_is_reported() {
     assert_eq!(cause, IceFailure::NotNominated, "{words}");
 }
 
-/// A connection that came to be has nothing to explain, and the one after a restart has its own story.
+/// A successful connection has no diagnosis; a later restart has its own.
 #[test]
 fn a_failed_restart_is_reported_by_itself() {
     let mut pair = Pair::connected();

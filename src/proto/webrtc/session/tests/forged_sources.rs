@@ -1,8 +1,7 @@
-//! A sender that forges source addresses ends, moves and degrades no session but its own.
+//! A client that forges source addresses can neither end, move nor degrade other sessions.
 //!
-//! The forger has a session of his own, so his checks are signed as they should be. He sends them
-//! from the addresses of others, at any time and through restarts; what he cannot do is read what
-//! is sent to them.
+//! The forger has a session of its own, so its checks are signed correctly. It sends them from
+//! other clients' addresses at any time and through restarts, but cannot read what is sent there.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -25,7 +24,7 @@ fn client(world: &World, at: &str) -> TestClient {
     TestClient::at(at, world.now)
 }
 
-/// A victim who talks, and a forger who has a call of his own.
+/// A talking victim, and a forger with its own call.
 fn victim_and_forger() -> (World, u64, u64) {
     let mut world = World::new(false);
     let victim = world.connected(client(&world, VICTIM));
@@ -38,8 +37,8 @@ fn victim_and_forger() -> (World, u64, u64) {
     (world, victim, forger)
 }
 
-/// Lets time pass while the forger does something every 100 ms, and asserts that the victim's sound
-/// goes on both ways.
+/// Advances the time while the forger acts every 100 ms, and asserts that the victim's audio
+/// continues both ways.
 fn assert_undisturbed(world: &mut World, victim: u64, time: Duration, mut each_100_ms: impl FnMut(&mut World, u64)) {
     let frames = world.lives[&victim].frames;
     let heard = world.clients[&victim].heard.len();
@@ -62,15 +61,14 @@ fn assert_undisturbed(world: &mut World, victim: u64, time: Duration, mut each_1
     );
 }
 
-/// Asserts that a session sent an address nothing but STUN, whose first byte is 0 or 1.
+/// Asserts that a session sent an address only STUN, whose first byte is 0 or 1.
 fn assert_sent_no_sound(world: &World, session: u64, destination: &str) {
     let destination = address(destination);
     let mut sent = world.lives[&session].sent.iter();
     assert!(sent.all(|(to, first)| *to != destination || *first < 4));
 }
 
-/// The finding: a check of the forger's own session, from the victim's address and port, while the
-/// victim talks.
+/// A check for the forger's session, from the victim's address and port, while the victim talks.
 #[test]
 fn a_forged_check_ends_no_session() {
     let (mut world, victim, forger) = victim_and_forger();
@@ -84,18 +82,17 @@ fn a_forged_check_ends_no_session() {
         forgers.sent.iter().any(|(to, _)| *to == address(VICTIM)),
         "it was answered"
     );
-    // Neither the victim's sound nor the forger's moves: a nomination counts where this end's check
-    // was answered.
+    // Audio moves only to validated addresses, so neither stream moves.
     assert_sent_no_sound(&world, forger, VICTIM);
     assert_sent_no_sound(&world, victim, FORGER);
 }
 
-/// With the victim's name and without the victim's password, a check from anywhere moves nothing.
+/// A check with the victim's fragment but without its password moves nothing.
 #[test]
 fn a_check_without_the_password_moves_no_audio() {
     let (mut world, victim, forger) = victim_and_forger();
     let mut check = world.checks[&victim].clone();
-    // A bit of the transaction: the signature is wrong from here on.
+    // Changing the transaction id invalidates the signature.
     check[12] ^= 1;
     let sent = world.lives[&victim].sent.len();
     assert_undisturbed(&mut world, victim, secs(10), |world, _| {
@@ -110,8 +107,8 @@ fn a_check_without_the_password_moves_no_audio() {
     assert_eq!(world.lives[&forger].left(), None);
 }
 
-/// An answer proves the address that its check was sent to, and no other: the forger's own, sent
-/// again under the victim's address, and at the very moment when his session waits for it.
+/// An answer validates only the address that was checked, even if the forger replays its own answer
+/// from the victim's address at the right moment.
 #[test]
 fn an_answer_validates_only_the_checked_address() {
     let (mut world, victim, forger) = victim_and_forger();
@@ -124,8 +121,8 @@ fn an_answer_validates_only_the_checked_address() {
     assert!(proven.all(|(_, proven)| *proven == address(FORGER)));
 }
 
-/// The forger is there first: his checks have come from the victim's address before the victim's
-/// own, and go on. The victim connects as soon as without him.
+/// The forger's checks arrive from the victim's address first, and continue. The victim connects as
+/// fast as without them.
 #[test]
 fn an_early_forger_keeps_no_client_out() {
     let connected_after = |forges: bool| {
@@ -160,8 +157,8 @@ fn an_early_forger_keeps_no_client_out() {
     );
 }
 
-/// Restarts of ICE, and connections thrown away, give the forger no more ports to guess: those that
-/// do not answer are counted over the life of his session. His own address answers, and stays good.
+/// ICE restarts and new connections allow no further unanswered addresses, which are counted per
+/// session. The forger's own address answers and remains valid.
 #[test]
 fn restarts_allow_no_further_addresses() {
     let (mut world, victim, forger) = victim_and_forger();
@@ -184,7 +181,7 @@ fn restarts_allow_no_further_addresses() {
         let check = world.checks[&forger].clone();
         world.forge(address(VICTIM), &check);
         let sent = &world.lives[&forger].sent[sent..];
-        // An answer begins with 1, a check with 0.
+        // A check starts with 0, an answer with 1.
         answered += sent
             .iter()
             .filter(|(to, first)| *first == 1 && to.port() > 10_000)
@@ -218,8 +215,8 @@ fn device_connects(world: &mut World, at: &str) -> u64 {
     number
 }
 
-/// A device that comes back at the same port has its place as soon as it has shaken hands, and the
-/// old session goes with that.
+/// A device that returns at the same port is connected after its handshake, which ends the old
+/// session.
 #[test]
 fn a_device_at_the_same_port_replaces_its_session_at_once() {
     let mut world = World::new(true);
@@ -234,7 +231,7 @@ fn a_device_at_the_same_port_replaces_its_session_at_once() {
     let (reason, at) = world.lives[&old].left().expect("left");
     assert_eq!(reason, LeaveReason::Replaced);
     assert_eq!(world.lives[&new].joined(), Some(at));
-    // Two handshakes over four ways each, and the time between two checks of ours.
+    // Two handshakes of four flights each, and the interval between two checks.
     assert!(at - began <= 12 * WAY + ms(100), "{:?}", at - began);
     world.run(secs(1));
     assert!(world.lives[&old].gone && world.lives[&new].left().is_none());
@@ -242,8 +239,7 @@ fn a_device_at_the_same_port_replaces_its_session_at_once() {
     assert_eq!(world.routes.len(), (1, 1));
 }
 
-/// A device that forges its neighbour's address is not taken for the neighbour, however silent that
-/// one is.
+/// A device with another's forged address does not replace its session, however silent that is.
 #[test]
 fn a_silent_device_is_replaced_by_itself_alone() {
     let mut world = World::new(true);
@@ -265,8 +261,8 @@ fn a_silent_device_is_replaced_by_itself_alone() {
     assert_eq!(world.lives[&earlier].left(), None, "it speaks");
 }
 
-/// Two callers share one socket, as behind a gateway: each is heard in its own session, through a
-/// restart of ICE, too.
+/// Two callers behind a gateway share one socket: each is heard in its own session, through an ICE
+/// restart, too.
 #[test]
 fn callers_may_share_a_socket() {
     let mut world = World::new(false);
@@ -284,8 +280,8 @@ fn callers_may_share_a_socket() {
     assert_undisturbed(&mut world, two, secs(1), |_, _| {});
 }
 
-/// A caller who comes back to the same port with a new session is heard at once, and the old
-/// session ends when it is plain that its own caller is silent: packets of others do not keep it.
+/// A caller that returns to the same port with a new session is heard at once. The old session ends
+/// when its caller stays silent, despite packets of others.
 #[test]
 fn a_caller_who_comes_back_to_the_same_port_frees_the_old_session() {
     let mut world = World::new(false);
@@ -307,7 +303,7 @@ fn a_caller_who_comes_back_to_the_same_port_frees_the_old_session() {
     assert_eq!(world.routes.len(), (1, 1));
 }
 
-/// Unsigned packets under the caller's address are no sign of life.
+/// Unsigned packets from the caller's address do not keep its session alive.
 #[test]
 fn a_forger_keeps_no_session_alive() {
     let (mut world, victim, _) = victim_and_forger();
@@ -328,9 +324,9 @@ fn a_forger_keeps_no_session_alive() {
     assert_eq!(world.lives[&victim].at(&SessionEvent::Resumed), None);
 }
 
-/// Ten minutes of a device that reboots every few seconds, at the same port and at others of its
-/// address, among a neighbour behind the same address, another device and a browser: it is back
-/// each time, no other session is disturbed, and nothing is left.
+/// For ten minutes a device reboots every few seconds, at the same port and others, beside another
+/// device and a browser behind the same NAT: it always reconnects, disturbs no session, and leaves
+/// nothing behind.
 #[test]
 fn frequent_reboots_disturb_no_session() {
     let mut world = World::new(true);
@@ -351,7 +347,7 @@ fn frequent_reboots_disturb_no_session() {
         reboots += 1;
         if let Some(device) = device {
             world.clients.remove(&device);
-            // Between one second and two to boot.
+            // One to two seconds to boot.
             world.run(ms(1_000 + reboots * 377 % 1_000));
         }
         let port = if reboots.is_multiple_of(3) {
@@ -371,7 +367,7 @@ fn frequent_reboots_disturb_no_session() {
         slowest = slowest.max(world.time() - offered);
         world.run(ms(500));
         if let Some(old) = old {
-            // At the same port it is known at once, at another one by a silence.
+            // At the same port it is recognized at once, at another by silence.
             let patience = if port == former_port { secs(1) } else { PEER_LOST_AFTER };
             assert!(
                 world.run_until(patience, |world| world.lives[&old].gone),
@@ -400,7 +396,7 @@ fn frequent_reboots_disturb_no_session() {
         "{reboots} reboots, the slowest connected after {slowest:?}; {:?} of real time",
         began.elapsed()
     );
-    // They all end, and nothing is left of them.
+    // All sessions end and are removed.
     world.clients.clear();
     world.run(secs(40));
     assert_eq!((world.living(), world.routes.len()), (0, (0, 0)));

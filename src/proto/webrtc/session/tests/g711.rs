@@ -1,4 +1,5 @@
-//! Callers that offer no Opus: G.711 both ways, at a byte per sample (RFC 7874 section 3, RFC 3551 section 4.5.14).
+//! Callers without Opus: G.711 in both directions, one byte per sample (RFC 7874 section 3, RFC
+//! 3551 section 4.5.14).
 
 use super::super::*;
 use super::device::{ADDRESS, HOST, as_device, rtp};
@@ -12,14 +13,14 @@ use crate::testing::client::{self, TestClient};
 const A4: f64 = 440.0;
 const CALLER: &str = "192.0.2.9:5000";
 
-/// Each law with its own payload type, and with a dynamic one.
+/// Each law with its static payload type and a dynamic one.
 const CASES: [(Law, u8); 4] = [(Law::Mu, 0), (Law::A, 8), (Law::Mu, 96), (Law::A, 127)];
 
 fn caller(law: Law, payload_type: u8) -> TestClient {
     TestClient::g711(law, payload_type, CALLER, Instant::now())
 }
 
-/// What silence is on the wire.
+/// The code of silence.
 fn silence(law: Law) -> u8 {
     match law {
         Law::Mu => 0xff,
@@ -33,7 +34,7 @@ fn call(client: TestClient) -> Pair {
     pair
 }
 
-/// Says a second of a tone, and finds it where it belongs.
+/// Sends a second of a tone, and asserts that it is heard.
 fn assert_heard(pair: &mut Pair, rate_hz: u32) {
     let from = pair.time();
     pair.say(&Tone::new(1_000.0, rate_hz).take(rate_hz as usize));
@@ -44,8 +45,8 @@ fn assert_heard(pair: &mut Pair, rate_hz: u32) {
     assert!(got > 0.9, "{rate_hz} Hz: {got}");
 }
 
-/// Tones pass both ways at any rate of the bot, 50 packets of 160 bytes a second, numbered by the clock of 8 kHz; around the
-/// speech there is nothing but the code of silence.
+/// Tones pass both ways at any rate of the bot, in 50 packets of 160 bytes per second with 8 kHz
+/// timestamps. Around speech there is exact silence.
 #[test]
 fn a_caller_without_opus_is_served() {
     for (law, payload_type) in CASES {
@@ -92,7 +93,7 @@ fn a_caller_without_opus_is_served() {
     }
 }
 
-/// Whatever time a caller puts into a packet, the bot hears all of it.
+/// The bot hears all audio of a packet, whatever its duration.
 #[test]
 fn packets_may_have_any_duration() {
     for ptime in [10, 20, 30, 40, 60] {
@@ -114,7 +115,7 @@ fn packets_may_have_any_duration() {
     }
 }
 
-/// Lost and overtaken packets are counted and filled as those of Opus are, but for the copies that G.711 has not.
+/// Losses and reordering are counted and concealed as with Opus, without redundant copies.
 #[test]
 fn lost_packets_are_concealed() {
     let mut pair = call(caller(Law::Mu, 0));
@@ -137,7 +138,7 @@ fn lost_packets_are_concealed() {
     assert_eq!(pair.left(), None);
 }
 
-/// Payloads of lengths that no encoder makes are sound all the same, and what is too long for a datagram is refused.
+/// Payloads of unusual lengths are decoded; those too long for a datagram are rejected.
 #[test]
 fn odd_payload_lengths_are_harmless() {
     let mut pair = call(caller(Law::Mu, 0));
@@ -151,7 +152,7 @@ fn odd_payload_lengths_are_harmless() {
         pair.client.write_audio(sequence, ticks, &vec![0x55; bytes], pair.now);
         pair.run(ms(200));
         let made = pair.bot.pcm.len() - before;
-        // What the filter still held is made as well.
+        // The rest in the filter is decoded as well.
         assert!(made.abs_diff(6 * bytes) <= 6 * 960 * 5, "{bytes} bytes: {made} samples");
         sequence += 1;
         ticks += bytes as u32;
@@ -159,7 +160,7 @@ fn odd_payload_lengths_are_harmless() {
     assert_eq!((pair.left(), pair.session.listener.tally().unreadable), (None, 0));
 }
 
-/// Opus is spoken wherever it is offered, in whatever order, and the answer has nothing else.
+/// Opus is preferred in any order, and is the only codec in the answer.
 #[test]
 fn opus_is_preferred() {
     for (offer, opus) in [(CHROME, "111"), (FIREFOX, "109")] {
@@ -183,7 +184,8 @@ fn opus_is_preferred() {
     }
 }
 
-/// Among the two laws the caller's order decides; one is answered, under the number that the offer has for it.
+/// The caller's order decides between the two laws. The answer has one, with the offer's payload
+/// type.
 #[test]
 fn the_first_law_of_an_offer_is_used() {
     let offer = |formats: &str| CHROME.replace("SAVPF 111 63 9 0 8 13 110 126", &format!("SAVPF {formats}"));
@@ -212,7 +214,7 @@ fn the_first_law_of_an_offer_is_used() {
     }
 }
 
-/// New credentials, further offers and new connections go as they do with Opus.
+/// Later offers, ICE restarts and new connections work as with Opus.
 #[test]
 fn a_g711_call_can_be_renegotiated() {
     let (mut pair, _) = restart::call_of(caller(Law::Mu, 0));
@@ -222,11 +224,11 @@ fn a_g711_call_can_be_renegotiated() {
     let answer = pair.act(|session, _| session.renegotiate(&offer)).expect("an answer");
     pair.client.accept(&answer);
     restart::assert_talks(&mut pair);
-    // A connection keeps its codec, whatever else is offered by then.
+    // A connection keeps its codec through later offers.
     assert_eq!(pair.session.codec(), Codec::G711(Law::Mu));
 }
 
-/// A client that comes back with another codec is heard and spoken to in that one, under the same bot.
+/// A client that restarts with another codec is served with that, by the same bot.
 #[test]
 fn a_restart_may_change_the_codec() {
     let (mut pair, _) = restart::call_of(caller(Law::Mu, 0));
@@ -258,8 +260,8 @@ fn a_restart_may_change_the_codec() {
     assert_eq!(started.len(), stopped.len(), "{started:?} {stopped:?}");
 }
 
-/// A device with G.711 firmware gets bare headers, its one codec in the answer, one packet of 20 ms at a time, and silence that
-/// is silence.
+/// A device with G.711 firmware gets bare headers, one codec in the answer, packets of 20 ms, and
+/// exact silence.
 #[test]
 fn a_device_without_opus_is_served() {
     for (law, payload_type) in [(Law::Mu, 0), (Law::A, 8)] {
@@ -283,7 +285,7 @@ fn a_device_without_opus_is_served() {
         assert!(packets.len() >= 170);
         for (_, packet) in &packets {
             assert_eq!((packet[0], packet[1] & 0x7f), (0x80, payload_type));
-            // A header, 20 ms, and the tag of either kind of SRTP.
+            // A header, 20 ms, and the tag of either SRTP profile.
             assert!([10, 16].contains(&(packet.len() - 12 - 160)), "{} bytes", packet.len());
         }
         for three in packets.windows(3) {

@@ -1,4 +1,4 @@
-//! What may come from anybody: noise, mutilated and repeated datagrams, floods, and sessions that are thrown away.
+//! Hostile input: noise, damaged and repeated datagrams, floods, and abandoned sessions.
 
 use crate::webrtc::connection::ConnectionSetup;
 use crate::webrtc::connection::ReceivedPacket;
@@ -14,7 +14,7 @@ use crate::webrtc::connection::{ConnectionContext, IceSecret};
 use crate::webrtc::crypto;
 use crate::webrtc::gather::GatheredAddresses;
 
-/// A running call, and everything that its client has sent so far.
+/// A running call, and everything that its client has sent.
 fn call() -> (Pair, Vec<Vec<u8>>) {
     let mut pair = Pair::new();
     pair.keep_launched = true;
@@ -28,7 +28,7 @@ fn call() -> (Pair, Vec<Vec<u8>>) {
     (pair, launched)
 }
 
-/// Asserts that sound and messages pass both ways from here on.
+/// Asserts that audio and messages pass both ways from now on.
 fn assert_talks(pair: &mut Pair) {
     let (frames, heard, texts) = (pair.bot.frames, pair.client.heard.len(), pair.texts().len());
     let read = pair.client.read.len();
@@ -47,7 +47,7 @@ fn assert_talks(pair: &mut Pair) {
 
 fn noise(rng: &mut Rng) -> Vec<u8> {
     let mut noise: Vec<u8> = (0..rng.below(1_300)).map(|_| rng.next() as u8).collect();
-    // Mostly with a first byte that means something: STUN, DTLS, RTP.
+    // Mostly with a first byte of STUN, DTLS or RTP.
     if let Some(first) = noise.first_mut()
         && rng.below(4) > 0
     {
@@ -73,8 +73,8 @@ fn mutilated(rng: &mut Rng, from: &[Vec<u8>]) -> Vec<u8> {
     datagram
 }
 
-/// Tens of thousands of datagrams that are noise, mutilated, or repeated, from the client's own address and from others: none
-/// of them ends the talk or is heard in it.
+/// Tens of thousands of random, damaged or repeated datagrams, from the client's address and
+/// others, neither end the call nor are heard in it.
 #[test]
 fn foreign_datagrams_end_no_call() {
     let (mut pair, sent) = call();
@@ -104,8 +104,8 @@ fn foreign_datagrams_end_no_call() {
     assert_eq!(pair.times(&SessionEvent::Joined).len(), 1);
 }
 
-/// The same while the connection is being made: whatever comes between the client's own datagrams, it connects, and without
-/// the wait that a handshake takes which has to be sent again.
+/// The same during setup: the client still connects, and without the delay of a retransmitted
+/// handshake.
 #[test]
 fn foreign_datagrams_keep_no_client_out() {
     let (_, sent) = call();
@@ -131,7 +131,7 @@ fn foreign_datagrams_keep_no_client_out() {
     }
 }
 
-/// Goodbyes that nobody signed: alerts of DTLS in the clear, and RTCP BYE without its tag.
+/// Unsigned goodbyes: unencrypted DTLS alerts, and RTCP BYE without a tag.
 #[test]
 fn an_unsigned_goodbye_is_ignored() {
     let (mut pair, _) = call();
@@ -146,8 +146,8 @@ fn an_unsigned_goodbye_is_ignored() {
     assert_talks(&mut pair);
 }
 
-/// The first packets of a stream name their section, the later ones only their source. A forged packet that names the section
-/// and another source must not take the section away from the client: str0m looks at the names before it looks at the tag.
+/// Only the first packets of a stream carry the mid. A forged packet with the mid and another SSRC
+/// must not take the section, although str0m reads both before it verifies the tag.
 #[test]
 fn a_forged_source_does_not_silence_the_caller() {
     let (mut pair, sent) = call();
@@ -160,7 +160,7 @@ fn a_forged_source_does_not_silence_the_caller() {
         pair.act(|session, now| session.handle_packet(&ReceivedPacket::from_datagram(source, runner(), &forged), now));
         assert_talks(&mut pair);
     }
-    // Nor while the client is silent.
+    // Nor while the client is muted.
     pair.client.mute();
     pair.run(secs(5));
     pair.act(|session, now| session.handle_packet(&ReceivedPacket::from_datagram(source, runner(), &forged), now));
@@ -168,8 +168,8 @@ fn a_forged_source_does_not_silence_the_caller() {
     assert_talks(&mut pair);
 }
 
-/// A client may change its source a few times, as one that starts its microphone anew does, and is heard all the same. One
-/// that does it for every packet is not followed for ever.
+/// A client may change its SSRC a few times, for example when it restarts its microphone. A new
+/// SSRC for every packet is not followed forever.
 #[test]
 fn sources_of_one_client_are_bounded() {
     let (mut pair, _) = call();
@@ -188,7 +188,7 @@ fn sources_of_one_client_are_bounded() {
     assert_eq!(pair.left(), None);
 }
 
-/// Nobody but the client keeps a session alive: one that has gone is freed in time, whoever goes on sending.
+/// Only the client keeps its session alive: packets of others do not.
 #[test]
 fn foreign_packets_keep_no_session_alive() {
     let (mut pair, sent) = call();
@@ -208,8 +208,7 @@ fn foreign_packets_keep_no_session_alive() {
     assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::Vanished));
 }
 
-/// A client that checks from one port after the other is answered for as many as networks make of one; the rest is ignored,
-/// and the talk goes on.
+/// Checks from a bounded number of ports are answered; the rest is ignored, and the call continues.
 #[test]
 fn addresses_of_one_client_are_bounded() {
     let (mut pair, _) = call();
@@ -241,7 +240,7 @@ fn addresses_of_one_client_are_bounded() {
     assert_talks(&mut pair);
 }
 
-/// Two hundred sessions, thrown away in whatever state they were, leave nothing behind: each connection holds its provider.
+/// Two hundred sessions dropped in any state leak nothing: each connection holds its provider.
 #[test]
 fn dropped_sessions_leak_nothing() {
     let common = ConnectionContext::default();
@@ -284,12 +283,12 @@ fn is_record(first: u8) -> bool {
     (20..64).contains(&first)
 }
 
-/// A ClientHello in a record of DTLS 1.2, RFC 6347 section 4.
+/// A ClientHello in a DTLS 1.2 record, RFC 6347 section 4.
 fn is_client_hello(datagram: &[u8]) -> bool {
     datagram.first() == Some(&22) && datagram.get(13) == Some(&1)
 }
 
-/// Writes the fingerprint of RFC 8489 section 14.7 anew, which any sender can.
+/// Recomputes the FINGERPRINT of RFC 8489 section 14.7, as any sender can.
 fn fingerprinted(mut check: Vec<u8>) -> Vec<u8> {
     let end = check.len() - 8;
     assert_eq!(check[end..end + 4], [0x80, 0x28, 0, 4], "the fingerprint comes last");
@@ -302,7 +301,7 @@ fn fingerprinted(mut check: Vec<u8>) -> Vec<u8> {
     check
 }
 
-/// Changes a byte of a check's attribute, and leaves it whole in every other respect.
+/// Changes one byte of an attribute, and keeps the check valid otherwise.
 fn forged(check: &[u8], attribute: u16, at: usize) -> Vec<u8> {
     let mut check = check.to_vec();
     let mut offset = 20;
@@ -317,8 +316,8 @@ fn forged(check: &[u8], attribute: u16, at: usize) -> Vec<u8> {
     }
 }
 
-/// What whoever has not been at the offer can send: checks with a wrong name, or the right one and no proof of it; answers that
-/// nobody asked for; and everything else that only a proven address may send.
+/// Packets of a sender that does not know the session: checks with a wrong fragment or signature,
+/// unrequested answers, and everything that only a validated address may send.
 fn rubbish(sent: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let check = sent.iter().find(|datagram| is_check(datagram)).expect("a check");
     assert_eq!(fingerprinted(check.clone()), *check, "the test's own sum");
@@ -328,11 +327,11 @@ fn rubbish(sent: &[Vec<u8>]) -> Vec<Vec<u8>> {
         fingerprinted(message)
     };
     let mut list = vec![
-        // The name of this end, that of the peer, the proof.
+        // This end's fragment, the peer's fragment, the signature.
         forged(check, 0x0006, 0),
         forged(check, 0x0006, check[23] as usize - 1),
         forged(check, 0x0008, 7),
-        // Binding indication, success, failure; an allocation of TURN.
+        // Binding indication, success, failure; a TURN allocation.
         as_class(0x00, 0x11),
         as_class(0x01, 0x01),
         as_class(0x01, 0x11),
@@ -340,13 +339,13 @@ fn rubbish(sent: &[Vec<u8>]) -> Vec<Vec<u8>> {
         // A plain binding request, as to a STUN server.
         [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[7; 12]].concat(),
     ];
-    // DTLS, its ClientHello among it, SCTP within DTLS, SRTP and SRTCP, as the client itself sent them.
+    // DTLS with a ClientHello, SCTP in DTLS, SRTP and SRTCP, as the client sent them.
     list.extend(
         sent.iter()
             .filter(|datagram| !is_check(datagram) && datagram[0] >= 20)
             .cloned(),
     );
-    // The same types with nothing right in them.
+    // The same types with random content.
     for first in [20, 21, 22, 23, 25, 63, 64, 79, 128, 144, 191, 192, 255] {
         list.push([&[first, 200][..], &[0x5a; 100]].concat());
         list.push(vec![first]);
@@ -354,8 +353,8 @@ fn rubbish(sent: &[Vec<u8>]) -> Vec<Vec<u8>> {
     list
 }
 
-/// Nothing that a stranger sends is answered, whatever it is and in whatever state the session: before the client has come,
-/// while it connects, and when it talks. It changes nothing either.
+/// Foreign packets of any kind are not answered and change nothing: before the client's first
+/// packet, during setup, and in the call.
 #[test]
 fn foreign_packets_get_no_answer_and_have_no_effect() {
     let (mut pair, _) = call();
@@ -363,7 +362,7 @@ fn foreign_packets_get_no_answer_and_have_no_effect() {
     pair.run(secs(4));
     let mut live = std::mem::take(&mut pair.launched);
     pair.keep_launched = false;
-    // The handshake is another call's: its ufrag is this stranger's only guess.
+    // The handshake of another call.
     live.extend(call().1.into_iter().filter(|datagram| is_record(datagram[0])).take(20));
     assert!(live.iter().any(|datagram| is_client_hello(datagram)));
     let rubbish_of_call = rubbish(&live);
@@ -389,7 +388,8 @@ fn foreign_packets_get_no_answer_and_have_no_effect() {
         (1, 0)
     );
 
-    // The same before the client has come; checks with this session's own name are its client's, with the proof spoiled.
+    // Before the client's first packet; checks with this session's fragment have a damaged
+    // signature.
     let mut pair = Pair::new();
     pair.keep_launched = true;
     pair.up.cut = true;
@@ -411,8 +411,8 @@ fn foreign_packets_get_no_answer_and_have_no_effect() {
     pair.connect();
 }
 
-/// DTLS is taken from ICE-checked pairs alone: a ClientHello from an address that has not passed a check is not answered, be it
-/// one that the offer names, to which checks are under way. One that comes before its check is answered after that.
+/// DTLS is accepted only from addresses that passed a check, even if the offer names the address.
+/// An early ClientHello is answered after its check.
 #[test]
 fn dtls_is_answered_only_after_a_check() {
     let (_, sent) = call();
@@ -443,7 +443,7 @@ fn dtls_is_answered_only_after_a_check() {
         "nothing was answered"
     );
 
-    // Now the client's own: its checks arrive, and its ClientHello a moment later.
+    // Now the client's checks arrive, and its ClientHello a moment later.
     pair.up.cut = false;
     pair.connect();
     let first = |wanted: fn(u8) -> bool| {
@@ -456,8 +456,8 @@ fn dtls_is_answered_only_after_a_check() {
     assert!(pair.destinations.iter().all(|(_, to, _)| *to == client));
 }
 
-/// Lets a session that nobody answers run to its end, and returns whom it sent how much, and when. `each_100_ms` may do more to
-/// it.
+/// Runs an unanswered session to its end. Returns how much was sent to whom, and when.
+/// `each_100_ms` may act on it.
 fn sent_to(
     setup: &ConnectionSetup<'_>,
     lines: &[String],
@@ -508,7 +508,7 @@ fn locals(count: u8) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// Asserts what an offer may cost those whom it names, as `limits` says it.
+/// Asserts the limits on what an offer can cause to be sent.
 fn assert_bounded(sent: &BTreeMap<SocketAddr, Vec<(Duration, usize)>>) {
     let mut all: Vec<_> = sent.values().flatten().copied().collect();
     all.sort();
@@ -524,8 +524,8 @@ fn assert_bounded(sent: &BTreeMap<SocketAddr, Vec<(Duration, usize)>>) {
     }
 }
 
-/// Whoever names strangers in an offer makes the runner send them checks: so many and no more, however many addresses there are
-/// on both sides. Past the cap nobody is sent any.
+/// An offer with foreign addresses causes a bounded number of checks, whatever the number of
+/// addresses on both sides. None go to addresses beyond the cap.
 #[test]
 fn checks_to_named_addresses_are_bounded() {
     for (local, remote) in [
@@ -542,7 +542,7 @@ fn checks_to_named_addresses_are_bounded() {
             .keys()
             .filter(|to| to.ip().to_string().starts_with("198.51.100."))
             .count();
-        // One place is the client's own.
+        // One place is for the client itself.
         assert!(named < REMOTE_CANDIDATES_MAX, "{named} of {remote}");
         if local == 1 {
             assert_eq!(named, remote.min(REMOTE_CANDIDATES_MAX - 1));
@@ -550,7 +550,7 @@ fn checks_to_named_addresses_are_bounded() {
     }
 }
 
-/// A client that restarts ICE ten times a second, and names as many strangers each time, makes the runner send no more often.
+/// Ten ICE restarts per second with foreign addresses cause no higher rate of checks.
 #[test]
 fn ice_restarts_cause_no_more_checks() {
     let mut restarts = 0;
@@ -568,8 +568,7 @@ fn ice_restarts_cause_no_more_checks() {
     assert_bounded(&sent);
 }
 
-/// Nobody is made to be sent a check by naming what no peer can have: the runner itself, under whatever address it is known, a
-/// service, everybody at once.
+/// No check goes to addresses that no peer can have: the runner's own, privileged ports, broadcast.
 #[test]
 fn impossible_addresses_are_not_checked() {
     let local = [runner(), SocketAddr::from(([127, 0, 0, 1], runner().port()))];
@@ -603,7 +602,7 @@ fn impossible_addresses_are_not_checked() {
     ]);
     let client = at("192.0.2.9:5000");
     assert_eq!(sent.into_keys().collect::<Vec<_>>(), [client]);
-    // Their neighbours are checked.
+    // Similar but possible addresses are checked.
     let sent = named(&[
         "192.0.2.1 7861",
         "127.0.0.1 7861",
@@ -613,7 +612,7 @@ fn impossible_addresses_are_not_checked() {
     assert_eq!(sent.len(), 5);
 }
 
-/// A certificate takes milliseconds to make and is the runner's name: all sessions have the same.
+/// Creating a certificate takes milliseconds, and it identifies the runner: all sessions share one.
 #[test]
 fn sessions_share_one_certificate() {
     let fingerprint = || {

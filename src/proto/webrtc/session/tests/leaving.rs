@@ -1,4 +1,4 @@
-//! How a session ends: who says so, what is still said, and how long it may take.
+//! How sessions end: who ends them, what is still sent, and how long it takes.
 
 use super::super::*;
 use super::pair::{Pair, Tone, ms, secs};
@@ -11,7 +11,7 @@ type Reach = fn() -> Pair;
 
 const PEER_LEFT_TEXT: &str = r#"{"type":"signalling","message":{"type":"peerLeft"}}"#;
 
-/// A client that takes the answer and never sends anything is given up after 15 s, and not before.
+/// A client that sends nothing after the answer times out after 15 s, and not before.
 #[test]
 fn a_client_that_never_connects_times_out() {
     let mut pair = Pair::new();
@@ -25,7 +25,7 @@ fn a_client_that_never_connects_times_out() {
     assert!(!pair.saw(&SessionEvent::Joined));
 }
 
-/// The same when connectivity checks pass and the handshake does not.
+/// The same if checks pass but DTLS does not.
 #[test]
 fn a_client_that_never_starts_dtls_times_out() {
     let mut pair = Pair::new();
@@ -35,7 +35,7 @@ fn a_client_that_never_starts_dtls_times_out() {
     assert!(pair.gone.is_some());
 }
 
-/// A closed laptop says nothing. The bot is told within 7 s, and the session is freed within 35 s.
+/// A client that vanishes is reported within 7 s and freed within 35 s.
 #[test]
 fn a_caller_who_vanishes_is_noticed_and_freed() {
     let mut pair = Pair::connected();
@@ -61,7 +61,7 @@ fn a_caller_who_vanishes_is_noticed_and_freed() {
     );
 }
 
-/// A network that comes back after 25 s brings the talk back: the bot is told, and sound and messages go on.
+/// A client that returns after 25 s is resumed: the bot is told, and audio and messages continue.
 #[test]
 fn a_caller_who_comes_back_is_resumed() {
     for away in [secs(8), secs(25)] {
@@ -88,7 +88,7 @@ fn a_caller_who_comes_back_is_resumed() {
     }
 }
 
-/// The three ways in which a client leaves in good order; each ends the session at once, without a goodbye to nobody.
+/// The three ways in which a client leaves; each ends the session at once, without a goodbye.
 #[test]
 fn a_leaving_caller_ends_the_session_at_once() {
     let close_channel = |client: &mut TestClient| {
@@ -124,7 +124,8 @@ fn a_leaving_caller_ends_the_session_at_once() {
     }
 }
 
-/// A client may leave at any moment of the set-up; the session ends then, or at the latest when set-up would be given up.
+/// A client that leaves during setup ends the session at once, or at the setup timeout at the
+/// latest.
 #[test]
 fn a_caller_may_leave_during_setup() {
     for after in (0..120).step_by(3) {
@@ -142,7 +143,7 @@ fn a_caller_may_leave_during_setup() {
     }
 }
 
-/// A page may be closed between the handshakes of DTLS and SCTP.
+/// A page may be closed between the DTLS and SCTP handshakes.
 #[test]
 fn a_caller_may_leave_before_sctp_is_up() {
     const COOKIE_ECHO: u8 = 10;
@@ -162,7 +163,7 @@ fn a_caller_may_leave_before_sctp_is_up() {
     assert!(pair.gone.is_some());
 }
 
-/// The runner, too, may have to go at that moment.
+/// The runner may stop at that moment, too.
 #[test]
 fn a_shutdown_may_come_before_sctp_is_up() {
     const COOKIE_ECHO: u8 = 10;
@@ -178,8 +179,8 @@ fn a_shutdown_may_come_before_sctp_is_up() {
     assert!(pair.gone.expect("gone") - stopped <= CLOSE_WITHIN);
 }
 
-/// A bot that says something and returns is heard to the end, with a pause behind it in which the client plays what it holds;
-/// then the client is told that it left, before anything closes.
+/// A bot that speaks and returns is heard to the end, with a pause for the client's playout; then
+/// the client is told, before anything closes.
 #[test]
 fn a_bots_remaining_audio_is_sent_before_the_goodbye() {
     let mut pair = Pair::connected();
@@ -204,14 +205,14 @@ fn a_bots_remaining_audio_is_sent_before_the_goodbye() {
     let told = pair.client.read.last().expect("a text").0;
     let closed = pair.client.closed.expect("a closed connection");
     assert!(told <= closed, "told at {told:?}, closed at {closed:?}");
-    // The client's SCTP may take 200 ms to acknowledge; nothing else is waited for.
+    // The client's SCTP may delay its acknowledgement by 200 ms; nothing else is waited for.
     assert!(pair.gone.expect("gone") - at <= ms(250));
     let pcm = pair.client.pcm_since(began);
     let loud = pcm.iter().filter(|sample| sample.unsigned_abs() > 1_000).count();
     assert!(loud as f64 > 0.9 * 0.6 * 48_000.0 * 0.9, "{loud} loud samples");
 }
 
-/// A bot that ended and whose speech never does is cut off.
+/// Endless audio of an ended bot is cut off.
 #[test]
 fn a_bot_that_never_stops_talking_is_cut_off() {
     let mut pair = Pair::connected();
@@ -229,7 +230,7 @@ fn a_bot_that_never_stops_talking_is_cut_off() {
     assert!(pair.gone.is_some());
 }
 
-/// Without a channel there is nothing to say goodbye on; the connection closes at once.
+/// Without a channel there is no goodbye, and the connection closes at once.
 #[test]
 fn a_bot_leaves_a_client_without_a_channel() {
     let mut pair = Pair::with(TestClient::new("192.0.2.9:5000").labels(&[]), |offer| offer);
@@ -244,7 +245,7 @@ fn a_bot_leaves_a_client_without_a_channel() {
     assert!(pair.gone.is_some());
 }
 
-/// When the runner stops, the client is told and the session is gone within a second.
+/// When the runner stops, the client is told, and the session ends within a second.
 #[test]
 fn a_shutdown_says_goodbye() {
     let mut pair = Pair::connected();
@@ -260,7 +261,7 @@ fn a_shutdown_says_goodbye() {
     assert!(pair.gone.expect("gone") - stopped <= ms(250));
 }
 
-/// The same within a second when nobody listens any more, in every phase of a life.
+/// The same without a listening client, in every phase.
 #[test]
 fn a_shutdown_takes_less_than_a_second_in_every_phase() {
     let connecting = || {
@@ -310,7 +311,7 @@ fn a_shutdown_takes_less_than_a_second_in_every_phase() {
     }
 }
 
-/// The first end counts, whatever follows; and once nothing is left, no input has an effect.
+/// Only the first end counts, and after the last phase no input has an effect.
 #[test]
 fn a_session_ends_once() {
     let mut pair = Pair::connected();

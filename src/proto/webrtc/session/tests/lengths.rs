@@ -1,18 +1,17 @@
-//! Every kind of packet at every length that a datagram may have: cut off, and drawn out. None of
-//! it ends a call.
+//! Every kind of packet at every length of a datagram, truncated and extended, is harmless.
 
 use super::super::*;
 use super::pair::{Pair, ms, runner, secs};
 use crate::testing::tap::chunks;
 use crate::webrtc::connection::ReceivedPacket;
 
-/// What a datagram carries on an Ethernet.
+/// The payload of an Ethernet frame.
 const DATAGRAM_BYTES_MAX: usize = 1_500;
 
-/// Lengths at which an INIT reads as a new association, and so as a goodbye to the old one.
+/// Lengths at which an INIT reads as a new association, which ends the old one.
 const ENDED_MAX: usize = 2;
 
-/// A running call, and all that its client has sent.
+/// A running call, and everything that its client has sent.
 fn call() -> (Pair, Vec<Vec<u8>>) {
     let mut pair = Pair::new();
     pair.keep_launched = true;
@@ -26,7 +25,7 @@ fn call() -> (Pair, Vec<Vec<u8>>) {
     (pair, launched)
 }
 
-/// One of each kind, by what tells them apart: the first byte, and the second one of RTP and RTCP.
+/// Returns one packet of each kind, by its first byte and RTP's second.
 fn kinds(sent: &[Vec<u8>]) -> Vec<(&'static str, Vec<u8>)> {
     let kind = |datagram: &[u8]| match datagram {
         [0, 1, ..] => "a check",
@@ -45,7 +44,7 @@ fn kinds(sent: &[Vec<u8>]) -> Vec<(&'static str, Vec<u8>)> {
     found.into_iter().collect()
 }
 
-/// The first bytes of `packet`, and behind its end this byte.
+/// Truncates `packet`, or extends it with this byte.
 fn at_length(packet: &[u8], length: usize, filler: u8) -> Vec<u8> {
     let mut sized = packet[..length.min(packet.len())].to_vec();
     sized.resize(length, filler);
@@ -101,9 +100,8 @@ fn packets_of_every_length_are_harmless() {
     }
 }
 
-/// The same within DTLS, with a right checksum: the packets of SCTP that a client sends, at every
-/// length that a record holds. A client may end its own call with one, as an INIT that makes no
-/// sense does; nothing else comes of it.
+/// The same for SCTP in DTLS, with correct checksums. A client may end its own call, for example
+/// with an invalid INIT, but has no other effect.
 #[test]
 fn sctp_packets_of_every_length_are_harmless_to_others() {
     let (mut pair, _) = call();
@@ -124,7 +122,7 @@ fn sctp_packets_of_every_length_are_harmless_to_others() {
                 }
                 let sized = at_length(&packet, length, filler);
                 pair.client.wires.lock().expect("whole").instead = Some(sized);
-                // What it would have sent makes way.
+                // The connection's own data is replaced.
                 pair.client.send("x");
                 pair.flush();
             }

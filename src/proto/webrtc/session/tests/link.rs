@@ -1,21 +1,22 @@
-//! What a network does to the datagrams of one direction: delay, jitter, loss alone and in bursts, copies, a largest size.
+//! One direction of a simulated network: delay, jitter, single and burst losses, duplicates, and an
+//! MTU.
 //!
-//! In: the size of each datagram that is launched, and random numbers. Out: after which delays its copies arrive; none when it
-//! is lost. A way counts what it carried, so that a test knows the loss that really was. It refuses nothing.
-//! Bursts follow Gilbert's model: two states, and everything is lost in the bad one.
+//! In: the size of each datagram, and random numbers. Out: the delays of its copies; none if it is
+//! lost. A link counts its traffic, so that a test knows the real loss. Bursts follow Gilbert's
+//! model with two states, the bad one of which loses everything.
 
 use std::time::Duration;
 
 use super::pair::Rng;
 
-/// Losses that come together: how often they begin, and how often they end, of a thousand datagrams.
+/// Burst losses: how often they begin and end, per thousand datagrams.
 #[derive(Clone, Copy)]
 pub struct Bursts {
     pub begin_permille: usize,
     pub end_permille: usize,
 }
 
-/// Datagrams of sound that were launched, and those of them that never arrived.
+/// Audio datagrams sent, and those lost.
 #[derive(Clone, Copy, Default)]
 pub struct Carried {
     pub audio: u64,
@@ -26,15 +27,15 @@ pub struct Carried {
 #[derive(Clone, Copy)]
 pub struct Link {
     pub delay: Duration,
-    /// Added to a third of the datagrams, so that they overtake each other.
+    /// Added to a third of the datagrams, to reorder them.
     pub spread: Duration,
-    /// Each datagram takes longer by up to so much.
+    /// The maximum of a random delay per datagram.
     pub jitter: Duration,
     pub loss_percent: usize,
     pub bursts: Option<Bursts>,
-    /// So many come twice.
+    /// The share of duplicates.
     pub twice_percent: usize,
-    /// Longer ones are lost; bytes after the UDP header.
+    /// Longer datagrams are lost; counted without the UDP header.
     pub bytes_max: usize,
     pub cut: bool,
     pub carried: Carried,
@@ -58,7 +59,7 @@ impl Link {
         }
     }
 
-    /// Launches a datagram; gives the delays of its copies.
+    /// Sends a datagram. Returns the delays of its copies.
     pub fn launch(&mut self, contents: &[u8], rng: &mut Rng) -> [Option<Duration>; 2] {
         let lost = self.cut || contents.len() > self.bytes_max || self.loses(rng);
         if is_audio(contents) {

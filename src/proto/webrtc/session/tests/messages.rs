@@ -1,11 +1,12 @@
-//! Texts both ways: which channel carries them, which reach the bot, and what waits where.
+//! Texts in both directions: their channel, which reach the bot, and what waits.
 
 use super::super::*;
 use super::pair::{Pair, ms, secs};
 use crate::limits::{MESSAGE_BYTES_MAX, MESSAGES_OUT_MAX};
 use crate::testing::client::TestClient;
 
-/// Messages go to the channel called `chat`, also when another was open before it; the other one still speaks.
+/// Messages use the channel `chat`, even if another was opened before. The other one is still
+/// received.
 #[test]
 fn the_channel_called_chat_is_preferred() {
     let mut pair = Pair::with(TestClient::new("192.0.2.9:5000").labels(&["stats"]), |offer| offer);
@@ -22,7 +23,7 @@ fn the_channel_called_chat_is_preferred() {
     assert_eq!(pair.texts(), ["on stats", "on chat"]);
     assert_eq!(pair.client.texts(), ["to the client"]);
     assert_eq!(pair.client.read_on, [chat]);
-    // Only the channel that messages go to stands for the client.
+    // Only the message channel stands for the client.
     pair.client.rtc.direct_api().close_data_channel(stats);
     pair.run(ms(500));
     assert_eq!(pair.left(), None);
@@ -31,7 +32,7 @@ fn the_channel_called_chat_is_preferred() {
     assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::Left));
 }
 
-/// A client that names its only channel otherwise is spoken to on that.
+/// A client with one channel of another label is served on that.
 #[test]
 fn any_label_will_do() {
     for label in ["rtvi-ai", "", "чат"] {
@@ -45,7 +46,7 @@ fn any_label_will_do() {
     }
 }
 
-/// Keep-alives and signalling are not for the bot; everything else that is text is, word for word.
+/// The bot receives all texts but keep-alives and signalling, unchanged.
 #[test]
 fn the_bot_gets_no_keep_alives_and_signalling() {
     let mut pair = Pair::connected();
@@ -72,7 +73,7 @@ fn the_bot_gets_no_keep_alives_and_signalling() {
     assert_eq!(pair.texts(), texts);
 }
 
-/// Binary messages and bytes that are no UTF-8 are ignored, and what follows them is not.
+/// Binary messages and invalid UTF-8 are ignored; later messages are not.
 #[test]
 fn binary_and_invalid_messages_are_ignored() {
     let mut pair = Pair::connected();
@@ -86,11 +87,12 @@ fn binary_and_invalid_messages_are_ignored() {
     assert_eq!(pair.left(), None);
 }
 
-/// An empty text is one to the bot. Towards the client it would stop everything behind it, so it stays here.
+/// The bot receives empty texts. They are not sent to the client, where they would block all later
+/// ones.
 #[test]
 fn an_empty_text_blocks_nothing() {
     let mut pair = Pair::connected();
-    // Until no acknowledgement stands before the message in its packet.
+    // Until no acknowledgement precedes the message in its packet.
     pair.run(secs(1));
     pair.client.wires.lock().expect("whole").empty = true;
     pair.client.send("0");
@@ -102,7 +104,7 @@ fn an_empty_text_blocks_nothing() {
     assert_eq!(pair.client.texts(), ["not empty either"]);
 }
 
-/// What the bot says before there is a channel waits for it, in order; of too much, the newest is kept.
+/// The bot's messages wait for the channel in order; beyond the cap the newest are kept.
 #[test]
 fn messages_wait_for_the_channel() {
     let mut pair = Pair::new();
@@ -118,7 +120,7 @@ fn messages_wait_for_the_channel() {
     assert_eq!(pair.client.texts(), expected.collect::<Vec<_>>());
 }
 
-/// The longest message arrives whole, either way; one byte more is not sent, and what follows it is.
+/// A message of the maximum length passes both ways. A longer one is dropped, and the next is sent.
 #[test]
 fn messages_are_capped() {
     let mut pair = Pair::connected();
@@ -140,8 +142,8 @@ fn messages_are_capped() {
     assert_eq!(pair.texts(), [longest.as_str(), "after"]);
 }
 
-/// A client that acknowledges nothing costs what the queues hold and no more, and no processor time: the harness counts the
-/// turns in which a deadline had already passed. What was kept arrives once it is back.
+/// A client that acknowledges nothing costs no more than the queues, and no CPU time (the harness
+/// counts turns with expired deadlines). Queued messages arrive when it returns.
 #[test]
 fn a_client_without_acknowledgements_costs_little() {
     let mut pair = Pair::connected();
@@ -152,7 +154,7 @@ fn a_client_without_acknowledgements_costs_little() {
         pair.run(ms(50));
     }
     let dropped = pair.session.outbox.dropped();
-    // Two in the channel's buffer, eight of 128 KiB in the queue, less what their numbers take.
+    // Two in the channel's buffer, eight of 128 KiB in the queue, less their numbering.
     assert!((40 - 4 - 8..40).contains(&dropped), "{dropped} of 40 dropped");
     pair.run(secs(2));
     pair.up.cut = false;
@@ -169,7 +171,7 @@ fn a_client_without_acknowledgements_costs_little() {
     assert!(pair.session.outbox.is_empty());
 }
 
-/// A goodbye waits for a client that is slow, but not for ever, and idles meanwhile.
+/// A goodbye waits for a slow client for a limited time, without using the CPU.
 #[test]
 fn a_blocked_goodbye_times_out() {
     let mut pair = Pair::connected();
@@ -185,7 +187,7 @@ fn a_blocked_goodbye_times_out() {
     assert!(pair.gone.expect("gone") - ended < secs(1));
 }
 
-/// A client that opens channel after channel keeps the first ones, and costs no memory for the rest.
+/// Only the first channels stay open; the rest cost no memory.
 #[test]
 fn channels_are_bounded() {
     let mut pair = Pair::connected();

@@ -1,7 +1,7 @@
-//! Minutes of a call over bad networks, and links that carry no long datagrams.
+//! Minutes of calls over bad networks, and over links with a small MTU.
 //!
-//! A caller beeps every two seconds, the bot sends back what it hears, and each sends the other a message a second. The link
-//! draws what it does from a seed and counts what it loses, so that what the session says of itself is held against what was.
+//! A caller beeps every two seconds, the bot echoes it, and each sends a message per second. The
+//! link is seeded and counts its losses, which the session's own statistics must match.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::testing::client::TestClient;
 const RATE_HZ: u32 = 16_000;
 const FRAME: usize = RATE_HZ as usize / 50;
 const BEEP_HZ: f64 = 1_000.0;
-/// From one beep to the next, in packets of 20 ms, and in time.
+/// The interval between beeps, in packets of 20 ms and as time.
 const BEEP_PACKETS: usize = 100;
 const BEEPS_APART: Duration = Duration::from_secs(2);
 const BEEPS_A_MINUTE: u32 = 30;
@@ -24,15 +24,15 @@ const BEEPS_A_MINUTE: u32 = 30;
 /// A call with an echo.
 struct Call {
     pair: Pair,
-    /// When the first packet of sound left the caller, and what the link had carried upwards by then.
+    /// When the first audio packet was sent, and what the link had carried by then.
     began: Duration,
     before: Carried,
-    /// When each message was handed over, the same both ways.
+    /// When each message was sent, in both directions.
     messages: Vec<Duration>,
 }
 
 impl Call {
-    /// Talks so many minutes over a link of two such ways. It begins on a good one: how long connecting takes is another matter.
+    /// Runs a call over two such links, after connecting over a good one.
     fn make(minutes: u64, way: Link) -> Call {
         let mut pair = Pair::connected();
         (pair.up, pair.down) = (way, way);
@@ -64,11 +64,10 @@ impl Call {
         call
     }
 
-    /// Returns the share of the caller's packets that the link lost, and the share of the bot's frames that are made up or
-    /// recovered.
+    /// Returns the link's loss, and the share of concealed or recovered frames.
     ///
-    /// Between them stands the session's own count, which has to be the link's: each packet that came is used, and no other is
-    /// given up. It cannot know yet of those that would still be under way.
+    /// The session's own loss count must equal the link's: every packet that arrived is used.
+    /// Packets still in transit are not counted.
     fn loss_and_filled(&self) -> (f64, f64) {
         let link = self.pair.up.carried;
         let lost = link.audio_lost - self.before.audio_lost;
@@ -86,15 +85,15 @@ impl Call {
         )
     }
 
-    /// From the caller's mouth to the bot, in that minute, counted from 0.
+    /// Returns the delay from the caller to the bot in a minute, counted from 0.
     fn to_bot(&self, minute: u64) -> Duration {
         let bot = &self.pair.bot;
         let frames = bot.heard_at.iter().copied().zip(bot.pcm.chunks(FRAME));
         self.delay_of(onsets(frames.map(|(at, pcm)| (at, is_loud(pcm)))), minute)
     }
 
-    /// From the caller's mouth to the caller's ear, in that minute. A player goes by the timestamps of packets, and so does this;
-    /// where they lie in time is what the soonest packet tells.
+    /// Returns the round-trip delay in a minute. Playout follows the RTP timestamps, aligned to the
+    /// earliest packet.
     fn echo(&self, minute: u64) -> Duration {
         let (from, to) = (self.began + secs(60 * minute), self.began + secs(60 * minute + 65));
         let heard = self.pair.client.heard.iter();
@@ -113,7 +112,7 @@ impl Call {
         self.delay_of(onsets, minute)
     }
 
-    /// Returns the median time from a beep of that minute to the next onset.
+    /// Returns the median delay from a beep to the next onset.
     fn delay_of(&self, onsets: Vec<Duration>, minute: u64) -> Duration {
         let first = self.began + secs(60 * minute);
         let delays = (0..BEEPS_A_MINUTE).filter_map(|beep| {
@@ -131,7 +130,8 @@ impl Call {
         delays[delays.len() / 2]
     }
 
-    /// The network is good again: what is under way arrives, all of it in order. Returns how long the slowest message took.
+    /// Restores the network; everything in transit arrives in order. Returns the delay of the
+    /// slowest message.
     fn finish(&mut self) -> Duration {
         (self.pair.up, self.pair.down) = (Link::new(ms(20)), Link::new(ms(20)));
         self.pair.run(secs(30));
@@ -159,7 +159,7 @@ fn is_loud(pcm: &[i16]) -> bool {
     pcm.iter().any(|sample| sample.unsigned_abs() > 2_000)
 }
 
-/// Returns when it became loud after a second of no loud frame.
+/// Returns when audio became loud after a silent second.
 fn onsets(frames: impl Iterator<Item = (Duration, bool)>) -> Vec<Duration> {
     let mut onsets = Vec::new();
     let mut last: Option<Duration> = None;
@@ -172,10 +172,10 @@ fn onsets(frames: impl Iterator<Item = (Duration, bool)>) -> Vec<Duration> {
     onsets
 }
 
-/// Makes a call and holds it to what is true of every call.
+/// Runs a call and asserts what holds for every call.
 ///
-/// `loss` is where the seeded loss of so many packets lies, five standard deviations around what was asked for. `filled` is
-/// how much of it the bot hears as sound that was made up or recovered.
+/// `loss` is the expected range of the seeded loss, within five standard deviations. `filled` is
+/// the range of concealed or recovered audio.
 fn assert_call(minutes: u64, way: Link, loss: RangeInclusive<f64>, filled: RangeInclusive<f64>) {
     let mut call = Call::make(minutes, way);
     let (lost, made_up) = call.loss_and_filled();
@@ -185,18 +185,18 @@ fn assert_call(minutes: u64, way: Link, loss: RangeInclusive<f64>, filled: Range
     println!("lost {lost:.4}, filled {made_up:.4}, to the bot {to_bot:?}, echo {echo:?}, slowest message {slowest:?}");
     assert!(loss.contains(&lost), "{lost}");
     assert!(filled.contains(&(made_up / lost)), "lost {lost}, filled {made_up}");
-    // The bot hears what is next at once, and waits for what is missing no longer than its cap.
+    // The bot hears the next packet at once, and waits for a missing one up to the cap.
     let longest = way.delay + way.jitter.max(way.spread);
     assert!(to_bot[0] <= longest + JITTER_WAIT_MAX, "{to_bot:?}");
-    // The median beep is one that was overtaken, or one that was not.
+    // The median beep was reordered, or it was not.
     assert!(to_bot[0].abs_diff(to_bot[1]) <= ms(20).max(way.spread), "{to_bot:?}");
-    // The echo holds as much as the network is uneven, both ways. The rarer moods of a network widen it by a frame or two in
-    // later minutes; a leak of a frame a minute would be twice that.
+    // The echo is delayed by the jitter of both directions. Rare conditions add a frame or two in
+    // later minutes; a leak of a frame per minute would be twice that.
     assert!(echo[0] <= 2 * longest + 2 * JITTER_WAIT_MAX, "{echo:?}");
     assert!(echo[0].abs_diff(echo[1]) <= ms(40), "{echo:?}");
 }
 
-/// Nothing is made up where nothing is lost.
+/// Nothing is concealed without losses.
 #[test]
 fn a_good_network_loses_nothing() {
     let mut call = Call::make(1, Link::new(ms(20)));
@@ -238,7 +238,7 @@ fn a_call_survives_10_percent_loss_and_heavy_jitter() {
     assert_call(2, way, 0.08..=0.12, 0.97..=1.03);
 }
 
-/// A second passes between question and answer, and a fifth of everything is lost.
+/// A second between question and answer, and a fifth of everything lost.
 #[test]
 fn a_call_survives_5_minutes_of_20_percent_loss_500_ms_delay_and_jitter() {
     let way = Link {
@@ -250,8 +250,8 @@ fn a_call_survives_5_minutes_of_20_percent_loss_500_ms_delay_and_jitter() {
     assert_call(5, way, 0.184..=0.216, 0.97..=1.03);
 }
 
-/// One packet in ten is lost, four in a row on average. Of a long gap the bot hears 100 ms made up, and no more: five sevenths
-/// to four fifths of what such bursts take.
+/// One packet in ten is lost, in bursts of four. Of a long gap 100 ms are concealed: five sevenths
+/// to four fifths of such bursts.
 #[test]
 fn a_call_survives_bursts_of_loss() {
     let bursts = Bursts {
@@ -265,8 +265,8 @@ fn a_call_survives_bursts_of_loss() {
     assert_call(2, way, 0.053..=0.149, 0.65..=0.95);
 }
 
-/// Sound does not wait for lost handshakes longer than a session waits for its caller. Channels do: SCTP repeats its first
-/// packet after 3 s only.
+/// Lost handshake packets delay audio by less than the connection timeout. Channels take longer,
+/// because SCTP repeats its first packet after 3 s.
 #[test]
 fn callers_connect_in_time_at_5_percent_loss() {
     for delay in [ms(20), ms(500)] {
@@ -289,13 +289,14 @@ fn callers_connect_in_time_at_5_percent_loss() {
     }
 }
 
-/// The longest datagram on a link of 1280 bytes, the least that IPv6 allows (RFC 8200 section 5), after its own headers.
+/// The longest datagram at the minimum IPv6 MTU of 1280 bytes (RFC 8200 section 5), without
+/// headers.
 const SHORT: usize = 1280 - 40 - 8;
-/// What a relay adds to a datagram in a Send indication with an IPv6 address (RFC 8656 section 11.4), at most.
+/// The overhead of a Send indication with an IPv6 address (RFC 8656 section 11.4).
 const RELAYED: usize = 20 + 24 + 4 + 3;
 
-/// 60 kB arrive both ways, whichever direction is short of room, and the handshake before them. Nothing of ours is too long for
-/// such a link behind a relay.
+/// 60 kB pass both ways, whichever direction has the small MTU, after the handshake. The runner's
+/// datagrams fit behind a relay.
 #[test]
 fn long_messages_pass_a_small_mtu() {
     for (up, down) in [(SHORT, SHORT), (SHORT, usize::MAX), (usize::MAX, SHORT)] {

@@ -1,4 +1,4 @@
-//! Offers of many kinds, and the answers they get.
+//! Offers of many kinds, and their answers.
 
 use crate::webrtc::connection::IceSecret;
 use crate::webrtc::connection::{ConnectionSetup, NegotiationError};
@@ -10,7 +10,7 @@ use crate::testing::client::{self, TestClient};
 pub const CHROME: &str = include_str!("../../../../../tests/data/sdp/chrome.offer.sdp");
 pub const FIREFOX: &str = include_str!("../../../../../tests/data/sdp/firefox.offer.sdp");
 
-/// One media section of an answer.
+/// A media section of an answer.
 struct Section<'a> {
     media: &'a str,
     port: &'a str,
@@ -35,7 +35,8 @@ impl Section<'_> {
         direction
     }
 
-    /// Browsers take a section as rejected in two ways: port 0 outside the bundle, or `inactive`.
+    /// Returns whether a browser takes the section as rejected: port 0 outside the bundle, or
+    /// `inactive`.
     fn is_off(&self, bundle: &[&str]) -> bool {
         let rejected = self.port == "0" && !bundle.contains(&self.value("mid"));
         rejected || (self.port != "0" && self.direction() == "a=inactive")
@@ -69,8 +70,9 @@ pub fn answer(offer: &str) -> Result<String, NegotiationError> {
     WebRtcSession::accept(offer, &setup(None, &[runner()]), Instant::now()).map(|(_, answer)| answer)
 }
 
-/// The stock page offers audio, two of video and messages: each section is answered in its place and under its name, audio
-/// both ways, video switched off in a way that browsers take, and no section without a payload type, which they do not take.
+/// The page offers audio, two video sections and a channel. Each is answered in place and under its
+/// mid: audio in both directions, video declined, and no section without a payload type, which
+/// browsers reject.
 #[test]
 fn every_section_of_a_browser_is_answered_in_its_place() {
     for offer in [CHROME, FIREFOX] {
@@ -119,7 +121,7 @@ fn every_section_of_a_browser_is_answered_in_its_place() {
     }
 }
 
-/// A client that offers video all the same talks to the bot.
+/// A client that also offers video is served.
 #[test]
 fn a_client_with_video_is_served() {
     let config = client::config().enable_vp8(true).enable_h264(true);
@@ -135,7 +137,7 @@ fn a_client_with_video_is_served() {
     assert_eq!(pair.texts(), ["hello"]);
 }
 
-/// Messages are an extra: an offer without them makes a session of sound alone.
+/// A data channel is optional.
 #[test]
 fn an_offer_without_a_data_channel_is_served() {
     let mut pair = Pair::with(TestClient::new("192.0.2.9:5000").labels(&[]), |offer| {
@@ -151,8 +153,8 @@ fn an_offer_without_a_data_channel_is_served() {
     assert_eq!(pair.left(), None);
 }
 
-/// A talk needs sound that this runner speaks: an offer without audio, with audio switched off, or with audio of other codecs
-/// only, is refused with the reason.
+/// An offer without audio, with stopped audio, or without a supported codec is rejected with the
+/// reason.
 #[test]
 fn an_offer_without_audio_is_rejected() {
     let without: String = {
@@ -179,7 +181,7 @@ fn an_offer_without_audio_is_rejected() {
     }
 }
 
-/// Candidates come in the offer, later, or not at all; rubbish among them costs nothing, however much of it there is.
+/// Candidates may be in the offer, later, or absent; malformed ones are harmless in any number.
 #[test]
 fn malformed_candidates_are_ignored() {
     let mut pair = Pair::new();
@@ -215,7 +217,7 @@ fn malformed_candidates_are_ignored() {
     assert_eq!(pair.texts(), ["hello"]);
 }
 
-/// Each session has its own credentials, and starts where its random bits say.
+/// Each session has its own credentials and random starting values.
 #[test]
 fn sessions_do_not_share_credentials() {
     let mut ufrags: Vec<String> = (0..50)

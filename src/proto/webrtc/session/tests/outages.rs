@@ -1,4 +1,4 @@
-//! Networks that are away for a while: sound, messages and checks go on where they stopped, up to the limit.
+//! Network outages: audio, messages and checks resume, up to the limit.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use super::device::{as_device, device};
 use super::pair::{Pair, Tone, ms, secs};
 use crate::limits::{CHECK_INTERVAL_MAX, PEER_FREED_AFTER};
 
-/// Of each length, in milliseconds.
+/// Durations in milliseconds.
 const OUTAGES: [u64; 7] = [500, 1_000, 2_000, 5_000, 8_000, 20_000, 28_000];
 
-/// A device answers checks and makes none once it is connected.
+/// Passes a device's packets, which are only answers to checks.
 fn answers_only(up: bool, contents: &[u8]) -> bool {
     !(up && contents.starts_with(&[0, 1]))
 }
@@ -38,7 +38,7 @@ fn cut(pair: &mut Pair, is_cut: bool) {
     (pair.up.cut, pair.down.cut) = (is_cut, is_cut);
 }
 
-/// Returns when checks left in a span.
+/// Returns when checks were sent in a span.
 fn checks(pair: &Pair, from: Duration) -> Vec<Duration> {
     let sent = pair
         .sent
@@ -47,7 +47,7 @@ fn checks(pair: &Pair, from: Duration) -> Vec<Duration> {
     sent.map(|(at, _)| *at).collect()
 }
 
-/// Asserts that sound passes both ways from here on, and that the session goes on.
+/// Asserts that audio passes both ways from now on, and that the session continues.
 fn assert_sound(pair: &mut Pair, talks: bool, what: &str) {
     let (frames, from) = (pair.bot.frames, pair.time());
     pair.bot.speech.extend(Tone::new(1_000.0, 16_000).take(16_000));
@@ -59,8 +59,8 @@ fn assert_sound(pair: &mut Pair, talks: bool, what: &str) {
     assert_eq!(pair.left(), None, "{what}");
 }
 
-/// Sound is back at once, and so are the messages of before, in and after the outage, within 2 s:
-/// for a device that talks, and for one that pushes to talk.
+/// Audio resumes at once, and messages from before, during and after the outage within 2 s, for
+/// talking and for push-to-talk devices.
 #[test]
 fn outages_up_to_the_limit_are_survived() {
     for talks in [true, false] {
@@ -84,7 +84,7 @@ fn outages_up_to_the_limit_are_survived() {
             println!("{what}: the last message {:?} after the end of it", last - back);
             let lost = pair.times(&SessionEvent::Lost).len();
             assert_eq!((lost, pair.times(&SessionEvent::Resumed).len()), (lost, lost), "{what}");
-            // Checks went on in the outage, and do so after it.
+            // Checks are sent during and after the outage.
             let from = pair.time();
             pair.run(secs(40));
             let mut last = from - CHECK_INTERVAL_MAX;
@@ -100,8 +100,8 @@ fn outages_up_to_the_limit_are_survived() {
     }
 }
 
-/// Nothing but the device's sound passes, for minutes: its session lives by that, and checks never
-/// stop, since builds with a keep-alive would close.
+/// Only the device's audio passes, for minutes: that keeps the session alive, and checks continue,
+/// because builds with keep-alive would close.
 #[test]
 fn checks_never_stop() {
     let mut pair = call(true);
@@ -117,7 +117,7 @@ fn checks_never_stop() {
         last = check;
     }
     assert_sound(&mut pair, true, "sound alone");
-    // It stops to talk, and answers again.
+    // It stops talking, and answers again.
     pair.client.mute();
     pair.pass = answers_only;
     pair.run(secs(100));
@@ -125,8 +125,8 @@ fn checks_never_stop() {
     assert!(!pair.saw(&SessionEvent::Lost));
 }
 
-/// Builds with the library's keep-alive count from the last check that reached them: after an
-/// outage the next one leaves with the first sound, whenever the outage began.
+/// Builds with keep-alive count from the last check: after an outage the next one is sent with the
+/// first audio, whenever the outage began.
 #[test]
 fn the_end_of_an_outage_is_followed_by_a_check() {
     for began in [0, 700, 1_500, 2_300] {
@@ -141,7 +141,7 @@ fn the_end_of_an_outage_is_followed_by_a_check() {
     }
 }
 
-/// The end of a device is known within the limit whatever it did before, and not earlier.
+/// The end of a device is detected at the limit, whatever it did before, and not earlier.
 #[test]
 fn a_longer_outage_ends_the_session_at_the_limit() {
     for talks in [true, false] {
@@ -159,7 +159,7 @@ fn a_longer_outage_ends_the_session_at_the_limit() {
     }
 }
 
-/// A quiet device is asked no more than once a second while it answers, and twice while it does not.
+/// A silent device is checked once per second while it answers, and twice otherwise.
 #[test]
 fn checks_are_few() {
     let mut pair = call(false);
@@ -172,7 +172,7 @@ fn checks_are_few() {
     pair.run(secs(20));
     let asked = checks(&pair, from).len();
     assert!((36..=60).contains(&asked), "{asked}");
-    // One that talks is left to str0m.
+    // A talking one is left to str0m.
     let mut pair = call(true);
     let from = pair.time();
     pair.run(secs(30));
@@ -180,13 +180,13 @@ fn checks_are_few() {
     assert!((8..=11).contains(&asked), "{asked}");
 }
 
-/// An answer counts if the device has signed it, and once.
+/// An answer counts once, and only if the device signed it.
 #[test]
 fn an_unsigned_answer_does_not_count() {
     let mut pair = call(false);
     pair.rewrite = Some(Box::new(|mut contents| {
         if contents.starts_with(&[1, 1]) {
-            // A bit of the signature, which is followed by the checksum.
+            // A bit of the signature, which the checksum follows.
             let at = contents.len() - 12;
             contents[at] ^= 1;
         }

@@ -1,8 +1,8 @@
-//! The two ends of a call in virtual time: a str0m client and a [`WebRtcSession`], joined by a link that delays and loses.
+//! A str0m client and a [`WebRtcSession`] in virtual time, joined by a link with delay and loss.
 //!
-//! [`Pair::run`] does for the session what `io::session` does: it hands it datagrams, deadlines and the bot's speech, drains it
-//! after each, and keeps everything that came out. Nothing sleeps, and no socket is opened; the time is a number that the
-//! test moves. Losses are drawn from a seed, so that a failure comes again.
+//! [`Pair::run`] does what `io::session` does: it passes datagrams, deadlines and the bot's audio
+//! to the session, drains it after each, and records the outputs. Nothing sleeps, and no socket is
+//! opened. Losses are seeded, so failures are reproducible.
 
 use crate::allocations;
 use crate::webrtc::candidate::DeviceAddress;
@@ -22,7 +22,7 @@ use crate::webrtc::connection::{ConnectionContext, IceSecret};
 
 pub const RUNNER: &str = "192.0.2.1:7860";
 
-/// What every session of these tests shares.
+/// The context that all sessions of these tests share.
 pub static COMMON: LazyLock<ConnectionContext> = LazyLock::new(ConnectionContext::default);
 
 pub fn ms(ms: u64) -> Duration {
@@ -33,7 +33,7 @@ pub fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// Random numbers that are the same in every run (xorshift64*).
+/// Reproducible random numbers (xorshift64*).
 pub struct Rng(pub u64);
 
 impl Rng {
@@ -49,7 +49,7 @@ impl Rng {
     }
 }
 
-/// A datagram under way.
+/// A datagram in transit.
 struct Flight {
     to_session: bool,
     source: SocketAddr,
@@ -57,34 +57,34 @@ struct Flight {
     contents: Vec<u8>,
 }
 
-/// The bot's side: what it saw, and what it wants to say.
+/// The bot: its observations and its audio.
 pub struct Bot {
     pub events: Vec<(Duration, SessionEvent)>,
-    /// Everything heard, at [`Bot::rate_hz`].
+    /// All received audio, at [`Bot::rate_hz`].
     pub pcm: Vec<i16>,
     pub frames: u64,
-    /// When each frame was heard.
+    /// When each frame arrived.
     pub heard_at: Vec<Duration>,
     pub rate_hz: u32,
-    /// What it says, as long as it has not fallen silent.
+    /// The audio to send.
     pub speech: VecDeque<i16>,
     pub endless: Option<Tone>,
-    /// It says what it hears.
+    /// The bot echoes what it hears.
     pub echoes: bool,
 }
 
-/// Makes other datagrams of one, or several, or none.
+/// Replaces a datagram by others, or drops it.
 pub type Rewrite = Box<dyn FnMut(Vec<u8>) -> Vec<Vec<u8>>>;
 
-/// How often the session went to the allocator.
+/// The allocations of one input.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// The datagram's first byte; nothing for a deadline.
+    /// The datagram's first byte; `None` for a deadline.
     pub datagram: Option<u8>,
     pub allocations: u64,
-    /// Packets that left.
+    /// Sent packets.
     pub sent: u32,
-    /// Frames that the bot heard.
+    /// Frames that the bot received.
     pub frames: u32,
 }
 
@@ -97,34 +97,34 @@ pub struct Pair {
     pub bot: Bot,
     pub up: Link,
     pub down: Link,
-    /// Tells which datagrams the network carries at all; the first argument is whether they go up.
+    /// Returns whether the network carries a datagram; the first argument is true towards the
+    /// session.
     pub pass: fn(bool, &[u8]) -> bool,
-    /// What becomes of a datagram of the client, before the network has it.
+    /// Changes datagrams of the client before the network.
     pub rewrite: Option<Rewrite>,
     pub gone: Option<Duration>,
-    /// Every datagram that left the session, lost ones included.
+    /// Every datagram that the session sent, including lost ones.
     pub sent: Vec<(Duration, Vec<u8>)>,
     pub keep_sent: bool,
-    /// Every datagram that left the client.
+    /// Every datagram that the client sent.
     pub launched: Vec<Vec<u8>>,
     pub keep_launched: bool,
-    /// What the session took from the allocator for each thing that happened to it, its outputs
-    /// included.
+    /// The allocations of each input, including its outputs.
     pub costs: Vec<Cost>,
     pub keep_costs: bool,
-    /// Whom the session has sent something, each datagram with the time and its first byte.
+    /// Every destination, with the time and the first byte of the datagram.
     pub destinations: Vec<(Duration, SocketAddr, u8)>,
-    /// How many connectivity checks the session has answered.
+    /// How many connectivity checks the session answered.
     pub answers: usize,
-    /// When the client was proven to have an address.
+    /// When the client's addresses were validated.
     pub proven: Vec<(Duration, SocketAddr)>,
-    /// How far a call has come.
+    /// The progress of a call.
     pub progress: Vec<CallProgress>,
     wake: Instant,
     flights: BTreeMap<(Instant, u64), Flight>,
     flown: u64,
     pub rng: Rng,
-    /// Turns of the loop in which the clock did not move; a session that asks for times that have passed spins.
+    /// Consecutive turns at the same time; a session with expired deadlines would spin.
     idle_turns: u32,
 }
 
@@ -148,7 +148,7 @@ pub fn setup(embedded: Option<std::net::Ipv4Addr>, local: &[SocketAddr]) -> Conn
     }
 }
 
-/// As many secrets as there are connections.
+/// Returns a new secret per connection.
 fn fresh_secret() -> IceSecret {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let mut secret = [7; 32];
@@ -170,7 +170,7 @@ fn add(costs: &mut [Cost], allocations: u64, sent: u32, frames: u32) {
 }
 
 impl Pair {
-    /// Joins a client that offers audio and a channel called `chat` with a session that answers.
+    /// Joins a client with audio and a `chat` channel to a session.
     pub fn new() -> Self {
         Pair::with(TestClient::new("192.0.2.9:5000"), |offer| offer)
     }
@@ -192,7 +192,7 @@ impl Pair {
         Pair::joined(client, session)
     }
 
-    /// Joins a client and a session that have each other's descriptions.
+    /// Joins a client and a session that exchanged descriptions.
     pub fn joined(client: TestClient, session: WebRtcSession) -> Self {
         let start = client.start;
         let way = Link::new(ms(5));
@@ -234,7 +234,7 @@ impl Pair {
         }
     }
 
-    /// Runs until the bot has joined and the client's channel is open.
+    /// Runs until the bot has joined and the channel is open.
     pub fn connected() -> Self {
         let mut pair = Pair::new();
         pair.connect();
@@ -246,21 +246,21 @@ impl Pair {
             pair.client.connected && pair.client.open_channel().is_some()
         });
         assert!(up, "connected within 10 s: {:?}", self.bot.events);
-        // The session learns of it half a round trip later.
+        // The session learns it half a round trip later.
         self.run(ms(50));
     }
 
-    /// Returns the time since the call began.
+    /// Returns the time since the start of the call.
     pub fn time(&self) -> Duration {
         self.now - self.start
     }
 
-    /// Lets so much time pass.
+    /// Advances the time.
     pub fn run(&mut self, time: Duration) {
         self.run_until(time, |_| false);
     }
 
-    /// Lets time pass until `done`, at most so much; tells whether it is.
+    /// Runs until `done`, for at most `time`. Returns whether it is done.
     pub fn run_until(&mut self, time: Duration, done: impl Fn(&Pair) -> bool) -> bool {
         let end = self.now + time;
         self.flush();
@@ -286,7 +286,7 @@ impl Pair {
         }
     }
 
-    /// Does what is due: one datagram, or the deadlines of both ends.
+    /// Handles what is due: one datagram, or the deadlines of both ends.
     fn turn(&mut self) {
         if let Some(entry) = self.flights.first_entry()
             && entry.key().0 <= self.now
@@ -320,7 +320,7 @@ impl Pair {
         }
     }
 
-    /// Tells the session of the rates that the bot wants, as opening the media does.
+    /// Sets the bot's rates, as opening its media does.
     pub fn open_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32) {
         self.session.set_audio(in_rate_hz, out_rate_hz, true, self.now);
         self.flush();
@@ -349,7 +349,7 @@ impl Pair {
         self.flush();
     }
 
-    /// The client throws its connection away and comes with another one, whose offer this is.
+    /// Replaces the client by one with this offer.
     pub fn restart(&mut self, client: TestClient, offer: &str) -> TestClient {
         let now = self.now;
         let answer = self.act(|session, _| session.restart(offer, &setup(None, &[runner()]), now));
@@ -359,7 +359,7 @@ impl Pair {
         old
     }
 
-    /// Does something to the session by hand, then drains it.
+    /// Acts on the session, then drains it.
     pub fn act<T>(&mut self, act: impl FnOnce(&mut WebRtcSession, Instant) -> T) -> T {
         let done = act(&mut self.session, self.now);
         self.flush();
@@ -477,7 +477,7 @@ impl Pair {
         }
     }
 
-    /// Returns when the bot saw the event, each time.
+    /// Returns when the bot received the event.
     pub fn times(&self, wanted: &SessionEvent) -> Vec<Duration> {
         let seen = self.bot.events.iter().filter(|(_, event)| event == wanted);
         seen.map(|(at, _)| *at).collect()
@@ -487,7 +487,7 @@ impl Pair {
         !self.times(wanted).is_empty()
     }
 
-    /// Returns the reason that the bot was told, and when.
+    /// Returns the reason that the bot was given, and when.
     pub fn left(&self) -> Option<(LeaveReason, Duration)> {
         let mut reasons = self.bot.events.iter().filter_map(|(at, event)| match event {
             SessionEvent::Left(reason) => Some((*reason, *at)),
@@ -498,7 +498,7 @@ impl Pair {
         reason
     }
 
-    /// Returns the texts that reached the bot.
+    /// Returns the texts that the bot received.
     pub fn texts(&self) -> Vec<&str> {
         let texts = self.bot.events.iter().filter_map(|(_, event)| match event {
             SessionEvent::Message(text) => Some(text.as_str()),

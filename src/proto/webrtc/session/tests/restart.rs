@@ -1,4 +1,5 @@
-//! Further offers: on the same connection, with new ICE credentials, and from a client that threw its connection away.
+//! Later offers: on the same connection, with new ICE credentials, and from a client that replaced
+//! its connection.
 
 use crate::webrtc::connection::NegotiationError;
 use crate::webrtc::connection::ReceivedPacket;
@@ -8,7 +9,7 @@ use super::super::*;
 use super::pair::{Pair, Tone, ms, runner, secs, setup, share};
 use crate::testing::client::TestClient;
 
-/// Returns the values of an attribute, in the order of the text.
+/// Returns the values of an attribute, in order.
 fn values<'a>(sdp: &'a str, name: &str) -> Vec<&'a str> {
     let prefix = format!("a={name}:");
     sdp.lines()
@@ -16,7 +17,7 @@ fn values<'a>(sdp: &'a str, name: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// A running call with sound and the answer it began with.
+/// A running call with audio, and its first answer.
 fn call() -> (Pair, String) {
     call_of(TestClient::new("192.0.2.9:5000"))
 }
@@ -38,7 +39,7 @@ pub fn call_of(mut client: TestClient) -> (Pair, String) {
     (pair, first)
 }
 
-/// Asserts that sound and messages pass both ways from here on.
+/// Asserts that audio and messages pass both ways from now on.
 pub fn assert_talks(pair: &mut Pair) {
     let (frames, heard, from) = (pair.bot.frames, pair.client.heard.len(), pair.time());
     let (down, up) = (pair.client.read.len(), pair.texts().len());
@@ -60,8 +61,7 @@ pub fn assert_talks(pair: &mut Pair) {
     assert_eq!((pair.times(&SessionEvent::Joined).len(), pair.left()), (1, None));
 }
 
-/// A further offer on the same connection changes nothing that is in use: credentials, names, roles, channel and bot stay,
-/// and the sound has no gap.
+/// A renegotiation keeps credentials, mids, roles, channel and bot, and audio has no gap.
 #[test]
 fn a_renegotiation_keeps_everything() {
     let (mut pair, first) = call();
@@ -92,7 +92,7 @@ fn a_renegotiation_keeps_everything() {
     );
 }
 
-/// An offer that cannot be answered is refused, and the connection goes on as it was.
+/// An invalid offer is rejected, and the connection continues.
 #[test]
 fn a_bad_renegotiation_changes_nothing() {
     let (mut pair, first) = call();
@@ -111,7 +111,7 @@ fn a_bad_renegotiation_changes_nothing() {
     assert_talks(&mut pair);
 }
 
-/// Exchanges the first two media sections, which no later offer may do.
+/// Swaps the first two media sections, which later offers must not do.
 fn swap_sections(offer: &str) -> String {
     let mut parts: Vec<String> = Vec::new();
     for line in offer.lines() {
@@ -126,7 +126,7 @@ fn swap_sections(offer: &str) -> String {
     parts.concat()
 }
 
-/// New credentials of the client are answered with new ones, the sound goes on meanwhile, and afterwards on the new path.
+/// New credentials are answered with new ones. Audio continues meanwhile, and then on the new path.
 #[test]
 fn an_ice_restart_changes_the_ufrag_and_nothing_else() {
     let (mut pair, first) = call();
@@ -144,8 +144,8 @@ fn an_ice_restart_changes_the_ufrag_and_nothing_else() {
     assert_talks(&mut pair);
 }
 
-/// A client that made a new connection gets a new answer under the same session: the bot is not told that anybody joined, it
-/// hears on at its rate, waiting messages go to the new channel, and the old connection is nobody's any more.
+/// A client with a new connection gets a new answer in the same session: the bot sees no new
+/// caller, keeps its rate, waiting messages use the new channel, and the old connection is ignored.
 #[test]
 fn a_restart_keeps_the_bot() {
     let (mut pair, first) = call();
@@ -164,7 +164,7 @@ fn a_restart_keeps_the_bot() {
     assert_talks(&mut pair);
     assert_eq!(pair.bot.rate_hz, 16_000);
     assert!(pair.bot.frames > heard);
-    // The old connection speaks on for a while, and even says goodbye.
+    // The old connection keeps sending, and closes.
     old.send("from the past");
     old.rtc.close().expect("closing");
     let source = old.address;
@@ -179,7 +179,8 @@ fn a_restart_keeps_the_bot() {
     assert_talks(&mut pair);
 }
 
-/// A client that restarts and never connects is given up like one that never came, but it has vanished, for it was there.
+/// A client that restarts and never connects times out as vanished, because it was connected
+/// before.
 #[test]
 fn a_restart_that_never_connects_ends() {
     let (mut pair, _) = call();
@@ -195,7 +196,7 @@ fn a_restart_that_never_connects_ends() {
     assert!(pair.gone.is_some());
 }
 
-/// An offer that cannot be answered leaves the old connection as it is.
+/// An invalid offer leaves the old connection unchanged.
 #[test]
 fn a_bad_restart_changes_nothing() {
     let (mut pair, first) = call();
@@ -209,7 +210,7 @@ fn a_bad_restart_changes_nothing() {
     assert_talks(&mut pair);
 }
 
-/// A client that was lost, and restarts when its network is back, is heard again.
+/// A lost client that restarts when its network returns is heard again.
 #[test]
 fn a_lost_client_restarts() {
     let (mut pair, _) = call();
@@ -226,13 +227,13 @@ fn a_lost_client_restarts() {
     pair.connect();
     assert_eq!(pair.times(&SessionEvent::Resumed).len(), 1);
     assert_talks(&mut pair);
-    // The new connection is watched like the old one.
+    // The new connection is monitored like the old one.
     pair.up.cut = true;
     pair.run(secs(8));
     assert_eq!(pair.times(&SessionEvent::Lost).len(), 2);
 }
 
-/// Once the session says goodbye, a further offer is refused, so that the client stops trying.
+/// After the goodbye a later offer is rejected, so that the client stops retrying.
 #[test]
 fn a_session_that_is_ending_takes_no_offers() {
     let (mut pair, _) = call();

@@ -1,6 +1,5 @@
-//! Who is spoken to, and how: the fingerprint of the offer, and SRTP without master key
-//! identifiers. Sources: RFC 8122 section 6.2, RFC 5763 section 5, RFC 5764 section 4.1.1, RFC 3711
-//! section 3.1.
+//! DTLS and SRTP security: the fingerprint of the offer, and no master key identifiers. Sources:
+//! RFC 8122 section 6.2, RFC 5763 section 5, RFC 5764 section 4.1.1, RFC 3711 section 3.1.
 
 use std::time::Instant;
 
@@ -31,8 +30,8 @@ fn with_other_fingerprints(offer: String) -> String {
     lines.collect()
 }
 
-/// A peer with another certificate than the offer says is not the caller: the session ends with the
-/// handshake, in which role it may be, and no sound has left.
+/// A peer with another certificate than announced is not the caller: the session ends with the
+/// handshake, in either role, without sending audio.
 #[test]
 fn a_foreign_fingerprint_ends_the_session_at_once() {
     for role in ["actpass", "active", "passive"] {
@@ -49,19 +48,19 @@ fn a_foreign_fingerprint_ends_the_session_at_once() {
     }
 }
 
-/// Returns the value of `use_srtp` in a hello that is not encrypted.
+/// Returns the value of `use_srtp` in an unencrypted hello.
 fn use_srtp(datagram: &[u8]) -> Option<&[u8]> {
     datagram.windows(4).enumerate().find_map(|(at, head)| {
         let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
         let value = datagram.get(at + 4..at + 4 + length)?;
-        // Its profiles, their length before them, and the identifier, with its length.
+        // The length of the profiles, the profiles, and the identifier with its length.
         let profiles = usize::from(u16::from_be_bytes([*value.first()?, *value.get(1)?]));
         let fits = profiles > 0 && profiles % 2 == 0 && length >= profiles + 3;
         (head[..2] == USE_SRTP && fits && usize::from(value[2 + profiles]) == length - profiles - 3).then_some(value)
     })
 }
 
-/// The runner asks for no master key identifier, and a packet that carries one is not heard.
+/// The runner requests no master key identifier, and a packet with one is not heard.
 #[test]
 fn srtp_has_no_master_key_identifier() {
     let mut pair = Pair::with(TestClient::at("192.0.2.9:5000", Instant::now()), |offer| {
@@ -77,7 +76,7 @@ fn srtp_has_no_master_key_identifier() {
     pair.open_audio(16_000, 16_000);
     pair.client.speak(440.0, pair.now);
     pair.run(secs(1));
-    // What follows does not arrive by itself.
+    // Later packets are held back.
     pair.pass = |up, datagram| !(up && is_rtp(datagram));
     pair.launched.clear();
     pair.run(ms(100));

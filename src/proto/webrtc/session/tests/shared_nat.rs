@@ -1,7 +1,7 @@
-//! Devices behind one address: neighbours leave each other alone, and one that was reset gets its place back.
+//! Devices behind one address do not disturb each other, and a reset one is served again.
 //!
-//! A NAT gives all of them the same address; each offer names the address of the device itself. They
-//! answer checks and make none, as the voice firmware does. Source: the embedded fact sheet, section 5.
+//! Their NAT gives all of them one address, and each offer names the device's own. They answer
+//! checks and send none, as the firmware does. Source: `docs/spec/devices.md` 5, 9.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const NAT: &str = "192.0.2.77";
 const HOST: &str = "10.0.0.5";
 const NEIGHBOUR: &str = "10.0.0.6";
 
-/// A device that talks; or it pushes to talk, and says nothing.
+/// A device that talks, or that is silent until its button is pressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Habit {
     Talks,
@@ -29,7 +29,7 @@ fn at_port(world: &World, port: u16) -> TestClient {
     device(&format!("{NAT}:{port}"), world.now)
 }
 
-/// Lets a device connect from that port of the NAT; returns its session.
+/// Connects a device from a port of the NAT. Returns its session.
 fn connects(world: &mut World, host: &str, port: u16, habit: Habit) -> u64 {
     let mut client = at_port(world, port);
     if habit == Habit::Talks {
@@ -41,14 +41,14 @@ fn connects(world: &mut World, host: &str, port: u16, habit: Habit) -> u64 {
     number
 }
 
-/// Nothing passes between the device and the runner for so long.
+/// Drops all packets between the device and the runner for a time.
 fn gap(world: &mut World, number: u64, time: Duration) {
     world.away.insert(number);
     world.run(time);
     world.away.remove(&number);
 }
 
-/// Asserts that a session is as if nothing had been, and hears its device.
+/// Asserts that a session is unchanged and hears its device.
 fn assert_undisturbed(world: &mut World, number: u64, habit: Habit) {
     world.run(secs(1));
     let (frames, heard) = (world.lives[&number].frames, world.clients[&number].heard.len());
@@ -63,8 +63,7 @@ fn assert_undisturbed(world: &mut World, number: u64, habit: Habit) {
     );
 }
 
-/// The finding of the review: nothing passes for 1.5 s, and a neighbour connects meanwhile. Also for
-/// every longer gap up to the limit, wherever in it the neighbour comes.
+/// Packets are lost for 1.5 s, and for longer up to the limit, while another device connects.
 #[test]
 fn another_device_replaces_no_session_in_an_outage() {
     for habit in HABITS {
@@ -91,8 +90,7 @@ fn another_device_replaces_no_session_in_an_outage() {
     }
 }
 
-/// The other finding: a device that pushes to talk says nothing for minutes, and answers every check.
-/// Neighbours come and go.
+/// A push-to-talk device is silent for minutes but answers checks, while other devices come and go.
 #[test]
 fn another_device_replaces_no_silent_session() {
     let mut world = World::new(true);
@@ -108,7 +106,7 @@ fn another_device_replaces_no_silent_session() {
         assert_eq!(world.lives[&number].left(), None);
     }
     assert_undisturbed(&mut world, number, Habit::Waits);
-    // Nor do offers that name the device's own address, as long as it is there.
+    // Nor do offers with the device's own address, while it is present.
     for port in 7_000..7_005 {
         connects(&mut world, HOST, port, Habit::Waits);
         world.run(secs(3));
@@ -116,8 +114,8 @@ fn another_device_replaces_no_silent_session() {
     assert_undisturbed(&mut world, number, Habit::Waits);
 }
 
-/// A device that was reset is connected at once; its old session goes when it has been silent for as
-/// long as makes a caller lost, wherever the new one connected in that time. A neighbour's stays.
+/// A reset device connects at once. Its old session ends after the silence that counts as lost,
+/// whenever the new one connected. Other devices' sessions continue.
 #[test]
 fn a_device_at_another_port_replaces_itself() {
     for away in [ms(100), secs(3), secs(5)] {
@@ -140,8 +138,8 @@ fn a_device_at_another_port_replaces_itself() {
     }
 }
 
-/// Where the offers name no address, nobody can tell a device that was reset from a neighbour: the
-/// old session has its time, and is given up with it.
+/// Without addresses in the offers, a reset device cannot be told from another: the old session
+/// ends by its timeout.
 #[test]
 fn an_ambiguous_device_replaces_no_session() {
     let mut world = World::new(true);
@@ -158,7 +156,7 @@ fn an_ambiguous_device_replaces_no_session() {
     assert_undisturbed(&mut world, new, Habit::Talks);
 }
 
-/// Inquires whether a device is there, and returns what was found, and after which time.
+/// Probes a device. Returns the outcome and its delay.
 fn inquire(world: &mut World, number: u64) -> (ProbeOutcome, Duration) {
     let (now, began, found) = (world.now, world.time(), world.lives[&number].found.len());
     world.life(number).session.handle_probe(now);
@@ -168,8 +166,8 @@ fn inquire(world: &mut World, number: u64) -> (ProbeOutcome, Duration) {
     (found, at - began)
 }
 
-/// An inquiry that a full runner makes for an offer: a device that was reset has lost its place
-/// early enough for its next connection to be there 2 s after the offer, however it lived before.
+/// A full runner probes for an offer: a reset device's session ends early enough for it to be
+/// connected 2 s after the offer.
 #[test]
 fn a_probe_detects_a_reset_device() {
     for habit in HABITS {
@@ -183,14 +181,13 @@ fn a_probe_detects_a_reset_device() {
             assert_eq!(found, ProbeOutcome::Silent, "{habit:?}, {away:?}");
             assert!(took <= INQUIRY_INTERVAL * (INQUIRY_CHECKS + 1), "{took:?}");
             assert!(took <= ms(1_800) || away < INQUIRY_INTERVAL, "{took:?}");
-            // The next one who asks need not wait.
+            // A second probe has its outcome at once.
             assert_eq!(inquire(&mut world, number), (ProbeOutcome::Silent, Duration::ZERO));
         }
     }
 }
 
-/// A device that is there is found within a round trip; in a gap of 1.5 s as soon as that is over,
-/// whenever in it the inquiry came.
+/// A present device is found within a round trip, or right after an outage of 1.5 s.
 #[test]
 fn a_probe_detects_a_present_device() {
     for habit in HABITS {
@@ -221,8 +218,8 @@ fn a_probe_detects_a_present_device() {
     }
 }
 
-/// Some devices all have the same credentials. Who knows them can offer a session that names a
-/// device's address, and the device answers its checks: that is no reason to end the device's own.
+/// Some devices share credentials. A client that knows them can name a device's address in its
+/// offer and have its checks answered, which must not end the device's own session.
 #[test]
 fn known_credentials_do_not_end_a_devices_session() {
     for habit in HABITS {
@@ -240,7 +237,7 @@ fn known_credentials_do_not_end_a_devices_session() {
     }
 }
 
-/// A rival that is no neighbour's: of another network, or of a session that is no device's.
+/// Notices from another network, or of a session without a device, have no effect.
 #[test]
 fn sessions_on_other_networks_replace_nothing() {
     let mut world = World::new(true);

@@ -1,8 +1,7 @@
-//! Several callers of one runner in virtual time, and strangers that send to its port.
+//! Several callers of one runner in virtual time, and foreign packets to its port.
 //!
-//! A [`World`] does what `io` does around its sessions: it routes packets by name and path, tells
-//! sessions of each other, and forgets those that are gone. The network takes 5 ms each way, loses
-//! nothing, and carries whatever source address is written on a packet.
+//! A [`World`] does what `io` does: it routes packets, passes notices between sessions, and removes
+//! ended ones. The network takes 5 ms each way, loses nothing, and carries any source address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,20 +14,20 @@ use crate::testing::client::TestClient;
 use crate::webrtc::connection::ReceivedPacket;
 use crate::webrtc::packet_router::{PacketRouter, RemotePath};
 
-/// How long a packet takes, each way.
+/// The delay of a packet.
 pub const WAY: Duration = Duration::from_millis(5);
 
-/// A session with what its bot saw.
+/// A session and its bot's observations.
 pub struct Life {
     pub session: WebRtcSession,
     pub events: Vec<(Duration, SessionEvent)>,
-    /// Frames that the bot heard.
+    /// Frames that the bot received.
     pub frames: usize,
-    /// Whom it has sent something, each with the first byte.
+    /// Every destination, with the first byte.
     pub sent: Vec<(SocketAddr, u8)>,
-    /// Which addresses of its caller answered.
+    /// The validated addresses of the caller.
     pub proven: Vec<(Duration, SocketAddr)>,
-    /// What inquiries found.
+    /// The outcomes of probes.
     pub found: Vec<(Duration, ProbeOutcome)>,
     pub gone: bool,
     ufrag: String,
@@ -66,13 +65,13 @@ pub struct World {
     pub now: Instant,
     pub embedded: bool,
     pub routes: PacketRouter<()>,
-    /// By the number of the session.
+    /// By session number.
     pub lives: BTreeMap<u64, Life>,
-    /// By the number of their session; those that lost their power are gone.
+    /// By session number; clients without power are removed.
     pub clients: BTreeMap<u64, TestClient>,
     /// Nothing passes between these clients and the runner.
     pub away: BTreeSet<u64>,
-    /// These clients answer checks, and make none once they are connected: as microcontrollers do.
+    /// Like microcontrollers, these clients answer checks but send none once connected.
     pub answering: BTreeSet<u64>,
     /// The last check of each client.
     pub checks: BTreeMap<u64, Vec<u8>>,
@@ -111,7 +110,7 @@ impl World {
         self.now - self.start
     }
 
-    /// Answers a client's offer; returns the number of the session.
+    /// Answers a client's offer. Returns the session's number.
     pub fn call(&mut self, mut client: TestClient) -> u64 {
         let offer = client.offer();
         self.answer(client, &offer)
@@ -123,7 +122,7 @@ impl World {
         self.answer(client, &offer)
     }
 
-    /// The same for one behind a NAT: its address is that of the NAT, and its offer names another.
+    /// The same for a device behind a NAT, whose offer names another address.
     pub fn device_calls_from(&mut self, host: &str, mut client: TestClient) -> u64 {
         let public = format!(" {} {} typ host", client.address.ip(), client.address.port());
         let offer = as_device(client.offer());
@@ -159,7 +158,7 @@ impl World {
         self.last
     }
 
-    /// Makes a client's call and lets it connect.
+    /// Starts a call and lets it connect.
     pub fn connected(&mut self, client: TestClient) -> u64 {
         let number = self.call(client);
         self.connect(number);
@@ -173,7 +172,7 @@ impl World {
         self.open_audio(number);
     }
 
-    /// The bot opens its media.
+    /// Opens the bot's media.
     pub fn open_audio(&mut self, number: u64) {
         let now = self.now;
         self.life(number).session.set_audio(16_000, 16_000, true, now);
@@ -188,7 +187,7 @@ impl World {
         self.clients.get_mut(&number).expect("a client")
     }
 
-    /// A client restarts ICE on its connection.
+    /// Restarts ICE of a client.
     pub fn restart_ice(&mut self, number: u64) {
         let offer = self.client(number).change(|api| {
             api.ice_restart(true);
@@ -200,7 +199,7 @@ impl World {
         self.flush(number);
     }
 
-    /// A client comes with a new connection under the same session.
+    /// Replaces the client's connection in the same session.
     pub fn restart(&mut self, number: u64, mut client: TestClient) {
         let offer = client.offer();
         let (now, host, local) = (self.now, self.host(), [runner()]);
@@ -220,7 +219,7 @@ impl World {
         self.routes.register(ufrag, number, &());
     }
 
-    /// Somebody sends a datagram under a source address of his choice. It arrives at once.
+    /// Delivers a datagram with a forged source address at once.
     pub fn forge(&mut self, source: SocketAddr, contents: &[u8]) {
         self.arrive(source, runner(), contents);
     }
@@ -229,7 +228,7 @@ impl World {
         self.run_until(time, |_| false);
     }
 
-    /// Lets time pass until `done`, at most so much; tells whether it is.
+    /// Runs until `done`, for at most `time`. Returns whether it is done.
     pub fn run_until(&mut self, time: Duration, done: impl Fn(&World) -> bool) -> bool {
         let end = self.now + time;
         loop {
@@ -283,7 +282,7 @@ impl World {
         }
     }
 
-    /// A packet comes to the runner's port.
+    /// Delivers a packet to the runner's port.
     fn arrive(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
         let takers = self.routes.recipients(RemotePath::from(source), contents);
         for number in takers.map(|(number, ())| number).collect::<Vec<_>>() {
@@ -295,7 +294,7 @@ impl World {
         }
     }
 
-    /// Takes what a session has to give after something was done to it.
+    /// Handles a session's outputs after an input.
     pub fn touch(&mut self, number: u64) {
         self.drain(number);
     }
@@ -333,7 +332,7 @@ impl World {
             let life = self.lives.get_mut(&number).expect("a session");
             match life.session.poll_output(now) {
                 SessionOutput::Timeout(Deadline { at: wake, .. }) => {
-                    // A session that has spoken is asked again for what its bot says: nothing.
+                    // After sending audio, the bot is asked again and has none.
                     life.wake = wake.max(now + Duration::from_micros(1));
                     break;
                 }
@@ -387,7 +386,7 @@ impl World {
         self.flights.insert((self.now + WAY, self.flown), flight);
     }
 
-    /// Returns how many sessions live.
+    /// Returns the number of sessions.
     pub fn living(&self) -> usize {
         self.lives.values().filter(|life| !life.gone).count()
     }

@@ -1,18 +1,18 @@
-//! Numbers that begin again: sequence numbers and timestamps of RTP, the roll-over counter of SRTP,
-//! both ways. A call of days meets them; here each is met within seconds. Sources: RFC 3550 section
-//! 5.1, RFC 3711 section 3.3.1.
+//! Wrapping counters in both directions: RTP sequence numbers and timestamps, SRTP's roll-over
+//! counter. Calls of days reach them; here each is reached within seconds. Sources: RFC 3550
+//! section 5.1, RFC 3711 section 3.3.1.
 
 use super::super::*;
 use super::pair::{Pair, Tone, ms, runner, secs, setup, share};
 use crate::testing::client::TestClient;
 use crate::webrtc::connection::ConnectionSetup;
 
-/// Packets that may be missing between two for the roll-over counter to be known: less than half of
-/// its range.
+/// The most missing packets at which the roll-over counter is still known: less than half its
+/// range.
 const LEAP: u64 = 30_000;
 const HZ: f64 = 440.0;
 
-/// A call whose bot hears at 16 kHz, made with these random bits.
+/// A call whose bot hears at 16 kHz, with these random bits.
 fn call(seed: u64) -> Pair {
     let mut client = TestClient::new("192.0.2.9:5000");
     let offer = client.offer();
@@ -29,7 +29,7 @@ fn call(seed: u64) -> Pair {
     pair
 }
 
-/// Asserts that the bot hears the tone for a second, without a gap.
+/// Asserts that the bot hears a tone for a second without a gap.
 fn assert_heard(pair: &mut Pair, what: &str) {
     let (frames, samples) = (pair.bot.frames, pair.bot.pcm.len());
     let before = pair.session.listener.tally().counters;
@@ -42,14 +42,14 @@ fn assert_heard(pair: &mut Pair, what: &str) {
     assert!(part > 0.9, "{what}: {part}");
 }
 
-/// The caller's sequence numbers and timestamps pass their ends, one after the other and together.
+/// The caller's sequence numbers and timestamps wrap, one after the other and together.
 #[test]
 fn the_callers_rtp_numbers_wrap() {
     for (sequence, ticks) in [
         (0xffff - 100, 48_000),
         (1_000, u32::MAX - 100 * 960),
         (0xffff - 100, u32::MAX - 100 * 960),
-        // The half of the range, where a difference changes its sign.
+        // Half the range, where a difference changes its sign.
         (0x7fff - 100, i32::MAX as u32 - 100 * 960),
     ] {
         let mut pair = call(1);
@@ -63,7 +63,7 @@ fn the_callers_rtp_numbers_wrap() {
     }
 }
 
-/// The caller's roll-over counter goes up several times; what is leapt over is a loss, and no more.
+/// The caller's roll-over counter increases several times; skipped packets count as lost.
 #[test]
 fn the_callers_roll_over_counter_is_tracked() {
     let mut pair = call(1);
@@ -71,16 +71,16 @@ fn the_callers_roll_over_counter_is_tracked() {
     pair.run(secs(1));
     for leap in 1..=12 {
         pair.client.leap(LEAP);
-        // The buffer takes its time to believe it.
+        // The jitter buffer needs time to accept it.
         pair.run(secs(1));
         assert_heard(&mut pair, &format!("leap {leap}"));
     }
 }
 
-/// What the runner sends begins again in the same ways, and its client hears all of it.
+/// The runner's numbers wrap in the same ways, and its client hears everything.
 #[test]
 fn the_runners_rtp_numbers_wrap() {
-    // The timestamp stands in the upper half, the sequence number in the lowest 15 bits.
+    // The timestamp is in the upper half, the sequence number in the lowest 15 bits.
     let mut pair = call(u64::from(u32::MAX - 100 * 960) << 32 | 0x7fff);
     pair.bot.endless = Some(Tone::new(HZ, 16_000));
     pair.run(secs(5));
@@ -110,8 +110,7 @@ fn the_runners_rtp_numbers_wrap() {
     assert!(last > 5 << 16, "{last}");
 }
 
-/// A machine that has been up for longer than 32 bits of milliseconds, and of microseconds, count:
-/// calls begin and run across both.
+/// Calls begin and continue across the wrap of 32-bit counters of milliseconds and microseconds.
 #[test]
 fn the_millisecond_clock_wraps() {
     let up = std::time::Instant::now();

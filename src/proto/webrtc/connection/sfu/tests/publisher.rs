@@ -1,4 +1,4 @@
-//! The connection that we offer.
+//! The publisher's connection.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::audio::tone::share;
 use crate::limits::ROOM_MEDIA_LOST_AFTER;
 use crate::livekit::wire::{DataPacket, DataValue, UserPacket};
 
-/// Speaks for so many times 20 ms.
+/// Sends audio for `packets` times 20 ms.
 fn talk(world: &mut World, talker: &mut Talker, times: u64, level: u8) {
     for _ in 0..times {
         let payload = talker.packet();
@@ -141,7 +141,7 @@ fn candidates_may_come_before_the_answer() {
     World::new(peer, server, now).connect();
 }
 
-/// A server on this machine has one of our addresses, and another port.
+/// A server on the same machine shares an address but not the port.
 #[test]
 fn a_server_may_share_an_address_but_not_the_port_of_the_runner() {
     let now = Instant::now();

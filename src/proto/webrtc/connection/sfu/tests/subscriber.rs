@@ -1,4 +1,4 @@
-//! The connection that we answer: whose voice is heard, through every change of the room.
+//! The subscriber's connection: whose audio is received, through all changes of a room.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::webrtc::connection::{PacketTrust, ReceivedPacket};
 const ANN: &str = "PA_ann|TR_ann";
 const BOB: &str = "PA_bob|TR_bob";
 
-/// Returns the share of a tone in the last so many times 20 ms of a track.
+/// Returns the share of a tone in the end of a track.
 fn tone(world: &World, track: &str, hz: f64, frames: usize) -> f64 {
     let pcm = world.heard(track);
     share(&pcm[pcm.len().saturating_sub(frames * 320)..], hz, 16_000)
@@ -29,13 +29,13 @@ fn counts(world: &World) -> Vec<(&str, usize)> {
     tracks.map(|(track, packets)| (track.as_str(), packets.len())).collect()
 }
 
-/// Returns the text without the lines that begin so.
+/// Returns the text without the lines that start with `start`.
 fn without(text: &str, start: &str) -> String {
     let lines = text.lines().filter(|line| !line.starts_with(start));
     lines.fold(String::new(), |text, line| text + line + "\r\n")
 }
 
-/// Returns the section of this name.
+/// Returns the section with this mid.
 fn section<'a>(text: &'a str, mid: &str) -> &'a str {
     let named = |section: &&str| section.lines().any(|line| line == format!("a=mid:{mid}"));
     text.split("m=").find(named).expect("a section")
@@ -72,7 +72,7 @@ fn each_track_is_received_under_its_id() {
     }
 }
 
-/// The server writes the section's name into packets, and no `a=ssrc` line into its offer.
+/// The server writes the mid into packets but no `a=ssrc` into its offer.
 #[test]
 fn unannounced_sources_are_found_by_mid() {
     let now = Instant::now();
@@ -133,7 +133,8 @@ fn tracks_are_added_and_removed() {
     assert!(tone(&world, "TR_bob", 1_000.0, 30) > 0.99, "nothing broke in between");
 }
 
-/// A server uses the section of a track that is gone for the next one: the name stays, the track and the source change.
+/// A server reuses the section of a removed track: the mid is the same, but the track and the
+/// source change.
 #[test]
 fn a_reused_section_carries_the_new_track() {
     for announced in [true, false] {
@@ -241,7 +242,7 @@ fn only_opus_is_accepted() {
     assert_eq!(counts(&world), [("TR_ann", 20)]);
 }
 
-/// We receive, so the numbers of the answer count: one for all sections.
+/// The subscriber receives, so the payload types of its answer apply, one for all sections.
 #[test]
 fn sections_may_use_different_payload_types_for_opus() {
     let now = Instant::now();
@@ -273,7 +274,8 @@ fn sendrecv_sections_are_answered_with_recvonly() {
     assert!(section(&answer, &mids[0]).contains("a=recvonly"));
 }
 
-/// At the cap and one past it: who is heard stays heard, and a place that becomes free is taken by the next offer.
+/// At the cap and one past it: received tracks keep their place, and a free place goes to the next
+/// offer.
 #[test]
 fn tracks_beyond_the_cap_wait_for_a_free_place() {
     let now = Instant::now();
@@ -349,7 +351,7 @@ fn invalid_offers_change_nothing() {
     assert_eq!(world.audio["TR_eve"].len(), 5);
 }
 
-/// Cuts and flips of an offer at every place: an answer or an error, never a panic.
+/// Truncates and flips an offer at every byte: the result is an answer or an error, never a panic.
 #[test]
 fn damaged_offers_never_panic() {
     let now = Instant::now();
@@ -392,7 +394,7 @@ fn packets_of_other_senders_are_ignored() {
     let named = |source: u32| {
         let mut packet = vec![0x90, 111, 0, 9, 0, 0, 0, 0];
         packet.extend(source.to_be_bytes());
-        // One word of extensions: id 4 is the section's name, or id 3 where the server chose so.
+        // One header extension: the mid, with id 4 or, if the server chose so, 3.
         let mid = mids[0].as_bytes();
         packet.extend([0xbe, 0xde, 0, 1, 0x30 | (mid.len() as u8 - 1)]);
         packet.extend(mid);
@@ -474,7 +476,7 @@ fn track_ids_and_sources_of_a_section_are_capped() {
         let map = [(String::new(), format!("TR_{}", "x".repeat(bytes - 3)))].into();
         assert_eq!(offer(&map, "").sources.sections.len(), heard);
     }
-    // The last section of the offer is the audio's.
+    // The last section of the offer is audio.
     let line = |source: usize| format!("a=ssrc:{source} cname:x\r\n");
     for count in [ROOM_SECTION_SOURCES_MAX, ROOM_SECTION_SOURCES_MAX + 1] {
         let lines: String = (0..=count).map(line).collect();

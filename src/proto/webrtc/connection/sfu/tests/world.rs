@@ -1,6 +1,8 @@
-//! A [`PeerConnection`] and a server made of str0m's `Rtc`, joined by a link of 2 ms in virtual time.
+//! A [`PeerConnection`] and a server made of str0m's `Rtc`, joined by a link of 2 ms in virtual
+//! time.
 //!
-//! Nothing sleeps; [`World::run`] moves the time by a millisecond a turn, hands over what is due, and keeps what came out.
+//! [`World::run`] advances the time by a millisecond per turn, delivers what is due, and records
+//! the outputs. Nothing sleeps.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -53,18 +55,18 @@ pub fn setup(local: &[SocketAddr]) -> SfuSetup<'_> {
     }
 }
 
-/// What a server is like.
+/// The properties of a server.
 #[derive(Clone, Copy, Default)]
 pub struct Kind {
     pub lite: bool,
-    /// It offers `audio/red` too.
+    /// It also offers `audio/red`.
     pub red: bool,
     pub video: bool,
-    /// It does not write the section's name into packets.
+    /// It omits the mid from packets.
     pub nameless: bool,
 }
 
-/// A tone as packets.
+/// A source of audio packets with a tone.
 pub struct Talker {
     tone: Tone,
     encoder: Encoder,
@@ -141,12 +143,12 @@ impl Server {
         answer.to_sdp_string()
     }
 
-    /// Offers the subscriber these new sections, `PA_..|TR_..` each, and a data channel at first.
+    /// Offers the subscriber new sections, each `PA_..|TR_..`, and at first a data channel.
     pub fn offer(&mut self, tracks: &[&str]) -> (String, Vec<Mid>) {
         self.offer_changed(tracks, &[])
     }
 
-    /// Offers new sections, and other directions of those that are there.
+    /// Offers new sections, and new directions of existing ones.
     pub fn offer_changed(&mut self, tracks: &[&str], directions: &[(Mid, Direction)]) -> (String, Vec<Mid>) {
         let mut change = self.rtc.sdp_api();
         for (mid, direction) in directions {
@@ -175,7 +177,7 @@ impl Server {
             .expect("an answer that fits");
     }
 
-    /// Speaks 20 ms in a section.
+    /// Sends 20 ms of audio in a section.
     pub fn say(&mut self, mid: Mid, talker: &mut Talker, now: Instant) {
         let payload = talker.packet();
         let pt: Pt = *self
@@ -221,7 +223,7 @@ impl Server {
     }
 }
 
-/// Both ends.
+/// Both ends of a connection.
 pub struct World {
     pub now: Instant,
     pub peer: PeerConnection,
@@ -232,7 +234,7 @@ pub struct World {
     pub audio: BTreeMap<String, Vec<AudioPacket>>,
     pub gone: Vec<String>,
     pub data: Vec<Vec<u8>>,
-    /// The peer's datagrams, as they left.
+    /// The datagrams that the connection sent.
     pub sent: Vec<Vec<u8>>,
     wake: Instant,
     to_peer: VecDeque<(Instant, Vec<u8>)>,
@@ -258,7 +260,7 @@ impl World {
         }
     }
 
-    /// A publisher whose offer the server has answered, not connected yet.
+    /// Creates a publisher whose offer is answered but not connected.
     pub fn publishing(kind: Kind) -> Self {
         let now = Instant::now();
         let mut server = Server::new(kind, now);
@@ -268,7 +270,7 @@ impl World {
         World::new(peer, server, now)
     }
 
-    /// A subscriber that has answered an offer with these tracks, not connected yet.
+    /// Creates a subscriber that answered an offer with these tracks but is not connected.
     pub fn subscribed(kind: Kind, tracks: &[&str]) -> (Self, Vec<Mid>) {
         let now = Instant::now();
         let mut server = Server::new(kind, now);
@@ -321,7 +323,7 @@ impl World {
         }
     }
 
-    /// Hands the peer a datagram of the server's address; tells whether it was taken.
+    /// Delivers a datagram from the server's address. Returns whether it was accepted.
     pub fn deliver(&mut self, datagram: &[u8]) -> bool {
         let taken = self
             .peer
@@ -370,7 +372,7 @@ impl World {
         panic!("the peer's output has no end");
     }
 
-    /// Lets talkers speak for so many times 20 ms.
+    /// Sends audio of these talkers for `packets` times 20 ms.
     pub fn talk(&mut self, talkers: &mut [(Mid, Talker)], times: usize) {
         for _ in 0..times {
             for (mid, talker) in talkers.iter_mut() {
@@ -380,7 +382,7 @@ impl World {
         }
     }
 
-    /// Makes an offer of the server, changed by hand, answers it, and returns the answer.
+    /// Makes an offer of the server, changes it, and returns the connection's answer.
     pub fn renegotiate(&mut self, offer: &str, mid_to_track: &[(&str, &str)]) -> String {
         let map = mid_to_track
             .iter()
@@ -394,7 +396,7 @@ impl World {
         answer
     }
 
-    /// Returns what was heard of a track, as PCM.
+    /// Returns the received audio of a track.
     pub fn heard(&self, track: &str) -> Vec<i16> {
         decode(
             self.audio

@@ -1,4 +1,4 @@
-//! Which keys are refused, and in which words; the certificates are OpenSSL's.
+//! Which keys are rejected, and with which error. The certificates were made with OpenSSL.
 
 use dimpl::crypto::{HashAlgorithm, SignatureAlgorithm};
 
@@ -11,7 +11,7 @@ macro_rules! certificate {
     };
 }
 
-/// What is said of a certificate in each role, over a signature that is none.
+/// Returns the error for a certificate in each role, with an invalid signature.
 fn refusals(certificate: &[u8], algorithm: SignatureAlgorithm) -> [Option<String>; 2] {
     let roles: [&dyn SignatureVerifier; 2] = [&ServerVerifier, &ClientVerifier];
     roles.map(|verifier| {

@@ -1,4 +1,4 @@
-//! Keys and signatures of OpenSSL 3.0, good and bad.
+//! Valid and invalid keys and signatures, made with OpenSSL 3.0.
 
 use x509_cert::Certificate;
 
@@ -17,7 +17,7 @@ fn key_2048() -> RsaPublicKey {
     key(include_bytes!("../../../../../../tests/data/dtls/rsa2048.der"))
 }
 
-/// DER of the numbers.
+/// Encodes a key in DER.
 fn der(modulus: &[u8], exponent: &[u8]) -> Vec<u8> {
     let number = |bytes: &[u8]| [&[2, 0x82], &(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
     let body = [number(modulus), number(exponent)].concat();
@@ -54,24 +54,24 @@ fn invalid_signatures_do_not_verify() {
         SIGNED,
         include_bytes!("../../../../../../tests/data/dtls/rsa2048.pss.sig")
     ));
-    // Numbers that are not below the modulus, the signature plus the modulus among them.
+    // Numbers that are not below the modulus, including the signature plus the modulus.
     assert!(!key.verify(SIGNED, &[0xff; 256]));
     assert!(!key.verify(SIGNED, &key.modulus));
-    // 0 and 1 open to themselves.
+    // 0 and 1 decrypt to themselves.
     let mut one = [0; 256];
     assert!(!key.verify(SIGNED, &one));
     one[255] = 1;
     assert!(!key.verify(SIGNED, &one));
 }
 
-/// With the exponent 3 a cube root forges what is not compared whole: the digest at the front, and anything behind it.
+/// With exponent 3, a cube root forges a signature unless the whole block is compared.
 #[test]
 fn the_block_is_compared_whole() {
     let good = expected_block(SIGNED, 256);
     assert_eq!(good.len(), 256);
     assert_eq!(good[..3], [0, 1, 0xff]);
     assert_eq!(good[256 - 32 - 19 - 2..256 - 32 - 19], [0xff, 0]);
-    // The key that opens everything to itself, as it were, is not taken, so the comparison is tried alone.
+    // Keys with exponent 1 are unsupported, so the comparison is tested alone.
     let mut short = good.clone();
     short.copy_within(256 - 52.., 10);
     assert_ne!(to_uint(&short), to_uint(&good));
@@ -83,7 +83,7 @@ fn key_sizes_and_exponents_are_bounded() {
         let mut modulus = vec![0xff; bits.div_ceil(8)];
         modulus[0] = 0xff >> (modulus.len() * 8 - bits);
         let modulus = [&[0], &modulus[..]].concat();
-        // A number that begins with a set bit has a zero before it, and one that does not has none.
+        // A number with its top bit set has a leading zero.
         let modulus = if modulus[1] & 0x80 == 0 {
             &modulus[1..]
         } else {
@@ -91,7 +91,7 @@ fn key_sizes_and_exponents_are_bounded() {
         };
         let key = RsaPublicKey::from_der(&der_shortest(modulus, exponent)).unwrap();
         assert_eq!(key.bits(), bits);
-        // Whatever the key is, verifying with it is no panic.
+        // Verification with any key causes no panic.
         assert!(!key.verify(SIGNED, &vec![0x55; bits.div_ceil(8)]));
         key.is_supported()
     };
@@ -123,7 +123,7 @@ fn key_sizes_and_exponents_are_bounded() {
     assert!(!even.verify(SIGNED, SIGNATURE));
 }
 
-/// DER with lengths in their shortest form, as it must be.
+/// Encodes DER with the shortest lengths, as required.
 fn der_shortest(modulus: &[u8], exponent: &[u8]) -> Vec<u8> {
     let element = |tag: u8, body: &[u8]| {
         let [high, low] = (body.len() as u16).to_be_bytes();
@@ -145,7 +145,7 @@ fn malformed_keys_are_rejected() {
         assert_eq!(RsaPublicKey::from_der(&good[..length]), None, "cut at {length}");
     }
     assert_eq!(RsaPublicKey::from_der(&[&good[..], &[0]].concat()), None);
-    // A negative number, lengths in a long form, another type.
+    // A negative number, long lengths, another type.
     assert_eq!(
         RsaPublicKey::from_der(&der_shortest(&key_2048().modulus, &[1, 0, 1])),
         None
@@ -156,7 +156,7 @@ fn malformed_keys_are_rejected() {
         for byte in [0, 0x7f, 0x80, 0xff] {
             let mut changed = good.clone();
             changed[at] = byte;
-            // Whatever it is, no panic.
+            // No input causes a panic.
             let _ = RsaPublicKey::from_der(&changed).map(|key| key.verify(SIGNED, SIGNATURE));
         }
     }

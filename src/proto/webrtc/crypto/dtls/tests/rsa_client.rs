@@ -1,8 +1,8 @@
-//! A DTLS client with an RSA key: dimpl with ring's signature, and its CertificateVerify says so.
+//! A DTLS client with an RSA key: dimpl with ring's signatures.
 //!
-//! dimpl as a client signs with whatever key it is given and calls it ECDSA, so two bytes of that
-//! message are put right on the wire and in its transcript. It hashes the CertificateRequest as it
-//! came, which holds ours to what it sent.
+//! dimpl's client calls every signature ECDSA, so two bytes of CertificateVerify are corrected on
+//! the wire and in its transcript. It hashes the CertificateRequest as received, which verifies
+//! that the server hashed what it sent.
 
 use dimpl::CryptoError as DimplError;
 use dimpl::crypto::{
@@ -51,7 +51,7 @@ impl KeyProvider for Keys {
     fn load_private_key(&self, der: &[u8]) -> Result<Box<dyn Signs>, DimplError> {
         Ok(match KeyPair::from_pkcs8(der) {
             Ok(key) => Box::new(Key(key)),
-            // The self-test's.
+            // The key of dimpl's self-test.
             Err(_) => return rust_crypto::default_provider().key_provider.load_private_key(der),
         })
     }
@@ -110,7 +110,7 @@ impl HashContext for Hash {
     }
 }
 
-/// Puts the algorithm right in messages that begin at `from`.
+/// Corrects the algorithm in messages that start at `from`.
 fn say_rsa(bytes: &mut [u8], from: usize) {
     let mut at = from;
     let mut found = Vec::new();
@@ -127,7 +127,7 @@ fn say_rsa(bytes: &mut [u8], from: usize) {
     }
 }
 
-/// The wire from the client to the server.
+/// Corrects the algorithm on the wire to the server.
 fn say_rsa_on_the_wire(to: usize, packet: &mut Vec<u8>) {
     if to == 0 {
         let mut parts: Vec<_> = records(packet).map(<[u8]>::to_vec).collect();
@@ -141,7 +141,7 @@ fn say_rsa_on_the_wire(to: usize, packet: &mut Vec<u8>) {
 #[test]
 fn a_client_with_an_rsa_key_is_accepted() {
     let now = Instant::now();
-    // The smaller MTU cuts certificate and signature in pieces.
+    // The smaller MTU fragments certificate and signature.
     for (bits, mtu) in [(2048, MTU), (2048, 500), (4096, MTU), (4096, 500)] {
         let device = key(bits);
         let (mut left, mut right) = (ours(false, now), client(device.clone(), mtu, now));
@@ -156,7 +156,7 @@ fn a_client_with_an_rsa_key_is_accepted() {
     }
 }
 
-/// A server, and what an RSA client has to say once it has the server's flight.
+/// Returns a server, and an RSA client's last flight.
 fn before_the_last_flight(mtu: usize, now: Instant) -> (Box<dyn DtlsInstance>, Vec<Vec<u8>>) {
     let (mut server, mut client) = (ours(false, now), client(key(4096), mtu, now));
     server.handle_timeout(now).unwrap();
@@ -170,7 +170,7 @@ fn before_the_last_flight(mtu: usize, now: Instant) -> (Box<dyn DtlsInstance>, V
     (server, flight)
 }
 
-/// The pieces of the client's flight come last one first, then twice: nothing but time is lost.
+/// The fragments arrive in reverse and then twice, without another cost than time.
 #[test]
 fn fragments_may_arrive_in_any_order() {
     let (mut server, flight) = before_the_last_flight(500, Instant::now());
@@ -181,7 +181,7 @@ fn fragments_may_arrive_in_any_order() {
     assert!(drain(&mut *server).connected);
 }
 
-/// As OpenSSL makes them, and aiortc sends them.
+/// The fragments of OpenSSL, as aiortc sends them.
 #[test]
 fn a_flight_of_many_fragments_in_one_datagram_is_accepted() {
     let (mut server, flight) = before_the_last_flight(256, Instant::now());
@@ -197,7 +197,7 @@ fn a_wrong_signature_is_rejected_with_the_reason() {
     let now = Instant::now();
     let other = DtlsCert {
         certificate: key(2048).certificate,
-        // The test's own key would do as well; this one has another length, too.
+        // Another length than the test's own key.
         private_key: key(4096).private_key,
     };
     // The key of another certificate.
@@ -205,7 +205,7 @@ fn a_wrong_signature_is_rejected_with_the_reason() {
     let (server, _, _, refused) = carry(&mut *server, &mut *thief, now, say_rsa_on_the_wire);
     assert!(!server.connected);
     assert_eq!(refused[0], (0, HandshakeError::BadSignature));
-    // Each of these bytes changed: algorithm, hash, first and last byte of the signature.
+    // Changes algorithm, hash, and the first and last byte of the signature.
     for (at, xor) in [(25, 1), (26, 2), (29, 1), (29 + 255, 1)] {
         let (mut server, mut client) = (ours(false, now), client(key(2048), MTU, now));
         let mut changed = 0;
@@ -223,8 +223,8 @@ fn a_wrong_signature_is_rejected_with_the_reason() {
     }
 }
 
-/// Whoever sits between and takes RSA out of the request, so that the client sends no certificate or a weaker one, is found
-/// out: what both ends signed differs.
+/// A third party that removes RSA from the request is detected, because the signed transcripts
+/// differ.
 #[test]
 fn a_request_changed_by_a_third_party_fails_the_handshake() {
     let now = Instant::now();
