@@ -75,7 +75,7 @@ for (const [name, check] of Object.entries(secure.tlsChecks)) {
 	await alone(name, check, ['--bot', 'parrot', '--host', '0.0.0.0', '--tls', 'auto', '--state-dir', 'state', '--allowed-hosts', 'board.local']);
 }
 for (const [name, check] of Object.entries(untrusted.checks)) await run(name, check, ['--bot', 'echo']);
-for (const [name, check] of Object.entries(untrusted.keyChecks)) await run(name, check, ['--bot', 'echo', '--api-key', strangers.KEY], out);
+for (const [name, check] of Object.entries(untrusted.keyChecks)) await run(name, check, ['--bot', 'echo', '--api-key', untrusted.KEY], out);
 for (const [name, check] of Object.entries(rooms.mediaChecks)) await run(name, check, ['--bot', 'echo', rooms.mediaEnv], out);
 const provider = await rooms.serveProvider();
 for (const [name, check] of Object.entries(rooms.videoChecks)) await run(name, check, [rooms.videoEnv(provider), '--', 'sleep', '600'], out);
