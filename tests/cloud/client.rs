@@ -410,18 +410,18 @@ fn an_upload_reports_its_progress() {
     let files = [("Dockerfile", "FROM scratch\n"), ("noise", &*noise)];
     let ended = client_among(&files, &service.url(), &["build", "."]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    let told: Vec<&str> = ended
+    let message: Vec<&str> = ended
         .stderr
         .lines()
         .filter_map(|line| line.strip_prefix("upload: "))
         .collect();
-    let tenths: Vec<&str> = told
+    let tenths: Vec<&str> = message
         .iter()
         .filter_map(|line| line.split_once(" % "))
         .map(|(tenth, _)| tenth)
         .collect();
     assert_eq!(tenths, ["10", "20", "30", "40", "50", "60", "70", "80", "90", "100"]);
-    assert!(told[9].ends_with("B/s"), "{}", told[9]);
+    assert!(message[9].ends_with("B/s"), "{}", message[9]);
 }
 
 /// I-28: log lines without control characters; pages are followed to the end or the limit.
@@ -673,7 +673,10 @@ fn the_client_works_with_this_service() {
         "region: local".into(),
         "buildfilePath: Dockerfile".into(),
     ] {
-        assert!(status.lines().any(|told| told == line), "{line} is not in {status}");
+        assert!(
+            status.lines().any(|message| message == line),
+            "{line} is not in {status}"
+        );
     }
     let logs = client(&["logs", id]).stdout;
     assert!(logs.lines().any(|line| line == "building local Dockerfile"), "{logs}");

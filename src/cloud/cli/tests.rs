@@ -219,14 +219,14 @@ fn keys_and_secrets_come_from_variables_and_are_not_repeated() {
         ("CLOUD_STORE_SECRET", "store-secret-for-tests"),
     ];
     let (config, _) = served(&["--org", "home"], &variables);
-    let told: Vec<_> = config
+    let message: Vec<_> = config
         .keys
         .iter()
         .map(|key| (key.kind, key.org.as_str(), key.key.expose()))
         .collect();
     let second = format!("{KEY}2");
     assert_eq!(
-        told,
+        message,
         [
             (KeyKind::Private, "home", KEY),
             (KeyKind::Private, "acme", &*second),

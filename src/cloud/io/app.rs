@@ -232,7 +232,7 @@ fn holder(keys: &keys::KeySnapshot<'_>, headers: &HeaderMap) -> Result<Option<Ke
     };
     let key = bearer(only.as_bytes()).and_then(|key| std::str::from_utf8(key).ok());
     match key {
-        Some(key) => keys.find(key).map_err(|why| ApiError::internal(why.to_string())),
+        Some(key) => keys.find(key).map_err(|reason| ApiError::internal(reason.to_string())),
         None => Ok(None),
     }
 }
@@ -338,7 +338,7 @@ async fn dispatch(
 impl CloudApp {
     fn regions(&self) -> Result<Arc<Regions>, ApiError> {
         match &self.regions {
-            Some(file) => file.load().map_err(|why| ApiError::internal(why.to_string())),
+            Some(file) => file.load().map_err(|reason| ApiError::internal(reason.to_string())),
             None => Ok(Arc::default()),
         }
     }

@@ -385,13 +385,13 @@ mod tests {
             fs::set_permissions(tmp.join(path), fs::Permissions::from_mode(mode)).expect("ours");
         }
         let id = Uuid::v4([7; 16]);
-        let check = |why: &str| {
-            let folder = ArchiveDir::open(&place.0).unwrap_or_else(|error| panic!("{why}: {error}"));
+        let check = |reason: &str| {
+            let folder = ArchiveDir::open(&place.0).unwrap_or_else(|error| panic!("{reason}: {error}"));
             let left: Vec<_> = fs::read_dir(&tmp).expect("a folder").collect();
-            assert!(left.is_empty(), "{why}: {left:?}");
+            assert!(left.is_empty(), "{reason}: {left:?}");
             put(&folder, id, &[b"abc"]);
-            assert_eq!(place.files(), [format!("archives/org-7/{id}.tar.gz")], "{why}");
-            assert_eq!(other.files(), ["kept/file"], "{why}");
+            assert_eq!(place.files(), [format!("archives/org-7/{id}.tar.gz")], "{reason}");
+            assert_eq!(other.files(), ["kept/file"], "{reason}");
         };
         check("folders, links, a socket, odd modes");
         fs::remove_dir(&tmp).expect("an empty folder");

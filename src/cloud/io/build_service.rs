@@ -129,8 +129,8 @@ impl BuildService {
         }
         lock(&self.queue).restore(&plan);
         for build in plan.exhausted {
-            let why = queue::exhausted_message(build.attempt);
-            if let Ok(failed) = build.change(BuildChange::Fail(why), unix_time_ms()) {
+            let reason = queue::exhausted_message(build.attempt);
+            if let Ok(failed) = build.change(BuildChange::Fail(reason), unix_time_ms()) {
                 self.busy.send_modify(|busy| *busy += 1);
                 tasks::spawn(self.clone().fail_exhausted(build, failed));
             }

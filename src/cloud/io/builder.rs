@@ -306,12 +306,12 @@ async fn command(
     match first {
         WaitResult::Ended(_) => group.leader_was_reaped(),
         WaitResult::Late | WaitResult::Stopped => {
-            let why = if let WaitResult::Late = first {
-                "it is too late"
+            let reason = if let WaitResult::Late = first {
+                "the time limit has passed"
             } else {
                 "the service stops"
             };
-            output.note(format!("{why}: the command is told to end")).await;
+            output.note(format!("{reason}: sending SIGTERM to the command")).await;
             group.signal(Signal::TERM);
             let _ = timeout(job.limits.grace, wait_for_group(&mut child, &mut group)).await;
         }
@@ -333,13 +333,13 @@ async fn command(
     match first {
         WaitResult::Ended(Ok(status)) => classify_exit(&end_of(status), output, stop).await,
         WaitResult::Ended(Err(error)) => {
-            let why = format!("waiting for the command: {error}");
-            Err(output.failed(BuildPhase::Build, &why).await)
+            let reason = format!("waiting for the command: {error}");
+            Err(output.failed(BuildPhase::Build, &reason).await)
         }
         WaitResult::Late => {
             let limit = job.limits.timeout.as_secs_f64();
-            let why = format!("no end within {limit} seconds (`--build-timeout`), so it was stopped");
-            Err(match output.failed(BuildPhase::Build, &why).await {
+            let reason = format!("no end within {limit} seconds (`--build-timeout`), so it was stopped");
+            Err(match output.failed(BuildPhase::Build, &reason).await {
                 RunOutcome::Failed(text) => RunOutcome::TimedOut(text),
                 other => other,
             })
@@ -609,15 +609,15 @@ impl OutputLog {
     }
 
     /// Logs an error and returns it as an outcome.
-    async fn failed(self: &Arc<OutputLog>, phase: BuildPhase, why: &str) -> RunOutcome {
-        self.note(outcome::error_message(phase, why, "")).await;
+    async fn failed(self: &Arc<OutputLog>, phase: BuildPhase, reason: &str) -> RunOutcome {
+        self.note(outcome::error_message(phase, reason, "")).await;
         let state = common::lock(&self.0);
         let stderr = if phase == BuildPhase::Build {
             state.stderr.end()
         } else {
             ""
         };
-        RunOutcome::Failed(outcome::error_message(phase, why, stderr))
+        RunOutcome::Failed(outcome::error_message(phase, reason, stderr))
     }
 
     fn last_line(&self) -> String {

@@ -191,26 +191,26 @@ impl CloudClient<'_> {
         let began = Instant::now();
         let left = || wait.timeout.saturating_sub(began.elapsed());
         let request = self.request(&path_of(id_of(build)?), None);
-        let (mut told, mut silence) = (None, None);
+        let (mut message, mut silence) = (None, None);
         loop {
             let status = status_of(build)?;
             if let Some(status) = status.filter(|status| status.is_final()) {
                 return ended(build, status);
             }
-            if told != Some(status) {
+            if message != Some(status) {
                 eprint_line(&format!("build {} is {}", text(build, "id"), text(build, "status")));
-                told = Some(status);
+                message = Some(status);
             }
             if left().is_zero() {
                 return Err(wait_timeout(build, wait, silence));
             }
             tokio::time::sleep(wait.poll.min(left())).await;
             let asked = with_retries(async || send_once(&request, CLIENT_TIMEOUT).await);
-            let why = match tokio::time::timeout(left().max(LAST_POLL), asked).await {
+            let reason = match tokio::time::timeout(left().max(LAST_POLL), asked).await {
                 Ok(outcome) => {
                     let is_passing = is_transient(&outcome);
                     match check_status(outcome) {
-                        Err(ClientError::Failed(why)) if is_passing => why,
+                        Err(ClientError::Failed(reason)) if is_passing => reason,
                         answer => {
                             *build = build_of(&object(&answer?)?)?;
                             silence = None;
@@ -224,9 +224,9 @@ impl CloudClient<'_> {
                 }
             };
             if silence.is_none() {
-                eprint_line(&format!("{why}; retrying"));
+                eprint_line(&format!("{reason}; retrying"));
             }
-            silence = Some(why);
+            silence = Some(reason);
         }
     }
 
@@ -262,9 +262,9 @@ fn ended(build: &Value, status: BuildStatus) -> Result<(), ClientError> {
     if status == BuildStatus::Success {
         return Ok(());
     }
-    let (id, why) = (text(build, "id"), text(build, "errorMessage"));
-    let told = format!("build {id}: {}: {why}", status.name());
-    Err(ClientError::Failed(told.trim_end_matches(": ").to_owned()))
+    let (id, reason) = (text(build, "id"), text(build, "errorMessage"));
+    let message = format!("build {id}: {}: {reason}", status.name());
+    Err(ClientError::Failed(message.trim_end_matches(": ").to_owned()))
 }
 
 /// Returns the result of a wait that timed out. `silence` is the error of the last poll.
@@ -273,7 +273,7 @@ fn wait_timeout(build: &Value, wait: WaitOptions, silence: Option<String>) -> Cl
     let seconds = wait.timeout.as_secs_f64();
     ClientError::StillRunning(match silence {
         None => format!("build {id} is {status} after {seconds} s, and continues"),
-        Some(why) => format!("build {id} was {status} when it was seen last, and {seconds} s have passed: {why}"),
+        Some(reason) => format!("build {id} was {status} when it was seen last, and {seconds} s have passed: {reason}"),
     })
 }
 

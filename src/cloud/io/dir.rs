@@ -140,8 +140,8 @@ impl DirHandle {
     fn mount(&self) -> io::Result<MountId> {
         let device = fs::metadata(self.path())?.dev();
         // Bind mounts share the device number. Without a mount id the device has to do.
-        let told = fs::read_to_string(format!("/proc/self/fdinfo/{}", self.0.as_raw_fd())).unwrap_or_default();
-        let id = told.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+        let fdinfo = fs::read_to_string(format!("/proc/self/fdinfo/{}", self.0.as_raw_fd())).unwrap_or_default();
+        let id = fdinfo.lines().find_map(|line| line.strip_prefix("mnt_id:"));
         Ok((device, id.and_then(|id| id.trim().parse().ok())))
     }
 

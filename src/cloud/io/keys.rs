@@ -93,9 +93,9 @@ impl KeyStore {
     pub fn grants_access(&self, hash: &Sha256Digest, org: &Org) -> Result<bool, ReloadError> {
         match self.file.load() {
             Ok(set) => Ok(set.grants_access(hash, org)),
-            Err(why) => match self.variables.grants_access(hash, org) {
+            Err(reason) => match self.variables.grants_access(hash, org) {
                 true => Ok(true),
-                false => Err(why),
+                false => Err(reason),
             },
         }
     }
@@ -151,13 +151,13 @@ impl KeySnapshot<'_> {
         }
         match self.seen.get_or_init(|| self.keys.file.load()) {
             Ok(set) => Ok(set.find(key).cloned()),
-            Err(why) => self
+            Err(reason) => self
                 .keys
                 .variables
                 .find(key)
                 .cloned()
                 .map(Some)
-                .ok_or_else(|| why.clone()),
+                .ok_or_else(|| reason.clone()),
         }
     }
 }
@@ -343,8 +343,8 @@ mod tests {
             lines.starts_with(&format!("{id}  private  acme  20")) && lines.ends_with("Z  laptop\n"),
             "{lines}"
         );
-        let told = edit_in(&folder, KeysTask::Revoke(id.clone())).expect("it is there");
-        assert!(told.starts_with(&format!("revoked {id}")), "{told}");
+        let message = edit_in(&folder, KeysTask::Revoke(id.clone())).expect("it is there");
+        assert!(message.starts_with(&format!("revoked {id}")), "{message}");
         assert_eq!(keys.find(&key), Ok(None));
         assert_eq!(keys.grants_access(&holder.hash, &org()), Ok(false));
         assert!(edit_in(&folder, KeysTask::Revoke(id)).is_err());

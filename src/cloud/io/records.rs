@@ -38,11 +38,11 @@ pub enum RecordError {
 pub enum OpenRecordsError {
     /// The file is damaged or is not a database.
     #[error(
-        "the records of builds in {} are damaged: {why}; put a copy back, with `-wal` beside it if the copy has that, or \
+        "the records of builds in {} are damaged: {reason}; put a copy back, with `-wal` beside it if the copy has that, or \
          move the file away to begin without records",
         .path.display()
     )]
-    Damaged { path: PathBuf, why: String },
+    Damaged { path: PathBuf, reason: String },
     /// The database belongs to another program.
     #[error("{} is the database of another program; name another `--data-dir`", .path.display())]
     Foreign { path: PathBuf },
@@ -52,8 +52,8 @@ pub enum OpenRecordsError {
         .path.display()
     )]
     Later { path: PathBuf, version: i64 },
-    #[error("opening the records of builds in {}: {why}", .path.display())]
-    Io { path: PathBuf, why: String },
+    #[error("opening the records of builds in {}: {reason}", .path.display())]
+    Io { path: PathBuf, reason: String },
 }
 
 /// Stores uploads and builds. Calls block; changes are durable when they return.

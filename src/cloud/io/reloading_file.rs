@@ -162,8 +162,12 @@ mod tests {
         let folder = TempDir::new();
         let path = folder.path("file");
         let file = ReloadingFile::new(path.clone(), text);
-        let look = || file.load().map(|text| (*text).clone()).map_err(|why| why.to_string());
-        let wrong = |why: &str| Err(format!("{}: {why}", path.display()));
+        let look = || {
+            file.load()
+                .map(|text| (*text).clone())
+                .map_err(|reason| reason.to_string())
+        };
+        let wrong = |reason: &str| Err(format!("{}: {reason}", path.display()));
         assert_eq!(look(), wrong("there is no such file"));
         fs::write(&path, "one").expect("written");
         assert_eq!(look(), Ok("one".into()));

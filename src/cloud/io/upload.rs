@@ -132,7 +132,7 @@ impl UploadService {
         };
         self.records.insert_upload(&upload).map_err(|error| match error {
             RecordError::Full => ApiError::storage_full(),
-            RecordError::Broken(why) => internal(why),
+            RecordError::Broken(reason) => internal(reason),
         })?;
         let terms = GrantTerms {
             org: &upload.org,
@@ -397,7 +397,7 @@ fn write_error(error: io::Error) -> ApiError {
 fn record_error(error: RecordError) -> ApiError {
     match error {
         RecordError::Full => no_space(),
-        RecordError::Broken(why) => internal(why),
+        RecordError::Broken(reason) => internal(reason),
     }
 }
 
@@ -409,8 +409,8 @@ fn no_space() -> ApiError {
     )
 }
 
-fn internal(why: impl ToString) -> ApiError {
-    ApiError::internal(why.to_string())
+fn internal(reason: impl ToString) -> ApiError {
+    ApiError::internal(reason.to_string())
 }
 
 #[cfg(test)]

@@ -122,8 +122,8 @@ impl ApiError {
     }
 
     /// 500. `why` is logged; the answer has a request number instead, see [`ApiError::redacted`].
-    pub fn internal(why: impl Into<Cow<'static, str>>) -> ApiError {
-        ApiError::new(500, "INTERNAL_SERVER_ERROR", why)
+    pub fn internal(reason: impl Into<Cow<'static, str>>) -> ApiError {
+        ApiError::new(500, "INTERNAL_SERVER_ERROR", reason)
     }
 
     /// Tells whether the message is internal and must not be sent.

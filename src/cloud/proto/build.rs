@@ -227,13 +227,13 @@ impl Build {
                 next.status = BuildStatus::Success;
                 next.image = Some(image);
             }
-            BuildChange::Fail(why) => {
+            BuildChange::Fail(reason) => {
                 next.status = BuildStatus::Failed;
-                next.error = Some(why);
+                next.error = Some(reason);
             }
-            BuildChange::TimeOut(why) => {
+            BuildChange::TimeOut(reason) => {
                 next.status = BuildStatus::Timeout;
-                next.error = Some(why);
+                next.error = Some(reason);
             }
         }
         next.completed_ms = Some(now_ms);

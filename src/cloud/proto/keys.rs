@@ -276,7 +276,7 @@ pub enum KeyFileError {
 impl fmt::Display for KeyFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            KeyFileError::Json(why) => write!(f, "it must be `{{\"keys\":[...]}}`: {why}"),
+            KeyFileError::Json(reason) => write!(f, "it must be `{{\"keys\":[...]}}`: {reason}"),
             KeyFileError::Entry { at, source } => write!(f, "key {} of it: {source}", at + 1),
             KeyFileError::Full => write!(f, "it has {KEYS_MAX} keys, and takes no more; revoke some"),
             KeyFileError::Unknown(id) => {

@@ -187,16 +187,18 @@ pub fn find_image(result: Option<&[u8]>, last_line: &str, out: &[OutEntry]) -> R
     if let Some(result) = result.map(<[u8]>::trim_ascii).filter(|result| !result.is_empty()) {
         let value: Option<Value> = serde_json::from_slice(result).ok();
         return match value {
-            Some(Value::Object(told)) => image_from_json(&told),
+            Some(Value::Object(reported)) => image_from_json(&reported),
             _ => Err(InvalidImage::NotAnObject),
         }
         .map_err(ImageError::Result);
     }
     // Any other last line is ordinary output.
-    if let Ok(Value::Object(told)) = serde_json::from_str(last_line)
-        && ["imageUri", "imageSizeBytes"].iter().any(|key| told.contains_key(*key))
+    if let Ok(Value::Object(reported)) = serde_json::from_str(last_line)
+        && ["imageUri", "imageSizeBytes"]
+            .iter()
+            .any(|key| reported.contains_key(*key))
     {
-        return image_from_json(&told).map_err(ImageError::LastLine);
+        return image_from_json(&reported).map_err(ImageError::LastLine);
     }
     match out {
         [] => Err(ImageError::Missing),
@@ -208,8 +210,8 @@ pub fn find_image(result: Option<&[u8]>, last_line: &str, out: &[OutEntry]) -> R
     }
 }
 
-fn image_from_json(told: &serde_json::Map<String, Value>) -> Result<Image, InvalidImage> {
-    let uri = match told.get("imageUri") {
+fn image_from_json(reported: &serde_json::Map<String, Value>) -> Result<Image, InvalidImage> {
+    let uri = match reported.get("imageUri") {
         Some(Value::String(uri)) => uri,
         Some(_) => return Err(InvalidImage::UriNotAString),
         None => return Err(InvalidImage::UriMissing),
@@ -223,7 +225,7 @@ fn image_from_json(told: &serde_json::Map<String, Value>) -> Result<Image, Inval
     if uri.contains(|char: char| char.is_control() || char.is_whitespace()) {
         return Err(InvalidImage::UriCharacters);
     }
-    let size = told
+    let size = reported
         .get("imageSizeBytes")
         .ok_or(InvalidImage::SizeMissing)?
         .as_u64()
@@ -306,7 +308,7 @@ mod tests {
         );
         assert!(find_image(Some(long.as_bytes()), "", &[]).is_ok());
         let longer = long.replacen('x', "xx", 1);
-        for (json, why) in [
+        for (json, reason) in [
             ("image:1", "it is not a JSON object"),
             ("[]", "it is not a JSON object"),
             ("\"a\"", "it is not a JSON object"),
@@ -340,10 +342,10 @@ mod tests {
                 "`imageSizeBytes` is not a number of bytes",
             ),
         ] {
-            let expected = Err(format!("BUILD_RESULT is unusable: {why}"));
+            let expected = Err(format!("BUILD_RESULT is unusable: {reason}"));
             assert_eq!(find_image(Some(json.as_bytes()), "", &file), expected);
             if json.contains(":") && json.contains("image") && json.starts_with('{') {
-                let expected = Err(format!("the last line of stdout is unusable: {why}"));
+                let expected = Err(format!("the last line of stdout is unusable: {reason}"));
                 assert_eq!(find_image(None, json, &file), expected);
             }
         }
@@ -353,7 +355,7 @@ mod tests {
             none.starts_with("the command reported no image: expected JSON"),
             "{none}"
         );
-        for (out, why) in [
+        for (out, reason) in [
             (
                 vec![item(b"dir", None)],
                 "`dir` in BUILD_OUT is unusable: it is not a regular file",
@@ -371,7 +373,7 @@ mod tests {
                 "BUILD_OUT holds more than one file, so it is unclear which is the image",
             ),
         ] {
-            assert_eq!(find_image(None, "", &out), Err(why.to_owned()));
+            assert_eq!(find_image(None, "", &out), Err(reason.to_owned()));
         }
     }
 

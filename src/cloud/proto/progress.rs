@@ -116,12 +116,12 @@ mod tests {
     #[test]
     fn each_tenth_is_reported_once() {
         let mut lines = ProgressLines::default();
-        let told: Vec<String> = (0..=1000)
+        let message: Vec<String> = (0..=1000)
             .filter_map(|done| lines.line(done, 1000, SECOND * 65))
             .collect();
-        assert_eq!(told.len(), 10);
-        assert_eq!(told[0], "10 % 100 B of 1000 B, 1 B/s, 9:45 min left");
-        assert_eq!(told[9], "100 % 1000 B of 1000 B, 15 B/s");
+        assert_eq!(message.len(), 10);
+        assert_eq!(message[0], "10 % 100 B of 1000 B, 1 B/s, 9:45 min left");
+        assert_eq!(message[9], "100 % 1000 B of 1000 B, 15 B/s");
         let mut lines = ProgressLines::default();
         assert_eq!(lines.line(9, 100, SECOND), None);
         assert!(

@@ -372,8 +372,8 @@ mod tests {
                 "`defaults` is not a known member",
             ),
         ] {
-            let why = read(text).expect_err(says);
-            assert!(why.contains(says), "{text}: {why}");
+            let reason = read(text).expect_err(says);
+            assert!(reason.contains(says), "{text}: {reason}");
         }
         assert!(read(&format!(r#"{{"regions":[{}]}}"#, many[1..].join(","))).is_ok());
     }

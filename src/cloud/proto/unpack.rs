@@ -78,7 +78,7 @@ pub enum ArchiveError {
     /// An entry is rejected; its name is escaped.
     Entry {
         name: String,
-        why: EntryError,
+        reason: EntryError,
     },
     TooManyBytes {
         max: u64,
@@ -135,7 +135,7 @@ impl fmt::Display for ArchiveError {
             ArchiveError::Tar { damaged, after } => {
                 write!(f, "the archive is damaged: {damaged} (in or after `{after}`)")
             }
-            ArchiveError::Entry { name, why } => write!(f, "the entry `{name}` is refused: {why}"),
+            ArchiveError::Entry { name, reason } => write!(f, "the entry `{name}` is refused: {reason}"),
             ArchiveError::TooManyBytes { max } => {
                 write!(f, "the archive unpacks to more than {max} bytes (`--max-unpacked`)")
             }
@@ -334,9 +334,9 @@ impl<R: Read> Unpacker<R> {
             self.tree.add_entry(entry, &mut self.ops)
         };
         refused.map_err(|refused| match refused {
-            EnterError::Entry(why) => ArchiveError::Entry {
+            EnterError::Entry(reason) => ArchiveError::Entry {
                 name: self.last.clone(),
-                why,
+                reason,
             },
             EnterError::All(refusal) => refusal,
         })
@@ -381,8 +381,8 @@ enum EnterError {
 }
 
 impl From<EntryError> for EnterError {
-    fn from(why: EntryError) -> EnterError {
-        EnterError::Entry(why)
+    fn from(reason: EntryError) -> EnterError {
+        EnterError::Entry(reason)
     }
 }
 
@@ -567,10 +567,10 @@ impl ContextTree {
 
     /// Returns the normalized path of a hard link's target.
     fn file(&self, target: &[u8]) -> Result<Vec<u8>, EnterError> {
-        let path = components(target).map_err(|why| match why {
+        let path = components(target).map_err(|reason| match reason {
             EntryError::Absolute | EntryError::ParentComponent => EntryError::EscapesRoot(escape_name(target)),
             EntryError::EmptyName => EntryError::EmptyTarget,
-            why => why,
+            reason => reason,
         })?;
         let mut node = ROOT;
         for (at, name) in path.iter().enumerate() {
@@ -653,10 +653,10 @@ impl ContextTree {
                 continue;
             };
             let (dir, target) = (*dir, target.clone());
-            if let Err(why) = self.resolve_link(dir, &target) {
+            if let Err(reason) = self.resolve_link(dir, &target) {
                 return Err(ArchiveError::Entry {
                     name: escape_name(&self.name(index)),
-                    why,
+                    reason,
                 });
             }
         }

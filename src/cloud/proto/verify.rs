@@ -26,8 +26,8 @@ pub fn no_form() -> ApiError {
 }
 
 /// 400: the form is broken.
-pub fn malformed(why: &'static str) -> ApiError {
-    ApiError::new(400, "MalformedPOSTRequest", why)
+pub fn malformed(reason: &'static str) -> ApiError {
+    ApiError::new(400, "MalformedPOSTRequest", reason)
 }
 
 /// 400: the file exceeds the limit of its policy or of the service.
@@ -39,13 +39,13 @@ pub fn too_large(size_max: u64) -> ApiError {
     )
 }
 
-fn invalid_argument(why: impl Into<String>) -> ApiError {
-    ApiError::new(400, "InvalidArgument", why.into())
+fn invalid_argument(reason: impl Into<String>) -> ApiError {
+    ApiError::new(400, "InvalidArgument", reason.into())
 }
 
 /// 403: the form is not authorized.
-pub fn denied(why: impl Into<String>) -> ApiError {
-    ApiError::new(403, "AccessDenied", why.into())
+pub fn denied(reason: impl Into<String>) -> ApiError {
+    ApiError::new(403, "AccessDenied", reason.into())
 }
 
 fn expired() -> ApiError {
@@ -55,13 +55,13 @@ fn expired() -> ApiError {
 impl From<MultipartError> for ApiError {
     fn from(broken: MultipartError) -> ApiError {
         match broken {
-            MultipartError::Malformed(why) => malformed(why),
+            MultipartError::Malformed(reason) => malformed(reason),
             MultipartError::FieldsTooLong => ApiError::new(
                 400,
                 "MaxPostPreDataLengthExceeded",
                 "the fields before the file are longer than 20000 bytes; send the grant's fields and then \"file\"",
             ),
-            MultipartError::Files(why) => ApiError::new(400, "IncorrectNumberOfFilesInPostRequest", why),
+            MultipartError::Files(reason) => ApiError::new(400, "IncorrectNumberOfFilesInPostRequest", reason),
         }
     }
 }

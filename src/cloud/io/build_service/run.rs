@@ -139,8 +139,8 @@ impl BuildService {
         };
         let to = match outcome {
             RunOutcome::Success(image) => Some(BuildChange::Succeed(image)),
-            RunOutcome::Failed(why) => Some(BuildChange::Fail(why)),
-            RunOutcome::TimedOut(why) => Some(BuildChange::TimeOut(why)),
+            RunOutcome::Failed(reason) => Some(BuildChange::Fail(reason)),
+            RunOutcome::TimedOut(reason) => Some(BuildChange::TimeOut(reason)),
             RunOutcome::Interrupted => None,
         };
         match to.and_then(|to| build.change(to, unix_time_ms()).ok()) {

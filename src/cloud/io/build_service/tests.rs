@@ -504,8 +504,8 @@ async fn reads_wait_for_the_record() {
     });
     tokio::task::yield_now().await;
     end.send(success()).expect("the service waits for it");
-    let told = asks.await.expect("no panic").expect("it is recorded");
-    assert_eq!(told.status, BuildStatus::Success);
+    let message = asks.await.expect("no panic").expect("it is recorded");
+    assert_eq!(message.status, BuildStatus::Success);
 }
 
 /// The result is available while the scratch folder is still being removed; the slot is free

@@ -393,8 +393,8 @@ async fn programs_in_the_context_are_not_found() {
         ("/etc/passwd", "it is not executable; `chmod +x` makes it so"),
         ("/no/such", "No such file"),
     ] {
-        let why = checked(command).expect_err("it cannot be run");
-        assert!(why.contains(expected), "{why}");
+        let reason = checked(command).expect_err("it cannot be run");
+        assert!(reason.contains(expected), "{reason}");
     }
     assert!(check_command(&[], path).is_err());
 }

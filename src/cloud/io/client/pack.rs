@@ -109,7 +109,7 @@ fn ignore_file(root: &Path) -> Result<Option<String>, ClientError> {
     let mut bytes = Vec::new();
     let read =
         File::open(root.join(IGNORE_FILE)).and_then(|file| file.take(IGNORE_BYTES_MAX + 1).read_to_end(&mut bytes));
-    let why = match read {
+    let reason = match read {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => error.to_string(),
         Ok(_) if bytes.len() as u64 > IGNORE_BYTES_MAX => {
@@ -122,7 +122,7 @@ fn ignore_file(root: &Path) -> Result<Option<String>, ClientError> {
             Err(error) => error.to_string(),
         },
     };
-    log::warn!("reading {IGNORE_FILE}: {why}; the built-in patterns are used instead");
+    log::warn!("reading {IGNORE_FILE}: {reason}; the built-in patterns are used instead");
     Ok(None)
 }
 
@@ -373,12 +373,12 @@ fn is_executable(path: &Path) -> bool {
     rustix::fs::access(path, Access::EXEC_OK).is_ok()
 }
 
-fn file_error(path: &[u8], why: &dyn std::fmt::Display) -> ClientError {
+fn file_error(path: &[u8], reason: &dyn std::fmt::Display) -> ClientError {
     let name = match path.is_empty() {
         true => ".".into(),
         false => shown(path),
     };
-    ClientError::Failed(format!("packing {name}: {why}"))
+    ClientError::Failed(format!("packing {name}: {reason}"))
 }
 
 /// Sanitizes a name for a message.
@@ -465,7 +465,7 @@ mod tests {
 
     fn failed(outcome: Result<PackedContext, ClientError>) -> String {
         match outcome {
-            Err(ClientError::Failed(why)) => why,
+            Err(ClientError::Failed(reason)) => reason,
             Err(other) => panic!("{other:?}"),
             Ok(packed) => panic!("{} files are packed", packed.files),
         }
@@ -473,7 +473,7 @@ mod tests {
 
     fn misused(outcome: Result<PackedContext, ClientError>) -> String {
         match outcome {
-            Err(ClientError::Usage(why)) => why,
+            Err(ClientError::Usage(reason)) => reason,
             Err(other) => panic!("{other:?}"),
             Ok(packed) => panic!("{} files are packed", packed.files),
         }
@@ -578,10 +578,10 @@ mod tests {
         assert!(folder.names().contains(&"settings".to_owned()));
         for (link, target) in [("gone", "nowhere"), ("loop", "loop")] {
             symlink(target, folder.0.join(link)).expect("a link");
-            let why = failed(folder.pack());
+            let reason = failed(folder.pack());
             assert!(
-                why.contains(&format!("packing {link}")) && why.contains("leads nowhere"),
-                "{why}"
+                reason.contains(&format!("packing {link}")) && reason.contains("leads nowhere"),
+                "{reason}"
             );
             fs::remove_file(folder.0.join(link)).expect("a link");
         }
@@ -614,12 +614,15 @@ mod tests {
             ("Buildfile", outside.0.join("far"), &far),
         ] {
             symlink(&target, folder.0.join(link)).expect("a link");
-            let why = misused(folder.pack());
+            let reason = misused(folder.pack());
             assert!(
-                why.contains(&format!("\n  {link} -> ")) && why.contains(&*last.to_string_lossy()),
-                "{why}"
+                reason.contains(&format!("\n  {link} -> ")) && reason.contains(&*last.to_string_lossy()),
+                "{reason}"
             );
-            assert!(why.contains("--follow-links") && !why.contains("far away"), "{why}");
+            assert!(
+                reason.contains("--follow-links") && !reason.contains("far away"),
+                "{reason}"
+            );
             let further = [link.to_owned()];
             assert!(
                 pack(&folder.0, "Dockerfile", &further, LinkPolicy::Inside).is_ok(),
@@ -633,9 +636,9 @@ mod tests {
         for n in 0..LINKS_SHOWN_MAX + 2 {
             symlink(outside.0.join("far"), folder.0.join(format!("link-{n:02}"))).expect("a link");
         }
-        let why = misused(folder.pack());
-        assert_eq!(why.matches(" -> ").count(), LINKS_SHOWN_MAX, "{why}");
-        assert!(why.contains("and 2 more"), "{why}");
+        let reason = misused(folder.pack());
+        assert_eq!(reason.matches(" -> ").count(), LINKS_SHOWN_MAX, "{reason}");
+        assert!(reason.contains("and 2 more"), "{reason}");
         let packed = pack(&folder.0, "Dockerfile", &[], LinkPolicy::Follow).expect("an archive");
         assert_eq!(packed.files, 3 + LINKS_SHOWN_MAX + 2);
         assert!(String::from_utf8_lossy(&tar_of(packed)).contains("far away"));
@@ -681,7 +684,7 @@ mod tests {
         };
         folder.write("z", "x");
         sparse(CONTEXT_BYTES_MAX);
-        let why = failed(folder.pack());
-        assert!(why.contains("more than 500.0 MiB"), "{why}");
+        let reason = failed(folder.pack());
+        assert!(reason.contains("more than 500.0 MiB"), "{reason}");
     }
 }

@@ -126,13 +126,13 @@ pub fn refusal(status: u16, body: &[u8]) -> String {
     };
     let code = member("code").or_else(|| element("Code"));
     let words = member("error").or_else(|| element("Message"));
-    let told = match (code, words) {
+    let message = match (code, words) {
         (Some(code), Some(words)) => format!("{code}: {words}"),
         (Some(one), None) | (None, Some(one)) => one,
         (None, None) => text.trim().to_owned(),
     };
-    let told: String = sanitize(&told).chars().take(REFUSAL_CHARS).collect();
-    format!("the service answers {status}: {told}")
+    let message: String = sanitize(&message).chars().take(REFUSAL_CHARS).collect();
+    format!("the service answers {status}: {message}")
         .trim_end_matches(": ")
         .to_owned()
 }

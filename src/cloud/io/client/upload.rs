@@ -266,7 +266,7 @@ mod tests {
             r#"{"uploadId":"secret","uploadUrl":"http://s/","uploadFields":{"":"secret"}}"#,
         ] {
             match read(bad) {
-                Err(ClientError::Failed(why)) => assert!(!why.contains("secret"), "{why}"),
+                Err(ClientError::Failed(reason)) => assert!(!reason.contains("secret"), "{reason}"),
                 _ => panic!("{bad}"),
             }
         }

@@ -66,7 +66,7 @@ impl SqliteRecords {
         let path = folder.join(FILE);
         make(folder, &path).map_err(|error| OpenRecordsError::Io {
             path: path.clone(),
-            why: error.to_string(),
+            reason: error.to_string(),
         })?;
         let open = |flags| {
             let connection = Connection::open_with_flags(&path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
@@ -191,10 +191,10 @@ fn prepare(connection: &Connection, path: &Path) -> Result<(), OpenRecordsError>
         .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
         .map_err(map_error)?;
     if mode != "wal" {
-        let why = format!(
+        let reason = format!(
             "the journal is of the kind `{mode}`; the file system of the data directory has to know shared memory"
         );
-        return Err(OpenRecordsError::Io { path: path(), why });
+        return Err(OpenRecordsError::Io { path: path(), reason });
     }
     if is_empty {
         let made = format!("BEGIN IMMEDIATE; {SCHEMA}; COMMIT;");
@@ -206,7 +206,7 @@ fn prepare(connection: &Connection, path: &Path) -> Result<(), OpenRecordsError>
     if found != "ok" {
         return Err(OpenRecordsError::Damaged {
             path: path(),
-            why: found,
+            reason: found,
         });
     }
     if version < VERSION {
@@ -218,10 +218,10 @@ fn prepare(connection: &Connection, path: &Path) -> Result<(), OpenRecordsError>
 
 fn open_error(path: &Path, error: &rusqlite::Error) -> OpenRecordsError {
     let path = path.to_owned();
-    let why = error.to_string();
+    let reason = error.to_string();
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => OpenRecordsError::Damaged { path, why },
-        _ => OpenRecordsError::Io { path, why },
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => OpenRecordsError::Damaged { path, reason },
+        _ => OpenRecordsError::Io { path, reason },
     }
 }
 

@@ -557,7 +557,7 @@ fn every_truncated_journal_is_consistent() {
 #[test]
 fn foreign_and_damaged_files_are_not_changed() {
     let garbage: Vec<u8> = (0..20_000_u32).map(|n| (n * 7 % 251) as u8).collect();
-    let told = |folder: &Folder| {
+    let message = |folder: &Folder| {
         let before = fs::read(folder.db()).expect("the file");
         let Err(error) = SqliteRecords::open(&folder.0) else {
             panic!("it was opened");
@@ -568,7 +568,7 @@ fn foreign_and_damaged_files_are_not_changed() {
     };
     let folder = Folder::new();
     fs::write(folder.db(), &garbage).expect("a file");
-    assert!(matches!(told(&folder), OpenRecordsError::Damaged { .. }));
+    assert!(matches!(message(&folder), OpenRecordsError::Damaged { .. }));
 
     let make = || {
         let folder = Folder::new();
@@ -585,19 +585,19 @@ fn foreign_and_damaged_files_are_not_changed() {
     let len = bytes.len();
     bytes[4096..len - 4096].fill(0x5a);
     fs::write(folder.db(), &bytes).expect("a file");
-    assert!(matches!(told(&folder), OpenRecordsError::Damaged { .. }));
+    assert!(matches!(message(&folder), OpenRecordsError::Damaged { .. }));
     // A truncated file.
     let folder = make();
     let bytes = fs::read(folder.db()).expect("the file");
     fs::write(folder.db(), &bytes[..bytes.len() / 2]).expect("a file");
-    assert!(matches!(told(&folder), OpenRecordsError::Damaged { .. }));
+    assert!(matches!(message(&folder), OpenRecordsError::Damaged { .. }));
 
     let folder = make();
     open(&folder).ask("PRAGMA application_id = 7");
-    assert!(matches!(told(&folder), OpenRecordsError::Foreign { .. }));
+    assert!(matches!(message(&folder), OpenRecordsError::Foreign { .. }));
     let folder = make();
     open(&folder).ask("PRAGMA user_version = 3");
-    assert!(matches!(told(&folder), OpenRecordsError::Later { version: 3, .. }));
+    assert!(matches!(message(&folder), OpenRecordsError::Later { version: 3, .. }));
 
     let folder = Folder::new();
     fs::create_dir(folder.db()).expect("a folder");

@@ -85,8 +85,8 @@ fn a_damaged_file_is_rejected_with_the_entry() {
     ] {
         let damaged = text.replacen(from, to, 1);
         assert_ne!(damaged, text, "{from}");
-        let why = parse_file(damaged.as_bytes()).expect_err(says).to_string();
-        assert!(why.contains(says), "{why}");
+        let reason = parse_file(damaged.as_bytes()).expect_err(says).to_string();
+        assert!(reason.contains(says), "{reason}");
     }
 }
 

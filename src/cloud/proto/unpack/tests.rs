@@ -403,14 +403,14 @@ fn link_resolution_steps_are_limited() {
     }
     let last = format!("l{}", UNPACK_LINK_HOPS_MAX - 1);
     let mut taken = 0;
-    let why = loop {
+    let reason = loop {
         match add_entry(entry(format!("m{taken}"), &last)) {
             Ok(()) => taken += 1,
-            Err(EnterError::Entry(why)) => break why,
+            Err(EnterError::Entry(reason)) => break reason,
             Err(EnterError::All(refusal)) => panic!("{refusal}"),
         }
     };
-    assert_eq!(why, EntryError::TooManySteps);
+    assert_eq!(reason, EntryError::TooManySteps);
     assert!(taken < 200, "{taken}");
 }
 

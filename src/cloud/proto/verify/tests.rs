@@ -517,7 +517,7 @@ fn every_field_is_required_unchanged() {
 #[test]
 fn the_magic_number_may_arrive_byte_by_byte() {
     let verified = Case::new().run().expect("it is taken").0;
-    let told = |pieces: &[&[u8]]| {
+    let message = |pieces: &[&[u8]]| {
         let mut check = FileCheck::new(&verified, u64::MAX);
         pieces
             .iter()
@@ -525,20 +525,20 @@ fn the_magic_number_may_arrive_byte_by_byte() {
             .and_then(|()| check.handle_end(NOW_MS))
             .map_err(|fault| fault.code)
     };
-    assert_eq!(told(&[b"\x1f\x8b"]), Ok(2));
-    assert_eq!(told(&[b"", b"\x1f", b"", b"\x8b", b"x"]), Ok(3));
+    assert_eq!(message(&[b"\x1f\x8b"]), Ok(2));
+    assert_eq!(message(&[b"", b"\x1f", b"", b"\x8b", b"x"]), Ok(3));
     for pieces in [
         &[&b"\x8b\x1f"[..]][..],
         &[b"\x1f"],
         &[b"\x1f", b"\x1f\x8b"],
         &[b"\0", b"\x8b"],
     ] {
-        assert_eq!(told(pieces), Err("InvalidArgument"));
+        assert_eq!(message(pieces), Err("InvalidArgument"));
     }
     let large = [&GZIP[..], &[0; 99]].concat();
-    assert_eq!(told(&[&large]), Err("EntityTooLarge"));
+    assert_eq!(message(&[&large]), Err("EntityTooLarge"));
     assert_eq!(
-        told(&[&[0; 101]]),
+        message(&[&[0; 101]]),
         Err("EntityTooLarge"),
         "the size is told before the kind"
     );
