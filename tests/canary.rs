@@ -1,8 +1,10 @@
-//! Canaries: every credential, a caller's number and a sentence are words that stand nowhere else, and none of them turns up where
-//! it does not belong. Credentials, and what peers present as such, stand in no line of the log at any level and in no answer but
-//! the one that hands them out; numbers and what is said or written stand in no line from INFO up.
+//! Canaries: every credential, phone number and sentence is a unique word, and none appears where
+//! it does not belong. Credentials, and what peers present as such, appear in no log line of any
+//! level and in no answer but the one that hands them out. Numbers, speech and texts appear in no
+//! line from INFO up.
 //!
-//! The real binary, told its credentials in every way that it takes them, on every route and transport, asked well and badly.
+//! Runs the real binary with credentials from every source, and sends valid and invalid requests on
+//! every route and transport.
 
 mod misuse;
 mod tls;
@@ -26,7 +28,7 @@ use crate::support::runner::TestRunner;
 use crate::support::socket::{Habits, Socket};
 use crate::support::sound::Speech;
 
-// What the runner is told.
+// The runner's credentials.
 const ACCOUNT: &str = "ACcanary00account00of00telco00a0";
 const A_TOKEN: &str = "canary-token-of-telco-a-9f3b";
 const B_KEY: &str = "canary-key-of-telco-b-8e2a";
@@ -39,9 +41,9 @@ const MEDIAROOM_SECRET: &str = "canary-secret-of-mediaroom-4ae6";
 const API_KEY: &str = "canary-key-of-this-runner-39d5";
 const TURN_USER: &str = "canary-user-of-turn-28c4";
 const TURN_CREDENTIAL: &str = "canary-credential-of-turn-17b3";
-/// In a line of `.env` that is none.
+/// In a malformed line of `.env`.
 const TORN: &str = "canary-of-a-torn-line-06a2";
-/// An argument of the program that is the bot.
+/// An argument of a program bot.
 const ARGUMENT: &str = "canary-argument-of-the-bot-f591";
 
 // What peers present or send.
@@ -67,12 +69,12 @@ LIVEKIT_API_SECRET=\"canary-secret-of-mediaroom-4ae6\"
 canary-of-a-torn-line-06a2
 ";
 
-/// What `/start` hands out to those who may start.
+/// What `/start` hands out to authorized clients.
 const ICE: [&str; 2] = [TURN_USER, TURN_CREDENTIAL];
 const JSON: &str = "Content-Type: application/json";
 const PROXY: &str = "bots.example.net";
 
-/// Everything that no output may hold.
+/// Everything that no output may contain.
 fn secrets() -> Vec<String> {
     let plain = [
         ACCOUNT,
@@ -96,22 +98,23 @@ fn secrets() -> Vec<String> {
         SIGNATURE,
         ICE_PWD,
     ];
-    // As they go over the wire: the encoded form is as good as the plain one.
+    // The encoded form on the wire must not appear either.
     let pairs = [(ACCOUNT, A_TOKEN), (AUTH_ID, C_TOKEN), (TURN_USER, TURN_CREDENTIAL)];
     let encoded = pairs.map(|(name, token)| BASE64.encode(format!("{name}:{token}").as_bytes()));
     plain.map(str::to_owned).into_iter().chain(encoded).collect()
 }
 
-/// One runner, and what must not come out of it.
+/// One runner and its secrets.
 struct Watched {
     runner: TestRunner,
     secrets: Vec<String>,
-    /// What callers of `/start` and `/api/offer` have to know; none when the runner asks for nothing.
+    /// The key for `/start` and `/api/offer`; `None` if the runner requires none.
     key: Option<&'static str>,
 }
 
 impl Watched {
-    /// Starts a runner with credentials in `.env`, in variables and in files, and with those options and variables.
+    /// Starts a runner with credentials in `.env`, in variables and in files, and with these
+    /// options and variables.
     fn start(options: &[&str], variables: &[(&str, &str)], key: Option<&'static str>) -> Self {
         let turn = format!("turn:127.0.0.1:{}", turn_that_refuses());
         let ice = json!({"urls": [turn, "turn:127.0.0.1:9?transport=tcp", "stun:127.0.0.1:9"], "username": TURN_USER,
@@ -134,8 +137,8 @@ impl Watched {
         self.runner.addr
     }
 
-    /// Sends a request with everything that clients send along, and holds the answer against the list. What the answer is
-    /// for may stand in it.
+    /// Sends a request with all usual headers, and checks the answer. The answer may contain
+    /// `handed_out`.
     fn ask(&self, method: &str, target: &str, more: &[&str], body: &str, handed_out: &[&str]) -> Reply {
         let cookie = format!("Cookie: session={COOKIE}; {COOKIE}=1");
         let headers = [&[JSON, &cookie], more].concat();
@@ -154,14 +157,14 @@ impl Watched {
         reply
     }
 
-    /// The same with the key, where one is asked for.
+    /// The same with the key, if one is required.
     fn ask_well(&self, method: &str, target: &str, body: &Value) -> Reply {
         let authorization = self.key.map(|key| format!("Authorization: Bearer {key}"));
         let more: Vec<&str> = authorization.iter().map(String::as_str).collect();
         self.ask(method, target, &more, &body.to_string(), &ICE)
     }
 
-    /// Asks for a socket's token, which is a secret from then on.
+    /// Requests a socket token, which is a secret from then on.
     fn token(&mut self, transport: &str) -> Option<String> {
         let reply = self.ask_well(
             "POST",
@@ -173,7 +176,7 @@ impl Watched {
         Some(token)
     }
 
-    /// Ends the runner, and holds all that it said against the list.
+    /// Stops the runner and checks its output.
     fn end(mut self, at_least: &[&str]) {
         self.runner.signal("TERM");
         let status = self.runner.wait();
@@ -196,7 +199,7 @@ impl Watched {
     }
 }
 
-/// Fails when a secret is in a text, and shows the line.
+/// Fails if the text contains a secret, and shows the line.
 fn assert_silent(text: &str, secrets: &[String]) {
     for secret in secrets {
         let found = text.lines().find(|line| line.contains(secret.as_str()));
@@ -204,7 +207,7 @@ fn assert_silent(text: &str, secrets: &[String]) {
     }
 }
 
-/// Requests of strangers, and of clients with bugs: keys and tokens in every place that somebody may put one.
+/// Unauthorized and malformed requests, with keys and tokens in every possible place.
 fn ask_badly(watched: &Watched) {
     let bearer = format!("Authorization: Bearer {WRONG_KEY}");
     let basic = format!(
@@ -247,7 +250,7 @@ fn ask_badly(watched: &Watched) {
     for (n, target) in targets.iter().enumerate() {
         for (m, header) in headers.iter().enumerate() {
             for method in ["GET", "POST", "PATCH", "OPTIONS"] {
-                // Every body comes to every target, with one of the headers.
+                // Every body is sent to every target, with one of the headers.
                 let body = &bodies[(n + m + method.len()) % bodies.len()];
                 watched.ask(method, target, &[header], body, &[]);
             }
@@ -257,14 +260,14 @@ fn ask_badly(watched: &Watched) {
         let authorization = watched.key.map(|key| format!("Authorization: Bearer {key}"));
         let more: Vec<&str> = authorization.iter().map(String::as_str).collect();
         for (method, target) in [("POST", "/start"), ("POST", "/api/offer"), ("PATCH", "/api/offer")] {
-            // Some of them are good enough for a start.
+            // Some of them are valid starts.
             let handed_out: &[&str] = if target == "/start" { &ICE } else { &[] };
             watched.ask(method, target, &more, body, handed_out);
         }
     }
 }
 
-/// Offers of a browser: taken, restarted and trickled, and never connected.
+/// A browser's offers: answered, restarted and trickled, but never connected.
 fn offer(watched: &Watched) {
     let sdp = include_str!("data/sdp/chrome.offer.sdp").replace("u8Vq3LpXwN0ycR7mGd2hJf4B", ICE_PWD);
     let reply = watched.ask_well(
@@ -278,7 +281,7 @@ fn offer(watched: &Watched) {
     watched.ask_well("PATCH", "/api/offer", &patch);
 }
 
-/// What a provider asks before a call: signed by nobody, wrongly and rightly.
+/// A provider's webhooks: unsigned, and signed wrongly and correctly.
 fn webhooks(watched: &Watched) {
     let body = format!(
         "CallSid=CA1&From={}&To={}&SpeechResult={}",
@@ -298,7 +301,8 @@ fn webhooks(watched: &Watched) {
     }
 }
 
-/// The signature of provider a: the URL, and behind it every parameter in order, with the account's token.
+/// Signs a body as Twilio does: the URL, followed by every parameter in order, with the account's
+/// token.
 fn signed(body: &str) -> String {
     let mut text = format!("https://{PROXY}/");
     let mut pairs: Vec<(&str, String)> = body
@@ -315,7 +319,7 @@ fn signed(body: &str) -> String {
     BASE64.encode(&mac.chain_update(text).finalize().into_bytes())
 }
 
-/// A call of every provider that ends on this side, so that it is hung up; and sockets that are refused.
+/// A call of every provider, ended by the runner, which hangs up; and rejected sockets.
 fn calls(watched: &mut Watched) {
     for provider in ALL {
         let token = watched.token(provider.transport());
@@ -340,7 +344,7 @@ fn calls(watched: &mut Watched) {
     }
     refused(watched, "/ws/canary-token-of-a-stranger-d37f", &[]);
     refused(watched, "/ws", &[("authorization", WRONG_TOKEN)]);
-    // Not a provider at all, and one whose start is no start.
+    // An unknown provider, and an invalid start.
     for text in [
         BODY_KEY.to_owned(),
         json!({"event": "start", "start": {"callSid": {"token": BODY_KEY, "from": FROM}}}).to_string(),
@@ -355,7 +359,7 @@ fn calls(watched: &mut Watched) {
     }
 }
 
-/// Opens a socket with what does not open it, if the runner asks for tokens.
+/// Opens a socket without a valid token, if the runner requires tokens.
 fn refused(watched: &Watched, target: &str, headers: &[(&'static str, &str)]) {
     if let Err(refused) = Socket::try_connect(
         watched.addr(),
@@ -370,7 +374,7 @@ fn refused(watched: &Watched, target: &str, headers: &[(&'static str, &str)]) {
     }
 }
 
-/// A plain client that writes, says what is no message, and is closed.
+/// A plain client that writes text and an invalid message, and is closed.
 fn writes(watched: &mut Watched) {
     let token = watched.token("websocket");
     let target = token.map_or("/ws-client".to_owned(), |token| format!("/ws-client/{token}"));
@@ -400,11 +404,11 @@ fn writes(watched: &mut Watched) {
     assert!(!format!("{:?}", client.close).contains(SAID), "{:?}", client.close);
 }
 
-/// A TURN server that asks everybody who he is, and lets nobody in; returns its port.
+/// A TURN server that challenges every request and accepts none; returns its port.
 fn turn_that_refuses() -> u16 {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let port = socket.local_addr().expect("it is bound").port();
-    // It ends with the test's process.
+    // The thread ends with the test process.
     thread::spawn(move || {
         let mut datagram = [0; 1_500];
         while let Ok((bytes, from)) = socket.recv_from(&mut datagram) {
@@ -422,7 +426,7 @@ fn turn_that_refuses() -> u16 {
     port
 }
 
-/// Everything that a runner of any options can be asked.
+/// Everything that can be requested of any runner.
 fn exercise(watched: &mut Watched) {
     ask_badly(watched);
     offer(watched);
@@ -430,11 +434,11 @@ fn exercise(watched: &mut Watched) {
     writes(watched);
 }
 
-/// A server that answers every request with these bytes, HTTP or not; returns its URL.
+/// A server that answers every request with these bytes; returns its URL.
 fn answers(bytes: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
-    // It ends with the test's process.
+    // The thread ends with the test process.
     thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
             let _ = stream.read(&mut [0; 4_096]);
@@ -444,7 +448,8 @@ fn answers(bytes: &'static str) -> String {
     url
 }
 
-/// The stock bot with a key from a file and tokens for sockets; providers that refuse and repeat what they were sent.
+/// The built-in bot with a key from a file and socket tokens; providers reject requests and repeat
+/// their content.
 #[test]
 fn no_canary_comes_out_of_a_runner_whose_providers_refuse() {
     let answer = json!({"code": 20003, "errors": [{"title": B_KEY, "detail": C_TOKEN}],
@@ -470,7 +475,7 @@ fn no_canary_comes_out_of_a_runner_whose_providers_refuse() {
     watched.end(&[" DEBUG ", "session ended: ", ".env line 9", "turn:127.0.0.1"]);
 }
 
-/// Packets of every call in the log, the key in a variable; providers that break down in every way.
+/// Every packet is logged, the key is in a variable, and providers fail in every way.
 #[test]
 fn no_canary_comes_out_of_a_runner_that_logs_packets() {
     let broken = Rest::start(&[(500, A_TOKEN)]);
@@ -532,7 +537,7 @@ fn no_canary_comes_out_of_libraries_and_webhooks() {
     watched.end(&["403 POST /", " DEBUG "]);
 }
 
-/// Programs that are bots: one that fails, and one that cannot be spoken to.
+/// Program bots: one that fails, and one that cannot be started.
 #[test]
 fn no_canary_comes_out_of_a_runner_whose_bots_fail() {
     for script in ["exit 3", "kill -9 $$", "sleep 60"] {
@@ -560,7 +565,7 @@ fn no_canary_comes_out_of_a_runner_whose_bots_fail() {
     }
 }
 
-/// A microcontroller writes on its channel.
+/// A microcontroller sends messages on its channel.
 #[test]
 fn no_canary_comes_out_of_a_device() {
     let options = ["--embedded", "--host", "127.0.0.1", "--bot", "echo"];

@@ -1,6 +1,7 @@
-//! A microcontroller talks to the runner: `--embedded` as its clients need it, with the strict device of `support`.
+//! A microcontroller and a runner with `--embedded`, through the strict device of `support`.
 //!
-//! Whatever the device would misread, lose, decode wrongly or crash at fails the test by the rule's name.
+//! The test fails with the rule's name at anything the device would misread, lose, decode wrongly
+//! or crash at.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ fn embedded(bot: &str) -> TestRunner {
     TestRunner::start(&["--embedded", "--host", "127.0.0.1", "--bot", bot])
 }
 
-/// A device that plays and records at once, so that an echo is not cut by its own half-duplex rule.
+/// A device that plays and records at once, so that its own half-duplex rule does not cut an echo.
 fn full_duplex(speech: Speech) -> Options {
     Options {
         mutes_itself: false,
@@ -26,9 +27,9 @@ fn full_duplex(speech: Speech) -> Options {
     }
 }
 
-/// Waits until a second of what is played is the tone and little else, and gives the report of that moment.
+/// Waits until a second of playback is mostly the tone. Returns the report of that moment.
 fn hears(device: &Device, hz: f64) -> Report {
-    // Looked at every 200 ms of audio: the device waits while the test computes.
+    // Evaluated every 200 ms of audio, because the device waits meanwhile.
     let due = |report: &Report| report.audio.len() >= 50 && report.audio.len().is_multiple_of(10);
     device.wait("its tone", |report| {
         due(report) && tone_share(last_second(report), hz) > 0.9
@@ -40,7 +41,7 @@ fn last_second(report: &Report) -> &[i16] {
     &report.pcm[report.pcm.len().saturating_sub(second)..]
 }
 
-/// the offer of the voice firmware and its variants from the field each get an answer that the device can take.
+/// the firmware's offer and its known variants get answers that the device accepts.
 #[test]
 fn every_known_offer_gets_an_answer_that_fits_the_device() {
     let runner = embedded("echo");
@@ -118,13 +119,13 @@ fn every_known_offer_gets_an_answer_that_fits_the_device() {
     }
 }
 
-/// D6, R-082: `--embedded` is needed by no device. Without it, a device is told the address at which its offer has reached
-/// the runner, and plays and sends as on a runner for devices.
+/// no device needs `--embedded`. Without it, a device is offered the address that its
+/// request reached.
 #[test]
 fn a_device_talks_without_the_option() {
     for host in ["localhost", "127.0.0.1", "0.0.0.0"] {
         let runner = TestRunner::start(&["--host", host, "--bot", "echo"]);
-        // The address at which it listens may be 0.0.0.0.
+        // The runner may listen on 0.0.0.0.
         let addr = (HOST, runner.addr.port()).into();
         let mut device = Device::join(addr, full_duplex(Speech::Tone { hz: A4 }));
         hears(&device, A4);
@@ -135,7 +136,7 @@ fn a_device_talks_without_the_option() {
     }
 }
 
-/// D6: behind a proxy nobody knows where a device reaches the runner. One line names the client and the option.
+/// Behind a proxy the reachable address is unknown. One log line names the client and the option.
 #[test]
 fn a_device_that_may_not_find_the_runner_is_named_in_the_log() {
     let runner = TestRunner::start(&["--host", "0.0.0.0", "--bot", "echo"]);
@@ -151,7 +152,7 @@ fn a_device_that_may_not_find_the_runner_is_named_in_the_log() {
     );
 }
 
-/// D7, D9, D10: what other builds and older firmware write, each heard and answered.
+/// Offers of other builds and older firmware are answered, and their audio is heard.
 #[test]
 fn offers_of_other_firmware_are_understood() {
     let runner = TestRunner::start(&["--host", "127.0.0.1", "--bot", "echo"]);
@@ -182,7 +183,7 @@ fn offers_of_other_firmware_are_understood() {
     }
 }
 
-/// D8: a microphone is taken, and a device that wants to begin the handshake is answered that it may.
+/// A microphone is accepted, and a device that wants to start the handshake may.
 #[test]
 fn a_microphone_and_a_client_of_the_handshake_are_answered() {
     let runner = embedded("echo");
@@ -226,7 +227,7 @@ fn a_microphone_and_a_client_of_the_handshake_are_answered() {
     }
 }
 
-/// A codec that is not spoken is an error that says so, in place of an answer that would never carry sound.
+/// An unsupported codec is an error with the reason, instead of an answer without audio.
 #[test]
 fn an_offer_of_other_codecs_is_refused_in_words() {
     let runner = embedded("echo");
@@ -246,7 +247,7 @@ fn an_offer_of_other_codecs_is_refused_in_words() {
     );
 }
 
-/// Firmware that is built for G.711 has its tone back, paced and labelled as it must be, and a data channel.
+/// G.711 firmware hears its echo, correctly paced and labelled, and has a data channel.
 #[test]
 fn a_device_with_g711_firmware_talks() {
     let runner = embedded("echo");
@@ -273,8 +274,8 @@ fn a_device_with_g711_firmware_talks() {
     }
 }
 
-/// Firmware on esp_peer takes the DTLS role that the answer gives it, and of both ends only the client of the handshake begins
-/// SCTP: audio and messages pass both ways in either role, in Opus and in PCMU.
+/// esp_peer follows the answer's DTLS role, and the DTLS client starts SCTP: audio and messages
+/// pass both ways in each role, with Opus and PCMU.
 #[test]
 fn an_esp_peer_talks_in_the_role_it_is_given() {
     let runner = embedded("echo");
@@ -305,8 +306,8 @@ fn an_esp_peer_talks_in_the_role_it_is_given() {
     }
 }
 
-/// After speech comes the code of silence, which opens the microphone again: in mu-law it is zero. A-law has no zero, so there
-/// the firmware of such a build must take its two smallest steps for silence, whoever speaks.
+/// Silence after speech reopens the microphone. In mu-law it is zero; A-law has no zero, so
+/// firmware must accept its two smallest values.
 #[test]
 fn g711_devices_hear_silence_after_the_bot() {
     let runner = embedded("parrot");
@@ -320,7 +321,7 @@ fn g711_devices_hear_silence_after_the_bot() {
             ssrc: Some(codec.ssrc()),
             ..Shape::FIRMWARE
         };
-        // What a build for A-law takes for silence is not known: this one plays and records at once.
+        // The A-law firmware's rule for silence is unknown, so this device is full-duplex.
         let options = Options {
             shape,
             mutes_itself: codec == Codec::Pcmu,
@@ -340,7 +341,7 @@ fn g711_devices_hear_silence_after_the_bot() {
     }
 }
 
-/// The tone that the device sends comes back: every packet decoded from byte 12, tagged, paced and labelled as it must be.
+/// The device hears its echo: every packet is decoded from byte 12, correctly labelled and paced.
 #[test]
 fn a_tone_comes_back_and_every_packet_is_one_the_device_can_play() {
     let runner = embedded("echo");
@@ -352,14 +353,14 @@ fn a_tone_comes_back_and_every_packet_is_one_the_device_can_play() {
     assert_paced(&report);
 }
 
-/// No more than its budget, however late the test itself runs: packets never come faster than they are spoken, up to the
-/// few that a busy machine delivers late, and everything but audio stays below ten datagrams a second.
+/// Packets are never faster than real time, but for a few that a busy machine delays, and
+/// everything but audio takes less than ten datagrams per second.
 fn assert_paced(report: &Report) {
     let seconds = report.audio.last().expect("there was audio").at.as_secs_f64();
     let audio = report.audio.len();
     assert!((audio as f64) < 50.0 * seconds + 15.0, "{audio} packets in {seconds} s");
     let rest = report.datagrams.len() - audio;
-    // The handshake's last flight and the opening of the channel fall into the first second.
+    // The last flight and the channel setup are in the first second.
     assert!(
         (rest as f64) < 10.0 * seconds + 15.0,
         "{rest} datagrams beside audio in {seconds} s"
@@ -372,7 +373,7 @@ fn assert_paced(report: &Report) {
     assert_eq!(burst, 0, "20 packets within 100 ms: the device's stack holds six");
 }
 
-/// The bot hears the device, answers after it, and then sends silence that opens the device's microphone again.
+/// The bot answers the device and then sends silence that reopens its microphone.
 #[test]
 fn the_parrot_answers_and_ends_in_silence_that_opens_the_microphone() {
     let runner = embedded("parrot");
@@ -390,7 +391,8 @@ fn the_parrot_answers_and_ends_in_silence_that_opens_the_microphone() {
     device.vanish().assert_clean();
 }
 
-/// The channel opens without the bot's own INIT or a repeated step, and speaking events arrive as single small chunks.
+/// The channel opens without an INIT of the runner or a repeated step, and speaking events arrive
+/// as single small chunks.
 #[test]
 fn the_data_channel_opens_at_once_and_carries_speaking_events() {
     let runner = embedded("parrot");
@@ -413,7 +415,8 @@ fn the_data_channel_opens_at_once_and_carries_speaking_events() {
     );
 }
 
-/// `client-ready` without data or version is answered with its own id; the shipped firmware never sends it.
+/// A `client-ready` without data and version is answered with its id; the shipped firmware never
+/// sends it.
 #[test]
 fn a_bare_client_ready_is_answered() {
     let runner = embedded("parrot");
@@ -432,7 +435,7 @@ fn a_bare_client_ready_is_answered() {
     device.vanish().assert_clean();
 }
 
-/// Devices booted in the same second have the same user fragment and password, and all have SSRC 6: still two sessions.
+/// Devices booted in the same second share their ICE credentials and SSRC 6, but get two sessions.
 #[test]
 fn two_devices_with_equal_credentials_are_two_sessions() {
     let runner = embedded("echo");
@@ -453,7 +456,7 @@ fn two_devices_with_equal_credentials_are_two_sessions() {
     second.vanish().assert_clean();
 }
 
-/// The certificate of Mbed TLS before 3.5.0 has a NULL parameter that a strict parser refuses.
+/// Certificates of Mbed TLS before 3.5.0 have a NULL parameter that strict parsers reject.
 #[test]
 fn a_malformed_certificate_with_the_right_fingerprint_connects() {
     let runner = embedded("echo");
@@ -467,7 +470,7 @@ fn a_malformed_certificate_with_the_right_fingerprint_connects() {
     device.vanish().assert_clean();
 }
 
-/// An address that cannot be used, or none, does not matter: the checks of the device show where it is.
+/// A useless or missing candidate does not matter: the device's checks reveal its address.
 #[test]
 fn a_device_whose_candidate_is_useless_connects_all_the_same() {
     let runner = embedded("echo");
@@ -488,7 +491,7 @@ fn a_device_whose_candidate_is_useless_connects_all_the_same() {
     }
 }
 
-/// Audio is all there is without a channel, and it is there.
+/// Audio works without a data channel.
 #[test]
 fn a_device_without_a_data_channel_talks() {
     let runner = embedded("echo");
@@ -507,8 +510,8 @@ fn a_device_without_a_data_channel_talks() {
     device.vanish().assert_clean();
 }
 
-/// the last packets of the device's handshake are lost. It takes itself for connected, and sends them again only
-/// when it is asked in a datagram that it reads.
+/// the last packets of the device's handshake are lost. It counts as connected, and repeats
+/// them only on a request that it reads.
 #[test]
 fn a_device_whose_finished_was_lost_has_sound_all_the_same() {
     let runner = embedded("echo");
@@ -522,7 +525,7 @@ fn a_device_whose_finished_was_lost_has_sound_all_the_same() {
     device.vanish().assert_clean();
 }
 
-/// Builds with the library's keep-alive close 10 s after the last binding request; the runner sends one in time, always.
+/// Builds with keep-alive close 10 s after the last check; the runner always sends one in time.
 #[test]
 fn a_build_with_keep_alive_stays_connected() {
     let runner = embedded("echo");
@@ -537,8 +540,8 @@ fn a_build_with_keep_alive_stays_connected() {
     assert!(report.binding_requests.len() >= 2, "{:?}", report.binding_requests);
 }
 
-/// A device without power says nothing. When it is back, its new session takes the place of the old one; when it stays
-/// away, the session is freed all the same.
+/// A device without power sends nothing. When it returns, its new session replaces the old one;
+/// otherwise that one ends by its timeout.
 #[test]
 fn a_rebooted_device_takes_over_and_a_vanished_one_is_freed() {
     let runner = embedded("echo");
@@ -548,7 +551,7 @@ fn a_rebooted_device_takes_over_and_a_vanished_one_is_freed() {
     lost.vanish().assert_clean();
     // Reset and start of the firmware.
     std::thread::sleep(Duration::from_secs(2));
-    // Same credentials, a new key, another port.
+    // The same credentials, a new key, another port.
     let again = Options {
         credentials: options.credentials.clone(),
         ..full_duplex(Speech::Tone { hz: A4 })
@@ -565,8 +568,8 @@ fn a_rebooted_device_takes_over_and_a_vanished_one_is_freed() {
     runner.wait_for_sessions(0);
 }
 
-/// A device without a clock has the same credentials at every boot, and the same port: each boot connects, a life of half a
-/// second before it notwithstanding, and one session is left.
+/// A device without a clock has the same credentials and port at every boot: each boot connects,
+/// even half a second after the last, and one session remains.
 #[test]
 fn a_device_that_boots_again_and_again_at_one_port_connects_each_time() {
     let runner = embedded("echo");
@@ -584,8 +587,8 @@ fn a_device_that_boots_again_and_again_at_one_port_connects_each_time() {
     runner.wait_for_sessions(0);
 }
 
-/// A runner whose only place is held by the session of a device without power gives it to that device, when it is back: at
-/// another port, and at the same port with the same credentials. It is refused at no time.
+/// A full runner gives the place of a dead device to its next boot, at the same port or another,
+/// without rejecting it.
 #[test]
 fn a_rebooted_device_gets_its_place_back_from_a_full_runner() {
     let runner = TestRunner::start(&[
@@ -616,8 +619,8 @@ fn a_rebooted_device_gets_its_place_back_from_a_full_runner() {
     assert_eq!(log.matches("8 checks got no answer").count(), 2, "{log}");
 }
 
-/// A device that pushes to talk says nothing, and answers: no offer takes its place, not even one that names its own address,
-/// and it is refused at once.
+/// A silent push-to-talk device answers checks: no offer takes its place, even one that names its
+/// address, and that offer is rejected at once.
 #[test]
 fn a_quiet_device_keeps_its_place_in_a_full_runner() {
     let runner = TestRunner::start(&[
@@ -644,8 +647,8 @@ fn a_quiet_device_keeps_its_place_in_a_full_runner() {
     assert!(!runner.log().contains("replaced"), "{}", runner.log());
 }
 
-/// Offers of devices that die before their first check fill the runner for a moment only: a device that restarts at each
-/// refusal, as the firmware does, has its place before they are given up.
+/// Offers of devices that die before their first check fill the runner only briefly: a device that
+/// restarts at each rejection is admitted before they time out.
 #[test]
 fn offers_that_die_leave_room_for_a_device() {
     let runner = embedded("echo");
@@ -662,7 +665,8 @@ fn offers_that_die_leave_room_for_a_device() {
     device.vanish().assert_clean();
 }
 
-/// A device on another host than the runner. `tests/check.sh net` starts both in namespaces, and says where the runner is.
+/// A device on another host. `tests/check.sh net` starts both in network namespaces and passes the
+/// runner's address.
 #[test]
 #[ignore = "the stage `net` runs this"]
 fn a_device_on_another_host_talks() {
@@ -676,8 +680,8 @@ fn a_device_on_another_host_talks() {
     device.vanish().assert_clean();
 }
 
-/// The same for one that stays while the stage does something to its network, which is done when the input ends a line. The
-/// rules of the strict device know no lost packets, so they are not looked at.
+/// The same for a device that stays connected while the stage changes its network; the end of each
+/// change is a line of input. Losses break the device's rules, so these are not checked.
 #[test]
 #[ignore = "the stage `net` runs this"]
 fn a_device_on_another_host_stays() {
@@ -707,7 +711,7 @@ fn a_device_on_another_host_stays() {
     assert_eq!(device.report().closed, None);
 }
 
-/// When the runner is told to end, a device sees the only thing it can see, and the runner ends in order.
+/// When the runner stops, the device sees an SCTP abort, and the runner ends in order.
 #[test]
 fn the_end_of_the_runner_reaches_the_device() {
     let mut runner = TestRunner::start(&["--embedded", "--host", "127.0.0.1", "--bot", "echo"]);
@@ -717,7 +721,7 @@ fn the_end_of_the_runner_reaches_the_device() {
     assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
 }
 
-/// without an address that a device on the network can reach there is no point in starting.
+/// the runner does not start without an address that devices can reach.
 #[test]
 fn embedded_without_a_usable_host_is_refused_at_start() {
     let hosts: [&[&str]; 8] = [

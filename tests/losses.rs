@@ -1,7 +1,7 @@
-//! A microcontroller on a bad network, in virtual time: lost packets of its data channel's set-up,
+//! A microcontroller on a bad network in virtual time: lost packets of the data channel's setup,
 //! and outages.
 //!
-//! The device is the strict one of `support`, which sends every packet of its channel once.
+//! The strict device of `support` sends every packet of its channel once.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::support::device::{Lost, Options, Step, Way};
 use crate::support::sound::Speech;
 
 const TEXT: &str = r#"{"label":"rtvi-ai","type":"bot-ready","id":"0"}"#;
-/// From the handshake to a channel that carries texts both ways, whichever packet is lost.
+/// The time from the handshake to texts in both directions, whichever packet is lost.
 const WORKS_WITHIN: Duration = Duration::from_secs(4);
 
 fn ping(number: usize) -> String {
     format!(r#"{{"label":"rtvi-ai","type":"test","id":"{number}"}}"#)
 }
 
-/// A device that says something twice a second for half a minute, and no word by voice.
+/// A device that sends two texts per second for half a minute, and no audio.
 fn talkative() -> Options {
     Options {
         says: (0..120).map(ping).collect(),
@@ -28,8 +28,7 @@ fn talkative() -> Options {
     }
 }
 
-/// Tells how long after the handshake the channel carried a text each way; `None` when it did not
-/// in half a minute.
+/// Returns when texts had passed both ways after the handshake; `None` after half a minute.
 fn works_after(call: &mut Call) -> Option<Duration> {
     call.send(TEXT);
     let works = |call: &Call| call.report.has_message("bot-ready") && call.texts().next().is_some();
@@ -41,8 +40,7 @@ fn lost(way: Way, step: Step) -> Lost {
     Lost { way, step }
 }
 
-/// Every packet of the set-up, on the way that it goes when the device begins, and when the runner
-/// does.
+/// Every packet of the setup with its direction, when the device starts and when the runner does.
 const DEVICE_BEGINS: [(Way, Step); 7] = [
     (Way::ToRunner, Step::Init),
     (Way::ToDevice, Step::InitAck),
@@ -70,7 +68,7 @@ fn the_channel_works_at_once() {
     call.report.assert_clean();
 }
 
-/// Whichever single packet of the set-up is lost, texts pass both ways within 4 s of the handshake.
+/// With any single packet of the setup lost, texts pass both ways within 4 s of the handshake.
 #[test]
 fn the_channel_works_whichever_packet_is_lost() {
     for (way, step) in DEVICE_BEGINS {
@@ -89,7 +87,7 @@ fn the_channel_works_whichever_packet_is_lost() {
     }
 }
 
-/// The same where the device's INIT is lost beside it, so that the runner begins.
+/// The same with the device's INIT lost too, so that the runner starts.
 #[test]
 fn the_channel_works_whichever_packet_is_lost_when_the_runner_begins() {
     for (way, step) in RUNNER_BEGINS {
@@ -108,7 +106,7 @@ fn the_channel_works_whichever_packet_is_lost_when_the_runner_begins() {
     }
 }
 
-/// The device's request is lost, and it says nothing: the bot's text reaches it all the same.
+/// The channel request of a silent device is lost; the bot's text still arrives.
 #[test]
 fn a_silent_device_whose_request_is_lost_gets_texts() {
     let options = Options {
@@ -122,8 +120,8 @@ fn a_silent_device_whose_request_is_lost_gets_texts() {
     call.report.assert_clean();
 }
 
-/// One datagram of twenty is lost, each way, from the first check on: 200 of 200 calls have a
-/// channel.
+/// One datagram in twenty is lost in each direction from the first check on: 200 of 200 calls have
+/// a channel.
 #[test]
 fn every_call_has_a_channel_at_5_percent_loss() {
     let mut slowest = Duration::ZERO;
@@ -139,8 +137,7 @@ fn every_call_has_a_channel_at_5_percent_loss() {
     println!("200 of 200 channels; the slowest after {slowest:?}, {late} after more than {WORKS_WITHIN:?}");
 }
 
-/// Nothing passes for a while, as when a device walks through a dead spot: sound is back at once,
-/// and texts within the time that SCTP has fallen back to.
+/// After an outage, audio resumes at once, and texts within SCTP's retransmission time.
 #[test]
 fn sound_and_texts_survive_an_outage() {
     for (outage_ms, texts_within_s) in [
@@ -182,8 +179,8 @@ fn sound_and_texts_survive_an_outage() {
     }
 }
 
-/// A device makes its keys, or starts its codec, before it looks at the handshake: it connects all
-/// the same, with its channel, as long as the session waits for it.
+/// A device that generates keys or starts its codec before it reads the handshake connects, as long
+/// as the session waits.
 #[test]
 fn a_device_that_is_busy_before_its_handshake_connects() {
     for busy_ms in [500, 2_000, 5_000, 9_000, 13_000] {
@@ -202,8 +199,7 @@ fn a_device_that_is_busy_before_its_handshake_connects() {
     }
 }
 
-/// Half duplex: the microphone is shut while the bot speaks, and its silence opens it again, turn
-/// after turn.
+/// In half duplex the bot's silence reopens the microphone after every turn.
 #[test]
 fn the_microphone_opens_again_after_each_turn_of_the_bot() {
     let options = Options::new(Speech::Tone { hz: 440.0 });

@@ -1,4 +1,4 @@
-//! Offers that are refused, over HTTP: what their senders are told, the operator reads too.
+//! Rejected offers over HTTP: the log says what their senders are told.
 
 use std::net::Ipv4Addr;
 
@@ -15,7 +15,7 @@ fn post(runner: &TestRunner, headers: &[&str], body: &[u8]) -> Reply {
     request(runner.addr, "POST", "/api/offer", headers, body).expect("the runner answers")
 }
 
-/// Returns the words of a refusal, as the log has them.
+/// Returns the reason of a rejection, as the log shows it.
 fn words(reply: &Reply) -> String {
     match &reply.json()["detail"] {
         Value::String(detail) => detail.clone(),
@@ -28,7 +28,7 @@ fn device_offer() -> Value {
     json!({"sdp": sdp.replace("\r\r", "\r"), "type": "offer"})
 }
 
-/// D5: whatever an offer is refused for, one line at the default level says what its sender was told, without its key.
+/// Every rejection is one line at the default level with the text of the reply, without the key.
 #[test]
 fn every_refused_offer_is_one_line_of_the_log() {
     let runner = TestRunner::start(&["--api-key", KEY, "--bot", "echo"]);
@@ -63,14 +63,14 @@ fn every_refused_offer_is_one_line_of_the_log() {
     assert!(!runner.log().contains(KEY));
 }
 
-/// Who asks again and again fills no memory card: beyond its lines a caller causes none.
+/// Repeated requests do not fill the log: each caller has a limited number of lines.
 #[test]
 fn refused_offers_count_as_lines_of_their_caller() {
     let runner = TestRunner::start(&["--bot", "echo"]);
     for _ in 0..LINES_PER_CALLER_MAX + 10 {
         assert_eq!(post(&runner, &[JSON], br#"{"sdp":"no SDP"}"#).status, 400);
     }
-    // Another address has lines left, and this one is written after all others.
+    // Another address has lines left, and its line follows all others.
     let mut other = Kept::from(Ipv4Addr::new(127, 0, 0, 2), runner.addr).expect("the runner listens");
     let reply = other.post("/api/offer", &[], &json!({})).expect("the runner answers");
     assert_eq!(reply.status, 422);

@@ -1,6 +1,6 @@
-//! STUN and TURN servers, coturn among them: what a caller gets of them, and what a bad one costs.
+//! STUN and TURN servers, including coturn: what callers gain, and what a failing server costs.
 //!
-//! A caller here lets in and sends out nothing but by the relay, as if a firewall stood around it.
+//! The caller here uses relays alone, as if behind a firewall.
 
 mod caller;
 mod coturn;
@@ -14,18 +14,18 @@ use self::coturn::{Coturn, SECRET, USER};
 use crate::support::http;
 use crate::support::runner::{PATIENCE, TestRunner};
 
-/// A server of the list, as the option takes it.
+/// Formats a server for the option.
 fn server(url: &str, credential: &str) -> String {
     json!({"urls": url, "username": USER, "credential": credential}).to_string()
 }
 
 fn runner(servers: &[&str], options: &[&str]) -> TestRunner {
     let args = [&["--bot", "echo", "--ice-servers"], servers, options].concat();
-    // The credential must not show up at the level at which everything else does.
+    // The credential must not appear at the highest log level.
     TestRunner::start_with(&args, &[("RUST_LOG", "trace,edge_runner=trace")])
 }
 
-/// No line of the log holds the credential.
+/// Asserts that no log line contains the credential.
 fn assert_discreet(runner: &TestRunner) {
     let log = runner.log();
     assert!(
@@ -34,7 +34,7 @@ fn assert_discreet(runner: &TestRunner) {
     );
 }
 
-/// A caller whom only the relay reaches talks to the runner, and what it says comes back, over UDP, TCP and TLS.
+/// A caller that only the relay reaches hears its echo, over UDP, TCP and TLS.
 #[test]
 fn a_caller_behind_a_relay_talks() {
     let coturn = Coturn::start();
@@ -57,14 +57,14 @@ fn a_caller_behind_a_relay_talks() {
         caller.leave();
         runner.wait_for_sessions(0);
         assert_discreet(&runner);
-        // What was allocated is given back.
+        // The allocation is released.
         runner.signal("TERM");
         assert!(runner.wait().success());
         coturn.wait_for_log("delete: realm=<example>");
     }
 }
 
-/// Two callers of one relay do not hear each other, and one who comes directly is not kept from it.
+/// Two callers of one relay do not hear each other, and a direct caller is unaffected.
 #[test]
 fn callers_of_one_relay_stand_alone() {
     let coturn = Coturn::start();
@@ -80,7 +80,7 @@ fn callers_of_one_relay_stand_alone() {
     assert_eq!(direct, 0, "who can come directly does");
 }
 
-/// A server that was started again is noticed, and a later caller is relayed again.
+/// A restarted server is detected, and a later caller is relayed again.
 #[test]
 fn a_relay_that_comes_back_is_used_again() {
     let mut coturn = Coturn::start();
@@ -88,13 +88,13 @@ fn a_relay_that_comes_back_is_used_again() {
     runner.wait_for_log("relayed at");
     Caller::offer(runner.addr, Way::OnlyByRelay).talk(10);
     coturn.restart();
-    // Somebody who comes before it is noticed makes it noticed: the relay refuses the permission.
+    // An earlier caller makes it noticed: the relay rejects the permission.
     let _early = Caller::offer(runner.addr, Way::Any);
     runner.wait_for_logs("relayed at", 2);
     Caller::offer(runner.addr, Way::OnlyByRelay).talk(10);
 }
 
-/// A runner that ends says goodbye by the relay before it gives it back.
+/// A stopping runner says goodbye through the relay before it releases the allocation.
 #[test]
 fn goodbyes_leave_by_the_relay() {
     let coturn = Coturn::start();
@@ -107,7 +107,8 @@ fn goodbyes_leave_by_the_relay() {
     assert!(runner.wait().success());
 }
 
-/// Wrong credentials are told in words and cost a caller nothing; neither they nor the server's address are offered.
+/// Wrong credentials are reported and cost a caller nothing; neither they nor the server's address
+/// are offered.
 #[test]
 fn wrong_credentials_are_told_and_cost_nothing() {
     let coturn = Coturn::start();
@@ -120,8 +121,8 @@ fn wrong_credentials_are_told_and_cost_nothing() {
     assert!(!runner.log().contains("wrong-canary-secret"));
 }
 
-/// Servers that never answer, a name that is none, and a broken IPv6 path: the answer comes although they never did, the
-/// caller talks, and each is one line.
+/// Dead servers, an unknown name and a broken IPv6 path: the answer comes without them, the caller
+/// is served, and each is one log line.
 #[test]
 fn dead_servers_cost_nothing() {
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
@@ -131,7 +132,7 @@ fn dead_servers_cost_nothing() {
         stun.clone(),
         server(&turn, SECRET),
         server("turn:no-such-name.invalid?transport=tcp", SECRET),
-        // Documentation's own network: nobody is there.
+        // The documentation network, where no server is.
         "stun:[2001:db8::1]:3478".to_owned(),
     ];
     let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
@@ -150,7 +151,7 @@ fn dead_servers_cost_nothing() {
     assert_discreet(&runner);
 }
 
-/// What a STUN server sees is offered with the next answer, and is a mapping of the port that sessions use.
+/// The reflexive address is in the next answer, and maps to the port of the sessions.
 #[test]
 fn what_a_stun_server_sees_is_offered() {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
@@ -185,7 +186,8 @@ fn what_a_stun_server_sees_is_offered() {
     caller.talk(10);
 }
 
-/// coturn on this machine sees the runner at its own address: that is offered once, as a host candidate.
+/// coturn on this machine sees the runner's own address, which is offered once, as a host
+/// candidate.
 #[test]
 fn an_address_without_a_nat_is_offered_once() {
     let coturn = Coturn::start();
@@ -195,7 +197,7 @@ fn an_address_without_a_nat_is_offered_once() {
     assert!(!caller.answer().contains("typ srflx"), "{}", caller.answer());
 }
 
-/// With `--embedded` no server is asked, and the log says so once.
+/// With `--embedded` no server is queried, and the log says so once.
 #[test]
 fn devices_ask_no_server() {
     let coturn = Coturn::start();
@@ -213,7 +215,7 @@ fn devices_ask_no_server() {
     assert!(!runner.log().contains("relayed at"));
 }
 
-/// A runner with an allocation ends in good order, also when its server has gone.
+/// A runner with an allocation stops in order, even if its server is gone.
 #[test]
 fn a_dead_relay_does_not_hold_the_end_up() {
     let mut coturn = Coturn::start();

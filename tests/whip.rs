@@ -1,4 +1,4 @@
-//! Sessions by one POST: WHIP, WHEP and the calls endpoint, as their clients use and misuse them.
+//! Sessions by one POST: WHIP, WHEP and the calls endpoint, with correct and incorrect clients.
 
 use edge_runner_proto::limits::{OFFER_SDP_BYTES_MAX, PENDING_OFFERS_MAX};
 use serde_json::{Value, json};
@@ -28,7 +28,8 @@ fn direction(answer: &str) -> &str {
     audio.lines().find(|line| known.contains(line)).expect("a direction")
 }
 
-/// An offer that lists no candidate is answered with all that a client of the standard looks for, and connects by its checks.
+/// An offer without candidates gets everything that WHIP clients expect, and connects by its
+/// checks.
 #[test]
 fn one_post_opens_a_session_with_a_resource() {
     let servers = r#"[{"urls": "stun:192.0.2.1:3478"}, {"urls": ["turn:192.0.2.1?transport=udp"], "username": "u", "credential": "c"}]"#;
@@ -90,18 +91,18 @@ fn one_post_opens_a_session_with_a_resource() {
         );
         assert_eq!(reply.status, status, "{method}");
     }
-    // The names of sessions are no business of a log.
+    // Session ids must not be logged.
     assert!(!runner.log().contains(&id), "{}", runner.log());
 }
 
-/// The answer is the mirror of the offer: who only speaks is heard, who only listens hears, and no bot waits for what will not
-/// come.
+/// The answer mirrors the offer: senders are heard, listeners hear, and no bot waits for missing
+/// audio.
 #[test]
 fn each_direction_is_mirrored() {
     let runner = TestRunner::start(&["--bot", "parrot"]);
     let mut listener = Poster::connect(&runner, "/whep", Offers::audio(Direction::RecvOnly));
     assert_eq!(direction(&listener.answer), "a=sendonly");
-    // The greeting comes although nobody says `client-ready`, nor anything else.
+    // The greeting comes without a `client-ready`.
     listener.hear(10);
     assert_eq!((listener.sent, listener.delete(&runner).status), (0, 200));
     let line = runner.wait_for_log("session ended");
@@ -124,7 +125,7 @@ fn each_direction_is_mirrored() {
     assert!(frames_to_the_bot(&line) >= 30, "{line}");
 }
 
-/// WHEP takes all three; what no bot could use is refused with the reason.
+/// WHEP accepts three directions; offers that no bot could use are rejected with the reason.
 #[test]
 fn offers_that_reach_no_bot_are_refused() {
     let runner = echo();
@@ -154,7 +155,7 @@ fn offers_that_reach_no_bot_are_refused() {
         assert!(detail.contains(words), "{detail}");
         runner.wait_for_log(&format!("{status} POST {target}: {detail}"));
     }
-    // Line ends of either kind are read.
+    // Both kinds of line ends are accepted.
     assert_eq!(
         ask(&runner, "POST", "/whip", &[SDP], &offer.replace("\r\n", "\n")).status,
         201
@@ -191,7 +192,7 @@ fn offers_that_reach_no_bot_are_refused() {
     }
 }
 
-/// Candidates in every spelling that was seen, and tags of all kinds; what cannot be used is passed over.
+/// Candidates in every known spelling, and all kinds of tags; unusable ones are ignored.
 #[test]
 fn candidates_come_in_every_spelling() {
     let runner = echo();
@@ -226,7 +227,8 @@ fn candidates_come_in_every_spelling() {
     poster.hear(50);
 }
 
-/// ICE begins anew in mid-call, by a fragment alone: sound goes on both ways, under another tag, and the old one is stale.
+/// A fragment restarts ICE during a call: audio continues both ways under a new tag, and the old
+/// one is stale.
 #[test]
 fn ice_begins_anew_in_a_call() {
     let runner = echo();
@@ -243,30 +245,30 @@ fn ice_begins_anew_in_a_call() {
         poster.patch(&runner, Some(&poster.etag), &poster.fragment()).status,
         204
     );
-    // A restart that cannot be is refused, and changes nothing.
+    // An invalid restart is rejected and changes nothing.
     let broken = "a=ice-ufrag:only\r\n";
     assert_eq!(poster.patch(&runner, Some("*"), broken).status, 400);
     poster.restart(&runner);
     poster.hear(100);
     assert_eq!(runner.sessions(), 1);
-    // Nothing of what was said meanwhile was lost on the way from one ICE session to the next.
+    // Nothing was lost between the two ICE sessions.
     let sent = poster.sent;
     assert_eq!(poster.delete(&runner).status, 200);
     let line = runner.wait_for_log("session ended");
     assert!(frames_to_the_bot(&line) + IN_FLIGHT >= sent, "{sent} were sent: {line}");
 }
 
-/// Packets that were on their way when a session ended.
+/// Packets in transit when a session ended.
 const IN_FLIGHT: usize = 3;
 
-/// Reads the last line of a session.
+/// Parses the last line of a session.
 fn frames_to_the_bot(line: &str) -> usize {
     let mut parts = line.split(", ");
     let frames = parts.find_map(|part| part.strip_suffix(" frames to the bot"));
     frames.and_then(|count| count.parse().ok()).expect("a count")
 }
 
-/// The bot hangs up: the resource goes with the session.
+/// When the bot hangs up, the resource ends with the session.
 #[test]
 fn a_hang_up_takes_the_resource_along() {
     let runner = TestRunner::start(&["--", "sh", "-c", STAYS]);
@@ -278,7 +280,7 @@ fn a_hang_up_takes_the_resource_along() {
     assert_eq!(poster.patch(&runner, None, &poster.fragment()).status, 404);
 }
 
-/// What the bot learns: the query or the settings as its body, and how its caller came, but no key.
+/// The bot's body is the query or the settings, and its call data has no key.
 #[test]
 fn the_bot_learns_how_its_caller_came() {
     let runner = TestRunner::start(&["--", "sh", "-c", STAYS]);
@@ -331,8 +333,8 @@ fn secret(runner: &TestRunner, body: &str) -> Reply {
     )
 }
 
-/// With a key: nobody opens a session without it, or one that was made with it, which is good once. The name of a session needs
-/// no key.
+/// With an API key, a session requires it or a single-use key made with it. The session's id
+/// requires no key.
 #[test]
 fn sessions_are_opened_by_a_key() {
     let runner = TestRunner::start(&["--api-key", KEY, "--", "sh", "-c", STAYS]);
@@ -343,7 +345,7 @@ fn sessions_are_opened_by_a_key() {
         (401, Some("Bearer"))
     );
     let bearer = format!("Authorization: Bearer {KEY}");
-    // `user:` and the key, and the key without its end.
+    // `user:` and the key, and a truncated key.
     let basic = |password: &str| {
         format!(
             "Authorization: Basic {}",
@@ -359,7 +361,7 @@ fn sessions_are_opened_by_a_key() {
     ] {
         assert_eq!(open("/whip", &[&wrong]).status, 401, "{wrong}");
     }
-    // A browser adds those by itself, so a form is not opened by them.
+    // Browsers add Basic credentials by themselves, so they do not authorize a form.
     let call = open("/v1/realtime/calls", &[&basic(KEY)]);
     assert_eq!(call.status, 401);
     assert!(
@@ -406,7 +408,7 @@ fn sessions_are_opened_by_a_key() {
         again.text()
     );
 
-    // A session of `/start` does as well, by its name, in a header or in the URL of who has no headers.
+    // A session of `/start` is accepted by its id, in a header or in the URL.
     let start = |body: &Value| {
         ask(
             &runner,
@@ -429,7 +431,7 @@ fn sessions_are_opened_by_a_key() {
         let arguments = Started::of(&runner, |arguments| arguments["body"] == json!({"n": in_url})).arguments;
         assert_eq!(arguments["session_id"], id.as_str());
         let location = opened.header("location").expect("a location");
-        // The used key is sent again, and is not looked at.
+        // The used key is sent again and ignored.
         let old = format!("Authorization: Bearer {id}");
         assert_eq!(ask(&runner, "DELETE", location, &[&old], "").status, 200);
     }
@@ -437,7 +439,7 @@ fn sessions_are_opened_by_a_key() {
     assert!(!log.contains(KEY) && !log.contains("ek_"), "{log}");
 }
 
-/// An offer that is refused leaves its key as it was.
+/// A rejected offer does not use up its key.
 #[test]
 fn a_refused_offer_uses_up_no_key() {
     let runner = TestRunner::start(&["--api-key", KEY, "--bot", "echo"]);
@@ -454,7 +456,7 @@ fn a_refused_offer_uses_up_no_key() {
     );
 }
 
-/// Without a key of the runner's, libraries that want one take any; those that were made here are still good once.
+/// Without an API key, libraries that require a key may use any; single-use keys work once.
 #[test]
 fn without_a_key_any_is_taken_but_for_spent_ones() {
     let runner = echo();
@@ -472,7 +474,7 @@ fn without_a_key_any_is_taken_but_for_spent_ones() {
     assert_eq!((open(&value), open(&value)), (201, 401));
 }
 
-/// The browser library of the realtime vendor waits for the answer to its settings; the bot gets every text all the same.
+/// OpenAI's browser library waits for the answer to its settings; the bot receives every text.
 #[test]
 fn the_channel_of_a_realtime_client_is_answered() {
     let runner = echo();
@@ -494,7 +496,7 @@ fn the_channel_of_a_realtime_client_is_answered() {
         (&json!("session.created"), &json!("session.updated"))
     );
     assert_eq!(types[1]["session"], json!({"type": "realtime", "voice": "ash"}));
-    // The runner ends, and says nothing that this channel's clients do not know.
+    // The runner stops, and sends nothing that this channel's clients do not know.
     runner.signal("TERM");
     poster.until("the end", |poster| poster.gone);
     assert!(
@@ -504,7 +506,8 @@ fn the_channel_of_a_realtime_client_is_answered() {
     );
 }
 
-/// Pages of other origins are asked for leave first, and may read what a session is made of; devices send no origin.
+/// Pages of other origins need a preflight and may read the session's headers; devices send no
+/// origin.
 #[test]
 fn pages_read_the_headers_of_an_answer() {
     let runner = echo();
@@ -579,7 +582,7 @@ fn pages_read_the_headers_of_an_answer() {
     }
 }
 
-/// As many sessions as there may be: the next one is told when to come again.
+/// At the session limit, the reply says when to try again.
 #[test]
 fn a_full_runner_says_when_to_come_again() {
     let runner = TestRunner::start(&["--bot", "echo", "--max-sessions", "1"]);
@@ -592,7 +595,7 @@ fn a_full_runner_says_when_to_come_again() {
     assert_eq!(Poster::new(BOTH).post(&runner, "/whip", &[]).status, 201);
 }
 
-/// A device gets its answer as it is, in so few bytes that its buffer holds them.
+/// A device gets its answer unchanged, small enough for its buffer.
 #[test]
 fn a_device_gets_an_answer_that_fits() {
     let runner = TestRunner::start(&["--embedded", "--host", "127.0.0.1", "--bot", "echo"]);

@@ -1,4 +1,4 @@
-//! Canaries in runs that serve nobody: options and variables that are refused, and the doctor.
+//! Canaries in runs that do not serve: rejected options and variables, and the doctor.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::support::runner::TestRunner;
 
-/// What is wrong with options and variables is said without repeating what may be a secret.
+/// Errors about options and variables do not repeat possible secrets.
 #[test]
 fn misuse_is_told_without_the_secret() {
     let ice = format!(r#"{{"urls": "turn:a", "username": "{TURN_USER}", "credential": "{TURN_CREDENTIAL}""#);
@@ -54,7 +54,7 @@ fn misuse_is_told_without_the_secret() {
     }
 }
 
-/// The doctor looks at every credential, and shows none.
+/// The doctor reads every credential and shows none.
 #[test]
 fn the_doctor_keeps_secrets() {
     let turn = format!("turn:127.0.0.1:{}", turn_that_refuses());

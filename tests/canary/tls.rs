@@ -1,4 +1,4 @@
-//! Canaries of HTTPS: the lines of private keys, those of the user's files and those that the runner makes for itself.
+//! Canaries of HTTPS: the lines of private keys from files and of generated ones.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use super::{B_KEY, Watched, assert_silent, secrets};
 use crate::support::http;
 use crate::support::runner::TestRunner;
 
-/// Private keys: one of the user's, which is replaced by one that is broken, and the one that the runner makes for itself.
+/// Private keys: a file that is replaced by a broken one, and a generated key.
 #[test]
 fn no_private_key_comes_out_of_a_runner() {
     let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).expect("the system has random numbers");
@@ -49,7 +49,7 @@ fn no_private_key_comes_out_of_a_runner() {
     made.end(&[" DEBUG "]);
 }
 
-/// The lines of a private key in PEM form, without those that say what it is.
+/// The base64 lines of a PEM private key.
 fn lines_of_key(pem: &str) -> Vec<String> {
     let (_, behind) = pem.split_once("PRIVATE KEY-----").expect("there is a key");
     let (body, _) = behind.split_once("-----END").expect("it has an end");
@@ -63,7 +63,7 @@ fn lines_of_key(pem: &str) -> Vec<String> {
     lines
 }
 
-/// Asks for everything that may be read, with TLS and without, and for what is no TLS at all.
+/// Requests everything readable with TLS, without TLS, and without a protocol.
 fn ask_over_tls(watched: &Watched) {
     let addr = watched.addr();
     let mut texts = Vec::new();
@@ -82,7 +82,7 @@ fn ask_over_tls(watched: &Watched) {
         let mut secure = Stream::new(&mut session, &mut stream);
         secure.write_all(request.as_bytes()).expect("a handshake");
         let mut answer = Vec::new();
-        // Whether its end is announced is not what this is about.
+        // How the connection ends is irrelevant here.
         let _ = secure.read_to_end(&mut answer);
         texts.push(String::from_utf8_lossy(&answer).into_owned());
     }
@@ -99,7 +99,7 @@ fn ask_over_tls(watched: &Watched) {
     }
 }
 
-/// A client that trusts whoever answers.
+/// A client that accepts any certificate.
 fn tls_client() -> ClientConnection {
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -110,7 +110,7 @@ fn tls_client() -> ClientConnection {
     ClientConnection::new(Arc::new(config), "localhost".try_into().expect("a name")).expect("a client")
 }
 
-/// Takes every certificate for the right one.
+/// Accepts every certificate.
 #[derive(Debug)]
 struct Anybody;
 

@@ -1,4 +1,4 @@
-//! Canaries of video rooms: the provider's key, the tokens that it makes, and the numbers of those who dial in.
+//! Canaries of Daily rooms: the API key, the meeting tokens, and the numbers of dial-in callers.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::rest::{Asked, Rest, Says};
 
 const MEETING: &str = "canary.token.of-a-meeting-9c1d";
 
-/// A provider that repeats what it was sent in everything that it refuses, and makes rooms of all but the refused names.
+/// A provider that repeats requests in its errors, and creates rooms except for the rejected names.
 fn provider(asked: &Asked, refuses: bool) -> Says {
     let body: Value = serde_json::from_str(&asked.body).unwrap_or_default();
     if refuses {
@@ -26,7 +26,7 @@ fn provider(asked: &Asked, refuses: bool) -> Says {
     }
 }
 
-/// Clients, browsers and telephones, with everything logged that can be.
+/// Clients, browsers and telephones, at the highest log level.
 #[test]
 fn no_canary_comes_out_of_video_rooms() {
     for refuses in [false, true] {

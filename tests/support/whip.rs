@@ -1,7 +1,8 @@
-//! [`Poster`]: a client that opens its session with one POST, as WHIP, WHEP and callers of a realtime service do.
+//! [`Poster`]: a client that opens its session with one POST, as for WHIP, WHEP and the calls endpoint.
 //!
-//! In: which way its audio goes, and what else it offers. Out: the answer with its headers, counts of packets, texts of its data
-//! channel. Its WebRTC is str0m's, driven over a socket of its own; what it says is a packet of silence, every 20 ms.
+//! In: the direction of its audio, and further offers. Out: the answer with its headers, packet
+//! counts, texts of its data channel. It uses str0m on its own socket and sends a packet of silence
+//! every 20 ms.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -50,11 +51,11 @@ pub struct Poster {
     sends: bool,
     sequence: u64,
     due: Instant,
-    /// What is to be answered.
+    /// The offer that awaits its answer.
     offered: Option<SdpPendingOffer>,
     pub offer: String,
     pub answer: String,
-    /// Where its session is.
+    /// The path of its session.
     pub location: String,
     pub etag: String,
     pub connected: bool,
@@ -106,7 +107,7 @@ impl Poster {
         }
     }
 
-    /// Offers, without a candidate, and takes the answer.
+    /// Sends an offer without candidates, and accepts the answer.
     pub fn connect(runner: &TestRunner, target: &str, offers: Offers) -> Self {
         let mut poster = Poster::new(offers);
         let reply = poster.post(runner, target, &[]);
@@ -115,7 +116,7 @@ impl Poster {
         poster
     }
 
-    /// Returns its offer without candidates, so that it is found by its own checks alone.
+    /// Returns the offer without candidates, so that only its checks reveal its address.
     pub fn bare_offer(&self) -> String {
         let lines = self.offer.lines().filter(|line| !line.starts_with("a=candidate:"));
         lines.flat_map(|line| [line, "\r\n"]).collect()
@@ -126,7 +127,7 @@ impl Poster {
         request(runner.addr, "POST", target, &headers, self.bare_offer().as_bytes()).expect("the runner answers")
     }
 
-    /// Takes the answer to its POST.
+    /// Handles the reply to its POST.
     pub fn take(&mut self, reply: &Reply) {
         assert_eq!(reply.status, 201, "{}", reply.text());
         self.answer = reply.text();
@@ -140,7 +141,7 @@ impl Poster {
             .expect("it answers the offer");
     }
 
-    /// Returns a fragment with its credentials, and a candidate where it is.
+    /// Returns a fragment with its credentials and its candidate.
     pub fn fragment(&self) -> String {
         let of = |name: &str| {
             self.offer
@@ -168,7 +169,7 @@ impl Poster {
         request(runner.addr, "DELETE", &self.location, &[], b"").expect("the runner answers")
     }
 
-    /// Begins its ICE anew, as `whip-whep` does: the answer that it has, with what the fragment says in place of what it said.
+    /// Restarts ICE as `whip-whep` does: the stored answer with the fragment's values.
     pub fn restart(&mut self, runner: &TestRunner) -> Reply {
         let mut api = self.rtc.sdp_api();
         api.ice_restart(true);
@@ -217,7 +218,7 @@ impl Poster {
         assert!(channel.write(false, text.as_bytes()).expect("it takes texts"));
     }
 
-    /// Lives until `done`, or fails the test.
+    /// Runs until `done`, or fails the test.
     pub fn until(&mut self, wanted: &str, done: impl Fn(&Self) -> bool) {
         let began = Instant::now();
         while !done(self) {
@@ -232,19 +233,19 @@ impl Poster {
         }
     }
 
-    /// Talks until so many more packets of the bot were heard.
+    /// Runs until this many more packets of the bot arrived.
     pub fn hear(&mut self, packets: usize) {
         let wanted = self.heard + packets;
         self.until("sound of the bot", |poster| poster.heard >= wanted);
     }
 
-    /// Talks until it has sent so many more packets.
+    /// Runs until it has sent this many more packets.
     pub fn speak(&mut self, packets: usize) {
         let wanted = self.sent + packets;
         self.until("its own voice", |poster| poster.sent >= wanted);
     }
 
-    /// Says what is due and does what str0m wants; returns how long there is nothing to do.
+    /// Sends what is due and drives str0m. Returns the next deadline.
     fn turn(&mut self) -> Instant {
         let now = Instant::now();
         if self.connected && self.sends && now >= self.due {

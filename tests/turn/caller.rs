@@ -1,7 +1,7 @@
-//! [`Caller`]: a WebRTC client that talks Opus, directly or by nothing but the relays of the answer.
+//! [`Caller`]: a WebRTC client with Opus that connects directly or through relays alone.
 //!
-//! In: the runner's HTTP address, the [`Way`]. Out: the answer, and how many packets came back by which way. It is str0m over
-//! one UDP socket on loopback, driven by the test's own thread, and waits for what must happen, never for a time.
+//! In: the runner's HTTP address and the path. Out: the answer, and packet counts per path. It is
+//! str0m on one UDP socket on loopback, driven by the test's thread, and waits for conditions.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::support::runner::PATIENCE;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Any,
-    /// Every datagram from or to anything but a relay of the answer is lost.
+    /// Every datagram except to and from the answer's relays is lost.
     OnlyByRelay,
 }
 
@@ -41,7 +41,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Offers, and reads the answer.
+    /// Sends an offer, and accepts the answer.
     pub fn offer(runner: SocketAddr, way: Way) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         let local = socket.local_addr().expect("a bound socket has an address");
@@ -95,12 +95,12 @@ impl Caller {
         &self.answer
     }
 
-    /// Packets of audio that came by a relay.
+    /// Returns how many audio packets came through a relay.
     pub fn relayed(&self) -> usize {
         self.relayed
     }
 
-    /// Talks until so many more packets of audio came back.
+    /// Runs until this many more audio packets arrived.
     pub fn talk(&mut self, packets: usize) {
         let (began, wanted) = (Instant::now(), self.heard + packets);
         let mut next = began;
@@ -120,7 +120,7 @@ impl Caller {
         }
     }
 
-    /// Waits until the runner hangs up.
+    /// Waits until the runner closes.
     pub fn wait_for_end(&mut self) {
         let began = Instant::now();
         while self.rtc.is_alive() && !self.closed {
@@ -129,7 +129,7 @@ impl Caller {
         }
     }
 
-    /// Hangs up in good order.
+    /// Closes the connection.
     pub fn leave(mut self) {
         self.rtc.close().expect("a connection that can close");
         self.drain();
@@ -139,7 +139,7 @@ impl Caller {
         }
     }
 
-    /// Says 20 ms of Opus: a frame of silence is as good as any, since the bot sends it straight back.
+    /// Sends 20 ms of Opus silence, which the bot echoes.
     fn say(&mut self, now: Instant) {
         let pt = self
             .rtc
@@ -161,7 +161,7 @@ impl Caller {
         self.rtc.handle_input(Input::Timeout(now)).expect("time goes on");
     }
 
-    /// Waits for one datagram, for the connection's own deadline or for `until`, whichever is first.
+    /// Waits for a datagram, the connection's deadline, or `until`.
     fn turn(&mut self, until: Instant) {
         let wake = self.drain().min(until);
         let wait = wake
@@ -173,7 +173,7 @@ impl Caller {
             Ok((length, source)) if self.way == Way::Any || self.relays.contains(&source) => {
                 let local = self.socket.local_addr().expect("a bound socket has an address");
                 let now = Instant::now();
-                // RFC 7983 and RFC 5761: audio, and no report of it.
+                // RFC 7983 and RFC 5761: RTP, not RTCP.
                 if (128..192).contains(&datagram[0])
                     && !(192..224).contains(&datagram[1])
                     && self.relays.contains(&source)
@@ -209,7 +209,7 @@ impl Caller {
     }
 }
 
-/// The address in a candidate line, RFC 8839 section 5.1.
+/// Returns the address of a candidate line, RFC 8839 section 5.1.
 fn address(line: &str) -> SocketAddr {
     let mut words = line.split_whitespace().skip(4);
     let ip = words.next().and_then(|word| word.parse().ok()).expect("an address");

@@ -1,7 +1,7 @@
-//! [`Coturn`]: a TURN server of another make, on loopback and free ports, for the time of one test.
+//! [`Coturn`]: a TURN server on loopback and free ports, for one test.
 //!
-//! It has long-term credentials, a certificate of its own for TLS, and a log that a test can wait for. It is killed when
-//! dropped.
+//! It has long-term credentials, a TLS certificate, and a log that a test can wait for. It is
+//! killed on drop.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -44,7 +44,7 @@ impl Coturn {
         coturn
     }
 
-    /// The URL of one of its services.
+    /// Returns the URL of a service.
     pub fn url(&self, scheme: &str, transport: &str) -> String {
         let port = if scheme == "turns" { self.tls_port } else { self.port };
         let query = if transport.is_empty() {
@@ -55,9 +55,9 @@ impl Coturn {
         format!("{scheme}:127.0.0.1:{port}{query}")
     }
 
-    /// The file with the certificate to trust.
+    /// Returns the file with the certificate to trust.
     pub fn authority(&self) -> &str {
-        // Leaked once per test, so that it can stand among variables.
+        // Leaked once per test, for use in variables.
         Box::leak(self.folder.join("cert.pem").display().to_string().into_boxed_str())
     }
 
@@ -68,13 +68,13 @@ impl Coturn {
         }
     }
 
-    /// Kills it and starts it again: it has forgotten everything.
+    /// Kills and restarts the server, which loses its allocations.
     pub fn restart(&mut self) {
         self.stop();
         self.spawn();
     }
 
-    /// Waits for a line of its log with `words` in it.
+    /// Waits for a log line that contains `words`.
     pub fn wait_for_log(&self, words: &str) {
         let start = Instant::now();
         while !self.log().contains(words) {

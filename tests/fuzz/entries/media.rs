@@ -99,7 +99,11 @@ pub fn stun(bytes: &[u8]) {
         call.settle();
     }
     if unsigned && time < Duration::from_secs(5) {
-        assert!(call.connect(), "it connects in spite of strangers: {:?}", call.events);
+        assert!(
+            call.connect(),
+            "it connects in spite of foreign packets: {:?}",
+            call.events
+        );
     } else {
         call.connect();
     }

@@ -1,20 +1,21 @@
-//! The answer as a microcontroller reads it: substrings, fixed buffers, no second thought.
+//! Parses an answer as a microcontroller does: substrings and fixed buffers.
 //!
-//! In: the HTTP reply and the address the runner was told to serve. Out: what the device takes from it, and a list of
-//! violated rules. Many of them are silent memory corruption on the device, so the list must be empty.
+//! In: the HTTP reply and the address to offer. Out: what the device uses, and the violated rules,
+//! many of which would silently corrupt its memory. Source: `docs/spec/devices.md` 4.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::support::http::Reply;
 
-/// The device's buffer for the response body, less a margin for what another server version may add.
+/// The device's buffer for the body, with a margin for other servers.
 const BODY_BYTES_MAX: usize = 4_000;
-/// The device's line buffer has 256 bytes and no check; the rest is margin.
+/// The device's unchecked line buffer has 256 bytes; the rest is margin.
 const LINE_BYTES_MAX: usize = 200;
-/// Its table of remote candidates is not checked either; but a second one costs up to 17 s when the first is dead.
+/// The device's candidate table is unchecked as well. A second candidate costs up to 17 s when the
+/// first is dead.
 const CANDIDATES_MAX: usize = 1;
-/// Where it takes the fingerprint from, whatever stands before.
+/// Where the device reads the fingerprint, regardless of the text before.
 const FINGERPRINT_AT: usize = "a=fingerprint:sha-256 ".len();
 const FINGERPRINT_CHARS: usize = 32 * 3 - 1;
 const FOUNDATION_CHARS_MAX: usize = 32;
@@ -26,14 +27,14 @@ pub struct Answer {
     pub ufrag: String,
     pub pwd: String,
     pub fingerprint: String,
-    /// Audio with another SSRC is dropped; none means that all of it is.
+    /// Audio with another SSRC is dropped; `None` drops all audio.
     pub ssrc: Option<u32>,
     pub remote: SocketAddr,
-    /// The runner begins the handshake of DTLS.
+    /// The runner starts the DTLS handshake.
     pub is_active: bool,
 }
 
-/// Reads the reply. `None` where the device would restart or fail at once; the violations tell why.
+/// Parses the reply. `None` if the device would restart or fail; the violations tell why.
 pub fn read(reply: &Reply, host: IpAddr) -> (Option<Answer>, Vec<String>) {
     let mut violations = Vec::new();
     if reply.status != 200 {
@@ -62,7 +63,7 @@ pub fn read(reply: &Reply, host: IpAddr) -> (Option<Answer>, Vec<String>) {
     (answer, violations)
 }
 
-/// Reads the session description alone.
+/// Parses the SDP alone.
 pub fn read_sdp(sdp: &str, host: IpAddr, violations: &mut Vec<String>) -> Option<Answer> {
     let mut say = |text: String| violations.push(format!("answer: {text}"));
     let (mut ufrag, mut pwd, mut ssrc) = (None, None, None);
@@ -77,7 +78,7 @@ pub fn read_sdp(sdp: &str, host: IpAddr, violations: &mut Vec<String>) -> Option
     if !sdp.ends_with("\r\n") {
         say("the last line has no end and is not read".into());
     }
-    // What follows the last CRLF is not read, so it is not looked at here.
+    // Text after the last CRLF is ignored.
     let lines: Vec<&str> = sdp.split("\r\n").collect();
     for line in &lines[..lines.len() - 1] {
         if line.len() > LINE_BYTES_MAX {
@@ -160,7 +161,7 @@ pub fn read_sdp(sdp: &str, host: IpAddr, violations: &mut Vec<String>) -> Option
     })
 }
 
-/// Reads `F C T P A N typ K ...`; `None` when the device would skip it or wait for it in vain.
+/// Parses `F C T P A N typ K ...`; `None` if the device would skip it or wait in vain.
 fn candidate(text: &str, host: IpAddr, say: &mut impl FnMut(String)) -> Option<SocketAddr> {
     let words: Vec<&str> = text.split(' ').collect();
     let [foundation, component, transport, _priority, ip, port, "typ", kind, ..] = words[..] else {

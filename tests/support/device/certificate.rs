@@ -1,7 +1,8 @@
 //! The certificate of a microcontroller, as Mbed TLS writes it, and its fingerprint.
 //!
-//! Out: DER and a key. Before Mbed TLS 3.5.0 the signature algorithm has a NULL parameter, which strict parsers refuse;
-//! only the fingerprint of the bytes matters. Sources: RFC 5280, RFC 5758 section 3.2 (which forbids that NULL).
+//! Out: DER and a key. Before Mbed TLS 3.5.0 the signature algorithm has a NULL parameter, which
+//! strict parsers reject; only the fingerprint matters. Sources: RFC 5280, RFC 5758 section 3.2
+//! (which forbids the NULL).
 
 use p256::ecdsa::signature::Signer;
 use p256::ecdsa::{DerSignature, SigningKey};
@@ -25,7 +26,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A new key and its certificate, valid from 2018 to 2028 whatever the date.
+    /// Creates a key and its certificate, valid from 2018 to 2028.
     pub fn generate(form: CertificateForm) -> Self {
         let key = SigningKey::generate();
         let mut algorithm = b"\x06\x08\x2a\x86\x48\xce\x3d\x04\x03\x02".to_vec();

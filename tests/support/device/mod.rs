@@ -1,9 +1,10 @@
-//! A microcontroller on the wire: the smallest WebRTC client in the field, played strictly.
+//! A microcontroller on the wire: the smallest WebRTC client in the field, implemented strictly.
 //!
-//! In: the address of a runner started with `--embedded`, [`Options`]. Out: a [`Report`] of all it received, and of every
-//! violated rule: whatever the real device would misread, lose, decode wrongly or crash at. It has one UDP socket, is the
-//! controlling ICE side that checks one candidate and asks nothing afterwards, the DTLS server, and reads Opus from byte
-//! 12. Its DTLS, SRTP, SCTP and STUN are its own. It runs in a thread; tests wait for conditions, never for a time.
+//! In: the address of a runner with `--embedded`, and [`Options`]. Out: a [`Report`] of everything
+//! received and of every violated rule: what the real device would misread, lose, decode wrongly or
+//! crash at. It has one UDP socket, is controlling in ICE with one candidate, the DTLS server, and
+//! reads Opus from byte 12. Its DTLS, SRTP, SCTP and STUN are independent of the runner's. It runs
+//! in a thread; tests wait for conditions. Source: `docs/spec/devices.md`.
 
 pub mod answer;
 pub mod certificate;
@@ -29,51 +30,50 @@ use super::http::{self, Reply};
 use super::runner::PATIENCE;
 use super::sound::Speech;
 
-/// What one device is and does.
+/// The properties of a device.
 #[derive(Clone)]
 pub struct Options {
     pub shape: Shape,
     pub identity: Identity,
-    /// User fragment and password; not unique in the field, since they come from the time of boot.
+    /// ICE credentials; not unique in the field, since they depend on the boot time.
     pub credentials: (String, String),
     pub speech: Speech,
-    /// The voice firmware shuts its microphone while it plays a sample outside -1..1.
+    /// The firmware mutes its microphone while it plays a sample outside -1..1.
     pub mutes_itself: bool,
-    /// Builds that close when no binding request came for this long; they never send one themselves.
+    /// Closes this long after the last check; the device sends none.
     pub keep_alive: Option<Duration>,
     /// Messages sent once the association is up, [`SAYS_EVERY`] apart.
     pub says: Vec<String>,
-    /// Packets of the channel's set-up that the network loses, each once.
+    /// Packets of the channel's setup that the network loses, each once.
     pub loses: Vec<Lost>,
-    /// The network loses the last packets of its handshake, which it sends again only when asked.
+    /// The network loses the last packets of the handshake, which are repeated only on request.
     pub loses_finished: bool,
-    /// Push to talk, and nobody pushes: no audio leaves.
+    /// Push-to-talk without a pressed button: no audio is sent.
     pub mute: bool,
-    /// For so long after its first check was answered it does not look at its socket, whose mailbox keeps a few
-    /// datagrams.
+    /// How long after its first answered check it ignores its socket, whose queue is short.
     pub busy: Duration,
-    /// It had a life before, to which the runner may still speak: what does not authenticate is dropped, as always, and
-    /// is no fault.
+    /// The runner may still send to its previous session; unauthenticated packets are dropped
+    /// without a violation.
     pub rebooted: bool,
 }
 
-/// Between two messages of a device.
+/// The interval between messages.
 pub const SAYS_EVERY: Duration = Duration::from_millis(250);
 
-/// Where a packet goes.
+/// The direction of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     ToRunner,
     ToDevice,
 }
 
-/// A packet of the channel's set-up.
+/// A packet of the channel's setup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Init,
     InitAck,
     CookieEcho,
-    /// The garbage that takes its place, too.
+    /// Also the garbage that replaces it.
     CookieAck,
     Open,
     OpenAck,
@@ -81,7 +81,7 @@ pub enum Step {
     Sack,
 }
 
-/// The next such packet on that way is lost.
+/// Loses the next such packet in this direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost {
     pub way: Way,
@@ -95,7 +95,7 @@ impl Options {
         Self {
             shape: Shape::FIRMWARE,
             identity: Identity::generate(CertificateForm::Valid),
-            // The password begins with the user fragment, as on the device.
+            // The password begins with the fragment, as on the device.
             credentials: (ufrag.clone(), format!("{ufrag}Q0pT7LmZk2VdR8sYc1Hf")),
             speech,
             mutes_itself: true,
@@ -110,35 +110,35 @@ impl Options {
     }
 }
 
-/// One received audio packet.
+/// A received audio packet.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet {
-    /// Since the handshake was done.
+    /// Since the end of the handshake.
     pub at: Duration,
     pub sequence: u16,
     pub timestamp: u32,
 }
 
-/// What came, and what was wrong with it.
+/// What the device received, and the violations.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Violated rules, and how often.
+    /// Violated rules with their counts.
     pub violations: BTreeMap<String, u32>,
-    /// The handshake is done: audio flows from here on.
+    /// The handshake is finished, and audio flows.
     pub connected: bool,
     pub channel_open: bool,
-    /// The runner took its leave, which means nothing to the device.
+    /// The runner said goodbye, which the device ignores.
     pub goodbye: bool,
-    /// It gave up or was closed.
+    /// Why the device gave up or closed.
     pub closed: Option<String>,
     pub audio: Vec<Packet>,
-    /// What the loudspeaker plays, at 16 kHz.
+    /// The loudspeaker's signal at 16 kHz.
     pub pcm: Vec<i16>,
     pub decode_errors: usize,
     pub messages: Vec<(Duration, String)>,
     pub binding_requests: Vec<Duration>,
     pub rtcp: Vec<Duration>,
-    /// Everything that came since the handshake was done, audio included.
+    /// Everything received since the handshake, audio included.
     pub datagrams: Vec<Duration>,
     pub sent_packets: usize,
 }
@@ -148,7 +148,7 @@ impl Report {
         *self.violations.entry(rule.into()).or_default() += 1;
     }
 
-    /// Fails the test when any rule was violated.
+    /// Fails the test if any rule was violated.
     pub fn assert_clean(&self) {
         assert!(
             self.violations.is_empty(),
@@ -164,7 +164,7 @@ impl Report {
         assert_eq!(self.closed, None);
     }
 
-    /// Frames at the end of what was played that are exactly silent to the device.
+    /// Returns how many frames at the end are exactly silent.
     pub fn silent_frames_at_end(&self) -> usize {
         let frames = self.pcm.chunks_exact(super::sound::FRAME).rev();
         frames.take_while(|frame| is_silent(frame)).count()
@@ -181,7 +181,7 @@ pub fn is_silent(pcm: &[i16]) -> bool {
     pcm.iter().all(|sample| (-1..=1).contains(sample))
 }
 
-/// What the device's thread and the test share.
+/// The state shared by the device's thread and the test.
 struct Shared {
     report: Mutex<Report>,
     changed: Condvar,
@@ -191,12 +191,12 @@ struct Shared {
 pub struct Device {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Stays open after the thread ended: from a device without power not even a port-unreachable comes back.
+    /// Stays open after the thread ended, since a dead device sends no port-unreachable.
     socket: Arc<UdpSocket>,
 }
 
 impl Device {
-    /// Sends the offer, reads the answer, and starts to connect. Any violation so far fails the test.
+    /// Sends the offer, parses the answer, and starts connecting. A violation fails the test.
     pub fn join(runner: SocketAddr, options: Options) -> Self {
         Self::try_join(runner, options).expect("a place for the device")
     }
@@ -204,13 +204,13 @@ impl Device {
     /// The same.
     ///
     /// # Errors
-    /// The body of the answer, when the runner has no place; the firmware starts anew then.
+    /// The body of the reply if the runner is full; the firmware restarts then.
     pub fn try_join(runner: SocketAddr, options: Options) -> Result<Self, String> {
         let socket = UdpSocket::bind((own_address(runner), 0)).expect("a free port");
         Self::boot(runner, options, Arc::new(socket))
     }
 
-    /// Boots again, after its thread ended, at the port that it had.
+    /// Boots again at the same port, after its thread ended.
     ///
     /// # Errors
     /// As [`Device::try_join`].
@@ -253,7 +253,7 @@ impl Device {
         })
     }
 
-    /// Waits until `done` holds; fails the test when it never does, and at once when a rule is violated.
+    /// Waits until `done`; fails the test on a timeout or a violation.
     pub fn wait(&self, what: &str, done: impl Fn(&Report) -> bool) -> Report {
         let report = self.shared.report.lock().expect("the device's thread does not panic");
         let goes_on = |report: &mut Report| !done(report) && report.closed.is_none() && report.violations.is_empty();
@@ -277,13 +277,13 @@ impl Device {
         report
     }
 
-    /// Tells what it saw up to now.
+    /// Returns the report so far.
     pub fn report(&self) -> Report {
         let report = self.shared.report.lock();
         report.expect("the device's thread does not panic").clone()
     }
 
-    /// Goes silent as if it had lost its power, and tells what it saw until then.
+    /// Stops as if power was lost, and returns the report.
     pub fn vanish(&mut self) -> Report {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -305,7 +305,7 @@ impl Drop for Device {
 /// Returns the address of this machine that the runner sees.
 fn own_address(runner: SocketAddr) -> IpAddr {
     let asked = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
-        // Sends nothing; the system picks the interface.
+        // Sends nothing; the system selects the interface.
         socket.connect(runner)?;
         socket.local_addr()
     });
@@ -317,7 +317,7 @@ pub fn post_offer(runner: SocketAddr, options: &Options, local: SocketAddr) -> R
     post_offer_with(runner, options, local, &[])
 }
 
-/// The same with further headers.
+/// The same with additional headers.
 pub fn post_offer_with(runner: SocketAddr, options: &Options, local: SocketAddr, headers: &[&str]) -> Reply {
     let (ufrag, pwd) = &options.credentials;
     let sender = Sender {
@@ -332,7 +332,7 @@ pub fn post_offer_with(runner: SocketAddr, options: &Options, local: SocketAddr,
     http::request(runner, "POST", "/api/offer", &headers, body.as_bytes()).expect("the runner answers an offer")
 }
 
-/// Offers with `shape` and reads the answer by the device's rules, without connecting.
+/// Sends an offer of this `shape` and parses the answer, without connecting.
 pub fn offer_only(runner: SocketAddr, shape: Shape, host: IpAddr) -> (Option<Answer>, Vec<String>) {
     let options = Options {
         shape,
@@ -342,7 +342,8 @@ pub fn offer_only(runner: SocketAddr, shape: Shape, host: IpAddr) -> (Option<Ans
     read_answer(&reply, host, &options.shape)
 }
 
-/// Reads the answer. A device that is the server of the handshake, whatever it is told, must not be told to begin it.
+/// Parses the answer. A device that is always the DTLS server must not be told to start the
+/// handshake.
 fn read_answer(reply: &Reply, host: IpAddr, shape: &Shape) -> (Option<Answer>, Vec<String>) {
     let (answer, mut violations) = answer::read(reply, host);
     let waits = !shape.is_esp_peer() && shape.setup != "active";
@@ -352,7 +353,7 @@ fn read_answer(reply: &Reply, host: IpAddr, shape: &Shape) -> (Option<Answer>, V
     (answer, violations)
 }
 
-/// A reflected CRC of 32 bits with all ones before and after, bit by bit.
+/// A reflected 32-bit CRC, inverted before and after, bit by bit.
 fn crc(bytes: &[u8], polynomial: u32) -> u32 {
     let step = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ polynomial } else { crc >> 1 };
     !bytes.iter().fold(u32::MAX, |crc, &byte| {

@@ -1,28 +1,29 @@
-//! The offer of a microcontroller, byte for byte as its firmware writes it, and the request that carries it.
+//! The offer of a microcontroller, byte for byte as the firmware writes it, and its HTTP request.
 //!
-//! In: what is particular to one device (credentials, fingerprint, address) and a [`Shape`]: the variants seen in the
-//! field. Out: SDP text and the JSON body, which has two keys only and is indented with tabs.
+//! In: the properties of a device (credentials, fingerprint, address) and a [`Shape`], a variant
+//! from the field. Out: SDP, and a JSON body with two keys, indented with tabs. Source:
+//! `docs/spec/devices.md` 2, 3.
 
 use std::net::SocketAddr;
 
-/// How an offer differs from that of the current voice firmware.
+/// The differences from the current firmware's offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     pub profile: &'static str,
-    /// The value of `a=msid-semantic`, after its space; without it, there is no such line.
+    /// The value of `a=msid-semantic`; `None` omits the line.
     pub semantic: Option<&'static str>,
     pub codec: Codec,
-    /// How Opus is called.
+    /// The spelling of Opus.
     pub opus: &'static str,
     pub direction: &'static str,
     pub setup: &'static str,
-    /// The source that the offer names; the device sends as source 6 whatever it says.
+    /// The offered SSRC; the device always sends with 6.
     pub ssrc: Option<u32>,
     pub candidate: Candidate,
-    /// Media sections named `audio` and `datachannel`; else `0` and `1`.
+    /// Mids are `audio` and `datachannel` instead of `0` and `1`.
     pub mids_are_words: bool,
     pub data_channel: bool,
-    /// Credentials, fingerprint and role stand in each section; else once, above the first.
+    /// Credentials, fingerprint and role are in each section instead of the session.
     pub credentials_in_sections: bool,
     pub line_end: &'static str,
     pub ends_with_line_end: bool,
@@ -33,7 +34,7 @@ pub enum Codec {
     Opus,
     Pcmu,
     Pcma,
-    /// Which no firmware of this library has, nor the runner.
+    /// A codec that neither this library nor the runner has.
     G722,
 }
 
@@ -56,7 +57,7 @@ impl Codec {
         }
     }
 
-    /// The source of every device with this codec.
+    /// The SSRC of every device with this codec.
     pub fn ssrc(self) -> u32 {
         match self {
             Codec::Opus => 6,
@@ -65,7 +66,7 @@ impl Codec {
         }
     }
 
-    /// Ticks of 20 ms.
+    /// The RTP ticks of 20 ms.
     pub fn ticks(self) -> u32 {
         if self == Codec::Opus { 960 } else { 160 }
     }
@@ -81,7 +82,7 @@ pub enum Candidate {
 }
 
 impl Shape {
-    /// What esp_peer 1.5.4 sends, Espressif's library: it takes the DTLS role that the answer gives it.
+    /// The offer of Espressif's esp_peer 1.5.4, which follows the answer's DTLS role.
     pub const ESP_PEER: Self = Self {
         semantic: Some("esp-webrtc"),
         setup: "actpass",
@@ -93,7 +94,7 @@ impl Shape {
         self.semantic == Some("esp-webrtc")
     }
 
-    /// What the voice firmware sends.
+    /// The offer of the voice firmware.
     pub const FIRMWARE: Self = Self {
         profile: "UDP/TLS/RTP/SAVP",
         semantic: Some("iot"),
@@ -111,11 +112,11 @@ impl Shape {
     };
 }
 
-/// What an offer tells about its sender.
+/// The properties of the offering device.
 pub struct Sender<'a> {
     pub ufrag: &'a str,
     pub pwd: &'a str,
-    /// SHA-256 of the certificate, upper-case hexadecimal with colons.
+    /// The certificate's SHA-256 in upper-case hexadecimal with colons.
     pub fingerprint: &'a str,
     pub addr: SocketAddr,
 }

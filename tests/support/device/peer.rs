@@ -1,7 +1,7 @@
-//! The device: one state, one datagram at a time, and the loop that runs it on a socket.
+//! The device's state machine, and the loop that runs it on a socket.
 //!
-//! In: datagrams and the time. Out: datagrams, and the report. The order of tests on a datagram is the device's own: STUN,
-//! then (after the handshake) RTCP, DTLS, RTP.
+//! In: datagrams and the time. Out: datagrams, and the report. Datagrams are tested in the device's
+//! order: STUN, then (after the handshake) RTCP, DTLS, RTP.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -20,33 +20,33 @@ use super::stun::{self, Message};
 use super::{Options, Packet, Report, SAYS_EVERY, Shared, Way, is_silent};
 use crate::support::sound::{FRAME, RATE_HZ};
 
-/// One look at the socket.
+/// The interval of the device's loop.
 const TURN: Duration = Duration::from_millis(2);
-/// A check is repeated every 100 turns of the device's loop, and given up after 1000.
+/// A check is repeated every 100 turns of the loop, and given up after 1000.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1_100);
 const CHECKS_MAX: u32 = 10;
 const PTIME: Duration = Duration::from_millis(20);
-/// One tick of the device's scheduler passes before it acknowledges a message.
+/// One scheduler tick passes before a message is acknowledged.
 const ACK_DELAY: Duration = Duration::from_millis(15);
 const DATAGRAM_BYTES_MAX: usize = 1_200;
-/// Datagrams that wait in its network stack.
+/// The queue of its network stack.
 const MAILBOX_DATAGRAMS: usize = 6;
-/// More than any datagram on loopback.
+/// Larger than any datagram on loopback.
 const BUFFER_BYTES: usize = 65_536;
 
 pub struct Peer {
-    /// What leaves, and where to.
+    /// Outgoing datagrams with their destinations.
     pub outgoing: Vec<(SocketAddr, Vec<u8>)>,
     answer: Answer,
     options: Options,
     checks: u32,
     next_check: Instant,
-    /// From the first answered check on.
+    /// Exists from the first answered check on.
     server: Option<Endpoint>,
-    /// From the end of the handshake on.
+    /// Exists from the end of the handshake on.
     live: Option<Live>,
     heard_request: Instant,
-    /// Where datagrams wait while it is busy, and until when.
+    /// Queued datagrams while it is busy, and until when.
     mailbox: Vec<(SocketAddr, Vec<u8>)>,
     busy_until: Option<Instant>,
 }
@@ -57,7 +57,7 @@ struct Live {
     incoming: Box<Context>,
     association: Association,
     acknowledge_at: Option<Instant>,
-    /// When the next message of its own is due, once the association is up.
+    /// When the next message is due, once the association is up.
     says_next: Option<Instant>,
     said: usize,
     codec: Codec,
@@ -67,10 +67,10 @@ struct Live {
     muted: bool,
 }
 
-/// What encodes and decodes.
+/// The encoder and decoder.
 enum Voice {
     Opus(Box<(Encoder, Decoder)>),
-    /// At half the rate of microphone and loudspeaker, which are not worth a filter.
+    /// At half the rate of the microphone, without a filter.
     G711(Law),
 }
 
@@ -110,7 +110,7 @@ impl Voice {
         }
     }
 
-    /// Returns what the loudspeaker plays, `None` when it is noise.
+    /// Decodes a payload; `None` if it is noise.
     fn decode(&mut self, payload: &[u8]) -> Option<Vec<i16>> {
         match self {
             Voice::Opus(both) => both.1.decode(payload).ok().map(<[i16]>::to_vec),
@@ -122,7 +122,7 @@ impl Voice {
         }
     }
 
-    /// Returns the length of a packet in ticks of its clock.
+    /// Returns the duration of a packet in ticks.
     fn ticks(&self, payload: &[u8]) -> Option<u32> {
         match self {
             Voice::Opus(_) => opus_ticks(payload),
@@ -131,13 +131,13 @@ impl Voice {
     }
 }
 
-/// Turns until the test has seen enough or the device gives up.
+/// Runs until the test is done or the device gives up.
 pub fn run(mut peer: Peer, socket: &UdpSocket, shared: &Shared) {
     socket.set_read_timeout(Some(TURN)).expect("not zero");
     let mut buffer = vec![0; BUFFER_BYTES];
     while !shared.stop.load(Ordering::Relaxed) {
         for (to, datagram) in peer.outgoing.drain(..) {
-            // Loss is allowed; a closed port shows up when receiving.
+            // Loss is allowed; a closed port is reported on receive.
             let _ = socket.send_to(&datagram, to);
         }
         let received = socket.recv_from(&mut buffer);
@@ -146,7 +146,7 @@ pub fn run(mut peer: Peer, socket: &UdpSocket, shared: &Shared) {
         match received {
             Ok((bytes, from)) => peer.handle_datagram(&buffer[..bytes], from, now, &mut report),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-            // What an earlier datagram met at a closed port.
+            // A port-unreachable for an earlier datagram.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error) => panic!("receiving: {error}"),
         }
@@ -246,7 +246,7 @@ impl Peer {
                         _ => {}
                     }
                 }
-                // All that the library reads of DTLS once it is connected; a goodbye is noted all the same.
+                // The library reads only this much DTLS once connected; a goodbye is recorded.
                 [21 | 23, ..] => self.handle_dtls(datagram, now, report),
                 [20..=63, ..] if !self.options.shape.is_esp_peer() => {}
                 [20..=63, ..] => self.handle_dtls(datagram, now, report),
@@ -279,7 +279,7 @@ impl Peer {
             Ok(Message::Response) => {
                 let (identity, promised) = (&self.options.identity, &self.answer.fingerprint);
                 if self.server.is_none() {
-                    // Firmware of the first kind does not look at the role that it is given.
+                    // libpeer ignores the answer's role.
                     let is_client = self.options.shape.is_esp_peer() && !self.answer.is_active;
                     let mut server = Endpoint::new(is_client, identity, promised);
                     server.loses_finished = self.options.loses_finished;
@@ -294,7 +294,7 @@ impl Peer {
     }
 
     fn handle_dtls(&mut self, datagram: &[u8], now: Instant, report: &mut Report) {
-        // Before a check is answered there is nobody to hand it to; the runner repeats it.
+        // Without an answered check the packet is dropped; the runner repeats it.
         if let Some(server) = &mut self.server {
             server.handle_datagram(datagram);
             self.drain_dtls(now, report);
@@ -327,7 +327,7 @@ impl Peer {
                     }
                 }
                 dtls::Event::Data(packet) => self.handle_sctp(&packet, now, report),
-                // A device does not look at it.
+                // The device ignores it.
                 dtls::Event::Closed => report.goodbye = true,
             }
         }
@@ -354,13 +354,13 @@ impl Peer {
         self.send_sctp(&turn.packets);
     }
 
-    /// Tells whether the network loses a packet of the channel's set-up.
+    /// Returns whether the network loses a packet of the channel's setup.
     fn loses(&mut self, way: Way, packet: &[u8]) -> bool {
         let lost = self.options.loses.iter().position(|lost| lost.is(way, packet));
         lost.map(|at| self.options.loses.remove(at)).is_some()
     }
 
-    /// Sends the next message of its own when it is due.
+    /// Sends the next message when it is due.
     fn say(&mut self, now: Instant) {
         let Some(live) = &mut self.live else { return };
         let due = live.says_next.is_some_and(|at| now >= at);
@@ -387,7 +387,7 @@ impl Peer {
         }
     }
 
-    /// Sends what is due of the microphone.
+    /// Sends the microphone's packets that are due.
     fn speak(&mut self, now: Instant, report: &mut Report) {
         let Some(live) = self.live.as_mut().filter(|_| !self.options.mute) else {
             return;
@@ -432,7 +432,7 @@ impl Live {
         }
     }
 
-    /// The next packet of the microphone.
+    /// Encodes the next packet of the microphone.
     fn packet(&mut self, frame: &[i16; FRAME]) -> Vec<u8> {
         let sequence = u16::try_from(self.frames & 0xffff).expect("16 bits").to_be_bytes();
         let timestamp = self.frames.wrapping_mul(self.codec.ticks()).to_be_bytes();
@@ -449,7 +449,7 @@ impl Live {
         packet
     }
 
-    /// Takes a packet that is decrypted.
+    /// Handles a decrypted packet.
     fn handle_rtp(&mut self, plain: &[u8], ssrc: Option<u32>, now: Instant, report: &mut Report) {
         let (head, payload) = plain.split_at(12);
         let wanted = self.codec.ticks();
@@ -474,7 +474,7 @@ impl Live {
         if let Some(last) = report.audio.last() {
             let gap = packet.sequence.wrapping_sub(last.sequence);
             let ticks = packet.timestamp.wrapping_sub(last.timestamp);
-            // A sender that was late leaves slots out, which the timestamp tells; it never catches up in a burst.
+            // A late sender skips timestamps and never catches up in a burst.
             if gap != 1 || ticks == 0 || ticks % wanted != 0 {
                 report.violate(format!(
                     "RTP: sequence number {gap} and timestamp {ticks} after the last packet"

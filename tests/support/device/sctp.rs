@@ -1,11 +1,11 @@
-//! The few hundred lines of SCTP that a microcontroller has, with their shortcomings.
+//! The small SCTP of a microcontroller, with its shortcomings.
 //!
-//! In: decrypted packets. Out: packets to encrypt, events, and violations: what this implementation would misread or
-//! lose. It sends one INIT and repeats nothing; it answers an INIT, an INIT ACK and a COOKIE ECHO at any time; it reads
-//! the first DATA chunk of a packet only; every chunk is a message; it acknowledges whatever came as if all before it had
-//! come, with a window of 2 bytes; everything of its own goes unordered on stream 0. It has one buffer to write packets
-//! in: what its open handler sends overwrites the COOKIE ACK that is about to leave, whose first 16 bytes then leave all
-//! the same. Sources: RFC 9260 (chunks), RFC 8831 and 8832 (channels), and the device's behaviour.
+//! In: decrypted packets. Out: packets to encrypt, events, and violations. It sends one INIT and
+//! repeats nothing; answers INIT, INIT ACK and COOKIE ECHO at any time; reads only the first DATA
+//! chunk of a packet, each as a message; acknowledges everything up to what arrived, with a window
+//! of 2 bytes; and sends unordered on stream 0. It has one send buffer: its channel request
+//! overwrites the COOKIE ACK, whose first 16 bytes are sent all the same. Sources: RFC 9260, RFC
+//! 8831 and 8832, `docs/spec/devices.md` 8.
 
 use serde_json::Value;
 
@@ -20,10 +20,10 @@ const COOKIE_ACK: u8 = 11;
 const DATA: u8 = 0;
 
 const PORT: [u8; 2] = 5000_u16.to_be_bytes();
-/// The tag of every device.
+/// The initiate tag of every device.
 const TAG: [u8; 4] = 0x1234_5678_u32.to_be_bytes();
 const FIRST_TSN: u32 = 1234;
-/// What the INIT promises, before the first acknowledgement says otherwise.
+/// The window in the INIT.
 const WINDOW_AT_FIRST: [u8; 4] = 0x0010_0000_u32.to_be_bytes();
 const WINDOW: [u8; 4] = 2_u32.to_be_bytes();
 const COOKIE_PARAMETER: u16 = 7;
@@ -46,15 +46,15 @@ const MESSAGE_BYTES_MAX: usize = 1_000;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The association is up: the device asks for its channel, and takes it to be open.
+    /// The association is up: the device requests its channel and uses it at once.
     Connected,
-    /// The runner confirmed the channel, which means nothing to the device.
+    /// The runner acknowledged the channel, which the device ignores.
     ChannelOpen,
     Message(String),
     Aborted,
 }
 
-/// What one packet led to.
+/// The result of one packet.
 #[derive(Debug, Default)]
 pub struct Turn {
     pub packets: Vec<Vec<u8>>,
@@ -68,22 +68,22 @@ pub struct Association {
     sent_chunks: u32,
     sent_messages: u16,
     connected: bool,
-    /// The chunk that is not acknowledged yet.
+    /// The chunk to acknowledge.
     unacknowledged: Option<[u8; 4]>,
 }
 
 impl Association {
-    /// The one INIT, sent right after the handshake.
+    /// The only INIT, sent after the handshake.
     pub fn init(&self) -> Vec<u8> {
         packet([0; 4], &[&chunk(INIT, 0, &self.parameters())])
     }
 
-    /// A text message on the channel; the device sends none before its association is up.
+    /// Encodes a text message; `None` before the association is up.
     pub fn message(&mut self, text: &str) -> Option<Vec<u8>> {
         self.connected.then(|| self.data(PPID_TEXT, text.as_bytes()))
     }
 
-    /// Acknowledges the last chunk, a while after it came, as a slow device does.
+    /// Acknowledges the last chunk, with a slow device's delay.
     pub fn acknowledge(&mut self) -> Option<Vec<u8>> {
         let tsn = self.unacknowledged.take()?;
         let value = [&tsn[..], &WINDOW, &[0; 4]].concat();
@@ -124,7 +124,7 @@ impl Association {
         turn
     }
 
-    /// The fixed part of an INIT and of an INIT ACK.
+    /// The fixed part of INIT and INIT ACK.
     fn parameters(&self) -> Vec<u8> {
         let tsn = (FIRST_TSN + self.sent_chunks).to_be_bytes();
         [&TAG[..], &WINDOW_AT_FIRST, &[0xff; 4], &tsn].concat()
@@ -140,7 +140,7 @@ impl Association {
         turn.packets.push(packet(*tag, &[&chunk(INIT_ACK, 0, &value)]));
     }
 
-    /// The first one opens the channel, whose request is written where the COOKIE ACK stood.
+    /// The first one opens the channel, whose request overwrites the COOKIE ACK.
     fn handle_cookie_echo(&mut self, turn: &mut Turn) {
         let acknowledgement = match self.connect(turn) {
             None => packet(self.remote_tag, &[&chunk(COOKIE_ACK, 0, &[])]),
@@ -156,7 +156,7 @@ impl Association {
         turn.packets.push(acknowledgement);
     }
 
-    /// The association is up; returns the request for the channel, the first time.
+    /// Enters the established state. Returns the channel request the first time.
     fn connect(&mut self, turn: &mut Turn) -> Option<Vec<u8>> {
         if std::mem::replace(&mut self.connected, true) {
             return None;
@@ -171,7 +171,7 @@ impl Association {
             return;
         };
         self.remote_tag.copy_from_slice(&fixed[..4]);
-        // It looks for the number of the parameter at every second byte, and for no end.
+        // It searches every second byte for the parameter, without a bound.
         let words = parameters
             .chunks_exact(2)
             .map(|word| u16::from_be_bytes([word[0], word[1]]));
@@ -226,7 +226,7 @@ impl Association {
         }
     }
 
-    /// Asks for the channel: reliable and ordered, without a protocol.
+    /// Encodes the channel request: reliable and ordered.
     fn open(&mut self) -> Vec<u8> {
         let label = b"rtvi-ai";
         let length = u16::try_from(label.len()).expect("short").to_be_bytes();
@@ -248,7 +248,7 @@ impl Association {
 }
 
 impl Lost {
-    /// Tells whether a packet on that way is the one.
+    /// Returns whether a packet in this direction is the one.
     pub fn is(&self, way: Way, bytes: &[u8]) -> bool {
         let value = |(_, _, value): (u8, u8, _)| value;
         let first = chunks(bytes.get(HEADER_BYTES..).unwrap_or_default()).into_iter().next();
@@ -271,7 +271,7 @@ impl Lost {
     }
 }
 
-/// What the firmware's message handler needs, or crashes for want of.
+/// Checks what the firmware's message handler needs in order not to crash.
 fn check_message(content: &[u8]) -> Vec<String> {
     let mut violations = Vec::new();
     if content.len() > MESSAGE_BYTES_MAX {
@@ -294,7 +294,7 @@ fn check_message(content: &[u8]) -> Vec<String> {
     violations
 }
 
-/// Type, flags and value of each chunk.
+/// Splits a packet into type, flags and value of each chunk.
 fn chunks(mut rest: &[u8]) -> Vec<(u8, u8, &[u8])> {
     let mut found = Vec::new();
     while rest.len() >= 4 {
@@ -320,7 +320,7 @@ fn packet(tag: [u8; 4], chunks: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// CRC32c over the packet with the checksum field at zero, as it stands in the packet.
+/// CRC32c over the packet with a zero checksum field, in wire order.
 fn checksum(bytes: &[u8]) -> [u8; 4] {
     let mut blank = bytes.to_vec();
     blank[8..12].fill(0);

@@ -1,7 +1,8 @@
-//! SRTP of its own, so that the runner's is not checked against itself: `AES_CM_128_HMAC_SHA1_80` and nothing else.
+//! An SRTP independent of the runner's: `AES_CM_128_HMAC_SHA1_80` alone.
 //!
-//! In: master keys from the handshake, RTP packets. Out: protected packets, or the plain ones of the peer; RTCP is only
-//! authenticated. Refused: a wrong tag. Sources: RFC 3711 (4.1.1 key stream, 4.2 tags, 4.3 key derivation), RFC 5764 4.2.
+//! In: master keys and RTP packets. Out: protected packets, or the peer's decrypted ones; RTCP is
+//! only authenticated. Sources: RFC 3711 (4.1.1 key stream, 4.2 tags, 4.3 key derivation), RFC 5764
+//! 4.2.
 
 use aes::Aes128;
 use ctr::Ctr128BE;
@@ -18,11 +19,11 @@ pub struct Context {
     auth_key: [u8; 20],
     salt: [u8; 14],
     rtcp_auth_key: [u8; 20],
-    /// Highest index so far: roll-over counter and sequence number.
+    /// The highest index: roll-over counter and sequence number.
     index: Option<u64>,
 }
 
-/// Splits the keying material into what a DTLS server sends with and what it receives with.
+/// Splits the keying material into a DTLS server's sending and receiving contexts.
 pub fn server_contexts(material: &[u8]) -> (Context, Context) {
     let part = |at: usize, bytes: usize| &material[at..at + bytes];
     let client = Context::new(part(0, 16), part(32, 14));
@@ -50,7 +51,7 @@ impl Context {
         packet.extend_from_slice(&tag);
     }
 
-    /// Checks the tag and decrypts everything from byte 12 on, which is where this device takes the payload from.
+    /// Verifies the tag and decrypts from byte 12, where this device reads the payload.
     pub fn unprotect(&mut self, packet: &[u8]) -> Result<Vec<u8>, String> {
         if packet.len() < RTP_HEADER_BYTES + TAG_BYTES {
             return Err(format!("SRTP packet of {} bytes", packet.len()));
@@ -66,7 +67,7 @@ impl Context {
         Ok(plain)
     }
 
-    /// Checks the tag of an SRTCP packet; what it says is of no interest to a device.
+    /// Verifies the tag of an SRTCP packet; the device ignores its content.
     pub fn check_rtcp(&self, packet: &[u8]) -> Result<(), String> {
         let (body, tag) = packet
             .split_at_checked(packet.len().saturating_sub(TAG_BYTES))
@@ -77,7 +78,8 @@ impl Context {
         Ok(())
     }
 
-    /// The index whose lower 16 bits are the packet's and which is nearest to the highest so far (RFC 3711 3.3.1).
+    /// The index with the packet's lower 16 bits that is nearest to the highest so far (RFC 3711
+    /// 3.3.1).
     fn next_index(&self, packet: &[u8]) -> u64 {
         let sequence = u64::from(u16::from_be_bytes([packet[2], packet[3]]));
         let highest = self.index.unwrap_or(sequence);

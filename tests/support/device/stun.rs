@@ -1,8 +1,8 @@
-//! STUN as a microcontroller speaks it: binding requests and responses with short-term credentials.
+//! A microcontroller's STUN: binding requests and responses with short-term credentials.
 //!
-//! In and out: whole messages. Refused, with the rule's name: what would not fit the device's buffer of 256 bytes, what
-//! has no MESSAGE-INTEGRITY followed by FINGERPRINT as the last two attributes, or carries wrong ones.
-//! Sources: RFC 8489, RFC 8445.
+//! In and out: whole messages. Rejected, with the rule's name: messages larger than the device's
+//! buffer of 256 bytes, and those without valid MESSAGE-INTEGRITY and FINGERPRINT as the last
+//! attributes. Sources: RFC 8489, RFC 8445.
 
 use std::net::SocketAddr;
 
@@ -22,11 +22,11 @@ const ICE_CONTROLLING: u16 = 0x802a;
 const FINGERPRINT: u16 = 0x8028;
 /// INTEGRITY is 4 + 20 bytes, FINGERPRINT 4 + 4.
 const TAIL_BYTES: usize = 32;
-/// The device's buffer, which nothing checks.
+/// The device's unchecked buffer.
 const MESSAGE_BYTES_MAX: usize = 255;
 const USERNAME_BYTES_MAX: usize = 127;
 
-/// Every request of every device carries the same one.
+/// The constant transaction id of all devices.
 const TRANSACTION: [u8; 12] = *b"\x12\x34\x56\x78\x90\xab\xcd\xef\x12\x34\x56\x78";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum Message {
         transaction: [u8; 12],
     },
     Response,
-    /// Something the device ignores.
+    /// A message that the device ignores.
     Other,
 }
 
@@ -43,7 +43,7 @@ pub fn is_stun(datagram: &[u8]) -> bool {
     datagram.len() >= HEADER_BYTES && datagram[0] < 4 && datagram[4..8] == COOKIE
 }
 
-/// A binding request with nomination, as the controlling side with tie-breaker 0.
+/// A nominating binding request of the controlling side with tie-breaker 0.
 pub fn request(remote_ufrag: &str, local_ufrag: &str, remote_pwd: &str) -> Vec<u8> {
     let mut message = header(REQUEST, &TRANSACTION);
     attribute(
@@ -57,7 +57,7 @@ pub fn request(remote_ufrag: &str, local_ufrag: &str, remote_pwd: &str) -> Vec<u
     finish(message, remote_pwd)
 }
 
-/// The response to a request; it carries a user name that nobody asked for.
+/// The response to a request, with the device's superfluous user name.
 pub fn response(
     transaction: &[u8; 12],
     to: SocketAddr,
@@ -81,7 +81,7 @@ pub fn response(
     finish(message, local_pwd)
 }
 
-/// Checks and reads a message: requests are keyed with the device's own password, responses with the runner's.
+/// Verifies and parses a message: requests use the device's password, responses the runner's.
 pub fn read(message: &[u8], local_pwd: &str, remote_pwd: &str) -> Result<Message, String> {
     if message.len() > MESSAGE_BYTES_MAX {
         return Err(format!(
@@ -110,7 +110,7 @@ pub fn read(message: &[u8], local_pwd: &str, remote_pwd: &str) -> Result<Message
         RESPONSE => remote_pwd,
         _ => return Ok(Message::Other),
     };
-    // Everything before the tail, closed again with the password at hand, must give the same bytes.
+    // Re-signing everything before the tail must give the same bytes.
     let mut again = message[..message.len() - TAIL_BYTES].to_vec();
     set_length(&mut again, 0);
     if finish(again, password) != message {
@@ -137,7 +137,7 @@ fn attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     message.resize(message.len().next_multiple_of(4), 0);
 }
 
-/// Adds the tail. Each of its attributes is computed with a length that already counts it.
+/// Appends the tail. Each attribute's length field counts the attribute itself.
 fn finish(mut message: Vec<u8>, password: &str) -> Vec<u8> {
     set_length(&mut message, 24);
     let mut mac = Hmac::<Sha1>::new_from_slice(password.as_bytes()).expect("any length");

@@ -1,10 +1,9 @@
-//! The strict device and a session of the runner, joined in virtual time by a network that loses
-//! packets.
+//! The strict device and a session in virtual time, joined by a network with loss.
 //!
-//! In: what the device is, and a network: its delay, and which datagrams it carries. Out: the
-//! device's report, and what the bot saw. Nothing sleeps, no socket is opened; losses are drawn
-//! from a seed, so that a failure comes again. The runner's part of `io`, datagrams, deadlines and
-//! one bot that listens, is played here.
+//! In: the device's options, and a network: its delay, and which datagrams it carries. Out: the
+//! device's report, and the bot's observations. Nothing sleeps, and no socket is opened; losses are
+//! seeded, so failures are reproducible. This file plays the part of `io`: datagrams, deadlines and
+//! a listening bot.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::f64::consts::TAU;
@@ -26,13 +25,13 @@ use super::{Options, Report, Way};
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const DEVICE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 57);
 const DELAY: Duration = Duration::from_millis(5);
-/// One look of the device at its socket; its real loop takes longer.
+/// The interval of the device's loop; the real one is longer.
 const TURN: Duration = Duration::from_millis(5);
 const RATE_HZ: u32 = 16_000;
-/// Above what a codec makes of silence.
+/// Above a codec's silence.
 const LOUD: u16 = 500;
 
-/// Random numbers that are the same in every run (xorshift64*).
+/// Reproducible random numbers (xorshift64*).
 pub struct Rng(u64);
 
 impl Rng {
@@ -48,22 +47,22 @@ impl Rng {
     }
 }
 
-/// Tells whether the network carries a datagram, that long after the answer.
+/// Returns whether the network carries a datagram, at this time after the answer.
 pub type Carries = Box<dyn FnMut(Way, Duration) -> bool>;
 
 /// A call of one device.
 pub struct Call {
     pub report: Report,
-    /// What the bot was told.
+    /// The bot's events.
     pub events: Vec<(Duration, SessionEvent)>,
-    /// When the handshake was done.
+    /// When the handshake finished.
     pub connected: Option<Duration>,
-    /// Frames that the bot heard, and when.
+    /// When the bot received frames.
     pub heard: Vec<Duration>,
-    /// The frames among them that are speech.
+    /// When the bot received frames of speech.
     pub loud: Vec<Duration>,
     pub gone: bool,
-    /// What the bot has still to say.
+    /// The bot's remaining audio.
     speech: VecDeque<i16>,
     session: WebRtcSession,
     peer: Peer,
@@ -130,18 +129,18 @@ impl Call {
         }
     }
 
-    /// The time since the answer.
+    /// Returns the time since the answer.
     pub fn time(&self) -> Duration {
         self.now - self.start
     }
 
-    /// The bot sends a text.
+    /// Sends a text of the bot.
     pub fn send(&mut self, text: &str) {
         self.session.handle_message(text.to_owned());
         self.drain();
     }
 
-    /// The bot says a tone.
+    /// Plays a tone of the bot.
     pub fn say(&mut self, hz: f64, time: Duration) {
         let samples = time.as_millis() as u32 * RATE_HZ / 1_000;
         let tone = |nth: u32| 8_000.0 * (TAU * hz * f64::from(nth) / f64::from(RATE_HZ)).sin();
@@ -160,7 +159,7 @@ impl Call {
         self.session.handle_speech(&pcm, self.now);
     }
 
-    /// The texts that the bot got, each with its time.
+    /// Returns the texts that the bot received, with times.
     pub fn texts(&self) -> impl Iterator<Item = (Duration, &str)> {
         self.events.iter().filter_map(|(at, event)| match event {
             SessionEvent::Message(text) => Some((*at, text.as_str())),
@@ -175,12 +174,12 @@ impl Call {
         })
     }
 
-    /// Lets so much time pass.
+    /// Advances the time.
     pub fn run(&mut self, time: Duration) {
         self.run_until(time, |_| false);
     }
 
-    /// Lets time pass until `done`, at most so much; tells whether it is.
+    /// Runs until `done`, for at most `time`. Returns whether it is done.
     pub fn run_until(&mut self, time: Duration, done: impl Fn(&Self) -> bool) -> bool {
         let end = self.now + time;
         self.drain();

@@ -1,7 +1,8 @@
-//! The other part in the handshake: what a device does that is the client of it.
+//! A device as DTLS client.
 //!
-//! It begins, follows the server's cookie, and repeats its last flight once a second until the next one comes. What it
-//! offers is what its server half takes: one suite, one group, one SRTP profile. Sources: as of the server half.
+//! It starts the handshake, answers the cookie request, and repeats its last flight every second
+//! until the next one arrives. It supports what the server half does: one suite, one group, one
+//! SRTP profile. Sources: those of the server half.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ const EXTENSION_SIGNATURES: u16 = 13;
 const REPEAT: Duration = Duration::from_secs(1);
 
 impl Endpoint {
-    /// Begins the handshake, or repeats what the server has not answered.
+    /// Starts the handshake, or repeats an unanswered flight.
     pub fn handle_timeout(&mut self, now: Instant) {
         if !self.is_client || self.done || self.repeat_at.is_some_and(|at| now < at) {
             return;
@@ -63,7 +64,7 @@ impl Endpoint {
         self.flight(vec![record]);
     }
 
-    /// Neither the request nor what it answers counts for the transcript.
+    /// The request and its answer are not part of the transcript.
     pub(super) fn handle_cookie(&mut self, body: &[u8]) -> Result<(), Refused> {
         let mut rest = body.get(2..).ok_or("a short HelloVerifyRequest")?;
         let cookie = take(&mut rest, 1).ok_or("a HelloVerifyRequest without a cookie")?;
@@ -161,7 +162,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Makes the keys of the records from the shared secret.
+    /// Derives the record keys from the shared secret.
     pub(super) fn derive(&mut self, premaster: &[u8]) {
         let randoms = [self.client_random, self.server_random].concat();
         self.master = if self.extended_master_secret {
@@ -183,7 +184,7 @@ impl Endpoint {
         self.writer.protect_with(outgoing);
     }
 
-    /// What the server sends with, and what the client does.
+    /// The server's and the client's SRTP contexts.
     pub(super) fn srtp_contexts(&self) -> (Box<srtp::Context>, Box<srtp::Context>) {
         let randoms = [self.client_random, self.server_random].concat();
         let material: [u8; 60] = prf(&self.master, b"EXTRACTOR-dtls_srtp", &randoms);

@@ -1,9 +1,10 @@
-//! The DTLS of a microcontroller, most often as the server, apart from the runner's library: 1.2, cookie round trip, ECDSA P-256 on both
-//! sides, SRTP keys at the end.
+//! The DTLS of a microcontroller, mostly as server, independent of the runner's library: 1.2,
+//! cookie exchange, ECDSA P-256, SRTP keys.
 //!
-//! In: datagrams. Out: datagrams, events, violations: what Mbed TLS with the firmware's settings refuses. It has one
-//! suite (ECDHE-ECDSA-AES128-GCM-SHA256), one group (P-256) and one SRTP profile (AES_CM_128_HMAC_SHA1_80). It sends a
-//! flight again only when the peer repeats its own. Sources: RFC 6347, RFC 5246, RFC 7627, RFC 8422, RFC 5764.
+//! In: datagrams. Out: datagrams, events, and violations of what Mbed TLS with the firmware's
+//! settings accepts. It has one suite (ECDHE-ECDSA-AES128-GCM-SHA256), one group (P-256) and one
+//! SRTP profile (AES_CM_128_HMAC_SHA1_80). It repeats a flight only when the peer repeats its own.
+//! Sources: RFC 6347, RFC 5246, RFC 7627, RFC 8422, RFC 5764.
 
 mod client;
 mod record;
@@ -43,7 +44,7 @@ const EXTENSION_USE_SRTP: u16 = 14;
 const EXTENSION_EXTENDED_MASTER_SECRET: u16 = 23;
 const EXTENSION_RENEGOTIATION: u16 = 0xff01;
 const COOKIE: &[u8] = b"a cookie of sixteen";
-/// What stands before the 64 bytes of a P-256 key in a certificate.
+/// The DER prefix of a P-256 key in a certificate.
 const KEY_PREFIX: &[u8] = b"\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\x00\x04";
 const CLOSE_NOTIFY: u8 = 0;
 
@@ -53,16 +54,16 @@ pub enum Event {
         incoming: Box<Context>,
     },
     Data(Vec<u8>),
-    /// The runner closed; the device does not look at this.
+    /// The runner closed, which the device ignores.
     Closed,
 }
 
-/// What must not come: the text names it.
+/// Why a packet is rejected.
 type Refused = String;
 
 pub struct Endpoint {
     identity: Identity,
-    /// What the answer promised.
+    /// The fingerprint in the answer.
     peer_fingerprint: String,
     writer: Writer,
     incoming: Option<Protection>,
@@ -77,20 +78,20 @@ pub struct Endpoint {
     master: [u8; 48],
     peer_key: Option<VerifyingKey>,
     last_flight: Vec<Vec<u8>>,
-    /// The network loses the ChangeCipherSpec and the Finished of a server, once.
+    /// The network loses the server's ChangeCipherSpec and Finished once.
     pub loses_finished: bool,
     done: bool,
     is_client: bool,
-    /// The share of a server.
+    /// The server's key share.
     peer_point: Option<PublicKey>,
-    /// When a client says again what was not answered.
+    /// When a client repeats its flight.
     repeat_at: Option<Instant>,
     pub datagrams: Vec<Vec<u8>>,
     pub events: Vec<Event>,
     pub violations: Vec<Refused>,
 }
 
-/// A handshake message while its pieces come.
+/// A partially received handshake message.
 struct Message {
     kind: u8,
     body: Vec<u8>,
@@ -134,7 +135,7 @@ impl Endpoint {
         }
     }
 
-    /// Application data, once the handshake is done.
+    /// Sends application data after the handshake.
     pub fn send(&mut self, data: &[u8]) {
         let record = self.writer.record(DATA, 1, data);
         self.datagrams.push(record);
@@ -142,14 +143,14 @@ impl Endpoint {
 
     fn handle_record(&mut self, record: &Record) -> Result<(), Refused> {
         let opened;
-        // Records of epochs that are not there are skipped.
+        // Records of unknown epochs are skipped.
         if record.epoch() > 1 {
             return Ok(());
         }
         let content = if record.epoch() == 0 {
             record.content
         } else {
-            // Before the keys are there, a record of the next epoch came too early and will come again.
+            // Without keys, a record of the next epoch is early and will be repeated.
             let Some(incoming) = &self.incoming else { return Ok(()) };
             opened = incoming.open(record).ok_or("a record that does not authenticate")?;
             &opened[..]
@@ -165,7 +166,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Puts the pieces of messages together and handles each message in its turn.
+    /// Reassembles fragments and handles each message in order.
     fn handle_pieces(&mut self, mut content: &[u8]) -> Result<(), Refused> {
         while let Some((head, rest)) = content.split_first_chunk::<12>() {
             let (kind, sequence) = (head[0], u16::from_be_bytes([head[4], head[5]]));
@@ -178,7 +179,7 @@ impl Endpoint {
                 return Err("a ClientHello in pieces, which Mbed TLS refuses".into());
             }
             if sequence < self.expected_message {
-                // The peer missed the last flight: it gets it again, once for its own whole flight.
+                // The peer missed the last flight and gets it again for a whole flight of its own.
                 if matches!(kind, CLIENT_HELLO | FINISHED) {
                     self.datagrams.extend_from_slice(&self.last_flight);
                 }
@@ -246,7 +247,7 @@ impl Endpoint {
     fn handle_hello(&mut self, body: &[u8]) -> Result<(), Refused> {
         let hello = Hello::parse(body).ok_or("a ClientHello that does not parse")?;
         if hello.cookie != COOKIE {
-            // Neither of the two messages counts for the transcript.
+            // Neither message is part of the transcript.
             self.transcript.clear();
             let length = u8::try_from(COOKIE.len()).expect("short");
             let request = [&VERSION[..], &[length], COOKIE].concat();
@@ -320,7 +321,7 @@ impl Endpoint {
         let signature = signature.as_bytes();
         let exchange = [&parameters[..], &ECDSA_SHA256, &length16(signature), signature].concat();
 
-        // ECDSA keys, one signature algorithm, no names of authorities.
+        // ECDSA keys, one signature algorithm, no authorities.
         let request = [&[1, 64, 0, 2][..], &ECDSA_SHA256, &[0, 0]].concat();
         let flight = vec![
             self.handshake(SERVER_HELLO, &hello),
@@ -369,7 +370,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// ChangeCipherSpec and Finished; then the keys of the media.
+    /// ChangeCipherSpec and Finished, then the SRTP keys.
     fn finish(&mut self) {
         let hash: [u8; 32] = Sha256::digest(&self.transcript).into();
         let verify = prf::<12>(&self.master, b"server finished", &hash);
@@ -386,7 +387,7 @@ impl Endpoint {
         }
     }
 
-    /// A record with one whole message, which counts for the transcript.
+    /// A record with one whole message of the transcript.
     fn handshake(&mut self, kind: u8, body: &[u8]) -> Vec<u8> {
         let message = [&handshake_header(kind, self.sent_messages, body.len())[..], body].concat();
         self.sent_messages += 1;
@@ -394,14 +395,15 @@ impl Endpoint {
         self.writer.record(HANDSHAKE, 0, &message)
     }
 
-    /// Sends one record per datagram, as Mbed TLS does with small buffers, and keeps them for a peer that asks again.
+    /// Sends one record per datagram, as Mbed TLS does with small buffers, and keeps them for
+    /// retransmission.
     fn flight(&mut self, records: Vec<Vec<u8>>) {
         self.datagrams.extend_from_slice(&records);
         self.last_flight = records;
     }
 }
 
-/// What is looked at in a ClientHello.
+/// The used parts of a ClientHello.
 struct Hello<'a> {
     random: [u8; 32],
     cookie: &'a [u8],
@@ -432,7 +434,7 @@ impl<'a> Hello<'a> {
     }
 }
 
-/// Takes a field whose length stands before it, in so many bytes.
+/// Splits off a field with a length prefix of this many bytes.
 fn take<'a>(rest: &mut &'a [u8], length_bytes: usize) -> Option<&'a [u8]> {
     let (length, after) = rest.split_at_checked(length_bytes)?;
     let length = length.iter().fold(0, |sum, &byte| sum << 8 | usize::from(byte));

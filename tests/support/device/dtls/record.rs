@@ -1,7 +1,7 @@
-//! Records of DTLS 1.2: their header, their protection with AES-128-GCM, and the pseudo-random function.
+//! DTLS 1.2 records: header, AES-128-GCM, and the pseudo-random function.
 //!
-//! In: plain contents, keys. Out: records, and the contents of the peer's. Refused: what does not authenticate.
-//! Sources: RFC 6347 section 4.1, RFC 5288, RFC 5246 section 5.
+//! In: plaintext and keys. Out: records, and the plaintext of the peer's. Unauthenticated records
+//! are rejected. Sources: RFC 6347 section 4.1, RFC 5288, RFC 5246 section 5.
 
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes128Gcm, KeyInit};
@@ -18,7 +18,7 @@ const HEADER_BYTES: usize = 13;
 const EXPLICIT_NONCE_BYTES: usize = 8;
 const GCM_TAG_BYTES: usize = 16;
 
-/// One record as it came: kind, epoch with sequence number, content.
+/// A received record: type, epoch with sequence number, content.
 pub struct Record<'a> {
     pub kind: u8,
     pub number: [u8; 8],
@@ -31,7 +31,7 @@ impl Record<'_> {
     }
 }
 
-/// The records of one datagram; what is cut off is left out.
+/// Splits a datagram into records; truncated ones are dropped.
 pub fn records(mut datagram: &[u8]) -> Vec<Record<'_>> {
     let mut found = Vec::new();
     while let Some((head, rest)) = datagram.split_first_chunk::<HEADER_BYTES>() {
@@ -50,7 +50,7 @@ pub fn records(mut datagram: &[u8]) -> Vec<Record<'_>> {
     found
 }
 
-/// Numbers and, in epoch 1, protects what is sent.
+/// Numbers records, and encrypts those of epoch 1.
 #[derive(Default)]
 pub struct Writer {
     sent: [u64; 2],
@@ -75,7 +75,7 @@ impl Writer {
     }
 }
 
-/// One direction's key.
+/// The key of one direction.
 pub struct Protection {
     key: Aes128Gcm,
     salt: [u8; 4],
