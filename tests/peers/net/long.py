@@ -143,7 +143,7 @@ async def talk(binary, minutes):
     finally:
         await client.close()
         runner.stop()
-    # Of the packets before the first one that came, and after the last, nobody can know.
+    # Loss before the first packet received and after the last is unknown.
     assert abs(given_up - relay.sound_lost) <= 10, f"the relay lost {relay.sound_lost}, the session {given_up}"
     assert abs(received - (relay.sound - relay.sound_lost)) <= 10, f"the relay passed {relay.sound}, the session got {received}"
     filled = (recovered + concealed) / given_up

@@ -49,7 +49,7 @@ class Lan:
 
 
 def junk(world, host):
-    """Five interfaces that lead nowhere, as laptops and boards have them, and an address that nobody gave."""
+    """Five interfaces without a route, as laptops and boards have them, and a link-local address."""
     host.ip("link", "add", "docker0", "type", "bridge")
     host.up("docker0", "172.17.0.1/16")
     world.link(host, "veth1f2e3d", host, "veth4c5b6a")
@@ -59,7 +59,7 @@ def junk(world, host):
     host.up("tun0", "10.8.0.6/24")
     world.link(host, "wlan0", host, "wlan0peer")
     host.ip("address", "add", "192.168.99.2/24", "dev", "wlan0")
-    # The second subnet has a cable, and nobody at its other end.
+    # The second subnet has a link but no peer.
     world.link(host, "eth1", host, "eth1peer")
     host.up("eth1", "192.168.77.2/24")
     host.up("eth1peer")
@@ -176,7 +176,7 @@ def figures(said, key="connected_s"):
 
 
 def at_once(said):
-    """The figures of calls that nobody waited for."""
+    """The figures of abandoned calls."""
     for key, limit in (("connected_s", CONNECTED_S), ("answered_s", ANSWERED_S)):
         median = statistics.median(one[key] for one in said)
         assert median <= limit, f"{key}: {figures(said, key)}"
@@ -357,8 +357,8 @@ def device(scene):
 
 
 def forger(scene):
-    """whoever has a call of his own and sends its checks from a caller's address and port, and from others, through restarts of
-    ICE, too, ends nobody's call and takes no sound from it"""
+    """a caller that sends its checks from another caller's address and port, and from others, also during ICE restarts,
+    neither ends that call nor takes its audio"""
     lan = Lan(scene.world)
     thief = scene.world.host("thief")
     scene.world.plug(thief, "eth0", lan.switch, "10.77.0.3/24")
@@ -382,13 +382,13 @@ def forger(scene):
 def dead_servers(scene):
     """servers that refuse, are not there, say nothing, or cannot be looked up change nothing on the LAN"""
     said = {}
-    nobody = {"username": "caller", "credential": "secret-of-nobody"}
+    wrong = {"username": "caller", "credential": "a-wrong-secret"}
     for name, servers in {
-        "port closed": [{"urls": "stun:10.77.0.254:9"}, {"urls": "turn:10.77.0.254:9", **nobody},
-                        {"urls": "turn:10.77.0.254:9?transport=tcp", **nobody}],
-        "black hole": [{"urls": "stun:203.0.113.1:3478"}, {"urls": "turn:203.0.113.1:3478", **nobody},
-                       {"urls": "turn:203.0.113.1:3478?transport=tcp", **nobody},
-                       {"urls": "turns:203.0.113.1:5349?transport=tcp", **nobody}],
+        "port closed": [{"urls": "stun:10.77.0.254:9"}, {"urls": "turn:10.77.0.254:9", **wrong},
+                        {"urls": "turn:10.77.0.254:9?transport=tcp", **wrong}],
+        "black hole": [{"urls": "stun:203.0.113.1:3478"}, {"urls": "turn:203.0.113.1:3478", **wrong},
+                       {"urls": "turn:203.0.113.1:3478?transport=tcp", **wrong},
+                       {"urls": "turns:203.0.113.1:5349?transport=tcp", **wrong}],
         "no resolver": [{"urls": "stun:stun.nowhere.invalid:3478"}],
     }.items():
         with Scene(scene.binary) as inner:

@@ -74,8 +74,8 @@ class World:
         host.up(device, *addresses, mtu=mtu)
 
     def router(self, name, switch, outside, inside, rules=""):
-        """A home router: what is behind it leaves with its own address, under the same port where that is free. What nobody
-        asked for is dropped, as routers do; else an early check would take the port that its answer needs."""
+        """A home router with NAT: outgoing packets get its address and keep their port if it is free. Unsolicited packets
+        are dropped, as routers do; otherwise an early check would take the port that its answer needs."""
         router = self.host(name)
         self.plug(router, "wan0", switch, f"{outside}/24")
         router.bridge("br0", f"{inside}/24")

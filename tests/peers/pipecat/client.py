@@ -27,7 +27,7 @@ class Chunk:
         self.samples = numpy.frombuffer(frame.audio, "<i2")
 
 
-class Ear(FrameProcessor):
+class Receiver(FrameProcessor):
     """Keeps what the transport received; it goes no further, or it would be sent back."""
 
     def __init__(self):
@@ -67,7 +67,7 @@ class Client:
             add_wav_header=False, additional_headers=headers))
         self.gone = asyncio.Event()
         self.transport.add_event_handler("on_disconnected", self._on_disconnected)
-        self.ear = Ear()
+        self.receiver = Receiver()
         self.voice = None
         self.sent = 0
         self._to_say = numpy.zeros(0, "<i2")
@@ -77,7 +77,7 @@ class Client:
         self.gone.set()
 
     async def __aenter__(self):
-        pipeline = Pipeline([self.transport.input(), self.ear, self.transport.output()])
+        pipeline = Pipeline([self.transport.input(), self.receiver, self.transport.output()])
         self.worker = PipelineWorker(
             pipeline, params=PipelineParams(audio_in_sample_rate=RATE, audio_out_sample_rate=RATE),
             enable_rtvi=False, enable_turn_tracking=False, idle_timeout_secs=None)
@@ -132,13 +132,13 @@ class Client:
 
     def message(self, kind, **fields):
         """The first message of that type whose fields have these values."""
-        for found in self.ear.messages:
+        for found in self.receiver.messages:
             if found.get("type") == kind and all(found.get(k) == v for k, v in fields.items()):
                 return found
         return None
 
     def heard(self, first=0):
-        return numpy.concatenate([numpy.zeros(0, "<i2"), *(chunk.samples for chunk in self.ear.chunks[first:])])
+        return numpy.concatenate([numpy.zeros(0, "<i2"), *(chunk.samples for chunk in self.receiver.chunks[first:])])
 
     async def until(self, condition, what, limit_s=30):
         start = time.monotonic()
@@ -150,11 +150,11 @@ class Client:
 
     async def listen_for(self, seconds):
         """What comes in the next seconds."""
-        first = len(self.ear.chunks)
+        first = len(self.receiver.chunks)
         await self.until(lambda: len(self.heard(first)) >= seconds * RATE, f"{seconds} s of audio", seconds * 3 + 10)
         return self.heard(first)
 
     async def pause(self, seconds, limit_s=15):
         """Waits until the runner has said something, and then nothing for so long."""
-        chunks = self.ear.chunks
+        chunks = self.receiver.chunks
         await self.until(lambda: chunks and time.monotonic() - chunks[-1].at > seconds, "a pause", limit_s)

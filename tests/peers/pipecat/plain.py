@@ -35,7 +35,7 @@ async def client(start):
         said = in_tune(await peer.listen_for(3), HZ, RATE)
         peer.voice = None
         await asyncio.sleep(0.5)
-        shapes = {(chunk.rate, chunk.channels) for chunk in peer.ear.chunks}
+        shapes = {(chunk.rate, chunk.channels) for chunk in peer.receiver.chunks}
         assert shapes == {(RATE, 1)}, shapes
         lost = (peer.sent - len(peer.heard())) / RATE
         assert lost < 0.05, f"{lost:.3f} s of audio lost"
@@ -51,27 +51,27 @@ async def client_barge_in(start):
     async with Client(socket_url(runner)) as peer:
         await peer.ready()
         await peer.pause(0.7)
-        first = len(peer.ear.chunks)
+        first = len(peer.receiver.chunks)
         peer.say(words)
         await peer.until(lambda: len(peer.heard(first)) >= 0.9 * len(words), "the parrot's answer", 15)
         await peer.pause(0.7)
         like = likeness(words, peer.heard(first))
         assert like > 0.95, f"likeness {like:.3f}"
-        early, late = pace(peer.ear.chunks[first:], RATE)
-        chunk_s = max(len(chunk.samples) for chunk in peer.ear.chunks) / RATE
+        early, late = pace(peer.receiver.chunks[first:], RATE)
+        chunk_s = max(len(chunk.samples) for chunk in peer.receiver.chunks) / RATE
         assert early < chunk_s + LEAD_S, f"{early:.3f} s ahead of playing"
         assert late < LATE_S, f"{late:.3f} s late"
 
-        first, interruptions = len(peer.ear.chunks), len(peer.ear.interruptions)
+        first, interruptions = len(peer.receiver.chunks), len(peer.receiver.interruptions)
         peer.say(words)
         await peer.until(lambda: len(peer.heard(first)) >= 0.5 * RATE, "the parrot's answer", 15)
-        began, spoken = time.monotonic(), len(peer.ear.chunks)
+        began, spoken = time.monotonic(), len(peer.receiver.chunks)
         peer.say(words)
         await peer.pause(0.4)
-        took = peer.ear.chunks[-1].at - began
+        took = peer.receiver.chunks[-1].at - began
         rest = len(peer.heard(spoken)) / RATE
         assert took < 1, f"the parrot spoke on for {took:.2f} s"
-        told = len(peer.ear.interruptions) - interruptions
+        told = len(peer.receiver.interruptions) - interruptions
     measured = f"likeness {like:.3f}, at most {early:.2f} s early and {late:.2f} s late"
     return f"{measured}, silent after {took:.2f} s ({rest:.2f} s of sound), {told} interruption frames"
 

@@ -24,12 +24,12 @@ class Provider:
     media_event, clear_event = "media", "clear"
     events = {"media", "clear", "mark"}
     sequence = 0
-    # Pipecat as the ears of the provider, and as its voice: a serializer keeps the state of one way.
-    ears, voice = None, None
+    # A decoder and an encoder, because a serializer keeps the state of one direction.
+    decoder, encoder = None, None
 
     async def open(self):
-        self.ears, self.voice = self.serializer(), self.speaker()
-        for serializer in (self.ears, self.voice):
+        self.decoder, self.encoder = self.serializer(), self.speaker()
+        for serializer in (self.decoder, self.encoder):
             # All that a telephony serializer takes from its pipeline.
             await serializer.setup(SimpleNamespace(audio_in_sample_rate=self.rate))
 
@@ -42,7 +42,7 @@ class Provider:
     async def audio(self, samples):
         """The audio of one message as the provider sends it, made by Pipecat."""
         frame = OutputAudioRawFrame(samples.tobytes(), self.rate, 1)
-        return json.loads(await self.voice.serialize(frame))["media"]["payload"]
+        return json.loads(await self.encoder.serialize(frame))["media"]["payload"]
 
     async def expected(self, frame):
         """What Pipecat would send for that frame."""
@@ -58,7 +58,7 @@ class Provider:
 
     async def decode(self, message):
         """The samples in one message of the runner, or nothing when Pipecat takes it for no audio."""
-        frame = await self.ears.deserialize(json.dumps({**message, "event": "media"}))
+        frame = await self.decoder.deserialize(json.dumps({**message, "event": "media"}))
         return frame and frame.audio
 
     def is_legal(self, size, last):

@@ -5,7 +5,7 @@ import time
 
 from livekit import rtc
 
-from guest import share
+from caller import share
 from server import token
 
 ROOM = "a room, with spaces & signs"
@@ -23,8 +23,8 @@ async def server_deployed(world):
 
 
 async def conversation(world, server):
-    anna = await world.guest(server.url, token("anna", ROOM))
-    bert = await world.guest(server.url, token("bert", ROOM), talks=False)
+    anna = await world.caller(server.url, token("anna", ROOM))
+    bert = await world.caller(server.url, token("bert", ROOM), talks=False)
     found = await bert.hear(anna.hz, "anna", least=0.9)
     await bert.until(lambda: bert.told("active_speakers_changed", "anna"), "anna speaks")
     await anna.say({"type": "to-all"})
@@ -45,9 +45,9 @@ async def conversation(world, server):
 async def server_late(world):
     """who comes late is offered what is there; a track that is withdrawn goes, another comes; a third is heard beside it"""
     server = world.server()
-    anna = await world.guest(server.url, token("anna", ROOM), hz=440)
-    cleo = await world.guest(server.url, token("cleo", ROOM), hz=1000)
-    bert = await world.guest(server.url, token("bert", ROOM), talks=False)
+    anna = await world.caller(server.url, token("anna", ROOM), hz=440)
+    cleo = await world.caller(server.url, token("cleo", ROOM), hz=1000)
+    bert = await world.caller(server.url, token("bert", ROOM), talks=False)
     await bert.hear(440, "anna", least=0.9)
     await bert.hear(1000, "cleo", least=0.9)
     await anna.unpublish()
@@ -61,8 +61,8 @@ async def server_late(world):
 async def server_duplicate(world):
     """a second participant of one identity evicts the first, with the reason"""
     server = world.server()
-    first = await world.guest(server.url, token("anna", ROOM), talks=False)
-    await world.guest(server.url, token("anna", ROOM), talks=False)
+    first = await world.caller(server.url, token("anna", ROOM), talks=False)
+    await world.caller(server.url, token("anna", ROOM), talks=False)
     await first.until(lambda: first.told("disconnected", rtc.DisconnectReason.DUPLICATE_IDENTITY), "the eviction")
     return f"{len(server.people(ROOM))} is there"
 
@@ -73,7 +73,7 @@ async def server_refusals(world):
     said = []
     for bad in (token("anna", ROOM, secret="another-secret-of-thirty-two-characters"), token("anna", ROOM, key="nokey"), "no token"):
         try:
-            await world.guest(server.url, bad, talks=False)
+            await world.caller(server.url, bad, talks=False)
         except rtc.ConnectError as error:
             said.append(str(error))
         else:
@@ -85,8 +85,8 @@ async def server_refusals(world):
 async def server_restart(world):
     """the published clients survive a server that is killed and comes back"""
     server = world.server()
-    anna = await world.guest(server.url, token("anna", ROOM))
-    bert = await world.guest(server.url, token("bert", ROOM), talks=False)
+    anna = await world.caller(server.url, token("anna", ROOM))
+    bert = await world.caller(server.url, token("bert", ROOM), talks=False)
     await bert.hear(anna.hz, "anna")
     start = time.monotonic()
     await asyncio.to_thread(server.restart)

@@ -9,7 +9,7 @@ import time
 
 from livekit import rtc
 
-from guest import loudness, share
+from caller import loudness, share
 from server import token
 
 READY = {"label": "rtvi-ai", "type": "client-ready", "id": "d2d923ea", "data": {"version": "2.1.0", "about": {"library": "room check"}}}
@@ -41,24 +41,24 @@ async def echo_deployed(world):
 async def talk(world, server, *args):
     runner = world.runner("--bot", "echo", *args)
     start = time.monotonic()
-    guest, answer, bot = await world.call(runner)
+    caller, answer, bot = await world.call(runner)
     room = answer["roomName"]
     assert (await runner.sessions()) == 1
-    found = await guest.hear(guest.hz, bot, least=0.9)
-    await guest.until(lambda: guest.told("active_speakers_changed", bot), "the bot speaks, the client says")
+    found = await caller.hear(caller.hz, bot, least=0.9)
+    await caller.until(lambda: caller.told("active_speakers_changed", bot), "the bot speaks, the client says")
     await server.until(lambda stats: stats["rooms"][room][bot]["speaking"], "the bot speaks, the server says")
     seen = server.people(room)[bot]
     assert not seen["auto_subscribe"] and seen["protocol"] == 15, seen
     assert seen["levels"] == seen["packets_in"], seen
-    participant = guest.room.remote_participants[bot]
+    participant = caller.room.remote_participants[bot]
     assert participant.name == bot, participant.name
     publication, = participant.track_publications.values()
     assert publication.source == rtc.TrackSource.SOURCE_MICROPHONE and not publication.muted
-    # Packets go on while nobody speaks, and then the bot is no speaker.
-    guest.quiet = True
+    # Packets go on during silence, and then the bot is no speaker.
+    caller.quiet = True
     await server.until(lambda stats: not stats["rooms"][room][bot]["speaking"], "the bot is silent")
     before = server.people(room)[bot]["packets_in"]
-    silence = loudness(await guest.listen_for(1, bot))
+    silence = loudness(await caller.listen_for(1, bot))
     sent = server.people(room)[bot]["packets_in"] - before
     assert 40 <= sent <= 65 and silence < 50, (sent, silence)
     return f"share {found:.3f}, all within {time.monotonic() - start:.1f} s"
@@ -68,17 +68,17 @@ async def rtvi(world):
     """client-ready gets bot-ready with its id; a message gets its answer; rubbish does no harm"""
     world.server()
     runner = world.runner("--bot", "echo")
-    guest, _, bot = await world.call(runner, talks=False)
-    await guest.say(READY)
-    ready = await guest.until(lambda: guest.message("bot-ready", id=READY["id"]), "bot-ready")
+    caller, _, bot = await world.call(runner, talks=False)
+    await caller.say(READY)
+    ready = await caller.until(lambda: caller.message("bot-ready", id=READY["id"]), "bot-ready")
     assert ready["data"]["version"].split(".")[0] == "2", ready
     for rubbish in (b"", b"{", b"\xff\xfe", b"null", b"x" * 5000):
-        await guest.room.local_participant.publish_data(rubbish)
+        await caller.room.local_participant.publish_data(rubbish)
     data = {"t": "any", "d": {"n": [7, None]}}
-    await guest.say({"label": "rtvi-ai", "type": "client-message", "id": "00000002", "data": data})
-    response = await guest.until(lambda: guest.message("server-response", id="00000002"), "an answer")
+    await caller.say({"label": "rtvi-ai", "type": "client-message", "id": "00000002", "data": data})
+    response = await caller.until(lambda: caller.message("server-response", id="00000002"), "an answer")
     assert response["data"] == data, response
-    packet = guest.messages[0]
+    packet = caller.messages[0]
     assert packet.participant.identity == bot and packet.kind == rtc.DataPacketKind.KIND_RELIABLE and not packet.topic
     return str(ready["data"])
 
@@ -87,10 +87,10 @@ async def parrot(world):
     """the parrot greets whoever comes"""
     world.server()
     runner = world.runner("--bot", "parrot")
-    guest, _, bot = await world.call(runner, talks=False)
+    caller, _, bot = await world.call(runner, talks=False)
     loudest = 0.0
     for _ in range(10):
-        loudest = max(loudest, loudness(await guest.listen_for(0.5, bot)))
+        loudest = max(loudest, loudness(await caller.listen_for(0.5, bot)))
         if loudest > 300:
             return f"loudness {loudest:.0f}"
     raise AssertionError(f"no greeting, loudness {loudest:.0f}")
@@ -99,22 +99,22 @@ async def parrot(world):
 async def late_bot(world):
     """a caller that waits and speaks in the room already is heard by a bot that comes later"""
     server = world.server()
-    guest = await world.guest(server.url, token("anna", "the parlour"))
+    caller = await world.caller(server.url, token("anna", "the parlour"))
     runner = world.runner("--bot", "echo", MEDIAROOM_ROOM_NAME="the parlour")
     answer = await world.begin(runner)
-    bot = await world.bot(guest, answer)
-    return f"share {await guest.hear(guest.hz, bot, least=0.9):.3f}"
+    bot = await world.bot(caller, answer)
+    return f"share {await caller.hear(caller.hz, bot, least=0.9):.3f}"
 
 
 async def leave(world):
     """the runner sees within a second that the caller has left; who comes back goes on; an empty room ends the session"""
     server = world.server()
     runner = world.runner("--bot", "echo")
-    guest, answer, bot = await world.call(runner)
-    await guest.hear(guest.hz, bot)
-    await guest.leave()
+    caller, answer, bot = await world.call(runner)
+    await caller.hear(caller.hz, bot)
+    await caller.leave()
     took = await log_has(runner, "no caller is heard", 1)
-    again = await world.guest(answer["url"], answer["token"])
+    again = await world.caller(answer["url"], answer["token"])
     await world.bot(again, answer)
     await again.hear(again.hz, bot)
     assert (await runner.sessions()) == 1 and server.stats()["joins"] == 3
@@ -129,15 +129,15 @@ async def vanish(world):
     server = world.server()
     runner = world.runner("--bot", "echo")
     answer = await world.begin(runner)
-    caller = subprocess.Popen([sys.executable, pathlib.Path(__file__).with_name("guest.py"), answer["url"], answer["token"]])
+    process = subprocess.Popen([sys.executable, pathlib.Path(__file__).with_name("caller.py"), answer["url"], answer["token"]])
     try:
         room = answer["roomName"]
         await server.until(lambda stats: any(person["packets_out"] > 50 for person in stats["rooms"].get(room, {}).values()), "the talk")
     finally:
-        caller.kill()
-        caller.wait()
+        process.kill()
+        process.wait()
     killed = await log_has(runner, "no caller is heard", 40)
-    again = await world.guest(answer["url"], answer["token"])
+    again = await world.caller(answer["url"], answer["token"])
     await log_has(runner, "a caller is heard again", 5)
     await again.hear(again.hz)
     server.tell("evict", identity=again.room.local_participant.identity, reason=4)
@@ -149,26 +149,26 @@ async def program(world):
     """a bot that is a program hears, speaks, and is told who is there, who speaks, which keys are pressed, and what is said"""
     server = world.server()
     runner = world.runner("--", sys.executable, str(pathlib.Path(__file__).with_name("program.py")))
-    guest, answer, bot = await world.call(runner)
-    identity = guest.room.local_participant.identity
+    caller, answer, bot = await world.call(runner)
+    identity = caller.room.local_participant.identity
 
     def messages():
         said = pathlib.Path(runner.folder.name) / "messages"
         return [json.loads(line) for line in said.read_text().splitlines()] if said.exists() else []
 
     async def has(**wanted):
-        await guest.until(lambda: any(wanted.items() <= message.items() for message in messages()), f"{wanted} in {messages()}")
+        await caller.until(lambda: any(wanted.items() <= message.items() for message in messages()), f"{wanted} in {messages()}")
 
-    found = await guest.hear(guest.hz, bot, least=0.9)
+    found = await caller.hear(caller.hz, bot, least=0.9)
     await has(type="participant-joined", identity=identity)
     await has(type="speaking", identity=identity, speaking=True)
-    guest.quiet = True
+    caller.quiet = True
     await has(type="speaking", identity=identity, speaking=False)
-    await guest.room.local_participant.publish_dtmf(code=7, digit="7")
+    await caller.room.local_participant.publish_dtmf(code=7, digit="7")
     await has(type="dtmf", digit="7")
-    await guest.say(READY)
+    await caller.say(READY)
     await has(type="client-ready", id=READY["id"])
-    anna = await world.guest(server.url, token("anna", answer["roomName"]), talks=False)
+    anna = await world.caller(server.url, token("anna", answer["roomName"]), talks=False)
     await has(type="participant-joined", identity="anna")
     await anna.leave()
     await has(type="participant-left", identity="anna")
@@ -197,7 +197,7 @@ async def mixed(world):
     world.server()
     runner = world.runner("--bot", "echo")
     one, answer, bot = await world.call(runner, hz=500)
-    other = await world.guest(answer["url"], token("anna", answer["roomName"]), hz=1200)
+    other = await world.caller(answer["url"], token("anna", answer["roomName"]), hz=1200)
     await world.bot(other, answer)
     shares = []
     for _ in range(10):
@@ -217,7 +217,7 @@ async def each(world):
     world.server()
     runner = world.runner(binary=world.server_binary.with_name("room"))
     talker, answer, _ = await world.call(runner)
-    silent = await world.guest(answer["url"], token("anna", answer["roomName"]), talks=False)
+    silent = await world.caller(answer["url"], token("anna", answer["roomName"]), talks=False)
     await world.bot(silent, answer)
     await asyncio.sleep(2)
     identity = talker.room.local_participant.identity
@@ -232,18 +232,18 @@ async def republish(world):
     """a caller that withdraws its microphone and publishes another is heard again"""
     world.server()
     runner = world.runner("--bot", "echo")
-    guest, _, bot = await world.call(runner)
-    await guest.hear(guest.hz, bot)
+    caller, _, bot = await world.call(runner)
+    await caller.hear(caller.hz, bot)
     for turn in range(3):
-        await guest.unpublish()
+        await caller.unpublish()
         for _ in range(10):
-            if loudness(await guest.listen_for(0.5, bot)) < 50:
+            if loudness(await caller.listen_for(0.5, bot)) < 50:
                 break
         else:
             raise AssertionError("it is still heard")
-        guest.hz = 440 + 200 * (turn + 1)
-        await guest.talk()
-        found = await guest.hear(guest.hz, bot)
+        caller.hz = 440 + 200 * (turn + 1)
+        await caller.talk()
+        found = await caller.hear(caller.hz, bot)
     return f"share {found:.3f}"
 
 
@@ -251,12 +251,12 @@ async def camera(world):
     """of a caller with a camera the runner takes the voice, before and after, and never asks for the pictures"""
     server = world.server()
     runner = world.runner("--bot", "echo")
-    guest, answer, bot = await world.call(runner, talks=False)
-    await guest.show()
-    await guest.talk()
-    await guest.hear(guest.hz, bot)
+    caller, answer, bot = await world.call(runner, talks=False)
+    await caller.show()
+    await caller.talk()
+    await caller.hear(caller.hz, bot)
     people = server.people(answer["roomName"])
-    identity = guest.room.local_participant.identity
+    identity = caller.room.local_participant.identity
     assert sorted(track[:5] for track in people[identity]["tracks"]) == ["TR_AM", "TR_VC"], people[identity]
     assert [track[:5] for track in people[bot]["subscribed"]] == ["TR_AM"], people[bot]
     return "one of two tracks"
@@ -266,16 +266,16 @@ async def agents(world):
     """two bots in one room do not talk to each other, and do not keep each other alive"""
     server = world.server()
     runner = world.runner("--bot", "echo", MEDIAROOM_ROOM_NAME="the parlour")
-    guest, answer, one = await world.call(runner)
-    other = await world.bot(guest, await world.begin(runner))
+    caller, answer, one = await world.call(runner)
+    other = await world.bot(caller, await world.begin(runner))
     assert one != other
-    await guest.hear(guest.hz, one)
-    await guest.hear(guest.hz, other)
-    guest.quiet = True
+    await caller.hear(caller.hz, one)
+    await caller.hear(caller.hz, other)
+    caller.quiet = True
     await server.until(lambda stats: not any(person["speaking"] for person in stats["rooms"]["the parlour"].values()), "silence")
-    left = loudness(await guest.listen_for(2))
+    left = loudness(await caller.listen_for(2))
     assert left < 50, left
-    await guest.leave()
+    await caller.leave()
     return f"silent after the tone, ended after {await runner.wait_for_sessions(0, EMPTY_S):.1f} s"
 
 
@@ -283,16 +283,16 @@ async def restart(world):
     """a server that is killed and comes back: the talk goes on in the same session"""
     server = world.server()
     runner = world.runner("--bot", "echo")
-    guest, answer, bot = await world.call(runner)
-    await guest.hear(guest.hz, bot)
+    caller, answer, bot = await world.call(runner)
+    await caller.hear(caller.hz, bot)
     start = time.monotonic()
     await asyncio.to_thread(server.restart, 2)
     await server.until(lambda stats: bot in stats["rooms"].get(answer["roomName"], {}), "the bot is back", 30)
     back = time.monotonic() - start
-    await guest.until(lambda: guest.told("reconnected"), "the caller is back", 40)
-    found = await guest.hear(guest.hz, bot, 30)
-    await guest.say(READY)
-    await guest.until(lambda: guest.message("bot-ready", id=READY["id"]), "bot-ready")
+    await caller.until(lambda: caller.told("reconnected"), "the caller is back", 40)
+    found = await caller.hear(caller.hz, bot, 30)
+    await caller.say(READY)
+    await caller.until(lambda: caller.message("bot-ready", id=READY["id"]), "bot-ready")
     assert (await runner.sessions()) == 1
     return f"the bot is back after {back:.1f} s, share {found:.3f}"
 
@@ -301,17 +301,17 @@ async def trouble(world):
     """a socket that is cut, a server that hangs, a leave that asks to come back: each is survived"""
     server = world.server("--ping", "1:3")
     runner = world.runner("--bot", "echo")
-    guest, answer, bot = await world.call(runner)
+    caller, answer, bot = await world.call(runner)
     said = []
     orders = [("hang-up", {}), ("silence", {}), ("leave", {"reason": 6, "action": 2}), ("leave", {"reason": 0, "action": 1})]
     for order, more in orders:
-        await guest.hear(guest.hz, bot)
+        await caller.hear(caller.hz, bot)
         joins, start = server.stats()["joins"], time.monotonic()
         server.tell(order, identity=bot, **more)
         await server.until(lambda stats: stats["joins"] > joins, f"back after {order}", 20)
         said.append(f"{order} {time.monotonic() - start:.1f} s")
-        await guest.until(lambda: bot in guest.room.remote_participants, "the bot is there")
-        await guest.hear(guest.hz, bot)
+        await caller.until(lambda: bot in caller.room.remote_participants, "the bot is there")
+        await caller.hear(caller.hz, bot)
     assert (await runner.sessions()) == 1 and runner.log_text().count("session started") == 1
     return ", ".join(said)
 
@@ -320,9 +320,9 @@ async def duplicate(world):
     """somebody with the bot's identity takes its place: the session is over, and does not fight"""
     server = world.server()
     runner = world.runner("--bot", "echo")
-    guest, answer, bot = await world.call(runner)
-    await guest.hear(guest.hz, bot)
-    await world.guest(server.url, token(bot, answer["roomName"]), talks=False)
+    caller, answer, bot = await world.call(runner)
+    await caller.hear(caller.hz, bot)
+    await world.caller(server.url, token(bot, answer["roomName"]), talks=False)
     took = await runner.wait_for_sessions(0, 3)
     await asyncio.sleep(2)
     assert server.stats()["joins"] == 3, server.stats()
@@ -334,7 +334,7 @@ async def evicted(world):
     server = world.server()
     runner = world.runner("--bot", "echo")
     for reason in (4, 5):
-        guest, answer, bot = await world.call(runner)
+        caller, answer, bot = await world.call(runner)
         server.tell("evict", identity=bot, reason=reason)
         took = await runner.wait_for_sessions(0, 3)
         assert bot not in server.people(answer["roomName"])
@@ -375,11 +375,11 @@ async def sigterm(world):
     """a runner that is told to end leaves the room at once, and is gone within 3 s"""
     server = world.server()
     runner = world.runner("--bot", "echo")
-    guest, answer, bot = await world.call(runner)
-    await guest.hear(guest.hz, bot)
+    caller, answer, bot = await world.call(runner)
+    await caller.hear(caller.hz, bot)
     start = time.monotonic()
     runner.process.terminate()
-    told = await guest.until(lambda: guest.told("participant_disconnected", bot), "the bot left", 4)
+    told = await caller.until(lambda: caller.told("participant_disconnected", bot), "the bot left", 4)
     code = await asyncio.to_thread(runner.process.wait, 10)
     took = time.monotonic() - start
     assert code == 0 and took < 4, (code, took)

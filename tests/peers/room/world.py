@@ -1,9 +1,9 @@
-"""What a check has: a server, runners, guests; all of them gone afterwards."""
+"""What a check has: a server, runners, callers; all of them gone afterwards."""
 
 import asyncio
 import time
 
-from guest import Guest
+from caller import Caller
 from runner import Runner
 from server import KEY, SECRET, Server, token
 
@@ -11,7 +11,7 @@ from server import KEY, SECRET, Server, token
 class World:
     def __init__(self, binary, server, address):
         self.binary, self.server_binary, self.address = binary, server, address
-        self.servers, self.runners, self.guests = [], [], []
+        self.servers, self.runners, self.callers = [], [], []
 
     def server(self, *args):
         self.servers.append(Server(self.server_binary, *args))
@@ -23,13 +23,13 @@ class World:
         self.runners.append(Runner(binary or self.binary, "-t", "mediaroom", *args, variables={**told, **variables}))
         return self.runners[-1]
 
-    async def guest(self, url, room_token, hz=440, talks=True):
-        guest = Guest(hz)
-        self.guests.append(guest)
-        await guest.join(url, room_token)
+    async def caller(self, url, room_token, hz=440, talks=True):
+        caller = Caller(hz)
+        self.callers.append(caller)
+        await caller.join(url, room_token)
         if talks:
-            await guest.talk()
-        return guest
+            await caller.talk()
+        return caller
 
     async def begin(self, runner, body=None):
         """`/start`: its answer."""
@@ -38,20 +38,20 @@ class World:
         return answer
 
     async def call(self, runner, hz=440, talks=True, body=None):
-        """`/start`, and a guest in the room: the guest, the answer, and the bot's identity once it is there."""
+        """`/start`, and a caller in the room: the caller, the answer, and the bot's identity once it is there."""
         answer = await self.begin(runner, body)
-        guest = await self.guest(answer["url"], answer["token"], hz, talks)
-        return guest, answer, await self.bot(guest, answer)
+        caller = await self.caller(answer["url"], answer["token"], hz, talks)
+        return caller, answer, await self.bot(caller, answer)
 
-    async def bot(self, guest, answer):
+    async def bot(self, caller, answer):
         """The identity of the session's bot, once it is in the room."""
         ending = "Agent-" + answer["sessionId"][:8]
 
         def there():
-            others = guest.room.remote_participants
+            others = caller.room.remote_participants
             return next((identity for identity in others if identity.endswith(ending)), None)
 
-        bot = await guest.until(there, f"a participant named like {ending}")
+        bot = await caller.until(there, f"a participant named like {ending}")
         # What is sent to one that is still on the way is lost.
         reached = lambda stats: stats["rooms"].get(answer["roomName"], {}).get(bot, {}).get("state") == 2
         await self.servers[-1].until(reached, f"{bot} is within reach")
@@ -62,10 +62,10 @@ class World:
         return "\n".join(texts)
 
     async def stop(self):
-        for guest in self.guests:
+        for caller in self.callers:
             try:
-                await guest.leave()
+                await caller.leave()
             except Exception as error:
-                print(f"a guest left badly: {error!r}")
+                print(f"a caller left badly: {error!r}")
         for one in (*self.runners, *self.servers):
             one.stop()

@@ -1,6 +1,6 @@
 """A participant that is the published client: it says a tone, writes messages, and keeps what it hears, reads and is told.
 
-    guest.py URL TOKEN      alone: it joins and talks until it is killed
+    caller.py URL TOKEN      alone: it joins and talks until it is killed
 """
 
 import asyncio
@@ -34,7 +34,7 @@ def loudness(pcm):
     return float(np.sqrt(np.mean(pcm**2))) if len(pcm) else 0.0
 
 
-class Guest:
+class Caller:
     def __init__(self, hz=440):
         self.hz = hz
         self.room = rtc.Room()
@@ -157,8 +157,8 @@ class Guest:
 
 
 async def main(url, token):
-    guest = await Guest().join(url, token)
-    await guest.talk()
+    caller = await Caller().join(url, token)
+    await caller.talk()
     await asyncio.Event().wait()
 
 
