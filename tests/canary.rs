@@ -47,8 +47,8 @@ const TORN: &str = "canary-of-a-torn-line-06a2";
 const ARGUMENT: &str = "canary-argument-of-the-bot-f591";
 
 // What peers present or send.
-const WRONG_KEY: &str = "canary-key-of-a-stranger-e480";
-const WRONG_TOKEN: &str = "canary-token-of-a-stranger-d37f";
+const WRONG_KEY: &str = "canary-key-of-an-outsider-e480";
+const WRONG_TOKEN: &str = "canary-token-of-an-outsider-d37f";
 const COOKIE: &str = "canary-cookie-of-another-page-c26e";
 const BODY_KEY: &str = "canary-key-in-a-body-b15d";
 const SIGNATURE: &str = "canary+signature+of+a+webhook+a04c=";
@@ -242,10 +242,10 @@ fn ask_badly(watched: &Watched) {
         "/videoroom",
         "/daily-dialin-webhook",
         token.as_str(),
-        "/%77s/canary-token-of-a-stranger-d37f",
-        "/ws-client?token=canary-token-of-a-stranger-d37f",
-        "/ws/canary-token-of-a-stranger-d37f/more",
-        "/ws-client//canary-token-of-a-stranger-d37f",
+        "/%77s/canary-token-of-an-outsider-d37f",
+        "/ws-client?token=canary-token-of-an-outsider-d37f",
+        "/ws/canary-token-of-an-outsider-d37f/more",
+        "/ws-client//canary-token-of-an-outsider-d37f",
     ];
     for (n, target) in targets.iter().enumerate() {
         for (m, header) in headers.iter().enumerate() {
@@ -342,7 +342,7 @@ fn calls(watched: &mut Watched) {
             refused(watched, &format!("/ws/{token}"), &[]);
         }
     }
-    refused(watched, "/ws/canary-token-of-a-stranger-d37f", &[]);
+    refused(watched, "/ws/canary-token-of-an-outsider-d37f", &[]);
     refused(watched, "/ws", &[("authorization", WRONG_TOKEN)]);
     // An unknown provider, and an invalid start.
     for text in [
@@ -498,7 +498,7 @@ fn no_canary_comes_out_of_a_runner_that_logs_packets() {
     watched.ask(
         "GET",
         "/status",
-        &["Origin: https://canary-key-of-a-stranger-e480.example"],
+        &["Origin: https://canary-key-of-an-outsider-e480.example"],
         "",
         &[],
     );

@@ -128,7 +128,7 @@ fn early_records_are_capped() {
     let now = Instant::now();
     let (mut client, mut peer, client_address, address) = pair(now);
     peer.handle_packet(&ReceivedPacket::from_datagram(client_address, address, &[22; 64]), now);
-    assert!(peer.early_records.is_empty(), "a stranger's record means nothing");
+    assert!(peer.early_records.is_empty(), "records of other senders are dropped");
     client.handle(Input::Timeout(now));
     for check in client
         .drain()

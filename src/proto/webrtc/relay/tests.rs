@@ -385,7 +385,7 @@ fn peers_get_a_permission_and_then_a_channel() {
     bench.send(PEER, CHECK);
     bench.seconds(1);
     bench.send(PEER, CHECK);
-    assert!(bench.server.passed.is_empty(), "nobody was heard");
+    assert!(bench.server.passed.is_empty(), "no peer was heard");
     bench.hear(PEER);
     bench.send(PEER, CHECK);
     bench.send("203.0.113.7:40001", CHECK);

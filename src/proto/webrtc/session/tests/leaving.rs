@@ -57,7 +57,7 @@ fn a_caller_who_vanishes_is_noticed_and_freed() {
     assert!((secs(29)..secs(35)).contains(&(at - vanished)), "{:?}", at - vanished);
     assert!(
         pair.gone.expect("gone") - at <= CLOSE_WITHIN,
-        "nobody is left to say goodbye to"
+        "no client is left for a goodbye"
     );
 }
 

@@ -147,7 +147,7 @@ fn an_offer_without_a_data_channel_is_served() {
     assert!(pair.run_until(secs(5), |pair| pair.client.connected));
     pair.open_audio(16_000, 16_000);
     pair.client.speak(440.0, pair.now);
-    pair.send("to nobody");
+    pair.send("without a channel");
     pair.run(secs(2));
     assert!(pair.bot.frames >= 95 && pair.client.heard.len() >= 95);
     assert_eq!(pair.left(), None);

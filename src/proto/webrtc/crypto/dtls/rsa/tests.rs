@@ -36,7 +36,7 @@ fn valid_openssl_signatures_verify() {
 #[test]
 fn invalid_signatures_do_not_verify() {
     let key = key_2048();
-    assert!(!key.verify(b"signed by nobody", SIGNATURE));
+    assert!(!key.verify(b"another text", SIGNATURE));
     for at in 0..SIGNATURE.len() {
         let mut wrong = SIGNATURE.to_vec();
         wrong[at] ^= 1;
