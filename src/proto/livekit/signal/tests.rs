@@ -398,7 +398,7 @@ fn clamps_ping_times() {
 fn invalid_bytes_do_not_reset_the_ping_timeout() {
     let mut client = Client::joined_with([]);
     client.at(14_000);
-    assert!(client.receive_invalid(&b"\xff"[..]).contains("no message"));
+    assert!(client.receive_invalid(&b"\xff"[..]).contains("not a LiveKit message"));
     assert_eq!(client.at(15_000), [SignalOutput::PingTimeout]);
 }
 
