@@ -1,7 +1,7 @@
-//! What of the command line and the environment belongs to which ability, so that a build says what it lacks.
+//! Which options and variables need which cargo feature.
 //!
-//! In: what was typed, and the variables. Out: a refusal that names the cargo feature; a warning about credentials that
-//! nobody will use; marks for the help. Where a build has everything, nothing here is ever said.
+//! In: the arguments and the variables. Out: an error that names the missing feature, a warning about
+//! credentials that this build does not use, and marks for the help.
 
 use super::UsageError;
 use super::flags;
@@ -13,11 +13,11 @@ use crate::proto::options::values::found;
 use crate::proto::telephony::PROVIDERS;
 use crate::proto::telephony::settings::Holds;
 
-/// An option; the abilities of which it takes one, the first of them the one to name; and whether it was asked for. What only
-/// turns an ability off asks for nothing.
+/// An option, the features of which it needs one (the first is the one to name), and whether it was
+/// given. An option that only turns a feature off needs none.
 type OptionFeatures = (&'static str, &'static [Feature], fn(&LowArgs) -> bool);
 
-/// Options that are nothing without their ability.
+/// Options that need a feature.
 const OPTIONS: &[OptionFeatures] = &[
     ("--rtc-port", &[Feature::WebRtc], |args| args.rtc_port.is_some()),
     ("--ice-servers", &[Feature::WebRtc], |args| !args.ice_servers.is_empty()),
@@ -45,8 +45,7 @@ const OPTIONS: &[OptionFeatures] = &[
     }),
 ];
 
-/// What it sets costs nothing to go without, and every board's profile sets it, for whichever build: only who types it is
-/// refused.
+/// Every board's profile sets the variable of this option, so only the option itself is refused.
 const COMPLEXITY: &str = "--opus-complexity";
 
 /// Paths of sockets that callers open.
@@ -55,16 +54,14 @@ const SOCKETS: &[(Feature, &str)] = &[(Feature::Telephony, "/ws"), (Feature::Web
 /// Paths that the key of `--api-key` guards, whatever `-t` says.
 const GUARDED: &[(Option<Feature>, &str)] = &[(None, "/start"), (Some(Feature::WebRtc), "/api/offer")];
 
-/// Beginnings of variables that are nothing without their ability. Those of telephony are in the
-/// tables of its providers.
+/// Prefixes of variables that need a feature. Those of telephony are in the tables of its providers.
 const VARIABLES: &[(Feature, &[&str])] = &[
     (Feature::Videoroom, &["VIDEOROOM_", "RUNNER_START_NAMES"]),
     (Feature::Mediaroom, &["MEDIAROOM_"]),
     (Feature::Messaging, &["MESSAGING_"]),
 ];
 
-/// Variables that hold a credential of an ability. Those of telephony are in the tables of its
-/// providers.
+/// Variables that hold a credential. Those of telephony are in the tables of its providers.
 const CREDENTIALS: &[(Feature, &str)] = &[
     (Feature::Videoroom, "VIDEOROOM_API_KEY"),
     (Feature::Videoroom, "VIDEOROOM_DIALIN_HMAC"),
@@ -75,7 +72,7 @@ const CREDENTIALS: &[(Feature, &str)] = &[
     (Feature::Messaging, "MESSAGING_WEBHOOK_VERIFICATION_TOKEN"),
 ];
 
-/// Returns the ability and the name of every variable that holds a credential.
+/// Returns the feature and the name of every variable that holds a credential.
 fn credentials() -> impl Iterator<Item = (Feature, &'static str)> {
     let settings = PROVIDERS.into_iter().flat_map(|provider| provider.settings);
     let keys = settings.filter(|setting| matches!(setting.holds, Holds::Secret | Holds::PublicKey));
@@ -83,14 +80,14 @@ fn credentials() -> impl Iterator<Item = (Feature, &'static str)> {
         .chain(CREDENTIALS.iter().copied())
 }
 
-/// Returns the ability that an option needs; of several that would do, one that this build has.
+/// Returns the feature that an option needs; of alternatives, one that this build has.
 pub(super) fn of_option(long: &str) -> Option<Feature> {
     let (_, features, _) = OPTIONS.iter().find(|(name, ..)| *name == long)?;
     let built = features.iter().find(|feature| feature.in_this_build());
     built.or(features.first()).copied()
 }
 
-/// Returns the ability that a variable needs, by its canonical name.
+/// Returns the feature that a variable needs, by its canonical name.
 pub(super) fn of_variable(name: &str) -> Option<Feature> {
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
     let mut settings = PROVIDERS.into_iter().flat_map(|provider| provider.settings);
@@ -102,7 +99,7 @@ pub(super) fn of_variable(name: &str) -> Option<Feature> {
         .map(|(feature, _)| *feature)
 }
 
-/// Reads what surroundings say of an ability; in a build without it they are left alone, and may say anything.
+/// Calls `read` if this build has the feature. Without it, its variables are not validated.
 ///
 /// # Errors
 /// Those of `read`.
@@ -116,7 +113,7 @@ pub(super) fn where_built<T: Default>(
     }
 }
 
-/// Returns the paths of this build's sockets, for a sentence; nothing where it has none.
+/// Returns the WebSocket paths of this build, for a sentence; `None` if it has none.
 pub(super) fn sockets() -> Option<String> {
     let built = SOCKETS.iter().filter(|(feature, _)| feature.in_this_build());
     let paths: Vec<&str> = built.map(|(_, path)| *path).collect();
@@ -131,7 +128,7 @@ pub(super) fn guarded() -> String {
     paths.join(" and ")
 }
 
-/// Refuses what was asked for and is not in this build. What only turns an ability off is no wish for it.
+/// Rejects options and transports that this build lacks.
 ///
 /// # Errors
 /// [`UsageError::MissingFeature`] with the first of them.
@@ -150,7 +147,7 @@ fn refuse(mut wishes: impl Iterator<Item = (String, Feature)>) -> Result<(), Usa
     }
 }
 
-/// Warns of the variable that every board's profile sets, where nothing reads it.
+/// Warns of the tuning variable of board profiles in a build that does not read it.
 pub(super) fn warn_unused_tuning(args: &LowArgs, warnings: &mut Vec<String>) {
     if args.opus_complexity.is_some() && !Feature::WebRtc.in_this_build() {
         warnings.push(format!(
@@ -161,7 +158,7 @@ pub(super) fn warn_unused_tuning(args: &LowArgs, warnings: &mut Vec<String>) {
     }
 }
 
-/// Warns, once, of credentials that this build has no use for.
+/// Warns once of credentials that this build does not use.
 pub(super) fn warn_unused_credentials(variables: &Variables, warnings: &mut Vec<String>) {
     let idle = credentials().filter(|(feature, name)| !feature.in_this_build() && variables.named(name).is_some());
     let (mut names, mut features) = (Vec::new(), Vec::new());
@@ -221,7 +218,7 @@ mod tests {
         }
     }
 
-    /// Each way in which an option is typed is a wish for its ability, but for those that turn it off.
+    /// Giving an option requires its feature, unless the option only turns the feature off.
     #[test]
     fn every_option_is_asked_for_by_being_typed() {
         for (long, _, asked) in OPTIONS {
@@ -242,7 +239,7 @@ mod tests {
                 FlagKind::Value(_, set) | FlagKind::Repeatable(_, set) | FlagKind::List(_, set) => {
                     set(&mut args, value.to_owned()).expect(long);
                 }
-                FlagKind::Count(_) | FlagKind::Help | FlagKind::Version => panic!("{long} belongs to no ability"),
+                FlagKind::Count(_) | FlagKind::Help | FlagKind::Version => panic!("{long} needs no feature"),
             }
             assert_eq!(asked(&args), *long != "--no-dialin", "{long}");
         }

@@ -1,9 +1,9 @@
-//! Command line: arguments and surroundings in, a [`CliCommand`] or a [`UsageError`] out.
+//! The command line: arguments and environment in, a [`CliCommand`] or a [`UsageError`] out.
 //!
 //! Two stages. `parse` here reads what was typed, option by option, with the table in `flags`, and `env_options` adds what variables
 //! say of the other options; `resolve` holds the values against each other and makes the [`Config`]. Everything that is not an argument enters as a
 //! value in [`Env`], so both stages can be tested whole. `start` alone reads the process's environment and files.
-//! UsageError is exit code 2; its text names what was wrong and what would be right.
+//! A usage error is exit code 2; its text names the mistake and what is expected.
 
 pub mod banner;
 mod completions;
@@ -156,7 +156,7 @@ fn cloud(options: Vec<OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError
 #[cfg(not(feature = "cloud"))]
 fn cloud(_: Vec<OsString>, _: &Env<'_>) -> Result<CliCommand, UsageError> {
     need("`edge-runner cloud`", Feature::Cloud)?;
-    unreachable!("a build without the service lacks its ability")
+    unreachable!("a build without the service lacks its feature")
 }
 
 /// Returns how the help is called that belongs to these arguments.

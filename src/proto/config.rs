@@ -78,7 +78,7 @@ impl Transport {
         transports.find(|transport| transport.name() == canonical)
     }
 
-    /// Returns the ability that serves it; none does where a later version will.
+    /// Returns the feature that it needs; `None` if it is not implemented yet.
     pub const fn feature(self) -> Option<Feature> {
         match self {
             Transport::WebRtc => Some(Feature::WebRtc),

@@ -51,7 +51,7 @@ pub enum Route<'p> {
 }
 
 impl Route<'_> {
-    /// Returns the ability without which nothing is at this endpoint.
+    /// Returns the feature that this endpoint needs.
     pub fn feature(&self) -> Option<Feature> {
         match self {
             Route::PageRedirect | Route::Page(_) => Some(Feature::Page),

@@ -1,10 +1,10 @@
 //! Options that were not typed, from their variables: `RUNNER_PORT` for `--port`, and so for each
 //! of a table.
 //!
-//! What variables say of options that were not typed is put in, and the names leave. A list has
-//! commas, a repeated option too; one without a value takes `true` or `false`, and `-v` a number.
-//! What is typed wins, over its own variable and over that of an option that goes against it.
-//! Refuses what the option itself would refuse, under the variable's name.
+//! In: variables, and the options that were given. Out: the values of the other options, and the
+//! names of the variables that set them. Items of a list are separated by commas; an option without a
+//! value takes `true` or `false`, `-v` a number. A given option overrides its own variable and that
+//! of a conflicting option. Values are validated like those of options.
 
 use super::UsageError;
 use super::env::Variables;
@@ -104,8 +104,8 @@ fn count(text: &str) -> Option<u8> {
     text.parse().ok().filter(|count| *count <= 3)
 }
 
-/// Warns of variables that begin like those of the tables, are none of them and none of the
-/// `others`, and are nearly one.
+/// Warns of unknown variables with the prefix of the tables whose name is near a known one. `others`
+/// are further known names.
 pub fn warn_typos<'n, T>(
     tables: &[&OptionTable<T>],
     others: impl Iterator<Item = &'n str>,

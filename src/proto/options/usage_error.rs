@@ -1,4 +1,4 @@
-//! Why arguments and variables make no sense, in words that say what would be right.
+//! Errors of arguments and variables, with texts that say what is expected.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::env_options::EnvOption;
 use super::table::Expected;
 use crate::features::{Feature, MissingFeature};
 
-/// Why the arguments make no sense.
+/// Why arguments or variables are rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UsageError {
     UnknownOption {
@@ -30,8 +30,7 @@ pub enum UsageError {
         given: String,
         nearest: &'static str,
     },
-    /// A value that its option or variable does not take; `given` is absent when it may hold a
-    /// secret.
+    /// A value that its option or variable does not take. `given` is `None` if it may be a secret.
     Value {
         source: String,
         given: Option<String>,
@@ -40,12 +39,12 @@ pub enum UsageError {
     },
     /// Options that do not go together, in a sentence.
     Combination(String),
-    /// Something that is specified and not yet built, and what to do meanwhile.
+    /// A part of the specification that is not implemented yet, and the alternative.
     NotInBuild {
         what: String,
         meanwhile: &'static str,
     },
-    /// An ability that this build lacks, and what asked for it.
+    /// A feature that this build lacks, and what needs it.
     MissingFeature {
         what: String,
         feature: MissingFeature,
@@ -54,8 +53,8 @@ pub enum UsageError {
 }
 
 impl UsageError {
-    /// Text with an `@`, a `?` or a `=` is not repeated: what stands before the first in a URL may
-    /// be a password, behind the second a token, behind the third the value of a name.
+    /// Makes the error of a rejected value. A value with `@`, `?` or `=` is not repeated: it may be a
+    /// URL with a password or a token, or a pair with a secret.
     pub fn value(source: &str, given: &str, wants: impl Into<Expected>) -> UsageError {
         let Expected { values, nearest } = wants.into();
         UsageError::Value {
@@ -76,7 +75,7 @@ impl UsageError {
         }
     }
 
-    /// Names the variables where it speaks of options that were not typed.
+    /// Names the variables that set the options in the message.
     pub fn with_sources<T>(mut self, taken: &[EnvOption<T>]) -> UsageError {
         match &mut self {
             UsageError::Value { source, .. } => {
@@ -165,7 +164,7 @@ fn did_you_mean(f: &mut fmt::Formatter<'_>, nearest: Option<&str>) -> fmt::Resul
     }
 }
 
-/// Refuses what needs an ability that this build lacks; `what` is what asked for it.
+/// Requires a feature of this build for `what`.
 ///
 /// # Errors
 /// [`UsageError::MissingFeature`].

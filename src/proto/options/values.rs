@@ -1,4 +1,4 @@
-//! What variables hold, by kind: credentials, and URLs to which they are sent.
+//! Values of variables, by kind: credentials, and the URLs to which they are sent.
 //!
 //! In: variables by their canonical names. Out: values in one form, and warnings. A URL is a scheme, a host, perhaps a port and a
 //! path; slashes at its end are taken off. Refuses: credentials that could not stand in a request, and URLs of any other form. No
@@ -10,7 +10,7 @@ use super::env::Variables;
 use super::{UsageError, hosts};
 use crate::aliases::{self, Area};
 
-/// A credential becomes part of a header, so it is made of characters that can stand there and that nobody types by accident.
+/// Returns a credential. It must be visible ASCII, since it becomes part of a header.
 pub fn credential(variables: &Variables, name: &'static str) -> Result<Option<String>, UsageError> {
     match variables.get(name) {
         Some(text) if !text.bytes().all(|b| b.is_ascii_graphic()) => {
