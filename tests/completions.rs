@@ -77,7 +77,7 @@ fn bash_completes_commands_options_and_values() {
 
 #[test]
 fn fish_completes_commands_options_and_values() {
-    const PROGRAM: &str = "echo $argv[1] | source; complete -C $argv[2] | string replace -r '\\t.*' ''";
+    const PROGRAM: &str = "echo $argv[1] | source; complete -C $argv[2] | string replace -r '\\t.*' ''; true";
     let script = script("fish");
     for (line, offered) in [
         ("edge-runner do", "doctor"),
