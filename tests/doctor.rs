@@ -34,7 +34,10 @@ fn a_machine_that_serves_gets_a_line_per_check() {
 #[test]
 fn a_runner_that_is_open_to_the_network_is_told_so() {
     for (options, words) in [
-        (&["--host", "0.0.0.0"][..], "look  access      anyone who reaches this machine"),
+        (
+            &["--host", "0.0.0.0"][..],
+            "look  access      anyone who reaches this machine",
+        ),
         (
             &["--host", "0.0.0.0", "--api-key", CANARY],
             "ok    access      callers are asked for the key",
