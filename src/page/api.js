@@ -1,9 +1,9 @@
-// The runner over HTTP. Out: parsed JSON, or a Failure, which words.js explains. Addresses are relative to this file, so
-// the page works below any path prefix.
+// Requests to the runner over HTTP. Out: parsed JSON, or a Failure, which words.js explains. URLs are relative to this
+// file, so the page works below any path prefix.
 
 export const BASE = new URL('../', import.meta.url);
 
-// What --api-key asks of callers. It comes by hand, or behind the # of the address, which no server sees.
+// The key of --api-key, typed or from the fragment of the URL, which browsers do not send to servers.
 let key = '';
 try { key = sessionStorage.apiKey ?? ''; } catch { /* A browser that keeps nothing asks anew on each visit. */ }
 
@@ -23,7 +23,7 @@ function takeKey() {
 takeKey();
 addEventListener('hashchange', takeKey);
 
-/** `status` is that of the answer; 0 if there was none, -1 if it cannot be used. */
+/** `status` is that of the response; 0 without a response, -1 if it is unusable. */
 export class Failure extends Error {
 	constructor(status, message, retryAfter) {
 		super(message);
@@ -31,7 +31,7 @@ export class Failure extends Error {
 	}
 }
 
-/** A sentence, or the list of a 422: one `{loc, msg}` for each wrong field. */
+/** `detail` is a sentence, or for 422 a list with one `{loc, msg}` per invalid field. */
 const sentence = (detail) => (Array.isArray(detail)
 	? detail.map(({ loc, msg }) => `${[].concat(loc ?? []).join('.')}: ${msg}`).join('; ')
 	: detail);

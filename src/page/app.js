@@ -1,4 +1,4 @@
-// The page itself: ties what the user sees and touches to a session. Holds no protocol.
+// Connects the elements of the page to a session. Contains no protocol.
 
 import { keepKey, status } from './api.js';
 import { charts } from './charts.js';
@@ -26,7 +26,7 @@ let runner = null;
 let muted = false;
 let chosen = mic.allowed ? '' : mic.NONE;
 
-// ---- levels, and who is speaking
+// ---- levels and speaking state
 
 const sides = { user: { box: $('you') }, bot: { box: $('bot') } };
 const forget = () => {
@@ -48,7 +48,7 @@ function stateOf(name) {
 	if (call.phase !== 'ready') return 'Not connected yet';
 	if (name === 'user' && muted) return 'Muted';
 	if (held) return 'On hold by the bot';
-	// What the bot reports counts; until it reports anything, what is heard here.
+	// Reports of the bot take precedence; without any, the local detection applies.
 	return told ?? loud ? 'Speaking' : 'Quiet';
 }
 
@@ -95,7 +95,7 @@ function phase(next, say) {
 	options.lock(next !== 'idle');
 	showLabel();
 	if (was === 'idle') draw();
-	// What was slow is there by now; sound that waits for a click still waits.
+	// Clears hints about slowness; a hint that playback needs a click stays.
 	if (next === 'waiting' && $('problem-play').hidden) $('problem').hidden = true;
 	if (next === 'ready' && !counter) count();
 	if (next === 'idle') {
@@ -215,12 +215,12 @@ async function lookForRunner() {
 	}
 	pill.dataset.ok = Boolean(runner);
 	const usable = options.setStatus(runner);
-	// A runner that was started with -t may accept only callers that no page can be.
+	// With -t the runner may accept only transports that a page cannot use.
 	$('connect').disabled = call.phase === 'idle' && Boolean(runner) && !usable;
 	if (runner && !usable) pill.textContent = `Accepts ${runner.transports.map(labelOf).join(', ')} only (-t)`;
 }
 
-// ---- what the user does
+// ---- actions of the user
 
 on('connect', 'click', () => (call.phase === 'idle' ? connect(chosen) : call.disconnect()));
 on('mute', 'click', () => {

@@ -1,5 +1,5 @@
-// One WebRTC connection to a bot: offer, trickled candidates, the channel `chat`, renegotiation, and a new connection under
-// the same bot when the network fails. It has the shape that transports.js describes.
+// One WebRTC connection to a bot: offer, trickled candidates, the channel `chat`, renegotiation, and a new connection to
+// the same bot after a network failure. Implements the interface of transports.js.
 
 import { Failure, request } from './api.js';
 import { sample } from './stats.js';
@@ -10,9 +10,9 @@ const PING_MS = 1000;
 const DISCONNECTED_MS = 5000;
 const RETRY_MS = 2000;
 const RESTARTS_MAX = 3;
-// ICE never fails for want of any usable candidate; the rest fails by itself before this.
+// ICE without any usable candidate never fails by itself; other failures come earlier than this.
 const OPEN_MS = 30000;
-// In a network that works it takes a second.
+// A working network takes a second.
 const SLOW_MS = 10000;
 
 export function webrtc({ started, track, muted, on }) {
@@ -40,7 +40,7 @@ export function webrtc({ started, track, muted, on }) {
 		seen = { own: new Set(), theirs: null };
 		waiting = [];
 		timers.slow = setTimeout(mine(slow), SLOW_MS);
-		// Without a microphone the section still goes both ways: a track may come later, without negotiation.
+		// Without a microphone the section is still sendrecv, so that a track can be added without negotiation.
 		sender = pc.addTransceiver(track ?? 'audio', {
 			direction: 'sendrecv',
 			streams: track ? [new MediaStream([track])] : [],
@@ -55,7 +55,7 @@ export function webrtc({ started, track, muted, on }) {
 		offer(restart);
 	}
 
-	/** It may still come up: this says only why it may not. */
+	/** The connection may still succeed; this explains a likely failure. */
 	async function slow() {
 		const own = pc;
 		const pairs = [...(await own.getStats()).values()].filter(({ type }) => type === 'candidate-pair');
@@ -100,7 +100,7 @@ export function webrtc({ started, track, muted, on }) {
 	function refused(error) {
 		on.log('error', `offer: ${error.message}`);
 		const problem = words.runner('The offer', error instanceof Failure ? error : new Failure(-1, error.message));
-		// 404 in place of a lost connection: the bot is gone by now. Busy lines stay busy.
+		// 404 after a lost connection: the bot has ended. 503 stays 503.
 		if (error.status === 404 && pcId) end(opened ? null : failure, 'the session is over');
 		else if ((error.status >= 400 && error.status < 500) || error.status === 503) end(problem);
 		else again(RETRY_MS, problem);
@@ -118,7 +118,7 @@ export function webrtc({ started, track, muted, on }) {
 		if (!answered || !waiting.length) return;
 		const candidates = waiting.splice(0);
 		on.log('http', `${candidates.length} candidates`, candidates);
-		// Most connections come up without them, so a refusal is only noted.
+		// Most connections succeed without them, so an error is only logged.
 		request('PATCH', url, { pc_id: pcId, candidates }, giveUp.signal)
 			.catch((error) => over || on.log('error', `candidates: ${error.message}`));
 	}
@@ -146,7 +146,7 @@ export function webrtc({ started, track, muted, on }) {
 		if (type === 'renegotiate' && !offering && pc.signalingState === 'stable') offer(false);
 	}
 
-	// ---- the network fails
+	// ---- network failures
 
 	function watch() {
 		const { iceConnectionState: ice, connectionState: whole } = pc;
@@ -172,7 +172,7 @@ export function webrtc({ started, track, muted, on }) {
 	}
 
 	function drop() {
-		// Timers and intervals share their numbers, so one call clears both.
+		// Timeouts and intervals share their ids, so one call clears both.
 		Object.values(timers).forEach(clearTimeout);
 		timers = {};
 		const [former, chat] = [pc, channel];
@@ -193,7 +193,7 @@ export function webrtc({ started, track, muted, on }) {
 		open: () => dial(false),
 		close: () => end(null, 'you hung up'),
 		send,
-		/** What is still to be played is in the browser's jitter buffer, which is short and cannot be emptied. */
+		/** Pending audio is in the browser's jitter buffer, which is short and cannot be cleared. */
 		hush() {},
 		async stats() {
 			const report = await pc?.getStats();

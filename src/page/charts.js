@@ -1,12 +1,12 @@
-// The connection over time, one small canvas each. In: a sample each second, a latency per turn. Out: drawings, the latest
-// figures as text, and a sentence for those who do not see them. Kept: the last POINTS_MAX samples and BARS_MAX turns.
+// Charts of the connection, one small canvas each. In: a sample per second, a latency per turn. Out: drawings, the latest
+// values as text, and a sentence for screen readers. Keeps the last POINTS_MAX samples and BARS_MAX turns.
 
 import { $, make } from './dom.js';
 
 const POINTS_MAX = 120;
 const BARS_MAX = 40;
 
-// Name, keys of a sample (the second is drawn in the other colour), unit, least top of the scale, digits.
+// Name, keys of a sample (the second in another colour), unit, minimum of the scale's top, digits.
 const CHARTS = [
 	['Response latency', ['latency'], 'ms', 500, 0],
 	['Round trip', ['rtt'], 'ms', 20, 1],
@@ -48,7 +48,7 @@ function chart([name, keys, unit, least, digits]) {
 			for (const { [index]: value } of points) {
 				if (value !== null && bars) pen.fillRect(x + 1, y(value), step - 2, height - y(value));
 				else if (value !== null) {
-					// One lone point is a dot, which a path of no length does not draw.
+					// A path of one point draws nothing, so draw a dot.
 					if (!wasKnown) pen.moveTo(x, y(value));
 					pen.lineTo(x + step, y(value));
 				}
@@ -74,7 +74,7 @@ function chart([name, keys, unit, least, digits]) {
 	};
 }
 
-/** The result takes samples; null empties the charts. */
+/** Returns a function that takes samples; null clears the charts. */
 export function charts() {
 	const all = CHARTS.map(chart);
 	return (sample) => all.forEach((take) => take(sample));

@@ -1,4 +1,4 @@
-// A few short words for the document.
+// Short helpers for the DOM.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -11,7 +11,7 @@ export function make(tag, className = '', ...children) {
 	return element;
 }
 
-/** Changes a list, and keeps its end in view if it was. */
+/** Changes a list and keeps its end visible if it was. */
 export function atEnd(list, change) {
 	const stuck = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
 	change();

@@ -1,7 +1,7 @@
-// The frames of a WebSocket client: protobuf, by hand. In and out: one `Frame` per binary message. Unknown fields are
-// skipped and unset ones are proto3's defaults; bytes that are no protobuf throw a RangeError.
+// Protobuf frames of a WebSocket client, encoded by hand. One `Frame` per binary message. Unknown fields are skipped, and
+// unset ones have proto3's defaults; invalid bytes throw a RangeError.
 
-/** A tag is the number of a field and its wire type, in one. */
+/** A tag combines field number and wire type. */
 const VARINT = 0;
 const SIZED = 2;
 const tag = (field, type) => field * 8 + type;
@@ -66,14 +66,14 @@ function fields(bytes) {
 	return found;
 }
 
-/** Gives `{ audio, rate }` with samples of one channel, `{ message }` with its text, `{ interruption: true }`, or `{}`. */
+/** Returns `{ audio, rate }` with mono samples, `{ message }` with its text, `{ interruption: true }`, or `{}`. */
 export function readFrame(bytes) {
 	const { [tag(2, SIZED)]: audio, [tag(4, SIZED)]: message, [tag(5, SIZED)]: interruption } = fields(bytes);
 	if (message) return { message: decoder.decode(fields(message)[tag(1, SIZED)]) };
 	if (interruption) return { interruption: true };
 	if (!audio) return {};
 	const { [tag(3, SIZED)]: pcm = [], [tag(4, VARINT)]: rate = 0, [tag(5, VARINT)]: channels = 1 } = fields(audio);
-	// A copy, since a view of samples must begin at an even address.
+	// A copy, because a view of 16-bit samples needs an even offset.
 	const samples = new Int16Array(Uint8Array.from(pcm).buffer, 0, Math.floor(pcm.length / 2));
 	return { rate, audio: channels > 1 ? samples.filter((_, index) => index % channels === 0) : samples };
 }

@@ -1,5 +1,5 @@
-// Twelve keys of a telephone, for bots that ask for them. Out: one call of `press` per key, from a click or, while the pad
-// has the focus, from the keyboard.
+// A telephone keypad of twelve keys. Out: one call of `press` per key, from a click or, while the pad has focus, from the
+// keyboard.
 
 import { $, make, on } from './dom.js';
 

@@ -1,21 +1,21 @@
-// How loud user and bot are, measured here. In: the two audio streams. Out, 50 times a second: for each side a level from
-// 0 to 1 and whether it speaks; once per turn the response latency in ms, from the end of the user's speech to the bot's
-// first sound as it leaves this browser's jitter buffer. The loudspeaker's own delay is not in it.
+// Measures the levels of user and bot. In: two audio streams. Out, 50 times a second: a level from 0 to 1 and a speaking
+// flag per side; once per turn the response latency in ms, from the end of the user's speech to the bot's first sound as it
+// leaves the browser's jitter buffer. The delay of the output device is not included.
 
 const TICK_MS = 20;
 const WINDOW = 1024;
 const SILENCE_DB = -100;
 const ATTACK_MS = 50;
 const HANG_MS = 250;
-// Shown from room noise to shouting, in dBFS.
+// Range of the meter in dBFS.
 const [SHOWN_FROM_DB, SHOWN_TO_DB] = [-60, -6];
 
-/** Tells speech from background: louder by a margin than a slowly learnt floor. Levels in dBFS, times in ms. */
+/** Detects speech: louder than an adaptive noise floor by a margin. Levels in dBFS, times in ms. */
 function gate(floorDb, leastDb) {
 	let since = null;
 	const state = { speaking: false, began: null, ended: -Infinity };
 	return (db, now) => {
-		// Down at once, up by 3 dB a second: a pause teaches the floor, speech hardly does.
+		// The noise floor falls at once and rises by 3 dB per second, so speech hardly raises it.
 		floorDb = Math.max(SILENCE_DB, Math.min(db, floorDb + (3 * TICK_MS) / 1000));
 		if (db > Math.max(leastDb, floorDb + 12) - (state.speaking ? 4 : 0)) {
 			since ??= now;
@@ -29,7 +29,7 @@ function gate(floorDb, leastDb) {
 	};
 }
 
-/** Pairs the end of an utterance with the bot's next beginning: a latency in ms once per answer, else null. */
+/** Returns the latency in ms from the end of an utterance to the bot's next start, once per answer; else null. */
 function turnClock() {
 	let [waitingSince, userSpoke, botSpoke] = [null, false, false];
 	return (user, bot) => {
@@ -37,7 +37,7 @@ function turnClock() {
 		if (user.speaking) waitingSince = null;
 		else if (userSpoke) waitingSince = user.ended;
 		if (bot.speaking && !botSpoke) {
-			// A bot that began before the user had ended answers nothing: it talked over them.
+			// A bot that started before the user ended gives no latency.
 			if (waitingSince !== null && bot.began >= waitingSince) latency = bot.began - waitingSince;
 			waitingSince = null;
 		}
@@ -78,7 +78,7 @@ export function levels({ onLevels, onLatency }) {
 
 	return {
 		stop,
-		/** Gives the context of the talk. To be called from a click, or the browser keeps it asleep. */
+		/** Returns the AudioContext. Call it from a click handler, or the browser suspends it. */
 		start() {
 			stop();
 			context = new AudioContext();
@@ -91,7 +91,7 @@ export function levels({ onLevels, onLatency }) {
 			return context;
 		},
 		resume: () => context?.resume(),
-		/** Measures a stream in place of the side's former one; null only detaches. */
+		/** Replaces the stream that a side measures; null detaches it. */
 		attach(name, stream) {
 			const side = sides[name];
 			if (!side) return;

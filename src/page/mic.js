@@ -1,10 +1,10 @@
-// The microphone: which ones there are, and opening one. Nothing here works on a page that is not secure; `allowed` tells.
+// Lists and opens microphones. Needs a secure context; `allowed` tells whether the page has one.
 
 export const NONE = 'none';
 
 export const allowed = Boolean(globalThis.isSecureContext && navigator.mediaDevices?.getUserMedia);
 
-/** Opens one; the empty id is the system's default, which also takes the place of one that was unplugged. */
+/** Opens a microphone. The empty id is the system's default, which also replaces an unplugged one. */
 export async function open(id) {
 	const get = (choice) => navigator.mediaDevices.getUserMedia({
 		audio: { ...choice, echoCancellation: true, noiseSuppression: true, autoGainControl: true },
@@ -16,7 +16,7 @@ export async function open(id) {
 	return stream.getAudioTracks()[0];
 }
 
-/** Browsers hide names, and often all but one device, until a microphone was allowed. */
+/** Browsers hide names, and often all but one device, until the user allows a microphone. */
 export async function list() {
 	const devices = allowed ? await navigator.mediaDevices.enumerateDevices() : [];
 	return devices

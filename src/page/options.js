@@ -1,6 +1,5 @@
-// Session options: the transport, and the request that goes to /start. The JSON text is what counts; choosing a transport
-// rewrites its `transport`, and one that is typed moves the choice, which stands in the page's address, too. Out: the
-// request, or a sentence on what is wrong.
+// Session options: the transport and the request to /start. The JSON text is authoritative: choosing a transport rewrites
+// its `transport`, and editing that changes the choice and the page's URL. Out: the request, or an error message.
 
 import { $, make, on } from './dom.js';
 import { connectorOf, labelOf, rows } from './transports.js';
@@ -8,7 +7,7 @@ import { json } from './words.js';
 
 const DEFAULT = { transport: 'webrtc', enableDefaultIceServers: false, body: {} };
 
-/** A video room is a new one, unless the request says otherwise in the end. */
+/** Requests a new video room unless the text says otherwise. */
 const wanted = (request, transport) => ({ ...request, transport, createVideoroomRoom: transport === 'videoroom' || undefined });
 
 const addressed = () => new URLSearchParams(location.search).get('transport');
@@ -53,7 +52,7 @@ export function startOptions() {
 		});
 		const { request, transport } = read();
 		const served = now.filter(({ usable }) => usable).map(({ name }) => name);
-		// The runner may be restricted to another transport than the one that was chosen before.
+		// The runner may be restricted to a transport other than the one chosen before.
 		if (list.disabled || !transport || !served.length || served.includes(transport)) check();
 		else write(wanted(request, served[0]));
 		return served.length > 0;
@@ -68,7 +67,7 @@ export function startOptions() {
 	return {
 		read,
 		setStatus,
-		/** During a session the request is history. */
+		/** The request cannot change during a session. */
 		lock(on) {
 			list.disabled = $('start-reset').disabled = text.readOnly = on;
 		},

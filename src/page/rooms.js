@@ -1,5 +1,5 @@
-// Sessions in rooms: the bot enters from the runner, the user with a client of that room, elsewhere. In: the answer of /start.
-// Out: where to go, in the shape of the problems of words.js.
+// Sessions in rooms: the runner joins the bot, and the user joins with a client of that room. In: the response of /start.
+// Out: where to go, as a problem of words.js.
 
 const inNewTab = (url) => Object.assign(new URL(url), { target: '_blank' });
 

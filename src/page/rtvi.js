@@ -1,12 +1,12 @@
-// RTVI 2.1.0 over any connector: the handshake, what the user types, and the bot's messages as calls on `to`. Types that
-// nobody knows are harmless and only logged.
+// RTVI 2.1.0 over any transport: the handshake, typed text, and the bot's messages as calls on `to`. Unknown types are only
+// logged.
 
 const LABEL = 'rtvi-ai';
 const VERSION = '2.1.0';
-/** Many times a second: logged apart, or they would hide the rest. */
+/** Sent many times a second, so the log can hide them. */
 const FREQUENT = ['user-audio-level', 'bot-audio-level', 'bot-tts-audio'];
 
-/** Eight hexadecimal digits; crypto.randomUUID is missing on pages that are not secure. */
+/** Eight hexadecimal digits; crypto.randomUUID needs a secure context. */
 const newId = () => crypto.getRandomValues(new Uint32Array(1))[0].toString(16).padStart(8, '0');
 
 const asText = (value) => (typeof value === 'string' ? value : '');
@@ -49,7 +49,7 @@ export function rtvi({ send, to, log }) {
 
 	return {
 		receive,
-		/** Once per bot: a connection in place of a lost one belongs to a bot that knows us. */
+		/** Sent once per bot; after a reconnect the bot is the same. */
 		greet(version = 'unknown') {
 			const about = { library: 'edge-runner-page', library_version: version, platform_details: { browser: navigator.userAgent } };
 			greeting ??= post('client-ready', { version: VERSION, about });

@@ -1,5 +1,5 @@
-// From “microphone blocked” to HTTPS: what the runner offers, and how this browser comes to trust it. In: a page that may
-// not use the microphone. Out: a problem as words.js has them. The runner speaks HTTPS on the port of HTTP.
+// Guides from “microphone blocked” to HTTPS and to trust in the runner's certificate. In: a page without access to the
+// microphone. Out: a problem of words.js. The runner serves HTTPS on its HTTP port.
 
 import { apiKey, BASE } from './api.js';
 
@@ -9,7 +9,7 @@ const AGENT = navigator.userAgent;
 const isApple = /iPhone|iPad/.test(AGENT) || (/Mac/.test(AGENT) && navigator.maxTouchPoints > 1);
 const isPhone = isApple || /Android/.test(AGENT);
 
-/** Where this browser is told to trust a certificate. */
+/** Where this browser manages trusted certificates. */
 function trust() {
 	if (isApple) {
 		return ['Trust it: Settings, “Profile Downloaded”, Install. Then General, About, Certificate Trust Settings: switch it on.'];
@@ -43,11 +43,11 @@ export async function noMicrophone() {
 	}
 	const { hostname, href, origin, pathname, port } = location;
 	const [twin, file] = [secure(href), new URL('ca.crt', BASE)];
-	// What a tab keeps, it keeps for one origin.
+	// Session storage belongs to one origin.
 	if (apiKey()) twin.hash = `key=${encodeURIComponent(apiKey())}`;
 	const text = `Browsers allow that over HTTPS, and to pages of this same device (localhost). This one came over plain HTTP from ${origin}.`;
 	const [trusted, local] = await Promise.all([
-		// Of another origin the browser tells no more than this: somebody answered whom it trusts.
+		// For another origin the browser only reveals that a trusted server answered.
 		probe(secure(new URL('status', BASE)), { mode: 'no-cors' }),
 		probe(file, { method: 'HEAD' }),
 	]);

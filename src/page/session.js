@@ -1,6 +1,6 @@
-// One talk with a bot, whatever the transport: microphone, /start, connector, RTVI, and the way back. In: what the user
-// does. Out: calls on `to`: phase(name, text), problem(problem), microphone(track), sound(stream), and RTVI's events. Each
-// connect() has a number; what an abandoned one still finishes is thrown away.
+// A session with a bot over any transport: microphone, /start, transport, RTVI, and cleanup. In: actions of the user. Out:
+// calls on `to`: phase(name, text), problem(problem), microphone(track), sound(stream), and RTVI events. Each connect() has
+// a number, so that results of an abandoned one are ignored.
 
 import { request } from './api.js';
 import * as mic from './mic.js';
@@ -8,7 +8,7 @@ import { rtvi } from './rtvi.js';
 import { connectorOf } from './transports.js';
 import * as words from './words.js';
 
-// A bot that loads a model is slow, not dead: say so, and go on waiting.
+// A bot may need long to load a model: show that and keep waiting.
 const SLOW_MS = 10000;
 
 export function session({ to, log }) {

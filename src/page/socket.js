@@ -1,5 +1,5 @@
-// One WebSocket to a bot: protobuf frames, the microphone as 16 kHz PCM up, the bot's PCM down, both through worklet.js. It
-// has the shape that transports.js describes. A lost socket is the end of its session: there is nothing to come back to.
+// One WebSocket to a bot: protobuf frames, 16 kHz PCM from the microphone, PCM from the bot, both through worklet.js.
+// Implements the interface of transports.js. A lost socket ends its session.
 
 import { BASE } from './api.js';
 import { audioFrame, messageFrame, readFrame } from './frames.js';
@@ -8,13 +8,13 @@ import * as words from './words.js';
 
 const RATE_HZ = 16000;
 const OPEN_MS = 15000;
-/** A runner that takes no more sound for so long is gone, though nobody closed the socket. */
+/** A runner that accepts no audio for this long is gone, even if the socket is open. */
 const STALLED_MS = 10000;
-/** Two seconds of sound: what waits longer is of no use to anyone. */
+/** Two seconds of audio; older audio is dropped. */
 const WAITING_BYTES_MAX = 64000;
 
 export function websocket({ started, context, track, on }) {
-	let socket, ear, voice, source, timer, stalled, wrongRate;
+	let socket, recorder, player, source, timer, stalled, wrongRate;
 	let [received, sent] = [0, 0];
 	let counted = { at: performance.now(), received, sent };
 	let opened = false;
@@ -27,13 +27,13 @@ export function websocket({ started, context, track, on }) {
 		try {
 			await context.audioWorklet.addModule(new URL('worklet.js', import.meta.url));
 			if (over) return;
-			ear = new AudioWorkletNode(context, 'ear', { channelCount: 1, channelCountMode: 'explicit' });
-			voice = new AudioWorkletNode(context, 'voice', { numberOfInputs: 0, outputChannelCount: [1] });
+			recorder = new AudioWorkletNode(context, 'recorder', { channelCount: 1, channelCountMode: 'explicit' });
+			player = new AudioWorkletNode(context, 'player', { numberOfInputs: 0, outputChannelCount: [1] });
 			const speaker = new MediaStreamAudioDestinationNode(context, { channelCount: 1 });
-			voice.connect(speaker);
-			// The ear is silent, but only what leads to an output is run everywhere.
-			ear.connect(context.destination);
-			ear.port.onmessage = ({ data }) => sendSound(data);
+			player.connect(speaker);
+			// The recorder has no output, but some browsers run only nodes that are connected to one.
+			recorder.connect(context.destination);
+			recorder.port.onmessage = ({ data }) => sendSound(data);
 			listen();
 			socket = new WebSocket(address());
 			socket.binaryType = 'arraybuffer';
@@ -51,12 +51,12 @@ export function websocket({ started, context, track, on }) {
 		}
 	}
 
-	/** The runner's address under this page's origin and prefix, which a proxy may have changed, and none other is allowed. */
+	/** The runner's URL under this page's origin and prefix, which a proxy may have changed. The CSP allows no other. */
 	function address() {
 		const { pathname, search } = new URL(started.wsUrl);
 		const url = new URL(pathname.slice(1) + search, BASE);
 		url.protocol = url.protocol.replace('http', 'ws');
-		// By its session's name the bot gets the body of the start.
+		// With the session id the bot gets the body of /start.
 		if (started.sessionId) url.searchParams.set('sessionId', started.sessionId);
 		if (started.token) url.searchParams.set('token', started.token);
 		return url;
@@ -74,7 +74,7 @@ export function websocket({ started, context, track, on }) {
 	function listen() {
 		source?.disconnect();
 		source = track && context.createMediaStreamSource(new MediaStream([track]));
-		source?.connect(ear);
+		source?.connect(recorder);
 	}
 
 	const isOpen = () => socket?.readyState === WebSocket.OPEN;
@@ -118,21 +118,21 @@ export function websocket({ started, context, track, on }) {
 	}
 
 	function play({ audio, rate }) {
-		// Others have no common measure with the browser's rate, and would need endless filters.
-		if (rate % 25 === 0 && rate >= 8000 && rate <= 192000) return voice.port.postMessage({ audio, rate }, [audio.buffer]);
+		// Other rates have no small common multiple with the browser's and would need large filters.
+		if (rate % 25 === 0 && rate >= 8000 && rate <= 192000) return player.port.postMessage({ audio, rate }, [audio.buffer]);
 		if (rate !== wrongRate) on.log('error', `sound at ${rate} Hz cannot be played`);
 		wrongRate = rate;
 	}
 
-	const hush = () => voice?.port.postMessage(null);
+	const hush = () => player?.port.postMessage(null);
 
 	function end(problem, reason) {
 		if (over) return;
 		over = true;
 		clearTimeout(timer);
 		source?.disconnect();
-		ear?.disconnect();
-		voice?.disconnect();
+		recorder?.disconnect();
+		player?.disconnect();
 		socket?.close();
 		on.closed(problem, reason);
 	}
@@ -152,9 +152,9 @@ export function websocket({ started, context, track, on }) {
 		},
 		setTrack(next) {
 			track = next;
-			if (ear) listen();
+			if (recorder) listen();
 		},
-		// A muted track is silent by itself, and a bot that hears silence knows that the sentence is over.
+		// A muted track sends silence, so that the bot detects the end of the sentence.
 		setMuted() {},
 	};
 }

@@ -1,5 +1,5 @@
-// From a report of WebRTC statistics to what the charts show: round trip and jitter in ms, loss in per cent, audio bit rates
-// in kbit/s; each null while the browser does not tell. Rates need the sample of the report before.
+// Converts a WebRTC statistics report for the charts: round trip and jitter in ms, loss in per cent, audio bit rates in
+// kbit/s; each null while unknown. Rates need the previous sample.
 
 export function sample(report, before) {
 	const entries = [...report.values()];
@@ -9,10 +9,10 @@ export function sample(report, before) {
 	const [inbound, outbound, remote] = ['inbound-rtp', 'outbound-rtp', 'remote-inbound-rtp'].map(find);
 
 	const times = (value, factor) => (Number.isFinite(value) ? value * factor : null);
-	// After a restart the counters begin anew, under another id.
+	// After a restart the counters start at zero, under another id.
 	const grown = (now, then, key) => (now && now.id === then?.id ? now[key] - then[key] : NaN);
 	const rate = (now, then, key) => times(grown(now, then, key) / grown(now, then, 'timestamp'), 8);
-	// Late packets count first as lost, then as received: the growth can be negative.
+	// Late packets count as lost first and as received later, so the difference can be negative.
 	const lost = Math.max(0, grown(inbound, before?.inbound, 'packetsLost'));
 	const received = Math.max(0, grown(inbound, before?.inbound, 'packetsReceived'));
 

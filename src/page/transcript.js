@@ -1,6 +1,6 @@
-// The conversation as a list of turns. In: RTVI's texts, many of which say the same thing in different grain. Out: a bubble
-// per turn, and each finished text once to `announce`, for screen readers. Of the bot's texts the best source wins, by its
-// rank: bot-output (3, tells how far it was spoken), bot-transcription (2), bot-tts-text (1), bot-llm-text (0).
+// The conversation as a list of turns. In: RTVI texts, several of which repeat the same content. Out: a bubble per turn, and
+// each finished text once to `announce`, for screen readers. The bot's text comes from the source of the highest rank:
+// bot-output (3, with spoken progress), bot-transcription (2), bot-tts-text (1), bot-llm-text (0).
 
 import { atEnd, make } from './dom.js';
 
@@ -8,7 +8,7 @@ const ITEMS_MAX = 300;
 const CHARS_MAX = 4000;
 const [LLM, TRANSCRIPTION, OUTPUT] = [0, 2, 3];
 
-/** Words come without their spaces. */
+/** Words come without spaces. */
 const join = (before, piece) => before + (!before || /\s$/.test(before) || /^[\s.,;:!?…)]/.test(piece) ? '' : ' ') + piece;
 
 export function transcript(list, announce) {
@@ -23,7 +23,7 @@ export function transcript(list, announce) {
 		return { item, body, text: '', rank: -1 };
 	}
 
-	/** A new bot may send other kinds of text, and numbers its segments anew. */
+	/** A new bot may use other sources and restarts its segment numbers. */
 	function reset() {
 		list.replaceChildren();
 		user = bot = null;
@@ -45,7 +45,7 @@ export function transcript(list, announce) {
 		}
 		user.open = !final;
 		user.body.replaceChildren(user.text, make('i', '', final ? '' : join(user.text, text).slice(user.text.length)));
-		// The final text may come when the bot has begun to answer: it belongs into the bubble above.
+		// The final text may arrive after the bot started to answer; it belongs to the previous bubble.
 		if (final && list.lastElementChild !== user.item) user = null;
 	}
 
@@ -73,7 +73,7 @@ export function transcript(list, announce) {
 		if (rank === TRANSCRIPTION) announce(`Bot: ${text}`);
 	}
 
-	/** One segment: what was spoken of it stands out from what is still to come. */
+	/** One segment, with its spoken part highlighted. */
 	function output({ text, segment_id: id, spoken_status: state, spoken_progress: progress, will_be_spoken: aloud }) {
 		if (typeof text !== 'string' || !text) return;
 		let segment = segments.get(id);

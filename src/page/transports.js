@@ -1,5 +1,5 @@
-// The runner's eight transports: names on the wire, names in words, and who connects them here. A new one is a module with
-// this shape and its function in the table. In: `started`, the answer of /start; `context`, a running AudioContext; `track`,
+// The runner's eight transports: wire names, display names, and their modules. A new one is a module with this interface and
+// an entry in the table. In: `started`, the answer of /start; `context`, a running AudioContext; `track`,
 // the microphone or null; `muted`. Out: on.open(first), on.audio(stream), on.message(object), on.slow(problem), on.trouble(attempt, most),
 // on.closed(problem, reason), on.log(...). On the result: open(), close(), send(message), hush() for an interruption,
 // setTrack(track), setMuted(on), stats() for a sample of charts.js. One that is `elsewhere` takes the answer alone, and gives
@@ -25,7 +25,7 @@ const row = (name) => TABLE.find(([own]) => own === name);
 export const connectorOf = (name) => row(name)?.[2];
 export const labelOf = (name) => row(name)?.[1] ?? '';
 
-/** Each transport with a short word on whether this page can connect it. `status` is null while the runner is silent. */
+/** Each transport with a short note on whether this page can connect it. `status` is null without an answer of the runner. */
 export const rows = (status) => TABLE.map(([name, label, connect]) => {
 	const served = status?.transports?.includes(name);
 	const without = status?.without_bot?.includes(name);
@@ -35,6 +35,6 @@ export const rows = (status) => TABLE.map(([name, label, connect]) => {
 				: without ? 'not with this bot'
 					: connect?.elsewhere ? 'opens elsewhere'
 						: connect ? 'ready' : 'not from this page';
-	// A runner that keeps silent about itself may serve all the same.
+	// A runner that does not answer /status may still serve.
 	return { name, label, word, usable: Boolean(connect && !without && (served || !status)) };
 });

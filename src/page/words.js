@@ -1,10 +1,10 @@
-// What went wrong, in words that a newcomer can act on. In: errors of the browser or the runner. Out: a problem, shown by
+// Explains errors so that a user can act on them. In: errors of the browser or the runner. Out: a problem, shown by
 // app.js: { title, text, steps: [[text, code, text, code...]], listen, retry, play, key }. A URL in place of code is a link;
 // the last four offer a button.
 
 import { apiKey } from './api.js';
 
-/** The errors of getUserMedia, by their names in the standard. */
+/** The errors of getUserMedia, by DOMException name. */
 export function microphone({ name, message }) {
 	const [title, text] = {
 		NotAllowedError: /system/i.test(message)
@@ -16,7 +16,7 @@ export function microphone({ name, message }) {
 	return { title, text, listen: true, retry: true };
 }
 
-/** A request that failed: `what` begins the title. */
+/** A failed request; `what` starts the title. */
 export function runner(what, { status, message, retryAfter }) {
 	if (!status) {
 		return {
@@ -87,7 +87,7 @@ export const noSocket = () => ({
 	retry: true,
 });
 
-/** `code` and `reason` as the socket's end gave them; neither when it has no end, and no life. */
+/** `code` and `reason` of the close event; neither if the socket stalled. */
 export function lostSocket(code, reason) {
 	if (code === 1011) return { title: 'The bot failed', text: 'The log of the runner says more.', retry: true };
 	const why = code ? [`WebSocket ${code}`, reason].filter(Boolean).join(': ') : 'it takes no more sound';
@@ -108,7 +108,7 @@ export const fatal = (why) => ({ title: 'The bot gave up', text: `It says “${w
 
 const OPEN = 'The text ends too early: a quote or a bracket is still open.';
 
-/** What is wrong with a text that is not JSON, as far as this browser tells where. */
+/** The error of a text that is not JSON, with its position if the browser reports it. */
 export function json(text, { message }) {
 	if (/end of|eof|untermin/i.test(message)) return OPEN;
 	const [, row, column] = /line (\d+) column (\d+)/.exec(message) ?? [];

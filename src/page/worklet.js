@@ -1,22 +1,22 @@
-// Both ends of a WebSocket's sound, on the audio thread. `ear`: the microphone at the browser's rate in, 16 kHz 16-bit
-// chunks of 20 ms out. `voice`: { rate, audio } in, played after LEAD_S; `null` empties it at once. Rates are changed here,
-// since not every browser lets a context have another rate than the microphone.
+// Audio processors for WebSocket sessions, on the audio thread. `recorder`: the microphone at the browser's rate in, chunks of
+// 20 ms at 16 kHz and 16 bits out. `player`: { rate, audio } in, played after LEAD_S; `null` clears it at once. It resamples,
+// because some browsers do not allow a context with another rate than the microphone's.
 
 const UP_HZ = 16000;
 const CHUNK = UP_HZ / 50;
-/** Held back at each beginning, for the unevenness of the network. */
+/** Buffered before playback starts, against network jitter. */
 const LEAD_S = 0.06;
-/** More than this is waiting after a stall: pauses are shortened until it is gone. */
+/** A longer backlog after a stall is reduced by skipping silence. */
 const LATE_S = 0.25;
 const QUIET = 100;
-/** The runner sends at the speed of speech, so only a bot that runs away reaches this. */
+/** The runner sends in real time, so only a faulty bot reaches this. */
 const QUEUE_S = 3;
-/** Zero crossings of the filter to each side. */
+/** Zero crossings on each side of the filter. */
 const CROSSINGS = 12;
 
 const divisor = (a, b) => (b ? divisor(b, a % b) : a);
 
-/** From one rate to another, both whole, by a windowed sinc: one filter for each position between two samples. */
+/** Resamples between integer rates with a windowed sinc: one filter per phase. */
 function resampler(from, to) {
 	if (from === to) return (samples) => samples;
 	const unit = divisor(from, to);
@@ -55,7 +55,7 @@ function resampler(from, to) {
 	};
 }
 
-registerProcessor('ear', class extends AudioWorkletProcessor {
+registerProcessor('recorder', class extends AudioWorkletProcessor {
 	resample = resampler(sampleRate, UP_HZ);
 	chunk = [];
 
@@ -70,8 +70,8 @@ registerProcessor('ear', class extends AudioWorkletProcessor {
 	}
 });
 
-registerProcessor('voice', class extends AudioWorkletProcessor {
-	// A ring; both positions only grow.
+registerProcessor('player', class extends AudioWorkletProcessor {
+	// A ring buffer; both positions only grow.
 	ring = new Float32Array(QUEUE_S * sampleRate);
 	read = 0;
 	written = 0;
@@ -92,7 +92,7 @@ registerProcessor('voice', class extends AudioWorkletProcessor {
 		this.read = Math.max(this.read, this.written - this.ring.length);
 	}
 
-	/** What was to come ends in a short slope, since a cut clicks. */
+	/** Drops pending audio with a short fade, to avoid a click. */
 	hush() {
 		const slope = this.held < LEAD_S * sampleRate ? 0 : Math.min(128, this.written - this.read);
 		this.written = this.read + slope;
