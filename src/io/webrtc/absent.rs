@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use crate::io::RunError;
 use crate::io::services::Services;
 use crate::io::sessions::Sessions;
-use crate::proto::metrics::Seen;
+use crate::proto::metrics::MetricsSnapshot;
 
 /// Never constructed.
 pub struct WebRtc(Infallible);
@@ -27,7 +27,7 @@ impl WebRtc {
         match self.0 {}
     }
 
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> MetricsSnapshot {
         match self.0 {}
     }
 
