@@ -253,7 +253,7 @@ fn transient_errors_are_retried_except_for_creation() {
             Says::Json(500, BUSY.into()),
             "answers 500: INTERNAL_SERVER_ERROR: try again",
         ),
-        (Says::Raw(Vec::new()), "gave no proper answer"),
+        (Says::Raw(Vec::new()), "sent no valid response"),
     ] {
         three_times_and_creation_once(says, words);
     }
