@@ -42,7 +42,7 @@ fn replay_at(folder: &str, entry: fn(&[u8]), places: usize) {
 
 #[test]
 fn webhooks_of_the_messaging_app() {
-    replay("corpus/messaging_webhook", entries::messaging::webhook);
+    replay("corpus/whatsapp_webhook", entries::whatsapp::webhook);
 }
 
 #[test]
@@ -153,12 +153,12 @@ fn telephone_calls() {
 
 #[test]
 fn messages_of_a_media_room() {
-    replay("corpus/mediaroom_signal", entries::mediaroom_signal);
+    replay("corpus/livekit_signal", entries::livekit_signal);
 }
 
 #[test]
 fn data_of_a_media_room() {
-    replay("corpus/mediaroom_data", entries::mediaroom_data);
+    replay("corpus/livekit_data", entries::livekit_data);
 }
 
 #[test]

@@ -13,8 +13,8 @@ pub mod configuration;
 pub mod http;
 #[path = "entries/media.rs"]
 pub mod media;
-#[path = "entries/messaging.rs"]
-pub mod messaging;
+#[path = "entries/whatsapp.rs"]
+pub mod whatsapp;
 #[path = "entries/offers.rs"]
 pub mod offers;
 #[path = "entries/sctp.rs"]
@@ -273,7 +273,7 @@ fn say(call: &mut TelephonyCall, heard: &[i16]) {
 
 /// Whatever a media-room server sends, as the first message, as a later one, or as many with their
 /// lengths before them: who comes was not there, who goes was, and after a goodbye nothing follows.
-pub fn mediaroom_signal(bytes: &[u8]) {
+pub fn livekit_signal(bytes: &[u8]) {
     let mut first = Stay::new();
     first.hear(bytes);
     let mut later = Stay::joined();
@@ -402,7 +402,7 @@ impl Stay {
 }
 
 /// A packet of a room's data channel that is read means the same once it is written again.
-pub fn mediaroom_data(bytes: &[u8]) {
+pub fn livekit_data(bytes: &[u8]) {
     if let Ok(packet) = DataPacket::decode(bytes) {
         assert_eq!(DataPacket::decode(&*packet.encode_to_vec()), Ok(packet));
     }

@@ -5,4 +5,4 @@
 #[allow(dead_code, reason = "each target uses one entry")]
 mod entries;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| entries::mediaroom_signal(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| entries::livekit_signal(bytes));
