@@ -395,10 +395,10 @@ fn offers(addr: SocketAddr) {
 /// Calls with such text in their messages.
 fn calls(addr: SocketAddr) {
     for text in [
-        include_str!("data/telephony/a.jsonl"),
-        include_str!("data/telephony/b.jsonl"),
-        include_str!("data/telephony/c.jsonl"),
-        include_str!("data/telephony/d.jsonl"),
+        include_str!("data/telephony/twilio.jsonl"),
+        include_str!("data/telephony/telnyx.jsonl"),
+        include_str!("data/telephony/plivo.jsonl"),
+        include_str!("data/telephony/exotel.jsonl"),
     ] {
         let opening: Vec<Value> = text
             .lines()

@@ -355,7 +355,7 @@ pub fn telephone(voice: &Voice) -> Result<Work> {
         .collect();
     let now = Instant::now();
     let mut session = socket::SocketSession::call(now);
-    let start = include_str!("../data/telephony/a.jsonl").lines().nth(1);
+    let start = include_str!("../data/telephony/twilio.jsonl").lines().nth(1);
     session.handle_text(start.ok_or("the script has a start")?, now);
     Ok(talk(session, now, move |session, frame, now| {
         session.handle_text(&messages[frame % FRAMES], now);

@@ -95,10 +95,10 @@ impl Provider {
     /// The messages of a recorded call.
     pub fn script(self) -> impl Iterator<Item = &'static str> {
         let text = match self {
-            Self::A => include_str!("../data/telephony/a.jsonl"),
-            Self::B => include_str!("../data/telephony/b.jsonl"),
-            Self::C => include_str!("../data/telephony/c.jsonl"),
-            Self::D => include_str!("../data/telephony/d.jsonl"),
+            Self::A => include_str!("../data/telephony/twilio.jsonl"),
+            Self::B => include_str!("../data/telephony/telnyx.jsonl"),
+            Self::C => include_str!("../data/telephony/plivo.jsonl"),
+            Self::D => include_str!("../data/telephony/exotel.jsonl"),
         };
         text.lines()
     }

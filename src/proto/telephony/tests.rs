@@ -12,10 +12,10 @@ mod new_provider;
 mod outbound;
 
 const SCRIPTS: [(&Provider, &str); 4] = [
-    (TWILIO, include_str!("../../../tests/data/telephony/a.jsonl")),
-    (TELNYX, include_str!("../../../tests/data/telephony/b.jsonl")),
-    (PLIVO, include_str!("../../../tests/data/telephony/c.jsonl")),
-    (EXOTEL, include_str!("../../../tests/data/telephony/d.jsonl")),
+    (TWILIO, include_str!("../../../tests/data/telephony/twilio.jsonl")),
+    (TELNYX, include_str!("../../../tests/data/telephony/telnyx.jsonl")),
+    (PLIVO, include_str!("../../../tests/data/telephony/plivo.jsonl")),
+    (EXOTEL, include_str!("../../../tests/data/telephony/exotel.jsonl")),
 ];
 
 fn call(text: &str) -> TelephonyCall {
