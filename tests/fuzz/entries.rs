@@ -13,12 +13,12 @@ pub mod configuration;
 pub mod http;
 #[path = "entries/media.rs"]
 pub mod media;
-#[path = "entries/whatsapp.rs"]
-pub mod whatsapp;
 #[path = "entries/offers.rs"]
 pub mod offers;
 #[path = "entries/sctp.rs"]
 mod sctp;
+#[path = "entries/whatsapp.rs"]
+pub mod whatsapp;
 #[path = "entries/whip.rs"]
 pub mod whip;
 
