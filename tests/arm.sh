@@ -60,12 +60,12 @@ tests='
     livekit::a_participant_talks_with_the_bot
     livekit::a_program_joins_the_room_once_it_connects
     daily::start_makes_a_room_and_runs_a_bot_in_it
-    ends::a_supervisor_is_notified_of_each_state
-    ends::a_drain_lasts_until_its_sessions_end
+    shutdown::a_supervisor_is_notified_of_each_state
+    shutdown::a_drain_lasts_until_its_sessions_end
     metrics::a_websocket_session_is_counted_while_it_is_live
     metrics::a_connection_is_counted_with_its_delays
     doctor::a_machine_that_serves_gets_a_line_per_check
-    strangers::only_requests_with_the_key_start_sessions
+    untrusted::only_requests_with_the_key_start_sessions
 '
 if command -v turnserver >/dev/null; then
     tests+=turn::a_caller_behind_a_relay_talks

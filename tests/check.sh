@@ -76,7 +76,7 @@ tests() {
 # Leaves out the black-box modules with calls in real time. A new module runs unless it is listed here.
 fast() {
     local module paced=()
-    for module in canary device faults metrics processes rooms shutdown sockets telephony tls turn; do
+    for module in canary device faults livekit metrics processes shutdown sockets telephony tls turn; do
         paced+=(--skip "$module::")
     done
     stage fmt
@@ -121,8 +121,8 @@ miri() {
     cargo +nightly miri --version >/dev/null 2>&1 ||
         { lacks "Miri: rustup toolchain install nightly && rustup component add miri rust-src --toolchain nightly"; return; }
     MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p edge-runner-proto --lib --target-dir target/miri -- \
-        body:: candidate:: form:: frames:: framing:: host:: ice:: key:: lines:: offer:: opening:: origin:: route:: stun:: \
-        time:: token:: uuid:: visit:: \
+        body:: candidate:: fetch_metadata:: form:: frames:: host:: ice:: key:: log_limit:: offer:: origin:: output_lines:: \
+        request_framing:: rfc4571:: route:: sniff:: stun:: time:: token:: uuid:: \
         --skip every_cut --skip the_body_is_cut --skip frames_written_by_hand
 }
 
@@ -135,7 +135,7 @@ asan() {
     host=$(rustc -vV | sed -n 's/^host: //p')
     # str0m needs providers with a static lifetime, so the tests of cryptography leak theirs.
     ASAN_OPTIONS=detect_leaks=0 RUSTFLAGS=-Zsanitizer=address cargo +nightly test --quiet --workspace --lib --target "$host" \
-        --target-dir target/asan -- udp:: process:: group:: memory:: doctor:: folder:: disk:: records:: pack:: crypto:: framing::
+        --target-dir target/asan -- udp:: process:: group:: memory:: doctor:: dir:: disk:: records:: pack:: crypto:: rfc4571::
 }
 
 # --- Real peers.
