@@ -1,10 +1,10 @@
 //! Connecting a dial-in call to a Daily room.
 //!
 //! Daily holds the caller until the bot's room has a SIP address; the bot's library reports that
-//! address as *dial-in ready*. [`DialinCall::from_args`] finds the call in the arguments of a bot that
-//! the dial-in webhook started, and [`DialinCall::connect`] connects it. The URL and the key of the
-//! API are those of the runner's configuration, since any client may write a `body`.
-//! Source: `docs/spec/daily.md` 6.
+//! address as *dial-in ready*. [`DialinCall::from_args`] finds the call in the arguments of a bot
+//! that the dial-in webhook started, and [`DialinCall::connect`] connects it. The URL and the key
+//! of the API are those of the runner's configuration, since any client may write a `body`. Source:
+//! `docs/spec/daily.md` 6.
 //!
 //! ```no_run
 //! # async fn bot(args: edge_runner::RunnerArguments) -> Result<(), edge_runner::BotError> {
@@ -47,8 +47,8 @@ impl DialinCall {
         }
     }
 
-    /// Connects the caller to the room at `sip_uri`, within 10 s. The caller hears music until then.
-    /// It fails while the address is not registered, and may be called again.
+    /// Connects the caller to the room at `sip_uri`, within 10 s. The caller hears music until
+    /// then. It fails while the address is not registered, and may be called again.
     ///
     /// # Errors
     /// [`ConnectError`] with the provider's reason.

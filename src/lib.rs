@@ -43,7 +43,8 @@
 //! # Writing a bot
 //!
 //! - [`RunnerArguments`] says who calls and how; [`bot::Kind`] holds what one transport has.
-//! - [`rtvi::Rtvi`] speaks RTVI, the protocol of Pipecat's clients and of the page. Most bots use it.
+//! - [`rtvi::Rtvi`] speaks RTVI, the protocol of Pipecat's clients and of the page. Most bots use
+//!   it.
 //! - [`Media`] is the layer below: [`Event`]s in, PCM, texts, marks and interruptions out.
 //! - A bot runs until it returns. It should return when its session is over.
 //!

@@ -1,8 +1,8 @@
 //! RTVI for bots: the protocol of Pipecat's clients and of the page.
 //!
 //! [`Rtvi::open`] takes the session's media handle. It answers the handshake and every message that
-//! is not for the bot, reports when the bot's speech starts and stops, and passes the rest to the bot
-//! as [`RtviEvent`]s. Methods send messages without waiting; after the session they do nothing.
+//! is not for the bot, reports when the bot's speech starts and stops, and passes the rest to the
+//! bot as [`RtviEvent`]s. Methods send messages without waiting; after the session they do nothing.
 //! A microcontroller is ready when it joins, gets no messages that only a screen needs (see
 //! [`Rtvi::detailed`]), and no message longer than one chunk.
 //!
@@ -188,8 +188,8 @@ impl Rtvi {
         })
     }
 
-    /// Sets whether metrics, interim transcripts, audio levels, model text and spoken words are sent.
-    /// They are by default, except to microcontrollers.
+    /// Sets whether metrics, interim transcripts, audio levels, model text and spoken words are
+    /// sent. They are by default, except to microcontrollers.
     pub fn detailed(&mut self, detailed: bool) {
         self.detailed = detailed;
     }
@@ -230,8 +230,9 @@ impl Rtvi {
 
     /// Queues speech as [`Output::send_audio`] does, and answers the client while it waits.
     ///
-    /// At most one second of the caller's audio is kept for [`Rtvi::recv`] meanwhile. A bot that can
-    /// be interrupted in a long speech sends through a clone of [`Rtvi::output`], beside `recv`.
+    /// At most one second of the caller's audio is kept for [`Rtvi::recv`] meanwhile. A bot that
+    /// can be interrupted in a long speech sends through a clone of [`Rtvi::output`], beside
+    /// `recv`.
     ///
     /// # Errors
     /// [`MediaError`] once the session is over.
@@ -239,7 +240,8 @@ impl Rtvi {
         let output = self.output.clone();
         let mut sending = pin!(output.send_audio(pcm));
         loop {
-            // When much waits for the bot, the rest waits where it came in, which has caps of its own.
+            // When much waits for the bot, the rest waits where it came in, which has caps of its
+            // own.
             let listening = !self.ended && self.queue.len() - self.frames_queued < RTVI_EVENTS_WAITING_MAX;
             tokio::select! {
                 biased;
@@ -528,8 +530,8 @@ impl Rtvi {
         (self.bytes_max() - ENVELOPE_BYTES) / copies
     }
 
-    /// Sends a text and returns whether its length is within the client's cap. Does nothing after the
-    /// end of the session.
+    /// Sends a text and returns whether its length is within the client's cap. Does nothing after
+    /// the end of the session.
     fn send_text(&self, text: String) -> bool {
         if self.no_messages {
             return true;

@@ -1,8 +1,8 @@
 //! A runner inside a program of your own; [`crate::main`] makes a whole process instead.
 //!
-//! A [`Runner`] is configured by values. It reads no arguments and no environment, sets up no logger,
-//! handles no signals and notifies no supervisor. Several runners can share a process, each with its
-//! own sockets, sessions, keys and metrics. A runner uses the tokio runtime that calls
+//! A [`Runner`] is configured by values. It reads no arguments and no environment, sets up no
+//! logger, handles no signals and notifies no supervisor. Several runners can share a process, each
+//! with its own sockets, sessions, keys and metrics. A runner uses the tokio runtime that calls
 //! [`Runner::serve`].
 //!
 //! ```
@@ -149,7 +149,8 @@ impl RunnerBuilder {
         self.configure(|config| config.host = Host::Address(address))
     }
 
-    /// Sets the HTTP port, which is the number of the UDP port too. 0 picks free ports. Default: 7860.
+    /// Sets the HTTP port, which is the number of the UDP port too. 0 picks free ports. Default:
+    /// 7860.
     pub fn port(self, port: u16) -> Self {
         self.configure(|config| {
             config.port = port;
@@ -180,11 +181,12 @@ impl RunnerBuilder {
         self
     }
 
-    /// Adds a route for every method. `path` is compared with the percent-encoded path of the request.
+    /// Adds a route for every method. `path` is compared with the percent-encoded path of the
+    /// request.
     ///
-    /// A request carries its whole body, up to 256 KiB, and the client's [`IpAddr`] as an extension.
-    /// The checks of host names and origins run before the handler; the check of the API key does
-    /// not.
+    /// A request carries its whole body, up to 256 KiB, and the client's [`IpAddr`] as an
+    /// extension. The checks of host names and origins run before the handler; the check of the API
+    /// key does not.
     pub fn route<F, Fut>(self, path: impl Into<String>, handler: F) -> Self
     where
         F: Fn(Request) -> Fut + Send + Sync + 'static,

@@ -1,10 +1,11 @@
 //! Callers for the tests of a bot, without a network.
 //!
 //! A [`Caller`] is made by its transport: [`Caller::browser`], [`Caller::device`],
-//! [`Caller::client`], [`Caller::phone`], [`Caller::media_room`]. [`Caller::call`] starts the bot. The
-//! [`Call`] then speaks, sends texts and keys, hears the bot, and leaves. Each frame that is spoken
-//! or heard is 20 ms of the call, whatever the clock says. A call waits at most 5 s of tokio's clock
-//! for the bot. [`Caller::arguments`] creates arguments for a test that runs the bot itself.
+//! [`Caller::client`], [`Caller::phone`], [`Caller::media_room`]. [`Caller::call`] starts the bot.
+//! The [`Call`] then speaks, sends texts and keys, hears the bot, and leaves. Each frame that is
+//! spoken or heard is 20 ms of the call, whatever the clock says. A call waits at most 5 s of
+//! tokio's clock for the bot. [`Caller::arguments`] creates arguments for a test that runs the bot
+//! itself.
 //!
 //! ```
 //! use edge_runner::rtvi::{Rtvi, RtviEvent};
@@ -308,8 +309,8 @@ impl Call {
         }
     }
 
-    /// Sends `i16` mono PCM at 8000 to 48000 Hz, in frames of 20 ms. The bot's speech meanwhile is kept
-    /// for [`Call::hear`].
+    /// Sends `i16` mono PCM at 8000 to 48000 Hz, in frames of 20 ms. The bot's speech meanwhile is
+    /// kept for [`Call::hear`].
     ///
     /// Returns `false` if the bot does not open its media or does not read its events.
     pub async fn speak(&mut self, pcm: &[i16], rate_hz: u32) -> bool {
@@ -362,8 +363,8 @@ impl Call {
         self.speak(&vec![0; samples_of(duration, rate_hz)], rate_hz).await
     }
 
-    /// Returns this much of the bot's speech and its rate in Hz, or less if the bot ends or is silent
-    /// for 5 s.
+    /// Returns this much of the bot's speech and its rate in Hz, or less if the bot ends or is
+    /// silent for 5 s.
     pub async fn hear(&mut self, duration: Duration) -> (Vec<i16>, u32) {
         let Some(rate_hz) = self.wait_for_media().await.map(|audio| audio.out_rate_hz) else {
             return (Vec::new(), 0);
@@ -440,8 +441,8 @@ impl Call {
         self.end(LeaveReason::Shutdown);
     }
 
-    /// Waits until a bot of [`Caller::call`] has ended and returns its result. Its remaining speech is
-    /// dropped.
+    /// Waits until a bot of [`Caller::call`] has ended and returns its result. Its remaining speech
+    /// is dropped.
     ///
     /// # Errors
     /// The bot's own error, or an error about a panic or about 5 s without an end.

@@ -1,10 +1,10 @@
 //! What a bot is given and what it can ask for.
 //!
-//! A bot is an `async fn(RunnerArguments) -> Result<(), BotError>`. It owns its arguments, runs until
-//! the session is over, and returns an error if it failed. [`RunnerArguments`] has what every kind of
-//! session has as fields; what one kind has is in [`Kind`], and behind accessors that return
-//! [`MissingField`] on another kind. Audio, messages and interruptions go through one [`Media`]
-//! handle on every kind. Source.
+//! A bot is an `async fn(RunnerArguments) -> Result<(), BotError>`. It owns its arguments, runs
+//! until the session is over, and returns an error if it failed. [`RunnerArguments`] has what every
+//! kind of session has as fields; what one kind has is in [`Kind`], and behind accessors that
+//! return [`MissingField`] on another kind. Audio, messages and interruptions go through one
+//! [`Media`] handle on every kind. Source.
 
 pub(crate) mod media;
 
@@ -136,7 +136,8 @@ impl RunnerArguments {
     /// Returns the token with which the bot joins a room.
     ///
     /// # Errors
-    /// [`MissingField`] on every kind but videoroom and mediaroom, and in a video room without a token.
+    /// [`MissingField`] on every kind but videoroom and mediaroom, and in a video room without a
+    /// token.
     pub fn token(&self) -> Result<&str, MissingField> {
         match &self.kind {
             Kind::Videoroom(VideoroomArguments { token: Some(token), .. }) => Ok(token.expose()),
@@ -159,8 +160,9 @@ impl RunnerArguments {
     /// Returns the data of a call.
     ///
     /// On the telephone it is an object with `stream_id`, `call_id`, `from`, `to`, `body` and what
-    /// else the provider sent. Over WebRTC it is an object whose `via` names the signalling: `whip`,
-    /// `whep` and `calls` come with the `name` in the endpoint's path and the client's `user_agent`.
+    /// else the provider sent. Over WebRTC it is an object whose `via` names the signalling:
+    /// `whip`, `whep` and `calls` come with the `name` in the endpoint's path and the client's
+    /// `user_agent`.
     pub fn call_data(&self) -> Option<&Value> {
         match &self.kind {
             Kind::WebRtc(webrtc) => webrtc.call_data.as_ref(),
@@ -273,11 +275,11 @@ impl WebRtcArguments {
 pub struct WebRtcConnection {
     /// The `pc_id` of the first answer.
     pub pc_id: String,
-    /// Whether the client is a microcontroller, which sends no `client-ready` and takes only few and
-    /// short messages.
+    /// Whether the client is a microcontroller, which sends no `client-ready` and takes only few
+    /// and short messages.
     pub embedded: bool,
-    /// Whether the client has a data channel. Without one there is no `client-ready` and messages are
-    /// dropped: greet at [`Event::Joined`].
+    /// Whether the client has a data channel. Without one there is no `client-ready` and messages
+    /// are dropped: greet at [`Event::Joined`].
     pub messages: bool,
 }
 

@@ -1,13 +1,13 @@
-//! The choice between the built-in bots.
+//! Selects the built-in bot.
 
 use super::{NO_VIDEO_ROOMS, echo, parrot};
 use crate::bot::{BotError, Kind, RunnerArguments};
 use crate::config::BuiltInBot;
 
-/// Runs the built-in bot that the runner was started with.
+/// Runs the built-in bot that the configuration selects.
 ///
 /// # Errors
-/// In a video room, and [`crate::bot::MissingField`] in any other session without media.
+/// An error in a video room, and [`crate::bot::MissingField`] in another session without media.
 pub async fn built_in_bot(args: RunnerArguments) -> Result<(), BotError> {
     if let Kind::Videoroom(_) = args.kind {
         return Err(format!(

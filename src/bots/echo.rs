@@ -1,12 +1,12 @@
-//! The echo: every frame goes straight back, and every message of the application is its own answer.
+//! The echo bot: sends every frame back, and answers every message with its own data.
 //!
-//! PCM is at the rate of a telephone's line, so that nothing is resampled, and else at 16 kHz. It keeps nothing and waits for
-//! nothing but room in the outbound queue, so what it costs is what the runner costs.
+//! In and out: `i16` mono PCM, at the line rate of a telephone call and at 16 kHz elsewhere. The
+//! bot buffers no audio of its own, so its cost is the cost of the runner.
 
 use crate::bot::{Audio, BotError, RunnerArguments};
 use crate::rtvi::{Rtvi, RtviEvent};
 
-/// Runs the echo until the rtvi is over.
+/// Runs the echo bot until the session is over.
 ///
 /// # Errors
 /// [`crate::bot::MissingField`] in a session without media.
@@ -17,8 +17,8 @@ pub async fn echo(mut args: RunnerArguments) -> Result<(), BotError> {
     while let Some(event) = rtvi.recv().await {
         match event {
             RtviEvent::Audio(frame) => {
-                // What comes meanwhile waits where it came in, so that a burst is echoed whole. When the session is over, the
-                // next event says so.
+                // Further frames wait in the inbound queue meanwhile, so a burst is echoed whole.
+                // After the end of the session, `recv` returns `Left`.
                 let _ = output.send_audio(&frame).await;
             }
             RtviEvent::Message(request) => rtvi.respond(&request, &request.d),
@@ -40,9 +40,9 @@ mod tests {
     use crate::bot::media::{Event, LeaveReason};
     use crate::rtvi::tests::Caller;
 
-    /// Plays a short call: what is said comes back sample by sample, in order, in the same turn.
+    /// Frames come back sample by sample, in order, in the same poll.
     #[test]
-    fn frames_come_straight_back_and_the_end_is_no_failure() {
+    fn echoes_frames_and_messages_and_ends_without_an_error() {
         let (caller, args) = Caller::new(false, json!({}));
         let mut bot = pin!(echo(args));
         let mut turn = || bot.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_breaks_while_it_speaks_ends_the_echo_in_good_order() {
+    fn ends_without_an_error_when_the_session_breaks_during_send_audio() {
         let (caller, args) = Caller::new(false, json!({}));
         let mut bot = pin!(echo(args));
         let mut turn = || bot.as_mut().poll(&mut Context::from_waker(Waker::noop()));

@@ -1,7 +1,7 @@
-//! The built-in bots of the stock binary.
+//! The built-in bots, of which `--bot` selects one.
 //!
-//! In: a session's arguments; `--bot` chooses. [`parrot`] repeats what you said once you pause, [`echo`] plays every frame
-//! straight back. Both are ordinary bots: they use nothing that a developer's bot cannot use.
+//! [`parrot`] repeats what the caller said after a pause, [`echo`] returns every frame at once.
+//! Both use only the public API for bots.
 
 mod built_in;
 pub mod echo;
@@ -9,6 +9,6 @@ pub mod parrot;
 
 pub use built_in::built_in_bot;
 
-/// Why the built-in bots are not in video rooms, and what to do.
+/// The reason for which the built-in bots do not run in video rooms, and what to do instead.
 pub(crate) const NO_VIDEO_ROOMS: &str = "a video room is entered with its provider's own library, whose protocol is closed; give the \
                                     runner a bot that has it, a program after `--` or one of your own";

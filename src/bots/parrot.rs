@@ -1,9 +1,9 @@
-//! The parrot: listens, and repeats what you said once you pause.
+//! The parrot bot: repeats what the caller said after a pause.
 //!
-//! It shows what a bot should do in a rtvi: it greets with two notes, so that a newcomer hears at once that sound works; tells
-//! who is speaking and how loud; stops as soon as you speak into its voice; answers text and messages; and leaves when nobody
-//! has spoken or written for the idle time. It transcribes nothing and claims nothing: it says how long you spoke.
-//! The body of `/start` may hold `{"greeting": false}`. PCM is 16 kHz both ways.
+//! In and out: `i16` mono PCM at 16 kHz. The bot greets with two notes, reports who speaks and how
+//! loud, stops when the caller interrupts it, answers texts and messages, and leaves after the idle
+//! timeout. It does not transcribe; it reports how long the caller spoke.
+//! The body of `/start` may contain `{"greeting": false}`.
 
 mod sound;
 mod turn_detector;
@@ -23,10 +23,10 @@ use crate::proto::audio::vad::Vad;
 use crate::rtvi::{ClientMessage, Measure, Metrics, Rtvi, RtviEvent};
 use turn_detector::{SpeechDetector, TurnDetector, TurnEvent, Utterance};
 
-/// What speech needs, and what costs least.
+/// 16 kHz suffices for speech, and is the caller's rate in RTVI clients.
 const RATE_HZ: u32 = 16_000;
 
-/// Runs the parrot until the rtvi is over.
+/// Runs the parrot until the session is over.
 ///
 /// # Errors
 /// [`crate::bot::MissingField`] in a session without media.
@@ -59,12 +59,12 @@ impl SpeechDetector for Vad {
     }
 }
 
-/// A bot has a clock; it is tokio's, which tests can move.
+/// Returns the time of tokio's clock, which tests can advance.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Speech on its way into the outbound queue.
+/// A future that queues speech for the caller.
 type SpeechFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 async fn speak(voice: &mut Option<SpeechFuture>) {
@@ -73,12 +73,12 @@ async fn speak(voice: &mut Option<SpeechFuture>) {
     }
 }
 
-/// What the parrot says, until the last of it was heard.
+/// Speech of the parrot that has not been played to its end.
 struct Playback {
     samples: Arc<Vec<i16>>,
-    /// When the caller finished what this answers.
+    /// When the caller's last word arrived, if this speech repeats it.
     answers: Option<Instant>,
-    /// When it was first heard.
+    /// When this speech began to play.
     began: Option<Instant>,
 }
 
@@ -89,14 +89,15 @@ struct Parrot<E> {
     playback: Option<Playback>,
     embedded: bool,
     greeting: bool,
-    /// Whether the greeting waits for the client to say that it is ready: on a plain socket some connect before they listen.
+    /// Whether the greeting waits for `client-ready`: some clients on a plain socket connect before
+    /// they can play audio.
     greet_on_ready: bool,
     idle_timeout: Duration,
-    /// When the caller last spoke or wrote, or the parrot finished or will finish.
+    /// When the caller last spoke or wrote, or when the parrot's speech ends.
     last_active: Instant,
-    /// The peak_level of the caller since the last level was told.
+    /// The highest level of the caller since levels were last sent.
     peak_level: f32,
-    /// The levels that were told last: the caller's, and the parrot's.
+    /// The levels that were sent last: the caller's and the parrot's.
     sent_levels: (f32, f32),
     next_levels_at: Instant,
 }
@@ -152,7 +153,7 @@ impl<E: SpeechDetector> Parrot<E> {
             RtviEvent::SpeechStarted => self.handle_speech_started(now),
             RtviEvent::SpeechStopped => {
                 self.last_active = now;
-                // While more is on its way into the queue, the voice has only stumbled.
+                // If more samples wait for the queue, playback has only run dry for a moment.
                 if self.speech.is_none() {
                     self.playback = None;
                 }
@@ -182,7 +183,8 @@ impl<E: SpeechDetector> Parrot<E> {
 
     /// Returns when to call [`Parrot::handle_timeout`].
     fn poll_timeout(&self) -> Instant {
-        // Without audio of the caller, the meters still have to follow the voice, and to come down at last.
+        // Without audio of the caller, the meters must still follow the parrot's speech and return
+        // to zero.
         let moving = self.playback.is_some() || self.sent_levels != (0.0, 0.0);
         let levels = (moving && !self.embedded).then_some(self.next_levels_at);
         let quiet = self.last_active + self.idle_timeout;
@@ -256,7 +258,7 @@ impl<E: SpeechDetector> Parrot<E> {
         let samples = Arc::new(samples);
         let (output, speech) = (self.rtvi.output().clone(), samples.clone());
         self.speech = Some(Box::pin(async move {
-            // When the session is over, the next event says so.
+            // After the end of the session, `recv` returns `Left`.
             let _ = output.send_audio(&speech).await;
         }));
         self.playback = Some(Playback {
@@ -266,14 +268,14 @@ impl<E: SpeechDetector> Parrot<E> {
         });
     }
 
-    /// Falls silent at once.
+    /// Drops all speech of the parrot.
     fn stop(&mut self) {
         self.speech = None;
         self.playback = None;
         self.rtvi.interrupt();
     }
 
-    /// The parrot's voice is heard from here on.
+    /// Records that the parrot's speech starts to play, and reports the response time.
     fn handle_speech_started(&mut self, now: Instant) {
         let Some(playback) = self.playback.as_mut().filter(|playback| playback.began.is_none()) else {
             return;
@@ -299,14 +301,14 @@ impl<E: SpeechDetector> Parrot<E> {
         }
     }
 
-    /// Shows a line to those who have a screen for it.
+    /// Shows a line, except to microcontrollers.
     fn show(&mut self, text: &str) {
         if !self.embedded {
             self.rtvi.show(text);
         }
     }
 
-    /// Tells how loud both are, a few times a second, and only when that changed.
+    /// Sends the levels that changed, at most once per interval.
     fn send_levels(&mut self, now: Instant) {
         if self.embedded || now < self.next_levels_at {
             return;
@@ -325,7 +327,7 @@ impl<E: SpeechDetector> Parrot<E> {
 }
 
 impl Playback {
-    /// Returns how loud it was during the last interval.
+    /// Returns the level of the speech that played during the last interval.
     fn level(&self, now: Instant) -> f32 {
         let Some(began) = self.began else { return 0.0 };
         let samples = |time: Duration| (time.as_secs_f64() * f64::from(RATE_HZ)) as usize;

@@ -1,8 +1,8 @@
 //! The HTTP client for providers' REST APIs: one connection per request, with TLS or, for tests and
 //! private gateways, without.
 //!
-//! In: a [`RestRequest`] planned by `proto`, or a body that is read while it is sent. Out: status and
-//! body of the response, at most [`REST_BODY_BYTES_MAX`] within [`REST_TIMEOUT`], or within the
+//! In: a [`RestRequest`] planned by `proto`, or a body that is read while it is sent. Out: status
+//! and body of the response, at most [`REST_BODY_BYTES_MAX`] within [`REST_TIMEOUT`], or within the
 //! caller's limits. Redirects are not followed. Credentials and URLs appear neither in errors nor
 //! in the log. System root certificates are loaded with the first `https` request and kept.
 //! Rejects: other schemes, invalid certificates, responses that are too long. Source: RFC 9112.

@@ -1,7 +1,8 @@
 //! The forms of a log line: text for people, and one JSON object per record for collectors.
 //!
-//! In: a record, and the id of the session that logs it. Out: one line without its line break. Control characters of a message
-//! are escaped, so that no peer can write a line of its own, and a message has a maximum length.
+//! In: a record, and the id of the session that logs it. Out: one line without its line break.
+//! Control characters of a message are escaped, so that no peer can write a line of its own, and a
+//! message has a maximum length.
 
 use std::fmt::{self, Write as _};
 
@@ -22,7 +23,8 @@ pub struct RecordLine<'r> {
 }
 
 impl RecordLine<'_> {
-    /// Tells whether the line names its module: lines of libraries, of a program's output, and below INFO do.
+    /// Tells whether the line names its module: lines of libraries, of a program's output, and
+    /// below INFO do.
     fn shows_target(&self) -> bool {
         let target = self.record.target();
         let crate_name = target.split("::").next().unwrap_or_default();

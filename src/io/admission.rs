@@ -136,7 +136,8 @@ impl Admission {
     /// Gives an offer the slot of a session whose caller is gone, pending or not.
     ///
     /// # Errors
-    /// Returns [`AdmissionError::Full`] if the session has no slot, or this requester may not take it.
+    /// Returns [`AdmissionError::Full`] if the session has no slot, or this requester may not take
+    /// it.
     pub fn replace(&self, ticket: Ticket, requester: Requester) -> Result<SessionPermit, AdmissionError> {
         let now = tasks::now();
         let mut ledger = lock(&self.sessions);

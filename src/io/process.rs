@@ -1,11 +1,11 @@
-//! Bots that are programs: one process per session, in a group of its own, and what ends it.
+//! Bots that are programs: one process per session, in a process group of its own.
 //!
-//! In: a command and the arguments of a session. The program finds the arguments as JSON in `RUNNER_ARGUMENTS`, its media at
-//! the `media_url` in them, and speaks the frames of `proto::frames` there; what it writes is logged. Out: how it ended. It
-//! lives until it exits, closes its media, or the session is over; then its whole group gets SIGTERM, and SIGKILL when its
-//! time is up. Refuses: a program that cannot be run, and one that breaks the protocol of its media.
-//!
-//! The media is [`protobuf`], its listener [`listener`], the process and its group [`program`], its words in the log [`output_log`].
+//! In: a command and the arguments of a session. The program gets them as JSON in
+//! `RUNNER_ARGUMENTS`. Its media is a WebSocket at `media_url` with the frames of
+//! `proto::sockets::frames` ([`protobuf`], [`listener`]), or PCM on its standard streams ([`pcm`]).
+//! Its other output is logged ([`output_log`]). Out: the result of the session.
+//! The program runs until it exits, closes its media, or the session is over. Then its group gets
+//! SIGTERM, and SIGKILL after a grace period ([`program`]).
 
 pub mod listener;
 pub mod output_log;
@@ -39,11 +39,11 @@ use program::Program;
 pub use program::ProgramSpec;
 use protobuf::{ClosingMedia, MediaProtocolError, PendingMedia};
 
-/// From SIGTERM to SIGKILL.
+/// The time from SIGTERM to SIGKILL.
 const STOP_GRACE: Duration = BOT_GRACE.saturating_sub(PROCESS_KILL_MARGIN);
 
-/// Makes the bot that runs a command for every session. The log names the variables that it does
-/// not get.
+/// Returns the bot that runs a command for every session. Logs the names of the variables that the
+/// command does not inherit.
 pub fn bot(spec: ProgramSpec) -> Bot {
     let is_set = |name: &&String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let set: Vec<&str> = spec.withheld.iter().filter(is_set).map(String::as_str).collect();
@@ -57,7 +57,7 @@ pub fn bot(spec: ProgramSpec) -> Bot {
     bot::erase(move |args| run(spec.clone(), args))
 }
 
-/// Why a command cannot be run.
+/// The reason for which a command cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     #[error("the command after `--` is empty")]
@@ -74,12 +74,9 @@ pub enum CommandError {
     NotInPath { name: String, hint: String },
 }
 
-/// Tells whether `command` can be run in this folder, before any caller comes.
-///
-/// # Errors
-/// [`CommandError`], with the name of the program.
+/// Checks before the first session that `command` can be run in this folder.
 pub fn check(command: &[OsString], folder: Option<&Path>) -> Result<(), CommandError> {
-    // Where the system will look for the program; nothing else has a use for it.
+    // The search path of the system, which starts the program.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let program = command.first().filter(|program| !program.is_empty());
     let program = program.ok_or(CommandError::Empty)?;
@@ -109,10 +106,10 @@ fn is_executable(path: &OsStr) -> bool {
     rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// How a program failed its session.
+/// The reason for which a program failed its session.
 #[derive(Debug, thiserror::Error)]
 enum ProgramError {
-    /// Its media could not be opened.
+    /// The listener for its media could not be opened.
     #[error("opening a socket for its media: {0}")]
     Listener(#[source] io::Error),
     #[error("starting `{}`: {source}", .program.display())]
@@ -121,23 +118,23 @@ enum ProgramError {
     NoAudio(&'static str),
     #[error("{0}")]
     Exit(ExitStatus),
-    /// The system does not tell how it ended.
+    /// The exit status is not available.
     #[error("waiting for its exit status: {0}")]
     Wait(#[source] io::Error),
     #[error(transparent)]
     Media(MediaProtocolError),
-    /// It was killed, since SIGTERM did not end it.
+    /// SIGTERM did not end it in time.
     #[error("it did not end in time on SIGTERM and was killed")]
     Killed,
 }
 
 /// How the media of a program ended.
 pub enum MediaEnd {
-    /// The session is over; the program's socket is closed with what still waits for it.
+    /// The session is over. The program's socket closes after the messages that wait.
     SessionOver(ClosingMedia),
-    /// The session is over; the program's standard input is ended.
+    /// The session is over. The program's standard input ends.
     EndOfInput(ClosingPipes),
-    /// The program closed its media, or exited, and the session has all of its speech.
+    /// The program closed its media or exited, and the session has all of its speech.
     HungUp,
     /// The program broke the protocol.
     ProtocolError(MediaProtocolError, ClosingMedia),
@@ -147,7 +144,7 @@ async fn run(spec: Arc<ProgramSpec>, mut args: RunnerArguments) -> Result<(), Bo
     if let BotAudio::Pcm { rate_hz } = spec.audio {
         return run_pcm(&spec, args, rate_hz).await;
     }
-    // A kind without media has none; the program lives until it exits.
+    // Without media, the program runs until it exits.
     let media = PendingMedia::of(&mut args);
     let listener = media
         .as_ref()
@@ -196,7 +193,7 @@ fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result
         session_id: &args.session_id,
         body: &args.body,
         handle_sigint: args.handle_sigint,
-        // By SIGTERM a program is told to end, so acting on it is its own business.
+        // The runner sends SIGTERM to end a program, so every program should handle it.
         handle_sigterm: true,
         idle_timeout_s: args.idle_timeout.as_secs(),
         media_url: media_url.as_deref(),
@@ -226,7 +223,7 @@ fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result
     process::arguments(&common, &kind)
 }
 
-/// Runs the media of a program, and ends the program when the first of the two has ended.
+/// Runs the media of a program, and ends the program as soon as one of the two has ended.
 async fn supervise<'e, M>(
     program: &mut Program,
     media: Option<impl FnOnce(&'e Notify) -> M>,
@@ -263,7 +260,7 @@ where
                 return Ok(());
             }
             exited.notify_one();
-            // What it said is heard to its end; what it left behind is ended meanwhile.
+            // Its queued speech plays to the end while the rest of its group is ended.
             match tokio::join!(timeout(PROCESS_LAST_WORDS, media_task), reap_group(program)) {
                 (Ok(MediaEnd::ProtocolError(error, _)), ()) => Err(ProgramError::Media(error)),
                 _ => Ok(()),
@@ -307,7 +304,7 @@ async fn end_after_media(program: &mut Program, end: MediaEnd, shutdown: Shutdow
             run_beside(closing.close(), end).await
         }
         MediaEnd::SessionOver(mut closing) => {
-            // SIGTERM ends most programs at once, before they read the last messages.
+            // SIGTERM ends most programs before they read their last messages.
             if closing.flush().await {
                 let mut shutdown = shutdown.clone();
                 tokio::select! {
@@ -325,7 +322,7 @@ async fn end_after_media(program: &mut Program, end: MediaEnd, shutdown: Shutdow
     }
 }
 
-/// Waits a while for a program to exit by itself.
+/// Waits up to `PROCESS_HANG_UP_GRACE` for a program to exit by itself.
 async fn exit_within_grace(program: &mut Program, shutdown: &Shutdown) -> Option<io::Result<ExitStatus>> {
     let mut stopping = shutdown.clone();
     tokio::select! {
@@ -344,7 +341,7 @@ fn check_status(status: io::Result<ExitStatus>) -> Result<(), ProgramError> {
     }
 }
 
-/// Ends what a program left behind in its group.
+/// Ends the processes that a program left behind in its group.
 async fn reap_group(program: &mut Program) {
     program.terminate();
     if timeout(PROCESS_HANG_UP_GRACE, program.group_exited()).await.is_err() {
@@ -353,8 +350,8 @@ async fn reap_group(program: &mut Program) {
     }
 }
 
-/// Checks the exit status of a program that was told to end: any code is fine, a signal of its own
-/// doing is not.
+/// Checks the exit status of a program after SIGTERM. Any exit code is accepted; a death by another
+/// signal is a failure.
 fn check_stopped(status: io::Result<ExitStatus>) -> Result<(), ProgramError> {
     match status {
         Ok(status) if program::is_exit_on_sigterm(status) => Ok(()),
@@ -367,8 +364,8 @@ fn check_stopped(status: io::Result<ExitStatus>) -> Result<(), ProgramError> {
     }
 }
 
-/// Sends SIGTERM to the program's group, and SIGKILL after `grace` or the shorter time of a runner
-/// that stops.
+/// Sends SIGTERM to the program's group, and SIGKILL after `grace`, or sooner when the runner
+/// stops.
 async fn stop(program: &mut Program, mut shutdown: Shutdown, grace: Duration) -> Result<(), ProgramError> {
     program.terminate();
     let time_is_up = async {
@@ -384,14 +381,14 @@ async fn stop(program: &mut Program, mut shutdown: Shutdown, grace: Duration) ->
         status = program.group_exited() => check_stopped(status),
         () = time_is_up => {
             program.kill();
-            // A process that survives SIGKILL hangs in a disk or a driver.
+            // A process that survives SIGKILL is blocked in the kernel.
             let _ = timeout(PROCESS_REST, program.group_exited()).await;
             Err(ProgramError::Killed)
         }
     }
 }
 
-/// Runs `aside` while it waits for `main`, and drops it when `main` has ended.
+/// Polls `aside` while `main` runs, and drops it when `main` has ended.
 async fn run_beside<T>(aside: impl Future<Output = ()>, main: impl Future<Output = T>) -> T {
     let aside = async {
         aside.await;
@@ -399,7 +396,7 @@ async fn run_beside<T>(aside: impl Future<Output = ()>, main: impl Future<Output
     };
     tokio::select! {
         done = main => done,
-        () = aside => unreachable!("it waits for ever"),
+        () = aside => unreachable!("it is pending after `aside`"),
     }
 }
 

@@ -76,8 +76,8 @@ impl From<event::SessionEvent> for Event {
     }
 }
 
-/// One frame of audio: `i16` mono PCM at [`AudioFrame::rate_hz`], which it dereferences to. Dropping
-/// it gives its buffer back to the session.
+/// One frame of audio: `i16` mono PCM at [`AudioFrame::rate_hz`], which it dereferences to.
+/// Dropping it gives its buffer back to the session.
 pub struct AudioFrame {
     pub(super) samples: Vec<i16>,
     pub(super) rate_hz: u32,

@@ -231,7 +231,8 @@ fn waiting_messages_to_the_caller_are_bounded_in_number() {
     assert_eq!(texts.last().map(String::as_str), Some("64"));
 }
 
-/// 500 ms at 16 kHz are 8000 samples; the sample after them waits until the transport has taken some.
+/// 500 ms at 16 kHz are 8000 samples; the sample after them waits until the transport has taken
+/// some.
 #[test]
 fn a_full_outbound_queue_makes_the_bot_wait() {
     let (link, media) = open();
@@ -282,8 +283,8 @@ fn an_interruption_overtakes_speech_that_waits() {
     assert_eq!(taken, [5; 10], "speech after the interruption is heard");
 }
 
-/// A transport that asks for speech first, as it does when its clock is faster than the news, must not drop the new words
-/// for the interruption before them, nor play them at the old rate.
+/// A transport that asks for speech first, as it does when its clock is faster than the news, must
+/// not drop the new words for the interruption before them, nor play them at the old rate.
 #[test]
 fn speech_waits_until_what_came_before_it_is_known() {
     let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);

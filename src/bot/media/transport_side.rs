@@ -57,7 +57,8 @@ impl TransportSide {
         outbound.audio
     }
 
-    /// Queues an event for the bot. [`TransportSide::push_audio`] queues audio without a new buffer.
+    /// Queues an event for the bot. [`TransportSide::push_audio`] queues audio without a new
+    /// buffer.
     ///
     /// Above the caps the oldest `Speaking` events are dropped first, then the oldest messages, so
     /// that a flood of either cannot displace events that change the session's state.

@@ -1,25 +1,25 @@
-//! The parrot's own sounds, and how loud a sound is.
+//! The parrot's greeting, and the level of a sound.
 //!
-//! Out: PCM, `i16` mono at a given rate; levels from 0, silence, to 1, the loudest there is. A level is the effective value
-//! on a scale of 60 dB, as meters show it: speech moves in its upper half.
+//! Out: `i16` mono PCM at a given rate, and levels from 0 (silence) to 1 (full scale). A level is
+//! the RMS value on a scale of 60 dB, as meters show it: speech lies in its upper half.
 
 use std::f32::consts::TAU;
 
-/// The two notes: an ascending fourth, E5 and A5, in Hz.
+/// Two notes, E5 and A5, in Hz.
 const NOTES_HZ: [f32; 2] = [659.3, 880.0];
-/// Milliseconds of one note.
+/// The duration of a note in milliseconds.
 const NOTE_MS: u32 = 150;
-/// Height of the wave: 22 dB below the loudest, so quiet.
+/// The amplitude: 22 dB below full scale.
 const HEIGHT: f32 = 2_600.0;
-/// What a meter shows at its lower end, below the loudest, in dB.
+/// The lower end of a meter, in dB below full scale.
 const FLOOR_DB: f32 = 60.0;
 
-/// Makes the greeting: 300 ms, rising, without a click at either end.
+/// Returns the greeting: 300 ms of two rising notes, with no click at either end.
 pub fn chime(rate_hz: u32) -> Vec<i16> {
     let note = rate_hz * NOTE_MS / 1000;
     let wave = |frequency_hz: f32, at: u32| {
         let place = at as f32 / note as f32;
-        // A quick rise and a slow fall, both ending in silence.
+        // A fast attack and a slow decay, from silence to silence.
         let shape = (place * 12.0).min(1.0) * (1.0 - place).powi(2);
         let phase = TAU * frequency_hz * at as f32 / rate_hz as f32;
         (HEIGHT * shape * phase.sin()) as i16
@@ -30,7 +30,7 @@ pub fn chime(rate_hz: u32) -> Vec<i16> {
         .collect()
 }
 
-/// Returns how loud a sound is, from 0 to 1; nothing at all is silent.
+/// Returns the level of a sound, 0 to 1. No samples are silence.
 pub fn level(pcm: &[i16]) -> f32 {
     if pcm.is_empty() {
         return 0.0;
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chime_is_short_quiet_and_starts_and_ends_in_silence() {
+    fn the_chime_is_short_and_quiet_and_begins_and_ends_in_silence() {
         for rate_hz in [8_000, 16_000, 48_000] {
             let chime = chime(rate_hz);
             assert_eq!(chime.len() as u32, rate_hz * 300 / 1000);
@@ -61,7 +61,7 @@ mod tests {
         }
     }
 
-    /// Counts how often each note passes zero: that is its pitch.
+    /// The number of zero crossings gives the pitch.
     #[test]
     fn the_second_note_is_higher() {
         let chime = chime(16_000);
@@ -73,12 +73,12 @@ mod tests {
     }
 
     #[test]
-    fn levels_go_from_silence_to_the_loudest() {
+    fn levels_range_from_silence_to_full_scale() {
         assert_eq!(level(&[]), 0.0);
         assert_eq!(level(&[0; 320]), 0.0);
         assert_eq!(level(&[10; 320]), 0.0, "below the meter's lower end");
         assert_eq!(level(&[i16::MIN; 320]), 1.0);
-        // A tenth of the height is 20 dB, a third of the meter.
+        // A tenth of full scale is -20 dB, a third of the meter below its top.
         assert!((level(&[3_277; 320]) - 2.0 / 3.0).abs() < 0.001);
     }
 }

@@ -1,9 +1,9 @@
-//! Where an utterance begins and where it ends: the parrot's detector for turns.
+//! Detects where the caller's turns begin and end.
 //!
-//! In: the caller's PCM, `i16` mono at one rate, with the time of its arrival, and whether the parrot itself is heard. Out:
-//! a [`TurnEvent`] when the caller starts to speak and when they have finished, then with everything they said, a little from
-//! before the first sound included. It ends an utterance at a pause, at its cap, and when audio stops coming.
-//! It measures speech in samples and never asks the clock.
+//! In: the caller's `i16` mono PCM at one rate, its arrival time, and whether the parrot is
+//! speaking. Out: a [`TurnEvent`] when the caller starts to speak, and one when the turn ends, with
+//! the utterance and a short lead before its first sound. A turn ends at a pause, at the cap, and
+//! when audio stops arriving. Speech is measured in samples; time comes in as a value.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,57 +12,57 @@ use crate::limits::{
     PARROT_BARGE_IN, PARROT_GAP, PARROT_LEAD, PARROT_ONSET, PARROT_PAUSE, PARROT_TAIL, PARROT_UTTERANCE_MAX,
 };
 
-/// Tells speech from everything else.
+/// Detects speech.
 pub trait SpeechDetector {
-    /// Takes the next samples, and tells whether there is speech in them.
+    /// Takes the next samples and returns whether they contain speech.
     fn is_speech(&mut self, pcm: &[i16]) -> bool;
 }
 
-/// What became of the caller's turn.
+/// The start or end of the caller's turn.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TurnEvent {
     Started,
     Ended(Utterance),
 }
 
-/// What the caller said.
+/// A turn of the caller, as audio.
 #[derive(PartialEq, Eq)]
 pub struct Utterance {
     pub samples: Vec<i16>,
-    /// From the first sound of speech to the last.
+    /// The duration from the first sound of speech to the last.
     pub spoken: Duration,
     /// When the last sound of speech arrived.
     pub spoken_until: Instant,
-    /// Whether it went on beyond what is kept.
+    /// Whether the utterance reached the cap and was cut.
     pub cut: bool,
 }
 
 impl std::fmt::Debug for Utterance {
-    /// Speech never reaches a log.
+    /// Omits the samples: speech must never reach a log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Utterance({} samples, {:?} spoken)", self.samples.len(), self.spoken)
     }
 }
 
-/// Listens to one caller.
+/// Detects the turns of one caller.
 pub struct TurnDetector<E> {
     detector: E,
     rate_hz: u32,
-    /// The last of what was heard before speech.
+    /// The most recent audio before speech.
     lead: VecDeque<i16>,
-    /// Samples of speech in a row, at the end of `lead`.
+    /// The number of consecutive speech samples at the end of `lead`.
     onset: usize,
-    /// An utterance was cut, and what follows of it is no new one.
+    /// Whether the rest of a cut utterance is being skipped.
     ignoring: bool,
     utterance: Option<PartialUtterance>,
     /// When audio last arrived.
     heard: Option<Instant>,
 }
 
-/// An utterance that goes on.
+/// An utterance that has not ended.
 struct PartialUtterance {
     samples: Vec<i16>,
-    /// Where speech was first heard and last heard.
+    /// The offsets in `samples` of the first and the last speech.
     spoken_from: usize,
     spoken_to: usize,
     spoken_until: Instant,
@@ -81,14 +81,15 @@ impl<E: SpeechDetector> TurnDetector<E> {
         }
     }
 
-    /// Takes what the caller said. While the parrot itself is heard, it takes more speech to start a turn.
+    /// Handles a frame of the caller. During the parrot's own speech, a turn needs more speech to
+    /// start.
     pub fn handle_audio(&mut self, pcm: &[i16], speaking: bool, now: Instant) -> Option<TurnEvent> {
         if pcm.is_empty() {
             return None;
         }
         let before = self.heard.replace(now);
         let speech = self.detector.is_speech(pcm);
-        // What was heard before a gap belongs to nothing that comes after it.
+        // Audio before a gap does not belong to an utterance after it.
         if before.is_some_and(|before| now.saturating_duration_since(before) >= PARROT_GAP)
             && let Some(ended) = self.handle_gap()
         {
@@ -107,12 +108,13 @@ impl<E: SpeechDetector> TurnDetector<E> {
         }
     }
 
-    /// Tells whether the caller is in a turn.
+    /// Returns whether the caller is in a turn.
     pub fn is_in_turn(&self) -> bool {
         self.utterance.is_some()
     }
 
-    /// Returns when to call [`TurnDetector::handle_timeout`]: audio that does not come ends an utterance too.
+    /// Returns when to call [`TurnDetector::handle_timeout`], which ends an utterance whose audio
+    /// stopped arriving.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.utterance.as_ref().and(self.heard).map(|heard| heard + PARROT_GAP)
     }
@@ -122,7 +124,7 @@ impl<E: SpeechDetector> TurnDetector<E> {
         if due { self.handle_gap() } else { None }
     }
 
-    /// Forgets what was heard, and tells whether the caller was in a turn.
+    /// Discards all audio and returns whether the caller was in a turn.
     pub fn reset(&mut self) -> bool {
         self.handle_gap().is_some()
     }
@@ -134,7 +136,7 @@ impl<E: SpeechDetector> TurnDetector<E> {
         self.utterance.take().map(|partial| self.finish(partial, false))
     }
 
-    /// Listens for the beginning of speech.
+    /// Starts a turn after enough consecutive speech.
     fn detect_start(&mut self, pcm: &[i16], speech: bool, speaking: bool, now: Instant) -> Option<TurnEvent> {
         self.lead.extend(pcm);
         let lead_max = self.samples(PARROT_LEAD + PARROT_BARGE_IN).max(pcm.len());
@@ -158,7 +160,7 @@ impl<E: SpeechDetector> TurnDetector<E> {
         Some(TurnEvent::Started)
     }
 
-    /// Ends the utterance when it is time.
+    /// Ends the turn after a pause, or at the cap.
     fn detect_end(&mut self, speech: bool) -> Option<TurnEvent> {
         let samples_max = self.samples(PARROT_UTTERANCE_MAX);
         let pause = self.samples(PARROT_PAUSE);

@@ -1,9 +1,9 @@
-//! The listener to a session's media: a listener on loopback that lets one connection in.
+//! The loopback listener for a session's media, which accepts one WebSocket.
 //!
-//! In: connections. Out: the WebSocket of the one that asks for the secret path; the listener is
-//! closed with that. Whoever asks for another path gets 403 and uses nothing up; who does not ask
-//! in time is dropped, and earlier where others wait. The path is 128 random bits and stands in no
-//! log. Source: RFC 6455 section 4.
+//! In: TCP connections. Out: the WebSocket of the client that requests the secret path, after which
+//! the listener closes. Another path gets 403 and does not count. A connection that sends no
+//! request in time is dropped, and sooner when too many wait. The path is 128 random bits and is
+//! never logged. Source: RFC 6455 section 4.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,7 +25,7 @@ use crate::limits::{
     PROCESS_SOCKET_BUFFER_BYTES,
 };
 
-/// The media of one session, as its program sees it.
+/// The program's WebSocket, from the runner's side.
 pub type MediaSocket = WebSocketStream<TcpStream>;
 
 /// A listener that waits for one connection.
@@ -37,7 +37,7 @@ pub struct MediaListener {
 
 struct SecretPath {
     path: String,
-    /// A connection with the right path is being let in.
+    /// Whether a handshake with the right path is running or done.
     taken: AtomicBool,
 }
 
@@ -45,10 +45,11 @@ impl MediaListener {
     /// Listens on a free port of 127.0.0.1.
     ///
     /// # Errors
-    /// The system's, as when the process is out of files.
+    /// The system's error, for example when the process has no file descriptors left.
     pub fn bind() -> io::Result<MediaListener> {
         let socket = TcpSocket::new_v4()?;
-        // What is accepted has them too. The system's own would hold a minute of speech.
+        // Accepted sockets inherit these sizes. The system's defaults would buffer a minute of
+        // speech.
         socket.set_recv_buffer_size(PROCESS_SOCKET_BUFFER_BYTES)?;
         socket.set_send_buffer_size(PROCESS_SOCKET_BUFFER_BYTES)?;
         socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
@@ -68,7 +69,7 @@ impl MediaListener {
         format!("ws://{}{}", self.address, self.secret.path)
     }
 
-    /// Waits for the connection that is let in, and closes the listener behind it.
+    /// Waits for the first valid handshake and closes the listener.
     pub async fn accept(self) -> MediaSocket {
         let mut handshakes = JoinSet::new();
         let mut pending = VecDeque::with_capacity(PROCESS_HANDSHAKES_MAX);
@@ -88,7 +89,7 @@ impl MediaListener {
                 Some(finished) = handshakes.join_next() => match finished {
                     Ok(Ok(socket)) => return socket,
                     Ok(Err(why)) => log::debug!("a connection to the bot's media was refused: {why}"),
-                    // It panicked, which the log has.
+                    // The task panicked, and the panic was logged.
                     Err(_) => {}
                 },
             }
@@ -97,9 +98,9 @@ impl MediaListener {
 }
 
 impl MediaListener {
-    /// Makes a place for one more handshake: the oldest of too many gives way, since a program that
-    /// has just connected asks at once. Tells whether there is one; there is none once the right
-    /// path was asked for, as that handshake may be the oldest.
+    /// Makes room for another handshake and returns whether there is room. The oldest handshake
+    /// gives way, because a program sends its request right after it connects. Once the right path
+    /// was requested there is no room: that handshake may be the oldest.
     fn make_room(&self, pending: &mut VecDeque<AbortHandle>) -> bool {
         pending.retain(|handshake| !handshake.is_finished());
         if pending.len() < PROCESS_HANDSHAKES_MAX {
@@ -115,7 +116,7 @@ impl MediaListener {
     }
 }
 
-/// What the library may hold.
+/// Returns the buffer and message caps of the WebSocket library.
 fn config() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(4096)
@@ -126,7 +127,7 @@ fn config() -> WebSocketConfig {
 }
 
 async fn handshake(stream: TcpStream, secret: Arc<SecretPath>) -> Result<MediaSocket, String> {
-    // A frame of speech must not wait for the next.
+    // Small frames must not wait for the next one.
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let mut ours = false;
     #[allow(clippy::result_large_err, reason = "the library's own type")]
@@ -146,10 +147,10 @@ async fn handshake(stream: TcpStream, secret: Arc<SecretPath>) -> Result<MediaSo
     let result = match handshake.await {
         Ok(Ok(socket)) => return Ok(socket),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("it did not ask in time".to_owned()),
+        Err(_) => Err("no request arrived in time".to_owned()),
     };
     if ours {
-        // It went away before it was in: the program may try again.
+        // The program disconnected during the handshake and may retry.
         secret.taken.store(false, Ordering::Relaxed);
     }
     result

@@ -1,8 +1,9 @@
-//! The words of a bot's program on their way to the log, as they are written.
+//! Logs the output of a bot's program.
 //!
-//! In: its stdout and stderr. Out: lines at INFO with the session's id, under targets of their own, so that `RUST_LOG` can
-//! tell them from the runner's. Both are INFO: most programs log everything to stderr. The pipes are always read, whatever
-//! the log takes, so that a program never waits for it; one that floods them is read a little slower than it could write.
+//! In: its stdout and stderr. Out: one INFO line per line of output, with the session's id, under a
+//! target per stream for `RUST_LOG`. Both streams are INFO because most programs log everything to
+//! stderr. The pipes are always read, so a program never waits for the log; after the first dropped
+//! line, reading pauses between chunks.
 
 use std::io;
 
@@ -13,7 +14,7 @@ use crate::io::tasks;
 use crate::limits::{PROCESS_FLOOD_PAUSE, PROCESS_LOG_BYTES_PER_S};
 use crate::proto::process::output_lines::{LineDecision, LineSplitter, LogAllowance};
 
-/// Where the lines stand in the log.
+/// The log targets of the two streams.
 const STDOUT: &str = "edge_runner::bot::stdout";
 const STDERR: &str = "edge_runner::bot::stderr";
 
@@ -29,14 +30,14 @@ pub async fn run(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin)
     .await;
 }
 
-/// What goes to the log.
+/// An entry of the log.
 #[derive(Debug)]
 enum OutputEntry<'a> {
     Line {
         target: &'static str,
         text: &'a str,
     },
-    /// Lines are dropped from here on.
+    /// The first dropped line.
     Flood,
     Dropped(u64),
 }
@@ -55,7 +56,7 @@ async fn read_streams(
             read = stderr.read(), if stderr.is_open => stderr.take(read, &mut allowance, &mut sink),
         }
         if allowance.dropped() > 0 {
-            // Else a program that only writes would keep a whole core busy with reading.
+            // Without the pause, a program that floods its output would keep a core busy.
             sleep(PROCESS_FLOOD_PAUSE).await;
         }
     }
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lines_of_both_streams_reach_the_log_up_to_the_last() {
+    async fn logs_the_lines_of_both_streams_to_the_last() {
         let mut entries = logged(b"one\ntwo", b"Traceback\n").await;
         entries.sort();
         assert_eq!(
@@ -139,7 +140,7 @@ mod tests {
         );
     }
 
-    /// Ten megabytes in no time: a burst is logged, the rest is counted, and everything is read.
+    /// 10 MB at once: a burst is logged, the rest is counted, and all of it is read.
     #[tokio::test(start_paused = true)]
     async fn a_flood_is_read_and_dropped() {
         let line = [vec![b'x'; PROCESS_LINE_BYTES_MAX], b"\n".to_vec()].concat();

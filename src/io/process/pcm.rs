@@ -24,13 +24,13 @@ pub struct Pipes {
 }
 
 impl Pipes {
-    /// Takes both ends, and makes both pipes small, so that what they hold is recent.
+    /// Takes both pipes and shrinks their buffers, so that the audio in them is recent.
     pub fn new(stdin: ChildStdin, stdout: ChildStdout) -> Self {
         for resized in [
             fcntl_setpipe_size(&stdin, PROCESS_PIPE_BYTES),
             fcntl_setpipe_size(&stdout, PROCESS_PIPE_BYTES),
         ] {
-            // A larger pipe delays the audio of a slow program, and nothing else.
+            // A larger pipe only delays the audio of a slow program.
             if let Err(error) = resized {
                 log::debug!("resizing a pipe of the bot: {error}");
             }
@@ -39,12 +39,12 @@ impl Pipes {
     }
 }
 
-/// The caller's speech on its way to the program.
+/// The caller's speech for the program.
 struct Input {
     /// `None` once the program has closed its end.
     stdin: Option<ChildStdin>,
     queue: InboundQueue,
-    /// The frame that is being written, and how much of it was.
+    /// The frame that is being written, and how many bytes of it were written.
     frame: Vec<u8>,
     written: usize,
 }
@@ -57,7 +57,7 @@ impl Input {
         }
     }
 
-    /// Writes some of what waits; returns `false` once nothing is left to write. Cancel safe.
+    /// Writes some of the queue. Returns `false` once nothing is left to write. Cancel safe.
     async fn write_some(&mut self) -> bool {
         let Some(stdin) = &mut self.stdin else { return false };
         if self.written == self.frame.len() {
@@ -83,8 +83,8 @@ pub struct ClosingPipes {
 }
 
 impl ClosingPipes {
-    /// Writes what still waits, ends the program's input, and discards its output. Ends when the
-    /// program has closed its output.
+    /// Writes what is queued, closes the program's input, and discards its output until the program
+    /// closes it.
     pub async fn close(self) {
         let ClosingPipes { mut input, mut stdout } = self;
         let end_input = async {

@@ -1,8 +1,8 @@
-//! One process with everything that it starts: its group, the signals to it, and the wait for the last of it.
+//! One process and its process group: start, signals, and the wait for the last member.
 //!
-//! In: a command, the arguments for its environment, signals. Out: its exit status, and whether any of its group is left.
-//! However it is let go of, no process of the group and no zombie stays behind.
-//! The group itself is [`crate::io::group`].
+//! In: a command, its environment, and signals. Out: the exit status, and whether the group has a
+//! member left. Dropping a [`Program`] kills its group and leaves no zombie. The group itself is
+//! [`crate::io::group`].
 
 use std::ffi::OsString;
 use std::io;
@@ -24,31 +24,32 @@ use crate::io::tasks;
 use crate::limits::{PROCESS_GROUP_INTERVAL, PROCESS_REST};
 use crate::logging;
 
-/// What is run for every session.
+/// The command that runs for every session.
 pub struct ProgramSpec {
     pub command: Vec<OsString>,
-    /// Variables of this process that it does not inherit.
+    /// Names of variables that the program does not inherit.
     pub withheld: Vec<String>,
     /// How the program gets its audio.
     pub audio: BotAudio,
-    /// Where it starts; `None` means where this process did.
+    /// The working directory; `None` means the one of the runner.
     pub working_dir: Option<PathBuf>,
 }
 
 /// A running program.
 pub struct Program {
-    /// Dropped first: its signal needs the leader's number, which is free for others once the leader is reaped.
+    /// Dropped before `child`: the signal needs the leader's process id, which the system may reuse
+    /// once the leader is reaped.
     group: ProcessGroup,
     child: Child,
-    /// Its words on their way to the log; a task of its own, so that a flood of them holds up nothing else.
+    /// Logs the program's output. It is a task, so that a flood of output delays nothing else.
     output_log: JoinSet<()>,
 }
 
 impl Program {
-    /// Starts the command, without a shell. The pipes are those of its audio in raw mode.
+    /// Starts the command without a shell. Returns the pipes of its audio in raw mode.
     ///
     /// # Errors
-    /// The system's, when there is no such program, no memory for it or no right to it.
+    /// The system's error, when the program does not exist, or memory or permissions are missing.
     pub fn start(spec: &ProgramSpec, arguments: &str, session_id: SessionId) -> io::Result<(Program, Option<Pipes>)> {
         let (program, rest) = spec.command.split_first().ok_or(io::ErrorKind::NotFound)?;
         let mut command = Command::new(program);
@@ -69,9 +70,10 @@ impl Program {
             .args(rest)
             .env("ENV", "local")
             .env("RUNNER_ARGUMENTS", arguments)
-            // Else Python keeps lines back until 8 KiB of them are there, and loses them in a crash.
+            // Without it, Python buffers output up to 8 KiB, and loses the buffer in a crash.
             .env("PYTHONUNBUFFERED", "1")
-            // The runner's own supervisor: a program that thinks it is the service would speak for the runner.
+            // These address the runner's own supervisor; a program that inherits them would report
+            // as the service.
             .env_remove("NOTIFY_SOCKET")
             .env_remove("WATCHDOG_USEC")
             .env_remove("WATCHDOG_PID")
@@ -81,7 +83,7 @@ impl Program {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()?;
-        let id = child.id().expect("a child that was never waited for has a number");
+        let id = child.id().expect("a child that was never waited for has a process id");
         log::debug!("the bot is process {id}");
         let mut pipes = None;
         let mut stdout = child.stdout.take();
@@ -106,20 +108,20 @@ impl Program {
         Ok((program, pipes))
     }
 
-    /// Waits until the process itself has ended; what it started may go on.
+    /// Waits until the process has exited. Its children may still run.
     ///
     /// # Errors
-    /// The system's, when somebody else took the exit status.
+    /// The system's error, when the exit status was collected elsewhere.
     pub async fn exited(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;
         self.group.leader_was_reaped();
         status
     }
 
-    /// Waits until the process and all of its group have ended.
+    /// Waits until the process and its whole group have ended.
     ///
     /// # Errors
-    /// As [`Program::exited`].
+    /// See [`Program::exited`].
     pub async fn group_exited(&mut self) -> io::Result<ExitStatus> {
         let status = self.exited().await;
         while !self.group.is_gone() {
@@ -128,23 +130,25 @@ impl Program {
         status
     }
 
-    /// Asks the group to end.
+    /// Sends SIGTERM to the group.
     pub fn terminate(&mut self) {
         self.group.signal(Signal::TERM);
     }
 
-    /// Ends the group by force.
+    /// Sends SIGKILL to the group.
     pub fn kill(&mut self) {
         self.group.signal(Signal::KILL);
     }
 
-    /// Waits until the last words are in the log; not for long, since a process that left the group may hold the pipes.
+    /// Waits until the output is in the log, up to `PROCESS_REST`: a process that left the group
+    /// may keep the pipes open.
     pub async fn flush_output(&mut self) {
         let _ = timeout(PROCESS_REST, self.output_log.join_next()).await;
     }
 }
 
-/// Tells whether a program ended as SIGTERM ends programs: by the signal, with 0, or as shells report the signal.
+/// Returns whether a status is that of a program that SIGTERM ended: the signal, code 0, or the
+/// code 143 of a shell.
 pub fn is_exit_on_sigterm(status: ExitStatus) -> bool {
     status.signal() == Some(Signal::TERM.as_raw()) || matches!(status.code(), Some(0 | 143))
 }

@@ -1,9 +1,12 @@
-//! The media of one session on its way to a program and back, over one WebSocket.
+//! Carries the media of one session to a program and back, over one WebSocket.
 //!
-//! To the program: the caller's speech at 16 kHz, messages as they came, keys, marks and news of a room as messages. From it: speech at any
-//! rate, messages, interruptions, marks. Each direction has a queue that ends, and neither waits for the other: a program that
-//! does not read loses the caller's oldest speech, one that speaks too far ahead is not read until the session has caught up.
-//! Refuses, and ends with: text, bytes that are no frame, a message that is too long, a rate that cannot be played.
+//! To the program: the caller's `i16` mono PCM at 16 kHz, the caller's messages unchanged, and
+//! keys, marks and room events as messages. From the program: PCM at any supported rate, messages,
+//! interruptions and marks. Each direction has a bounded queue, and neither waits for the other. A
+//! program that does not read loses the caller's oldest speech. A program whose speech fills the
+//! queue is not read until the session catches up.
+//! Text messages, bytes that are no frame, messages above the cap and unsupported rates end the
+//! session.
 
 use std::future::{Future as _, poll_fn};
 use std::pin::{Pin, pin};
@@ -30,7 +33,7 @@ use crate::proto::process::inbound_queue::InboundQueue;
 use crate::proto::process::playout_queue::{PlayoutQueue, PlayoutStep, UnsupportedRate};
 use crate::proto::sockets::frames::{self, ProtobufError, ProtobufFrame};
 
-/// What a program did wrong on its media.
+/// A program's violation of the media protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MediaProtocolError {
     #[error("on its media it sent a text message; every message is a binary frame")]
@@ -57,7 +60,8 @@ impl MediaProtocolError {
     }
 }
 
-/// The last words to a program, if it ever connected: messages that still wait, and why its socket is closed.
+/// The close of a program's socket, with the messages that still wait for it. Empty if the program
+/// never connected.
 pub struct ClosingMedia(Option<ClosingSocket>);
 
 struct ClosingSocket {
@@ -68,7 +72,6 @@ struct ClosingSocket {
 }
 
 impl ClosingMedia {
-    /// The program never connected.
     fn unconnected() -> Self {
         ClosingMedia(None)
     }
@@ -86,7 +89,7 @@ impl ClosingMedia {
         }))
     }
 
-    /// Hands over the messages that wait, as far as the program reads, and tells whether there were any.
+    /// Sends the messages that wait, up to `PROCESS_CLOSE_WITHIN`. Returns whether there were any.
     pub async fn flush(&mut self) -> bool {
         let Some(closing) = self.0.as_mut().filter(|closing| !closing.rest.is_empty()) else {
             return false;
@@ -103,12 +106,12 @@ impl ClosingMedia {
         true
     }
 
-    /// Closes the socket, and waits a little for the program to close its side.
+    /// Closes the socket, and waits up to `PROCESS_CLOSE_WITHIN` for the program to close its side.
     pub async fn close(mut self) {
         self.flush().await;
         let Some(mut closing) = self.0 else { return };
         let close = async {
-            // Its end is what is wanted; how it comes about is not.
+            // An error here ends the socket as well.
             if closing.socket.close(Some(closing.close)).await.is_ok() {
                 while let Some(Ok(_)) = closing.socket.next().await {}
             }
@@ -117,16 +120,17 @@ impl ClosingMedia {
     }
 }
 
-/// The media of a session until its program connects.
+/// The media of a session before its program connects.
 pub enum PendingMedia {
-    /// It is open: what the caller says meanwhile is kept.
+    /// Open media, whose events are queued for the program.
     Open(Media),
-    /// To take it is to enter a room under the bot's name, and a program that enters by itself would be driven out.
+    /// Unopened media of a LiveKit room. Opening it joins the room under the bot's name, which
+    /// would remove a program that joins the room by itself.
     Slot(MediaSlot),
 }
 
 impl PendingMedia {
-    /// Takes it from the arguments of a bot; nothing where the kind has none.
+    /// Takes the media from the arguments of a bot. Returns `None` for a kind without media.
     pub fn of(args: &mut RunnerArguments) -> Option<Self> {
         match &mut args.kind {
             Kind::Mediaroom(room) => room.slot().map(PendingMedia::Slot),
@@ -149,7 +153,7 @@ impl PendingMedia {
     }
 }
 
-/// Carries the media of one session until it ends. `exited` is told when the program has ended.
+/// Carries the media of one session until it ends. `exited` signals that the program has exited.
 pub async fn run(mut media: PendingMedia, listener: MediaListener, exited: &Notify) -> MediaEnd {
     let mut backlog = InboundQueue::default();
     let mut accepted_media = pin!(listener.accept());
@@ -160,7 +164,7 @@ pub async fn run(mut media: PendingMedia, listener: MediaListener, exited: &Noti
             },
             socket = &mut accepted_media => break MediaConnection::new(socket),
             () = exited.notified() => match timeout(PROCESS_REST, &mut accepted_media).await {
-                // It connected, spoke and ended while nobody looked.
+                // The program may have connected, spoken and exited before this task ran.
                 Ok(socket) => break MediaConnection::new(socket),
                 Err(_) => return MediaEnd::HungUp,
             },
@@ -206,7 +210,8 @@ pub async fn run(mut media: PendingMedia, listener: MediaListener, exited: &Noti
     end
 }
 
-/// Ends the talk. Messages that wait are still told: one of them may say why the session is over.
+/// Ends the session's media. Queued messages are still sent, because one of them may contain the
+/// reason for the end.
 fn session_over(connection: MediaConnection, backlog: &mut InboundQueue) -> MediaEnd {
     let mut rest = std::mem::take(backlog);
     rest.drop_speech();
@@ -221,7 +226,7 @@ fn session_over(connection: MediaConnection, backlog: &mut InboundQueue) -> Medi
     ))
 }
 
-/// Queues what happened for the program; `false` once the session is over.
+/// Queues an event for the program. Returns `false` once the session is over.
 fn queue_event(event: Option<Event>, backlog: &mut InboundQueue) -> bool {
     match event {
         None | Some(Event::Left(_)) => return false,
@@ -242,12 +247,14 @@ fn queue_message(backlog: &mut InboundQueue, json: &str) {
     backlog.push_message(frames::message(json));
 }
 
-/// The socket of the program, as far as it still works.
+/// The program's socket.
 struct MediaConnection {
-    /// Gone once nothing more can be read: a program that closes waits until it is.
+    /// `None` once nothing more can be read. The close handshake runs in `poll_exchange` until
+    /// then.
     socket: Option<Box<MediaSocket>>,
     writable: bool,
-    /// Before this is over, nothing is written: a pipeline that connects before it runs would choke on it.
+    /// Nothing is written before this elapses: a pipeline that connects before it runs loses the
+    /// connection on early frames.
     write_delay: Pin<Box<Sleep>>,
 }
 
@@ -264,7 +271,8 @@ impl MediaConnection {
         self.socket.is_none()
     }
 
-    /// Writes what waits, as far as the program reads, and reads the next message, if there is room for it.
+    /// Writes what is queued as far as the program reads, and reads the next message if there is
+    /// room for it.
     fn poll_exchange(
         &mut self,
         backlog: &mut InboundQueue,
@@ -276,7 +284,7 @@ impl MediaConnection {
         };
         let may_write = self.write_delay.is_elapsed() || self.write_delay.as_mut().poll(cx).is_ready();
         if self.writable && may_write && write(socket, backlog, cx).is_err() {
-            // What the program said before it went is still to be read.
+            // Messages that the program sent before it disconnected can still be read.
             self.writable = false;
         }
         if has_room {
@@ -304,7 +312,7 @@ fn write(socket: &mut MediaSocket, backlog: &mut InboundQueue, cx: &mut Context<
     Ok(())
 }
 
-/// Does what a message of the program asks for.
+/// Handles a message of the program.
 fn handle_message(
     message: Option<Result<Message, Error>>,
     output: &Output,
@@ -315,11 +323,11 @@ fn handle_message(
     match message {
         Some(Ok(Message::Binary(bytes))) => handle_frame(bytes, output, speech, backlog)?,
         Some(Ok(Message::Text(_))) => return Err(MediaProtocolError::Text),
-        // The library answers pings, and a close with the next read.
+        // The library answers pings, and answers a close on the next read.
         Some(Ok(Message::Close(_))) => connection.writable = false,
         Some(Ok(_)) => {}
         Some(Err(Error::Capacity(CapacityError::MessageTooLong { .. }))) => return Err(MediaProtocolError::TooLong),
-        // A program that ends without a word hangs up as well.
+        // A program that exits without a close frame has hung up.
         None | Some(Err(Error::Io(_) | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake))) => {
             connection.close()
         }
@@ -350,7 +358,7 @@ fn handle_frame(
                 Ok(()) => speech.queued.notify_one(),
                 Err(name) => queue_unplayed_mark(&name),
             },
-            // When the session is over, the next event says so.
+            // After the end of the session, the next event says so.
             None => drop(output.send_message(text)),
         },
         ProtobufFrame::Interruption => {
@@ -358,7 +366,7 @@ fn handle_frame(
             output.interrupt();
             marks.iter().for_each(|name| queue_unplayed_mark(name));
         }
-        // What a pipeline says to itself.
+        // Frames of a pipeline's internal traffic.
         ProtobufFrame::Text(_) | ProtobufFrame::Transcription { .. } | ProtobufFrame::Unset => {}
     }
     Ok(())
@@ -388,7 +396,7 @@ impl SpeechQueue {
         lock(&self.ahead)
     }
 
-    /// Hands speech over as fast as the session takes it, until the session is over.
+    /// Passes speech on as fast as the session takes it, until the session is over.
     async fn forward(&self, output: &Output) -> MediaError {
         loop {
             let step = self.ahead().poll_step();

@@ -1,4 +1,4 @@
-//! Turns, from frames that come every 20 ms of a clock that the test moves.
+//! Tests of turn detection, with frames of 20 ms on a clock of their own.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const RATE_HZ: u32 = 16_000;
 const FRAME: usize = 320;
 const FRAME_MS: u64 = 20;
 
-/// Takes everything loud for speech, so that a test says exactly where speech is.
+/// Takes every loud sample for speech, so that a test controls where speech is.
 struct Loud;
 
 impl SpeechDetector for Loud {
@@ -15,7 +15,7 @@ impl SpeechDetector for Loud {
     }
 }
 
-/// A caller whose frames hold one value each: speech above 100, silence below.
+/// A caller whose frames each contain one value: speech above 100, silence below.
 struct Call {
     turn_detector: TurnDetector<Loud>,
     now: Instant,
@@ -31,7 +31,8 @@ impl Call {
         }
     }
 
-    /// Lets frames come, and returns the turns with the milliseconds at which each came.
+    /// Passes frames to the detector and returns the turn events, each with its time in
+    /// milliseconds.
     fn hears(&mut self, sample: i16, ms: u64) -> Vec<(u64, TurnEvent)> {
         let mut turns = Vec::new();
         for at in 1..=ms / FRAME_MS {
@@ -44,7 +45,7 @@ impl Call {
         turns
     }
 
-    /// Lets a whole utterance come, and returns it.
+    /// Passes a whole utterance to the detector and returns it.
     fn utterance(&mut self, speech_ms: u64) -> Utterance {
         self.hears(0, 1_000);
         assert_eq!(self.hears(1_000, speech_ms)[0].1, TurnEvent::Started);
@@ -60,7 +61,7 @@ fn samples(ms: usize) -> usize {
 }
 
 #[test]
-fn an_utterance_has_its_first_syllable_and_ends_at_a_pause() {
+fn an_utterance_includes_its_lead_and_ends_at_a_pause() {
     let mut call = Call::new();
     assert_eq!(call.hears(7, 5_000), []);
     assert_eq!(call.turn_detector.poll_timeout(), None);
@@ -85,7 +86,7 @@ fn an_utterance_has_its_first_syllable_and_ends_at_a_pause() {
 }
 
 #[test]
-fn a_click_is_no_utterance() {
+fn a_click_starts_no_turn() {
     let mut call = Call::new();
     for _ in 0..20 {
         assert_eq!(call.hears(1_000, 40), []);
@@ -93,9 +94,9 @@ fn a_click_is_no_utterance() {
     }
 }
 
-/// While the bot is heard, a quarter of a second of speech is wanted; nothing of it is lost then.
+/// During the bot's speech, a turn starts after 250 ms of speech, none of which is lost.
 #[test]
-fn a_barge_in_takes_longer_and_keeps_what_was_said() {
+fn a_barge_in_needs_more_speech_and_keeps_all_of_it() {
     let mut call = Call::new();
     call.speaking = true;
     call.hears(7, 1_000);
@@ -112,7 +113,8 @@ fn a_barge_in_takes_longer_and_keeps_what_was_said() {
     assert_eq!(at, Some(samples(300)));
 }
 
-/// The first frame that fills the cap ends the utterance; what follows in the same breath is no other one.
+/// The frame that fills the cap ends the utterance. Speech that continues does not start another
+/// one.
 #[test]
 fn an_utterance_is_cut_at_its_cap() {
     let limit_ms = PARROT_UTTERANCE_MAX.as_millis() as u64;
@@ -158,14 +160,14 @@ fn audio_that_stops_coming_ends_an_utterance() {
     assert_eq!(call.turn_detector.poll_timeout(), None);
     assert_eq!(call.turn_detector.handle_timeout(due), None);
 
-    // A timer that comes late changes nothing: the frame after the gap ends the utterance.
+    // A late timer changes nothing: the frame after the gap ends the utterance.
     call.hears(1_000, 500);
     call.now += PARROT_GAP;
     assert!(matches!(call.hears(1_000, 20)[..], [(20, TurnEvent::Ended(_))]));
 }
 
 #[test]
-fn what_was_heard_before_a_gap_is_no_lead() {
+fn audio_before_a_gap_is_not_part_of_the_lead() {
     let mut call = Call::new();
     call.hears(55, 1_000);
     call.hears(1_000, 40);
@@ -183,7 +185,7 @@ fn what_was_heard_before_a_gap_is_no_lead() {
 }
 
 #[test]
-fn a_reset_forgets_and_says_whether_there_was_a_turn() {
+fn a_reset_discards_audio_and_returns_whether_there_was_a_turn() {
     let mut call = Call::new();
     assert!(!call.turn_detector.reset());
     call.hears(1_000, 200);
@@ -223,7 +225,7 @@ fn frames_of_any_length_add_up_to_the_same_utterance() {
 }
 
 #[test]
-fn silence_costs_no_more_memory_than_the_lead() {
+fn silence_keeps_no_more_samples_than_the_lead() {
     let mut call = Call::new();
     call.hears(0, 120_000);
     assert_eq!(call.turn_detector.lead.len(), samples(540));

@@ -1,4 +1,5 @@
-//! Who is let in, over real loopback, on a clock that jumps to the next timer when nothing else happens.
+//! Tests of the media listener over real loopback. The clock is paused and jumps to the next timer
+//! when all tasks wait.
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::io::AsyncReadExt as _;
@@ -20,7 +21,7 @@ fn is_forbidden(asked: Result<MediaSocket, Error>) -> bool {
     matches!(asked, Err(Error::Http(response)) if response.status() == StatusCode::FORBIDDEN)
 }
 
-/// Wrong paths are refused and use nothing up; the right one is let in, and no other after it.
+/// A wrong path is rejected and does not count; the right path is accepted once.
 #[tokio::test]
 async fn the_secret_path_opens_once() {
     let listener = MediaListener::bind().expect("a free port");
@@ -49,7 +50,7 @@ async fn the_secret_path_opens_once() {
 }
 
 #[tokio::test]
-async fn two_doors_have_two_secrets() {
+async fn each_listener_has_its_own_secret() {
     let (one, two) = (
         MediaListener::bind().expect("a port"),
         MediaListener::bind().expect("a port"),
@@ -61,9 +62,10 @@ async fn two_doors_have_two_secrets() {
     assert!(is_forbidden(ask(address, &foreign).await));
 }
 
-/// Strangers that connect and say nothing, half a request, or what is no request, keep nobody out for longer than their time.
+/// Connections that send nothing, half a request or no HTTP delay the program no longer than their
+/// timeout.
 #[tokio::test(start_paused = true)]
-async fn strangers_do_not_block_the_door() {
+async fn idle_and_invalid_connections_do_not_block_the_program() {
     let listener = MediaListener::bind().expect("a free port");
     let (url, address) = (listener.url(), listener.address);
     let accepted_media = tokio::spawn(listener.accept());
@@ -86,17 +88,17 @@ async fn strangers_do_not_block_the_door() {
     accepted_media.await.expect("no panic");
     for mut stranger in strangers {
         let mut rest = Vec::new();
-        // Closed, one way or the other, and never upgraded.
+        // Each is closed without an upgrade.
         let _ = stranger.read_to_end(&mut rest).await;
         assert!(!rest.starts_with(b"HTTP/1.1 101"));
     }
 }
 
-/// More silent connections than the media socket admits at once: the program is accepted_media before the
-/// first of them times out.
+/// With more silent connections than the listener holds, the program is accepted before the first
+/// of them times out.
 #[tokio::test(start_paused = true)]
-async fn a_full_door_lets_the_program_in_at_once() {
-    // As long as this thread waits, the clock stands still whatever else does.
+async fn a_full_listener_accepts_the_program_at_once() {
+    // The paused clock cannot advance while this thread blocks.
     let (over, wait) = std::sync::mpsc::channel::<()>();
     let held = tokio::task::spawn_blocking(move || wait.recv_timeout(std::time::Duration::from_secs(60)).is_ok());
     let began = tokio::time::Instant::now();
@@ -114,9 +116,9 @@ async fn a_full_door_lets_the_program_in_at_once() {
     assert!(held.await.expect("no panic"));
 }
 
-/// A program that goes away in the middle of its handshake may come again.
+/// A program that disconnects during its handshake may connect again.
 #[tokio::test]
-async fn a_handshake_that_breaks_uses_nothing_up() {
+async fn an_aborted_handshake_does_not_use_up_the_path() {
     let listener = MediaListener::bind().expect("a free port");
     let (url, address) = (listener.url(), listener.address);
     let accepted_media = tokio::spawn(listener.accept());

@@ -1,4 +1,4 @@
-//! Programs in raw mode: shell scripts on real pipes, and a session that the test plays.
+//! Tests of programs in raw mode: shell scripts on real pipes, and a session that the test drives.
 
 use std::fs;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn rig(script: &str) -> Rig {
     Rig::with(script, json!({}), BotAudio::Pcm { rate_hz: RATE_HZ })
 }
 
-/// Takes speech of the bot until there are so many samples.
+/// Waits for this many samples of the bot.
 async fn hear(rig: &Rig, samples: usize) -> Vec<i16> {
     let mut heard = Vec::new();
     within(async {
@@ -62,7 +62,7 @@ async fn audio_passes_through_a_program_sample_by_sample() {
     );
 }
 
-/// RTVI is answered here, since no message reaches the program.
+/// The runner answers RTVI itself, since no message reaches the program.
 #[tokio::test]
 async fn a_client_is_told_that_the_bot_is_ready() {
     let rig = rig("exec cat");
@@ -91,7 +91,7 @@ async fn a_program_finds_the_rate_and_no_media_url() {
     assert_eq!(rig.end().await, Ok(()));
 }
 
-/// Ten seconds written at once: the program waits, and every sample is heard.
+/// Ten seconds are written at once: the program blocks, and every sample is played.
 #[tokio::test]
 async fn a_program_that_writes_faster_than_real_time_is_held_back() {
     let seconds = 10;
@@ -100,7 +100,7 @@ async fn a_program_that_writes_faster_than_real_time_is_held_back() {
         "echo up > $0/up; yes | head -c {bytes}; echo written > $0/written"
     ));
     rig.working_dir.line("up").await;
-    // Nothing is taken, so what the program can write is what the queues hold.
+    // The session takes nothing here, so the program can write only what the queues hold.
     rig.link.notified().await;
     sleep(Duration::from_millis(300)).await;
     assert!(!rig.working_dir.path("written").exists());
@@ -113,8 +113,7 @@ async fn a_program_that_writes_faster_than_real_time_is_held_back() {
     assert_eq!(rig.end().await, Ok(()));
 }
 
-/// The queue to a program keeps the newest speech, the session goes on, and the input ends with the
-/// last sample.
+/// The queue to a program keeps the newest speech, and the input ends with the last sample.
 #[tokio::test]
 async fn a_program_that_does_not_read_loses_the_oldest_speech() {
     let mut rig = rig("while [ ! -e $0/go ]; do sleep 0.01; done; cat > $0/heard");
@@ -144,9 +143,9 @@ async fn a_program_that_does_not_read_loses_the_oldest_speech() {
     assert_eq!((heard[0], heard[heard.len() - 1]), (0, frames as i16 - 1));
 }
 
-/// A program that records closes its file: it has the last sample, and time to act on the end.
+/// A program that records gets the last sample and has time to close its file.
 #[tokio::test]
-async fn a_caller_who_leaves_ends_the_input() {
+async fn the_input_ends_when_the_caller_leaves() {
     let mut rig = rig("cat > $0/heard; sleep 0.2; echo closed > $0/closed");
     for frame in 0..50_i16 {
         rig.link.push_audio(&[frame; FRAME], RATE_HZ);
@@ -159,9 +158,9 @@ async fn a_caller_who_leaves_ends_the_input() {
     assert_eq!(heard, said);
 }
 
-/// What a program still writes after the caller left is read and dropped: it can end.
+/// Output after the end of the session is discarded, so the program can exit.
 #[tokio::test]
-async fn output_after_the_end_holds_no_program_up() {
+async fn output_after_the_end_of_the_session_does_not_block_the_program() {
     let mut rig = rig("cat > $0/heard; yes | head -c 1000000; echo done > $0/done");
     rig.link.push(Event::Left(LeaveReason::Left));
     assert_eq!(rig.end().await, Ok(()));
@@ -190,7 +189,7 @@ async fn a_runner_that_stops_kills_a_program_that_ignores_sigterm() {
     assert!(refused.contains("was killed"), "{refused}");
 }
 
-/// The end of stdout is a hang-up, after what was written is heard; half a sample is nothing.
+/// The end of stdout is a hang-up once everything before it was played. Half a sample is dropped.
 #[tokio::test]
 async fn the_end_of_the_output_hangs_up() {
     for script in ["printf ababa", "printf ababa; exec >&-; exec sleep 1000"] {
