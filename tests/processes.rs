@@ -1,7 +1,8 @@
-//! Bots that are programs, against the real binary: what they are told, what they hear and say, and every way in which they and
-//! their sessions end.
+//! Tests of bots that are programs, against the real binary: their arguments, their media, and
+//! their ends.
 //!
-//! Most of these bots are a shell that stays while the test itself speaks on their media; one is this test binary.
+//! Most of these bots are a shell script that keeps running while the test connects to its media.
+//! One is this test binary itself.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -23,24 +24,24 @@ use crate::support::socket::{Habits, Socket, What};
 use crate::support::sound::Speech;
 use crate::support::sweep::Sweep;
 
-/// A runner whose bot is this script.
+/// Starts a runner whose bot is this script.
 fn shell(script: &str) -> TestRunner {
     TestRunner::start(&["--", "/bin/sh", "-c", script])
 }
 
-/// The process that serves the call of this provider.
+/// Returns the process that serves the call of this provider.
 fn of_call(runner: &TestRunner, provider: Provider) -> Started {
     Started::of(runner, |arguments| arguments["transport_type"] == provider.transport())
 }
 
-/// A plain client and its program.
+/// Connects a plain client and its program.
 fn talk(runner: &TestRunner) -> (Client, Program) {
     let client = Client::connect(runner.addr, "/ws-client");
     let program = Started::of(runner, |_| true).speak();
     (client, program)
 }
 
-/// R-016 to R-024: `RUNNER_ARGUMENTS` of a call, whole, for every provider.
+/// R-016 to R-024: `RUNNER_ARGUMENTS` of a call, complete, for every provider.
 #[test]
 fn a_program_finds_the_call_in_its_arguments() {
     let runner = &shell(STAYS);
@@ -99,7 +100,7 @@ fn a_program_finds_the_body_of_start_in_its_arguments() {
     assert_eq!(started.arguments, wanted);
 }
 
-/// Interface 6.1: a kind has its own fields, and none of another's.
+/// D-30: a kind has its own fields and none of another kind's.
 #[test]
 fn a_program_finds_the_connection_in_its_arguments() {
     let runner = TestRunner::start(&["--embedded", "--host", "127.0.0.1", "--", "/bin/sh", "-c", STAYS]);
@@ -120,7 +121,7 @@ fn a_program_finds_the_connection_in_its_arguments() {
     device.vanish();
 }
 
-/// What the caller said while the program started is not lost, and both hear each other whole.
+/// Speech from before the program connected is not lost, and all speech passes both ways.
 #[test]
 fn caller_and_program_hear_each_other() {
     let runner = &shell(LINGERS);
@@ -134,7 +135,7 @@ fn caller_and_program_hear_each_other() {
         let clear_db = if provider == Provider::D { 50.0 } else { 30.0 };
         sweep.assert_heard(program.heard.iter().map(Vec::as_slice), HEARS_HZ, clear_db);
 
-        // Said at once, at a rate of its own, and heard as it is spoken.
+        // Sent in one piece at another rate, and played in real time.
         caller.said = Some(std::time::Instant::now());
         program.say(&sweep.pcm(24_000), 24_000);
         let rate_hz = caller.back().rate_hz;
@@ -151,9 +152,10 @@ fn caller_and_program_hear_each_other() {
     runner.wait_for_logs("session ended: caller left", 4);
 }
 
-/// Keys and marks reach the program as messages; a mark comes back when its caller heard all before it, and not earlier.
+/// Keys and marks reach the program as messages. A mark comes back only once the caller has heard
+/// everything before it.
 #[test]
-fn keys_and_marks_are_messages() {
+fn keys_and_marks_reach_the_program_as_messages() {
     let runner = &shell(STAYS);
     each_at_once(|provider| {
         let mut caller = Caller::dial(runner.addr, provider);
@@ -185,7 +187,8 @@ fn keys_and_marks_are_messages() {
     });
 }
 
-/// An interruption drops what has not left and clears what has; its marks come back as not played, once each.
+/// An interruption drops queued speech and clears the speech that the provider holds. Its marks
+/// come back once each, as not played.
 #[test]
 fn an_interruption_of_the_program_clears_the_call() {
     let runner = &shell(STAYS);
@@ -200,7 +203,7 @@ fn an_interruption_of_the_program_clears_the_call() {
         program.hear_message("the first mark", |message| message["name"] == "heard");
         program.interrupt();
         caller.hear_until("a clear", |caller| !caller.clears.is_empty());
-        // What is said next follows at once, and nothing of the old speech comes before it.
+        // Speech after the interruption follows at once, without any of the old speech.
         program.say(&vec![-900; 8_000], 16_000);
         program.mark("after");
         caller.hear_until("all marks back", |caller| {
@@ -215,15 +218,15 @@ fn an_interruption_of_the_program_clears_the_call() {
             .iter()
             .map(|chunk| chunk.samples)
             .sum();
-        // Resamplers ring a little where the level jumps.
+        // Resamplers overshoot slightly where the level jumps.
         let stale = caller.heard[old..].iter().filter(|sample| **sample > 100).count();
         assert_eq!(stale, 0, "{provider:?} was sent old speech behind the clear");
     });
 }
 
-/// A bot's own words for its provider go through as they are; what belongs to a screen never does.
+/// Messages for the provider pass unchanged; messages for a screen are dropped.
 #[test]
-fn messages_for_the_provider_go_through_and_those_for_a_screen_do_not() {
+fn messages_for_the_provider_pass_and_messages_for_a_screen_are_dropped() {
     let runner = shell(STAYS);
     let mut caller = Caller::dial(runner.addr, Provider::C);
     caller.others = Some(Vec::new());
@@ -239,7 +242,7 @@ fn messages_for_the_provider_go_through_and_those_for_a_screen_do_not() {
     assert_eq!(caller.others, Some(vec![digits]));
 }
 
-/// To a plain client the program is the bot: it is asked `client-ready`, and nobody answers in its place.
+/// The program of a plain client answers `client-ready`; the runner does not.
 #[test]
 fn a_plain_client_talks_to_the_program_alone() {
     let runner = shell(STAYS);
@@ -261,16 +264,16 @@ fn a_plain_client_talks_to_the_program_alone() {
     }
     program.interrupt();
     client.hear_until("the interruption", |client| client.interruptions == 1);
-    // To close the media is to hang up.
+    // A program that closes its media hangs up.
     program.socket.close(1000);
     assert_eq!(client.end(), Some((1000, String::new())));
     wait_for_end(program.process);
     runner.wait_for_log("session ended: bot ended");
 }
 
-/// The door of the media opens once, for whoever knows its path.
+/// The listener of the media accepts one connection, on the secret path.
 #[test]
-fn media_is_for_its_program_alone() {
+fn the_media_listener_accepts_one_connection_on_the_secret_path() {
     let runner = shell(LINGERS);
     let _client = Client::connect(runner.addr, "/ws-client");
     let started = Started::of(&runner, |_| true);
@@ -280,7 +283,7 @@ fn media_is_for_its_program_alone() {
         assert_eq!(refused.err().map(|refused| refused.status), Some(403), "{wrong}");
     }
     let mut program = started.speak();
-    // The door is shut behind it, or about to be.
+    // The listener is closed, or about to close.
     let upgrade = [
         "Upgrade: websocket",
         "Connection: Upgrade",
@@ -301,9 +304,9 @@ fn media_is_for_its_program_alone() {
     wait_for_end(process);
 }
 
-/// How a program ends is how its session ends; the caller is told by the code, and the log in words.
+/// The end of a program ends its session; the close code and the log tell how.
 #[test]
-fn the_end_of_the_program_is_the_end_of_its_session() {
+fn the_end_of_the_program_ends_its_session() {
     let ends = [
         ("exit 0", 1000, "INFO", "session ended: bot ended"),
         ("exit 3", 1011, "WARN", "the bot failed: exit status: 3"),
@@ -329,7 +332,7 @@ fn the_end_of_the_program_is_the_end_of_its_session() {
     }
 }
 
-/// A call is hung up once when its program ends, however that is.
+/// A call is hung up once when its program ends, for any exit status.
 #[test]
 fn a_call_whose_program_ends_is_hung_up() {
     for script in ["exit 0", "exit 1", "kill -KILL $$"] {
@@ -351,7 +354,7 @@ fn a_call_whose_program_ends_is_hung_up() {
     }
 }
 
-/// One program that crashes takes nobody with it.
+/// The crash of one program leaves other sessions alone.
 #[test]
 fn a_crash_ends_its_own_session_alone() {
     let runner = shell(STAYS);
@@ -378,7 +381,8 @@ fn signal(name: &str, process: u32) {
     assert!(status.success(), "{command}");
 }
 
-/// SIGTERM reaches the whole group, with time to clean up; who stays on is killed, and the runner ends in good order.
+/// SIGTERM reaches the whole group with time to clean up. A process that ignores it is killed, and
+/// the runner exits with 0.
 #[test]
 fn the_end_of_the_runner_ends_its_programs() {
     let polite = "trap 'echo polite goodbye; exit 0' TERM; echo the bot is up; while :; do sleep 0.05; done";
@@ -397,9 +401,10 @@ fn the_end_of_the_runner_ends_its_programs() {
     }
 }
 
-/// A member of the group that is dead, and that nobody reaps, keeps no session waiting. Its parent is in a group of its own.
+/// A zombie in the group, which its parent outside the group does not reap, does not delay the end
+/// of the session.
 #[test]
-fn a_zombie_is_no_living_program() {
+fn a_zombie_does_not_delay_the_end_of_the_session() {
     let script = "import os, time
 if os.fork() == 0:
     if os.fork() == 0:
@@ -425,9 +430,10 @@ time.sleep(60)";
     assert!(end.contains("INFO") && !end.contains("the bot failed"), "{end}");
 }
 
-/// A program that never opens its media, or never reads it, holds no more than its share of what a caller sends.
+/// A program that never opens or never reads its media buffers a bounded amount of the caller's
+/// messages.
 #[test]
-fn what_a_program_does_not_read_is_bounded() {
+fn memory_is_bounded_when_the_program_does_not_read() {
     let runner = shell(STAYS);
     let mut client = Client::connect(runner.addr, "/ws-client");
     let started = Started::of(&runner, |_| true);
@@ -441,7 +447,7 @@ fn what_a_program_does_not_read_is_bounded() {
     };
     flood(&mut client);
     let (address, path) = started.media();
-    let deaf = Socket::try_connect(
+    let media = Socket::try_connect(
         address,
         &path,
         Habits {
@@ -449,24 +455,24 @@ fn what_a_program_does_not_read_is_bounded() {
             ..Habits::default()
         },
     );
-    let deaf = deaf.unwrap_or_else(|refused| panic!("{refused:?}"));
+    let media = media.unwrap_or_else(|refused| panic!("{refused:?}"));
     flood(&mut client);
-    // It cannot read, and can still be heard.
-    deaf.message(r#"{"label":"rtvi-ai","type":"server-message","data":"done"}"#);
+    // It does not read, and can still send.
+    media.message(r#"{"label":"rtvi-ai","type":"server-message","data":"done"}"#);
     client.hear_message("the program", |message| message["data"] == "done");
-    // Once this is answered, all that came before it was taken.
+    // An answer means that everything before it was taken.
     client.socket.close(1000);
     client.end();
     let grown_kib = runner.peak_kib() - before_kib;
     println!("grown by {grown_kib} KiB");
-    // Of 40 MB.
+    // The caller sends 40 MB.
     assert!(grown_kib < 12 * 1024, "grown by {grown_kib} KiB");
     runner.wait_for_sessions(0);
 }
 
-/// A program that speaks for minutes in one breath is read as it is heard, and can be interrupted all the same.
+/// A program that sends minutes of speech at once is read in real time, and can be interrupted.
 #[test]
-fn what_a_program_says_too_early_is_bounded() {
+fn memory_is_bounded_when_the_program_sends_faster_than_real_time() {
     let runner = shell(STAYS);
     let (mut client, program) = talk(&runner);
     client.say(&[0; 320], 16_000);
@@ -485,9 +491,9 @@ fn what_a_program_says_too_early_is_bounded() {
     wait_for_end(program.process);
 }
 
-/// Whatever a program sends that is no frame ends it and its session, with the code that says why.
+/// Data that is no frame ends the program and its session, with the code of the reason.
 #[test]
-fn a_program_that_breaks_the_protocol_is_ended() {
+fn a_protocol_error_ends_the_program_and_its_session() {
     let offences: [(&str, What, u16); 3] = [
         ("a text message", What::Text("{}".into()), 1003),
         ("a bad frame", What::Binary(vec![0xff; 9].into()), 1007),
@@ -517,7 +523,7 @@ fn a_program_that_breaks_the_protocol_is_ended() {
     assert_eq!(client.end(), Some((1011, "the bot failed".into())));
 }
 
-/// Interface 6.3: what cannot be run is named before anybody calls.
+/// D-33: an error names a command that cannot be run, before the first session.
 #[test]
 fn a_command_that_cannot_be_run_is_refused_at_start() {
     let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
@@ -536,9 +542,10 @@ fn a_command_that_cannot_be_run_is_refused_at_start() {
     assert_eq!(ended.code, Some(2), "{ended:?}");
 }
 
-/// A program as programs are: it finds its media by its environment, echoes, and ends with the session.
+/// A complete program: it finds its media through its environment, echoes, and ends with the
+/// session.
 #[test]
-fn a_program_of_its_own_echoes() {
+fn a_complete_program_echoes() {
     let own = std::env::current_exe().expect("this is a program");
     let own = own.to_str().expect("text");
     let name = "processes::the_program_that_echoes";
@@ -557,7 +564,7 @@ fn a_program_of_its_own_echoes() {
     runner.wait_for_sessions(0);
 }
 
-/// Not a test: what the one above runs, in processes of its own.
+/// The program of the test above, which runs it in processes of its own.
 #[test]
 #[ignore = "it is the bot of another test"]
 fn the_program_that_echoes() {

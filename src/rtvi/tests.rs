@@ -1,6 +1,7 @@
-//! A rtvi, seen from the transport's side: what the client is sent, in which order, and what the bot gets.
+//! Tests of RTVI from the transport's side: the messages to the client, their order, and the bot's
+//! events.
 //!
-//! Every test drives the futures by hand: what is ready is ready at once, so there is no clock and no runtime.
+//! Futures are polled by hand, without a clock and without a runtime.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,26 +15,26 @@ use crate::bot::{Kind, ShutdownTrigger, WebRtcArguments, WebRtcConnection, WebSo
 use crate::config::{Config, Transport};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, MESSAGES_OUT_MAX};
 
-/// The transport's side of a session.
+/// The transport side of a session.
 pub(crate) struct Caller {
     pub link: TransportSide,
     pub stop: ShutdownTrigger,
 }
 
 impl Caller {
-    /// Makes a session: the caller, and the arguments of its bot.
+    /// Creates a WebRTC session: the caller, and the arguments of its bot.
     pub fn new(embedded: bool, body: Value) -> (Caller, RunnerArguments) {
         let connection = WebRtcConnection::new("pc".to_owned(), embedded, true);
         Caller::on(|slot| Kind::WebRtc(WebRtcArguments::new(connection, slot)), body)
     }
 
-    /// A caller whose offer has no data channel.
+    /// Creates a session whose offer has no data channel.
     pub fn without_channel() -> (Caller, RunnerArguments) {
         let connection = WebRtcConnection::new("pc".to_owned(), false, false);
         Caller::on(|slot| Kind::WebRtc(WebRtcArguments::new(connection, slot)), json!({}))
     }
 
-    /// A caller on a socket: a plain client, or a telephone, which has call data.
+    /// Creates a session on a socket: a plain client, or a telephone call with call data.
     pub fn on_socket(transport: Transport, call_data: Option<Value>, body: Value) -> (Caller, RunnerArguments) {
         let socket = WebSocketConnection::new("/ws");
         Caller::on(
@@ -52,13 +53,13 @@ impl Caller {
         (Caller { link, stop }, args)
     }
 
-    /// Sends what a client would send.
+    /// Sends an RTVI message of the client.
     pub fn send(&self, kind: &str, id: &str, data: Value) {
         let message = json!({"label": "rtvi-ai", "type": kind, "id": id, "data": data});
         self.link.push(Event::Message(message.to_string()));
     }
 
-    /// Takes everything that was sent to the client.
+    /// Takes all messages to the client.
     pub fn received(&self) -> Vec<Value> {
         let texts = std::iter::from_fn(|| self.link.take_message());
         texts
@@ -67,7 +68,7 @@ impl Caller {
             .collect()
     }
 
-    /// Takes everything that was sent to the client, and returns the types.
+    /// Takes all messages to the client and returns their types.
     pub fn types(&self) -> Vec<String> {
         let kind = |message: Value| message["type"].as_str().expect("a type").to_owned();
         self.received().into_iter().map(kind).collect()
@@ -80,7 +81,7 @@ fn rtvi(embedded: bool) -> (Caller, Rtvi) {
     (caller, rtvi)
 }
 
-/// Returns what a future has to give without waiting.
+/// Polls a future once and returns its value if it is ready.
 fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
@@ -88,7 +89,7 @@ fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Takes every event that is there. The rtvi goes on.
+/// Takes all queued events; the session must not have ended.
 fn heard(rtvi: &mut Rtvi) -> Vec<RtviEvent> {
     let mut events = Vec::new();
     while let Some(event) = ready(rtvi.recv()) {
@@ -124,7 +125,7 @@ fn client_ready_is_answered_by_bot_ready_with_its_id() {
         (Some("2.1.0"), &json!({"library": "x"}))
     );
 
-    // A client that says so again is answered again; the bot greeted already.
+    // A repeated `client-ready` is answered again, without a second `Ready` event.
     caller.send("client-ready", "2", json!({"version": "2.1.0"}));
     assert!(heard(&mut rtvi).is_empty());
     assert_eq!(caller.types(), ["bot-ready"]);
@@ -132,7 +133,7 @@ fn client_ready_is_answered_by_bot_ready_with_its_id() {
 
 /// R-052: no version ends a session.
 #[test]
-fn a_doubtful_version_is_complained_about_and_served() {
+fn an_unsupported_version_is_reported_and_served() {
     for (version, complaint, answer) in [
         (json!("3.0.0"), Some("not compatible"), "2.1.0"),
         (json!("x"), Some("Invalid client version format (x)"), "2.1.0"),
@@ -175,7 +176,7 @@ fn a_microcontroller_is_ready_when_it_joins() {
 }
 
 #[test]
-fn sentences_wait_until_the_voice_is_heard() {
+fn sentences_are_announced_when_speech_starts() {
     let (caller, mut rtvi) = rtvi(false);
     rtvi.say("Hello.");
     let mut sentence = rtvi.begin_sentence("How are you?");
@@ -228,7 +229,7 @@ fn sentences_wait_until_the_voice_is_heard() {
 }
 
 #[test]
-fn sentences_that_nobody_speaks_do_not_pile_up() {
+fn pending_sentences_are_bounded() {
     let (caller, mut rtvi) = rtvi(false);
     for count in 0..=RTVI_SEGMENTS_HELD_MAX {
         rtvi.begin_sentence(&format!("{count}."));
@@ -237,16 +238,16 @@ fn sentences_that_nobody_speaks_do_not_pile_up() {
     heard(&mut rtvi);
     let received = caller.received();
     assert_eq!(received.len(), 1 + RTVI_SEGMENTS_HELD_MAX);
-    assert_eq!(received[1]["data"]["text"], "1.", "the oldest gave way");
+    assert_eq!(received[1]["data"]["text"], "1.", "the oldest was dropped");
 }
 
 #[test]
-fn an_interruption_drops_speech_and_sentences_and_is_told() {
+fn an_interruption_drops_speech_and_sentences_and_is_reported() {
     let (caller, mut rtvi) = rtvi(false);
     ready(rtvi.send_audio(&[1; 100]))
         .expect("there is room")
         .expect("the session goes on");
-    rtvi.say("Nobody hears this.");
+    rtvi.say("This is not played.");
     rtvi.interrupt();
     assert!(caller.link.take_interruption());
     assert!(!caller.link.has_audio());
@@ -279,7 +280,7 @@ fn a_client_of_protocol_1_gets_whole_sentences() {
 }
 
 #[test]
-fn what_ends_a_talk_is_told_once_and_nothing_follows() {
+fn the_end_is_reported_once_and_no_event_follows() {
     type End = fn(&Caller);
     let ends: [(End, LeaveReason); 3] = [
         (
@@ -309,7 +310,7 @@ fn what_ends_a_talk_is_told_once_and_nothing_follows() {
 }
 
 #[test]
-fn a_transport_that_is_gone_ends_the_talk_and_messages_go_nowhere() {
+fn a_dropped_transport_side_ends_the_session() {
     let (caller, mut rtvi) = rtvi(false);
     drop(caller.link);
     assert!(matches!(ready(rtvi.recv()), Some(None)));
@@ -319,7 +320,7 @@ fn a_transport_that_is_gone_ends_the_talk_and_messages_go_nowhere() {
 }
 
 #[test]
-fn what_no_bot_can_use_is_answered_for_it() {
+fn unsupported_messages_are_answered_without_the_bot() {
     let (caller, mut rtvi) = rtvi(false);
     caller.send("append-to-context", "7", json!({"role": "user", "content": "x"}));
     caller.send("dtmf", "8", json!({"buttons": []}));
@@ -365,7 +366,7 @@ fn the_application_gets_its_answers_by_id() {
 }
 
 #[test]
-fn events_come_in_the_order_in_which_they_happened() {
+fn events_arrive_in_order() {
     let (caller, mut rtvi) = rtvi(false);
     caller.link.push(Event::Joined);
     caller.link.push_audio(&[5; 320], 16_000);
@@ -400,7 +401,7 @@ fn events_come_in_the_order_in_which_they_happened() {
 }
 
 #[test]
-fn transcripts_carry_the_time_of_day() {
+fn transcripts_have_a_timestamp() {
     let (caller, rtvi) = rtvi(false);
     rtvi.user_started_speaking();
     rtvi.transcript("hel", false);
@@ -429,7 +430,7 @@ fn transcripts_carry_the_time_of_day() {
 }
 
 #[test]
-fn levels_are_in_range_whatever_was_computed() {
+fn levels_are_clamped_and_rounded() {
     let (caller, rtvi) = rtvi(false);
     for (level, told) in [
         (0.123_456, 0.123),
@@ -446,7 +447,7 @@ fn levels_are_in_range_whatever_was_computed() {
     }
 }
 
-/// Everything that is not one of the few things a microcontroller can use.
+/// Sends every message that a microcontroller gets only on request.
 fn details(rtvi: &mut Rtvi) {
     rtvi.metrics(&Metrics::default());
     rtvi.transcript("hel", false);
@@ -459,7 +460,7 @@ fn details(rtvi: &mut Rtvi) {
 }
 
 #[test]
-fn a_microcontroller_is_spared_details_unless_they_are_asked_for() {
+fn a_microcontroller_gets_details_only_on_request() {
     let (caller, mut rtvi) = rtvi(true);
     caller.link.push(Event::SpeechStarted);
     heard(&mut rtvi);
@@ -529,7 +530,7 @@ fn no_message_to_a_microcontroller_is_longer_than_a_chunk() {
     assert!((900..=DEVICE_MESSAGE_BYTES_MAX).contains(&longest), "{longest}");
 }
 
-/// 500 ms of speech fit the queue; the rest waits, and the client is answered meanwhile.
+/// The queue holds 500 ms of speech; while the rest waits, the client is answered.
 #[test]
 fn the_client_is_answered_while_speech_is_queued() {
     let (caller, mut rtvi) = rtvi(false);
@@ -573,9 +574,9 @@ fn the_client_is_answered_while_speech_is_queued() {
     );
 }
 
-/// A caller that floods a bot which is busy talking fills the session's queue and nothing else.
+/// A flood of messages to a bot that is sending speech fills the session's queue only.
 #[test]
-fn a_flood_of_messages_waits_where_it_came_in() {
+fn a_flood_of_messages_is_bounded_while_speech_is_queued() {
     let (caller, mut rtvi) = rtvi(false);
     {
         let mut sending = pin!(rtvi.send_audio(&[0; 16_000]));
@@ -597,7 +598,7 @@ fn a_flood_of_messages_waits_where_it_came_in() {
 }
 
 #[test]
-fn a_wait_that_is_given_up_loses_nothing() {
+fn a_dropped_recv_future_loses_no_event() {
     let (caller, mut rtvi) = rtvi(false);
     assert!(ready(rtvi.recv()).is_none());
     caller.link.push(Event::Joined);
@@ -612,17 +613,17 @@ fn a_wait_that_is_given_up_loses_nothing() {
 }
 
 #[test]
-fn a_kind_without_media_has_no_talk() {
+fn a_kind_without_media_cannot_be_opened() {
     let (_caller, args) = Caller::new(false, json!({}));
     let mut base = RunnerArguments::new("b".into(), json!({}), args.cli_args.clone(), Kind::Base);
     let missing = Rtvi::open(&mut base, Audio::default()).expect_err("no media");
     assert_eq!(missing.to_string(), "`media` is not part of base arguments");
 }
 
-/// Without a data channel nobody says `client-ready`, and nothing that is sent arrives: the rtvi is ready when its sound is, and
-/// keeps no messages for a channel that never opens.
+/// Without a data channel there is no `client-ready`: the session is ready when it joins, and
+/// messages are dropped.
 #[test]
-fn a_caller_without_a_channel_is_ready_at_once_and_reads_nothing() {
+fn a_caller_without_a_data_channel_is_ready_when_it_joins() {
     let (caller, mut args) = Caller::without_channel();
     let mut rtvi = Rtvi::open(&mut args, Audio::at(16_000)).expect("it has media");
     caller.link.push(Event::Joined);
@@ -633,9 +634,10 @@ fn a_caller_without_a_channel_is_ready_at_once_and_reads_nothing() {
     assert!(caller.received().is_empty());
 }
 
-/// A telephone has no screen and says nothing of itself: it is ready when it is there, and is sent nothing to read.
+/// A telephone sends no `client-ready`: the session is ready when it joins, and messages are
+/// dropped.
 #[test]
-fn a_telephone_is_ready_at_once_and_reads_nothing() {
+fn a_telephone_is_ready_when_it_joins() {
     let data = json!({"call_id": "CA1"});
     let (caller, mut args) = Caller::on_socket(
         Transport::Telephony(crate::proto::telephony::PROVIDERS[0]),
@@ -651,14 +653,14 @@ fn a_telephone_is_ready_at_once_and_reads_nothing() {
     });
     let mut context = Context::from_waker(Waker::noop());
     let mut next = || match std::pin::pin!(rtvi.recv()).poll(&mut context) {
-        Poll::Ready(event) => format!("{:?}", event.expect("the rtvi goes on")),
+        Poll::Ready(event) => format!("{:?}", event.expect("the session goes on")),
         Poll::Pending => panic!("an event was due"),
     };
     assert_eq!(
         [next(), next(), next(), next()],
         ["Joined", "Ready", "Dtmf('7')", r#"Mark { name: "m", played: true }"#]
     );
-    rtvi.show("nobody sees this");
+    rtvi.show("not sent");
     rtvi.user_started_speaking();
     assert_eq!(caller.received().len(), 0);
 }

@@ -1,4 +1,5 @@
-//! A bot with tests of its own: every kind of caller, what it hears and reads, and every way in which a call ends.
+//! Tests of a bot with `edge_runner::testing`: every kind of caller, what it receives, and every
+//! way in which a call ends.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use serde_json::json;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A WAV file with one frame of 20 ms for each of these samples.
+/// Returns a WAV file whose frames of 20 ms each repeat one of these samples.
 fn wav(channels: u16, rate_hz: u32, samples: &[i16]) -> Vec<u8> {
     let frame_samples = rate_hz as usize / 50;
     let frames = samples
@@ -23,7 +24,7 @@ fn wav(channels: u16, rate_hz: u32, samples: &[i16]) -> Vec<u8> {
     file.extend((rate_hz * 2 * u32::from(channels)).to_le_bytes());
     file.extend((2 * channels).to_le_bytes());
     file.extend(16_u16.to_le_bytes());
-    // A chunk of odd length, which nobody knows.
+    // An unknown chunk of odd length.
     file.extend(b"LIST\x01\0\0\0x\0data");
     file.extend((data.len() as u32).to_le_bytes());
     file.extend(data);
@@ -47,21 +48,21 @@ async fn a_browser_is_greeted_by_its_name() {
         "You wrote: hello"
     );
     call.leave();
-    call.ended().await.expect("the bot ends in good order");
+    call.ended().await.expect("the bot ends without an error");
 }
 
-/// A device says nothing of itself, and is greeted when it joins.
+/// A device sends no `client-ready` and is greeted when it joins.
 #[tokio::test]
 async fn a_device_is_greeted_when_it_joins() {
     let mut call = Caller::device().call(bot);
     call.join();
     let greeting = call.next_rtvi().await.expect("a greeting");
-    assert_eq!(greeting["data"]["text"], "Hello, whoever you are!");
+    assert_eq!(greeting["data"]["text"], "Hello, there!");
 }
 
-/// What is said at the bot's rate comes back sample by sample; at another rate it is as long.
+/// Speech at the bot's rate comes back sample by sample; at another rate it has the same duration.
 #[tokio::test]
-async fn what_is_said_comes_back() {
+async fn speech_comes_back() {
     let mut call = Caller::client().call(bot);
     call.join();
     let words: Vec<i16> = (0..16_000).collect();
@@ -92,7 +93,7 @@ fn telephony(name: &str) -> Transport {
     Transport::from_name(name).expect("a provider's transport")
 }
 
-/// A telephone has its line's rate and keys, and the bot's failure is seen.
+/// A telephone has the rate of its line and keys, and the bot's error is returned.
 #[tokio::test]
 async fn a_telephone_has_keys() {
     let mut call = Caller::phone(telephony("telephony_a")).call(bot);
@@ -103,13 +104,13 @@ async fn a_telephone_has_keys() {
         (vec!['4' as i16; 160], 8_000)
     );
     call.press("#");
-    let failure = call.ended().await.expect_err("nobody is to press it");
-    assert_eq!(failure.to_string(), "somebody pressed #");
+    let failure = call.ended().await.expect_err("the bot fails");
+    assert_eq!(failure.to_string(), "# was pressed");
 }
 
-/// However a call ends, this bot takes it for no failure of its own.
+/// No way in which a call ends is an error of this bot.
 #[tokio::test]
-async fn every_end_is_an_end() {
+async fn every_end_of_a_call_ends_the_bot_without_an_error() {
     type End = fn(&mut edge_runner::testing::Call);
     let ends: [End; 5] = [
         |call| call.leave(),
@@ -123,13 +124,14 @@ async fn every_end_is_an_end() {
         call.join();
         assert!(call.stay_silent(SECOND / 10).await);
         end(&mut call);
-        call.ended().await.expect("the bot ends in good order");
+        call.ended().await.expect("the bot ends without an error");
     }
 }
 
-/// A bot that panics, one that stays, and one that says nothing; the clock is held, so that nothing is waited for.
+/// A bot that panics, one that does not return, and one that sends nothing. The paused clock skips
+/// the timeouts.
 #[tokio::test(start_paused = true)]
-async fn a_bot_that_does_not_do_what_it_should_is_told_of() {
+async fn a_panic_a_hang_and_silence_are_reported() {
     let panics = Caller::browser().call(|_| async { panic!("a bug") });
     assert!(panics.ended().await.is_err());
 
@@ -138,13 +140,13 @@ async fn a_bot_that_does_not_do_what_it_should_is_told_of() {
     assert_eq!(stays.hear(SECOND).await, (Vec::new(), 0));
     assert!(!stays.speak(&[0; 320], 16_000).await, "it has not opened its media");
     stays.leave();
-    let told = stays.ended().await.expect_err("it stays");
+    let told = stays.ended().await.expect_err("it does not end");
     assert!(told.to_string().contains("did not end"), "{told}");
 }
 
-/// Marks come back when what is before them was heard, and interrupted speech is not heard.
+/// Marks come back when the speech before them was played; interrupted speech is not played.
 #[tokio::test]
-async fn marks_and_interruptions_are_those_of_a_call() {
+async fn marks_and_interruptions_follow_playback() {
     let (mut call, mut args) = Caller::client().arguments();
     let mut media = args.media(edge_runner::Audio::at(8_000)).expect("media");
     media.send_audio(&[1; 160]).await.expect("the call goes on");
@@ -165,9 +167,9 @@ async fn marks_and_interruptions_are_those_of_a_call() {
     assert_eq!(marks, [("first".to_owned(), true), ("second".to_owned(), false)]);
 }
 
-/// The arguments of every kind can be made, and their debug form holds nothing that lets somebody in.
+/// Arguments of every kind can be created, and their `Debug` output contains no credentials.
 #[test]
-fn there_are_arguments_of_every_kind() {
+fn arguments_of_every_kind_can_be_created() {
     let secret = "only-for-the-bot";
     let kinds = [
         ("base", Caller::base()),
@@ -180,7 +182,7 @@ fn there_are_arguments_of_every_kind() {
             "videoroom",
             Caller::video_room(format!("https://rooms.example.net/{secret}")),
         ),
-        ("mediaroom", Caller::media_room("lobby")),
+        ("mediaroom", Caller::media_room("meeting")),
     ];
     for (kind, caller) in kinds {
         let (_call, args) = caller
@@ -195,11 +197,11 @@ fn there_are_arguments_of_every_kind() {
     }
 }
 
-/// A room has participants, whom the test lets come and go.
+/// The test adds and removes the participants of a room.
 #[tokio::test]
 async fn a_room_has_participants() {
-    let (call, mut args) = Caller::media_room("lobby").arguments();
-    assert_eq!(args.room_name(), Ok("lobby"));
+    let (call, mut args) = Caller::media_room("meeting").arguments();
+    assert_eq!(args.room_name(), Ok("meeting"));
     let mut media = args.media(edge_runner::Audio::default()).expect("media");
     call.push_event(Event::ParticipantJoined(Participant::default()));
     assert!(matches!(media.recv().await, Some(Event::ParticipantJoined(_))));

@@ -1,4 +1,4 @@
-//! The bots of `examples/`, called by the callers of `edge_runner::testing`.
+//! Tests of the bots in `examples/`, with the callers of `edge_runner::testing`.
 
 #![allow(dead_code, reason = "the examples have a `main` of their own")]
 
@@ -62,7 +62,7 @@ async fn hum_is_silent_while_the_caller_makes_a_sound() {
     assert!(call.next_message().await.expect("a greeting").contains("\"hello\""));
     assert!(peak(&call.hear(SECOND / 2).await.0) > 2_500);
     call.speak(&[5_000; 1_600], 16_000).await;
-    // What it sent before is heard; then nothing follows.
+    // Speech that was sent before is played; after it there is none.
     while !call.hear(SECOND / 50).await.0.is_empty() {}
     call.leave();
     call.ended().await.expect("it ends with the call");
@@ -110,7 +110,7 @@ async fn voicemail_writes_what_was_said_after_the_beep() {
     let mut call = Caller::browser().session_id("../a-b").call(record);
     call.join();
     call.hear(SECOND * 3 / 10).await;
-    // The mark behind the beep comes back with the next frame.
+    // The mark after the beep comes back with the next frame.
     call.stay_silent(SECOND / 50).await;
     tokio::task::yield_now().await;
     call.speak(&[3_000; 16_000], 16_000).await;
@@ -120,14 +120,14 @@ async fn voicemail_writes_what_was_said_after_the_beep() {
     let said: Vec<u8> = [3_000_i16; 16_000].map(i16::to_le_bytes).concat();
     assert!(file.ends_with(&said), "{} bytes", file.len());
     assert_eq!(&file[..4], b"RIFF");
-    // It is a file that others read: the caller of the tests plays it.
+    // Another program reads the file: here, a caller that plays it.
     let mut again = Caller::browser().call(hello::bot);
     assert!(again.speak_wav(&file).await.expect("a WAV file"));
     fs::remove_dir_all(folder).expect("it is the test's");
 }
 
 #[tokio::test]
-async fn voicemail_of_a_caller_who_says_nothing_is_no_file() {
+async fn voicemail_writes_no_file_without_speech() {
     let folder = env::temp_dir().join(format!("edge-runner-no-voicemail-{}", process::id()));
     let mut call = Caller::browser().call(async move |args| voicemail::record(args, &folder).await);
     call.join();
@@ -137,7 +137,7 @@ async fn voicemail_of_a_caller_who_says_nothing_is_no_file() {
 
 #[tokio::test]
 async fn room_reports_who_left() {
-    let mut call = Caller::media_room("lobby").call(room::bot);
+    let mut call = Caller::media_room("meeting").call(room::bot);
     call.join();
     let mut ann = Participant::default();
     ann.identity = "ann".into();

@@ -1,4 +1,4 @@
-//! Runners inside a program: several of them at a time, with routes of the program's own, by the public API alone.
+//! Tests of runners inside a program, through the public API: several at once, and custom routes.
 #![allow(clippy::disallowed_types, reason = "a client has a socket")]
 
 use std::error::Error;
@@ -17,14 +17,14 @@ use tokio::sync::oneshot;
 
 const GUARD: Duration = Duration::from_secs(20);
 
-/// Starts a runner that serves until what is returned beside it is dropped.
+/// Starts a runner that serves until the returned sender is dropped.
 async fn serve(runner: Runner) -> (Serving, oneshot::Sender<()>) {
     let (stop, stopped) = oneshot::channel();
     let serving = runner.serve(bot, async { drop(stopped.await) }).await;
     (serving.expect("free ports"), stop)
 }
 
-/// Sends one request, and returns status and body.
+/// Sends one request and returns the status and body of its response.
 async fn ask(at: &Serving, head: &str, body: &str) -> (u16, String) {
     let address: SocketAddr = at.addresses()[0];
     let mut stream = TcpStream::connect(address).await.expect("the runner listens");
@@ -42,7 +42,7 @@ async fn ask(at: &Serving, head: &str, body: &str) -> (u16, String) {
     (status.expect("a status"), body.to_owned())
 }
 
-/// Connects a plain client, whose session lives as long as its stream.
+/// Connects a plain client, whose session lasts as long as its stream.
 async fn call(at: &Serving, more: &str) -> TcpStream {
     let mut stream = TcpStream::connect(at.addresses()[0]).await.expect("the runner listens");
     let request = format!(
@@ -56,7 +56,8 @@ async fn call(at: &Serving, more: &str) -> TcpStream {
     stream
 }
 
-/// Two runners in one process have each their own port, key, sessions, registrations and metrics, and end one by one.
+/// Two runners in one process have their own ports, keys, sessions, registrations and metrics, and
+/// end separately.
 #[tokio::test]
 async fn two_runners_share_nothing() -> Result<(), Box<dyn Error>> {
     let environment: Vec<_> = std::env::vars_os().collect();
@@ -77,12 +78,12 @@ async fn two_runners_share_nothing() -> Result<(), Box<dyn Error>> {
     assert_eq!(
         ask(&first, &offer, r#"{"sdp": "none"}"#).await.0,
         400,
-        "it is known, and is no offer"
+        "the id is known, and the SDP is not an offer"
     );
     assert_eq!(
         ask(&second, &offer, r#"{"sdp": "none"}"#).await.0,
         404,
-        "it is not known"
+        "the id is unknown"
     );
 
     let client = call(&first, "").await;
@@ -94,16 +95,17 @@ async fn two_runners_share_nothing() -> Result<(), Box<dyn Error>> {
     drop(stop_first);
     tokio::time::timeout(GUARD, first.ended()).await??;
     drop(client);
-    assert_eq!(ask(&second, "GET /status HTTP/1.1", "").await.0, 200, "it serves on");
+    assert_eq!(ask(&second, "GET /status HTTP/1.1", "").await.0, 200, "it still serves");
     drop(stop_second);
     tokio::time::timeout(GUARD, second.ended()).await??;
     assert_eq!(std::env::vars_os().collect::<Vec<_>>(), environment);
     Ok(())
 }
 
-/// A route of one's own gets the whole request, beside the runner's own routes, under the same names and origins.
+/// A custom route gets the whole request, beside the runner's own routes, after the same checks of
+/// host names and origins.
 #[tokio::test]
-async fn routes_of_ones_own_stand_beside_the_runners() {
+async fn custom_routes_are_served_beside_the_runners_own() {
     let shout = async |request: Request| {
         let is_local = request.extensions().get::<IpAddr>().is_some_and(IpAddr::is_loopback);
         if request.method() != Method::POST || !is_local {
@@ -133,7 +135,7 @@ async fn routes_of_ones_own_stand_beside_the_runners() {
     assert_eq!(
         ask(&serving, "POST /shout HTTP/1.1", "hello").await.0,
         403,
-        "it names no origin"
+        "the request has no origin"
     );
     assert_eq!(
         ask(&serving, &format!("POST /shouts HTTP/1.1\r\n{origin}"), "").await.0,
@@ -152,9 +154,9 @@ async fn routes_of_ones_own_stand_beside_the_runners() {
     );
 }
 
-/// What cannot be served is said before anything listens.
+/// Configurations that cannot be served fail before anything listens.
 #[tokio::test]
-async fn what_cannot_be_served_is_refused() {
+async fn rejects_configurations_that_cannot_be_served() {
     let (taken, _stop) = serve(Runner::builder().port(0).build()).await;
     let port = taken.addresses()[0].port();
     let answer = async |_: Request| Response::default();
@@ -174,7 +176,7 @@ async fn what_cannot_be_served_is_refused() {
     }
 }
 
-/// Live sessions go on for the time of the drain, and no new one begins.
+/// Live sessions continue during the drain, and no new session starts.
 #[tokio::test]
 async fn an_embedded_runner_drains() {
     let runner = Runner::builder().port(0).drain(Duration::from_secs(60)).build();
@@ -193,16 +195,16 @@ async fn an_embedded_runner_drains() {
     tokio::time::timeout(GUARD, serving.ended())
         .await
         .expect("in time")
-        .expect("in good order");
+        .expect("without an error");
 }
 
-/// The configuration is a value: each step of the builder, and what is left as it is.
+/// `Runner::new` takes a configuration as a value and uses all of it.
 #[tokio::test]
 #[allow(
     clippy::field_reassign_with_default,
-    reason = "it may grow, so it is made in no other way"
+    reason = "the struct is non-exhaustive, so it has no literal"
 )]
-async fn a_runner_is_made_of_a_configuration() {
+async fn a_runner_is_created_from_a_configuration() {
     let mut config = Config::default();
     config.port = 0;
     config.rtc_port = Some(0);

@@ -1,6 +1,6 @@
-//! Both sides of a session's media against each other: order, caps, waits and ends.
+//! Tests of both sides of a session's media: order, caps, waits and ends.
 //!
-//! Futures are polled by hand: what waits is seen to wait, and nothing depends on time.
+//! Futures are polled by hand, so nothing depends on time.
 
 use std::pin::pin;
 use std::sync::Weak;
@@ -22,7 +22,7 @@ fn open() -> (TransportSide, Media) {
     (link, media)
 }
 
-/// Returns what a future has to give without waiting.
+/// Polls a future once and returns its value if it is ready.
 fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
@@ -30,14 +30,14 @@ fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Takes the next event, which must be there.
+/// Takes the next event.
 fn next(media: &mut Media) -> Event {
     ready(media.recv())
         .expect("an event is there")
         .expect("the session goes on")
 }
 
-/// Takes every event that is there, and returns each in a few letters.
+/// Takes all queued events, each as a short text.
 fn words(media: &mut Media) -> Vec<String> {
     let mut words = Vec::new();
     while let Some(Some(event)) = ready(media.recv()) {
@@ -86,7 +86,7 @@ fn events_arrive_in_order_and_wake_the_bot() {
 }
 
 #[test]
-fn a_wait_that_is_given_up_loses_no_event() {
+fn a_dropped_recv_future_loses_no_event() {
     let (link, mut media) = open();
     {
         let mut waiting = pin!(media.recv());
@@ -133,9 +133,9 @@ fn audio_pushed_as_an_event_counts_as_audio() {
     assert_eq!(words(&mut media).len(), AUDIO_IN_FRAMES_MAX);
 }
 
-/// A caller that floods the bot loses its own messages; joining, speech and leaving stay.
+/// A caller that floods the bot loses its own messages and no other event.
 #[test]
-fn a_flood_of_messages_hides_no_other_event() {
+fn a_flood_of_messages_drops_only_messages() {
     let (link, mut media) = open();
     link.push(Event::Joined);
     for count in 0..EVENTS_IN_MAX - 1 {
@@ -157,9 +157,9 @@ fn a_flood_of_messages_hides_no_other_event() {
     );
 }
 
-/// The news of who speaks make room before anything else; the entry into a full room fits.
+/// `Speaking` events are dropped before any other event, and the participants of a full room fit.
 #[test]
-fn a_crowd_that_speaks_hides_no_message() {
+fn speaking_events_are_dropped_before_messages() {
     let (link, mut media) = open();
     for count in 0..ROOM_PARTICIPANTS_MAX {
         let mut participant = Participant::default();
@@ -192,7 +192,7 @@ fn events_without_messages_are_bounded_too() {
 }
 
 #[test]
-fn waiting_messages_are_bounded_in_bytes_both_ways() {
+fn queued_messages_are_bounded_in_bytes_both_ways() {
     let (link, mut media) = open();
     let long = "x".repeat(MESSAGE_BYTES_MAX);
     let fit = MESSAGES_IN_BYTES_MAX / MESSAGE_BYTES_MAX;
@@ -205,7 +205,7 @@ fn waiting_messages_are_bounded_in_bytes_both_ways() {
     assert_eq!(words(&mut media).len(), fit);
     assert_eq!(lock(&link.0.inbound).message_bytes, 0);
     link.push(Event::Message("x".repeat(MESSAGES_IN_BYTES_MAX + 1)));
-    assert_eq!(words(&mut media).len(), 0, "no cap holds a text so long");
+    assert_eq!(words(&mut media).len(), 0, "the text is above the cap");
     assert_eq!(lock(&link.0.inbound).message_bytes, 0);
 
     let fit = MESSAGES_OUT_BYTES_MAX / MESSAGE_BYTES_MAX;
@@ -220,7 +220,7 @@ fn waiting_messages_are_bounded_in_bytes_both_ways() {
 }
 
 #[test]
-fn waiting_messages_to_the_caller_are_bounded_in_number() {
+fn queued_messages_to_the_caller_are_bounded_in_number() {
     let (link, media) = open();
     for count in 0..=MESSAGES_OUT_MAX {
         media.send_message(count.to_string()).expect("the session goes on");
@@ -261,7 +261,7 @@ fn a_full_outbound_queue_makes_the_bot_wait() {
 }
 
 #[test]
-fn an_interruption_overtakes_speech_that_waits() {
+fn an_interruption_releases_a_waiting_send_audio() {
     let (link, media) = open();
     let voice = media.output().clone();
     let mut context = Context::from_waker(Waker::noop());
@@ -283,10 +283,10 @@ fn an_interruption_overtakes_speech_that_waits() {
     assert_eq!(taken, [5; 10], "speech after the interruption is heard");
 }
 
-/// A transport that asks for speech first, as it does when its clock is faster than the news, must
-/// not drop the new words for the interruption before them, nor play them at the old rate.
+/// A transport may ask for speech before it takes an interruption or new rates. It must not drop
+/// the new speech with the interrupted speech, nor play it at the old rate.
 #[test]
-fn speech_waits_until_what_came_before_it_is_known() {
+fn speech_waits_until_earlier_changes_are_taken() {
     let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
     let media = slot.open(Audio::at(16_000));
     let mut taken = Vec::new();
@@ -323,7 +323,7 @@ fn messages_overtake_queued_speech() {
 }
 
 #[test]
-fn whatever_the_bot_does_wakes_the_transport() {
+fn every_action_of_the_bot_wakes_the_transport() {
     let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
     assert_eq!(link.audio(), None);
     assert!(ready(link.notified()).is_none());
@@ -355,7 +355,7 @@ fn whatever_the_bot_does_wakes_the_transport() {
 }
 
 #[test]
-fn nothing_follows_the_end() {
+fn no_event_follows_the_end() {
     let (link, mut media) = open();
     link.push(Event::Left(LeaveReason::Vanished));
     link.push(Event::Joined);
@@ -367,7 +367,7 @@ fn nothing_follows_the_end() {
 }
 
 #[test]
-fn a_transport_that_is_gone_ends_every_wait() {
+fn dropping_the_transport_side_ends_every_wait() {
     let (link, mut media) = open();
     let voice = media.output().clone();
     link.push(Event::Joined);
@@ -389,9 +389,9 @@ fn a_transport_that_is_gone_ends_every_wait() {
     assert_eq!(voice.send_message("x"), Err(MediaError));
 }
 
-/// What was queued before the transport went is still read.
+/// Events that were queued before the transport side was dropped can still be read.
 #[test]
-fn the_last_events_are_read_after_the_transport_is_gone() {
+fn queued_events_are_read_after_the_transport_side_is_dropped() {
     let (link, mut media) = open();
     link.push_audio(&[1], 16_000);
     link.push(Event::Left(LeaveReason::Failed));
@@ -400,7 +400,7 @@ fn the_last_events_are_read_after_the_transport_is_gone() {
 }
 
 #[test]
-fn the_memory_of_a_frame_is_used_again() {
+fn the_buffer_of_a_frame_is_reused() {
     let (link, mut media) = open();
     let free_buffers = || lock(&link.0.inbound).free_buffers.len();
     link.push_audio(&[1; 320], 16_000);
@@ -419,7 +419,7 @@ fn the_memory_of_a_frame_is_used_again() {
         other => panic!("{other:?}"),
     }
 
-    // A bot that gathers frames and lets them all go leaves no more than the queue can use.
+    // A bot that holds many frames and drops them together leaves at most one queue of buffers.
     let mut gathered = Vec::new();
     for _ in 0..2 * AUDIO_IN_FRAMES_MAX {
         link.push_audio(&[3; 320], 16_000);
@@ -429,9 +429,9 @@ fn the_memory_of_a_frame_is_used_again() {
     assert_eq!(free_buffers(), AUDIO_IN_FRAMES_MAX);
 }
 
-/// Frames that are queued, held or given back keep nothing alive once both sides are gone.
+/// Frames keep nothing alive once both sides and the last frame are dropped.
 #[test]
-fn a_session_leaves_nothing_behind() {
+fn queues_are_freed_with_the_last_frame() {
     let (link, mut media) = open();
     let shared: Weak<MediaQueues> = Arc::downgrade(&link.0);
     for _ in 0..5 {
@@ -448,13 +448,13 @@ fn a_session_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_bot_that_panics_leaves_the_queues_whole() {
+fn queues_work_after_a_bot_panics_with_the_locks_held() {
     let (link, mut media) = open();
     let shared = link.0.clone();
     let panicked = std::thread::spawn(move || {
         let _inbound = shared.inbound.lock();
         let _outbound = shared.outbound.lock();
-        panic!("a bot's own fault, part of the test");
+        panic!("a panic that the test needs");
     })
     .join();
     assert!(panicked.is_err());
@@ -470,10 +470,9 @@ fn speech_never_reaches_a_log() {
     assert_eq!(format!("{event:?}"), "Audio(AudioFrame(2 samples at 16000 Hz))");
 }
 
-/// A frame that a bot gives back is the memory of a later one: once a call runs, what it hears and
-/// what it says take nothing from the allocator.
+/// A dropped frame's buffer serves a later frame, so a running session allocates nothing for audio.
 #[test]
-fn sound_of_a_running_session_allocates_nothing() {
+fn audio_of_a_running_session_allocates_nothing() {
     let (link, mut media) = open();
     let (frame, mut taken) = ([1; 320], Vec::new());
     for round in 0..200 {
@@ -484,7 +483,7 @@ fn sound_of_a_running_session_allocates_nothing() {
             taken.clear();
             link.take_audio(&mut taken, 320);
         });
-        // Buffers reach their sizes first.
+        // The first rounds grow the buffers.
         assert!(round < 10 || allocations == 0, "round {round}: {allocations}");
     }
 }

@@ -1,5 +1,5 @@
-//! Whole calls with the parrot, in the time of the test: the transport is played frame by frame, and everything that the
-//! client hears and reads is looked at.
+//! Whole calls with the parrot on the test's own clock: the test drives the transport frame by
+//! frame, and checks everything that the client receives.
 
 use std::task::{Context, Waker};
 
@@ -12,7 +12,7 @@ use crate::rtvi::tests::Caller;
 
 const FRAME: usize = 320;
 const FRAME_TIME: Duration = Duration::from_millis(20);
-/// Sample values that the detector of the tests takes for speech, and for none.
+/// Sample values that the test's detector takes for speech and for silence.
 const SPEECH: i16 = 4_000;
 const SILENCE: i16 = 3;
 
@@ -24,16 +24,16 @@ impl SpeechDetector for Loud {
     }
 }
 
-/// A call: the transport on one side, the parrot on the other, one clock.
+/// A call: the transport side and the parrot, on one clock.
 struct Call {
     caller: Caller,
     parrot: Parrot<Loud>,
     now: Instant,
     began: Instant,
-    /// What left for the caller, silence left out.
+    /// The audio that left for the caller, without gaps.
     heard: Vec<i16>,
     audible: bool,
-    /// Everything that was sent, with its time.
+    /// The messages to the client, each with its time.
     read: Vec<(Duration, Value)>,
     over: bool,
 }
@@ -59,7 +59,7 @@ impl Call {
         call
     }
 
-    /// A call with a browser that has shaken hands, and without the greeting.
+    /// Returns a call with a browser after the handshake, without the greeting.
     fn connected() -> Self {
         let mut call = Call::with(false, json!({"greeting": false}), BOT_IDLE);
         call.caller.send("client-ready", "1", json!({"version": "2.1.0"}));
@@ -68,7 +68,7 @@ impl Call {
         call
     }
 
-    /// Lets the parrot do everything that it can do at this moment.
+    /// Polls the parrot until it waits.
     fn turn(&mut self) {
         if self.over {
             return;
@@ -102,7 +102,7 @@ impl Call {
             .extend(self.caller.received().into_iter().map(|message| (at, message)));
     }
 
-    /// Lets 20 ms pass: a frame comes, or none; a frame leaves.
+    /// Advances the clock by 20 ms: pushes a frame, if there is one, and takes a frame.
     fn tick(&mut self, frame: Option<[i16; FRAME]>) {
         self.now += FRAME_TIME;
         if let Some(frame) = frame {
@@ -139,7 +139,7 @@ impl Call {
         }
     }
 
-    /// Returns the types of what was sent since the last call, levels left out.
+    /// Takes the types of the messages since the last call, without levels.
     fn types(&mut self) -> Vec<String> {
         let kind = |(_, message): (Duration, Value)| message["type"].as_str().expect("a type").to_owned();
         self.read
@@ -159,7 +159,7 @@ impl Call {
 }
 
 #[test]
-fn it_repeats_what_was_said_once_the_caller_pauses() {
+fn repeats_the_caller_after_a_pause() {
     let mut call = Call::connected();
     call.hears(SILENCE, 500);
     call.hears(SPEECH, 1_200);
@@ -191,7 +191,7 @@ fn it_repeats_what_was_said_once_the_caller_pauses() {
 }
 
 #[test]
-fn it_holds_a_talk_of_many_turns() {
+fn repeats_many_turns() {
     let mut call = Call::connected();
     for turn in 1..=5 {
         call.hears(SPEECH, 300 * turn);
@@ -203,7 +203,7 @@ fn it_holds_a_talk_of_many_turns() {
 }
 
 #[test]
-fn it_stops_as_soon_as_the_caller_speaks_into_its_voice() {
+fn stops_when_the_caller_interrupts() {
     let mut call = Call::connected();
     call.hears(SPEECH, 5_000);
     call.hears(SILENCE, 1_500);
@@ -235,7 +235,7 @@ fn it_stops_as_soon_as_the_caller_speaks_into_its_voice() {
 }
 
 #[test]
-fn a_cough_is_told_and_not_repeated() {
+fn a_short_sound_is_reported_and_not_repeated() {
     let mut call = Call::connected();
     call.hears(SPEECH, 100);
     call.hears(SILENCE, 2_000);
@@ -244,7 +244,7 @@ fn a_cough_is_told_and_not_repeated() {
 }
 
 #[test]
-fn an_endless_utterance_is_answered_at_the_cap_and_not_again() {
+fn an_utterance_above_the_cap_is_answered_once() {
     let mut call = Call::connected();
     let limit_ms = PARROT_UTTERANCE_MAX.as_millis() as u64;
     call.hears(SPEECH, limit_ms + 100);
@@ -264,7 +264,7 @@ fn an_endless_utterance_is_answered_at_the_cap_and_not_again() {
 }
 
 #[test]
-fn a_caller_who_mutes_in_mid_sentence_gets_an_answer() {
+fn a_caller_who_mutes_in_mid_sentence_is_answered() {
     let mut call = Call::connected();
     call.hears(SPEECH, 600);
     call.hears_nothing(980);
@@ -283,9 +283,10 @@ fn a_caller_who_mutes_in_mid_sentence_gets_an_answer() {
     assert_eq!(call.heard, vec![SPEECH; 600 * 16]);
 }
 
-/// On a plain socket some clients connect before they listen, so the greeting waits for their word; a telephone has none.
+/// Some clients on a plain socket connect before they can play audio, so the greeting waits for
+/// `client-ready`, which a telephone does not send.
 #[test]
-fn on_a_plain_socket_it_greets_who_is_ready() {
+fn the_greeting_on_a_plain_socket_waits_for_client_ready() {
     use crate::config::Transport;
     use crate::proto::telephony::PROVIDERS;
     for (transport, data, at_once) in [
@@ -305,7 +306,7 @@ fn on_a_plain_socket_it_greets_who_is_ready() {
 }
 
 #[test]
-fn it_greets_with_two_notes_unless_it_is_told_not_to() {
+fn greets_with_two_notes_unless_greeting_is_false() {
     let mut call = Call::with(false, json!({}), BOT_IDLE);
     call.hears(SILENCE, 1_000);
     assert_eq!(call.heard, sound::chime(RATE_HZ));
@@ -318,7 +319,7 @@ fn it_greets_with_two_notes_unless_it_is_told_not_to() {
     ] {
         let mut call = Call::with(false, body, BOT_IDLE);
         call.hears(SILENCE, 100);
-        assert!(!call.heard.is_empty(), "whatever is no false is no reason to be mute");
+        assert!(!call.heard.is_empty(), "only `false` turns the greeting off");
     }
     let mut call = Call::with(false, json!({"greeting": false}), BOT_IDLE);
     call.hears(SILENCE, 1_000);
@@ -329,7 +330,7 @@ fn it_greets_with_two_notes_unless_it_is_told_not_to() {
 }
 
 #[test]
-fn it_leaves_when_nobody_speaks_or_writes() {
+fn leaves_after_the_idle_timeout() {
     let idle = BOT_IDLE.as_millis() as u64;
     let mut call = Call::connected();
     call.hears(SILENCE, idle - 20);
@@ -340,7 +341,7 @@ fn it_leaves_when_nobody_speaks_or_writes() {
 }
 
 #[test]
-fn whatever_the_caller_does_puts_the_idle_time_off() {
+fn every_action_of_the_caller_restarts_the_idle_timeout() {
     type Deed = fn(&mut Call);
     let deeds: [Deed; 5] = [
         |call| call.caller.send("send-text", "1", json!({"content": "hello"})),
@@ -360,9 +361,10 @@ fn whatever_the_caller_does_puts_the_idle_time_off() {
     }
 }
 
-/// An utterance and an answer that both outlast a short idle time: the parrot neither leaves nor spins.
+/// An utterance and its answer that are both longer than the idle timeout: the parrot neither
+/// leaves nor spins.
 #[test]
-fn it_does_not_leave_in_the_middle_of_a_talk() {
+fn does_not_leave_during_speech() {
     for embedded in [false, true] {
         let mut call = Call::with(embedded, json!({"greeting": false}), Duration::from_secs(2));
         call.hears(SPEECH, 8_000);
@@ -375,7 +377,7 @@ fn it_does_not_leave_in_the_middle_of_a_talk() {
 }
 
 #[test]
-fn text_and_messages_are_answered() {
+fn answers_text_and_messages() {
     let mut call = Call::connected();
     call.caller
         .send("send-text", "a", json!({"content": "hello", "options": {}}));
@@ -403,7 +405,7 @@ fn text_and_messages_are_answered() {
 }
 
 #[test]
-fn text_interrupts_the_voice_unless_it_may_wait() {
+fn text_interrupts_playback_unless_it_may_wait() {
     for (options, interrupted) in [(json!({}), true), (json!({"run_immediately": false}), false)] {
         let mut call = Call::connected();
         call.hears(SPEECH, 3_000);
@@ -418,7 +420,7 @@ fn text_interrupts_the_voice_unless_it_may_wait() {
 }
 
 #[test]
-fn a_lost_caller_is_waited_for_in_silence() {
+fn is_silent_while_the_caller_is_lost() {
     let mut call = Call::connected();
     call.hears(SPEECH, 3_000);
     call.hears(SILENCE, 1_000);
@@ -438,12 +440,12 @@ fn a_lost_caller_is_waited_for_in_silence() {
     assert_eq!(
         call.types(),
         ["user-stopped-speaking"],
-        "half a sentence is not repeated to nobody"
+        "an utterance is not repeated to a lost caller"
     );
 }
 
 #[test]
-fn it_tells_how_loud_both_are_five_times_a_second() {
+fn sends_both_levels_five_times_a_second() {
     let mut call = Call::connected();
     call.hears(SILENCE, 2_000);
     let levels = |call: &mut Call, kind: &str| -> Vec<(Duration, f64)> {
@@ -455,10 +457,10 @@ fn it_tells_how_loud_both_are_five_times_a_second() {
     assert_eq!(
         levels(&mut call, "user-audio-level"),
         [],
-        "silence is told once, by saying nothing"
+        "a level that stays 0 is not sent"
     );
     call.hears(SPEECH, 1_000);
-    // Of two alternating loudnesses, each interval tells the louder.
+    // Each interval reports the louder of two alternating levels.
     for _ in 0..25 {
         call.hears(SPEECH, 20);
         call.hears(2 * SPEECH, 20);
@@ -480,7 +482,7 @@ fn it_tells_how_loud_both_are_five_times_a_second() {
 }
 
 #[test]
-fn a_microcontroller_gets_speaking_events_and_nothing_else() {
+fn a_microcontroller_gets_only_speaking_events() {
     let mut call = Call::with(true, json!({}), Duration::from_secs(60));
     call.hears(SILENCE, 1_000);
     call.hears(SPEECH, 1_000);
@@ -501,7 +503,7 @@ fn a_microcontroller_gets_speaking_events_and_nothing_else() {
 }
 
 #[test]
-fn it_ends_when_the_caller_leaves_or_the_runner_stops() {
+fn ends_when_the_caller_leaves_or_the_runner_stops() {
     type End = fn(&Call);
     let ends: [End; 3] = [
         |call| call.caller.link.push(Event::Left(LeaveReason::Left)),
@@ -517,10 +519,10 @@ fn it_ends_when_the_caller_leaves_or_the_runner_stops() {
     }
 }
 
-/// Ten minutes of a call in which anything happens at any time, from one seed: turns alternate, the caller's text is answered,
-/// nothing spins, and what the parrot keeps stays small.
+/// Ten minutes of random events from one seed: turns alternate, text is answered, nothing spins,
+/// and the parrot's memory stays bounded.
 #[test]
-fn whatever_happens_turns_alternate_and_nothing_grows() {
+fn turns_alternate_and_memory_stays_bounded_on_random_events() {
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = |below: u64| {
         seed = seed
@@ -570,9 +572,9 @@ fn whatever_happens_turns_alternate_and_nothing_grows() {
     );
 }
 
-/// The loop around it, with the real detector and a real voice: the time that passes is tokio's, and it passes at once.
+/// The async loop with the real detector and recorded speech, on tokio's paused clock.
 #[tokio::test(start_paused = true)]
-async fn the_loop_repeats_two_sentences_and_leaves_when_nobody_speaks() {
+async fn the_loop_repeats_two_sentences_and_leaves_after_the_idle_timeout() {
     let (caller, args) = Caller::new(false, json!({"greeting": false}));
     let began = tokio::time::Instant::now();
     let bot = async {
@@ -609,13 +611,14 @@ async fn the_loop_repeats_two_sentences_and_leaves_when_nobody_speaks() {
         .expect("the first syllable");
     assert!(start <= 300 * 16, "and no more than the lead before it");
     assert_eq!(heard[start..start + said.len()], said[..]);
-    // One second of room, 2.5 of voice, 0.7 of pause, and its own voice of 3.0: from there the idle time counts.
+    // 1 s of noise, 2.5 s of speech, 0.7 s of pause and 3.0 s of playback; the idle timeout counts
+    // from there.
     let quiet_from = lasted - BOT_IDLE;
     let expected = Duration::from_millis(6_900)..Duration::from_millis(7_400);
     assert!(expected.contains(&quiet_from), "{quiet_from:?}");
 }
 
-/// Two sentences, 16 kHz; see `tests/data/audio/README.md`.
+/// Two sentences at 16 kHz; see `tests/data/audio/README.md`.
 fn sentences() -> Vec<i16> {
     let bytes = include_bytes!("../../../tests/data/audio/speech.raw");
     bytes

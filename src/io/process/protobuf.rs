@@ -372,12 +372,12 @@ fn handle_frame(
     Ok(())
 }
 
-/// Speech on its way from the program to the session.
+/// The program's speech on its way to the session.
 struct SpeechQueue {
     ahead: Mutex<PlayoutQueue>,
-    /// Something was queued.
+    /// Signals that something was queued.
     queued: Notify,
-    /// Something was handed over.
+    /// Signals that something was taken from the queue.
     progressed: Notify,
 }
 

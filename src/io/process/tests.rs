@@ -1,7 +1,7 @@
-//! Lives and ends of real processes: shell scripts as bots, their groups, their exit statuses, the signals to them.
+//! Tests of real processes: shell scripts as bots, their groups, exit statuses and signals.
 //!
-//! The tests of media speak to `media_url` in the script's stead. What is waited for is a fact, a file or a process that is
-//! gone; a time only ends a test that would hang.
+//! The test itself connects to `media_url` in the script's place. Tests wait for conditions, such
+//! as a file or the end of a process; timeouts only end a test that would hang.
 
 use std::fs;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future).await.expect("it happens in time")
 }
 
-/// A folder of one test, removed with it.
+/// A temporary directory, removed on drop.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -43,7 +43,7 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// Waits until a script has written a whole line to the file.
+    /// Waits until a script has written a whole line to the file, and returns it.
     pub async fn line(&self, name: &str) -> String {
         within(async {
             loop {
@@ -72,7 +72,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Runs a script with a folder of its own, which it finds in `$0`.
+    /// Runs a script with its own directory in `$0`.
     pub fn new(script: &str) -> Rig {
         Rig::with(script, json!({}), BotAudio::Protobuf)
     }
@@ -108,7 +108,7 @@ impl Rig {
         }
     }
 
-    /// Waits until the script has written its arguments, as `printf '%s\n' "$RUNNER_ARGUMENTS" > $0/arguments` does.
+    /// Waits until the script has written its arguments to `$0/arguments`.
     async fn arguments(&self) -> Value {
         serde_json::from_str(&self.working_dir.line("arguments").await).expect("JSON")
     }
@@ -121,7 +121,7 @@ impl Rig {
         client_async(url, stream).await.expect("the right path").0
     }
 
-    /// Waits for the end of the bot; what it failed of as text.
+    /// Waits for the end of the bot and returns its error as text.
     pub async fn end(&mut self) -> Result<(), String> {
         let result = within(&mut self.bot).await.expect("no panic");
         result.map_err(|error| error.to_string())
@@ -148,7 +148,7 @@ fn is_running(id: &str) -> bool {
     })
 }
 
-/// Waits until nothing is left of a process, not even a zombie.
+/// Waits until a process is reaped.
 async fn reaped(id: &str) {
     within(async {
         while PathBuf::from(format!("/proc/{id}")).exists() {
@@ -192,7 +192,7 @@ async fn the_program_finds_its_arguments() {
     assert_eq!(rig.end().await, Ok(()));
 }
 
-/// A kind without media runs without a `media_url`, until the program exits.
+/// Without media, a program runs without a `media_url` until it exits.
 #[tokio::test]
 async fn a_session_without_media_lasts_as_long_as_its_program() {
     let working_dir = Folder::new();
@@ -208,9 +208,9 @@ async fn a_session_without_media_lasts_as_long_as_its_program() {
     assert_eq!(failed.to_string(), "exit status: 4");
 }
 
-/// Interface 6.3: how a program ends by itself is how its session ends.
+/// D-33: the exit status of a program is the result of its session.
 #[tokio::test]
-async fn the_exit_status_is_told() {
+async fn the_exit_status_is_the_result_of_the_session() {
     for (script, told) in [
         ("exit 0", Ok(())),
         ("exit 3", Err("exit status: 3")),
@@ -224,7 +224,7 @@ async fn the_exit_status_is_told() {
 }
 
 #[tokio::test]
-async fn a_program_that_cannot_be_started_is_named() {
+async fn the_error_names_a_program_that_cannot_be_started() {
     let (_link, slot) = pair(AUDIO_IN_FRAMES_MAX);
     let kind = Kind::WebRtc(WebRtcArguments::new(
         WebRtcConnection::new("pc".into(), false, true),
@@ -242,13 +242,13 @@ async fn a_program_that_cannot_be_started_is_named() {
     );
 }
 
-/// A body that no environment holds is the caller's doing, and is told so.
+/// A body above the cap of the environment is reported as an error about `body`.
 #[tokio::test]
-async fn a_body_that_is_too_long_starts_nothing() {
+async fn a_body_above_the_cap_fails_before_the_start() {
     let mut rig = Rig::with_body("exit 5", "x".repeat(PROCESS_ARGUMENTS_BYTES_MAX).into());
     let failed = rig.end().await.expect_err("it is too long");
     assert!(failed.contains("`body`"), "{failed}");
-    // The longest one that is let through is one that the system takes.
+    // A body at the cap starts the program.
     let short = Rig::with_body(TELL, "".into()).arguments().await;
     let room = PROCESS_ARGUMENTS_BYTES_MAX - short.to_string().len() - 16;
     let mut rig = Rig::with_body(TELL, "x".repeat(room).into());
@@ -256,7 +256,7 @@ async fn a_body_that_is_too_long_starts_nothing() {
     assert_eq!(rig.end().await, Ok(()));
 }
 
-/// The end of a session is SIGTERM, whether the program has a handler for it or not; what it makes of it is no failure.
+/// The end of a session sends SIGTERM. Any exit after it is a success, with or without a handler.
 #[tokio::test]
 async fn the_end_of_the_session_terminates_the_program() {
     for (script, word) in [
@@ -280,7 +280,7 @@ async fn the_end_of_the_session_terminates_the_program() {
     }
 }
 
-/// The same at the stop of the runner, which comes before the session is over.
+/// The same when the runner stops, which comes before the end of the session.
 #[tokio::test]
 async fn the_stop_of_the_runner_terminates_the_program() {
     let mut rig = Rig::new("echo up > $0/up; exec sleep 1000");
@@ -289,9 +289,9 @@ async fn the_stop_of_the_runner_terminates_the_program() {
     assert_eq!(rig.end().await, Ok(()));
 }
 
-/// A crash while it is being terminated is a failure all the same.
+/// A crash after SIGTERM is a failure.
 #[tokio::test]
-async fn a_crash_on_the_way_out_is_told() {
+async fn a_crash_after_sigterm_is_a_failure() {
     let mut rig = Rig::new("trap 'kill -SEGV $$' TERM; echo up > $0/up; while :; do sleep 0.01; done");
     rig.working_dir.line("up").await;
     drop(std::mem::replace(&mut rig.link, pair(1).0));
@@ -299,9 +299,9 @@ async fn a_crash_on_the_way_out_is_told() {
     assert!(failed.starts_with("signal: 11 (SIGSEGV)"), "{failed}");
 }
 
-/// A program that ignores SIGTERM, and its children that do, are killed before the runner's own time is up.
+/// A program that ignores SIGTERM is killed with its children before the runner's own deadline.
 #[tokio::test]
-async fn a_stubborn_program_is_killed() {
+async fn a_program_that_ignores_sigterm_is_killed() {
     let mut rig = Rig::new(
         "trap '' TERM; (trap '' TERM; while :; do sleep 0.01; done) & echo $! > $0/child; echo $$ > $0/up; \
          while :; do sleep 0.01; done",
@@ -309,7 +309,7 @@ async fn a_stubborn_program_is_killed() {
     let (own, child) = (rig.working_dir.line("up").await, rig.working_dir.line("child").await);
     rig.stop.set();
     let ended = timeout(BOT_GRACE_AT_SHUTDOWN, &mut rig.bot).await;
-    // On a busy machine it may be late; that it is killed is what counts.
+    // A busy machine may exceed the deadline; the test requires only the kill.
     let result = match ended {
         Ok(result) => result.expect("no panic").map_err(|error| error.to_string()),
         Err(_) => rig.end().await,
@@ -319,9 +319,10 @@ async fn a_stubborn_program_is_killed() {
     stopped(&child).await;
 }
 
-/// The group gets the signals: what a script started is asked as well, and gets its time though the script is gone at once.
+/// Signals go to the whole group, and a child gets its grace period even if the script exits at
+/// once.
 #[tokio::test]
-async fn what_the_program_started_gets_its_time() {
+async fn children_get_the_grace_period() {
     let mut rig = Rig::new(
         "(trap 'sleep 0.3; echo saved > $0/saved; exit 0' TERM; echo up > $0/up; while :; do sleep 0.01; done) & wait",
     );
@@ -334,9 +335,9 @@ async fn what_the_program_started_gets_its_time() {
     );
 }
 
-/// Nothing that a program leaves behind outlives its session, however the program ended.
+/// No process of the group outlives the session, for any exit status.
 #[tokio::test]
-async fn nothing_is_left_behind() {
+async fn children_end_with_the_session() {
     for (exit, told) in [("exit 0", Ok(())), ("exit 3", Err("exit status: 3".to_owned()))] {
         let mut rig = Rig::new(&format!("sleep 1000 & echo $! > $0/child; {exit}"));
         assert_eq!(rig.end().await, told);
@@ -345,9 +346,9 @@ async fn nothing_is_left_behind() {
     }
 }
 
-/// A task that is aborted takes the whole group with it, and leaves no zombie.
+/// An aborted task kills the whole group and leaves no zombie.
 #[tokio::test]
-async fn an_aborted_bot_leaves_nobody() {
+async fn an_aborted_bot_leaves_no_process() {
     let rig = Rig::new("trap '' TERM; sleep 1000 & echo $! > $0/child; echo $$ > $0/up; wait; sleep 1000");
     let (own, child) = (rig.working_dir.line("up").await, rig.working_dir.line("child").await);
     assert!(is_running(&own) && is_running(&child));
@@ -356,16 +357,16 @@ async fn an_aborted_bot_leaves_nobody() {
     stopped(&child).await;
 }
 
-/// A flood of output and a full pipe hold nothing up.
+/// Endless output does not delay the exit.
 #[tokio::test]
-async fn a_program_that_never_stops_writing_ends_as_it_likes() {
+async fn a_flood_of_output_does_not_delay_the_exit() {
     let mut rig = Rig::new("yes 'all work and no play' | head -c 5000000; yes no >&2 & sleep 0.2; exit 6");
     assert_eq!(rig.end().await, Err("exit status: 6".into()));
 }
 
-/// All that a program said before it exited with 0 is handed over; then the bot has ended, and not earlier.
+/// All speech from before an exit with 0 is played, and the bot ends only after that.
 #[tokio::test]
-async fn last_words_are_heard() {
+async fn speech_before_the_exit_is_played() {
     let mut rig = Rig::new(&format!(
         "{TELL} while [ ! -e $0/go ]; do sleep 0.01; done; echo $$ > $0/gone"
     ));
@@ -380,7 +381,7 @@ async fn last_words_are_heard() {
     fs::write(rig.working_dir.path("go"), "").expect("a file");
     let own = rig.working_dir.line("gone").await;
     reaped(&own).await;
-    assert!(!rig.bot.is_finished(), "most of it was not heard yet");
+    assert!(!rig.bot.is_finished(), "most of the speech is still queued");
     let mut heard = Vec::new();
     within(async {
         while heard.len() < speech.len() {
@@ -396,7 +397,7 @@ async fn last_words_are_heard() {
     assert_eq!(rig.end().await, Ok(()));
 }
 
-/// To close the media is to hang up: the program gets a moment to exit, and SIGTERM after that.
+/// A program that closes its media has hung up. It gets a grace period to exit, then SIGTERM.
 #[tokio::test]
 async fn a_program_that_closes_its_media_has_hung_up() {
     for (script, told) in [
@@ -416,9 +417,9 @@ async fn a_program_that_closes_its_media_has_hung_up() {
     }
 }
 
-/// A program that breaks the protocol is ended, and its session says what was wrong.
+/// A program that violates the protocol is ended, and its session's error names the violation.
 #[tokio::test]
-async fn a_fault_ends_the_program() {
+async fn a_protocol_error_ends_the_program() {
     let mut rig = Rig::new(&format!("{TELL} echo $$ > $0/up; exec sleep 1000"));
     let mut program = rig.connect().await;
     program.send(Message::text("hello")).await.expect("open");
@@ -429,7 +430,7 @@ async fn a_fault_ends_the_program() {
     reaped(&own).await;
 }
 
-/// Interface 6.3: what cannot be run is named before anybody calls.
+/// D-33: an error names a command that cannot be run, before the first session.
 #[test]
 fn a_command_is_checked_at_the_start() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,5 @@
-//! Both ends of a talk: a session's link on one side, a program's WebSocket on the other, over real loopback.
+//! Tests of a program's media: the transport side of a session on one side, a program's WebSocket
+//! on the other, over real loopback.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use super::*;
 use crate::bot::media::{LeaveReason, TransportSide, pair};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, PROCESS_AHEAD_SAMPLES_MAX, PROCESS_HEARD_SAMPLES_MAX};
 
-/// Long enough for any loopback; it only ends a test that would hang.
+/// A limit for tests that would hang; loopback is far faster.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Rig {
@@ -60,7 +61,7 @@ impl Rig {
             .expect("the socket is open");
     }
 
-    /// Returns the next frame that the program gets.
+    /// Returns the next frame that the program receives.
     async fn hear(&mut self) -> ProtobufFrame {
         match within(self.program.next()).await {
             Some(Ok(Message::Binary(bytes))) => frames::decode(bytes).expect("a frame"),
@@ -75,7 +76,7 @@ impl Rig {
         }
     }
 
-    /// Waits for something that the session's side sees.
+    /// Waits until `look` finds something on the transport side.
     async fn until<T>(&self, mut look: impl FnMut(&TransportSide) -> Option<T>) -> T {
         within(async {
             loop {
@@ -88,7 +89,7 @@ impl Rig {
         .await
     }
 
-    /// Takes so many samples of what the program says.
+    /// Takes this many samples of the program's speech.
     async fn spoken(&self, samples: usize) -> Vec<i16> {
         let mut spoken = Vec::new();
         self.until(|link| {
@@ -105,14 +106,15 @@ impl Rig {
     }
 }
 
-/// Speech that tells where it is lost: every sample is another.
+/// Returns samples that all differ, so that a lost one shows.
 fn ramp(from: usize, samples: usize) -> Vec<i16> {
     (from..from + samples).map(|at| at as i16).collect()
 }
 
-/// Interface 6.2: speech at 16 kHz, messages as they came, keys as messages; and the program's own back.
+/// D-32: audio at 16 kHz, messages unchanged and keys as messages go to the program; audio and
+/// messages come back.
 #[tokio::test]
-async fn everything_goes_both_ways() {
+async fn carries_audio_messages_and_marks_both_ways() {
     let mut rig = Rig::new().await;
     rig.link.push(Event::Joined);
     rig.link.push_audio(&ramp(0, 320), 16_000);
@@ -154,9 +156,9 @@ async fn everything_goes_both_ways() {
     );
 }
 
-/// The rate that stands in the frames is honoured, changes included, and no sample is lost.
+/// Speech plays at the rate in its frames, also after a change, and no sample is lost.
 #[tokio::test]
-async fn speech_has_the_rate_that_its_frames_state() {
+async fn speech_plays_at_the_rate_in_its_frames() {
     let mut rig = Rig::new().await;
     for rate_hz in [16_000, 16_000, 48_000, 8_000, 24_000] {
         rig.say(frames::audio(&ramp(rate_hz as usize, 300), rate_hz)).await;
@@ -165,7 +167,7 @@ async fn speech_has_the_rate_that_its_frames_state() {
         assert_eq!(rig.spoken(600).await, ramp(rate_hz as usize, 600));
         assert_eq!(rig.link.audio().expect("open").out_rate_hz, rate_hz);
     }
-    // A change in mid-speech waits until the speech before it has left.
+    // A change of rate waits until the speech before it has left.
     rig.say(frames::audio(&ramp(0, 240), 24_000)).await;
     rig.say(frames::audio(&ramp(9, 160), 16_000)).await;
     rig.say(frames::message("both are read")).await;
@@ -176,7 +178,7 @@ async fn speech_has_the_rate_that_its_frames_state() {
     assert_eq!(rig.link.audio().expect("open").out_rate_hz, 16_000);
 }
 
-/// Ten seconds of speech are queued that nobody takes: an interruption is seen at once, and nothing of them is heard after it.
+/// With 10 s of speech queued, an interruption takes effect at once and drops all of it.
 #[tokio::test]
 async fn an_interruption_overtakes_queued_speech() {
     let mut rig = Rig::new().await;
@@ -195,7 +197,7 @@ async fn an_interruption_overtakes_queued_speech() {
     );
 }
 
-/// The same in the middle of a change of rate, when speech waits for the old one to leave.
+/// The same during a change of rate, when speech waits for the old speech to leave.
 #[tokio::test]
 async fn an_interruption_overtakes_a_change_of_rate() {
     let mut rig = Rig::new().await;
@@ -208,30 +210,31 @@ async fn an_interruption_overtakes_a_change_of_rate() {
     assert_eq!(rig.link.audio().expect("open").out_rate_hz, 48_000);
 }
 
-/// A program that sends four times what may wait has to wait itself; once the session takes it, nothing is lost.
+/// A program that sends eight times the cap blocks; once the session takes the speech, all of it
+/// arrives.
 #[tokio::test]
-async fn a_program_that_speaks_too_far_ahead_waits() {
+async fn speech_beyond_the_cap_makes_the_program_wait() {
     let Rig {
         link,
         program,
         talk: _talk,
         ..
     } = Rig::new().await;
-    let (mut mouth, _ear) = program.split();
-    // What the system may hold on top of ours is far below that.
+    let (mut writer, _reader) = program.split();
+    // The system's socket buffers are far smaller than the excess.
     let total = 8 * PROCESS_AHEAD_SAMPLES_MAX;
     let mut speaking = tokio::spawn(async move {
         for from in (0..total).step_by(4_096) {
             let frame = frames::audio(&ramp(from, 4_096), 24_000);
-            mouth
+            writer
                 .send(Message::Binary(frame.into()))
                 .await
                 .expect("the socket is open");
         }
-        mouth
+        writer
     });
     let early = timeout(Duration::from_millis(300), &mut speaking).await;
-    assert!(early.is_err(), "all of it went somewhere");
+    assert!(early.is_err(), "all of the speech was accepted");
     let mut heard = 0;
     within(async {
         while heard < total {
@@ -246,10 +249,10 @@ async fn a_program_that_speaks_too_far_ahead_waits() {
         }
     })
     .await;
-    let _mouth = within(speaking).await.expect("no panic");
+    let _writer = within(speaking).await.expect("no panic");
 }
 
-/// A program that never reads costs a bounded amount and loses the oldest; what it says is heard all the same.
+/// A program that never reads loses the oldest speech, at a bounded cost, and can still speak.
 #[tokio::test]
 async fn a_program_that_does_not_read_loses_the_oldest_speech() {
     let mut rig = Rig::new().await;
@@ -270,7 +273,7 @@ async fn a_program_that_does_not_read_loses_the_oldest_speech() {
         match rig.hear().await {
             ProtobufFrame::Audio { pcm, .. } => got.push(i16::from_le_bytes([pcm[0], pcm[1]])),
             ProtobufFrame::Message(_) => break,
-            other => panic!("{other:?} came from nowhere"),
+            other => panic!("{other:?} is unexpected"),
         }
     }
     assert!(got.is_sorted(), "in order");
@@ -278,9 +281,9 @@ async fn a_program_that_does_not_read_loses_the_oldest_speech() {
     assert!(got.len() < 2_000, "{} frames of 20 ms waited", got.len());
 }
 
-/// What came before the program connected waits for it: every message, and the last of its speech.
+/// Events from before the connection are queued: every message, and the newest speech.
 #[tokio::test]
-async fn what_came_early_waits_for_the_program() {
+async fn events_before_the_connection_are_queued_for_the_program() {
     let (link, talk, exited, url) = begin();
     link.push(Event::Message("ready?".into()));
     let kept = (PROCESS_HEARD_SAMPLES_MAX / 320) as i16;
@@ -304,9 +307,10 @@ async fn what_came_early_waits_for_the_program() {
     assert_eq!(early, (50..kept + 50).collect::<Vec<_>>());
 }
 
-/// The end of the session ends the talk, connected or not, and closes the socket with 1000.
+/// The end of the session ends the media, with or without a program, and closes the socket with
+/// 1000.
 #[tokio::test]
-async fn the_end_of_the_session_ends_the_talk() {
+async fn the_end_of_the_session_closes_the_media() {
     let (link, talk, _, _) = begin();
     drop(link);
     assert!(matches!(
@@ -357,9 +361,9 @@ async fn the_end_of_the_session_ends_the_talk() {
     }
 }
 
-/// A program that breaks the protocol is told so in the close, and its session in words.
+/// A violation of the protocol is reported in the close frame and in the session's error.
 #[tokio::test]
-async fn a_fault_ends_the_talk_with_its_reason() {
+async fn a_protocol_error_closes_the_media_with_its_reason() {
     let torn = [frames::audio(&[1], 24_000)[..4].to_vec(), vec![1]].concat();
     let odd = vec![2 << 3 | 2, 5, 3 << 3 | 2, 3, 1, 2, 3];
     let cases = [
@@ -402,9 +406,8 @@ async fn a_fault_ends_the_talk_with_its_reason() {
     }
 }
 
-/// At the cap a message is read.
 #[tokio::test]
-async fn the_longest_message_is_read() {
+async fn a_message_at_the_cap_is_read() {
     let mut rig = Rig::new().await;
     let head = frames::message(&"x".repeat(1_000_000)).len() - 1_000_000;
     let text = "x".repeat(PROCESS_MESSAGE_BYTES_MAX - head);
@@ -413,9 +416,9 @@ async fn the_longest_message_is_read() {
     assert_eq!(rig.until(TransportSide::take_message).await.len(), text.len());
 }
 
-/// A program that closes its media, properly or not, is heard to its end first.
+/// All speech plays before the session ends, with or without a close frame.
 #[tokio::test]
-async fn a_hang_up_loses_no_speech() {
+async fn speech_before_a_hang_up_is_played() {
     for properly in [true, false] {
         let mut rig = Rig::new().await;
         let total = 48_000;
@@ -440,22 +443,23 @@ async fn a_hang_up_loses_no_speech() {
             talk,
             exited,
         };
-        assert!(!rig.talk.is_finished(), "most of it was not heard yet");
+        assert!(!rig.talk.is_finished(), "most of the speech is still queued");
         assert_eq!(rig.spoken(total).await, ramp(0, total));
         assert!(matches!(rig.end().await, MediaEnd::HungUp), "properly: {properly}");
     }
 }
 
 #[tokio::test]
-async fn a_program_that_ends_without_its_media_hangs_up() {
+async fn a_program_that_exits_without_connecting_hangs_up() {
     let (_link, talk, exited, _) = begin();
     exited.notify_one();
     assert!(matches!(within(talk).await.expect("no panic"), MediaEnd::HungUp));
 }
 
-/// A room is entered when its program connects, and not before: a program that enters by itself never does.
+/// A room is joined when the program connects, so a program that joins by itself does not cause a
+/// second join.
 #[tokio::test]
-async fn a_closed_media_is_opened_at_the_door() {
+async fn a_media_slot_is_opened_when_the_program_connects() {
     let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
     let listener = MediaListener::bind().expect("a free port");
     let url = listener.url();
@@ -477,9 +481,10 @@ async fn a_closed_media_is_opened_at_the_door() {
     assert_eq!(rig.hear().await, ProtobufFrame::Message("hello".into()));
 }
 
-/// What happens in a room reaches the program in order, and the reason of a failed join although the session is over with it.
+/// Room events reach the program in order, also the reason for a failed join, which ends the
+/// session.
 #[tokio::test]
-async fn news_of_a_room_are_told_to_the_last() {
+async fn the_reason_for_a_failed_join_is_sent_before_the_close() {
     let mut rig = Rig::new().await;
     rig.link.push(Event::Speaking {
         identity: "User-1".into(),
