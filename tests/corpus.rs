@@ -16,7 +16,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Runs an entry on each file, on the file cut at many places, and with a byte changed there.
+/// Runs an entry on each file, on truncations of it, and on copies with a changed byte.
 fn replay(folder: &str, entry: fn(&[u8])) {
     replay_at(folder, entry, 20);
 }
@@ -28,7 +28,7 @@ fn replay_at(folder: &str, entry: fn(&[u8]), places: usize) {
         let step = (bytes.len() / places).max(1);
         let whole = |run: &dyn Fn()| {
             let outcome = catch_unwind(AssertUnwindSafe(run));
-            assert!(outcome.is_ok(), "{} breaks a promise, see above", path.display());
+            assert!(outcome.is_ok(), "{} breaks a property, see above", path.display());
         };
         whole(&|| entry(&bytes));
         for at in (0..bytes.len()).step_by(step) {
@@ -41,7 +41,7 @@ fn replay_at(folder: &str, entry: fn(&[u8]), places: usize) {
 }
 
 #[test]
-fn webhooks_of_the_messaging_app() {
+fn whatsapp_webhooks() {
     replay("corpus/whatsapp_webhook", entries::whatsapp::webhook);
 }
 
@@ -68,7 +68,7 @@ fn generated_offers() {
         let outcome = catch_unwind(|| entries::offers::run(&offer));
         match outcome {
             Ok(was) => answered += u64::from(was),
-            Err(_) => panic!("seed {seed} breaks a promise, see above:\n{offer}"),
+            Err(_) => panic!("seed {seed} breaks a property, see above:\n{offer}"),
         }
     }
     // The generator is useless if every offer is rejected at its first line.
@@ -152,12 +152,12 @@ fn telephone_calls() {
 }
 
 #[test]
-fn messages_of_a_media_room() {
+fn livekit_signalling() {
     replay("corpus/livekit_signal", entries::livekit_signal);
 }
 
 #[test]
-fn data_of_a_media_room() {
+fn livekit_data_packets() {
     replay("corpus/livekit_data", entries::livekit_data);
 }
 

@@ -1,4 +1,4 @@
-//! One candidate of a peer. What must hold is in `entries.rs`.
+//! One candidate of a peer. The checks are in `entries.rs`.
 
 #![no_main]
 

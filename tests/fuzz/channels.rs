@@ -1,4 +1,4 @@
-//! SCTP and data channels. What must hold is in `entries.rs`.
+//! SCTP and data channels. The checks are in `entries.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! What options, variables and files say. What must hold is in `entries.rs`.
+//! Options, variables and files. The checks are in `entries.rs`.
 
 #![no_main]
 

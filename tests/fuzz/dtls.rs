@@ -1,4 +1,4 @@
-//! Records of a handshake. What must hold is in `entries.rs`.
+//! Records of a DTLS handshake. The checks are in `entries.rs`.
 
 #![no_main]
 

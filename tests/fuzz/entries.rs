@@ -1,9 +1,8 @@
-//! What must hold for any bytes of a peer, one function per fuzz target; the corpus is replayed
-//! through the same functions.
+//! Properties of the parsers, one function per fuzz target. The replay of the corpus calls the same
+//! functions.
 //!
-//! In: bytes, as they could stand in a body. Each function panics when a promise is broken: a
-//! parser that panics, an output that the next parser refuses, a rewrite that a second pass changes
-//! again, a cap that does not hold.
+//! In: bytes of a peer. A function panics when a property fails: a parser panics, the next parser
+//! rejects an output, a second pass changes an output again, or a limit is exceeded.
 
 #[path = "entries/call.rs"]
 mod call;
@@ -62,12 +61,12 @@ use str0m::{Candidate, Rtc};
 
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 
-/// An offer that was made fit loses no section in str0m, neither in reading nor in the answer.
+/// A prepared offer keeps all its sections in str0m, in the parsed offer and in the answer.
 pub fn sdp_offer(bytes: &[u8]) {
     let Ok(prepared) = prepare_offer(&String::from_utf8_lossy(bytes)) else {
         return;
     };
-    let again = prepare_offer(&prepared.sdp).expect("what is fit stays fit");
+    let again = prepare_offer(&prepared.sdp).expect("a prepared offer is valid");
     assert_eq!(again.sdp, prepared.sdp);
     assert!(again.candidates.is_empty());
     assert!(prepared.candidates.len() <= limits::OFFER_CANDIDATES_MAX);
@@ -97,8 +96,7 @@ fn provider() -> Arc<CryptoProvider> {
     PROVIDER.get_or_init(|| Arc::new(crypto::provider())).clone()
 }
 
-/// An answer that may be sent has one candidate of the host, short lines, and stays as it is in a
-/// second pass.
+/// A valid answer has one host candidate and short lines, and a second pass does not change it.
 pub fn sdp_answer(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for role in [DtlsRole::Client, DtlsRole::Server] {
@@ -125,7 +123,7 @@ pub fn sdp_answer(bytes: &[u8]) {
     }
 }
 
-/// A candidate that is used reads well to str0m, as the same address, and is no longer than it was.
+/// str0m parses an accepted candidate as the same address, and the text does not grow.
 pub fn candidate(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for loopback_offered in [false, true] {
@@ -142,7 +140,7 @@ pub fn candidate(bytes: &[u8]) {
     }
 }
 
-/// A body that is taken has every string within its cap; an SDP in it is as hostile as any.
+/// Every string of an accepted body is within its limit. Its SDP is untrusted input.
 pub fn offer_body(bytes: &[u8]) {
     if let Ok(offer) = OfferBody::parse(bytes) {
         assert!(offer.sdp.len() <= limits::OFFER_SDP_BYTES_MAX);
@@ -158,8 +156,8 @@ pub fn offer_body(bytes: &[u8]) {
     }
 }
 
-/// A frame that is read gives samples for all of its PCM or an error, and means the same once it is
-/// written again.
+/// A decoded frame gives samples for all of its PCM or an error, and encodes back to the same
+/// frame.
 pub fn frames(bytes: &[u8]) {
     match frames::decode(bytes.to_vec().into()) {
         Ok(ProtobufFrame::Audio { pcm, rate_hz, channels }) => {
@@ -191,8 +189,8 @@ pub fn frames(bytes: &[u8]) {
     }
 }
 
-/// A token that is good is, byte for byte, one that was made here, and is used up once. The corpus
-/// has some of this key.
+/// A valid token equals one that was minted here, byte for byte, and can be redeemed once. The
+/// corpus contains tokens of this key.
 pub fn token(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let now = Instant::now();
@@ -210,8 +208,8 @@ pub fn token(bytes: &[u8]) {
 /// The id of the tokens in the corpus.
 const TOKEN_ID: &str = "056305c4-5f0e-4f3c-9d7e-6c1f0a2b3c4d";
 
-/// Any text can follow a call's start: no more samples come of it than it has bytes, no object ends
-/// the call, and what the call is told in turn is JSON of the sizes that its provider takes.
+/// Any text may follow the start of a call: it yields no more samples than it has bytes, no JSON
+/// object ends the call, and replies are JSON of the sizes that the provider accepts.
 pub fn telephony(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.lines();
@@ -245,12 +243,12 @@ pub fn telephony(bytes: &[u8]) {
         assert!(pcm.len() <= line_bytes);
     }
     assert!(serde_json::from_str::<Value>(&call.clear()).is_ok_and(|clear| clear.is_object()));
-    say(&mut call, &pcm);
+    encode_audio(&mut call, &pcm);
 }
 
-/// What was heard can be said, cut as the provider wants it; a provider that is told what it tells
-/// hears the same.
-fn say(call: &mut TelephonyCall, heard: &[i16]) {
+/// Encodes the received audio in chunks of the provider; Exotel's own messages decode to the same
+/// audio.
+fn encode_audio(call: &mut TelephonyCall, heard: &[i16]) {
     let samples = |time: Duration| (time.as_millis() * u128::from(call.tx.rate_hz) / 1_000) as usize;
     let (length, multiple) = (samples(call.chunk().length), samples(call.chunk().multiple));
     for chunk in heard.chunks(length).chain([&[][..]]) {
@@ -271,52 +269,53 @@ fn say(call: &mut TelephonyCall, heard: &[i16]) {
     }
 }
 
-/// Whatever a media-room server sends, as the first message, as a later one, or as many with their
-/// lengths before them: who comes was not there, who goes was, and after a goodbye nothing follows.
+/// Any messages of a LiveKit server, as the first message, as a later one, or as a sequence with
+/// length prefixes. A participant joins only when absent and leaves only when present, and nothing
+/// follows a leave.
 pub fn livekit_signal(bytes: &[u8]) {
-    let mut first = Stay::new();
-    first.hear(bytes);
-    let mut later = Stay::joined();
-    later.hear(bytes);
-    let mut many = Stay::joined();
+    let mut first = SignalHarness::new();
+    first.handle(bytes);
+    let mut later = SignalHarness::joined();
+    later.handle(bytes);
+    let mut many = SignalHarness::joined();
     let mut rest = bytes;
     while let Some((length, after)) = rest.split_first_chunk() {
         let length = usize::from(u16::from_be_bytes(*length)).min(after.len());
         let (message, after) = after.split_at(length);
-        many.hear(message);
-        many.wait();
+        many.handle(message);
+        many.advance();
         rest = after;
     }
     many.signal.leave();
     many.check();
-    assert!(many.over);
+    assert!(many.left);
 }
 
-/// A stay in a room, and what its outputs say of it.
-struct Stay {
+/// A signalling client and the state that its outputs describe.
+struct SignalHarness {
     signal: SignalClient,
     now: Instant,
-    /// Who is there, and whether they speak.
+    /// Participants, and whether each speaks.
     present: BTreeMap<Arc<str>, bool>,
     subscribed: BTreeSet<String>,
-    over: bool,
+    left: bool,
 }
 
-impl Stay {
-    fn new() -> Stay {
+impl SignalHarness {
+    fn new() -> SignalHarness {
         let now = Instant::now();
-        Stay {
+        SignalHarness {
             signal: SignalClient::new(now),
             now,
             present: BTreeMap::new(),
             subscribed: BTreeSet::new(),
-            over: false,
+            left: false,
         }
     }
 
-    /// One that the server let in, with everything asked for that it can answer.
-    fn joined() -> Stay {
-        let mut stay = Stay::new();
+    /// Joins, with a track and an offer pending.
+    fn joined() -> SignalHarness {
+        let mut harness = SignalHarness::new();
         let mut join = wire::JoinResponse::default();
         let own = wire::ParticipantInfo {
             sid: "PA_own".into(),
@@ -327,36 +326,36 @@ impl Stay {
         let message = SignalResponse {
             message: Some(wire::ServerMessage::Join(Box::new(join))),
         };
-        stay.hear(&message.encode_to_vec());
-        stay.signal.add_track("cid", "bot-audio");
-        stay.signal.offer("v=0".into());
-        stay.check();
-        assert!(!stay.over);
-        stay
+        harness.handle(&message.encode_to_vec());
+        harness.signal.add_track("cid", "bot-audio");
+        harness.signal.offer("v=0".into());
+        harness.check();
+        assert!(!harness.left);
+        harness
     }
 
-    fn hear(&mut self, message: &[u8]) {
-        let heard = self.signal.handle_message(message.to_vec().into(), self.now);
-        assert!(heard.is_ok() || !self.over);
+    fn handle(&mut self, message: &[u8]) {
+        let handled = self.signal.handle_message(message.to_vec().into(), self.now);
+        assert!(handled.is_ok() || !self.left);
         self.check();
     }
 
-    fn wait(&mut self) {
+    fn advance(&mut self) {
         self.now += Duration::from_millis(700);
         self.signal.handle_timeout(self.now, 1_795_252_753_000);
         self.check();
         assert!(
             self.signal
                 .poll_timeout()
-                .is_none_or(|due| !self.over && due > self.now)
+                .is_none_or(|due| !self.left && due > self.now)
         );
     }
 
     fn check(&mut self) {
         while let Some(output) = self.signal.poll_output() {
-            assert!(!self.over, "{output:?} after the end");
+            assert!(!self.left, "{output:?} after the end");
             match output {
-                SignalOutput::Send(bytes) => self.sent(&bytes),
+                SignalOutput::Send(bytes) => self.handle_request(&bytes),
                 SignalOutput::Change(RosterChange::Joined(who)) => {
                     assert!((1..=limits::ROOM_NAME_BYTES_MAX).contains(&who.identity.len()));
                     assert!(who.name.len() <= limits::ROOM_NAME_BYTES_MAX);
@@ -373,7 +372,7 @@ impl Stay {
                     assert!(!candidate.contains(char::is_control));
                 }
                 SignalOutput::Token(token) => assert!(token.expose().bytes().all(|byte| byte.is_ascii_graphic())),
-                SignalOutput::Leave { .. } | SignalOutput::PingTimeout => self.over = true,
+                SignalOutput::Leave { .. } | SignalOutput::PingTimeout => self.left = true,
                 _ => {}
             }
         }
@@ -386,7 +385,7 @@ impl Stay {
         }
     }
 
-    fn sent(&mut self, bytes: &[u8]) {
+    fn handle_request(&mut self, bytes: &[u8]) {
         let request = SignalRequest::decode(bytes).expect("a request");
         match request.message.expect("one that is known") {
             ClientMessage::Subscription(subscription) => {
@@ -395,30 +394,30 @@ impl Stay {
                     self.subscribed.insert(sid);
                 }
             }
-            ClientMessage::Leave(_) => self.over = true,
+            ClientMessage::Leave(_) => self.left = true,
             _ => {}
         }
     }
 }
 
-/// A packet of a room's data channel that is read means the same once it is written again.
+/// A decoded data packet encodes back to the same packet.
 pub fn livekit_data(bytes: &[u8]) {
     if let Ok(packet) = DataPacket::decode(bytes) {
         assert_eq!(DataPacket::decode(&*packet.encode_to_vec()), Ok(packet));
     }
 }
 
-/// However a body is cut, it says the same; nothing comes out that was not in it; and a form that
-/// is taken is the same form once it is written again. The boundary is `B`; the bytes are tried as
-/// the value of a `Content-Type` too.
+/// The chunking of a body does not matter; all output occurs in the input; an accepted form encodes
+/// back to the same form. The boundary is `B`. The bytes are also parsed as the value of a
+/// `Content-Type`.
 pub fn multipart(bytes: &[u8]) {
     if let Some(boundary) = multipart::boundary(bytes) {
         assert!((1..=limits::BOUNDARY_BYTES_MAX).contains(&boundary.len()) && !boundary.contains('\r'));
     }
-    let whole = Posted::read([bytes]);
-    assert_eq!(Posted::read(bytes.chunks(1)), whole);
+    let whole = ParsedForm::read([bytes]);
+    assert_eq!(ParsedForm::read(bytes.chunks(1)), whole);
     for size in [2, 3, 5, 64, 1_000] {
-        assert_eq!(Posted::read(bytes.chunks(size)), whole);
+        assert_eq!(ParsedForm::read(bytes.chunks(size)), whole);
     }
     let field_bytes: usize = whole.fields.iter().map(|(name, value)| name.len() + value.len()).sum();
     assert!(field_bytes <= limits::FIELDS_BYTES_MAX);
@@ -428,25 +427,25 @@ pub fn multipart(bytes: &[u8]) {
     assert!(bytes.len() - file.len() <= limits::FRAME_BYTES_MAX || whole.outcome.is_err());
     if whole.outcome.is_ok() {
         assert!(whole.ended && whole.file.is_some());
-        let again = whole.written();
+        let again = whole.encode();
         if again.len() - file.len() <= limits::FRAME_BYTES_MAX {
-            assert_eq!(Posted::read([&again[..]]), whole);
+            assert_eq!(ParsedForm::read([&again[..]]), whole);
         }
     }
 }
 
-/// What a form said.
+/// The content of a form.
 #[derive(Debug, PartialEq, Eq)]
-struct Posted {
+struct ParsedForm {
     fields: Vec<(String, Vec<u8>)>,
     file: Option<Vec<u8>>,
     ended: bool,
     outcome: Result<(), MultipartError>,
 }
 
-impl Posted {
-    fn read<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Posted {
-        let mut posted = Posted {
+impl ParsedForm {
+    fn read<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> ParsedForm {
+        let mut form = ParsedForm {
             fields: Vec::new(),
             file: None,
             ended: false,
@@ -454,29 +453,29 @@ impl Posted {
         };
         let mut parser = MultipartParser::new("B");
         for piece in pieces {
-            posted.outcome = parser.push(piece, &mut |event| {
-                assert!(!posted.ended);
+            form.outcome = parser.push(piece, &mut |event| {
+                assert!(!form.ended);
                 match event {
                     MultipartEvent::Field { name, value } => {
-                        assert!(posted.file.is_none() && name != "file");
-                        posted.fields.push((name.to_owned(), value.to_vec()));
+                        assert!(form.file.is_none() && name != "file");
+                        form.fields.push((name.to_owned(), value.to_vec()));
                     }
-                    MultipartEvent::File => assert_eq!(posted.file.replace(Vec::new()), None),
-                    MultipartEvent::Data(data) => posted.file.as_mut().expect("it began").extend_from_slice(data),
-                    MultipartEvent::FileEnd => assert!(posted.file.is_some()),
-                    MultipartEvent::End => posted.ended = true,
+                    MultipartEvent::File => assert_eq!(form.file.replace(Vec::new()), None),
+                    MultipartEvent::Data(data) => form.file.as_mut().expect("it began").extend_from_slice(data),
+                    MultipartEvent::FileEnd => assert!(form.file.is_some()),
+                    MultipartEvent::End => form.ended = true,
                 }
                 Ok(())
             });
-            if posted.outcome.is_err() {
-                return posted;
+            if form.outcome.is_err() {
+                return form;
             }
         }
-        posted.outcome = parser.finish();
-        posted
+        form.outcome = parser.finish();
+        form
     }
 
-    fn written(&self) -> Vec<u8> {
+    fn encode(&self) -> Vec<u8> {
         let file = ("file".to_owned(), self.file.clone().expect("a whole form has one"));
         let mut body = Vec::new();
         for (name, value) in self.fields.iter().chain([&file]) {
@@ -489,9 +488,8 @@ impl Posted {
     }
 }
 
-/// A document that is a policy is met by the form that it describes, by no form with less, and by
-/// none with more; whoever did not sign it gets nowhere with it. The bytes are the document, and as
-/// they are the text that it is written in.
+/// A valid policy accepts the form that it describes, rejects that form with a field less or more,
+/// and needs a valid signature. The input is the document, and as raw bytes also its base64 text.
 pub fn policy(bytes: &[u8]) {
     let _ = Policy::parse(bytes);
     let text = BASE64.encode(bytes);
@@ -500,9 +498,9 @@ pub fn policy(bytes: &[u8]) {
         id: "SK1".into(),
         secret: b"secret".to_vec(),
     });
-    assert_eq!(sent(&signing, &text, "0").code, "SignatureDoesNotMatch");
+    assert_eq!(verify_form(&signing, &text, "0").code, "SignatureDoesNotMatch");
     let signature = STORE.sign(b"secret", "19700101", "us-west", text.as_bytes());
-    let refused = sent(&signing, &text, &signature);
+    let refused = verify_form(&signing, &text, &signature);
     assert_eq!(refused.code == "InvalidPolicyDocument", read.is_err());
     let Ok(policy) = read else {
         return;
@@ -540,9 +538,9 @@ pub fn policy(bytes: &[u8]) {
     assert_eq!(policy.check(&more), Err(PolicyViolation::ExtraField(extra)));
 }
 
-/// Sends the form of a grant with another policy, when its token is expired, so that none is ever
-/// taken.
-fn sent(signing: &GrantSigner, policy: &str, signature: &str) -> ApiError {
+/// Verifies the form of a grant with another policy. The token has expired, so the form is never
+/// accepted.
+fn verify_form(signing: &GrantSigner, policy: &str, signature: &str) -> ApiError {
     let name = Slug::parse("us-west").expect("a name");
     let terms = GrantTerms {
         org: &name,
@@ -564,43 +562,42 @@ fn sent(signing: &GrantSigner, policy: &str, signature: &str) -> ApiError {
     form.verify(signing, 1).expect_err("the token is expired")
 }
 
-/// However an archive is cut, it asks for the same; whatever it asks for, nothing is made outside
-/// of its folder, nor read from there by a link of an archive that is taken; and such an archive is
-/// on the disk what it was said to be. Checksums of headers are put right first, so that a change
-/// of a byte is more than that. Bytes that begin as gzip does are taken as they are.
+/// The chunking of an archive does not matter. No entry is created outside the folder, no link of
+/// an accepted archive leads outside, and the files on disk match the entries. Header checksums are
+/// corrected first, so that a changed byte reaches the later checks. Input with a gzip header is
+/// used as it is.
 pub fn tar_entries(bytes: &[u8]) {
     let packed = match bytes {
         [0x1f, 0x8b, ..] => bytes.to_vec(),
-        _ => stored(&sealed(bytes)),
+        _ => gzip_stored(&correct_checksums(bytes)),
     };
-    let asked = asked(&packed, packed.len().max(1));
+    let expected = list_ops(&packed, packed.len().max(1));
     for size in [7, 300] {
-        let again = self::asked(&packed, size);
-        match (&asked.1, &again.1) {
-            // How much comes out of broken data before they are seen to be broken is a matter of
-            // their pieces.
+        let again = list_ops(&packed, size);
+        match (&expected.1, &again.1) {
+            // The chunking decides how much data precedes the detection of broken gzip data.
             (Err(unpack::ArchiveError::Gzip(_)), Err(_)) | (Err(_), Err(unpack::ArchiveError::Gzip(_))) => {}
-            _ => assert_eq!(asked, again),
+            _ => assert_eq!(expected, again),
         }
     }
-    let place = Place::make();
-    let context = place.0.join("context");
-    let taken = extract::extract(&mut &packed[..], &context, BOUNDS, "f", &|| false);
-    let around = fs::read_dir(&place.0).expect("a folder").count();
-    let witness = place.0.join("witness");
+    let root = TestDir::create();
+    let context = root.0.join("context");
+    let taken = extract::extract(&mut &packed[..], &context, LIMITS, "f", &|| false);
+    let around = fs::read_dir(&root.0).expect("a folder").count();
+    let witness = root.0.join("witness");
     assert_eq!((around, fs::read(&witness).expect("a file")), (2, b"witness".to_vec()));
     assert_eq!(fs::metadata(&witness).expect("a file").nlink(), 1);
     let found = walk(&context);
-    assert!(found.len() as u64 <= BOUNDS.entries_max);
+    assert!(found.len() as u64 <= LIMITS.entries_max);
     match taken {
         Ok(sum) => {
-            assert_eq!(asked.1, Ok(sum));
-            let named: BTreeSet<PathBuf> = asked.0.iter().map(|make| context.join(path_of(make))).collect();
+            assert_eq!(expected.1, Ok(sum));
+            let named: BTreeSet<PathBuf> = expected.0.iter().map(|op| context.join(path_of(op))).collect();
             assert_eq!(found, named);
             let bytes: u64 = found.iter().map(|path| size_of_file(path)).sum();
-            assert!(bytes <= BOUNDS.bytes_max && sum.bytes <= BOUNDS.bytes_max);
+            assert!(bytes <= LIMITS.bytes_max && sum.bytes <= LIMITS.bytes_max);
             for path in &found {
-                // A link to nothing leads nowhere; one to something leads to something inside.
+                // A dangling link is allowed; every other link resolves to a path inside.
                 assert!(fs::canonicalize(path).map_or(true, |to| to.starts_with(&context)));
             }
             assert!(fs::metadata(context.join("f")).expect("it was looked for").is_file());
@@ -611,38 +608,38 @@ pub fn tar_entries(bytes: &[u8]) {
                 text.chars().count() < 1_000 && !text.contains(char::is_control),
                 "{text:?}"
             );
-            assert!(asked.1.is_err());
+            assert!(expected.1.is_err());
         }
         Err(other) => panic!("{other}"),
     }
 }
 
-const BOUNDS: UnpackLimits = UnpackLimits {
+const LIMITS: UnpackLimits = UnpackLimits {
     bytes_max: 256 * 1024,
     entries_max: 300,
 };
 
-/// What an archive asks for, and whether it is taken, when it comes in pieces of so many bytes.
-fn asked(packed: &[u8], size: usize) -> (Vec<ExtractOp>, Result<UnpackStats, unpack::ArchiveError>) {
-    let mut makes = Vec::new();
-    let ended = ask(Pieces(packed, size), &mut makes);
+/// Returns the operations and the result of an archive that arrives in chunks of `size` bytes.
+fn list_ops(packed: &[u8], size: usize) -> (Vec<ExtractOp>, Result<UnpackStats, unpack::ArchiveError>) {
+    let mut ops = Vec::new();
+    let ended = read_ops(ChunkReader(packed, size), &mut ops);
     let sum = ended.map_err(|failure| match failure {
         UnpackError::Refused(refusal) => refusal,
         UnpackError::Read(error) => panic!("memory does not fail: {error}"),
     });
-    (makes, sum)
+    (ops, sum)
 }
 
-fn ask(pieces: Pieces, makes: &mut Vec<ExtractOp>) -> Result<UnpackStats, UnpackError> {
-    let mut unpacker = Unpacker::new(pieces, BOUNDS)?;
+fn read_ops(chunks: ChunkReader, ops: &mut Vec<ExtractOp>) -> Result<UnpackStats, UnpackError> {
+    let mut unpacker = Unpacker::new(chunks, LIMITS)?;
     let mut data = [0; 1000];
-    while let Some(make) = unpacker.next_op()? {
+    while let Some(op) = unpacker.next_op()? {
         let mut owed = 0;
-        if let ExtractOp::File { size, mode, .. } = make {
+        if let ExtractOp::File { size, mode, .. } = op {
             assert_eq!(mode & !0o777, 0);
             owed = size;
         }
-        makes.push(make);
+        ops.push(op);
         loop {
             match unpacker.read(&mut data)? {
                 0 => break,
@@ -654,22 +651,22 @@ fn ask(pieces: Pieces, makes: &mut Vec<ExtractOp>) -> Result<UnpackStats, Unpack
     unpacker.finish("f")
 }
 
-/// Gives at most so many bytes per read.
-struct Pieces<'a>(&'a [u8], usize);
+/// A reader that returns at most this many bytes per read.
+struct ChunkReader<'a>(&'a [u8], usize);
 
-impl Read for Pieces<'_> {
+impl Read for ChunkReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         let room = into.len().min(self.1);
         self.0.read(&mut into[..room])
     }
 }
 
-fn path_of(make: &ExtractOp) -> &Path {
+fn path_of(op: &ExtractOp) -> &Path {
     use std::os::unix::ffi::OsStrExt as _;
     let (ExtractOp::Dir { path, .. }
     | ExtractOp::File { path, .. }
     | ExtractOp::Symlink { path, .. }
-    | ExtractOp::HardLink { path, .. }) = make;
+    | ExtractOp::HardLink { path, .. }) = op;
     assert!(
         !path
             .split(|&byte| byte == b'/')
@@ -680,7 +677,7 @@ fn path_of(make: &ExtractOp) -> &Path {
 
 fn size_of_file(path: &Path) -> u64 {
     let found = fs::symlink_metadata(path).expect("it was there");
-    // Each of its names is found.
+    // Every hard link of the file is in the list.
     if found.is_file() {
         found.len() / found.nlink()
     } else {
@@ -688,8 +685,8 @@ fn size_of_file(path: &Path) -> u64 {
     }
 }
 
-/// All names below a folder, down to none of which a link is followed. There is nothing but files,
-/// folders and links.
+/// Returns all paths below a folder, without following links. Fails on anything but files, folders
+/// and links.
 fn walk(folder: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut due = vec![folder.to_owned()];
@@ -709,29 +706,29 @@ fn walk(folder: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-/// A folder with an empty one for the context, and a file beside it that nobody may touch.
-struct Place(PathBuf);
+/// A folder with an empty one for the context, and a file beside it that must not change.
+struct TestDir(PathBuf);
 
-impl Place {
-    fn make() -> Place {
+impl TestDir {
+    fn create() -> TestDir {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("edge-runner-tar-{}-{count}", std::process::id());
         let path = std::env::temp_dir().canonicalize().expect("it is there").join(name);
         fs::create_dir_all(path.join("context")).expect("a folder");
         fs::write(path.join("witness"), "witness").expect("a file");
-        Place(path)
+        TestDir(path)
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDir {
     fn drop(&mut self) {
         dir::remove_tree(&self.0).expect("it can be removed");
     }
 }
 
-/// Puts the checksum of each header right.
-fn sealed(bytes: &[u8]) -> Vec<u8> {
+/// Corrects the checksum of each header.
+fn correct_checksums(bytes: &[u8]) -> Vec<u8> {
     let mut plain = bytes.to_vec();
     let mut at = 0;
     while let Some(block) = plain.get_mut(at..at + 512) {
@@ -750,8 +747,8 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// A gzip archive of blocks that are not compressed.
-fn stored(plain: &[u8]) -> Vec<u8> {
+/// Returns gzip data of uncompressed blocks.
+fn gzip_stored(plain: &[u8]) -> Vec<u8> {
     let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
     for block in plain.chunks(0xffff) {
         packed.push(0);

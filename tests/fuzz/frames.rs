@@ -1,4 +1,4 @@
-//! The protobuf frames of plain WebSocket clients. What must hold is in `entries.rs`.
+//! The protobuf frames of plain WebSocket clients. The checks are in `entries.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The packets of a media room's data channels. What must hold is in `entries.rs`.
+//! The packets of a media room's data channels. The checks are in `entries.rs`.
 
 #![no_main]
 

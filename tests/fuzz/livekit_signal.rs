@@ -1,4 +1,4 @@
-//! The messages of a media-room server. What must hold is in `entries.rs`.
+//! The messages of a media-room server. The checks are in `entries.rs`.
 
 #![no_main]
 

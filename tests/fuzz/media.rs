@@ -1,4 +1,4 @@
-//! RTP and RTCP. What must hold is in `entries.rs`.
+//! RTP and RTCP. The checks are in `entries.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The bodies of `/api/offer`. What must hold is in `entries.rs`.
+//! The bodies of `/api/offer`. The checks are in `entries.rs`.
 
 #![no_main]
 

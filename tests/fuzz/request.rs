@@ -1,4 +1,4 @@
-//! The head of a request. What must hold is in `entries.rs`.
+//! The head of a request. The checks are in `entries.rs`.
 
 #![no_main]
 

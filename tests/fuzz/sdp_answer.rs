@@ -1,4 +1,4 @@
-//! An answer, on its way to a microcontroller or a browser. What must hold is in `entries.rs`.
+//! An answer, on its way to a microcontroller or a browser. The checks are in `entries.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! An offer, from its text to an answer. What must hold is in `entries.rs`.
+//! An offer, from its text to an answer. The checks are in `entries.rs`.
 
 #![no_main]
 

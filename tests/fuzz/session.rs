@@ -1,4 +1,4 @@
-//! A whole session and a model of it. What must hold is in `entries.rs`.
+//! A whole session and a model of it. The checks are in `entries.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! STUN before a connection. What must hold is in `entries.rs`.
+//! STUN before a connection. The checks are in `entries.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The messages of telephony providers, one per line. What must hold is in `entries.rs`.
+//! The messages of telephony providers, one per line. The checks are in `entries.rs`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The one-time tokens of WebSockets. What must hold is in `entries.rs`.
+//! The one-time tokens of WebSockets. The checks are in `entries.rs`.
 
 #![no_main]
 

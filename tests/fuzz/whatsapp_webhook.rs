@@ -1,5 +1,4 @@
-//! Webhooks of the messaging app whose signature holds. What must hold is in
-//! `entries/whatsapp.rs`.
+//! WhatsApp webhooks with a valid signature. The checks are in `entries.rs`.
 
 #![no_main]
 

@@ -1,11 +1,11 @@
-//! A caller for the fuzz targets of a session: ICE, DTLS, SRTP and SCTP just far enough that any
-//! byte of them can be chosen.
+//! A caller for the fuzz targets of a session: enough of ICE, DTLS, SRTP and SCTP to choose any
+//! byte of any layer.
 //!
-//! In: what a target wants sent, at which layer it likes. Out: what the session made of it, checked
-//! as it comes: outputs have an end, packets open with the keys of the handshake, checksums fit,
-//! events come in an order that makes sense. There is no socket and no waiting: datagrams arrive at
-//! once, and time is a number. DTLS and the ciphers are `proto::crypto`, so that both ends of it
-//! are run. Sources: RFC 8445, RFC 8489, RFC 7714, RFC 3711, RFC 9260, RFC 8832.
+//! In: data to send, at any layer. Out: the outputs of the session, checked as they arrive: their
+//! number is bounded, packets open with the keys of the handshake, checksums match, and events come
+//! in a valid order. There is no socket and no waiting: datagrams arrive at once, and time is a
+//! number. DTLS and the ciphers are those of `proto::webrtc::crypto`, so both ends of them are
+//! tested. Sources: RFC 8445, RFC 8489, RFC 7714, RFC 3711, RFC 9260, RFC 8832.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -26,17 +26,17 @@ use str0m::crypto::dtls::{DtlsInstance, DtlsOutput, DtlsVersion, SrtpProfile};
 
 use super::sctp::Association;
 
-/// Outputs of a session between two inputs: a window of SCTP is some hundreds of packets.
+/// Outputs of a session between two inputs. An SCTP window is some hundreds of packets.
 const OUTPUTS_MAX: usize = 2_000;
-/// Datagrams that the two ends exchange until they rest: both windows many times.
+/// Datagrams that the two ends exchange until both are idle: many times both windows.
 const EXCHANGES_MAX: usize = 20_000;
-/// Longest datagram that leaves: an Ethernet frame's.
+/// The longest datagram of the session: an Ethernet frame.
 const DATAGRAM_BYTES_MAX: usize = 1_500;
 const UFRAG: &str = "FUZZ";
 const PASSWORD: &str = "anUnguessablePasswordOf28chr";
 pub const SSRC: u32 = 0x1234_5678;
 pub const PAYLOAD_TYPE: u8 = 111;
-/// 20 ms of silence, as Opus says it.
+/// 20 ms of silence in Opus.
 pub const SILENCE: [u8; 3] = [0xf8, 0xff, 0xfe];
 
 static COMMON: LazyLock<ConnectionContext> = LazyLock::new(ConnectionContext::default);
@@ -58,14 +58,14 @@ pub fn provider() -> &'static Arc<CryptoProvider> {
     PROVIDER.get_or_init(|| Arc::new(crypto::provider()))
 }
 
-/// Which end begins the DTLS handshake.
+/// The end that begins the DTLS handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
     Caller,
     Session,
 }
 
-/// Reads one operation after the other: a kind, a length, and so many bytes.
+/// An iterator over operations: a kind, a length, and that many bytes.
 pub struct Operations<'b>(pub &'b [u8]);
 
 impl<'b> Iterator for Operations<'b> {
@@ -82,7 +82,7 @@ impl<'b> Iterator for Operations<'b> {
 pub struct Call {
     pub session: WebRtcSession,
     pub now: Instant,
-    /// When the session wants the time; nothing when it is gone.
+    /// The deadline of the session; `None` once it is closed.
     wake: Option<Instant>,
     ufrag: String,
     password: String,
@@ -91,26 +91,26 @@ pub struct Call {
     pub dtls_connected: bool,
     pub keys: Option<Keys>,
     pub association: Association,
-    /// The caller's datagrams that have not arrived yet.
+    /// Datagrams of the caller that have not arrived yet.
     pub under_way: VecDeque<Vec<u8>>,
-    /// The transaction of the session's last check.
+    /// The transaction id of the last check of the session.
     pub checked: Option<[u8; 12]>,
     pub events: Vec<SessionEvent>,
-    /// Samples that the bot heard.
+    /// Samples that the bot received.
     pub heard: usize,
-    /// RTP payloads that the caller heard.
+    /// RTP payloads that the caller received.
     pub received: usize,
     pub strays: usize,
-    /// The caller is unplugged: nothing of the session reaches it.
+    /// Whether the caller is offline: nothing of the session reaches it.
     pub unplugged: bool,
     sequence: u16,
-    /// Samples that the bot has yet to say.
+    /// Samples that the bot still has to send.
     pub speech: usize,
     judged: usize,
 }
 
 impl Call {
-    /// Offers, and reads the answer.
+    /// Creates an offer and handles the answer.
     pub fn new(begins: Begins) -> Call {
         let now = Instant::now();
         let (session, answer) =
@@ -152,14 +152,14 @@ impl Call {
         self.password = value("a=ice-pwd:");
     }
 
-    /// Offers again on the same connection.
+    /// Renegotiates on the same connection.
     pub fn renegotiate(&mut self) -> Result<String, NegotiationError> {
         let answer = self.session.renegotiate(&offer(Begins::Caller));
         self.settle();
         answer
     }
 
-    /// Begins again with a new connection under the same session.
+    /// Restarts with a new connection in the same session.
     pub fn restart(&mut self) -> bool {
         let Ok(answer) = self.session.restart(&offer(Begins::Caller), &setup(), self.now) else {
             return false;
@@ -169,7 +169,7 @@ impl Call {
         self.dtls_wake = None;
         self.dtls_connected = false;
         self.keys = None;
-        // What was said stays said.
+        // Received texts are kept.
         let texts = std::mem::take(&mut self.association.texts);
         self.association = Association::default();
         self.association.texts = texts;
@@ -178,7 +178,7 @@ impl Call {
         true
     }
 
-    /// Checks, so that ICE is up; the handshake begins, and its records wait in
+    /// Sends a check, which connects ICE. The handshake begins, and its records wait in
     /// [`Call::under_way`].
     pub fn check(&mut self) {
         let check = self.sealed(0x0001, [7; 12], &self.check_attributes(), true);
@@ -187,7 +187,7 @@ impl Call {
         self.poll_dtls();
     }
 
-    /// What a check of the controlling end carries.
+    /// Returns the attributes of a check by the controlling end.
     pub fn check_attributes(&self) -> Vec<u8> {
         let mut attributes = self.user_name();
         attribute(&mut attributes, 0x0024, &0x6e00_01ff_u32.to_be_bytes());
@@ -202,13 +202,13 @@ impl Call {
         attributes
     }
 
-    /// Makes a STUN message; `for_session` chooses whose password signs it.
+    /// Creates a STUN message; `for_session` selects the password that signs it.
     pub fn sealed(&self, kind: u16, transaction: [u8; 12], attributes: &[u8], for_session: bool) -> Vec<u8> {
         let password = if for_session { &self.password } else { PASSWORD };
         sealed(kind, transaction, attributes, password)
     }
 
-    /// Connects as a caller of good will; tells whether that came to be within 10 s.
+    /// Connects like a well-behaved client. Returns whether it connected within 10 s.
     pub fn connect(&mut self) -> bool {
         for _ in 0..100 {
             if self.dtls_connected && self.events.contains(&SessionEvent::Joined) {
@@ -224,7 +224,7 @@ impl Call {
         false
     }
 
-    /// Connects, and opens the channel for messages.
+    /// Connects, and opens the data channel.
     pub fn connected(begins: Begins) -> Call {
         let mut call = Call::new(begins);
         assert!(call.connect(), "an honest caller connects: {:?}", call.events);
@@ -236,14 +236,14 @@ impl Call {
         self.wake.is_none()
     }
 
-    /// A datagram arrives, and nothing else happens yet.
+    /// Delivers a datagram, and nothing else yet.
     pub fn arrive(&mut self, source: SocketAddr, contents: &[u8]) {
         let packet = ReceivedPacket::from_datagram(source, runner(), contents);
         self.session.handle_packet(&packet, self.now);
         self.drain();
     }
 
-    /// Lets all that is under way arrive, and all that follows from it, until both ends rest.
+    /// Delivers all pending datagrams, and those that follow, until both ends are idle.
     pub fn settle(&mut self) {
         for _ in 0..EXCHANGES_MAX {
             self.drain();
@@ -256,7 +256,7 @@ impl Call {
         panic!("the two ends never rest");
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn advance(&mut self, time: Duration) {
         let end = self.now + time;
         self.settle();
@@ -309,7 +309,7 @@ impl Call {
                     match destination == caller() {
                         true if self.unplugged => {}
                         true => self.receive(&contents),
-                        // Nobody else is sent anything but checks, and answers to their own.
+                        // Other addresses get only checks, and answers to their own checks.
                         false => {
                             assert!(contents[0] < 4, "{destination} is sent {} bytes", contents.len());
                             self.strays += 1;
@@ -327,7 +327,7 @@ impl Call {
         panic!("the session's output has no end");
     }
 
-    /// The caller takes a datagram of the session.
+    /// Handles a datagram of the session.
     fn receive(&mut self, contents: &[u8]) {
         match contents[0] {
             0..4 => self.receive_stun(contents),
@@ -418,7 +418,7 @@ impl Call {
         self.arrive(caller(), sealed.as_deref().unwrap_or(packet));
     }
 
-    /// What events there were made sense: each thing once, and nothing after the end.
+    /// Checks the events: each occurs once, and none follows the end.
     fn judge(&mut self) {
         for at in self.judged..self.events.len() {
             let before = &self.events[..at];
@@ -458,7 +458,7 @@ impl Call {
         self.judged = self.events.len();
     }
 
-    /// Returns the texts that the bot was told.
+    /// Returns the texts that the bot received.
     pub fn texts(&self) -> Vec<&str> {
         let texts = self.events.iter().filter_map(|event| match event {
             SessionEvent::Message(text) => Some(text.as_str()),
@@ -540,7 +540,7 @@ pub fn attribute(to: &mut Vec<u8>, kind: u16, value: &[u8]) {
     to.resize(to.len().next_multiple_of(4), 0);
 }
 
-/// The one attribute of an answer: who asked.
+/// Returns the only attribute of an answer: the address of the sender.
 pub fn mapped(address: SocketAddr) -> Vec<u8> {
     let SocketAddr::V4(address) = address else {
         panic!("these addresses are IPv4");
@@ -553,7 +553,7 @@ pub fn mapped(address: SocketAddr) -> Vec<u8> {
     attributes
 }
 
-/// Makes a STUN message with MESSAGE-INTEGRITY and FINGERPRINT behind whatever attributes.
+/// Creates a STUN message with MESSAGE-INTEGRITY and FINGERPRINT after the given attributes.
 fn sealed(kind: u16, transaction: [u8; 12], attributes: &[u8], password: &str) -> Vec<u8> {
     let mut message = kind.to_be_bytes().to_vec();
     message.extend([0, 0]);
@@ -579,14 +579,14 @@ fn sealed(kind: u16, transaction: [u8; 12], attributes: &[u8], password: &str) -
 pub struct Keys {
     out: Direction,
     back: Direction,
-    /// SRTCP packets that were sealed.
+    /// The number of sealed SRTCP packets.
     reports: u32,
 }
 
 struct Direction {
     rtp: ([u8; 32], [u8; 12]),
     rtcp: ([u8; 32], [u8; 12]),
-    /// Of each source, roll-over counter and sequence number of the highest packet.
+    /// For each source, the roll-over counter and sequence number of the highest packet.
     highest: BTreeMap<u32, u64>,
 }
 
@@ -673,7 +673,7 @@ impl Direction {
         }
     }
 
-    /// Returns the index that is nearest to the highest so far, RFC 3711 section 3.3.1.
+    /// Returns the index nearest to the highest so far (RFC 3711 section 3.3.1).
     fn index(&mut self, packet: &[u8]) -> u64 {
         let sequence = u64::from(u16::from_be_bytes([packet[2], packet[3]]));
         let source = u32::from_be_bytes(packet[8..12].try_into().expect("four bytes"));
@@ -687,7 +687,7 @@ impl Direction {
     }
 }
 
-/// Returns the length of an RTP header, RFC 3550 section 5.1; nothing when the packet is shorter.
+/// Returns the length of an RTP header (RFC 3550 section 5.1); `None` when the packet is shorter.
 fn header_bytes(packet: &[u8]) -> Option<usize> {
     let first = *packet.first()?;
     let mut length = 12 + 4 * usize::from(first & 0x0f);

@@ -1,9 +1,9 @@
-//! What must hold for any configuration: the text of `.env`, arguments, ICE servers, origins, and
-//! the content of a key file.
+//! Properties of any configuration: the text of `.env`, arguments, ICE servers, origins, and the
+//! content of a key file.
 //!
-//! In: three parts, with a line `%%` between them: the text of `.env`, arguments (one per line),
-//! and what every file that an argument names holds. What is accepted is within its limits, and no
-//! error or warning repeats a key.
+//! In: three parts, separated by lines `%%`: the text of `.env`, arguments (one per line), and the
+//! content of every file that an argument names. An accepted configuration is within its limits,
+//! and no error or warning repeats a key.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,10 +17,10 @@ use edge_runner_proto::limits;
 use edge_runner_proto::options::env::{self, Variables};
 use edge_runner_proto::webrtc::ice;
 
-/// Keys shorter than this could stand in a message by chance.
+/// A shorter key may occur in a message by chance.
 const TELLING_BYTES: usize = 16;
 
-/// Any configuration is refused in words that repeat no key, or is within every limit.
+/// A configuration is within every limit, or is rejected with a message that repeats no key.
 pub fn configuration(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut parts = text.splitn(3, "\n%%\n");
@@ -37,7 +37,7 @@ pub fn configuration(bytes: &[u8]) {
         },
         lookup_host: &|_| Vec::new(),
     };
-    // The system hands over no argument with a NUL in it.
+    // The system passes no argument with a NUL in it.
     let typed: Vec<OsString> = arguments
         .lines()
         .filter(|line| !line.contains('\0'))
@@ -45,7 +45,8 @@ pub fn configuration(bytes: &[u8]) {
         .collect();
     let is_secret = |text: &str| {
         let key = key.lines().next().unwrap_or_default().trim();
-        // The name of an option may be a key, and is said all the same; no option has a digit.
+        // A key may stand where an option name belongs, and is repeated then. No option contains a
+        // digit.
         let is_telling = key.len() >= TELLING_BYTES && key.contains(|c: char| c.is_ascii_digit());
         is_telling && !arguments.contains(key) && text.contains(key)
     };
@@ -70,8 +71,8 @@ pub fn configuration(bytes: &[u8]) {
     }
 }
 
-/// What a `.env` file says is the same once it is written again, and a warning repeats nothing of
-/// it.
+/// The variables of a `.env` file encode back to the same variables, and a warning repeats no
+/// value.
 fn variables(text: &str) -> Vec<(String, String)> {
     let file = env::parse(text);
     assert!(file.warnings.len() <= text.lines().count());
@@ -123,7 +124,7 @@ fn within_limits(config: &Config) {
     );
 }
 
-/// ICE servers that are accepted are the same once they were given to a client.
+/// Accepted ICE servers stay the same when a client gets them.
 fn servers(text: &str) {
     let Ok(servers) = ice::parse([text]) else {
         return;

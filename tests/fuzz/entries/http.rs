@@ -1,11 +1,10 @@
-//! What must hold for the head of any request: its path, `Host`, `Origin`, `Authorization` and
-//! `Range`.
+//! Properties of any request head: its path, `Host`, `Origin`, `Authorization` and `Range`.
 //!
 //! In: lines, in this order: method, target, `Host`, `Origin`, a second `Origin`, `Content-Type`,
 //! `Authorization`, `Sec-Fetch-Site`, `Range`, `X-Forwarded-For`, `Forwarded`. A missing line is a
-//! missing header. The same bytes are also taken for those of a connection. The rules of
-//! `proto::{route, host, origin, key}` are compared with shorter, stricter copies of themselves.
-//! Source: RFC 9110, RFC 9112 section 3.2, the Fetch standard.
+//! missing header. The same bytes are also parsed as the bytes of a connection. The rules of
+//! `proto::http` and `proto::server` are compared with shorter, stricter copies. Source: RFC 9110,
+//! RFC 9112 section 3.2, the Fetch standard.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -24,8 +23,7 @@ use edge_runner_proto::webrtc::stun;
 const KEY: &str = "0123456789abcdef";
 const LISTED: [&str; 2] = ["https://app.example", "http://localhost:3000"];
 
-/// The head of any request is judged as the strict copies judge it, and nothing secret of it
-/// reaches the log.
+/// The rules agree with their strict copies, and no secret of the head reaches the log.
 pub fn request(bytes: &[u8]) {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let method = String::from_utf8_lossy(lines.next().unwrap_or_default());
@@ -44,8 +42,8 @@ pub fn request(bytes: &[u8]) {
     let _ = stun::receiver_ufrag(bytes);
 }
 
-/// Who is not a trusted proxy is taken for the client, whatever it says of others; and what a
-/// trusted one says is an address that stands there, or its own.
+/// An untrusted sender is the client, regardless of its headers. A trusted proxy yields an address
+/// in its headers, or its own.
 fn clients(x_forwarded_for: &[u8], forwarded: &[u8]) {
     let network: Network = "10.0.0.0/8".parse().expect("a network");
     let proxies = TrustedProxies::new(&[network], false);
@@ -68,7 +66,7 @@ fn clients(x_forwarded_for: &[u8], forwarded: &[u8]) {
     }
 }
 
-/// Where requests end does not depend on how the network cuts them.
+/// Request boundaries do not depend on the chunking of the network.
 fn connection(bytes: &[u8]) {
     let refused = |size: usize| {
         let mut framing = RequestFraming::default();
@@ -89,7 +87,7 @@ fn paths(method: &str, path: &str, query: &str) {
     };
     if let Some(secret) = secret {
         assert!(!secret.is_empty() && !secret.contains('/'));
-        // Shorter ones are parts of the names of paths.
+        // Shorter ones occur in path names.
         assert!(secret.len() < 16 || !route::path_for_log(path).contains(&secret));
     }
     if let Ok(Route::Page(name)) = &found {
@@ -103,8 +101,8 @@ fn paths(method: &str, path: &str, query: &str) {
     let cloud_path = cloud::RequestPath::new(path);
     let _ = cloud_path.route(method);
     for bytes_max in [0, 7, 256] {
-        // At worst three dots and a slash for each byte, and the dots of what is hidden last and of
-        // what is cut off.
+        // At worst three dots and a slash per byte, plus the dots of the last redaction and of the
+        // truncation.
         assert!(cloud::redact_path(path, bytes_max, |_| false).len() <= 4 * bytes_max + 6);
     }
     let _ = Query::new(query).value("token");
@@ -132,7 +130,7 @@ fn hosts(value: &[u8]) {
     }
 }
 
-/// Tells whether an authority is one of the names or any address, by its text alone.
+/// Returns whether an authority is one of the names or any address, by its text alone.
 fn is_ours(authority: &[u8]) -> bool {
     let text = str::from_utf8(authority)
         .expect("an accepted name is ASCII")
@@ -166,10 +164,10 @@ fn origins(
             assert!(LISTED.iter().any(is));
         }
         CorsDecision::Refused => {}
-        CorsDecision::NotCors => panic!("a list leaves nobody unnamed"),
+        CorsDecision::NotCors => panic!("with a list every origin is decided"),
     }
     if let CorsDecision::Allowed(origin) = AllowedOrigins::default().check(all.iter().copied()) {
-        // It is repeated in a header of the answer.
+        // It is copied into a response header.
         assert!(origin.is_ascii());
     }
     let post = PostHeaders {

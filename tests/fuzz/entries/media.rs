@@ -1,8 +1,9 @@
-//! What must hold for any packet of a caller: STUN, DTLS records, RTP and RTCP, SCTP and what channels carry, and for the whole
-//! of a session.
+//! Properties of the packets of a caller: STUN, DTLS records, RTP and RTCP, SCTP and data channels,
+//! and of a whole session.
 //!
-//! In: operations of [`Operations`], whose kinds each entry names. What has no right signature, tag or record protection changes
-//! nothing, from whichever address: a caller of good will connects, is heard and stays in spite of it.
+//! In: operations of [`Operations`], whose kinds each function names. Data without a valid
+//! signature, tag or record protection changes nothing, from any address: a well-behaved caller
+//! still connects, is received and stays connected.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use edge_runner_proto::webrtc::rfc4571::Rfc4571Reader;
 use super::call::{Begins, Call, Operations, SILENCE, attribute, caller, mapped, outsider, provider, rtp, runner};
 use super::sctp::{self, chunk};
 
-/// Operations of one input: more only make a run slow.
+/// Operations of one input. More only slow the run.
 const OPERATIONS_MAX: usize = 64;
 
 fn operations(bytes: &[u8]) -> (Begins, impl Iterator<Item = (u8, &[u8])>) {
@@ -37,7 +38,7 @@ fn short(data: &[u8]) -> Duration {
     Duration::from_millis(u64::from(data.first().copied().unwrap_or_default()) * 10)
 }
 
-/// Whatever STUN comes before a connection: what is not signed keeps nobody from connecting.
+/// STUN before a connection: unsigned messages do not prevent it.
 pub fn stun(bytes: &[u8]) {
     framed(bytes);
     let (begins, operations) = operations(bytes);
@@ -121,8 +122,8 @@ fn framed(bytes: &[u8]) {
     assert!(taken <= bytes.len());
 }
 
-/// Records of a handshake that are lost, doubled, swapped, changed and forged: a handshake whose records only were lost or
-/// doubled comes to its end.
+/// Handshake records that are lost, duplicated, swapped, changed or forged. A handshake with only
+/// losses and duplicates completes.
 pub fn dtls(bytes: &[u8]) {
     let (begins, operations) = operations(bytes);
     let mut call = Call::new(begins);
@@ -178,7 +179,7 @@ pub fn dtls(bytes: &[u8]) {
             }
             9 => call.arrive(outsider(), data),
             _ => {
-                // A record of the handshake with a right head: type, version, epoch 0, a number, its length.
+                // A handshake record with a valid header: type, version, epoch 0, number, length.
                 intact = false;
                 let (kind, body) = data.split_first().unwrap_or((&22, &[]));
                 let length = (body.len() as u16).to_be_bytes();
@@ -201,7 +202,7 @@ pub fn dtls(bytes: &[u8]) {
     forged_records(&mut call, bytes);
 }
 
-/// Once the handshake is done, records that nobody sealed end nothing.
+/// After the handshake, unprotected records do not end the connection.
 fn forged_records(call: &mut Call, bytes: &[u8]) {
     if !call.events.contains(&SessionEvent::Joined) || call.is_gone() {
         return;
@@ -217,7 +218,8 @@ fn forged_records(call: &mut Call, bytes: &[u8]) {
     assert!(!ended, "a forged record ended the call: {:?}", call.events);
 }
 
-/// RTP and RTCP in the clear and sealed: nothing that is not sealed silences the caller, and what leaves opens with its keys.
+/// Plain and sealed RTP and RTCP. Unsealed packets do not silence the caller, and outgoing packets
+/// open with its keys.
 pub fn media(bytes: &[u8]) {
     ciphers(bytes);
     let (begins, operations) = operations(bytes);
@@ -248,7 +250,7 @@ pub fn media(bytes: &[u8]) {
             6 => call.speech += usize::from(number(data, 0)),
             7 => call.advance(short(data)),
             _ => {
-                // A packet with a right head and a forged tag.
+                // A packet with a valid header and a forged tag.
                 let packet = rtp(number(data, 0), 0, &[&SILENCE[..], data, &[0; 16]].concat());
                 call.arrive(caller(), &packet);
             }
@@ -258,7 +260,7 @@ pub fn media(bytes: &[u8]) {
     }
     if unsealed && !call.is_gone() {
         let left = call.events.iter().any(|event| matches!(event, SessionEvent::Left(_)));
-        assert!(!left, "what nobody sealed ended the call: {:?}", call.events);
+        assert!(!left, "unsealed data ended the call: {:?}", call.events);
         let before = call.heard;
         for _ in 0..25 {
             call.send_audio();
@@ -269,7 +271,7 @@ pub fn media(bytes: &[u8]) {
     call.advance(Duration::from_millis(200));
 }
 
-/// The ciphers by themselves: what was sealed opens, what was changed does not, and a buffer that is too short is refused.
+/// The ciphers alone: they open sealed data, and reject changed data and short buffers.
 fn ciphers(bytes: &[u8]) {
     let (head, body) = bytes.split_at(bytes.len().min(12));
     let mut iv = [0; 12];
@@ -295,7 +297,7 @@ fn ciphers(bytes: &[u8]) {
     assert!(stripped.len() <= bytes.len());
 }
 
-/// Chunks of SCTP, messages that open channels, and texts, of a caller that is connected.
+/// SCTP chunks, messages that open channels, and texts, of a connected caller.
 pub fn channels(bytes: &[u8]) {
     let (begins, operations) = operations(bytes);
     let mut call = Call::connected(begins);
@@ -335,7 +337,7 @@ pub fn channels(bytes: &[u8]) {
             7 => call.advance(short(data)),
             8 => call.session.handle_message(String::from_utf8_lossy(data).into_owned()),
             _ => {
-                // Streams that are to be reset, RFC 6525: the end of a channel.
+                // An outgoing stream reset (RFC 6525): the channel closes.
                 let stream = number(data, 0) % 64;
                 let mut request = Vec::new();
                 let numbers = [&1_000_u32.to_be_bytes()[..], &[0; 8], &stream.to_be_bytes()].concat();
@@ -353,8 +355,8 @@ pub fn channels(bytes: &[u8]) {
     assert!(heard <= bytes.len() * 256);
 }
 
-/// A whole session against a model of it, with a caller of good will: what is said on either side arrives once and in order, and
-/// the session ends for the reason that there is, within its time.
+/// A whole session with a well-behaved caller, compared with a model. Messages arrive once and in
+/// order, and the session ends for the expected reason within its time.
 pub fn session(bytes: &[u8]) {
     let (begins, operations) = operations(bytes);
     let mut call = Call::connected(begins);
@@ -407,7 +409,7 @@ pub fn session(bytes: &[u8]) {
                 model.end(&mut call, Duration::ZERO, &[LeaveReason::Shutdown]);
             }
             10 if !call.unplugged => assert!(call.renegotiate().is_ok()),
-            // The caller threw its connection away; what was under way on it may be lost with it.
+            // The caller dropped its connection, and data in flight with it.
             11 if !call.unplugged && call.association.texts.len() == model.answered.len() => {
                 assert!(call.restart() && call.connect());
                 call.advance(Duration::from_millis(50));
@@ -424,14 +426,14 @@ pub fn session(bytes: &[u8]) {
     model.hold(&call);
 }
 
-/// What a session should have done by now.
+/// The expected state of a session.
 #[derive(Default)]
 struct Model {
-    /// Texts of the caller.
+    /// Texts that the caller sent.
     asked: Vec<String>,
-    /// Texts of the bot.
+    /// Texts that the bot sent.
     answered: Vec<String>,
-    /// Time since the caller was last heard, at most.
+    /// The longest possible time since the last packet of the caller.
     silent: Duration,
     ended: bool,
 }
@@ -453,7 +455,8 @@ impl Model {
         }
     }
 
-    /// The session ends within so much time, for one of these reasons, and is gone once it has taken its leave.
+    /// Expects the session to end within a time and for one of these reasons, and to be closed
+    /// afterwards.
     fn end(&mut self, call: &mut Call, within: Duration, reasons: &[LeaveReason]) {
         self.ended = true;
         call.advance(within);

@@ -1,7 +1,8 @@
-//! Offers that no client has sent yet: real ones, changed by the grammar of SDP.
+//! Generated offers: real ones, mutated by the grammar of SDP.
 //!
-//! In: the texts of real offers and a seed; the same seed makes the same offer. Out: text that is still mostly SDP, with lines and
-//! sections doubled, dropped, moved and exchanged, and with words that mean something in the wrong place. Source: RFC 8866.
+//! In: the texts of real offers and a seed; equal seeds give equal offers. Out: text that is mostly
+//! SDP, with lines and sections duplicated, dropped, moved and exchanged, and with keywords in the
+//! wrong places. Source: RFC 8866.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::LazyLock;
@@ -15,11 +16,11 @@ use edge_runner_proto::webrtc::gather::GatheredAddresses;
 use edge_runner_proto::webrtc::session::WebRtcSession;
 
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
-/// An answer has a section for each of the offer's, with candidates and codecs that the offer did not have.
+/// An answer has a section for each of the offer, with candidates and codecs that the offer lacks.
 const ANSWER_GROWTH: usize = 16;
-/// Changes of one offer: more leave nothing that is read to its end.
+/// Mutations of one offer. With more, no parser reads it to its end.
 const CHANGES_MAX: u64 = 6;
-/// Words that mean something somewhere.
+/// Keywords of SDP.
 const WORDS: [&str; 32] = [
     "0",
     "1",
@@ -54,7 +55,7 @@ const WORDS: [&str; 32] = [
     "%",
     "\u{fffd}",
 ];
-/// Lines that mean something somewhere.
+/// Lines with a meaning in SDP.
 const LINES: [&str; 24] = [
     "m=audio 9 UDP/TLS/RTP/SAVPF 111",
     "m=audio 0 UDP/TLS/RTP/SAVPF 0",
@@ -82,7 +83,7 @@ const LINES: [&str; 24] = [
     "a=end-of-candidates",
 ];
 
-/// Random numbers that are the same in every run (xorshift64*).
+/// A deterministic random number generator (xorshift64*).
 struct Random(u64);
 
 impl Random {
@@ -94,7 +95,7 @@ impl Random {
     }
 }
 
-/// Makes the offer of a seed.
+/// Returns the offer of a seed.
 pub fn make(real: &[String], seed: u64) -> String {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let pick = |random: &mut Random| -> Vec<String> {
@@ -170,8 +171,9 @@ fn section(lines: &[String], at: usize) -> (usize, usize) {
     (from, after.map_or(lines.len(), |after| from + 1 + after))
 }
 
-/// Runs an offer through all that is done with one: it is made fit, answered to a browser and to a device, and what is sent is
-/// neither changed by a second pass nor longer than its offer lets it be. Tells whether it was answered.
+/// Prepares an offer, answers it for a browser and a device, and checks that a second pass does not
+/// change the output and that the output length is bounded by the offer. Returns whether it was
+/// answered.
 pub fn run(offer: &str) -> bool {
     static COMMON: LazyLock<ConnectionContext> = LazyLock::new(ConnectionContext::default);
     static NOTHING: GatheredAddresses = GatheredAddresses {
@@ -205,7 +207,7 @@ pub fn run(offer: &str) -> bool {
             assert!(answer.len() <= limits::DEVICE_BODY_BYTES_MAX);
             super::sdp_answer(answer.as_bytes());
         }
-        // The same offer again changes nothing that would make it unfit.
+        // The same offer again must not invalidate anything.
         let _ = session.renegotiate(offer);
         session.handle_timeout(now);
     }

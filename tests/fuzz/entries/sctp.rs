@@ -1,8 +1,8 @@
-//! The caller's end of an SCTP association, as far as the fuzz targets need it: it opens one channel, acknowledges all, and
-//! sends whatever it is told.
+//! The caller's end of an SCTP association for the fuzz targets: it opens one channel, acknowledges
+//! everything, and sends any data.
 //!
-//! In: SCTP packets. Out: SCTP packets, the texts that came, and whether the channel is open. Nothing is lost on the way, so
-//! nothing is sent again. Sources: RFC 9260, RFC 8831, RFC 8832.
+//! In: SCTP packets. Out: SCTP packets, received texts, and whether the channel is open. Nothing is
+//! lost, so nothing is retransmitted. Sources: RFC 9260, RFC 8831, RFC 8832.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ pub struct Association {
     theirs: [u8; 4],
     sent: u32,
     sequence: u16,
-    /// The highest chunk that came without a gap before it.
+    /// The highest TSN without a gap before it.
     seen: Option<u32>,
     pieces: Vec<u8>,
     pub channel_open: bool,
@@ -33,7 +33,7 @@ pub struct Association {
 }
 
 impl Association {
-    /// Asks for the association, once.
+    /// Sends INIT, once.
     pub fn begin(&mut self) {
         if !std::mem::replace(&mut self.begun, true) {
             let value = [&TAG[..], &WINDOW, &[0xff; 4], &FIRST_TSN.to_be_bytes()].concat();
@@ -45,12 +45,12 @@ impl Association {
         self.out.pop_front()
     }
 
-    /// A packet with any chunks.
+    /// Returns a packet with these chunks.
     pub fn packet(&self, chunks: &[u8]) -> Vec<u8> {
         packet(self.theirs, chunks)
     }
 
-    /// A DATA chunk with the next number.
+    /// Returns a DATA chunk with the next TSN.
     pub fn data(&mut self, flags: u8, stream: u16, ppid: u32, content: &[u8]) -> Vec<u8> {
         let tsn = FIRST_TSN.wrapping_add(self.sent);
         self.sent += 1;
@@ -63,7 +63,7 @@ impl Association {
         chunk(0, flags, &[&head, &ppid.to_be_bytes()[..], content].concat())
     }
 
-    /// Sends a message on a stream, cut as it must be.
+    /// Sends a message on a stream, in fragments.
     pub fn send(&mut self, stream: u16, ppid: u32, content: &[u8]) {
         let last = content.len().saturating_sub(1) / FRAGMENT_BYTES;
         for at in 0..=last {
@@ -76,7 +76,7 @@ impl Association {
         self.sequence = self.sequence.wrapping_add(1);
     }
 
-    /// Asks for a channel: reliable and in order.
+    /// Opens a reliable, ordered channel.
     pub fn open(&mut self, stream: u16, label: &[u8]) {
         let length = (label.len() as u16).to_be_bytes();
         let message = [&[3, 0, 0, 0, 0, 0, 0, 0][..], &length, &[0, 0], label].concat();
@@ -152,7 +152,7 @@ impl Association {
 
     fn handle_data(&mut self, flags: u8, value: &[u8]) {
         let tsn = u32::from_be_bytes(value[..4].try_into().expect("four bytes"));
-        // Sent again, since its acknowledgement was late.
+        // A retransmission after a late acknowledgement.
         if self.seen.is_some_and(|seen| seen.wrapping_add(1) != tsn) {
             return;
         }
@@ -190,7 +190,7 @@ fn packet(tag: [u8; 4], chunks: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// CRC32c over the packet with zeros in place of the checksum, as it stands in the packet.
+/// CRC32c over the packet with a zero checksum, in wire order.
 fn checksum(bytes: &[u8]) -> [u8; 4] {
     let mut blank = bytes.to_vec();
     blank[8..12].fill(0);

@@ -1,5 +1,5 @@
-//! WhatsApp webhooks with a valid signature: what is read of any body is bounded and safe for the log,
-//! and each call starts once.
+//! WhatsApp webhooks with a valid signature: the events of any body are bounded and safe for the
+//! log, and each call starts once.
 
 use std::time::{Duration, Instant};
 

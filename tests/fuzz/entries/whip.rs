@@ -1,8 +1,9 @@
-//! What must hold for the PATCH of a session that came by one POST.
+//! Properties of the PATCH requests of a WHIP session.
 //!
-//! In: a line with the entity tags of `If-Match`, empty for a missing header, then the body. Out: nothing. A tag that is not the
-//! session's changes nothing; a restart is an offer that the engine can read, with the credentials of the fragment and no
-//! candidate that is not in it; what was a restart once is not one again. Source: RFC 9725 section 4.3.
+//! In: a line with the entity tags of `If-Match`, empty for a missing header, then the body. A
+//! foreign tag changes nothing. A restart yields an offer that the engine can parse, with the
+//! credentials of the fragment and no further candidates. A repeated restart is not a restart.
+//! Source: RFC 9725 section 4.3.
 
 use edge_runner_proto::limits::{CANDIDATE_BYTES_MAX, CANDIDATES_MAX, OFFER_SDP_BYTES_MAX};
 use edge_runner_proto::webrtc::sdp::prepare_offer;
@@ -19,7 +20,7 @@ fn answer(ufrag: &str) -> String {
     )
 }
 
-/// Any body does what its credentials say, once, or is refused and changes nothing.
+/// A body is applied once, by its credentials, or is rejected and changes nothing.
 pub fn fragment(bytes: &[u8]) {
     let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
     let (tags, body) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
@@ -52,7 +53,7 @@ pub fn fragment(bytes: &[u8]) {
     };
     assert_ne!(read.credentials, credentials(OFFER));
     assert_eq!(credentials(&restart.offer), read.credentials);
-    let prepared = prepare_offer(&restart.offer).expect("the offer was fit, and its credentials are");
+    let prepared = prepare_offer(&restart.offer).expect("the offer and its credentials are valid");
     assert!(prepared.candidates.iter().all(|line| read.candidates.contains(line)));
     let ResourceResponse::Restarted { fragment, etag } = resource.handle_restart(restart, &answer("second"), None)
     else {
