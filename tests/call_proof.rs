@@ -9,9 +9,9 @@ use crate::support::provider::{Caller, FROM, Provider, TO};
 use crate::support::rest::Rest;
 use crate::support::runner::TestRunner;
 use crate::support::signed::{self, API_KEY, HOST, TOKEN};
-use crate::support::socket::{Habits, Socket};
+use crate::support::socket::{ConnectOptions, Socket};
 
-const PROTECTED: [Provider; 3] = [Provider::A, Provider::B, Provider::C];
+const PROTECTED: [Provider; 3] = [Provider::Twilio, Provider::Telnyx, Provider::Plivo];
 const ACCOUNT: &str = "AC0000000000000000000000000000cafe";
 /// The call that an attacker wants to have hung up.
 const VICTIM: &str = "CAffffffffffffffffffffffffffffffff";
@@ -59,7 +59,7 @@ impl Fixture {
     }
 
     fn assert_refused(&self, target: &str) {
-        let refused = Socket::try_connect(self.runner.addr, target, Habits::default());
+        let refused = Socket::try_connect(self.runner.addr, target, ConnectOptions::default());
         assert_eq!(refused.err().map(|refused| refused.status), Some(403));
     }
 
@@ -145,7 +145,7 @@ fn a_replayed_webhook_is_rejected() {
         caller.end();
         fixture.runner.wait_for_sessions(0);
         fixture.assert_refused(&fixture.markup("call-1", "nonce-1"));
-        if provider == Provider::C {
+        if provider == Provider::Plivo {
             let mut back = fixture.call(&fixture.markup("call-1", "nonce-2"), "call-1");
             assert_served(&mut back);
         }
@@ -156,15 +156,15 @@ fn a_replayed_webhook_is_rejected() {
 /// This provider signs the upgrade itself, so custom markup works, and its calls are hung up.
 #[test]
 fn a_signed_upgrade_proves_a_call() {
-    let fixture = Fixture::start(Provider::A, &[]);
+    let fixture = Fixture::start(Provider::Twilio, &[]);
     let (name, value) = ("x-twilio-signature", signed::upgrade("/ws"));
     let value = value.split_once(": ").expect("a header").1;
-    let habits = Habits {
+    let habits = ConnectOptions {
         headers: &[(name, value)],
-        ..Habits::default()
+        ..ConnectOptions::default()
     };
     let socket = Socket::try_connect(fixture.runner.addr, "/ws", habits).expect("an upgrade");
-    let mut caller = Caller::connect_by(socket, Provider::A, Provider::A.lines()[0]);
+    let mut caller = Caller::connect_by(socket, Provider::Twilio, Provider::Twilio.lines()[0]);
     caller.greet();
     caller.start();
     assert_served(&mut caller);
@@ -191,18 +191,18 @@ fn a_start_token_proves_a_call_if_the_key_was_given() {
         fixture.assert_refused(&target);
         assert_eq!(fixture.end().0, Vec::<String>::new());
     }
-    let anonymous = Fixture::start(Provider::A, &[]);
-    assert_eq!(signed::started(&anonymous.runner, Provider::A), None);
+    let anonymous = Fixture::start(Provider::Twilio, &[]);
+    assert_eq!(signed::started(&anonymous.runner, Provider::Twilio), None);
 }
 
 /// With the option every call is served, and hung up by whatever id it names.
 #[test]
 fn unverified_calls_are_accepted_with_the_option() {
     for (provider, switch) in [
-        (Provider::A, "--unverified-calls"),
-        (Provider::B, "--unverified-calls"),
-        (Provider::C, "--unverified-calls"),
-        (Provider::C, "--no-verify-webhooks"),
+        (Provider::Twilio, "--unverified-calls"),
+        (Provider::Telnyx, "--unverified-calls"),
+        (Provider::Plivo, "--unverified-calls"),
+        (Provider::Plivo, "--no-verify-webhooks"),
     ] {
         let fixture = Fixture::start(provider, &[switch]);
         assert_eq!(fixture.markup("any", "1"), "/ws");
@@ -216,8 +216,8 @@ fn unverified_calls_are_accepted_with_the_option() {
 /// Providers without signatures are served without proof, also beside those with signatures.
 #[test]
 fn a_provider_without_signatures_needs_no_proof() {
-    let fixture = Fixture::start(Provider::A, &[]);
-    assert_served(&mut Caller::dial(fixture.runner.addr, Provider::D));
+    let fixture = Fixture::start(Provider::Twilio, &[]);
+    assert_served(&mut Caller::dial(fixture.runner.addr, Provider::Exotel));
     assert_eq!(fixture.end().0, Vec::<String>::new());
 }
 

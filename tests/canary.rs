@@ -25,7 +25,7 @@ use crate::support::http::{self, Reply};
 use crate::support::provider::{ALL, Caller, FROM, TO};
 use crate::support::rest::Rest;
 use crate::support::runner::TestRunner;
-use crate::support::socket::{Habits, Socket};
+use crate::support::socket::{ConnectOptions, Socket};
 use crate::support::sound::Speech;
 
 // The runner's credentials.
@@ -349,7 +349,7 @@ fn calls(watched: &mut Watched) {
         BODY_KEY.to_owned(),
         json!({"event": "start", "start": {"callSid": {"token": BODY_KEY, "from": FROM}}}).to_string(),
     ] {
-        if let Ok(mut socket) = Socket::try_connect(watched.addr(), "/ws", Habits::default()) {
+        if let Ok(mut socket) = Socket::try_connect(watched.addr(), "/ws", ConnectOptions::default()) {
             for _ in 0..6 {
                 socket.text(text.clone());
             }
@@ -364,9 +364,9 @@ fn refused(watched: &Watched, target: &str, headers: &[(&'static str, &str)]) {
     if let Err(refused) = Socket::try_connect(
         watched.addr(),
         target,
-        Habits {
+        ConnectOptions {
             headers,
-            ..Habits::default()
+            ..ConnectOptions::default()
         },
     ) {
         let text = format!("{refused:?}");

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 
 use crate::support::http::{self, Reply};
-use crate::support::program::{STAYS, Started, wait_for_end};
+use crate::support::program::{BotProcess, SLEEPING_COMMAND, wait_for_end};
 use crate::support::provider::{FROM, TO};
-use crate::support::rest::{Asked, Rest, Says};
+use crate::support::rest::{RecordedRequest, Rest, ScriptedAnswer};
 use crate::support::runner::{PATIENCE, TestRunner};
 
 const KEY: &str = "canary-key-of-the-rooms-4a1f";
@@ -26,12 +26,12 @@ const JSON: &str = "Content-Type: application/json";
 const HMAC: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 const FOUR_HOURS_S: u64 = 4 * 3600;
 
-fn json_of(asked: &Asked) -> Value {
+fn json_of(asked: &RecordedRequest) -> Value {
     serde_json::from_str(&asked.body).unwrap_or(Value::Null)
 }
 
 /// A provider that works: every room is created as requested, under the runner's name for it.
-fn working_provider(privacy: &'static str) -> impl Fn(usize, &Asked) -> Says + Send + 'static {
+fn working_provider(privacy: &'static str) -> impl Fn(usize, &RecordedRequest) -> ScriptedAnswer + Send + 'static {
     move |_, asked| {
         let body = json_of(asked);
         match (asked.method.as_str(), asked.target.as_str()) {
@@ -43,10 +43,10 @@ fn working_provider(privacy: &'static str) -> impl Fn(usize, &Asked) -> Says + S
                 }
                 let room = json!({"id": "5e3cf703", "name": name, "api_created": true, "privacy": privacy,
                     "url": format!("https://example.net/{name}"), "config": config});
-                Says::Json(200, room.to_string())
+                ScriptedAnswer::Json(200, room.to_string())
             }
-            ("POST", "/v1/meeting-tokens") => Says::Json(200, json!({"token": TOKEN}).to_string()),
-            ("DELETE", _) => Says::Json(200, r#"{"deleted":true}"#.into()),
+            ("POST", "/v1/meeting-tokens") => ScriptedAnswer::Json(200, json!({"token": TOKEN}).to_string()),
+            ("DELETE", _) => ScriptedAnswer::Json(200, r#"{"deleted":true}"#.into()),
             other => panic!("an unexpected request {other:?}"),
         }
     }
@@ -54,7 +54,7 @@ fn working_provider(privacy: &'static str) -> impl Fn(usize, &Asked) -> Says + S
 
 /// A runner for this provider, with a bot that keeps running.
 fn runner(provider: &Rest, options: &[&str], variables: &[(&str, &str)]) -> TestRunner {
-    runner_with_bot(provider, options, variables, STAYS)
+    runner_with_bot(provider, options, variables, SLEEPING_COMMAND)
 }
 
 fn runner_with_bot(provider: &Rest, options: &[&str], variables: &[(&str, &str)], bot: &str) -> TestRunner {
@@ -86,7 +86,7 @@ fn check_expiry(properties: &mut Value, from_s: u64) {
 }
 
 /// Checks a request against the API, and returns its body.
-fn check_request(asked: &Asked, method: &str, target: &str) -> Value {
+fn check_request(asked: &RecordedRequest, method: &str, target: &str) -> Value {
     assert_eq!((asked.method.as_str(), asked.target.as_str()), (method, target));
     assert_eq!(asked.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
     assert_eq!(asked.header("accept"), Some("application/json"));
@@ -98,11 +98,11 @@ fn check_request(asked: &Asked, method: &str, target: &str) -> Value {
 
 /// The arguments of the only session.
 fn arguments(runner: &TestRunner) -> Value {
-    Started::of(runner, |_| true).arguments
+    BotProcess::of(runner, |_| true).arguments
 }
 
 /// Waits until the provider has received exactly this many requests.
-fn all_requests(provider: &Rest, count: usize) -> Vec<Asked> {
+fn all_requests(provider: &Rest, count: usize) -> Vec<RecordedRequest> {
     let start = Instant::now();
     while provider.asked().len() < count {
         assert!(start.elapsed() < PATIENCE, "{:#?}", provider.asked());
@@ -278,13 +278,13 @@ fn uses_the_configured_room() {
 fn reports_every_provider_failure_once() {
     let refusal = |status: u16, kind: &str| {
         let body = json!({"error": kind, "info": format!("no, {KEY} of {FROM}")}).to_string();
-        Says::Json(status, body)
+        ScriptedAnswer::Json(status, body)
     };
     let huge = format!(
         "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{}",
         "x".repeat(1_000_000)
     );
-    let cases: Vec<(&str, Says, &str, usize)> = vec![
+    let cases: Vec<(&str, ScriptedAnswer, &str, usize)> = vec![
         (
             "400",
             refusal(400, "authorization-header-error"),
@@ -306,55 +306,75 @@ fn reports_every_provider_failure_once() {
         ("403", refusal(403, "forbidden-error"), "403 (forbidden-error: no", 1),
         (
             "404",
-            Says::Json(404, "<html>".into()),
+            ScriptedAnswer::Json(404, "<html>".into()),
             "answered 404; is VIDEOROOM_API_URL right?",
             1,
         ),
         ("429", refusal(429, "rate-limit-error"), "429 (rate-limit-error: no", 4),
         ("500", refusal(500, "server-error"), "500 (server-error: no", 1),
-        ("503", Says::Json(503, String::new()), "answered 503; it has trouble", 1),
-        ("502", Says::Json(502, String::new()), "answered 502; it has trouble", 2),
-        ("504", Says::Json(504, String::new()), "answered 504; it has trouble", 2),
+        (
+            "503",
+            ScriptedAnswer::Json(503, String::new()),
+            "answered 503; it has trouble",
+            1,
+        ),
+        (
+            "502",
+            ScriptedAnswer::Json(502, String::new()),
+            "answered 502; it has trouble",
+            2,
+        ),
+        (
+            "504",
+            ScriptedAnswer::Json(504, String::new()),
+            "answered 504; it has trouble",
+            2,
+        ),
         (
             "redirect",
-            Says::Json(301, String::new()),
+            ScriptedAnswer::Json(301, String::new()),
             "301; a redirect, which is not followed",
             1,
         ),
         (
             "garbage",
-            Says::Json(200, "<html>".into()),
+            ScriptedAnswer::Json(200, "<html>".into()),
             "cannot be used, it is no JSON",
             2,
         ),
         (
             "no url",
-            Says::Json(200, r#"{"name":"x"}"#.into()),
+            ScriptedAnswer::Json(200, r#"{"name":"x"}"#.into()),
             "cannot be used, its `url` is missing",
             2,
         ),
         (
             "not HTTP",
-            Says::Raw(b"SSH-2.0-OpenSSH\r\n".to_vec()),
+            ScriptedAnswer::Raw(b"SSH-2.0-OpenSSH\r\n".to_vec()),
             "gave no proper answer",
             2,
         ),
-        ("closed", Says::Raw(Vec::new()), "gave no proper answer", 2),
+        ("closed", ScriptedAnswer::Raw(Vec::new()), "gave no proper answer", 2),
         (
             "cut",
-            Says::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{".to_vec()),
+            ScriptedAnswer::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{".to_vec()),
             "gave no proper answer",
             2,
         ),
-        ("huge", Says::Raw(huge.into_bytes()), "is longer than 65536 bytes", 2),
-        ("silence", Says::Silence, "did not answer within 10 s", 2),
+        (
+            "huge",
+            ScriptedAnswer::Raw(huge.into_bytes()),
+            "is longer than 65536 bytes",
+            2,
+        ),
+        ("silence", ScriptedAnswer::Silence, "did not answer within 10 s", 2),
     ];
     thread::scope(|scope| {
         for (name, says, words, requests) in cases {
             scope.spawn(move || {
                 // A room that may exist is deleted, and that request succeeds.
                 let provider = Rest::playing(move |_, asked| match asked.method.as_str() {
-                    "DELETE" => Says::Json(200, r#"{"deleted":true}"#.into()),
+                    "DELETE" => ScriptedAnswer::Json(200, r#"{"deleted":true}"#.into()),
                     _ => says.clone(),
                 });
                 let runner = runner(&provider, &["-vv", "--max-sessions", "1"], &[]);
@@ -379,7 +399,7 @@ fn reports_every_provider_failure_once() {
                 let may_be_there = requests == 2;
                 assert_eq!(deletes, usize::from(may_be_there), "{name}: {asked:#?}");
                 assert_eq!(runner.sessions(), 0, "the place is given back");
-                assert!(Started::all(&runner).is_empty(), "no bot was started");
+                assert!(BotProcess::all(&runner).is_empty(), "no bot was started");
                 let log = end(runner);
                 assert_eq!(provider.asked().len(), requests, "{name}: nothing came after");
                 let lines: Vec<&str> = log
@@ -418,7 +438,7 @@ fn start_slowly(addr: SocketAddr) -> Reply {
 #[test]
 fn retries_room_requests_and_deletes_unused_rooms() {
     let busy = Rest::playing(|nth, asked| match nth {
-        0 | 1 | 3 => Says::Json(429, r#"{"error":"rate-limit-error"}"#.into()),
+        0 | 1 | 3 => ScriptedAnswer::Json(429, r#"{"error":"rate-limit-error"}"#.into()),
         _ => working_provider("public")(nth, asked),
     });
     let runner_of_busy = runner(&busy, &[], &[]);
@@ -441,7 +461,7 @@ fn retries_room_requests_and_deletes_unused_rooms() {
     assert!(!log.contains(" WARN "), "{log}");
 
     let stingy = Rest::playing(|nth, asked| match asked.target.as_str() {
-        "/v1/meeting-tokens" => Says::Json(403, r#"{"error":"forbidden-error"}"#.into()),
+        "/v1/meeting-tokens" => ScriptedAnswer::Json(403, r#"{"error":"forbidden-error"}"#.into()),
         _ => working_provider("public")(nth, asked),
     });
     let runner_of_stingy = runner(&stingy, &[], &[]);
@@ -458,7 +478,7 @@ fn retries_room_requests_and_deletes_unused_rooms() {
         check_request(&asked[2], "DELETE", &format!("/v1/rooms/{name}")),
         Value::Null
     );
-    assert!(Started::all(&runner_of_stingy).is_empty());
+    assert!(BotProcess::all(&runner_of_stingy).is_empty());
     end(runner_of_stingy);
     assert_eq!(stingy.asked().len(), 3, "nothing came after");
 }
@@ -467,7 +487,7 @@ fn retries_room_requests_and_deletes_unused_rooms() {
 /// provider.
 #[test]
 fn makes_no_room_without_a_key_or_a_free_session() {
-    let keyless = TestRunner::start(&["--", "/bin/sh", "-c", STAYS]);
+    let keyless = TestRunner::start(&["--", "/bin/sh", "-c", SLEEPING_COMMAND]);
     let reply = start(&keyless, &json!({"createVideoroomRoom": true}));
     assert_eq!(reply.status, 500);
     assert!(
@@ -531,7 +551,7 @@ fn a_session_ends_with_its_bot() {
     }
     let runner = runner(&provider, &[], &[]);
     start(&runner, &json!({"createVideoroomRoom": true}));
-    let process = Started::of(&runner, |_| true).process;
+    let process = BotProcess::of(&runner, |_| true).process;
     let log = end(runner);
     assert!(log.contains("session ended: runner stopped"), "{log}");
     wait_for_end(process);
@@ -542,7 +562,7 @@ fn a_session_ends_with_its_bot() {
 fn deletes_the_new_room_when_the_runner_stops() {
     let half = || {
         Rest::playing(|nth, asked| match asked.target.as_str() {
-            "/v1/meeting-tokens" => Says::Silence,
+            "/v1/meeting-tokens" => ScriptedAnswer::Silence,
             _ => working_provider("public")(nth, asked),
         })
     };
@@ -550,7 +570,7 @@ fn deletes_the_new_room_when_the_runner_stops() {
         all_requests(provider, 2);
         runner.signal("TERM");
         assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
-        assert!(Started::all(&runner).is_empty(), "no bot was started");
+        assert!(BotProcess::all(&runner).is_empty(), "no bot was started");
         let asked = provider.asked();
         let name = json_of(&asked[0])["name"].as_str().expect("a name").to_owned();
         assert_eq!(asked.len(), 3, "{asked:#?}");
@@ -571,7 +591,7 @@ fn deletes_the_new_room_when_the_runner_stops() {
     let provider = half();
     let url = format!("{}/v1", provider.url());
     let variables = [("VIDEOROOM_API_KEY", KEY), ("VIDEOROOM_API_URL", url.as_str())];
-    let direct = TestRunner::start_silent(&["--direct", "--", "/bin/sh", "-c", STAYS], &variables);
+    let direct = TestRunner::start_silent(&["--direct", "--", "/bin/sh", "-c", SLEEPING_COMMAND], &variables);
     taken_back(&provider, direct);
 }
 
@@ -812,7 +832,7 @@ fn deletes_a_room_that_arrives_after_the_stop() {
     assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
     let asked = provider.asked();
     assert_eq!((asked.len(), asked[2].method.as_str()), (3, "DELETE"), "{asked:#?}");
-    assert!(Started::all(&runner).is_empty());
+    assert!(BotProcess::all(&runner).is_empty());
 }
 
 fn start_at(addr: SocketAddr) -> Reply {
@@ -899,7 +919,7 @@ fn a_dialin_call_starts_a_bot() {
     assert_eq!(page.status, 403);
     let long = format!(r#"{{"From":"{}"}}"#, "x".repeat(300 * 1024));
     assert_eq!(wrong(&long).status, 413);
-    assert!(provider.asked().is_empty() && Started::all(&runner).is_empty());
+    assert!(provider.asked().is_empty() && BotProcess::all(&runner).is_empty());
 
     let from_s = now_s();
     let reply = post(runner.addr, "/daily-dialin-webhook", &call());
@@ -1106,7 +1126,7 @@ fn direct_runs_one_bot_in_one_room() {
 #[test]
 fn direct_deletes_a_room_without_a_token() {
     let provider = Rest::playing(|nth, asked| match asked.target.as_str() {
-        "/v1/meeting-tokens" => Says::Json(403, r#"{"error":"forbidden-error"}"#.into()),
+        "/v1/meeting-tokens" => ScriptedAnswer::Json(403, r#"{"error":"forbidden-error"}"#.into()),
         _ => working_provider("public")(nth, asked),
     });
     let url = format!("{}/v1", provider.url());
@@ -1130,8 +1150,8 @@ fn direct_stops_on_a_signal() {
         let provider = Rest::playing(working_provider("public"));
         let url = format!("{}/v1", provider.url());
         let variables = [("VIDEOROOM_API_KEY", KEY), ("VIDEOROOM_API_URL", url.as_str())];
-        let mut runner = TestRunner::start_silent(&["--direct", "--", "/bin/sh", "-c", STAYS], &variables);
-        let process = Started::of(&runner, |_| true).process;
+        let mut runner = TestRunner::start_silent(&["--direct", "--", "/bin/sh", "-c", SLEEPING_COMMAND], &variables);
+        let process = BotProcess::of(&runner, |_| true).process;
         runner.signal(signal);
         assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
         wait_for_end(process);

@@ -3,11 +3,11 @@
 use std::net::TcpListener;
 
 use crate::support::rest::Rest;
-use crate::support::runner::{Ended, TestRunner};
+use crate::support::runner::{RunOutput, TestRunner};
 
 const CANARY: &str = "canary-of-a-token-0123456789";
 
-fn doctor(args: &[&str], variables: &[(&str, &str)]) -> Ended {
+fn doctor(args: &[&str], variables: &[(&str, &str)]) -> RunOutput {
     let all = [&["doctor", "--rtc-port", "0"], args].concat();
     let ended = TestRunner::run_with(&all, variables);
     let words = format!("{}{}", ended.stdout, ended.stderr);
@@ -15,7 +15,7 @@ fn doctor(args: &[&str], variables: &[(&str, &str)]) -> Ended {
     ended
 }
 
-fn line<'t>(ended: &'t Ended, what: &str) -> &'t str {
+fn line<'t>(ended: &'t RunOutput, what: &str) -> &'t str {
     let mut lines = ended.stdout.lines();
     let found = lines.find(|line| line.get(6..).is_some_and(|rest| rest.starts_with(what)));
     found.unwrap_or_else(|| panic!("no line of {what}: {ended:?}"))

@@ -7,22 +7,22 @@ use edge_runner_proto::limits::{PENDING_OFFERS_MAX, REGISTERED_MAX};
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
-use crate::support::http::{Kept, Reply};
+use crate::support::http::{KeepAlive, Reply};
 use crate::support::runner::TestRunner;
-use crate::support::socket::{Habits, Refused, Socket, What};
+use crate::support::socket::{ConnectOptions, HandshakeError, Socket, SocketEvent};
 
 const FLOOD: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const HONEST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const KEY: &str = "shares-0123456789abcdef";
 
-fn connect(runner: &TestRunner, from: Ipv4Addr) -> Kept {
-    Kept::from(from, runner.addr).expect("the runner listens")
+fn connect(runner: &TestRunner, from: Ipv4Addr) -> KeepAlive {
+    KeepAlive::from(from, runner.addr).expect("the runner listens")
 }
 
-fn socket(runner: &TestRunner, from: Ipv4Addr, target: &str) -> Result<Socket, Refused> {
-    let habits = Habits {
+fn socket(runner: &TestRunner, from: Ipv4Addr, target: &str) -> Result<Socket, HandshakeError> {
+    let habits = ConnectOptions {
         from: Some(from),
-        ..Habits::default()
+        ..ConnectOptions::default()
     };
     Socket::try_connect(runner.addr, target, habits)
 }
@@ -44,8 +44,8 @@ fn assert_share_of(reply: &Reply) {
     assert_share(reply.status, reply.header("retry-after"), &reply.text());
 }
 
-fn assert_share_of_socket(refused: Option<Refused>) {
-    let Refused { status, headers, body } = refused.expect("one past the share");
+fn assert_share_of_socket(refused: Option<HandshakeError>) {
+    let HandshakeError { status, headers, body } = refused.expect("one past the share");
     let retry_after = headers.iter().find(|(name, _)| name == "retry-after");
     assert_share(status, retry_after.map(|(_, value)| value.as_str()), &body);
 }
@@ -62,8 +62,8 @@ fn silent_client_sockets_do_not_block_other_addresses() {
     let mut honest: Vec<Client> = (0..2).map(|_| Client::connect(runner.addr, "/ws-client")).collect();
     assert_eq!(runner.sessions(), 8);
     honest.push(Client::connect(runner.addr, "/ws-client"));
-    match silent.remove(0).next("a close").what {
-        What::Close(code, why) => assert_eq!((code, why.as_str()), (1013, "it gave way to newer connections")),
+    match silent.remove(0).next("a close").event {
+        SocketEvent::Close(code, why) => assert_eq!((code, why.as_str()), (1013, "it gave way to newer connections")),
         other => panic!("{other:?} and no close"),
     }
     for client in &mut honest {
@@ -73,9 +73,9 @@ fn silent_client_sockets_do_not_block_other_addresses() {
         .map(|_| {
             drop(silent.pop());
             runner.wait_for_sessions(7);
-            let habits = Habits {
+            let habits = ConnectOptions {
                 from: Some(FLOOD),
-                ..Habits::default()
+                ..ConnectOptions::default()
             };
             let mut client = Client::try_connect(runner.addr, "/ws-client", habits).expect("within the share");
             client.ask("1", &json!(1));
@@ -114,7 +114,7 @@ fn unconnected_offers_do_not_block_other_addresses() {
 fn a_flood_of_starts_does_not_block_other_addresses() {
     let runner = TestRunner::start(&["--bot", "echo"]);
     let (mut flood, mut honest) = (connect(&runner, FLOOD), connect(&runner, HONEST));
-    let start = |honest: &mut Kept| {
+    let start = |honest: &mut KeepAlive| {
         let reply = honest
             .post("/start", &[], &json!({"transport": "webrtc"}))
             .expect("an answer");
@@ -241,7 +241,7 @@ fn anonymous_clients_never_evict_authorised_ones() {
     );
     let _named = socket(&runner, HONEST, &target).expect("authorised as well");
     for mut gone in silent {
-        assert!(matches!(gone.next("a close").what, What::Close(1013, _)));
+        assert!(matches!(gone.next("a close").event, SocketEvent::Close(1013, _)));
     }
     for from in [FLOOD, HONEST] {
         let refused = socket(&runner, from, "/ws-client").err().expect("all are authorised");

@@ -7,10 +7,10 @@ use std::thread;
 use serde_json::{Value, json};
 
 use crate::support::provider::{ALL, Caller, FROM, Provider, TO};
-use crate::support::rest::{Asked, Rest, SILENCE};
+use crate::support::rest::{RecordedRequest, Rest, SILENCE};
 use crate::support::runner::TestRunner;
 use crate::support::signed::{self, API_KEY};
-use crate::support::socket::{Habits, Socket};
+use crate::support::socket::{ConnectOptions, Socket};
 
 const ACCOUNT: &str = "AC0000000000000000000000000000cafe";
 const AUTH_ID: &str = "MAFEFEFEFEFEFEFEFEFE";
@@ -46,14 +46,14 @@ impl Apis {
         )
     }
 
-    fn asked(&self) -> Vec<Asked> {
+    fn asked(&self) -> Vec<RecordedRequest> {
         [&self.a, &self.b, &self.c].into_iter().flat_map(Rest::asked).collect()
     }
 
     /// Fails unless each was asked exactly once to end the call of [`Caller::dial`], with the right
     /// credentials.
     fn assert_each_asked_once(&self) {
-        let once = |rest: &Rest| match <[Asked; 1]>::try_from(rest.asked()) {
+        let once = |rest: &Rest| match <[RecordedRequest; 1]>::try_from(rest.asked()) {
             Ok([asked]) => asked,
             Err(asked) => panic!("asked {} times: {asked:#?}", asked.len()),
         };
@@ -275,7 +275,7 @@ fn ids_that_would_change_the_path_are_not_sent() {
     let apis = Apis::start(&[(200, "{}")]);
     let runner = apis.runner(&[], &credentials());
     let ids = ["..", "../..", " ", "a/../b", "x/", "/", "\\..\\", "."];
-    for provider in [Provider::A, Provider::B, Provider::C] {
+    for provider in [Provider::Twilio, Provider::Telnyx, Provider::Plivo] {
         for id in ids {
             let target = path(&runner, provider);
             let mut caller = Caller::connect(runner.addr, &target, provider, provider.lines()[0]);
@@ -332,7 +332,7 @@ fn neither_secrets_nor_numbers_reach_the_log() {
         caller.socket.binary(vec![0]);
         caller.end();
         // A token that is not taken is not logged either.
-        let again = Socket::try_connect(runner.addr, &format!("/ws/{token}"), Habits::default());
+        let again = Socket::try_connect(runner.addr, &format!("/ws/{token}"), ConnectOptions::default());
         assert_eq!(again.err().map(|refused| refused.status), Some(403));
         tokens.push(token);
     }

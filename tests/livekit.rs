@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use crate::support::http;
 use crate::support::livekit::{Options, Order, Server};
 use crate::support::participant::TestParticipant;
-use crate::support::program::{STAYS, Started};
+use crate::support::program::{BotProcess, SLEEPING_COMMAND};
 use crate::support::runner::TestRunner;
 use crate::support::sound::{FRAME, RATE_HZ, Speech, tone_share};
 
@@ -85,7 +85,7 @@ fn evicts_the_session_of_a_room_without_participants() {
     let livekit = TestServer::new();
     let runner = livekit.runner(&["--bot", "echo", "--max-sessions", "2"]);
     let ask = |from: u8| {
-        let connection = http::Kept::from([127, 0, 0, from].into(), runner.addr);
+        let connection = http::KeepAlive::from([127, 0, 0, from].into(), runner.addr);
         let request = json!({"transport": "mediaroom"});
         let reply = connection.and_then(|mut connection| connection.post("/start", &[], &request));
         reply.expect("an answer")
@@ -189,9 +189,9 @@ fn a_session_survives_a_server_restart() {
 #[test]
 fn a_program_joins_the_room_once_it_connects() {
     let livekit = TestServer::new();
-    let runner = livekit.runner(&["--", "/bin/sh", "-c", STAYS]);
+    let runner = livekit.runner(&["--", "/bin/sh", "-c", SLEEPING_COMMAND]);
     let answer = start_session(&runner, &json!({"lang": "en"}));
-    let started = Started::of(&runner, |arguments| arguments["kind"] == "mediaroom");
+    let started = BotProcess::of(&runner, |arguments| arguments["kind"] == "mediaroom");
     assert_eq!(started.arguments["room_name"], answer["roomName"]);
     assert_eq!(started.arguments["body"], json!({"lang": "en"}));
     let participant = livekit.join(&answer);
@@ -199,7 +199,7 @@ fn a_program_joins_the_room_once_it_connects() {
     let identity = format!("User-{}", &answer["sessionId"].as_str().expect("a name")[..8]);
     assert_eq!(livekit.identities(&answer), [&*identity], "the runner is not there");
 
-    let mut program = started.speak();
+    let mut program = started.connect_media();
     participant.wait_for("bot", |seen| seen.others.contains(&agent(&answer)));
     let joined = program.hear_message("who is there", |message| message["type"] == "participant-joined");
     assert_eq!(
@@ -239,15 +239,15 @@ fn a_program_gets_the_reason_of_a_failed_join() {
         status: 401,
         words: "invalid token: eyJhbGciOiJIUzI1NiJ9.e30.c2lnbmF0dXJl".into(),
     });
-    let runner = livekit.runner(&["-vvv", "--", "/bin/sh", "-c", STAYS]);
+    let runner = livekit.runner(&["-vvv", "--", "/bin/sh", "-c", SLEEPING_COMMAND]);
     let answer = start_session(&runner, &json!({}));
-    let started = Started::of(&runner, |_| true);
+    let started = BotProcess::of(&runner, |_| true);
     let tokens = [
         answer["token"].clone(),
         started.arguments["token"].clone(),
         json!("eyJhbGciOiJIUzI1NiJ9"),
     ];
-    let mut program = started.speak();
+    let mut program = started.connect_media();
     let failed = program.hear_message("the failure", |message| message["type"] == "join-failed");
     assert!(
         failed["error"]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use edge_runner_proto::event::SessionEvent;
 
 use crate::support::device::timeless::{Call, Rng};
-use crate::support::device::{Lost, Options, Step, Way};
+use crate::support::device::{Direction, Lost, Options, Step};
 use crate::support::sound::Speech;
 
 const TEXT: &str = r#"{"label":"rtvi-ai","type":"bot-ready","id":"0"}"#;
@@ -36,27 +36,27 @@ fn works_after(call: &mut Call) -> Option<Duration> {
     done.then(|| call.time() - call.connected.expect("it has sent a text"))
 }
 
-fn lost(way: Way, step: Step) -> Lost {
-    Lost { way, step }
+fn lost(direction: Direction, step: Step) -> Lost {
+    Lost { direction, step }
 }
 
 /// Every packet of the setup with its direction, when the device starts and when the runner does.
-const DEVICE_BEGINS: [(Way, Step); 7] = [
-    (Way::ToRunner, Step::Init),
-    (Way::ToDevice, Step::InitAck),
-    (Way::ToRunner, Step::CookieEcho),
-    (Way::ToDevice, Step::CookieAck),
-    (Way::ToRunner, Step::Open),
-    (Way::ToDevice, Step::OpenAck),
-    (Way::ToRunner, Step::Sack),
+const DEVICE_BEGINS: [(Direction, Step); 7] = [
+    (Direction::ToRunner, Step::Init),
+    (Direction::ToDevice, Step::InitAck),
+    (Direction::ToRunner, Step::CookieEcho),
+    (Direction::ToDevice, Step::CookieAck),
+    (Direction::ToRunner, Step::Open),
+    (Direction::ToDevice, Step::OpenAck),
+    (Direction::ToRunner, Step::Sack),
 ];
-const RUNNER_BEGINS: [(Way, Step); 6] = [
-    (Way::ToDevice, Step::Init),
-    (Way::ToRunner, Step::InitAck),
-    (Way::ToDevice, Step::CookieEcho),
-    (Way::ToRunner, Step::CookieAck),
-    (Way::ToRunner, Step::Open),
-    (Way::ToDevice, Step::OpenAck),
+const RUNNER_BEGINS: [(Direction, Step); 6] = [
+    (Direction::ToDevice, Step::Init),
+    (Direction::ToRunner, Step::InitAck),
+    (Direction::ToDevice, Step::CookieEcho),
+    (Direction::ToRunner, Step::CookieAck),
+    (Direction::ToRunner, Step::Open),
+    (Direction::ToDevice, Step::OpenAck),
 ];
 
 /// On a good network the channel works at once.
@@ -71,17 +71,17 @@ fn the_channel_works_at_once() {
 /// With any single packet of the setup lost, texts pass both ways within 4 s of the handshake.
 #[test]
 fn the_channel_works_whichever_packet_is_lost() {
-    for (way, step) in DEVICE_BEGINS {
+    for (direction, step) in DEVICE_BEGINS {
         let options = Options {
-            loses: vec![lost(way, step)],
+            loses: vec![lost(direction, step)],
             ..talkative()
         };
         let mut call = Call::new(options, Box::new(|_, _| true));
         let after = works_after(&mut call);
-        println!("{step:?} {way:?}: {after:?}");
+        println!("{step:?} {direction:?}: {after:?}");
         assert!(
             after.is_some_and(|after| after < WORKS_WITHIN),
-            "{step:?} {way:?}: {after:?}"
+            "{step:?} {direction:?}: {after:?}"
         );
         call.report.assert_clean();
     }
@@ -90,17 +90,17 @@ fn the_channel_works_whichever_packet_is_lost() {
 /// The same with the device's INIT lost too, so that the runner starts.
 #[test]
 fn the_channel_works_whichever_packet_is_lost_when_the_runner_begins() {
-    for (way, step) in RUNNER_BEGINS {
+    for (direction, step) in RUNNER_BEGINS {
         let options = Options {
-            loses: vec![lost(Way::ToRunner, Step::Init), lost(way, step)],
+            loses: vec![lost(Direction::ToRunner, Step::Init), lost(direction, step)],
             ..talkative()
         };
         let mut call = Call::new(options, Box::new(|_, _| true));
         let after = works_after(&mut call);
-        println!("{step:?} {way:?}: {after:?}");
+        println!("{step:?} {direction:?}: {after:?}");
         assert!(
             after.is_some_and(|after| after < WORKS_WITHIN),
-            "{step:?} {way:?}: {after:?}"
+            "{step:?} {direction:?}: {after:?}"
         );
         call.report.assert_clean();
     }
@@ -111,7 +111,7 @@ fn the_channel_works_whichever_packet_is_lost_when_the_runner_begins() {
 fn a_silent_device_whose_request_is_lost_gets_texts() {
     let options = Options {
         says: Vec::new(),
-        loses: vec![lost(Way::ToRunner, Step::Open)],
+        loses: vec![lost(Direction::ToRunner, Step::Open)],
         ..talkative()
     };
     let mut call = Call::new(options, Box::new(|_, _| true));

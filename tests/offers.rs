@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use edge_runner_proto::limits::{HTTP_BODY_BYTES_MAX, LINES_PER_CALLER_MAX};
 use serde_json::{Value, json};
 
-use crate::support::http::{Kept, Reply, request};
+use crate::support::http::{KeepAlive, Reply, request};
 use crate::support::runner::TestRunner;
 
 const KEY: &str = "offers-0123456789abcdef";
@@ -71,7 +71,7 @@ fn refused_offers_count_as_lines_of_their_caller() {
         assert_eq!(post(&runner, &[JSON], br#"{"sdp":"no SDP"}"#).status, 400);
     }
     // Another address has lines left, and its line follows all others.
-    let mut other = Kept::from(Ipv4Addr::new(127, 0, 0, 2), runner.addr).expect("the runner listens");
+    let mut other = KeepAlive::from(Ipv4Addr::new(127, 0, 0, 2), runner.addr).expect("the runner listens");
     let reply = other.post("/api/offer", &[], &json!({})).expect("the runner answers");
     assert_eq!(reply.status, 422);
     runner.wait_for_log("422 POST /api/offer: ");

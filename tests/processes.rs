@@ -13,14 +13,14 @@ use edge_runner_proto::limits::PROCESS_MESSAGE_BYTES_MAX;
 use edge_runner_proto::sockets::frames::{self, ProtobufFrame};
 use serde_json::{Value, json};
 
-use crate::support::client::{Client, PLAYS_HZ};
+use crate::support::client::{CLIENT_RATE_HZ, Client};
 use crate::support::device::{Device, Options};
 use crate::support::http;
-use crate::support::program::{HEARS_HZ, LINGERS, Program, STAYS, Started, wait_for_end};
+use crate::support::program::{BOT_RATE_HZ, BotProcess, Program, SLEEPING_COMMAND, SLOW_EXIT_COMMAND, wait_for_end};
 use crate::support::provider::{Caller, FROM, Provider, TO, each_at_once};
 use crate::support::rest::Rest;
 use crate::support::runner::TestRunner;
-use crate::support::socket::{Habits, Socket, What};
+use crate::support::socket::{ConnectOptions, Socket, SocketEvent};
 use crate::support::sound::Speech;
 use crate::support::sweep::Sweep;
 
@@ -30,37 +30,37 @@ fn shell(script: &str) -> TestRunner {
 }
 
 /// Returns the process that serves the call of this provider.
-fn of_call(runner: &TestRunner, provider: Provider) -> Started {
-    Started::of(runner, |arguments| arguments["transport_type"] == provider.transport())
+fn of_call(runner: &TestRunner, provider: Provider) -> BotProcess {
+    BotProcess::of(runner, |arguments| arguments["transport_type"] == provider.transport())
 }
 
 /// Connects a plain client and its program.
 fn talk(runner: &TestRunner) -> (Client, Program) {
     let client = Client::connect(runner.addr, "/ws-client");
-    let program = Started::of(runner, |_| true).speak();
+    let program = BotProcess::of(runner, |_| true).connect_media();
     (client, program)
 }
 
 /// R-016 to R-024: `RUNNER_ARGUMENTS` of a call, complete, for every provider.
 #[test]
 fn a_program_finds_the_call_in_its_arguments() {
-    let runner = &shell(STAYS);
+    let runner = &shell(SLEEPING_COMMAND);
     each_at_once(|provider| {
         let caller = Caller::dial(runner.addr, provider);
         let started = of_call(runner, provider);
         let (stream_id, call_id) = (&caller.stream_id, &caller.call_id);
         let body = match provider {
-            Provider::A => json!({"from_number": FROM, "to_number": TO}),
-            Provider::B => json!({"customer": "42"}),
-            Provider::C => json!({"from": FROM}),
-            Provider::D => json!({"k": "v"}),
+            Provider::Twilio => json!({"from_number": FROM, "to_number": TO}),
+            Provider::Telnyx => json!({"customer": "42"}),
+            Provider::Plivo => json!({"from": FROM}),
+            Provider::Exotel => json!({"k": "v"}),
         };
         let mut call_data = json!({"stream_id": stream_id, "call_id": call_id, "from": FROM, "to": TO, "body": body});
         match provider {
-            Provider::A => {}
-            Provider::B => call_data["outbound_encoding"] = json!("PCMU"),
-            Provider::C => (call_data["from"], call_data["to"]) = (Value::Null, Value::Null),
-            Provider::D => {
+            Provider::Twilio => {}
+            Provider::Telnyx => call_data["outbound_encoding"] = json!("PCMU"),
+            Provider::Plivo => (call_data["from"], call_data["to"]) = (Value::Null, Value::Null),
+            Provider::Exotel => {
                 call_data["account_sid"] = json!("acct1");
                 call_data["custom_parameters"] = body.clone();
             }
@@ -84,14 +84,14 @@ fn a_program_finds_the_call_in_its_arguments() {
 
 #[test]
 fn a_program_finds_the_body_of_start_in_its_arguments() {
-    let runner = shell(STAYS);
+    let runner = shell(SLEEPING_COMMAND);
     let body = json!({"who": "Zo\u{eb} \"'$HOME`\n\u{0}", "n": [1, null]});
     let asked = json!({"transport": "websocket", "body": body}).to_string();
     let kind = ["Content-Type: application/json"];
     let reply = http::request(runner.addr, "POST", "/start", &kind, asked.as_bytes()).expect("an answer");
     let id = reply.json()["sessionId"].as_str().expect("a name").to_owned();
     let _client = Client::connect(runner.addr, &format!("/ws-client?sessionId={id}"));
-    let started = Started::of(&runner, |_| true);
+    let started = BotProcess::of(&runner, |_| true);
     let wanted = json!({
         "kind": "websocket", "session_id": id, "body": body, "handle_sigint": false, "handle_sigterm": true,
         "idle_timeout": 300, "websocket": {"path": "/ws-client"}, "transport_type": "websocket",
@@ -103,9 +103,17 @@ fn a_program_finds_the_body_of_start_in_its_arguments() {
 /// D-30: a kind has its own fields and none of another kind's.
 #[test]
 fn a_program_finds_the_connection_in_its_arguments() {
-    let runner = TestRunner::start(&["--embedded", "--host", "127.0.0.1", "--", "/bin/sh", "-c", STAYS]);
+    let runner = TestRunner::start(&[
+        "--embedded",
+        "--host",
+        "127.0.0.1",
+        "--",
+        "/bin/sh",
+        "-c",
+        SLEEPING_COMMAND,
+    ]);
     let mut device = Device::join(runner.addr, Options::new(Speech::Silence));
-    let started = Started::of(&runner, |_| true);
+    let started = BotProcess::of(&runner, |_| true);
     let arguments = &started.arguments;
     assert!(
         arguments["webrtc_connection"]["pc_id"]
@@ -124,16 +132,16 @@ fn a_program_finds_the_connection_in_its_arguments() {
 /// Speech from before the program connected is not lost, and all speech passes both ways.
 #[test]
 fn caller_and_program_hear_each_other() {
-    let runner = &shell(LINGERS);
+    let runner = &shell(SLOW_EXIT_COMMAND);
     each_at_once(|provider| {
         let mut caller = Caller::dial(runner.addr, provider);
         let sweep = Sweep { ms: 1_200 };
         caller.say(&sweep.pcm(caller.line.rate_hz));
-        let mut program = of_call(runner, provider).speak();
-        let samples = (sweep.heard_ms() * HEARS_HZ / 1_000) as usize;
+        let mut program = of_call(runner, provider).connect_media();
+        let samples = (sweep.heard_ms() * BOT_RATE_HZ / 1_000) as usize;
         program.hear_until("the caller", |program| program.samples() >= samples);
-        let clear_db = if provider == Provider::D { 50.0 } else { 30.0 };
-        sweep.assert_heard(program.heard.iter().map(Vec::as_slice), HEARS_HZ, clear_db);
+        let clear_db = if provider == Provider::Exotel { 50.0 } else { 30.0 };
+        sweep.assert_heard(program.heard.iter().map(Vec::as_slice), BOT_RATE_HZ, clear_db);
 
         // Sent in one piece at another rate, and played in real time.
         caller.said = Some(std::time::Instant::now());
@@ -156,10 +164,10 @@ fn caller_and_program_hear_each_other() {
 /// everything before it.
 #[test]
 fn keys_and_marks_reach_the_program_as_messages() {
-    let runner = &shell(STAYS);
+    let runner = &shell(SLEEPING_COMMAND);
     each_at_once(|provider| {
         let mut caller = Caller::dial(runner.addr, provider);
-        let mut program = of_call(runner, provider).speak();
+        let mut program = of_call(runner, provider).connect_media();
         for digit in ["0", "9", "*", "#", "A", "10", ""] {
             caller.press(digit);
         }
@@ -191,10 +199,10 @@ fn keys_and_marks_reach_the_program_as_messages() {
 /// come back once each, as not played.
 #[test]
 fn an_interruption_of_the_program_clears_the_call() {
-    let runner = &shell(STAYS);
+    let runner = &shell(SLEEPING_COMMAND);
     each_at_once(|provider| {
         let mut caller = Caller::dial(runner.addr, provider);
-        let mut program = of_call(runner, provider).speak();
+        let mut program = of_call(runner, provider).connect_media();
         program.say(&vec![500; 1_600], 16_000);
         program.mark("heard");
         program.say(&vec![700; 160_000], 16_000);
@@ -227,10 +235,10 @@ fn an_interruption_of_the_program_clears_the_call() {
 /// Messages for the provider pass unchanged; messages for a screen are dropped.
 #[test]
 fn messages_for_the_provider_pass_and_messages_for_a_screen_are_dropped() {
-    let runner = shell(STAYS);
-    let mut caller = Caller::dial(runner.addr, Provider::C);
+    let runner = shell(SLEEPING_COMMAND);
+    let mut caller = Caller::dial(runner.addr, Provider::Plivo);
     caller.others = Some(Vec::new());
-    let program = of_call(&runner, Provider::C).speak();
+    let program = of_call(&runner, Provider::Plivo).connect_media();
     let digits = json!({"event": "sendDTMF", "dtmf": "12#"});
     program.tell(&json!({"label": "rtvi-ai", "type": "bot-ready", "id": "1", "data": {}}));
     program.socket.message("no JSON");
@@ -245,7 +253,7 @@ fn messages_for_the_provider_pass_and_messages_for_a_screen_are_dropped() {
 /// The program of a plain client answers `client-ready`; the runner does not.
 #[test]
 fn a_plain_client_talks_to_the_program_alone() {
-    let runner = shell(STAYS);
+    let runner = shell(SLEEPING_COMMAND);
     let (mut client, mut program) = talk(&runner);
     let ready = json!({"label": "rtvi-ai", "type": "client-ready", "id": "7", "data": {"version": "2.1.0"}});
     client.socket.message(&ready.to_string());
@@ -258,9 +266,9 @@ fn a_plain_client_talks_to_the_program_alone() {
     for rate_hz in [8_000, 48_000] {
         let before = client.heard.len();
         program.say(&sweep.pcm(rate_hz), rate_hz);
-        let samples = (sweep.heard_ms() * PLAYS_HZ / 1_000) as usize;
+        let samples = (sweep.heard_ms() * CLIENT_RATE_HZ / 1_000) as usize;
         client.hear_until("the program", |client| client.heard.len() - before >= samples);
-        sweep.assert_heard(client.heard_from(before), PLAYS_HZ, 50.0);
+        sweep.assert_heard(client.heard_from(before), CLIENT_RATE_HZ, 50.0);
     }
     program.interrupt();
     client.hear_until("the interruption", |client| client.interruptions == 1);
@@ -274,15 +282,15 @@ fn a_plain_client_talks_to_the_program_alone() {
 /// The listener of the media accepts one connection, on the secret path.
 #[test]
 fn the_media_listener_accepts_one_connection_on_the_secret_path() {
-    let runner = shell(LINGERS);
+    let runner = shell(SLOW_EXIT_COMMAND);
     let _client = Client::connect(runner.addr, "/ws-client");
-    let started = Started::of(&runner, |_| true);
+    let started = BotProcess::of(&runner, |_| true);
     let (address, path) = started.media();
     for wrong in ["/", "/ws-client", &path[..path.len() - 1], &format!("{path}0")] {
-        let refused = Socket::try_connect(address, wrong, Habits::default());
+        let refused = Socket::try_connect(address, wrong, ConnectOptions::default());
         assert_eq!(refused.err().map(|refused| refused.status), Some(403), "{wrong}");
     }
-    let mut program = started.speak();
+    let mut program = started.connect_media();
     // The listener is closed, or about to close.
     let upgrade = [
         "Upgrade: websocket",
@@ -343,7 +351,7 @@ fn a_call_whose_program_ends_is_hung_up() {
         ];
         let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
         let mut runner = TestRunner::start_with(&["--", "/bin/sh", "-c", script], &variables);
-        let mut caller = Caller::dial(runner.addr, Provider::B);
+        let mut caller = Caller::dial(runner.addr, Provider::Telnyx);
         caller.end();
         runner.wait_for_sessions(0);
         runner.signal("TERM");
@@ -357,11 +365,11 @@ fn a_call_whose_program_ends_is_hung_up() {
 /// The crash of one program leaves other sessions alone.
 #[test]
 fn a_crash_ends_its_own_session_alone() {
-    let runner = shell(STAYS);
-    let mut first = Caller::dial(runner.addr, Provider::A);
-    let mut second = Caller::dial(runner.addr, Provider::B);
-    let doomed = of_call(&runner, Provider::A);
-    let program = of_call(&runner, Provider::B).speak();
+    let runner = shell(SLEEPING_COMMAND);
+    let mut first = Caller::dial(runner.addr, Provider::Twilio);
+    let mut second = Caller::dial(runner.addr, Provider::Telnyx);
+    let doomed = of_call(&runner, Provider::Twilio);
+    let program = of_call(&runner, Provider::Telnyx).connect_media();
     signal("KILL", doomed.process);
     assert_eq!(first.end(), Some((1011, "the bot failed".into())));
     runner.wait_for_sessions(1);
@@ -434,9 +442,9 @@ time.sleep(60)";
 /// messages.
 #[test]
 fn memory_is_bounded_when_the_program_does_not_read() {
-    let runner = shell(STAYS);
+    let runner = shell(SLEEPING_COMMAND);
     let mut client = Client::connect(runner.addr, "/ws-client");
-    let started = Started::of(&runner, |_| true);
+    let started = BotProcess::of(&runner, |_| true);
     let before_kib = runner.peak_kib();
     let long = "x".repeat(100_000);
     let flood = |client: &mut Client| {
@@ -450,9 +458,9 @@ fn memory_is_bounded_when_the_program_does_not_read() {
     let media = Socket::try_connect(
         address,
         &path,
-        Habits {
-            deaf: true,
-            ..Habits::default()
+        ConnectOptions {
+            reads_nothing: true,
+            ..ConnectOptions::default()
         },
     );
     let media = media.unwrap_or_else(|refused| panic!("{refused:?}"));
@@ -473,7 +481,7 @@ fn memory_is_bounded_when_the_program_does_not_read() {
 /// A program that sends minutes of speech at once is read in real time, and can be interrupted.
 #[test]
 fn memory_is_bounded_when_the_program_sends_faster_than_real_time() {
-    let runner = shell(STAYS);
+    let runner = shell(SLEEPING_COMMAND);
     let (mut client, program) = talk(&runner);
     client.say(&[0; 320], 16_000);
     let before_kib = runner.peak_kib();
@@ -494,21 +502,21 @@ fn memory_is_bounded_when_the_program_sends_faster_than_real_time() {
 /// Data that is no frame ends the program and its session, with the code of the reason.
 #[test]
 fn a_protocol_error_ends_the_program_and_its_session() {
-    let offences: [(&str, What, u16); 3] = [
-        ("a text message", What::Text("{}".into()), 1003),
-        ("a bad frame", What::Binary(vec![0xff; 9].into()), 1007),
+    let offences: [(&str, SocketEvent, u16); 3] = [
+        ("a text message", SocketEvent::Text("{}".into()), 1003),
+        ("a bad frame", SocketEvent::Binary(vec![0xff; 9].into()), 1007),
         (
             "audio at 7999 Hz",
-            What::Binary(frames::audio(&[0; 160], 7_999).into()),
+            SocketEvent::Binary(frames::audio(&[0; 160], 7_999).into()),
             1008,
         ),
     ];
     for (words, what, code) in offences {
-        let runner = shell(LINGERS);
+        let runner = shell(SLOW_EXIT_COMMAND);
         let (mut client, mut program) = talk(&runner);
         match what {
-            What::Text(text) => program.socket.text(text),
-            What::Binary(bytes) => program.socket.binary(bytes),
+            SocketEvent::Text(text) => program.socket.text(text),
+            SocketEvent::Binary(bytes) => program.socket.binary(bytes),
             _ => unreachable!("neither is sent"),
         }
         assert_eq!(program.end().map(|(code, _)| code), Some(code), "{words}");
@@ -516,7 +524,7 @@ fn a_protocol_error_ends_the_program_and_its_session() {
         wait_for_end(program.process);
         runner.wait_for_log(words);
     }
-    let runner = shell(LINGERS);
+    let runner = shell(SLOW_EXIT_COMMAND);
     let (mut client, mut program) = talk(&runner);
     program.socket.message(&"x".repeat(PROCESS_MESSAGE_BYTES_MAX));
     assert_eq!(program.end().map(|(code, _)| code), Some(1009));
@@ -571,23 +579,23 @@ fn the_program_that_echoes() {
     let Ok(arguments) = std::env::var("RUNNER_ARGUMENTS") else {
         return;
     };
-    let started = Started {
+    let started = BotProcess {
         process: std::process::id(),
         arguments: serde_json::from_str(&arguments).expect("JSON"),
     };
     let (address, path) = started.media();
     let mut media = Socket::connect(address, &path);
     loop {
-        match media.next("a frame").what {
-            What::Binary(bytes) => {
+        match media.next("a frame").event {
+            SocketEvent::Binary(bytes) => {
                 if let ProtobufFrame::Audio { pcm, rate_hz, channels } = frames::decode(bytes).expect("a frame") {
                     let mut samples = Vec::new();
                     frames::samples(&pcm, channels, &mut samples).expect("whole samples");
                     media.audio(&samples, rate_hz);
                 }
             }
-            What::Gone(_) => return,
-            What::Text(_) | What::Close(..) => {}
+            SocketEvent::Gone(_) => return,
+            SocketEvent::Text(_) | SocketEvent::Close(..) => {}
         }
     }
 }

@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 use crate::support::client::Client;
 use crate::support::device::{Device, Options, post_offer};
 use crate::support::http::{self, Reply};
-use crate::support::program::{STAYS, Started, wait_for_end};
+use crate::support::program::{BotProcess, SLEEPING_COMMAND, wait_for_end};
 use crate::support::provider::{Caller, Provider};
 use crate::support::rest::Rest;
 use crate::support::runner::{PATIENCE, TestRunner};
-use crate::support::socket::{Habits, Socket};
+use crate::support::socket::{ConnectOptions, Socket};
 use crate::support::sound::Speech;
 
 const EMBEDDED: [&str; 3] = ["--embedded", "--host", "127.0.0.1"];
@@ -47,7 +47,7 @@ impl Callers {
         let callers = Self {
             devices,
             clients: (0..3).map(|_| Client::connect(runner.addr, "/ws-client")).collect(),
-            calls: [Provider::A, Provider::B, Provider::C]
+            calls: [Provider::Twilio, Provider::Telnyx, Provider::Plivo]
                 .map(|provider| Caller::dial(runner.addr, provider))
                 .into(),
         };
@@ -94,7 +94,7 @@ fn assert_graceful_shutdown(signal: &str, options: &[&str]) {
     let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let mut runner = TestRunner::start_with(&[&EMBEDDED[..], &["--unverified-calls"], options].concat(), &variables);
     let mut callers = Callers::come(&runner);
-    let programs = Started::all(&runner);
+    let programs = BotProcess::all(&runner);
     let began = Instant::now();
     runner.signal(signal);
     let status = runner.wait();
@@ -127,7 +127,7 @@ fn a_signal_ends_eight_sessions_of_every_kind() {
     thread::scope(|scope| {
         for signal in ["TERM", "INT"] {
             scope.spawn(move || assert_graceful_shutdown(signal, &["--bot", "echo"]));
-            scope.spawn(move || assert_graceful_shutdown(signal, &["--", "/bin/sh", "-c", STAYS]));
+            scope.spawn(move || assert_graceful_shutdown(signal, &["--", "/bin/sh", "-c", SLEEPING_COMMAND]));
         }
     });
 }
@@ -177,7 +177,7 @@ fn a_drain_lasts_until_its_sessions_end() {
         assert_eq!(reply.json()["detail"], "this runner is stopping");
     }
     for path in ["/ws", "/ws-client"] {
-        let refused = Socket::try_connect(runner.addr, path, Habits::default())
+        let refused = Socket::try_connect(runner.addr, path, ConnectOptions::default())
             .err()
             .expect("a refusal");
         assert_eq!(refused.status, 503, "{refused:?}");

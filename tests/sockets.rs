@@ -10,10 +10,10 @@ use edge_runner_proto::limits::{HANDSHAKE_WITHIN, MESSAGE_BYTES_MAX, RATE_CHANGE
 use edge_runner_proto::sockets::frames;
 use serde_json::{Value, json};
 
-use crate::support::client::{Client, PLAYS_HZ};
+use crate::support::client::{CLIENT_RATE_HZ, Client};
 use crate::support::http::{self, Reply};
 use crate::support::runner::{PATIENCE, TestRunner};
-use crate::support::socket::{Habits, Refused, Socket, bare};
+use crate::support::socket::{ConnectOptions, HandshakeError, Socket, bare};
 use crate::support::sweep::Sweep;
 
 fn echo() -> TestRunner {
@@ -24,9 +24,9 @@ fn echo() -> TestRunner {
 fn assert_echo(client: &mut Client, ms: u32, rate_hz: u32) {
     let (sweep, before) = (Sweep { ms }, client.heard.len());
     client.say(&sweep.pcm(rate_hz), rate_hz);
-    let samples = (sweep.heard_ms() * PLAYS_HZ / 1_000) as usize;
+    let samples = (sweep.heard_ms() * CLIENT_RATE_HZ / 1_000) as usize;
     client.hear_until("the echo", |client| client.heard.len() - before >= samples);
-    sweep.assert_heard(client.heard_from(before), PLAYS_HZ, 50.0);
+    sweep.assert_heard(client.heard_from(before), CLIENT_RATE_HZ, 50.0);
 }
 
 fn post_start(runner: &TestRunner, body: &Value) -> Reply {
@@ -34,7 +34,7 @@ fn post_start(runner: &TestRunner, body: &Value) -> Reply {
     http::request(runner.addr, "POST", "/start", &json, body.to_string().as_bytes()).expect("an answer")
 }
 
-fn status(refused: Result<Client, Refused>) -> u16 {
+fn status(refused: Result<Client, HandshakeError>) -> u16 {
     refused.err().map_or(101, |refused| refused.status)
 }
 
@@ -201,7 +201,7 @@ fn a_full_runner_says_so_before_the_upgrade() {
     let _second = Client::connect(runner.addr, "/ws-client");
     assert_eq!(first.ask("1", &json!(1))["data"]["d"], 1);
     for target in ["/ws-client", "/ws"] {
-        let refused = Socket::try_connect(runner.addr, target, Habits::default())
+        let refused = Socket::try_connect(runner.addr, target, ConnectOptions::default())
             .err()
             .expect("it is full");
         assert_eq!(refused.status, 503, "{refused:?}");
@@ -251,7 +251,7 @@ fn the_body_of_start_reaches_the_bot_that_the_client_meets() {
     assert!(greets("/ws-client"));
     // A name that no start made is no session; one that was used may be used again after its end,
     // as for WebRTC.
-    let unknown = Client::try_connect(runner.addr, "/ws-client?sessionId=nobody", Habits::default());
+    let unknown = Client::try_connect(runner.addr, "/ws-client?sessionId=nobody", ConnectOptions::default());
     assert_eq!(status(unknown), 404);
 }
 
@@ -271,11 +271,11 @@ fn a_token_opens_one_socket() {
     let connect = |target: &str, bearer: Option<&str>| {
         let value = bearer.map(|token| format!("Bearer {token}"));
         let headers: Vec<_> = value.iter().map(|value| ("authorization", value.as_str())).collect();
-        let habits = Habits {
+        let options = ConnectOptions {
             headers: &headers,
-            ..Habits::default()
+            ..ConnectOptions::default()
         };
-        Client::try_connect(runner.addr, target, habits)
+        Client::try_connect(runner.addr, target, options)
     };
     let in_each_place = |token: &str| {
         [
@@ -332,11 +332,11 @@ fn a_token_opens_one_socket() {
 fn an_origin_that_is_not_listed_is_refused_before_the_upgrade() {
     let runner = TestRunner::start(&["--bot", "echo", "--allowed-origins", "https://app.example.net"]);
     let connect = |headers: &[(&'static str, &str)]| {
-        let habits = Habits {
+        let options = ConnectOptions {
             headers,
-            ..Habits::default()
+            ..ConnectOptions::default()
         };
-        status(Client::try_connect(runner.addr, "/ws-client", habits))
+        status(Client::try_connect(runner.addr, "/ws-client", options))
     };
     assert_eq!(connect(&[("origin", "https://app.example.net")]), 101);
     assert_eq!(connect(&[("origin", "https://evil.example.net")]), 403);
@@ -364,9 +364,9 @@ fn who_reads_nothing_or_says_nothing_is_sent_away() {
         let deaf = Client::try_connect(
             runner.addr,
             "/ws-client",
-            Habits {
-                deaf: true,
-                ..Habits::default()
+            ConnectOptions {
+                reads_nothing: true,
+                ..ConnectOptions::default()
             },
         );
         let mut deaf = deaf.unwrap_or_else(|refused| panic!("{refused:?}"));

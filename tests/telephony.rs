@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::http;
 use crate::support::provider::{ALL, Caller, Codec, Line, Provider, each_at_once};
 use crate::support::runner::{PATIENCE, TestRunner};
-use crate::support::socket::{Habits, Socket, bare};
+use crate::support::socket::{ConnectOptions, Socket, bare};
 use crate::support::sound::{FRAME, RATE_HZ, Speech};
 use crate::support::sweep::Sweep;
 use edge_runner_proto::limits::{HANDSHAKE_MESSAGES_MAX, MESSAGE_BYTES_MAX};
@@ -71,7 +71,7 @@ fn a_recorded_call_of_each_provider_is_served_as_its_own() {
         for line in call {
             caller.socket.text(line);
         }
-        caller.hear_ms(if provider == Provider::D { 200 } else { 80 });
+        caller.hear_ms(if provider == Provider::Exotel { 200 } else { 80 });
         // Behind that, one of them has a gap.
         let heard = share(&caller.heard[80..480], 437.0, caller.back().rate_hz);
         assert!(
@@ -194,7 +194,7 @@ fn what_makes_no_sense_in_a_call_is_skipped() {
                 0 => caller.say_payload("no base64!"),
                 1 => caller.press("5"),
                 2 => caller.press("A"),
-                3 => caller.give_back("a mark that nobody set"),
+                3 => caller.return_mark("a mark that nobody set"),
                 _ => caller.say_payload(""),
             }
         }
@@ -225,7 +225,7 @@ fn silence_is_echoed_as_silence() {
 #[test]
 fn a_caller_who_breaks_the_protocol_is_closed_with_its_code() {
     let runner = echo();
-    let unaffected = &mut Caller::dial(runner.addr, Provider::C);
+    let unaffected = &mut Caller::dial(runner.addr, Provider::Plivo);
     let giant = json!({"event": "x", "padding": "x".repeat(MESSAGE_BYTES_MAX)}).to_string();
     type Offence<'a> = (&'a str, &'a (dyn Fn(&Caller) + Sync), u16);
     let offences: [Offence<'_>; 7] = [
@@ -265,7 +265,7 @@ fn a_caller_who_breaks_the_protocol_is_closed_with_its_code() {
 #[test]
 fn a_message_at_the_cap_is_taken() {
     let runner = echo();
-    let mut caller = Caller::dial(runner.addr, Provider::A);
+    let mut caller = Caller::dial(runner.addr, Provider::Twilio);
     let frame = json!({"event": "x", "padding": ""}).to_string();
     let full = json!({"event": "x", "padding": "x".repeat(MESSAGE_BYTES_MAX - frame.len())}).to_string();
     assert_eq!(full.len(), MESSAGE_BYTES_MAX);
@@ -335,10 +335,10 @@ fn rejects_an_unsupported_encoding() {
 #[test]
 fn a_call_of_another_provider_than_the_chosen_one_is_served_with_a_warning() {
     let runner = TestRunner::start(&["--bot", "echo", "-t", "telephony_b", "--proxy", "bots.example.net"]);
-    assert_echo(&mut Caller::dial(runner.addr, Provider::A), 400);
+    assert_echo(&mut Caller::dial(runner.addr, Provider::Twilio), 400);
     let warning = runner.wait_for_log("telephony_b");
     assert!(warning.contains("WARN") && warning.contains("telephony_a"), "{warning}");
-    assert_echo(&mut Caller::dial(runner.addr, Provider::B), 400);
+    assert_echo(&mut Caller::dial(runner.addr, Provider::Telnyx), 400);
     assert_eq!(runner.log().matches("WARN").count(), 1, "{}", runner.log());
 }
 
@@ -409,12 +409,12 @@ fn the_webhook_names_a_socket_that_opens_once() {
         .split_once("wss://bots.example.net")
         .and_then(|(_, rest)| rest.split_once('"'));
     let (target, _) = url.unwrap_or_else(|| panic!("no URL in {xml}"));
-    let mut caller = Caller::connect(runner.addr, target, Provider::A, Provider::A.lines()[0]);
+    let mut caller = Caller::connect(runner.addr, target, Provider::Twilio, Provider::Twilio.lines()[0]);
     caller.greet();
     caller.start();
     assert_echo(&mut caller, 400);
     for refused in [target, "/ws", "/ws/no-token", "/ws?token=no-token"] {
-        let again = Socket::try_connect(runner.addr, refused, Habits::default());
+        let again = Socket::try_connect(runner.addr, refused, ConnectOptions::default());
         assert_eq!(again.err().map(|refused| refused.status), Some(403), "{refused}");
     }
 }

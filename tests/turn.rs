@@ -9,7 +9,7 @@ use std::net::UdpSocket;
 
 use serde_json::json;
 
-use self::caller::{Caller, Way};
+use self::caller::{Caller, IceTransportPolicy};
 use self::coturn::{Coturn, SECRET, USER};
 use crate::support::http;
 use crate::support::runner::{PATIENCE, TestRunner};
@@ -47,7 +47,7 @@ fn a_caller_behind_a_relay_talks() {
         let args = ["--bot", "echo", "--ice-servers", &server(&url, SECRET)];
         let mut runner = TestRunner::start_with(&args, &trust);
         runner.wait_for_log("relayed at");
-        let mut caller = Caller::offer(runner.addr, Way::OnlyByRelay);
+        let mut caller = Caller::offer(runner.addr, IceTransportPolicy::Relay);
         caller.talk(100);
         assert!(
             caller.relayed() >= 100,
@@ -70,7 +70,12 @@ fn callers_of_one_relay_stand_alone() {
     let coturn = Coturn::start();
     let runner = runner(&[&server(&coturn.url("turn", "udp"), SECRET)], &[]);
     runner.wait_for_log("relayed at");
-    let mut callers = [Way::OnlyByRelay, Way::OnlyByRelay, Way::Any].map(|way| Caller::offer(runner.addr, way));
+    let mut callers = [
+        IceTransportPolicy::Relay,
+        IceTransportPolicy::Relay,
+        IceTransportPolicy::All,
+    ]
+    .map(|policy| Caller::offer(runner.addr, policy));
     for caller in &mut callers {
         caller.talk(50);
     }
@@ -86,12 +91,12 @@ fn a_relay_that_comes_back_is_used_again() {
     let mut coturn = Coturn::start();
     let runner = runner(&[&server(&coturn.url("turn", "udp"), SECRET)], &[]);
     runner.wait_for_log("relayed at");
-    Caller::offer(runner.addr, Way::OnlyByRelay).talk(10);
+    Caller::offer(runner.addr, IceTransportPolicy::Relay).talk(10);
     coturn.restart();
     // An earlier caller makes it noticed: the relay rejects the permission.
-    let _early = Caller::offer(runner.addr, Way::Any);
+    let _early = Caller::offer(runner.addr, IceTransportPolicy::All);
     runner.wait_for_logs("relayed at", 2);
-    Caller::offer(runner.addr, Way::OnlyByRelay).talk(10);
+    Caller::offer(runner.addr, IceTransportPolicy::Relay).talk(10);
 }
 
 /// A stopping runner says goodbye through the relay before it releases the allocation.
@@ -100,7 +105,7 @@ fn goodbyes_leave_by_the_relay() {
     let coturn = Coturn::start();
     let mut runner = runner(&[&server(&coturn.url("turn", "udp"), SECRET)], &[]);
     runner.wait_for_log("relayed at");
-    let mut caller = Caller::offer(runner.addr, Way::OnlyByRelay);
+    let mut caller = Caller::offer(runner.addr, IceTransportPolicy::Relay);
     caller.talk(10);
     runner.signal("TERM");
     caller.wait_for_end();
@@ -115,7 +120,7 @@ fn wrong_credentials_are_told_and_cost_nothing() {
     let runner = runner(&[&server(&coturn.url("turn", "udp"), "wrong-canary-secret")], &[]);
     let line = runner.wait_for_log("wrong username or credential");
     assert!(line.contains("WARN") && line.contains("401"), "{line}");
-    let mut caller = Caller::offer(runner.addr, Way::Any);
+    let mut caller = Caller::offer(runner.addr, IceTransportPolicy::All);
     assert!(!caller.answer().contains("typ relay"));
     caller.talk(10);
     assert!(!runner.log().contains("wrong-canary-secret"));
@@ -137,7 +142,7 @@ fn dead_servers_cost_nothing() {
     ];
     let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
     let runner = runner(&servers, &[]);
-    let mut caller = Caller::offer(runner.addr, Way::Any);
+    let mut caller = Caller::offer(runner.addr, IceTransportPolicy::All);
     assert!(!caller.answer().contains("typ relay") && !caller.answer().contains("typ srflx"));
     assert!(
         !runner.log().contains("no answer"),
@@ -169,7 +174,7 @@ fn what_a_stun_server_sees_is_offered() {
     answer.extend((u32::from_be_bytes([203, 0, 113, 9]) ^ 0x2112_a442).to_be_bytes());
     socket.send_to(&answer, from).expect("sent");
     runner.wait_for_log("seen as 203.0.113.9:40000");
-    let mut caller = Caller::offer(runner.addr, Way::Any);
+    let mut caller = Caller::offer(runner.addr, IceTransportPolicy::All);
     let line = caller
         .answer()
         .lines()
@@ -193,7 +198,7 @@ fn an_address_without_a_nat_is_offered_once() {
     let coturn = Coturn::start();
     let runner = runner(&[&coturn.url("stun", "")], &[]);
     runner.wait_for_log("seen as 127.0.0.1:");
-    let caller = Caller::offer(runner.addr, Way::Any);
+    let caller = Caller::offer(runner.addr, IceTransportPolicy::All);
     assert!(!caller.answer().contains("typ srflx"), "{}", caller.answer());
 }
 

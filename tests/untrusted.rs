@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::client::Client;
 use crate::support::http::{self, Reply};
 use crate::support::runner::TestRunner;
-use crate::support::socket::{Habits, Socket, What};
+use crate::support::socket::{ConnectOptions, Socket, SocketEvent};
 
 /// One request for every endpoint and for some unknown paths; method and target.
 const EVERYWHERE: [(&str, &str); 14] = [
@@ -195,9 +195,9 @@ fn a_cross_site_page_cannot_start_a_session() {
         (200, Some("https://evil.example"))
     );
     // Without a list, sockets of every origin are accepted.
-    let habits = Habits {
+    let habits = ConnectOptions {
         headers: &[("origin", "https://any.example")],
-        ..Habits::default()
+        ..ConnectOptions::default()
     };
     assert!(Socket::try_connect(runner.addr, "/ws-client", habits).is_ok());
 }
@@ -228,7 +228,7 @@ fn silent_sockets_do_not_block_callers() {
     call(&silent[1]);
     let (code, why) = closed(&mut silent[1]);
     assert_eq!((code, why.as_str()), (1013, "all places are taken; try again later"));
-    let refused = Socket::try_connect(runner.addr, "/ws", Habits::default())
+    let refused = Socket::try_connect(runner.addr, "/ws", ConnectOptions::default())
         .err()
         .expect("it is full");
     assert_eq!(refused.status, 503);
@@ -244,8 +244,8 @@ fn silent_sockets_do_not_block_callers() {
 
 /// Waits for the runner's close frame.
 fn closed(socket: &mut Socket) -> (u16, String) {
-    match socket.next("a close").what {
-        What::Close(code, why) => (code, why),
+    match socket.next("a close").event {
+        SocketEvent::Close(code, why) => (code, why),
         other => panic!("{other:?} and no close"),
     }
 }
@@ -297,7 +297,7 @@ fn request_text_cannot_forge_a_log_line() {
         for method in ["GET", "POST"] {
             http::request(addr, method, &target, &[JSON], b"{}").expect("an answer");
         }
-        drop(Socket::try_connect(addr, &target, Habits::default()));
+        drop(Socket::try_connect(addr, &target, ConnectOptions::default()));
     }
     // Raw bytes in a target and in headers are rejected or escaped.
     for request in [

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::http;
-use crate::support::program::{STAYS, Started};
-use crate::support::rest::Says;
+use crate::support::program::{BotProcess, SLEEPING_COMMAND};
+use crate::support::rest::ScriptedAnswer;
 use crate::support::runner::TestRunner;
 use crate::support::whatsapp::{
     APP_SECRET, FROM, Graph, NAME, NUMBER_ID, Phone, TOKEN, WORD, connect, done, failed, post, runner, signature,
@@ -222,10 +222,10 @@ fn connects_a_call_before_accepting_it() {
 #[test]
 fn a_program_gets_caller_metadata_and_dtmf() {
     let graph = Graph::kind();
-    let runner = runner(&graph, &["--", "/bin/sh", "-c", STAYS]);
+    let runner = runner(&graph, &["--", "/bin/sh", "-c", SLEEPING_COMMAND]);
     let mut phone = Phone::call(&runner, CALL);
     phone.until(&graph, "the handshake", |phone| phone.is_secured);
-    let started = Started::of(&runner, |arguments| arguments["body"]["id"] == CALL);
+    let started = BotProcess::of(&runner, |arguments| arguments["body"]["id"] == CALL);
     let arguments = started.arguments.clone();
     assert_eq!(
         (&arguments["kind"], &arguments["call_data"]),
@@ -246,7 +246,7 @@ fn a_program_gets_caller_metadata_and_dtmf() {
     let reply = http::request(runner.addr, "PATCH", "/api/offer", &[], patch.as_bytes()).expect("an answer");
     assert_eq!(reply.status, 404, "no other client reaches the session");
 
-    let mut program = started.speak();
+    let mut program = started.connect_media();
     phone.hear(&graph, 5);
     for event in [5, 5, 11] {
         phone.press(event);
@@ -330,14 +330,14 @@ fn a_failed_pre_accept_starts_no_bot() {
     let graph = Graph::playing(move |_, nth| match nth {
         0 => failed(400, 100),
         1 => failed(400, 138_003),
-        2 => Says::Json(200, r#"{"success":false}"#.to_owned()),
-        3 => Says::Json(200, "OK".to_owned()),
+        2 => ScriptedAnswer::Json(200, r#"{"success":false}"#.to_owned()),
+        3 => ScriptedAnswer::Json(200, "OK".to_owned()),
         _ => {
             let _ = held.lock().expect("no holder panics").recv();
             done()
         }
     });
-    let runner = runner(&graph, &["--", "/bin/sh", "-c", STAYS]);
+    let runner = runner(&graph, &["--", "/bin/sh", "-c", SLEEPING_COMMAND]);
     for call_id in ["wacid.A", "wacid.B", "wacid.C", "wacid.D"] {
         Phone::call(&runner, call_id);
         runner.wait_for_log(&format!("call {call_id} is over"));
@@ -350,7 +350,7 @@ fn a_failed_pre_accept_starts_no_bot() {
     release.send(()).expect("it is waited for");
     assert_eq!(runner.sessions(), 0);
     assert_eq!(graph.asked(CALL), ["pre_accept"]);
-    assert!(Started::all(&runner).is_empty());
+    assert!(BotProcess::all(&runner).is_empty());
     assert_no_secrets_logged(&runner);
 }
 
@@ -359,7 +359,7 @@ fn a_failed_pre_accept_starts_no_bot() {
 fn a_failed_accept_ends_the_call() {
     let graph = Graph::playing(|action, nth| match (action, nth) {
         ("accept", 0) => failed(400, 100),
-        ("accept", _) => Says::Json(500, String::new()),
+        ("accept", _) => ScriptedAnswer::Json(500, String::new()),
         _ => done(),
     });
     let runner = runner(&graph, &["--bot", "echo"]);
@@ -379,7 +379,7 @@ fn a_failed_accept_ends_the_call() {
 #[test]
 fn a_finished_bot_ends_the_call_once() {
     let graph = Graph::playing(|action, nth| match (action, nth) {
-        ("terminate", 0) => Says::Json(500, String::new()),
+        ("terminate", 0) => ScriptedAnswer::Json(500, String::new()),
         ("terminate", 1) => failed(400, 138_005),
         _ => done(),
     });
@@ -392,10 +392,10 @@ fn a_finished_bot_ends_the_call_once() {
     let _silent = Phone::call(&cannot, "wacid.CANNOT");
     graph.wait_for("wacid.CANNOT", &["pre_accept", "reject"]);
 
-    let runner = runner(&graph, &["--", "/bin/sh", "-c", STAYS]);
+    let runner = runner(&graph, &["--", "/bin/sh", "-c", SLEEPING_COMMAND]);
     let mut phone = Phone::call(&runner, CALL);
     phone.until(&graph, "the handshake", |phone| phone.is_secured);
-    let program = Started::of(&runner, |arguments| arguments["body"]["id"] == CALL).speak();
+    let program = BotProcess::of(&runner, |arguments| arguments["body"]["id"] == CALL).connect_media();
     phone.hear(&graph, 5);
     drop(program);
     graph.wait_for(CALL, &["pre_accept", "accept", "terminate", "terminate", "terminate"]);
@@ -452,9 +452,9 @@ fn reports_misuse_and_prints_the_webhook_address() {
 #[test]
 fn a_terminate_during_the_handshake_ends_the_bot() {
     let graph = Graph::kind();
-    let runner = runner(&graph, &["--", "/bin/sh", "-c", STAYS]);
+    let runner = runner(&graph, &["--", "/bin/sh", "-c", SLEEPING_COMMAND]);
     let phone = Phone::call(&runner, CALL);
-    let _started = Started::of(&runner, |arguments| arguments["body"]["id"] == CALL);
+    let _started = BotProcess::of(&runner, |arguments| arguments["body"]["id"] == CALL);
     assert_eq!(post(&runner, &webhook(&[terminate(CALL)])).status, 200);
     runner.wait_for_log(&format!("call {CALL} is over"));
     runner.wait_for_sessions(0);

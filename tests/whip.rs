@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use str0m::media::Direction;
 
 use crate::support::http::{Reply, get, request};
-use crate::support::program::{STAYS, Started};
+use crate::support::program::{BotProcess, SLEEPING_COMMAND};
 use crate::support::runner::TestRunner;
 use crate::support::whip::{Offers, Poster};
 
@@ -271,9 +271,9 @@ fn frames_to_the_bot(line: &str) -> usize {
 /// When the bot hangs up, the resource ends with the session.
 #[test]
 fn a_hang_up_takes_the_resource_along() {
-    let runner = TestRunner::start(&["--", "sh", "-c", STAYS]);
+    let runner = TestRunner::start(&["--", "sh", "-c", SLEEPING_COMMAND]);
     let mut poster = Poster::connect(&runner, "/whip", BOTH);
-    let program = Started::of(&runner, |_| true).speak();
+    let program = BotProcess::of(&runner, |_| true).connect_media();
     drop(program);
     poster.until("the end", |poster| poster.gone);
     assert_eq!(poster.delete(&runner).status, 404);
@@ -283,11 +283,11 @@ fn a_hang_up_takes_the_resource_along() {
 /// The bot's body is the query or the settings, and its call data has no key.
 #[test]
 fn the_bot_learns_how_its_caller_came() {
-    let runner = TestRunner::start(&["--", "sh", "-c", STAYS]);
+    let runner = TestRunner::start(&["--", "sh", "-c", SLEEPING_COMMAND]);
     let agent = "User-Agent: OBS-Studio/30.2";
     let whip = Poster::new(BOTH).post(&runner, "/whip/front-door?room=7&token=secret&who=a+b", &[agent]);
     assert_eq!(whip.status, 201);
-    let arguments = Started::of(&runner, |arguments| arguments["call_data"]["via"] == "whip").arguments;
+    let arguments = BotProcess::of(&runner, |arguments| arguments["call_data"]["via"] == "whip").arguments;
     assert_eq!(arguments["body"], json!({"room": "7", "who": "a b"}));
     assert_eq!(
         arguments["call_data"],
@@ -314,7 +314,7 @@ fn the_bot_learns_how_its_caller_came() {
     assert_eq!(call.status, 201, "{}", call.text());
     let location = call.header("location").expect("a location");
     assert!(location.starts_with("/v1/realtime/calls/rtc_"), "{location}");
-    let arguments = Started::of(&runner, |arguments| arguments["call_data"]["via"] == "calls").arguments;
+    let arguments = BotProcess::of(&runner, |arguments| arguments["call_data"]["via"] == "calls").arguments;
     assert_eq!(arguments["body"], json!({"session": {"model": "m"}}));
     assert_eq!(get(runner.addr, location).status, 204);
     let hang_up = |path: &str| ask(&runner, "POST", path, &[], "").status;
@@ -337,7 +337,7 @@ fn secret(runner: &TestRunner, body: &str) -> Reply {
 /// requires no key.
 #[test]
 fn sessions_are_opened_by_a_key() {
-    let runner = TestRunner::start(&["--api-key", KEY, "--", "sh", "-c", STAYS]);
+    let runner = TestRunner::start(&["--api-key", KEY, "--", "sh", "-c", SLEEPING_COMMAND]);
     let open = |target: &str, headers: &[&str]| Poster::new(BOTH).post(&runner, target, headers);
     let refused = open("/whip", &[]);
     assert_eq!(
@@ -393,7 +393,7 @@ fn sessions_are_opened_by_a_key() {
     assert!(ephemeral.contains(" ek_"));
     let call = open("/v1/realtime/calls?ignored=1", &[&ephemeral]);
     assert_eq!(call.status, 201, "{}", call.text());
-    let body = Started::of(&runner, |arguments| arguments["call_data"]["via"] == "calls").arguments["body"].clone();
+    let body = BotProcess::of(&runner, |arguments| arguments["call_data"]["via"] == "calls").arguments["body"].clone();
     assert_eq!(
         body,
         json!({"session": {"type": "realtime", "audio": {"output": {"voice": "ash"}}}})
@@ -428,7 +428,7 @@ fn sessions_are_opened_by_a_key() {
             false => open("/whip", &[&format!("Authorization: Bearer {id}")]),
         };
         assert_eq!(opened.status, 201, "{}", opened.text());
-        let arguments = Started::of(&runner, |arguments| arguments["body"] == json!({"n": in_url})).arguments;
+        let arguments = BotProcess::of(&runner, |arguments| arguments["body"] == json!({"n": in_url})).arguments;
         assert_eq!(arguments["session_id"], id.as_str());
         let location = opened.header("location").expect("a location");
         // The used key is sent again and ignored.

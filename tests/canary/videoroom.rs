@@ -3,26 +3,26 @@
 use serde_json::{Value, json};
 
 use super::{ARGUMENT, DIALIN_HMAC, VIDEOROOM_KEY, WRONG_KEY, Watched};
-use crate::support::program::{STAYS, Started};
+use crate::support::program::{BotProcess, SLEEPING_COMMAND};
 use crate::support::provider::{FROM, TO};
-use crate::support::rest::{Asked, Rest, Says};
+use crate::support::rest::{RecordedRequest, Rest, ScriptedAnswer};
 
 const MEETING: &str = "canary.token.of-a-meeting-9c1d";
 
 /// A provider that repeats requests in its errors, and creates rooms except for the rejected names.
-fn provider(asked: &Asked, refuses: bool) -> Says {
+fn provider(asked: &RecordedRequest, refuses: bool) -> ScriptedAnswer {
     let body: Value = serde_json::from_str(&asked.body).unwrap_or_default();
     if refuses {
         let echo = json!({"error": VIDEOROOM_KEY, "info": format!("{VIDEOROOM_KEY} Bearer {VIDEOROOM_KEY}, {FROM} {}", asked.body)});
-        return Says::Json(401, echo.to_string());
+        return ScriptedAnswer::Json(401, echo.to_string());
     }
     match asked.target.as_str() {
-        "/rooms" => Says::Json(
+        "/rooms" => ScriptedAnswer::Json(
             200,
             json!({"url": format!("https://h/{}", body["name"].as_str().unwrap_or("x"))}).to_string(),
         ),
-        "/meeting-tokens" => Says::Json(200, json!({"token": MEETING}).to_string()),
-        _ => Says::Json(200, "{}".into()),
+        "/meeting-tokens" => ScriptedAnswer::Json(200, json!({"token": MEETING}).to_string()),
+        _ => ScriptedAnswer::Json(200, "{}".into()),
     }
 }
 
@@ -32,7 +32,7 @@ fn no_canary_comes_out_of_video_rooms() {
     for refuses in [false, true] {
         let api = Rest::playing(move |_, asked| provider(asked, refuses));
         let url = api.url();
-        let options = ["--dialin", "-vvv", "--", "/bin/sh", "-c", STAYS, ARGUMENT];
+        let options = ["--dialin", "-vvv", "--", "/bin/sh", "-c", SLEEPING_COMMAND, ARGUMENT];
         let mut watched = Watched::start(&options, &[("VIDEOROOM_API_URL", &url)], None);
         watched.secrets.push(MEETING.to_owned());
         let hook = "/videoroom-dialin-webhook";
@@ -50,7 +50,7 @@ fn no_canary_comes_out_of_video_rooms() {
         let reply = watched.ask("GET", "/videoroom", &[], "", &[]);
         assert_eq!(reply.status, if refuses { 500 } else { 307 }, "{}", reply.text());
         if !refuses {
-            let started = Started::of(&watched.runner, |arguments| arguments["body"]["key"] == VIDEOROOM_KEY);
+            let started = BotProcess::of(&watched.runner, |arguments| arguments["body"]["key"] == VIDEOROOM_KEY);
             assert_eq!(started.arguments["token"], MEETING);
         }
         let wanted = if refuses { "500 POST /start" } else { "session ended: " };

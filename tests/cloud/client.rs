@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use crate::support::cloud::{DataDir, KEY, TestCloud};
-use crate::support::rest::{Asked, Rest, Says};
-use crate::support::runner::{Ended, TestRunner};
+use crate::support::rest::{RecordedRequest, Rest, ScriptedAnswer};
+use crate::support::runner::{RunOutput, TestRunner};
 
 const ID: &str = "7a2c54f6-1c3e-4b0a-9d0e-2f6a0c7d1e11";
 const CONTEXT: [(&str, &str); 2] = [("Dockerfile", "FROM scratch\n"), ("app.py", "print('hello')\n")];
@@ -19,13 +19,15 @@ const CONTEXT: [(&str, &str); 2] = [("Dockerfile", "FROM scratch\n"), ("app.py",
 const BUSY: &str = r#"{"error":"try again","code":"INTERNAL_SERVER_ERROR"}"#;
 const NONE: &str = r#"{"error":"no such thing","code":"NOT_FOUND"}"#;
 
-fn ok(body: &Value) -> Says {
-    Says::Json(200, body.to_string())
+fn ok(body: &Value) -> ScriptedAnswer {
+    ScriptedAnswer::Json(200, body.to_string())
 }
 
-fn raw(status: &str, body: &str) -> Says {
+fn raw(status: &str, body: &str) -> ScriptedAnswer {
     let length = body.len();
-    Says::Raw(format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}").into_bytes())
+    ScriptedAnswer::Raw(
+        format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}").into_bytes(),
+    )
 }
 
 /// A build as the real service returns it.
@@ -43,7 +45,7 @@ fn build(status: &str) -> Value {
 }
 
 /// A grant of the real service's store, with the requested host in its URL.
-fn grant(asked: &Asked) -> Says {
+fn grant(asked: &RecordedRequest) -> ScriptedAnswer {
     let host = asked.header("host").expect("a host");
     let text = format!(
         r#"{{"uploadId":"0b9e3f52-6a1d-4c55-9d0e-2f6a0c7d1e11","uploadUrl":"http://{host}/contexts-bucket","uploadFields":{{
@@ -51,13 +53,16 @@ fn grant(asked: &Asked) -> Says {
         "X-Amz-Date":"20261121T120000Z","X-Amz-Security-Token":"token-1","Policy":"cG9saWN5","X-Amz-Signature":"feed",
         "Content-Type":"application/gzip"}},"expiresAt":"2026-11-21T12:15:00.000Z"}}"#
     );
-    Says::Json(200, text)
+    ScriptedAnswer::Json(200, text)
 }
 
 /// Answers like the real service, with these build statuses one after the other; `other` is asked
 /// first. Instead of a status: `silent`, `broken` (closes early), `busy`, or `gone` (unknown
 /// build).
-fn service(statuses: &'static [&'static str], other: impl Fn(&Asked) -> Option<Says> + Send + 'static) -> Rest {
+fn service(
+    statuses: &'static [&'static str],
+    other: impl Fn(&RecordedRequest) -> Option<ScriptedAnswer> + Send + 'static,
+) -> Rest {
     let polls = Mutex::new(0);
     Rest::playing(move |_, asked| {
         if let Some(says) = other(asked) {
@@ -71,37 +76,37 @@ fn service(statuses: &'static [&'static str], other: impl Fn(&Asked) -> Option<S
             ("POST", "/contexts-bucket") => raw("204 No Content", ""),
             ("POST", "/v1/builds") => {
                 let created = json!({"build": build("pending"), "contextHash": "1f2e3d4c5b6a7988", "cached": false});
-                Says::Json(201, created.to_string())
+                ScriptedAnswer::Json(201, created.to_string())
             }
             ("GET", path) if path == format!("/v1/builds/{ID}") => {
                 let mut polls = polls.lock().expect("no holder panics");
                 let status = statuses[(*polls).min(statuses.len() - 1)];
                 *polls += 1;
                 match status {
-                    "silent" => Says::Silence,
-                    "broken" => Says::Raw(Vec::new()),
-                    "busy" => Says::Json(503, BUSY.into()),
-                    "gone" => Says::Json(404, NONE.into()),
+                    "silent" => ScriptedAnswer::Silence,
+                    "broken" => ScriptedAnswer::Raw(Vec::new()),
+                    "busy" => ScriptedAnswer::Json(503, BUSY.into()),
+                    "gone" => ScriptedAnswer::Json(404, NONE.into()),
                     status => ok(&json!({"build": build(status)})),
                 }
             }
-            _ => Says::Json(404, NONE.into()),
+            _ => ScriptedAnswer::Json(404, NONE.into()),
         }
     })
 }
 
 /// Runs the client in a folder with these files.
-fn client_among(files: &[(&str, &str)], url: &str, args: &[&str]) -> Ended {
+fn client_among(files: &[(&str, &str)], url: &str, args: &[&str]) -> RunOutput {
     let all = [&["cloud"], args].concat();
     TestRunner::run_among(files, &all, &[("CLOUD_API_URL", url), ("CLOUD_API_KEY", KEY)])
 }
 
-fn client(service: &Rest, args: &[&str]) -> Ended {
+fn client(service: &Rest, args: &[&str]) -> RunOutput {
     client_among(&CONTEXT, &service.url(), args)
 }
 
 /// Returns the fields of a form in order, and the bytes of the file.
-fn form(asked: &Asked) -> (Vec<(String, String)>, Vec<u8>) {
+fn form(asked: &RecordedRequest) -> (Vec<(String, String)>, Vec<u8>) {
     let kind = asked.header("content-type").expect("a type");
     let boundary = kind.strip_prefix("multipart/form-data; boundary=").expect("a form");
     let delimiter = format!("--{boundary}\r\n");
@@ -202,7 +207,7 @@ fn a_folder_is_packed_uploaded_built_and_waited_for() {
 #[test]
 fn an_earlier_success_is_reused() {
     let listed = |file: &'static str, member: &'static str| {
-        move |asked: &Asked| {
+        move |asked: &RecordedRequest| {
             let mut one = build("success");
             one.as_object_mut().expect("an object").remove("dockerfilePath");
             one[member] = file.into();
@@ -250,16 +255,16 @@ fn an_earlier_success_is_reused() {
 fn transient_errors_are_retried_except_for_creation() {
     for (says, words) in [
         (
-            Says::Json(500, BUSY.into()),
+            ScriptedAnswer::Json(500, BUSY.into()),
             "answers 500: INTERNAL_SERVER_ERROR: try again",
         ),
-        (Says::Raw(Vec::new()), "sent no valid response"),
+        (ScriptedAnswer::Raw(Vec::new()), "sent no valid response"),
     ] {
         three_times_and_creation_once(says, words);
     }
 }
 
-fn three_times_and_creation_once(says: Says, words: &str) {
+fn three_times_and_creation_once(says: ScriptedAnswer, words: &str) {
     let counted = Arc::new(Mutex::new(std::collections::BTreeMap::new()));
     let counts = counted.clone();
     let service = service(&["success"], move |asked| {
@@ -386,7 +391,8 @@ fn an_id_that_changes_the_path_is_rejected() {
         one["id"] = id.into();
         let service = service(&[], move |asked| {
             let created = json!({"build": one, "contextHash": "1f2e3d4c5b6a7988", "cached": false});
-            (asked.method == "POST" && asked.target == "/v1/builds").then(|| Says::Json(201, created.to_string()))
+            (asked.method == "POST" && asked.target == "/v1/builds")
+                .then(|| ScriptedAnswer::Json(201, created.to_string()))
         });
         let ended = client(&service, &["build", ".", "--wait", "--poll=0.1", "--timeout=60"]);
         assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{id:?} {ended:?}");
@@ -427,7 +433,7 @@ fn an_upload_reports_its_progress() {
 /// I-28: log lines without control characters; pages are followed to the end or the limit.
 #[test]
 fn logs_are_bare_lines_of_every_page() {
-    let paged = |asked: &Asked| {
+    let paged = |asked: &RecordedRequest| {
         let target = asked.target.strip_prefix(&format!("/v1/builds/{ID}/logs?"))?;
         Some(match target {
             "limit=1000" => ok(&json!({"logs": ["one", "two\u{1b}[2J"], "nextToken": "a/b c"})),
@@ -435,7 +441,7 @@ fn logs_are_bare_lines_of_every_page() {
             "limit=1000&nextToken=end" => ok(&json!({"logs": [], "nextToken": "end"})),
             "limit=3" => ok(&json!({"logs": ["one", "two"], "nextToken": "3"})),
             "limit=1&nextToken=3" => ok(&json!({"logs": ["three"], "nextToken": "4"})),
-            "limit=10000" => Says::Json(200, "\n{\"logs\" : [ ] }\n".into()),
+            "limit=10000" => ScriptedAnswer::Json(200, "\n{\"logs\" : [ ] }\n".into()),
             other => panic!("{other}"),
         })
     };
@@ -491,7 +497,7 @@ fn regions_and_status_print_lines_or_json() {
 #[test]
 fn errors_and_silence_are_failures() {
     let service = service(&[], |asked| match &*asked.target {
-        "/v1/builds/a%2F%3Fb" => Some(Says::Json(
+        "/v1/builds/a%2F%3Fb" => Some(ScriptedAnswer::Json(
             400,
             r#"{"error":"no identifier","code":"GENERIC_BAD_REQUEST"}"#.into(),
         )),

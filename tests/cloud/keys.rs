@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::support::cloud::{DataDir, KEY, OTHER, PUBLIC, TestCloud, archive, form};
 use crate::support::http;
-use crate::support::runner::{Ended, PATIENCE, TestRunner};
+use crate::support::runner::{PATIENCE, RunOutput, TestRunner};
 
 /// Runs `cloud keys` on a data directory.
-fn keys(data: &DataDir, args: &[&str]) -> Ended {
+fn keys(data: &DataDir, args: &[&str]) -> RunOutput {
     let mut all = vec!["cloud", "keys"];
     all.extend(args);
     all.extend(["--data-dir", data.path().to_str().expect("UTF-8")]);

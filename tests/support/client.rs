@@ -9,10 +9,10 @@ use std::time::Instant;
 use edge_runner_proto::sockets::frames::{self, ProtobufFrame};
 use serde_json::{Value, json};
 
-use super::socket::{Arrived, Habits, Refused, Socket, What, seconds};
+use super::socket::{ConnectOptions, HandshakeError, Socket, SocketEvent, TimedEvent, seconds};
 
 /// The rate at which a client plays, whatever a frame says.
-pub const PLAYS_HZ: u32 = 24_000;
+pub const CLIENT_RATE_HZ: u32 = 24_000;
 /// 20 ms of it.
 const PIECE: usize = 480;
 
@@ -31,12 +31,13 @@ pub struct Client {
 
 impl Client {
     pub fn connect(addr: SocketAddr, target: &str) -> Self {
-        Self::try_connect(addr, target, Habits::default()).unwrap_or_else(|refused| panic!("{target}: {refused:?}"))
+        Self::try_connect(addr, target, ConnectOptions::default())
+            .unwrap_or_else(|refused| panic!("{target}: {refused:?}"))
     }
 
-    pub fn try_connect(addr: SocketAddr, target: &str, habits: Habits<'_>) -> Result<Self, Refused> {
+    pub fn try_connect(addr: SocketAddr, target: &str, options: ConnectOptions<'_>) -> Result<Self, HandshakeError> {
         Ok(Self {
-            socket: Socket::try_connect(addr, target, habits)?,
+            socket: Socket::try_connect(addr, target, options)?,
             said: None,
             heard: Vec::new(),
             chunks: Vec::new(),
@@ -91,15 +92,15 @@ impl Client {
         self.close.clone()
     }
 
-    fn file(&mut self, arrived: Arrived) {
-        match arrived.what {
-            What::Text(text) => panic!("a client cannot read text: {text}"),
-            What::Binary(bytes) => {
+    fn file(&mut self, arrived: TimedEvent) {
+        match arrived.event {
+            SocketEvent::Text(text) => panic!("a client cannot read text: {text}"),
+            SocketEvent::Binary(bytes) => {
                 assert_eq!(self.close, None, "a message after the close");
                 self.take(arrived.at, frames::decode(bytes).expect("a frame"));
             }
-            What::Close(code, reason) => self.close = Some((code, reason)),
-            What::Gone(_) => self.gone = true,
+            SocketEvent::Close(code, reason) => self.close = Some((code, reason)),
+            SocketEvent::Gone(_) => self.gone = true,
         }
     }
 
@@ -108,7 +109,7 @@ impl Client {
             ProtobufFrame::Audio { pcm, rate_hz, channels } => {
                 assert_eq!(
                     (rate_hz, channels),
-                    (PLAYS_HZ, 1),
+                    (CLIENT_RATE_HZ, 1),
                     "it plays at another speed than this"
                 );
                 let before = self.heard.len();
@@ -145,7 +146,7 @@ impl Client {
         let began = self.said.expect("nothing is answered before something is said");
         let mut sent_s = 0.0;
         for (n, (at, samples)) in self.chunks.iter().enumerate() {
-            let length_s = *samples as f64 / f64::from(PLAYS_HZ);
+            let length_s = *samples as f64 / f64::from(CLIENT_RATE_HZ);
             sent_s += length_s;
             let ahead_s = sent_s - seconds(began, *at);
             assert!(

@@ -65,12 +65,12 @@ pub fn exchange(addr: SocketAddr, bytes: &[u8]) -> io::Result<Reply> {
 }
 
 /// A connection that comes from an address of the caller's choice, and brings many requests.
-pub struct Kept {
+pub struct KeepAlive {
     stream: TcpStream,
     received: Vec<u8>,
 }
 
-impl Kept {
+impl KeepAlive {
     pub fn from(from: Ipv4Addr, addr: SocketAddr) -> io::Result<Self> {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
         socket.bind(&SocketAddr::from((from, 0)).into())?;
@@ -78,7 +78,7 @@ impl Kept {
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
         let stream = socket.into();
-        Ok(Kept {
+        Ok(KeepAlive {
             stream,
             received: Vec::new(),
         })

@@ -13,27 +13,28 @@ use edge_runner_proto::sockets::frames::{self, ProtobufFrame};
 use serde_json::{Value, json};
 
 use super::runner::{PATIENCE, TestRunner};
-use super::socket::{Arrived, Habits, Socket, What};
+use super::socket::{ConnectOptions, Socket, SocketEvent, TimedEvent};
 
 /// What a bot hears, whatever the caller sends.
-pub const HEARS_HZ: u32 = 16_000;
+pub const BOT_RATE_HZ: u32 = 16_000;
 
 /// Leaves the arguments in a file named for the process, and stays for as long as any test may take.
-pub const STAYS: &str = r#"printf '%s\n' "$RUNNER_ARGUMENTS" > $$.new && mv $$.new $$.arguments && exec sleep 60"#;
+pub const SLEEPING_COMMAND: &str =
+    r#"printf '%s\n' "$RUNNER_ARGUMENTS" > $$.new && mv $$.new $$.arguments && exec sleep 60"#;
 
 /// The same, and takes a moment to end, so that its media is closed before it is gone.
-pub const LINGERS: &str = r#"printf '%s\n' "$RUNNER_ARGUMENTS" > $$.new && mv $$.new $$.arguments
+pub const SLOW_EXIT_COMMAND: &str = r#"printf '%s\n' "$RUNNER_ARGUMENTS" > $$.new && mv $$.new $$.arguments
     trap 'sleep 1; exit 0' TERM; while :; do sleep 0.1; done"#;
 
 /// One process, as it was started.
 #[derive(Debug)]
-pub struct Started {
+pub struct BotProcess {
     /// Its number, which is also its group's.
     pub process: u32,
     pub arguments: Value,
 }
 
-impl Started {
+impl BotProcess {
     /// Waits for the process that has such arguments.
     pub fn of(runner: &TestRunner, is_it: impl Fn(&Value) -> bool) -> Self {
         let start = Instant::now();
@@ -78,9 +79,9 @@ impl Started {
     }
 
     /// Opens its media.
-    pub fn speak(self) -> Program {
+    pub fn connect_media(self) -> Program {
         let (address, path) = self.media();
-        let socket = Socket::try_connect(address, &path, Habits::default());
+        let socket = Socket::try_connect(address, &path, ConnectOptions::default());
         Program {
             process: self.process,
             socket: socket.unwrap_or_else(|refused| panic!("{refused:?}")),
@@ -149,12 +150,12 @@ impl Program {
         self.close.clone()
     }
 
-    fn file(&mut self, arrived: Arrived) {
-        match arrived.what {
-            What::Text(text) => panic!("media is binary: {text}"),
-            What::Binary(bytes) => match frames::decode(bytes).expect("a frame") {
+    fn file(&mut self, arrived: TimedEvent) {
+        match arrived.event {
+            SocketEvent::Text(text) => panic!("media is binary: {text}"),
+            SocketEvent::Binary(bytes) => match frames::decode(bytes).expect("a frame") {
                 ProtobufFrame::Audio { pcm, rate_hz, channels } => {
-                    assert_eq!((rate_hz, channels), (HEARS_HZ, 1));
+                    assert_eq!((rate_hz, channels), (BOT_RATE_HZ, 1));
                     let mut samples = Vec::new();
                     frames::samples(&pcm, channels, &mut samples).expect("whole samples");
                     self.heard.push(samples);
@@ -165,8 +166,8 @@ impl Program {
                 }
                 other => panic!("a bot is told nothing of that kind: {other:?}"),
             },
-            What::Close(code, reason) => self.close = Some((code, reason)),
-            What::Gone(_) => self.gone = true,
+            SocketEvent::Close(code, reason) => self.close = Some((code, reason)),
+            SocketEvent::Gone(_) => self.gone = true,
         }
     }
 }

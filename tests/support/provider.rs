@@ -15,17 +15,17 @@ use edge_runner_proto::audio::g711;
 use serde_json::{Value, json};
 
 use super::runner::PATIENCE;
-use super::socket::{Arrived, Socket, What, seconds};
+use super::socket::{Socket, SocketEvent, TimedEvent, seconds};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
-    A,
-    B,
-    C,
-    D,
+    Twilio,
+    Telnyx,
+    Plivo,
+    Exotel,
 }
 
-pub const ALL: [Provider; 4] = [Provider::A, Provider::B, Provider::C, Provider::D];
+pub const ALL: [Provider; 4] = [Provider::Twilio, Provider::Telnyx, Provider::Plivo, Provider::Exotel];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
@@ -85,62 +85,62 @@ impl Provider {
     /// Its name as the runner says it.
     pub fn transport(self) -> &'static str {
         match self {
-            Self::A => "telephony_a",
-            Self::B => "telephony_b",
-            Self::C => "telephony_c",
-            Self::D => "telephony_d",
+            Self::Twilio => "telephony_a",
+            Self::Telnyx => "telephony_b",
+            Self::Plivo => "telephony_c",
+            Self::Exotel => "telephony_d",
         }
     }
 
     /// The messages of a recorded call.
     pub fn script(self) -> impl Iterator<Item = &'static str> {
         let text = match self {
-            Self::A => include_str!("../data/telephony/twilio.jsonl"),
-            Self::B => include_str!("../data/telephony/telnyx.jsonl"),
-            Self::C => include_str!("../data/telephony/plivo.jsonl"),
-            Self::D => include_str!("../data/telephony/exotel.jsonl"),
+            Self::Twilio => include_str!("../data/telephony/twilio.jsonl"),
+            Self::Telnyx => include_str!("../data/telephony/telnyx.jsonl"),
+            Self::Plivo => include_str!("../data/telephony/plivo.jsonl"),
+            Self::Exotel => include_str!("../data/telephony/exotel.jsonl"),
         };
         text.lines()
     }
 
     /// Every line that this provider can bring, the ordinary one first.
     pub fn lines(self) -> &'static [Line] {
-        const A: &[Line] = &[line(Codec::Ulaw, 8_000)];
-        const B: &[Line] = &[
+        const TWILIO: &[Line] = &[line(Codec::Ulaw, 8_000)];
+        const TELNYX: &[Line] = &[
             line(Codec::Ulaw, 8_000),
             line(Codec::Alaw, 8_000),
             line(Codec::L16, 16_000),
         ];
-        const C: &[Line] = &[
+        const PLIVO: &[Line] = &[
             line(Codec::Ulaw, 8_000),
             line(Codec::L16, 8_000),
             line(Codec::L16, 16_000),
         ];
-        const D: &[Line] = &[
+        const EXOTEL: &[Line] = &[
             line(Codec::L16, 8_000),
             line(Codec::L16, 16_000),
             line(Codec::L16, 24_000),
             line(Codec::Ulaw, 8_000),
         ];
         match self {
-            Self::A => A,
-            Self::B => B,
-            Self::C => C,
-            Self::D => D,
+            Self::Twilio => TWILIO,
+            Self::Telnyx => TELNYX,
+            Self::Plivo => PLIVO,
+            Self::Exotel => EXOTEL,
         }
     }
 
     /// How the runner's voice goes back on this line.
     pub fn back(self, line: Line) -> Line {
         match self {
-            Self::A | Self::B | Self::C => NETWORK,
-            Self::D => line,
+            Self::Twilio | Self::Telnyx | Self::Plivo => NETWORK,
+            Self::Exotel => line,
         }
     }
 
     /// How often the provider sends a message of audio.
     pub fn frame_ms(self) -> u32 {
-        if self == Self::D { 100 } else { 20 }
+        if self == Self::Exotel { 100 } else { 20 }
     }
 }
 
@@ -194,16 +194,16 @@ impl Caller {
     /// The same over a socket that is open.
     pub fn connect_by(socket: Socket, provider: Provider, line: Line) -> Self {
         let tag = match provider {
-            Provider::A => "MZ00000000000000000000000000000001",
-            Provider::B => "7d1a3c52-0b61-4f4e-9f0e-3a8f0c9b2a11",
-            Provider::C => "a1a2a3a4-0000-4000-8000-000000000002",
-            Provider::D => "s-0001",
+            Provider::Twilio => "MZ00000000000000000000000000000001",
+            Provider::Telnyx => "7d1a3c52-0b61-4f4e-9f0e-3a8f0c9b2a11",
+            Provider::Plivo => "a1a2a3a4-0000-4000-8000-000000000002",
+            Provider::Exotel => "s-0001",
         };
         let call_id = match provider {
-            Provider::A => "CA00000000000000000000000000000001",
-            Provider::B => "v3:abcDEF123-_",
-            Provider::C => "0f0e0d0c-0b0a-4000-8000-000000000001",
-            Provider::D => "c-0001",
+            Provider::Twilio => "CA00000000000000000000000000000001",
+            Provider::Telnyx => "v3:abcDEF123-_",
+            Provider::Plivo => "0f0e0d0c-0b0a-4000-8000-000000000001",
+            Provider::Exotel => "c-0001",
         };
         Self {
             provider,
@@ -256,10 +256,10 @@ impl Caller {
         let text = |value: &Value| value.as_str().expect("an id").to_owned();
         let members = &start["start"];
         (caller.stream_id, caller.call_id) = match provider {
-            Provider::A => (text(&members["streamSid"]), text(&members["callSid"])),
-            Provider::B => (text(&start["stream_id"]), text(&members["call_control_id"])),
-            Provider::C => (text(&members["streamId"]), text(&members["callId"])),
-            Provider::D => (text(&members["stream_sid"]), text(&members["call_sid"])),
+            Provider::Twilio => (text(&members["streamSid"]), text(&members["callSid"])),
+            Provider::Telnyx => (text(&start["stream_id"]), text(&members["call_control_id"])),
+            Provider::Plivo => (text(&members["streamId"]), text(&members["callId"])),
+            Provider::Exotel => (text(&members["stream_sid"]), text(&members["call_sid"])),
         };
         caller
     }
@@ -267,10 +267,10 @@ impl Caller {
     /// Says what comes before the start; provider c has nothing to say there.
     pub fn greet(&mut self) {
         match self.provider {
-            Provider::A => self.send(&json!({"event": "connected", "protocol": "Call", "version": "1.0.0"})),
-            Provider::B => self.send(&json!({"event": "connected", "version": "1.0.0"})),
-            Provider::C => {}
-            Provider::D => self.send(&json!({"event": "connected"})),
+            Provider::Twilio => self.send(&json!({"event": "connected", "protocol": "Call", "version": "1.0.0"})),
+            Provider::Telnyx => self.send(&json!({"event": "connected", "version": "1.0.0"})),
+            Provider::Plivo => {}
+            Provider::Exotel => self.send(&json!({"event": "connected"})),
         }
     }
 
@@ -279,30 +279,30 @@ impl Caller {
         let (stream_id, call_id) = (self.stream_id.clone(), self.call_id.clone());
         let rate_hz = self.line.rate_hz;
         let encoding = match (self.provider, self.line.codec) {
-            (Provider::B, Codec::Ulaw) => "PCMU",
-            (Provider::B, Codec::Alaw) => "PCMA",
-            (Provider::B, Codec::L16) => "L16",
+            (Provider::Telnyx, Codec::Ulaw) => "PCMU",
+            (Provider::Telnyx, Codec::Alaw) => "PCMA",
+            (Provider::Telnyx, Codec::L16) => "L16",
             (_, Codec::Ulaw) => "audio/x-mulaw",
-            (Provider::D, Codec::L16) => "audio/x-raw",
+            (Provider::Exotel, Codec::L16) => "audio/x-raw",
             (_, Codec::L16) => "audio/x-l16",
             (_, Codec::Alaw) => unreachable!("provider b alone has it"),
         };
         let count = self.next_count();
         let start = match self.provider {
-            Provider::A => json!({"event": "start", "sequenceNumber": count, "streamSid": stream_id,
+            Provider::Twilio => json!({"event": "start", "sequenceNumber": count, "streamSid": stream_id,
                 "start": {"accountSid": "AC00000000000000000000000000000001", "streamSid": stream_id, "callSid": call_id,
                     "tracks": ["inbound"], "customParameters": {"from_number": FROM, "to_number": TO},
                     "mediaFormat": {"encoding": encoding, "sampleRate": rate_hz, "channels": 1}}}),
-            Provider::B => json!({"event": "start", "sequence_number": count, "stream_id": stream_id,
+            Provider::Telnyx => json!({"event": "start", "sequence_number": count, "stream_id": stream_id,
                 "start": {"user_id": "1c1d2e3f-0000-4000-8000-000000000001", "call_control_id": call_id,
                     "call_session_id": "11111111-2222-3333-4444-555555555555", "from": FROM, "to": TO, "tags": [],
                     "client_state": "c3RhdGU=", "custom_parameters": {"customer": "42"},
                     "media_format": {"encoding": encoding, "sample_rate": rate_hz, "channels": 1}}}),
-            Provider::C => json!({"event": "start", "sequenceNumber": count,
+            Provider::Plivo => json!({"event": "start", "sequenceNumber": count,
                 "start": {"callId": call_id, "streamId": stream_id, "accountId": "MAXXXXXXXXXXXXXXXXXX", "tracks": ["inbound"],
                     "mediaFormat": {"encoding": encoding, "sampleRate": rate_hz}},
                 "extra_headers": format!("from={FROM}")}),
-            Provider::D => json!({"event": "start", "sequence_number": count, "stream_sid": stream_id,
+            Provider::Exotel => json!({"event": "start", "sequence_number": count, "stream_sid": stream_id,
                 "start": {"stream_sid": stream_id, "call_sid": call_id, "account_sid": "acct1", "from": FROM, "to": TO,
                     "custom_parameters": {"k": "v"},
                     "media_format": {"encoding": encoding, "sample_rate": rate_hz.to_string(), "bit_rate": "16"}}}),
@@ -327,15 +327,15 @@ impl Caller {
         let timestamp = (self.frames * u64::from(self.provider.frame_ms())).to_string();
         let stream_id = &self.stream_id;
         let media = match self.provider {
-            Provider::A => json!({"event": "media", "sequenceNumber": count, "streamSid": stream_id,
+            Provider::Twilio => json!({"event": "media", "sequenceNumber": count, "streamSid": stream_id,
                 "media": {"track": "inbound", "chunk": chunk, "timestamp": timestamp, "payload": payload}}),
-            Provider::B => json!({"event": "media", "sequence_number": count, "stream_id": stream_id,
+            Provider::Telnyx => json!({"event": "media", "sequence_number": count, "stream_id": stream_id,
                 "media": {"track": "inbound", "chunk": chunk, "timestamp": timestamp, "payload": payload}}),
-            Provider::C => {
+            Provider::Plivo => {
                 json!({"event": "media", "sequenceNumber": count, "streamId": stream_id, "extra_headers": "{}",
                 "media": {"track": "inbound", "chunk": chunk, "timestamp": timestamp, "payload": payload}})
             }
-            Provider::D => json!({"event": "media", "sequence_number": count, "stream_sid": stream_id,
+            Provider::Exotel => json!({"event": "media", "sequence_number": count, "stream_sid": stream_id,
                 "media": {"chunk": chunk, "timestamp": timestamp, "payload": payload}}),
         };
         self.send(&media);
@@ -344,33 +344,33 @@ impl Caller {
     pub fn press(&mut self, digit: &str) {
         let (count, stream_id) = (self.next_count(), &self.stream_id);
         let dtmf = match self.provider {
-            Provider::A => json!({"event": "dtmf", "sequenceNumber": count, "streamSid": stream_id,
+            Provider::Twilio => json!({"event": "dtmf", "sequenceNumber": count, "streamSid": stream_id,
                 "dtmf": {"track": "inbound_track", "digit": digit}}),
-            Provider::B => json!({"event": "dtmf", "sequence_number": count, "stream_id": stream_id,
+            Provider::Telnyx => json!({"event": "dtmf", "sequence_number": count, "stream_id": stream_id,
                 "occurred_at": "2026-11-21T12:00:00.000Z", "dtmf": {"digit": digit}}),
-            Provider::C => {
+            Provider::Plivo => {
                 json!({"event": "dtmf", "sequenceNumber": count, "streamId": stream_id, "extra_headers": "{}",
                 "dtmf": {"track": "inbound", "digit": digit, "timestamp": "1795252760000"}})
             }
-            Provider::D => json!({"event": "dtmf", "sequence_number": count, "stream_sid": stream_id,
+            Provider::Exotel => json!({"event": "dtmf", "sequence_number": count, "stream_sid": stream_id,
                 "dtmf": {"digit": digit, "duration": "100"}}),
         };
         self.send(&dtmf);
     }
 
     /// Gives a mark back: what stood before it was played, or cleared.
-    pub fn give_back(&mut self, name: &str) {
+    pub fn return_mark(&mut self, name: &str) {
         self.given_back.push(Instant::now());
         let (count, stream_id) = (self.next_count(), &self.stream_id);
         let mark = match self.provider {
-            Provider::A => {
+            Provider::Twilio => {
                 json!({"event": "mark", "sequenceNumber": count, "streamSid": stream_id, "mark": {"name": name}})
             }
-            Provider::B => {
+            Provider::Telnyx => {
                 json!({"event": "mark", "sequence_number": count, "stream_id": stream_id, "mark": {"name": name}})
             }
-            Provider::C => json!({"event": "playedStream", "streamId": stream_id, "name": name}),
-            Provider::D => {
+            Provider::Plivo => json!({"event": "playedStream", "streamId": stream_id, "name": name}),
+            Provider::Exotel => {
                 json!({"event": "mark", "sequence_number": count, "stream_sid": stream_id, "mark": {"name": name}})
             }
         };
@@ -381,12 +381,12 @@ impl Caller {
     pub fn stop(&mut self) {
         let (count, stream_id, call_id) = (self.next_count(), &self.stream_id, &self.call_id);
         let stop = match self.provider {
-            Provider::A => json!({"event": "stop", "sequenceNumber": count, "streamSid": stream_id,
+            Provider::Twilio => json!({"event": "stop", "sequenceNumber": count, "streamSid": stream_id,
                 "stop": {"accountSid": "AC00000000000000000000000000000001", "callSid": call_id}}),
-            Provider::B => json!({"event": "stop", "sequence_number": count, "stream_id": stream_id,
+            Provider::Telnyx => json!({"event": "stop", "sequence_number": count, "stream_id": stream_id,
                 "stop": {"user_id": "1c1d2e3f-0000-4000-8000-000000000001", "call_control_id": call_id}}),
-            Provider::C => json!({"event": "stop", "streamId": stream_id, "reason": "call ended"}),
-            Provider::D => json!({"event": "stop", "sequence_number": count, "stream_sid": stream_id,
+            Provider::Plivo => json!({"event": "stop", "streamId": stream_id, "reason": "call ended"}),
+            Provider::Exotel => json!({"event": "stop", "sequence_number": count, "stream_sid": stream_id,
                 "stop": {"call_sid": call_id, "account_sid": "acct1", "reason": "callended"}}),
         };
         self.send(&stop);
@@ -403,7 +403,7 @@ impl Caller {
 
     /// Provider c writes its numbers as numbers, the others as text.
     fn number(&self, n: u64) -> Value {
-        if (self.provider == Provider::C) != self.numbers_turned {
+        if (self.provider == Provider::Plivo) != self.numbers_turned {
             n.into()
         } else {
             n.to_string().into()
@@ -431,7 +431,7 @@ impl Caller {
         } else {
             first?;
             let (_, name) = self.waiting.pop_front()?;
-            self.give_back(&name);
+            self.return_mark(&name);
         }
         Some(())
     }
@@ -452,15 +452,15 @@ impl Caller {
         self.provider.back(self.line)
     }
 
-    fn file(&mut self, arrived: Arrived) {
-        match arrived.what {
-            What::Text(text) => {
+    fn file(&mut self, arrived: TimedEvent) {
+        match arrived.event {
+            SocketEvent::Text(text) => {
                 assert_eq!(self.close, None, "a message after the close: {text}");
                 self.read(arrived.at, &text);
             }
-            What::Binary(bytes) => panic!("provider {:?} takes no binary message: {bytes:?}", self.provider),
-            What::Close(code, reason) => self.close = Some((code, reason)),
-            What::Gone(_) => self.gone = true,
+            SocketEvent::Binary(bytes) => panic!("provider {:?} takes no binary message: {bytes:?}", self.provider),
+            SocketEvent::Close(code, reason) => self.close = Some((code, reason)),
+            SocketEvent::Gone(_) => self.gone = true,
         }
     }
 
@@ -470,33 +470,33 @@ impl Caller {
         let stream_id = &self.stream_id;
         let payload = message["media"]["payload"].as_str().unwrap_or_default();
         let media = match self.provider {
-            Provider::A => json!({"event": "media", "streamSid": stream_id, "media": {"payload": payload}}),
-            Provider::B => json!({"event": "media", "media": {"payload": payload}}),
-            Provider::C => json!({"event": "playAudio", "streamId": stream_id,
+            Provider::Twilio => json!({"event": "media", "streamSid": stream_id, "media": {"payload": payload}}),
+            Provider::Telnyx => json!({"event": "media", "media": {"payload": payload}}),
+            Provider::Plivo => json!({"event": "playAudio", "streamId": stream_id,
                 "media": {"contentType": "audio/x-mulaw", "sampleRate": 8000, "payload": payload}}),
-            Provider::D => json!({"event": "media", "stream_sid": stream_id, "media": {"payload": payload}}),
+            Provider::Exotel => json!({"event": "media", "stream_sid": stream_id, "media": {"payload": payload}}),
         };
         let clear = match self.provider {
-            Provider::A => json!({"event": "clear", "streamSid": stream_id}),
-            Provider::B => json!({"event": "clear"}),
-            Provider::C => json!({"event": "clearAudio", "streamId": stream_id}),
-            Provider::D => json!({"event": "clear", "stream_sid": stream_id}),
+            Provider::Twilio => json!({"event": "clear", "streamSid": stream_id}),
+            Provider::Telnyx => json!({"event": "clear"}),
+            Provider::Plivo => json!({"event": "clearAudio", "streamId": stream_id}),
+            Provider::Exotel => json!({"event": "clear", "stream_sid": stream_id}),
         };
         let name = message["mark"]["name"]
             .as_str()
             .or(message["name"].as_str())
             .unwrap_or_default();
         let mark = match self.provider {
-            Provider::A => json!({"event": "mark", "streamSid": stream_id, "mark": {"name": name}}),
-            Provider::B => json!({"event": "mark", "mark": {"name": name}}),
-            Provider::C => json!({"event": "checkpoint", "streamId": stream_id, "name": name}),
-            Provider::D => json!({"event": "mark", "stream_sid": stream_id, "mark": {"name": name}}),
+            Provider::Twilio => json!({"event": "mark", "streamSid": stream_id, "mark": {"name": name}}),
+            Provider::Telnyx => json!({"event": "mark", "mark": {"name": name}}),
+            Provider::Plivo => json!({"event": "checkpoint", "streamId": stream_id, "name": name}),
+            Provider::Exotel => json!({"event": "mark", "stream_sid": stream_id, "mark": {"name": name}}),
         };
         if message == clear {
             self.clears.push(self.chunks.len());
             self.played = None;
             for (_, name) in std::mem::take(&mut self.waiting) {
-                self.give_back(&name);
+                self.return_mark(&name);
             }
             return;
         }
@@ -538,7 +538,7 @@ impl Caller {
     pub fn assert_cut(&self) {
         let (last, whole) = self.chunks.split_last().expect("something was said");
         match self.provider {
-            Provider::A | Provider::B | Provider::C => {
+            Provider::Twilio | Provider::Telnyx | Provider::Plivo => {
                 // 20 ms, the shortest that provider b takes.
                 assert!(
                     whole.iter().chain([last]).all(|chunk| chunk.bytes == 160),
@@ -546,7 +546,7 @@ impl Caller {
                     self.chunks
                 );
             }
-            Provider::D => {
+            Provider::Exotel => {
                 let bytes_100_ms = if self.line.codec == Codec::L16 { 2 } else { 1 } * self.line.rate_hz as usize / 10;
                 let least = bytes_100_ms.max(3_200);
                 assert!(

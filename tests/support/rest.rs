@@ -16,7 +16,7 @@ use super::runner::PATIENCE;
 pub const SILENCE: (u16, &str) = (0, "");
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
+pub struct RecordedRequest {
     pub method: String,
     pub target: String,
     /// Names in lower case.
@@ -26,7 +26,7 @@ pub struct Asked {
     pub bytes: Vec<u8>,
 }
 
-impl Asked {
+impl RecordedRequest {
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(n, _)| n == name);
         found.map(|(_, value)| value.as_str())
@@ -35,7 +35,7 @@ impl Asked {
 
 /// What comes back for a request.
 #[derive(Clone, Debug)]
-pub enum Says {
+pub enum ScriptedAnswer {
     Json(u16, String),
     /// Nothing, on a connection that stays open.
     Silence,
@@ -45,24 +45,24 @@ pub enum Says {
 
 pub struct Rest {
     addr: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<RecordedRequest>>>,
     over: Arc<AtomicBool>,
 }
 
 impl Rest {
     pub fn start(answers: &[(u16, &str)]) -> Self {
-        let answers: Vec<Says> = answers
+        let answers: Vec<ScriptedAnswer> = answers
             .iter()
             .map(|(status, body)| match *status {
-                status if status == SILENCE.0 => Says::Silence,
-                status => Says::Json(status, (*body).to_owned()),
+                status if status == SILENCE.0 => ScriptedAnswer::Silence,
+                status => ScriptedAnswer::Json(status, (*body).to_owned()),
             })
             .collect();
         Self::playing(move |nth, _| answers[nth.min(answers.len() - 1)].clone())
     }
 
     /// Starts one that makes its answers of the number of a request, from 0, and of what is asked.
-    pub fn playing(play: impl Fn(usize, &Asked) -> Says + Send + 'static) -> Self {
+    pub fn playing(play: impl Fn(usize, &RecordedRequest) -> ScriptedAnswer + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let rest = Self {
             addr: listener.local_addr().expect("it is bound"),
@@ -86,12 +86,12 @@ impl Rest {
                     };
                     // A client that has read enough may be gone.
                     let _ = match says {
-                        Says::Silence => {
+                        ScriptedAnswer::Silence => {
                             open.push(stream);
                             Ok(())
                         }
-                        Says::Json(status, body) => answer(&stream, status, &body),
-                        Says::Raw(bytes) => (&stream).write_all(&bytes),
+                        ScriptedAnswer::Json(status, body) => answer(&stream, status, &body),
+                        ScriptedAnswer::Raw(bytes) => (&stream).write_all(&bytes),
                     };
                 }
             }
@@ -105,7 +105,7 @@ impl Rest {
     }
 
     /// What was asked up to now.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<RecordedRequest> {
         self.asked.lock().expect("no holder panics").clone()
     }
 }
@@ -118,7 +118,7 @@ impl Drop for Rest {
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Asked> {
+fn read(stream: &TcpStream) -> Option<RecordedRequest> {
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let mut lines = BufReader::new(stream);
     let mut line = || {
@@ -139,7 +139,7 @@ fn read(stream: &TcpStream) -> Option<Asked> {
     let length = headers.iter().find(|(name, _)| name == "content-length");
     let mut body = vec![0; length.map_or(Ok(0), |(_, length)| length.parse()).ok()?];
     lines.read_exact(&mut body).ok()?;
-    Some(Asked {
+    Some(RecordedRequest {
         method,
         target,
         headers,

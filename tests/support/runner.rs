@@ -54,7 +54,7 @@ pub struct TestRunner {
 
 /// What a run that was to end by itself left behind.
 #[derive(Debug)]
-pub struct Ended {
+pub struct RunOutput {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
@@ -203,17 +203,17 @@ impl TestRunner {
     }
 
     /// Runs the binary with `args` alone until it ends by itself.
-    pub fn run(args: &[&str]) -> Ended {
+    pub fn run(args: &[&str]) -> RunOutput {
         Self::run_with(args, &[])
     }
 
     /// Runs it with variables in its environment.
-    pub fn run_with(args: &[&str], variables: &[(&str, &str)]) -> Ended {
+    pub fn run_with(args: &[&str], variables: &[(&str, &str)]) -> RunOutput {
         Self::run_among(&[], args, variables)
     }
 
     /// The same in a folder with these files, each a name and a text.
-    pub fn run_among(files: &[(&str, &str)], args: &[&str], variables: &[(&str, &str)]) -> Ended {
+    pub fn run_among(files: &[(&str, &str)], args: &[&str], variables: &[(&str, &str)]) -> RunOutput {
         let folder = folder();
         put(&folder, files);
         let mut child = command(&folder)
@@ -242,7 +242,7 @@ impl TestRunner {
                 .expect("a reader does not panic")
                 .expect("output is UTF-8")
         };
-        let ended = Ended {
+        let ended = RunOutput {
             code: status.and_then(|s| s.code()),
             stdout: text(stdout),
             stderr: text(stderr),

@@ -37,7 +37,11 @@ fn sha1(message: &str) -> String {
 
 /// The form of a call's webhook. Its names stand in order, and nothing in it needs an escape but the `+` of numbers.
 pub fn form(provider: Provider, call_id: &str) -> Vec<(&'static str, String)> {
-    let id = if provider == Provider::C { "CallUUID" } else { "CallSid" };
+    let id = if provider == Provider::Plivo {
+        "CallUUID"
+    } else {
+        "CallSid"
+    };
     let number = |number: &str| number.to_owned();
     vec![
         (id, call_id.to_owned()),
@@ -58,8 +62,8 @@ pub fn webhook(runner: &TestRunner, provider: Provider, call_id: &str, nonce: &s
     let url = format!("https://{HOST}/");
     let mut headers = vec!["Content-Type: application/x-www-form-urlencoded".to_owned()];
     match provider {
-        Provider::A => headers.push(format!("X-Twilio-Signature: {}", sha1(&format!("{url}{joined}")))),
-        Provider::B => {
+        Provider::Twilio => headers.push(format!("X-Twilio-Signature: {}", sha1(&format!("{url}{joined}")))),
+        Provider::Telnyx => {
             let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
             let signature = pair().sign(format!("{now}|{body}").as_bytes());
             headers.push(format!("telnyx-timestamp: {now}"));
@@ -68,14 +72,14 @@ pub fn webhook(runner: &TestRunner, provider: Provider, call_id: &str, nonce: &s
                 BASE64.encode(signature.as_ref())
             ));
         }
-        Provider::C => {
+        Provider::Plivo => {
             let mut mac = Hmac::<Sha256>::new_from_slice(TOKEN.as_bytes()).expect("a key");
             mac.update(format!("{url}?{joined}.{nonce}").as_bytes());
             headers.push(format!("X-Plivo-Signature-V3-Nonce: {nonce}"));
             let signature = BASE64.encode(&mac.finalize().into_bytes());
             headers.push(format!("X-Plivo-Signature-V3: {signature}"));
         }
-        Provider::D => {}
+        Provider::Exotel => {}
     }
     let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
     http::request(runner.addr, "POST", "/", &headers, body.as_bytes()).expect("an answer")

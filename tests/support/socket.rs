@@ -27,13 +27,13 @@ use super::runner::PATIENCE;
 
 /// What came, and when.
 #[derive(Debug)]
-pub struct Arrived {
+pub struct TimedEvent {
     pub at: Instant,
-    pub what: What,
+    pub event: SocketEvent,
 }
 
 #[derive(Debug, PartialEq)]
-pub enum What {
+pub enum SocketEvent {
     Text(String),
     Binary(Bytes),
     /// A close with its code, 1005 when it had none, and its reason.
@@ -44,7 +44,7 @@ pub enum What {
 
 /// A handshake that was refused.
 #[derive(Debug)]
-pub struct Refused {
+pub struct HandshakeError {
     pub status: u16,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
@@ -53,17 +53,17 @@ pub struct Refused {
 
 pub struct Socket {
     outbox: UnboundedSender<Message>,
-    inbox: Receiver<Arrived>,
+    inbox: Receiver<TimedEvent>,
     tasks: Vec<AbortHandle>,
 }
 
 /// What of a client is unusual.
 #[derive(Clone, Copy, Default)]
-pub struct Habits<'a> {
+pub struct ConnectOptions<'a> {
     /// Further header lines of its request.
     pub headers: &'a [(&'static str, &'a str)],
     /// Reads nothing after the handshake, and has its system hold as little as it can.
-    pub deaf: bool,
+    pub reads_nothing: bool,
     /// The address that it comes from, if not the usual one.
     pub from: Option<Ipv4Addr>,
 }
@@ -71,17 +71,18 @@ pub struct Habits<'a> {
 impl Socket {
     /// Connects to `target`, a path with its query.
     pub fn connect(addr: SocketAddr, target: &str) -> Self {
-        Self::try_connect(addr, target, Habits::default()).unwrap_or_else(|refused| panic!("{target}: {refused:?}"))
+        Self::try_connect(addr, target, ConnectOptions::default())
+            .unwrap_or_else(|refused| panic!("{target}: {refused:?}"))
     }
 
-    pub fn try_connect(addr: SocketAddr, target: &str, habits: Habits<'_>) -> Result<Self, Refused> {
+    pub fn try_connect(addr: SocketAddr, target: &str, options: ConnectOptions<'_>) -> Result<Self, HandshakeError> {
         let mut request = format!("ws://{addr}{target}").into_client_request().expect("a URL");
-        for (name, value) in habits.headers {
+        for (name, value) in options.headers {
             let value = value.parse().expect("the value of a header");
             request.headers_mut().insert(*name, value);
         }
-        let stream =
-            open(addr, habits.from, habits.deaf).unwrap_or_else(|error| panic!("connecting to {addr}: {error}"));
+        let stream = open(addr, options.from, options.reads_nothing)
+            .unwrap_or_else(|error| panic!("connecting to {addr}: {error}"));
         let (mut sink, stream) = runtime().block_on(handshake(request, stream))?.split();
         let (outbox, mut letters) = unbounded_channel::<Message>();
         let (heard, inbox) = channel();
@@ -94,7 +95,7 @@ impl Socket {
             // The reader's half needs this one until its own end.
             std::future::pending::<()>().await;
         });
-        let reader = if habits.deaf {
+        let reader = if options.reads_nothing {
             runtime().spawn(async move {
                 let _ignored = (stream, heard);
                 std::future::pending::<()>().await;
@@ -140,13 +141,13 @@ impl Socket {
     }
 
     /// Waits for what comes next; `wanted` is for the words of a failure.
-    pub fn next(&mut self, wanted: &str) -> Arrived {
+    pub fn next(&mut self, wanted: &str) -> TimedEvent {
         self.next_within(PATIENCE, wanted)
             .unwrap_or_else(|| panic!("waited in vain for {wanted}"))
     }
 
     /// Waits for what comes next, no longer than this.
-    pub fn next_within(&mut self, time: Duration, wanted: &str) -> Option<Arrived> {
+    pub fn next_within(&mut self, time: Duration, wanted: &str) -> Option<TimedEvent> {
         match self.inbox.recv_timeout(time) {
             Ok(arrived) => Some(arrived),
             Err(RecvTimeoutError::Timeout) => None,
@@ -155,13 +156,13 @@ impl Socket {
     }
 
     /// Waits until `look` finds what it wants, or the connection ends, which fails the test.
-    pub fn until<T>(&mut self, wanted: &str, mut look: impl FnMut(&Arrived) -> Option<T>) -> T {
+    pub fn until<T>(&mut self, wanted: &str, mut look: impl FnMut(&TimedEvent) -> Option<T>) -> T {
         loop {
             let arrived = self.next(wanted);
             if let Some(found) = look(&arrived) {
                 return found;
             }
-            if let What::Gone(why) = arrived.what {
+            if let SocketEvent::Gone(why) = arrived.event {
                 panic!("the connection ended ({why}) before {wanted}");
             }
         }
@@ -170,12 +171,12 @@ impl Socket {
     /// Waits for the end, and returns the close that came before it.
     pub fn end(&mut self) -> Option<(u16, String)> {
         let mut close = None;
-        self.until("the end of the connection", |arrived| match &arrived.what {
-            What::Close(code, reason) => {
+        self.until("the end of the connection", |arrived| match &arrived.event {
+            SocketEvent::Close(code, reason) => {
                 close = Some((*code, reason.clone()));
                 None
             }
-            What::Gone(_) => Some(()),
+            SocketEvent::Gone(_) => Some(()),
             _ => None,
         });
         close
@@ -191,14 +192,17 @@ impl Drop for Socket {
     }
 }
 
-async fn handshake(request: Request, stream: TcpStream) -> Result<WebSocketStream<tokio::net::TcpStream>, Refused> {
+async fn handshake(
+    request: Request,
+    stream: TcpStream,
+) -> Result<WebSocketStream<tokio::net::TcpStream>, HandshakeError> {
     let stream = tokio::net::TcpStream::from_std(stream).expect("a runtime is there");
     let shaken = tokio::time::timeout(PATIENCE, client_async(request, stream)).await;
     match shaken.expect("the runner answers an upgrade") {
         Ok((socket, _)) => Ok(socket),
         Err(Error::Http(response)) => {
             let headers = response.headers().iter();
-            Err(Refused {
+            Err(HandshakeError {
                 status: response.status().as_u16(),
                 headers: headers
                     .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
@@ -212,35 +216,35 @@ async fn handshake(request: Request, stream: TcpStream) -> Result<WebSocketStrea
 
 async fn listen(
     mut stream: SplitStream<WebSocketStream<tokio::net::TcpStream>>,
-    heard: std::sync::mpsc::Sender<Arrived>,
+    heard: std::sync::mpsc::Sender<TimedEvent>,
 ) {
     loop {
         let next = stream.next().await;
         let at = Instant::now();
-        let what = match next {
-            Some(Ok(Message::Text(text))) => What::Text(text.as_str().to_owned()),
-            Some(Ok(Message::Binary(bytes))) => What::Binary(bytes),
+        let event = match next {
+            Some(Ok(Message::Text(text))) => SocketEvent::Text(text.as_str().to_owned()),
+            Some(Ok(Message::Binary(bytes))) => SocketEvent::Binary(bytes),
             Some(Ok(Message::Close(close))) => match close {
-                Some(close) => What::Close(close.code.into(), close.reason.as_str().to_owned()),
-                None => What::Close(1005, String::new()),
+                Some(close) => SocketEvent::Close(close.code.into(), close.reason.as_str().to_owned()),
+                None => SocketEvent::Close(1005, String::new()),
             },
             Some(Ok(_)) => continue,
-            Some(Err(error)) => What::Gone(error.to_string()),
-            None => What::Gone("at its end".to_owned()),
+            Some(Err(error)) => SocketEvent::Gone(error.to_string()),
+            None => SocketEvent::Gone("at its end".to_owned()),
         };
-        let gone = matches!(what, What::Gone(_));
-        if heard.send(Arrived { at, what }).is_err() || gone {
+        let gone = matches!(event, SocketEvent::Gone(_));
+        if heard.send(TimedEvent { at, event }).is_err() || gone {
             return;
         }
     }
 }
 
-fn open(addr: SocketAddr, from: Option<Ipv4Addr>, deaf: bool) -> io::Result<TcpStream> {
+fn open(addr: SocketAddr, from: Option<Ipv4Addr>, reads_nothing: bool) -> io::Result<TcpStream> {
     let socket = socket2::Socket::new(socket2::Domain::for_address(addr), socket2::Type::STREAM, None)?;
     if let Some(from) = from {
         socket.bind(&SocketAddr::from((from, 0)).into())?;
     }
-    if deaf {
+    if reads_nothing {
         socket.set_recv_buffer_size(4096)?;
     }
     socket.connect_timeout(&addr.into(), PATIENCE)?;

@@ -24,7 +24,7 @@ use str0m::rtp::RtpWrite;
 use str0m::{Candidate, Event, Input, Output, Rtc};
 
 use super::http::{self, Reply};
-use super::rest::{Rest, Says};
+use super::rest::{Rest, ScriptedAnswer};
 use super::runner::{PATIENCE, TestRunner};
 
 pub const TOKEN: &str = "EAAG-canary-token-5101";
@@ -80,7 +80,7 @@ impl Graph {
     }
 
     /// Starts an API that answers by the action and its number of earlier requests.
-    pub fn playing(script: impl Fn(&str, usize) -> Says + Send + 'static) -> Self {
+    pub fn playing(script: impl Fn(&str, usize) -> ScriptedAnswer + Send + 'static) -> Self {
         let seen: Arc<Mutex<Seen>> = Arc::default();
         let kept = seen.clone();
         let rest = Rest::playing(move |_, asked| {
@@ -122,7 +122,7 @@ impl Graph {
                 before
             };
             let says = script(&action, before);
-            if action == "accept" && matches!(&says, Says::Json(200, body) if body == DONE) {
+            if action == "accept" && matches!(&says, ScriptedAnswer::Json(200, body) if body == DONE) {
                 kept.lock().expect("no holder panics").accepted.insert(call_id);
             }
             says
@@ -163,13 +163,13 @@ impl Graph {
     }
 }
 
-pub fn done() -> Says {
-    Says::Json(200, DONE.to_owned())
+pub fn done() -> ScriptedAnswer {
+    ScriptedAnswer::Json(200, DONE.to_owned())
 }
 
-pub fn failed(status: u16, code: i64) -> Says {
+pub fn failed(status: u16, code: i64) -> ScriptedAnswer {
     let error = json!({"error": {"message": "no", "type": "OAuthException", "code": code, "fbtrace_id": "AbC"}});
-    Says::Json(status, error.to_string())
+    ScriptedAnswer::Json(status, error.to_string())
 }
 
 /// Returns the signature header of a body.

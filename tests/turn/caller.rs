@@ -20,10 +20,10 @@ use crate::support::runner::PATIENCE;
 
 /// How a caller may reach the runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    Any,
+pub enum IceTransportPolicy {
+    All,
     /// Every datagram except to and from the answer's relays is lost.
-    OnlyByRelay,
+    Relay,
 }
 
 pub struct Caller {
@@ -31,7 +31,7 @@ pub struct Caller {
     socket: UdpSocket,
     mid: Mid,
     answer: String,
-    way: Way,
+    policy: IceTransportPolicy,
     relays: Vec<SocketAddr>,
     connected: bool,
     closed: bool,
@@ -42,7 +42,7 @@ pub struct Caller {
 
 impl Caller {
     /// Sends an offer, and accepts the answer.
-    pub fn offer(runner: SocketAddr, way: Way) -> Self {
+    pub fn offer(runner: SocketAddr, policy: IceTransportPolicy) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         let local = socket.local_addr().expect("a bound socket has an address");
         let mut rtc = Rtc::builder()
@@ -70,7 +70,9 @@ impl Caller {
             .filter(|line| line.contains(" typ relay"))
             .map(address)
             .collect();
-        let usable = |line: &&str| way == Way::Any || !line.starts_with("a=candidate:") || line.contains(" typ relay");
+        let usable = |line: &&str| {
+            policy == IceTransportPolicy::All || !line.starts_with("a=candidate:") || line.contains(" typ relay")
+        };
         let usable: String = answer.lines().filter(usable).flat_map(|line| [line, "\r\n"]).collect();
         let usable = SdpAnswer::from_sdp_string(&usable).expect("an answer that can be read");
         rtc.sdp_api()
@@ -81,7 +83,7 @@ impl Caller {
             socket,
             mid,
             answer,
-            way,
+            policy,
             relays,
             connected: false,
             closed: false,
@@ -109,7 +111,7 @@ impl Caller {
             assert!(
                 began.elapsed() < PATIENCE,
                 "{heard} packets came back, connected {connected}, relays {relays:?}, way {:?}",
-                self.way
+                self.policy
             );
             let now = Instant::now();
             if self.connected && now >= next {
@@ -170,7 +172,7 @@ impl Caller {
         self.socket.set_read_timeout(Some(wait)).expect("a time");
         let mut datagram = [0; 2048];
         let now = match self.socket.recv_from(&mut datagram) {
-            Ok((length, source)) if self.way == Way::Any || self.relays.contains(&source) => {
+            Ok((length, source)) if self.policy == IceTransportPolicy::All || self.relays.contains(&source) => {
                 let local = self.socket.local_addr().expect("a bound socket has an address");
                 let now = Instant::now();
                 // RFC 7983 and RFC 5761: RTP, not RTCP.
@@ -196,7 +198,7 @@ impl Caller {
             match self.rtc.poll_output().expect("the connection lives") {
                 Output::Timeout(at) => return at,
                 Output::Transmit(transmit) => {
-                    if self.way == Way::Any || self.relays.contains(&transmit.destination) {
+                    if self.policy == IceTransportPolicy::All || self.relays.contains(&transmit.destination) {
                         let _ = self.socket.send_to(&transmit.contents, transmit.destination);
                     }
                 }

@@ -62,7 +62,7 @@ pub const SAYS_EVERY: Duration = Duration::from_millis(250);
 
 /// The direction of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     ToRunner,
     ToDevice,
 }
@@ -84,7 +84,7 @@ pub enum Step {
 /// Loses the next such packet in this direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost {
-    pub way: Way,
+    pub direction: Direction,
     pub step: Step,
 }
 

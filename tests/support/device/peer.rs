@@ -17,7 +17,7 @@ use super::offer::Codec;
 use super::sctp::{self, Association};
 use super::srtp::Context;
 use super::stun::{self, Message};
-use super::{Options, Packet, Report, SAYS_EVERY, Shared, Way, is_silent};
+use super::{Direction, Options, Packet, Report, SAYS_EVERY, Shared, is_silent};
 use crate::support::sound::{FRAME, RATE_HZ};
 
 /// The interval of the device's loop.
@@ -334,7 +334,7 @@ impl Peer {
     }
 
     fn handle_sctp(&mut self, packet: &[u8], now: Instant, report: &mut Report) {
-        if self.loses(Way::ToDevice, packet) {
+        if self.loses(Direction::ToDevice, packet) {
             return;
         }
         let Some(live) = &mut self.live else { return };
@@ -355,8 +355,8 @@ impl Peer {
     }
 
     /// Returns whether the network loses a packet of the channel's setup.
-    fn loses(&mut self, way: Way, packet: &[u8]) -> bool {
-        let lost = self.options.loses.iter().position(|lost| lost.is(way, packet));
+    fn loses(&mut self, direction: Direction, packet: &[u8]) -> bool {
+        let lost = self.options.loses.iter().position(|lost| lost.is(direction, packet));
         lost.map(|at| self.options.loses.remove(at)).is_some()
     }
 
@@ -376,7 +376,7 @@ impl Peer {
 
     fn send_sctp(&mut self, packets: &[Vec<u8>]) {
         for packet in packets {
-            let lost = self.loses(Way::ToRunner, packet);
+            let lost = self.loses(Direction::ToRunner, packet);
             if let Some(server) = self.server.as_mut().filter(|_| !lost) {
                 server.send(packet);
             }

@@ -9,7 +9,7 @@
 
 use serde_json::Value;
 
-use super::{Lost, Step, Way};
+use super::{Direction, Lost, Step};
 
 const INIT: u8 = 1;
 const INIT_ACK: u8 = 2;
@@ -249,7 +249,7 @@ impl Association {
 
 impl Lost {
     /// Returns whether a packet in this direction is the one.
-    pub fn is(&self, way: Way, bytes: &[u8]) -> bool {
+    pub fn is(&self, direction: Direction, bytes: &[u8]) -> bool {
         let value = |(_, _, value): (u8, u8, _)| value;
         let first = chunks(bytes.get(HEADER_BYTES..).unwrap_or_default()).into_iter().next();
         let control = |kind: u8| {
@@ -267,7 +267,7 @@ impl Lost {
             Some(&DATA) if first.is_none() => self.step == Step::CookieAck,
             _ => false,
         };
-        is_step && self.way == way
+        is_step && self.direction == direction
     }
 }
 

@@ -20,7 +20,7 @@ use edge_runner_proto::webrtc::session::{WebRtcCommand, WebRtcSession};
 use super::answer;
 use super::offer::{self, Sender};
 use super::peer::Peer;
-use super::{Options, Report, Way};
+use super::{Direction, Options, Report};
 
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const DEVICE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 57);
@@ -48,7 +48,7 @@ impl Rng {
 }
 
 /// Returns whether the network carries a datagram, at this time after the answer.
-pub type Carries = Box<dyn FnMut(Way, Duration) -> bool>;
+pub type Carries = Box<dyn FnMut(Direction, Duration) -> bool>;
 
 /// A call of one device.
 pub struct Call {
@@ -71,7 +71,7 @@ pub struct Call {
     now: Instant,
     wake: Instant,
     look: Instant,
-    flights: BTreeMap<(Instant, u64), (Way, Vec<u8>)>,
+    flights: BTreeMap<(Instant, u64), (Direction, Vec<u8>)>,
     flown: u64,
 }
 
@@ -205,11 +205,11 @@ impl Call {
             && entry.key().0 <= self.now
         {
             match entry.remove() {
-                (Way::ToRunner, contents) => {
+                (Direction::ToRunner, contents) => {
                     let packet = ReceivedPacket::from_datagram(device(), runner(), &contents);
                     self.session.handle_packet(&packet, self.now);
                 }
-                (Way::ToDevice, contents) => {
+                (Direction::ToDevice, contents) => {
                     self.peer
                         .handle_datagram(&contents, runner(), self.now, &mut self.report);
                 }
@@ -230,7 +230,7 @@ impl Call {
         }
         self.drain();
         for (_, contents) in std::mem::take(&mut self.peer.outgoing) {
-            self.launch(Way::ToRunner, contents);
+            self.launch(Direction::ToRunner, contents);
         }
     }
 
@@ -245,7 +245,7 @@ impl Call {
                 SessionOutput::Closed => self.gone = true,
                 SessionOutput::Command(WebRtcCommand::Transmit(mut transmit)) => {
                     let contents = transmit.contents().to_vec();
-                    self.launch(Way::ToDevice, contents);
+                    self.launch(Direction::ToDevice, contents);
                 }
                 SessionOutput::Audio(frame) => {
                     self.heard.push(at);
@@ -259,11 +259,12 @@ impl Call {
         }
     }
 
-    fn launch(&mut self, way: Way, contents: Vec<u8>) {
+    fn launch(&mut self, direction: Direction, contents: Vec<u8>) {
         let at = self.time();
-        if (self.carries)(way, at) {
+        if (self.carries)(direction, at) {
             self.flown += 1;
-            self.flights.insert((self.now + DELAY, self.flown), (way, contents));
+            self.flights
+                .insert((self.now + DELAY, self.flown), (direction, contents));
         }
     }
 }

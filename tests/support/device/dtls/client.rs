@@ -17,7 +17,7 @@ use super::record::{CHANGE_CIPHER_SPEC, HANDSHAKE, Protection, VERSION, prf};
 use super::{
     CERTIFICATE, CERTIFICATE_VERIFY, CLIENT_HELLO, CLIENT_KEY_EXCHANGE, ECDSA_SHA256, EXTENSION_EXTENDED_MASTER_SECRET,
     EXTENSION_GROUPS, EXTENSION_POINT_FORMATS, EXTENSION_RENEGOTIATION, EXTENSION_USE_SRTP, Endpoint, Event, FINISHED,
-    GROUP, Refused, SRTP_PROFILE, SUITE, extension, handshake_header, length16, length24, srtp, take,
+    GROUP, HandshakeError, SRTP_PROFILE, SUITE, extension, handshake_header, length16, length24, srtp, take,
 };
 
 const EXTENSION_SIGNATURES: u16 = 13;
@@ -65,7 +65,7 @@ impl Endpoint {
     }
 
     /// The request and its answer are not part of the transcript.
-    pub(super) fn handle_cookie(&mut self, body: &[u8]) -> Result<(), Refused> {
+    pub(super) fn handle_cookie(&mut self, body: &[u8]) -> Result<(), HandshakeError> {
         let mut rest = body.get(2..).ok_or("a short HelloVerifyRequest")?;
         let cookie = take(&mut rest, 1).ok_or("a HelloVerifyRequest without a cookie")?;
         self.transcript.clear();
@@ -73,7 +73,7 @@ impl Endpoint {
         Ok(())
     }
 
-    pub(super) fn handle_server_hello(&mut self, body: &[u8]) -> Result<(), Refused> {
+    pub(super) fn handle_server_hello(&mut self, body: &[u8]) -> Result<(), HandshakeError> {
         let short = "a short ServerHello";
         self.server_random = body.get(2..34).and_then(|b| b.try_into().ok()).ok_or(short)?;
         let mut rest = &body[34..];
@@ -99,7 +99,7 @@ impl Endpoint {
         Ok(())
     }
 
-    pub(super) fn handle_server_key_exchange(&mut self, body: &[u8]) -> Result<(), Refused> {
+    pub(super) fn handle_server_key_exchange(&mut self, body: &[u8]) -> Result<(), HandshakeError> {
         let length = usize::from(*body.get(3).ok_or("a short key exchange")?);
         let (parameters, signed) = body.split_at_checked(4 + length).ok_or("a short key exchange")?;
         if parameters[..3] != [3, GROUP[0], GROUP[1]] || signed.get(..2) != Some(&ECDSA_SHA256) {
@@ -117,7 +117,7 @@ impl Endpoint {
     }
 
     /// Certificate to Finished.
-    pub(super) fn handle_server_hello_done(&mut self) -> Result<(), Refused> {
+    pub(super) fn handle_server_hello_done(&mut self) -> Result<(), HandshakeError> {
         let point = self.peer_point.ok_or("no key exchange")?;
         let certificate = self.identity.certificate.clone();
         let listed = [&length24(&certificate)[..], &certificate].concat();
@@ -150,7 +150,7 @@ impl Endpoint {
         Ok(())
     }
 
-    pub(super) fn handle_server_finished(&mut self, body: &[u8], before: usize) -> Result<(), Refused> {
+    pub(super) fn handle_server_finished(&mut self, body: &[u8], before: usize) -> Result<(), HandshakeError> {
         let hash: [u8; 32] = Sha256::digest(&self.transcript[..before]).into();
         if prf::<12>(&self.master, b"server finished", &hash) != *body {
             return Err("a wrong Finished".into());

@@ -59,7 +59,7 @@ pub enum Event {
 }
 
 /// Why a packet is rejected.
-type Refused = String;
+type HandshakeError = String;
 
 pub struct Endpoint {
     identity: Identity,
@@ -88,7 +88,7 @@ pub struct Endpoint {
     repeat_at: Option<Instant>,
     pub datagrams: Vec<Vec<u8>>,
     pub events: Vec<Event>,
-    pub violations: Vec<Refused>,
+    pub violations: Vec<HandshakeError>,
 }
 
 /// A partially received handshake message.
@@ -141,7 +141,7 @@ impl Endpoint {
         self.datagrams.push(record);
     }
 
-    fn handle_record(&mut self, record: &Record) -> Result<(), Refused> {
+    fn handle_record(&mut self, record: &Record) -> Result<(), HandshakeError> {
         let opened;
         // Records of unknown epochs are skipped.
         if record.epoch() > 1 {
@@ -167,7 +167,7 @@ impl Endpoint {
     }
 
     /// Reassembles fragments and handles each message in order.
-    fn handle_pieces(&mut self, mut content: &[u8]) -> Result<(), Refused> {
+    fn handle_pieces(&mut self, mut content: &[u8]) -> Result<(), HandshakeError> {
         while let Some((head, rest)) = content.split_first_chunk::<12>() {
             let (kind, sequence) = (head[0], u16::from_be_bytes([head[4], head[5]]));
             let (length, offset, piece) = (u24(&head[1..4]), u24(&head[6..9]), u24(&head[9..12]));
@@ -209,7 +209,7 @@ impl Endpoint {
         Ok(())
     }
 
-    fn handle_message(&mut self, kind: u8, body: &[u8]) -> Result<(), Refused> {
+    fn handle_message(&mut self, kind: u8, body: &[u8]) -> Result<(), HandshakeError> {
         let before = self.transcript.len();
         let header = handshake_header(kind, self.expected_message - 1, body.len());
         self.transcript.extend_from_slice(&[&header[..], body].concat());
@@ -244,7 +244,7 @@ impl Endpoint {
         }
     }
 
-    fn handle_hello(&mut self, body: &[u8]) -> Result<(), Refused> {
+    fn handle_hello(&mut self, body: &[u8]) -> Result<(), HandshakeError> {
         let hello = Hello::parse(body).ok_or("a ClientHello that does not parse")?;
         if hello.cookie != COOKIE {
             // Neither message is part of the transcript.
@@ -333,7 +333,7 @@ impl Endpoint {
         self.flight(flight);
     }
 
-    fn handle_certificate(&mut self, body: &[u8]) -> Result<(), Refused> {
+    fn handle_certificate(&mut self, body: &[u8]) -> Result<(), HandshakeError> {
         // The length of the list, then that of its first certificate.
         let length = body.get(3..6).map(u24).ok_or("no certificate")?;
         let certificate = body.get(6..6 + length).ok_or("a certificate that is cut off")?;
@@ -356,7 +356,7 @@ impl Endpoint {
         Ok(())
     }
 
-    fn handle_key_exchange(&mut self, body: &[u8]) -> Result<(), Refused> {
+    fn handle_key_exchange(&mut self, body: &[u8]) -> Result<(), HandshakeError> {
         let point = body
             .get(1..)
             .and_then(|b| PublicKey::from_sec1_bytes(b).ok())
