@@ -1,11 +1,11 @@
-//! Counts what a thread takes from the allocator, so that a test can hold a path to a figure. It is the allocator of test programs
-//! alone: what is delivered has the system's.
+//! An allocator that counts the allocations of a thread, so that a test can bound them. Only test
+//! programs use it; the shipped binary uses the allocator of the system.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Without a destructor, and there from the thread's begin: asking for it allocates nothing.
+    /// Has no destructor and exists from the start of the thread, so access does not allocate.
     static TAKEN: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -15,11 +15,11 @@ struct Counting;
 static COUNTING: Counting = Counting;
 
 fn count() {
-    // A thread that is ending has no counter any more.
+    // A thread that ends has no counter.
     let _ = TAKEN.try_with(|taken| taken.set(taken.get() + 1));
 }
 
-// SAFETY: every call is the system's, with the caller's own arguments.
+// SAFETY: every call is forwarded to the system's allocator with unchanged arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Does something, and tells how often this thread went to the allocator for it: new blocks, and blocks that grew.
+/// Runs a function. Returns its value and the number of allocations and growths by this thread.
 pub fn of<T>(act: impl FnOnce() -> T) -> (T, u64) {
     let before = TAKEN.get();
     let done = act();

@@ -1,7 +1,8 @@
-//! [`Client`]: a plain client of `/ws-client`, which plays what it gets and talks RTVI.
+//! [`Client`]: a client of `/ws-client` that plays the received audio and uses RTVI.
 //!
-//! In: speech at any rate, messages. Out: what the runner sends, each frame held against what such a client can play: 24 kHz
-//! mono, whole samples, whole pieces of 20 ms, JSON in every message. A frame that it could not use fails the test.
+//! In: speech at any rate, messages. Out: audio and messages of the runner. Each frame is checked
+//! against what such a client can play: 24 kHz mono, whole samples, multiples of 20 ms, JSON in
+//! every message. Any other frame fails the test.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -11,17 +12,17 @@ use serde_json::{Value, json};
 
 use super::socket::{ConnectOptions, HandshakeError, Socket, SocketEvent, TimedEvent, seconds};
 
-/// The rate at which a client plays, whatever a frame says.
+/// The playback rate of the client.
 pub const CLIENT_RATE_HZ: u32 = 24_000;
-/// 20 ms of it.
+/// 20 ms at that rate.
 const PIECE: usize = 480;
 
 pub struct Client {
     pub socket: Socket,
-    /// When it first said something.
+    /// The time of the first speech.
     pub said: Option<Instant>,
     pub heard: Vec<i16>,
-    /// When each frame of audio came, and its samples.
+    /// Arrival time and number of samples of each audio frame.
     pub chunks: Vec<(Instant, usize)>,
     pub messages: Vec<Value>,
     pub interruptions: usize,
@@ -48,7 +49,7 @@ impl Client {
         })
     }
 
-    /// Says PCM in frames of 16 ms, as the stock client does.
+    /// Sends PCM in frames of 16 ms, like the stock client.
     pub fn say(&mut self, pcm: &[i16], rate_hz: u32) {
         self.said.get_or_insert_with(Instant::now);
         for frame in pcm.chunks((rate_hz * 16 / 1_000) as usize) {
@@ -62,7 +63,7 @@ impl Client {
         self.socket.message(&message.to_string());
     }
 
-    /// Asks the bot for what the data is, under a name of its own, and waits for the answer.
+    /// Sends a request to the bot, and waits for its answer.
     pub fn ask(&mut self, id: &str, data: &Value) -> Value {
         self.tell("client-message", id, &json!({"t": "echo", "d": data}));
         self.hear_message(&format!("the answer to {id}"), |message| {
@@ -70,14 +71,14 @@ impl Client {
         })
     }
 
-    /// Waits for a message, which may have come already.
+    /// Waits for a message, which may have arrived already.
     pub fn hear_message(&mut self, wanted: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         self.hear_until(wanted, |client| client.messages.iter().any(&is_it));
         let found = self.messages.iter().find(|message| is_it(message));
         found.cloned().expect("it was just there")
     }
 
-    /// Waits until `done`, and files everything that comes until then.
+    /// Waits until `done`, and records everything that arrives.
     pub fn hear_until(&mut self, wanted: &str, done: impl Fn(&Self) -> bool) {
         while !done(self) {
             assert!(!self.gone, "the session ended with {:?} before {wanted}", self.close);
@@ -86,7 +87,7 @@ impl Client {
         }
     }
 
-    /// Waits for the end, and returns the runner's close.
+    /// Waits for the end, and returns the close of the runner.
     pub fn end(&mut self) -> Option<(u16, String)> {
         self.hear_until("the end", |client| client.gone);
         self.close.clone()
@@ -110,7 +111,7 @@ impl Client {
                 assert_eq!(
                     (rate_hz, channels),
                     (CLIENT_RATE_HZ, 1),
-                    "it plays at another speed than this"
+                    "the rate or the channels are wrong"
                 );
                 let before = self.heard.len();
                 frames::samples(&pcm, channels, &mut self.heard).expect("whole samples");
@@ -130,7 +131,7 @@ impl Client {
         }
     }
 
-    /// The messages of the runner's voice behind the first so many samples.
+    /// Audio frames of the runner after the first `before` samples.
     pub fn heard_from(&self, before: usize) -> impl Iterator<Item = &[i16]> {
         let mut end = 0;
         self.chunks.iter().filter_map(move |(_, samples)| {
@@ -140,8 +141,8 @@ impl Client {
         })
     }
 
-    /// Fails if more was sent than could be played by then, beyond the lead and one frame. What is late on its way only looks
-    /// slower, so a slow machine cannot fail this.
+    /// Fails if the runner sent more than the client could have played by then, plus the lead and
+    /// one frame. A slow machine cannot fail this, because delays only make the runner look slower.
     pub fn assert_paced(&self, lead_s: f64) {
         let began = self.said.expect("nothing is answered before something is said");
         let mut sent_s = 0.0;

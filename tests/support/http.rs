@@ -1,7 +1,8 @@
-//! The smallest HTTP/1.1 client: one request, one connection, standard library only.
+//! A minimal HTTP/1.1 client: one request per connection, standard library only.
 //!
-//! In: an address, a request. Out: the reply as it came, with the few facts a strict client checks: status, header
-//! lines, whether the body was chunked, and its bytes. It gives up after [`PATIENCE`], which no test relies on.
+//! In: an address, a request. Out: the raw reply, with the parts that a strict client checks:
+//! status, header lines, whether the body is chunked, and its bytes. It times out after
+//! [`PATIENCE`], which no test relies on.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// The whole exchange of a microcontroller ends after this long.
+/// Time limit of one exchange, the same as on a microcontroller.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -35,7 +36,8 @@ impl Reply {
     }
 }
 
-/// Sends one request; `headers` are whole lines without the line end. Adds `Host`, `Connection` and the length.
+/// Sends one request. `headers` are whole lines without line ends. Adds `Host`, `Connection` and
+/// `Content-Length`.
 pub fn request(addr: SocketAddr, method: &str, target: &str, headers: &[&str], body: &[u8]) -> io::Result<Reply> {
     let mut head = format!("{method} {target} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n");
     for line in headers {
@@ -53,7 +55,7 @@ pub fn get(addr: SocketAddr, target: &str) -> Reply {
     request(addr, "GET", target, &[], b"").expect("the runner answers")
 }
 
-/// Writes `bytes` as they are and reads until the peer closes.
+/// Writes raw bytes and reads until the peer closes.
 pub fn exchange(addr: SocketAddr, bytes: &[u8]) -> io::Result<Reply> {
     let mut stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -64,7 +66,7 @@ pub fn exchange(addr: SocketAddr, bytes: &[u8]) -> io::Result<Reply> {
     parse(&raw).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, String::from_utf8_lossy(&raw).into_owned()))
 }
 
-/// A connection that comes from an address of the caller's choice, and brings many requests.
+/// A keep-alive connection from a chosen source address.
 pub struct KeepAlive {
     stream: TcpStream,
     received: Vec<u8>,
@@ -84,7 +86,7 @@ impl KeepAlive {
         })
     }
 
-    /// Writes bytes that need not be a request.
+    /// Writes raw bytes.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
@@ -95,7 +97,8 @@ impl KeepAlive {
         self.read()
     }
 
-    /// Sends the same request so many times before it reads the first reply; calls `each` with every reply.
+    /// Sends the same request `count` times, then reads the replies and calls `each` with every
+    /// one.
     pub fn flood(&mut self, target: &str, body: &Value, count: usize, mut each: impl FnMut(Reply)) -> io::Result<()> {
         let request = Self::head(target, &[], body);
         self.stream.write_all(&request.repeat(count))?;
@@ -142,7 +145,7 @@ impl KeepAlive {
     }
 }
 
-/// Reads a whole reply.
+/// Parses a complete reply.
 pub fn parse(raw: &[u8]) -> Option<Reply> {
     let end = raw.windows(4).position(|w| w == b"\r\n\r\n")?;
     let mut lines = std::str::from_utf8(&raw[..end]).ok()?.split("\r\n");

@@ -1,11 +1,12 @@
-//! What the tests stand on: the real binary on free ports, a strict microcontroller, four telephony providers and their REST
-//! API, clients of WebSockets and of HTTP, a bot that is a program, and sound.
+//! Support of the black-box tests: the real binary on free ports, a strict microcontroller, four
+//! telephony providers and their REST API, WebSocket and HTTP clients, a bot in a process, and
+//! audio.
 
 pub mod client;
 pub mod cloud;
 pub mod device;
 pub mod http;
-#[allow(dead_code, reason = "it is a program of its own as well")]
+#[allow(dead_code, reason = "it is also a program")]
 pub mod livekit;
 pub mod participant;
 pub mod program;

@@ -1,8 +1,9 @@
-//! [`Program`]: the bot's side of `media_url`, for a test that is caller and bot in one.
+//! [`Program`]: the bot's end of `media_url`, for a test that is caller and bot at once.
 //!
-//! In: the name of the call that it serves; speech and messages. Out: the arguments of its session, and what the runner tells
-//! it, each frame held against the contract: 16 kHz mono, whole samples, no text. The process of the session is a shell that
-//! leaves its arguments in a file and stays; the test speaks for it.
+//! In: a condition on the arguments that selects the session; speech and messages. Out: the
+//! arguments of the session, and what the runner sends. Each frame is checked against the contract:
+//! 16 kHz mono, whole samples, no text messages. The process of the session is a shell that writes
+//! its arguments to a file and sleeps; the test sends the media in its place.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,27 +16,28 @@ use serde_json::{Value, json};
 use super::runner::{PATIENCE, TestRunner};
 use super::socket::{ConnectOptions, Socket, SocketEvent, TimedEvent};
 
-/// What a bot hears, whatever the caller sends.
+/// The rate of the audio that a bot receives, for any rate of the caller.
 pub const BOT_RATE_HZ: u32 = 16_000;
 
-/// Leaves the arguments in a file named for the process, and stays for as long as any test may take.
+/// Writes the arguments to a file named for the process, and sleeps longer than any test.
 pub const SLEEPING_COMMAND: &str =
     r#"printf '%s\n' "$RUNNER_ARGUMENTS" > $$.new && mv $$.new $$.arguments && exec sleep 60"#;
 
-/// The same, and takes a moment to end, so that its media is closed before it is gone.
+/// Like [`SLEEPING_COMMAND`], but takes a second to end, so that its media closes before the
+/// process ends.
 pub const SLOW_EXIT_COMMAND: &str = r#"printf '%s\n' "$RUNNER_ARGUMENTS" > $$.new && mv $$.new $$.arguments
     trap 'sleep 1; exit 0' TERM; while :; do sleep 0.1; done"#;
 
-/// One process, as it was started.
+/// A started process.
 #[derive(Debug)]
 pub struct BotProcess {
-    /// Its number, which is also its group's.
+    /// Its process id, which is also its process group.
     pub process: u32,
     pub arguments: Value,
 }
 
 impl BotProcess {
-    /// Waits for the process that has such arguments.
+    /// Waits for a process with matching arguments.
     pub fn of(runner: &TestRunner, is_it: impl Fn(&Value) -> bool) -> Self {
         let start = Instant::now();
         loop {
@@ -52,7 +54,7 @@ impl BotProcess {
         }
     }
 
-    /// Those whose arguments are there.
+    /// Returns all processes that wrote their arguments.
     pub fn all(runner: &TestRunner) -> Vec<Self> {
         let files = fs::read_dir(runner.path(".")).expect("the folder is the test's");
         let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
@@ -68,7 +70,7 @@ impl BotProcess {
             .collect()
     }
 
-    /// Where its media is: an address and a path.
+    /// Returns the address and the path of its media.
     pub fn media(&self) -> (SocketAddr, String) {
         let url = self.arguments["media_url"].as_str().expect("a kind with media");
         let rest = url.strip_prefix("ws://").expect("a WebSocket without TLS");
@@ -78,7 +80,7 @@ impl BotProcess {
         (address, format!("/{path}"))
     }
 
-    /// Opens its media.
+    /// Connects to its media.
     pub fn connect_media(self) -> Program {
         let (address, path) = self.media();
         let socket = Socket::try_connect(address, &path, ConnectOptions::default());
@@ -96,7 +98,7 @@ impl BotProcess {
 pub struct Program {
     pub process: u32,
     pub socket: Socket,
-    /// The caller's voice, frame by frame.
+    /// Received audio, frame by frame.
     pub heard: Vec<Vec<i16>>,
     pub messages: Vec<Value>,
     pub close: Option<(u16, String)>,
@@ -104,7 +106,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Sends a message to the caller, or to the runner itself.
+    /// Sends a message to the caller or to the runner.
     pub fn tell(&self, message: &Value) {
         self.socket.message(&message.to_string());
     }
@@ -117,7 +119,7 @@ impl Program {
         self.socket.binary(frames::interruption());
     }
 
-    /// Says PCM in frames of 40 ms, as pipelines do.
+    /// Sends PCM in frames of 40 ms, like a pipeline.
     pub fn say(&self, pcm: &[i16], rate_hz: u32) {
         for frame in pcm.chunks((rate_hz / 25) as usize) {
             self.socket.audio(frame, rate_hz);
@@ -128,14 +130,14 @@ impl Program {
         self.heard.iter().map(Vec::len).sum()
     }
 
-    /// Waits for a message, which may have come already.
+    /// Waits for a message, which may have arrived already.
     pub fn hear_message(&mut self, wanted: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         self.hear_until(wanted, |program| program.messages.iter().any(&is_it));
         let found = self.messages.iter().find(|message| is_it(message));
         found.cloned().expect("it was just there")
     }
 
-    /// Waits until `done`, and files everything that comes until then.
+    /// Waits until `done`, and records everything that arrives.
     pub fn hear_until(&mut self, wanted: &str, done: impl Fn(&Self) -> bool) {
         while !done(self) {
             assert!(!self.gone, "the media ended with {:?} before {wanted}", self.close);
@@ -144,7 +146,7 @@ impl Program {
         }
     }
 
-    /// Waits for the end, and returns the runner's close.
+    /// Waits for the end, and returns the close of the runner.
     pub fn end(&mut self) -> Option<(u16, String)> {
         self.hear_until("the end of the media", |program| program.gone);
         self.close.clone()
@@ -164,7 +166,7 @@ impl Program {
                     let message = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
                     self.messages.push(message);
                 }
-                other => panic!("a bot is told nothing of that kind: {other:?}"),
+                other => panic!("unexpected frame: {other:?}"),
             },
             SocketEvent::Close(code, reason) => self.close = Some((code, reason)),
             SocketEvent::Gone(_) => self.gone = true,
@@ -172,7 +174,7 @@ impl Program {
     }
 }
 
-/// Tells whether a process runs; a zombie does not.
+/// Returns whether a process runs; a zombie does not.
 fn runs(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"));
     stat.is_ok_and(|stat| {
@@ -181,7 +183,7 @@ fn runs(process: u32) -> bool {
     })
 }
 
-/// Waits until a process is gone.
+/// Waits until a process has ended.
 pub fn wait_for_end(process: u32) {
     let start = Instant::now();
     while runs(process) {

@@ -1,9 +1,10 @@
-//! [`Caller`]: a call that a telephony provider brings, line by line from a script or message by message.
+//! [`Caller`]: a call of a telephony provider, from a recording or message by message.
 //!
-//! In: what the caller says, as PCM at the rate of the [`Line`], and keys. Out: what the runner says back, each message held
-//! against what this provider takes: its members and no others, its stream, its codec, its chunks. A message that the provider
-//! would not understand fails the test. What it is sent it plays: a mark comes back once all before it was played, or at once
-//! when that is cleared. The messages are those of the providers' public references; the scripts are `tests/data/telephony`.
+//! In: speech as PCM at the rate of the [`Line`], and keys. Out: messages of the runner, each
+//! checked against the format of the provider: exact members, stream id, codec, chunk sizes. Any
+//! other message fails the test. Received audio counts as played in real time: a mark is returned
+//! once all audio before it was played, or at once on a clear. The messages follow the public
+//! references of the providers; recordings are in `tests/data/telephony`.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -34,7 +35,7 @@ pub enum Codec {
     L16,
 }
 
-/// How the caller's voice comes.
+/// The format of the audio of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
     pub codec: Codec,
@@ -45,14 +46,14 @@ const fn line(codec: Codec, rate_hz: u32) -> Line {
     Line { codec, rate_hz }
 }
 
-/// Does the same with every provider, all at the same time.
+/// Runs a function for all providers in parallel.
 pub fn each_at_once(work: impl Fn(Provider) + Sync) {
     thread::scope(|scope| {
         let workers = ALL.map(|provider| {
             let work = &work;
             scope.spawn(move || work(provider))
         });
-        // The first one that failed is the one that is told of.
+        // Only the first failure is reported.
         for worker in workers {
             worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
@@ -82,7 +83,7 @@ impl Codec {
 }
 
 impl Provider {
-    /// Its name as the runner says it.
+    /// Its name in the interface of the runner.
     pub fn transport(self) -> &'static str {
         match self {
             Self::Twilio => "telephony_a",
@@ -92,7 +93,7 @@ impl Provider {
         }
     }
 
-    /// The messages of a recorded call.
+    /// Messages of a recorded call.
     pub fn script(self) -> impl Iterator<Item = &'static str> {
         let text = match self {
             Self::Twilio => include_str!("../data/telephony/twilio.jsonl"),
@@ -103,7 +104,7 @@ impl Provider {
         text.lines()
     }
 
-    /// Every line that this provider can bring, the ordinary one first.
+    /// Every audio format of the provider, the default first.
     pub fn lines(self) -> &'static [Line] {
         const TWILIO: &[Line] = &[line(Codec::Ulaw, 8_000)];
         const TELNYX: &[Line] = &[
@@ -130,7 +131,7 @@ impl Provider {
         }
     }
 
-    /// How the runner's voice goes back on this line.
+    /// The format of the audio that the runner sends back.
     pub fn back(self, line: Line) -> Line {
         match self {
             Self::Twilio | Self::Telnyx | Self::Plivo => NETWORK,
@@ -138,16 +139,16 @@ impl Provider {
         }
     }
 
-    /// How often the provider sends a message of audio.
+    /// The length of an audio message of the provider.
     pub fn frame_ms(self) -> u32 {
         if self == Self::Exotel { 100 } else { 20 }
     }
 }
 
-/// What three of the four are sent, whatever they send.
+/// The format that all but Exotel receive, for any format that they send.
 const NETWORK: Line = line(Codec::Ulaw, 8_000);
 
-/// One message of the runner's voice.
+/// An audio message of the runner.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk {
     pub at: Instant,
@@ -161,37 +162,38 @@ pub struct Caller {
     pub socket: Socket,
     pub stream_id: String,
     pub call_id: String,
-    /// When the first of the caller's voice was said.
+    /// The time of the first speech of the caller.
     pub said: Option<Instant>,
-    /// What the runner said, and how it was cut.
+    /// Audio of the runner, and the messages that carried it.
     pub heard: Vec<i16>,
     pub chunks: Vec<Chunk>,
-    /// How many chunks had come when it asked to clear what is not played.
+    /// For each clear, the number of chunks before it.
     pub clears: Vec<usize>,
-    /// The marks that it set, and when each was given back.
+    /// Marks of the runner, and the times at which they were returned.
     pub marks: Vec<String>,
     pub given_back: Vec<Instant>,
-    /// Messages of its bot to the provider itself; a caller that expects none fails at one.
+    /// Messages of the bot to the provider; with `None` such a message fails the test.
     pub others: Option<Vec<Value>>,
-    /// The runner's close, and the end of the connection.
+    /// The close of the runner, and whether the connection has ended.
     pub close: Option<(u16, String)>,
     pub gone: bool,
-    /// Numbers are written the other way: digits where the provider sends text, and text where it sends digits.
+    /// Whether numbers are sent in the other form: as digits where the provider sends text, and as
+    /// text where it sends digits.
     pub numbers_turned: bool,
     count: u64,
     frames: u64,
-    /// When all that was sent is played, and the marks that wait, each for its time.
+    /// The time at which all received audio is played, and pending marks, each with its time.
     played: Option<Instant>,
     waiting: VecDeque<(Instant, String)>,
 }
 
 impl Caller {
-    /// Dials in, and says nothing yet.
+    /// Connects, and sends nothing yet.
     pub fn connect(addr: SocketAddr, target: &str, provider: Provider, line: Line) -> Self {
         Self::connect_by(Socket::connect(addr, target), provider, line)
     }
 
-    /// The same over a socket that is open.
+    /// Uses an open socket.
     pub fn connect_by(socket: Socket, provider: Provider, line: Line) -> Self {
         let tag = match provider {
             Provider::Twilio => "MZ00000000000000000000000000000001",
@@ -228,12 +230,12 @@ impl Caller {
         }
     }
 
-    /// Dials in on `/ws`, and opens the stream as this provider does.
+    /// Connects to `/ws` and starts the stream.
     pub fn dial(addr: SocketAddr, provider: Provider) -> Self {
         Self::dial_on(addr, provider, provider.lines()[0])
     }
 
-    /// The same on another path, with a token in it.
+    /// Connects to another path, with a token in it, and starts the stream.
     pub fn dial_at(addr: SocketAddr, target: &str, provider: Provider) -> Self {
         let mut caller = Self::connect(addr, target, provider, provider.lines()[0]);
         caller.greet();
@@ -248,7 +250,7 @@ impl Caller {
         caller
     }
 
-    /// Dials in for the call of the script, of which nothing is said yet.
+    /// Connects with the ids of the recorded call, and sends nothing yet.
     pub fn scripted(addr: SocketAddr, provider: Provider) -> Self {
         let mut caller = Self::connect(addr, "/ws", provider, provider.lines()[0]);
         let start = provider.script().find(|text| text.contains(r#""event":"start""#));
@@ -264,7 +266,7 @@ impl Caller {
         caller
     }
 
-    /// Says what comes before the start; provider c has nothing to say there.
+    /// Sends the message before the start. Plivo has none.
     pub fn greet(&mut self) {
         match self.provider {
             Provider::Twilio => self.send(&json!({"event": "connected", "protocol": "Call", "version": "1.0.0"})),
@@ -274,7 +276,7 @@ impl Caller {
         }
     }
 
-    /// Says which stream of which call this is.
+    /// Sends the start, with the ids of stream and call.
     pub fn start(&mut self) {
         let (stream_id, call_id) = (self.stream_id.clone(), self.call_id.clone());
         let rate_hz = self.line.rate_hz;
@@ -285,7 +287,7 @@ impl Caller {
             (_, Codec::Ulaw) => "audio/x-mulaw",
             (Provider::Exotel, Codec::L16) => "audio/x-raw",
             (_, Codec::L16) => "audio/x-l16",
-            (_, Codec::Alaw) => unreachable!("provider b alone has it"),
+            (_, Codec::Alaw) => unreachable!("only Telnyx has A-law"),
         };
         let count = self.next_count();
         let start = match self.provider {
@@ -310,7 +312,7 @@ impl Caller {
         self.send(&start);
     }
 
-    /// Says PCM in messages of this provider's length, the last one as short as it is.
+    /// Sends PCM in messages of the provider's length; the last one may be shorter.
     pub fn say(&mut self, pcm: &[i16]) {
         self.said.get_or_insert_with(Instant::now);
         let samples = self.line.rate_hz * self.provider.frame_ms() / 1_000;
@@ -320,7 +322,7 @@ impl Caller {
         }
     }
 
-    /// Says one message of audio with this payload, whatever it is.
+    /// Sends one audio message with any payload.
     pub fn say_payload(&mut self, payload: &str) {
         self.frames += 1;
         let (count, chunk) = (self.next_count(), self.number(self.frames));
@@ -358,7 +360,7 @@ impl Caller {
         self.send(&dtmf);
     }
 
-    /// Gives a mark back: what stood before it was played, or cleared.
+    /// Returns a mark, because the audio before it was played or cleared.
     pub fn return_mark(&mut self, name: &str) {
         self.given_back.push(Instant::now());
         let (count, stream_id) = (self.next_count(), &self.stream_id);
@@ -377,7 +379,7 @@ impl Caller {
         self.send(&mark);
     }
 
-    /// Says that the caller has hung up.
+    /// Sends the stop: the caller hung up.
     pub fn stop(&mut self) {
         let (count, stream_id, call_id) = (self.next_count(), &self.stream_id, &self.call_id);
         let stop = match self.provider {
@@ -401,7 +403,7 @@ impl Caller {
         self.number(self.count)
     }
 
-    /// Provider c writes its numbers as numbers, the others as text.
+    /// Plivo sends numbers as digits, the others as text.
     fn number(&self, n: u64) -> Value {
         if (self.provider == Provider::Plivo) != self.numbers_turned {
             n.into()
@@ -410,7 +412,7 @@ impl Caller {
         }
     }
 
-    /// Waits until `done`, and files everything that comes until then; plays meanwhile.
+    /// Waits until `done`, records everything that arrives, and returns marks that are due.
     pub fn hear_until(&mut self, wanted: &str, done: impl Fn(&Self) -> bool) {
         while !done(self) {
             assert!(!self.gone, "the call ended with {:?} before {wanted}", self.close);
@@ -419,7 +421,8 @@ impl Caller {
         }
     }
 
-    /// Files what comes next, or gives a mark back; nothing when neither happens in this time.
+    /// Records the next message, or returns a mark that is due; `None` when neither happens in
+    /// time.
     pub fn hear_within(&mut self, time: Duration, wanted: &str) -> Option<()> {
         let due = self
             .waiting
@@ -436,13 +439,13 @@ impl Caller {
         Some(())
     }
 
-    /// Waits until so many milliseconds of the runner's voice came.
+    /// Waits until this many milliseconds of audio arrived.
     pub fn hear_ms(&mut self, ms: u32) {
         let samples = (self.back().rate_hz * ms / 1_000) as usize;
         self.hear_until(&format!("{ms} ms of speech"), |caller| caller.heard.len() >= samples);
     }
 
-    /// Waits for the end, and returns the runner's close.
+    /// Waits for the end, and returns the close of the runner.
     pub fn end(&mut self) -> Option<(u16, String)> {
         self.hear_until("the end", |caller| caller.gone);
         self.close.clone()
@@ -464,7 +467,7 @@ impl Caller {
         }
     }
 
-    /// Reads a message as strictly as the provider's reference allows.
+    /// Parses a message as strictly as the reference of the provider allows.
     fn read(&mut self, at: Instant, text: &str) {
         let message: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
         let stream_id = &self.stream_id;
@@ -524,7 +527,7 @@ impl Caller {
         self.heard.extend(pcm);
     }
 
-    /// The messages of the runner's voice behind the first so many samples.
+    /// Audio messages of the runner after the first `before` samples.
     pub fn heard_from(&self, before: usize) -> impl Iterator<Item = &[i16]> {
         let mut end = 0;
         self.chunks.iter().filter_map(move |chunk| {
@@ -534,12 +537,12 @@ impl Caller {
         })
     }
 
-    /// Fails unless every message was cut as this provider takes it.
+    /// Fails unless every message has a length that the provider accepts.
     pub fn assert_cut(&self) {
         let (last, whole) = self.chunks.split_last().expect("something was said");
         match self.provider {
             Provider::Twilio | Provider::Telnyx | Provider::Plivo => {
-                // 20 ms, the shortest that provider b takes.
+                // 20 ms, the shortest that Telnyx accepts.
                 assert!(
                     whole.iter().chain([last]).all(|chunk| chunk.bytes == 160),
                     "{:?}",
@@ -563,8 +566,8 @@ impl Caller {
         }
     }
 
-    /// Fails if more was sent than the provider would have played by then, beyond the lead and one chunk. It cannot fail for a
-    /// slow machine: what is late on its way only looks slower.
+    /// Fails if the runner sent more than the provider would have played by then, plus the lead and
+    /// one chunk. A slow machine cannot fail this, because delays only make the runner look slower.
     pub fn assert_paced(&self, lead_s: f64) {
         let began = self.said.expect("nothing is answered before something is said");
         let rate_hz = f64::from(self.back().rate_hz);
@@ -581,6 +584,6 @@ impl Caller {
     }
 }
 
-/// The caller's number and the one that was called.
+/// The numbers of the caller and of the called party.
 pub const FROM: &str = "+15550001111";
 pub const TO: &str = "+15550002222";

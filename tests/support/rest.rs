@@ -1,8 +1,10 @@
-//! [`Rest`]: a provider's REST API on a free port of this machine, which notes what it is asked and answers by a script.
+//! [`Rest`]: the REST API of a provider on a free loopback port, which records requests and plays
+//! scripted answers.
 //!
-//! In: the answers, each a status and a JSON body, or [`SILENCE`]; the last one is given to all further requests. Or what makes
-//! an answer of a request. Out: the requests as they came. One request per connection, as the runner makes them. Standard
-//! library only, so that it shares no fault with the runner's client.
+//! In: the answers, each a status and a JSON body, or [`SILENCE`], of which the last one repeats;
+//! or a function from requests to answers. Out: the recorded requests. One request per connection,
+//! as the runner sends them. Standard library only, so that it shares no bug with the client of the
+//! runner.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,7 +23,7 @@ pub struct RecordedRequest {
     pub target: String,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
-    /// As text, with U+FFFD for what is none.
+    /// As text, with U+FFFD in place of invalid UTF-8.
     pub body: String,
     pub bytes: Vec<u8>,
 }
@@ -33,13 +35,13 @@ impl RecordedRequest {
     }
 }
 
-/// What comes back for a request.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub enum ScriptedAnswer {
     Json(u16, String),
     /// Nothing, on a connection that stays open.
     Silence,
-    /// These bytes, and the end of the connection.
+    /// Raw bytes, and the end of the connection.
     Raw(Vec<u8>),
 }
 
@@ -61,7 +63,8 @@ impl Rest {
         Self::playing(move |nth, _| answers[nth.min(answers.len() - 1)].clone())
     }
 
-    /// Starts one that makes its answers of the number of a request, from 0, and of what is asked.
+    /// Starts a server whose answers depend on the number of the request, from 0, and on the
+    /// request.
     pub fn playing(play: impl Fn(usize, &RecordedRequest) -> ScriptedAnswer + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let rest = Self {
@@ -77,14 +80,15 @@ impl Rest {
                     return;
                 }
                 if let Some(request) = read(&stream) {
-                    // Noted before it is answered: whoever sees what the answer does can see the request.
+                    // Recorded before the answer, so a test that sees an effect of the answer can
+                    // see the request.
                     let says = {
                         let mut asked = asked.lock().expect("no holder panics");
                         let says = play(asked.len(), &request);
                         asked.push(request);
                         says
                     };
-                    // A client that has read enough may be gone.
+                    // The client may close once it has read enough.
                     let _ = match says {
                         ScriptedAnswer::Silence => {
                             open.push(stream);
@@ -99,12 +103,12 @@ impl Rest {
         rest
     }
 
-    /// The base that the runner is to be given.
+    /// The base URL for the runner.
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// What was asked up to now.
+    /// All requests so far.
     pub fn asked(&self) -> Vec<RecordedRequest> {
         self.asked.lock().expect("no holder panics").clone()
     }
@@ -113,7 +117,7 @@ impl Rest {
 impl Drop for Rest {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        // Wakes the listener for the last time.
+        // Wakes the listener, so that its thread ends.
         let _ = TcpStream::connect(self.addr);
     }
 }

@@ -1,8 +1,9 @@
 //! [`TestRunner`]: the real binary on free ports, for the time of one test.
 //!
-//! In: the options after `--port 0 --rtc-port 0`. Out: the address it listens on, as it says on standard output, and its
-//! log. It is killed when dropped, so a failing test leaves nothing behind. It starts in a folder of its own and without
-//! the runner's variables, so that the developer's settings do not reach it.
+//! In: the options after `--port 0 --rtc-port 0`. Out: the address it listens on, from its standard
+//! output, and its log. Drop kills it, so a failed test leaves no process behind. It starts in an
+//! empty folder and without the variables of the runner, so the settings of a developer do not
+//! affect it.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write as _};
@@ -17,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use super::http;
 
-/// How long a test waits for something that must happen, on the slowest and busiest machine it may run on.
+/// Time limit for events that must happen, for the slowest and busiest machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How the names of the runner's variables begin.
+/// Prefixes of the names of the runner's variables.
 const VARIABLES: [&str; 18] = [
     "RUNNER_",
     "CLOUD_",
@@ -47,12 +48,12 @@ pub struct TestRunner {
     pub addr: SocketAddr,
     log: Arc<Mutex<Vec<String>>>,
     said: Arc<Mutex<Vec<String>>>,
-    /// They end with what they read from.
+    /// Threads that read the output; they end with it.
     readers: Vec<thread::JoinHandle<()>>,
     folder: PathBuf,
 }
 
-/// What a run that was to end by itself left behind.
+/// The result of a run that ended by itself.
 #[derive(Debug)]
 pub struct RunOutput {
     pub code: Option<i32>,
@@ -66,7 +67,7 @@ impl TestRunner {
         Self::start_with(args, &[])
     }
 
-    /// Starts it with variables in its environment.
+    /// Starts it with environment variables.
     pub fn start_with(args: &[&str], variables: &[(&str, &str)]) -> Self {
         Self::start_among(&[], args, variables)
     }
@@ -80,7 +81,7 @@ impl TestRunner {
         Self::watch(command, folder, variables)
     }
 
-    /// Starts the binary with these arguments alone, and waits until it listens.
+    /// Starts the binary with only these arguments, and waits until it listens.
     pub fn start_bare(args: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = folder();
         let mut command = command(&folder);
@@ -88,12 +89,13 @@ impl TestRunner {
         Self::watch(command, folder, variables)
     }
 
-    /// The same with files of at most so many blocks of 512 bytes; a write past that fails as one on a full disk does.
+    /// Limits files to this many blocks of 512 bytes; a write beyond that fails like one on a full
+    /// disk.
     pub fn start_small(args: &[&str], variables: &[(&str, &str)], blocks: u32) -> Self {
         let folder = folder();
         let inner = command(&folder);
         let mut command = clean("sh", &folder);
-        // Without the first word the signal of that would end it.
+        // Without the trap, the signal of the limit would kill it.
         let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
         command
             .args(["-c", &script])
@@ -103,7 +105,7 @@ impl TestRunner {
         Self::watch(command, folder, variables)
     }
 
-    /// Starts the binary with these words before it, of a program that becomes it.
+    /// Starts the binary by way of a wrapper command that executes it.
     pub fn start_through(wrapper: &[&str], args: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = folder();
         let inner = command(&folder);
@@ -114,19 +116,19 @@ impl TestRunner {
         Self::watch(command, folder, variables)
     }
 
-    /// Starts it with mounts of its own, which `script` makes, and which go with it. Nothing where this user may not.
+    /// Starts it in a mount namespace that `script` sets up. Returns `None` without the permission.
     pub fn start_among_mounts(script: &str, args: &[&str], variables: &[(&str, &str)]) -> Option<Self> {
         let probe = Command::new("unshare").args(["-m", "true"]).status();
         if !probe.is_ok_and(|status| status.success()) {
-            // Not by a macro: what those print of a test that passes is not shown.
-            let said = "SKIPPED, AND NOT PROVED HERE: the runner on a machine in trouble. Mounts need root.";
+            // Not by `eprintln`, whose output is hidden for tests that pass.
+            let said = "SKIPPED, NOT TESTED HERE: the runner on a machine with faults. Mounts need root.";
             writeln!(std::io::stderr(), "{said}").expect("stderr is open");
             return None;
         }
         let folder = folder();
         let inner = command(&folder);
         let mut command = clean("unshare", &folder);
-        // The binary may lie below what is mounted over.
+        // The binary may be below a new mount.
         let script = format!("set -e; exec 9<\"$0\"; mount --make-rprivate /; {script}; exec /proc/self/fd/9 \"$@\"");
         command
             .args(["-m", "sh", "-c", &script])
@@ -137,7 +139,7 @@ impl TestRunner {
         Some(Self::watch(command, folder, variables))
     }
 
-    /// Starts a runner with a bot of its own: the test of this name in this binary, which is no test but calls the library.
+    /// Starts a runner with a custom bot: an ignored test of this binary, which calls the library.
     pub fn start_own(test: &str, variables: &[(&str, &str)]) -> Self {
         let folder = folder();
         let own = std::env::current_exe().expect("this is a program");
@@ -146,7 +148,7 @@ impl TestRunner {
         Self::watch(command, folder, variables)
     }
 
-    /// Starts one that listens nowhere.
+    /// Starts a runner that does not listen.
     pub fn start_silent(args: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = folder();
         let mut command = command(&folder);
@@ -164,7 +166,7 @@ impl TestRunner {
         runner
     }
 
-    /// Starts it, and hears where it listens.
+    /// Starts it. The channel receives the address on which it listens.
     fn launch(mut command: Command, folder: PathBuf, variables: &[(&str, &str)]) -> (Self, mpsc::Receiver<String>) {
         let mut child = command
             .envs(variables.iter().copied())
@@ -183,7 +185,7 @@ impl TestRunner {
         let said = Arc::new(Mutex::new(Vec::new()));
         let kept = said.clone();
         let speaker = thread::spawn(move || {
-            // Read to the end: a full pipe would stop the runner.
+            // Read to the end, because a full pipe would block the runner.
             for line in stdout.lines().map_while(Result::ok) {
                 if let Some((_, url)) = line.split_once("listening on http://") {
                     let _ = found.send(url.trim().to_owned());
@@ -207,12 +209,12 @@ impl TestRunner {
         Self::run_with(args, &[])
     }
 
-    /// Runs it with variables in its environment.
+    /// Runs it with environment variables.
     pub fn run_with(args: &[&str], variables: &[(&str, &str)]) -> RunOutput {
         Self::run_among(&[], args, variables)
     }
 
-    /// The same in a folder with these files, each a name and a text.
+    /// Runs it in a folder with these files, each a name and a text.
     pub fn run_among(files: &[(&str, &str)], args: &[&str], variables: &[(&str, &str)]) -> RunOutput {
         let folder = folder();
         put(&folder, files);
@@ -254,7 +256,7 @@ impl TestRunner {
         ended
     }
 
-    /// Live sessions as `/status` tells them.
+    /// The number of live sessions in `/status`.
     pub fn sessions(&self) -> u64 {
         let status = http::get(self.addr, "/status").json();
         status["sessions"]
@@ -262,7 +264,7 @@ impl TestRunner {
             .unwrap_or_else(|| panic!("no sessions in {status}"))
     }
 
-    /// Waits until as many sessions live as asked for, or fails the test.
+    /// Waits until this many sessions are live, or fails the test.
     pub fn wait_for_sessions(&self, wanted: u64) {
         let start = Instant::now();
         loop {
@@ -279,7 +281,7 @@ impl TestRunner {
         }
     }
 
-    /// A file in the folder that it was started in.
+    /// Returns the path of a file in its working directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -297,12 +299,12 @@ impl TestRunner {
         (self.said.lock().expect("no holder panics").join("\n"), self.log())
     }
 
-    /// Waits for a line of the log with `words` in it, and returns it.
+    /// Waits for a log line that contains `words`, and returns it.
     pub fn wait_for_log(&self, words: &str) -> String {
         self.wait_for_logs(words, 1).remove(0)
     }
 
-    /// Waits for so many lines of the log with `words` in them, and returns all there are.
+    /// Waits for `count` log lines that contain `words`, and returns all of them.
     pub fn wait_for_logs(&self, words: &str, count: usize) -> Vec<String> {
         let start = Instant::now();
         loop {
@@ -321,7 +323,7 @@ impl TestRunner {
         }
     }
 
-    /// The most memory that it ever held, in KiB.
+    /// Its peak memory in KiB.
     pub fn peak_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it lives");
         let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -331,9 +333,10 @@ impl TestRunner {
             .unwrap_or_else(|| panic!("no VmHWM in {status}"))
     }
 
-    /// Sends a signal by its name, such as `TERM`.
+    /// Sends a signal by name, such as `TERM`.
     pub fn signal(&self, name: &str) {
-        // The shell has `kill` built in; the standard library cannot send signals and some images lack the program.
+        // By the shell's built-in `kill`: the standard library cannot send signals, and some images
+        // lack the program.
         let command = format!("kill -{name} {}", self.child.id());
         let status = Command::new("sh")
             .args(["-c", &command])
@@ -342,7 +345,7 @@ impl TestRunner {
         assert!(status.success(), "signal {name} was not delivered");
     }
 
-    /// Waits for its end.
+    /// Waits until it ends.
     pub fn wait(&mut self) -> ExitStatus {
         wait(&mut self.child).unwrap_or_else(|| panic!("the runner did not end; log:\n{}", self.log()))
     }
@@ -359,8 +362,9 @@ impl Drop for TestRunner {
     }
 }
 
-/// The runner of this build, or the one that `EDGE_RUNNER_BINARY` names, with what it is run by if that is asked for, as in
-/// `/repo/cross/qemu /repo/target/aarch64-unknown-linux-gnu/release/edge-runner`. Words are parted by spaces.
+/// The binary of this build, or the one in `EDGE_RUNNER_BINARY`, optionally with an emulator, as in
+/// `/repo/cross/qemu /repo/target/aarch64-unknown-linux-gnu/release/edge-runner`. Spaces separate
+/// the words.
 fn command(folder: &PathBuf) -> Command {
     let named = std::env::var("EDGE_RUNNER_BINARY").unwrap_or_default();
     let mut words = named.split_whitespace();
@@ -369,7 +373,7 @@ fn command(folder: &PathBuf) -> Command {
     command
 }
 
-/// A program in this folder, without the developer's settings.
+/// A command in this folder, without the settings of a developer.
 fn clean(program: impl AsRef<OsStr>, folder: &PathBuf) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -392,7 +396,7 @@ fn put(folder: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// A fresh, empty folder.
+/// Creates an empty folder.
 pub fn folder() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let name = format!(

@@ -1,7 +1,8 @@
-//! What telephony providers sign: webhooks and, at one of them, the upgrade of a media socket, by their published rules.
+//! Signatures of telephony providers: webhooks and, for Twilio, the upgrade of a media socket, by
+//! their published rules.
 //!
-//! In: the secret that provider and runner share, and what is to be signed. Out: header lines. [`Line`](super::provider::Line)s
-//! and calls are in `provider`; the public host is [`HOST`].
+//! In: the secret that provider and runner share, and the data to sign. Out: header lines. Calls
+//! are in `provider`; the public host is [`HOST`].
 
 use data_encoding::BASE64;
 use hmac::{Hmac, KeyInit, Mac};
@@ -15,16 +16,16 @@ use super::provider::Provider;
 use super::runner::TestRunner;
 
 pub const HOST: &str = "bots.example.net";
-/// What signs at providers a and c.
+/// The token that signs for Twilio and Plivo.
 pub const TOKEN: &str = "canary-token-4714";
-/// The key that asks for tokens where a test has one.
+/// The API key of the runner in tests with one.
 pub const API_KEY: &str = "canary-api-key-4715";
 
 fn pair() -> Ed25519KeyPair {
     Ed25519KeyPair::from_seed_unchecked(&[7; 32]).expect("a seed")
 }
 
-/// The public key of provider b, as its variable takes it.
+/// The public key of Telnyx, encoded as in its variable.
 pub fn public_key() -> String {
     BASE64.encode(pair().public_key().as_ref())
 }
@@ -35,7 +36,7 @@ fn sha1(message: &str) -> String {
     BASE64.encode(&mac.finalize().into_bytes())
 }
 
-/// The form of a call's webhook. Its names stand in order, and nothing in it needs an escape but the `+` of numbers.
+/// The form of a call's webhook, sorted by name. Only the `+` of numbers needs an escape.
 pub fn form(provider: Provider, call_id: &str) -> Vec<(&'static str, String)> {
     let id = if provider == Provider::Plivo {
         "CallUUID"
@@ -50,7 +51,7 @@ pub fn form(provider: Provider, call_id: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Asks the runner's webhook for markup, as the provider does; `nonce` makes each request of provider c another.
+/// Requests markup from the webhook, like the provider. `nonce` distinguishes requests of Plivo.
 pub fn webhook(runner: &TestRunner, provider: Provider, call_id: &str, nonce: &str) -> Reply {
     let form = form(provider, call_id);
     let body: Vec<String> = form
@@ -85,7 +86,7 @@ pub fn webhook(runner: &TestRunner, provider: Provider, call_id: &str, nonce: &s
     http::request(runner.addr, "POST", "/", &headers, body.as_bytes()).expect("an answer")
 }
 
-/// The path of the socket that markup names.
+/// The path of the socket in the markup.
 pub fn target(markup: &Reply) -> String {
     assert_eq!(markup.status, 200, "{}", markup.text());
     let text = markup.text();
@@ -93,12 +94,12 @@ pub fn target(markup: &Reply) -> String {
     rest.split(['"', '<']).next().expect("a path").to_owned()
 }
 
-/// The header with which provider a signs the upgrade of a socket.
+/// The header with which Twilio signs the upgrade of a socket.
 pub fn upgrade(target: &str) -> String {
     format!("X-Twilio-Signature: {}", sha1(&format!("wss://{HOST}{target}")))
 }
 
-/// A path of `/ws` with a token that somebody with the API key asked for, where the runner hands one out.
+/// Returns the path of `/ws` with a token from `/start`, when the runner issues one.
 pub fn started(runner: &TestRunner, provider: Provider) -> Option<String> {
     let authorization = format!("Authorization: Bearer {API_KEY}");
     let body = json!({"transport": provider.transport()}).to_string();

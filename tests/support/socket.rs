@@ -1,8 +1,9 @@
-//! [`Socket`]: a client of the runner's WebSockets, for tests that send, wait and look.
+//! [`Socket`]: a client of the runner's WebSockets.
 //!
-//! In: an address, a path and header lines; then messages. Out: what the runner sends, each with the time at which it came, up
-//! to the end of the connection. It answers pings, as every client does. Two tasks of one small runtime do the work, so a test
-//! may be busy while messages come. Nobody waits longer than [`PATIENCE`].
+//! In: an address, a path and header lines; then messages. Out: messages of the runner, each with
+//! its arrival time, up to the end of the connection. It answers pings. Two tasks of a small
+//! runtime do the work, so messages are received while the test is busy. Waits time out after
+//! [`PATIENCE`].
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -25,7 +26,7 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::runner::PATIENCE;
 
-/// What came, and when.
+/// A message and its arrival time.
 #[derive(Debug)]
 pub struct TimedEvent {
     pub at: Instant,
@@ -38,11 +39,11 @@ pub enum SocketEvent {
     Binary(Bytes),
     /// A close with its code, 1005 when it had none, and its reason.
     Close(u16, String),
-    /// The connection is at its end; nothing follows.
+    /// The end of the connection.
     Gone(String),
 }
 
-/// A handshake that was refused.
+/// A rejected handshake.
 #[derive(Debug)]
 pub struct HandshakeError {
     pub status: u16,
@@ -57,14 +58,14 @@ pub struct Socket {
     tasks: Vec<AbortHandle>,
 }
 
-/// What of a client is unusual.
+/// Options of a connection.
 #[derive(Clone, Copy, Default)]
 pub struct ConnectOptions<'a> {
-    /// Further header lines of its request.
+    /// Further header lines of the request.
     pub headers: &'a [(&'static str, &'a str)],
-    /// Reads nothing after the handshake, and has its system hold as little as it can.
+    /// Reads nothing after the handshake, with the smallest receive buffer.
     pub reads_nothing: bool,
-    /// The address that it comes from, if not the usual one.
+    /// The source address, if not the default.
     pub from: Option<Ipv4Addr>,
 }
 
@@ -92,7 +93,7 @@ impl Socket {
                     break;
                 }
             }
-            // The reader's half needs this one until its own end.
+            // The reader needs this half until its own end.
             std::future::pending::<()>().await;
         });
         let reader = if options.reads_nothing {
@@ -118,7 +119,7 @@ impl Socket {
         self.send(Message::Binary(bytes.into()));
     }
 
-    /// Says an audio frame of the protobuf schema.
+    /// Sends an audio frame of the protobuf schema.
     pub fn audio(&self, pcm: &[i16], rate_hz: u32) {
         self.binary(frames::audio(pcm, rate_hz));
     }
@@ -135,18 +136,18 @@ impl Socket {
         })));
     }
 
-    /// Sends any message. A connection that is at its end takes it in silence; its reader tells.
+    /// Sends any message. On a closed connection it is dropped; the reader reports the end.
     pub fn send(&self, message: Message) {
         let _ = self.outbox.send(message);
     }
 
-    /// Waits for what comes next; `wanted` is for the words of a failure.
+    /// Waits for the next message; `wanted` is for the text of a failure.
     pub fn next(&mut self, wanted: &str) -> TimedEvent {
         self.next_within(PATIENCE, wanted)
             .unwrap_or_else(|| panic!("waited in vain for {wanted}"))
     }
 
-    /// Waits for what comes next, no longer than this.
+    /// Waits for the next message for at most `time`.
     pub fn next_within(&mut self, time: Duration, wanted: &str) -> Option<TimedEvent> {
         match self.inbox.recv_timeout(time) {
             Ok(arrived) => Some(arrived),
@@ -155,7 +156,7 @@ impl Socket {
         }
     }
 
-    /// Waits until `look` finds what it wants, or the connection ends, which fails the test.
+    /// Waits until `look` returns a value. The end of the connection fails the test.
     pub fn until<T>(&mut self, wanted: &str, mut look: impl FnMut(&TimedEvent) -> Option<T>) -> T {
         loop {
             let arrived = self.next(wanted);
@@ -168,7 +169,7 @@ impl Socket {
         }
     }
 
-    /// Waits for the end, and returns the close that came before it.
+    /// Waits for the end, and returns the close before it.
     pub fn end(&mut self) -> Option<(u16, String)> {
         let mut close = None;
         self.until("the end of the connection", |arrived| match &arrived.event {
@@ -182,7 +183,7 @@ impl Socket {
         close
     }
 
-    /// Ends the connection below the WebSocket, without a word.
+    /// Drops the TCP connection without a close.
     pub fn vanish(self) {}
 }
 
@@ -249,7 +250,7 @@ fn open(addr: SocketAddr, from: Option<Ipv4Addr>, reads_nothing: bool) -> io::Re
     }
     socket.connect_timeout(&addr.into(), PATIENCE)?;
     socket.set_nonblocking(true)?;
-    // Frames leave when they are said.
+    // No delay before frames are sent.
     socket.set_tcp_nodelay(true)?;
     Ok(socket.into())
 }
@@ -266,7 +267,8 @@ fn runtime() -> &'static Runtime {
     })
 }
 
-/// Opens a WebSocket by hand, for what no client would send: the stream is behind the answer's head.
+/// Opens a WebSocket by hand, for data that no client would send. The stream is after the response
+/// head.
 pub fn bare(addr: SocketAddr, target: &str) -> TcpStream {
     let mut stream = TcpStream::connect_timeout(&addr, PATIENCE).expect("the runner listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time-out is legal");
@@ -286,7 +288,7 @@ pub fn bare(addr: SocketAddr, target: &str) -> TcpStream {
     stream
 }
 
-/// How much longer than `from` ago `at` is, in seconds; before it, zero.
+/// Returns the seconds from `from` to `at`, at least 0.
 pub fn seconds(from: Instant, at: Instant) -> f64 {
     at.checked_duration_since(from).unwrap_or(Duration::ZERO).as_secs_f64()
 }

@@ -1,26 +1,26 @@
-//! Sound for tests: tones and something like a voice to send, and measures for what comes back.
+//! Audio for tests: tones and a synthetic voice to send, and measures of the received audio.
 //!
-//! `i16` mono at [`RATE_HZ`]. A tone is found by its share of the energy, with Goertzel's method over [`WINDOW`] samples,
-//! so that the level does not matter and the codec's noise does.
+//! `i16` mono at [`RATE_HZ`]. A tone is measured by its share of the energy, with Goertzel's
+//! algorithm over [`WINDOW`] samples, which does not depend on the level.
 
 use std::f64::consts::TAU;
 
 pub const RATE_HZ: u32 = 16_000;
 /// Samples in 20 ms.
 pub const FRAME: usize = 320;
-/// 100 ms: ten hertz of resolution.
+/// 100 ms, for a resolution of 10 Hz.
 const WINDOW: usize = 1_600;
-/// Below this mean square a window is silence, and no share is asked of it.
+/// A window below this mean square is silence and is left out.
 const SILENCE_POWER: f64 = 100.0;
 
-/// What a test peer says, sample by sample from its first packet on.
+/// The audio that a test peer sends from its first packet on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Speech {
     Silence,
     Tone {
         hz: f64,
     },
-    /// A hum with the harmonics and the syllables of a voice, for so many milliseconds from the start.
+    /// A hum with the harmonics and syllables of a voice, between two times in milliseconds.
     Voice {
         from_ms: u32,
         to_ms: u32,
@@ -28,7 +28,7 @@ pub enum Speech {
 }
 
 impl Speech {
-    /// The 20 ms that start at sample `at`.
+    /// Returns the 20 ms from sample `at`.
     pub fn frame(self, at: usize) -> [i16; FRAME] {
         std::array::from_fn(|i| {
             let sample = at + i;
@@ -46,7 +46,8 @@ impl Speech {
     }
 }
 
-/// A pitch that moves a little around 140 Hz, harmonics strongest at a vowel's formants, four syllables a second.
+/// A pitch that varies around 140 Hz, with the harmonics strongest at the formants of a vowel, and
+/// four syllables per second.
 fn voice(t: f64) -> f64 {
     let phase = TAU * (140.0 * t + 2.0 * (TAU * 3.0 * t).sin() / TAU);
     let formants = [(700.0, 110.0, 1.0), (1_200.0, 130.0, 0.5), (2_600.0, 200.0, 0.2)];
@@ -64,7 +65,8 @@ fn voice(t: f64) -> f64 {
     4_500.0 * sum * syllable
 }
 
-/// The share of the energy that lies at `hz`, 0 to 1: the median of all windows that are not silent. 0 when all are.
+/// Returns the share of the energy at `hz`, 0 to 1: the median of all windows that are not silent,
+/// or 0 when all are silent.
 pub fn tone_share(pcm: &[i16], hz: f64) -> f64 {
     let mut shares: Vec<f64> = pcm
         .chunks_exact(WINDOW)
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tone_has_all_its_energy_where_it_is() {
+    fn measures_the_energy_of_a_tone_at_its_frequency() {
         let tone = pcm(Speech::Tone { hz: 440.0 }, 50);
         assert!(tone_share(&tone, 440.0) > 0.99);
         assert!(tone_share(&tone, 900.0) < 0.01);

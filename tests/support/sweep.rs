@@ -1,58 +1,61 @@
-//! A sweep to say, and the measure of how it came back: how late each piece is, and how much of it is something else.
+//! A sweep signal, and the measure of its echo: the delay and the distortion of each piece.
 //!
-//! The pitch moves between [`LOW_HZ`] and [`HIGH_HZ`], within the telephone's band, and never has the same course twice within
-//! a quarter of a second: so every piece of 200 ms shows where in the sweep it belongs, and one lost, doubled or swapped frame
-//! shows as a jump. `i16` mono at any rate that divides [`GRID_HZ`].
+//! The pitch moves between [`LOW_HZ`] and [`HIGH_HZ`], within the telephone band, and its course
+//! does not repeat within a quarter of a second. So every piece of 200 ms has a unique place in the
+//! sweep, and a lost, duplicated or swapped frame shows as a jump. `i16` mono at any rate that
+//! divides [`GRID_HZ`].
 
 use std::f64::consts::TAU;
 
 const LOW_HZ: f64 = 300.0;
 const HIGH_HZ: f64 = 3_000.0;
-/// From the lowest pitch to the highest.
+/// Time from the lowest pitch to the highest.
 const RISE_S: f64 = 0.25;
 const LOUDNESS: f64 = 8_000.0;
-/// Begin and end are soft, so that they have no sound of their own.
+/// Fades at both ends, which avoid clicks.
 const FADE_S: f64 = 0.01;
-/// The grid on which a piece is looked for.
+/// Sampling rate of the search.
 const GRID_HZ: u32 = 96_000;
 /// Length of a piece.
 const PIECE_S: f64 = 0.2;
-/// A piece is looked for this far around where it would be had it come like the one before it.
+/// Search range around the place that the previous piece predicts.
 const SEARCH_S: f64 = 0.03;
-/// Silence to say behind a sweep: it pushes out what filters and chunks hold back. Half of it is heard for sure.
+/// Silence after a sweep, which flushes filters and chunks. At least half of it is received.
 const REST_MS: u32 = 100;
-/// How late the first piece may be: what filters hold back, and behind another sweep what is left of its rest.
+/// Largest delay of the first piece: the delay of filters, and after another sweep the rest of its
+/// silence.
 const LATE_MS_MAX: f64 = 110.0;
-/// Silence at the end of a message that is no part of the sweep; the sweep itself is never silent for so long.
+/// Silence at the end of a message that is not part of the sweep, which itself is never silent for
+/// this long.
 const FILL_S: f64 = 0.001;
-/// Two pieces come equally late when they differ by less.
+/// Delays that differ by less are equal.
 const EQUAL_MS: f64 = 0.2;
 
-/// So many milliseconds of the sweep.
+/// A sweep of this many milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep {
     pub ms: u32,
 }
 
-/// One piece of what was heard.
+/// A piece of the received audio.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
-    /// How much later in what was heard it stands than in what was said.
+    /// Its delay relative to the sent audio.
     pub late_ms: f64,
     pub gain: f64,
-    /// Its energy over that of everything else, in decibels.
+    /// Its energy over the energy of everything else, in decibels.
     pub clear_db: f64,
 }
 
 impl Sweep {
-    /// Makes it, with silence behind it.
+    /// Returns its samples, followed by silence.
     pub fn pcm(self, rate_hz: u32) -> Vec<i16> {
         let samples = (self.ms + REST_MS) * rate_hz / 1_000;
         let at = |n| self.value(f64::from(n) / f64::from(rate_hz)).round() as i16;
         (0..samples).map(at).collect()
     }
 
-    /// How much has to be heard before it can be followed to its end.
+    /// The received audio that [`Sweep::follow`] needs for the whole sweep.
     pub fn heard_ms(self) -> u32 {
         self.ms + REST_MS / 2
     }
@@ -61,7 +64,7 @@ impl Sweep {
         f64::from(self.ms) / 1_000.0
     }
 
-    /// Its value `t` seconds after its begin.
+    /// Its value `t` seconds after the start.
     fn value(self, t: f64) -> f64 {
         let fade = (t.min(self.seconds() - t) / FADE_S).clamp(0.0, 1.0);
         let span = HIGH_HZ - LOW_HZ;
@@ -70,14 +73,14 @@ impl Sweep {
         let turns = if within < RISE_S {
             rising(within)
         } else {
-            // The way down mirrors the way up.
+            // The falling half mirrors the rising half.
             2.0 * rising(RISE_S) - rising(2.0 * RISE_S - within)
         };
-        // Whole turns leave no trace, but those of a round need not be whole.
+        // Whole turns cancel; the turns of a round need not be whole.
         LOUDNESS * fade * (TAU * (turns + (rounds * 2.0 * rising(RISE_S)).fract())).sin()
     }
 
-    /// Looks at `heard` piece by piece, as far as the sweep goes.
+    /// Measures the received audio piece by piece, up to the end of the sweep.
     pub fn follow(self, heard: &[i16], rate_hz: u32) -> Vec<Piece> {
         let length = (PIECE_S * f64::from(rate_hz)) as usize;
         let step = (GRID_HZ / rate_hz) as usize;
@@ -92,7 +95,7 @@ impl Sweep {
                 break;
             }
             let expected = |late_s: f64| ((began_s - late_s) * f64::from(GRID_HZ)).round() as isize;
-            // Every fourth sample shows the place as well as all of them do.
+            // Every fourth sample is enough to find the place.
             let sparse: Vec<i16> = piece.iter().step_by(4).copied().collect();
             let likeness = |late_s: f64| {
                 let first = expected(late_s);
@@ -106,7 +109,7 @@ impl Sweep {
                 });
                 compare(&sparse, said).1
             };
-            // First by thirds of a sample at 8 kHz, then ever finer.
+            // A coarse search first: a third of a sample at 8 kHz. Then finer ones.
             let steps = |s: f64| (s * f64::from(GRID_HZ) / 4.0) as i32;
             let later = if n == 0 { LATE_MS_MAX / 1_000.0 } else { 0.0 } + SEARCH_S;
             late_s = best(
@@ -133,9 +136,9 @@ impl Sweep {
         pieces
     }
 
-    /// Fails unless all of it was heard, in order, from its first moment on, without a tear, as loud as it was said and this
-    /// clear. `chunks` are the messages that came. One that a bot on a busy machine could not fill in time ends in silence;
-    /// that is legal, and left out.
+    /// Fails unless the whole sweep was received in order, without gaps, at the same level and with
+    /// this ratio of signal to distortion. `chunks` are the received messages. A chunk that a bot
+    /// on a busy machine could not fill in time ends in silence, which is allowed and left out.
     pub fn assert_heard<'c>(self, chunks: impl Iterator<Item = &'c [i16]>, rate_hz: u32, clear_db: f64) {
         let least = (FILL_S * f64::from(rate_hz)) as usize;
         let mut heard = Vec::new();
@@ -163,7 +166,7 @@ impl Sweep {
             let whole = (piece.late_ms - first).abs() < EQUAL_MS;
             assert!(
                 whole,
-                "something was lost, doubled or swapped before piece {n}: {pieces:#?}"
+                "audio was lost, duplicated or swapped before piece {n}: {pieces:#?}"
             );
             let clear = piece.clear_db > clear_db && (0.95..1.05).contains(&piece.gain);
             assert!(clear, "piece {n} is not clear: {pieces:#?}");
@@ -171,7 +174,8 @@ impl Sweep {
     }
 }
 
-/// Gain of what was said in what was heard, and its energy over that of the rest in decibels.
+/// Returns the gain of the sent audio in the received audio, and its energy over that of the rest
+/// in decibels.
 fn compare(heard: &[i16], said: impl Iterator<Item = f64>) -> (f64, f64) {
     let (mut hh, mut hs, mut ss) = (0.0, 0.0, 0.0);
     for (h, s) in heard.iter().zip(said) {
@@ -199,13 +203,13 @@ mod tests {
 
     const SWEEP: Sweep = Sweep { ms: 1_500 };
 
-    /// What was heard, in messages of 20 ms.
+    /// Checks audio in messages of 20 ms.
     fn assert_heard(heard: &[i16], rate_hz: u32, clear_db: f64) {
         SWEEP.assert_heard(heard.chunks(rate_hz as usize / 50), rate_hz, clear_db);
     }
 
     #[test]
-    fn a_whole_sweep_is_found_and_how_late_it_is() {
+    fn measures_the_delay_of_a_whole_sweep() {
         for rate_hz in [8_000, 24_000] {
             let mut heard = vec![0; rate_hz as usize / 1_000 * 7];
             heard.extend(SWEEP.pcm(rate_hz));
@@ -213,15 +217,14 @@ mod tests {
             let late_ms = SWEEP.follow(&heard, rate_hz)[3].late_ms;
             assert!((late_ms - 7.0).abs() < 0.001, "{late_ms}");
         }
-        // A message that was filled up leaves no tear.
+        // A message padded with silence leaves no gap.
         let pcm = SWEEP.pcm(8_000);
         let filled = [&pcm[..4_050], &[0; 110], &pcm[4_050..]].concat();
         assert_heard(&filled, 8_000, 60.0);
     }
 
-    /// What it is for.
     #[test]
-    fn what_is_torn_is_not_whole() {
+    fn rejects_gaps_repeats_swaps_noise_and_wrong_levels() {
         let pcm = SWEEP.pcm(8_000);
         let (head, tail) = pcm.split_at(4_000);
         let mut swapped = pcm.clone();
