@@ -1,4 +1,5 @@
-//! Completions: the script that the binary prints, in the shell that it is for. bash must be installed; zsh and fish may be.
+//! Completions: the script that the binary prints, in the shell that it is for. bash must be
+//! installed; zsh and fish may be.
 //!
 //! In: words as a user has typed them. Out: what the shell offers for the last one.
 
@@ -15,8 +16,8 @@ fn script(shell: &str) -> String {
     String::from_utf8(output.stdout).expect("a script is text")
 }
 
-/// Runs a program of a shell with the script as its first argument, and returns the lines that it prints; nothing where the
-/// shell is not installed.
+/// Runs a program of a shell with the script as its first argument, and returns the lines that it
+/// prints; nothing where the shell is not installed.
 fn run(shell: &[&str], program: &str, script: &str, words: &[&str]) -> Option<Vec<String>> {
     let output = Command::new(shell[0])
         .args(&shell[1..])

@@ -1,5 +1,5 @@
-//! The pages of the repository: links lead somewhere, and the paths, tests, stages and programs that
-//! they name exist.
+//! The pages of the repository: links lead somewhere, and the paths, tests, stages and programs
+//! that they name exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,9 +1,10 @@
 //! The text on stdout when the server listens.
 //!
-//! In: the configuration and the bound addresses. Out: a few lines, one of which is `listening on http://HOST:PORT`, for programs
-//! to parse. The others say which address to open, who may call, and what differs from the defaults. The only secret is the API
-//! key, and only on a terminal: it stands behind the `#` of the URL, which browsers do not send to servers. On a terminal, an
-//! address of the local network is also shown as a QR code, for phones.
+//! In: the configuration and the bound addresses. Out: a few lines. One of them is `listening on
+//! http://HOST:PORT`, for programs to parse. The others tell people which URL to open, who may
+//! call, and which settings differ from the defaults. The API key is the only secret in it, and
+//! only on a terminal: it follows the `#` of the URL, which browsers do not send to servers. On a
+//! terminal, a URL of the local network is also shown as a QR code, for phones.
 
 use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
@@ -19,53 +20,50 @@ use crate::proto::livekit::missing_variables;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::is_protected;
 
-/// A line of the text: its name, empty where it continues the line above, and what it says.
+/// A row of the banner: its label, empty if it continues the row above, and its text.
 type BannerRow = (&'static str, String);
 
-/// Makes the text, with a line break at its end.
+/// Returns the banner, with a line break at its end.
 pub fn text(config: &Config, listening: &ListenAddresses, on_terminal: bool) -> String {
     let key = config
         .api_key
         .as_ref()
         .filter(|_| on_terminal && EntryPoint::BUILT == EntryPoint::Page);
     let fragment = key.map_or_else(String::new, |key| format!("#key={}", form_encoded(key.expose())));
-    let mut rows = addresses(config, listening, &fragment);
+    let mut rows = address_rows(config, listening, &fragment);
     if config.sessions_max != SESSIONS_MAX_DEFAULT {
         rows.push(("Sessions", format!("at most {}", config.sessions_max)));
     }
     if let Some(program) = config.command.as_ref().and_then(|command| command.first()) {
-        // Its arguments may hold secrets.
+        // The arguments may contain secrets.
         rows.push(("Bot", format!("{}, once per session", sanitized(program))));
     }
     if let Some(transport) = config.transport {
         rows.push(("Transport", format!("/start accepts {} only", full_name(transport))));
     }
     if let Some(provider) = config.transport.and_then(Transport::provider) {
-        rows.extend(telephone(provider, config));
+        rows.extend(telephony_rows(provider, config));
     }
     if config.telephony.unverified_calls {
-        rows.push((
-            "Unverified",
-            "calls are accepted without proof from their provider".into(),
-        ));
+        rows.push(("Unverified", "calls are accepted without proof of their origin".into()));
     }
-    rows.extend(rooms(config, listening));
-    rows.extend(access(config));
+    rows.extend(room_rows(config, listening));
+    rows.extend(access_rows(config));
     rows.push(("Stop", "Ctrl-C".into()));
     let mut lines = vec![
         format!("edge-runner {}", env!("CARGO_PKG_VERSION")),
         format!("listening on {}", config.host.url(listening.port)),
         String::new(),
     ];
-    lines.extend(rows.into_iter().map(|(name, what)| format!("  {name:<11}{what}")));
+    lines.extend(rows.into_iter().map(|(label, text)| format!("  {label:<11}{text}")));
     lines.push(String::new());
-    if on_terminal && is_for_phones(config, listening) {
+    if on_terminal && reaches_phones(config, listening) {
         lines.extend(qr::code(&page_url(config, listening, &fragment)));
     }
     lines.join("\n")
 }
 
-/// Returns the name of a transport as people know it, with its wire name.
+/// Returns the common name of a transport, followed by its wire name if that differs.
 fn full_name(transport: Transport) -> String {
     match (common_name(transport), transport.name()) {
         (common, name) if common == name => name.to_owned(),
@@ -73,15 +71,15 @@ fn full_name(transport: Transport) -> String {
     }
 }
 
-/// Where callers and devices find the server.
-fn addresses(config: &Config, listening: &ListenAddresses, fragment: &str) -> Vec<BannerRow> {
+/// The rows with the addresses for callers and devices.
+fn address_rows(config: &Config, listening: &ListenAddresses, fragment: &str) -> Vec<BannerRow> {
     let mut rows = Vec::new();
     let calls_only = config.transport.is_some_and(|transport| !transport.is_for_pages());
     let url = page_url(config, listening, fragment);
     match EntryPoint::BUILT {
         EntryPoint::Page if !calls_only => rows.push(("Talk", format!("open {url}"))),
         EntryPoint::Client if !calls_only => {
-            rows.push(("Talk", format!("point a client at {url}; this build has no page")));
+            rows.push(("Talk", format!("connect a client to {url}; this build has no page")));
         }
         _ => {}
     }
@@ -98,7 +96,7 @@ fn addresses(config: &Config, listening: &ListenAddresses, fragment: &str) -> Ve
     rows
 }
 
-/// Returns the one URL to open: HTTPS if there is any, under the address by which other machines reach this one.
+/// Returns the URL to open: HTTPS if TLS is on, with the address that other machines can reach.
 fn page_url(config: &Config, listening: &ListenAddresses, fragment: &str) -> String {
     let scheme = if config.tls == Tls::Off { "http" } else { "https" };
     let end = if EntryPoint::BUILT == EntryPoint::Page { "/" } else { "" };
@@ -112,7 +110,7 @@ fn page_url(config: &Config, listening: &ListenAddresses, fragment: &str) -> Str
     format!("{scheme}://{authority}{end}{fragment}")
 }
 
-/// Says what a browser needs to open its microphone on that page.
+/// Returns what a browser needs to open the microphone on that page.
 fn browser_hint(config: &Config, listening: &ListenAddresses) -> Option<String> {
     let address = lan_address(config, listening)?;
     if EntryPoint::BUILT != EntryPoint::Page {
@@ -123,22 +121,22 @@ fn browser_hint(config: &Config, listening: &ListenAddresses) -> Option<String> 
             let here = local_url(config.host, listening.port);
             let or_here = match config.host {
                 Host::Address(address) if !address.is_unspecified() => String::new(),
-                _ => format!(", or {here} on this machine"),
+                _ => format!(", or open {here} on this machine"),
             };
             Some(format!(
-                "for the microphone, browsers need HTTPS: add --tls auto{or_here}"
+                "browsers need HTTPS for the microphone: add --tls auto{or_here}"
             ))
         }
         Tls::Auto => Some(format!(
-            "accept the browser's warning, or install http://{}/ca.crt once",
+            "accept the warning of the browser, or install http://{}/ca.crt once",
             SocketAddr::new(address, listening.port)
         )),
-        Tls::Files { .. } => Some("use a name of the certificate in place of the address".into()),
+        Tls::Files { .. } => Some("use a host name of the certificate instead of the address".into()),
     }
 }
 
-/// Tells whether phones of the local network can open the page.
-fn is_for_phones(config: &Config, listening: &ListenAddresses) -> bool {
+/// Returns whether phones in the local network can open the page.
+fn reaches_phones(config: &Config, listening: &ListenAddresses) -> bool {
     let is_local = |address| {
         matches!(
             AddressScope::of(address),
@@ -149,8 +147,8 @@ fn is_for_phones(config: &Config, listening: &ListenAddresses) -> bool {
     EntryPoint::BUILT == EntryPoint::Page && serves_pages && lan_address(config, listening).is_some_and(is_local)
 }
 
-/// Who may call, and with what.
-fn access(config: &Config) -> Vec<BannerRow> {
+/// The rows about access: keys, tokens and origins.
+fn access_rows(config: &Config) -> Vec<BannerRow> {
     let mut rows = Vec::new();
     rows.extend(config.open_access_warning().map(|words| ("Warning", words.into())));
     if config.api_key.is_some() {
@@ -173,20 +171,23 @@ fn access(config: &Config) -> Vec<BannerRow> {
     if !config.allowed_origins.is_empty() {
         rows.push(("Origins", format!("only {}", config.allowed_origins.join(", "))));
         if config.transport.is_some_and(Transport::is_telephony) {
-            rows.push(("", "telephony providers send none, so their calls are refused".into()));
+            rows.push((
+                "",
+                "telephony providers send no Origin, so their calls are refused".into(),
+            ));
         }
     }
     rows
 }
 
-/// How callers reach a runner of this build.
+/// How callers can reach a runner of this build.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EntryPoint {
-    /// By the built-in page, in a browser.
+    /// With the built-in page, in a browser.
     Page,
-    /// By a client or a device of their own.
+    /// With their own client or device.
     Client,
-    /// By a provider only.
+    /// Only through a provider.
     Provider,
 }
 
@@ -200,18 +201,18 @@ impl EntryPoint {
     };
 }
 
-/// What has to be entered at a provider, and what becomes of its calls.
-fn telephone(provider: &Provider, config: &Config) -> Vec<BannerRow> {
+/// The rows of a telephony provider: the URLs to enter there, and how its calls are authenticated.
+fn telephony_rows(provider: &Provider, config: &Config) -> Vec<BannerRow> {
     let telephony = &config.telephony;
-    // A provider that takes no markup does without `--proxy`.
+    // `--proxy` is optional for a provider that takes no markup.
     let host = config.proxy.as_deref().unwrap_or("PUBLIC-HOST");
     let are_signed = provider.verifies(&telephony.settings) && telephony.verify_webhooks;
     let calls = match (is_protected(provider, telephony), config.ws_tokens) {
-        (true, _) if provider.signs_upgrades => "need the token of a webhook, or a signature of their own",
-        (true, _) => "need the token of a webhook",
+        (true, _) if provider.signs_upgrades => "need a token from the webhook, or a signature",
+        (true, _) => "need a token from the webhook",
         (false, true) if are_signed => "need a token",
-        (false, true) => "need a token, which anyone gets from the webhook",
-        (false, false) => "open to anyone who finds the address",
+        (false, true) => "need a token, which the webhook issues to anyone",
+        (false, false) => "open to anyone who knows the address",
     };
     let signatures = match (provider.signs(), are_signed) {
         (false, _) => "",
@@ -224,13 +225,13 @@ fn telephone(provider: &Provider, config: &Config) -> Vec<BannerRow> {
         ("Calls", calls.into()),
     ];
     if !provider.hangs_up(&telephony.settings) {
-        rows.push(("Hang-up", "none: its credentials are not set".into()));
+        rows.push(("Hang-up", "none: the credentials are not set".into()));
     }
     rows
 }
 
-/// Where a session in a room begins, and what the rooms that were asked for lack.
-fn rooms(config: &Config, listening: &ListenAddresses) -> Vec<BannerRow> {
+/// The rows of rooms and of WhatsApp: how a session starts, or which settings are missing.
+fn room_rows(config: &Config, listening: &ListenAddresses) -> Vec<BannerRow> {
     let mut rows = Vec::new();
     match config.transport {
         Some(Transport::Videoroom) => rows.push(("Rooms", daily_rooms(config, listening))),
@@ -256,12 +257,12 @@ fn rooms(config: &Config, listening: &ListenAddresses) -> Vec<BannerRow> {
 
 fn daily_rooms(config: &Config, listening: &ListenAddresses) -> String {
     match (&config.videoroom.key, config.bot_enters_rooms, &config.api_key) {
-        (None, ..) => "daily needs VIDEOROOM_API_KEY".into(),
-        (_, false, _) => "none: the built-in bots cannot join; add a bot that can, after `--`".into(),
-        // A browser that opens an address sends no key.
-        (_, true, Some(_)) => "ask /start with the key; it returns a room and a token".into(),
+        (None, ..) => "Daily needs VIDEOROOM_API_KEY".into(),
+        (_, false, _) => "none: the built-in bots cannot join rooms; name a bot that can after `--`".into(),
+        // A browser that opens a URL sends no key.
+        (_, true, Some(_)) => "call /start with the key; it returns a room and a token".into(),
         (_, true, None) => format!(
-            "open {}/videoroom, or ask /start; it returns a room and a token",
+            "open {}/videoroom, or call /start; it returns a room and a token",
             local_url(config.host, listening.port)
         ),
     }
@@ -270,15 +271,15 @@ fn daily_rooms(config: &Config, listening: &ListenAddresses) -> String {
 fn livekit_rooms(config: &Config) -> String {
     let missing = missing_variables(&config.mediaroom);
     match missing.is_empty() {
-        false => format!("livekit needs {}", missing.join(", ")),
+        false => format!("LiveKit needs {}", missing.join(", ")),
         true => {
             let url = config.mediaroom.url.as_deref().unwrap_or_default();
-            format!("ask /start; it returns a room at {url} and a token")
+            format!("call /start; it returns a room at {url} and a token")
         }
     }
 }
 
-/// The key as the value of a form field, which is how the page reads what stands behind the `#`.
+/// Encodes the key as the value of a form field; the page decodes the fragment that way.
 fn form_encoded(key: &str) -> String {
     let mut text = String::new();
     for byte in key.bytes() {
@@ -290,7 +291,8 @@ fn form_encoded(key: &str) -> String {
     text
 }
 
-/// The program of a bot, without what a terminal would obey.
+/// Returns the program of a bot with control characters replaced, so that it cannot control the
+/// terminal.
 fn sanitized(program: &OsStr) -> String {
     program
         .to_string_lossy()
@@ -299,7 +301,7 @@ fn sanitized(program: &OsStr) -> String {
         .collect()
 }
 
-/// The URL for a browser on this machine: browsers do not open an unspecified address.
+/// Returns the URL for a browser on this machine. Browsers do not open the unspecified address.
 fn local_url(host: Host, port: u16) -> String {
     match host {
         Host::Address(address) if address.is_unspecified() => Host::Localhost.url(port),
@@ -307,7 +309,7 @@ fn local_url(host: Host, port: u16) -> String {
     }
 }
 
-/// The address under which other machines reach this one.
+/// Returns the address at which other machines can reach this one.
 fn lan_address(config: &Config, listening: &ListenAddresses) -> Option<IpAddr> {
     match config.host {
         Host::Localhost => None,
@@ -318,8 +320,8 @@ fn lan_address(config: &Config, listening: &ListenAddresses) -> Option<IpAddr> {
 }
 
 fn preferred(addresses: &[IpAddr]) -> Option<IpAddr> {
-    let outside = |address: &&IpAddr| !address.is_loopback() && !address.is_unspecified();
-    let mut usable = addresses.iter().filter(outside);
+    let is_external = |address: &&IpAddr| !address.is_loopback() && !address.is_unspecified();
+    let mut usable = addresses.iter().filter(is_external);
     usable
         .clone()
         .find(|address| address.is_ipv4())
@@ -362,9 +364,9 @@ mod tests {
         text(&config, &listening, false)
     }
 
-    /// R-007, R-008: one line for programs, and the address to open for people; nothing else without options.
+    /// R-007, R-008: without options there is one line for programs and one URL for people.
     #[test]
-    fn without_options_the_banner_has_an_address_and_how_to_stop() {
+    fn shows_the_address_and_the_stop_key_without_options() {
         let version = env!("CARGO_PKG_VERSION");
         let expected = format!(
             "edge-runner {version}\nlistening on http://localhost:7860\n\n  Talk       open http://localhost:7860/\n  \
@@ -381,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_address_is_shown_as_it_was_given_and_the_address_to_open_is_reachable() {
+    fn shows_the_bound_address_and_a_url_that_others_can_reach() {
         for (host, listening, open) in [
             ("0.0.0.0", "http://0.0.0.0:7860", "http://192.0.2.5:7860/"),
             ("192.0.2.5", "http://192.0.2.5:7860", "http://192.0.2.5:7860/"),
@@ -404,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_were_given_are_shown() {
+    fn shows_the_given_options() {
         let arguments = [
             "--embedded",
             "--host=192.0.2.5",
@@ -425,9 +427,9 @@ mod tests {
         }
     }
 
-    /// The page cannot place telephone calls, so it is not offered.
+    /// The page cannot make telephone calls.
     #[test]
-    fn a_runner_of_telephone_calls_offers_no_page() {
+    fn shows_no_page_with_a_telephony_transport() {
         let text = banner(
             &["-t", "telephony_a", "-x", "bots.example.net", "--host", "192.168.1.2"],
             &["192.168.1.2"],
@@ -439,9 +441,9 @@ mod tests {
         assert!(!text.contains("Talk") && !text.contains("--tls auto"), "{text}");
     }
 
-    /// With HTTPS there is one address, that of HTTPS, and how to trust it.
+    /// With TLS only the HTTPS URL is shown, and how to trust its certificate.
     #[test]
-    fn with_https_its_address_is_the_one_to_open() {
+    fn shows_the_https_url_with_tls() {
         let with = |host: &str, tls: &str| {
             let arguments = ["--host", host, "--state-dir", "/s", "--tls", tls];
             banner(&arguments, &["127.0.0.1", "2001:db8::5", "192.0.2.5"])
@@ -464,7 +466,7 @@ mod tests {
         );
     }
 
-    fn shown_on(host: [u8; 4], key: Option<&str>, on_terminal: bool) -> String {
+    fn banner_at(host: [u8; 4], key: Option<&str>, on_terminal: bool) -> String {
         let config = Config {
             host: Host::Address(host.into()),
             tls: Tls::Auto,
@@ -480,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_qr_code_is_shown_on_terminals_for_addresses_of_the_local_network() {
+    fn shows_a_qr_code_on_terminals_for_local_network_addresses() {
         for (host, on_terminal, shown) in [
             ([0, 0, 0, 0], true, true),
             ([192, 168, 1, 2], true, true),
@@ -488,32 +490,33 @@ mod tests {
             ([127, 0, 0, 1], true, false),
             ([8, 8, 8, 8], true, false),
         ] {
-            let text = shown_on(host, None, on_terminal);
+            let text = banner_at(host, None, on_terminal);
             assert_eq!(text.contains('█'), shown, "{host:?} {on_terminal}");
             assert!(text.ends_with('\n'));
         }
         let expected = qr::code("https://192.168.1.2:7860/#key=hunter2").expect("a short text");
-        assert!(shown_on([0, 0, 0, 0], Some("hunter2"), true).ends_with(&expected));
+        assert!(banner_at([0, 0, 0, 0], Some("hunter2"), true).ends_with(&expected));
     }
 
-    /// On a terminal the key stands in the URL, and nowhere else is it seen; without one, the banner warns.
+    /// The key is shown in the URL on a terminal only. A runner without a key gets a warning.
     #[test]
-    fn the_key_is_shown_on_a_terminal_only() {
-        let seen = shown_on([0, 0, 0, 0], Some("hunter2/+&%x"), true);
+    fn shows_the_key_only_on_a_terminal() {
+        let seen = banner_at([0, 0, 0, 0], Some("hunter2/+&%x"), true);
         assert!(
             seen.contains("open https://192.168.1.2:7860/#key=hunter2%2F%2B%26%25x\n"),
             "{seen}"
         );
         assert!(!seen.contains("Warning"), "{seen}");
-        let piped = shown_on([0, 0, 0, 0], Some("hunter2"), false);
+        let piped = banner_at([0, 0, 0, 0], Some("hunter2"), false);
         assert!(!piped.contains("hunter2") && !piped.contains("#key"), "{piped}");
     }
 
     const KEY: &str = "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=";
 
-    /// R-046, R-073, R-088: what has to be entered at the provider stands there whole, and what is missing is said.
+    /// R-046, R-073, R-088: the URLs to enter at the provider are complete, and missing settings
+    /// are named.
     #[test]
-    fn providers_find_the_server() {
+    fn shows_the_urls_for_telephony_providers() {
         let of = |variables: &[(&str, &str)], arguments: &[&str]| {
             let mut all = vec!["-x", "bots.example.net"];
             all.extend(arguments);
@@ -532,12 +535,11 @@ mod tests {
             assert!(!whole.contains("Hang-up") && !whole.contains("hunter2"), "{whole}");
             let off = of(&credentials, &["-t", name, "--no-verify-webhooks"]);
             assert!(off.contains("signatures are not verified\n"), "{off}");
-            // Who may call is told as well.
-            assert!(whole.contains("  Calls      need the token of a webhook"), "{whole}");
+            assert!(whole.contains("  Calls      need a token from the webhook"), "{whole}");
             let switched = of(&credentials, &["-t", name, "--unverified-calls"]);
             for open in [&bare, &off, &switched] {
                 assert!(
-                    open.contains("  Calls      open to anyone who finds the address\n"),
+                    open.contains("  Calls      open to anyone who knows the address\n"),
                     "{open}"
                 );
             }
@@ -546,7 +548,7 @@ mod tests {
                 "{switched}"
             );
             let tokens = of(&[], &["-t", name, "--ws-auth", "token"]);
-            assert!(tokens.contains("which anyone gets from the webhook\n"), "{tokens}");
+            assert!(tokens.contains("which the webhook issues to anyone\n"), "{tokens}");
         }
         let fifth = super::text(
             &Config {
@@ -575,9 +577,9 @@ mod tests {
         assert!(!of(&a, &[]).contains("Webhook"), "without `-t` there is none");
     }
 
-    /// R-027, R-031: what rooms lack is shown where they were asked for, each variable by its name.
+    /// R-027, R-031: with `-t daily` and `-t livekit`, missing variables are named.
     #[test]
-    fn rooms_are_shown_where_they_were_asked_for() {
+    fn shows_rooms_only_with_their_transport() {
         let all = [
             ("VIDEOROOM_API_KEY", "hunter2"),
             ("MEDIAROOM_URL", "wss://rooms.example"),
@@ -603,16 +605,16 @@ mod tests {
         };
         assert_eq!(
             rooms(&[], &["-t", "daily"]),
-            "  Rooms      daily needs VIDEOROOM_API_KEY"
+            "  Rooms      Daily needs VIDEOROOM_API_KEY"
         );
         assert_eq!(
             rooms(&all[..3], &["-t", "livekit"]),
-            "  Rooms      livekit needs MEDIAROOM_API_SECRET"
+            "  Rooms      LiveKit needs MEDIAROOM_API_SECRET"
         );
         assert!(rooms(&all, &["-t", "daily"]).starts_with("  Rooms      open http://localhost:7860/videoroom, or"));
         assert!(rooms(&all, &["-t", "livekit"]).contains("wss://rooms.example"));
         let key = ["-t", "videoroom", "--api-key", "0123456789abcdef"];
-        assert!(rooms(&all, &key).contains("ask /start with the key"));
+        assert!(rooms(&all, &key).contains("call /start with the key"));
         assert!(banner_with(&all, &key, &[]).contains("/api/offer, and /videoroom\n"));
         let config = Config {
             transport: Some(Transport::Videoroom),
@@ -630,14 +632,14 @@ mod tests {
         };
         let stock = super::text(&config, &listening, false);
         assert!(
-            stock.contains("  Rooms      none: the built-in bots cannot join"),
+            stock.contains("  Rooms      none: the built-in bots cannot join rooms"),
             "{stock}"
         );
     }
 
-    /// R-076: what has to be entered at the provider, whatever `-t` says.
+    /// R-076: the URL to enter at the provider does not depend on `-t`.
     #[test]
-    fn the_dial_in_webhook_is_told() {
+    fn shows_the_dial_in_webhook() {
         let key = ("VIDEOROOM_API_KEY", "hunter2");
         let row = "  Dial-in    https://PUBLIC-HOST/videoroom-dialin-webhook, signatures are not verified\n";
         assert!(banner_with(&[key], &["--dialin"], &[]).contains(row));
@@ -651,19 +653,19 @@ mod tests {
         assert!(!banner_with(&[key], &[], &[]).contains("Dial-in"));
     }
 
-    /// R-085: a list of origins keeps providers out, who send none.
+    /// R-085: providers send no Origin header, so a list of origins blocks them.
     #[test]
-    fn a_list_of_origins_is_told_to_lock_providers_out() {
-        let note = "providers send none";
+    fn shows_that_a_list_of_origins_blocks_providers() {
+        let note = "providers send no Origin";
         let arguments = ["-x", "b.net", "--allowed-origins=https://a.net", "-t"];
         let with = |transport| banner(&[&arguments[..], &[transport]].concat(), &[]);
         assert!(with("telephony_a").contains(note) && with("telephony_d").contains(note));
         assert!(!with("webrtc").contains(note) && !banner(&["-x", "b.net", "-t", "twilio"], &[]).contains(note));
     }
 
-    /// The arguments of a bot may hold secrets, and its name may hold anything.
+    /// The arguments of a bot may contain secrets, and its path may contain any character.
     #[test]
-    fn a_bot_is_shown_by_its_program_alone() {
+    fn shows_the_program_of_a_bot_without_arguments() {
         let text = banner(
             &["--ws-auth", "token", "--", "/opt/bot\u{1b}[2J", "--key", "hunter2"],
             &[],

@@ -1,8 +1,8 @@
-//! Completions for bash, zsh and fish, made from the table of options.
+//! Completions for bash, zsh and fish, generated from the table of options.
 //!
-//! In: the name of a shell. Out: a script that the shell reads. Each completes commands, options and their values: words
-//! of closed lists, files and folders. Sources: the manuals bash(1) "Programmable Completion", zshcompsys(1) `_arguments`,
-//! and complete(1) of fish.
+//! In: the name of a shell. Out: a script for that shell, which completes commands, options and
+//! option values (words of closed lists, files and folders). Source: the manuals bash(1)
+//! "Programmable Completion", zshcompsys(1) `_arguments`, and complete(1) of fish.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::config::{BuiltInBot, Transport};
 use crate::features::Feature;
 use crate::proto::options::{FlagKind, HIDDEN};
 
-/// The shells that there are completions for.
+/// The supported shells.
 pub(super) const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
 /// The text of `completions --help`.
@@ -26,10 +26,10 @@ Prints completions for a shell. The Debian package installs them. Without it:
   fish: edge-runner completions fish > ~/.config/fish/completions/edge-runner.fish
 ";
 
-/// Commands of this build, and what each is for.
+/// Returns the commands of this build, each with its description.
 fn commands() -> Vec<(&'static str, &'static str)> {
     let all = [
-        ("doctor", "find what keeps callers out", Some(Feature::Doctor)),
+        ("doctor", "check what prevents calls", Some(Feature::Doctor)),
         ("cloud", "the cloud agent service and its client", Some(Feature::Cloud)),
         ("completions", "print completions for a shell", None),
         ("help", "print help", None),
@@ -40,28 +40,28 @@ fn commands() -> Vec<(&'static str, &'static str)> {
     built.map(|(name, help, _)| (name, help)).collect()
 }
 
-/// Commands of `cloud`.
+/// The commands of `edge-runner cloud`.
 const CLOUD: [&str; 6] = ["serve", "keys", "build", "status", "logs", "regions"];
 
-/// Values that an option takes.
+/// The values that an option takes.
 enum Values {
     /// The option takes no value.
     Switch,
     Words(Vec<&'static str>),
     File,
     Folder,
-    /// Values that no list can name, such as numbers.
+    /// Any other text, such as a number.
     Free,
 }
 
-/// What a shell knows of one option.
+/// One option in a script.
 struct Entry {
-    /// With their dashes, the short one first.
+    /// Names with their dashes, the short one first.
     names: Vec<String>,
     values: Values,
-    /// The word for the value.
+    /// The placeholder of the value.
     word: &'static str,
-    /// The first sentence of the help.
+    /// The first sentence of its help.
     help: &'static str,
 }
 
@@ -194,7 +194,7 @@ complete -F _edge_runner edge-runner
     )
 }
 
-/// Text within single quotes of zsh, in a place where brackets and colons have a meaning.
+/// Escapes text for single quotes of zsh, inside an `_arguments` specification.
 fn zsh_text(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {
@@ -262,7 +262,7 @@ fi
     )
 }
 
-/// Text within single quotes of fish.
+/// Escapes text for single quotes of fish.
 fn fish_text(text: &str) -> String {
     text.replace('\\', "\\\\").replace('\'', "\\'")
 }
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shown_option_is_in_every_script_and_no_hidden_one() {
+    fn every_script_has_the_shown_options_and_no_hidden_one() {
         for shell in SHELLS {
             let script = script(shell).expect("a known shell");
             for flag in FLAGS {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_quoted_for_its_shell() {
+    fn escapes_text_for_each_shell() {
         assert_eq!(zsh_text("it's [a:b]"), "it'\\''s \\[a\\:b\\]");
         assert_eq!(fish_text("it's \\"), "it\\'s \\\\");
     }

@@ -1,4 +1,4 @@
-//! Variables that are nearly those of the runner's options.
+//! Warnings about `RUNNER_` variables that are probably mistyped.
 
 use super::flags::RUNNER;
 use super::help;
@@ -6,17 +6,17 @@ use crate::proto::options::env::Variables;
 use crate::proto::options::env_options;
 use crate::proto::telephony::PROVIDERS;
 
-/// Variables that begin like those of options, and belong to others: the service's further arguments, and what a program
-/// that is a bot is told.
+/// Variables with the prefix of the runner that are not its options: the systemd unit reads the
+/// first, and programs that are bots the second.
 const FOREIGN_VARIABLES: &[&str] = &["RUNNER_ARGS", "RUNNER_ARGUMENTS"];
 
-/// Warns of variables of the runner that are none, and are nearly one.
+/// Warns of unknown `RUNNER_` variables whose name is close to a known one.
 pub(super) fn warn_typos(variables: &Variables, warnings: &mut Vec<String>) {
-    let told = help::environment(&PROVIDERS);
-    let told = told.iter().map(|(name, _)| *name);
+    let documented = help::environment(&PROVIDERS);
+    let documented = documented.iter().map(|(name, _)| *name);
     env_options::warn_typos(
         &[&RUNNER],
-        told.chain(FOREIGN_VARIABLES.iter().copied()),
+        documented.chain(FOREIGN_VARIABLES.iter().copied()),
         variables,
         warnings,
     );

@@ -1,15 +1,16 @@
-//! How far a `.env` file is trusted: it sets what a program reads of its own accord, and neither
-//! what is run nor where the secrets of others go.
+//! Restricts a `.env` file: it cannot change which programs run, nor redirect the secrets of
+//! others.
 //!
-//! And the other way round: which variables of the runner the programs that it starts do not
-//! inherit, since each is a secret of the runner and not of a bot.
+//! Also lists the runner's variables that child programs do not inherit, because they are secrets
+//! of the runner.
 //!
-//! In: the variables of the file, and those of the process. Out: the file without the lines that
-//! are refused, each with a warning that has its number and its name, never its value. Refused are
-//! names that change how programs are loaded and started, since anything that may write a file into
-//! the working directory (a bot, a cloned repository) would run code in every child; and the URL of
-//! a provider where the secret that is sent there is the process's: the two are taken from one
-//! place. Source: `unsecvars.h` of glibc, ld.so(8), and the manuals of the interpreters.
+//! In: the variables of the file and those of the process. Out: the file without the rejected
+//! lines. Each rejected line adds a warning with its number and name, never with its value. Two
+//! kinds of lines are rejected. The first sets a variable that changes how programs are loaded or
+//! started: anything that can write to the working directory (a bot, a cloned repository) could run
+//! code in every child process. The second sets the URL of a provider while the process sets the
+//! secret that is sent there: both must come from the same place. Source: `unsecvars.h` of glibc,
+//! ld.so(8), and the manuals of the interpreters.
 
 use std::collections::BTreeMap;
 
@@ -19,19 +20,19 @@ use crate::proto::options::env::{EnvFile, EnvLine};
 use crate::proto::telephony::settings::{Holds, Setting};
 use crate::proto::telephony::{PROVIDERS, Provider};
 
-/// Names that change what programs load or run before their first own line, and for whom.
+/// Variables that change what a program loads or runs at its start, and their effect.
 const LOADERS: &[(&str, &str)] = &[
-    ("PATH", "chooses which programs are run"),
-    // What the C library itself ignores in programs with more rights than their caller.
+    ("PATH", "determines which programs run"),
+    // glibc ignores these in setuid programs.
     ("GCONV_PATH", "loads code into every program"),
-    ("GETCONF_DIR", "chooses which programs are run"),
+    ("GETCONF_DIR", "determines which programs run"),
     ("GLIBC_TUNABLES", "changes the C library"),
     ("LOCPATH", "changes the C library"),
     ("NLSPATH", "changes the C library"),
-    ("HOSTALIASES", "leads names of hosts elsewhere"),
-    ("LOCALDOMAIN", "leads names of hosts elsewhere"),
-    ("RES_OPTIONS", "leads names of hosts elsewhere"),
-    ("RESOLV_HOST_CONF", "leads names of hosts elsewhere"),
+    ("HOSTALIASES", "redirects host names"),
+    ("LOCALDOMAIN", "redirects host names"),
+    ("RES_OPTIONS", "redirects host names"),
+    ("RESOLV_HOST_CONF", "redirects host names"),
     ("OPENSSL_CONF", "loads code into programs with OpenSSL"),
     ("OPENSSL_ENGINES", "loads code into programs with OpenSSL"),
     ("OPENSSL_MODULES", "loads code into programs with OpenSSL"),
@@ -41,7 +42,7 @@ const LOADERS: &[(&str, &str)] = &[
     ("IFS", "changes how shells read"),
     ("PS4", "runs code in shells"),
     ("PROMPT_COMMAND", "runs code in shells"),
-    ("BROWSER", "chooses which programs are run"),
+    ("BROWSER", "determines which programs run"),
     ("NODE_OPTIONS", "loads code into Node.js"),
     ("NODE_PATH", "loads code into Node.js"),
     ("NODE_REPL_EXTERNAL_MODULE", "loads code into Node.js"),
@@ -76,7 +77,7 @@ const LOADERS: &[(&str, &str)] = &[
     ("R_ENVIRON_USER", "runs code in R"),
 ];
 
-/// The same for every name that begins like this.
+/// Prefixes of such variables.
 const LOADER_PREFIXES: &[(&str, &str)] = &[
     ("LD_", "loads code into every program"),
     ("DYLD_", "loads code into every program"),
@@ -86,8 +87,8 @@ const LOADER_PREFIXES: &[(&str, &str)] = &[
     ("ERL_", "runs code in Erlang"),
 ];
 
-/// Where secrets are sent: the variable of a URL, and those of what goes there, by their canonical
-/// names. Those of telephony providers are in their tables.
+/// URL variables, each with the variables of the secrets sent to that URL, by canonical names.
+/// Telephony providers list theirs in their own tables.
 const PAIRS: &[(&str, &[&str])] = &[
     ("VIDEOROOM_API_URL", &["VIDEOROOM_API_KEY"]),
     ("MEDIAROOM_URL", &["MEDIAROOM_API_SECRET", "MEDIAROOM_API_KEY"]),
@@ -95,16 +96,16 @@ const PAIRS: &[(&str, &[&str])] = &[
     ("CLOUD_API_URL", &["CLOUD_API_KEY"]),
 ];
 
-/// What the runner reads of its own and others are not to know, by canonical names: each is a
-/// secret, or may have one in it.
+/// Variables of the runner that are or may contain a secret, by canonical names.
 const SECRETS: &[&str] = &[
     "RUNNER_API_KEY",
     "RUNNER_ICE_SERVERS",
-    // The further arguments of the service, `--api-key` perhaps among them.
+    // The arguments that the systemd unit adds, which may include `--api-key`.
     "RUNNER_ARGS",
 ];
 
-/// The same of providers. Those of telephony providers are in their tables.
+/// Variables with secrets of providers, by canonical names. Telephony providers list theirs in
+/// their own tables.
 const OTHER_SECRETS: &[&str] = &[
     "VIDEOROOM_API_KEY",
     "VIDEOROOM_DIALIN_HMAC",
@@ -123,7 +124,7 @@ fn secrets(provider: &Provider) -> impl Iterator<Item = &'static str> {
         .map(|setting| setting.name)
 }
 
-/// Returns the variables of the secrets that go where this variable, by its canonical name, says.
+/// Returns the variables of the secrets that are sent to the URL in `url`, a canonical name.
 pub(super) fn sent_to(providers: &[&Provider], url: &str) -> Vec<&'static str> {
     let is_base = |setting: &Setting| matches!(setting.holds, Holds::Base(_)) && setting.name == url;
     let provider = providers.iter().find(|provider| provider.settings.iter().any(is_base));
@@ -135,23 +136,23 @@ pub(super) fn sent_to(providers: &[&Provider], url: &str) -> Vec<&'static str> {
     }
 }
 
-/// Returns the names of the variables that programs do not inherit, without those that are `passed`
-/// by name.
+/// Returns the names of the variables that child programs do not inherit, without those in
+/// `passed`.
 ///
 /// # Errors
-/// [`UsageError`] for a name that no variable can have.
+/// [`UsageError`] for an invalid name of a variable.
 pub(super) fn withheld(
     providers: &[&Provider],
     passed: &[String],
     warnings: &mut Vec<String>,
 ) -> Result<Vec<String>, UsageError> {
-    let of = |secret| std::iter::once(secret).chain(aliases::aliases(Area::Variable, secret).iter().copied());
+    let all_names = |secret| std::iter::once(secret).chain(aliases::aliases(Area::Variable, secret).iter().copied());
     let mut names: Vec<String> = SECRETS
         .iter()
         .copied()
         .chain(providers.iter().flat_map(|provider| secrets(provider)))
         .chain(OTHER_SECRETS.iter().copied())
-        .flat_map(of)
+        .flat_map(all_names)
         .map(str::to_owned)
         .collect();
     let entries = passed.iter().flat_map(|text| text.split(',')).map(str::trim);
@@ -164,17 +165,17 @@ pub(super) fn withheld(
         match names.iter().position(|withheld| withheld == name) {
             Some(at) => drop(names.swap_remove(at)),
             None => warnings.push(format!(
-                "`--pass-env {name}`: programs get {name} without being told; the option is for the runner's own secrets"
+                "`--pass-env {name}` has no effect: bots inherit {name} anyway; the option is for secrets of the runner"
             )),
         }
     }
     Ok(names)
 }
 
-/// Takes the lines out that a file of the working directory has no say in.
+/// Removes the lines that a `.env` file may not set, and adds a warning for each.
 pub(super) fn restrict(file: &mut EnvFile, process: &BTreeMap<String, String>) {
     let warnings = &mut file.warnings;
-    file.variables.retain(|line| match refusal(line, process) {
+    file.variables.retain(|line| match rejection_reason(line, process) {
         Some(why) => {
             let EnvLine { number, name, .. } = line;
             warnings.push(format!(".env line {number}: {name} {why}; the line is skipped"));
@@ -184,26 +185,26 @@ pub(super) fn restrict(file: &mut EnvFile, process: &BTreeMap<String, String>) {
     });
 }
 
-/// Tells why a line is refused, as the end of a sentence that begins with its name.
-fn refusal(line: &EnvLine, process: &BTreeMap<String, String>) -> Option<String> {
+/// Returns why a line is rejected, as the end of a sentence that begins with its name.
+fn rejection_reason(line: &EnvLine, process: &BTreeMap<String, String>) -> Option<String> {
     let name = line.name.as_str();
     let loader = LOADERS
         .iter()
         .find(|(known, _)| *known == name)
         .or_else(|| LOADER_PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix)));
     if let Some((_, what)) = loader {
-        return Some(format!("{what}, and is only taken from the environment of the runner"));
+        return Some(format!("{what} and can only be set in the environment of the runner"));
     }
     let canonical = aliases::canonical(Area::Variable, name);
     if line.value.trim().is_empty() {
         return None;
     }
-    // Whichever of its names the secret has: a bot may read one that the runner does not.
+    // Check the aliases too: a bot may read a name that the runner does not.
     let set = |name: &&str| process.get(*name).is_some_and(|value| !value.trim().is_empty());
     let names = |secret| std::iter::once(secret).chain(aliases::aliases(Area::Variable, secret).iter().copied());
     let secret = sent_to(&PROVIDERS, canonical).into_iter().flat_map(names).find(set)?;
     Some(format!(
-        "is where {secret} is sent, which the environment of the runner sets: set both there, or both in .env"
+        "is the URL that {secret} is sent to, which the environment of the runner sets: set both there, or both in .env"
     ))
 }
 
@@ -223,10 +224,10 @@ mod tests {
         (names, file.warnings)
     }
 
-    /// Finding 8: nothing of the file is run in a child, and what is skipped is told by number and
-    /// name.
+    /// The file cannot run code in a child process. A warning has the number and the name of the
+    /// line.
     #[test]
-    fn what_loads_code_is_skipped_by_number_and_name() {
+    fn rejects_variables_that_load_code() {
         for name in [
             "PATH",
             "LD_PRELOAD",
@@ -263,10 +264,10 @@ mod tests {
         }
     }
 
-    /// What people keep in such files stays: settings of interpreters that run nothing, keys, and
-    /// names that only look alike.
+    /// Keeps harmless settings of interpreters, keys, and names that only resemble a loader
+    /// variable.
     #[test]
-    fn harmless_lines_stay() {
+    fn keeps_harmless_lines() {
         let names = [
             "PYTHONUNBUFFERED",
             "PYTHONDONTWRITEBYTECODE",
@@ -297,10 +298,9 @@ mod tests {
         );
     }
 
-    /// Finding 8: the secret of the environment goes nowhere that the file names, whichever names
-    /// the two have.
+    /// A secret of the environment is never sent to a URL of the file, under any of their names.
     #[test]
-    fn a_url_goes_with_the_secret_of_its_own_place() {
+    fn rejects_a_url_whose_secret_is_in_the_environment() {
         for (url, secret) in [
             ("TELCO_A_API_URL", "TELCO_A_AUTH_TOKEN"),
             ("TELCO_A_API_URL", "TWILIO_AUTH_TOKEN"),
@@ -331,9 +331,9 @@ mod tests {
         }
     }
 
-    /// Finding 9: under each of their names, but for those that a bot is to have.
+    /// A secret is withheld under each of its names, except for names in `--pass-env`.
     #[test]
-    fn secrets_are_withheld_unless_they_are_passed_by_name() {
+    fn withholds_secrets_that_are_not_passed_by_name() {
         let read = |passed: &[&str]| {
             let passed: Vec<String> = passed.iter().map(|&text| text.to_owned()).collect();
             let mut warnings = Vec::new();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pair_and_every_secret_is_of_canonical_names() {
+    fn tables_have_canonical_names() {
         let pairs = PAIRS
             .iter()
             .flat_map(|(url, secrets)| [*url].into_iter().chain(secrets.iter().copied()));

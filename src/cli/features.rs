@@ -1,7 +1,7 @@
 //! Which options and variables need which cargo feature.
 //!
-//! In: the arguments and the variables. Out: an error that names the missing feature, a warning about
-//! credentials that this build does not use, and marks for the help.
+//! In: the arguments and the variables. Out: an error that names the missing feature, a warning
+//! about credentials that this build does not use, and marks for the help.
 
 use super::UsageError;
 use super::flags;
@@ -13,7 +13,7 @@ use crate::proto::options::values::found;
 use crate::proto::telephony::PROVIDERS;
 use crate::proto::telephony::settings::Holds;
 
-/// An option, the features of which it needs one (the first is the one to name), and whether it was
+/// An option, the features of which it needs any one (errors name the first), and whether it was
 /// given. An option that only turns a feature off needs none.
 type OptionFeatures = (&'static str, &'static [Feature], fn(&LowArgs) -> bool);
 
@@ -45,23 +45,23 @@ const OPTIONS: &[OptionFeatures] = &[
     }),
 ];
 
-/// Every board's profile sets the variable of this option, so only the option itself is refused.
+/// Every board profile sets the variable of this option, so only the typed option is rejected.
 const COMPLEXITY: &str = "--opus-complexity";
 
-/// Paths of sockets that callers open.
+/// WebSocket paths for callers.
 const SOCKETS: &[(Feature, &str)] = &[(Feature::Telephony, "/ws"), (Feature::WebSocket, "/ws-client")];
 
-/// Paths that the key of `--api-key` guards, whatever `-t` says.
+/// Paths that require the key of `--api-key`, for every `-t`.
 const GUARDED: &[(Option<Feature>, &str)] = &[(None, "/start"), (Some(Feature::WebRtc), "/api/offer")];
 
-/// Prefixes of variables that need a feature. Those of telephony are in the tables of its providers.
+/// Prefixes of variables that need a feature. Telephony providers list theirs in their own tables.
 const VARIABLES: &[(Feature, &[&str])] = &[
     (Feature::Videoroom, &["VIDEOROOM_", "RUNNER_START_NAMES"]),
     (Feature::Mediaroom, &["MEDIAROOM_"]),
     (Feature::Messaging, &["MESSAGING_"]),
 ];
 
-/// Variables that hold a credential. Those of telephony are in the tables of its providers.
+/// Variables with a credential. Telephony providers list theirs in their own tables.
 const CREDENTIALS: &[(Feature, &str)] = &[
     (Feature::Videoroom, "VIDEOROOM_API_KEY"),
     (Feature::Videoroom, "VIDEOROOM_DIALIN_HMAC"),
@@ -72,7 +72,7 @@ const CREDENTIALS: &[(Feature, &str)] = &[
     (Feature::Messaging, "MESSAGING_WEBHOOK_VERIFICATION_TOKEN"),
 ];
 
-/// Returns the feature and the name of every variable that holds a credential.
+/// Returns every variable with a credential, after the feature that reads it.
 fn credentials() -> impl Iterator<Item = (Feature, &'static str)> {
     let settings = PROVIDERS.into_iter().flat_map(|provider| provider.settings);
     let keys = settings.filter(|setting| matches!(setting.holds, Holds::Secret | Holds::PublicKey));
@@ -80,7 +80,7 @@ fn credentials() -> impl Iterator<Item = (Feature, &'static str)> {
         .chain(CREDENTIALS.iter().copied())
 }
 
-/// Returns the feature that an option needs; of alternatives, one that this build has.
+/// Returns the feature that an option needs; of alternatives, the first that this build has.
 pub(super) fn of_option(long: &str) -> Option<Feature> {
     let (_, features, _) = OPTIONS.iter().find(|(name, ..)| *name == long)?;
     let built = features.iter().find(|feature| feature.in_this_build());
@@ -99,7 +99,7 @@ pub(super) fn of_variable(name: &str) -> Option<Feature> {
         .map(|(feature, _)| *feature)
 }
 
-/// Calls `read` if this build has the feature. Without it, its variables are not validated.
+/// Calls `read` if this build has the feature. Otherwise the variables are not validated.
 ///
 /// # Errors
 /// Those of `read`.
@@ -113,14 +113,14 @@ pub(super) fn where_built<T: Default>(
     }
 }
 
-/// Returns the WebSocket paths of this build, for a sentence; `None` if it has none.
+/// Returns the WebSocket paths of this build, joined by "and"; `None` if it has none.
 pub(super) fn sockets() -> Option<String> {
     let built = SOCKETS.iter().filter(|(feature, _)| feature.in_this_build());
     let paths: Vec<&str> = built.map(|(_, path)| *path).collect();
     (!paths.is_empty()).then(|| paths.join(" and "))
 }
 
-/// Returns the paths of this build that the key guards, for a sentence.
+/// Returns the paths of this build that require the key, joined by "and".
 pub(super) fn guarded() -> String {
     let is_built = |feature: Option<Feature>| feature.is_none_or(Feature::in_this_build);
     let built = GUARDED.iter().filter(|(feature, _)| is_built(*feature));
@@ -131,27 +131,27 @@ pub(super) fn guarded() -> String {
 /// Rejects options and transports that this build lacks.
 ///
 /// # Errors
-/// [`UsageError::MissingFeature`] with the first of them.
+/// [`UsageError::MissingFeature`] for the first of them.
 pub(super) fn check(args: &LowArgs, transport: Option<Transport>) -> Result<(), UsageError> {
     let by_transport =
         transport.and_then(|transport| Some((format!("`-t {}`", transport.name()), transport.feature()?)));
-    let asked = OPTIONS.iter().filter(|(.., asked)| asked(args));
-    let by_options = asked.filter_map(|(long, ..)| Some((format!("`{long}`"), of_option(long)?)));
-    refuse(by_transport.into_iter().chain(by_options))
+    let given = OPTIONS.iter().filter(|(.., is_given)| is_given(args));
+    let by_options = given.filter_map(|(long, ..)| Some((format!("`{long}`"), of_option(long)?)));
+    reject(by_transport.into_iter().chain(by_options))
 }
 
-fn refuse(mut wishes: impl Iterator<Item = (String, Feature)>) -> Result<(), UsageError> {
-    match wishes.find_map(|(what, feature)| Some((what, feature.missing()?))) {
+fn reject(mut needs: impl Iterator<Item = (String, Feature)>) -> Result<(), UsageError> {
+    match needs.find_map(|(what, feature)| Some((what, feature.missing()?))) {
         Some((what, feature)) => Err(UsageError::MissingFeature { what, feature }),
         None => Ok(()),
     }
 }
 
-/// Warns of the tuning variable of board profiles in a build that does not read it.
+/// Warns if the Opus complexity is set in a build without WebRTC.
 pub(super) fn warn_unused_tuning(args: &LowArgs, warnings: &mut Vec<String>) {
     if args.opus_complexity.is_some() && !Feature::WebRtc.in_this_build() {
         warnings.push(format!(
-            "set, and not used by this build, which lacks `{}`: {}",
+            "this build lacks `{}` and ignores {}",
             Feature::WebRtc.name(),
             flags::variable(COMPLEXITY)
         ));
@@ -160,9 +160,9 @@ pub(super) fn warn_unused_tuning(args: &LowArgs, warnings: &mut Vec<String>) {
 
 /// Warns once of credentials that this build does not use.
 pub(super) fn warn_unused_credentials(variables: &Variables, warnings: &mut Vec<String>) {
-    let idle = credentials().filter(|(feature, name)| !feature.in_this_build() && variables.named(name).is_some());
+    let unused = credentials().filter(|(feature, name)| !feature.in_this_build() && variables.named(name).is_some());
     let (mut names, mut features) = (Vec::new(), Vec::new());
-    for (feature, name) in idle {
+    for (feature, name) in unused {
         names.push(found(variables, name));
         let feature = format!("`{}`", feature.name());
         if !features.contains(&feature) {
@@ -171,21 +171,21 @@ pub(super) fn warn_unused_credentials(variables: &Variables, warnings: &mut Vec<
     }
     if !names.is_empty() {
         warnings.push(format!(
-            "set, and not used by this build, which lacks {}: {}",
+            "this build lacks {} and ignores {}",
             features.join(" and "),
             names.join(", ")
         ));
     }
 }
 
-/// Returns what this build lacks, for the beginning of the help; nothing in a build that lacks nothing.
+/// Returns the features that this build lacks, for the start of the help; `None` if it has all.
 pub(super) fn missing_features() -> Option<String> {
-    let lacking: Vec<&str> = Feature::ALL
+    let missing: Vec<&str> = Feature::ALL
         .iter()
         .filter(|feature| !feature.in_this_build())
         .map(|feature| feature.name())
         .collect();
-    (!lacking.is_empty()).then(|| lacking.join(", "))
+    (!missing.is_empty()).then(|| missing.join(", "))
 }
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
     use crate::proto::options::{FlagKind, need};
 
     #[test]
-    fn every_name_is_one_that_there_is() {
+    fn tables_have_existing_names() {
         for (name, ..) in OPTIONS {
             assert!(FLAGS.iter().any(|flag| flag.long == *name), "{name}");
         }
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(of_variable("RUST_LOG"), None);
     }
 
-    /// A build without WebRTC would ignore it in silence otherwise.
+    /// Otherwise a build without WebRTC would ignore the option silently.
     #[test]
     fn every_option_of_webrtc_needs_webrtc() {
         for flag in FLAGS.iter().filter(|flag| flag.group == WEBRTC) {
@@ -220,11 +220,11 @@ mod tests {
 
     /// Giving an option requires its feature, unless the option only turns the feature off.
     #[test]
-    fn every_option_is_asked_for_by_being_typed() {
-        for (long, _, asked) in OPTIONS {
+    fn a_given_option_needs_its_feature() {
+        for (long, _, is_given) in OPTIONS {
             let flag = FLAGS.iter().find(|flag| flag.long == *long).expect("an option");
             let mut args = LowArgs::default();
-            assert!(!asked(&args), "{long}");
+            assert!(!is_given(&args), "{long}");
             args.given.push(flag.long);
             let value = match *long {
                 "--bot" => "echo",
@@ -241,13 +241,13 @@ mod tests {
                 }
                 FlagKind::Count(_) | FlagKind::Help | FlagKind::Version => panic!("{long} needs no feature"),
             }
-            assert_eq!(asked(&args), *long != "--no-dialin", "{long}");
+            assert_eq!(is_given(&args), *long != "--no-dialin", "{long}");
         }
     }
 
-    /// The default build lacks nothing, so nothing is refused, marked, or warned of.
+    /// The default build has every feature, so it rejects, marks and warns of nothing.
     #[test]
-    fn a_build_with_everything_says_nothing() {
+    fn a_full_build_rejects_nothing() {
         let args = LowArgs {
             direct: true,
             embedded: true,

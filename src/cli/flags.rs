@@ -1,7 +1,9 @@
-//! The table of options: one entry per option with its names, value word, help lines and setter.
+//! The table of options: one entry per option with its names, value placeholder, help text and
+//! setter.
 //!
-//! Texts of values enter through the setters and leave as [`LowArgs`]: what was typed, each value read by itself. What the
-//! values mean together is for `resolve`. `--help` is made from the same entries. An alias of an option is in `aliases`.
+//! In: the texts of values, each passed to the setter of its option. Out: [`LowArgs`], the typed
+//! values, each validated by itself; `resolve` validates their combination. `--help` is generated
+//! from the same table. Aliases of options are in `aliases`.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -20,7 +22,7 @@ use crate::proto::options::{
 };
 use crate::proto::server::forwarded::{Network, NetworkParseError};
 
-/// What was typed, before the values are held against each other.
+/// The typed values, before their combination is validated.
 #[derive(Debug, Default)]
 pub(super) struct LowArgs {
     pub host: Option<String>,
@@ -56,15 +58,15 @@ pub(super) struct LowArgs {
     pub moq: Moq,
     pub verbosity: u8,
     pub log: Option<LogFormat>,
-    /// The one argument that is no option, where a table takes one.
+    /// The positional argument, if the table takes one.
     pub argument: Option<OsString>,
-    /// What stands after `--`.
+    /// The arguments after `--`.
     pub command: Option<Vec<OsString>>,
-    /// The long names of the options that were typed.
+    /// The long names of the typed options.
     pub given: Vec<&'static str>,
 }
 
-/// Whether WebSockets ask for a token.
+/// Whether WebSockets require a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WsAuth {
     None,
@@ -81,8 +83,8 @@ impl WsAuth {
     }
 }
 
-/// Options of which a typed one makes the other's variable count for nothing.
-const RIVALS: &[[&str; 2]] = &[
+/// Pairs of conflicting options: typing one overrides the variable of the other.
+const CONFLICTS: &[[&str; 2]] = &[
     ["--api-key", "--api-key-file"],
     ["--dialin", "--no-dialin"],
     ["--direct", "--transport"],
@@ -98,20 +100,20 @@ impl OptionStore for LowArgs {
     }
 
     fn overrides(&self, option: &str) -> bool {
-        let said = |long: &str| self.given.contains(&long);
-        let rival = |[one, other]: &[&str; 2]| match option {
-            long if long == *one => said(other),
-            long if long == *other => said(one),
+        let typed = |long: &str| self.given.contains(&long);
+        let conflicts = |[one, other]: &[&str; 2]| match option {
+            long if long == *one => typed(other),
+            long if long == *other => typed(one),
             _ => false,
         };
-        // `-t videoroom` says nothing against `--direct`, which leads there.
-        let is_rival =
-            RIVALS.iter().any(rival) && (option != "--direct" || self.transport != Some(Transport::Videoroom));
-        is_rival || (option == "--bot" && self.command.is_some())
+        // `-t videoroom` does not conflict with `--direct`, which implies it.
+        let is_overridden =
+            CONFLICTS.iter().any(conflicts) && (option != "--direct" || self.transport != Some(Transport::Videoroom));
+        is_overridden || (option == "--bot" && self.command.is_some())
     }
 }
 
-/// The headings of the help, in its order.
+/// The headings of the help, in order.
 pub(super) const GROUPS: [&str; 6] = [SERVER, WEBRTC, BOTS, ACCESS, PROVIDERS, GENERAL];
 
 const SERVER: &str = "Server";
@@ -119,11 +121,11 @@ pub(super) const WEBRTC: &str = "WebRTC";
 const BOTS: &str = "Bots";
 const ACCESS: &str = "Access";
 const PROVIDERS: &str = "Rooms and telephony";
-/// Options that are specified and not built yet: they are parsed and refused.
+/// Options that are specified but not implemented: they are parsed and rejected.
 const MOQ: &str = HIDDEN;
 const GENERAL: &str = "General";
 
-/// The runner's own table.
+/// The options of the runner.
 pub(super) static RUNNER: OptionTable<LowArgs> = OptionTable {
     flags: FLAGS,
     prefix: "RUNNER_",
@@ -153,7 +155,7 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         "--port",
         FlagKind::Value("N", |args, text| put(&mut args.port, number(&text, 0, u16::MAX)?)),
         SERVER,
-        "HTTP port. 0 picks a free port, which the start-up line shows. [default: 7860]",
+        "HTTP port. 0 picks a free port, shown at start-up. [default: 7860]",
     ),
     flag(
         None,
@@ -186,7 +188,7 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         "--metrics",
         FlagKind::Value("off|local|any", |args, text| put(&mut args.metrics, metrics(&text)?)),
         SERVER,
-        "Who may read /metrics: `off` nobody, `local` this machine, `any` everybody. [default: local]",
+        "Who may read /metrics: `off` no one, `local` this machine, `any` everyone. [default: local]",
     ),
     flag(
         None,
@@ -247,7 +249,7 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
             put(&mut args.opus_complexity, number(&text, 0, OPUS_COMPLEXITY_MAX)?)
         }),
         WEBRTC,
-        "Effort of the Opus encoder, 0 to 10. Lower values need less CPU. [default: 3]",
+        "Complexity of the Opus encoder, 0 to 10. Lower values need less CPU. [default: 3]",
     ),
     flag(
         None,
@@ -342,7 +344,7 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         "--no-verify-webhooks",
         FlagKind::Switch(|args| args.no_verify_webhooks = true),
         PROVIDERS,
-        "Do not verify the signatures of telephony webhooks. They are verified when a credential for it is set.",
+        "Do not verify the signatures of telephony webhooks. By default they are verified if a credential for that is set.",
     ),
     flag(
         None,
@@ -384,7 +386,7 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         "--moq-serve",
         FlagKind::Switch(|args| args.moq.serve = true),
         MOQ,
-        "Serve a socket of our own, even when a relay is named; the default without one.",
+        "Listen on a socket, even with `--moq-connect`. The default without it.",
     ),
     flag(
         None,
@@ -426,14 +428,14 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         "--moq-tls-cert",
         FlagKind::Value("PEM", |args, text| put(&mut args.moq.tls_cert, text)),
         MOQ,
-        "Certificate to serve with, or of the relay, so that browsers may pin it.",
+        "Certificate of this server, or of the relay for browsers to pin.",
     ),
     flag(
         None,
         "--moq-tls-key",
         FlagKind::Value("PEM", |args, text| put(&mut args.moq.tls_key, text)),
         MOQ,
-        "Private key of that certificate, when serving.",
+        "Private key of the certificate of this server.",
     ),
     flag(
         None,
@@ -461,13 +463,13 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         "--log",
         FlagKind::Value("text|json", |args, text| put(&mut args.log, log_format(&text)?)),
         GENERAL,
-        "Format of the log on stderr: `text` for people, `json` for collectors, one object per line. [default: text]",
+        "Format of the log on stderr: `text`, or `json` with one object per line. [default: text]",
     ),
     flag(Some('h'), "--help", FlagKind::Help, GENERAL, "Print this help."),
     flag(Some('V'), "--version", FlagKind::Version, GENERAL, "Print the version."),
 ];
 
-// The help spells the default out.
+// The help contains these defaults.
 const _: () = assert!(SESSIONS_MAX_DEFAULT == 32 && OPUS_COMPLEXITY_DEFAULT == 3);
 
 fn transport(text: &str) -> Result<Transport, Expected> {
@@ -478,14 +480,14 @@ fn transport(text: &str) -> Result<Transport, Expected> {
     })
 }
 
-/// The transports that exist.
+/// Returns the implemented transports.
 pub(super) fn transports() -> impl Iterator<Item = Transport> {
     Transport::ALL
         .into_iter()
         .filter(|transport| transport.feature().is_some())
 }
 
-/// Returns the name by which people know a transport: its vendor's, else its own.
+/// Returns the common name of a transport: its first alias, or its wire name without one.
 pub(super) fn common_name(transport: Transport) -> &'static str {
     let name = transport.name();
     aliases::aliases(Area::Transport, name).first().copied().unwrap_or(name)
@@ -544,7 +546,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_stands_twice_and_every_long_name_has_its_dashes() {
+    fn names_are_unique_and_long_names_have_dashes() {
         for (i, flag) in FLAGS.iter().enumerate() {
             assert!(flag.long.starts_with("--"), "{}", flag.long);
             for other in &FLAGS[i + 1..] {
@@ -555,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn every_option_stands_under_a_heading_and_says_what_it_does() {
+    fn every_option_has_a_heading_and_a_help_text() {
         for flag in FLAGS {
             assert!(GROUPS.contains(&flag.group) || flag.group == HIDDEN);
             assert!(flag.help.ends_with(['.', ']']), "{}", flag.long);
@@ -563,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_end_where_they_say() {
+    fn numbers_are_checked_against_their_bounds() {
         assert_eq!(number("0", 0, u16::MAX), Ok(0));
         assert_eq!(number("65535", 0, u16::MAX), Ok(65535));
         for bad in ["65536", "-1", "", "7860a", " 1", "1.0"] {
@@ -578,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_to_offer_are_those_of_one_machine() {
+    fn ice_addresses_are_unicast() {
         for good in ["203.0.113.7", "2001:db8::1", "127.0.0.1"] {
             assert!(ice_address(good).is_ok(), "{good}");
         }
@@ -597,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_come_in_pairs() {
+    fn tls_takes_two_files() {
         assert_eq!(tls("off"), Ok(Tls::Off));
         assert_eq!(tls("auto"), Ok(Tls::Auto));
         assert!(matches!(tls("a.pem:b.pem"), Ok(Tls::Files { .. })));

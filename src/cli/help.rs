@@ -1,6 +1,6 @@
-//! The text of `--help`, made from the table of options.
+//! The text of `--help`, generated from the table of options.
 //!
-//! Nothing enters but the table; 100 columns at most leave. A change to the table changes `tests/data/help.txt`.
+//! Out: lines of at most 100 columns. A change to the table changes `tests/data/help.txt`.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ Runs voice bots for callers that connect over WebRTC (browsers, microcontrollers
 by telephone, or in a room.
 ";
 
-/// Ways to call the runner, what each is for, and the feature that it needs.
+/// The forms of the command line, with their descriptions and the feature that each needs.
 const USAGE: &[(&str, &str, Option<Feature>)] = &[
     ("[OPTIONS]", "serve the built-in bot", None),
     (
@@ -27,7 +27,7 @@ const USAGE: &[(&str, &str, Option<Feature>)] = &[
         "run this command as the bot of each session",
         None,
     ),
-    ("doctor [OPTIONS]", "find what keeps callers out", Some(Feature::Doctor)),
+    ("doctor [OPTIONS]", "check what prevents calls", Some(Feature::Doctor)),
     (
         "cloud COMMAND [OPTIONS]",
         "the cloud agent service and its client",
@@ -36,7 +36,7 @@ const USAGE: &[(&str, &str, Option<Feature>)] = &[
     ("completions bash|zsh|fish", "print completions for a shell", None),
 ];
 
-/// The uses that most people begin with.
+/// Common uses, with their descriptions.
 const EXAMPLES: &[(&str, &str)] = &[
     ("edge-runner", "Talk to the built-in bot at http://localhost:7860."),
     (
@@ -45,24 +45,24 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     (
         "edge-runner -t twilio -x bot.example.net",
-        "Take calls of Twilio; the webhook is https://bot.example.net/.",
+        "Accept Twilio calls; the webhook is https://bot.example.net/.",
     ),
 ];
 
-/// The address of the documentation.
+/// The URL of the documentation.
 const DOCS: &str = env!("CARGO_PKG_REPOSITORY");
 
-/// How options are set by variables.
-const OF_OPTIONS: &str = "Every option has a variable, such as RUNNER_MAX_SESSIONS for `--max-sessions`. Items of a list are \
-                          separated by commas. Options without a value take true or false, -v takes a number. The command \
-                          line wins.";
+/// How variables set options.
+const OPTION_VARIABLES: &str = "Every option has a variable, such as RUNNER_MAX_SESSIONS for `--max-sessions`. Lists are separated by \
+                          commas. Options without a value take true or false; -v takes a number. The command line takes \
+                          precedence.";
 
-/// What variables say, other than those of options and of telephony providers.
+/// Variables and their help, except those of options and of telephony providers.
 const ENVIRONMENT: &[(&str, &str)] = &[
-    ("VIDEOROOM_API_KEY", "API key of Daily, which creates rooms and tokens."),
+    ("VIDEOROOM_API_KEY", "API key of Daily, to create rooms and tokens."),
     (
         "VIDEOROOM_API_URL",
-        "Base URL of the API of Daily. [default: https://api.daily.co/v1]",
+        "Base URL of the Daily API. [default: https://api.daily.co/v1]",
     ),
     (
         "VIDEOROOM_ROOM_URL",
@@ -70,7 +70,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (
         "VIDEOROOM_SAMPLE_ROOM_URL",
-        "An existing room to use in place of new rooms.",
+        "An existing room to use instead of new rooms.",
     ),
     (
         "VIDEOROOM_DIALIN_HMAC",
@@ -78,7 +78,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (
         "MEDIAROOM_URL",
-        "URL of the LiveKit server: ws, wss, http or https. With key and secret, bots join its rooms.",
+        "URL of the LiveKit server: ws, wss, http or https. Needs the key and the secret below.",
     ),
     ("MEDIAROOM_API_KEY", "API key of the LiveKit server."),
     ("MEDIAROOM_API_SECRET", "API secret of the LiveKit server."),
@@ -88,7 +88,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (
         "MESSAGING_TOKEN",
-        "Access token of a WhatsApp system user, which answers calls.",
+        "Access token of a WhatsApp system user, to answer calls.",
     ),
     (
         "MESSAGING_PHONE_NUMBER_ID",
@@ -100,11 +100,11 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (
         "MESSAGING_WEBHOOK_VERIFICATION_TOKEN",
-        "A word of your choice; enter the same in the dashboard of the provider.",
+        "A word of your choice; enter the same word in the WhatsApp dashboard.",
     ),
     (
         "MESSAGING_API_URL",
-        "Base URL of the API of WhatsApp. [default: https://graph.facebook.com/v23.0]",
+        "Base URL of the WhatsApp API. [default: https://graph.facebook.com/v23.0]",
     ),
     (
         "RUNNER_START_NAMES",
@@ -115,20 +115,20 @@ const ENVIRONMENT: &[(&str, &str)] = &[
 ];
 
 const EXIT: &[(&str, &str)] = &[
-    ("0", "Done: the runner was asked to stop."),
-    ("1", "Run-time error, such as a port that is in use."),
+    ("0", "Success: the runner stopped when asked to."),
+    ("1", "Run-time error, such as a port that is already in use."),
     ("2", "Usage error: the message on stderr says what is expected."),
 ];
 
-/// Returns what variables say, other than those of options: of telephony providers, then of others.
+/// Returns variables and their help, except those of options: telephony providers first.
 pub(super) fn environment(providers: &[&Provider]) -> Vec<(&'static str, String)> {
     let others = ENVIRONMENT.iter().map(|&(name, help)| (name, help.to_owned()));
-    telephony(providers).into_iter().chain(others).collect()
+    telephony_variables(providers).into_iter().chain(others).collect()
 }
 
-/// Returns what the variables of providers say: credentials first, then the bases of their APIs.
-/// What follows the first sentence at one provider is not repeated at the next.
-fn telephony(providers: &[&Provider]) -> Vec<(&'static str, String)> {
+/// Returns the variables of providers and their help: credentials first, then base URLs. If two
+/// providers share a help text, the second gets its first sentence and a reference to the first.
+fn telephony_variables(providers: &[&Provider]) -> Vec<(&'static str, String)> {
     let all = || {
         let settings = providers
             .iter()
@@ -137,32 +137,43 @@ fn telephony(providers: &[&Provider]) -> Vec<(&'static str, String)> {
     };
     let is_base = |(_, setting): &(&Provider, &Setting)| matches!(setting.holds, Holds::Base(_));
     let sorted = all().filter(|entry| !is_base(entry)).chain(all().filter(is_base));
-    let mut told: Vec<(&str, &Provider)> = Vec::new();
+    let mut seen: Vec<(&str, &Provider)> = Vec::new();
     let mut entries = Vec::new();
     for (provider, setting) in sorted {
-        let name = vendor(provider);
-        let earlier = told.iter().find(|(help, _)| *help == setting.help);
+        let name = vendor_name(provider);
+        let earlier = seen.iter().find(|(help, _)| *help == setting.help);
         let help = match (setting.holds, earlier, setting.help.split_once(". ")) {
             (Holds::Base(base), ..) => format!("{} [default: {base}]", setting.help),
-            (_, Some((_, first)), Some((sentence, _))) => format!("{sentence}, as with {}.", vendor(first)),
+            (_, Some((_, first)), Some((sentence, _))) => format!("{sentence}, as with {}.", vendor_name(first)),
             _ => setting.help.to_owned(),
         };
-        told.push((setting.help, provider));
-        entries.push((setting.name, help.replace("{}", name)));
+        seen.push((setting.help, provider));
+        entries.push((setting.name, help.replace("{}", &name)));
     }
     entries
 }
 
-/// Returns the name by which people know a provider.
+/// Returns the value of `-t` that selects a provider: its alias, or its wire name without one.
 fn vendor(provider: &Provider) -> &'static str {
     let name = provider.wire_name();
     aliases::aliases(Area::Transport, name).first().copied().unwrap_or(name)
 }
 
-/// Returns the values of `-t` of the providers that take markup.
-fn takers_of_markup(providers: &[&Provider]) -> String {
-    let takers = providers.iter().filter(|provider| provider.takes_markup);
-    let words: Vec<String> = takers.map(|provider| format!("`-t {}`", vendor(provider))).collect();
+/// Returns the name of a provider for a sentence, such as Twilio.
+pub(super) fn vendor_name(provider: &Provider) -> String {
+    let mut name = vendor(provider).to_owned();
+    if let Some(initial) = name.get_mut(..1) {
+        initial.make_ascii_uppercase();
+    }
+    name
+}
+
+/// Returns the `-t` options of the providers that need markup with a public host.
+fn markup_providers(providers: &[&Provider]) -> String {
+    let with_markup = providers.iter().filter(|provider| provider.takes_markup);
+    let words: Vec<String> = with_markup
+        .map(|provider| format!("`-t {}`", vendor(provider)))
+        .collect();
     match words.split_last() {
         Some((last, [])) => last.clone(),
         Some((last, others)) => format!("{} and {last}", others.join(", ")),
@@ -170,24 +181,24 @@ fn takers_of_markup(providers: &[&Provider]) -> String {
     }
 }
 
-/// Makes the text of `doctor --help`.
+/// Returns the text of `doctor --help`.
 pub(super) fn doctor() -> String {
     let mut text = String::from("Usage: edge-runner doctor [OPTIONS]\n\n");
     paragraph(
         &mut text,
-        "Checks what keeps callers out: the port, addresses, TLS, keys, STUN and TURN servers, the credentials of providers, \
-         and the limits of this machine. Prints one line per check, with the remedy where something is wrong. It starts no bot.",
+        "Checks what can prevent calls: the port, addresses, TLS, keys, STUN and TURN servers, credentials of providers, \
+         and the limits of this machine. Prints one line per check, with advice for each problem. Starts no bot.",
     );
     text.push('\n');
     paragraph(
         &mut text,
-        "Give it the options and variables of the runner that it is to check; `edge-runner --help` lists them.",
+        "Takes the same options and variables as the runner; `edge-runner --help` lists them.",
     );
     text.push_str("\nExamples:\n  edge-runner doctor --host 0.0.0.0 --tls auto\n");
     text.push_str("  edge-runner doctor -t twilio -x bot.example.net\n");
     text.push_str("\nExit codes:\n");
     for (code, help) in [
-        ("  0", "Nothing keeps callers out. Warnings may be printed."),
+        ("  0", "No check failed. There may be warnings."),
         ("  1", "At least one check failed."),
         ("  2", "Usage error: the message on stderr says what is expected."),
     ] {
@@ -197,17 +208,17 @@ pub(super) fn doctor() -> String {
     text
 }
 
-/// Adds where the documentation is.
+/// Appends the URL of the documentation.
 fn documentation(text: &mut String) {
     text.push_str(&format!("\nDocumentation: {DOCS}\n"));
 }
 
-/// Makes the text of `--help`.
+/// Returns the text of `--help`.
 pub(super) fn text() -> String {
     let mut text = String::from(HEAD);
     for (i, (arguments, help, feature)) in USAGE.iter().enumerate() {
         let before = if i == 0 { "\nUsage:" } else { "      " };
-        // The mark alone: the line has no room for both.
+        // The mark replaces the description; the line has no room for both.
         let help = match feature.and_then(Feature::missing) {
             Some(_) => ABSENT,
             None => help,
@@ -229,11 +240,11 @@ pub(super) fn text() -> String {
     for title in GROUPS {
         text.push_str(&format!("\n{title}:\n"));
         entries(&mut text, FLAGS.iter().filter(|flag| flag.group == title), |flag| {
-            mark_missing(of_option(flag.long), &described(flag))
+            mark_missing(of_option(flag.long), &description(flag))
         });
     }
-    text.push_str("\nEnvironment (also read from .env in the working directory; real variables win):\n");
-    entry(&mut text, "  RUNNER_...", OF_OPTIONS);
+    text.push_str("\nEnvironment (also read from .env in the working directory; the process environment wins):\n");
+    entry(&mut text, "  RUNNER_...", OPTION_VARIABLES);
     for flag in FLAGS.iter().filter(|flag| flag.group != HIDDEN) {
         let variable = flags::variable(flag.long);
         let others = aliases::aliases(Area::Variable, &variable);
@@ -262,13 +273,13 @@ pub(super) fn text() -> String {
     text
 }
 
-/// What an option does. The one that chooses between transports lists them, each with its own mark;
-/// the one of the public host lists those that need it.
-fn described(flag: &RunnerFlag) -> Cow<'static, str> {
+/// Returns the help of an option. That of `--transport` also lists the transports, each marked if
+/// it is not in this build; that of `--proxy` lists the transports that require it.
+fn description(flag: &RunnerFlag) -> Cow<'static, str> {
     match flag.long {
         "--transport" => {}
         "--proxy" => {
-            let needed = takers_of_markup(&PROVIDERS);
+            let needed = markup_providers(&PROVIDERS);
             let help = flag.help.trim_end_matches('.');
             return Cow::Owned(format!("{help}. Required with {needed}."));
         }
@@ -294,15 +305,15 @@ mod tests {
     use super::*;
     use crate::config::Videoroom;
 
-    /// The text that people see is kept as a file, so that a change to it is seen in review. To renew it:
+    /// The text is kept in a file, so that reviews show its changes. To update the file:
     /// `cargo run -- --help > tests/data/help.txt`.
     #[test]
-    fn the_help_is_the_golden_file() {
+    fn help_matches_the_golden_file() {
         assert_eq!(text(), include_str!("../../tests/data/help.txt"));
     }
 
     #[test]
-    fn no_line_is_wider_than_a_terminal_and_every_option_is_named() {
+    fn lines_fit_and_every_shown_option_is_listed() {
         let text = text();
         for line in text.lines() {
             assert!(line.chars().count() <= crate::proto::options::help::WIDTH, "{line}");

@@ -1,8 +1,8 @@
-//! What the environment says of calls of the messaging app, which `--messaging` takes.
+//! Reads the variables of WhatsApp calls, which `--messaging` requires.
 //!
-//! In: the option, `-t` and the variables. Out: a [`Messaging`], or nothing without the option, when the variables are not even
-//! looked at. Refuses: another transport than WebRTC alone, variables that are missing, all of them named at once, and an id
-//! that is none. No error repeats a secret.
+//! In: the option, `-t` and the variables. Out: a [`Messaging`], or `None` without the option; the
+//! variables are then not read. Rejects a transport other than WebRTC, missing variables (one error
+//! names them all), and an invalid phone number id. No error contains a secret.
 
 use super::UsageError;
 use super::flags::LowArgs;
@@ -10,10 +10,10 @@ use crate::config::{Messaging, Secret, Transport};
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::{all_names, base, credential, wrong};
 
-/// Reads what is there.
+/// Reads the settings of WhatsApp calls.
 ///
 /// # Errors
-/// [`UsageError`] that names the option, or the variables.
+/// [`UsageError`] that names the option or the variables.
 pub(super) fn messaging(
     args: &LowArgs,
     transport: Option<Transport>,
@@ -25,7 +25,7 @@ pub(super) fn messaging(
     }
     if let Some(other) = transport.filter(|transport| *transport != Transport::WebRtc) {
         return Err(UsageError::Combination(format!(
-            "`--messaging` goes with `-t webrtc`, or without `-t`, and not with `-t {}`: its calls are WebRTC sessions",
+            "`--messaging` cannot be used with `-t {}`: WhatsApp calls are WebRTC sessions; use `-t webrtc` or omit `-t`",
             other.name()
         )));
     }
@@ -50,9 +50,9 @@ pub(super) fn messaging(
             missing.join(" and ")
         )));
     }
-    // It becomes part of a path.
+    // The id becomes part of a URL path.
     if !config.phone_number_id.bytes().all(|byte| byte.is_ascii_digit()) {
-        let wants = "the id of the business number, which has digits alone and is not the number itself";
+        let wants = "the id of the business number: digits only, and not the phone number itself";
         return Err(wrong(variables, "MESSAGING_PHONE_NUMBER_ID", wants));
     }
     Ok(Some(config))
@@ -97,12 +97,12 @@ mod tests {
         names.into_iter().zip(VALUES).collect()
     }
 
-    /// R-020, 6.1: every variable has two names, and the canonical one wins.
+    /// every variable has two names, and the canonical one wins.
     #[test]
-    fn the_variables_are_read_by_either_name() {
+    fn reads_variables_by_either_name() {
         for names in [CANONICAL, ALIASES] {
-            let (config, warnings) = read(true, Some(Transport::WebRtc), &pairs(names)).expect("all is there");
-            let config = config.expect("it was asked for");
+            let (config, warnings) = read(true, Some(Transport::WebRtc), &pairs(names)).expect("all variables are set");
+            let config = config.expect("the option is given");
             assert_eq!(config.token.expose(), VALUES[0]);
             assert_eq!(config.phone_number_id, VALUES[1]);
             assert_eq!(config.app_secret.expose(), VALUES[2]);
@@ -119,19 +119,19 @@ mod tests {
             );
         }
         let both = [pairs(CANONICAL), pairs(ALIASES), vec![("WHATSAPP_TOKEN", "other")]].concat();
-        let (config, _) = read(true, None, &both).expect("all is there");
-        assert_eq!(config.expect("it was asked for").token.expose(), VALUES[0]);
+        let (config, _) = read(true, None, &both).expect("all variables are set");
+        assert_eq!(config.expect("the option is given").token.expose(), VALUES[0]);
         let url = [
             pairs(CANONICAL),
             vec![("MESSAGING_API_URL", "http://127.0.0.1:9/v23.0/")],
         ]
         .concat();
-        let (config, _) = read(true, None, &url).expect("all is there");
-        assert_eq!(config.expect("it was asked for").url, "http://127.0.0.1:9/v23.0");
+        let (config, _) = read(true, None, &url).expect("all variables are set");
+        assert_eq!(config.expect("the option is given").url, "http://127.0.0.1:9/v23.0");
     }
 
     #[test]
-    fn everything_that_is_missing_is_named_at_once() {
+    fn one_error_names_all_missing_variables() {
         let message = read(true, None, &[]).expect_err("a usage error");
         for name in CANONICAL.iter().chain(&ALIASES) {
             assert!(message.contains(name), "{message}");
@@ -145,12 +145,12 @@ mod tests {
         assert_eq!(
             read(false, None, some),
             Ok((None, vec![])),
-            "without the option nothing is looked at"
+            "without the option no variable is read"
         );
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_and_no_secret_repeated() {
+    fn rejects_invalid_settings_without_repeating_them() {
         let message = read(true, Some(Transport::Videoroom), &pairs(CANONICAL)).expect_err("a usage error");
         assert!(message.contains("-t videoroom"), "{message}");
         for id in ["+15550002222", "106000000x", "10/6"] {

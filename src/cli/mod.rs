@@ -1,9 +1,11 @@
 //! The command line: arguments and environment in, a [`CliCommand`] or a [`UsageError`] out.
 //!
-//! Two stages. `parse` here reads what was typed, option by option, with the table in `flags`, and `env_options` adds what variables
-//! say of the other options; `resolve` holds the values against each other and makes the [`Config`]. Everything that is not an argument enters as a
-//! value in [`Env`], so both stages can be tested whole. `start` alone reads the process's environment and files.
-//! A usage error is exit code 2; its text names the mistake and what is expected.
+//! Parsing has two stages. `parse` reads the typed options with the table in `flags`, and
+//! `env_options` adds the values of variables. `resolve` then validates the combination and builds
+//! the [`Config`]. Everything else that affects the result is a value in [`Env`], so tests run both
+//! stages without touching the process. Only `start` reads the environment and the files of the
+//! process. A usage error ends the process with exit code 2; its text names the mistake and the
+//! expected value.
 
 pub mod banner;
 mod completions;
@@ -29,27 +31,28 @@ pub use crate::proto::options::{Env, UsageError};
 use crate::proto::options::{Expected, SpecialMode, need, parse as parse_options, split_command};
 use flags::{LowArgs, RUNNER};
 
-/// What the user asked for.
+/// The action that the arguments select.
 #[derive(Debug)]
 #[allow(missing_docs, reason = "not part of the public API")]
 pub enum CliCommand {
-    /// Serve; `warnings` are for the log, once there is one.
+    /// Run the server. `warnings` go to the log, which is set up later.
     Serve { config: Box<Config>, warnings: Vec<String> },
-    /// Look for what keeps callers out, say what to do about it, and end.
+    /// Run the checks of the doctor, print the findings, and exit.
     Doctor { config: Box<Config>, warnings: Vec<String> },
-    /// What `edge-runner cloud` is asked for.
+    /// A command of `edge-runner cloud`.
     #[cfg(feature = "cloud")]
     Cloud(edge_runner_cloud::cli::CloudCommand),
-    /// Print this text and end.
+    /// Print this text and exit.
     Help(String),
-    /// Print this text and end.
+    /// Print this text and exit.
     Version(String),
 }
 
-/// Reads the arguments, without the program's name.
+/// Parses the arguments, without the program's name.
 ///
 /// # Errors
-/// [`UsageError`] for the first argument, value or combination that makes no sense, and for what this build lacks.
+/// [`UsageError`] for the first invalid argument, value or combination, and for a feature that this
+/// build lacks.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
     let mut options: Vec<OsString> = arguments.into_iter().collect();
     if let [help, cloud] = &*options
@@ -85,8 +88,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Re
     }
     let mut warnings = Vec::new();
     env_options::warn_typos(&env.variables, &mut warnings);
-    let taken = crate::proto::options::env_options::apply(&mut *args, &RUNNER, &env.variables)?;
-    let config = resolve::config(*args, env, &mut warnings).map_err(|error| error.with_sources(&taken))?;
+    let from_env = crate::proto::options::env_options::apply(&mut *args, &RUNNER, &env.variables)?;
+    let config = resolve::config(*args, env, &mut warnings).map_err(|error| error.with_sources(&from_env))?;
     let config = Box::new(config);
     Ok(match is_doctor {
         false => CliCommand::Serve { config, warnings },
@@ -94,10 +97,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, env: &Env<'_>) -> Re
     })
 }
 
-/// The commands, and `help`.
+/// The commands, with `help` last.
 const COMMANDS: [&str; 4] = ["doctor", "cloud", "completions", "help"];
 
-/// Returns the text of `help` and `completions`, or nothing for other arguments.
+/// Returns the output of `help` and `completions`; `None` for other arguments.
 fn information(options: &[OsString]) -> Result<Option<String>, UsageError> {
     let word = |at: usize| options.get(at).map(|word| word.to_string_lossy());
     let text = match (word(0).as_deref(), word(1).as_deref()) {
@@ -123,7 +126,7 @@ fn information(options: &[OsString]) -> Result<Option<String>, UsageError> {
     Ok(Some(text))
 }
 
-/// Names the command that a mistyped argument or option was probably meant to be.
+/// Adds the nearest command to the error about an unknown argument or option.
 fn suggest_command(error: UsageError) -> UsageError {
     match error {
         UsageError::UnexpectedArgument(given) if COMMANDS.contains(&&*given) => {
@@ -146,20 +149,20 @@ fn version() -> CliCommand {
     CliCommand::Version(format!("edge-runner {}\n", env!("CARGO_PKG_VERSION")))
 }
 
-/// Reads the arguments behind `cloud`.
+/// Parses the arguments after `cloud`.
 #[cfg(feature = "cloud")]
 fn cloud(options: Vec<OsString>, env: &Env<'_>) -> Result<CliCommand, UsageError> {
     edge_runner_cloud::cli::parse(options, env).map(CliCommand::Cloud)
 }
 
-/// Refuses the arguments behind `cloud`.
+/// Rejects the arguments after `cloud`.
 #[cfg(not(feature = "cloud"))]
 fn cloud(_: Vec<OsString>, _: &Env<'_>) -> Result<CliCommand, UsageError> {
     need("`edge-runner cloud`", Feature::Cloud)?;
-    unreachable!("a build without the service lacks its feature")
+    unreachable!("`need` fails in a build without the feature")
 }
 
-/// Returns how the help is called that belongs to these arguments.
+/// Returns the command that prints the help for these arguments.
 pub fn help_of(arguments: &[OsString]) -> String {
     match arguments.first().is_some_and(|argument| argument == "cloud") {
         #[cfg(feature = "cloud")]

@@ -1,12 +1,13 @@
-//! The options of Media over QUIC, held against each other.
+//! Validation of the options of Media over QUIC.
 //!
-//! What was typed enters; a misuse or warnings leave. They are checked whatever `-t` says, because a mistake in them is a
-//! mistake at start-up and not at the first session. Naming a relay selects dialing, `--moq-serve` overrules that.
+//! In: the typed options. Out: a usage error or warnings. The options are validated for every `-t`,
+//! because a mistake is to be reported at start-up and not at the first session. `--moq-connect`
+//! selects dialing unless `--moq-serve` is given.
 
 use super::UsageError;
 use crate::proto::options::hosts;
 
-/// What was typed of `--moq-*`.
+/// The typed `--moq-*` options.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Moq {
     pub serve: bool,
@@ -22,10 +23,11 @@ pub(super) struct Moq {
 }
 
 impl Moq {
-    /// Checks the options and adds what the user should know to `warnings`.
+    /// Validates the options, and adds ignored ones to `warnings`.
     ///
     /// # Errors
-    /// [`UsageError`] for a value that fits nowhere, and for a certificate without its key or the other way round.
+    /// [`UsageError`] for an invalid value, and for a certificate without its key or a key without
+    /// its certificate.
     pub fn check(&self, warnings: &mut Vec<String>) -> Result<(), UsageError> {
         if let Some(bind) = &self.bind {
             check_bind(bind)?;
@@ -62,10 +64,10 @@ impl Moq {
             _ => {}
         }
         if self.connect.is_some() {
-            warnings.push("`--moq-connect` is ignored: `--moq-serve` serves a socket of our own".into());
+            warnings.push("`--moq-connect` is ignored: `--moq-serve` listens instead".into());
         }
         if self.tls_insecure {
-            warnings.push("`--moq-tls-insecure` is ignored: it is for dialing a relay".into());
+            warnings.push("`--moq-tls-insecure` is ignored: it applies only to dialing a relay".into());
         }
         Ok(())
     }
@@ -87,7 +89,7 @@ fn check_relay(url: &str) -> Result<(), UsageError> {
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     match hosts::split_port(authority) {
         Some((host, _)) if !hosts::is_host(host) => wrong("a URL with a host"),
-        None => wrong("a URL with a host and, if you like, a port"),
+        None => wrong("a URL with a host and an optional port"),
         Some((_, None)) if !["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme)) => {
             wrong("a URL with a port, unless it is http or https")
         }
@@ -97,7 +99,7 @@ fn check_relay(url: &str) -> Result<(), UsageError> {
 
 fn check_bind(bind: &str) -> Result<(), UsageError> {
     match hosts::split_port(bind) {
-        // `:4080` listens everywhere.
+        // `:4080` listens on every address.
         Some((host, Some(_))) if host.is_empty() || hosts::is_host(host) => Ok(()),
         _ => Err(UsageError::value("--moq-bind", bind, "ADDR:PORT with a numeric port")),
     }
@@ -117,12 +119,12 @@ mod tests {
         warnings.len()
     }
 
-    fn refused(moq: &Moq) -> String {
+    fn error(moq: &Moq) -> String {
         moq.check(&mut Vec::new()).expect_err("a usage error").to_string()
     }
 
     #[test]
-    fn a_relay_needs_a_host_and_a_port_that_can_be_known() {
+    fn a_relay_needs_a_host_and_a_known_port() {
         for good in [
             "https://r.example.net",
             "http://r/anon",
@@ -148,7 +150,7 @@ mod tests {
                 connect: some(bad),
                 ..Moq::default()
             };
-            assert!(refused(&moq).contains("--moq-connect"), "{bad}");
+            assert!(error(&moq).contains("--moq-connect"), "{bad}");
         }
     }
 
@@ -169,7 +171,7 @@ mod tests {
                 bind: some(bad),
                 ..Moq::default()
             };
-            assert!(refused(&moq).contains("--moq-bind"), "{bad}");
+            assert!(error(&moq).contains("--moq-bind"), "{bad}");
         }
     }
 
@@ -179,22 +181,22 @@ mod tests {
             tls_cert: some("c.pem"),
             ..Moq::default()
         };
-        assert!(refused(&certificate).contains("`--moq-tls-cert` needs `--moq-tls-key`"));
+        assert!(error(&certificate).contains("`--moq-tls-cert` needs `--moq-tls-key`"));
         let key = Moq {
             tls_key: some("k.pem"),
             ..Moq::default()
         };
-        assert!(refused(&key).contains("`--moq-tls-key` needs `--moq-tls-cert`"));
+        assert!(error(&key).contains("`--moq-tls-key` needs `--moq-tls-cert`"));
         let dialing = |moq| Moq {
             connect: some("https://r"),
             ..moq
         };
         assert_eq!(warnings(&dialing(certificate)), 0);
-        assert!(refused(&dialing(key)).contains("`--moq-tls-key` needs `--moq-tls-cert`"));
+        assert!(error(&dialing(key)).contains("`--moq-tls-key` needs `--moq-tls-cert`"));
     }
 
     #[test]
-    fn what_is_ignored_is_said() {
+    fn warns_of_ignored_options() {
         let moq = Moq {
             serve: true,
             connect: some("https://r"),
@@ -211,7 +213,7 @@ mod tests {
     fn names_have_no_empty_parts() {
         for bad in ["", "/a", "a/", "a//b"] {
             assert!(
-                refused(&Moq {
+                error(&Moq {
                     namespace: some(bad),
                     ..Moq::default()
                 })

@@ -1,24 +1,25 @@
 //! A QR code for terminals.
 //!
-//! In: a text. Out: lines of half blocks, two rows of modules in each, black on white whatever the colours of the terminal, with
-//! a border of four modules. Source: ISO/IEC 18004, by the crate `qrcodegen`.
+//! In: a text. Out: lines of half blocks, each with two rows of modules, black on white for every
+//! colour scheme of the terminal, with a border of four modules. Source: ISO/IEC 18004, implemented
+//! by the crate `qrcodegen`.
 
 use qrcodegen::{QrCode, QrCodeEcc};
 
-/// Modules of the border, which the standard requires.
+/// Width of the required border, in modules.
 const BORDER: i32 = 4;
-/// Black characters on white.
+/// Escape sequence for black characters on white.
 const COLOURS: &str = "\x1b[38;5;16;48;5;231m";
 const RESET: &str = "\x1b[0m";
 
-/// Returns the lines of a code with a line break at their end; none for a text that is too long for a code.
+/// Returns the lines of a code, each with a line break; `None` if the text is too long for a code.
 pub fn code(text: &str) -> Option<String> {
     let code = QrCode::encode_text(text, QrCodeEcc::Low).ok()?;
     let modules = -BORDER..code.size() + BORDER;
     let mut lines = String::from("\n");
     for y in modules.clone().step_by(2) {
         lines.push_str(COLOURS);
-        // Outside of the code every module is white.
+        // `get_module` returns false (white) outside the code.
         lines.extend(
             modules
                 .clone()
@@ -51,7 +52,7 @@ mod tests {
             assert_eq!(line.chars().count(), width);
             assert!(line.starts_with("    ") && line.ends_with("    "), "{line:?}");
         }
-        // The finder pattern of the upper left corner: seven modules of black, one of white.
+        // The finder pattern in the upper left corner: seven black modules, one white.
         assert!(bare(lines[2]).starts_with("    █▀▀▀▀▀█ "), "{}", bare(lines[2]));
         assert_eq!(code(&"x".repeat(10_000)), None);
     }

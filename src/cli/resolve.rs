@@ -1,7 +1,9 @@
-//! The second stage of the command line: what was typed, held against itself and against the surroundings, as a [`Config`].
+//! The second stage of the command line: validates the combination of values and builds the
+//! [`Config`].
 //!
-//! [`LowArgs`] values and [`Env`] enter; a [`Config`] and warnings leave. Wrong combinations are refused first, then what
-//! this build lacks, so that a user never finds the second mistake only after the first feature has arrived.
+//! In: [`LowArgs`] and [`Env`]. Out: a [`Config`] and warnings. Invalid combinations are rejected
+//! before missing features, so that a user who installs a build with the feature does not then meet
+//! another error.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -18,16 +20,16 @@ use crate::proto::options::hosts;
 use crate::proto::telephony::PROVIDERS;
 use crate::proto::webrtc::ice;
 
-/// HTTP port when none is given.
+/// The default of `--port`.
 const PORT_DEFAULT: u16 = 7860;
 
-/// Makes the configuration; `warnings` are for the log.
+/// Builds the configuration, and adds messages for the log to `warnings`.
 ///
 /// # Errors
-/// [`UsageError`], see there.
+/// [`UsageError`] for an invalid value or combination, and for a feature that this build lacks.
 #[allow(
     clippy::field_reassign_with_default,
-    reason = "it may grow, so it is made in no other way"
+    reason = "`Config` is non-exhaustive, so a literal cannot build it here"
 )]
 pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Config, UsageError> {
     let transport = transport(&args)?;
@@ -105,7 +107,7 @@ fn transport(args: &LowArgs) -> Result<Option<Transport>, UsageError> {
     match (args.direct, args.transport) {
         (true, None | Some(Transport::Videoroom)) => Ok(Some(Transport::Videoroom)),
         (true, Some(other)) => Err(UsageError::Combination(format!(
-            "`--direct` goes with `-t videoroom` alone, not with `-t {}`",
+            "`--direct` needs `-t daily` and cannot be used with `-t {}`",
             other.name()
         ))),
         (false, given) => Ok(given),
@@ -131,46 +133,46 @@ fn proxy(
     }
 }
 
-/// How connections are secured; a certificate of the runner's own needs a folder.
+/// Resolves `--tls`. `auto` needs a folder for the certificate.
 fn tls(args: &LowArgs, has_state_dir: bool) -> Result<Tls, UsageError> {
     match args.tls.clone().unwrap_or_default() {
         Tls::Auto if !has_state_dir => Err(UsageError::Combination(
-            "`--tls auto` needs `--state-dir DIR`, where the certificate is kept: neither STATE_DIRECTORY nor \
-             XDG_STATE_HOME nor HOME is set"
+            "`--tls auto` needs `--state-dir DIR` for its certificate: STATE_DIRECTORY, XDG_STATE_HOME and HOME \
+             are not set"
                 .into(),
         )),
         tls => Ok(tls),
     }
 }
 
-/// Refuses lists that are longer than the runner takes.
+/// Rejects lists above their caps.
 fn check_list_lengths(args: &LowArgs) -> Result<(), UsageError> {
     if args.ice_addresses.len() > ICE_ADDRESSES_MAX {
         return Err(UsageError::Combination(format!(
-            "`--ice-address` can be given {ICE_ADDRESSES_MAX} times"
+            "`--ice-address` can be given at most {ICE_ADDRESSES_MAX} times"
         )));
     }
     if args.trusted_proxies.len() > TRUSTED_PROXIES_MAX {
         return Err(UsageError::Combination(format!(
-            "`--trusted-proxies` takes {TRUSTED_PROXIES_MAX} networks"
+            "`--trusted-proxies` takes at most {TRUSTED_PROXIES_MAX} networks"
         )));
     }
     Ok(())
 }
 
-/// Says which WebSockets ask for nothing, although there is a key.
+/// Returns a warning if there is a key and WebSockets need neither key nor token.
 fn open_sockets(has_key: bool, ws_auth: WsAuth) -> Option<String> {
     if !has_key || ws_auth == WsAuth::Token {
         return None;
     }
     let (guarded, sockets) = (features::guarded(), features::sockets()?);
     Some(format!(
-        "the API key guards {guarded}, and leaves {sockets} open to everybody: `--ws-auth token` asks there for a token \
-         of /start"
+        "the API key protects {guarded}, but {sockets} are open to everyone: `--ws-auth token` requires a token from \
+         /start there"
     ))
 }
 
-/// The program after `--`: there is one, and nothing else names a bot.
+/// Validates the command after `--`: it has a program, and `--bot` is not given.
 fn check_command(args: &LowArgs) -> Result<(), UsageError> {
     let wrong = match &args.command {
         Some(command) if command.first().is_none_or(|program| program.is_empty()) => {
@@ -182,7 +184,7 @@ fn check_command(args: &LowArgs) -> Result<(), UsageError> {
     Err(UsageError::Combination(wrong.into()))
 }
 
-/// Resolves how a program gets its audio.
+/// Resolves the audio format of the command after `--`.
 fn bot_audio(args: &LowArgs, warnings: &mut Vec<String>) -> Result<BotAudio, UsageError> {
     let audio = args.bot_audio.unwrap_or_default();
     let wrong = match (audio, args.bot_rate_hz) {
@@ -194,7 +196,7 @@ fn bot_audio(args: &LowArgs, warnings: &mut Vec<String>) -> Result<BotAudio, Usa
         }
         _ if args.command.is_none() => "`--bot-audio pcm` needs a program: -- COMMAND [ARGS...]",
         _ if args.direct || args.transport == Some(Transport::Videoroom) => {
-            "`--bot-audio pcm` has no audio in a video room: the bot joins that room by itself"
+            "`--bot-audio pcm` cannot be used with Daily: the bot joins the room itself"
         }
         (BotAudio::Pcm { .. }, None) => return Ok(audio),
         (BotAudio::Pcm { .. }, Some(rate_hz)) => return Ok(BotAudio::Pcm { rate_hz }),
@@ -202,7 +204,7 @@ fn bot_audio(args: &LowArgs, warnings: &mut Vec<String>) -> Result<BotAudio, Usa
     Err(UsageError::Combination(wrong.into()))
 }
 
-/// Says what keeps a provider's calls out.
+/// Warns of settings that block the calls of a provider.
 fn warn_about_calls(transport: Option<Transport>, origins: &[String], ws_auth: WsAuth, warnings: &mut Vec<String>) {
     let Some(provider) = transport.and_then(Transport::provider) else {
         return;
@@ -210,46 +212,48 @@ fn warn_about_calls(transport: Option<Transport>, origins: &[String], ws_auth: W
     let name = provider.wire_name();
     if !origins.is_empty() {
         warnings.push(format!(
-            "`-t {name}` with a list of origins: telephony providers send no Origin, so their webhooks and calls are refused"
+            "`-t {name}` with `--allowed-origins`: telephony providers send no Origin header, so their webhooks and calls \
+             are refused"
         ));
     }
     if !provider.takes_markup && ws_auth == WsAuth::Token {
         warnings.push(format!(
-            "`-t {name}` with `--ws-auth token`: the provider's flow needs a URL with a token for every call, and only \
-             `/start` and `POST /` hand those out"
+            "`-t {name}` with `--ws-auth token`: every call needs a URL with a new token, but only `/start` and `POST /` \
+             issue tokens, and the provider uses neither"
         ));
     }
 }
 
-/// The address that microcontrollers are offered: they read IPv4 only, take one candidate, and cannot resolve names.
+/// Resolves `--embedded` to the only address that clients are offered. Microcontrollers read IPv4
+/// only, use one candidate, and cannot resolve names.
 fn embedded(args: &LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -> Result<Ipv4Addr, UsageError> {
-    let refuse = |why: &str| {
+    let reject = |why: &str| {
         Err(UsageError::Combination(format!(
-            "`--embedded` needs `--host` with an IPv4 address of this machine, {why}; {}",
+            "`--embedded` needs `--host` with an IPv4 address of this machine, but {why}; {}",
             list_addresses(&env.addresses)
         )))
     };
     let Some(text) = args.host.as_deref() else {
-        return refuse("and there is no `--host`");
+        return reject("`--host` is not set");
     };
     let address = match text.parse::<IpAddr>() {
         Ok(IpAddr::V4(address)) => address,
-        Ok(IpAddr::V6(_)) => return refuse(&format!("and `{text}` is IPv6")),
-        Err(_) => return refuse(&format!("and `{text}` is no address")),
+        Ok(IpAddr::V6(_)) => return reject(&format!("`{text}` is an IPv6 address")),
+        Err(_) => return reject(&format!("`{text}` is not an address")),
     };
     if address.is_unspecified() {
-        return refuse("and 0.0.0.0 says nothing about where devices find it");
+        return reject("devices cannot connect to 0.0.0.0");
     }
     if address.is_loopback() {
         warnings.push(format!(
             "`--embedded` with {address}: only clients on this machine can connect"
         ));
     } else if !env.addresses.contains(&IpAddr::V4(address)) {
-        return refuse(&format!("and no interface has {address}"));
+        return reject(&format!("no interface has {address}"));
     }
     if !args.ice_addresses.is_empty() {
         warnings.push(format!(
-            "`--ice-address` is not offered to microcontrollers: they take one address, {address}"
+            "`--ice-address` is not offered to microcontrollers: they use one address, {address}"
         ));
     }
     Ok(address)
@@ -262,7 +266,7 @@ fn list_addresses(addresses: &[IpAddr]) -> String {
         .map(IpAddr::to_string)
         .collect();
     match list.is_empty() {
-        true => "this machine has none but 127.0.0.1".into(),
+        true => "this machine has only 127.0.0.1".into(),
         false => format!("this machine has {}", list.join(", ")),
     }
 }
@@ -279,7 +283,7 @@ fn origins(args: &LowArgs, warnings: &mut Vec<String>) -> Result<Vec<String>, Us
             .map(str::trim)
             .filter(|entry| !entry.is_empty())
             .peekable();
-        // An empty list would open the server to every page, which nobody means who types the option.
+        // An empty list would allow every page, the opposite of what the option is for.
         if entries.peek().is_none() {
             return Err(wrong());
         }
@@ -299,7 +303,7 @@ fn ice_servers(args: &LowArgs) -> Result<Vec<IceServer>, UsageError> {
         .map_err(|error| UsageError::Combination(format!("`--ice-servers`: {error}")))
 }
 
-/// The option's key, or the file's. No error repeats it.
+/// Resolves the API key, from the option or the file. No error contains the key.
 fn api_key(args: &LowArgs, env: &Env<'_>) -> Result<Option<Secret>, UsageError> {
     let (source, key) = match (&args.api_key, &args.api_key_file) {
         (Some(_), Some(_)) => {
@@ -329,13 +333,13 @@ fn api_key(args: &LowArgs, env: &Env<'_>) -> Result<Option<Secret>, UsageError> 
     Ok(Some(Secret::new(key)))
 }
 
-/// Where state is kept: the option, systemd's folder, or the user's.
+/// Resolves the state folder: the option, else that of systemd, else that of the user.
 fn state_dir(args: &LowArgs, env: &Env<'_>) -> Option<PathBuf> {
     let variable = |name: &'static str| env.variables.get(name);
     if let Some(folder) = &args.state_dir {
         return Some(folder.into());
     }
-    // systemd lists several with colons between them; the first is ours.
+    // systemd separates several folders by colons; the unit declares one.
     if let Some(folders) = variable("STATE_DIRECTORY") {
         return folders.split(':').next().map(PathBuf::from);
     }
@@ -344,8 +348,8 @@ fn state_dir(args: &LowArgs, env: &Env<'_>) -> Option<PathBuf> {
     Some(state.join("edge-runner"))
 }
 
-/// A service starts where its bots cannot write, so that they leave it no `.env` file; they start
-/// where systemd lets them write.
+/// Returns the working directory of bots under systemd: the state folder. The service itself starts
+/// in a folder where bots cannot write, so that they cannot leave a `.env` file there.
 fn bot_folder(env: &Env<'_>) -> Option<PathBuf> {
     const NAME: &str = "STATE_DIRECTORY";
     let folders = env
@@ -355,16 +359,16 @@ fn bot_folder(env: &Env<'_>) -> Option<PathBuf> {
     folders.split(':').next().map(PathBuf::from)
 }
 
-/// Refuses what is specified and comes in a later version, so that no option is ever ignored in silence.
+/// Rejects options that are specified but not implemented, so that none is ignored silently.
 fn refuse_unimplemented(args: &LowArgs, transport: Option<Transport>) -> Result<(), UsageError> {
     let later = [
         (transport == Some(Transport::Moq), "`-t moq`".to_owned()),
         (args.moq != Moq::default(), "Media over QUIC (`--moq-*`)".to_owned()),
     ];
     match later.into_iter().find(|(asked, _)| *asked) {
-        Some((_, what)) => Err(UsageError::NotInBuild {
+        Some((_, what)) => Err(UsageError::NotImplemented {
             what,
-            meanwhile: "it serves every other transport",
+            meanwhile: "all other transports are",
         }),
         None => Ok(()),
     }

@@ -1,8 +1,9 @@
-//! What the environment and the options say of rooms: the provider of video rooms, and the media-room server.
+//! Reads the configuration of rooms: Daily and LiveKit.
 //!
-//! In: the options and the variables. Out: [`Videoroom`], [`Mediaroom`], [`StartNames`], and warnings. Refuses what needs a key
-//! without one, URLs that are none, a signing key that is no base64, a name that no server takes. No error repeats a key.
-//! Source: the rooms fact sheet, A1 to A6 and B1; R-027 to R-032, R-075 to R-078.
+//! In: the options and the variables. Out: [`Videoroom`], [`Mediaroom`], [`StartNames`], and
+//! warnings. Rejects `--direct` and `--dialin` without a key, invalid URLs, a signing key that is
+//! not base64, and a room name that is too long for LiveKit. No error contains a key. Source: R-027
+//! to R-032, R-075 to R-078; `docs/spec/daily.md`, `docs/spec/livekit.md`.
 
 use data_encoding::BASE64;
 
@@ -14,7 +15,7 @@ use crate::proto::livekit::missing_variables;
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::{all_names, base, credential, url, wrong};
 
-/// Reads what is there of the provider of video rooms.
+/// Reads the settings of Daily.
 ///
 /// # Errors
 /// [`UsageError`] that names the variable or the option.
@@ -24,8 +25,8 @@ pub(super) fn videoroom(
     warnings: &mut Vec<String>,
 ) -> Result<Videoroom, UsageError> {
     let key = credential(variables, "VIDEOROOM_API_KEY")?.map(Secret::new);
-    let asked = [(args.direct, "--direct"), (args.dialin, "--dialin")];
-    if let (Some((_, option)), None) = (asked.into_iter().find(|(asked, _)| *asked), &key) {
+    let given = [(args.direct, "--direct"), (args.dialin, "--dialin")];
+    if let (Some((_, option)), None) = (given.into_iter().find(|(given, _)| *given), &key) {
         return Err(UsageError::Combination(format!(
             "`{option}` needs {} in the environment or in .env",
             all_names("VIDEOROOM_API_KEY")
@@ -41,7 +42,7 @@ pub(super) fn videoroom(
     })
 }
 
-/// The room's name is the path of its URL.
+/// Reads the URL of a room. Its path is the name of the room, so it is required.
 fn room_url(variables: &Variables, name: &'static str) -> Result<Option<String>, UsageError> {
     let wants = "the URL of a room: https://HOST/ROOM";
     match url(variables, name, &["http", "https"], wants)? {
@@ -59,18 +60,18 @@ fn dialin_hmac(variables: &Variables, name: &'static str) -> Result<Option<Secre
         _ => Err(wrong(
             variables,
             name,
-            "the secret of the provider's webhooks, in base64 as the provider shows it",
+            "the secret of the dial-in webhook in base64, as Daily shows it",
         )),
     }
 }
 
-/// Reads what is there of the media-room server.
+/// Reads the settings of LiveKit.
 ///
 /// # Errors
 /// [`UsageError`] that names the variable.
 pub(super) fn mediaroom(variables: &Variables, warnings: &mut Vec<String>) -> Result<Mediaroom, UsageError> {
-    let wants = "the URL of a media-room server: wss://HOST, ws://HOST, https://HOST or http://HOST, with :PORT and \
-                 /PATH if need be";
+    let wants = "the URL of the LiveKit server: wss://HOST, ws://HOST, https://HOST or http://HOST, optionally with \
+                 :PORT and /PATH";
     let url = url(variables, "MEDIAROOM_URL", &["ws", "wss", "http", "https"], wants)?;
     if let Some(url) = &url {
         url.warn_if_unencrypted(warnings, "access tokens travel");
@@ -90,7 +91,7 @@ pub(super) fn mediaroom(variables: &Variables, warnings: &mut Vec<String>) -> Re
     if (1..3).contains(&missing.len()) {
         let names: Vec<String> = missing.into_iter().map(all_names).collect();
         warnings.push(format!(
-            "{} missing: `/start` refuses mediaroom until the URL, the key and the secret are all set",
+            "{} missing: `/start` refuses LiveKit sessions until the URL, the key and the secret are set",
             match &names[..] {
                 [one] => format!("{one} is"),
                 many => format!("{} are", many.join(" and ")),
@@ -100,7 +101,7 @@ pub(super) fn mediaroom(variables: &Variables, warnings: &mut Vec<String>) -> Re
     Ok(config)
 }
 
-/// Reads under which names clients are told of a video room.
+/// Reads which names the fields of a room have in the response to `/start`.
 ///
 /// # Errors
 /// [`UsageError`] that names the variable.
@@ -137,9 +138,9 @@ mod tests {
             .map_err(|error| error.to_string())
     }
 
-    /// R-027 to R-032: nothing is needed until a room is.
+    /// R-027 to R-032: settings of rooms are optional.
     #[test]
-    fn without_variables_there_are_no_rooms_and_no_complaints() {
+    fn no_variables_mean_defaults_without_warnings() {
         assert_eq!(video(&[]), Ok((Videoroom::default(), vec![])));
         assert_eq!(media(&[]), Ok((Mediaroom::default(), vec![])));
         assert_eq!(start_names(&variables(&[])), Ok(StartNames::Both));
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn every_variable_is_read_by_either_name() {
+    fn reads_every_variable_by_either_name() {
         for [key, api, room, sample, hmac] in [
             [
                 "VIDEOROOM_API_KEY",
@@ -171,7 +172,7 @@ mod tests {
                 "PINLESS_HMAC_SECRET",
             ],
         ] {
-            let told = video(&[
+            let read = video(&[
                 (key, "k1"),
                 (api, "http://127.0.0.1:9/v1/"),
                 (room, "https://Example.daily.co/My-Room/"),
@@ -188,7 +189,7 @@ mod tests {
             };
             let shown = format!("{expected:?}");
             assert!(!shown.contains("k1") && !shown.contains("115, 101"), "{shown}");
-            assert_eq!(told, Ok((expected, vec![])));
+            assert_eq!(read, Ok((expected, vec![])));
         }
         for [url, key, secret, room] in [
             [
@@ -204,7 +205,7 @@ mod tests {
                 "LIVEKIT_ROOM_NAME",
             ],
         ] {
-            let told = media(&[
+            let read = media(&[
                 (url, "WSS://Rooms.example/a//"),
                 (key, "devkey"),
                 (secret, "s3cret"),
@@ -216,12 +217,12 @@ mod tests {
                 secret: Some(Secret::new("s3cret")),
                 room_name: Some("Küche 1".into()),
             };
-            assert_eq!(told, Ok((expected, vec![])));
+            assert_eq!(read, Ok((expected, vec![])));
         }
     }
 
     #[test]
-    fn a_media_room_server_is_reached_by_four_schemes() {
+    fn the_livekit_url_has_one_of_four_schemes() {
         let whole = |url: &'static str| {
             [
                 ("MEDIAROOM_URL", url),
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_a_media_room_server_is_told() {
+    fn warns_of_incomplete_livekit_settings() {
         for (list, parts) in [
             (
                 &[("MEDIAROOM_URL", "wss://a")][..],
@@ -285,7 +286,7 @@ mod tests {
             }
             assert!(!warning.contains("hunter2"));
         }
-        // A name alone asks for nothing.
+        // A room name by itself needs no other setting.
         assert_eq!(
             media(&[("MEDIAROOM_ROOM_NAME", "r")]).expect("no usage error").1,
             [""; 0]
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn rooms_are_urls_with_a_name() {
+    fn a_room_url_needs_a_path() {
         for name in ["VIDEOROOM_ROOM_URL", "VIDEOROOM_SAMPLE_ROOM_URL"] {
             for bad in [
                 "room",
@@ -316,9 +317,9 @@ mod tests {
         assert!(warnings[0].contains("DAILY_API_URL") && warnings[0].contains("in the clear"));
     }
 
-    /// No error repeats what may be a secret.
+    /// An error names the variable without its value, which may be a secret.
     #[test]
-    fn keys_that_are_none_are_named_and_not_shown() {
+    fn errors_do_not_contain_keys() {
         for (name, value) in [
             ("VIDEOROOM_API_KEY", "hunter2 x"),
             ("DAILY_API_KEY", "hunter2\u{e9}"),
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_room_name_is_as_long_as_a_server_takes() {
+    fn rejects_a_room_name_above_the_cap() {
         let longest = "ü".repeat(128);
         let (config, _) = media(&[("MEDIAROOM_ROOM_NAME", &longest)]).expect("a name");
         assert_eq!(config.room_name.as_ref(), Some(&longest));
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_answers_are_one_of_three() {
+    fn start_names_takes_three_values() {
         for (text, names) in [
             ("canonical", StartNames::Canonical),
             ("alias", StartNames::Alias),

@@ -1,13 +1,13 @@
-//! The start of the process: reads what surrounds it, parses the arguments, sets logger and runtime
-//! up, serves, ends.
+//! The start of the process: reads its surroundings, parses the arguments, sets up logging and the
+//! runtime, serves, and exits.
 //!
-//! A bot enters, an exit code leaves: 0 done, 1 failed at run time, 2 misused. The one room that
+//! In: a bot. Out: an exit code (0: success, 1: run-time error, 2: usage error). This module alone
 //! reads the environment, the `.env` file and the arguments. It also sets `ENV=local` and the
-//! variables of `.env` for the process, so that bots find them where their own code looks.
+//! variables of `.env` in the process, so that bots find them in their environment.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "the process's environment and files are read here, so that every other room gets values"
+    reason = "the process's environment and files are read here, so that all other modules receive values"
 )]
 
 use std::collections::BTreeMap;
@@ -34,25 +34,27 @@ use crate::limits::{ENV_FILE_BYTES_MAX, KEY_FILE_BYTES_MAX, RUNTIME_END};
 use crate::logging;
 use crate::proto::options::env::{self, Variables};
 
-/// Runs `bot` for every caller until the process is asked to stop. Call it first thing in `main`.
+/// Runs `bot` for every caller until the process is asked to stop.
+///
+/// Call it first in `main`, before any thread is started: it sets environment variables.
 pub fn main<F, Fut>(bot: F) -> ExitCode
 where
     F: Fn(RunnerArguments) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<(), BotError>> + Send + 'static,
 {
-    // The first part of a function's path is its crate: its records are the user's own, so they are
-    // shown like ours.
+    // The first part of the type name is the crate of the bot. Its log records are shown like those
+    // of the runner.
     let bot_crate = std::any::type_name::<F>().split("::").next().unwrap_or_default();
     run_or_report(bot::erase(bot), bot_crate, Enters::VideoRooms)
 }
 
-/// Runs the built-in bots, which need media of the runner: that they cannot enter video rooms is
-/// said when it starts.
+/// Runs the built-in bots. They need the media of the runner, so they cannot join Daily rooms;
+/// options that need this are reported at the start.
 pub fn built_in() -> ExitCode {
     run_or_report(bot::erase(built_in_bot), env!("CARGO_CRATE_NAME"), Enters::Nothing)
 }
 
-/// What a bot can enter by itself.
+/// Whether a bot can join Daily rooms by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Enters {
     VideoRooms,
@@ -63,7 +65,7 @@ fn run_or_report(bot: Bot, bot_crate: &'static str, enters: Enters) -> ExitCode 
     match run(bot, bot_crate, enters) {
         Ok(()) => ExitCode::SUCCESS,
         Err(StartupError { code, message }) => {
-            // Nobody may be left to read it; the exit code still says it.
+            // stderr may be closed; the exit code still reports the error.
             let _ = writeln!(io::stderr(), "edge-runner: {message}");
             ExitCode::from(code)
         }
@@ -73,7 +75,7 @@ fn run_or_report(bot: Bot, bot_crate: &'static str, enters: Enters) -> ExitCode 
 fn run(bot: Bot, bot_crate: &'static str, enters: Enters) -> Result<(), StartupError> {
     let mut file = env_file().map_err(|error| {
         StartupError::in_step(
-            "reading .env of this folder; start it in one that this user may read",
+            "reading .env in the working directory; start edge-runner in a directory that this user may read",
             error,
         )
     })?;
@@ -93,7 +95,7 @@ fn run(bot: Bot, bot_crate: &'static str, enters: Enters) -> Result<(), StartupE
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let help = super::help_of(&arguments);
     let command = super::parse(arguments, &env).map_err(|error| {
-        // What is missing may stand in a line that was skipped.
+        // A skipped line of .env may be the cause of the error.
         let skipped: String = file.warnings.iter().map(|warning| format!("\n{warning}")).collect();
         StartupError {
             code: EXIT_USAGE,
@@ -102,12 +104,11 @@ fn run(bot: Bot, bot_crate: &'static str, enters: Enters) -> Result<(), StartupE
     })?;
     let (mut config, mut warnings, doctor) = match command {
         CliCommand::Help(text) | CliCommand::Version(text) => {
-            // `edge-runner --help | head` closes the pipe early, which is no failure.
+            // `edge-runner --help | head` closes the pipe early; that is not an error.
             let _ = io::stdout().write_all(text.as_bytes());
             return Ok(());
         }
-        // It has no bots, and its commands get no variables but their own: the environment stays as
-        // it is.
+        // The cloud commands run no bots, so the environment is not changed.
         #[cfg(feature = "cloud")]
         CliCommand::Cloud(command) => return cloud(command, file.warnings, &env.variables),
         CliCommand::Serve { config, warnings } => (config, warnings, false),
@@ -140,27 +141,27 @@ fn run(bot: Bot, bot_crate: &'static str, enters: Enters) -> Result<(), StartupE
     serve(runtime, config, bot)
 }
 
-/// Warns of what the configuration leaves open to everybody, and of calls that it keeps out.
+/// Returns warnings about unprotected endpoints and about calls that cannot succeed.
 fn exposures(config: &Config, doctor: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     if config.videoroom.dialin && !config.bot_enters_rooms {
         warnings.push(format!(
-            "`--dialin` with a built-in bot takes no call: {NO_VIDEO_ROOMS}"
+            "`--dialin` with a built-in bot accepts no calls: {NO_VIDEO_ROOMS}"
         ));
     }
     if config.creates_rooms_for_pages() {
         warnings.push(
-            "VIDEOROOM_API_KEY is set without `--allowed-origins` and `--api-key`: whatever page a browser shows that reaches \
-             this runner can make video rooms, which cost money, and reads their tokens"
+            "VIDEOROOM_API_KEY is set without `--allowed-origins` and `--api-key`: any web page in a browser that reaches \
+             this runner can create video rooms, which cost money, and read their tokens"
                 .into(),
         );
     }
-    // The doctor has a line of its own for it.
+    // The doctor reports open access in its own line.
     warnings.extend(config.open_access_warning().filter(|_| !doctor).map(str::to_owned));
     if config.videoroom.dialin && !config.has_public_name() {
         warnings.push(
-            "`--dialin` without `--proxy HOST`: a webhook that comes under a public name is refused with 421; give the name \
-             here, or in `--allowed-hosts`"
+            "`--dialin` without `--proxy HOST`: webhook requests to a public host name are refused with 421; set the name \
+             with `--proxy` or `--allowed-hosts`"
                 .into(),
         );
     }
@@ -183,16 +184,16 @@ fn cloud(
     }
 }
 
-/// Prints what was found; something that keeps callers out is a failure.
+/// Prints the findings of the doctor. A failed check is an error.
 fn run_doctor(runtime: Runtime, config: Arc<Config>) -> Result<(), StartupError> {
     let findings = runtime.block_on(crate::io::doctor::examine(config));
     runtime.shutdown_timeout(RUNTIME_END);
     let _ = io::stdout().write_all(findings.to_string().as_bytes());
     match findings.errors() {
         0 => Ok(()),
-        broken => Err(StartupError {
+        failed => Err(StartupError {
             code: EXIT_FAILURE,
-            message: format!("{broken} of the checks failed"),
+            message: format!("{failed} {} failed", if failed == 1 { "check" } else { "checks" }),
         }),
     }
 }
@@ -206,7 +207,7 @@ fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), StartupE
     let announce = move |listening: &crate::config::ListenAddresses| {
         let mut out = io::stdout();
         let text = banner::text(&announced, listening, out.is_terminal());
-        // A supervisor may have closed stdout; the log has the address too.
+        // A supervisor may have closed stdout; the log has the address as well.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         let rtc_port = match Feature::WebRtc.in_this_build() {
             true => format!(", WebRTC on UDP port {}", listening.rtc_port),
@@ -218,18 +219,17 @@ fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), StartupE
     finish(runtime, served)
 }
 
-/// Says where people meet the bot.
+/// Prints the URL of the room that the bot joins.
 fn print_room_url(url: &str) {
     let mut out = io::stdout();
-    // A supervisor may have closed stdout. The log does not have the address: who knows it may come
-    // in.
+    // A supervisor may have closed stdout. The URL is not logged, because it admits its holder.
     let _ = writeln!(out, "{url}").and_then(|()| out.flush());
-    log::info!("the bot enters the video room that stdout names");
+    log::info!("the bot joins the room whose URL is on stdout");
 }
 
 fn finish(runtime: Runtime, ran: Result<(), RunError>) -> Result<(), StartupError> {
-    // What is left of tasks is dropped, and with it the programs that are bots; a blocking call of
-    // a bot must not hold the process.
+    // Remaining tasks are dropped, which also ends the programs of bots. The timeout keeps a
+    // blocking call of a bot from delaying the exit.
     runtime.shutdown_timeout(RUNTIME_END);
     ran.map_err(|error| StartupError {
         code: EXIT_FAILURE,
@@ -237,8 +237,8 @@ fn finish(runtime: Runtime, ran: Result<(), RunError>) -> Result<(), StartupErro
     })
 }
 
-/// What a bot finds in its environment beyond what the process was given: the variables of the file
-/// that the process lacks, and `ENV=local` whatever it was.
+/// Returns the variables that are added for bots: those of the file that the process lacks, and
+/// `ENV=local`, which replaces any other value.
 fn for_bots(process: &BTreeMap<String, String>, file: &[(String, String)]) -> BTreeMap<String, String> {
     let mut variables: BTreeMap<_, _> = file
         .iter()
@@ -249,8 +249,7 @@ fn for_bots(process: &BTreeMap<String, String>, file: &[(String, String)]) -> BT
     variables
 }
 
-/// Sets variables for the whole process; does nothing and answers `false` when that could not be
-/// done safely.
+/// Sets variables in the process. If other threads are running, sets none and returns `false`.
 fn set_variables(variables: BTreeMap<String, String>) -> bool {
     if !is_single_threaded() {
         return false;
@@ -264,8 +263,8 @@ fn set_variables(variables: BTreeMap<String, String>) -> bool {
     true
 }
 
-/// Reads `.env` of the working directory; a directory of that name (some Python environments are)
-/// is no such file.
+/// Reads `.env` in the working directory. A directory of that name, such as a Python environment,
+/// counts as absent.
 fn env_file() -> io::Result<env::EnvFile> {
     let file = match File::open(".env") {
         Ok(file) => file,
@@ -278,7 +277,7 @@ fn env_file() -> io::Result<env::EnvFile> {
     Ok(env::parse(&read_text(file, ENV_FILE_BYTES_MAX)?))
 }
 
-/// Reads a whole file of text.
+/// Reads a text file of at most `bytes_max` bytes.
 fn read_text(file: File, bytes_max: u64) -> io::Result<String> {
     let mut text = String::new();
     file.take(bytes_max + 1).read_to_string(&mut text)?;
@@ -288,7 +287,7 @@ fn read_text(file: File, bytes_max: u64) -> io::Result<String> {
     Ok(text)
 }
 
-/// The name that the kernel has for this machine, and the first label of it.
+/// Returns the kernel's host name, and its first label.
 fn machine_names() -> Vec<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
@@ -319,9 +318,9 @@ fn resolve(name: &str) -> Vec<IpAddr> {
 mod tests {
     use super::*;
 
-    /// R-026: `ENV` is `local` for bots, whatever the user's shell says.
+    /// R-026: `ENV` is `local` for bots, even if the shell sets it to another value.
     #[test]
-    fn bots_see_local_and_what_the_file_adds() {
+    fn bots_get_env_local_and_the_variables_of_the_file() {
         let own = |list: &[(&str, &str)]| -> Vec<(String, String)> {
             list.iter().map(|&(a, b)| (a.into(), b.into())).collect()
         };

@@ -1,22 +1,22 @@
-//! What the environment says of the telephony providers: accounts, keys and the bases of their
-//! APIs.
+//! Reads the configuration of the telephony providers: accounts, keys and base URLs of their APIs.
 //!
 //! In: variables, by the tables of the providers. Out: a [`Telephony`] and warnings. Every
-//! credential is optional: without one, calls work and are not hung up. A base is `http://` or
-//! `https://`, a host, perhaps a port and a path; slashes at its end are taken off. Refuses: bases
-//! of any other form, a public key that is not 32 bytes in base64, and credentials that could not
-//! stand in a request. No credential is ever repeated.
+//! credential is optional: without one, calls work but are not hung up. A base URL is `http://` or
+//! `https://`, a host, and optionally a port and a path; trailing slashes are removed. Rejects base
+//! URLs of any other form, a public key that is not 32 bytes in base64, and credentials with
+//! characters that a header cannot contain. No message contains a credential.
 
 use data_encoding::BASE64;
 
 use super::UsageError;
+use super::help::vendor_name;
 use crate::config::{Settings, Telephony};
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::{all_names, base, credential, found, wrong};
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::settings::{Holds, Setting};
 
-/// Reads what is there for these providers.
+/// Reads the settings of these providers.
 ///
 /// # Errors
 /// [`UsageError`] that names the variable.
@@ -45,8 +45,8 @@ pub(super) fn telephony(
     })
 }
 
-/// Reads the credentials of a provider. Of an account, both halves count or none; half of one is
-/// worth a warning.
+/// Reads the credentials of a provider. An account needs both its id and its token: one without the
+/// other is ignored, with a warning.
 fn credentials(
     provider: &Provider,
     variables: &Variables,
@@ -64,22 +64,22 @@ fn credentials(
             settings.set(setting.name, value);
         }
     }
-    let half = |is| provider.setting(|holds| holds == is);
-    let (Some(id), Some(token)) = (half(Holds::AccountId), half(Holds::Secret)) else {
+    let setting = |kind| provider.setting(|holds| holds == kind);
+    let (Some(id), Some(token)) = (setting(Holds::AccountId), setting(Holds::Secret)) else {
         return Ok(());
     };
     let is_set = |setting: &Setting| settings.get(setting.name).is_some();
-    let (there, missing) = match (is_set(id), is_set(token)) {
+    let (present, missing) = match (is_set(id), is_set(token)) {
         (true, false) => (id.name, token.name),
         (false, true) => (token.name, id.name),
         (true, true) | (false, false) => return Ok(()),
     };
-    settings.unset(there);
+    settings.unset(present);
     warnings.push(format!(
-        "{} is set and {} is not: calls of {} are not hung up when their session ends, and its webhooks are not verified",
-        found(variables, there),
+        "{} is set but {} is not: {} calls are not hung up when their session ends, and webhooks are not verified",
+        found(variables, present),
         all_names(missing),
-        provider.wire_name()
+        vendor_name(provider)
     ));
     Ok(())
 }
@@ -87,7 +87,7 @@ fn credentials(
 fn account_id(variables: &Variables, name: &'static str) -> Result<Option<String>, UsageError> {
     let id = credential(variables, name)?;
     if id.as_deref().is_some_and(|id| id.contains([':', '/'])) {
-        return Err(wrong(variables, name, "an account's id, without `:` and `/`"));
+        return Err(wrong(variables, name, "an account id without `:` and `/`"));
     }
     Ok(id)
 }
@@ -120,28 +120,27 @@ mod tests {
             .map_err(|error| error.to_string())
     }
 
-    fn told(list: &[(&str, &str)]) -> Telephony {
-        let (telephony, warnings) = read(list).expect("sensible variables");
+    fn configured(list: &[(&str, &str)]) -> Telephony {
+        let (telephony, warnings) = read(list).expect("valid variables");
         assert_eq!(warnings, Vec::<String>::new());
         telephony
     }
 
-    /// without credentials there is nothing to complain of.
+    /// missing credentials cause no warning.
     #[test]
     fn every_credential_is_optional() {
-        assert_eq!(told(&[]), Telephony::default());
+        assert_eq!(configured(&[]), Telephony::default());
         let empty = [
             ("TELCO_A_ACCOUNT_SID", ""),
             ("TELCO_B_API_KEY", " "),
             ("TELCO_C_AUTH_ID", ""),
         ];
-        assert_eq!(told(&empty), Telephony::default());
+        assert_eq!(configured(&empty), Telephony::default());
     }
 
-    /// by the names of the specification, and by those that existing `.env` files
-    /// have.
+    /// by canonical names, and by the names of existing `.env` files.
     #[test]
-    fn accounts_are_read_by_either_name() {
+    fn reads_accounts_by_either_name() {
         for [a_id, a_token, b_key, c_id, c_token] in [
             [
                 "TELCO_A_ACCOUNT_SID",
@@ -158,7 +157,7 @@ mod tests {
                 "PLIVO_AUTH_TOKEN",
             ],
         ] {
-            let telephony = told(&[
+            let telephony = configured(&[
                 (a_id, "AC1"),
                 (a_token, "ta"),
                 (b_key, "KEY_b"),
@@ -175,19 +174,19 @@ mod tests {
             assert_eq!(telephony.settings, expected);
             assert!(telephony.verify_webhooks);
         }
-        let mixed = told(&[
+        let mixed = configured(&[
             ("TWILIO_ACCOUNT_SID", "alias"),
             ("TELCO_A_ACCOUNT_SID", "AC1"),
             ("TWILIO_AUTH_TOKEN", "t"),
         ]);
         let expected = Settings::from([("TELCO_A_ACCOUNT_SID", "AC1"), ("TELCO_A_AUTH_TOKEN", "t")]);
-        assert_eq!(mixed.settings, expected, "canonical wins, half by half");
+        assert_eq!(mixed.settings, expected, "each canonical name wins by itself");
     }
 
-    /// A fifth provider's table is all that the command line needs: its variables are read, told by
-    /// the help, kept from bots, and its URL goes with its key.
+    /// The table of a provider is all that the command line needs: its variables are read,
+    /// documented in the help, withheld from bots, and its URL is tied to its key.
     #[test]
-    fn a_fifth_provider_is_configured_by_its_own_table() {
+    fn a_provider_is_configured_by_its_table() {
         use crate::proto::telephony::invented::FIVE;
         let variables = [
             ("QUINTEL_KEY", "hunter2"),
@@ -203,10 +202,14 @@ mod tests {
                 &mut Vec::new(),
             )
         };
-        let settings = read(&FIVE, &own).expect("sensible variables").settings;
+        let settings = read(&FIVE, &own).expect("valid variables").settings;
         let expected = [("QUINTEL_KEY", "hunter2"), ("QUINTEL_API_URL", "http://127.0.0.1:8080")];
         assert_eq!(settings, Settings::from(expected));
-        assert_eq!(read(&PROVIDERS, &own), Ok(Telephony::default()), "the product has four");
+        assert_eq!(
+            read(&PROVIDERS, &own),
+            Ok(Telephony::default()),
+            "the product has four providers"
+        );
         let message = read(&FIVE, &[("QUINTEL_KEY".into(), "hunter2 x".into())])
             .expect_err("a usage error")
             .to_string();
@@ -223,11 +226,11 @@ mod tests {
         };
         assert_eq!(
             of("QUINTEL_KEY"),
-            Some("Key of quintel, to hang calls up and verify webhooks.")
+            Some("Key of Quintel, to hang calls up and verify webhooks.")
         );
         assert_eq!(
             of("QUINTEL_API_URL"),
-            Some("Base of the API of quintel. [default: https://api.quintel.example]")
+            Some("Base URL of the Quintel API. [default: https://api.quintel.example]")
         );
         assert_eq!(help.len(), help::environment(&PROVIDERS).len() + 2);
 
@@ -237,34 +240,29 @@ mod tests {
     }
 
     #[test]
-    fn half_an_account_is_told_and_not_used() {
-        for (there, missing, other_name, transport) in [
+    fn ignores_an_incomplete_account_with_a_warning() {
+        for (present, missing, other_name, vendor) in [
             (
                 "TELCO_A_ACCOUNT_SID",
                 "TELCO_A_AUTH_TOKEN",
                 "TWILIO_AUTH_TOKEN",
-                "telephony_a",
+                "Twilio",
             ),
             (
                 "TWILIO_AUTH_TOKEN",
                 "TELCO_A_ACCOUNT_SID",
                 "TWILIO_ACCOUNT_SID",
-                "telephony_a",
+                "Twilio",
             ),
-            (
-                "TELCO_C_AUTH_ID",
-                "TELCO_C_AUTH_TOKEN",
-                "PLIVO_AUTH_TOKEN",
-                "telephony_c",
-            ),
-            ("PLIVO_AUTH_TOKEN", "TELCO_C_AUTH_ID", "PLIVO_AUTH_ID", "telephony_c"),
+            ("TELCO_C_AUTH_ID", "TELCO_C_AUTH_TOKEN", "PLIVO_AUTH_TOKEN", "Plivo"),
+            ("PLIVO_AUTH_TOKEN", "TELCO_C_AUTH_ID", "PLIVO_AUTH_ID", "Plivo"),
         ] {
-            let (telephony, warnings) = read(&[(there, "hunter2")]).expect("no usage error");
+            let (telephony, warnings) = read(&[(present, "hunter2")]).expect("no usage error");
             assert_eq!(telephony, Telephony::default());
             let [warning] = &warnings[..] else {
                 panic!("{warnings:?}");
             };
-            for part in [there, missing, other_name, transport, "not hung up"] {
+            for part in [present, missing, other_name, vendor, "not hung up"] {
                 assert!(warning.contains(part), "{part} in {warning}");
             }
             assert!(!warning.contains("hunter2"), "{warning}");
@@ -272,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_that_cannot_stand_in_a_request_are_named_and_not_shown() {
+    fn errors_name_invalid_credentials_without_showing_them() {
         for (name, value) in [
             ("TELCO_A_ACCOUNT_SID", "hunter2:x"),
             ("TELCO_A_ACCOUNT_SID", "hunter2/x"),
@@ -288,12 +286,12 @@ mod tests {
         }
     }
 
-    /// The key of the fact sheet, section 9: that of the seed 00, 01 .. 1f.
+    /// The key of the Ed25519 seed 00, 01 .. 1f.
     #[test]
     fn a_public_key_is_32_bytes_in_base64() {
         let text = "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=";
         for name in ["TELCO_B_PUBLIC_KEY", "TELNYX_PUBLIC_KEY"] {
-            let settings = told(&[(name, text)]).settings;
+            let settings = configured(&[(name, text)]).settings;
             assert_eq!(settings, Settings::from([("TELCO_B_PUBLIC_KEY", text)]));
         }
         let bytes = |count| BASE64.encode(&vec![1; count]);
@@ -310,16 +308,16 @@ mod tests {
     }
 
     #[test]
-    fn bases_have_one_form() {
+    fn base_urls_are_normalized() {
         let set = |telephony: &Telephony, name: &str| telephony.settings.get(name).map(|url| url.expose().to_owned());
-        let base = |text: &str| set(&told(&[("TELCO_B_API_URL", text)]), "TELCO_B_API_URL").expect("a base");
+        let base = |text: &str| set(&configured(&[("TELCO_B_API_URL", text)]), "TELCO_B_API_URL").expect("a base");
         assert_eq!(base("https://api.telnyx.com"), "https://api.telnyx.com");
         assert_eq!(base("HTTPS://API.Telnyx.com/"), "https://api.telnyx.com");
         assert_eq!(
             base("https://proxy.example.net:8443/a/B%20c//"),
             "https://proxy.example.net:8443/a/B%20c"
         );
-        // A provider of tests runs on this machine, without encryption.
+        // A test server on this machine needs no encryption.
         for own in ["http://127.0.0.1:8080", "http://localhost:1", "http://[::1]:80/x"] {
             assert_eq!(base(own), own);
         }
@@ -343,7 +341,7 @@ mod tests {
                 "https://::1",
             ] {
                 let message = read(&[(name, bad)]).expect_err("a usage error");
-                // Behind a `?` there may be a token.
+                // A query may contain a token.
                 let shown = message.contains(bad) != bad.contains('?');
                 assert!(message.contains(name) && shown, "{message}");
             }

@@ -1,11 +1,11 @@
-//! The command line as a whole: arguments and surroundings in, a configuration or a refusal out.
+//! The command line as a whole: arguments and environment in, a configuration or an error out.
 
 use super::*;
 use crate::config::{BotAudio, BuiltInBot, Host, Tls, Transport};
 use crate::limits::{ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
 use crate::proto::options::env::Variables;
 
-/// Parses with the given variables on a machine that has 192.0.2.5 and knows the name `board`.
+/// Parses with these variables on a machine that has the address 192.0.2.5 and resolves `board`.
 fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<CliCommand, UsageError> {
     let variables = variables
         .iter()
@@ -58,9 +58,9 @@ fn address(text: &str) -> Host {
     Host::Address(text.parse().expect("an address"))
 }
 
-/// R-005, R-007, R-009, R-086: without arguments every transport is served at localhost:7860 to every origin.
+/// R-005, R-007, R-009, R-086: every transport at localhost:7860, for every origin.
 #[test]
-fn no_arguments_mean_the_documented_defaults() {
+fn no_arguments_give_the_documented_defaults() {
     let (config, warnings) = served(&[], &[]);
     assert_eq!(
         (config.host, config.port, config.rtc_port),
@@ -80,7 +80,7 @@ fn no_arguments_mean_the_documented_defaults() {
 }
 
 #[test]
-fn values_are_read_in_every_spelling() {
+fn reads_values_in_every_spelling() {
     for arguments in [
         &["--port", "80", "-t", "webrtc", "--bot", "echo", "-v", "-v"][..],
         &["--port=80", "-twebrtc", "--bot=echo", "-vv"],
@@ -116,7 +116,7 @@ fn values_are_read_in_every_spelling() {
 }
 
 #[test]
-fn help_and_version_win_over_what_follows() {
+fn help_and_version_ignore_later_arguments() {
     assert!(matches!(
         parse_with(&["-h", "--nonsense"], &[]),
         Ok(CliCommand::Help(_))
@@ -132,7 +132,7 @@ fn help_and_version_win_over_what_follows() {
 }
 
 #[test]
-fn an_unknown_option_names_the_nearest_known_one() {
+fn an_unknown_option_suggests_the_nearest_one() {
     for (given, nearest) in [
         ("--prot", "`--port`"),
         ("--allow-origin=x", "`--allowed-origins`"),
@@ -154,7 +154,7 @@ fn an_unknown_option_names_the_nearest_known_one() {
 }
 
 #[test]
-fn a_mistyped_value_or_command_names_the_nearest_known_one() {
+fn a_mistyped_value_or_command_suggests_the_nearest_one() {
     for (arguments, nearest) in [
         (&["--bot", "parot"][..], "`parrot`"),
         (&["-t", "twillio"], "`twilio`"),
@@ -199,7 +199,7 @@ fn commands_print_their_own_help() {
 }
 
 #[test]
-fn the_log_is_text_unless_json_is_asked_for() {
+fn the_log_is_text_by_default() {
     use crate::config::LogFormat;
     assert_eq!(config(&[]).log, LogFormat::Text);
     assert_eq!(config(&["--log=json"]).log, LogFormat::Json);
@@ -207,7 +207,7 @@ fn the_log_is_text_unless_json_is_asked_for() {
 }
 
 #[test]
-fn a_missing_or_wrong_value_is_named_with_what_would_be_right() {
+fn errors_name_the_option_and_the_expected_value() {
     for (arguments, parts) in [
         (&["--port"][..], &["--port N"][..]),
         (&["--port", "--embedded"], &["--port N"]),
@@ -237,7 +237,7 @@ fn a_missing_or_wrong_value_is_named_with_what_would_be_right() {
 }
 
 #[test]
-fn a_password_in_a_url_is_not_repeated() {
+fn errors_do_not_contain_passwords_of_urls() {
     for arguments in [
         ["--proxy", "https://u:hunter2@b.net"],
         ["--allowed-origins", "https://u:hunter2@b.net"],
@@ -253,9 +253,9 @@ fn a_password_in_a_url_is_not_repeated() {
     }
 }
 
-/// R-071, R-072, and what this build says to those that it lacks.
+/// R-071, R-072.
 #[test]
-fn every_transport_is_known_and_those_of_this_build_are_served() {
+fn accepts_every_transport_of_this_build() {
     for transport in Transport::ALL {
         let arguments = ["-t", transport.name(), "-x", "bots.example.net"];
         match parse_with(&arguments, &[]) {
@@ -265,12 +265,12 @@ fn every_transport_is_known_and_those_of_this_build_are_served() {
             }
             Ok(_) => panic!("{} does something else", transport.name()),
             Err(error) => {
-                assert!(matches!(error, UsageError::NotInBuild { .. }), "{error}");
+                assert!(matches!(error, UsageError::NotImplemented { .. }), "{error}");
                 assert!(!transport.in_this_build() && error.to_string().contains(transport.name()));
             }
         }
     }
-    assert!(refused(&["-t", "moq"]).contains("`-t moq` is not in this build yet"));
+    assert!(refused(&["-t", "moq"]).contains("`-t moq` is not implemented yet"));
     assert_eq!(config(&["-t", "daily"]).transport, Some(Transport::Videoroom));
     assert_eq!(config(&["-t", "livekit"]).transport, Some(Transport::Mediaroom));
     assert_eq!(
@@ -281,7 +281,7 @@ fn every_transport_is_known_and_those_of_this_build_are_served() {
 }
 
 #[test]
-fn what_comes_later_is_refused_by_name() {
+fn rejects_unimplemented_options() {
     for (arguments, part) in [
         (&["--moq-serve"][..], "--moq-"),
         (&["--moq-connect=https://r.example.net"], "--moq-"),
@@ -293,19 +293,19 @@ fn what_comes_later_is_refused_by_name() {
     ] {
         let message = refused(arguments);
         assert!(
-            message.contains("not in this build yet") && message.contains(part),
+            message.contains("not implemented yet") && message.contains(part),
             "{message}"
         );
     }
     let message = refused_with(&[], &[("RUNNER_MOQ_BIND", "[::]:4080"), ("RUNNER_PORT", "80")]);
     assert!(message.contains("(set by RUNNER_MOQ_BIND)"), "{message}");
-    // What asks for nothing new is taken.
+    // Values that need no unimplemented part are accepted.
     config(&["--tls=off", "--ws-auth=none", "--no-dialin", "--dialin", "--no-dialin"]);
 }
 
-/// R-075 to R-078: a key is needed by either name, and dialing in needs no `-t`.
+/// R-075 to R-078: the key has two names, and `--dialin` does not need `-t`.
 #[test]
-fn direct_and_dialin_need_a_key_and_direct_needs_its_transport() {
+fn direct_and_dialin_need_a_key() {
     for option in ["--direct", "-d", "--dialin"] {
         for empty in [&[][..], &[("VIDEOROOM_API_KEY", "")]] {
             let message = refused_with(&[option], empty);
@@ -324,7 +324,10 @@ fn direct_and_dialin_need_a_key_and_direct_needs_its_transport() {
         }
         for other in ["webrtc", "mediaroom", "telephony_d", "websocket", "moq"] {
             let message = refused_with(&["-d", "-t", other], &key);
-            assert!(message.contains(&format!("not with `-t {other}`")), "{message}");
+            assert!(
+                message.contains(&format!("cannot be used with `-t {other}`")),
+                "{message}"
+            );
         }
         for (arguments, variable) in [
             (&["--direct"][..], ("RUNNER_TRANSPORT", "webrtc")),
@@ -345,9 +348,9 @@ fn direct_and_dialin_need_a_key_and_direct_needs_its_transport() {
     }
 }
 
-/// R-027 to R-032: what the variables say of rooms is in the configuration, and half of it in the log.
+/// R-027 to R-032.
 #[test]
-fn rooms_come_from_the_environment() {
+fn reads_the_settings_of_rooms_from_variables() {
     let (config, warnings) = served(
         &[],
         &[
@@ -369,9 +372,9 @@ fn rooms_come_from_the_environment() {
     );
 }
 
-/// The words after `--` belong to the bot, whatever they look like.
+/// All arguments after `--` belong to the bot, also those that look like options.
 #[test]
-fn a_program_takes_the_place_of_the_built_in_bot() {
+fn a_command_replaces_the_built_in_bot() {
     let config = config(&["--port", "80", "--", "python3", "bot.py", "--port", "1", "--"]);
     let words = ["python3", "bot.py", "--port", "1", "--"];
     assert_eq!(config.command, Some(words.map(OsString::from).to_vec()));
@@ -385,7 +388,7 @@ fn a_program_takes_the_place_of_the_built_in_bot() {
 }
 
 #[test]
-fn a_program_gets_pcm_when_it_is_asked_for() {
+fn bot_audio_sets_the_format_of_a_program() {
     let audio = |arguments: &[&str]| config(arguments).bot_audio;
     assert_eq!(audio(&["--", "bot"]), BotAudio::Protobuf);
     assert_eq!(audio(&["--bot-audio", "protobuf", "--", "bot"]), BotAudio::Protobuf);
@@ -408,7 +411,7 @@ fn a_program_gets_pcm_when_it_is_asked_for() {
             &["--bot-audio", "pcm", "--bot-rate", "7999", "--", "bot"],
             "8000 to 48000",
         ),
-        (&["--bot-audio", "pcm", "-t", "videoroom", "--", "bot"], "video room"),
+        (&["--bot-audio", "pcm", "-t", "videoroom", "--", "bot"], "Daily"),
     ] {
         let message = refused(arguments);
         assert!(message.contains(named), "{message}");
@@ -416,7 +419,7 @@ fn a_program_gets_pcm_when_it_is_asked_for() {
 }
 
 #[test]
-fn tokens_are_asked_for_by_the_option_else_by_the_variable() {
+fn ws_auth_reads_the_option_before_the_variable() {
     for name in ["RUNNER_WEBSOCKET_AUTH", "PIPECAT_WEBSOCKET_AUTH"] {
         assert!(served(&[], &[(name, "token")]).0.ws_tokens);
         assert!(!served(&["--ws-auth=none"], &[(name, "token")]).0.ws_tokens);
@@ -426,9 +429,9 @@ fn tokens_are_asked_for_by_the_option_else_by_the_variable() {
     assert!(!config(&[]).ws_tokens);
 }
 
-/// R-033 to R-038, R-087: what the variables say arrives; the rooms of `telephony` say how.
+/// R-033 to R-038, R-087.
 #[test]
-fn telephony_is_told_by_variables_and_verified_unless_that_is_turned_off() {
+fn reads_telephony_settings_from_variables() {
     let variables = [
         ("TWILIO_ACCOUNT_SID", "AC1"),
         ("TELCO_A_AUTH_TOKEN", "t"),
@@ -457,7 +460,7 @@ fn telephony_is_told_by_variables_and_verified_unless_that_is_turned_off() {
 
 /// R-085: providers send no `Origin`.
 #[test]
-fn what_keeps_providers_out_is_a_warning() {
+fn warns_of_settings_that_block_providers() {
     let warnings = |arguments: &[&str]| served(arguments, &[]).1;
     for name in ["telephony_a", "telephony_b", "telephony_c", "telephony_d"] {
         let list = warnings(&["-t", name, "-x", "b.net", "--allowed-origins", "https://a.net"]);
@@ -476,9 +479,9 @@ fn what_keeps_providers_out_is_a_warning() {
     assert_eq!(warnings(&others), Vec::<String>::new());
 }
 
-/// R-073, R-074
+/// R-073, R-074.
 #[test]
-fn telephony_needs_a_public_host_unless_it_is_d() {
+fn providers_with_markup_need_a_public_host() {
     for name in ["telephony_a", "telephony_b", "telephony_c", "twilio", "telnyx", "plivo"] {
         assert!(refused(&["-t", name]).contains("`--proxy HOST`"), "{name}");
     }
@@ -489,9 +492,9 @@ fn telephony_needs_a_public_host_unless_it_is_d() {
     assert!(refused(&["--proxy", "b.net/x"]).contains("`--proxy`"));
 }
 
-/// R-037, R-079
+/// R-037, R-079.
 #[test]
-fn origins_come_from_the_option_else_from_the_variable() {
+fn origins_read_the_option_before_the_variable() {
     let variable = [("PIPECAT_ALLOWED_ORIGINS", "https://v.net, https://w.net")];
     let (config, _) = served(&[], &variable);
     assert_eq!(config.allowed_origins, ["https://v.net", "https://w.net"]);
@@ -512,16 +515,16 @@ fn origins_come_from_the_option_else_from_the_variable() {
             .allowed_origins
             .is_empty()
     );
-    // A slip must not open the server to all.
+    // An invalid list must not allow every origin.
     for bad in ["", ",", "*", "a.net", "https://a.net/page"] {
         assert!(refused(&["--allowed-origins", bad]).contains("allow all"), "{bad:?}");
     }
     assert!(refused_with(&[], &[("RUNNER_ALLOWED_ORIGINS", "*")]).contains("RUNNER_ALLOWED_ORIGINS"));
 }
 
-/// R-080, R-081
+/// R-080, R-081.
 #[test]
-fn ice_servers_come_from_the_option_else_from_the_variable() {
+fn ice_servers_read_the_option_before_the_variable() {
     let turn = r#"{"urls":"turn:t","username":"u","credential":"c"}"#;
     let (config, warnings) = served(&["--ice-servers", "stun:a", turn, "-v", "--ice-servers=stun:b"], &[]);
     let urls: Vec<_> = config
@@ -539,10 +542,10 @@ fn ice_servers_come_from_the_option_else_from_the_variable() {
 }
 
 #[test]
-fn host_names_are_those_of_the_machine_and_of_the_option() {
+fn host_names_are_of_the_machine_and_the_option() {
     assert_eq!(config(&[]).host_names, ["board", "board.lan"]);
-    let asked = config(&["--allowed-hosts", "Bot.Example.net.,b.example", "board"]);
-    assert_eq!(asked.host_names, ["b.example", "board", "board.lan", "bot.example.net"]);
+    let given = config(&["--allowed-hosts", "Bot.Example.net.,b.example", "board"]);
+    assert_eq!(given.host_names, ["b.example", "board", "board.lan", "bot.example.net"]);
     for bad in ["http://a", "a:80", "a b"] {
         assert!(refused(&["--allowed-hosts", bad]).contains("--allowed-hosts"), "{bad}");
     }
@@ -552,9 +555,9 @@ fn host_names_are_those_of_the_machine_and_of_the_option() {
 fn trusted_proxies_are_networks() {
     assert!(config(&[]).trusted_proxies.is_empty());
     let networks = |list: &[&str]| -> Vec<_> { list.iter().map(|text| text.parse().expect("a network")).collect() };
-    let asked = config(&["--trusted-proxies", "10.0.0.1,192.0.2.0/24", "2001:db8::/32"]);
+    let given = config(&["--trusted-proxies", "10.0.0.1,192.0.2.0/24", "2001:db8::/32"]);
     assert_eq!(
-        asked.trusted_proxies,
+        given.trusted_proxies,
         networks(&["10.0.0.1", "192.0.2.0/24", "2001:db8::/32"])
     );
     let (set, _) = served(&[], &[("RUNNER_TRUSTED_PROXIES", "10.0.0.1, 10.0.0.2")]);
@@ -565,12 +568,12 @@ fn trusted_proxies_are_networks() {
     let of = |count: usize| vec!["10.0.0.1"; count].join(",");
     let most = crate::limits::TRUSTED_PROXIES_MAX;
     assert_eq!(config(&["--trusted-proxies", &of(most)]).trusted_proxies.len(), most);
-    assert!(refused(&["--trusted-proxies", &of(most + 1)]).contains("64 networks"));
+    assert!(refused(&["--trusted-proxies", &of(most + 1)]).contains("at most 64 networks"));
 }
 
-/// R-089: the key of callers comes from the option, a file or a variable, and no error repeats it.
+/// R-089: the key comes from the option, a file or a variable. No error contains it.
 #[test]
-fn an_api_key_comes_from_one_place_and_is_never_repeated() {
+fn reads_the_api_key_from_one_place() {
     let key = |arguments: &[&str], variables: &[(&str, &str)]| served(arguments, variables).0.api_key.expect("a key");
     let long = "k".repeat(512);
     let variable = [("RUNNER_API_KEY", "variable-is-this-one")];
@@ -582,7 +585,7 @@ fn an_api_key_comes_from_one_place_and_is_never_repeated() {
     assert_eq!(key(&["--api-key", &long], &[]).expose(), long);
     assert_eq!(key(&["--api-key-file", "key"], &variable).expose(), "0123456789abcdef");
     assert!(config(&[]).api_key.is_none());
-    // A key leaves the sockets open, which nobody would guess.
+    // The key does not protect WebSockets, which is easy to overlook.
     let warnings = |more: &[&str]| served(&[&["--api-key", "sixteen-letters!"], more].concat(), &[]).1;
     assert!(warnings(&[])[0].contains("--ws-auth token"));
     assert!(warnings(&["--ws-auth", "token"]).is_empty());
@@ -600,7 +603,7 @@ fn an_api_key_comes_from_one_place_and_is_never_repeated() {
 }
 
 #[test]
-fn state_has_a_place_where_the_system_wants_it() {
+fn the_state_folder_follows_systemd_and_xdg() {
     let folder = |arguments: &[&str], variables: &[(&str, &str)]| served(arguments, variables).0.state_dir;
     let home = ("HOME", "/home/ann");
     assert_eq!(folder(&[], &[]), None);
@@ -615,7 +618,7 @@ fn state_has_a_place_where_the_system_wants_it() {
 }
 
 #[test]
-fn the_doctor_takes_the_options_of_the_server() {
+fn the_doctor_takes_the_options_of_the_runner() {
     let Ok(CliCommand::Doctor { config, .. }) = parse_with(&["doctor", "--port", "9"], &[]) else {
         panic!("a doctor");
     };
@@ -624,26 +627,26 @@ fn the_doctor_takes_the_options_of_the_server() {
 }
 
 #[test]
-fn draining_has_an_end() {
+fn rejects_a_drain_above_the_cap() {
     assert_eq!(config(&[]).drain.as_secs(), 0);
     assert_eq!(config(&["--drain", "3600"]).drain.as_secs(), 3600);
     assert!(refused(&["--drain", "3601"]).contains("0 to 3600"));
 }
 
-/// R-084
+/// R-084.
 #[test]
-fn a_host_is_an_address_localhost_or_a_known_name() {
+fn a_host_is_an_address_localhost_or_a_resolvable_name() {
     assert_eq!(config(&["--host", "0.0.0.0"]).host, address("0.0.0.0"));
     assert_eq!(config(&["--host", "::"]).host, address("::"));
     assert_eq!(config(&["--host", "[::1]"]).host, address("::1"));
     assert_eq!(config(&["--host", "LocalHost"]).host, Host::Localhost);
     assert_eq!(config(&["--host", "board"]).host, address("192.0.2.5"));
-    for bad in ["", "nobody", "192.0.2", "http://a", "a:80", "[board]"] {
+    for bad in ["", "unknown", "192.0.2", "http://a", "a:80", "[board]"] {
         assert!(refused(&["--host", bad]).contains("`--host` takes"), "{bad:?}");
     }
 }
 
-/// R-082, R-083
+/// R-082, R-083.
 #[test]
 fn embedded_needs_an_ipv4_address_of_this_machine() {
     for name in ["--embedded", "--esp32"] {
@@ -671,7 +674,7 @@ fn embedded_needs_an_ipv4_address_of_this_machine() {
 }
 
 #[test]
-fn further_addresses_add_up_to_their_cap() {
+fn rejects_ice_addresses_above_the_cap() {
     let arguments = |n: usize| vec!["--ice-address=203.0.113.7"; n];
     assert_eq!(
         config(&arguments(ICE_ADDRESSES_MAX)).ice_addresses.len(),
@@ -680,7 +683,7 @@ fn further_addresses_add_up_to_their_cap() {
     assert!(refused(&arguments(ICE_ADDRESSES_MAX + 1)).contains("--ice-address"));
 }
 
-/// The list of every option of the specification: each is known under the name that it has there.
+/// Every option of `docs/spec/runner.md` exists under its name there.
 #[test]
 fn every_specified_option_is_known() {
     for option in [
@@ -737,7 +740,7 @@ fn every_specified_option_is_known() {
 
 #[cfg(unix)]
 #[test]
-fn an_argument_that_is_no_unicode_is_refused_and_not_a_panic() {
+fn rejects_an_argument_that_is_not_unicode() {
     use std::os::unix::ffi::OsStringExt;
     let env = Env {
         variables: Variables::default(),

@@ -1,10 +1,11 @@
-//! Packs the built-in page: every file of this folder that is not Rust becomes one gzip member in `OUT_DIR`, and `page.rs`
-//! there lists them for `mod.rs`. A file of the page needs no entry anywhere; its ending decides its content type.
+//! Packs the built-in page: compresses every file of this folder that is not Rust into a gzip
+//! member in `OUT_DIR`, and generates the table `page.rs` there for `mod.rs`. The extension of a
+//! file determines its content type; an unknown extension fails the build.
 //!
-//! It fails the build on an ending that it does not know. Gzip is RFC 1952, around the DEFLATE of miniz_oxide; no time stamp
-//! goes in, so builds stay reproducible.
+//! The format is gzip (RFC 1952) with the DEFLATE of miniz_oxide. It has no time stamp, so that
+//! builds are reproducible.
 
-#![allow(clippy::disallowed_methods)] // A build script is told where it works by its environment.
+#![allow(clippy::disallowed_methods)] // Cargo passes paths to build scripts in the environment.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::{env, fs};
 
 use miniz_oxide::deflate::compress_to_vec;
 
-/// The most thorough level of miniz_oxide.
+/// The highest compression level of miniz_oxide.
 const LEVEL: u8 = 10;
 
 fn main() {
@@ -47,7 +48,7 @@ fn main() {
     fs::write(out.join("page.rs"), table).expect("OUT_DIR can be written");
 }
 
-/// The page's files, sorted by name: a folder is listed in any order.
+/// Returns the files of the page, sorted by name, because `read_dir` has no defined order.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(folder)
         .expect("the page's folder is there")
@@ -77,7 +78,7 @@ fn gzip(identity: &[u8], crc: u32) -> Vec<u8> {
     gzip
 }
 
-/// CRC-32 of RFC 1952, section 8, bit by bit: it runs over some kilobytes, once per build.
+/// CRC-32 of RFC 1952, section 8, bit by bit, which is fast enough for a page.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0_u32, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {

@@ -1,19 +1,22 @@
-//! The built-in page, embedded: one [`Asset`] per file, compressed by `build.rs` of this folder, with its content type.
+//! The built-in page, embedded: one [`Asset`] per file, compressed by `build.rs` in this folder,
+//! with its content type.
 //!
-//! In: a file's name below `/client/`, and the two request headers that decide how it is sent. Out: bytes, either the gzip
-//! member as it is or, for the rare client that does not take gzip, the identity, inflated for that request. Unknown names
-//! are `None`; names are compared whole, so no path leads out of the page.
+//! In: the name of a file below `/client/`, and the two request headers that select its encoding.
+//! Out: the gzip member, or the decompressed file for the rare client that does not accept gzip.
+//! Names are compared whole, so no path leads out of the page.
 
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
 
-/// What the page may do, as the value of `Content-Security-Policy`. Scripts, styles and requests of this origin alone
-/// (`'self'` covers its WebSockets); nothing inline, no markup made from strings, no frame around it. `mediastream:` is
-/// for browsers that ask the policy about a stream in an `<audio>`.
+/// What the page may do, as the value of `Content-Security-Policy`. Scripts, styles and requests of
+/// this origin alone (`'self'` covers its WebSockets); nothing inline, no markup made from strings,
+/// no frame around it. `mediastream:` is for browsers that ask the policy about a stream in an
+/// `<audio>`.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; media-src mediastream:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// Header of a gzip member without optional fields, and its trailer (CRC-32 and length), in bytes: RFC 1952.
+/// Header of a gzip member without optional fields, and its trailer (CRC-32 and length), in bytes:
+/// RFC 1952.
 const GZIP_HEADER_BYTES: usize = 10;
 const GZIP_TRAILER_BYTES: usize = 8;
 
@@ -24,7 +27,7 @@ include!(concat!(env!("OUT_DIR"), "/page.rs"));
 pub struct Asset {
     pub name: &'static str,
     pub content_type: &'static str,
-    /// A weak entity tag with its quotes: it stands for both encodings.
+    /// A weak entity tag with its quotes, the same for both encodings.
     pub etag: &'static str,
     /// The length before compression.
     pub identity_bytes: usize,
@@ -39,7 +42,8 @@ impl Asset {
         decompress_to_vec_with_limit(deflate, self.identity_bytes).expect("the build compressed it")
     }
 
-    /// Tells whether the client has this very file: `if_none_match` is the value of that header.
+    /// Returns whether the client has this version of the file; `if_none_match` is the value of
+    /// that header.
     pub fn is_in(&self, if_none_match: &str) -> bool {
         let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
         let own = opaque(self.etag);
@@ -56,7 +60,8 @@ pub fn asset(name: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.name == name)
 }
 
-/// Tells whether a client takes gzip: `accept_encoding` is the value of that header (RFC 9110, section 12.5.3).
+/// Returns whether a client accepts gzip; `accept_encoding` is the value of that header (RFC 9110,
+/// section 12.5.3).
 pub fn accepts_gzip(accept_encoding: &str) -> bool {
     let weight = |coding: &str| {
         accept_encoding.split(',').find_map(|item| {
@@ -77,9 +82,10 @@ mod tests {
         String::from_utf8(asset(name).expect("the page has it").identity()).expect("the page is text")
     }
 
-    /// R-008, R-041: what the folder holds is what is served, byte for byte, with a type that browsers execute.
+    /// R-008, R-041: what the folder holds is what is served, byte for byte, with a type that
+    /// browsers execute.
     #[test]
-    fn every_file_is_embedded_as_it_is() {
+    fn every_file_is_embedded_unchanged() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/page");
         let mut seen = 0;
         for entry in std::fs::read_dir(folder).expect("the folder is there") {
@@ -103,9 +109,9 @@ mod tests {
         assert_eq!(seen, ASSETS.len());
     }
 
-    /// All files together before compression, in bytes: boards serve the page over slow links. Two transports in full, the
-    /// second with its own protobuf and its own sound; 6 kB are the ways out of a page without a microphone or a path, 2 kB the
-    /// doors to rooms.
+    /// All files together before compression, in bytes: boards serve the page over slow links. Two
+    /// transports in full, the second with its own protobuf and its own sound; 6 kB are the ways
+    /// out of a page without a microphone or a path, 2 kB the doors to rooms.
     const PAGE_BYTES_MAX: usize = 84_800;
 
     #[test]
@@ -119,12 +125,13 @@ mod tests {
 
     /// RFC 1952: the trailer is what a browser checks after inflating.
     #[test]
-    fn every_member_ends_in_its_check_sum_and_length() {
+    fn members_end_with_checksum_and_length() {
         for asset in ASSETS {
             let (_, trailer) = asset.gzip.split_at(asset.gzip.len() - GZIP_TRAILER_BYTES);
             let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
             let identity = asset.identity();
-            // The other way to compute it: a remainder over the reflected polynomial, with a table per byte.
+            // The other way to compute it: a remainder over the reflected polynomial, with a table
+            // per byte.
             let table: Vec<u32> = (0..256_u32)
                 .map(|n| (0..8).fold(n, |c, _| if c & 1 == 1 { 0xedb8_8320 ^ (c >> 1) } else { c >> 1 }))
                 .collect();
@@ -139,7 +146,7 @@ mod tests {
 
     /// R-041: the empty name is the page; nothing else is guessed, and no path leads out.
     #[test]
-    fn only_names_of_the_page_are_found() {
+    fn finds_only_files_of_the_page() {
         assert_eq!(asset("").map(|asset| asset.name), Some("index.html"));
         for name in [
             "/",
@@ -158,7 +165,7 @@ mod tests {
 
     /// The policy forbids inline code and other hosts, so a page that has any would be broken.
     #[test]
-    fn the_page_obeys_its_own_policy() {
+    fn the_page_follows_its_policy() {
         let page = text("index.html");
         for forbidden in [
             "<style",
@@ -192,9 +199,10 @@ mod tests {
         assert!(!text("style.css").contains("url("));
     }
 
-    /// Every name that a file of the page asks for is a file of the page: a missing module leaves the page dead.
+    /// Every name that a file of the page asks for is a file of the page: a missing module leaves
+    /// the page dead.
     #[test]
-    fn every_reference_within_the_page_leads_somewhere() {
+    fn references_between_files_resolve() {
         let mut found = 0;
         for from in ASSETS {
             let text = text(from.name);
@@ -224,9 +232,10 @@ mod tests {
         );
     }
 
-    /// A problem without words would be shown as none: browsers look for a name only when it is used.
+    /// A problem without words would be shown as none: browsers look for a name only when it is
+    /// used.
     #[test]
-    fn every_problem_of_the_page_has_its_words() {
+    fn every_problem_has_a_text() {
         let words = text("words.js");
         let mut found = 0;
         for from in ASSETS.iter().filter(|asset| asset.name.ends_with(".js")) {
@@ -249,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_goes_to_those_who_take_it() {
+    fn accepts_gzip_reads_the_header() {
         for takes in [
             "gzip",
             "GZIP",
@@ -276,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_known_in_either_form_and_in_a_list() {
+    fn matches_weak_and_strong_tags_in_lists() {
         let page = asset("").expect("the page is there");
         let strong = page.etag.trim_start_matches("W/");
         for known in [page.etag, strong, "*", &format!("\"other\", {strong}")] {

@@ -8,7 +8,7 @@ import { apiKey } from './api.js';
 export function microphone({ name, message }) {
 	const [title, text] = {
 		NotAllowedError: /system/i.test(message)
-			? ['The system keeps the microphone closed', 'Allow it for this browser in the privacy settings of the system.']
+			? ['The system blocks the microphone', 'Allow it for this browser in the privacy settings of the system.']
 			: ['The microphone was not allowed', 'Press the symbol beside the address, allow the microphone for this page, and try again.'],
 		NotFoundError: ['No microphone found', 'Plug one in or switch it on, and try again.'],
 		NotReadableError: ['The microphone is busy', 'Another program or tab may use it: close that one, or choose another microphone.'],
@@ -30,19 +30,19 @@ export function runner(what, { status, message, retryAfter }) {
 	}
 	if (status === 401) {
 		return {
-			title: 'The runner asks for a key',
-			text: apiKey() ? 'The one that this page has was refused.' : 'Whoever started it with --api-key knows it.',
+			title: 'The runner requires a key',
+			text: apiKey() ? 'The runner rejected the key of this page.' : 'Enter the key that the runner was started with.',
 			key: true,
 		};
 	}
 	if (status === 503) {
 		const when = retryAfter ? `in ${retryAfter} s` : 'later';
-		return { title: 'All lines are busy', text: `The runner says “${message}”. Try again ${when}.`, retry: true };
+		return { title: 'All sessions are in use', text: `The runner says “${message}”. Try again ${when}.`, retry: true };
 	}
 	const hint = {
 		403: 'Open the page from an origin that --allowed-origins lists.',
 		421: 'Open the page under another name of the runner, or add this one with --allowed-hosts.',
-		500: 'The log of the runner says more.',
+		500: 'See the log of the runner.',
 	}[status] ?? (what === 'The start' ? 'Check the start request in the session options.' : '');
 	return { title: `${what} was refused (${status})`, text: `The runner says “${message}”. ${hint}`, retry: status >= 500 };
 }
@@ -68,9 +68,9 @@ export function noPath({ own, theirs, heard }) {
 		text: `The page arrives, but the sound does not: it travels over UDP. ${seen.filter(Boolean).join('; ')}.`,
 		steps: [
 			[`Let UDP through firewalls to the runner, ${ports ? `at port ${ports}` : 'at the number of its HTTP port or that of --rtc-port'}.`],
-			['Switch off a VPN, and check that both are in the same network; those for guests often keep devices apart.'],
+			['Switch off a VPN, and check that both are in the same network; public Wi-Fi networks often isolate devices.'],
 			['From another network, or with the runner behind NAT or in a container, it needs --ice-address, or a TURN server in --ice-servers.'],
-			['On the machine of the runner, let it look for what is wrong:', 'edge-runner doctor'],
+			['On the machine of the runner, run the checks:', 'edge-runner doctor'],
 		],
 		retry: true,
 	};
@@ -78,19 +78,19 @@ export function noPath({ own, theirs, heard }) {
 
 export const noSocket = () => ({
 	title: 'The WebSocket does not open',
-	text: 'The runner began the session, but this way to it stays closed.',
+	text: 'The runner started the session, but the WebSocket to it does not open.',
 	steps: [
 		['A proxy in front of the runner must let WebSockets through.'],
 		['With --allowed-origins, the origin of this page must be in the list:', location.origin],
-		['If all lines are busy, the log of the runner says so.'],
+		['If all sessions are in use, the log of the runner says so.'],
 	],
 	retry: true,
 });
 
 /** `code` and `reason` of the close event; neither if the socket stalled. */
 export function lostSocket(code, reason) {
-	if (code === 1011) return { title: 'The bot failed', text: 'The log of the runner says more.', retry: true };
-	const why = code ? [`WebSocket ${code}`, reason].filter(Boolean).join(': ') : 'it takes no more sound';
+	if (code === 1011) return { title: 'The bot failed', text: 'See the log of the runner.', retry: true };
+	const why = code ? [`WebSocket ${code}`, reason].filter(Boolean).join(': ') : 'it accepts no more sound';
 	return {
 		title: 'The connection was lost',
 		text: `Is the runner still running, and this device in its network? (${why})`,
@@ -99,8 +99,8 @@ export function lostSocket(code, reason) {
 }
 
 export const noSound = () => ({
-	title: 'The browser holds the sound back',
-	text: 'It waits for a click before it plays anything.',
+	title: 'The browser blocks the sound',
+	text: 'It needs a click before it plays sound.',
 	play: true,
 });
 

@@ -1,11 +1,12 @@
-//! The one table of names that existing clients, bots and `.env` files use for what this crate calls by its own names.
+//! The table of aliases: names that existing clients, bots and `.env` files use, with their
+//! canonical names.
 //!
-//! A name comes in and its canonical form leaves, for five areas: values of `transport`, options, environment variables,
-//! JSON keys and paths. Input is accepted under every name; where canonical and alias are both present the canonical one
-//! wins. Nothing else in the crate spells a provider's name.
-//! Source: the words of the Python development runner, of its JavaScript clients and of the five providers.
+//! In: a name. Out: its canonical name. There are five areas: values of `transport`, options,
+//! environment variables, JSON keys and paths. Every name is accepted as input; if both the
+//! canonical name and an alias are present, the canonical one takes precedence. Source: the names
+//! of the Python development runner, its JavaScript clients and the providers.
 
-/// Where a name stands.
+/// Where a name is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
     /// A value of `-t` and of `transport` in `/start`.
@@ -20,7 +21,7 @@ pub enum Area {
     Path,
 }
 
-/// One thing and its names.
+/// A canonical name and its aliases.
 #[derive(Clone, Copy, Debug)]
 pub struct AliasRow {
     pub area: Area,
@@ -36,7 +37,7 @@ const fn row(area: Area, canonical: &'static str, aliases: &'static [&'static st
     }
 }
 
-/// Every name that has a second one.
+/// All names with aliases.
 pub const TABLE: &[AliasRow] = &[
     row(Area::Transport, "videoroom", &["daily"]),
     row(Area::Transport, "mediaroom", &["livekit"]),
@@ -99,7 +100,7 @@ pub const TABLE: &[AliasRow] = &[
     row(Area::Path, "/videoroom-dialin-webhook", &["/daily-dialin-webhook"]),
 ];
 
-/// Returns the canonical form of `name`; a name that the table lacks is its own canonical form.
+/// Returns the canonical form of `name`; a name that is not in the table is canonical.
 pub fn canonical(area: Area, name: &str) -> &str {
     TABLE
         .iter()
@@ -107,7 +108,7 @@ pub fn canonical(area: Area, name: &str) -> &str {
         .map_or(name, |row| row.canonical)
 }
 
-/// Returns the further names of a canonical one.
+/// Returns the aliases of a canonical name.
 pub fn aliases(area: Area, canonical: &str) -> &'static [&'static str] {
     TABLE
         .iter()
@@ -115,7 +116,7 @@ pub fn aliases(area: Area, canonical: &str) -> &'static [&'static str] {
         .map_or(&[], |row| row.aliases)
 }
 
-/// Asks `look` for the canonical name and then for each alias, and returns the first answer: so canonical wins.
+/// Calls `look` with the canonical name, then with each alias, and returns the first result.
 pub fn first<'n, T>(area: Area, canonical: &'n str, mut look: impl FnMut(&'n str) -> Option<T>) -> Option<T> {
     look(canonical).or_else(|| aliases(area, canonical).iter().copied().find_map(look))
 }
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_alias_leads_to_its_canonical_name_and_a_stranger_to_itself() {
+    fn canonical_resolves_aliases_and_keeps_unknown_names() {
         for row in TABLE {
             assert_eq!(canonical(row.area, row.canonical), row.canonical);
             for alias in row.aliases {
@@ -133,13 +134,13 @@ mod tests {
             }
         }
         assert_eq!(canonical(Area::Transport, "webrtc"), "webrtc");
-        // Areas are apart: a transport's alias is no path.
+        // Areas are separate: an alias of a transport is not one of a path.
         assert_eq!(canonical(Area::Path, "daily"), "daily");
         assert_eq!(canonical(Area::Path, "/daily"), "/videoroom");
     }
 
     #[test]
-    fn no_name_stands_twice_in_an_area() {
+    fn names_are_unique_in_an_area() {
         let names = |row: &AliasRow| {
             std::iter::once(row.canonical)
                 .chain(row.aliases.iter().copied())
@@ -148,14 +149,14 @@ mod tests {
         for (i, row) in TABLE.iter().enumerate() {
             for other in TABLE[i + 1..].iter().filter(|other| other.area == row.area) {
                 for name in names(row) {
-                    assert!(!names(other).contains(&name), "{name} stands twice");
+                    assert!(!names(other).contains(&name), "{name} is listed twice");
                 }
             }
         }
     }
 
     #[test]
-    fn canonical_wins_over_an_alias() {
+    fn first_prefers_the_canonical_name() {
         let both = |name: &str| match name {
             "VIDEOROOM_API_KEY" => Some("canonical"),
             "DAILY_API_KEY" => Some("alias"),

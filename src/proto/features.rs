@@ -1,16 +1,17 @@
-//! What this build can do: one [`Feature`] per cargo feature, and the one place that asks which features there are.
+//! The features of this build: one [`Feature`] per cargo feature, and the only place that queries
+//! them.
 //!
-//! Nothing enters but the features of the build; constants leave. A module that is not built has a twin, `absent.rs` in its
-//! folder, chosen where the module is declared, so no other line of the crate asks for a feature. What a build lacks is
-//! refused in the words of [`MissingFeature`], wherever it is asked for: in options, routes, and `/start`.
+//! A module that is not built has a replacement, `absent.rs` in its folder, chosen where the module
+//! is declared. Options, routes and `/start` report a missing feature with the text of
+//! [`MissingFeature`].
 
 use std::fmt;
 
-/// One thing that a build has or lacks.
+/// A cargo feature that a build has or lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
     WebRtc,
-    /// The runner itself asks STUN and TURN servers; without it only its clients do.
+    /// The runner itself uses STUN and TURN servers; without it only its clients do.
     Turn,
     Telephony,
     WebSocket,
@@ -24,7 +25,7 @@ pub enum Feature {
 }
 
 impl Feature {
-    /// Every one, in the order of `Cargo.toml`.
+    /// All features, in the order of `Cargo.toml`.
     pub const ALL: [Feature; 11] = [
         Feature::WebRtc,
         Feature::Turn,
@@ -39,7 +40,7 @@ impl Feature {
         Feature::Cloud,
     ];
 
-    /// Returns the name of its cargo feature.
+    /// Returns the name of the cargo feature.
     pub const fn name(self) -> &'static str {
         match self {
             Feature::WebRtc => "webrtc",
@@ -56,7 +57,7 @@ impl Feature {
         }
     }
 
-    /// Tells whether this build has it.
+    /// Returns whether this build has the feature.
     pub const fn in_this_build(self) -> bool {
         match self {
             Feature::WebRtc => cfg!(feature = "webrtc"),
@@ -73,20 +74,21 @@ impl Feature {
         }
     }
 
-    /// Returns itself in words if this build lacks it.
+    /// Returns the error about the feature if this build lacks it.
     pub fn missing(self) -> Option<MissingFeature> {
         (!self.in_this_build()).then_some(MissingFeature(self))
     }
 }
 
-/// An feature that this build lacks. Its words are the end of a sentence that begins with what was asked for.
+/// A feature that this build lacks. Its text is the end of a sentence that begins with the option,
+/// command or route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingFeature(pub Feature);
 
 impl fmt::Display for MissingFeature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.0.name();
-        write!(f, "is not in this build: the cargo feature `{name}` brings it")
+        write!(f, "is not in this build: it needs the cargo feature `{name}`")
     }
 }
 
@@ -95,17 +97,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_build_has_every_ability() {
+    fn the_default_build_has_every_feature() {
         for feature in Feature::ALL {
             assert_eq!(feature.missing(), None, "{}", feature.name());
         }
     }
 
     #[test]
-    fn what_is_absent_names_its_feature() {
+    fn a_missing_feature_is_named() {
         assert_eq!(
             format!("`--tls` {}", MissingFeature(Feature::Tls)),
-            "`--tls` is not in this build: the cargo feature `tls` brings it"
+            "`--tls` is not in this build: it needs the cargo feature `tls`"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Options that variables set: each of them, under its name, below what is typed; and the service's file, which shows them all.
+//! Variables of options, and the `edge-runner.env` file of the package, which lists them all.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::config::Transport;
 use crate::proto::options::FlagKind;
 use crate::proto::options::env_options::{apply, has_variable};
 
-/// The service's file, as the package installs it.
+/// The environment file of the systemd unit, as the package installs it.
 const SERVICE: &str = include_str!("../../../boards/common/edge-runner.env");
 
 fn variables(list: &[(&str, &str)]) -> Variables {
@@ -17,29 +17,29 @@ fn variables(list: &[(&str, &str)]) -> Variables {
     Variables::new(own, [])
 }
 
-fn filled(args: LowArgs, list: &[(&str, &str)]) -> Result<(LowArgs, Vec<String>), String> {
+fn apply_to(args: LowArgs, list: &[(&str, &str)]) -> Result<(LowArgs, Vec<String>), String> {
     let mut args = args;
-    let taken = apply(&mut args, &RUNNER, &variables(list)).map_err(|error| error.to_string())?;
-    Ok((args, taken.into_iter().map(|taken| taken.variable).collect()))
+    let set = apply(&mut args, &RUNNER, &variables(list)).map_err(|error| error.to_string())?;
+    Ok((args, set.into_iter().map(|option| option.variable).collect()))
 }
 
 fn args(list: &[(&str, &str)]) -> LowArgs {
-    filled(LowArgs::default(), list).expect("values that are taken").0
+    apply_to(LowArgs::default(), list).expect("valid values").0
 }
 
 fn refused(name: &str, value: &str) -> String {
-    filled(LowArgs::default(), &[(name, value)]).expect_err("a value that is refused")
+    apply_to(LowArgs::default(), &[(name, value)]).expect_err("an invalid value")
 }
 
-fn said(options: &[&'static str]) -> LowArgs {
+fn typed(options: &[&'static str]) -> LowArgs {
     LowArgs {
         given: options.to_vec(),
         ..LowArgs::default()
     }
 }
 
-/// A value that the option takes.
-fn fitting(flag: &RunnerFlag) -> &'static str {
+/// Returns a valid value of the option.
+fn valid_value(flag: &RunnerFlag) -> &'static str {
     match (&flag.kind, flag.long) {
         (FlagKind::Switch(_), _) => "true",
         (FlagKind::Count(_), _) => "2",
@@ -57,20 +57,20 @@ fn fitting(flag: &RunnerFlag) -> &'static str {
 }
 
 #[test]
-fn every_option_has_a_variable_and_what_is_typed_wins() {
+fn every_option_has_a_variable_that_a_typed_option_overrides() {
     for flag in FLAGS.iter().filter(|flag| has_variable(flag)) {
         let name = variable(flag.long);
-        let list = [(&*name, fitting(flag))];
-        let (_, taken) = filled(LowArgs::default(), &list).expect(flag.long);
-        assert_eq!(taken, [&*name]);
-        let (_, taken) = filled(said(&[flag.long]), &list).expect(flag.long);
-        assert_eq!(taken, Vec::<String>::new(), "{}", flag.long);
+        let list = [(&*name, valid_value(flag))];
+        let (_, set) = apply_to(LowArgs::default(), &list).expect(flag.long);
+        assert_eq!(set, [&*name]);
+        let (_, set) = apply_to(typed(&[flag.long]), &list).expect(flag.long);
+        assert_eq!(set, Vec::<String>::new(), "{}", flag.long);
     }
     assert_eq!(variable("--moq-tls-cert"), "RUNNER_MOQ_TLS_CERT");
 }
 
 #[test]
-fn values_arrive_in_the_forms_of_variables() {
+fn reads_the_values_of_variables() {
     let all = args(&[
         ("RUNNER_PORT", " 80 "),
         ("RUNNER_HOST", ""),
@@ -93,7 +93,7 @@ fn values_arrive_in_the_forms_of_variables() {
 }
 
 #[test]
-fn a_wrong_value_is_refused_under_the_name_of_its_variable() {
+fn errors_name_the_variable() {
     for (name, value, wants) in [
         ("RUNNER_PORT", "x", "0 to 65535"),
         ("RUNNER_EMBEDDED", "maybe", "`true` or `false`"),
@@ -106,9 +106,9 @@ fn a_wrong_value_is_refused_under_the_name_of_its_variable() {
     }
 }
 
-/// What is typed against an option speaks against its variable too.
+/// A typed option overrides the variable of an option that conflicts with it.
 #[test]
-fn a_rival_that_is_typed_silences_the_variable() {
+fn a_typed_option_overrides_conflicting_variables() {
     let key = ("RUNNER_API_KEY", "k");
     let file = ("RUNNER_API_KEY_FILE", "f");
     for (option, variable) in [
@@ -118,15 +118,15 @@ fn a_rival_that_is_typed_silences_the_variable() {
         ("--direct", ("RUNNER_TRANSPORT", "webrtc")),
         ("--transport", ("RUNNER_DIRECT", "true")),
     ] {
-        let (_, taken) = filled(said(&[option]), &[variable]).expect("no usage error");
-        assert_eq!(taken, Vec::<String>::new());
+        let (_, set) = apply_to(typed(&[option]), &[variable]).expect("no usage error");
+        assert_eq!(set, Vec::<String>::new());
     }
     let room = LowArgs {
         transport: Some(Transport::Videoroom),
-        ..said(&["--transport"])
+        ..typed(&["--transport"])
     };
     assert!(
-        filled(room, &[("RUNNER_DIRECT", "true")])
+        apply_to(room, &[("RUNNER_DIRECT", "true")])
             .expect("no usage error")
             .0
             .direct
@@ -136,7 +136,7 @@ fn a_rival_that_is_typed_silences_the_variable() {
         ..LowArgs::default()
     };
     assert_eq!(
-        filled(program, &[("RUNNER_BOT", "echo")])
+        apply_to(program, &[("RUNNER_BOT", "echo")])
             .expect("no usage error")
             .0
             .bot,
@@ -145,17 +145,17 @@ fn a_rival_that_is_typed_silences_the_variable() {
 }
 
 #[test]
-fn a_slip_in_a_name_is_told_and_names_of_others_are_left_alone() {
-    let told = |name: &str| {
+fn warns_of_mistyped_names_only() {
+    let warnings = |name: &str| {
         let mut warnings = Vec::new();
         warn_typos(&variables(&[(name, "secret")]), &mut warnings);
         assert!(warnings.iter().all(|warning| !warning.contains("secret")));
         warnings.join("\n")
     };
-    assert!(told("RUNNER_PORTS").contains("RUNNER_PORT?"));
-    assert!(told("RUNNER_MAX_SESSION").contains("RUNNER_MAX_SESSIONS"));
+    assert!(warnings("RUNNER_PORTS").contains("RUNNER_PORT?"));
+    assert!(warnings("RUNNER_MAX_SESSION").contains("RUNNER_MAX_SESSIONS"));
     for (name, nearest) in [("PRT", "PORT"), ("TSL", "TLS"), ("HOTS", "HOST"), ("LOGS", "LOG")] {
-        let warning = told(&format!("RUNNER_{name}"));
+        let warning = warnings(&format!("RUNNER_{name}"));
         assert!(
             warning.ends_with(&format!("did you mean RUNNER_{nearest}?")),
             "{warning}"
@@ -171,7 +171,7 @@ fn a_slip_in_a_name_is_told_and_names_of_others_are_left_alone() {
         "RUNNER_ARGUMENTS",
         "RUNNERPORT",
     ] {
-        assert_eq!(told(others), "", "{others}");
+        assert_eq!(warnings(others), "", "{others}");
     }
     for known in [
         "RUNNER_START_NAMES",
@@ -179,13 +179,13 @@ fn a_slip_in_a_name_is_told_and_names_of_others_are_left_alone() {
         "RUNNER_WEBSOCKET_AUTH",
         "RUNNER_TLS",
     ] {
-        assert_eq!(told(known), "", "{known}");
+        assert_eq!(warnings(known), "", "{known}");
     }
 }
 
-/// The names of the service's file, and for each whether it is commented out, and its value.
-fn shown() -> Vec<(&'static str, bool, &'static str)> {
-    let settings = SERVICE.lines().filter_map(|line| {
+/// Returns the names in the file; for each, whether it is commented out, and its value.
+fn settings() -> Vec<(&'static str, bool, &'static str)> {
+    let lines = SERVICE.lines().filter_map(|line| {
         let (name, value) = line.trim_start_matches('#').split_once('=')?;
         let is_name = !name.is_empty()
             && name
@@ -193,20 +193,20 @@ fn shown() -> Vec<(&'static str, bool, &'static str)> {
                 .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
         is_name.then_some((name, line.starts_with('#'), value))
     });
-    settings.collect()
+    lines.collect()
 }
 
-/// Somebody who has that file alone finds everything that the runner can be told.
+/// The file documents all settings of the runner.
 #[test]
-fn the_service_s_file_shows_every_option_and_every_variable_and_no_other() {
-    let shown = shown();
-    let names: BTreeSet<String> = shown.iter().map(|(name, ..)| (*name).to_owned()).collect();
-    assert_eq!(names.len(), shown.len(), "a name stands twice");
+fn the_file_lists_exactly_the_known_variables() {
+    let listed = settings();
+    let names: BTreeSet<String> = listed.iter().map(|(name, ..)| (*name).to_owned()).collect();
+    assert_eq!(names.len(), listed.len(), "a name is listed twice");
     let options = FLAGS
         .iter()
         .filter(|flag| has_variable(flag) && flag.group != crate::proto::options::HIDDEN)
         .map(|flag| variable(flag.long));
-    // ENV is set by the runner, and RUNNER_ARGS read by the unit.
+    // The runner sets ENV; the systemd unit reads RUNNER_ARGS.
     let others = help::environment(&PROVIDERS)
         .into_iter()
         .map(|(name, _)| name)
@@ -215,18 +215,14 @@ fn the_service_s_file_shows_every_option_and_every_variable_and_no_other() {
         .chain(others.chain(["RUNNER_ARGS"]).map(str::to_owned))
         .collect();
     let of = |one: &BTreeSet<String>, other| one.difference(other).cloned().collect::<Vec<_>>();
-    assert_eq!(of(&known, &names), Vec::<String>::new(), "the file lacks them");
-    assert_eq!(
-        of(&names, &known),
-        Vec::<String>::new(),
-        "the file has them, and they do not exist"
-    );
+    assert_eq!(of(&known, &names), Vec::<String>::new(), "missing in the file");
+    assert_eq!(of(&names, &known), Vec::<String>::new(), "unknown names in the file");
 }
 
-/// Taking a `#` away changes nothing: what is commented out is what counts without it.
+/// Lines that are commented out have the default values.
 #[test]
-fn the_service_s_file_states_the_defaults() {
-    for (name, commented, value) in shown() {
+fn the_file_states_the_defaults() {
+    for (name, commented, value) in settings() {
         let flag = FLAGS.iter().find(|flag| variable(flag.long) == name);
         let environment = help::environment(&PROVIDERS);
         let help = environment
@@ -240,19 +236,20 @@ fn the_service_s_file_states_the_defaults() {
             .split_once("[default: ")
             .map(|(_, rest)| rest.trim_end_matches(']'));
         match default.filter(|default| !default.contains(' ')) {
-            // What stands for everything cannot be written as a value.
+            // `all` in the help is not a value that a variable takes.
             Some("all") | None => {}
             Some(default) => assert!(!commented || value == default, "{name}: {default}"),
         }
         if commented && !value.is_empty() && name.starts_with("RUNNER_") && flag.is_some() {
-            filled(LowArgs::default(), &[(name, value)]).expect(name);
+            apply_to(LowArgs::default(), &[(name, value)]).expect(name);
         }
     }
 }
 
-/// A board that was just flashed is reached from the network, with HTTPS, since browsers give no microphone without it.
+/// A new board is reachable from the network, over HTTPS, because browsers require it for the
+/// microphone.
 #[test]
-fn the_service_listens_on_every_interface_with_https_and_sets_nothing_else() {
-    let set: Vec<_> = shown().into_iter().filter(|(_, commented, _)| !commented).collect();
+fn the_file_sets_only_the_host_and_tls() {
+    let set: Vec<_> = settings().into_iter().filter(|(_, commented, _)| !commented).collect();
     assert_eq!(set, [("RUNNER_HOST", false, "0.0.0.0"), ("RUNNER_TLS", false, "auto")]);
 }

@@ -142,7 +142,7 @@ pub fn parse(mut arguments: Vec<OsString>, env: &Env<'_>) -> Result<CloudCommand
     let takes_command = std::ptr::eq(subcommand.table, &raw const flags::SERVE);
     let asked = parse_options(&mut args, subcommand.table, arguments).map_err(|error| match error {
         UsageError::UnexpectedArgument(given) if !takes_command => UsageError::Combination(format!(
-            "`{given}` is one argument too many: `cloud {}` takes options only",
+            "unexpected argument `{given}`: `cloud {}` takes options only",
             subcommand.name()
         )),
         error => error,

@@ -134,9 +134,9 @@ fn later(args: &CloudArgs) -> Result<(), UsageError> {
         (None, Some(_)) => "`--database`",
         (None, None) => return Ok(()),
     };
-    Err(UsageError::NotInBuild {
+    Err(UsageError::NotImplemented {
         what: what.into(),
-        meanwhile: "archives and records are kept in `--data-dir` of one machine",
+        meanwhile: "archives and records are in `--data-dir` of one machine",
     })
 }
 

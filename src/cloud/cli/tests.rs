@@ -175,8 +175,8 @@ fn serve_rejects_invalid_options() {
         ),
         (&["--host=unknown"], "`--host` takes"),
         (&["--nothing"], "there is no option `--nothing`"),
-        (&["--store=s3://b"], "`--store` is not in this build yet"),
-        (&["--database=postgres://d"], "`--database` is not in this build yet"),
+        (&["--store=s3://b"], "`--store` is not implemented yet"),
+        (&["--database=postgres://d"], "`--database` is not implemented yet"),
         (&["context"], "`context` is not an option"),
         (&["--"], "needs a command after it"),
         (&["--", ""], "needs a command after it"),
@@ -325,7 +325,7 @@ fn keys_are_made_listed_and_revoked() {
         (&["keys", "create", "--type=public", "--name=a\nb"], "one line"),
         (&["keys", "list"], "--data-dir DIR"),
         (&["keys", "revoke", "--data-dir=/d"], "needs its ID"),
-        (&["keys", "revoke", "a", "b"], "`b` is one argument too many"),
+        (&["keys", "revoke", "a", "b"], "unexpected argument `b`"),
         (&["keys", "frob"], "there is no `cloud keys frob`"),
         (&["keys"], "there is no `cloud keys`"),
         (&["frob", "--secret"], "there is no `cloud frob`; there are `serve`"),
@@ -333,11 +333,11 @@ fn keys_are_made_listed_and_revoked() {
         (&[], "needs one of `serve`"),
         (
             &["keys", "list", "extra"],
-            "`extra` is one argument too many: `cloud keys list` takes options only",
+            "unexpected argument `extra`: `cloud keys list` takes options only",
         ),
         (
             &["regions", "extra"],
-            "`extra` is one argument too many: `cloud regions` takes options only",
+            "unexpected argument `extra`: `cloud regions` takes options only",
         ),
         (
             &["-v", "regions"],
@@ -458,7 +458,7 @@ fn a_build_has_a_folder_a_build_file_and_a_wait() {
     for (arguments, part) in [
         (&["build"][..], "`cloud build` needs its DIR: cloud build DIR"),
         (&["build", ""], "needs its DIR"),
-        (&["build", "a", "b"], "`b` is one argument too many: there is one DIR"),
+        (&["build", "a", "b"], "unexpected argument `b`: only one DIR is allowed"),
         (&["build", "a", "--poll=5"], "`--poll` has no effect without `--wait`"),
         (&["build", "a", "--wait", "--poll=0"], "from 0.1"),
         (&["build", "a", "--region=a/b"], "`--region` takes"),

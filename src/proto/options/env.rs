@@ -1,25 +1,27 @@
-//! Environment variables: those of the process, under them those of a `.env` file, and the lookup by any accepted name.
+//! Environment variables: those of the process, those of a `.env` file, and the lookup by any
+//! accepted name.
 //!
-//! Text of the file enters, names and values leave. A line is `NAME=value`, with `export` before it, spaces around `=`, quotes
-//! around the value and a `# comment` after it if you like; quoted values may run over lines. A line that is none of that is
-//! skipped with a warning that names its number and never its content, which may be a secret. Nothing is expanded: `$X` and
-//! `${X}` stay as they are. A variable of the process wins over the file, and an empty one counts as unset.
-//! Source: the format of python-dotenv, so that existing files work.
+//! In: the text of the file. Out: names and values. A line is `NAME=value`, optionally with
+//! `export` before it, spaces around `=`, quotes around the value and a `# comment` after it;
+//! quoted values may contain line breaks. Any other line is skipped with a warning that has its
+//! number but not its content, which may be a secret. Nothing is expanded: `$X` and `${X}` stay as
+//! they are. Variables of the process take precedence over the file, and an empty one counts as
+//! unset. Source: the format of python-dotenv, so that existing files work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::aliases::{self, Area};
 
-/// What the process and its `.env` say.
+/// The variables of the process and of its `.env` file.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
     values: BTreeMap<String, String>,
-    /// The names that the process has.
+    /// The names of the variables of the process.
     of_process: BTreeSet<String>,
 }
 
 impl Variables {
-    /// Puts the file's variables under those of the process.
+    /// Merges two sets of variables; those of the process take precedence.
     pub fn new(
         process: impl IntoIterator<Item = (String, String)>,
         file: impl IntoIterator<Item = (String, String)>,
@@ -31,14 +33,14 @@ impl Variables {
         Variables { values, of_process }
     }
 
-    /// Returns the value of a variable by its canonical name or an alias, with the name under which it was found. Canonical
-    /// wins when both are set.
+    /// Returns the value of a variable by its canonical name or an alias, and the name that is set.
+    /// The canonical name takes precedence.
     pub fn named(&self, canonical: &'static str) -> Option<(&'static str, &str)> {
         aliases::first(Area::Variable, canonical, |name| Some((name, self.literal(name)?)))
     }
 
-    /// Returns the value of a variable by the first of these names that the process sets; only where it sets none of them, by
-    /// the first that the file sets.
+    /// Returns the value of the first of these names that the process sets. If it sets none,
+    /// returns that of the first name that the file sets.
     pub fn nearest<'n>(&self, names: &'n [String]) -> Option<(&'n String, &str)> {
         let first = |of_process: bool| {
             let names = names
@@ -51,7 +53,7 @@ impl Variables {
         first(true).or_else(|| first(false))
     }
 
-    /// Returns the value of a variable by exactly this name.
+    /// Returns the trimmed value of a variable by exactly this name; `None` if it is empty.
     pub fn literal(&self, name: &str) -> Option<&str> {
         self.values
             .get(name)
@@ -59,18 +61,17 @@ impl Variables {
             .filter(|value| !value.is_empty())
     }
 
-    /// Returns the value of a variable by exactly this name as it is, for who passes it on.
+    /// Returns the unchanged value of a variable by exactly this name, to be passed on.
     pub fn raw(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str)
     }
 
-    /// Tells whether the process sets the variable of exactly this name, so that the file has no
-    /// say in it.
+    /// Returns whether the process sets the variable of exactly this name, so that the file cannot.
     pub fn is_of_process(&self, name: &str) -> bool {
         self.of_process.contains(name)
     }
 
-    /// The names of all variables, set or empty.
+    /// Returns the names of all variables, including empty ones.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str)
     }
@@ -84,22 +85,22 @@ impl Variables {
 /// One variable of a `.env` file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EnvLine {
-    /// Where it begins, counted from 1.
+    /// The number of its first line, from 1.
     pub number: usize,
     pub name: String,
     pub value: String,
 }
 
-/// What a `.env` file holds.
+/// The content of a `.env` file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct EnvFile {
-    /// In the file's order; of a name that stands twice the later value counts.
+    /// In the order of the file; the last value of a repeated name wins.
     pub variables: Vec<EnvLine>,
-    /// One sentence for each line that was skipped.
+    /// One sentence for each skipped line.
     pub warnings: Vec<String>,
 }
 
-/// Reads the text of a `.env` file.
+/// Parses the text of a `.env` file.
 pub fn parse(text: &str) -> EnvFile {
     let mut file = EnvFile::default();
     let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -126,7 +127,7 @@ pub fn parse(text: &str) -> EnvFile {
     file
 }
 
-/// One statement, and how many bytes it takes with its line break.
+/// One statement, and its length in bytes with its line break.
 struct Statement {
     variable: Option<(String, String)>,
     taken: usize,
@@ -145,7 +146,7 @@ fn statement(text: &str) -> Result<Statement, &'static str> {
     if line.contains('\0') {
         return Err("a NUL byte");
     }
-    let (name, _) = line.split_once('=').ok_or("no `=`, where NAME=value is due")?;
+    let (name, _) = line.split_once('=').ok_or("no `=`; NAME=value is expected")?;
     let name = match name.trim().split_once(char::is_whitespace) {
         Some(("export", name)) => name.trim(),
         _ => name.trim(),
@@ -154,8 +155,8 @@ fn statement(text: &str) -> Result<Statement, &'static str> {
     if name.is_empty() || !name.chars().all(known) || name.starts_with(|c: char| c.is_ascii_digit()) {
         return Err("a name that is not made of letters, digits and `_`");
     }
-    // A quoted value may go on past this line, so it is read from the whole text.
-    let equals = text.find('=').ok_or("no `=`, where NAME=value is due")?;
+    // A quoted value may span lines, so it is parsed from the whole text.
+    let equals = text.find('=').ok_or("no `=`; NAME=value is expected")?;
     let after = text[equals + 1..].trim_start_matches([' ', '\t']);
     let start = text.len() - after.len();
     match after.chars().next() {
@@ -182,11 +183,11 @@ fn statement(text: &str) -> Result<Statement, &'static str> {
     }
 }
 
-/// Returns an unquoted value: what stands before a `#` that has white space before it.
+/// Returns an unquoted value: the text before a `#` that follows white space.
 fn bare(text: &str) -> &str {
     let mut before = ' ';
     for (at, c) in text.char_indices() {
-        // Directly after `=` a `#` belongs to the value, as in NAME=#fff.
+        // A `#` directly after `=` belongs to the value, as in NAME=#fff.
         if c == '#' && at > 0 && before.is_whitespace() {
             return text[..at].trim();
         }
@@ -195,7 +196,7 @@ fn bare(text: &str) -> &str {
     text.trim()
 }
 
-/// Returns the value up to the closing quote, and how many bytes it takes with that quote.
+/// Returns the value up to the closing quote, and its length in bytes including that quote.
 fn quoted(text: &str, quote: char) -> Result<(String, usize), &'static str> {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -214,7 +215,7 @@ fn quoted(text: &str, quote: char) -> Result<(String, usize), &'static str> {
             c => value.push(c),
         }
     }
-    Err("a quote that is never closed")
+    Err("the closing quote is missing")
 }
 
 #[cfg(test)]
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_as_people_write_it_is_read_as_they_mean_it() {
+    fn parses_a_typical_file() {
         let text =
             "\u{feff}# keys\r\nDAILY_API_KEY = abc=def==  # mine\r\n\r\nexport LIVEKIT_URL='wss://x/#y'\r\n  EMPTY=\n";
         let expected = [
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn values_keep_what_belongs_to_them() {
+    fn parses_quotes_comments_and_escapes() {
         assert_eq!(value("A=#fff"), "#fff");
         assert_eq!(value("A= # nothing"), "");
         assert_eq!(value("A=a#b"), "a#b");
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quoted_value_may_run_over_lines_and_the_count_goes_on() {
+    fn a_quoted_value_may_span_lines() {
         let file = parse("PEM=\"-----\nabc\n-----\"\nwrong\nB=2");
         assert!(file.warnings[0].starts_with(".env line 4:"), "{:?}", file.warnings);
         let numbers: Vec<_> = file.variables.iter().map(|line| line.number).collect();
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_line_is_skipped_with_its_number_and_without_its_content() {
+    fn skips_a_malformed_line_with_a_warning() {
         for bad in [
             "hunter2",
             "=hunter2",
@@ -300,9 +301,9 @@ mod tests {
         }
     }
 
-    /// Every text of up to five of the characters that mean something, and one of two bytes.
+    /// All texts of up to five syntax characters, and one of two bytes.
     #[test]
-    fn any_text_ends_without_a_panic() {
+    fn no_text_causes_a_panic() {
         let mut texts = vec![String::new()];
         for _ in 0..5 {
             let longer = texts
@@ -325,15 +326,15 @@ mod tests {
     }
 
     #[test]
-    fn the_process_wins_over_the_file() {
+    fn the_process_takes_precedence_over_the_file() {
         let both = variables(&[("VIDEOROOM_API_KEY", "a")], &[("VIDEOROOM_API_KEY", "b"), ("C", "c")]);
         assert_eq!(both.get("VIDEOROOM_API_KEY"), Some("a"));
         assert_eq!(both.get("C"), Some("c"));
     }
 
-    /// either name of the key is read, the canonical one first, whichever place it comes from.
+    /// the canonical name takes precedence, even if only the file sets it.
     #[test]
-    fn canonical_wins_over_alias_and_empty_counts_as_unset() {
+    fn a_canonical_name_takes_precedence_over_an_alias() {
         let both = variables(&[("DAILY_API_KEY", "alias")], &[("VIDEOROOM_API_KEY", "canonical")]);
         assert_eq!(
             both.named("VIDEOROOM_API_KEY"),
@@ -344,9 +345,9 @@ mod tests {
         assert_eq!(variables(&[("DAILY_API_KEY", "")], &[]).get("VIDEOROOM_API_KEY"), None);
     }
 
-    /// I-26: a variable wins over the file, under whichever of its names; between the names of one place the first wins.
+    /// I-26: the process takes precedence over the file under every name; then the first name does.
     #[test]
-    fn the_nearest_place_wins_over_the_first_name() {
+    fn nearest_prefers_the_process_to_the_first_name() {
         let names = ["ONE".to_owned(), "TWO".to_owned()];
         for (process, file, found) in [
             (&[("TWO", "a")][..], &[("ONE", "b")][..], Some(("TWO", "a"))),

@@ -1,10 +1,9 @@
-//! Options that were not typed, from their variables: `RUNNER_PORT` for `--port`, and so for each
-//! of a table.
+//! Options from variables: `RUNNER_PORT` for `--port`, and likewise for every option of a table.
 //!
-//! In: variables, and the options that were given. Out: the values of the other options, and the
-//! names of the variables that set them. Items of a list are separated by commas; an option without a
-//! value takes `true` or `false`, `-v` a number. A given option overrides its own variable and that
-//! of a conflicting option. Values are validated like those of options.
+//! In: variables, and the typed options. Out: the values of the other options, and the names of the
+//! variables that set them. Items of a list are separated by commas; an option without a value
+//! takes `true` or `false`, `-v` a number. A typed option overrides its own variable and that of a
+//! conflicting option. Values are validated like those of typed options.
 
 use super::UsageError;
 use super::env::Variables;
@@ -19,27 +18,27 @@ pub struct EnvOption<T: 'static> {
     pub variable: String,
 }
 
-/// Returns the name of an option's variable that begins like this.
+/// Returns the name of an option's variable with this prefix.
 pub fn with_prefix(prefix: &str, long: &str) -> String {
     let name = long.trim_start_matches('-').to_ascii_uppercase().replace('-', "_");
     format!("{prefix}{name}")
 }
 
-/// Whether an option has a variable.
+/// Returns whether an option has a variable.
 pub fn has_variable<T>(flag: &Flag<T>) -> bool {
     !matches!(flag.kind, FlagKind::Help | FlagKind::Version)
 }
 
-/// Sets the options that were not typed and whose variables are set.
+/// Applies the variables of options that were not typed.
 ///
 /// # Errors
-/// [`UsageError`] for a value that the option does not take.
+/// [`UsageError`] for an invalid value.
 pub fn apply<T: OptionStore>(
     args: &mut T,
     table: &OptionTable<T>,
     variables: &Variables,
 ) -> Result<Vec<EnvOption<T>>, UsageError> {
-    let mut taken = Vec::new();
+    let mut applied = Vec::new();
     for flag in table.flags.iter().filter(|flag| has_variable(flag)) {
         if args.given().contains(&flag.long) || args.overrides(flag.long) {
             continue;
@@ -53,15 +52,15 @@ pub fn apply<T: OptionStore>(
         let Some((variable, text)) = found else {
             continue;
         };
-        let times = |wants: &str, read: fn(&str) -> Option<u8>| {
+        let count_of = |wants: &str, read: fn(&str) -> Option<u8>| {
             read(text).ok_or_else(|| UsageError::value(variable, text, wants))
         };
         match flag.kind {
-            FlagKind::Switch(set) => match times("`true` or `false`", switch)? {
+            FlagKind::Switch(set) => match count_of("`true` or `false`", switch)? {
                 0 => continue,
                 _ => set(args),
             },
-            FlagKind::Count(set) => (0..times("a number from 0 to 3", count)?).for_each(|_| set(args)),
+            FlagKind::Count(set) => (0..count_of("a number from 0 to 3", count)?).for_each(|_| set(args)),
             FlagKind::Value(_, set) | FlagKind::List(_, set) => store(args, set, variable, text)?,
             FlagKind::Repeatable(_, set) => {
                 for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
@@ -70,15 +69,15 @@ pub fn apply<T: OptionStore>(
             }
             FlagKind::Help | FlagKind::Version => continue,
         }
-        taken.push(EnvOption {
+        applied.push(EnvOption {
             flag,
             variable: variable.clone(),
         });
     }
-    Ok(taken)
+    Ok(applied)
 }
 
-/// Every name of an option's variable, its own first.
+/// Returns every name of an option's variable, the canonical one first.
 fn names<T>(flag: &Flag<T>, prefix: &str) -> Vec<String> {
     let own = with_prefix(prefix, flag.long);
     let others = aliases::aliases(Area::Variable, &own)
@@ -104,8 +103,8 @@ fn count(text: &str) -> Option<u8> {
     text.parse().ok().filter(|count| *count <= 3)
 }
 
-/// Warns of unknown variables with the prefix of the tables whose name is near a known one. `others`
-/// are further known names.
+/// Warns of unknown variables whose name is close to a known one. Only variables with the prefix of
+/// the tables are considered; `others` are additional known names.
 pub fn warn_typos<'n, T>(
     tables: &[&OptionTable<T>],
     others: impl Iterator<Item = &'n str>,
@@ -133,7 +132,7 @@ pub fn warn_typos<'n, T>(
         let rests = known.iter().filter_map(|other| other.strip_prefix(prefix));
         if let Some(near) = nearest(rest, rests) {
             warnings.push(format!(
-                "{name} is set, but there is no such variable; did you mean {prefix}{near}?"
+                "{name} is set, but it is not a known variable; did you mean {prefix}{near}?"
             ));
         }
     }

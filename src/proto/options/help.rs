@@ -1,18 +1,18 @@
-//! The parts of a help text, made from a table of options.
+//! Formats a help text from a table of options.
 
 use super::table::{Flag, FlagKind};
 use crate::aliases::{self, Area};
 use crate::features::Feature;
 
-/// The mark of the help at what is not in this build.
+/// Marks an option or variable that is not in this build.
 pub const ABSENT: &str = "[not in this build]";
 
-/// Columns of the whole text.
+/// Width of the text, in columns.
 pub const WIDTH: usize = 100;
-/// Column at which descriptions begin.
+/// The column where descriptions begin.
 const INDENT: usize = 32;
 
-/// Adds options with what they do, in the words of `described`.
+/// Appends options, with the descriptions that `described` returns.
 pub fn entries<T: 'static>(
     text: &mut String,
     flags: impl Iterator<Item = &'static Flag<T>>,
@@ -23,7 +23,7 @@ pub fn entries<T: 'static>(
     }
 }
 
-/// Returns a text of the help with the mark of what is not in this build.
+/// Prepends the mark if this build lacks the feature.
 pub fn mark_missing(feature: Option<Feature>, text: &str) -> String {
     match feature.and_then(Feature::missing) {
         Some(_) => format!("{ABSENT} {text}"),
@@ -47,7 +47,7 @@ fn names<T>(flag: &Flag<T>) -> String {
     names
 }
 
-/// Adds a name and its description, which begins on the same line where the name leaves room.
+/// Appends a name and its description, on one line if the name is short enough.
 pub fn entry(text: &mut String, name: &str, help: &str) {
     let mut line = name.to_owned();
     if line.len() + 2 > INDENT {
@@ -58,28 +58,28 @@ pub fn entry(text: &mut String, name: &str, help: &str) {
     wrapped(text, line, INDENT, help);
 }
 
-/// Adds sentences from the first column on.
+/// Appends a paragraph without indent.
 pub fn paragraph(text: &mut String, words: &str) {
     wrapped(text, String::new(), 0, words);
 }
 
-/// Adds words after what stands in `line`, in lines that begin at a column.
+/// Appends `line` followed by the words, wrapped, with `indent` columns before each line.
 fn wrapped(text: &mut String, mut line: String, indent: usize, words: &str) {
-    let mut bare = true;
+    let mut is_empty = true;
     for word in words.split_whitespace() {
-        if !bare && line.len() + 1 + word.len() > WIDTH {
+        if !is_empty && line.len() + 1 + word.len() > WIDTH {
             text.push_str(&line);
             text.push('\n');
             line.clear();
-            bare = true;
+            is_empty = true;
         }
-        if bare {
+        if is_empty {
             line.push_str(&" ".repeat(indent - line.len()));
         } else {
             line.push(' ');
         }
         line.push_str(word);
-        bare = false;
+        is_empty = false;
     }
     text.push_str(&line);
     text.push('\n');

@@ -1,20 +1,20 @@
-//! Host names, origins and the public host name, as text: what is one, and its normal form.
+//! Validates and normalizes host names, origins and the public host name.
 //!
-//! Text enters, normal forms and usage errors leave. A host is a DNS name, an IPv4 address or an IPv6
-//! address in brackets; a port is 1 to 65535. An origin is what a browser sends: scheme, host, and
-//! a port unless it is the scheme's own. Source: RFC 3986 section 3.2, RFC 6454 section 6.
+//! In: texts. Out: normalized texts, or usage errors. A host is a DNS name, an IPv4 address or an
+//! IPv6 address in brackets; a port is 1 to 65535. An origin is the scheme, the host, and the port
+//! unless it is the default of the scheme. Source: RFC 3986 section 3.2, RFC 6454 section 6.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::{Env, UsageError};
 use crate::config::Host;
 
-/// Longest name that DNS knows, in bytes.
+/// Maximum length of a DNS name, in bytes.
 const NAME_BYTES_MAX: usize = 253;
-/// Longest part of a name between two dots, in bytes.
+/// Maximum length of a label of a DNS name, in bytes.
 const LABEL_BYTES_MAX: usize = 63;
 
-/// Splits a port off; `None` when what follows the host is no port.
+/// Splits off the port; `None` if the text after the host is not a port.
 pub fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     let end = match text.strip_prefix('[') {
         Some(bracketed) => bracketed.find(']')? + 2,
@@ -31,7 +31,7 @@ pub fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-/// Tells whether text is a host without a port.
+/// Returns whether the text is a host without a port.
 pub fn is_host(text: &str) -> bool {
     if let Some(bracketed) = text.strip_prefix('[') {
         return bracketed
@@ -47,7 +47,7 @@ pub fn is_host(text: &str) -> bool {
             && !label.ends_with('-')
     };
     let name = text.strip_suffix('.').unwrap_or(text);
-    // A name whose last part is a number is an IPv4 address, or nothing.
+    // A name whose last label is a number must be an IPv4 address.
     let address = name
         .rsplit('.')
         .next()
@@ -55,11 +55,11 @@ pub fn is_host(text: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && name.split('.').all(label) && (!address || name.parse::<Ipv4Addr>().is_ok())
 }
 
-/// Returns the public host of `--proxy`, `HOST` or `HOST:PORT`, and a warning when something had to
-/// be taken off.
+/// Returns the public host of `--proxy`, `HOST` or `HOST:PORT`, and a warning if a scheme or
+/// slashes were removed.
 ///
 /// # Errors
-/// [`UsageError`] when what is left is no host.
+/// [`UsageError`] if the rest is not a host.
 pub fn proxy(text: &str) -> Result<(String, Option<String>), UsageError> {
     let prefix = ["https://", "http://"].into_iter().find(|prefix| {
         text.get(..prefix.len())
@@ -76,14 +76,14 @@ pub fn proxy(text: &str) -> Result<(String, Option<String>), UsageError> {
             ));
         }
     };
-    let warning = (stripped != text).then(|| format!("`--proxy` takes a host name: `{host}` is used of `{text}`"));
+    let warning = (stripped != text).then(|| format!("`--proxy` takes a host name: using `{host}` for `{text}`"));
     Ok((host, warning))
 }
 
-/// Returns the normal form of an origin, and a warning when something had to be taken off; `None`
-/// when it is none.
+/// Returns the normal form of an origin, and a warning if slashes were removed; `None` if the text
+/// is not an origin.
 pub fn origin(text: &str) -> Option<(String, Option<String>)> {
-    // What a page from a file, or in a sandbox, sends.
+    // The origin of pages from files and in sandboxes.
     if text == "null" {
         return Some((text.to_owned(), None));
     }
@@ -103,15 +103,15 @@ pub fn origin(text: &str) -> Option<(String, Option<String>)> {
         (_, None) | ("http", Some(80)) | ("https", Some(443)) => format!("{scheme}://{host}"),
         (_, Some(port)) => format!("{scheme}://{host}:{port}"),
     };
-    let warning = (stripped != text).then(|| format!("an origin has no path: `{normal}` is used of `{text}`"));
+    let warning = (stripped != text).then(|| format!("an origin has no path: using `{normal}` for `{text}`"));
     Some((normal, warning))
 }
 
-/// Reads the value of `--host`. An address stays as it is; a name becomes the first of its
-/// addresses, IPv4 before IPv6, since most callers have only that.
+/// Resolves the value of `--host`. A name resolves to its first IPv4 address, which more callers
+/// can reach, or else to its first IPv6 address.
 ///
 /// # Errors
-/// [`UsageError`] for what is no address and no name that this machine resolves.
+/// [`UsageError`] for an invalid address or a name that cannot be resolved.
 pub fn host(args: Option<&str>, env: &Env<'_>) -> Result<Host, UsageError> {
     let Some(text) = args else {
         return Ok(Host::Localhost);
@@ -137,11 +137,11 @@ pub fn host(args: Option<&str>, env: &Env<'_>) -> Result<Host, UsageError> {
         .ok_or_else(|| UsageError::value("--host", text, wants))
 }
 
-/// The names of this machine and those of the option, without a port and a dot at the end, in lower
-/// case.
+/// Returns the names of this machine and those of `--allowed-hosts`, in lower case and without a
+/// trailing dot.
 ///
 /// # Errors
-/// [`UsageError`] for what is no name.
+/// [`UsageError`] for an invalid name.
 pub fn host_names(allowed: &[String], env: &Env<'_>) -> Result<Vec<String>, UsageError> {
     let mut names = Vec::new();
     let asked = allowed.iter().flat_map(|text| text.split(','));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_told_from_hosts() {
+    fn splits_ports_from_hosts() {
         assert_eq!(split_port("a:1"), Some(("a", Some(1))));
         assert_eq!(split_port("a"), Some(("a", None)));
         assert_eq!(split_port("[::1]:65535"), Some(("[::1]", Some(65535))));
@@ -209,9 +209,9 @@ mod tests {
         }
     }
 
-    /// schemes and slashes are stripped, with a warning.
+    ///
     #[test]
-    fn the_public_host_is_freed_of_scheme_and_slashes() {
+    fn proxy_strips_scheme_and_slashes_with_a_warning() {
         for text in [
             "https://Bots.example.net/",
             "http://bots.example.net//",
@@ -240,9 +240,9 @@ mod tests {
         assert!(!secret.contains("hunter2"), "{secret}");
     }
 
-    /// Every text of up to five of the characters that mean something, and one of two bytes.
+    /// All texts of up to five syntax characters, and one of two bytes.
     #[test]
-    fn any_text_is_judged_without_a_panic() {
+    fn no_text_causes_a_panic() {
         let mut texts = vec![String::new()];
         for _ in 0..5 {
             let longer = texts
@@ -258,9 +258,9 @@ mod tests {
         }
     }
 
-    /// origins in the form in which browsers send them.
+    /// the normal form is that of browsers.
     #[test]
-    fn origins_have_one_form() {
+    fn origins_are_normalized() {
         let form = |text: &str| origin(text).map(|(origin, _)| origin);
         assert_eq!(
             form("https://App.Example.net:443").as_deref(),

@@ -1,10 +1,10 @@
-//! Options of a command line and their variables: a table says which there are, arguments and
-//! variables enter as values, and what they say leaves, or a [`UsageError`].
+//! The options of a command line and their variables: the table of options, arguments and variables
+//! in, values or a [`UsageError`] out.
 //!
-//! - [`OptionTable`]: the options of one command; [`parse()`]: what was typed
-//! - [`env_options`]: what variables say of options that were not typed; [`mod@env`]: variables, and
-//!   `.env`
-//! - [`values`] and [`hosts`]: texts of one kind; [`help`]: the parts of a help text
+//! - [`OptionTable`]: the options of one command; [`parse()`]: reads the arguments
+//! - [`env_options`]: reads the variables of options that were not typed; [`mod@env`]: variables
+//!   and `.env`
+//! - [`values`] and [`hosts`]: validate texts of one kind; [`help`]: formats a help text
 
 pub mod env;
 pub mod env_options;
@@ -27,16 +27,16 @@ pub use table::{
 };
 pub use usage_error::{UsageError, need};
 
-/// What the meaning of the arguments depends on, besides themselves.
+/// The surroundings that the meaning of the arguments depends on.
 pub struct Env<'a> {
-    /// Environment variables over those of `.env`.
+    /// The variables of the process and of `.env`.
     pub variables: Variables,
     /// The addresses of this machine's interfaces.
     pub addresses: Vec<IpAddr>,
-    /// This machine's own names.
+    /// The names of this machine.
     pub names: Vec<String>,
     /// Reads a short text file.
     pub read: &'a dyn Fn(&str) -> io::Result<String>,
-    /// Finds the addresses of a host name; none when it is unknown.
+    /// Resolves a host name; returns no address for an unknown name.
     pub lookup_host: &'a dyn Fn(&str) -> Vec<IpAddr>,
 }

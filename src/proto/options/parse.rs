@@ -1,4 +1,4 @@
-//! Reads what was typed, option by option, by a table.
+//! Parses typed arguments with a table of options.
 
 use std::ffi::OsString;
 
@@ -7,22 +7,22 @@ use super::suggest::nearest;
 use super::table::{Flag, FlagKind, HIDDEN, OptionStore, OptionTable, Setter};
 use crate::aliases::{self, Area};
 
-/// What ends the reading of options.
+/// An option that ends parsing and prints a text.
 pub enum SpecialMode {
     Help,
     Version,
 }
 
-/// Takes off what stands after `--`, if that is there.
+/// Splits off and returns the arguments after `--`; `None` without `--`.
 pub fn split_command(arguments: &mut Vec<OsString>) -> Option<Vec<OsString>> {
     let at = arguments.iter().position(|argument| argument == "--")?;
     Some(arguments.split_off(at).split_off(1))
 }
 
-/// The first stage: what was typed, by a table.
+/// Parses typed options into `args`.
 ///
 /// # Errors
-/// [`UsageError`] for the first option or value that makes no sense.
+/// [`UsageError`] for the first invalid option or value.
 pub fn parse<T: OptionStore>(
     args: &mut T,
     table: &OptionTable<T>,
@@ -45,7 +45,7 @@ pub fn parse<T: OptionStore>(
         match flag.kind {
             FlagKind::Help => return Ok(Some(SpecialMode::Help)),
             FlagKind::Version => return Ok(Some(SpecialMode::Version)),
-            // A value attached to it is found by lexopt at the next turn.
+            // lexopt reports an attached value in the next iteration.
             FlagKind::Switch(set) | FlagKind::Count(set) => set(args),
             FlagKind::Value(word, set) | FlagKind::Repeatable(word, set) => {
                 let value = one_value(&mut parser, &name, word)?;
@@ -65,7 +65,7 @@ pub fn parse<T: OptionStore>(
     Ok(None)
 }
 
-/// The text of one value, and whether it was written as `--name=value`.
+/// A value, and whether it was written as `--name=value`.
 struct OptionValue {
     text: String,
     attached: bool,
@@ -82,8 +82,8 @@ fn one_value(parser: &mut lexopt::Parser, name: &str, word: &'static str) -> Res
     })
 }
 
-/// Returns the next argument unless it is an option. A negative number is a value: what it is for
-/// says what it takes.
+/// Returns the next argument unless it is an option. A negative number is a value: the setter of
+/// its option reports it.
 fn next_value(parser: &mut lexopt::Parser) -> Result<Option<OptionValue>, UsageError> {
     let Some(mut rest) = parser.try_raw_args() else {
         return Ok(None);
@@ -127,7 +127,7 @@ fn unknown<T>(table: &OptionTable<T>, given: &str) -> UsageError {
     }
 }
 
-/// Takes the argument that is no option, where the table has a word for it.
+/// Stores the positional argument, if the table takes one.
 fn store_positional<T: OptionStore>(args: &mut T, table: &OptionTable<T>, value: OsString) -> Result<(), UsageError> {
     match (table.argument, &*args.argument()) {
         (Some(_), None) => {
@@ -135,7 +135,7 @@ fn store_positional<T: OptionStore>(args: &mut T, table: &OptionTable<T>, value:
             Ok(())
         }
         (Some(word), Some(_)) => Err(UsageError::Combination(format!(
-            "`{}` is one argument too many: there is one {word}",
+            "unexpected argument `{}`: only one {word} is allowed",
             value.to_string_lossy()
         ))),
         (None, _) => Err(UsageError::UnexpectedArgument(
@@ -144,12 +144,13 @@ fn store_positional<T: OptionStore>(args: &mut T, table: &OptionTable<T>, value:
     }
 }
 
-/// Refuses an argument that is no text.
+/// Returns the error about an argument that is not Unicode.
 pub fn not_unicode(value: OsString) -> UsageError {
     UsageError::NotUnicode(value.to_string_lossy().into_owned())
 }
 
-/// What lexopt itself finds wrong; the rest is found above, where the option's value word is known.
+/// Converts the errors of lexopt. The others are made above, where the placeholder of the value is
+/// known.
 fn from_lexopt(error: lexopt::Error) -> UsageError {
     match error {
         lexopt::Error::UnexpectedValue { option, .. } => UsageError::UnexpectedValue { option },

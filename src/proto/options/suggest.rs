@@ -1,13 +1,14 @@
-//! Suggestions for mistyped names: the known name that is nearest to a given one.
+//! Suggestions for mistyped names: the nearest known name.
 //!
-//! In: the text that was given, and the known names. Out: the nearest name, if it is near enough to be what was meant.
-//! The distance counts insertions, deletions, substitutions and swaps of neighbours (optimal string alignment).
+//! In: the given text and the known names. Out: the nearest name, if it is near enough. The
+//! distance counts insertions, deletions, substitutions and swaps of neighbours (optimal string
+//! alignment).
 
-/// One edit may be wrong in this many characters of a name.
+/// One edit is allowed per this many characters of a name.
 const CHARS_PER_EDIT: usize = 3;
 
-/// Returns the known name that is nearest to `given`: at most one edit away, or one per three characters of `given`. Of
-/// names at the same distance, the first.
+/// Returns the known name that is nearest to `given`, the first of several at the same distance. It
+/// differs by at most one edit, or by one edit per three characters of `given`.
 pub fn nearest<'n>(given: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let chars = given.trim_start_matches('-').chars().count();
     let edits_max = (chars / CHARS_PER_EDIT).max(1);
@@ -16,7 +17,7 @@ pub fn nearest<'n>(given: &str, known: impl IntoIterator<Item = &'n str>) -> Opt
     (edits <= edits_max && edits < chars).then_some(name)
 }
 
-/// Returns the number of edits that turn one text into the other.
+/// Returns the number of edits between two texts.
 pub fn edit_distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut before: Vec<usize> = Vec::new();

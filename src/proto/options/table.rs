@@ -1,40 +1,42 @@
-//! A table of options: one entry per option with its names, value word, help lines and setter.
+//! A table of options: one entry per option with its names, value placeholder, help text and
+//! setter.
 //!
-//! `T` is what the values of one command are put into. Texts of values enter through the setters,
-//! each value read by itself. An alias of an option is in `aliases`.
+//! `T` is the type that collects the values of one command. The setter of an option validates each
+//! value by itself. Aliases of options are in `aliases`.
 
 use std::ffi::OsString;
 
 use super::suggest::nearest;
 use crate::config::Tls;
 
-/// Where the values of one command go, and what stands beside its options.
+/// Collects the values of one command.
 pub trait OptionStore {
-    /// The long names of the options that were typed.
+    /// The long names of the typed options.
     fn given(&mut self) -> &mut Vec<&'static str>;
-    /// The one argument that is no option, where the table takes one.
+    /// The positional argument, if the table takes one.
     fn argument(&mut self) -> &mut Option<OsString>;
-    /// Tells whether something that was typed says otherwise than this option's variable.
+    /// Returns whether a typed option overrides the variable of this one.
     fn overrides(&self, long: &str) -> bool;
 }
 
-/// The help of `--host`, which every server has.
+/// The help of `--host`, shared by the runner and the cloud service.
 pub const HOST_HELP: &str = "Address to listen on: an IP address, a name of this machine, or `localhost` for 127.0.0.1 and ::1. \
      0.0.0.0 listens on every interface. [default: localhost]";
 
-/// What an option does with the text of its value; what it takes instead is the error.
+/// Stores the value of an option; the error is what the option expects.
 pub type Setter<T> = fn(&mut T, String) -> Result<(), Expected>;
 
-/// What an option takes, as the end of "`--port` kind ...".
+/// The expected values of an option, as the end of a sentence that begins with "`--port` takes".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub values: String,
-    /// The value that was probably meant.
+    /// The valid value nearest to the given one.
     pub nearest: Option<String>,
 }
 
 impl Expected {
-    /// Returns the refusal of `given`, which is none of these names. `aliases` are suggested too, and not listed.
+    /// Returns the error for `given`, which is not one of these names. `aliases` are suggested but
+    /// not listed.
     pub fn one_of(given: &str, names: &[&str], aliases: &[&str]) -> Expected {
         let listed: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         let values = match listed.split_last() {
@@ -60,20 +62,20 @@ impl From<&str> for Expected {
     }
 }
 
-/// How many values an option takes, what stands for one in the help, and where they go.
+/// How many values an option takes, their placeholder in the help, and the setter.
 pub enum FlagKind<T> {
     Switch(fn(&mut T)),
-    /// No value; every use counts.
+    /// No value; counts its uses.
     Count(fn(&mut T)),
-    /// One value; of several uses the last counts.
+    /// One value; the last use wins.
     Value(&'static str, Setter<T>),
-    /// One value; every use adds one.
+    /// One value per use; all are kept.
     Repeatable(&'static str, Setter<T>),
-    /// Values up to the next option; every use adds some.
+    /// Values up to the next option; those of all uses are kept.
     List(&'static str, Setter<T>),
-    /// Prints the help and ends.
+    /// Prints the help and exits.
     Help,
-    /// Prints the version and ends.
+    /// Prints the version and exits.
     Version,
 }
 
@@ -83,28 +85,28 @@ pub struct Flag<T: 'static> {
     /// With its dashes.
     pub long: &'static str,
     pub kind: FlagKind<T>,
-    /// The heading under which it stands in the help.
+    /// Its heading in the help.
     pub group: &'static str,
-    /// For people; lines are broken by `help`.
+    /// The help text; `help` wraps it.
     pub help: &'static str,
 }
 
-/// The options of one command, and what stands beside them.
+/// The options of one command, and their variables.
 pub struct OptionTable<T: 'static> {
     pub flags: &'static [Flag<T>],
-    /// What the names of their variables begin with.
+    /// The prefix of their variables.
     pub prefix: &'static str,
-    /// The word for its one argument that is no option.
+    /// The placeholder of the positional argument; `None` if there is none.
     pub argument: Option<&'static str>,
-    /// Whether an option's own variable wins over its aliases wherever each stands; else the
-    /// nearest place wins.
+    /// If true, an option's own variable takes precedence over its aliases. Otherwise a variable of
+    /// the process takes precedence over one of `.env`, under any name.
     pub own_variable_first: bool,
 }
 
 /// The group of options that neither help nor completions show.
 pub const HIDDEN: &str = "";
 
-/// Makes an option.
+/// Returns an option.
 pub const fn flag<T>(
     short: Option<char>,
     long: &'static str,
@@ -124,7 +126,7 @@ pub const fn flag<T>(
 /// Stores the value of an option that takes one.
 ///
 /// # Errors
-/// Never; the type is that of a setter.
+/// Never; the return type is that of a setter.
 pub fn put<T>(slot: &mut Option<T>, value: T) -> Result<(), Expected> {
     *slot = Some(value);
     Ok(())
@@ -133,16 +135,16 @@ pub fn put<T>(slot: &mut Option<T>, value: T) -> Result<(), Expected> {
 /// Adds a value to the list of an option that takes several.
 ///
 /// # Errors
-/// Never; the type is that of a setter.
+/// Never; the return type is that of a setter.
 pub fn push<T>(list: &mut Vec<T>, value: T) -> Result<(), Expected> {
     list.push(value);
     Ok(())
 }
 
-/// Reads a number between two bounds, which belong to it.
+/// Parses a number between two inclusive bounds.
 ///
 /// # Errors
-/// What the option takes.
+/// The expected values.
 pub fn number<T>(text: &str, least: T, most: T) -> Result<T, Expected>
 where
     T: std::str::FromStr + PartialOrd + std::fmt::Display,
@@ -153,10 +155,10 @@ where
     }
 }
 
-/// Reads the value of `--tls`.
+/// Parses the value of `--tls`.
 ///
 /// # Errors
-/// What the option takes.
+/// The expected values.
 pub fn tls(text: &str) -> Result<Tls, Expected> {
     match text {
         "off" => Ok(Tls::Off),
@@ -167,7 +169,7 @@ pub fn tls(text: &str) -> Result<Tls, Expected> {
                 key: key.into(),
             }),
             _ => Err(Expected {
-                values: "`off`, `auto` or the two files CERT:KEY".to_owned(),
+                values: "`off`, `auto`, or two files CERT:KEY".to_owned(),
                 nearest: nearest(text, ["off", "auto"]).map(str::to_owned),
             }),
         },

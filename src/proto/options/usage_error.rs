@@ -1,4 +1,4 @@
-//! Errors of arguments and variables, with texts that say what is expected.
+//! Errors of arguments and variables. Their texts say what is expected.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::features::{Feature, MissingFeature};
 pub enum UsageError {
     UnknownOption {
         given: String,
-        /// The option or the command that was probably meant.
+        /// The nearest option or command.
         nearest: Option<String>,
     },
     UnknownShortOption {
@@ -30,21 +30,21 @@ pub enum UsageError {
         given: String,
         nearest: &'static str,
     },
-    /// A value that its option or variable does not take. `given` is `None` if it may be a secret.
+    /// An invalid value. `given` is `None` if it may be a secret.
     Value {
         source: String,
         given: Option<String>,
         wants: String,
         nearest: Option<String>,
     },
-    /// Options that do not go together, in a sentence.
+    /// An invalid combination, as a sentence.
     Combination(String),
     /// A part of the specification that is not implemented yet, and the alternative.
-    NotInBuild {
+    NotImplemented {
         what: String,
         meanwhile: &'static str,
     },
-    /// A feature that this build lacks, and what needs it.
+    /// A feature that this build lacks, and the option or command that needs it.
     MissingFeature {
         what: String,
         feature: MissingFeature,
@@ -53,8 +53,8 @@ pub enum UsageError {
 }
 
 impl UsageError {
-    /// Makes the error of a rejected value. A value with `@`, `?` or `=` is not repeated: it may be a
-    /// URL with a password or a token, or a pair with a secret.
+    /// Returns the error about an invalid value. A value with `@`, `?` or `=` is not repeated: it
+    /// may be a URL with a password or a token, or a pair with a secret.
     pub fn value(source: &str, given: &str, wants: impl Into<Expected>) -> UsageError {
         let Expected { values, nearest } = wants.into();
         UsageError::Value {
@@ -65,7 +65,7 @@ impl UsageError {
         }
     }
 
-    /// Makes the error of a value that is not repeated, since it may be a secret.
+    /// Returns the error about an invalid value that is not repeated, because it may be a secret.
     pub fn redacted(source: &str, wants: impl Into<String>) -> UsageError {
         UsageError::Value {
             source: source.to_owned(),
@@ -75,27 +75,31 @@ impl UsageError {
         }
     }
 
-    /// Names the variables that set the options in the message.
-    pub fn with_sources<T>(mut self, taken: &[EnvOption<T>]) -> UsageError {
+    /// Adds the variables that set the options in the message.
+    pub fn with_sources<T>(mut self, from_env: &[EnvOption<T>]) -> UsageError {
         match &mut self {
             UsageError::Value { source, .. } => {
-                if let Some(taken) = taken.iter().find(|taken| taken.flag.long == source) {
-                    source.clone_from(&taken.variable);
+                if let Some(option) = from_env.iter().find(|option| option.flag.long == source) {
+                    source.clone_from(&option.variable);
                 }
             }
             UsageError::Combination(text)
-            | UsageError::NotInBuild { what: text, .. }
+            | UsageError::NotImplemented { what: text, .. }
             | UsageError::MissingFeature { what: text, .. } => {
-                let spoken_of = |taken: &&EnvOption<T>| {
-                    let long = taken.flag.long;
+                let is_named = |option: &&EnvOption<T>| {
+                    let long = option.flag.long;
                     let mut names = vec![format!("`{long}`"), format!("`{long} ")];
-                    names.extend(taken.flag.short.map(|short| format!("`-{short} ")));
-                    // Those of one family may be spoken of at once, such as `--moq-*`.
+                    names.extend(option.flag.short.map(|short| format!("`-{short} ")));
+                    // The message may name a family of options, such as `--moq-*`.
                     let family = long.trim_start_matches('-').split_once('-');
                     names.extend(family.map(|(family, _)| format!("`--{family}-*`")));
                     names.iter().any(|name| text.contains(name))
                 };
-                let sources: Vec<_> = taken.iter().filter(spoken_of).map(|taken| &*taken.variable).collect();
+                let sources: Vec<_> = from_env
+                    .iter()
+                    .filter(is_named)
+                    .map(|option| &*option.variable)
+                    .collect();
                 if !sources.is_empty() {
                     *text = format!("{text} (set by {})", sources.join(", "));
                 }
@@ -121,7 +125,7 @@ impl fmt::Display for UsageError {
                 let known: Vec<_> = known.iter().map(|c| format!("-{c}")).collect();
                 write!(
                     f,
-                    "there is no option `-{given}`; the short ones are {}",
+                    "there is no option `-{given}`; the short options are {}",
                     known.join(", ")
                 )
             }
@@ -146,8 +150,8 @@ impl fmt::Display for UsageError {
                 ..
             } => write!(f, "`{source}` takes {wants}"),
             UsageError::Combination(sentence) => f.write_str(sentence),
-            UsageError::NotInBuild { what, meanwhile } => {
-                write!(f, "{what} is not in this build yet: {meanwhile}")
+            UsageError::NotImplemented { what, meanwhile } => {
+                write!(f, "{what} is not implemented yet; {meanwhile}")
             }
             UsageError::MissingFeature { what, feature } => write!(f, "{what} {feature}"),
             UsageError::NotUnicode(shown) => write!(f, "the argument `{shown}` is not valid Unicode"),
@@ -164,10 +168,10 @@ fn did_you_mean(f: &mut fmt::Formatter<'_>, nearest: Option<&str>) -> fmt::Resul
     }
 }
 
-/// Requires a feature of this build for `what`.
+/// Checks that this build has the feature that `what` needs.
 ///
 /// # Errors
-/// [`UsageError::MissingFeature`].
+/// [`UsageError::MissingFeature`] if it does not.
 pub fn need(what: &str, feature: Feature) -> Result<(), UsageError> {
     match feature.missing() {
         Some(feature) => Err(UsageError::MissingFeature {

@@ -1,8 +1,9 @@
-//! Values of variables, by kind: credentials, and the URLs to which they are sent.
+//! Validates the values of variables: credentials, and the URLs that they are sent to.
 //!
-//! In: variables by their canonical names. Out: values in one form, and warnings. A URL is a scheme, a host, perhaps a port and a
-//! path; slashes at its end are taken off. Refuses: credentials that could not stand in a request, and URLs of any other form. No
-//! credential is ever repeated, nor a URL with an `@`.
+//! In: variables by their canonical names. Out: normalized values, and warnings. A URL is a scheme,
+//! a host, and optionally a port and a path; trailing slashes are removed. Rejects credentials with
+//! characters that a header cannot contain, and URLs of any other form. No message contains a
+//! credential, nor a URL with an `@`.
 
 use std::net::IpAddr;
 
@@ -10,7 +11,7 @@ use super::env::Variables;
 use super::{UsageError, hosts};
 use crate::aliases::{self, Area};
 
-/// Returns a credential. It must be visible ASCII, since it becomes part of a header.
+/// Returns a credential. It must be visible ASCII, because it becomes part of a header.
 pub fn credential(variables: &Variables, name: &'static str) -> Result<Option<String>, UsageError> {
     match variables.get(name) {
         Some(text) if !text.bytes().all(|b| b.is_ascii_graphic()) => {
@@ -20,13 +21,13 @@ pub fn credential(variables: &Variables, name: &'static str) -> Result<Option<St
     }
 }
 
-/// Returns the base of an API, over HTTP.
+/// Returns the base URL of an HTTP API.
 pub fn base(
     variables: &Variables,
     name: &'static str,
     warnings: &mut Vec<String>,
 ) -> Result<Option<String>, UsageError> {
-    let wants = "the base of an API: http://HOST or https://HOST, with :PORT and /PATH if need be";
+    let wants = "the base URL of an API: http://HOST or https://HOST, optionally with :PORT and /PATH";
     let url = url(variables, name, &["http", "https"], wants)?;
     Ok(url.map(|url| {
         url.warn_if_unencrypted(warnings, "the provider's credentials travel");
@@ -34,21 +35,21 @@ pub fn base(
     }))
 }
 
-/// A URL of one form.
+/// A normalized URL.
 pub struct Url {
-    /// Scheme and host in lower case, without a slash at its end.
+    /// With scheme and host in lower case, and without a trailing slash.
     pub text: String,
-    /// With its slash before it; may be empty.
+    /// Empty, or with a leading slash.
     pub path: String,
-    /// The variable that it is from.
+    /// The name of its variable.
     source: &'static str,
     secure: bool,
-    /// Whether the host is this machine, as text shows it.
+    /// Whether the host is `localhost` or a loopback address.
     loopback: bool,
 }
 
 impl Url {
-    /// Warns of what travels unencrypted to another machine.
+    /// Warns if the URL leads to another machine without encryption.
     pub fn warn_if_unencrypted(&self, warnings: &mut Vec<String>, what: &str) {
         if !self.secure && !self.loopback {
             warnings.push(format!("{} is not encrypted: {what} in the clear", self.source));
@@ -56,7 +57,7 @@ impl Url {
     }
 }
 
-/// Returns a URL of one of these schemes.
+/// Returns a URL with one of these schemes.
 pub fn url(
     variables: &Variables,
     name: &'static str,
@@ -70,7 +71,7 @@ pub fn url(
     Ok(Some(url))
 }
 
-/// Reads a URL of one of these schemes; `source` is what it is called in warnings.
+/// Parses a URL with one of these schemes; `source` is its name in warnings.
 pub fn parse_url(source: &'static str, text: &str, schemes: &[&str]) -> Option<Url> {
     let (scheme, rest) = text.split_once("://")?;
     let scheme = scheme.to_ascii_lowercase();
@@ -92,17 +93,17 @@ pub fn parse_url(source: &'static str, text: &str, schemes: &[&str]) -> Option<U
     })
 }
 
-/// A misuse that does not repeat the value.
+/// Returns the error about an invalid value, without the value.
 pub fn wrong(variables: &Variables, name: &'static str, wants: &str) -> UsageError {
     UsageError::redacted(found(variables, name), wants)
 }
 
-/// The name under which a variable was found.
+/// Returns the name under which a variable is set.
 pub fn found(variables: &Variables, name: &'static str) -> &'static str {
     variables.named(name).map_or(name, |(found, _)| found)
 }
 
-/// A name with those that count as well, for people who are to set it.
+/// Returns a name with its aliases, for messages.
 pub fn all_names(name: &'static str) -> String {
     match aliases::aliases(Area::Variable, name) {
         [] => name.to_owned(),

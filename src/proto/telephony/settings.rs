@@ -105,7 +105,7 @@ impl Setting {
         Setting {
             name,
             holds: Holds::AccountId,
-            help: "Account at {}. With its token, calls are hung up when their session ends, and webhooks are verified.",
+            help: "Account id of {}. With its token, calls are hung up when their session ends, and webhooks are verified.",
         }
     }
 
@@ -114,7 +114,7 @@ impl Setting {
         Setting {
             name,
             holds: Holds::Secret,
-            help: "Token of that account.",
+            help: "Auth token of that account.",
         }
     }
 
@@ -123,7 +123,7 @@ impl Setting {
         Setting {
             name,
             holds: Holds::Base(default),
-            help: "Base of the API of {}.",
+            help: "Base URL of the {} API.",
         }
     }
 }

@@ -36,7 +36,7 @@ pub static TELNYX: Provider = Provider {
         Setting {
             name: KEY,
             holds: Holds::Secret,
-            help: "Key of {}, to hang calls up.",
+            help: "API key of {}, to hang calls up.",
         },
         Setting {
             name: PUBLIC_KEY,

@@ -1,4 +1,4 @@
-"""A runner that lacks abilities: what it says of them, and that it serves what it has. Prints a line per check.
+"""A runner that lacks features: what it says of them, and that it serves what it has. Prints a line per check.
 
     run.py --profile smallest|telephone --binary PATH      of a build with the features of that name in Cargo.toml;
                                                            exits with 1 when a check failed
@@ -127,7 +127,7 @@ def refused_options(build):
     for feature, args in asked:
         if feature:
             code, _, error = build.run(*args, HOME="/tmp", **({"RUNNER_HOST": "127.0.0.1"} if "--embedded" in args else {}))
-            assert code == 2 and f"the cargo feature `{feature}` brings it" in error, (args, code, error)
+            assert code == 2 and f"it needs the cargo feature `{feature}`" in error, (args, code, error)
             seen += 1
     assert seen >= 15, seen
     code, _, error = build.run(RUNNER_TLS="auto")
@@ -151,16 +151,16 @@ def told(build):
         assert "hunter" not in runner.log_text()
     finally:
         runner.stop()
-    idle, *more = warned
-    names = {name for name in CREDENTIALS if name in idle}
-    assert "not used by this build" in idle and names == CREDENTIALS.intersection(variables), warned
+    unused, *more = warned
+    names = {name for name in CREDENTIALS if name in unused}
+    assert "this build lacks" in unused and names == CREDENTIALS.intersection(variables), warned
     if "webrtc" in build.has:
         assert more == [] and "point a client at http://localhost:" in rows["Talk"] and "WebRTC" in rows, (warned, rows)
         assert rows["Key"] == "`Authorization: Bearer KEY` for /start and /api/offer\n", rows
     else:
         [tuning, sockets] = more
-        assert tuning.endswith("which lacks `webrtc`: RUNNER_OPUS_COMPLEXITY"), warned
-        assert "leaves /ws open to everybody" in sockets, warned
+        assert tuning.endswith("lacks `webrtc` and ignores RUNNER_OPUS_COMPLEXITY"), warned
+        assert "/ws are open to everyone" in sockets, warned
         assert not {"Talk", "Elsewhere", "WebRTC"}.intersection(rows), rows
         assert "for /start\n" in rows["Key"] and "--ws-auth token" in rows["Key"], rows
     assert "Rooms" not in rows, rows
@@ -176,7 +176,7 @@ def refused_requests(build):
         for name, feature in TRANSPORTS.items():
             if feature not in build.has:
                 status, reply = runner.call("POST", "/start", {"transport": name})
-                assert status == 400 and f"the cargo feature `{feature}` brings it" in reply["detail"], reply
+                assert status == 400 and f"it needs the cargo feature `{feature}`" in reply["detail"], reply
         for path, wanted, feature in ROUTES:
             if feature not in build.has:
                 status, reply = runner.call("GET", path)
