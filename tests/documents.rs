@@ -118,8 +118,8 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
     assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
 }
 
-/// Returns the path at the head of a command or of words in backticks; nothing where it has a
-/// placeholder, or is a path of another kind.
+/// Returns the path at the head of words; `None` where it has a placeholder, or is a path of another
+/// kind.
 fn path_of(words: &str) -> Option<&str> {
     let path = words.split([' ', ':', ',']).next()?;
     let is_placeholder = path.contains(['*', '<', '{', '$', '('])
@@ -133,8 +133,9 @@ fn path_of(words: &str) -> Option<&str> {
 fn every_path_that_a_page_names_exists() {
     let mut missing = Vec::new();
     for page in pages() {
-        let commands = page.code.lines().map(|line| line.trim_start_matches("sudo "));
-        for path in spans(&page.prose).into_iter().chain(commands).filter_map(path_of) {
+        // Commands and diagrams name paths anywhere in a line.
+        let words = page.code.split_whitespace();
+        for path in spans(&page.prose).into_iter().chain(words).filter_map(path_of) {
             // Pages of a folder name files by the folder's own paths, too.
             let near = page.path.parent().expect("a page is in a folder").join(path);
             if !root().join(path).exists() && !near.exists() {
