@@ -44,7 +44,7 @@ use edge_runner_proto::http::token::{Issuer, SocketKind, SocketTokens, TokenErro
 use edge_runner_proto::limits;
 use edge_runner_proto::livekit::roster::RosterChange;
 use edge_runner_proto::livekit::signal::{SignalClient, SignalOutput};
-use edge_runner_proto::livekit::wire::{self, ClientMessage, DataPacket, SignalRequest, SignalResponse};
+use edge_runner_proto::livekit::wire::{self, DataPacket, SignalRequest, SignalRequestKind, SignalResponse};
 use edge_runner_proto::server::multipart::{self, MultipartError, MultipartEvent, MultipartParser};
 use edge_runner_proto::sockets::frames::{self, ProtobufFrame};
 use edge_runner_proto::telephony::{self, PROVIDERS, ProviderInput, TelephonyCall};
@@ -388,13 +388,13 @@ impl SignalHarness {
     fn handle_request(&mut self, bytes: &[u8]) {
         let request = SignalRequest::decode(bytes).expect("a request");
         match request.message.expect("one that is known") {
-            ClientMessage::Subscription(subscription) => {
+            SignalRequestKind::Subscription(subscription) => {
                 for sid in subscription.track_sids {
                     assert!(self.signal.track_owner(&sid).is_some());
                     self.subscribed.insert(sid);
                 }
             }
-            ClientMessage::Leave(_) => self.left = true,
+            SignalRequestKind::Leave(_) => self.left = true,
             _ => {}
         }
     }

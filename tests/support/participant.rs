@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use edge_runner_proto::audio::opus::{Decoder, Encoder, EncoderSettings};
 use edge_runner_proto::livekit::wire::{
-    AddTrackRequest, ClientMessage, DataPacket, DataValue, LeaveRequest, ServerMessage, SessionDescription,
-    SignalRequest, SignalResponse, SignalTarget, TrackSource, UserPacket,
+    AddTrackRequest, DataPacket, DataValue, LeaveRequest, ServerMessage, SessionDescription, SignalRequest,
+    SignalRequestKind, SignalResponse, SignalTarget, TrackSource, UserPacket,
 };
 use edge_runner_proto::webrtc::connection::{
     AudioLevel, ConnectionContext, ConnectionOutput, PeerConnection, ReceivedPacket, SfuSetup,
@@ -172,7 +172,7 @@ impl RoomConnection {
                     Some(Order::Talk(speech)) => self.speech = speech,
                     Some(Order::Say(text)) => self.unsent.push(text),
                     Some(Order::Leave) | None => {
-                        self.send(ClientMessage::Leave(LeaveRequest { reason: 1, ..LeaveRequest::default() })).await;
+                        self.send(SignalRequestKind::Leave(LeaveRequest { reason: 1, ..LeaveRequest::default() })).await;
                         let _ = self.socket.close(None).await;
                         return;
                     }
@@ -184,7 +184,7 @@ impl RoomConnection {
         }
     }
 
-    async fn send(&mut self, request: ClientMessage) {
+    async fn send(&mut self, request: SignalRequestKind) {
         let bytes = SignalRequest { message: Some(request) }.encode_to_vec();
         let _ = self.socket.send(Message::Binary(bytes.into())).await;
     }
@@ -199,7 +199,7 @@ impl RoomConnection {
                 let (peer, offer) =
                     PeerConnection::publisher(&setup(&[local]), "microphone", Instant::now()).expect("an offer");
                 self.publisher = Some(Transport::new(peer, socket, local));
-                self.send(ClientMessage::AddTrack(AddTrackRequest {
+                self.send(SignalRequestKind::AddTrack(AddTrackRequest {
                     cid: "microphone".into(),
                     name: "microphone".into(),
                     source: TrackSource::Microphone as i32,
@@ -207,7 +207,8 @@ impl RoomConnection {
                     ..AddTrackRequest::default()
                 }))
                 .await;
-                self.send(ClientMessage::Offer(description("offer", offer, 1))).await;
+                self.send(SignalRequestKind::Offer(description("offer", offer, 1)))
+                    .await;
             }
             Some(ServerMessage::Answer(answer)) => {
                 let transport = self.publisher.as_mut().expect("an offer was made");
@@ -229,7 +230,7 @@ impl RoomConnection {
                         answer
                     }
                 };
-                self.send(ClientMessage::Answer(description("answer", answer, offer.id)))
+                self.send(SignalRequestKind::Answer(description("answer", answer, offer.id)))
                     .await;
             }
             Some(ServerMessage::Trickle(trickle)) => {

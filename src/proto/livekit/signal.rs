@@ -20,8 +20,8 @@ use serde::Deserialize;
 
 use super::roster::{Roster, RosterChange, RosterUpdate, is_valid_id, truncated};
 use super::wire::{
-    self, AddTrackRequest, ClientMessage, JoinResponse, LeaveRequest, Ping, Pong, RequestResponse, ServerMessage,
-    SessionDescription, SignalRequest, SignalTarget, TrackPublishedResponse, TrackSource, TrackType, TrickleRequest,
+    self, AddTrackRequest, JoinResponse, LeaveRequest, Ping, Pong, RequestResponse, ServerMessage, SessionDescription,
+    SignalRequest, SignalRequestKind, SignalTarget, TrackPublishedResponse, TrackSource, TrackType, TrickleRequest,
     UpdateSubscription,
 };
 use crate::limits::{
@@ -191,7 +191,7 @@ impl SignalClient {
             let timestamp = i64::try_from(unix_ms).unwrap_or(i64::MAX);
             self.pending_ping = Some((timestamp, now));
             self.next_ping = now + self.ping_interval;
-            self.send(ClientMessage::Ping(Ping {
+            self.send(SignalRequestKind::Ping(Ping {
                 timestamp,
                 rtt: self.rtt,
             }));
@@ -216,7 +216,7 @@ impl SignalClient {
     pub fn offer(&mut self, sdp: String) {
         self.offer_id = self.offer_id.wrapping_add(1).max(1);
         self.answer_due = true;
-        self.send(ClientMessage::Offer(SessionDescription {
+        self.send(SignalRequestKind::Offer(SessionDescription {
             kind: "offer".into(),
             sdp,
             id: self.offer_id,
@@ -227,7 +227,7 @@ impl SignalClient {
 
     /// Answers an offer of the subscriber connection by its id.
     pub fn answer(&mut self, sdp: String, id: u32) {
-        self.send(ClientMessage::Answer(SessionDescription {
+        self.send(SignalRequestKind::Answer(SessionDescription {
             kind: "answer".into(),
             sdp,
             id,
@@ -238,7 +238,7 @@ impl SignalClient {
     /// Announces the audio track. `cid` is the track id of its `a=msid`.
     pub fn add_track(&mut self, cid: &str, name: &str) {
         self.pending_cid = Some(cid.to_owned());
-        self.send(ClientMessage::AddTrack(AddTrackRequest {
+        self.send(SignalRequestKind::AddTrack(AddTrackRequest {
             cid: cid.to_owned(),
             name: name.to_owned(),
             kind: TrackType::Audio as i32,
@@ -250,7 +250,7 @@ impl SignalClient {
 
     /// Sends a leave. Nothing follows.
     pub fn leave(&mut self) {
-        self.send(ClientMessage::Leave(LeaveRequest {
+        self.send(SignalRequestKind::Leave(LeaveRequest {
             reason: CLIENT_INITIATED,
             ..LeaveRequest::default()
         }));
@@ -274,7 +274,7 @@ impl SignalClient {
     }
 
     /// Queues a message, unless the connection is closed.
-    fn send(&mut self, request: ClientMessage) {
+    fn send(&mut self, request: SignalRequestKind) {
         if !matches!(self.phase, SignalPhase::Closed) {
             let message = SignalRequest { message: Some(request) };
             self.outputs.push_back(SignalOutput::Send(message.encode_to_vec()));
@@ -363,7 +363,7 @@ impl SignalClient {
         // A participant may join and leave in the same message.
         track_sids.retain(|sid| self.track_owner(sid).is_some());
         if !track_sids.is_empty() {
-            self.send(ClientMessage::Subscription(UpdateSubscription {
+            self.send(SignalRequestKind::Subscription(UpdateSubscription {
                 track_sids,
                 subscribe: true,
             }));

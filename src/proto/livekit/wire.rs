@@ -16,12 +16,12 @@ use crate::limits::{ROOM_MESSAGE_BYTES_MAX, ROOM_MESSAGE_PARTS_MAX};
 /// A message of the client.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SignalRequest {
-    #[prost(oneof = "ClientMessage", tags = "1, 2, 3, 4, 5, 6, 8, 16")]
-    pub message: Option<ClientMessage>,
+    #[prost(oneof = "SignalRequestKind", tags = "1, 2, 3, 4, 5, 6, 8, 16")]
+    pub message: Option<SignalRequestKind>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum ClientMessage {
+pub enum SignalRequestKind {
     /// The offer of the publisher connection.
     #[prost(message, tag = "1")]
     Offer(SessionDescription),

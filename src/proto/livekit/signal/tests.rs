@@ -103,12 +103,12 @@ fn speaking(identity: &str, speaking: bool) -> SignalOutput {
     })
 }
 
-fn sent(message: ClientMessage) -> SignalOutput {
+fn sent(message: SignalRequestKind) -> SignalOutput {
     SignalOutput::Send(SignalRequest { message: Some(message) }.encode_to_vec())
 }
 
 fn subscribed(sids: &[&str]) -> SignalOutput {
-    sent(ClientMessage::Subscription(UpdateSubscription {
+    sent(SignalRequestKind::Subscription(UpdateSubscription {
         track_sids: sids.iter().map(|sid| (*sid).to_owned()).collect(),
         subscribe: true,
     }))
@@ -195,7 +195,7 @@ impl Client {
 }
 
 fn ping(ms: u64, rtt: i64) -> SignalOutput {
-    sent(ClientMessage::Ping(Ping {
+    sent(SignalRequestKind::Ping(Ping {
         timestamp: (UNIX_MS + ms) as i64,
         rtt,
     }))
@@ -421,8 +421,8 @@ fn accepts_only_the_answer_to_the_last_offer() {
     assert_eq!(
         client.outputs(),
         [
-            sent(ClientMessage::Offer(described("offer", 1))),
-            sent(ClientMessage::Offer(described("offer", 2)))
+            sent(SignalRequestKind::Offer(described("offer", 1))),
+            sent(SignalRequestKind::Offer(described("offer", 2)))
         ]
     );
     let handed_on = |id: u32| [SignalOutput::Answer { sdp: format!("v={id}") }];
@@ -456,7 +456,7 @@ fn answers_every_offer_by_its_id() {
             id,
             ..SessionDescription::default()
         };
-        assert_eq!(client.outputs(), [sent(ClientMessage::Answer(described))]);
+        assert_eq!(client.outputs(), [sent(SignalRequestKind::Answer(described))]);
     }
 }
 
@@ -575,7 +575,7 @@ fn published(cid: &str, sid: &str) -> ServerMessage {
 fn reports_the_published_track_once() {
     let mut client = Client::joined_with([]);
     client.signal.add_track("cid-1", "bot-audio");
-    assert_eq!(client.outputs(), [sent(ClientMessage::AddTrack(announced()))]);
+    assert_eq!(client.outputs(), [sent(SignalRequestKind::AddTrack(announced()))]);
     assert_eq!(client.receive(published("cid-2", "TR_other")), []);
     assert_eq!(client.receive(published("cid-1", "")), []);
     let reported = [SignalOutput::Published { sid: "TR_own".into() }];
@@ -1014,7 +1014,7 @@ fn sends_nothing_after_leave() {
         reason: 1,
         action: 0,
     };
-    assert_eq!(client.outputs(), [sent(ClientMessage::Leave(goodbye))]);
+    assert_eq!(client.outputs(), [sent(SignalRequestKind::Leave(goodbye))]);
     client.signal.leave();
     client.signal.add_track("cid", "bot-audio");
     client.signal.answer("v=0".into(), 1);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use edge_runner_proto::livekit::wire::{
-    AddTrackRequest, ClientMessage, Pong, RequestResponse, ServerMessage, SessionDescription, SignalTarget, TrackInfo,
-    TrackPublishedResponse, TrickleRequest,
+    AddTrackRequest, Pong, RequestResponse, ServerMessage, SessionDescription, SignalRequestKind, SignalTarget,
+    TrackInfo, TrackPublishedResponse, TrickleRequest,
 };
 use serde_json::{Value, json};
 
@@ -18,24 +18,24 @@ const AUDIO: i32 = 0;
 const VIDEO: i32 = 1;
 
 impl Hub {
-    pub(super) fn request(&mut self, id: u64, request: ClientMessage, now: Instant) {
+    pub(super) fn request(&mut self, id: u64, request: SignalRequestKind, now: Instant) {
         let Some(participant) = self.participants.get_mut(&id) else {
             return;
         };
         match request {
-            ClientMessage::Ping(ping) => participant.send(ServerMessage::Pong(Pong {
+            SignalRequestKind::Ping(ping) => participant.send(ServerMessage::Pong(Pong {
                 last_ping_timestamp: ping.timestamp,
                 timestamp: unix_ms(),
             })),
-            ClientMessage::AddTrack(subscribed) => self.add_track(id, subscribed),
-            ClientMessage::Offer(offer) => {
+            SignalRequestKind::AddTrack(subscribed) => self.add_track(id, subscribed),
+            SignalRequestKind::Offer(offer) => {
                 if participant.publisher.is_none() {
                     let transport = self.transport(id, SignalTarget::Publisher, now);
                     self.participants.get_mut(&id).expect("it was just there").publisher = transport;
                 }
                 self.publish(id, &offer);
             }
-            ClientMessage::Answer(answer) => {
+            SignalRequestKind::Answer(answer) => {
                 if let Some(Err(error)) = participant
                     .subscriber
                     .as_mut()
@@ -46,7 +46,7 @@ impl Hub {
                 self.send_speakers_of_heard(id);
                 self.offer(id);
             }
-            ClientMessage::Trickle(trickle) => {
+            SignalRequestKind::Trickle(trickle) => {
                 let init: Value = serde_json::from_str(&trickle.candidate_init).unwrap_or_default();
                 let text = init["candidate"].as_str().unwrap_or_default();
                 let target = SignalTarget::try_from(trickle.target).unwrap_or(SignalTarget::Publisher);
@@ -56,13 +56,13 @@ impl Hub {
                     log::warn!("{}: the candidate {text}: {error}", self.name(id));
                 }
             }
-            ClientMessage::Mute(mute) => {
+            SignalRequestKind::Mute(mute) => {
                 if let Some(track) = participant.tracks.iter_mut().find(|track| track.info.sid == mute.sid) {
                     track.info.muted = mute.muted;
                     self.broadcast(id);
                 }
             }
-            ClientMessage::Subscription(subscription) => {
+            SignalRequestKind::Subscription(subscription) => {
                 for track in subscription.track_sids {
                     if subscription.subscribe {
                         participant.subscribed.insert(track);
@@ -72,7 +72,7 @@ impl Hub {
                 }
                 self.offer(id);
             }
-            ClientMessage::Leave(_) => self.remove(id, CLIENT_INITIATED, Some(DISCONNECT), now),
+            SignalRequestKind::Leave(_) => self.remove(id, CLIENT_INITIATED, Some(DISCONNECT), now),
         }
     }
 

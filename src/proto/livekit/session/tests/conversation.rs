@@ -7,7 +7,7 @@ use super::simulation::{DialResult, FakeParticipant, Simulation, secs};
 use super::*;
 use crate::audio::tone::{Tone, share};
 use crate::livekit::wire::{
-    ClientMessage, DataPacket, DataValue, ServerMessage, SipDtmf, TrackInfo, TrackPublishedResponse, TrackSource,
+    DataPacket, DataValue, ServerMessage, SignalRequestKind, SipDtmf, TrackInfo, TrackPublishedResponse, TrackSource,
     UserPacket,
 };
 use crate::participant::Participant;
@@ -63,21 +63,21 @@ fn joins_the_room_once_the_bot_takes_its_media() {
     );
     let published: Vec<_> = (sim.requests.iter())
         .filter_map(|(_, request)| match request {
-            ClientMessage::AddTrack(track) => Some((track.source, track.disable_red)),
+            SignalRequestKind::AddTrack(track) => Some((track.source, track.disable_red)),
             _ => None,
         })
         .collect();
     assert_eq!(published, [(TrackSource::Microphone as i32, true)]);
     let asked: Vec<_> = (sim.requests.iter())
         .filter_map(|(_, request)| match request {
-            ClientMessage::Subscription(subscription) => Some(subscription.track_sids.clone()),
+            SignalRequestKind::Subscription(subscription) => Some(subscription.track_sids.clone()),
             _ => None,
         })
         .collect();
     assert_eq!(asked, [["TR_ann1"]], "agents are not heard");
     sim.run(secs(120));
     assert_eq!((sim.dials.len(), sim.end_reason()), (1, None), "the session continues");
-    let pings = (sim.requests.iter()).filter(|(_, request)| matches!(request, ClientMessage::Ping(_)));
+    let pings = (sim.requests.iter()).filter(|(_, request)| matches!(request, SignalRequestKind::Ping(_)));
     assert!((20..=26).contains(&pings.count()));
 }
 
@@ -100,7 +100,7 @@ fn offers_after_the_track_is_published_without_fast_publish() {
             assert!(
                 !sim.requests
                     .iter()
-                    .any(|(_, request)| matches!(request, ClientMessage::Offer(_)))
+                    .any(|(_, request)| matches!(request, SignalRequestKind::Offer(_)))
             );
         }
     }

@@ -18,8 +18,8 @@ use str0m::net::{Protocol, Receive};
 
 use super::super::*;
 use crate::livekit::wire::{
-    self, ClientMessage, JoinResponse, LeaveRequest, ParticipantInfo, ParticipantUpdate, Pong, ServerMessage,
-    SessionDescription, SignalRequest, SignalResponse, SpeakerInfo, SpeakersChanged, TrackInfo, TrackPublishedResponse,
+    self, JoinResponse, LeaveRequest, ParticipantInfo, ParticipantUpdate, Pong, ServerMessage, SessionDescription,
+    SignalRequest, SignalRequestKind, SignalResponse, SpeakerInfo, SpeakersChanged, TrackInfo, TrackPublishedResponse,
     TrackType,
 };
 use crate::webrtc::connection::sfu::tests::world::{Kind, RATE_HZ, Server, Talker, decode, ms, ours, theirs};
@@ -119,7 +119,7 @@ pub struct Simulation {
     server_side: Option<ServerSide>,
     // What the session did.
     pub dials: Vec<(Duration, DialRequest)>,
-    pub requests: Vec<(Duration, ClientMessage)>,
+    pub requests: Vec<(Duration, SignalRequestKind)>,
     pub closes: usize,
     pub events: Vec<(Duration, SessionEvent)>,
     pub heard: BTreeMap<Option<Arc<str>>, Vec<i16>>,
@@ -242,7 +242,7 @@ impl Simulation {
 
     pub fn left_gracefully(&self) -> bool {
         let last = self.requests.last().map(|(_, request)| request);
-        matches!(last, Some(ClientMessage::Leave(leave)) if leave.reason == 1) && self.closes > 0
+        matches!(last, Some(SignalRequestKind::Leave(leave)) if leave.reason == 1) && self.closes > 0
     }
 
     pub fn run(&mut self, time: Duration) {
@@ -552,7 +552,7 @@ impl Simulation {
             return;
         };
         match request {
-            ClientMessage::AddTrack(track) if self.accepts_track => {
+            SignalRequestKind::AddTrack(track) if self.accepts_track => {
                 let info = TrackInfo {
                     sid: "TR_own".into(),
                     ..TrackInfo::default()
@@ -562,25 +562,25 @@ impl Simulation {
                     track: Some(info),
                 }));
             }
-            ClientMessage::Offer(offer) => {
+            SignalRequestKind::Offer(offer) => {
                 let mut server = Server::new(kind, self.now);
                 let sdp = server.answer(&offer.sdp);
                 server_side.publisher = Some(server);
                 self.send_description(SignalTarget::Publisher, "answer", &sdp, offer.id);
             }
-            ClientMessage::Answer(answer) => {
+            SignalRequestKind::Answer(answer) => {
                 assert_eq!(answer.id, server_side.offer_id);
                 server_side.subscriber.accept(&answer.sdp);
                 if !server_side.wanted.is_empty() {
                     self.offer();
                 }
             }
-            ClientMessage::Subscription(subscription) => {
+            SignalRequestKind::Subscription(subscription) => {
                 assert!(subscription.subscribe);
                 server_side.wanted.extend(subscription.track_sids);
                 self.offer();
             }
-            ClientMessage::Ping(ping) => self.send(ServerMessage::Pong(Pong {
+            SignalRequestKind::Ping(ping) => self.send(ServerMessage::Pong(Pong {
                 last_ping_timestamp: ping.timestamp,
                 timestamp: ping.timestamp + 1,
             })),
