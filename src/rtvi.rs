@@ -33,7 +33,7 @@ use serde_json::Value;
 use crate::bot::media::{Audio, AudioFrame, Event, Events, LeaveReason, MediaError, Output, Participant};
 use crate::bot::{MissingField, RunnerArguments, SessionId, Shutdown};
 use crate::limits::{
-    AUDIO_IN_FRAMES_MAX, DEVICE_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX, RTVI_EVENTS_WAITING_MAX, RTVI_SEGMENTS_HELD_MAX,
+    AUDIO_IN_FRAMES_MAX, DEVICE_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX, RTVI_EVENTS_WAITING_MAX, RTVI_SEGMENTS_MAX,
 };
 pub use crate::proto::rtvi::{
     About, BotOutput, ClientFile, ClientMessage, FileSource, FunctionResult, Measure, Metrics, RawAudio, Request,
@@ -496,7 +496,7 @@ impl Rtvi {
         if self.speaking {
             return self.announce(&segment, bytes);
         }
-        if self.pending_segments.len() == RTVI_SEGMENTS_HELD_MAX {
+        if self.pending_segments.len() == RTVI_SEGMENTS_MAX {
             self.pending_segments.pop_front();
         }
         self.pending_segments.push_back((segment, bytes));

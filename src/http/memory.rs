@@ -13,7 +13,7 @@ mod heap;
 mod heap;
 
 use crate::tasks::SlotPool;
-use edge_runner_proto::limits::MEMORY_GIVEN_BACK_AFTER;
+use edge_runner_proto::limits::MEMORY_TRIM_AFTER;
 
 /// Makes all threads share one arena. Call it before the second thread starts, because existing
 /// arenas stay.
@@ -29,7 +29,7 @@ pub async fn trim_when_idle(live: SlotPool) {
 async fn run_when_idle(live: &SlotPool, mut act: impl FnMut()) {
     loop {
         live.wait_next_empty().await;
-        tokio::time::sleep(MEMORY_GIVEN_BACK_AFTER).await;
+        tokio::time::sleep(MEMORY_TRIM_AFTER).await;
         if live.count() == 0 {
             act();
         }
@@ -53,22 +53,22 @@ mod tests {
             sleep(moment).await;
             let (first, second) = (live.try_acquire(), live.try_acquire());
             drop(first);
-            sleep(MEMORY_GIVEN_BACK_AFTER * 2).await;
+            sleep(MEMORY_TRIM_AFTER * 2).await;
             assert_eq!(times.get(), 0);
             drop(second);
-            sleep(MEMORY_GIVEN_BACK_AFTER - moment).await;
+            sleep(MEMORY_TRIM_AFTER - moment).await;
             assert_eq!(times.get(), 0);
             sleep(moment * 2).await;
             assert_eq!(times.get(), 1);
-            sleep(MEMORY_GIVEN_BACK_AFTER * 2).await;
+            sleep(MEMORY_TRIM_AFTER * 2).await;
             assert_eq!(times.get(), 1);
             drop(live.try_acquire());
             sleep(moment).await;
             let third = live.try_acquire();
-            sleep(MEMORY_GIVEN_BACK_AFTER * 2).await;
+            sleep(MEMORY_TRIM_AFTER * 2).await;
             assert_eq!(times.get(), 1);
             drop(third);
-            sleep(MEMORY_GIVEN_BACK_AFTER + moment).await;
+            sleep(MEMORY_TRIM_AFTER + moment).await;
             assert_eq!(times.get(), 2);
             use_one_heap();
             heap::trim();

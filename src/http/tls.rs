@@ -38,7 +38,7 @@ use crate::shutdown::Shutdown;
 use crate::store;
 use crate::stream::MaybeTlsStream;
 use edge_runner_proto::config::{self, TlsSettings};
-use edge_runner_proto::limits::{CERTIFICATE_LEFT_MIN, CERTIFICATE_LOOK_INTERVAL, TLS_BUFFER_BYTES_MAX};
+use edge_runner_proto::limits::{CERTIFICATE_CHECK_INTERVAL, CERTIFICATE_LEFT_MIN, TLS_BUFFER_BYTES_MAX};
 
 /// Why there is no HTTPS.
 #[derive(Debug, thiserror::Error)]
@@ -223,7 +223,7 @@ impl CertificateWatcher {
 
     /// Reloads files on SIGHUP and renews a due certificate at intervals, until shutdown.
     pub async fn run(mut self, tls: Option<Arc<ServerTls>>, mut shutdown: Shutdown) {
-        let mut look = tokio::time::interval(CERTIFICATE_LOOK_INTERVAL);
+        let mut look = tokio::time::interval(CERTIFICATE_CHECK_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {

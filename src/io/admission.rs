@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::io::tasks::{self, Slot, SlotPool};
 use crate::limits::{
-    GAVE_WAY_MAX, HANDSHAKES_ENDING_MAX, HANDSHAKES_MAX, HANDSHAKES_YIELD_AFTER, PENDING_OFFERS_MAX,
+    EVICTED_SESSIONS_MAX, HANDSHAKES_ENDING_MAX, HANDSHAKES_MAX, HANDSHAKES_YIELD_AFTER, PENDING_OFFERS_MAX,
     PENDING_OFFERS_YIELD_AFTER, WAITING_OFFERS_MAX,
 };
 use crate::proto::server::admission::{
@@ -89,7 +89,7 @@ impl Admission {
             permits_max: live.max(),
             share_max: source_share(live.max()),
             offers_max: PENDING_OFFERS_MAX,
-            evicted_max: GAVE_WAY_MAX,
+            evicted_max: EVICTED_SESSIONS_MAX,
             grace: PENDING_OFFERS_YIELD_AFTER,
         });
         let handshakes = PermitLedger::new(AdmissionLimits {
@@ -111,7 +111,7 @@ impl Admission {
         Admission {
             sessions: Arc::new(Mutex::new(sessions)),
             live,
-            leaving: SlotPool::new(GAVE_WAY_MAX),
+            leaving: SlotPool::new(EVICTED_SESSIONS_MAX),
             handshakes: Arc::new(Mutex::new(handshakes)),
             sockets: SlotPool::new(HANDSHAKES_MAX + HANDSHAKES_ENDING_MAX),
             offers: Arc::new(Mutex::new(offers)),
@@ -339,7 +339,7 @@ mod tests {
     async fn evicted_sessions_are_capped() {
         let admission = Admission::new(SlotPool::new(1));
         let mut gone = Vec::new();
-        for nth in 0..=GAVE_WAY_MAX {
+        for nth in 0..=EVICTED_SESSIONS_MAX {
             let requester = from(nth as u8);
             gone.push(admission.session(requester, PendingKind::Offer).expect("a place"));
             pass(PENDING_OFFERS_YIELD_AFTER).await;

@@ -27,8 +27,8 @@ use tokio::time::{sleep, timeout};
 use crate::bot::{self, Audio, Bot, BotError, Kind, RunnerArguments, Shutdown};
 use crate::config::BotAudio;
 use crate::limits::{
-    BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, PROCESS_CLOSE_WITHIN, PROCESS_HANG_UP_GRACE, PROCESS_KILL_MARGIN,
-    PROCESS_LAST_WORDS, PROCESS_REST,
+    BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, PROCESS_CLOSE_WITHIN, PROCESS_DRAIN_WITHIN, PROCESS_HANG_UP_GRACE,
+    PROCESS_KILL_MARGIN, PROCESS_REST,
 };
 use crate::proto::process;
 use crate::rtvi::Rtvi;
@@ -261,7 +261,7 @@ where
             }
             exited.notify_one();
             // Its queued speech plays to the end while the rest of its group is ended.
-            match tokio::join!(timeout(PROCESS_LAST_WORDS, media_task), reap_group(program)) {
+            match tokio::join!(timeout(PROCESS_DRAIN_WITHIN, media_task), reap_group(program)) {
                 (Ok(MediaEnd::ProtocolError(error, _)), ()) => Err(ProgramError::Media(error)),
                 _ => Ok(()),
             }

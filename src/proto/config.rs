@@ -1,8 +1,7 @@
 //! The checked configuration: the only input of `io::run`.
 //!
-//! Values only. Nothing here reads an argument, a variable, a file or a clock; `cli` builds a
-//! [`Config`] and every other layer reads it. A [`Config`] is valid: combinations without a meaning
-//! are rejected before.
+//! Holds values only: `cli` reads arguments, variables and files and builds a [`Config`]; the other
+//! layers read it. `cli` rejects invalid combinations of options before.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -18,7 +17,7 @@ use crate::server::forwarded::Network;
 pub use crate::telephony::settings::{Settings, Telephony};
 use crate::telephony::{PROVIDERS, Provider};
 
-/// A transport; what `/start` and `-t` choose between.
+/// A transport, as `/start` and `-t` select it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Transport {
@@ -31,14 +30,14 @@ pub enum Transport {
     Moq,
 }
 
-/// How many transports there are beside those of the telephony providers.
+/// Number of transports other than those of the telephony providers.
 const OTHERS: usize = 5;
 
 impl Transport {
-    /// Every transport, in the order in which they are listed to people.
+    /// All transports, in the order of help texts and pages.
     pub const ALL: [Transport; OTHERS + PROVIDERS.len()] = Transport::all(PROVIDERS);
 
-    /// Returns every transport where these are the telephony providers.
+    /// Returns all transports, with those of these telephony providers.
     pub const fn all<const P: usize, const N: usize>(providers: [&'static Provider; P]) -> [Transport; N] {
         assert!(N == OTHERS + P);
         let mut all = [Transport::WebRtc; N];
@@ -54,7 +53,7 @@ impl Transport {
         all
     }
 
-    /// Returns the canonical name, as it stands in `/start`, `-t` and `/status`.
+    /// Returns the canonical name, as in `/start`, `-t` and `/status`.
     pub fn name(self) -> &'static str {
         match self {
             Transport::WebRtc => "webrtc",
@@ -66,19 +65,19 @@ impl Transport {
         }
     }
 
-    /// Returns the transport of that name, canonical or alias.
+    /// Returns the transport with this canonical name or alias.
     pub fn from_name(name: &str) -> Option<Transport> {
         Transport::named(&Transport::ALL, name)
     }
 
-    /// Returns the one of these transports that has that name, canonical or alias.
+    /// Returns the transport of this list with this canonical name or alias.
     pub fn named(transports: &[Transport], name: &str) -> Option<Transport> {
         let canonical = aliases::canonical(Area::Transport, name);
         let mut transports = transports.iter().copied();
         transports.find(|transport| transport.name() == canonical)
     }
 
-    /// Returns the feature that it needs; `None` if it is not implemented yet.
+    /// Returns the cargo feature of the transport; `None` for one that is not implemented.
     pub const fn feature(self) -> Option<Feature> {
         match self {
             Transport::WebRtc => Some(Feature::WebRtc),
@@ -90,12 +89,12 @@ impl Transport {
         }
     }
 
-    /// Tells whether this build can run sessions of the transport.
+    /// Returns whether this build can run sessions of the transport.
     pub fn in_this_build(self) -> bool {
         self.feature().is_some_and(Feature::in_this_build)
     }
 
-    /// Returns the telephony provider whose calls it carries.
+    /// Returns the telephony provider of the transport.
     pub fn provider(self) -> Option<&'static Provider> {
         match self {
             Transport::Telephony(provider) => Some(provider),
@@ -103,28 +102,28 @@ impl Transport {
         }
     }
 
-    /// Tells whether a browser on a page of the runner can be its caller.
+    /// Returns whether a browser on a page of the runner can use it.
     pub fn is_for_pages(self) -> bool {
         !self.is_telephony() && self != Transport::Moq
     }
 
-    /// Tells whether it carries the calls of a telephony provider.
+    /// Returns whether it carries calls of a telephony provider.
     pub fn is_telephony(self) -> bool {
         self.provider().is_some()
     }
 }
 
-/// Where the HTTP server listens.
+/// The host on which the HTTP server listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// `127.0.0.1` and `::1`, where they exist.
+    /// `127.0.0.1` and `::1`, as far as the machine has them.
     Localhost,
-    /// One address; unspecified means every interface of that family.
+    /// One address; an unspecified one means all interfaces of its family.
     Address(IpAddr),
 }
 
 impl Host {
-    /// Returns the URL of the server at this host, without a slash at its end.
+    /// Returns the URL of the server, without a trailing slash.
     pub fn url(self, port: u16) -> String {
         match self {
             Host::Localhost => format!("http://localhost:{port}"),
@@ -143,7 +142,7 @@ pub struct IceServer {
 }
 
 impl fmt::Debug for IceServer {
-    /// Credentials never reach a log, so they are not part of the debug form.
+    /// Omits user name and credential, which must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IceServer")
             .field("urls", &self.urls)
@@ -151,20 +150,20 @@ impl fmt::Debug for IceServer {
     }
 }
 
-/// What the runner knows of the provider of video rooms.
+/// Configuration of Daily rooms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Videoroom {
-    /// Without it no room and no token is made.
+    /// API key; `None` creates neither rooms nor tokens.
     pub key: Option<Secret>,
-    /// Base of the provider's REST API, without a slash at its end.
+    /// Base URL of the REST API, without a trailing slash.
     pub url: String,
-    /// An existing room, whose use is asked for by its being configured.
+    /// An existing room, which sessions use whenever it is set.
     pub room_url: Option<String>,
-    /// An existing room, used instead of a new one where a room is asked for.
+    /// An existing room, used instead of a new one when a request asks for a room.
     pub sample_room_url: Option<String>,
     /// Whether the dial-in webhook is served.
     pub dialin: bool,
-    /// The base64-decoded key with which the provider signs that webhook.
+    /// The base64-decoded HMAC key of that webhook.
     pub dialin_hmac: Option<SecretBytes>,
 }
 
@@ -181,34 +180,34 @@ impl Default for Videoroom {
     }
 }
 
-/// What the runner knows of the media-room server. Sessions need the first three.
+/// Configuration of the LiveKit server. Sessions need `url`, `key` and `secret`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mediaroom {
-    /// `ws`, `wss`, `http` or `https` URL, without a slash at its end.
+    /// `ws`, `wss`, `http` or `https` URL, without a trailing slash.
     pub url: Option<String>,
     pub key: Option<String>,
     pub secret: Option<Secret>,
-    /// The one room of all sessions; `None` makes a new one for each.
+    /// The room of all sessions; `None` creates a room for each.
     pub room_name: Option<String>,
 }
 
-/// What the runner knows of the provider of the messaging app.
+/// Configuration of WhatsApp calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Messaging {
     /// The access token of a system user.
     pub token: Secret,
-    /// The id of the business number, which is not the number.
+    /// The id of the business number, not the number itself.
     pub phone_number_id: String,
     /// The secret of the app, which signs webhooks.
     pub app_secret: Secret,
-    /// The word by which the provider's check of the webhook's address is known.
+    /// The token that the provider sends to verify the URL of the webhook.
     pub verification_token: Secret,
-    /// Base of the provider's Graph API, without a slash at its end.
+    /// Base URL of the Graph API, without a trailing slash.
     pub url: String,
 }
 
 impl Messaging {
-    /// The API's base where none is configured.
+    /// The default base URL of the API.
     pub const URL: &str = "https://graph.facebook.com/v23.0";
 
     #[cfg(test)]
@@ -223,7 +222,7 @@ impl Messaging {
     }
 }
 
-/// Under which names the answer of `/start` tells of a video room.
+/// Names of the fields of a Daily room in the response of `/start`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartNames {
     Canonical,
@@ -232,42 +231,42 @@ pub enum StartNames {
     Both,
 }
 
-/// Where the certificate of HTTPS comes from.
+/// Source of the HTTPS certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Tls {
-    /// Plain HTTP alone.
+    /// No HTTPS.
     #[default]
     Off,
-    /// Made by the runner and kept in [`Config::state_dir`].
+    /// Issued by the runner and stored in [`Config::state_dir`].
     Auto,
     /// PEM files, read again on SIGHUP.
     Files { certificate: PathBuf, key: PathBuf },
 }
 
-/// What HTTPS is made of.
+/// Settings of HTTPS.
 #[derive(Clone, Debug)]
 pub struct TlsSettings {
     pub tls: Tls,
-    /// Names under which the server may be addressed, beside those of its addresses.
+    /// Host names of the certificate, beside the addresses of the machine.
     pub host_names: Vec<String>,
-    /// Where a certificate that is made here is kept; `None` when no place is known.
+    /// Folder of an issued certificate; `None` if no folder is known.
     pub state_dir: Option<PathBuf>,
-    /// Where people find the certificate of the authority, in words.
+    /// Where people find the certificate of the authority, as text.
     pub ca_url: String,
 }
 
-/// Who may read `/metrics`.
+/// Clients that may read `/metrics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MetricsAccess {
-    /// No client.
+    /// None.
     Off,
-    /// Peers on this machine that no proxy stands before.
+    /// Clients on this machine that connect without a proxy.
     #[default]
     Local,
     Any,
 }
 
-/// Which bot the stock binary runs.
+/// A bot of the stock binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuiltInBot {
     Parrot,
@@ -275,10 +274,10 @@ pub enum BuiltInBot {
 }
 
 impl BuiltInBot {
-    /// Both, the default first.
+    /// All bots, the default first.
     pub const ALL: [BuiltInBot; 2] = [BuiltInBot::Parrot, BuiltInBot::Echo];
 
-    /// Returns the name, as it stands in `--bot`.
+    /// Returns the name in `--bot`.
     pub fn name(self) -> &'static str {
         match self {
             BuiltInBot::Parrot => "parrot",
@@ -287,7 +286,7 @@ impl BuiltInBot {
     }
 }
 
-/// How a program after `--` gets the caller's audio and gives its own.
+/// How a bot that is a program exchanges audio with the runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BotAudio {
     /// Protobuf frames over the WebSocket at `media_url`, with texts, keys and marks.
@@ -300,79 +299,79 @@ pub enum BotAudio {
     },
 }
 
-/// Everything the runner was told, checked. It may grow: begin with [`Config::default`], and change
-/// what is to be otherwise.
+/// The validated configuration of the runner. Fields may be added: start from [`Config::default`]
+/// and change single fields.
 #[derive(Clone, Debug)]
-// The tests of the crates above make it with the update syntax.
+// Tests of dependent crates build it with the struct update syntax.
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Config {
     pub host: Host,
-    /// HTTP port; 0 asks for a free one.
+    /// HTTP port; 0 selects a free one.
     pub port: u16,
-    /// UDP port of every WebRTC session; `None` means the HTTP port's number, 0 a free one.
+    /// UDP port of all WebRTC sessions; `None` means the number of the HTTP port, 0 a free one.
     pub rtc_port: Option<u16>,
-    /// The one transport of `-t`; `None` serves all.
+    /// The transport of `-t`; `None` serves all.
     pub transport: Option<Transport>,
-    /// Public host name without scheme and trailing slash.
+    /// Public host name, without a scheme or trailing slash.
     pub proxy: Option<String>,
-    /// Proxies on other machines that are believed where a request came from.
+    /// Proxies on other machines whose forwarding headers are trusted.
     pub trusted_proxies: Vec<Network>,
-    /// Whole origins in lower case, without a default port; empty allows every origin.
+    /// Allowed origins in lower case, without a default port; empty allows every origin.
     pub allowed_origins: Vec<String>,
-    /// Names under which the server may be addressed beside those that are always taken, in lower
-    /// case: of this machine, and of `--allowed-hosts`.
+    /// Accepted host names beside those that are always accepted, in lower case: those of this
+    /// machine, and of `--allowed-hosts`.
     pub host_names: Vec<String>,
-    /// What a caller of `/start` and `/api/offer` has to know; `None` asks for nothing.
+    /// API key that `/start` and `/api/offer` require; `None` requires none.
     pub api_key: Option<Secret>,
     pub tls: Tls,
-    /// Where what the runner makes for itself is kept; `None` when no place is known.
+    /// Folder of the files that the runner creates; `None` if no folder is known.
     pub state_dir: Option<PathBuf>,
     pub metrics: MetricsAccess,
-    /// How long live sessions may go on by themselves once the runner was asked to stop.
+    /// Time that live sessions have to end on their own after a stop request.
     pub drain: Duration,
-    /// Servers that this runner gathers candidates from and that are returned to clients, before
-    /// `enableDefaultIceServers`.
+    /// STUN and TURN servers from which the runner gathers candidates and that clients receive,
+    /// before those of `enableDefaultIceServers`.
     pub ice_servers: Vec<IceServer>,
-    /// Further host addresses to offer as candidates.
+    /// Additional host addresses to offer as candidates.
     pub ice_addresses: Vec<IpAddr>,
-    /// The one address that microcontrollers are offered; `None` without `--embedded`.
+    /// The only address in answers to microcontrollers; `None` without `--embedded`.
     pub embedded: Option<Ipv4Addr>,
     pub bot: BuiltInBot,
-    /// The program that is run as the bot, with its arguments; `None` runs [`Config::bot`].
+    /// The program that is the bot, with its arguments; `None` runs [`Config::bot`].
     pub command: Option<Vec<OsString>>,
-    /// How that program gets and gives audio.
+    /// Audio interface of that program.
     pub bot_audio: BotAudio,
-    /// The variables of this process that the program does not inherit.
+    /// Environment variables that the program does not inherit.
     pub withheld: Vec<String>,
-    /// Where the program starts; `None` means where the runner does.
+    /// Working directory of the program; `None` means that of the runner.
     pub bot_folder: Option<PathBuf>,
-    /// Whether WebSockets need a one-time token of `/start`.
+    /// Whether WebSockets require a one-time token of `/start`.
     pub ws_tokens: bool,
     pub telephony: Telephony,
     pub videoroom: Videoroom,
     pub mediaroom: Mediaroom,
-    /// The WhatsApp account whose calls are answered; `None` without `--messaging`.
+    /// The WhatsApp account; `None` without `--messaging`.
     pub messaging: Option<Messaging>,
     pub start_names: StartNames,
-    /// One bot in one video room, and no web server.
+    /// Whether to run one bot in one Daily room, without a web server.
     pub direct: bool,
-    /// Whether the bot can enter a video room by itself: a program and a developer's own bot may,
-    /// the built-in ones cannot.
+    /// Whether the bot can join a Daily room by itself: programs and custom bots can, the built-in
+    /// ones cannot.
     pub bot_enters_rooms: bool,
-    /// Cap on live sessions.
+    /// Limit of live sessions.
     pub sessions_max: usize,
     /// Worker threads of the runtime; `None` means one per core.
     pub workers: Option<usize>,
-    /// How hard the Opus encoder tries, 0 to 10.
+    /// Complexity of the Opus encoder, 0 to 10.
     pub opus_complexity: u8,
-    /// How many `-v` were given.
+    /// Number of `-v` options.
     pub verbosity: u8,
     /// The format of log lines.
     pub log: LogFormat,
 }
 
 impl Default for Config {
-    /// What a runner without options and variables has.
+    /// Returns the configuration without options and variables.
     fn default() -> Self {
         Config {
             host: Host::Localhost,
@@ -414,14 +413,14 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the transport that `/start` uses when the request names none: the first in the list
-    /// that this build has.
+    /// Returns the transport of a `/start` request that names none: that of `-t`, else the first of
+    /// this build.
     pub fn default_transport(&self) -> Transport {
         let first = || Transport::ALL.into_iter().find(|transport| transport.in_this_build());
         self.transport.or_else(first).unwrap_or(Transport::WebRtc)
     }
 
-    /// Returns what HTTPS is made of.
+    /// Returns the settings of HTTPS.
     pub fn tls_settings(&self) -> TlsSettings {
         TlsSettings {
             tls: self.tls.clone(),
@@ -431,16 +430,15 @@ impl Config {
         }
     }
 
-    /// Tells whether any web page, open in a browser that reaches this runner, can create video
-    /// rooms with `/start` and read their tokens: there is neither a list of origins nor a key.
+    /// Returns whether any web page in a browser that reaches this runner can create Daily rooms with
+    /// `/start` and read their tokens, because neither allowed origins nor an API key is set.
     pub fn creates_rooms_for_pages(&self) -> bool {
         let serves = matches!(self.transport, None | Some(Transport::Videoroom)) && !self.direct;
         let can = self.videoroom.key.is_some() && self.bot_enters_rooms;
         serves && can && self.allowed_origins.is_empty() && self.api_key.is_none()
     }
 
-    /// Says what it means that others reach this runner and it asks for no key; nothing where they
-    /// do not, or it does.
+    /// Returns a warning if other machines reach this runner and it requires no API key.
     pub fn open_access_warning(&self) -> Option<&'static str> {
         let for_others = !matches!(self.host, Host::Localhost)
             && !matches!(self.host, Host::Address(address) if address.is_loopback());
@@ -449,8 +447,8 @@ impl Config {
         )
     }
 
-    /// Tells whether a name is known under which a provider could reach this runner; webhooks under
-    /// others are sent away. A name of a local network leads no provider here.
+    /// Returns whether a provider can reach this runner under a known name. Webhooks to other host
+    /// names are rejected; `.local` names and names without a dot are not public.
     pub fn has_public_name(&self) -> bool {
         let is_public = |name: &String| name.contains('.') && !name.ends_with(".local");
         self.proxy.is_some() || self.host_names.iter().any(is_public)
@@ -467,14 +465,14 @@ pub enum LogFormat {
     Json,
 }
 
-/// What the sockets turned out to be once they were bound.
+/// Addresses of the bound sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddresses {
     /// HTTP port, never 0.
     pub port: u16,
-    /// UDP port of every WebRTC session; 0 in a build without WebRTC alone.
+    /// UDP port of every WebRTC session; 0 only in a build without WebRTC.
     pub rtc_port: u16,
-    /// Addresses under which other machines may reach this one.
+    /// Addresses at which other machines may reach this one.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -482,9 +480,8 @@ pub struct ListenAddresses {
 mod tests {
     use super::*;
 
-    /// Each transport is found by its own name and by the name that clients use.
     #[test]
-    fn every_transport_is_found_by_its_names() {
+    fn finds_every_transport_by_its_name_and_its_aliases() {
         for transport in Transport::ALL {
             assert_eq!(Transport::from_name(transport.name()), Some(transport));
             for alias in aliases::aliases(Area::Transport, transport.name()) {
@@ -497,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_ones_that_a_browser_takes() {
+    fn formats_urls_of_hosts() {
         let v6 = Host::Address("2001:db8::1".parse().expect("an address"));
         assert_eq!(v6.url(7860), "http://[2001:db8::1]:7860");
         let v4 = Host::Address("192.0.2.7".parse().expect("an address"));
@@ -505,9 +502,8 @@ mod tests {
         assert_eq!(Host::Localhost.url(1), "http://localhost:1");
     }
 
-    /// Finding 7: open is who listens to others and asks for nothing.
     #[test]
-    fn a_runner_without_a_key_is_open() {
+    fn warns_of_open_access_without_an_api_key() {
         let is_open = |host: Host, key: Option<&str>, direct: bool| {
             let config = Config {
                 host,
@@ -533,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_no_part_of_the_debug_form() {
+    fn the_debug_form_omits_credentials() {
         let server = IceServer {
             urls: vec!["turn:a".into()],
             username: Some("ann".into()),

@@ -9,215 +9,222 @@ use std::time::Duration;
 
 // ---- bot: the contract
 
-/// What upstream bots expect when they ask for no other idle time.
+/// Idle time that bots written for Pipecat expect when the configuration names none.
 pub const BOT_IDLE: Duration = Duration::from_secs(300);
-/// How long a bot may go on after its session ended, before it is aborted.
+/// Time that a bot has to return after its session ended, before the runner aborts it.
 pub const BOT_GRACE: Duration = Duration::from_secs(10);
-/// How long a bot may go on once its session is gone and the runner is stopping.
+/// Time that a bot has to return after its session ended while the runner shuts down.
 pub const BOT_GRACE_AT_SHUTDOWN: Duration = Duration::from_secs(1);
-/// From the first SIGINT or SIGTERM to the end of the process; a supervisor's patience.
+/// Time that sessions have to end once the runner stops, after the drain if there is one;
+/// supervisors kill slow processes.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(2500);
-/// Longest drain that may be asked for: a long call, and within what supervisors can be told to
-/// wait.
+/// Longest drain that `--drain` accepts: a long call, and within the stop timeouts that supervisors
+/// accept.
 pub const DRAIN_MAX: Duration = Duration::from_secs(3600);
-/// Between two lines that tell how many sessions a drain still waits for.
+/// Interval of the log lines that count the sessions a drain still waits for.
 pub const DRAIN_REPORT: Duration = Duration::from_secs(10);
-/// How long tasks may take to be dropped at the very end.
+/// Time that tasks have to be dropped when the runtime shuts down.
 pub const RUNTIME_END: Duration = Duration::from_millis(200);
-/// Rates of PCM that a bot may ask for, in Hz: the range of Opus.
+/// PCM rates that a bot may request, in Hz: the range of Opus.
 pub const RATES_HZ: RangeInclusive<u32> = 8_000..=48_000;
-/// Audio frames that wait for a slow bot: a second of them; older speech is worthless.
+/// Audio frames queued for a slow bot: one second; older speech is useless.
 pub const AUDIO_IN_FRAMES_MAX: usize = 50;
-/// The same for a caller on a socket, whose network is no reason to drop speech: 10 s, while a bot
-/// loads its models.
+/// Audio frames of a WebSocket caller queued for a slow bot: 10 s, while the bot loads its models.
+/// The transport is reliable, so no frame is stale because of the network.
 pub const SOCKET_IN_FRAMES_MAX: usize = 500;
-/// Marks of a bot that are under way: one per sentence of a long speech.
+/// Marks that a bot may have pending: one per sentence of a long speech.
 pub const MARKS_MAX: usize = 64;
-/// Bytes of a mark's name: some providers cut longer ones.
+/// Bytes of the name of a mark: some providers truncate longer ones.
 pub const MARK_BYTES_MAX: usize = 256;
-/// Other events that wait for a slow bot: a burst of client messages at the start of a talk fits
-/// many times, beside the news of who is in a full room.
+/// Events other than audio queued for a slow bot: bursts of client messages, and one event for each
+/// participant of a full room.
 pub const EVENTS_IN_MAX: usize = 256 + ROOM_PARTICIPANTS_MAX;
-/// Bytes of messages that wait for a slow bot: four of the longest.
+/// Bytes of messages queued for a slow bot: four of the longest.
 pub const MESSAGES_IN_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
-/// Speech that waits to be sent: enough to ride over a bot's own pauses, little enough to stay
-/// small.
+/// Speech queued for sending: enough to cover pauses of the bot, little enough to bound memory and
+/// latency.
 pub const AUDIO_OUT_QUEUE: Duration = Duration::from_millis(500);
-/// Messages that wait for the caller's channel; clients that never open one cost no more than this.
+/// Messages queued until the caller's data channel opens; it bounds the cost of a client that never
+/// opens one.
 pub const MESSAGES_OUT_MAX: usize = 64;
-/// Bytes of messages that wait for the caller's channel: four of the longest.
+/// Bytes of messages queued for the caller's data channel: four of the longest.
 pub const MESSAGES_OUT_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 
 // ---- sessions
 
-/// Live sessions by default: what four slow cores carry with room to spare.
+/// Live sessions by default: a load that four slow cores carry easily.
 pub const SESSIONS_MAX_DEFAULT: usize = 32;
-/// WebRTC sessions that were answered and have not connected: half of the default places, which
-/// leaves the other half to callers; all devices of a home that come back at once after a power cut
-/// fit.
+/// WebRTC sessions that were answered and are not yet connected: half of the default session limit.
+/// All devices of a home that reconnect after a power cut fit.
 pub const PENDING_OFFERS_MAX: usize = 16;
-/// How long a pending session is left alone before it is evicted for a newcomer whose address holds
-/// as many places: a phone that has to go through relays takes four.
+/// Age at which a pending session may be evicted for an offer from an address that holds fewer or
+/// as many: a phone that connects through relays takes four seconds.
 pub const PENDING_OFFERS_YIELD_AFTER: Duration = Duration::from_secs(5);
-/// Sessions that were evicted and whose bots still end; beyond it none is evicted.
-pub const GAVE_WAY_MAX: usize = 32;
+/// Evicted sessions whose bots have not returned; at this number the runner evicts no further
+/// session.
+pub const EVICTED_SESSIONS_MAX: usize = 32;
 
 // ---- watch: stalls, supervisor
 
-/// Interval of checks for the end of a process group, of which the system sends no notification.
+/// Interval at which the watchdog thread checks the runtime; a supervisor with a short watchdog
+/// timeout shortens it.
 pub const WATCH_INTERVAL: Duration = Duration::from_millis(500);
-/// Longest time between two looks that counts: beyond it the whole process was stopped, or its
-/// machine slept.
+/// Longest interval between two checks that counts as observed: after a longer one, the process was
+/// stopped or the machine was suspended.
 pub const WATCH_GAP_MAX: Duration = Duration::from_secs(1);
-/// A runtime that gives no answer for so long has stalled: callers hear the gap, and their networks
-/// give up soon.
+/// Time without an answer after which the runtime counts as stalled: callers hear the gap, and
+/// their connections time out soon.
 pub const RUNTIME_STALL: Duration = Duration::from_secs(3);
-/// A task that keeps its thread for so long in one turn has stalled; turns take milliseconds.
+/// Time in one poll after which a task counts as stalled; polls take milliseconds.
 pub const TURN_STALL: Duration = Duration::from_secs(2);
-/// Stalls of one task that the log tells; more of them only count.
+/// Stalls of one task that are logged; further stalls are only counted.
 pub const TURN_WARNINGS_MAX: u32 = 5;
-/// Between two lines that tell the supervisor how many sessions live.
+/// Interval of the status messages to the supervisor, which contain the number of live sessions.
 pub const STATUS_INTERVAL: Duration = Duration::from_secs(2);
-/// How long one message may wait for a supervisor that reads nothing; the watch sees nothing
+/// Time that one message to a supervisor that does not read may block; the watchdog does not check
 /// meanwhile.
 pub const NOTIFY_SEND: Duration = Duration::from_millis(100);
-/// How long the end waits for the supervisor to have been told of it.
+/// Time that the shutdown waits until the supervisor is notified of it.
 pub const NOTIFY_WITHIN: Duration = Duration::from_millis(200);
-/// From the end of the last session to unused memory going back to the system: longer than a client
-/// takes to connect again.
-pub const MEMORY_GIVEN_BACK_AFTER: Duration = Duration::from_secs(2);
+/// Time from the end of the last session until unused memory is returned to the system: longer than
+/// a client takes to reconnect.
+pub const MEMORY_TRIM_AFTER: Duration = Duration::from_secs(2);
 
 // ---- audio: codec, jitter, pacing
 
-/// Bytes of one encoded 20 ms packet at most: five times what 32 kb/s needs, and below every
-/// datagram limit.
+/// Bytes of one encoded 20 ms packet: five times the size at 32 kb/s, and below every datagram
+/// limit.
 pub const OPUS_PACKET_BYTES_MAX: usize = 400;
-/// Silent frames that are encoded before the last one's packet is sent again: a device's decoder
-/// has come to rest by then.
+/// Silent frames that are encoded before the last packet is repeated: by then, the decoder of a
+/// device has settled.
 pub const SILENT_FRAMES_ENCODED: u32 = 35;
-/// How hard the Opus encoder tries by default, of 0 (cheap) to 10 (best): what one core of an older
-/// board can pay for several callers; above it a voice at 28 kb/s sounds hardly better.
+/// Default complexity of the Opus encoder, 0 (cheap) to 10 (best): one core of an older board
+/// carries several callers with it. Above it, speech at 28 kb/s sounds hardly better.
 /// `boards/SPEED.md` has the cost of each.
 pub const OPUS_COMPLEXITY_DEFAULT: u8 = 3;
-/// The hardest that the codec knows (RFC 6716 section 2.1.5).
+/// Highest complexity of the Opus encoder (RFC 6716 section 2.1.5).
 pub const OPUS_COMPLEXITY_MAX: u8 = 10;
-/// Bytes of one received Opus packet at most: what a datagram on an ordinary network can hold.
+/// Bytes of one received Opus packet: the capacity of a datagram on an ordinary network.
 pub const OPUS_RECEIVED_BYTES_MAX: usize = 1_500;
 
 // ---- crypto: DTLS
 
-/// First wait before a handshake flight is sent again; dimpl varies it by a quarter, so it never
+/// First retransmission timeout of a handshake flight. dimpl varies it by a quarter, so it never
 /// exceeds 1 s: a microcontroller gives up after 3 s of silence.
 pub const DTLS_RETRANSMIT: Duration = Duration::from_millis(800);
 
 // ---- command line
 
-/// Highest number of live sessions that may be asked for; above it a board has no memory for what
-/// is queued.
+/// Highest limit of live sessions that an option accepts; a board has no memory for the queues of
+/// more.
 pub const SESSIONS_MAX_HIGHEST: usize = 4_096;
-/// Highest number of worker threads; far above the cores of any board this runs on.
+/// Worker threads: far above the cores of any supported board.
 pub const WORKERS_MAX: usize = 64;
-/// ICE servers that are passed to clients; browsers already warn at five.
+/// ICE servers that are passed to clients; browsers warn from five on.
 pub const ICE_SERVERS_MAX: usize = 16;
 /// URLs of one ICE server: four schemes on two address families.
 pub const ICE_URLS_MAX: usize = 8;
-/// Networks of trusted proxies: a chain of some, or the ranges of a content network.
+/// Networks of trusted proxies: a chain of several, or the ranges of a content delivery network.
 pub const TRUSTED_PROXIES_MAX: usize = 64;
-/// Further addresses to offer; each is a line in every section of every answer.
+/// Additional addresses to offer; each is a line in every section of every answer.
 pub const ICE_ADDRESSES_MAX: usize = 8;
-/// Bytes of an API key: below, it can be guessed; above, it is not a key but a file given by
+/// Bytes of an API key: a shorter one can be guessed, a longer one is a file that was named by
 /// mistake.
 pub const API_KEY_BYTES: RangeInclusive<usize> = 16..=512;
-/// Bytes of a file with a key or a certificate: a chain with many names has 16 KiB.
+/// Bytes of a key or certificate file: a chain with many names has 16 KiB.
 pub const KEY_FILE_BYTES_MAX: u64 = 256 * 1024;
 /// Bytes of a `.env` file: hundreds of variables and a few keys in PEM form.
 pub const ENV_FILE_BYTES_MAX: u64 = 64 * 1024;
 
 // ---- log
 
-/// Characters of one log message: the 5000 of a refused body, its errors, and no more.
+/// Characters of one log message: the 5000 of a rejected body and its errors.
 pub const LOG_MESSAGE_CHARS_MAX: usize = 8_000;
-/// The time over which lines that callers cause are counted.
+/// Window in which log lines that callers cause are counted.
 pub const LINES_WINDOW: Duration = Duration::from_secs(60);
-/// Such lines of one address: those of forty sessions.
+/// Log lines that one address may cause per window: those of forty sessions.
 pub const LINES_PER_CALLER_MAX: u32 = 120;
-/// Such lines of all addresses: 100 MB a day at the worst, which a memory card takes for years.
+/// Log lines that all addresses may cause per window: at most 100 MB a day, which a memory card
+/// endures for years.
 pub const LINES_MAX: u32 = 480;
-/// Addresses that are told apart for that; more in a minute share one count.
+/// Addresses that have log counters of their own; further addresses in a window share one counter.
 pub const LOGGED_CALLERS_MAX: usize = 64;
 
 // ---- metrics
 
-/// How often a live session adds what it counted to what a scrape sees; scrapers come every few
-/// seconds.
+/// Interval at which a live session publishes its counters; scrapers come every few seconds.
 pub const METRICS_INTERVAL: Duration = Duration::from_secs(1);
 
 // ---- doctor
 
-/// One check: a provider that does not answer is given up before.
+/// Time of one check; a provider that has not answered by then fails it.
 pub const DOCTOR_CHECK: Duration = Duration::from_secs(15);
-/// A name, by a resolver that answers within a second or not at all.
+/// Time of one name resolution; a resolver answers within a second or not at all.
 pub const DOCTOR_RESOLVE: Duration = Duration::from_secs(5);
-/// Processes that are looked at for who holds a port; a board has some hundreds.
+/// Processes that are inspected to find the owner of a port; a board has some hundreds.
 pub const DOCTOR_PROCESSES_MAX: usize = 16_384;
-/// Seconds since 1970 beyond which a clock is wrong: 2100.
+/// Latest plausible time of the clock, in seconds since 1970: the year 2100.
 pub const CLOCK_LATEST_S: u64 = 4_102_444_800;
-/// Open files of a runner without callers, and some to spare.
+/// Open files of a runner without callers, with a reserve.
 pub const OPEN_FILES_BASE: u64 = 64;
-/// Open files of a session: its socket, where it has one of its own.
+/// Open files of a session: its socket, if it does not share one.
 pub const OPEN_FILES_SESSION: u64 = 1;
-/// Open files of a session whose bot is a program: its pipes, its listener, and its media socket.
+/// Open files of a session whose bot is a program: pipes, listener and media socket.
 pub const OPEN_FILES_PROGRAM: u64 = 8;
-/// Open files of a session in a media room beside its socket: two UDP ports, each in both families.
+/// Open files of a session in a media room beside its WebSocket: two UDP ports in both address
+/// families.
 pub const OPEN_FILES_ROOM: u64 = 4;
-/// Memory of a runner without callers, and as much to spare.
+/// Memory of a runner without callers, with a reserve of the same size.
 pub const MEMORY_BASE_BYTES: u64 = 16 * 1024 * 1024;
-/// Memory of a session: 0.5 MiB while both speak, and as much to spare.
+/// Memory of a session: 0.5 MiB while both sides speak, with a reserve of the same size.
 pub const MEMORY_SESSION_BYTES: u64 = 1024 * 1024;
 
 // ---- HTTP
 
-/// Open connections: six of each of forty browsers; the next ones wait in the system's queue.
+/// Open connections: six of each of forty browsers; further ones wait in the accept queue of the
+/// system.
 pub const HTTP_CONNECTIONS_MAX: usize = 256;
-/// Bytes of a request's head: cookies of other programs on `localhost` come along, and fill 8 KiB
-/// at times.
+/// Bytes of the head of a request: browsers add the cookies of other programs on `localhost`, which
+/// sometimes fill 8 KiB.
 pub const HTTP_HEAD_BYTES_MAX: usize = 32 * 1024;
 /// Header lines of a request; browsers send about twenty.
 pub const HTTP_HEADERS_MAX: usize = 100;
 /// Bytes of a JSON body: twenty times a long offer.
 pub const HTTP_BODY_BYTES_MAX: usize = 256 * 1024;
-/// Bytes of a body above its cap that are read and thrown away, so that its sender gets to read the
-/// refusal.
+/// Bytes of an oversized body that are read and discarded, so that the client receives the
+/// rejection.
 pub const HTTP_DISCARD_BYTES_MAX: usize = 1024 * 1024;
-/// From the first byte of a request to the end of its head.
+/// Time from the first byte of a request to the end of its head.
 pub const HTTP_HEAD: Duration = Duration::from_secs(10);
-/// From a new connection to the end of its first request's head, with TLS before it: three round
-/// trips over the worst network.
+/// Time from a new connection to the end of the head of its first request, including TLS: three
+/// round trips over the worst network.
 pub const HTTP_FIRST_HEAD: Duration = Duration::from_secs(8);
-/// From the end of the head to the last byte of the response.
+/// Time from the end of the head to the end of the body: 256 KiB on a bad mobile network. It is
+/// also the longest pause within a body.
 pub const HTTP_BODY: Duration = Duration::from_secs(8);
-/// From the last answer on a connection to the next request; longer than a proxy's usual 60 s.
+/// Time between two requests of a connection; longer than the usual 60 s of a proxy.
 pub const HTTP_IDLE: Duration = Duration::from_secs(75);
-/// How long a client may leave an answer unread.
+/// Time that a client may leave a response unread.
 pub const HTTP_STALL: Duration = Duration::from_secs(10);
-/// From the end of the head to the last byte of the response.
+/// Time from the end of the head of a request to the last byte of the response.
 pub const HTTP_ANSWER: Duration = Duration::from_secs(30);
-/// How long a client may take to close its side once the runner closed its own.
+/// Time that a client has to close its side after the runner closed its own.
 pub const HTTP_LINGER: Duration = Duration::from_secs(1);
-/// How long requests in progress may go on once the runner is stopping.
+/// Time that requests in progress have to complete when the runner shuts down.
 pub const HTTP_GRACE: Duration = Duration::from_secs(1);
-/// First pause after a failed accept; it doubles with each failure in a row.
+/// First pause after a failed accept; it doubles with each consecutive failure.
 pub const ACCEPT_PAUSE_FIRST: Duration = Duration::from_millis(10);
-/// Longest pause between accepts: when the process is out of files, a second is soon enough.
+/// Longest pause between accepts: a process without file descriptors has to wait for one anyway.
 pub const ACCEPT_PAUSE_MAX: Duration = Duration::from_millis(1_280);
-/// Errors in a row for which a reader of datagrams does not pause: an answer of the network to
-/// something sent, for each of a batch.
+/// Consecutive errors of a datagram socket that cause no pause: ICMP errors for each datagram of a
+/// batch.
 pub const READ_ERRORS_FREE: u32 = 10;
-/// First pause after more of them; it doubles with each.
+/// First pause after further errors; it doubles with each.
 pub const READ_PAUSE_FIRST: Duration = Duration::from_millis(10);
-/// Longest pause: a try a second costs nothing, and a socket that works again is soon used again.
+/// Longest pause between reads of a failing socket: one attempt per second is cheap, and a socket
+/// that recovers is soon in use again.
 pub const READ_PAUSE_MAX: Duration = Duration::from_secs(1);
-/// What `Retry-After` says, in seconds: sessions end every few seconds on a runner that is full.
+/// Value of `Retry-After`, in seconds: on a full runner, sessions end every few seconds.
 pub const RETRY_AFTER_S: u32 = 5;
 
 // ---- bodies of requests
@@ -225,36 +232,36 @@ pub const RETRY_AFTER_S: u32 = 5;
 /// Bytes of the SDP in an offer: all codecs and candidates of a browser with many interfaces take
 /// about 20 KiB.
 pub const OFFER_SDP_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of a `pc_id`; those that the runner makes are far shorter.
+/// Bytes of a `pc_id`; those that the runner issues are far shorter.
 pub const PC_ID_BYTES_MAX: usize = 128;
-/// Candidates in one PATCH: a batch of 200 ms with a dozen interfaces and four sections.
+/// Candidates in one PATCH: those that a dozen interfaces and four sections yield in 200 ms.
 pub const CANDIDATES_MAX: usize = 128;
 /// Bytes of one candidate line; the longest that browsers make are about 250.
 pub const CANDIDATE_BYTES_MAX: usize = 512;
 /// Bytes of a media section's name.
 pub const MID_BYTES_MAX: usize = 64;
-/// Bytes of a transport's name in `/start`; the longest name has eleven.
+/// Bytes of the name of a transport in `/start`; the longest name has eleven.
 pub const TRANSPORT_BYTES_MAX: usize = 64;
-/// Bytes of the name behind an endpoint, and of a session's id in a path: theirs are shorter.
+/// Bytes of an endpoint name, and of a session id in a path; valid ones are shorter.
 pub const ENDPOINT_NAME_BYTES_MAX: usize = 64;
-/// Characters of a `User-Agent` that the bot is told: browsers send some 150.
+/// Characters of a `User-Agent` that are passed to the bot: browsers send some 150.
 pub const USER_AGENT_CHARS_MAX: usize = 256;
-/// Problems that one 422 tells.
+/// Problems that one 422 response lists.
 pub const PROBLEMS_MAX: usize = 16;
-/// Characters of a refused body that are logged.
+/// Characters of a rejected body that are logged.
 pub const LOGGED_BODY_CHARS_MAX: usize = 5_000;
-/// Refused bodies that are logged per [`LINES_WINDOW`]: a broken client repeats itself.
+/// Rejected bodies that are logged per [`LINES_WINDOW`]: a broken client repeats itself.
 pub const LOGGED_BODIES_MAX: u32 = 30;
 
 // ---- forms with parts
 
-/// Bytes of a form's boundary: RFC 2046 allows no more.
+/// Bytes of the boundary of a form: the limit of RFC 2046.
 pub const BOUNDARY_BYTES_MAX: usize = 70;
-/// Bytes of names and values before the file of a form: S3's bound. A grant's fields have about two
-/// thousand.
+/// Bytes of names and values before the file of a form: the limit of S3. The fields of an upload
+/// grant have about two thousand.
 pub const FIELDS_BYTES_MAX: usize = 20_000;
-/// Bytes of the header of a part of a form: the longest file name, percent-encoded twice, and some
-/// lines more.
+/// Bytes of the header of a part of a form: the longest file name, percent-encoded twice, and a few
+/// more lines.
 pub const PART_HEAD_BYTES_MAX: usize = 4 * 1024;
 /// Bytes of a form outside its file: fields, headers of parts, and delimiters. A sender that
 /// declares more than this above the largest file is rejected early.
@@ -262,387 +269,379 @@ pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 
 // ---- registered sessions
 
-/// Sessions that `/start` made, used or not.
+/// Sessions that `/start` created, used or not.
 pub const REGISTERED_MAX: usize = 4_096;
-/// Bytes of all bodies that are kept for them.
+/// Bytes of all bodies that are stored for them.
 pub const REGISTERED_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Sessions of those that one source address may have: a quarter, so that one address shuts no
-/// other out.
+/// Registered sessions of one source address: a quarter, so that one address cannot lock out the
+/// others.
 pub const REGISTERED_SHARE_MAX: usize = REGISTERED_MAX / 4;
-/// Bytes of bodies that one source address may have: four of the longest.
+/// Bytes of stored bodies of one source address: a quarter as well.
 pub const REGISTERED_SHARE_BYTES_MAX: usize = REGISTERED_BYTES_MAX / 4;
-/// How long such a session is left alone before it gives way to a new one of a source that holds as
-/// much: clients connect within a second, people who are asked for their microphone within some.
+/// Age at which an unused registered session may be evicted for a source that holds no more:
+/// clients connect within a second, or within several if the browser first asks for the microphone.
 pub const REGISTERED_YIELDS_AFTER: Duration = Duration::from_secs(30);
-/// How long a session that is never used stays valid.
+/// Lifetime of a registered session that is never used.
 pub const REGISTERED_UNUSED: Duration = Duration::from_secs(300);
 
 // ---- tokens of WebSockets
 
-/// How long a token is good: as long as the session that it may belong to.
+/// Lifetime of a token: that of the session to which it may belong.
 pub const TOKEN_LIFE: Duration = REGISTERED_UNUSED;
 /// Bytes of a token; those of sessions have about 190.
 pub const TOKEN_BYTES_MAX: usize = 256;
-/// Tokens, a bit each, of which it is known whether they were used; past that the oldest expire
-/// early. 1 MiB, and 28,000 tokens a second for [`TOKEN_LIFE`], which is more than `/start`
-/// answers.
-pub const TOKENS_KEPT_MAX: usize = 8 * 1024 * 1024;
-/// Telephone calls and signed webhooks whose token is remembered: some 4,000 calls, a day of three
-/// a minute, in a megabyte. Only signed webhooks are remembered, so others cannot fill it.
-pub const CALLS_REMEMBERED_MAX: usize = 8 * 1024;
+/// Tokens whose use is recorded, one bit each; past it, the oldest expire early. It takes 1 MiB and
+/// lasts for 28,000 tokens a second over [`TOKEN_LIFE`], more than `/start` answers.
+pub const RECORDED_TOKENS_MAX: usize = 8 * 1024 * 1024;
+/// Calls and signed webhooks whose token is remembered: some 4,000 calls, a day of three a minute,
+/// in 1 MB. Only signed webhooks are remembered, so that others cannot fill it.
+pub const REMEMBERED_CALLS_MAX: usize = 8 * 1024;
 
 // ---- rtvi
 
-/// Bytes of the `id` of a client's message, which every answer repeats; the stock client's have 8.
+/// Bytes of the `id` of a client message, which every response repeats; those of the stock client
+/// have 8.
 pub const RTVI_ID_BYTES_MAX: usize = 128;
-/// Characters of a peer's word, a type or a version, that an error repeats.
+/// Characters of a type or version of the client that an error repeats.
 pub const RTVI_ECHO_CHARS_MAX: usize = 64;
-/// Characters of the reason why data was refused: it names the field, and quotes the peer.
+/// Characters of the reason for which data was rejected: it names the field and quotes the client.
 pub const RTVI_REASON_CHARS_MAX: usize = 200;
-/// Keys of one `dtmf` message: each becomes an event, and this is more than one dials in one go.
+/// Keys of one `dtmf` message: each becomes an event, and people dial fewer at once.
 pub const RTVI_DTMF_KEYS_MAX: usize = 64;
-/// Sentences that wait until the bot's voice is heard: a long paragraph.
-pub const RTVI_SEGMENTS_HELD_MAX: usize = 32;
-/// Events that wait in a talk while its bot is sending: more than come in the half second that a
-/// queue takes to drain.
+/// Sentences queued until their audio plays: a long paragraph.
+pub const RTVI_SEGMENTS_MAX: usize = 32;
+/// Events queued while the bot waits to send: more than arrive in the half second in which its
+/// queue drains.
 pub const RTVI_EVENTS_WAITING_MAX: usize = 32;
 
 // ---- webrtc
 
 /// Candidates of one peer that are tried: a laptop with VPNs has about ten. A peer that names
-/// foreign addresses makes the runner send them checks: at most 22 a second, of 112 bytes, and
-/// about 300 until the session is given up (measured).
+/// foreign addresses makes the runner send them connectivity checks: at most 22 a second of 112
+/// bytes, about 300 in total (measured).
 pub const REMOTE_CANDIDATES_MAX: usize = 32;
-/// Pairs of addresses that are counted until a connection is up: two of ours with each candidate of
-/// a client.
+/// Candidate pairs that are counted until a connection is established: two local candidates with
+/// each candidate of a client.
 pub const TRIED_PAIRS_MAX: usize = 64;
-/// First port that a candidate may have: below it are services, which the runner must not be made
-/// to send to.
+/// Lowest port of a candidate: services use the ports below, and must not receive checks of the
+/// runner.
 pub const PRIVILEGED_PORTS_END: u16 = 1024;
-/// Handshake records that wait for ICE: a ClientHello with post-quantum keys takes two, and one may
-/// come again.
+/// DTLS records queued until ICE connects: a ClientHello with post-quantum keys takes two, and may
+/// be retransmitted once.
 pub const EARLY_RECORDS_MAX: usize = 4;
-/// Bytes of one message, either way: what the reference announces, and what browsers keep to.
+/// Bytes of one message in either direction: the limit that Pipecat announces and browsers respect.
 pub const MESSAGE_BYTES_MAX: usize = 256 * 1024;
-/// Bytes of messages that one session holds for a peer that acknowledges slowly.
+/// Bytes of messages that one session buffers for a peer that acknowledges slowly.
 pub const SCTP_BUFFER_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
-/// Channels that a client may have open; it needs one.
+/// Data channels that a client may have open; it needs one.
 pub const CHANNELS_MAX: usize = 8;
-/// Addresses that a client may check from between two restarts of ICE: its candidates, and what
-/// networks make of them.
+/// Addresses from which a client may check between two ICE restarts: its candidates, and their NAT
+/// mappings.
 pub const CHECKED_ADDRESSES_MAX: usize = 64;
-/// Addresses that a session may be checked from, over its life and all restarts of ICE, that answer
-/// no check of ours: a client's answer, so a dozen are left over at each of many restarts. Who
-/// forges source addresses gets no further.
+/// Source addresses of checks, over all ICE restarts of a session, that answered no check of the
+/// runner. Each restart leaves about a dozen; the limit stops a sender with forged addresses.
 pub const CHECKED_UNPROVEN_MAX: usize = 4 * CHECKED_ADDRESSES_MAX;
-/// Connectivity checks of ours that wait for their answer: 50 ms apart, those of six seconds.
+/// Connectivity checks that await a response: at 50 ms intervals, those of six seconds.
 pub const CHECKS_UNDER_WAY_MAX: usize = 128;
-/// Sources of sound that one connection may go through; a browser keeps to one, and str0m forgets
-/// none.
+/// Audio SSRCs of one connection over its life; a browser uses one, and str0m keeps all.
 pub const AUDIO_SOURCES_MAX: usize = 32;
-/// Bytes of one message to a device: it takes one SCTP chunk for a whole message.
+/// Bytes of one message to a device, which expects a message in a single SCTP chunk.
 pub const DEVICE_MESSAGE_BYTES_MAX: usize = 1000;
-/// From a device's channel being open to the first message: what comes with the acknowledgement is
-/// lost.
+/// Time from the open channel of a device to the first message: the device loses data that arrives
+/// with the acknowledgement.
 pub const DEVICE_CHANNEL_SETTLE: Duration = Duration::from_millis(120);
-/// Between DTLS and an association of this end's making, where the device's own INIT does not come:
-/// it follows the handshake at once. As long until a step that is not answered is repeated.
+/// Time after DTLS without an INIT of the device, which normally follows at once, after which the
+/// runner opens the association. Each unanswered step is repeated after the same time.
 pub const DEVICE_SETUP_REPEAT: Duration = Duration::from_millis(500);
-/// The longest time between two repeats, which a device that never answers costs one datagram each.
+/// Longest time between two repeats; each costs one datagram to a device that never answers.
 pub const DEVICE_SETUP_REPEAT_MAX: Duration = Duration::from_secs(4);
-/// From the association to a channel that a device's lost request would have opened. The request
-/// follows at once; until then two COOKIE ACKs may have been lost.
+/// Time from the association until a channel is opened without the request of the device, which is
+/// then taken as lost. By then, two COOKIE ACKs may have been lost.
 pub const DEVICE_OPEN_AFTER: Duration = Duration::from_millis(1_500);
-/// COOKIE ACKs that a device gets which says nothing on its channel, as most do.
+/// COOKIE ACKs sent to a device that never sends on its channel, as most do.
 pub const DEVICE_COOKIE_ACKS_MAX: u32 = 9;
-/// Between two messages to a device: five a second beside its audio.
+/// Interval of messages to a device: five a second beside its audio.
 pub const DEVICE_MESSAGE_INTERVAL: Duration = Duration::from_millis(205);
-/// From the answer to a connection that carries audio; then the session is freed.
+/// Time from the answer to an established connection with audio; then the session is freed.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(15);
-/// Silence of a peer after which the bot is told; browsers and runner check each other at least
+/// Silence of a peer after which the bot is notified; browsers and runner check each other at least
 /// every 3 s.
 pub const PEER_LOST_AFTER: Duration = Duration::from_secs(6);
 /// Silence of a peer after which the session is freed.
 pub const PEER_FREED_AFTER: Duration = Duration::from_secs(30);
-/// Silence of a peer whose end is that of an outage: fifteen packets of its sound, and longer than
-/// an answer takes.
+/// Silence of a peer that counts as an outage when it ends: fifteen audio packets, and longer than
+/// a round trip.
 pub const OUTAGE_AFTER: Duration = Duration::from_millis(300);
-/// Silence of a peer at whose end a check leaves at once: devices with a keep-alive close 10 s
-/// after the last one that reached them, and the next one in its turn may be 3 s away. One that is
-/// asked each second is not silent so long.
+/// Silence of a peer at whose end a check is sent immediately: devices with a keep-alive close 10 s
+/// after the last check, and the next scheduled one may be 3 s away. A peer that is checked each
+/// second is never silent for so long.
 pub const CHECK_AT_ONCE_AFTER: Duration = Duration::from_secs(2);
-/// Silence of a peer after which it is asked whether it is there: one that sends sound is never
-/// silent so long.
+/// Silence of a peer after which it is checked; a peer that sends audio is never silent for so
+/// long.
 pub const QUIET_AFTER: Duration = Duration::from_secs(1);
-/// Between two such questions that are not answered: the end of an outage is noticed within it.
+/// Interval of such checks while they are unanswered: the end of an outage is noticed within it.
 pub const QUIET_INTERVAL: Duration = Duration::from_millis(500);
-/// Longest time between two checks of a peer, heard or not. str0m checks every 3 s as long as it is
-/// answered; some devices close 10 s after the last check.
+/// Longest time between two checks of a peer. str0m checks every 3 s while it is answered; some
+/// devices close 10 s after the last check.
 pub const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(3_500);
-/// Questions of an inquiry that a session leaves unanswered before its place may be given to
-/// another. With the time between them 1.76 s: longer than a gap of a Wi-Fi of 1.5 s that begins
-/// with the inquiry, and a device that was reset still is connected within 2 s of its offer.
+/// Unanswered checks of an inquiry after which a session may be evicted. With their interval they
+/// last 1.76 s: longer than a Wi-Fi outage of 1.5 s that begins with the inquiry, and short enough
+/// for a device that was reset to be connected within 2 s of its offer.
 pub const INQUIRY_CHECKS: u32 = 8;
-/// Between two of them: a device takes some ten datagrams a second beside its sound.
+/// Interval of the checks of an inquiry: a device accepts some ten datagrams a second beside its
+/// audio.
 pub const INQUIRY_INTERVAL: Duration = Duration::from_millis(220);
-/// How long an offer waits for what inquiries find: all their questions, and a turn of a busy
-/// machine. Devices wait 10 s for an answer.
+/// Time that an offer waits for the result of inquiries: all their checks, and the scheduling delay
+/// of a busy machine. Devices wait 10 s for an answer.
 pub const INQUIRY_WITHIN: Duration = Duration::from_millis(2_500);
-/// Offers that wait so; each holds its body. All devices of a home that lost its power fit, and one
-/// source may have three quarters of them.
+/// Offers that wait for inquiries; each holds its body. All devices of a home after a power cut
+/// fit, and one source may have three quarters of them.
 pub const WAITING_OFFERS_MAX: usize = 32;
-/// How long the last words of a bot that has ended may take to leave.
+/// Time that the queued audio of a bot that has returned has to leave.
 pub const FINISH_WITHIN: Duration = Duration::from_secs(2);
-/// How long `peerLeft` may take to be acknowledged before the connection closes.
+/// Time that `peerLeft` has to be acknowledged before the connection closes.
 pub const GOODBYE_WITHIN: Duration = Duration::from_millis(400);
-/// How long the closing handshakes may take.
+/// Time of the closing handshakes.
 pub const CLOSE_WITHIN: Duration = Duration::from_millis(300);
-/// Datagrams that wait for one session: 200 packets a second for a third of a second.
+/// Datagrams queued for one session: 200 packets a second for a third of a second.
 pub const SESSION_INBOX_DATAGRAMS: usize = 64;
-/// Requests (offers, candidates) that wait for one session.
+/// Requests (offers, candidates) queued for one session.
 pub const SESSION_REQUESTS: usize = 8;
-/// Datagrams per call of the kernel; more would not be there on a board's few calls.
+/// Datagrams per system call; with the few calls of a board, more are never available.
 pub const DATAGRAM_BATCH: usize = 8;
-/// Bytes that the kernel may join into one read.
+/// Bytes that the kernel may coalesce into one read.
 pub const DATAGRAM_BATCH_BYTES: usize = 64 * 1024;
-/// Bytes of the block that datagrams are copied to for their sessions.
+/// Bytes of the block into which datagrams are copied for their sessions.
 pub const DATAGRAM_ARENA_BYTES: usize = 32 * 1024;
-/// Bytes that the kernel is asked to buffer for the shared socket. It doubles them for its own
-/// bookkeeping; that holds 50,000 unsolicited packets a second for some 70 ms, and uses memory only
-/// while they wait.
+/// Requested receive buffer of the shared socket, in bytes. The kernel doubles it for its
+/// bookkeeping; it then holds 70 ms of 50,000 unsolicited packets a second, and takes memory only
+/// while packets wait.
 pub const DATAGRAM_SOCKET_BYTES: usize = 2 * 1024 * 1024;
 
 // ---- gathering: STUN and TURN servers that the runner itself uses
 
-/// STUN servers that are asked; browsers already warn at five, and two agree.
+/// STUN servers that are queried; browsers warn from five on, and two are enough to agree.
 pub const STUN_SERVERS_MAX: usize = 8;
 /// TURN servers at which the runner holds an allocation; each is a line in every answer.
 pub const RELAYS_MAX: usize = 4;
-/// Server-reflexive addresses in one answer: more than one only behind several networks.
+/// Server-reflexive addresses in one answer: several only behind several networks.
 pub const REFLEXIVE_OFFERED_MAX: usize = 4;
 /// Relayed addresses in one answer: one per family of each relay.
 pub const RELAYED_OFFERED_MAX: usize = 2 * RELAYS_MAX;
-/// Looking one server's name up; a resolver tries its own servers for about 5 s each.
+/// Time to resolve the name of one server; a resolver tries each of its own servers for about 5 s.
 pub const GATHER_RESOLVE: Duration = Duration::from_secs(5);
 /// Addresses of one server that are tried before it counts as failed.
 pub const GATHER_ADDRESSES_MAX: usize = 4;
 /// First pause after a server failed, as all do while a board waits for its network; it doubles
-/// with each failure in a row.
+/// with each consecutive failure.
 pub const GATHER_PAUSE_FIRST: Duration = Duration::from_secs(1);
-/// Longest pause between two tries of a server: soon enough for one that comes back, too rare to be
-/// a burden.
+/// Longest pause between two attempts: soon enough for a server that recovers, rare enough to be no
+/// burden.
 pub const GATHER_PAUSE_MAX: Duration = Duration::from_secs(300);
-/// How long a server must have worked for its next failure to count as the first.
+/// Time that a server must have worked for its next failure to start again at the first pause.
 pub const GATHER_SETTLED: Duration = Duration::from_secs(60);
-/// First wait before a request to a STUN or TURN server is sent again (RFC 8489 section 6.2.1); it
+/// First retransmission timeout of a request to a STUN or TURN server (RFC 8489 section 6.2.1); it
 /// doubles each time.
 pub const STUN_RETRANSMIT: Duration = Duration::from_millis(500);
-/// How often one request is sent: with a fifth of all datagrams lost, one request of sixty goes
-/// without an answer.
+/// Transmissions of one request: if a fifth of all datagrams is lost, one request of sixty remains
+/// unanswered.
 pub const STUN_TRANSMISSIONS: u32 = 4;
-/// How long the answer to the last of them is waited for; with the waits before, 5 s.
+/// Time that the last transmission has to be answered; with the timeouts before, 5 s.
 pub const STUN_LAST_WAIT: Duration = Duration::from_millis(1500);
-/// Between two signs of life to a server: a NAT may forget a mapping after 30 s.
+/// Interval of keep-alives to a server: a NAT may drop a mapping after 30 s.
 pub const STUN_KEEP_ALIVE: Duration = Duration::from_secs(25);
-/// Requests in a row without an answer after which what a server gave is given up.
+/// Consecutive unanswered requests after which the addresses from a server are withdrawn.
 pub const STUN_UNANSWERED_MAX: u32 = 2;
-/// Peers that one relay may send to: the candidates of as many sessions as there may be by default.
+/// Peers that one relay may send to: the candidates of the default number of sessions.
 pub const RELAY_PEERS_MAX: usize = 1024;
-/// Silence towards a peer after which its permission is let lapse; a live connection is checked
+/// Time without a packet to a peer after which its permission expires; a live connection is checked
 /// every few seconds.
 pub const RELAY_PEER_IDLE: Duration = Duration::from_secs(60);
-/// The same for a peer that was never heard, when the table is full: a reachable peer answers the
-/// first checks.
+/// The same for a peer that never sent a packet, when the table is full: a reachable peer answers
+/// the first checks.
 pub const RELAY_PEER_UNHEARD: Duration = Duration::from_secs(5);
-/// Silence towards a peer after which it is forgotten: longer than its permission and its channel
-/// live.
+/// Time without a packet to a peer after which it is removed: longer than the life of its
+/// permission and channel.
 pub const RELAY_PEER_FORGOTTEN: Duration = Duration::from_secs(20 * 60);
-/// How long no permission is asked for after the relay refused one.
+/// Time without permission requests after the relay rejected one.
 pub const RELAY_REFUSED: Duration = Duration::from_secs(30);
-/// Requests to a relay whose answers are looked at for errors; the oldest are forgotten first.
+/// Requests to a relay whose responses are checked for errors; the oldest are dropped first.
 pub const RELAY_REQUESTS_MAX: usize = 64;
-/// Datagrams of all sessions that wait for one relay: a third of a second of eight calls.
+/// Datagrams of all sessions queued for one relay: a third of a second of eight calls.
 pub const RELAY_QUEUE_DATAGRAMS: usize = 128;
-/// Bytes that wait for a relay behind a TCP connection; older speech is worthless, so what does not
-/// fit is dropped.
+/// Bytes queued for a relay over TCP; the excess is dropped, since late speech is useless.
 pub const RELAY_STREAM_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of one read from a relay: the longest datagram.
 pub const RELAY_READ_BYTES: usize = 64 * 1024;
-/// Connecting to one address of a relay, and TLS on top.
+/// Time to connect to one address of a relay, and for TLS after it.
 pub const RELAY_CONNECT: Duration = Duration::from_secs(5);
-/// How long giving an allocation back may take when the runner ends.
+/// Time to release an allocation when the runner shuts down.
 pub const RELAY_END: Duration = Duration::from_millis(200);
-/// Characters that the log repeats of a server's reason.
+/// Characters of the reason of a server that are logged.
 pub const GATHER_REASON_CHARS_MAX: usize = 60;
-/// How long `doctor` waits for one server.
+/// Time that `doctor` waits for one server.
 pub const GATHER_PROBE: Duration = Duration::from_secs(3);
 
 // ---- TLS
 
-/// How long a certificate of `--tls auto` is valid: Apple's systems refuse more than 825 days.
+/// Validity of a certificate of `--tls auto`: systems of Apple reject more than 825 days.
 pub const CERTIFICATE_VALID: Duration = Duration::from_secs(800 * 86_400);
-/// How far before its making that time begins: clients' clocks are behind at times, and some boards
-/// keep local time.
+/// Time before its creation at which a certificate becomes valid: clocks of clients may be slow,
+/// and some boards keep local time.
 pub const CERTIFICATE_BACKDATED: Duration = Duration::from_secs(2 * 86_400);
-/// How long the authority is valid that signs it: longer than a board lives, since every device has
-/// to trust it by hand.
+/// Validity of the certificate authority: longer than the life of a board, since people install it
+/// on every device by hand.
 pub const AUTHORITY_VALID: Duration = Duration::from_secs((20 * 365 + 5) * 86_400);
-/// Names and addresses in one certificate: a machine with a hundred containers, in 2 KiB.
+/// Names and addresses in one certificate: those of a machine with a hundred containers, in 2 KiB.
 pub const CERTIFICATE_NAMES_MAX: usize = 128;
-/// Interval of checks for the end of a process group, of which the system sends no notification.
-pub const CERTIFICATE_LOOK_INTERVAL: Duration = Duration::from_secs(30);
-/// How long another runner may keep the folder with certificates to itself; it needs milliseconds.
+/// Interval of checks for new addresses of the machine and for the end of the certificate.
+pub const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(30);
+/// Time that another runner may lock the state folder; it needs milliseconds.
 pub const STATE_LOCK_WITHIN: Duration = Duration::from_secs(5);
-/// Time that a certificate of files should have left; with less, the log warns.
+/// Remaining validity of a certificate from files below which a warning is logged.
 pub const CERTIFICATE_LEFT_MIN: Duration = Duration::from_secs(7 * 86_400);
-/// Bytes of each direction that TLS holds for a connection whose peer reads slowly: one record.
+/// Bytes per direction that TLS buffers for a peer that reads slowly: one record.
 pub const TLS_BUFFER_BYTES_MAX: usize = 16 * 1024;
 
 // ---- sockets
 
-/// Messages until the telephony provider is recognised.
+/// Messages until the telephony provider must be recognised.
 pub const HANDSHAKE_MESSAGES_MAX: u32 = 5;
-/// Bytes of a message that is kept for a provider to be recognised: far more than 20 ms of audio.
+/// Bytes of a message that is stored until the provider is recognised: far more than 20 ms of
+/// audio.
 pub const EARLY_MESSAGE_BYTES_MAX: usize = 8 * 1024;
-/// Sockets whose provider is not recognised yet: twice the calls of a full runner.
+/// WebSockets whose provider is not yet recognised: twice the calls of a full runner.
 pub const HANDSHAKES_MAX: usize = 64;
-/// How long such a socket is left alone before it gives way to a newcomer: a provider says who it
-/// is within milliseconds, so the oldest of so many is none.
+/// Age at which such a WebSocket may be evicted: a provider identifies itself within milliseconds,
+/// so the oldest of 64 is none.
 pub const HANDSHAKES_YIELD_AFTER: Duration = Duration::ZERO;
-/// Sockets that gave way and still close.
+/// Evicted WebSockets that are still closing.
 pub const HANDSHAKES_ENDING_MAX: usize = 64;
-/// From the upgrade to a recognised telephony provider.
+/// Time from the upgrade to a recognised telephony provider.
 pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
-/// Between two pings of the runner.
+/// Interval of pings from the runner.
 pub const SOCKET_PING_INTERVAL: Duration = Duration::from_secs(20);
-/// Silence of a socket, with neither a message nor a pong, after which its session is freed.
+/// Time without a message or pong after which the session of a WebSocket is freed.
 pub const SOCKET_FREED_AFTER: Duration = Duration::from_secs(60);
-/// How long a caller may leave unread what was sent; a phone that stalls so long has lost its call
-/// anyway.
+/// Time that a caller may leave sent data unread; a phone that stalls for so long has lost its
+/// call.
 pub const SOCKET_STALL: Duration = Duration::from_secs(10);
-/// How long the closing handshake of a socket may take.
+/// Time of the closing handshake of a WebSocket.
 pub const SOCKET_CLOSE_WITHIN: Duration = Duration::from_millis(500);
-/// How long a socket stays open for its call to be hung up first: else the provider goes on with
-/// the rest of its script.
+/// Time that a WebSocket stays open while the runner hangs up its call: when the socket closes
+/// first, the provider continues the script of the call.
 pub const HANG_UP_BEFORE_CLOSE: Duration = Duration::from_secs(1);
-/// Speech that a plain client holds unplayed: it cannot be told to stop, so little; a gap is worse,
-/// so not nothing.
+/// Speech that a plain WebSocket client buffers: it cannot discard any, so the lead is short;
+/// without it, playback has gaps.
 pub const CLIENT_LEAD: Duration = Duration::from_millis(40);
-/// Speech that a telephony provider holds unplayed: it rides over the network's moods, and `clear`
-/// empties it.
+/// Speech that a telephony provider buffers: it covers network jitter, and `clear` discards it.
 pub const CALL_LEAD: Duration = Duration::from_millis(200);
-/// The delay between a provider's buffer and its caller.
+/// Delay between the buffer of a provider and the ear of the caller.
 pub const CALL_PLAYOUT_MARGIN: Duration = Duration::from_millis(200);
-/// Speech that is kept of a caller until the bot says at which rate it listens.
+/// Speech of a caller that is stored until the bot sets its input rate.
 pub const EARLY_AUDIO: Duration = Duration::from_secs(10);
-/// Changes of the rate of a client's audio: each makes a new filter, and no client changes it
-/// twice.
+/// Rate changes of the audio of a client: each creates a new filter, and clients change it at most
+/// once.
 pub const RATE_CHANGES_MAX: u32 = 16;
-/// Bytes that the system may hold of what a socket was sent: its own choice, 4 MiB, is minutes of
-/// speech before a caller that stopped reading is noticed.
+/// Send buffer of a WebSocket in the kernel, in bytes. The default of 4 MiB holds minutes of
+/// speech, so that a caller that stopped reading would be noticed too late.
 pub const SOCKET_SEND_BUFFER_BYTES: usize = 64 * 1024;
-/// Hang-ups that wait for their provider beside the live sessions; beyond it they keep their
-/// session's place.
+/// Hang-up requests in progress beside the live sessions; further ones keep the permit of their
+/// session.
 pub const HANG_UPS_MAX: usize = 32;
-/// How long the hang-up of a call may go on once its socket is gone and the runner is stopping;
-/// then the log tells.
+/// Time that a hang-up request has after its socket closed while the runner shuts down; then a
+/// warning is logged.
 pub const HANG_UP_AT_SHUTDOWN: Duration = Duration::from_millis(500);
-/// Bytes that wait in a socket's buffer for the network: four of the longest messages, and what
-/// they are wrapped in.
+/// Bytes that a WebSocket buffers for the network: four of the longest messages, and their framing.
 pub const SOCKET_BUFFER_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX + 4 * 1024;
 
 // ---- SDP
 
-/// Lines of an offer's SDP: four sections of a browser with every codec it has take about 600.
+/// Lines of the SDP of an offer: four sections of a browser with all its codecs take about 600.
 pub const SDP_LINES_MAX: usize = 2_000;
-/// Media sections of an offer; a stock client has four, and stopped ones stay in the list for ever.
+/// Media sections of an offer; a stock client has four, and stopped ones remain listed.
 pub const SDP_SECTIONS_MAX: usize = 32;
-/// Bytes of a section's name, which str0m would cut without a word.
+/// Bytes of the name of a section; str0m truncates longer ones silently.
 pub const SDP_MID_BYTES_MAX: usize = 16;
-/// Bytes of a peer's ICE user name fragment: with ours of 16 it makes a user name, of which str0m
-/// writes at most 128.
+/// Bytes of the ICE user name fragment of a peer: with the 16 of the runner it forms a user name,
+/// of which str0m writes at most 128.
 pub const ICE_UFRAG_BYTES_MAX: usize = 100;
-/// Bytes of a peer's ICE password; the range of RFC 8839.
+/// Bytes of the ICE password of a peer; the range of RFC 8839.
 pub const ICE_PWD_BYTES_MAX: usize = 256;
-/// Candidates that are taken from one offer: those of a machine with many interfaces, once per
+/// Candidates that are read from one offer: those of a machine with many interfaces, once per
 /// section.
 pub const OFFER_CANDIDATES_MAX: usize = 64;
-/// Addresses that an answer offers: each is a line in every section, and a round of checks for the
-/// peer.
+/// Addresses in an answer: each is a line in every section, and a round of checks for the peer.
 pub const LOCAL_ADDRESSES_MAX: usize = 16;
-/// Addresses that an answer offers over TCP: the way in when UDP has none, so the first few will
-/// do.
+/// TCP addresses in an answer: the fallback when UDP is blocked, so the first few suffice.
 pub const TCP_ADDRESSES_MAX: usize = 4;
-/// Bytes of one packet on a connection: the longest that a path of Ethernet carries as a datagram,
-/// and room to spare.
+/// Bytes of one packet on an ICE-TCP connection: the largest datagram of an Ethernet path, with a
+/// reserve.
 pub const FRAMED_BYTES_MAX: usize = 4 * 1024 - 1;
-/// Connections of callers that come over TCP: one per session, and those that a client tries beside
-/// it.
+/// ICE-TCP connections: one per session, and those that a client tries beside it.
 pub const ICE_TCP_CONNECTIONS_MAX: usize = 128;
-/// Those of one session: a client tries each address that is offered over TCP once.
+/// ICE-TCP connections of one session: a client tries each offered TCP address once.
 pub const ICE_TCP_PER_SESSION_MAX: usize = TCP_ADDRESSES_MAX;
-/// Those of one source address: an eighth of all, so that it takes eight addresses to fill them.
-/// Four callers behind one router have as many as they try at once, and a dozen more as many as
-/// they keep.
+/// ICE-TCP connections of one source address: an eighth, so that eight addresses are needed to fill
+/// the limit. Four callers behind one router fit while they connect, a dozen once connected.
 pub const ICE_TCP_PER_SOURCE_MAX: usize = ICE_TCP_CONNECTIONS_MAX / 8;
-/// From such a connection's first packet to the answer of its session: a right check is answered
-/// within milliseconds.
+/// Time from the first packet of an ICE-TCP connection to the answer of its session, which follows
+/// a valid check within milliseconds.
 pub const ICE_TCP_PROVEN_WITHIN: Duration = Duration::from_secs(5);
-/// Bytes that the system may hold of what such a connection was sent: half a second of speech,
-/// which is worthless after that.
+/// Send buffer of an ICE-TCP connection in the kernel, in bytes: half a second of speech, which is
+/// useless later.
 pub const ICE_TCP_SEND_BUFFER_BYTES: usize = 8 * 1024;
-/// Bytes of one line to a microcontroller, which copies it into 256 bytes without looking.
+/// Bytes of one SDP line to a microcontroller, which copies it into 256 bytes without a check.
 pub const DEVICE_LINE_BYTES_MAX: usize = 200;
 /// Bytes of the JSON body with an answer to a microcontroller, which reads 4096.
 pub const DEVICE_BODY_BYTES_MAX: usize = 4_000;
 
 // ---- audio: order of arrival
 
-/// Packets held back at most while an earlier one is missing; more than this in one gap is a burst,
-/// not a reordering.
+/// Packets held while an earlier one is missing; more in one gap are a burst, not a reordering.
 pub const JITTER_HELD_MAX: usize = 16;
-/// Shortest wait for a missing packet: one packet's time, so that a swap of neighbours costs
-/// nothing.
+/// Shortest wait for a missing packet: the duration of one packet, so that swapped neighbours are
+/// put in order.
 pub const JITTER_WAIT_MIN: Duration = Duration::from_millis(20);
-/// Longest wait for a missing packet; a talk feels every millisecond of it.
+/// Longest wait for a missing packet; it adds to the latency of a conversation.
 pub const JITTER_WAIT_MAX: Duration = Duration::from_millis(80);
-/// Frames made up for one gap at most; after 100 ms concealment is only noise.
+/// Consecutive concealed frames; after 100 ms, concealment is noise.
 pub const CONCEALED_FRAMES_MAX: u32 = 5;
-/// How far behind a sequence number may be before it hints at a restarted sender (RFC 3550 appendix
-/// A.1).
+/// Distance by which a sequence number may lag before it indicates a restarted sender (RFC 3550
+/// appendix A.1).
 pub const RTP_MISORDER_MAX: u64 = 100;
 
 // ---- provider REST
 
-/// One request to a provider: from looking its name up to the last byte of the answer.
+/// Time of one request to a provider, from the name resolution to the last byte of the response.
 pub const REST_TIMEOUT: Duration = Duration::from_secs(10);
-/// One address of a provider: long enough for a lost SYN, short enough that a dead IPv6 path leaves
-/// time for the next.
+/// Time to connect to one address of a provider: enough for one lost SYN, short enough to leave
+/// time for the next address when an IPv6 path is dead.
 pub const REST_CONNECT: Duration = Duration::from_secs(3);
-/// Addresses of one provider that are tried within a request.
+/// Addresses of one provider that are tried per request.
 pub const REST_ADDRESSES_MAX: usize = 3;
-/// Bytes of an answer's head; providers send about 2 KiB.
+/// Bytes of the head of a response; providers send about 2 KiB.
 pub const REST_HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Bytes of an answer's body: a call or a room takes about 4 KiB.
+/// Bytes of the body of a response: a call or a room takes about 4 KiB.
 pub const REST_BODY_BYTES_MAX: usize = 64 * 1024;
-/// Pauses before the second and the third try to hang up: a provider that stumbles is back within a
-/// second or two.
+/// Pauses before the second and third attempt to hang up: a failing provider usually recovers
+/// within a second or two.
 pub const HANG_UP_PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
-/// Bytes of the id of a call that is hung up; the longest that providers make have about 100.
+/// Bytes of the id of a call to hang up; the longest of the providers have about 100.
 pub const HANG_UP_ID_BYTES_MAX: usize = 512;
-/// Characters that a log line repeats of a provider's reason.
+/// Characters of the reason of a provider that are logged.
 pub const REST_REASON_CHARS_MAX: usize = 120;
-/// Characters of one word in that: longer ones are ids, keys and paths.
+/// Characters of one word of that reason: longer words are ids, keys and paths.
 pub const REST_REASON_WORD_CHARS_MAX: usize = 20;
-/// Pauses before each of the further tries for a room and for a token: the provider counts requests
-/// by the second.
+/// Pauses before the further attempts to create a room or a token: the provider limits requests per
+/// second.
 pub const VIDEOROOM_PAUSES: [Duration; 3] = [
     Duration::from_millis(500),
     Duration::from_secs(1),
     Duration::from_secs(2),
 ];
-/// A room and its token, with all retries: the page waits 15 s for a response, and a later room is
-/// useless. With the time for a request's body before it, it is within [`HTTP_ANSWER`].
+/// Time to create a room and its token, with all retries: the page waits 15 s for a response.
+/// Together with [`HTTP_BODY`] it is within [`HTTP_ANSWER`].
 pub const VIDEOROOM_WITHIN: Duration = Duration::from_secs(14);
 /// Lifetime of a video room and its token, as in Pipecat.
 pub const VIDEOROOM_LIFE: Duration = Duration::from_secs(4 * 3600);
@@ -650,251 +649,244 @@ pub const VIDEOROOM_LIFE: Duration = Duration::from_secs(4 * 3600);
 pub const VIDEOROOM_URL_BYTES_MAX: usize = 2_048;
 /// Bytes of a meeting token; with a few properties in it, it has some hundreds.
 pub const VIDEOROOM_TOKEN_BYTES_MAX: usize = 8 * 1024;
-/// Calls to video rooms that are remembered, so that none gets two bots: more than any board takes
-/// within that time.
+/// Dial-in calls that are remembered, so that a repeated webhook starts no second bot: more than a
+/// board answers in that time.
 pub const DIALIN_CALLS_MAX: usize = 256;
-/// Bytes of the SIP headers of such a call, as JSON: the provider passes on a few of a caller's
-/// own.
+/// Bytes of the SIP headers of a dial-in call, as JSON: the provider passes on a few headers of the
+/// caller.
 pub const DIALIN_HEADERS_BYTES_MAX: usize = 16 * 1024;
-/// Bytes of a number or an id of a call to a video room; the ids have 36, an address of SIP is
-/// longer than a number.
+/// Bytes of a number or an id of a dial-in call: ids have 36, and a SIP address is longer than a
+/// number.
 pub const DIALIN_FIELD_BYTES_MAX: usize = 256;
 /// Parameters of a webhook's form or query; providers send about 30.
 pub const FORM_PAIRS_MAX: usize = 256;
-/// Bytes of a caller's number that is passed on as a parameter; a SIP address is longer than a
+/// Bytes of the number of a caller that is passed on as a parameter; a SIP address is longer than a
 /// number.
 pub const CALLER_BYTES_MAX: usize = 256;
-/// Seconds that a signed webhook may be older or newer than this machine's clock; the provider's
-/// own rule.
+/// Difference between the timestamp of a signed webhook and the clock, in seconds; the rule of the
+/// provider.
 pub const SIGNATURE_AGE_MAX_S: u64 = 300;
-/// Signatures that one header lists: one per token that is valid while tokens change.
+/// Signatures in one header: one per valid token while tokens are rotated.
 pub const SIGNATURES_MAX: usize = 8;
 
 // ---- telephony
 
-/// Bytes of a message that may open a call: ids, numbers, and dozens of parameters of 500
-/// characters.
+/// Bytes of a message that starts a call: ids, numbers, and dozens of parameters of 500 characters.
 pub const TELEPHONY_START_BYTES_MAX: usize = 32 * 1024;
-/// Bytes of a stream's, a call's or an account's id; the longest known are about a hundred.
+/// Bytes of the id of a stream, a call or an account; the longest known have about a hundred.
 pub const TELEPHONY_ID_BYTES_MAX: usize = 256;
-/// Characters of a peer's word that an answer or the log repeats: with its sentence it fits the
-/// reason of a close.
+/// Characters of a word of the peer that an error or the log repeats: its sentence then fits the
+/// reason of a close frame.
 pub const TELEPHONY_WORD_CHARS_MAX: usize = 20;
-/// Bytes of one message's audio, in base64: a second at 24 kHz, while providers send a tenth of one
-/// at most.
+/// Bytes of the audio of one message, in base64: a second at 24 kHz; providers send at most a tenth
+/// of a second.
 pub const TELEPHONY_PAYLOAD_BYTES_MAX: usize = 64 * 1024;
-/// Messages with audio that wait for an earlier one: 60 ms, within which a provider that keeps no
-/// order gets things right.
+/// Audio messages that wait for an earlier one: 60 ms, in which an unordered provider delivers it.
 pub const TELEPHONY_REORDERED_MAX: usize = 3;
-/// Characters that are logged of a provider's complaint.
+/// Characters of an error message of a provider that are logged.
 pub const TELEPHONY_LOGGED_CHARS_MAX: usize = 500;
 
 // ---- bots
 
-/// One utterance that the parrot keeps: 960 kB at 16 kHz, the largest thing a session can hold.
+/// One utterance of the parrot: 960 kB at 16 kHz, the largest buffer of a session.
 pub const PARROT_UTTERANCE_MAX: Duration = Duration::from_secs(30);
-/// What the parrot keeps from before it noticed speech, so that the first syllable is whole.
+/// Audio before the onset that the parrot includes, so that the first syllable is complete.
 pub const PARROT_LEAD: Duration = Duration::from_millis(300);
-/// Speech in a row that starts an utterance; a click is shorter.
+/// Consecutive speech that starts an utterance; a click is shorter.
 pub const PARROT_ONSET: Duration = Duration::from_millis(60);
-/// Speech in a row that interrupts the parrot; what its own voice leaves in the caller's microphone
-/// is shorter.
+/// Consecutive speech that interrupts the parrot; the echo of its own speech is shorter.
 pub const PARROT_BARGE_IN: Duration = Duration::from_millis(240);
-/// Pause that ends an utterance: longer than one between words, short enough to feel like an
-/// answer.
+/// Pause that ends an utterance: longer than a pause between words, short enough for a
+/// conversation.
 pub const PARROT_PAUSE: Duration = Duration::from_millis(700);
-/// What is repeated of that pause, so that the last sound fades.
+/// Part of that pause that is repeated, so that the last sound fades out.
 pub const PARROT_TAIL: Duration = Duration::from_millis(200);
-/// Speech that is worth repeating; a cough is shorter.
+/// Shortest speech that is repeated; a cough is shorter.
 pub const PARROT_SPOKEN_MIN: Duration = Duration::from_millis(120);
-/// Time without any audio that ends an utterance: the caller muted, or left.
+/// Time without audio that ends an utterance: the caller muted or left.
 pub const PARROT_GAP: Duration = Duration::from_secs(1);
-/// Between two audio levels.
+/// Interval of audio levels.
 pub const PARROT_LEVEL_INTERVAL: Duration = Duration::from_millis(200);
 
 // ---- audio: pacing
 
-/// PCM that the pacer holds: the caller keeps the rest, where an interruption or a slow bot can
-/// still reach it.
+/// PCM that the pacer holds; the caller of the pacer keeps the rest, which an interruption can
+/// discard.
 pub const PACER_QUEUE: Duration = Duration::from_millis(100);
-/// How long the rest of an utterance waits for what may follow before it is filled up with silence:
-/// longer than the 100 ms between two frames of the provider with the longest, which a bot may send
-/// back as they come.
+/// Time that an incomplete last frame waits for more speech before it is padded with silence:
+/// longer than the 100 ms of the longest provider frame, which a bot may echo as it arrives.
 pub const UTTERANCE_REST_WAIT: Duration = Duration::from_millis(150);
-/// Pause after which the bot has stopped speaking; shorter ones are between words, or between
-/// chunks of a synthesiser.
+/// Pause after which the bot counts as silent; shorter ones are between words, or between chunks of
+/// a synthesiser.
 pub const SPEECH_HANGOVER: Duration = Duration::from_millis(350);
 
 // ---- bots as processes
 
-/// Bytes of `RUNNER_ARGUMENTS`: Linux takes 128 KiB for one variable, its name included.
+/// Bytes of `RUNNER_ARGUMENTS`: Linux limits one variable, including its name, to 128 KiB.
 pub const PROCESS_ARGUMENTS_BYTES_MAX: usize = 128 * 1024 - 32;
-/// Bytes of the `body` among them in a video room: it is held against this before there is a room,
-/// and room, token and ids need the rest.
+/// Bytes of the `body` among them in a video room: it is checked before the room exists, and room,
+/// token and ids need the rest.
 pub const PROCESS_BODY_BYTES_MAX: usize = PROCESS_ARGUMENTS_BYTES_MAX - 20 * 1024;
-/// Connections to one `media_url` that may be in their handshake, before the oldest gives way: the
-/// program's own, and strays, which have to come faster than it asks to keep it out.
+/// Connections to one `media_url` in their handshake before the oldest is evicted: to keep the
+/// program out, other connections have to arrive faster than it sends its request.
 pub const PROCESS_HANDSHAKES_MAX: usize = 32;
-/// How long such a handshake may take.
+/// Time of such a handshake.
 pub const PROCESS_HANDSHAKE: Duration = Duration::from_secs(5);
-/// From a program's connection to the first frame to it: Pipecat's client connects before its
-/// pipeline runs.
+/// Time from the connection of a program to the first frame to it: the client of Pipecat connects
+/// before its pipeline runs.
 pub const PROCESS_SETTLE: Duration = Duration::from_millis(250);
-/// Bytes of one message of a program: what a client library sends at most, and 20 s of speech.
+/// Bytes of one message of a program: the limit of client libraries, and 20 s of speech.
 pub const PROCESS_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
-/// Bytes that the system may hold per direction of a program's socket: little, so that what is
-/// heard and said is recent.
+/// Bytes per direction that the kernel buffers for the socket of a program: little, to keep the
+/// audio recent.
 pub const PROCESS_SOCKET_BUFFER_BYTES: u32 = 64 * 1024;
-/// The rate of `--bot-audio pcm`, in Hz, where `--bot-rate` names no other: what speech needs.
+/// Rate of `--bot-audio pcm`, in Hz, without `--bot-rate`: enough for speech.
 pub const PROCESS_PCM_RATE_HZ: u32 = 16_000;
-/// Bytes that the system may hold per direction of a program's standard streams in raw mode: one
-/// page, 128 ms at 16 kHz, so that what is heard and said is recent.
+/// Bytes that the pipe of a program holds per direction with `--bot-audio pcm`: one page, 128 ms at
+/// 16 kHz, to keep the audio recent.
 pub const PROCESS_PIPE_BYTES: usize = 4096;
-/// Speech of the caller that waits for a program, in samples at 16 kHz: 10 s, while it starts and
-/// loads its models.
-pub const PROCESS_HEARD_SAMPLES_MAX: usize = 160_000;
-/// Speech that a program is ahead of its session, in samples: 40 s at 24 kHz, a long answer that is
-/// made faster than spoken and may still be interrupted.
-pub const PROCESS_AHEAD_SAMPLES_MAX: usize = 1024 * 1024;
-/// Samples that small frames are joined to: 200 ms at 24 kHz.
+/// Speech of the caller queued for a program, in samples: 10 s at 16 kHz, while the program loads
+/// its models.
+pub const PROCESS_IN_SAMPLES_MAX: usize = 160_000;
+/// Speech of a program queued for its session, in samples: 40 s at 24 kHz, a long answer that is
+/// synthesised faster than it plays and can still be interrupted.
+pub const PROCESS_OUT_SAMPLES_MAX: usize = 1024 * 1024;
+/// Samples into which small frames are merged: 200 ms at 24 kHz.
 pub const PROCESS_CHUNK_SAMPLES: usize = 4_800;
-/// Marks among that speech: one per sentence.
-pub const PROCESS_MARKS_AHEAD_MAX: usize = 256;
-/// How long a program may take to end by itself once it closed its media.
+/// Marks in that queue: one per sentence.
+pub const PROCESS_MARKS_OUT_MAX: usize = 256;
+/// Time that a program has to exit after it closed its media.
 pub const PROCESS_HANG_UP_GRACE: Duration = Duration::from_secs(2);
-/// How long what a program said before it ended may take to be handed over: all that may wait, and
-/// a little.
-pub const PROCESS_LAST_WORDS: Duration = Duration::from_secs(60);
-/// How much earlier than its task a program is ended by force, so that the task can tell.
+/// Time to hand over the queued speech of a program that has exited: the full queue, with a
+/// reserve.
+pub const PROCESS_DRAIN_WITHIN: Duration = Duration::from_secs(60);
+/// Time by which the kill of a program precedes the end of its task, so that the task can report
+/// it.
 pub const PROCESS_KILL_MARGIN: Duration = Duration::from_millis(250);
-/// How long a killed program may take to be gone, and what is still in its pipes to be read.
+/// Time for a killed program to be reaped and its pipes to be read to their end.
 pub const PROCESS_REST: Duration = Duration::from_millis(200);
-/// How long the closing handshake with a program may take.
+/// Time of the closing handshake with a program.
 pub const PROCESS_CLOSE_WITHIN: Duration = Duration::from_millis(500);
 /// Interval of checks for the end of a process group, of which the system sends no notification.
 pub const PROCESS_GROUP_INTERVAL: Duration = Duration::from_millis(20);
-/// Bytes of one line of a program in the log.
+/// Bytes of one log line of a program.
 pub const PROCESS_LINE_BYTES_MAX: usize = 2_000;
-/// Bytes that a program may log in one burst: a stack trace, and a chatty start.
+/// Bytes that a program may log in one burst: a stack trace, and a verbose start.
 pub const PROCESS_LOG_BURST_BYTES: usize = 128 * 1024;
-/// Bytes per second that a program may log for ever: a few dozen lines, which a memory card takes
-/// for years.
+/// Bytes per second that a program may log permanently: a few dozen lines, which a memory card
+/// endures for years.
 pub const PROCESS_LOG_BYTES_PER_S: usize = 8 * 1024;
-/// Pause after each read of a program whose lines are dropped: it may still write megabytes per
-/// second.
+/// Pause after each read from a program whose lines are dropped, which may still write megabytes
+/// per second.
 pub const PROCESS_FLOOD_PAUSE: Duration = Duration::from_millis(1);
 
 // ---- rooms
 
-/// Bytes of a room's name and of a participant's identity: a stock media-room server refuses longer
-/// ones.
+/// Bytes of the name of a room and of the identity of a participant: a stock LiveKit server rejects
+/// longer ones.
 pub const ROOM_NAME_BYTES_MAX: usize = 256;
-/// How long an access token is good for joining: the default of the server's own libraries. Who is
-/// in the room stays.
+/// Time in which an access token admits to a room: the default of the server's libraries. It does
+/// not limit the session.
 pub const ROOM_TOKEN_LIFE: Duration = Duration::from_secs(6 * 3600);
-/// How far apart the clocks of this machine and of a media-room server may be: what the server
-/// grants.
+/// Difference between the clocks of this machine and of a LiveKit server: the tolerance of the
+/// server.
 pub const ROOM_CLOCK_LEEWAY: Duration = Duration::from_secs(60);
-/// Bytes of one message of a media-room server: its own maximum.
+/// Bytes of one message of a LiveKit server: its own limit.
 pub const ROOM_MESSAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Participants, tracks, attributes and the like in one such message: 2 MB of memory, and a room of
+/// Participants, tracks and attributes in one such message: 2 MB of memory, and a room of
 /// thousands.
 pub const ROOM_MESSAGE_PARTS_MAX: usize = 16_384;
-/// Participants that a session tracks; larger meetings do not talk with a bot.
+/// Participants that a session tracks; larger meetings are not conversations with a bot.
 pub const ROOM_PARTICIPANTS_MAX: usize = 256;
-/// Bytes of one participant's attributes that are kept: a telephone's have some hundreds.
+/// Bytes of the attributes of one participant; those of a telephone have some hundreds.
 pub const ROOM_ATTRIBUTES_BYTES_MAX: usize = 4 * 1024;
-/// Audio tracks that a session subscribes to: as many as a connection listens to.
+/// Audio tracks to which a session subscribes: as many as a connection receives.
 pub const ROOM_TRACKS_MAX: usize = ROOM_VOICES_MAX;
-/// Participants that left and whose late news is told from a new one's.
+/// Departed participants whose delayed updates are recognised and ignored.
 pub const ROOM_DEPARTED_MAX: usize = 64;
-/// Candidates of the server that wait for their connection to be made.
+/// Candidates of the server queued until their connection exists.
 pub const ROOM_CANDIDATES_HELD_MAX: usize = REMOTE_CANDIDATES_MAX;
-/// Bytes of a token that a media-room server renews: it has to stand in a request's head.
+/// Bytes of a token that a LiveKit server renews: it must fit into the head of a request.
 pub const ROOM_TOKEN_BYTES_MAX: usize = 8 * 1024;
-/// Characters that an error repeats of what a media-room server says.
+/// Characters of the text of a LiveKit server that an error repeats.
 pub const ROOM_REASON_CHARS_MAX: usize = 200;
-/// Between two pings when the server names no time: its own default.
+/// Interval of pings if the server names none: its default.
 pub const ROOM_PING_INTERVAL: Duration = Duration::from_secs(5);
-/// The same for the silence after which it is gone.
+/// Silence after which the server counts as lost, if it names none: its default.
 pub const ROOM_PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// What a server may ask for between two pings.
+/// Ping intervals that a server may set.
 pub const ROOM_PING_INTERVAL_RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30);
-/// What a server may ask for as its silence.
+/// Ping timeouts that a server may set.
 pub const ROOM_PING_TIMEOUT_RANGE: RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(60);
-/// Pauses before the second and the third try to enter a room: a server that stumbles is back
+/// Pauses before the second and third attempt to join a room: a failing server usually recovers
 /// within a second or two, and a caller waits.
 pub const ROOM_JOIN_PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
-/// Pauses before each try to come back into a room; the last one holds for all that follow.
-pub const ROOM_BACK_PAUSES: [Duration; 5] = [
+/// Pauses before the attempts to rejoin a room; the last one repeats.
+pub const ROOM_REJOIN_PAUSES: [Duration; 5] = [
     Duration::from_millis(500),
     Duration::from_secs(1),
     Duration::from_secs(2),
     Duration::from_secs(4),
     Duration::from_secs(5),
 ];
-/// How long after the loss of a room a try to come back into it may begin: the restart of a server
-/// and its machine. The last one has its own time beyond that, [`ROOM_DIAL_WITHIN`] and
-/// [`CONNECT_WITHIN`].
-pub const ROOM_BACK_WITHIN: Duration = Duration::from_secs(60);
-/// How often a session comes back into a room of which it could not use a description: once may be
+/// Time after the loss of a room in which an attempt to rejoin may begin: the restart of a server
+/// and its machine. The last attempt then takes up to [`ROOM_DIAL_WITHIN`] and [`CONNECT_WITHIN`].
+pub const ROOM_REJOIN_WITHIN: Duration = Duration::from_secs(60);
+/// Times that a session rejoins a room after an unusable session description; the first may be
 /// chance.
-pub const ROOM_MISUNDERSTOOD_MAX: u32 = 3;
-/// How long a stay must have lasted for its end to count as the first in a row.
+pub const ROOM_BAD_DESCRIPTIONS_MAX: u32 = 3;
+/// Time that a connection must have lasted for its loss to start a new series of attempts.
 pub const ROOM_SETTLED: Duration = Duration::from_secs(10);
-/// How long after a connection's end the server may take to say why: else a bot that was replaced
-/// would come back, and replace.
+/// Time after the end of a connection for the reason of the server to arrive: without it, a bot
+/// that was replaced would rejoin and replace its successor.
 pub const ROOM_REASON_WITHIN: Duration = Duration::from_secs(1);
-/// From a room's URL to an open WebSocket, the look-up of its name and TLS included.
+/// Time from the URL of a room to an open WebSocket, including name resolution and TLS.
 pub const ROOM_DIAL_WITHIN: Duration = Duration::from_secs(10);
-/// How long a room without callers is stayed in, as after a reload of a page.
-pub const ROOM_EMPTY: Duration = Duration::from_secs(10);
-/// How long those who were in a room before the connection was lost may take to come back as well,
-/// once we are: the published clients try for up to 40 s.
-pub const ROOM_REGATHER: Duration = Duration::from_secs(40);
-/// Texts and keys that callers may send before the bot has joined: a hello, and what follows from
-/// impatience.
+/// Time that the bot stays in a room without callers, for example while a page reloads.
+pub const ROOM_LEAVE_AFTER: Duration = Duration::from_secs(10);
+/// Time for the callers of a lost connection to return after the bot has rejoined: stock clients
+/// retry for up to 40 s.
+pub const ROOM_REGATHER_WITHIN: Duration = Duration::from_secs(40);
+/// Texts and keys that callers may send before the bot has joined: a greeting and some impatience.
 pub const ROOM_EARLY_MAX: usize = 64;
-/// How long a room waits for its first caller: as long as a started session waits for a connection.
-pub const ROOM_NOBODY: Duration = REGISTERED_UNUSED;
-/// How long saying goodbye to a room may take.
+/// Time that a room waits for its first caller: as long as a started session waits for a
+/// connection.
+pub const ROOM_FIRST_CALLER_WITHIN: Duration = REGISTERED_UNUSED;
+/// Time to leave a room.
 pub const ROOM_CLOSE_WITHIN: Duration = Duration::from_millis(400);
-/// Bytes of a text to a room: the servers read 64 KiB at once from a data channel, and its envelope
-/// needs some.
+/// Bytes of a text to a room: servers read 64 KiB at once from a data channel, including the
+/// envelope.
 pub const ROOM_TEXT_BYTES_MAX: usize = 60 * 1024;
-/// Bytes that wait to be read by a media-room server: some offers, which are long in a full room.
+/// Bytes queued for a LiveKit server: several offers, which are long in a full room.
 pub const ROOM_SEND_BYTES_MAX: usize = 512 * 1024;
-/// Bytes of a refusal's text that are looked at; servers send one line.
+/// Bytes of the text of a rejection that are read; servers send one line.
 pub const ROOM_REFUSAL_BYTES_MAX: usize = 256;
 
 // ---- rooms: peer connections and voices
 
-/// Tracks of a room that a connection listens to at once; a bot that has more people in front of it
-/// than these needs a stage, not a talk.
+/// Tracks of a room that a connection receives at once; a larger audience is no conversation.
 pub const ROOM_VOICES_MAX: usize = 32;
-/// Bytes of a track's id; a stock server's have 15.
+/// Bytes of the id of a track; those of a stock server have 15.
 pub const ROOM_TRACK_BYTES_MAX: usize = 128;
-/// Media sections of a room's offer: one for data, one for each track that is subscribed to, which
-/// are used again, and some more.
+/// Media sections of the offer of a room: one for data, and one for each subscribed track; sections
+/// are reused.
 pub const ROOM_SDP_SECTIONS_MAX: usize = 288;
-/// Lines of the same: a section of a stock server has about 25.
+/// Lines of such an offer: a section of a stock server has about 25.
 pub const ROOM_SDP_LINES_MAX: usize = 40 * ROOM_SDP_SECTIONS_MAX;
-/// Bytes of the same.
+/// Bytes of such an offer.
 pub const ROOM_SDP_BYTES_MAX: usize = 2 * 1024 * ROOM_SDP_SECTIONS_MAX;
-/// Sources that one section may announce; a track has one.
+/// SSRCs that one section may announce; a track has one.
 pub const ROOM_SECTION_SOURCES_MAX: usize = 4;
-/// Sources that one connection to a room may go through, since str0m forgets none: a day in a busy
-/// room.
+/// SSRCs of one connection to a room over its life, since str0m keeps all: a day in a busy room.
 pub const ROOM_SOURCES_MAX: usize = 4_096;
-/// Silence of a room's media after which its connection has failed: both ends check each other at
-/// least every 3 s.
+/// Silence of the media of a room after which its connection has failed: both ends check each other
+/// at least every 3 s.
 pub const ROOM_MEDIA_LOST_AFTER: Duration = Duration::from_secs(10);
-/// How much of a voice waits at most for others to be mixed with: past it, what is oldest is
-/// dropped.
-pub const MIX_HELD_MAX: Duration = Duration::from_millis(80);
-/// Over how long what waits of a voice is watched, before some of it counts as too much: longer
-/// than a talk's turns of network.
-pub const MIX_WATCHED: Duration = Duration::from_secs(2);
+/// Audio of one track that waits to be mixed with others; beyond it, the oldest is dropped.
+pub const MIX_BACKLOG_MAX: Duration = Duration::from_millis(80);
+/// Window over which the backlog of a track is observed before its unused part is dropped: longer
+/// than usual changes of the network delay.
+pub const MIX_WINDOW: Duration = Duration::from_secs(2);
 
-/// 2026-11-01: a clock before this date was never set.
+/// 2026-11-01, in seconds since 1970: a clock before this date was never set.
 pub const RELEASED_S: u64 = 1_793_491_200;

@@ -231,13 +231,13 @@ fn sentences_are_announced_when_speech_starts() {
 #[test]
 fn pending_sentences_are_bounded() {
     let (caller, mut rtvi) = rtvi(false);
-    for count in 0..=RTVI_SEGMENTS_HELD_MAX {
+    for count in 0..=RTVI_SEGMENTS_MAX {
         rtvi.begin_sentence(&format!("{count}."));
     }
     caller.link.push(Event::SpeechStarted);
     heard(&mut rtvi);
     let received = caller.received();
-    assert_eq!(received.len(), 1 + RTVI_SEGMENTS_HELD_MAX);
+    assert_eq!(received.len(), 1 + RTVI_SEGMENTS_MAX);
     assert_eq!(received[1]["data"]["text"], "1.", "the oldest was dropped");
 }
 

@@ -29,7 +29,7 @@ use crate::audio::sender::{AudioSender, SpeechEdge};
 use crate::config::{Secret, Transport};
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
-use crate::limits::{ROOM_EMPTY, ROOM_NOBODY, ROOM_REGATHER};
+use crate::limits::{ROOM_FIRST_CALLER_WITHIN, ROOM_LEAVE_AFTER, ROOM_REGATHER_WITHIN};
 use crate::livekit::receiver::RoomAudioReceiver;
 use crate::livekit::wire::SignalTarget;
 use crate::session::{Deadline, Session, SessionOutput};
@@ -211,18 +211,18 @@ impl RoomSession {
     fn empty_deadline(&self) -> Option<Instant> {
         let alone = self.no_caller_since?;
         if !self.had_caller {
-            return Some(alone + ROOM_NOBODY);
+            return Some(alone + ROOM_FIRST_CALLER_WITHIN);
         }
         let regathered = self
             .rejoin_deadline()
             .filter(|_| self.participants.is_missing_callers());
-        regathered.into_iter().chain([alone + ROOM_EMPTY]).max()
+        regathered.into_iter().chain([alone + ROOM_LEAVE_AFTER]).max()
     }
 
     /// Returns until when participants from before the connection loss may return.
     fn rejoin_deadline(&self) -> Option<Instant> {
         match self.phase {
-            RoomPhase::Live { since } if self.participants.is_missing_any() => Some(since + ROOM_REGATHER),
+            RoomPhase::Live { since } if self.participants.is_missing_any() => Some(since + ROOM_REGATHER_WITHIN),
             _ => None,
         }
     }
@@ -364,7 +364,7 @@ impl RoomSession {
         };
         let speaker = self.sends_audio().then(|| self.speaker.poll_timeout()).flatten();
         // Nothing is due before the bot or the transport acts.
-        Deadline::new(now + ROOM_NOBODY, "nothing")
+        Deadline::new(now + ROOM_FIRST_CALLER_WITHIN, "nothing")
             .or(connection, "connection")
             .or(phase, "phase")
             .or(alone, "no caller")

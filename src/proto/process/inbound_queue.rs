@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::limits::{EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX, PROCESS_HEARD_SAMPLES_MAX};
+use crate::limits::{EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX, PROCESS_IN_SAMPLES_MAX};
 
 /// The queue towards one program.
 #[derive(Default)]
@@ -35,7 +35,7 @@ impl InboundQueue {
     pub fn push_speech(&mut self, frame: Vec<u8>, samples: usize) {
         self.samples += samples;
         self.items.push_back(InboundItem::Speech { frame, samples });
-        while self.samples > PROCESS_HEARD_SAMPLES_MAX && self.items.len() - self.messages > 1 {
+        while self.samples > PROCESS_IN_SAMPLES_MAX && self.items.len() - self.messages > 1 {
             let oldest = self
                 .items
                 .iter()
@@ -112,7 +112,7 @@ mod tests {
     /// At the cap nothing is lost; one past it the oldest speech is, and no message.
     #[test]
     fn old_speech_makes_room() {
-        let part = PROCESS_HEARD_SAMPLES_MAX / 4;
+        let part = PROCESS_IN_SAMPLES_MAX / 4;
         let mut backlog = InboundQueue::default();
         backlog.push_message(vec![9]);
         for name in 0..4 {
@@ -123,16 +123,16 @@ mod tests {
         assert_eq!(drain(&mut backlog), [9, 1, 2, 3, 4]);
         assert_eq!(backlog.take_dropped(), DroppedCounts { frames: 1, messages: 0 });
 
-        backlog.push_speech(vec![5], 2 * PROCESS_HEARD_SAMPLES_MAX);
+        backlog.push_speech(vec![5], 2 * PROCESS_IN_SAMPLES_MAX);
         assert_eq!(drain(&mut backlog), [5], "one is kept, however long");
-        backlog.push_speech(vec![6], PROCESS_HEARD_SAMPLES_MAX);
+        backlog.push_speech(vec![6], PROCESS_IN_SAMPLES_MAX);
         assert_eq!(drain(&mut backlog), [6], "what was taken counts no longer");
 
         backlog.take_dropped();
-        backlog.push_speech(vec![7], PROCESS_HEARD_SAMPLES_MAX);
+        backlog.push_speech(vec![7], PROCESS_IN_SAMPLES_MAX);
         backlog.push_message(vec![8]);
         backlog.drop_speech();
-        backlog.push_speech(vec![9], PROCESS_HEARD_SAMPLES_MAX);
+        backlog.push_speech(vec![9], PROCESS_IN_SAMPLES_MAX);
         assert_eq!(drain(&mut backlog), [8, 9], "what was forgotten takes no room");
         assert!(backlog.is_empty());
         assert_eq!(backlog.take_dropped(), DroppedCounts::default());

@@ -9,9 +9,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use crate::limits::{
-    MARK_BYTES_MAX, PROCESS_AHEAD_SAMPLES_MAX, PROCESS_CHUNK_SAMPLES, PROCESS_MARKS_AHEAD_MAX, RATES_HZ,
-};
+use crate::limits::{MARK_BYTES_MAX, PROCESS_CHUNK_SAMPLES, PROCESS_MARKS_OUT_MAX, PROCESS_OUT_SAMPLES_MAX, RATES_HZ};
 
 /// The queue from one program to its session.
 pub struct PlayoutQueue {
@@ -100,7 +98,7 @@ impl PlayoutQueue {
     /// # Errors
     /// The name of the mark that found no room.
     pub fn push_mark(&mut self, name: String) -> Result<(), String> {
-        if self.marks == PROCESS_MARKS_AHEAD_MAX || name.len() > MARK_BYTES_MAX {
+        if self.marks == PROCESS_MARKS_OUT_MAX || name.len() > MARK_BYTES_MAX {
             return Err(name);
         }
         self.marks += 1;
@@ -110,7 +108,7 @@ impl PlayoutQueue {
 
     /// Tells whether more may be read from the program.
     pub fn has_capacity(&self) -> bool {
-        self.samples < PROCESS_AHEAD_SAMPLES_MAX
+        self.samples < PROCESS_OUT_SAMPLES_MAX
     }
 
     /// Takes the next step. To ask is to say that the step before is done.
@@ -211,7 +209,7 @@ mod tests {
     fn the_queue_has_an_end() {
         let mut ahead = PlayoutQueue::new(24_000);
         ahead
-            .push_speech(vec![0; PROCESS_AHEAD_SAMPLES_MAX - 1], 24_000)
+            .push_speech(vec![0; PROCESS_OUT_SAMPLES_MAX - 1], 24_000)
             .expect("a good rate");
         assert!(ahead.has_capacity());
         ahead.push_speech(vec![0], 24_000).expect("a good rate");
@@ -219,7 +217,7 @@ mod tests {
         assert!(ahead.poll_step().is_some());
         assert!(ahead.has_capacity());
 
-        for _ in 0..PROCESS_MARKS_AHEAD_MAX {
+        for _ in 0..PROCESS_MARKS_OUT_MAX {
             ahead.push_mark("m".into()).expect("room");
         }
         assert_eq!(ahead.push_mark("n".into()), Err("n".into()));
@@ -250,7 +248,7 @@ mod tests {
     fn an_interruption_leaves_nothing_but_the_names_of_marks() {
         let mut ahead = PlayoutQueue::new(24_000);
         ahead
-            .push_speech(vec![0; PROCESS_AHEAD_SAMPLES_MAX], 24_000)
+            .push_speech(vec![0; PROCESS_OUT_SAMPLES_MAX], 24_000)
             .expect("a good rate");
         ahead.push_mark("a".into()).expect("room");
         ahead.push_speech(vec![1], 16_000).expect("a good rate");

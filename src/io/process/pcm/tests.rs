@@ -12,7 +12,7 @@ use crate::bot::{Kind, RunnerArguments};
 use crate::config::{BotAudio, Config};
 use crate::io::process::tests::{Rig, within};
 use crate::io::process::{ProgramSpec, bot};
-use crate::limits::{AUDIO_OUT_QUEUE, PROCESS_HANG_UP_GRACE, PROCESS_HEARD_SAMPLES_MAX, PROCESS_PIPE_BYTES};
+use crate::limits::{AUDIO_OUT_QUEUE, PROCESS_HANG_UP_GRACE, PROCESS_IN_SAMPLES_MAX, PROCESS_PIPE_BYTES};
 
 const RATE_HZ: u32 = 16_000;
 /// Samples of one frame of the caller.
@@ -117,7 +117,7 @@ async fn a_program_that_writes_faster_than_real_time_is_held_back() {
 #[tokio::test]
 async fn a_program_that_does_not_read_loses_the_oldest_speech() {
     let mut rig = rig("while [ ! -e $0/go ]; do sleep 0.01; done; cat > $0/heard");
-    let frames = 2 * PROCESS_HEARD_SAMPLES_MAX / FRAME;
+    let frames = 2 * PROCESS_IN_SAMPLES_MAX / FRAME;
     for frame in 0..frames {
         rig.link.push_audio(&[frame as i16; FRAME], RATE_HZ);
         if frame % 10 == 0 {
@@ -134,9 +134,9 @@ async fn a_program_that_does_not_read_loses_the_oldest_speech() {
     rig.link.push(Event::Left(LeaveReason::Left));
     assert_eq!(rig.end().await, Ok(()));
     let heard = samples_of(&fs::read(rig.working_dir.path("heard")).expect("a file"));
-    let held = PROCESS_HEARD_SAMPLES_MAX + PROCESS_PIPE_BYTES / 2 + FRAME;
+    let held = PROCESS_IN_SAMPLES_MAX + PROCESS_PIPE_BYTES / 2 + FRAME;
     assert!(
-        heard.len() <= held && heard.len() >= PROCESS_HEARD_SAMPLES_MAX,
+        heard.len() <= held && heard.len() >= PROCESS_IN_SAMPLES_MAX,
         "{}",
         heard.len()
     );

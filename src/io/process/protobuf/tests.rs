@@ -10,7 +10,7 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::*;
 use crate::bot::media::{LeaveReason, TransportSide, pair};
-use crate::limits::{AUDIO_IN_FRAMES_MAX, PROCESS_AHEAD_SAMPLES_MAX, PROCESS_HEARD_SAMPLES_MAX};
+use crate::limits::{AUDIO_IN_FRAMES_MAX, PROCESS_IN_SAMPLES_MAX, PROCESS_OUT_SAMPLES_MAX};
 
 /// A limit for tests that would hang; loopback is far faster.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -222,7 +222,7 @@ async fn speech_beyond_the_cap_makes_the_program_wait() {
     } = Rig::new().await;
     let (mut writer, _reader) = program.split();
     // The system's socket buffers are far smaller than the excess.
-    let total = 8 * PROCESS_AHEAD_SAMPLES_MAX;
+    let total = 8 * PROCESS_OUT_SAMPLES_MAX;
     let mut speaking = tokio::spawn(async move {
         for from in (0..total).step_by(4_096) {
             let frame = frames::audio(&ramp(from, 4_096), 24_000);
@@ -286,7 +286,7 @@ async fn a_program_that_does_not_read_loses_the_oldest_speech() {
 async fn events_before_the_connection_are_queued_for_the_program() {
     let (link, talk, exited, url) = begin();
     link.push(Event::Message("ready?".into()));
-    let kept = (PROCESS_HEARD_SAMPLES_MAX / 320) as i16;
+    let kept = (PROCESS_IN_SAMPLES_MAX / 320) as i16;
     for at in 0..kept + 50 {
         link.push_audio(&[at; 320], 16_000);
         tokio::task::yield_now().await;

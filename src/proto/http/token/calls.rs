@@ -5,12 +5,12 @@
 //! number. A webhook that came before, be it a provider's retry or a captured one that is sent
 //! again, gets what it got; another webhook of the same call shares the number until that was used
 //! or has expired, and gets a new one then, since a call may come back to its bot. Refuses nothing:
-//! past [`CALLS_REMEMBERED_MAX`] the oldest is forgotten.
+//! past [`REMEMBERED_CALLS_MAX`] the oldest is forgotten.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::serials::{SerialState, Serials};
-use crate::limits::{CALLS_REMEMBERED_MAX, TOKEN_LIFE};
+use crate::limits::{REMEMBERED_CALLS_MAX, TOKEN_LIFE};
 use crate::telephony::proof::CallKey;
 
 /// A number that was given to a call.
@@ -62,7 +62,7 @@ impl CallTokens {
             return;
         }
         self.order.push_back(key);
-        if self.order.len() > CALLS_REMEMBERED_MAX
+        if self.order.len() > REMEMBERED_CALLS_MAX
             && let Some(oldest) = self.order.pop_front()
         {
             self.issued.remove(&oldest);
@@ -139,7 +139,7 @@ mod tests {
     fn the_memory_has_an_end() {
         let (mut calls, mut serials) = (CallTokens::default(), Serials::default());
         let first = calls.issue(key(0), webhook(0), &mut serials, 0);
-        let last = CALLS_REMEMBERED_MAX as u32 / 2;
+        let last = REMEMBERED_CALLS_MAX as u32 / 2;
         for n in 1..last {
             calls.issue(key(n), webhook(n), &mut serials, 0);
         }
@@ -147,6 +147,6 @@ mod tests {
         assert_eq!(calls.issue(key(0), webhook(0), &mut serials, 0), first);
         calls.issue(key(last), webhook(last), &mut serials, 0);
         assert_ne!(calls.issue(key(0), webhook(0), &mut serials, 0), first);
-        assert_eq!(calls.len(), CALLS_REMEMBERED_MAX);
+        assert_eq!(calls.len(), REMEMBERED_CALLS_MAX);
     }
 }

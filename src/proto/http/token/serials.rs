@@ -4,16 +4,16 @@
 //! [`SerialState`] later. Numbers are given in the order in which they expire, and their bits are
 //! kept in pages, so that a page goes when its last number has expired. A number without a bit
 //! counts as expired, never as fresh: forgetting makes no token usable again. Refuses nothing: past
-//! [`TOKENS_KEPT_MAX`] the oldest page goes early, and the tokens on it expire with it.
+//! [`RECORDED_TOKENS_MAX`] the oldest page goes early, and the tokens on it expire with it.
 
 use std::collections::VecDeque;
 
-use crate::limits::TOKENS_KEPT_MAX;
+use crate::limits::RECORDED_TOKENS_MAX;
 
 const WORDS: usize = 64;
 /// Numbers on a page: half a kilobyte of bits.
 const PAGE: u64 = (WORDS * u64::BITS as usize) as u64;
-const PAGES_MAX: usize = TOKENS_KEPT_MAX / PAGE as usize;
+const PAGES_MAX: usize = RECORDED_TOKENS_MAX / PAGE as usize;
 
 /// What is known of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn past_the_cap_the_oldest_numbers_expire() {
         let mut serials = Serials::default();
-        let cap = TOKENS_KEPT_MAX as u64;
+        let cap = RECORDED_TOKENS_MAX as u64;
         for _ in 0..cap {
             serials.issue(300);
         }

@@ -6,8 +6,8 @@
 //! whatever is available. Without input there is no output, as with a single silent caller. If all
 //! tracks were delayed together, the missed frames follow at once. A late track misses its frame
 //! and plays it with the next one, so it lags by its network's jitter. The backlog from that, or
-//! from a clock that is faster than ours, is at most [`MIX_HELD_MAX`]; the part that was not needed
-//! for [`MIX_WATCHED`] is dropped during silence. A slower clock misses one frame each time it is a
+//! from a clock that is faster than ours, is at most [`MIX_BACKLOG_MAX`]; the part that was not needed
+//! for [`MIX_WINDOW`] is dropped during silence. A slower clock misses one frame each time it is a
 //! frame behind. Sums are clipped at full scale.
 
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use super::MixStats;
 use crate::audio::codec::Codec;
 use crate::audio::packet::AudioPacket;
 use crate::audio::receiver::AudioReceiver;
-use crate::limits::{MIX_HELD_MAX, MIX_WATCHED};
+use crate::limits::{MIX_BACKLOG_MAX, MIX_WINDOW};
 
 const FRAME: Duration = Duration::from_millis(20);
 /// How late a track may be, when a second one joins, before it misses a frame.
@@ -141,7 +141,7 @@ impl Track {
     fn drop_excess(&mut self, samples: usize) {
         self.backlog_min = self.backlog_min.min(self.pcm.len() / samples);
         self.watched_frames += 1;
-        if FRAME * self.watched_frames >= MIX_WATCHED {
+        if FRAME * self.watched_frames >= MIX_WINDOW {
             self.excess_frames = self.backlog_min;
             self.backlog_min = usize::MAX;
             self.watched_frames = 0;
@@ -189,7 +189,7 @@ impl Mixer {
         let takes_part = |track: &&Track| has_frame(track) || (track.is_active_at(now) && !track.is_ended);
         let is_alone = self.tracks.iter().filter(takes_part).count() == 1;
         // A clock that is too far behind has stopped.
-        let tick = self.tick.filter(|tick| now < *tick + MIX_HELD_MAX && !is_alone);
+        let tick = self.tick.filter(|tick| now < *tick + MIX_BACKLOG_MAX && !is_alone);
         if let Some(tick) = tick.filter(|tick| now < *tick) {
             self.tick = Some(tick);
             self.is_waiting = true;
@@ -206,7 +206,7 @@ impl Mixer {
 
     /// Drops the oldest audio of tracks that are too far ahead.
     fn trim_backlog(&mut self, samples: usize) {
-        let held_max = (MIX_HELD_MAX.as_millis() / FRAME.as_millis()) as usize;
+        let held_max = (MIX_BACKLOG_MAX.as_millis() / FRAME.as_millis()) as usize;
         for track in &mut self.tracks {
             let held = track.pcm.len() / samples;
             if held > held_max {

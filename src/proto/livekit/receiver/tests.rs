@@ -8,7 +8,7 @@ use crate::audio::codec::Codec;
 use crate::audio::opus::{Encoder, EncoderSettings};
 use crate::audio::receiver::AudioReceiver;
 use crate::audio::tone::share;
-use crate::limits::{MIX_HELD_MAX, OPUS_PACKET_BYTES_MAX};
+use crate::limits::{MIX_BACKLOG_MAX, OPUS_PACKET_BYTES_MAX};
 
 const RATE_HZ: u32 = 16_000;
 const FRAME: usize = RATE_HZ as usize / 50;
@@ -388,7 +388,7 @@ fn bounds_the_lag_of_bursty_tracks() {
         playout.receiver.mix_stats()
     );
     // A burst is available until the next frame of the other track.
-    let cap = (MIX_HELD_MAX.as_millis() / 20) as usize;
+    let cap = (MIX_BACKLOG_MAX.as_millis() / 20) as usize;
     assert!(playout.held_max <= (cap + 1) * FRAME, "{}", playout.held_max);
     assert!((500..=510).contains(&playout.heard.len()), "{}", playout.heard.len());
 }

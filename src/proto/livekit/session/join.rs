@@ -9,7 +9,9 @@ use std::time::Instant;
 use super::connection::{DisconnectCause, RoomConnection};
 use super::{DialRequest, LocalAddresses, Reconnect, RoomCommand, RoomPhase, RoomSession, SignalState};
 use crate::event::{LeaveReason, SessionEvent};
-use crate::limits::{ROOM_BACK_PAUSES, ROOM_BACK_WITHIN, ROOM_JOIN_PAUSES, ROOM_MISUNDERSTOOD_MAX, ROOM_SETTLED};
+use crate::limits::{
+    ROOM_BAD_DESCRIPTIONS_MAX, ROOM_JOIN_PAUSES, ROOM_REJOIN_PAUSES, ROOM_REJOIN_WITHIN, ROOM_SETTLED,
+};
 use crate::livekit::http_base;
 use crate::livekit::signal::LeaveAction;
 use crate::server::rest;
@@ -118,7 +120,7 @@ impl RoomSession {
             // A description that cannot be used will fail again, unless it belonged to this
             // connection only.
             self.bad_descriptions += 1;
-            if self.bad_descriptions > ROOM_MISUNDERSTOOD_MAX {
+            if self.bad_descriptions > ROOM_BAD_DESCRIPTIONS_MAX {
                 decision = RetryDecision::GiveUp(LeaveReason::Failed);
             }
         }
@@ -181,9 +183,9 @@ impl RoomSession {
     }
 
     fn schedule_reconnect(&mut self, reconnect: Reconnect, cause: &DisconnectCause, now: Instant) {
-        let last = ROOM_BACK_PAUSES.len() - 1;
-        let next = now + ROOM_BACK_PAUSES[reconnect.tries.min(last)];
-        if next > reconnect.since + ROOM_BACK_WITHIN {
+        let last = ROOM_REJOIN_PAUSES.len() - 1;
+        let next = now + ROOM_REJOIN_PAUSES[reconnect.tries.min(last)];
+        if next > reconnect.since + ROOM_REJOIN_WITHIN {
             log::warn!("reconnecting to the room failed: {cause}");
             return self.end(LeaveReason::Failed, now);
         }

@@ -147,7 +147,7 @@ fn reports_joined_once_a_caller_is_active() {
     sim.data(&text("ann", b"from an agent", None));
     assert!(!sim.has(&SessionEvent::Message("from an agent".into())));
     assert_eq!(sim.count(&ann), 1, "announced once");
-    sim.run(ROOM_EMPTY);
+    sim.run(ROOM_LEAVE_AFTER);
     assert_eq!(sim.end_reason(), Some(LeaveReason::Left));
 }
 
@@ -350,12 +350,12 @@ fn leaves_an_empty_room_after_a_timeout() {
 
     sim.participant_leaves("ann");
     assert_eq!(sim.count(&SessionEvent::Lost), 1);
-    sim.run(ROOM_EMPTY - ms(10));
+    sim.run(ROOM_LEAVE_AFTER - ms(10));
     sim.participant_joins(FakeParticipant::caller("PA_ann2", "ann"));
     assert_eq!(sim.count(&SessionEvent::Resumed), 1);
-    sim.run(ROOM_EMPTY * 2);
+    sim.run(ROOM_LEAVE_AFTER * 2);
     sim.participant_leaves("ann");
-    sim.run(ROOM_EMPTY - ms(1));
+    sim.run(ROOM_LEAVE_AFTER - ms(1));
     assert_eq!(sim.end_reason(), None);
     sim.run(ms(1));
     assert_eq!(sim.end_reason(), Some(LeaveReason::Left));
@@ -371,7 +371,7 @@ fn gives_up_a_room_that_no_caller_joins() {
     sim.participants.push(FakeParticipant::agent("PA_bot1", "bot"));
     sim.start_audio();
     sim.run_until(secs(2), |sim| !sim.voice.is_empty());
-    sim.run(ROOM_NOBODY - secs(2));
+    sim.run(ROOM_FIRST_CALLER_WITHIN - secs(2));
     assert_eq!(sim.end_reason(), None);
     sim.run(secs(3));
     assert_eq!(sim.end_reason(), Some(LeaveReason::NeverConnected));

@@ -144,7 +144,7 @@ fn reconnects_after_an_unusable_offer() {
         }));
         assert!(!sim.session.is_live());
     }
-    assert_eq!(BAD.len(), ROOM_MISUNDERSTOOD_MAX as usize + 1);
+    assert_eq!(BAD.len(), ROOM_BAD_DESCRIPTIONS_MAX as usize + 1);
     assert_eq!(sim.end_reason(), Some(LeaveReason::Failed));
     sim.run(ROOM_CLOSE_WITHIN);
     assert!(sim.gone.is_some() && sim.left_gracefully());

@@ -69,7 +69,7 @@ fn survives_a_server_restart() {
     sim.play_speech(&mut talkers, 60);
     let mixed = sim.mixed();
     assert!(share(&mixed[mixed.len() - RATE_HZ as usize / 2..], 600.0, RATE_HZ) > 0.8);
-    sim.run(ROOM_EMPTY * 2);
+    sim.run(ROOM_LEAVE_AFTER * 2);
     assert_eq!(sim.end_reason(), None);
     let at: Vec<u64> = sim.dials.iter().map(|(at, _)| at.as_secs()).collect();
     assert!(sim.dials.len() > 5 && sim.dials.len() < 12, "{at:?}");
@@ -92,7 +92,7 @@ fn reports_participants_that_do_not_return() {
         ["else", "lost", "resumed"],
         "bob has stopped to speak"
     );
-    sim.run(ROOM_REGATHER - secs(3));
+    sim.run(ROOM_REGATHER_WITHIN - secs(3));
     assert_eq!(names(&sim, before), ["else", "lost", "resumed"]);
     sim.run(secs(3));
     assert_eq!(names(&sim, before), ["else", "lost", "resumed", "went"]);
@@ -101,14 +101,14 @@ fn reports_participants_that_do_not_return() {
     sim.kill_server();
     sim.participants.clear();
     sim.dial_result = DialResult::Open;
-    sim.run(ROOM_REGATHER);
+    sim.run(ROOM_REGATHER_WITHIN);
     assert_eq!(names(&sim, before), ["lost"]);
     sim.participant_joins(FakeParticipant::caller("PA_ann3", "ann"));
     assert_eq!(names(&sim, before), ["lost", "resumed"], "just in time");
     sim.kill_server();
     sim.participants.clear();
     sim.dial_result = DialResult::Open;
-    sim.run(ROOM_REGATHER + secs(2));
+    sim.run(ROOM_REGATHER_WITHIN + secs(2));
     assert_eq!(names(&sim, before), ["lost", "resumed", "lost", "went", "left"]);
     assert_eq!(sim.end_reason(), Some(LeaveReason::Left));
 }
@@ -122,7 +122,7 @@ fn does_not_wait_for_participants_that_returned_and_left() {
     sim.dial_result = DialResult::Open;
     sim.run(secs(2));
     sim.participant_leaves("ann");
-    sim.run(ROOM_EMPTY);
+    sim.run(ROOM_LEAVE_AFTER);
     assert_eq!(sim.end_reason(), Some(LeaveReason::Left));
 }
 
@@ -132,10 +132,10 @@ fn reconnecting_does_not_extend_the_wait_for_the_first_caller() {
     let mut sim = Simulation::new();
     sim.start_audio();
     for _ in 0..3 {
-        sim.run(ROOM_NOBODY / 4);
+        sim.run(ROOM_FIRST_CALLER_WITHIN / 4);
         sim.break_socket();
     }
-    sim.run(ROOM_NOBODY / 4 + secs(1));
+    sim.run(ROOM_FIRST_CALLER_WITHIN / 4 + secs(1));
     assert_eq!(sim.end_reason(), Some(LeaveReason::NeverConnected));
 }
 
@@ -173,7 +173,7 @@ fn gives_up_a_server_that_does_not_return() {
     assert_eq!(sim.end_reason(), Some(LeaveReason::Failed));
     let lasted = sim.now - lost;
     assert!(
-        (ROOM_BACK_WITHIN - secs(6)..=ROOM_BACK_WITHIN).contains(&lasted),
+        (ROOM_REJOIN_WITHIN - secs(6)..=ROOM_REJOIN_WITHIN).contains(&lasted),
         "{lasted:?}"
     );
     assert!(sim.join_failed().is_none());
