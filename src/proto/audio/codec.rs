@@ -1,16 +1,16 @@
-//! The codecs of WebRTC calls: Opus, and the two of G.711 for clients that offer no Opus.
+//! The codecs of WebRTC calls: Opus, and both laws of G.711 for clients without Opus.
 //!
-//! In: nothing, or the payload of one RTP packet. Out: what sets the codecs apart for those who
-//! order packets, number them and describe them: names, clock rates, durations. The codecs
-//! themselves are in `opus` and `g711`. Source: RFC 7874 section 3 (which codecs), RFC 7587 (Opus
-//! in RTP), RFC 3551 section 4.5.14 (PCMA and PCMU).
+//! In: nothing, or the payload of one RTP packet. Out: the properties of a codec that SDP, jitter
+//! buffer and packetiser need: names, clock rates, durations. The codecs themselves are in `opus`
+//! and `g711`. Source: RFC 7874 section 3 (mandatory codecs), RFC 7587 (Opus in RTP), RFC 3551
+//! section 4.5.14 (PCMA and PCMU).
 
 use std::fmt;
 
 use crate::audio::g711::Law;
 use crate::audio::opus;
 
-/// What is spoken on a connection, both ways.
+/// The codec of a connection, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
     Opus,
@@ -19,10 +19,10 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// Every codec that is spoken, the preferred one first.
+    /// All supported codecs, the preferred one first.
     pub const ALL: [Codec; 3] = [Codec::Opus, Codec::G711(Law::Mu), Codec::G711(Law::A)];
 
-    /// Returns the name of the encoding, as `a=rtpmap` has it, in the usual spelling.
+    /// Returns the name of the encoding as in `a=rtpmap`.
     pub fn name(self) -> &'static str {
         match self {
             Codec::Opus => "Opus",
@@ -47,17 +47,16 @@ impl Codec {
         }
     }
 
-    /// Returns the duration of a packet in ticks of the RTP clock, `None` when it is no packet of
-    /// this codec.
+    /// Returns the duration of a packet in ticks of the RTP clock; `None` for an invalid packet.
     pub fn packet_ticks(self, packet: &[u8]) -> Option<u32> {
         match self {
             Codec::Opus => opus::packet_ticks(packet),
-            // A byte is a sample is a tick; the payload's own cap is a matter of the datagram.
+            // One byte is one sample and one tick.
             Codec::G711(_) => u32::try_from(packet.len()).ok().filter(|ticks| *ticks > 0),
         }
     }
 
-    /// Tells whether a packet carries a copy of the packet before it.
+    /// Returns whether a packet carries a copy of the packet before it.
     pub fn has_fec(self, packet: &[u8]) -> bool {
         self == Codec::Opus && opus::has_fec(packet)
     }
@@ -69,7 +68,7 @@ impl fmt::Display for Codec {
     }
 }
 
-/// Samples and ticks per second of G.711.
+/// Sample rate and RTP clock of G.711, in hertz.
 pub const G711_HZ: u32 = 8_000;
 
 #[cfg(test)]
@@ -77,20 +76,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_of_g711_is_a_tick() {
+    fn one_byte_of_g711_is_one_tick() {
         for codec in [Codec::G711(Law::Mu), Codec::G711(Law::A)] {
             for ms in [10, 20, 30, 40, 60] {
                 assert_eq!(codec.packet_ticks(&vec![0xff; 8 * ms]), Some(8 * ms as u32));
             }
             assert_eq!(codec.packet_ticks(&[]), None);
-            // What announces a copy in Opus is a sample here.
+            // These bytes announce an FEC copy in Opus and are samples in G.711.
             assert!(!codec.has_fec(&[9 << 3, 0x40]) && Codec::Opus.has_fec(&[9 << 3, 0x40]));
             assert_eq!((codec.clock_hz(), codec.encoder_rate_hz(24_000)), (8_000, 8_000));
         }
     }
 
     #[test]
-    fn the_names_are_those_of_the_registry() {
+    fn names_are_those_of_the_iana_registry() {
         assert_eq!(Codec::ALL.map(Codec::name), ["Opus", "PCMU", "PCMA"]);
         assert_eq!(Codec::G711(Law::A).to_string(), "PCMA");
     }

@@ -1,8 +1,8 @@
-//! Decodes a caller's packets, and conceals lost ones.
+//! Decodes the packets of a caller, and conceals lost ones.
 //!
-//! In: RTP payloads in order. Out: `i16` mono PCM at the rate that the bot asked for. Any byte is
-//! valid G.711. A lost G.711 packet is replaced by the one before it, reversed so that the wave is
-//! continuous, and fading by half with each further loss.
+//! In: RTP payloads in order. Out: `i16` mono PCM at the rate that the bot requested. Any byte is
+//! valid G.711. A lost G.711 packet is replaced by the packet before it, reversed so that the
+//! waveform is continuous, and attenuated by half with each further loss.
 
 use crate::audio::codec::{Codec, G711_HZ};
 use crate::audio::g711::Law;
@@ -10,17 +10,17 @@ use crate::audio::opus::{self, OpusError};
 use crate::audio::resample::Resampler;
 use crate::limits::RATES_HZ;
 
-/// The decoder of one incoming stream. Both are on the heap: a session has one or the other.
+/// The decoder of one incoming stream. Both variants are boxed, since a session has only one.
 pub enum AudioDecoder {
     Opus(Box<opus::Decoder>),
     G711(Box<G711Decoder>),
 }
 
 impl AudioDecoder {
-    /// Makes a decoder that gives PCM at `rate_hz`.
+    /// Creates a decoder for PCM at `rate_hz`.
     ///
     /// # Errors
-    /// A rate outside [`RATES_HZ`].
+    /// Returns an error for a rate outside [`RATES_HZ`].
     pub fn new(codec: Codec, rate_hz: u32) -> Result<Self, OpusError> {
         Ok(match codec {
             Codec::Opus => AudioDecoder::Opus(Box::new(opus::Decoder::new(rate_hz)?)),
@@ -28,7 +28,7 @@ impl AudioDecoder {
         })
     }
 
-    /// Rate of the PCM that comes out, in hertz.
+    /// Returns the rate of the PCM output, in hertz.
     pub fn rate_hz(&self) -> u32 {
         match self {
             AudioDecoder::Opus(decoder) => decoder.rate_hz(),
@@ -36,10 +36,10 @@ impl AudioDecoder {
         }
     }
 
-    /// Decodes the packet that is next in order.
+    /// Decodes the next packet.
     ///
     /// # Errors
-    /// Bytes that are not a packet of the codec.
+    /// Returns an error for bytes that are not a packet of the codec.
     pub fn decode(&mut self, packet: &[u8]) -> Result<&[i16], OpusError> {
         match self {
             AudioDecoder::Opus(decoder) => decoder.decode(packet),
@@ -50,7 +50,7 @@ impl AudioDecoder {
     /// Recovers the packet lost just before `next_packet`, or conceals it.
     ///
     /// # Errors
-    /// As [`AudioDecoder::decode`].
+    /// Returns the errors of [`AudioDecoder::decode`].
     pub fn decode_fec(&mut self, next_packet: &[u8]) -> Result<&[i16], OpusError> {
         match self {
             AudioDecoder::Opus(decoder) => decoder.decode_fec(next_packet),
@@ -58,10 +58,10 @@ impl AudioDecoder {
         }
     }
 
-    /// Makes up audio for one lost packet, as long as the packet before it.
+    /// Conceals one lost packet with audio of the length of the packet before it.
     ///
     /// # Errors
-    /// None that a caller can cause.
+    /// Returns an error if the codec fails internally.
     pub fn conceal(&mut self) -> Result<&[i16], OpusError> {
         match self {
             AudioDecoder::Opus(decoder) => decoder.conceal(),
@@ -75,7 +75,7 @@ pub struct G711Decoder {
     law: Law,
     rate_hz: u32,
     resampler: Option<Resampler>,
-    /// The last packet at the codec's rate, turned around once for each that was lost since.
+    /// The last packet at the codec's rate, reversed once for each packet lost since.
     decoded: Vec<i16>,
     lost: u32,
     faded: Vec<i16>,
@@ -110,7 +110,7 @@ impl G711Decoder {
         let halved = self.lost.min(15);
         self.lost = halved + 1;
         let whole = 2 * self.decoded.len() as i32;
-        // From whole to half along the packet.
+        // The gain falls from full to half along the packet.
         let fade = |(sample, past)| ((i32::from(sample) * (whole - past) / whole) >> halved) as i16;
         self.faded.clear();
         self.faded.extend(self.decoded.iter().copied().zip(0..).map(fade));
@@ -118,7 +118,7 @@ impl G711Decoder {
     }
 }
 
-/// Gives PCM at the rate that was asked for.
+/// Resamples PCM to the requested rate.
 fn resampled<'a>(resampler: &mut Option<Resampler>, pcm: &'a [i16], memory: &'a mut Vec<i16>) -> &'a [i16] {
     let Some(resampler) = resampler else {
         return pcm;
@@ -144,9 +144,10 @@ mod tests {
             .collect()
     }
 
-    /// Packets of every length in use give as much PCM at every rate, and the tone that went in.
+    /// Packets of every usual length yield the same length of PCM at every rate, with the same
+    /// tone.
     #[test]
-    fn packets_of_any_length_come_out_at_any_rate() {
+    fn decodes_packets_of_any_length_at_any_rate() {
         for law in [Law::Mu, Law::A] {
             for rate_hz in [8_000, 11_025, 16_000, 24_000, 48_000] {
                 for ms in [10, 20, 30, 60] {
@@ -164,9 +165,9 @@ mod tests {
         }
     }
 
-    /// What is made up is as long as the packet before it, begins where that ended, and fades away.
+    /// Concealment is as long as the packet before it, starts at its last sample, and fades out.
     #[test]
-    fn a_lost_packet_is_an_echo_that_fades() {
+    fn conceals_a_lost_g711_packet_with_a_fading_echo() {
         let mut decoder = AudioDecoder::new(Codec::G711(Law::Mu), 8_000).unwrap();
         assert_eq!(decoder.conceal().unwrap(), [0; 0], "nothing to make it from");
         let mut before = Vec::new();
@@ -192,7 +193,7 @@ mod tests {
 
     /// The loudest samples of the code stay within `i16`.
     #[test]
-    fn loud_packets_are_concealed_without_a_wrap() {
+    fn concealment_of_loud_packets_does_not_overflow() {
         for (law, byte) in [(Law::Mu, 0x00), (Law::Mu, 0x80), (Law::A, 0x2a), (Law::A, 0xaa)] {
             let mut decoder = AudioDecoder::new(Codec::G711(law), 8_000).unwrap();
             let before = decoder.decode(&[byte; 1_500]).unwrap()[0];
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_bounded() {
+    fn rejects_rates_out_of_range() {
         for codec in Codec::ALL {
             assert!(AudioDecoder::new(codec, 7_999).is_err() && AudioDecoder::new(codec, 48_001).is_err());
         }

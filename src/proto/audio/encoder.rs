@@ -1,10 +1,10 @@
-//! Encodes the bot's speech, and saves the work for silence.
+//! Encodes the bot's speech, and skips the work during silence.
 //!
 //! In: 20 ms frames of `i16` mono PCM, and whether a frame is digital silence. Out: one packet per
-//! frame, always. Encoding silence with Opus costs as much as speech, and a bot is silent most of
-//! the time. After `SILENT_FRAMES_ENCODED` silent frames the codec and its memory are dropped, and
-//! the last packet is repeated. It decodes to silence (each sample within -1 and 1), and a new
-//! codec continues without an audible difference. This is not DTX: a packet leaves every 20 ms.
+//! frame. Encoding silence with Opus costs as much as speech, and a bot is silent most of the time.
+//! After `SILENT_FRAMES_ENCODED` silent frames, the codec and its memory are dropped and the last
+//! packet is repeated. It decodes to silence (each sample within -1 and 1), and a new codec
+//! continues without an audible difference. Unlike DTX, a packet leaves every 20 ms.
 
 use crate::audio::codec::{Codec, G711_HZ};
 use crate::audio::g711::Law;
@@ -14,18 +14,18 @@ use crate::limits::{OPUS_PACKET_BYTES_MAX, SILENT_FRAMES_ENCODED};
 /// Bytes of 20 ms of G.711.
 const G711_FRAME: usize = G711_HZ as usize / 50;
 
-/// The encoder of one outgoing stream. Opus is on the heap: it takes many times what G.711 does.
+/// The encoder of one outgoing stream. Opus is boxed: it is many times larger than G.711.
 pub enum SpeechEncoder {
     Opus(Box<OpusSpeech>),
     G711 { law: Law, packet: [u8; G711_FRAME] },
 }
 
 impl SpeechEncoder {
-    /// Makes an encoder for PCM at `rate_hz`, which [`Codec::encoder_rate_hz`] gives; `wideband`
-    /// codes nothing above 8 kHz.
+    /// Creates an encoder for PCM at `rate_hz`, which is that of [`Codec::encoder_rate_hz`];
+    /// `wideband` limits the band to 8 kHz.
     ///
     /// # Errors
-    /// As [`Encoder::new`].
+    /// Returns the errors of [`Encoder::new`].
     pub fn new(codec: Codec, rate_hz: u32, settings: EncoderSettings, wideband: bool) -> Result<Self, OpusError> {
         Ok(match codec {
             Codec::Opus => SpeechEncoder::Opus(Box::new(OpusSpeech::new(rate_hz, settings, wideband)?)),
@@ -36,11 +36,11 @@ impl SpeechEncoder {
         })
     }
 
-    /// Encodes 20 ms; `is_silent` says that every sample is zero. The packet is valid until the
+    /// Encodes 20 ms; `is_silent` states that every sample is zero. The packet is valid until the
     /// next call.
     ///
     /// # Errors
-    /// A frame that is not 20 ms long at the codec's rate.
+    /// Returns an error for a frame that is not 20 ms long at the codec's rate.
     pub fn encode(&mut self, pcm: &[i16], is_silent: bool) -> Result<&[u8], OpusError> {
         match self {
             SpeechEncoder::Opus(speech) => speech.encode(pcm, is_silent),
@@ -56,16 +56,16 @@ impl SpeechEncoder {
     }
 }
 
-/// An Opus encoder that is put away during a long silence.
+/// An Opus encoder that is dropped during a long silence.
 pub struct OpusSpeech {
     rate_hz: u32,
     settings: EncoderSettings,
     wideband: bool,
-    /// Put away during a long silence.
+    /// `None` during a long silence.
     codec: Option<Encoder>,
     packet: [u8; OPUS_PACKET_BYTES_MAX],
     bytes: usize,
-    /// Silent frames in a row.
+    /// Consecutive silent frames.
     silent: u32,
 }
 
@@ -113,7 +113,7 @@ mod tests {
     const SPOKEN: u32 = 30;
     const QUIET: u32 = 60;
 
-    /// Speech-like: harmonics that glide and swell, without a pause.
+    /// Returns speech-like harmonics that glide and swell, without a pause.
     fn voice(rate_hz: u32, frame: u32) -> Vec<i16> {
         let samples = rate_hz / 50;
         (frame * samples..(frame + 1) * samples)
@@ -134,8 +134,8 @@ mod tests {
         pcm.iter().map(|sample| sample.unsigned_abs()).max().unwrap()
     }
 
-    /// Every rate, with and without the upper band, as heard by a device (16 kHz) and by a browser
-    /// (48 kHz).
+    /// Returns every encoder rate with and without the upper band, for a device (16 kHz) and a
+    /// browser (48 kHz).
     fn cases() -> impl Iterator<Item = (u32, bool, u32)> {
         let rates = ENCODER_RATES_HZ
             .into_iter()
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_silence_is_one_packet_that_always_decodes_to_silence() {
+    fn repeats_one_packet_during_a_long_silence() {
         for (rate_hz, wideband, heard_hz) in cases() {
             let mut encoder = speech(rate_hz, wideband);
             let mut decoder = Decoder::new(heard_hz).unwrap();
@@ -173,8 +173,8 @@ mod tests {
         }
     }
 
-    /// How far the first 60 ms after `onset` are off what was said, against how loud they are, in
-    /// dB; at the best delay.
+    /// Returns the signal-to-noise ratio of the first 60 ms after `onset`, in dB, at the best
+    /// delay.
     fn snr_db(said: &[i16], heard: &[i16], onset: usize, rate_hz: u32) -> f64 {
         let ptime = rate_hz as usize / 50;
         let range = onset..onset + 3 * ptime;
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn speech_after_a_long_silence_is_as_true_as_if_all_of_it_had_been_encoded() {
+    fn speech_after_a_long_silence_matches_continuous_encoding() {
         for (rate_hz, wideband, heard_hz) in cases() {
             let mut encoder = speech(rate_hz, wideband);
             let mut whole = codec(rate_hz, EncoderSettings::default(), wideband).unwrap();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_pause_is_encoded() {
+    fn encodes_a_short_pause() {
         let mut encoder = speech(16_000, true);
         for round in 0..3 {
             for frame in 0..SILENT_FRAMES_ENCODED {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_those_of_the_codec() {
+    fn returns_errors_of_the_codec() {
         let new = |codec| SpeechEncoder::new(codec, 48_000, EncoderSettings::default(), false);
         assert!(new(Codec::Opus).is_err());
         assert!(speech(16_000, false).encode(&[0; 319], true).is_err());
@@ -254,9 +254,9 @@ mod tests {
         assert!(encoder.encode(&[0; 159], true).is_err() && encoder.encode(&[0; 161], false).is_err());
     }
 
-    /// Silence between speech is the code for zero, or of A-law, which has none, the nearest to it.
+    /// Silence is encoded as zero, or in A-law, which has no zero, as the nearest value.
     #[test]
-    fn g711_is_a_byte_per_sample_and_silence_stays_silent() {
+    fn encodes_g711_as_one_byte_per_sample_and_keeps_silence() {
         for (law, silence) in [(Law::Mu, 0xff), (Law::A, 0xd5)] {
             let mut encoder = SpeechEncoder::new(Codec::G711(law), G711_HZ, EncoderSettings::default(), false).unwrap();
             for _ in 0..100 {

@@ -1,17 +1,15 @@
 //! G.711, the codec of the telephone network: one byte per sample, mu-law or A-law.
 //!
-//! Bytes in, `i16` mono PCM at the same rate out, and back; the rate is the caller's business and
-//! usually 8000 Hz. Every byte and every sample is valid, so nothing is refused; samples louder
-//! than the code reaches are taken as its loudest. The recommendation counts in 14 bits (mu-law)
-//! and 13 bits (A-law); here both are scaled to 16. Source: ITU-T G.711 (11/88), tables 1a to 2b.
+//! Converts bytes to `i16` mono PCM at the same rate and back; the rate is usually 8000 Hz. Every
+//! byte and every sample is valid; samples louder than the code allows are clipped. The
+//! recommendation counts in 14 bits (mu-law) and 13 bits (A-law); here both are scaled to 16.
+//! Source: ITU-T G.711 (11/88), tables 1a to 2b.
 
-/// Added to a mu-law magnitude so that every segment starts at a power of two: 33 of the 14-bit
-/// scale.
+/// Bias of a mu-law magnitude, with which every segment starts at a power of two: 33 in 14 bits.
 const ULAW_BIAS: u16 = 33 << 2;
-/// The loudest magnitude that mu-law tells apart: its last interval ends at 8159 of the 14-bit
-/// scale.
+/// Largest mu-law magnitude: the last interval ends at 8159 in 14 bits.
 const ULAW_LOUDEST: u16 = (8159 << 2) - 1;
-/// A-law is sent with every other bit turned, so that silence is no row of zeros.
+/// A-law inverts every other bit, so that silence is not a run of zeros.
 const ALAW_TURNED: u8 = 0x55;
 const SIGN: u8 = 0x80;
 
@@ -35,30 +33,30 @@ const ALAW: [i16; 256] = {
     table
 };
 
-/// Returns the sample that a mu-law byte stands for.
+/// Returns the sample of a mu-law byte.
 pub fn ulaw_decode(byte: u8) -> i16 {
     ULAW[usize::from(byte)]
 }
 
-/// Returns the mu-law byte of the interval that a sample lies in.
+/// Returns the mu-law byte of the interval of a sample.
 pub fn ulaw_encode(sample: i16) -> u8 {
     let biased = sample.unsigned_abs().min(ULAW_LOUDEST) + ULAW_BIAS;
-    // The bias is the eighth bit: at most eight zeros stand before it, and at least one, below the
-    // loudest.
+    // The biased magnitude has one to eight leading zeros: the bias sets the eighth bit, and the
+    // clipping clears the first.
     let segment = 8 - biased.leading_zeros();
     let step = (biased >> (segment + 3)) as u8 & 0x0f;
     let sign = if sample < 0 { SIGN } else { 0 };
     !(sign | (segment as u8) << 4 | step)
 }
 
-/// Returns the sample that an A-law byte stands for.
+/// Returns the sample of an A-law byte.
 pub fn alaw_decode(byte: u8) -> i16 {
     ALAW[usize::from(byte)]
 }
 
-/// Returns the A-law byte of the interval that a sample lies in.
+/// Returns the A-law byte of the interval of a sample.
 pub fn alaw_encode(sample: i16) -> u8 {
-    // A-law has no zero: -1 is the first interval below it, as 0 is the first above.
+    // A-law has no zero: 0 is in the first positive interval, -1 in the first negative one.
     let (magnitude, sign) = if sample < 0 { (!sample, 0) } else { (sample, SIGN) };
     let steps = magnitude as u16 >> 4;
     let segment = 12_u32.saturating_sub(steps.leading_zeros());
@@ -66,12 +64,12 @@ pub fn alaw_encode(sample: i16) -> u8 {
     (sign | (segment as u8) << 4 | step) ^ ALAW_TURNED
 }
 
-/// One of the two codes of the recommendation.
+/// One of the two encoding laws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
-    /// mu-law, of North America and Japan.
+    /// mu-law, used in North America and Japan.
     Mu,
-    /// A-law, of everywhere else.
+    /// A-law, used elsewhere.
     A,
 }
 
@@ -84,7 +82,7 @@ impl Law {
         }
     }
 
-    /// Writes the bytes of `pcm` to the front of `block`, as far as both reach.
+    /// Encodes `pcm` into the front of `block`, up to the shorter length.
     pub fn encode(self, pcm: &[i16], block: &mut [u8]) {
         let pairs = block.iter_mut().zip(pcm);
         match self {
@@ -107,7 +105,7 @@ const fn ulaw_expand(byte: u8) -> i16 {
 
 const fn alaw_expand(byte: u8) -> i16 {
     let code = byte ^ ALAW_TURNED;
-    // The middle of the interval, hence the 8.
+    // The 8 selects the middle of the interval.
     let steps = ((code & 0x0f) as u16) << 4 | 8;
     let magnitude = match code >> 4 & 7 {
         0 => steps,
@@ -124,9 +122,8 @@ const fn alaw_expand(byte: u8) -> i16 {
 mod tests {
     use super::*;
 
-    /// The decision values of tables 2a and 1a on the positive side, as the tables build them: runs
-    /// of intervals, each run twice as wide as the one before. `runs` is how many intervals of
-    /// which width; the scale is the recommendation's.
+    /// Returns the positive decision values of tables 2a and 1a. Each pair of `runs` is a number of
+    /// intervals and their width, in the scale of the recommendation.
     fn decisions(runs: &[(usize, i32)]) -> Vec<i32> {
         let mut at = 0;
         let mut values = vec![at];
@@ -157,9 +154,9 @@ mod tests {
         decisions(&[(32, 2), (16, 4), (16, 8), (16, 16), (16, 32), (16, 64), (16, 128)])
     }
 
-    /// Every byte stands for the middle of its interval; mu-law's first is zero itself.
+    /// Every byte decodes to the middle of its interval; the first of mu-law is zero itself.
     #[test]
-    fn every_byte_decodes_to_the_middle_of_its_interval() {
+    fn decodes_every_byte_to_the_middle_of_its_interval() {
         let (ulaw, alaw) = (ulaw_decisions(), alaw_decisions());
         assert_eq!((ulaw.len(), ulaw[128]), (129, 8159));
         assert_eq!((alaw.len(), alaw[128]), (129, 4096));
@@ -168,7 +165,7 @@ mod tests {
                 0 => 0,
                 _ => (ulaw[interval] + ulaw[interval + 1]) * 4 / 2,
             };
-            // Character signals are counted down from all ones.
+            // Character signals count down from all ones.
             let byte = 0xff - interval as u8;
             assert_eq!(i32::from(ulaw_decode(byte)), middle, "{byte:#04x}");
             assert_eq!(i32::from(ulaw_decode(byte & 0x7f)), -middle, "{byte:#04x}");
@@ -180,10 +177,9 @@ mod tests {
         }
     }
 
-    /// Every sample gets the byte of the interval that a plain search through the decision values
-    /// finds.
+    /// The encoder agrees with a linear search through the decision values.
     #[test]
-    fn every_sample_encodes_to_the_interval_it_lies_in() {
+    fn encodes_every_sample_to_its_interval() {
         let search = |values: &[i32], scale: i32, magnitude: i32| {
             let above = values.iter().position(|value| value * scale > magnitude);
             above.map_or(127, |above| above - 1) as u8
@@ -204,7 +200,7 @@ mod tests {
 
     /// Values that other implementations publish.
     #[test]
-    fn well_known_values_are_met() {
+    fn matches_known_values() {
         for (byte, sample) in [
             (0x00, -32_124),
             (0x80, 32_124),
@@ -240,9 +236,9 @@ mod tests {
         }
     }
 
-    /// A second time over the line changes nothing; of the two zeros of mu-law one is enough.
+    /// Transcoding twice changes nothing, except that mu-law has two zeros.
     #[test]
-    fn what_was_coded_once_stays_as_it_is() {
+    fn transcoding_twice_changes_nothing() {
         for byte in 0..=u8::MAX {
             let once = if byte == 0x7f { 0xff } else { byte };
             assert_eq!(ulaw_encode(ulaw_decode(byte)), once);
@@ -257,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_are_appended_sample_by_sample() {
+    fn appends_and_encodes_slices() {
         let bytes: Vec<u8> = (0..=u8::MAX).collect();
         let mut pcm = vec![7];
         Law::Mu.decode(&bytes, &mut pcm);

@@ -1,14 +1,13 @@
-//! Puts the caller's audio packets in order, without delaying those that are.
+//! Reorders the caller's audio packets without delaying packets that arrive in order.
 //!
-//! In: RTP packets (extended sequence number, extended timestamp, payload) of one codec with their
-//! arrival. Out, by
-//! [`JitterBuffer::poll_output`]: what to do with the decoder, in order. The packet that is next is released at once: a bot wants
-//! speech early, and evens out nothing. When one is missing, those behind it wait for it, for a
-//! time that follows the arrival jitter; then the gap is filled (in-band FEC of the next packet for
-//! the last lost one, concealment for up to `CONCEALED_FRAMES_MAX`) or named as
-//! [`JitterOutput::Gap`]. Refused and counted: late packets, duplicates, payloads beyond the cap. A
-//! sender that restarts is followed. Source: RFC 3550 (jitter: section 6.4.1; sequence numbers:
-//! appendix A.1), RFC 7587.
+//! In: RTP packets of one codec (extended sequence number, extended timestamp, payload) with their
+//! arrival time. Out, by [`JitterBuffer::poll_output`]: the steps of the decoder, in order. The
+//! next packet in order is released at once, since a bot needs speech early and no even playout.
+//! While one is missing, later packets wait for a time that follows the arrival jitter. Then the
+//! gap is filled (in-band FEC of the next packet for the last lost one, concealment for up to
+//! `CONCEALED_FRAMES_MAX`) or reported as [`JitterOutput::Gap`]. Late packets, duplicates and
+//! oversized payloads are dropped and counted. A sender that restarts is followed. Source: RFC 3550
+//! (jitter: section 6.4.1; sequence numbers: appendix A.1), RFC 7587.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -18,35 +17,34 @@ use crate::limits::{
     CONCEALED_FRAMES_MAX, JITTER_HELD_MAX, JITTER_WAIT_MAX, JITTER_WAIT_MIN, OPUS_RECEIVED_BYTES_MAX, RTP_MISORDER_MAX,
 };
 
-/// What the decoder has to do next.
+/// The next step of the decoder.
 #[derive(Debug, PartialEq, Eq)]
 pub enum JitterOutput<'a> {
     /// Decode this packet.
     Decode(&'a [u8]),
-    /// Recover the lost packet before this one from the copy inside it; the packet itself follows.
+    /// Recover the lost packet before this one from its FEC copy; the packet itself follows.
     DecodeFec(&'a [u8]),
-    /// Make up one packet's worth of audio.
+    /// Conceal one packet.
     Conceal,
-    /// The caller's time goes on by so many ticks of the RTP clock without audio; nothing is to be
-    /// made up.
+    /// The RTP clock advances by this many ticks without audio; nothing is concealed.
     Gap { ticks: u32 },
 }
 
-/// What happened since the session began.
+/// Counters since the session began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct JitterStats {
     /// Packets that arrived, late and duplicate ones included.
     pub received: u64,
-    /// Packets given up; some of them may still have come late.
+    /// Packets given up, including those that arrive later.
     pub lost: u64,
-    /// Packets made up.
+    /// Packets concealed.
     pub concealed: u64,
-    /// Lost packets recovered from the packet behind them.
+    /// Lost packets recovered from the next packet.
     pub recovered: u64,
-    /// Packets that came after they were given up.
+    /// Packets that arrived after they were given up.
     pub late: u64,
     pub duplicate: u64,
-    /// Packets whose payload is beyond the cap.
+    /// Packets whose payload exceeds the limit.
     pub refused: u64,
     /// Interarrival jitter of RFC 3550.
     pub jitter: Duration,
@@ -59,7 +57,7 @@ struct HeldPacket {
     payload: Vec<u8>,
 }
 
-/// What is due before the packet in front: concealment, then a jump, then recovery.
+/// The steps before the front packet: concealment, then a gap, then recovery.
 #[derive(Default)]
 struct Fill {
     conceal: u32,
@@ -67,7 +65,7 @@ struct Fill {
     fec: bool,
 }
 
-/// The packet that continues what was released.
+/// The packet that follows the last released one.
 #[derive(Clone, Copy)]
 struct ExpectedPacket {
     sequence: u64,
@@ -76,23 +74,23 @@ struct ExpectedPacket {
     packet_ticks: u32,
 }
 
-/// The order of one caller's packets.
+/// Orders the packets of one caller.
 pub struct JitterBuffer {
     codec: Codec,
     expected: Option<ExpectedPacket>,
-    /// Packets not released yet, by ascending sequence number.
+    /// Packets not yet released, by ascending sequence number.
     held: VecDeque<HeldPacket>,
     fill: Fill,
-    /// The packet last lent out, and memory of earlier ones.
+    /// The packet last returned, and buffers of earlier ones for reuse.
     lent: Vec<u8>,
     spare: Vec<Vec<u8>>,
-    /// Bit n: the packet n + 1 before the expected one was released.
+    /// Bit n is set if the packet n + 1 before the expected one was released.
     released: u64,
     /// Sequence number that would confirm a restarted sender.
     restart: Option<u64>,
     now: Option<Instant>,
     last_arrival: Option<(Instant, u64)>,
-    /// Grows when a packet comes too late, and shrinks with time.
+    /// Grows when a packet is late, and shrinks with time.
     playout_delay: Duration,
     counters: JitterStats,
 }
@@ -115,7 +113,7 @@ impl JitterBuffer {
         }
     }
 
-    /// Takes packets of another codec from here on, hence of another sender.
+    /// Sets the codec, and resets the order for the new sender.
     pub fn set_codec(&mut self, codec: Codec) {
         self.codec = codec;
         self.handle_restart();
@@ -125,7 +123,7 @@ impl JitterBuffer {
         &self.counters
     }
 
-    /// Forgets the order, since another sender speaks from here on. The counters go on.
+    /// Resets the order for a new sender. The counters continue.
     pub fn handle_restart(&mut self) {
         while let Some(packet) = self.held.pop_front() {
             self.spare.push(packet.payload);
@@ -137,7 +135,7 @@ impl JitterBuffer {
         self.last_arrival = None;
     }
 
-    /// Takes a packet: extended sequence number, extended timestamp, payload. Then drain
+    /// Accepts a packet with its extended sequence number and timestamp. The caller then drains
     /// [`Self::poll_output`].
     pub fn handle_packet(&mut self, sequence: u64, timestamp: u64, payload: &[u8], now: Instant) {
         self.now = Some(now);
@@ -153,7 +151,7 @@ impl JitterBuffer {
         }
         self.measure(timestamp, now);
         if self.held.len() >= JITTER_HELD_MAX {
-            // Only a caller that does not drain comes here: a full queue releases at least one
+            // Only reached by a caller that does not drain: a full queue releases at least one
             // packet.
             self.counters.refused += 1;
             return;
@@ -163,7 +161,7 @@ impl JitterBuffer {
         if payload.len() <= OPUS_RECEIVED_BYTES_MAX {
             memory.extend_from_slice(payload);
         } else {
-            // Its place in the order counts; an empty payload is skipped when its turn comes.
+            // The packet keeps its place in the order; an empty payload is skipped in its turn.
             self.counters.refused += 1;
         }
         self.held.insert(
@@ -177,19 +175,19 @@ impl JitterBuffer {
         );
     }
 
-    /// Lets a wait end. Then drain [`Self::poll_output`].
+    /// Ends a wait that is due. The caller then drains [`Self::poll_output`].
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = Some(now);
     }
 
-    /// Returns when the wait for a missing packet ends, if there is one.
+    /// Returns the end of the wait for a missing packet.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let front = self.held.front()?;
         let missing = self.expected.is_some_and(|expected| front.sequence > expected.sequence);
         missing.then(|| self.gives_up_at()).flatten()
     }
 
-    /// Returns the next step for the decoder.
+    /// Returns the next step of the decoder.
     pub fn poll_output(&mut self) -> Option<JitterOutput<'_>> {
         loop {
             if self.fill.conceal > 0 {
@@ -228,8 +226,8 @@ impl JitterBuffer {
                     false,
                 );
             } else if ahead != 0 && !padding {
-                // The sender paused, was muted or started anew: its clock jumped though no packet
-                // is missing.
+                // The sender paused, was muted or restarted: its clock jumped and no packet is
+                // missing.
                 self.expected = Some(ExpectedPacket { timestamp, ..expected });
                 self.fill.gap_ticks = u32::try_from(ahead).unwrap_or(0);
             } else if let Some(packet) = self.held.pop_front() {
@@ -241,7 +239,7 @@ impl JitterBuffer {
         }
     }
 
-    /// Makes the packet in front the one that is lent out.
+    /// Makes the front packet the current one.
     fn release(&mut self, packet: HeldPacket, expected: ExpectedPacket) {
         self.spare.push(std::mem::replace(&mut self.lent, packet.payload));
         self.playout_delay = self.playout_delay.saturating_sub(self.playout_delay / 256);
@@ -249,8 +247,8 @@ impl JitterBuffer {
             sequence: packet.sequence.saturating_add(1),
             ..expected
         };
-        // Padding takes a number and no time; a packet that does not parse is taken for one like
-        // the last.
+        // Padding has a sequence number and no duration; an invalid packet counts as long as the
+        // last.
         if !self.lent.is_empty() {
             next.packet_ticks = self.codec.packet_ticks(&self.lent).unwrap_or(expected.packet_ticks);
             next.timestamp = packet.timestamp.wrapping_add(next.packet_ticks.into());
@@ -258,7 +256,7 @@ impl JitterBuffer {
         self.expect(next, true);
     }
 
-    /// Moves on to `next`, and notes which of the packets before it were there.
+    /// Advances to `next`, and records which of the packets before it were released.
     fn expect(&mut self, next: ExpectedPacket, released: bool) {
         let steps = self.expected.map_or(0, |old| next.sequence - old.sequence);
         self.released = u32::try_from(steps)
@@ -269,7 +267,7 @@ impl JitterBuffer {
         self.expected = Some(next);
     }
 
-    /// Decides what stands in for `lost` packets that cover `ahead` ticks.
+    /// Plans the replacement of `lost` packets that cover `ahead` ticks.
     fn plan_fill(&mut self, lost: u64, ahead: i64, packet_ticks: u32) {
         self.counters.lost = self.counters.lost.saturating_add(lost);
         let ahead = u32::try_from(ahead.max(0)).unwrap_or(u32::MAX);
@@ -287,7 +285,7 @@ impl JitterBuffer {
         };
     }
 
-    /// Tells whether the missing packet is not worth waiting for any longer.
+    /// Returns whether the wait for the missing packet is over.
     fn gives_up(&self) -> bool {
         let over = self.now.zip(self.gives_up_at()).is_some_and(|(now, at)| now >= at);
         over || self.held.len() >= JITTER_HELD_MAX
@@ -297,12 +295,12 @@ impl JitterBuffer {
         let wait = (self.counters.jitter * 3)
             .max(self.playout_delay)
             .clamp(JITTER_WAIT_MIN, JITTER_WAIT_MAX);
-        // The gap is as old as the packet that showed it, which need not be the one in front.
+        // The gap is as old as the earliest arrival behind it, which may not be the front packet.
         self.held.iter().map(|packet| packet.arrived + wait).min()
     }
 
-    /// Judges a packet from before the expected one: late, a duplicate, or the second of a
-    /// restarted sender.
+    /// Handles a packet from before the expected one: late, duplicate, or of a restarted sender.
+    /// Two consecutive ones confirm a restart.
     fn follow_restart(&mut self, sequence: u64) -> bool {
         let behind = self.expected.map_or(0, |expected| expected.sequence - sequence);
         if behind > RTP_MISORDER_MAX && self.restart == Some(sequence) {
@@ -319,14 +317,15 @@ impl JitterBuffer {
         false
     }
 
-    /// Follows the interarrival jitter (RFC 3550 section 6.4.1).
+    /// Updates the interarrival jitter (RFC 3550 section 6.4.1).
     fn measure(&mut self, timestamp: u64, now: Instant) {
         if let Some((arrival, earlier)) = self.last_arrival.replace((now, timestamp)) {
             let sent = timestamp.wrapping_sub(earlier).cast_signed();
             let sent_us = sent.saturating_mul(1_000) / i64::from(self.codec.clock_hz() / 1_000);
             let arrived_us = i64::try_from(now.saturating_duration_since(arrival).as_micros()).unwrap_or(i64::MAX);
             let off = Duration::from_micros(arrived_us.saturating_sub(sent_us).unsigned_abs());
-            // A second is a pause of the sender or a jump of its clock, not jitter of the network.
+            // A difference of a second is a pause or a clock jump of the sender, not network
+            // jitter.
             if off < Duration::from_secs(1) {
                 let jitter = self.counters.jitter;
                 self.counters.jitter = jitter - jitter / 16 + off / 16;

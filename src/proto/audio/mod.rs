@@ -1,11 +1,11 @@
-//! Audio of a session in both directions, as pure steps that the media task combines.
+//! Audio of a session in both directions, as pure steps that the session combines.
 //!
-//! In ([`receiver`]): [`jitter`] orders RTP packets and decides what to decode, recover or conceal;
-//! [`decoder`] and [`resample`] give PCM at the bot's rate. Out ([`sender`]): [`pacer`] cuts the
-//! bot's PCM into 20 ms frames at absolute deadlines and fills pauses with digital silence;
-//! [`encoder`] gives packets. [`codec`] names the codec of a WebRTC call: [`opus`] or [`g711`].
-//! Sockets use [`g711`] or PCM, and [`playout_pacer`] in place of the pacer. PCM is `i16` mono
-//! everywhere. `now` enters with each input, and everything that grows has a cap.
+//! Inbound ([`receiver`]): [`jitter`] orders RTP packets and selects the step of the decoder
+//! (decode, recover, conceal); [`decoder`] and [`resample`] return PCM at the bot's rate. Outbound
+//! ([`sender`]): [`pacer`] cuts the bot's PCM into 20 ms frames at absolute deadlines and fills
+//! pauses with digital silence; [`encoder`] returns packets. [`codec`] names the codec of a WebRTC
+//! call: [`opus`] or [`g711`]. WebSockets use [`g711`] or PCM, and [`playout_pacer`] in place of
+//! the pacer. PCM is `i16` mono everywhere.
 
 #[cfg(feature = "webrtc")]
 pub mod codec;

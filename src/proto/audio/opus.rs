@@ -1,13 +1,12 @@
-//! Opus, mono: PCM in and packets out ([`Encoder`]), packets in and PCM out ([`Decoder`]).
+//! Opus, mono: PCM to packets ([`Encoder`]), packets to PCM ([`Decoder`]).
 //!
-//! The encoder takes `i16` at 8, 12, 16 or 24 kHz, exactly 20 ms at a time, and writes one packet:
-//! VOIP mode, in-band FEC, and never DTX (a microcontroller keeps its microphone shut during DTX
-//! noise). The decoder takes any packet of RFC 6716, up to 120 ms and also stereo, which it mixes
-//! down, and gives `i16` at any rate of `limits::RATES_HZ`. Refused: other rates, other frame
-//! lengths, packets that do not parse. A refused packet leaves the decoder usable. Source: RFC 6716
-//! (packets: section 3), RFC 7587 (RTP). The codec itself is the crate `opus-pure`; two of its
-//! faults are kept out here, by the rates of the encoder and by the one rate at which the decoder
-//! runs.
+//! The encoder takes `i16` at 8, 12, 16 or 24 kHz, exactly 20 ms at a time, and returns one packet:
+//! VOIP mode, in-band FEC, no DTX (a microcontroller keeps its microphone muted during DTX noise).
+//! The decoder takes any packet of RFC 6716, up to 120 ms, downmixes stereo, and returns `i16` at
+//! any rate of `limits::RATES_HZ`. Other rates, other frame lengths and invalid packets are
+//! rejected; the decoder stays usable. The codec is the crate `opus-pure`; the rates of the encoder
+//! and the decoding rate avoid two of its defects. Source: RFC 6716 (packets: section 3), RFC 7587
+//! (RTP).
 
 use std::fmt;
 
@@ -18,32 +17,32 @@ use crate::limits::{
     OPUS_COMPLEXITY_DEFAULT, OPUS_COMPLEXITY_MAX, OPUS_PACKET_BYTES_MAX, OPUS_RECEIVED_BYTES_MAX, RATES_HZ,
 };
 
-/// The rates at which the encoder takes PCM, in hertz. Not 48 kHz: there the codec turns digital
-/// silence into noise of a few units for ever, which keeps a microcontroller's microphone shut.
+/// PCM rates of the encoder, in hertz. At 48 kHz, the codec turns digital silence into permanent
+/// noise of a few units, which keeps the microphone of a microcontroller muted.
 pub const ENCODER_RATES_HZ: [u32; 4] = [8_000, 12_000, 16_000, 24_000];
 
-/// The rate at which the codec decodes, in hertz. At a lower one it folds what lies above its band
-/// back into it.
+/// The rate at which the codec decodes, in hertz. At a lower rate, the codec aliases the content
+/// above its band.
 const DECODED_HZ: u32 = 48_000;
 
-/// The rate at which it may decode as long as nothing lies above: a third of the cost, and no
-/// change of the rate behind it.
+/// The decoding rate for a bot at 16 kHz while no packet has content above 8 kHz: a third of the
+/// cost, and no resampling.
 const DECODED_NARROW_HZ: u32 = 16_000;
 
-/// RTP clock of Opus in hertz, for every PCM rate (RFC 7587 section 4.1).
+/// RTP clock of Opus in hertz, for all PCM rates (RFC 7587 section 4.1).
 pub const RTP_CLOCK_HZ: u32 = 48_000;
 
-/// Longest packet in RTP clock ticks: 120 ms.
+/// Duration of the longest packet, in RTP clock ticks: 120 ms.
 pub const PACKET_TICKS_MAX: u32 = 5_760;
 
-/// What an encoder is asked to do. The default is what a voice bot on a small board wants.
+/// Settings of an encoder. The default suits a voice bot on a small board.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncoderSettings {
-    /// Target in bits per second; 16,000 to 32,000 is plenty for one voice.
+    /// Target bit rate; 16,000 to 32,000 is enough for one voice.
     pub bitrate_bps: u32,
-    /// 0 (cheap) to 10 (best).
+    /// Complexity, 0 (cheap) to 10 (best).
     pub complexity: u8,
-    /// Loss to protect against with in-band FEC, 0 to 100; 0 switches FEC off.
+    /// Packet loss to protect against with in-band FEC, 0 to 100; 0 disables FEC.
     pub expected_loss_percent: u8,
 }
 
@@ -57,23 +56,23 @@ impl Default for EncoderSettings {
     }
 }
 
-/// Why the codec refused.
+/// An error of the codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpusError {
-    /// The codec has no such PCM rate.
+    /// The encoder does not support the PCM rate.
     EncoderRate { rate_hz: u32 },
-    /// The decoder gives no such rate.
+    /// The decoder does not support the PCM rate.
     DecoderRate { rate_hz: u32 },
     /// A setting is out of its range.
     Settings(EncoderSettings),
-    /// The PCM handed to the encoder is not 20 ms long.
+    /// The PCM is not 20 ms long.
     FrameLength { samples: usize, wanted: usize },
     /// The output buffer is smaller than [`OPUS_PACKET_BYTES_MAX`].
     OutputTooSmall { bytes: usize },
-    /// The packet is empty, too long, or its framing contradicts RFC 6716.
+    /// The packet is empty, too long, or malformed by RFC 6716.
     Packet { bytes: usize },
-    /// The codec itself failed.
+    /// The codec failed internally.
     Codec,
 }
 
@@ -102,10 +101,10 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Makes an encoder for PCM at `rate_hz`.
+    /// Creates an encoder for PCM at `rate_hz`.
     ///
     /// # Errors
-    /// A rate outside [`ENCODER_RATES_HZ`], or settings out of range.
+    /// Returns an error for a rate outside [`ENCODER_RATES_HZ`], or settings out of range.
     pub fn new(rate_hz: u32, settings: EncoderSettings) -> Result<Self, OpusError> {
         if !ENCODER_RATES_HZ.contains(&rate_hz) {
             return Err(OpusError::EncoderRate { rate_hz });
@@ -121,10 +120,10 @@ impl Encoder {
         Ok(encoder)
     }
 
-    /// Changes the settings from the next frame on.
+    /// Applies settings from the next frame on.
     ///
     /// # Errors
-    /// A setting out of range; the old settings stay in force.
+    /// Returns an error for a setting out of range; the old settings remain.
     pub fn configure(&mut self, settings: EncoderSettings) -> Result<(), OpusError> {
         let EncoderSettings {
             bitrate_bps,
@@ -141,8 +140,8 @@ impl Encoder {
         Ok(())
     }
 
-    /// Chooses whether nothing above 8 kHz is coded: what a microcontroller cannot play costs it
-    /// decoding time.
+    /// Limits the band to 8 kHz or lifts the limit: a microcontroller cannot play more, and decodes
+    /// less in less time.
     pub fn set_wideband(&mut self, wideband: bool) {
         self.codec.max_bandwidth = if wideband {
             Bandwidth::Wideband
@@ -151,16 +150,16 @@ impl Encoder {
         };
     }
 
-    /// Samples in the 20 ms that [`encode`](Self::encode) takes.
+    /// Returns the samples of 20 ms, the input of [`encode`](Self::encode).
     pub fn frame_samples(&self) -> usize {
         self.frame_samples
     }
 
-    /// Encodes 20 ms and returns how many bytes of `out` the packet fills.
+    /// Encodes 20 ms and returns the length of the packet in `out`.
     ///
     /// # Errors
-    /// `pcm` that is not 20 ms, `out` below [`OPUS_PACKET_BYTES_MAX`], or an error inside the
-    /// codec.
+    /// Returns an error if `pcm` is not 20 ms, `out` is below [`OPUS_PACKET_BYTES_MAX`], or the
+    /// codec fails.
     pub fn encode(&mut self, pcm: &[i16], out: &mut [u8]) -> Result<usize, OpusError> {
         if pcm.len() != self.frame_samples {
             return Err(OpusError::FrameLength {
@@ -178,29 +177,29 @@ impl Encoder {
     }
 }
 
-/// Decodes a stream of Opus packets to mono PCM, and fills in for packets that were lost.
+/// Decodes a stream of Opus packets to mono PCM, and conceals lost packets.
 pub struct Decoder {
     codec: OpusDecoder,
-    /// The rate at which `codec` decodes, and the one that was asked for.
+    /// The rates of `codec` and of the output.
     codec_hz: u32,
     rate_hz: u32,
     resampler: Option<Resampler>,
     decoded: Vec<i16>,
     resampled: Vec<i16>,
-    /// Duration of the last packet, hence the best guess for a lost one.
+    /// Duration of the last packet, the estimate for a lost one.
     packet_ticks: u32,
 }
 
 impl Decoder {
-    /// Makes a decoder that gives PCM at `rate_hz`.
+    /// Creates a decoder for PCM at `rate_hz`.
     ///
     /// # Errors
-    /// A rate outside [`RATES_HZ`].
+    /// Returns an error for a rate outside [`RATES_HZ`].
     pub fn new(rate_hz: u32) -> Result<Self, OpusError> {
         if !RATES_HZ.contains(&rate_hz) {
             return Err(OpusError::DecoderRate { rate_hz });
         }
-        // A microcontroller, and much else, sends nothing above 8 kHz.
+        // Microcontrollers and many others send nothing above 8 kHz.
         let codec_hz = if rate_hz == DECODED_NARROW_HZ {
             DECODED_NARROW_HZ
         } else {
@@ -217,16 +216,16 @@ impl Decoder {
         })
     }
 
-    /// Rate of the PCM that comes out, in hertz.
+    /// Returns the rate of the PCM output, in hertz.
     pub fn rate_hz(&self) -> u32 {
         self.rate_hz
     }
 
-    /// Decodes the packet that is next in order.
+    /// Decodes the next packet.
     ///
     /// # Errors
-    /// Bytes that are not an Opus packet. The stream may go on with [`conceal`](Self::conceal) or
-    /// the next packet.
+    /// Returns an error for bytes that are not an Opus packet. The stream can continue with
+    /// [`conceal`](Self::conceal) or the next packet.
     pub fn decode(&mut self, packet: &[u8]) -> Result<&[i16], OpusError> {
         let refused = OpusError::Packet { bytes: packet.len() };
         let ticks = packet_ticks(packet).ok_or(refused)?;
@@ -241,12 +240,11 @@ impl Decoder {
         Ok(self.pcm())
     }
 
-    /// Recovers the packet lost just before `next_packet` from the low-rate copy inside it, or
-    /// conceals it when there is none. `next_packet` itself must then be given to
-    /// [`decode`](Self::decode).
+    /// Recovers the packet lost just before `next_packet` from its FEC copy, or conceals the loss
+    /// if there is none. The caller then passes `next_packet` to [`decode`](Self::decode).
     ///
     /// # Errors
-    /// `next_packet` is not an Opus packet.
+    /// Returns an error if `next_packet` is not an Opus packet.
     pub fn decode_fec(&mut self, next_packet: &[u8]) -> Result<&[i16], OpusError> {
         let refused = OpusError::Packet {
             bytes: next_packet.len(),
@@ -259,10 +257,10 @@ impl Decoder {
         Ok(self.pcm())
     }
 
-    /// Makes up audio for one lost packet, as long as the packet before it.
+    /// Conceals one lost packet with audio of the length of the packet before it.
     ///
     /// # Errors
-    /// None that a caller can cause; the codec's error is passed on.
+    /// Returns an error if the codec fails internally.
     pub fn conceal(&mut self) -> Result<&[i16], OpusError> {
         let samples = self.prepare(self.packet_ticks);
         self.codec
@@ -271,8 +269,7 @@ impl Decoder {
         Ok(self.pcm())
     }
 
-    /// Goes on with the rate that holds every packet. What the codec remembers is lost, once in a
-    /// session.
+    /// Switches to the full decoding rate. The decoder loses its state, at most once per session.
     fn widen(&mut self) -> Result<(), OpusError> {
         self.codec = OpusDecoder::new(DECODED_HZ as i32, 1).map_err(|_| OpusError::Codec)?;
         self.codec_hz = DECODED_HZ;
@@ -280,7 +277,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Makes room for `ticks` of zeros: what the codec leaves out is silence, never an older frame.
+    /// Clears the output for `ticks`, so that samples that the codec does not write are silence.
     fn prepare(&mut self, ticks: u32) -> usize {
         let samples = (ticks / (RTP_CLOCK_HZ / self.codec_hz)) as usize;
         self.decoded.clear();
@@ -288,7 +285,7 @@ impl Decoder {
         samples
     }
 
-    /// Gives what was decoded at the rate that was asked for.
+    /// Returns the decoded PCM at the requested rate.
     fn pcm(&mut self) -> &[i16] {
         let Some(resampler) = &mut self.resampler else {
             return &self.decoded;
@@ -299,8 +296,7 @@ impl Decoder {
     }
 }
 
-/// Returns the rate at which PCM of `rate_hz` is best encoded: the next one up, or the highest
-/// there is.
+/// Returns the encoder rate for PCM of `rate_hz`: the next higher one, or the highest.
 pub fn encoder_rate_hz(rate_hz: u32) -> u32 {
     ENCODER_RATES_HZ
         .into_iter()
@@ -308,8 +304,8 @@ pub fn encoder_rate_hz(rate_hz: u32) -> u32 {
         .unwrap_or(24_000)
 }
 
-/// Duration of a packet in RTP clock ticks (48 kHz) from its first bytes, or `None` when it cannot
-/// be an Opus packet.
+/// Returns the duration of a packet in RTP clock ticks (48 kHz) from its header; `None` if it is
+/// not an Opus packet.
 pub fn packet_ticks(packet: &[u8]) -> Option<u32> {
     let (&toc, rest) = packet.split_first()?;
     let frames = match toc & 3 {
@@ -321,7 +317,7 @@ pub fn packet_ticks(packet: &[u8]) -> Option<u32> {
     (frames > 0 && ticks <= PACKET_TICKS_MAX && packet.len() <= OPUS_RECEIVED_BYTES_MAX).then_some(ticks)
 }
 
-/// Tells whether a packet carries a low-rate copy of the packet before it (RFC 6716 section 4.2.4).
+/// Returns whether a packet carries an FEC copy of the packet before it (RFC 6716 section 4.2.4).
 pub fn has_fec(packet: &[u8]) -> bool {
     let Some((&toc, rest)) = packet.split_first() else {
         return false;
@@ -331,8 +327,7 @@ pub fn has_fec(packet: &[u8]) -> bool {
     }
     let header = match toc & 3 {
         0 | 1 => rest.first(),
-        // Two frames of different sizes: the first one's size, in one byte or two, stands in
-        // between.
+        // The size of the first of two frames precedes them, in one byte or two.
         2 => rest.get(if rest.first().is_some_and(|size| *size >= 252) {
             2
         } else {
@@ -341,20 +336,20 @@ pub fn has_fec(packet: &[u8]) -> bool {
         _ => return false, // several frames per packet: the copy would be of an older packet than the lost one
     };
     let Some(&header) = header else { return false };
-    // One voice-activity bit per 20 ms of the frame stands before the bit that announces the copy.
+    // One voice-activity bit per 20 ms of the frame precedes the FEC flag.
     let activity_bits = (frame_ticks(toc) / 960).max(1);
     let middle = header & (0x80 >> activity_bits) != 0;
     let side = toc & 4 != 0 && header & (0x80 >> (2 * activity_bits + 1)) != 0;
     middle || side
 }
 
-/// Tells whether a packet codes anything above 8 kHz (RFC 6716 table 2: hybrid, and CELT of the two
+/// Returns whether a packet has content above 8 kHz (RFC 6716 table 2: hybrid, and CELT of the two
 /// upper bands).
 fn is_wide(packet: &[u8]) -> bool {
     packet.first().is_some_and(|toc| matches!(toc >> 3, 12..16 | 24..32))
 }
 
-/// Ticks of one frame by the configuration in the packet's first byte (RFC 6716 table 2).
+/// Returns the ticks of one frame for the configuration in the first byte (RFC 6716 table 2).
 fn frame_ticks(toc: u8) -> u32 {
     let config = toc >> 3;
     match config {

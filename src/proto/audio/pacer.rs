@@ -6,9 +6,9 @@
 //! is a frame of digital silence.
 //!
 //! Slots are absolute, 20 ms apart. Speech may leave up to one slot early, so real-time input keeps
-//! its own phase. When speech runs dry, silence waits one slot longer for the rest of it. Slots
-//! that a late wake-up missed are skipped: at most two frames leave within 20 ms. A full queue
-//! accepts nothing; [`Pacer::room`] returns its free capacity.
+//! its own phase. When the queue runs dry during speech, the pacer waits one slot before it sends
+//! silence. It skips slots that a late wake-up missed: at most two frames leave within 20 ms. A
+//! full queue accepts nothing; [`Pacer::room`] returns its free capacity.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,22 +16,21 @@ use std::time::{Duration, Instant};
 use crate::counts::{Count, Counts};
 use crate::limits::{PACER_QUEUE, SPEECH_HANGOVER};
 
-/// The length of a frame, and the distance of slots.
+/// Duration of a frame, and distance of slots.
 const PTIME: Duration = Duration::from_millis(20);
 /// The same in ticks of the RTP clock.
 pub const PTIME_TICKS: u64 = 960;
-/// How far a slot moves towards a source whose clock is faster than ours; a thousandth, far more
-/// than clocks differ.
+/// Correction of a slot towards a source with a faster clock: 0.1 %, far more than clocks differ.
 const PULL: Duration = Duration::from_micros(20);
 
-/// What the pacer has for the caller.
+/// Output of the pacer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PacerOutput<'a> {
-    /// Send this now.
+    /// Send this frame now.
     Frame(PacedFrame<'a>),
-    /// The bot's speech begins to leave; its first frame follows.
+    /// The bot's speech starts; its first frame follows.
     SpeechStarted,
-    /// The last of the bot's speech left a while ago, or was interrupted.
+    /// The bot's speech ended, after the hangover, or was interrupted.
     SpeechStopped,
 }
 
@@ -41,11 +40,11 @@ pub struct PacedFrame<'a> {
     pub pcm: &'a [i16],
     /// RTP timestamp, counted from zero in ticks of 48 kHz.
     pub rtp_ticks: u64,
-    /// Every sample is zero.
+    /// Whether every sample is zero.
     pub is_silent: bool,
 }
 
-/// What the next deadline is for.
+/// The reason of the next deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacerDeadline {
     Speech,
@@ -53,42 +52,42 @@ pub enum PacerDeadline {
     SpeechEnd,
 }
 
-/// What left since the session began.
+/// Frames sent since the session began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacerStats {
     pub frames: u64,
-    /// Of those, the silent ones.
+    /// The silent frames of `frames`.
     pub silent: u64,
-    /// Slots that passed without a frame, for want of a timely wake-up.
+    /// Slots without a frame because of a late wake-up.
     pub skipped: u64,
 }
 
 impl PacerStats {
-    /// Puts what the metrics know of it.
+    /// Adds the counters to the metrics.
     pub fn count(&self, counts: &mut Counts) {
         counts.set(Count::FramesOut, self.frames);
         counts.set(Count::FramesSkipped, self.skipped);
     }
 }
 
-/// The clock of one outgoing stream.
+/// Paces one outgoing stream.
 pub struct Pacer {
     rate_hz: u32,
     queue: VecDeque<i16>,
     frame: Vec<i16>,
-    /// When the next frame is due; `None` before the start.
+    /// Deadline of the next frame; `None` before the start.
     slot: Option<Instant>,
-    /// When the last two frames left, the older one first.
+    /// Times at which the last two frames left, the older first.
     left: [Option<Instant>; 2],
-    /// The last frame was full of speech: the next one is worth a wait.
+    /// Whether the last frame was full of speech, so that the pacer waits for the next one.
     flowing: bool,
-    /// When the queue last took audio, and when it last came to hold a full frame.
+    /// Times at which the queue last received audio, and at which it last reached a full frame.
     fed: Option<Instant>,
     full: Option<Instant>,
     ticks: u64,
-    /// How far the slots slipped and the timestamps have not followed yet.
+    /// Delay of the slots that the timestamps do not include yet.
     owed: Duration,
-    /// When sound last left, while the bot speaks.
+    /// Time at which sound last left, while the bot speaks.
     speaking: Option<Instant>,
     interrupted: bool,
     now: Option<Instant>,
@@ -96,7 +95,7 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Makes a pacer for PCM at `rate_hz`, a multiple of 50.
+    /// Creates a pacer for PCM at `rate_hz`, a multiple of 50.
     pub fn new(rate_hz: u32) -> Self {
         Self {
             rate_hz,
@@ -116,8 +115,7 @@ impl Pacer {
         }
     }
 
-    /// Lets the stream begin: its first frame is due at once. A stream that began before goes on
-    /// from here.
+    /// Starts or resumes the stream: the next frame is due at once.
     pub fn start(&mut self, now: Instant) {
         self.now = Some(now);
         self.slot = Some(now);
@@ -125,13 +123,13 @@ impl Pacer {
         self.flowing = false;
     }
 
-    /// Returns how many samples the queue takes.
+    /// Returns the free capacity of the queue, in samples.
     pub fn room(&self) -> usize {
         let cap = (PACER_QUEUE.as_millis() as usize * self.rate_hz as usize) / 1000;
         cap.saturating_sub(self.queue.len())
     }
 
-    /// Returns how much speech is queued.
+    /// Returns the duration of the queued speech.
     pub fn queued(&self) -> Duration {
         Duration::from_secs(self.queue.len() as u64) / self.rate_hz
     }
@@ -149,7 +147,7 @@ impl Pacer {
         &self.counters
     }
 
-    /// Queues speech and returns how many samples of it were taken. Then drain
+    /// Queues speech and returns the number of accepted samples. The caller then drains
     /// [`Self::poll_output`].
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) -> usize {
         self.now = Some(now);
@@ -165,7 +163,7 @@ impl Pacer {
         taken
     }
 
-    /// Drops all speech that has not left. Then drain [`Self::poll_output`].
+    /// Drops the queued speech. The caller then drains [`Self::poll_output`].
     pub fn handle_interruption(&mut self, now: Instant) {
         self.now = Some(now);
         self.queue.clear();
@@ -173,20 +171,20 @@ impl Pacer {
         self.interrupted = self.speaking.is_some();
     }
 
-    /// Nothing leaves until the next [`Self::start`]: speech that is on ends here, and what is
-    /// queued of it begins anew then. Returns whether there was any.
+    /// Pauses the stream until the next [`Self::start`]. Current speech ends; queued speech starts
+    /// again then. Returns whether the bot was speaking.
     pub fn handle_pause(&mut self) -> bool {
         self.flowing = false;
         self.interrupted = false;
         self.speaking.take().is_some()
     }
 
-    /// Lets time pass. Then drain [`Self::poll_output`].
+    /// Advances the time. The caller then drains [`Self::poll_output`].
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = Some(now);
     }
 
-    /// Returns the next deadline and what it is for.
+    /// Returns the next deadline and its reason.
     pub fn poll_timeout(&self) -> Option<(Instant, PacerDeadline)> {
         let frame = self.due()?;
         match self.speaking.map(|sound| sound + SPEECH_HANGOVER) {
@@ -195,7 +193,7 @@ impl Pacer {
         }
     }
 
-    /// Returns what is due by now, one thing at a time.
+    /// Returns the next output that is due.
     pub fn poll_output(&mut self) -> Option<PacerOutput<'_>> {
         let now = self.now?;
         let (due, _) = self.due()?;
@@ -227,11 +225,11 @@ impl Pacer {
         self.rate_hz as usize / 50
     }
 
-    /// Tells how many queued samples the next frame takes: a full frame, or what is left of a
-    /// speech that has ended.
+    /// Returns the number of queued samples for the next frame: a full frame, or the rest of speech
+    /// that has ended.
     fn takes(&self) -> usize {
         let samples = self.frame_samples();
-        // While speech flows, its rest has already been waited for when the frame is due.
+        // While speech flows, the deadline of the frame already includes the wait for the rest.
         let ended = self.flowing || self.fed.zip(self.now).is_some_and(|(fed, now)| now >= fed + PTIME);
         if self.queue.len() >= samples || ended {
             self.queue.len().min(samples)
@@ -244,7 +242,7 @@ impl Pacer {
         self.queue.range(..self.takes()).any(|sample| *sample != 0)
     }
 
-    /// Returns when the next frame leaves.
+    /// Returns the deadline of the next frame.
     fn due(&self) -> Option<(Instant, PacerDeadline)> {
         let slot = self.slot?;
         let (at, due) = if self.queue.len() >= self.frame_samples() {
@@ -262,12 +260,12 @@ impl Pacer {
         Some((self.left[0].map_or(at, |left| at.max(left + PTIME)), due))
     }
 
-    /// Makes the next frame out of the queue, padded with silence, and moves on to the next slot.
+    /// Cuts the next frame from the queue, pads it with silence, and advances to the next slot.
     fn cut(&mut self, now: Instant) {
         let (samples, takes) = (self.frame_samples(), self.takes());
         let flowed = std::mem::replace(&mut self.flowing, takes == samples);
         if !flowed {
-            // A jump of the clock is inaudible in silence, and between silence and speech.
+            // A timestamp jump is inaudible in silence, and between silence and speech.
             while let Some(rest) = self.owed.checked_sub(PTIME) {
                 self.owed = rest;
                 self.ticks += PTIME_TICKS;
@@ -278,7 +276,7 @@ impl Pacer {
         self.frame.resize(samples, 0);
         let came_alone = self.full > self.left[1] && self.queue.len() < samples;
         if self.flowing && came_alone && self.full < Some(now) {
-            // It comes one by one and yet has to wait: its clock is ahead of the slots.
+            // Single frames that still wait in the queue: the clock of the source is faster.
             self.slot = self.slot.and_then(|slot| slot.checked_sub(PULL));
             self.owed = self.owed.saturating_sub(PULL);
         }
@@ -287,12 +285,12 @@ impl Pacer {
         self.left = [self.left[1], Some(now)];
     }
 
-    /// Returns the slot after `slot` that is still ahead.
+    /// Returns the first slot after `slot` that is in the future.
     fn next_slot(&mut self, slot: Instant, ran_dry: bool, now: Instant) -> Instant {
         let next = slot + PTIME;
         if ran_dry {
-            // The clock waited for the speech: it goes on from here, so that late speech finds its
-            // slot open.
+            // The clock waited for speech and continues from here, so that late speech finds its
+            // slot free.
             self.owed += now.saturating_duration_since(slot);
             return next.max(now + PTIME);
         }

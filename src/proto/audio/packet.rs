@@ -1,12 +1,12 @@
-//! One payload of audio, as RTP brings it, with its place in the stream.
+//! An audio payload with its RTP sequence number and timestamp.
 
 use std::sync::Arc;
 
-/// One payload of audio that came.
+/// One received audio payload.
 pub struct AudioPacket {
     /// Extended RTP sequence number.
     pub sequence: u64,
-    /// Extended RTP timestamp, by the clock of the codec.
+    /// Extended RTP timestamp, in ticks of the codec's clock.
     pub timestamp: u64,
     pub payload: Arc<[u8]>,
 }

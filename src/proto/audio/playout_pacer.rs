@@ -5,8 +5,8 @@
 //! and the start and end of speech. Unlike `pacer`, it sends nothing while the bot is silent.
 //!
 //! Each chunk extends the time until which the far end plays. A chunk leaves when that time is at
-//! most the lead ahead, so deadlines are absolute and do not drift. The rest of an utterance is
-//! padded with silence when no more speech comes for a while. A full queue accepts nothing;
+//! most the lead ahead, so deadlines are absolute and do not drift. An incomplete last chunk is
+//! padded with silence when no more speech arrives for a while. A full queue accepts nothing;
 //! [`PlayoutPacer::room`] returns its free capacity.
 
 use std::collections::VecDeque;
@@ -14,43 +14,43 @@ use std::time::{Duration, Instant};
 
 use crate::limits::{PACER_QUEUE, SPEECH_HANGOVER, UTTERANCE_REST_WAIT};
 
-/// How speech is cut, and how far ahead of its playing it leaves.
+/// The chunk size, and the lead of sending over playout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkFormat {
     pub rate_hz: u32,
-    /// Samples of one message.
+    /// Samples of one chunk.
     pub chunk: usize,
-    /// The last message of an utterance is filled up to a multiple of so many samples.
+    /// The last chunk of an utterance is padded to a multiple of this number of samples.
     pub multiple: usize,
-    /// How much the far end may hold that it has not played.
+    /// Speech that the far end buffers.
     pub lead: Duration,
 }
 
-/// What the cadence has for the caller.
+/// Output of the pacer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PlayoutOutput<'a> {
-    /// Send this now.
+    /// Send this chunk now.
     Chunk(&'a [i16]),
     /// All speech before this mark has left.
     Mark(String),
-    /// The bot's speech begins to leave; its first chunk follows.
+    /// The bot's speech starts; its first chunk follows.
     SpeechStarted,
-    /// The last of the bot's speech was played a while ago, or was interrupted.
+    /// The bot's speech was played, and the hangover has passed, or it was interrupted.
     SpeechStopped,
 }
 
-/// The clock of one outgoing stream of messages.
+/// Paces one outgoing stream of messages.
 pub struct PlayoutPacer {
     cut: ChunkFormat,
     queue: VecDeque<i16>,
     chunk: Vec<i16>,
     /// Marks, each with the number of queued samples before it.
     marks: VecDeque<(usize, String)>,
-    /// When the far end will have played all that was sent.
+    /// Time at which the far end has played everything that was sent.
     played: Option<Instant>,
-    /// When the queue last took audio.
+    /// Time at which the queue last received audio.
     fed: Option<Instant>,
-    /// When what last sounded will have been played, while the bot speaks.
+    /// Time at which the last sound will have been played, while the bot speaks.
     speaking: Option<Instant>,
     interrupted: bool,
     chunks: u64,
@@ -71,18 +71,18 @@ impl PlayoutPacer {
         }
     }
 
-    /// Returns how many samples the queue takes.
+    /// Returns the free capacity of the queue, in samples.
     pub fn room(&self) -> usize {
         let queued = PACER_QUEUE.as_millis() as usize * self.cut.rate_hz as usize / 1000;
         queued.max(2 * self.cut.chunk).saturating_sub(self.queue.len())
     }
 
-    /// Returns how many chunks have left.
+    /// Returns the number of chunks sent.
     pub fn chunks(&self) -> u64 {
         self.chunks
     }
 
-    /// Queues speech; the caller keeps to [`PlayoutPacer::room`].
+    /// Queues speech, at most [`PlayoutPacer::room`] samples.
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
         if !pcm.is_empty() {
             self.queue.extend(pcm);
@@ -90,13 +90,13 @@ impl PlayoutPacer {
         }
     }
 
-    /// Sets a mark behind all queued speech.
+    /// Adds a mark after all queued speech.
     pub fn handle_mark(&mut self, name: String) {
         self.marks.push_back((self.queue.len(), name));
     }
 
-    /// Drops all speech that has not left, and gives back its marks. What was sent counts as
-    /// dropped by the far end.
+    /// Drops the queued speech, and returns its marks. The far end is assumed to discard its
+    /// buffer.
     pub fn handle_interruption(&mut self) -> Vec<String> {
         self.queue.clear();
         self.played = None;
@@ -104,17 +104,17 @@ impl PlayoutPacer {
         self.marks.drain(..).map(|(_, name)| name).collect()
     }
 
-    /// Tells whether all speech, and every mark, has left.
+    /// Returns whether all speech and all marks have left.
     pub fn is_sent(&self) -> bool {
         self.queue.is_empty() && self.marks.is_empty()
     }
 
-    /// Returns when the far end will have played all that was sent.
+    /// Returns the time at which the far end has played everything that was sent.
     pub fn played(&self) -> Option<Instant> {
         self.played
     }
 
-    /// Returns the next deadline; `None` when nothing is on its way.
+    /// Returns the next deadline; `None` when nothing is queued or playing.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let silence = self
             .speaking
@@ -123,7 +123,7 @@ impl PlayoutPacer {
         self.due().or(silence)
     }
 
-    /// Returns what is due by now, one thing at a time.
+    /// Returns the next output that is due.
     pub fn poll_output(&mut self, now: Instant) -> Option<PlayoutOutput<'_>> {
         let over = self.queue.is_empty() && self.speaking.is_some_and(|sound| now >= sound + SPEECH_HANGOVER);
         if std::mem::take(&mut self.interrupted) || over {
@@ -159,7 +159,7 @@ impl PlayoutPacer {
         Some(PlayoutOutput::Chunk(&self.chunk))
     }
 
-    /// Returns when the next chunk leaves.
+    /// Returns the time at which the next chunk leaves.
     fn due(&self) -> Option<Instant> {
         let fed = self.fed.filter(|_| !self.queue.is_empty())?;
         let complete = if self.queue.len() >= self.cut.chunk {
@@ -185,7 +185,7 @@ mod tests {
         lead: Duration::from_millis(200),
     };
 
-    /// What left, and when after the start: chunks by their length, marks by name, turns by a sign.
+    /// An output and its time after the start: chunks by their length, marks by their name.
     #[derive(Debug, PartialEq, Eq, Clone)]
     enum Left {
         Chunk(usize),
@@ -206,8 +206,7 @@ mod tests {
         }
     }
 
-    /// Feeds a long speech as there is room, from deadline to deadline, until everything was
-    /// played.
+    /// Queues a long speech as the queue has room, from deadline to deadline, until all was played.
     fn say(cadence: &mut PlayoutPacer, samples: usize, start: Instant) -> Vec<(Instant, Left)> {
         let (mut left, mut rest, mut now) = (Vec::new(), samples, start);
         loop {
@@ -236,15 +235,15 @@ mod tests {
     /// The far end never holds more than the lead and one chunk, and every deadline is the start
     /// plus whole chunks.
     #[test]
-    fn a_long_speech_leaves_at_the_speed_at_which_it_is_played() {
+    fn a_long_speech_leaves_at_playout_speed() {
         let start = Instant::now();
         let left = say(&mut PlayoutPacer::new(CALL), 8_000 * 10, start);
         let chunks = chunks(&left);
         assert_eq!(chunks.len(), 500);
         for (nth, (at, samples)) in chunks.iter().enumerate() {
             assert_eq!(*samples, 160);
-            // The first eleven fill the lead; from then on each leaves when the one before the lead
-            // begins to play.
+            // The first eleven fill the lead; each further one leaves when a chunk of the lead
+            // starts to play.
             let due = start + PTIME * u32::try_from(nth).expect("few").saturating_sub(10);
             assert_eq!(*at, due, "chunk {nth}");
         }
@@ -254,7 +253,7 @@ mod tests {
         assert_eq!(*stopped, start + Duration::from_secs(10) + SPEECH_HANGOVER);
     }
 
-    /// What comes in real time leaves as it comes: nothing is held back for a fuller message.
+    /// Real-time input leaves at once: the pacer does not wait for a fuller chunk.
     #[test]
     fn live_frames_are_not_delayed() {
         let start = Instant::now();
@@ -268,9 +267,10 @@ mod tests {
         }
     }
 
-    /// The rest of an utterance waits for more, and is then filled up to what the provider takes.
+    /// The rest of an utterance waits for more speech, and is then padded to the provider's
+    /// multiple.
     #[test]
-    fn the_last_message_is_filled_up() {
+    fn pads_the_last_chunk() {
         let start = Instant::now();
         let cut = ChunkFormat {
             chunk: 1_600,
@@ -280,7 +280,7 @@ mod tests {
         let mut cadence = PlayoutPacer::new(cut);
         let left = say(&mut cadence, 1_600 + 170, start);
         assert_eq!(chunks(&left), [(start, 1_600), (start + UTTERANCE_REST_WAIT, 320)]);
-        // What follows before that time is up is no new utterance.
+        // Speech that arrives within that time continues the utterance.
         cadence.handle_audio(&[1; 800], start);
         cadence.handle_audio(&[1; 800], start + UTTERANCE_REST_WAIT - MS);
         let mut left = Vec::new();
@@ -291,9 +291,9 @@ mod tests {
         );
     }
 
-    /// A pause costs nothing: the next speech leaves at once, and nothing is made up for.
+    /// After a pause, speech leaves at once, and the pacer does not catch up.
     #[test]
-    fn speech_after_a_pause_begins_anew() {
+    fn speech_after_a_pause_leaves_at_once() {
         let start = Instant::now();
         let mut cadence = PlayoutPacer::new(CALL);
         say(&mut cadence, 8_000, start);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interruption_leaves_nothing_behind() {
+    fn an_interruption_drops_all_queued_speech() {
         let start = Instant::now();
         let mut cadence = PlayoutPacer::new(CALL);
         let mut left = Vec::new();
@@ -318,14 +318,14 @@ mod tests {
         drain(&mut cadence, start, &mut left);
         assert_eq!(left, [(start, Left::Stopped)]);
         assert_eq!((cadence.poll_timeout(), cadence.is_sent()), (None, true));
-        // The far end was cleared, so its lead is free again.
+        // The far end was cleared, so the lead is free again.
         cadence.handle_audio(&[1; 160], start);
         left.clear();
         drain(&mut cadence, start, &mut left);
         assert_eq!(left, [(start, Left::Started), (start, Left::Chunk(160))]);
     }
 
-    /// A mark leaves behind the speech before it and ahead of what follows.
+    /// A mark leaves after the speech before it and before the speech after it.
     #[test]
     fn marks_keep_their_place() {
         let start = Instant::now();
@@ -352,9 +352,9 @@ mod tests {
         );
     }
 
-    /// Digital silence is sent as it is, but it is no speech.
+    /// Digital silence is sent, and does not count as speech.
     #[test]
-    fn silence_is_no_speech() {
+    fn silence_is_not_speech() {
         let start = Instant::now();
         let mut cadence = PlayoutPacer::new(CALL);
         let mut left = Vec::new();
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_takes_nothing_more() {
+    fn a_full_queue_accepts_nothing() {
         let start = Instant::now();
         let mut cadence = PlayoutPacer::new(CALL);
         let room = cadence.room();

@@ -1,8 +1,8 @@
 //! The inbound audio of an RTP session: from packets to PCM at the bot's rate.
 //!
-//! In: audio packets with their RTP numbers, the rate that the bot asks for, and `now`. Out: frames
+//! In: audio packets with their RTP numbers, the rate that the bot requests, and `now`. Out: frames
 //! of `i16` mono PCM, one per packet that arrived, was recovered or was concealed. A packet that
-//! cannot be decoded is concealed and counted. Nothing is decoded before the bot asks for audio.
+//! cannot be decoded is concealed and counted. Nothing is decoded before the bot requests audio.
 
 use std::fmt;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::audio::jitter::{self, JitterBuffer};
 use crate::audio::packet::AudioPacket;
 use crate::counts::{Count, Counts};
 
-/// The hearing half of a session's audio.
+/// The receiving half of a session's audio.
 pub struct AudioReceiver {
     codec: Codec,
     jitter: JitterBuffer,
@@ -35,7 +35,7 @@ impl AudioReceiver {
         }
     }
 
-    /// Takes the rate of the PCM that the bot wants, in Hz.
+    /// Sets the rate of the PCM for the bot, in Hz.
     pub fn set_rate(&mut self, rate_hz: u32) {
         if self
             .decoder
@@ -50,12 +50,12 @@ impl AudioReceiver {
         }
     }
 
-    /// The caller sends from a new connection, with new numbers.
+    /// Handles a new connection of the caller, whose sequence numbers are new.
     pub fn handle_restart(&mut self) {
         self.jitter.handle_restart();
     }
 
-    /// Takes packets of this codec from here on.
+    /// Sets the codec of further packets.
     pub fn set_codec(&mut self, codec: Codec) {
         if self.codec == codec {
             return;
@@ -82,7 +82,7 @@ impl AudioReceiver {
         self.jitter.poll_timeout()
     }
 
-    /// Makes the next frame, if there is one; [`AudioReceiver::take_frame`] hands it out.
+    /// Decodes the next frame, if there is one; [`AudioReceiver::take_frame`] returns it.
     pub fn poll_frame(&mut self) -> bool {
         let Some(decoder) = &mut self.decoder else {
             return false;
@@ -93,7 +93,7 @@ impl AudioReceiver {
                 Some(jitter::JitterOutput::Decode(packet)) => decoder.decode(packet),
                 Some(jitter::JitterOutput::DecodeFec(next)) => decoder.decode_fec(next),
                 Some(jitter::JitterOutput::Conceal) => decoder.conceal(),
-                // The bot counts the samples it receives; pauses are not part of them.
+                // The bot counts received samples; pauses are not part of them.
                 Some(jitter::JitterOutput::Gap { .. }) => continue,
             };
             let pcm = match decoded {
@@ -111,14 +111,14 @@ impl AudioReceiver {
         true
     }
 
-    /// Hands out the frame that [`AudioReceiver::poll_frame`] made, and its rate in Hz.
+    /// Returns the frame of [`AudioReceiver::poll_frame`], and its rate in Hz.
     pub fn take_frame(&mut self) -> (&[i16], u32) {
         self.ready = false;
         let rate_hz = self.decoder.as_ref().map_or(0, AudioDecoder::rate_hz);
         (&self.pcm, rate_hz)
     }
 
-    /// Returns what became of the caller's packets.
+    /// Returns the statistics of the caller's packets.
     pub fn tally(&self) -> InboundStats {
         InboundStats {
             counters: *self.jitter.counters(),
@@ -127,7 +127,7 @@ impl AudioReceiver {
     }
 }
 
-/// What became of a caller's packets.
+/// Statistics of a caller's packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InboundStats {
     pub counters: jitter::JitterStats,
@@ -136,7 +136,7 @@ pub struct InboundStats {
 }
 
 impl InboundStats {
-    /// Puts what the metrics know of it.
+    /// Adds the counters to the metrics.
     pub fn count(&self, counts: &mut Counts) {
         let counters = &self.counters;
         counts.set(Count::PacketsLost, counters.lost);
@@ -146,13 +146,13 @@ impl InboundStats {
         counts.set(Count::FramesConcealed, counters.concealed);
     }
 
-    /// Says, for the last line of a session in the log, which packets came and left.
+    /// Returns the packet counts for the last log line of a session.
     pub fn summary(&self, counts: &Counts) -> String {
         let (came, left) = (counts.get(Count::PacketsIn), counts.get(Count::PacketsOut));
         format!("{came} packets in, {left} out, {self}")
     }
 
-    /// Returns the sum of two; the jitter is the greater one.
+    /// Returns the sum of both; the jitter is the greater one.
     pub fn with(&self, other: &InboundStats) -> InboundStats {
         let (one, two) = (&self.counters, &other.counters);
         InboundStats {

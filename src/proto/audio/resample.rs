@@ -1,27 +1,27 @@
-//! Changes the rate of PCM: any rate of `limits::RATES_HZ` to any other, `i16` mono, in a stream.
+//! Converts PCM between any two rates of `limits::RATES_HZ`, `i16` mono, as a stream.
 //!
-//! In: samples at one rate, any number at a time. Out: samples at the other rate, at most [`SPAN`]
-//! periods of the lower rate late. A polyphase windowed sinc in 16-bit arithmetic; rows of the
-//! filter are made once, so that a stream allocates nothing. Rates without a common measure get the
-//! nearest of [`ROWS_MAX`] phases, which costs some signal-to-noise ratio. Digital silence stays
-//! digital silence. Source: the windowed-sinc method as in J. O. Smith, "Digital Audio Resampling";
-//! the window is J. F. Kaiser's.
+//! In: samples at one rate, in pieces of any length. Out: samples at the other rate, at most
+//! [`SPAN`] periods of the lower rate late. A polyphase windowed sinc in 16-bit arithmetic; the
+//! filter is computed once, so that a stream allocates nothing. Rates with a ratio of more than
+//! [`ROWS_MAX`] phases use the nearest phase, which costs some signal-to-noise ratio. Digital
+//! silence stays digital silence. Source: the windowed-sinc method as in J. O. Smith, "Digital
+//! Audio Resampling"; the Kaiser window.
 
 use std::f64::consts::PI;
 
 use wide::{i16x8, i32x4};
 
-/// Half the filter's length, in periods of the lower rate.
+/// Half the length of the filter, in periods of the lower rate.
 pub const SPAN: usize = 24;
-/// Phases of the filter at most: 160 are those of 44.1 and 48 kHz.
+/// Limit of filter phases: 160 are those of 44.1 and 48 kHz.
 pub const ROWS_MAX: usize = 160;
-/// Where the pass band ends, as a share of half the lower rate; behind it the filter falls by 60 dB
+/// End of the pass band, as a share of half the lower rate; above it, the filter falls by 60 dB
 /// within 15 %.
 const CUTOFF: f64 = 0.925;
-/// Shape of the window: 60 dB in the stop band.
+/// Shape of the Kaiser window: 60 dB in the stop band.
 const BETA: f64 = 5.65;
-/// Bits behind the point of a coefficient. Two above it leave the sum of their magnitudes room in
-/// 32 bits.
+/// Fractional bits of a coefficient. With two integer bits, the sum of magnitudes fits into 32
+/// bits.
 const POINT: u32 = 14;
 
 /// A stream that changes its rate.
@@ -29,22 +29,22 @@ pub struct Resampler {
     /// One period of output is `step / phases` of input.
     step: usize,
     phases: usize,
-    /// The filter, one row per phase, each of `taps` coefficients.
+    /// The filter: one row per phase, each of `taps` coefficients.
     rows: Vec<i16>,
     taps: usize,
     /// Input that later output still needs.
     input: Vec<i16>,
-    /// Where the next output lies behind the first of `input`, in samples and in phases.
+    /// Position of the next output relative to the first of `input`, in samples and in phases.
     at: usize,
     phase: usize,
 }
 
 impl Resampler {
-    /// Makes a resampler between two rates in hertz, both above zero.
+    /// Creates a resampler between two rates in hertz, both above zero.
     pub fn new(from_hz: u32, to_hz: u32) -> Self {
         let common = gcd(from_hz, to_hz);
         let (step, phases) = ((from_hz / common) as usize, (to_hz / common) as usize);
-        // Going down, the filter is as much longer as its band is narrower.
+        // When the rate decreases, the filter is longer in proportion to its narrower band.
         let narrower = f64::from(from_hz.max(to_hz)) / f64::from(to_hz);
         let half = (SPAN as f64 * narrower).ceil() as usize;
         let (taps, count) = (2 * half, phases.min(ROWS_MAX));
@@ -62,14 +62,14 @@ impl Resampler {
         }
     }
 
-    /// Forgets the input that has not come out yet.
+    /// Discards the buffered input.
     pub fn reset(&mut self) {
         self.input.clear();
         self.input.resize(self.taps - 1, 0);
         (self.at, self.phase) = (0, 0);
     }
 
-    /// Takes the next samples, and appends to `output` what they make.
+    /// Resamples `samples`, and appends the result to `output`.
     pub fn process(&mut self, samples: &[i16], output: &mut Vec<i16>) {
         self.input.extend_from_slice(samples);
         let count = self.rows.len() / self.taps;
@@ -83,7 +83,7 @@ impl Resampler {
             self.at += self.phase / self.phases;
             self.phase %= self.phases;
         }
-        // Going down by much, the next output may lie behind all that has come.
+        // When the rate decreases by much, the next output may lie after all input.
         let used = self.at.min(self.input.len());
         self.input.copy_within(used.., 0);
         self.input.truncate(self.input.len() - used);
@@ -91,7 +91,7 @@ impl Resampler {
     }
 }
 
-/// Returns the sum of the products of two slices of one length, eight at a time.
+/// Returns the dot product of two slices of the same length, eight elements at a time.
 fn dot(left: &[i16], right: &[i16]) -> i32 {
     let (eights, left_rest) = left.as_chunks::<8>();
     let (shares, right_rest) = right.as_chunks::<8>();
@@ -103,8 +103,8 @@ fn dot(left: &[i16], right: &[i16]) -> i32 {
     sums.reduce_add() + rest.map(|(a, b)| i32::from(*a) * i32::from(*b)).sum::<i32>()
 }
 
-/// Makes the row for an output that lies `offset` of an input period behind the sample in the
-/// middle.
+/// Returns the filter row for an output that lies `offset` of an input period after the middle
+/// sample.
 fn coefficients(offset: f64, half: usize, narrower: f64) -> Vec<i16> {
     let band = CUTOFF / narrower;
     let shares: Vec<f64> = (0..2 * half)
@@ -117,7 +117,7 @@ fn coefficients(offset: f64, half: usize, narrower: f64) -> Vec<i16> {
         .collect();
     let whole = shares.iter().sum::<f64>() / f64::from(1 << POINT);
     let mut row: Vec<i16> = shares.iter().map(|share| (share / whole).round() as i16).collect();
-    // Every row passes a constant unchanged, or a tone would be modulated by the phases.
+    // Every row passes a constant unchanged; otherwise the phases would modulate a tone.
     let off = (1 << POINT) - row.iter().map(|share| i32::from(*share)).sum::<i32>();
     row[half - 1] += off as i16;
     row
@@ -173,10 +173,10 @@ mod tests {
         output
     }
 
-    /// Splits PCM into the part that is a tone of `hz` and the rest; effective values.
+    /// Returns the root mean squares of the tone of `hz` in the PCM, and of the rest.
     fn split(pcm: &[i16], hz: f64, rate_hz: u32) -> (f64, f64) {
         let wave = |n: usize| (2.0 * PI * hz * n as f64 / f64::from(rate_hz)).sin_cos();
-        // Least squares on sine and cosine, which are not quite orthogonal over a part of a period.
+        // Least squares on sine and cosine, which are not orthogonal over a part of a period.
         let (mut ss, mut sc, mut cc, mut xs, mut xc) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for (n, sample) in pcm.iter().enumerate() {
             let (sin, cos) = wave(n);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tone_keeps_its_height_and_stays_clean() {
+    fn preserves_tones_without_distortion() {
         for (from_hz, to_hz) in PAIRS {
             for hz in [300.0, 1_000.0, f64::from(from_hz.min(to_hz)) * 0.4] {
                 let output = resample(&tone(hz, from_hz, from_hz as usize / 3), from_hz, to_hz);
@@ -221,11 +221,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_lower_rate_cannot_hold_is_gone() {
+    fn removes_content_above_the_lower_rate() {
         for (from_hz, to_hz) in PAIRS {
             if from_hz < to_hz {
-                // Images of a tone above half the input rate would be all that is not the tone:
-                // proved above.
+                // The images of such a tone are covered by the test above.
                 continue;
             }
             for share in [0.5, 0.55, 0.7, 0.9] {
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_any_length_make_the_same_stream() {
+    fn the_length_of_pieces_does_not_matter() {
         for (from_hz, to_hz) in PAIRS {
             let pcm = tone(440.0, from_hz, 5_000);
             let whole = resample(&pcm, from_hz, to_hz);
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_in_is_a_second_out_and_memory_does_not_grow() {
+    fn preserves_duration_with_bounded_memory() {
         for (from_hz, to_hz) in PAIRS {
             let mut resampler = Resampler::new(from_hz, to_hz);
             let frame = vec![1_000; from_hz as usize / 50];
@@ -283,19 +282,19 @@ mod tests {
     }
 
     #[test]
-    fn silence_stays_silent_and_the_loudest_does_not_wrap() {
+    fn preserves_silence_and_does_not_overflow() {
         for (from_hz, to_hz) in PAIRS {
             assert!(
                 resample(&vec![0; 2_000], from_hz, to_hz)
                     .iter()
                     .all(|sample| *sample == 0)
             );
-            // A sum that wrapped would change its sign in the middle of a half wave.
+            // A sum that overflows would change its sign in the middle of a half wave.
             let square: Vec<i16> = (0..9_000)
                 .map(|n| if n % 180 < 90 { i16::MAX } else { i16::MIN })
                 .collect();
             let output = resample(&square, from_hz, to_hz);
-            // The filter rings before the first edge; what follows is steady.
+            // The filter rings before the first edge; the rest is steady.
             let steady = &output[output.len() / 4..];
             let changes = steady.windows(2).filter(|pair| (pair[0] < 0) != (pair[1] < 0)).count();
             assert!((74..=76).contains(&changes), "from {from_hz} to {to_hz}: {changes}");
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn no_input_can_overflow_the_sum() {
+    fn no_input_overflows_the_sum() {
         for (from_hz, to_hz) in PAIRS {
             let resampler = Resampler::new(from_hz, to_hz);
             for row in resampler.rows.chunks(resampler.taps) {
@@ -314,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_forgets() {
+    fn reset_discards_the_input() {
         let mut resampler = Resampler::new(48_000, 44_100);
         let mut output = Vec::new();
         resampler.process(&tone(440.0, 48_000, 333), &mut output);

@@ -1,8 +1,8 @@
-//! The outbound audio of an RTP session: from the bot's PCM to packets that leave on time.
+//! The outbound audio of an RTP session: from the bot's PCM to paced packets.
 //!
 //! In: `i16` mono PCM at the bot's rate, interruptions, and `now`. Out: one packet per 20 ms with
-//! its RTP timestamp, silence included, and the edges of speech as it leaves. Combines `pacer`,
-//! `resample` (where the codec lacks the bot's rate) and `encoder`. Nothing leaves before
+//! its RTP timestamp, silence included, and the start and end of speech. Combines `pacer`,
+//! `resample` (if the codec does not support the bot's rate) and `encoder`. Nothing leaves before
 //! [`AudioSender::start`].
 
 use std::collections::VecDeque;
@@ -14,44 +14,44 @@ use crate::audio::opus::{EncoderSettings, RTP_CLOCK_HZ};
 use crate::audio::pacer::{self, Pacer};
 use crate::audio::resample::Resampler;
 
-/// The rate at which silence is sent to a caller whose bot has not asked for audio yet.
+/// The rate of the silence that is sent until the bot requests audio.
 const RATE_HZ_BEFORE: u32 = 16_000;
 
-/// What the caller hears of the bot's turns.
+/// The start or end of the bot's speech.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpeechEdge {
     Started,
     Stopped,
 }
 
-/// One packet on its way.
+/// One packet to send.
 pub struct EncodedPacket<'a> {
     pub payload: &'a [u8],
-    /// RTP timestamp in ticks of the codec's clock, from zero at the session's start.
+    /// RTP timestamp in ticks of the codec's clock, from zero at the start of the session.
     pub ticks: u64,
-    /// The PCM behind the payload, for the audio-level header extension.
+    /// The PCM of the payload, for the audio-level header extension.
     pub pcm: &'a [i16],
 }
 
-/// The speaking half of a session's audio.
+/// The sending half of a session's audio.
 pub struct AudioSender {
     codec: Codec,
-    /// Whether the caller decodes at 16 kHz: what it cannot hear is not coded.
+    /// Whether the caller decodes at 16 kHz, so that the band is limited to 8 kHz.
     device: bool,
     voice: EncoderSettings,
     rate_hz: u32,
-    /// Set where the bot's rate is not the codec's.
+    /// Set if the bot's rate is not that of the codec.
     resampler: Option<Resampler>,
     pacer: Pacer,
     encoder: Option<SpeechEncoder>,
     started: bool,
-    /// Ticks of 48 kHz that had passed when the rate was set.
+    /// Ticks of 48 kHz before the rate was set.
     ticks_before: u64,
     ticks: u64,
-    /// Speech on its way into the pacer, at the codec's rate; kept for its memory.
+    /// Speech at the codec's rate on its way to the pacer; a field to reuse the memory.
     resampled: Vec<i16>,
     turns: VecDeque<SpeechEdge>,
-    /// What left before the rate was set.
+    /// Counters from before the rate was set.
     before: pacer::PacerStats,
 }
 
@@ -75,7 +75,7 @@ impl AudioSender {
         }
     }
 
-    /// Takes the rate of the bot's PCM, in Hz. The stream goes on with the next packet.
+    /// Sets the rate of the bot's PCM, in Hz. The stream continues with the next packet.
     pub fn set_rate(&mut self, rate_hz: u32, now: Instant) {
         if self.rate_hz != rate_hz {
             self.rate_hz = rate_hz;
@@ -83,7 +83,7 @@ impl AudioSender {
         }
     }
 
-    /// Takes the codec of a new connection. What is queued for the old one is dropped.
+    /// Sets the codec of a new connection. Speech queued for the old one is dropped.
     pub fn set_codec(&mut self, codec: Codec, now: Instant) {
         if self.codec != codec {
             self.codec = codec;
@@ -92,7 +92,7 @@ impl AudioSender {
         }
     }
 
-    /// Begins anew at the rates that hold now; timestamps and counters go on.
+    /// Recreates pacer and encoder for the current rates; timestamps and counters continue.
     fn tune(&mut self, now: Instant) {
         let codec_hz = self.codec_hz();
         self.resampler = resampler(self.rate_hz, codec_hz);
@@ -105,18 +105,18 @@ impl AudioSender {
         }
     }
 
-    /// Returns the rate of the PCM that is encoded.
+    /// Returns the rate of the encoded PCM.
     fn codec_hz(&self) -> u32 {
         self.codec.encoder_rate_hz(self.rate_hz)
     }
 
-    /// The caller is connected: from here on a packet leaves every 20 ms.
+    /// Starts the stream once the caller is connected: a packet leaves every 20 ms.
     pub fn start(&mut self, now: Instant) {
         self.started = true;
         self.pacer.start(now);
     }
 
-    /// Drops all speech that has not left.
+    /// Drops the queued speech.
     pub fn handle_interruption(&mut self, now: Instant) {
         self.pacer.handle_interruption(now);
         if let Some(resampler) = &mut self.resampler {
@@ -124,23 +124,22 @@ impl AudioSender {
         }
     }
 
-    /// Nothing leaves until the next [`AudioSender::start`]: a turn that is on ends here, and what
-    /// is queued of it is a new one then.
+    /// Pauses the stream until the next [`AudioSender::start`]: current speech ends, and queued
+    /// speech starts again then.
     pub fn handle_pause(&mut self) {
         if self.pacer.handle_pause() {
             self.turns.push_back(SpeechEdge::Stopped);
         }
     }
 
-    /// Returns how many samples there is room for, at the bot's rate.
+    /// Returns the free capacity of the queue, in samples at the bot's rate.
     pub fn room(&self) -> usize {
-        // One sample less than there is room for: a piece may come out one sample longer than its
-        // share.
+        // One sample less: the resampler may return one sample more than the ratio.
         let room = self.pacer.room().saturating_sub(usize::from(self.resampler.is_some())) as u64;
         (room * u64::from(self.rate_hz) / u64::from(self.codec_hz())) as usize
     }
 
-    /// Takes speech at the bot's rate, at most [`AudioSender::room`] of it.
+    /// Queues speech at the bot's rate, at most [`AudioSender::room`] samples.
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
         let speech = match &mut self.resampler {
             Some(resampler) => {
@@ -153,7 +152,7 @@ impl AudioSender {
         self.pacer.handle_audio(speech, now);
     }
 
-    /// Tells whether nothing is left to say.
+    /// Returns whether no speech is queued.
     pub fn is_silent(&self) -> bool {
         self.pacer.queued().is_zero()
     }
@@ -189,12 +188,12 @@ impl AudioSender {
         }
     }
 
-    /// Returns the next turn of speech that the caller heard.
+    /// Returns the next start or end of speech.
     pub fn poll_speech_edge(&mut self) -> Option<SpeechEdge> {
         self.turns.pop_front()
     }
 
-    /// Returns what left since the session began.
+    /// Returns the counters since the session began.
     pub fn counters(&self) -> pacer::PacerStats {
         let (before, now) = (self.before, self.pacer.counters());
         pacer::PacerStats {
@@ -209,7 +208,7 @@ impl AudioSender {
     }
 }
 
-/// Makes the filter between two rates; none where they are one.
+/// Returns the resampler between two rates; `None` if they are equal.
 fn resampler(from_hz: u32, to_hz: u32) -> Option<Resampler> {
     (from_hz != to_hz).then(|| Resampler::new(from_hz, to_hz))
 }
@@ -221,7 +220,7 @@ mod tests {
     use crate::audio::g711::Law;
     use std::time::Duration;
 
-    /// Runs a speaker up to, and without, `until`; gives its packets with their timestamps.
+    /// Runs a sender until just before `until`; returns its packets with their timestamps.
     fn run(speaker: &mut AudioSender, pcm: &mut &[i16], from: Instant, until: Instant) -> Vec<(Vec<u8>, u64)> {
         let mut packets = Vec::new();
         let mut now = from;
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bot_may_speak_at_any_rate() {
+    fn encodes_any_bot_rate() {
         let rates = [8_000, 9_999, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000];
         for (codec, rate_hz) in Codec::ALL
             .iter()
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_the_rate_keeps_the_clock() {
+    fn a_new_rate_keeps_the_clock() {
         let start = Instant::now();
         let mut speaker = AudioSender::new(Codec::Opus, false, EncoderSettings::default());
         assert!(speaker.poll_packet(start).is_none(), "nothing before the start");
@@ -301,9 +300,9 @@ mod tests {
         assert!(packets.len() >= 10);
     }
 
-    /// A client that comes back with another codec is sent that one, at the time that has passed.
+    /// A client that reconnects with another codec receives that codec, at the elapsed time.
     #[test]
-    fn a_change_of_the_codec_keeps_the_clock_and_ends_the_turn() {
+    fn a_new_codec_keeps_the_clock_and_ends_the_speech() {
         let start = Instant::now();
         let mut speaker = AudioSender::new(Codec::Opus, false, EncoderSettings::default());
         speaker.set_rate(24_000, start);
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interruption_leaves_nothing_behind() {
+    fn an_interruption_drops_all_queued_speech() {
         for rate_hz in [16_000, 44_100] {
             let start = Instant::now();
             let mut speaker = AudioSender::new(Codec::Opus, false, EncoderSettings::default());
@@ -353,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_gets_nothing_that_it_cannot_play() {
+    fn a_device_receives_nothing_above_its_band() {
         let start = Instant::now();
         let pcm: Vec<i16> = (0..24_000_i32)
             .map(|n| ((n * 7_919) % 20_000 - 10_000) as i16)
@@ -369,8 +368,7 @@ mod tests {
         }
     }
 
-    /// The settings are those that the encoder works with, from the first packet on and at a new
-    /// rate as well.
+    /// The configured settings apply from the first packet on, and at a new rate as well.
     #[test]
     fn the_encoder_uses_the_configured_complexity() {
         let start = Instant::now();

@@ -1,8 +1,8 @@
-//! Tones for tests: made, and found again.
+//! Generates and detects tones, for tests.
 
 use std::f64::consts::TAU;
 
-/// A sine of a quarter of full scale.
+/// A sine at a quarter of full scale.
 pub struct Tone {
     pub hz: f64,
     pub rate_hz: u32,
@@ -23,7 +23,7 @@ impl Tone {
     }
 }
 
-/// Returns the share of the energy of `pcm` that lies at `hz` (Goertzel), 0 to 1.
+/// Returns the share of the energy of `pcm` at `hz` (Goertzel), 0 to 1.
 pub fn share(pcm: &[i16], hz: f64, rate_hz: u32) -> f64 {
     let step = TAU * hz / f64::from(rate_hz);
     let (mut re, mut im, mut energy) = (0.0, 0.0, 0.0);

@@ -1,54 +1,53 @@
-//! Tells speech from background by its energy.
+//! Detects speech by its energy.
 //!
-//! In: `i16` mono PCM at one rate, pieces of any length. Out: whether there was speech in them.
-//! Speech is what stands out of the background by 7 dB and is louder than a whisper from the next
-//! room. The background is the quietest 40 ms of the last 3 s: it follows a fan within that time
-//! and is not raised by speech, which has gaps between its syllables. What rumbles below the voice
-//! is left out. Digital silence is a microphone that is shut (a microcontroller shuts it while the
-//! bot speaks), not a quiet room: it is no speech, and the background before it stays in force.
-//! What lies between words, and what is too short to be a word, is for the caller to decide.
+//! In: `i16` mono PCM at one rate, in pieces of any length. Out: whether they contain speech.
+//! Speech exceeds the background by 7 dB and an absolute minimum. The background is the quietest 40
+//! ms of the last 3 s: it adapts to a fan within that time, and speech does not raise it, since it
+//! has gaps between syllables. A high-pass filter removes rumble below the voice. Digital silence
+//! means a muted microphone (a microcontroller mutes it while the bot speaks), not a quiet room: it
+//! is not speech, and it leaves the background unchanged. The caller handles pauses between words
+//! and sounds shorter than a word.
 
 use std::f32::consts::TAU;
 
-/// Blocks per second: energy is taken over 10 ms.
+/// Blocks per second: energy is measured over 10 ms.
 const BLOCKS_HZ: u32 = 100;
-/// Blocks over which energy is averaged for the background, whose own swings must not pass for
-/// speech.
+/// Blocks over which energy is averaged for the background, so that its fluctuations do not count
+/// as speech.
 const SMOOTH: usize = 4;
 /// Blocks of one window: 500 ms.
 const WINDOW_BLOCKS: u32 = 50;
-/// Windows over which the background is the quietest.
+/// Windows over which the background is the minimum.
 const WINDOWS: usize = 6;
-/// How far speech stands out, as a ratio of energies: 7 dB.
+/// Ratio of the energies of speech and background: 7 dB.
 const STANDS_OUT: f32 = 5.0;
-/// Energy of the faintest speech, as the mean square of samples: 56 dB below the loudest.
+/// Energy of the faintest speech, as the mean square of samples: 56 dB below full scale.
 const FAINTEST: f32 = 2.5e3;
-/// What lies below is rumble, in hertz.
+/// Cutoff of the high-pass filter, in hertz.
 const RUMBLE_HZ: f32 = 380.0;
 
-/// Listens to one voice.
+/// The detector of one voice.
 pub struct Vad {
     block_samples: usize,
     /// The high-pass filter: its pole, and its last input and output.
     pole: f32,
     last: (f32, f32),
-    /// The block that is not full yet: its energy so far, its samples so far, and whether all of
-    /// them are silent.
+    /// The incomplete block: its energy, its number of samples, and whether all are silent.
     energy: f32,
     filled: usize,
     shut: bool,
     /// The last blocks, for the average.
     recent: [f32; SMOOTH],
     next: usize,
-    /// The quietest of the window that is not full yet, and its blocks so far.
+    /// The minimum of the incomplete window, and its number of blocks.
     quietest: f32,
     blocks: u32,
-    /// The quietest of each window before, the newest last.
+    /// The minimum of each earlier window, the newest last.
     windows: [f32; WINDOWS],
 }
 
 impl Vad {
-    /// Makes a detector for PCM at `rate_hz`.
+    /// Creates a detector for PCM at `rate_hz`.
     pub fn new(rate_hz: u32) -> Self {
         Self {
             block_samples: (rate_hz / BLOCKS_HZ) as usize,
@@ -65,12 +64,12 @@ impl Vad {
         }
     }
 
-    /// Takes the next samples, and tells whether there is speech in them: in a block of 10 ms that
-    /// they complete.
+    /// Processes the next samples, and returns whether a block of 10 ms that they complete is
+    /// speech.
     pub fn hears_speech(&mut self, pcm: &[i16]) -> bool {
         let mut speech = false;
         for sample in pcm {
-            // A codec gives back digital silence within one unit.
+            // A codec decodes digital silence within one unit.
             self.shut &= (-1..=1).contains(sample);
             let input = f32::from(*sample);
             let output = input - self.last.0 + self.pole * self.last.1;
@@ -87,7 +86,7 @@ impl Vad {
         speech
     }
 
-    /// Takes one block's mean square, and tells whether it is speech.
+    /// Processes the mean square of one block, and returns whether it is speech.
     fn judge(&mut self, energy: f32) -> bool {
         self.recent[self.next] = energy;
         self.next = (self.next + 1) % SMOOTH;
@@ -122,7 +121,7 @@ mod tests {
             .collect()
     }
 
-    /// White noise of a given effective value, from a seed.
+    /// Returns white noise of a given root mean square, from a seed.
     fn hiss(effective: f32, samples: usize, seed: &mut u32) -> Vec<f32> {
         let mut sample = || {
             *seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -131,7 +130,7 @@ mod tests {
         (0..samples).map(|_| sample()).collect()
     }
 
-    /// What a fan makes: noise, most of it deep.
+    /// Returns the noise of a fan, most of it low.
     fn fan(effective: f32, samples: usize, seed: &mut u32) -> Vec<f32> {
         let mut deep = 0.0;
         let pole = 0.97_f32;
@@ -157,7 +156,7 @@ mod tests {
             .collect()
     }
 
-    /// Share of the frames of 20 ms in which speech is heard.
+    /// Returns the share of 20 ms frames with speech.
     fn share(vad: &mut Vad, pcm: &[i16]) -> f32 {
         let frames = pcm.chunks(HZ / 50);
         let count = frames.len() as f32;
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn speech_is_heard_in_a_quiet_and_in_a_noisy_room() {
+    fn detects_speech_in_quiet_and_noisy_rooms() {
         let speech = sentences();
         for (noise, least) in [(5.0, 0.7), (60.0, 0.65), (300.0, 0.5)] {
             for sound in [hiss, fan] {
@@ -184,20 +183,20 @@ mod tests {
     }
 
     #[test]
-    fn the_first_word_after_digital_silence_is_heard() {
+    fn detects_the_first_word_after_digital_silence() {
         let mut vad = Vad::new(HZ as u32);
         assert_eq!(share(&mut vad, &[0; 3 * HZ]), 0.0);
         assert!(share(&mut vad, &sentences()[..HZ / 2]) > 0.5);
     }
 
     #[test]
-    fn a_microphone_that_opens_again_is_no_speech() {
+    fn an_unmuted_microphone_is_not_speech() {
         for sound in [hiss, fan] {
             for noise in [100.0, 300.0, 1_000.0] {
                 let mut seed = 5;
                 let mut vad = Vad::new(HZ as u32);
-                // A microcontroller: the bot greets before anything was heard, the room, the bot
-                // speaks, the room.
+                // A microcontroller: the bot greets before any audio, room noise, the bot speaks,
+                // room noise.
                 for shut in [HZ / 2, 4 * HZ, 20 * HZ] {
                     assert_eq!(share(&mut vad, &vec![0; shut]), 0.0);
                     let room = share(&mut vad, &pcm(&sound(noise, 2 * HZ, &mut seed)));
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fan_that_is_switched_on_is_background_after_three_seconds() {
+    fn a_fan_becomes_background_after_three_seconds() {
         let mut seed = 9;
         let mut vad = Vad::new(HZ as u32);
         share(&mut vad, &pcm(&hiss(10.0, 4 * HZ, &mut seed)));
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_any_length_and_other_rates_are_heard_alike() {
+    fn the_length_of_pieces_and_the_rate_do_not_matter() {
         let speech = sentences();
         let whole = share(&mut Vad::new(HZ as u32), &speech);
         for length in [1, 7, 160, 999] {
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loudest_sound_does_no_harm() {
+    fn the_loudest_sound_does_not_overflow() {
         let mut vad = Vad::new(HZ as u32);
         let square: Vec<i16> = (0..HZ).map(|n| if n % 20 < 10 { i16::MAX } else { i16::MIN }).collect();
         share(&mut vad, &square);

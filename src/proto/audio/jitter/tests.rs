@@ -1,15 +1,15 @@
-//! Proves the order of release, the waits, the fills and the counters, in virtual time.
+//! Tests order of release, waits, fills and counters in virtual time.
 
 use super::*;
 
-/// A 20 ms packet that names its sequence number, with or without a copy of the one before.
+/// A 20 ms packet that contains its sequence number, with or without an FEC copy.
 fn packet(sequence: u64, fec: bool) -> Vec<u8> {
     let mut payload = vec![9 << 3, if fec { 0x40 } else { 0 }];
     payload.extend(sequence.to_be_bytes());
     payload
 }
 
-/// What came out: the packet's number, or what stood in for it.
+/// A step of the decoder: the number of the packet, or its replacement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Packet(u64),
@@ -51,7 +51,7 @@ impl Line {
         steps
     }
 
-    /// A packet of the steady sender arrives at `ms`.
+    /// Passes a packet of the steady sender that arrives at `ms`.
     fn packet(&mut self, sequence: u64, ms: u64) -> Vec<Step> {
         self.packet_at_time(sequence, sequence * 960, ms)
     }
@@ -73,7 +73,7 @@ impl Line {
 use Step::{Conceal, Fec, Gap, Packet};
 
 #[test]
-fn a_packet_in_order_is_released_at_once_however_late_it_is() {
+fn releases_packets_in_order_at_once() {
     let mut line = Line::new();
     for (sequence, ms) in [(7, 0), (8, 95), (9, 96), (10, 97), (11, 140)] {
         assert_eq!(line.packet(sequence, ms), [Packet(sequence)]);
@@ -82,7 +82,7 @@ fn a_packet_in_order_is_released_at_once_however_late_it_is() {
 }
 
 #[test]
-fn swapped_packets_come_out_in_order() {
+fn reorders_swapped_packets() {
     let mut line = Line::new();
     assert_eq!(line.packet(1, 0), [Packet(1)]);
     assert_eq!(line.packet(3, 25), []);
@@ -91,7 +91,7 @@ fn swapped_packets_come_out_in_order() {
 }
 
 #[test]
-fn a_lost_packet_is_recovered_from_the_next_one_or_made_up() {
+fn recovers_a_lost_packet_from_the_next_one_or_conceals_it() {
     for (fec, stand_in) in [(true, Fec(3)), (false, Conceal)] {
         let mut line = Line::new();
         line.fec = fec;
@@ -112,7 +112,7 @@ fn a_lost_packet_is_recovered_from_the_next_one_or_made_up() {
 }
 
 #[test]
-fn of_several_lost_packets_only_the_last_is_recovered() {
+fn recovers_only_the_last_of_several_lost_packets() {
     let mut line = Line::new();
     line.fec = true;
     line.packet(1, 0);
@@ -122,7 +122,7 @@ fn of_several_lost_packets_only_the_last_is_recovered() {
 }
 
 #[test]
-fn a_long_gap_is_named_and_not_filled() {
+fn reports_a_long_gap_without_concealment() {
     let frames = u64::from(CONCEALED_FRAMES_MAX);
     for (lost, fec) in [
         (frames, false),
@@ -147,7 +147,7 @@ fn a_long_gap_is_named_and_not_filled() {
 }
 
 #[test]
-fn the_wait_follows_the_jitter_within_its_bounds() {
+fn the_wait_follows_the_jitter_within_its_limits() {
     let wait_after_jitter_of = |ms: u64| {
         let mut line = Line::new();
         for n in 0..400 {
@@ -166,7 +166,7 @@ fn the_wait_follows_the_jitter_within_its_bounds() {
 }
 
 #[test]
-fn packets_that_come_too_late_make_the_next_wait_longer_for_a_while() {
+fn late_packets_lengthen_the_wait_for_a_while() {
     let mut line = Line::new();
     line.packet(0, 0);
     line.packet(2, 40);
@@ -182,7 +182,7 @@ fn packets_that_come_too_late_make_the_next_wait_longer_for_a_while() {
 }
 
 #[test]
-fn late_and_duplicate_packets_are_dropped_and_counted_apart() {
+fn counts_late_and_duplicate_packets_separately() {
     let mut line = Line::new();
     line.packet(1, 0);
     line.packet(2, 20);
@@ -200,7 +200,7 @@ fn late_and_duplicate_packets_are_dropped_and_counted_apart() {
 }
 
 #[test]
-fn a_jump_of_the_clock_without_loss_is_a_gap_and_not_concealed() {
+fn a_clock_jump_without_loss_is_a_gap() {
     let mut line = Line::new();
     line.packet_at_time(1, 0, 0);
     assert_eq!(
@@ -216,7 +216,7 @@ fn a_jump_of_the_clock_without_loss_is_a_gap_and_not_concealed() {
 }
 
 #[test]
-fn loss_inside_a_pause_makes_up_no_more_than_the_time_that_passed() {
+fn conceals_no_more_than_the_elapsed_time_after_loss_in_a_pause() {
     let mut line = Line::new();
     line.packet_at_time(1, 0, 0);
     line.packet_at_time(4, 960, 60);
@@ -230,13 +230,13 @@ fn loss_inside_a_pause_makes_up_no_more_than_the_time_that_passed() {
 }
 
 #[test]
-fn a_restarted_sender_is_followed_from_its_second_packet() {
+fn follows_a_restarted_sender_from_its_second_packet() {
     let mut line = Line::new();
     line.packet(5_000, 0);
     assert_eq!(line.packet(10, 20), []);
     assert_eq!(line.packet(11, 40), [Packet(11)]);
     assert_eq!(line.packet(12, 60), [Packet(12)]);
-    // Two stray packets in a row that are near are just late.
+    // Two consecutive numbers that are near are only late.
     line.packet(15, 120);
     line.timeout();
     assert_eq!([line.packet(13, 170), line.packet(14, 171)], [vec![], vec![]]);
@@ -244,7 +244,7 @@ fn a_restarted_sender_is_followed_from_its_second_packet() {
 }
 
 #[test]
-fn another_sender_may_start_anywhere() {
+fn another_sender_may_start_at_any_number() {
     let mut line = Line::new();
     line.packet(100, 0);
     line.packet(102, 40);
@@ -269,7 +269,7 @@ fn a_full_queue_ends_the_wait() {
 }
 
 #[test]
-fn padding_and_oversized_packets_take_a_number_and_nothing_else() {
+fn padding_and_oversized_packets_only_take_a_number() {
     let mut line = Line::new();
     line.packet_at_time(1, 0, 0);
     let now = line.at(10);
@@ -281,7 +281,7 @@ fn padding_and_oversized_packets_take_a_number_and_nothing_else() {
 }
 
 #[test]
-fn jitter_is_that_of_rfc_3550() {
+fn measures_jitter_as_in_rfc_3550() {
     let mut line = Line::new();
     for n in 0..500 {
         line.packet(n, n * 20 + if n % 2 == 0 { 8 } else { 0 });
@@ -301,7 +301,7 @@ fn jitter_is_that_of_rfc_3550() {
 /// For any network behaviour, the outputs are in order, cover the caller's time exactly, and stay
 /// within the limits on waiting and concealment.
 #[test]
-fn any_network_gives_an_ordered_and_complete_timeline() {
+fn any_network_yields_an_ordered_and_complete_timeline() {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = move |n: u64| {
         seed = seed

@@ -1,11 +1,11 @@
-//! Proves that PCM survives the codec at every rate, that lost packets come back, and that rubbish
-//! is refused.
+//! Tests that PCM survives the codec at every rate, that lost packets are recovered, and that
+//! invalid packets are rejected.
 
 use super::*;
 
 const FRAMES: usize = 50;
 
-/// A voice-like sound: harmonics of 150 Hz, each weaker than the one before, swelling five times a
+/// Returns a speech-like sound: harmonics of 150 Hz of falling strength that swell five times a
 /// second.
 fn voice(rate_hz: u32, frame: usize) -> Vec<i16> {
     let at = |frame: usize| frame * rate_hz as usize / 50;
@@ -40,7 +40,7 @@ fn energy(pcm: &[i16]) -> f64 {
     pcm.iter().map(|s| f64::from(*s) * f64::from(*s)).sum::<f64>() / pcm.len() as f64
 }
 
-/// Signal to noise in dB of `heard` against `said`, at the delay where the two fit best.
+/// Returns the signal-to-noise ratio of `heard` against `said` in dB, at the best delay.
 fn snr_db(said: &[i16], heard: &[i16], rate_hz: u32) -> f64 {
     let window = rate_hz as usize / 20;
     let start = said.len() / 2;
@@ -54,7 +54,7 @@ fn snr_db(said: &[i16], heard: &[i16], rate_hz: u32) -> f64 {
         .fold(f64::MIN, f64::max)
 }
 
-/// Joins packets of one frame each into one packet of code 3 with sizes (RFC 6716 section 3.2.5).
+/// Joins packets of one frame each into a code 3 packet with sizes (RFC 6716 section 3.2.5).
 fn join(packets: &[Vec<u8>]) -> Vec<u8> {
     let mut joined = vec![packets[0][0] | 3, 0x80 | packets.len() as u8];
     for packet in &packets[..packets.len() - 1] {
@@ -106,7 +106,7 @@ fn speech_survives_at_every_pair_of_rates() {
 }
 
 #[test]
-fn packets_are_20_ms_mono_and_small() {
+fn encodes_small_mono_packets_of_20_ms() {
     for rate_hz in ENCODER_RATES_HZ {
         for bitrate_bps in [16_000, 24_000, 32_000] {
             let packets = packets(
@@ -131,7 +131,7 @@ fn packets_are_20_ms_mono_and_small() {
 }
 
 #[test]
-fn a_lost_packet_comes_back_from_the_next_one() {
+fn recovers_a_lost_packet_from_the_next_one() {
     let settings = EncoderSettings {
         expected_loss_percent: 20,
         ..Default::default()
@@ -156,7 +156,7 @@ fn a_lost_packet_comes_back_from_the_next_one() {
 }
 
 #[test]
-fn without_expected_loss_there_is_no_copy() {
+fn sends_no_fec_copy_without_expected_loss() {
     let settings = EncoderSettings {
         expected_loss_percent: 0,
         ..Default::default()
@@ -165,7 +165,7 @@ fn without_expected_loss_there_is_no_copy() {
 }
 
 #[test]
-fn concealment_goes_on_as_long_as_the_last_packet() {
+fn conceals_for_the_duration_of_the_last_packet() {
     let mut decoder = Decoder::new(16_000).unwrap();
     assert_eq!(decoder.conceal().unwrap(), [0; 320], "nothing was heard yet");
     let packets = packets(16_000, EncoderSettings::default());
@@ -177,7 +177,7 @@ fn concealment_goes_on_as_long_as_the_last_packet() {
 }
 
 #[test]
-fn a_packet_may_hold_120_ms_and_not_more() {
+fn accepts_packets_of_up_to_120_ms() {
     let packets = packets(16_000, EncoderSettings::default());
     let mut decoder = Decoder::new(48_000).unwrap();
     assert_eq!(decoder.decode(&join(&packets[..6])).unwrap().len(), 5_760);
@@ -187,7 +187,7 @@ fn a_packet_may_hold_120_ms_and_not_more() {
 }
 
 #[test]
-fn stereo_is_mixed_down() {
+fn downmixes_stereo() {
     let heard = |left, right| {
         let mut decoder = Decoder::new(16_000).unwrap();
         let packets = stereo_packets(left, right);
@@ -205,7 +205,7 @@ fn stereo_is_mixed_down() {
 }
 
 #[test]
-fn rubbish_is_refused_and_does_no_harm() {
+fn rejects_invalid_packets_and_stays_usable() {
     let mut decoder = Decoder::new(16_000).unwrap();
     for bad in [
         &[][..],
@@ -223,7 +223,7 @@ fn rubbish_is_refused_and_does_no_harm() {
             &bad[..bad.len().min(4)]
         );
     }
-    // For any input the decoder returns a multiple of 2.5 ms or an error, and works afterwards.
+    // For any input, the decoder returns a multiple of 2.5 ms or an error, and works afterwards.
     let good = packets(16_000, EncoderSettings::default());
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = || {
@@ -258,7 +258,7 @@ fn rubbish_is_refused_and_does_no_harm() {
 }
 
 #[test]
-fn misuse_is_an_error_that_says_what_is_wanted() {
+fn errors_name_the_allowed_values() {
     let refused = OpusError::EncoderRate { rate_hz: 48_000 };
     assert_eq!(Encoder::new(48_000, EncoderSettings::default()).err(), Some(refused));
     assert_eq!(
@@ -293,8 +293,8 @@ fn misuse_is_an_error_that_says_what_is_wanted() {
 }
 
 #[test]
-fn what_lies_above_the_band_does_not_come_back_below() {
-    // A tone of 10 kHz in a stream of full band: to a bot at 16 kHz it is not there.
+fn does_not_alias_content_above_the_band() {
+    // A tone of 10 kHz in a fullband stream is absent at 16 kHz.
     let mut encoder = OpusEncoder::new(48_000, 1, Application::Audio).unwrap();
     encoder.bitrate_bps = 64_000;
     let mut decoders = [Decoder::new(16_000).unwrap(), Decoder::new(24_000).unwrap()];
@@ -310,7 +310,7 @@ fn what_lies_above_the_band_does_not_come_back_below() {
 }
 
 #[test]
-fn a_stream_may_widen_at_any_time() {
+fn a_stream_may_widen_its_band_at_any_time() {
     let narrow = packets(16_000, EncoderSettings::default());
     let wide = packets(24_000, EncoderSettings::default());
     assert!(!is_wide(&narrow[FRAMES - 1]) && is_wide(&wide[FRAMES - 1]));
@@ -330,7 +330,7 @@ fn a_stream_may_widen_at_any_time() {
 }
 
 #[test]
-fn wideband_codes_nothing_above_8_khz() {
+fn the_band_limit_codes_nothing_above_8_khz() {
     for (wideband, hybrid) in [(true, false), (false, true)] {
         let mut encoder = Encoder::new(24_000, EncoderSettings::default()).unwrap();
         encoder.set_wideband(wideband);
@@ -338,21 +338,21 @@ fn wideband_codes_nothing_above_8_khz() {
         for frame in 0..FRAMES {
             encoder.encode(&voice(24_000, frame), &mut out).unwrap();
         }
-        // Configurations 12 and up code more than wideband SILK does (RFC 6716 table 2).
+        // Configurations 12 and up have a wider band than wideband SILK (RFC 6716 table 2).
         assert_eq!(out[0] >> 3 >= 12, hybrid);
     }
 }
 
 #[test]
-fn a_bot_of_any_rate_is_encoded_at_the_next_one_up() {
+fn encodes_any_bot_rate_at_the_next_higher_one() {
     for (rate_hz, encoded_hz) in [(8_000, 8_000), (11_025, 12_000), (22_050, 24_000), (44_100, 24_000)] {
         assert_eq!(encoder_rate_hz(rate_hz), encoded_hz);
     }
 }
 
 #[test]
-fn durations_follow_the_table_of_configurations() {
-    // First byte, ticks of one frame: SILK, hybrid, CELT.
+fn durations_follow_the_configuration_table() {
+    // First byte, and ticks of one frame: SILK, hybrid, CELT.
     for (config, ticks) in [
         (0, 480),
         (3, 2_880),
@@ -375,8 +375,9 @@ fn durations_follow_the_table_of_configurations() {
 }
 
 #[test]
-fn digital_silence_stays_silent_after_speech() {
-    // `--embedded` depends on it: the device's microphone is shut while a sample is outside -1..1.
+fn digital_silence_remains_silence_after_speech() {
+    // `--embedded` requires it: the microphone of the device is muted while a sample is outside
+    // -1..1.
     for rate_hz in ENCODER_RATES_HZ {
         let mut encoder = Encoder::new(rate_hz, EncoderSettings::default()).unwrap();
         let mut decoder = Decoder::new(16_000).unwrap();

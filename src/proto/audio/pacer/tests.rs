@@ -1,4 +1,4 @@
-//! Proves cadence, order, interruption and the speaking events in virtual time, by cases and by
+//! Tests cadence, order, interruption and the speech events in virtual time, by cases and with
 //! random sources.
 
 use super::*;
@@ -10,7 +10,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// What left: when after the start, and what. Sound is named by its first sample.
+/// An output and its time after the start. Sound is identified by its first sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
     Silence,
@@ -65,7 +65,7 @@ impl Line {
         }
     }
 
-    /// Lets time pass up to, and without, `until`; each wake-up comes `late`.
+    /// Advances the time until just before `until`; each wake-up is late by `late`.
     fn run(&mut self, until: Duration, mut late: impl FnMut() -> Duration) {
         loop {
             let at = self.pacer.poll_timeout().unwrap().0 - self.start + late();
@@ -87,7 +87,7 @@ impl Line {
         taken
     }
 
-    /// What left from `from_ms` on, in milliseconds.
+    /// Returns the outputs from `from_ms` on, in milliseconds.
     fn since(&self, from_ms: u64) -> Vec<(u64, Left)> {
         let log = self.log.iter().filter(|(at, _)| *at >= ms(from_ms));
         log.map(|(at, left)| (at.as_millis() as u64, *left)).collect()
@@ -190,7 +190,7 @@ fn a_burst_leaves_on_the_clock_and_is_bounded() {
 }
 
 #[test]
-fn a_rest_shorter_than_a_frame_is_padded_when_speech_ends() {
+fn pads_the_rest_of_a_frame_when_speech_ends() {
     let mut line = Line::new();
     line.run_to(10);
     line.audio(&sound(1, FRAME + 100), ms(10));
@@ -206,12 +206,12 @@ fn a_rest_shorter_than_a_frame_is_padded_when_speech_ends() {
 }
 
 #[test]
-fn a_clip_shorter_than_a_frame_leaves_too() {
+fn sends_a_clip_shorter_than_a_frame() {
     let mut line = Line::new();
     line.run_to(50);
     line.audio(&sound(1, 7), ms(50));
     line.run_to(101);
-    // Not at 60: the rest of its frame might still come.
+    // At 60 ms, the rest of its frame might still arrive.
     assert_eq!(
         line.since(50)[..4],
         [(60, Silence), (80, Started), (80, Sound(1)), (100, Silence)]
@@ -219,7 +219,7 @@ fn a_clip_shorter_than_a_frame_leaves_too() {
 }
 
 #[test]
-fn small_pieces_make_whole_frames() {
+fn joins_small_pieces_into_frames() {
     let mut line = Line::new();
     for n in 0..40_u64 {
         line.run_to(103 + 10 * n);
@@ -241,7 +241,7 @@ fn small_pieces_make_whole_frames() {
 }
 
 #[test]
-fn a_late_piece_of_speech_is_waited_for_one_slot_and_not_longer() {
+fn waits_one_slot_for_late_speech() {
     let mut line = Line::new();
     line.run_to(60);
     line.audio(&sound(1, FRAME), ms(60));
@@ -288,10 +288,10 @@ fn an_interruption_empties_the_queue_at_once() {
 }
 
 #[test]
-fn speaking_starts_and_stops_with_the_sound_that_leaves() {
+fn speech_events_follow_the_sound() {
     let mut line = Line::new();
     line.run_to(50);
-    // Digital silence at both ends of what the bot says is no speech.
+    // Digital silence at both ends of the bot's audio is not speech.
     line.audio(&sound(0, FRAME), ms(50));
     line.run_to(70);
     line.audio(&sound(5, FRAME), ms(70));
@@ -313,7 +313,7 @@ fn speaking_starts_and_stops_with_the_sound_that_leaves() {
 }
 
 #[test]
-fn a_stalled_process_skips_slots_and_does_not_burst() {
+fn skips_slots_after_a_stall() {
     let mut line = Line::new();
     line.run_to(110);
     line.audio(&sound(1, FRAME * 5), ms(110));
@@ -338,14 +338,14 @@ fn a_stalled_process_skips_slots_and_does_not_burst() {
         "{:?}",
         line.pacer.counters()
     );
-    // When speech is over, the timestamps have caught up with the time that passed.
+    // When the speech is over, the timestamps have caught up with the clock.
     let (at, ticks) = (*line.departures().last().unwrap(), *line.ticks.last().unwrap());
     assert_eq!(ticks / 960, at.as_millis() as u64 / 20);
     assert!(line.ticks.windows(2).all(|pair| pair[1] > pair[0]));
 }
 
 #[test]
-fn timestamps_jump_in_silence_only() {
+fn timestamps_jump_only_in_silence() {
     let mut line = Line::new();
     line.run_to(60);
     for (n, at) in [(1, 60), (2, 95), (3, 130), (4, 168)] {
@@ -370,10 +370,10 @@ fn timestamps_jump_in_silence_only() {
     );
 }
 
-/// A talk of ten minutes with a caller whose clock is 500 ppm off: nothing piles up and nothing is
+/// Ten minutes with a source whose clock is 500 ppm off: the queue stays bounded, and no speech is
 /// torn.
 #[test]
-fn a_source_with_another_clock_is_followed() {
+fn follows_a_source_with_another_clock() {
     for period_us in [19_990, 20_010] {
         let mut line = Line::new();
         let (mut delayed, mut worst) = (Duration::ZERO, Duration::ZERO);
