@@ -10,7 +10,7 @@ use edge_runner::rtvi::{Rtvi, RtviEvent};
 use edge_runner::{Audio, BotError, RunnerArguments};
 
 const MENU: &str = "Press 1 for a melody, 2 to hear yourself, # to hang up.";
-/// The prompt of a caller without a screen: one low note.
+/// One low note, the prompt for a caller without a screen.
 const PROMPT_HZ: [u32; 1] = [330];
 const MELODY_HZ: [u32; 4] = [523, 659, 784, 1_047];
 

@@ -31,7 +31,7 @@ pub async fn record(mut args: RunnerArguments, folder: &Path) -> Result<(), BotE
                 media.send_audio(&beep()).await?;
                 media.mark("beep")?;
             }
-            // Everything before the mark was heard, so the message begins here.
+            // The beep has been played, so the message begins here.
             Event::Mark { .. } => is_recording = true,
             Event::Audio(frame) if is_recording => {
                 message.extend_from_slice(&frame);
@@ -44,7 +44,7 @@ pub async fn record(mut args: RunnerArguments, folder: &Path) -> Result<(), BotE
         }
     }
     if !message.is_empty() {
-        // Whatever the name of a session holds, it names a file of this folder.
+        // Only letters and digits, so the name cannot point outside the folder.
         let id: String = args.session_id.chars().filter(char::is_ascii_alphanumeric).collect();
         let file = folder.join(format!("voicemail-{id}.wav"));
         let bytes = wav(&message)?;

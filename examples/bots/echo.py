@@ -10,7 +10,7 @@ import edge_bot
 
 def main():
     with edge_bot.connect() as bot:
-        print("a session of kind", bot.arguments["kind"], "with body", bot.arguments["body"])
+        print("session of kind", bot.arguments["kind"], "with body", bot.arguments["body"])
         for kind, value in bot:
             if kind == "audio":
                 bot.say(value, edge_bot.IN_RATE_HZ)

@@ -1,4 +1,5 @@
-"""The protobuf side of a bot: one file to copy beside your own. It needs `pip install websockets`, nothing else.
+"""The protobuf connection of a bot: one file to copy beside your own. Its only dependency is
+`pip install websockets`.
 
     with edge_bot.connect() as bot:
         for kind, value in bot:
@@ -7,7 +8,8 @@
             elif kind == "message":      # a dictionary
                 bot.answer_rtvi(value)
 
-Speech and messages go over the WebSocket at `media_url` of RUNNER_ARGUMENTS, one protobuf frame per binary message:
+Audio and messages pass over the WebSocket at `media_url` of RUNNER_ARGUMENTS, one protobuf frame
+per binary message:
 
     Frame { TextFrame text = 1; AudioRawFrame audio = 2; TranscriptionFrame transcription = 3;
             MessageFrame message = 4; InterruptionFrame interruption = 5; }
@@ -28,16 +30,17 @@ IN_RATE_HZ = 16000
 
 
 def connect():
-    """Opens the media of the session. SIGTERM, which ends every bot, leaves the `with` block."""
+    """Connects to the media of the session. SIGTERM ends the `with` block."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     arguments = json.loads(os.environ["RUNNER_ARGUMENTS"])
-    # No pings: while a long speech that was sent at once is spoken, the runner does not read their answers.
+    # No pings: the runner does not read their answers while more than 40 s of speech wait.
     socket = client.connect(arguments["media_url"], compression=None, proxy=None, ping_interval=None)
     return Bot(arguments, socket)
 
 
 class Bot:
-    """A session. Iterate over it for `("audio", bytes)` and `("message", dict)` until the session is over."""
+    """A session. Iterating over it yields `("audio", bytes)` and `("message", dict)` until the
+    session is over."""
 
     def __init__(self, arguments, socket):
         self.arguments = arguments
@@ -63,7 +66,7 @@ class Bot:
             pass
 
     def say(self, pcm, rate_hz=IN_RATE_HZ):
-        """Queues speech: 16-bit mono PCM at a rate from 8000 to 48000 Hz."""
+        """Queues speech: 16-bit mono PCM at 8000 to 48000 Hz."""
         self._send(AUDIO, field(3, pcm) + field(4, rate_hz) + field(5, 1))
 
     def send(self, message):
@@ -71,15 +74,17 @@ class Bot:
         self._send(MESSAGE, field(1, json.dumps(message).encode()))
 
     def interrupt(self):
-        """Drops the speech that was not heard yet."""
+        """Drops the speech that has not been played."""
         self._send(INTERRUPTION, b"")
 
     def mark(self, name):
-        """Sets a mark: `{"type": "mark", "name": .., "played": ..}` comes back once all speech before it was heard."""
+        """Sets a mark: `{"type": "mark", "name": .., "played": ..}` comes back once all speech before
+        it was played."""
         self.send({"type": "mark", "name": name})
 
     def answer_rtvi(self, message, on_message=lambda data: data):
-        """Answers RTVI's handshake, and messages of the application by `on_message`. Other messages are left alone."""
+        """Answers the RTVI handshake, and messages of the application with the result of
+        `on_message`. Ignores messages that are not RTVI."""
         if message.get("label") != "rtvi-ai":
             return
         kind, data = message.get("type"), message.get("data")
@@ -103,7 +108,7 @@ class Bot:
 
 
 def parse(text):
-    """Returns the JSON object of a message. A client may send anything; what is no object is `None`."""
+    """Returns the JSON object of a message, or `None` for anything else that a client sends."""
     try:
         message = json.loads(text)
     except ValueError:
@@ -112,7 +117,7 @@ def parse(text):
 
 
 def read_fields(data):
-    """Returns the fields of a protobuf message by their numbers: integers and bytes."""
+    """Returns the fields of a protobuf message by number, as integers and bytes."""
     fields, at = {}, 0
     while at < len(data):
         key, at = read_varint(data, at)

@@ -1,10 +1,10 @@
-"""A Pipecat pipeline behind the runner: its WebSocket client transport speaks to `media_url`.
+"""A Pipecat pipeline as a bot: its WebSocket client transport connects to `media_url`.
 
     pip install -r requirements-pipecat.txt
     edge-runner -- python3 pipecat_bot.py
 
-The pipeline plays back what it hears; put speech recognition, a language model and a synthesiser in the place of `Echo`.
-RTVI comes with the pipeline: it answers the client's `client-ready` and tells who speaks.
+The pipeline plays back what it hears. Replace `Echo` with speech recognition, a language model and
+speech synthesis. The pipeline includes RTVI: it answers `client-ready` and reports who speaks.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from pipecat.workers.runner import WorkerRunner
 
 
 class Echo(FrameProcessor):
-    """Turns what the caller said into what the bot says."""
+    """Turns audio of the caller into audio of the bot."""
 
     async def process_frame(self, frame: Frame, direction: FrameDirection):
         await super().process_frame(frame, direction)
@@ -36,8 +36,9 @@ class Echo(FrameProcessor):
 
 
 class Media(WebsocketClientTransport):
-    """The runner's media. Pipecat connects before its pipeline runs, and loses the connection when speech comes that early:
-    it waits at the door until then, and the runner keeps the last second of it."""
+    """The runner's media. Pipecat connects before its pipeline runs, and loses the connection if
+    audio arrives that early. Reading therefore starts with the pipeline; the runner queues the last
+    10 s of the caller's audio until then."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -61,7 +62,7 @@ async def main():
     )
     worker = PipelineWorker(
         Pipeline([transport.input(), Echo(), transport.output()]),
-        # What the runner sends is at 16 kHz; what the pipeline says may have any rate.
+        # The runner sends 16 kHz and accepts any rate from 8 to 48 kHz.
         params=PipelineParams(audio_in_sample_rate=16000, audio_out_sample_rate=24000),
         idle_timeout_secs=arguments["idle_timeout"],
     )
@@ -74,7 +75,7 @@ async def main():
     async def on_disconnected(transport, websocket):
         await worker.cancel()
 
-    # SIGTERM is how the runner ends a bot that runs as a process of its own, whatever `handle_sigterm` says of others.
+    # The runner ends a bot that is a program with SIGTERM.
     runner = WorkerRunner(handle_sigint=False, handle_sigterm=True)
     await runner.add_workers(worker)
     await runner.run()

@@ -1,8 +1,11 @@
-"""A raw-mode bot on the standard library alone: it plays the caller back at half the level.
+"""A raw-mode bot that needs only the standard library: it plays the caller back at half the level.
 
     edge-runner --bot-audio pcm -- python3 examples/bots/quieter.py
     # Open http://localhost:7860, press Connect and talk.
-    # The same in one line: edge-runner --bot-audio pcm -- sox -t raw -r 16000 -e signed -b 16 -c 1 - -t raw - vol 0.5
+
+The same with `sox`:
+
+    edge-runner --bot-audio pcm -- sox -t raw -r 16000 -e signed -b 16 -c 1 - -t raw - vol 0.5
 """
 
 import array

@@ -1,16 +1,19 @@
-"""A bot in a hosted video room, which it enters by itself with the vendor's own library; it plays back what it hears.
+"""A bot in a Daily room, which it joins with Daily's own library. It plays back what it hears.
 
     pip install -r requirements-videoroom.txt
-    edge-runner -- python3 videoroom_bot.py              # POST /start {"createVideoroomRoom": true}, or open /videoroom
-    edge-runner --direct -- python3 videoroom_bot.py     # one bot in one room, whose URL is printed
+    # One bot per session; POST /start {"createVideoroomRoom": true}, or open /videoroom:
+    edge-runner -- python3 videoroom_bot.py
+    # One bot in one room, whose URL is printed:
+    edge-runner --direct -- python3 videoroom_bot.py
 
-The media protocol of that provider is closed, so the runner makes room and token, and the program does the rest: there is no
-`media_url` here. RUNNER_ARGUMENTS has `room_url`, `token` and `body`; for a call from a telephone (`--dialin`) `body` names it, and
-this bot connects it. Provider and key are taken from the environment, since any client may write a `body`: the runner passes the key
-on with `--pass-env VIDEOROOM_API_KEY`.
+Daily's media protocol is closed, so the runner creates the room and the token, and the program
+joins by itself, without a `media_url`. RUNNER_ARGUMENTS has `room_url`, `token` and `body`. For a
+dial-in call (`--dialin`), `body` identifies the call, and this bot connects it. The API's URL and
+key are taken from the environment, since any client may write a `body`; `--pass-env
+VIDEOROOM_API_KEY` passes the key.
 
-What is proven without the provider: that every call of the library below exists, that the bot starts, and that it ends with 1
-and a sentence when the room cannot be entered. That it is heard in a room, only the provider's servers can show.
+The repository's tests cover the calls of the library, the start, and the exit with status 1 and an
+error if the room cannot be joined. They do not cover audio in a room, which needs Daily's servers.
 """
 
 import json
@@ -28,18 +31,18 @@ RATE_HZ = 16_000
 # 20 ms.
 CHUNK_SAMPLES = RATE_HZ // 50
 JOIN_S = 30
-# How long the bot waits alone: for the first one to come, and for somebody to come back.
+# How long the bot waits alone, in seconds: for the first participant, and for another one later.
 ALONE_FIRST_S, ALONE_S = 300, 3
 LEAVE_S = 2
 
 
 def variable(name):
-    """Looks a variable of the runner up, by either of its names."""
+    """Returns a variable of the runner, by either of its names."""
     return os.environ.get(f"VIDEOROOM_{name}") or os.environ.get(f"DAILY_{name}")
 
 
 class Room(EventHandler):
-    """What happens in the room, as events that the bot waits for."""
+    """The state of the room, from the events of the library."""
 
     def __new__(cls, _body):
         return super().__new__(cls)
@@ -57,33 +60,33 @@ class Room(EventHandler):
         self.over.set()
 
     def on_participant_joined(self, participant):
-        print("somebody came")
+        print("a participant joined")
         self.others.add(participant["id"])
         self.met = True
 
     def on_participant_left(self, participant, reason):
-        print("somebody left:", reason)
+        print("a participant left:", reason)
         self.others.discard(participant["id"])
         self.alone_since = time.monotonic()
 
-    def is_deserted(self):
-        patience = ALONE_S if self.met else ALONE_FIRST_S
-        return not self.others and time.monotonic() - self.alone_since > patience
+    def is_empty(self):
+        limit = ALONE_S if self.met else ALONE_FIRST_S
+        return not self.others and time.monotonic() - self.alone_since > limit
 
     def on_call_state_updated(self, state):
-        # The room has ended, or the bot was sent out of it.
+        # The room was closed, or the bot was removed from it.
         if state == "left":
             self.over.set()
 
     def on_error(self, message):
-        self.fail(f"the library says: {message}")
+        self.fail(f"error of the library: {message}")
 
     def on_dialin_ready(self, sip_endpoint):
-        # Not on the library's own thread, which carries the audio.
+        # The library's own thread carries the audio and must not block.
         threading.Thread(target=self.connect_call, args=(sip_endpoint,), daemon=True).start()
 
     def connect_call(self, sip_endpoint):
-        """Asks the provider to connect the call that it holds."""
+        """Requests that Daily connects the waiting call to the room."""
         held = self.body.get("dialin_settings")
         if not held:
             return
@@ -102,7 +105,7 @@ class Room(EventHandler):
 
 
 def echo(microphone, speaker, over):
-    """Plays what is heard. Both devices go by the library's clock, so this keeps its own pace."""
+    """Plays back what it hears. The library's clock paces both devices."""
     while not over.is_set():
         heard = speaker.read_frames(CHUNK_SAMPLES)
         if heard:
@@ -112,12 +115,12 @@ def echo(microphone, speaker, over):
 
 
 def talk(arguments, room):
-    """Enters the room, and stays until it is over."""
+    """Joins the room and stays until the session is over."""
     microphone = Daily.create_microphone_device("bot-microphone", sample_rate=RATE_HZ, channels=1)
     speaker = Daily.create_speaker_device("bot-speaker", sample_rate=RATE_HZ, channels=1)
     Daily.select_speaker_device("bot-speaker")
     client = CallClient(event_handler=room)
-    # Dropped while it still joins, it would wait for the network: the program ends before it is.
+    # Dropping the client during a join would wait for the network, so it is kept until the exit.
     room.kept = (client, microphone, speaker)
     client.set_user_name("Bot")
     client.update_subscription_profiles({"base": {"camera": "unsubscribed", "microphone": "subscribed"}})
@@ -145,9 +148,9 @@ def talk(arguments, room):
     if not room.over.is_set():
         print("in the room")
         room.alone_since = time.monotonic()
-        # A read waits for the library, so the program must not wait for the read.
+        # A blocked read must not delay the end of the program.
         threading.Thread(target=echo, args=(microphone, speaker, room.over), daemon=True).start()
-        while not room.over.wait(0.2) and not room.is_deserted():
+        while not room.over.wait(0.2) and not room.is_empty():
             pass
         room.over.set()
         left = threading.Event()
@@ -161,7 +164,7 @@ def main():
         sys.exit(f"this bot is for video rooms, not for sessions of kind {arguments['kind']}")
     body = arguments["body"]
     room = Room(body if isinstance(body, dict) else {})
-    # The session is over, or the runner stops; with --direct Ctrl-C comes this way too.
+    # The runner sends SIGTERM at the end of the session and when it stops, also after Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: room.over.set())
     Daily.init()
     talk(arguments, room)
@@ -169,7 +172,7 @@ def main():
     sys.stdout.flush()
     if room.why:
         print(room.why, file=sys.stderr, flush=True)
-    # Not by `sys.exit`: threads of the library may still wait for a network that is gone.
+    # `sys.exit` would wait for threads of the library that may still wait for the network.
     os._exit(1 if room.why else 0)
 
 
