@@ -119,11 +119,11 @@ impl Runner {
         let services = Services::default();
         let parts = Parts::start(config, bot::erase(bot), tls.clone(), self.routes, &services).await;
         let parts = parts.map_err(RunnerError)?;
-        let seen = parts.seen.clone();
+        let status = parts.status.clone();
         parts.warm_up();
-        let keeper = CertificateWatcher::without_signals().run(tls, parts.sessions.shutdown().clone());
-        tasks::spawn(keeper);
-        let life = async move {
+        let watcher = CertificateWatcher::without_signals().run(tls, parts.sessions.shutdown().clone());
+        tasks::spawn(watcher);
+        let run = async move {
             let lost = tokio::select! {
                 () = shutdown => None,
                 lost = services.lost() => Some(lost),
@@ -132,9 +132,9 @@ impl Runner {
             let ended = parts.end(drain, None, async {}).await;
             ended.and(lost.map_or(Ok(()), |lost| Err(RunError::Service(lost))))
         };
-        let (ends, ended) = tokio::sync::oneshot::channel();
-        let task = tasks::spawn(async move { drop(ends.send(life.await)) });
-        Ok(Serving { seen, ended, task })
+        let (sender, ended) = tokio::sync::oneshot::channel();
+        let task = tasks::spawn(async move { drop(sender.send(run.await)) });
+        Ok(Serving { status, ended, task })
     }
 }
 
@@ -204,7 +204,7 @@ impl RunnerBuilder {
 /// A serving runner.
 #[must_use = "only `ended` tells of its end"]
 pub struct Serving {
-    seen: RunnerStatus,
+    status: RunnerStatus,
     ended: tokio::sync::oneshot::Receiver<Result<(), RunError>>,
     task: JoinHandle<()>,
 }
@@ -222,22 +222,22 @@ impl fmt::Debug for Serving {
 impl Serving {
     /// Returns the addresses of the HTTP server: at least one, all with the same port, never 0.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.seen.addresses
+        &self.status.addresses
     }
 
     /// Returns the UDP port of the WebRTC sessions; 0 in a build without WebRTC.
     pub fn rtc_port(&self) -> u16 {
-        self.seen.rtc_port
+        self.status.rtc_port
     }
 
     /// Returns the number of live sessions.
     pub fn sessions(&self) -> usize {
-        self.seen.sessions()
+        self.status.sessions()
     }
 
     /// Returns the metrics of this runner in the Prometheus text format, as `/metrics` does.
     pub fn metrics(&self) -> String {
-        self.seen.metrics()
+        self.status.metrics()
     }
 
     /// Waits until the runner has ended.

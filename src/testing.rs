@@ -201,13 +201,13 @@ impl Caller {
 
     /// Creates the call and the arguments for a bot that the test runs itself.
     pub fn arguments(self) -> (Call, RunnerArguments) {
-        let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
+        let (transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
         let kind = self.kind.arguments(self.call_data, slot);
         let mut args = RunnerArguments::new(self.session_id.into(), self.body, Arc::new(self.config), kind);
         let (stop, shutdown) = Shutdown::channel();
         args.shutdown = shutdown;
         let call = Call {
-            link,
+            transport_side,
             stop,
             bot: None,
             is_over: false,
@@ -256,7 +256,7 @@ impl CallerKind {
 /// A call to a bot, from the caller's side. Dropping it ends the session and aborts a bot of
 /// [`Caller::call`].
 pub struct Call {
-    pub(crate) link: TransportSide,
+    pub(crate) transport_side: TransportSide,
     pub(crate) stop: ShutdownTrigger,
     bot: Option<JoinHandle<Result<(), BotError>>>,
     /// Whether the bot was told that the session is over.
@@ -288,7 +288,7 @@ impl Call {
 
     /// Sends any event to the bot. Use [`Call::speak`] for audio.
     pub fn push_event(&self, event: Event) {
-        self.link.push(event);
+        self.transport_side.push(event);
     }
 
     /// Sends a text message.
@@ -335,7 +335,7 @@ impl Call {
         let samples = samples_of(FRAME, bot_hz);
         while self.unsent.len() >= samples {
             let frame: Vec<i16> = self.unsent.drain(..samples).collect();
-            self.link.push_audio(&frame, bot_hz);
+            self.transport_side.push_audio(&frame, bot_hz);
             if timeout(WAIT_MAX, self.wait_until_read()).await.is_err() {
                 return false;
             }
@@ -391,11 +391,11 @@ impl Call {
     pub async fn next_message(&mut self) -> Option<String> {
         let waiting = async {
             loop {
-                if let Some(text) = self.link.take_message() {
+                if let Some(text) = self.transport_side.take_message() {
                     return Some(text);
                 }
                 if self.has_ended() {
-                    return self.link.take_message();
+                    return self.transport_side.take_message();
                 }
                 self.wait().await;
             }
@@ -453,7 +453,7 @@ impl Call {
         let listening = async {
             loop {
                 if self.take_speech(FRAME).is_empty() {
-                    self.link.notified().await;
+                    self.transport_side.notified().await;
                 }
             }
         };
@@ -481,7 +481,7 @@ impl Call {
     async fn wait_for_media(&mut self) -> Option<crate::bot::Audio> {
         let opening = async {
             loop {
-                if let Some(audio) = self.link.audio() {
+                if let Some(audio) = self.transport_side.audio() {
                     return Some(audio);
                 }
                 if self.has_ended() {
@@ -497,16 +497,16 @@ impl Call {
     async fn wait(&mut self) {
         match &mut self.bot {
             Some(bot) if !bot.is_finished() => tokio::select! {
-                () = self.link.notified() => {}
+                () = self.transport_side.notified() => {}
                 () = finished(bot) => {}
             },
-            _ => self.link.notified().await,
+            _ => self.transport_side.notified().await,
         }
     }
 
     /// Waits until the bot has read most of its audio.
     async fn wait_until_read(&self) {
-        while self.link.waiting().frames > AUDIO_IN_FRAMES_MAX / 2 && !self.has_ended() {
+        while self.transport_side.waiting().frames > AUDIO_IN_FRAMES_MAX / 2 && !self.has_ended() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         // The bot may share its thread with the test.
@@ -515,21 +515,21 @@ impl Call {
 
     /// Takes the bot's speech of this duration and its marks, as a transport does.
     fn take_speech(&mut self, duration: Duration) -> Vec<i16> {
-        let rate_hz = self.link.audio().unwrap_or_default().out_rate_hz;
-        if self.link.take_interruption() {
+        let rate_hz = self.transport_side.audio().unwrap_or_default().out_rate_hz;
+        if self.transport_side.take_interruption() {
             self.push_speaking(false);
         }
-        for name in self.link.take_unplayed_marks() {
+        for name in self.transport_side.take_unplayed_marks() {
             self.push_event(Event::Mark { name, played: false });
         }
         let (mut heard, samples) = (Vec::new(), samples_of(duration, rate_hz));
         while heard.len() < samples {
             let missing = samples - heard.len();
-            let taken = self.link.take_audio(&mut heard, missing);
+            let taken = self.transport_side.take_audio(&mut heard, missing);
             if taken > 0 {
                 self.push_speaking(true);
             }
-            let mark = self.link.take_mark();
+            let mark = self.transport_side.take_mark();
             if taken == 0 && mark.is_none() {
                 break;
             }

@@ -47,10 +47,10 @@ mod tests {
         let mut bot = pin!(echo(args));
         let mut turn = || bot.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(turn().is_pending());
-        let rates = caller.link.audio().expect("the bot opened its media");
+        let rates = caller.transport_side.audio().expect("the bot opened its media");
         assert_eq!(rates, Audio::at(16_000));
 
-        caller.link.push(Event::Joined);
+        caller.transport_side.push(Event::Joined);
         caller.send("client-ready", "1", json!({"version": "2.1.0"}));
         caller.send("client-message", "2", json!({"t": "any", "d": [1, null]}));
         caller.send("send-text", "3", json!({"content": "hello"}));
@@ -75,15 +75,15 @@ mod tests {
         let mut said = Vec::new();
         for count in 0..100_i16 {
             let frame: Vec<i16> = (0..320).map(|at| count * 320 + at).collect();
-            caller.link.push_audio(&frame, 16_000);
+            caller.transport_side.push_audio(&frame, 16_000);
             said.extend(frame);
             assert!(turn().is_pending());
-            caller.link.take_audio(&mut heard, 320);
+            caller.transport_side.take_audio(&mut heard, 320);
             assert_eq!(heard.len(), said.len(), "nothing is kept back");
         }
         assert_eq!(heard, said);
 
-        caller.link.push(Event::Left(LeaveReason::Left));
+        caller.transport_side.push(Event::Left(LeaveReason::Left));
         assert!(matches!(turn(), Poll::Ready(Ok(()))));
     }
 
@@ -93,10 +93,10 @@ mod tests {
         let mut bot = pin!(echo(args));
         let mut turn = || bot.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         for _ in 0..40 {
-            caller.link.push_audio(&[1; 320], 16_000);
+            caller.transport_side.push_audio(&[1; 320], 16_000);
         }
         assert!(turn().is_pending(), "the queue is full, and the echo waits");
-        drop(caller.link);
+        drop(caller.transport_side);
         assert!(matches!(turn(), Poll::Ready(Ok(()))));
     }
 }

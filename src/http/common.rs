@@ -147,7 +147,7 @@ fn unix_time() -> Duration {
 
 /// Returns the host and the scheme under which the client reached the server. `X-Forwarded-Proto`
 /// counts only from a trusted proxy: one on this machine, or one that the configuration names.
-pub fn asked(headers: &HeaderMap, peer: PeerInfo, names_proxy: bool) -> RequestBase<'_> {
+pub fn request_base(headers: &HeaderMap, peer: PeerInfo, names_proxy: bool) -> RequestBase<'_> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let proxied = peer.ip().to_canonical().is_loopback() || names_proxy;
     RequestBase {

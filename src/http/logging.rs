@@ -125,10 +125,10 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &'static str, fo
             return Ok(());
         };
         if left_out > 0 {
-            let words = format_args!(
+            let message = format_args!(
                 "{left_out} lines were left out: callers may cause {LINES_PER_CALLER_MAX} a minute each, and {LINES_MAX} together"
             );
-            let record = Record::builder().args(words).level(Level::Warn).target(module_path!()).build();
+            let record = Record::builder().args(message).level(Level::Warn).target(module_path!()).build();
             write_line(out, &record, bot_crate, format)?;
         }
         write_line(out, record, bot_crate, format)
@@ -175,13 +175,13 @@ fn log_panics(format: LogFormat) {
         let message = (payload.downcast_ref::<&str>().copied())
             .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
             .unwrap_or("no message");
-        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        let location = info.location().map(ToString::to_string).unwrap_or_default();
         // A panic inside a session ends that session only.
         let level = match SESSION.try_with(|_| ()) {
             Ok(()) => Level::Warn,
             Err(_) => Level::Error,
         };
-        log::log!(level, "panic at {place}: {message}");
+        log::log!(level, "panic at {location}: {message}");
         if format == LogFormat::Json {
             return;
         }

@@ -105,10 +105,10 @@ fn send(socket: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> {
 pub fn reloaded() {
     let Some(socket) = socket() else { return };
     tokio::task::spawn_blocking(move || {
-        let told = NotifyState::monotonic_usec_now()
+        let notified = NotifyState::monotonic_usec_now()
             .and_then(|now| send(&socket, &[NotifyState::Reloading, now]))
             .and_then(|()| send(&socket, &[NotifyState::Ready]));
-        if let Err(error) = told {
+        if let Err(error) = notified {
             log::warn!("the supervisor at NOTIFY_SOCKET was not notified of the reload: {error}");
         }
     });

@@ -37,12 +37,12 @@ pub fn whole(bytes: impl Into<Bytes>) -> ResponseBody {
 
 impl ResponseBody {
     /// Makes a body of a range of an open file; `doing` is the state of the connection.
-    pub fn part(file: File, bytes: Range<u64>, doing: Arc<ConnState>) -> Self {
+    pub fn part(file: File, bytes: Range<u64>, conn_state: Arc<ConnState>) -> Self {
         ResponseBody::File(FileRange {
             file: Arc::new(file),
             bytes,
             reading: None,
-            doing,
+            conn_state,
         })
     }
 }
@@ -61,7 +61,7 @@ pub struct FileRange {
     bytes: Range<u64>,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
     /// Updated with each piece, so that a download does not count as idle.
-    doing: Arc<ConnState>,
+    conn_state: Arc<ConnState>,
 }
 
 impl FileRange {
@@ -75,7 +75,7 @@ impl FileRange {
         }
         let (left, at) = (self.left(), self.bytes.start);
         let reading = self.reading.get_or_insert_with(|| {
-            self.doing.set(ConnPhase::Answer);
+            self.conn_state.set(ConnPhase::Answer);
             let file = self.file.clone();
             tokio::task::spawn_blocking(move || read(&file, at, left))
         });

@@ -309,8 +309,8 @@ mod tests {
 
     /// Tells whether a connection was told that it is evicted.
     fn is_evicted(permit: &ConnPermit) -> bool {
-        let told = pin!(permit.state.evicted());
-        told.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        let evicted = pin!(permit.state.evicted());
+        evicted.poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
     /// Below the cap every connection gets a permit; above it the oldest without a request is
@@ -340,11 +340,11 @@ mod tests {
         for permit in &all {
             permit.state.set(ConnPhase::Answer);
         }
-        for place in [1, 2, 0] {
-            all[place].state.set(ConnPhase::Idle);
+        for index in [1, 2, 0] {
+            all[index].state.set(ConnPhase::Idle);
         }
         all[1].state.set(ConnPhase::Head);
-        let evicted = || [0, 1, 2].map(|place| all[place].state.phase() == ConnPhase::Evicted);
+        let evicted = || [0, 1, 2].map(|index| all[index].state.phase() == ConnPhase::Evicted);
         let newcomer = acquire(&permits);
         newcomer.state.set(ConnPhase::Answer);
         assert_eq!(evicted(), [false, true, false]);

@@ -162,7 +162,7 @@ fn listeners(sockets: Vec<TcpListener>) -> Result<Listeners, BindError> {
 /// Answers requests.
 pub trait HttpService: Send + Sync + 'static {
     /// Returns the limits of its connections.
-    fn times(&self) -> ConnLimits;
+    fn conn_limits(&self) -> ConnLimits;
     /// Returns the TLS acceptor, or `None` when TLS is off.
     fn tls(&self) -> Option<&ServerTls>;
     /// Tells whether an address belongs to a trusted proxy, whose connections carry many clients.
@@ -171,7 +171,7 @@ pub trait HttpService: Send + Sync + 'static {
     }
     /// Takes a connection that carries session packets (RFC 4571) instead of requests, once its
     /// first packet has arrived.
-    fn framed(&self, tcp: TcpStream, peer: SocketAddr) -> impl Future<Output = io::Result<()>> + Send;
+    fn serve_ice_tcp(&self, tcp: TcpStream, peer: SocketAddr) -> impl Future<Output = io::Result<()>> + Send;
     /// Makes the response to a request of ambiguous length. The connection is closed after it.
     fn reject_framing(&self, refusal: FramingError) -> Reply;
     /// Answers one request. A handler of a long body sets the phase in `state` before the first
@@ -270,7 +270,10 @@ async fn accept<S: HttpService>(socket: TcpListener, service: Arc<S>, permits: P
             log_panic(ended);
         }
     };
-    if tokio::time::timeout(service.times().grace, drained).await.is_err() {
+    if tokio::time::timeout(service.conn_limits().grace, drained)
+        .await
+        .is_err()
+    {
         debug!("{} connections were cut off at the end", connections.len());
     }
 }

@@ -111,12 +111,12 @@ mod tests {
     #[test]
     fn slots_are_counted() {
         let live = SlotPool::new(2);
-        let first = live.try_acquire().expect("a first place");
-        let second = live.try_acquire().expect("a second place");
+        let first = live.try_acquire().expect("a first slot");
+        let second = live.try_acquire().expect("a second slot");
         assert!(live.try_acquire().is_none());
         drop(first);
         assert_eq!(live.count(), 1);
-        let third = live.try_acquire().expect("the place that was left");
+        let third = live.try_acquire().expect("the released slot");
         drop((second, third));
         assert_eq!(live.count(), 0);
     }

@@ -121,12 +121,12 @@ impl Watchdog {
     /// Tells the supervisor that shutdown has begun and how long it may take. The returned future
     /// waits until that has been sent, for [`NOTIFY_WITHIN`] at most.
     pub fn stopping(&self, within: Duration) -> impl Future<Output = ()> + use<> {
-        let (done, told) = oneshot::channel();
+        let (done, notified) = oneshot::channel();
         let order = WatchCommand::Stopping { within, done };
         let sent = self.orders.get().is_some_and(|orders| orders.send(order).is_ok());
         async move {
             if sent {
-                let _ = tokio::time::timeout(NOTIFY_WITHIN, told).await;
+                let _ = tokio::time::timeout(NOTIFY_WITHIN, notified).await;
             }
         }
     }

@@ -39,7 +39,7 @@ type SharedLedger = Arc<Mutex<PermitLedger<LedgerSlot>>>;
 /// The slot of a ledger entry.
 struct LedgerSlot {
     /// Exchanged for one in `leaving` when the entry is evicted.
-    place: Slot,
+    slot: Slot,
     evicted: Arc<Notify>,
 }
 
@@ -126,11 +126,11 @@ impl Admission {
     pub fn session(&self, requester: Requester, kind: PendingKind) -> Result<SessionPermit, AdmissionError> {
         let now = tasks::now();
         let mut ledger = lock(&self.sessions);
-        let place = match ledger.plan(requester, kind, now)? {
+        let slot = match ledger.plan(requester, kind, now)? {
             None => self.live.try_acquire().ok_or(AdmissionError::Full)?,
             Some(victim) => self.evict(&mut ledger, victim)?,
         };
-        Ok(self.admit(ledger, requester, kind, place, now))
+        Ok(self.admit(ledger, requester, kind, slot, now))
     }
 
     /// Gives an offer the slot of a session whose caller is gone, pending or not.
@@ -144,8 +144,8 @@ impl Admission {
         if !ledger.may_replace(ticket, requester, PendingKind::Offer) {
             return Err(AdmissionError::Full);
         }
-        let place = self.evict(&mut ledger, ticket)?;
-        Ok(self.admit(ledger, requester, PendingKind::Offer, place, now))
+        let slot = self.evict(&mut ledger, ticket)?;
+        Ok(self.admit(ledger, requester, PendingKind::Offer, slot, now))
     }
 
     /// Takes the slot of an entry, whose session ends in a slot of `leaving`.
@@ -153,7 +153,7 @@ impl Admission {
         let aside = self.leaving.try_acquire().ok_or(AdmissionError::Full)?;
         let held = ledger.evict(victim).ok_or(AdmissionError::Full)?;
         held.evicted.notify_one();
-        Ok(std::mem::replace(&mut held.place, aside))
+        Ok(std::mem::replace(&mut held.slot, aside))
     }
 
     fn admit(
@@ -161,12 +161,12 @@ impl Admission {
         mut ledger: MutexGuard<'_, PermitLedger<LedgerSlot>>,
         requester: Requester,
         kind: PendingKind,
-        place: Slot,
+        slot: Slot,
         now: Instant,
     ) -> SessionPermit {
         let evicted = Arc::new(Notify::new());
         let held = LedgerSlot {
-            place,
+            slot,
             evicted: evicted.clone(),
         };
         let ticket = ledger.admit(requester, kind, held, now);
@@ -183,7 +183,7 @@ impl Admission {
         ledger.plan(requester, PendingKind::Caller, now)?;
         let evicted = Arc::new(Notify::new());
         let held = LedgerSlot {
-            place: self.waiting.try_acquire().ok_or(AdmissionError::Full)?,
+            slot: self.waiting.try_acquire().ok_or(AdmissionError::Full)?,
             evicted: evicted.clone(),
         };
         let ticket = ledger.admit(requester, PendingKind::Caller, held, now);
@@ -199,13 +199,13 @@ impl Admission {
         lock(&self.sessions).plan(requester, PendingKind::Caller, now)?;
         let mut ledger = lock(&self.handshakes);
         let victim = ledger.plan(requester, PendingKind::Silent, now)?;
-        let place = self.sockets.try_acquire().ok_or(AdmissionError::Full)?;
+        let slot = self.sockets.try_acquire().ok_or(AdmissionError::Full)?;
         if let Some(held) = victim.and_then(|victim| ledger.evict(victim)) {
             held.evicted.notify_one();
         }
         let evicted = Arc::new(Notify::new());
         let held = LedgerSlot {
-            place,
+            slot,
             evicted: evicted.clone(),
         };
         let ticket = ledger.admit(requester, PendingKind::Silent, held, now);
@@ -265,14 +265,14 @@ mod tests {
         let live = SlotPool::new(2);
         let admission = Admission::new(live.clone());
         let offer = || admission.session(A, PendingKind::Offer);
-        let (mut first, second) = (offer().expect("a place"), offer().expect("a place"));
+        let (mut first, second) = (offer().expect("a free slot"), offer().expect("a place"));
         pass(PENDING_OFFERS_YIELD_AFTER - Duration::from_millis(1)).await;
         assert!(
             admission.session(A, PendingKind::Caller).is_err() && offer().is_err() && admission.handshake(A).is_err()
         );
         pass(Duration::from_millis(1)).await;
         first.mark_connected();
-        assert!(admission.handshake(A).is_ok(), "a place could be had");
+        assert!(admission.handshake(A).is_ok(), "a slot could be had");
         let caller = admission.session(A, PendingKind::Caller).expect("the second gives way");
         assert!(is_evicted(&second).await && !is_evicted(&first).await);
         assert_eq!(live.count(), 2);
@@ -294,7 +294,7 @@ mod tests {
         let live = SlotPool::new(2 * PENDING_OFFERS_MAX);
         let admission = Admission::new(live.clone());
         let offers: Vec<SessionPermit> = (0..PENDING_OFFERS_MAX)
-            .map(|_| admission.session(A, PendingKind::Offer).expect("a place"))
+            .map(|_| admission.session(A, PendingKind::Offer).expect("a free slot"))
             .collect();
         assert_eq!(
             admission.session(A, PendingKind::Offer).err(),
@@ -341,7 +341,7 @@ mod tests {
         let mut gone = Vec::new();
         for nth in 0..=EVICTED_SESSIONS_MAX {
             let requester = from(nth as u8);
-            gone.push(admission.session(requester, PendingKind::Offer).expect("a place"));
+            gone.push(admission.session(requester, PendingKind::Offer).expect("a free slot"));
             pass(PENDING_OFFERS_YIELD_AFTER).await;
         }
         assert!(admission.session(A, PendingKind::Offer).is_err() && admission.handshake(A).is_err());
@@ -355,13 +355,13 @@ mod tests {
     async fn an_offer_replaces_a_session_that_is_gone() {
         let live = SlotPool::new(1);
         let admission = Admission::new(live.clone());
-        let mut gone = admission.session(A, PendingKind::Offer).expect("a place");
+        let mut gone = admission.session(A, PendingKind::Offer).expect("a free slot");
         gone.mark_connected();
         assert_eq!(
             admission.session(A, PendingKind::Offer).err(),
             Some(AdmissionError::Full)
         );
-        let back = admission.replace(gone.ticket(), A).expect("its place");
+        let back = admission.replace(gone.ticket(), A).expect("its slot");
         assert!(is_evicted(&gone).await && !is_evicted(&back).await);
         assert_eq!(admission.replace(gone.ticket(), A).err(), Some(AdmissionError::Full));
         assert_eq!(live.count(), 1);
@@ -394,7 +394,7 @@ mod tests {
     async fn silent_sockets_do_not_block_callers() {
         let live = SlotPool::new(1);
         let admission = Admission::new(live.clone());
-        let handshake = |requester| admission.handshake(requester).expect("a place");
+        let handshake = |requester| admission.handshake(requester).expect("a free slot");
         let mut held: Vec<SessionPermit> = (0..HANDSHAKES_MAX).map(|_| handshake(A)).collect();
         assert_eq!(live.count(), 0);
         assert!(!is_evicted(&held[0]).await);
@@ -411,7 +411,7 @@ mod tests {
         drop(held.remove(0));
         held.push(handshake(A));
         assert!(!is_evicted(&other).await);
-        let caller = admission.session(B, PendingKind::Caller).expect("a place");
+        let caller = admission.session(B, PendingKind::Caller).expect("a free slot");
         assert!(admission.handshake(B).is_err(), "it could become no caller");
         drop((held, other, caller));
         admission.wait_empty().await;

@@ -48,10 +48,10 @@ impl PreparedRoom {
 /// [`DailyError`], in words for clients.
 pub async fn prepare_room(
     config: &Videoroom,
-    asked: RoomPurpose<'_>,
+    purpose: RoomPurpose<'_>,
     cleanup_slot: Option<Slot>,
 ) -> Result<PreparedRoom, DailyError> {
-    let plan = daily::plan(config, asked, unix_time_s(), random())?;
+    let plan = daily::plan(config, purpose, unix_time_s(), random())?;
     for dropped in &plan.dropped {
         log::warn!("{dropped}");
     }

@@ -76,7 +76,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
         token: Some(token),
         sip_uri: None,
     });
-    let place = live.try_acquire();
+    let slot = live.try_acquire();
     let id = start.session_id.clone();
     let talk = logging::in_session(id, room::run_bot(&sessions, start, kind));
     let mut talk = std::pin::pin!(talk);
@@ -84,9 +84,9 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
         outcome = &mut talk => return bot_result(outcome),
         name = signals.next() => {
             log::info!("{name}: stopping");
-            let told = sessions.watchdog().stopping(SHUTDOWN_GRACE + RUNTIME_END);
+            let notified = sessions.watchdog().stopping(SHUTDOWN_GRACE + RUNTIME_END);
             stop.set();
-            let ended = async { tokio::join!(&mut talk, told) };
+            let ended = async { tokio::join!(&mut talk, notified) };
             tokio::select! {
                 ended = timeout(SHUTDOWN_GRACE, ended) => ended.is_ok(),
                 _ = signals.next() => return Err(RunError::Forced),
@@ -96,7 +96,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
     if !in_time {
         log::warn!("the bot did not end in time");
     }
-    drop(place);
+    drop(slot);
     Ok(())
 }
 

@@ -74,8 +74,8 @@ fn if_built(feature: Feature, findings: Vec<Finding>) -> Vec<Finding> {
 /// Runs a check with a time limit.
 async fn within(what: &'static str, check: impl Future<Output = Vec<Finding>>) -> Vec<Finding> {
     timeout(DOCTOR_CHECK, check).await.unwrap_or_else(|_| {
-        let words = format!("no result within {} s", DOCTOR_CHECK.as_secs());
-        vec![Finding::warning(what, words)]
+        let text = format!("no result within {} s", DOCTOR_CHECK.as_secs());
+        vec![Finding::warning(what, text)]
     })
 }
 

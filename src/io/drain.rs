@@ -41,11 +41,11 @@ pub async fn drain(
     hang_ups: &SlotPool,
     again: impl Future<Output = &'static str>,
 ) -> DrainEnd {
-    let mut told = live.count();
+    let mut reported = live.count();
     log::info!(
         "waiting up to {} s for {}; new callers are refused",
         time.as_secs(),
-        SessionCount(told)
+        SessionCount(reported)
     );
     let mut empty = pin!(async {
         live.wait_empty().await;
@@ -62,9 +62,9 @@ pub async fn drain(
             () = &mut time_up => return DrainEnd::TimeUp,
             _ = report.tick() => {
                 let left = live.count();
-                if left != told {
+                if left != reported {
                     log::info!("waiting for {}", SessionCount(left));
-                    told = left;
+                    reported = left;
                 }
             }
         }
@@ -101,17 +101,17 @@ mod tests {
         let (live, hang_ups) = (SlotPool::new(8), SlotPool::new(8));
         let without_sessions = drained(MINUTE, &live, &hang_ups, pending()).await;
         assert_eq!(without_sessions, (DrainEnd::Empty, Duration::ZERO));
-        for (ends, over) in [
+        for (lasts, over) in [
             (MINUTE / 2, (DrainEnd::Empty, MINUTE / 2)),
             (MINUTE * 2, (DrainEnd::TimeUp, MINUTE)),
         ] {
             let (first, last) = (
-                live.try_acquire().expect("a place"),
-                live.try_acquire().expect("a place"),
+                live.try_acquire().expect("a free slot"),
+                live.try_acquire().expect("a free slot"),
             );
             let leaving = tokio::spawn(async move {
-                drop(after(ends / 2, first).await);
-                drop(after(ends / 2, last).await);
+                drop(after(lasts / 2, first).await);
+                drop(after(lasts / 2, last).await);
             });
             assert_eq!(drained(MINUTE, &live, &hang_ups, pending()).await, over);
             leaving.await.expect("it does not panic");
@@ -122,13 +122,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_drain_waits_for_hang_ups() {
         let (live, hang_ups) = (SlotPool::new(8), SlotPool::new(8));
-        let asking = hang_ups.try_acquire().expect("a place");
-        let asked = tokio::spawn(async move { drop(after(MINUTE / 4, asking).await) });
+        let slot = hang_ups.try_acquire().expect("a free slot");
+        let request = tokio::spawn(async move { drop(after(MINUTE / 4, slot).await) });
         assert_eq!(
             drained(MINUTE, &live, &hang_ups, pending()).await,
             (DrainEnd::Empty, MINUTE / 4)
         );
-        asked.await.expect("it does not panic");
+        request.await.expect("it does not panic");
     }
 
     #[tokio::test(start_paused = true)]

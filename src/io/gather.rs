@@ -78,15 +78,15 @@ impl Gatherer {
     }
 
     fn spawn(&self, servers: Vec<GatherServer>, port: &Arc<UdpPort>, stopped: &Shutdown, services: &Services) {
-        let mut asked = Vec::new();
+        let mut unqueried = Vec::new();
         for (index, server) in servers.into_iter().enumerate() {
             if server.answers_binding() {
-                asked.push((index, server.clone()));
+                unqueried.push((index, server.clone()));
             }
             match server.usage {
                 ServerUse::Stun => {}
                 ServerUse::Turn { .. } => {
-                    let place = self
+                    let slot = self
                         .0
                         .relays
                         .try_acquire()
@@ -97,16 +97,16 @@ impl Gatherer {
                         port: port.clone(),
                         gatherer: self.clone(),
                         stopped: stopped.clone(),
-                        _place: place,
+                        _slot: slot,
                     };
                     services.spawn("the task of a TURN server", relay.run());
                 }
                 ServerUse::Unusable(why) => log::debug!("{}: not used: {why}", server.url),
             }
         }
-        if !asked.is_empty() {
-            let asking = stun::run(asked, port.open(), self.clone(), stopped.clone());
-            services.spawn("the task of the STUN servers", asking);
+        if !unqueried.is_empty() {
+            let stun = stun::run(unqueried, port.open(), self.clone(), stopped.clone());
+            services.spawn("the task of the STUN servers", stun);
         }
     }
 
@@ -143,12 +143,12 @@ impl Gatherer {
             return;
         }
         status.state = standing;
-        let told = status.clone();
+        let current = status.clone();
         // Without the lock: a slow log must not delay an answer.
         drop(list);
-        match &told.state {
-            ServerState::Failed(why) => log::warn!("{}: {why}", told.url),
-            ServerState::Working => log::info!("{}: works{}", told.url, describe_addresses(&told)),
+        match &current.state {
+            ServerState::Failed(why) => log::warn!("{}: {why}", current.url),
+            ServerState::Working => log::info!("{}: works{}", current.url, describe_addresses(&current)),
             ServerState::Trying | ServerState::Unused(_) => {}
         }
         self.0.changed.notify_one();
@@ -166,11 +166,11 @@ impl Gatherer {
             return;
         }
         status.reflexive = reflexive;
-        let told = status.clone();
+        let current = status.clone();
         drop(list);
         // A changed mapping. The first one is logged with the state.
-        if told.state == ServerState::Working && !told.reflexive.is_empty() {
-            log::info!("{}: works{}", told.url, describe_addresses(&told));
+        if current.state == ServerState::Working && !current.reflexive.is_empty() {
+            log::info!("{}: works{}", current.url, describe_addresses(&current));
         }
     }
 

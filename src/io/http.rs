@@ -69,7 +69,9 @@ use crate::proto::server::log_limit::LogLimit;
 use crate::proto::server::request_framing;
 use crate::proto::telephony::{PROVIDERS, proof};
 use crate::proto::webrtc::offer::OfferError;
-use edge_runner_http::common::{ConnLimits, PeerInfo, Reply, UpgradeSlot, asked, json_reply, lock, random, whole};
+use edge_runner_http::common::{
+    ConnLimits, PeerInfo, Reply, UpgradeSlot, json_reply, lock, random, request_base, whole,
+};
 
 /// The content type of Prometheus' text format.
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -92,7 +94,7 @@ pub struct RunnerApp {
     /// The log lines caused by clients.
     lines: Arc<Mutex<LogLimit>>,
     proxies: TrustedProxies,
-    pub(super) times: ConnLimits,
+    pub(super) conn_limits: ConnLimits,
     /// `None` when TLS is off.
     tls: Option<Arc<ServerTls>>,
     /// Routes of the embedding program.
@@ -117,7 +119,7 @@ impl RunnerApp {
             #[cfg(feature = "messaging")]
             messaging: crate::io::whatsapp::WhatsAppCalls::default(),
             lines: Arc::default(),
-            times: ConnLimits::default(),
+            conn_limits: ConnLimits::default(),
             proxies: TrustedProxies::new(&config.trusted_proxies, config.proxy.is_some()),
             tls,
             routes,
@@ -158,8 +160,8 @@ impl RunnerApp {
 }
 
 impl HttpService for RunnerApp {
-    fn times(&self) -> ConnLimits {
-        self.times
+    fn conn_limits(&self) -> ConnLimits {
+        self.conn_limits
     }
 
     fn is_trusted_proxy(&self, address: IpAddr) -> bool {
@@ -170,9 +172,9 @@ impl HttpService for RunnerApp {
         self.tls.as_deref()
     }
 
-    async fn framed(&self, tcp: TcpStream, peer: SocketAddr) -> io::Result<()> {
+    async fn serve_ice_tcp(&self, tcp: TcpStream, peer: SocketAddr) -> io::Result<()> {
         match &self.webrtc {
-            Some(webrtc) => webrtc.framed(tcp, peer).await,
+            Some(webrtc) => webrtc.serve_ice_tcp(tcp, peer).await,
             None => Err(io::Error::other(format!("WebRTC {}", MissingFeature(Feature::WebRtc)))),
         }
     }
@@ -259,10 +261,10 @@ async fn dispatch(
         }
         Route::Robots => Ok(robots()),
         Route::Start => {
-            let body = read(app.times, headers, AcceptedBody::Json, body).await?;
+            let body = read(app.conn_limits, headers, AcceptedBody::Json, body).await?;
             app.check_open()?;
-            let asked = asked(headers, peer, app.config.proxy.is_some());
-            start(app, &body, asked, peer).await
+            let base = request_base(headers, peer, app.config.proxy.is_some());
+            start(app, &body, base, peer).await
         }
         Route::Methods(allowed) => Ok(methods(allowed)),
         Route::CaCertificate => authority(app),
@@ -313,7 +315,7 @@ fn methods(allowed: &'static str) -> Reply {
     reply
 }
 
-async fn start(app: &RunnerApp, body: &Bytes, asked: RequestBase<'_>, peer: PeerInfo) -> Result<Reply, HttpError> {
+async fn start(app: &RunnerApp, body: &Bytes, base: RequestBase<'_>, peer: PeerInfo) -> Result<Reply, HttpError> {
     let plan = start::plan(&app.config, body).map_err(|refusal| match refusal {
         start::StartRequestError::Invalid(invalid) => HttpError::Invalid {
             invalid,
@@ -332,7 +334,7 @@ async fn start(app: &RunnerApp, body: &Bytes, asked: RequestBase<'_>, peer: Peer
                 SocketKind::Client => Some(register(app, &body, peer)?),
                 SocketKind::Call => None,
             };
-            let url = start::socket_url(&app.config, asked, family);
+            let url = start::socket_url(&app.config, base, family);
             let token = mint_token(app, family, id.as_deref(), peer.is_authorised);
             start::socket_reply(&url, id.as_deref(), token.as_deref())
         }

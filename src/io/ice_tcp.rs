@@ -37,7 +37,7 @@ impl TcpSlots {
         let (handle, evicted) = oneshot::channel();
         let admitted = self.connections().admit(session, peer.ip(), handle)?;
         Some(TcpSlot {
-            places: self.clone(),
+            slots: self.clone(),
             id: admitted.id,
             evicted,
         })
@@ -51,7 +51,7 @@ impl TcpSlots {
 
 /// One slot. Dropping it releases it.
 struct TcpSlot {
-    places: TcpSlots,
+    slots: TcpSlots,
     id: u64,
     /// Completes when another connection has taken the slot.
     evicted: oneshot::Receiver<()>,
@@ -59,14 +59,14 @@ struct TcpSlot {
 
 impl Drop for TcpSlot {
     fn drop(&mut self) {
-        self.places.connections().remove(self.id);
+        self.slots.connections().remove(self.id);
     }
 }
 
 /// A connection that has named a live session.
 pub struct IceTcpConnection {
     incoming: IceTcpReader,
-    place: TcpSlot,
+    slot: TcpSlot,
     outgoing: OutgoingQueue,
     write: OwnedWriteHalf,
 }
@@ -79,7 +79,7 @@ impl IceTcpConnection {
     /// many.
     pub async fn open(
         port: &Arc<UdpPort>,
-        places: &TcpSlots,
+        slots: &TcpSlots,
         stream: TcpStream,
         peer: SocketAddr,
     ) -> io::Result<IceTcpConnection> {
@@ -88,7 +88,7 @@ impl IceTcpConnection {
         let (read, write) = stream.into_split();
         let mut incoming = IceTcpReader {
             read,
-            framed: Rfc4571Reader::default(),
+            frames: Rfc4571Reader::default(),
             arena: BytesMut::new(),
             port: port.clone(),
             peer: canonical(peer),
@@ -103,11 +103,11 @@ impl IceTcpConnection {
                 None => incoming.fill().await?,
             }
         };
-        let place = places.admit(session, peer);
-        let place = place.ok_or_else(|| io::Error::other("its session or its address has too many already"))?;
+        let slot = slots.admit(session, peer);
+        let slot = slot.ok_or_else(|| io::Error::other("its session or its address has too many already"))?;
         Ok(IceTcpConnection {
             incoming,
-            place,
+            slot,
             outgoing,
             write,
         })
@@ -116,17 +116,17 @@ impl IceTcpConnection {
     /// Moves packets until either side closes.
     pub async fn run(self) {
         let peer = self.incoming.peer;
-        let mut place = self.place;
+        let mut slot = self.slot;
         let answered = Notify::new();
-        let (places, id) = (place.places.clone(), place.id);
+        let (slots, id) = (slot.slots.clone(), slot.id);
         let prove = || {
-            places.connections().mark_validated(id);
+            slots.connections().mark_validated(id);
             answered.notify_one();
         };
         let ended = tokio::select! {
             read = self.incoming.run(&answered) => read,
             written = send(self.outgoing, self.write, prove) => written,
-            _ = &mut place.evicted => Err(io::Error::other("another connection has its place")),
+            _ = &mut slot.evicted => Err(io::Error::other("another connection has its slot")),
         };
         if let Err(error) = ended {
             log::debug!("{peer}: connection closed: {error}");
@@ -137,7 +137,7 @@ impl IceTcpConnection {
 /// The receiving half of a connection.
 struct IceTcpReader {
     read: OwnedReadHalf,
-    framed: Rfc4571Reader,
+    frames: Rfc4571Reader,
     arena: BytesMut,
     port: Arc<UdpPort>,
     peer: SocketAddr,
@@ -160,7 +160,7 @@ impl IceTcpReader {
     /// Delivers the next whole packet and returns its session; `None` when no packet is complete.
     fn deliver(&mut self) -> io::Result<Option<Option<u64>>> {
         let packet = self
-            .framed
+            .frames
             .next_packet()
             .map_err(|_| io::Error::other("a packet is too long"))?;
         Ok(packet.map(|packet| {
@@ -170,7 +170,7 @@ impl IceTcpReader {
     }
 
     async fn fill(&mut self) -> io::Result<()> {
-        match self.read.read_buf(self.framed.buffer_mut()).await? {
+        match self.read.read_buf(self.frames.buffer_mut()).await? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),
         }
@@ -179,15 +179,15 @@ impl IceTcpReader {
 
 /// Writes the sessions' packets, and reports each response to a check.
 async fn send(mut outgoing: OutgoingQueue, mut write: OwnedWriteHalf, answered: impl Fn()) -> io::Result<()> {
-    let mut framed = Vec::with_capacity(FRAMED_BYTES_MAX);
+    let mut buffer = Vec::with_capacity(FRAMED_BYTES_MAX);
     loop {
         let packet = outgoing.next().await;
         if PacketKind::from_packet(&packet.contents) == PacketKind::CheckAnswer {
             answered();
         }
-        rfc4571::append_framed(&packet.contents, &mut framed);
-        write.write_all(&framed).await?;
-        framed.clear();
+        rfc4571::append_framed(&packet.contents, &mut buffer);
+        write.write_all(&buffer).await?;
+        buffer.clear();
     }
 }
 

@@ -195,7 +195,7 @@ impl SessionIo for RoomTransport {
     fn close(self, _session: &RoomSession, _host: &SessionTask) -> CloseOutcome {
         let unrouted = self.ports.iter().flatten().map(MediaPort::dropped).sum::<u64>();
         CloseOutcome {
-            words: format!(", {unrouted} datagrams of no connection"),
+            log_suffix: format!(", {unrouted} datagrams of no connection"),
             ..CloseOutcome::default()
         }
     }

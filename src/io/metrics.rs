@@ -17,6 +17,6 @@ pub fn text(sessions: &Sessions, webrtc: Option<&WebRtc>) -> String {
         tasks: Handle::current().metrics().num_alive_tasks() as u64,
         runtime_stalls: stalls.runtime,
         task_stalls: stalls.tasks,
-        ..webrtc.map(WebRtc::seen).unwrap_or_default()
+        ..webrtc.map(WebRtc::metrics_snapshot).unwrap_or_default()
     })
 }

@@ -120,7 +120,7 @@ pub async fn run_with(
     services: Services,
 ) -> Result<(), RunError> {
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
-    let keeper = CertificateWatcher::listen().map_err(RunError::Signals)?;
+    let watcher = CertificateWatcher::listen().map_err(RunError::Signals)?;
     let tls = ServerTls::open(&config.tls_settings()).map_err(RunError::Tls)?;
     let drain = config.drain;
     let serving = RunnerInstance::start(config, bot, tls.clone(), CustomRoutes::default(), &services).await?;
@@ -128,10 +128,7 @@ pub async fn run_with(
     let tidy = services.spawn("the tidying of memory", memory::trim_when_idle(live.clone()));
     let watch = sessions.watchdog().start(Some(live.clone()), &services);
     watch.map_err(RunError::Watch)?;
-    services.spawn(
-        "the keeper of the certificate",
-        keeper.run(tls, sessions.shutdown().clone()),
-    );
+    services.spawn("the certificate watcher", watcher.run(tls, sessions.shutdown().clone()));
     announce(&serving.listening);
     sessions.watchdog().ready();
     // The first caller must not wait for this; the server already runs in its own tasks.

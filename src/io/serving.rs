@@ -32,7 +32,7 @@ pub struct RunnerInstance {
     pub sessions: Sessions,
     pub live: SlotPool,
     pub listening: ListenAddresses,
-    pub seen: RunnerStatus,
+    pub status: RunnerStatus,
     stop: ShutdownTrigger,
     server: JoinHandle<()>,
 }
@@ -84,7 +84,7 @@ impl RunnerInstance {
             rtc_port: webrtc.as_ref().map_or(0, WebRtc::port_number),
             addresses: addresses::local_addresses(&config),
         };
-        let seen = RunnerStatus {
+        let status = RunnerStatus {
             addresses: listeners.addresses().into(),
             rtc_port: listening.rtc_port,
             sessions: sessions.clone(),
@@ -97,7 +97,7 @@ impl RunnerInstance {
             sessions,
             live,
             listening,
-            seen,
+            status,
             stop,
             server,
         })
@@ -105,7 +105,7 @@ impl RunnerInstance {
 
     /// Computes what is made once per process, so that the first caller need not wait for it.
     pub fn warm_up(&self) {
-        if let Some(webrtc) = &self.seen.webrtc {
+        if let Some(webrtc) = &self.status.webrtc {
             webrtc.warm_up();
         }
     }
@@ -119,7 +119,7 @@ impl RunnerInstance {
         mut self,
         drain: Duration,
         mut signals: Option<&mut Signals>,
-        told: impl Future<Output = ()>,
+        notified: impl Future<Output = ()>,
     ) -> Result<(), RunError> {
         self.sessions.close();
         let live = &self.live;
@@ -132,7 +132,7 @@ impl RunnerInstance {
             self.sessions.wait_empty().await;
             // An error is a panic, which the server has logged.
             let _ = (&mut self.server).await;
-            told.await;
+            notified.await;
         };
         let outcome = tokio::select! {
             () = ended => Ok(()),
@@ -142,7 +142,7 @@ impl RunnerInstance {
             }
             _ = next(&mut signals) => Err(RunError::Forced),
         };
-        if let Some(webrtc) = &self.seen.webrtc {
+        if let Some(webrtc) = &self.status.webrtc {
             webrtc.end().await;
         }
         outcome

@@ -57,7 +57,7 @@ pub struct CloseOutcome {
     /// A hang-up that runs beside the end of the bot.
     pub hang_up: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Appended to the last log line.
-    pub words: String,
+    pub log_suffix: String,
 }
 
 /// The bot, the counters and the permit of a session.
@@ -67,7 +67,7 @@ pub struct SessionTask {
     pub began: Instant,
     /// Why the session has ended.
     reason: Option<LeaveReason>,
-    link: Option<TransportSide>,
+    transport_side: Option<TransportSide>,
     bot: Option<BotTask>,
     share: Option<SessionMetrics>,
     /// Buffer for speech from the bot, reused.
@@ -85,7 +85,7 @@ impl SessionTask {
             counts: Counts::default(),
             began: tasks::now(),
             reason: None,
-            link: None,
+            transport_side: None,
             bot: None,
             share: None,
             speech: Vec::new(),
@@ -104,22 +104,26 @@ impl SessionTask {
         frames_max: usize,
         kind: impl FnOnce(MediaSlot) -> bot::Kind,
     ) {
-        let (link, slot) = media::pair(frames_max);
+        let (transport_side, slot) = media::pair(frames_max);
         let metrics = self.sessions.metrics().clone();
         self.share = Some(SessionMetrics::begin(metrics, transport, tasks::now()));
         self.bot = Some(self.sessions.begin(session_id, body, kind(slot)));
-        self.link = Some(link);
+        self.transport_side = Some(transport_side);
     }
 
     /// Tells whether the bot has started.
     pub fn has_bot(&self) -> bool {
-        self.link.is_some()
+        self.transport_side.is_some()
     }
 
     /// Updates the counters that other parts keep.
     fn count(&mut self, session: &impl Session) {
         session.update_counts(&mut self.counts);
-        let dropped = self.link.as_ref().map(TransportSide::dropped).unwrap_or_default();
+        let dropped = self
+            .transport_side
+            .as_ref()
+            .map(TransportSide::dropped)
+            .unwrap_or_default();
         self.counts.set(Count::FramesDropped, dropped.frames_in);
         self.counts.add(Count::MessagesDropped, dropped.messages_out);
     }
@@ -130,17 +134,19 @@ impl SessionTask {
             return;
         }
         self.count(session);
-        if let (Some(share), Some(link)) = (&mut self.share, &self.link) {
-            share.flush(&self.counts, link.waiting(), now);
+        if let (Some(share), Some(transport_side)) = (&mut self.share, &self.transport_side) {
+            share.flush(&self.counts, transport_side.waiting(), now);
         }
     }
 
     fn push_audio(&mut self, frame: &CallerFrame<'_>) {
-        let Some(link) = &self.link else { return };
+        let Some(transport_side) = &self.transport_side else {
+            return;
+        };
         self.counts.add(Count::FramesIn, 1);
         match frame.identity {
-            Some(identity) => link.push_participant_audio(frame.pcm, frame.rate_hz, identity),
-            None => link.push_audio(frame.pcm, frame.rate_hz),
+            Some(identity) => transport_side.push_participant_audio(frame.pcm, frame.rate_hz, identity),
+            None => transport_side.push_audio(frame.pcm, frame.rate_hz),
         }
     }
 
@@ -156,8 +162,8 @@ impl SessionTask {
             SessionEvent::Left(reason) => self.reason = Some(*reason),
             _ => {}
         }
-        if let Some(link) = &self.link {
-            link.push(event.into());
+        if let Some(transport_side) = &self.transport_side {
+            transport_side.push(event.into());
         }
     }
 }
@@ -177,13 +183,13 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut carrier: C, mut
     // A session that is ending must not be evicted; its bot has its time to end.
     task.permit.mark_connected();
     task.count(&*session);
-    let CloseOutcome { hang_up, words } = carrier.close(&session, &task);
+    let CloseOutcome { hang_up, log_suffix } = carrier.close(&session, &task);
     let SessionTask {
         sessions,
         counts,
         began,
         reason,
-        link,
+        transport_side,
         bot,
         share,
         lease,
@@ -191,7 +197,7 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut carrier: C, mut
         ..
     } = task;
     // The bot sees the end of the session by this.
-    drop(link);
+    drop(transport_side);
     // A slow provider must not block a slot, except when many of them are slow.
     let aside = hang_up.as_ref().and_then(|_| sessions.hang_ups().try_acquire());
     let ended = async {
@@ -207,7 +213,7 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut carrier: C, mut
             let summary = session.summary(&counts);
             outcome.log(
                 reason,
-                &format!("{seconds:.1} s, {summary}, {frames} frames to the bot, {dropped} dropped{words}"),
+                &format!("{seconds:.1} s, {summary}, {frames} frames to the bot, {dropped} dropped{log_suffix}"),
             );
         }
         if let Some(share) = share {
@@ -243,11 +249,16 @@ async fn run_loop<C: SessionIo>(
         if timer.deadline() != until {
             timer.as_mut().reset(until);
         }
-        let SessionTask { link, bot, permit, .. } = task;
+        let SessionTask {
+            transport_side,
+            bot,
+            permit,
+            ..
+        } = task;
         // Unbiased: a flood from the peer or the bot must not starve the others.
         tokio::select! {
             input = carrier.recv() => carrier.deliver(input, session, task),
-            () = notified(link.as_ref()) => drain_bot(session, task),
+            () = notified(transport_side.as_ref()) => drain_bot(session, task),
             () = &mut timer => handle_timeout(session, task, deadline),
             ended = ended(bot.as_mut()), if outcome.is_none() => {
                 drain_bot(session, task);
@@ -270,9 +281,9 @@ async fn run_loop<C: SessionIo>(
     outcome
 }
 
-async fn notified(link: Option<&TransportSide>) {
-    match link {
-        Some(link) => link.notified().await,
+async fn notified(transport_side: Option<&TransportSide>) {
+    match transport_side {
+        Some(transport_side) => transport_side.notified().await,
         None => std::future::pending().await,
     }
 }
@@ -325,17 +336,19 @@ fn drain<C: SessionIo>(
 
 /// Passes everything from the bot to the session.
 fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
-    let Some(link) = &task.link else { return };
+    let Some(transport_side) = &task.transport_side else {
+        return;
+    };
     let now = tasks::now();
-    if let Some(audio) = link.audio() {
+    if let Some(audio) = transport_side.audio() {
         let mixed = audio.mix == AudioMix::Mixed;
         session.set_audio(audio.in_rate_hz, audio.out_rate_hz, mixed, now);
     }
-    if link.take_interruption() {
+    if transport_side.take_interruption() {
         task.counts.add(Count::Interruptions, 1);
         session.handle_interruption(now);
     }
-    while let Some(text) = link.take_message() {
+    while let Some(text) = transport_side.take_message() {
         task.counts.add(Count::MessagesOut, 1);
         session.handle_message(text);
     }
@@ -344,20 +357,22 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
 
 /// Passes speech and marks in order, as much as the session takes.
 fn feed_speech(session: &mut impl Session, task: &mut SessionTask) {
-    let SessionTask { link, speech, .. } = task;
-    let Some(link) = link else { return };
-    for name in link.take_unplayed_marks() {
-        link.push(bot::Event::Mark { name, played: false });
+    let SessionTask {
+        transport_side, speech, ..
+    } = task;
+    let Some(transport_side) = transport_side else { return };
+    for name in transport_side.take_unplayed_marks() {
+        transport_side.push(bot::Event::Mark { name, played: false });
     }
     while let Some(room) = session.speech_capacity() {
         speech.clear();
         if room > 0 {
-            link.take_audio(speech, room);
+            transport_side.take_audio(speech, room);
         }
         session.handle_speech(speech, tasks::now());
-        let Some(name) = link.take_mark() else { break };
+        let Some(name) = transport_side.take_mark() else { break };
         if let Some(event) = session.handle_mark(name) {
-            link.push(event.into());
+            transport_side.push(event.into());
         }
     }
 }

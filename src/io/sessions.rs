@@ -239,10 +239,10 @@ mod tests {
         let (_stop, shutdown) = Shutdown::channel();
         let live = SlotPool::new(1);
         let sessions = Sessions::new(Arc::default(), stays, live.clone(), shutdown);
-        let place = live.try_acquire().expect("a place");
+        let slot = live.try_acquire().expect("a free slot");
         let bot = sessions.begin(SessionId::from("a session"), Value::Null, Kind::Base);
         let task = tokio::spawn(async move {
-            let _life = (bot, place);
+            let _life = (bot, slot);
             tokio::task::yield_now().await;
             panic!("a bug");
         });

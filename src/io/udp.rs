@@ -349,7 +349,7 @@ fn deliver(
     let mut copy: Option<Bytes> = None;
     for (session, inbox) in routes.recipients(path, contents) {
         first = first.or(Some(session));
-        let Ok(place) = inbox.try_reserve() else {
+        let Ok(permit) = inbox.try_reserve() else {
             dropped.inbox_full.fetch_add(1, Relaxed);
             continue;
         };
@@ -361,7 +361,7 @@ fn deliver(
             arena.extend_from_slice(contents);
             arena.split().freeze()
         });
-        place.send(Datagram {
+        permit.send(Datagram {
             over: path.over,
             source: path.address,
             destination,

@@ -49,14 +49,14 @@ pub use startup::{seed_thread, seeding};
 pub struct WebRtc {
     shared: Arc<WebRtcShared>,
     /// The slots of ICE-TCP connections.
-    framed: TcpSlots,
+    tcp_slots: TcpSlots,
 }
 
 impl WebRtc {
     pub fn new(sessions: Sessions, common: Arc<ConnectionContext>, sockets: Sockets) -> Self {
         WebRtc {
             shared: Arc::new(WebRtcShared::new(sessions, common, sockets)),
-            framed: TcpSlots::default(),
+            tcp_slots: TcpSlots::default(),
         }
     }
 
@@ -72,7 +72,7 @@ impl WebRtc {
 
     /// Returns values for the metrics that are counted here: dropped datagrams, and the state of
     /// the ICE servers.
-    pub fn seen(&self) -> MetricsSnapshot {
+    pub fn metrics_snapshot(&self) -> MetricsSnapshot {
         let dropped = self.shared.sockets.port.dropped();
         let status = self.shared.sockets.gatherer.status();
         MetricsSnapshot {
@@ -88,8 +88,8 @@ impl WebRtc {
     /// # Errors
     /// Returns an I/O error, or an error for a packet of no session and for one connection too
     /// many.
-    pub async fn framed(&self, stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
-        let connected = IceTcpConnection::open(&self.shared.sockets.port, &self.framed, stream, peer).await?;
+    pub async fn serve_ice_tcp(&self, stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
+        let connected = IceTcpConnection::open(&self.shared.sockets.port, &self.tcp_slots, stream, peer).await?;
         tasks::spawn(connected.run());
         Ok(())
     }
@@ -163,11 +163,11 @@ impl WebRtc {
     ///
     /// # Errors
     /// Returns a [`WhipError`]; an ended session, and one that is no resource, is unknown.
-    pub async fn resource(&self, id: &str, asked: ResourceRequest) -> Result<ResourceResponse, WhipError> {
+    pub async fn resource(&self, id: &str, resource_request: ResourceRequest) -> Result<ResourceResponse, WhipError> {
         let unknown = || WhipError::Offer(OfferError::UnknownConnection);
         let session = self.shared.connection(id).ok_or_else(unknown)?;
         let (reply, done) = oneshot::channel();
-        let request = SessionRequest::Resource(asked, reply);
+        let request = SessionRequest::Resource(resource_request, reply);
         session.send(request).await.map_err(|_| unknown())?;
         done.await.unwrap_or_else(|_| Err(unknown()))
     }

@@ -113,19 +113,19 @@ fn begin(
         config,
         call_id,
         sdp: String::new(),
-        times: CallTimings::new(tasks::now()),
+        timings: CallTimings::new(tasks::now()),
         registry: registry.clone(),
     };
     let (answered, permit) = match accept_offer(engine, connect.sdp.as_deref(), requester) {
         Ok(both) => both,
         Err((level, why)) => {
             log::log!(level, "messaging: call {} from {from} is declined: {why}", task.call_id);
-            let place = sessions.hang_ups().try_acquire();
+            let slot = sessions.hang_ups().try_acquire();
             tasks::spawn(run(
                 task,
                 WhatsAppCall::decline(),
                 terminated,
-                CallSession::Never { _place: place },
+                CallSession::Never { _slot: slot },
             ));
             return;
         }
@@ -171,7 +171,7 @@ struct CallTask {
     call_id: String,
     /// The answer, sent twice unchanged.
     sdp: String,
-    times: CallTimings,
+    timings: CallTimings,
     registry: WhatsAppCalls,
 }
 
@@ -185,13 +185,13 @@ impl Drop for CallTask {
 enum CallSession {
     /// There is none. The slot delays the shutdown of the runner.
     Never {
-        _place: Option<Slot>,
+        _slot: Option<Slot>,
     },
     Waiting(Box<PendingCallSession>),
     Running(RunningCall),
     /// Over, with the slot that it held.
     Over {
-        _place: Option<Slot>,
+        _slot: Option<Slot>,
     },
 }
 
@@ -235,7 +235,7 @@ impl CallSession {
     fn give_up(self) -> CallSession {
         match self {
             CallSession::Waiting(waiting) => CallSession::Never {
-                _place: waiting.engine.sessions().hang_ups().try_acquire(),
+                _slot: waiting.engine.sessions().hang_ups().try_acquire(),
             },
             other => other,
         }
@@ -311,13 +311,13 @@ async fn run(
             }
             CallInput::Due => call.handle_timeout(tasks::now()),
             CallInput::Progress(CallEvent::Secured) => {
-                task.times.add("secured");
+                task.timings.add("secured");
                 call.handle_secured();
             }
-            CallInput::Progress(CallEvent::Heard) => task.times.add("first audio of the caller"),
-            CallInput::Progress(CallEvent::Ended(place)) => {
-                task.times.add("end");
-                session = CallSession::Over { _place: place };
+            CallInput::Progress(CallEvent::Heard) => task.timings.add("first audio of the caller"),
+            CallInput::Progress(CallEvent::Ended(slot)) => {
+                task.timings.add("end");
+                session = CallSession::Over { _slot: slot };
                 call.handle_session_end();
             }
             CallInput::Terminated(ended) => {
@@ -350,7 +350,7 @@ impl CallTask {
         match outcome {
             GraphOutcome::Done => {
                 log::debug!("messaging: {name} of call {call_id} is done");
-                self.times.add(name);
+                self.timings.add(name);
             }
             GraphOutcome::Refused(failure) if failure.is_duplicate() => {
                 log::info!("messaging: {name} of call {call_id}: {failure}");
@@ -363,7 +363,7 @@ impl CallTask {
 
     /// Logs how the other side ended the call.
     fn log_call_end(&mut self, ended: &CallEnd) {
-        self.times.add("terminate");
+        self.timings.add("terminate");
         match ended.error {
             Some(code) => log::warn!(
                 "messaging: call {} ended: {} with code {code}",
@@ -375,7 +375,7 @@ impl CallTask {
     }
 
     fn log_timings(&self) {
-        log::info!("messaging: call {} is over: webhook{}", self.call_id, self.times.0);
+        log::info!("messaging: call {} is over: webhook{}", self.call_id, self.timings.0);
     }
 }
 

@@ -29,27 +29,27 @@ pub enum FindingLevel {
 pub struct Finding {
     pub level: FindingLevel,
     pub what: &'static str,
-    pub words: String,
+    pub text: String,
 }
 
 impl Finding {
-    pub fn ok(what: &'static str, words: impl Into<String>) -> Self {
-        Finding::new(FindingLevel::Ok, what, words)
+    pub fn ok(what: &'static str, text: impl Into<String>) -> Self {
+        Finding::new(FindingLevel::Ok, what, text)
     }
 
-    pub fn warning(what: &'static str, words: impl Into<String>) -> Self {
-        Finding::new(FindingLevel::Warning, what, words)
+    pub fn warning(what: &'static str, text: impl Into<String>) -> Self {
+        Finding::new(FindingLevel::Warning, what, text)
     }
 
-    pub fn error(what: &'static str, words: impl Into<String>) -> Self {
-        Finding::new(FindingLevel::Error, what, words)
+    pub fn error(what: &'static str, text: impl Into<String>) -> Self {
+        Finding::new(FindingLevel::Error, what, text)
     }
 
-    fn new(verdict: FindingLevel, what: &'static str, words: impl Into<String>) -> Self {
+    fn new(verdict: FindingLevel, what: &'static str, text: impl Into<String>) -> Self {
         Finding {
             level: verdict,
             what,
-            words: words.into(),
+            text: text.into(),
         }
     }
 }
@@ -71,7 +71,7 @@ impl fmt::Display for Findings {
         for Finding {
             level: verdict,
             what,
-            words,
+            text,
         } in &self.0
         {
             let mark = match verdict {
@@ -79,7 +79,7 @@ impl fmt::Display for Findings {
                 FindingLevel::Warning => "look",
                 FindingLevel::Error => "FAIL",
             };
-            writeln!(f, "{mark:<6}{what:<12}{words}")?;
+            writeln!(f, "{mark:<6}{what:<12}{text}")?;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::limits::{AUDIO_IN_FRAMES_MAX, MESSAGES_OUT_MAX};
 
 /// The transport side of a session.
 pub(crate) struct Caller {
-    pub link: TransportSide,
+    pub transport_side: TransportSide,
     pub stop: ShutdownTrigger,
 }
 
@@ -45,23 +45,23 @@ impl Caller {
 
     fn on(kind: impl FnOnce(MediaSlot) -> Kind, body: Value) -> (Caller, RunnerArguments) {
         let config = Config::default();
-        let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
+        let (transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
         let kind = kind(slot);
         let mut args = RunnerArguments::new("test".into(), body, Arc::new(config), kind);
         let (stop, shutdown) = Shutdown::channel();
         args.shutdown = shutdown;
-        (Caller { link, stop }, args)
+        (Caller { transport_side, stop }, args)
     }
 
     /// Sends an RTVI message of the client.
     pub fn send(&self, kind: &str, id: &str, data: Value) {
         let message = json!({"label": "rtvi-ai", "type": kind, "id": id, "data": data});
-        self.link.push(Event::Message(message.to_string()));
+        self.transport_side.push(Event::Message(message.to_string()));
     }
 
     /// Takes all messages to the client.
     pub fn received(&self) -> Vec<Value> {
-        let texts = std::iter::from_fn(|| self.link.take_message());
+        let texts = std::iter::from_fn(|| self.transport_side.take_message());
         texts
             .map(|text| serde_json::from_str(&text).expect("JSON"))
             .inspect(|message: &Value| assert_eq!(message["label"], "rtvi-ai"))
@@ -101,7 +101,7 @@ fn heard(rtvi: &mut Rtvi) -> Vec<RtviEvent> {
 #[test]
 fn client_ready_is_answered_by_bot_ready_with_its_id() {
     let (caller, mut rtvi) = rtvi(false);
-    caller.link.push(Event::Joined);
+    caller.transport_side.push(Event::Joined);
     assert!(matches!(heard(&mut rtvi)[..], [RtviEvent::Joined]));
     assert_eq!(rtvi.client(), None);
 
@@ -164,11 +164,11 @@ fn an_unsupported_version_is_reported_and_served() {
 #[test]
 fn a_microcontroller_is_ready_when_it_joins() {
     let (caller, mut rtvi) = rtvi(true);
-    caller.link.push(Event::Joined);
+    caller.transport_side.push(Event::Joined);
     assert!(matches!(heard(&mut rtvi)[..], [RtviEvent::Joined, RtviEvent::Ready]));
     assert!(caller.received().is_empty());
 
-    caller.link.push(Event::Message(
+    caller.transport_side.push(Event::Message(
         r#"{"label":"rtvi-ai","type":"client-ready","id":"0"}"#.to_owned(),
     ));
     assert!(heard(&mut rtvi).is_empty(), "it was ready before");
@@ -184,7 +184,7 @@ fn sentences_are_announced_when_speech_starts() {
     rtvi.say("");
     assert!(caller.received().is_empty());
 
-    caller.link.push(Event::SpeechStarted);
+    caller.transport_side.push(Event::SpeechStarted);
     assert!(matches!(heard(&mut rtvi)[..], [RtviEvent::SpeechStarted]));
     let received = caller.received();
     let types: Vec<_> = received
@@ -221,7 +221,7 @@ fn sentences_are_announced_when_speech_starts() {
         ["bot-tts-text", "bot-output"],
         "the voice is heard, so there is nothing to wait for"
     );
-    caller.link.push(Event::SpeechStopped);
+    caller.transport_side.push(Event::SpeechStopped);
     assert!(matches!(heard(&mut rtvi)[..], [RtviEvent::SpeechStopped]));
     assert_eq!(caller.types(), ["bot-stopped-speaking"]);
     rtvi.say("Later.");
@@ -234,7 +234,7 @@ fn pending_sentences_are_bounded() {
     for count in 0..=RTVI_SEGMENTS_MAX {
         rtvi.begin_sentence(&format!("{count}."));
     }
-    caller.link.push(Event::SpeechStarted);
+    caller.transport_side.push(Event::SpeechStarted);
     heard(&mut rtvi);
     let received = caller.received();
     assert_eq!(received.len(), 1 + RTVI_SEGMENTS_MAX);
@@ -249,12 +249,12 @@ fn an_interruption_drops_speech_and_sentences_and_is_reported() {
         .expect("the session goes on");
     rtvi.say("This is not played.");
     rtvi.interrupt();
-    assert!(caller.link.take_interruption());
-    assert!(!caller.link.has_audio());
+    assert!(caller.transport_side.take_interruption());
+    assert!(!caller.transport_side.has_audio());
     assert_eq!(caller.types(), ["bot-interrupted"]);
 
-    caller.link.push(Event::SpeechStarted);
-    caller.link.push(Event::SpeechStopped);
+    caller.transport_side.push(Event::SpeechStarted);
+    caller.transport_side.push(Event::SpeechStopped);
     heard(&mut rtvi);
     assert_eq!(caller.types(), ["bot-started-speaking", "bot-stopped-speaking"]);
 }
@@ -263,7 +263,7 @@ fn an_interruption_drops_speech_and_sentences_and_is_reported() {
 fn a_client_of_protocol_1_gets_whole_sentences() {
     let (caller, mut rtvi) = rtvi(false);
     caller.send("client-ready", "1", json!({"version": "1.2.0"}));
-    caller.link.push(Event::SpeechStarted);
+    caller.transport_side.push(Event::SpeechStarted);
     heard(&mut rtvi);
     caller.received();
     rtvi.say("Hello.");
@@ -288,21 +288,21 @@ fn the_end_is_reported_once_and_no_event_follows() {
             LeaveReason::Left,
         ),
         (
-            |caller| caller.link.push(Event::Left(LeaveReason::Vanished)),
+            |caller| caller.transport_side.push(Event::Left(LeaveReason::Vanished)),
             LeaveReason::Vanished,
         ),
         (|caller| caller.stop.set(), LeaveReason::Shutdown),
     ];
     for (end, expected) in ends {
         let (caller, mut rtvi) = rtvi(false);
-        caller.link.push(Event::Joined);
+        caller.transport_side.push(Event::Joined);
         end(&caller);
         assert!(matches!(ready(rtvi.recv()), Some(Some(RtviEvent::Joined))));
         match ready(rtvi.recv()) {
             Some(Some(RtviEvent::Left(reason))) => assert_eq!(reason, expected),
             other => panic!("{other:?}"),
         }
-        caller.link.push_audio(&[0; 320], 16_000);
+        caller.transport_side.push_audio(&[0; 320], 16_000);
         caller.send("client-message", "2", json!({"t": "late"}));
         assert!(matches!(ready(rtvi.recv()), Some(None)));
         assert!(matches!(ready(rtvi.recv()), Some(None)));
@@ -312,7 +312,7 @@ fn the_end_is_reported_once_and_no_event_follows() {
 #[test]
 fn a_dropped_transport_side_ends_the_session() {
     let (caller, mut rtvi) = rtvi(false);
-    drop(caller.link);
+    drop(caller.transport_side);
     assert!(matches!(ready(rtvi.recv()), Some(None)));
     rtvi.show("hello");
     rtvi.interrupt();
@@ -325,9 +325,9 @@ fn unsupported_messages_are_answered_without_the_bot() {
     caller.send("append-to-context", "7", json!({"role": "user", "content": "x"}));
     caller.send("dtmf", "8", json!({"buttons": []}));
     caller
-        .link
+        .transport_side
         .push(Event::Message(r#"{"label":"rtvi-ai","type":"dtmf"}"#.to_owned()));
-    caller.link.push(Event::Message("\u{7}ping".to_owned()));
+    caller.transport_side.push(Event::Message("\u{7}ping".to_owned()));
     assert!(heard(&mut rtvi).is_empty());
     let received = caller.received();
     assert_eq!(received[0]["id"], "7");
@@ -368,18 +368,18 @@ fn the_application_gets_its_answers_by_id() {
 #[test]
 fn events_arrive_in_order() {
     let (caller, mut rtvi) = rtvi(false);
-    caller.link.push(Event::Joined);
-    caller.link.push_audio(&[5; 320], 16_000);
+    caller.transport_side.push(Event::Joined);
+    caller.transport_side.push_audio(&[5; 320], 16_000);
     caller.send("dtmf", "1", json!({"buttons": ["4", "2"]}));
-    caller.link.push(Event::Dtmf('A'));
+    caller.transport_side.push(Event::Dtmf('A'));
     caller.send(
         "send-text",
         "2",
         json!({"content": "hi", "options": {"audio_response": false}}),
     );
     caller.send("ui-event", "3", json!({"event": "click"}));
-    caller.link.push(Event::Lost);
-    caller.link.push(Event::Resumed);
+    caller.transport_side.push(Event::Lost);
+    caller.transport_side.push(Event::Resumed);
     let events = heard(&mut rtvi);
     let [
         RtviEvent::Joined,
@@ -462,7 +462,7 @@ fn details(rtvi: &mut Rtvi) {
 #[test]
 fn a_microcontroller_gets_details_only_on_request() {
     let (caller, mut rtvi) = rtvi(true);
-    caller.link.push(Event::SpeechStarted);
+    caller.transport_side.push(Event::SpeechStarted);
     heard(&mut rtvi);
     caller.received();
 
@@ -500,7 +500,7 @@ fn a_microcontroller_gets_details_only_on_request() {
 #[test]
 fn no_message_to_a_microcontroller_is_longer_than_a_chunk() {
     let (caller, mut rtvi) = rtvi(true);
-    caller.link.push(Event::SpeechStarted);
+    caller.transport_side.push(Event::SpeechStarted);
     caller.send("client-message", &"\"".repeat(128), json!({"t": "a"}));
     let events = heard(&mut rtvi);
     let [RtviEvent::SpeechStarted, RtviEvent::Message(asked)] = &events[..] else {
@@ -516,7 +516,7 @@ fn no_message_to_a_microcontroller_is_longer_than_a_chunk() {
     rtvi.message(&json!(long));
     rtvi.respond(asked, &json!(long));
     let mut types = Vec::new();
-    while let Some(text) = caller.link.take_message() {
+    while let Some(text) = caller.transport_side.take_message() {
         longest = longest.max(text.len());
         let message: Value = serde_json::from_str(&text).expect("JSON");
         if message["type"] == "bot-tts-text" {
@@ -539,17 +539,17 @@ fn the_client_is_answered_while_speech_is_queued() {
     {
         let mut sending = pin!(rtvi.send_audio(&pcm));
         assert!(sending.as_mut().poll(&mut context).is_pending());
-        caller.link.push(Event::SpeechStarted);
+        caller.transport_side.push(Event::SpeechStarted);
         caller.send("client-ready", "1", json!({"version": "2.1.0"}));
         for count in 0..AUDIO_IN_FRAMES_MAX as i16 + 10 {
-            caller.link.push_audio(&[count], 16_000);
+            caller.transport_side.push_audio(&[count], 16_000);
             assert!(sending.as_mut().poll(&mut context).is_pending());
         }
         assert_eq!(caller.types(), ["bot-started-speaking", "bot-ready"]);
         let mut taken = Vec::new();
         let mut sent = Poll::Pending;
-        caller.link.audio();
-        while caller.link.take_audio(&mut taken, 320) > 0 {
+        caller.transport_side.audio();
+        while caller.transport_side.take_audio(&mut taken, 320) > 0 {
             if sent.is_pending() {
                 sent = sending.as_mut().poll(&mut context);
             }
@@ -601,13 +601,13 @@ fn a_flood_of_messages_is_bounded_while_speech_is_queued() {
 fn a_dropped_recv_future_loses_no_event() {
     let (caller, mut rtvi) = rtvi(false);
     assert!(ready(rtvi.recv()).is_none());
-    caller.link.push(Event::Joined);
+    caller.transport_side.push(Event::Joined);
     assert!(matches!(ready(rtvi.recv()), Some(Some(RtviEvent::Joined))));
     {
         let mut waiting = pin!(rtvi.recv());
         let mut context = Context::from_waker(Waker::noop());
         assert!(waiting.as_mut().poll(&mut context).is_pending());
-        caller.link.push(Event::Lost);
+        caller.transport_side.push(Event::Lost);
     }
     assert!(matches!(ready(rtvi.recv()), Some(Some(RtviEvent::Lost))));
 }
@@ -626,7 +626,7 @@ fn a_kind_without_media_cannot_be_opened() {
 fn a_caller_without_a_data_channel_is_ready_when_it_joins() {
     let (caller, mut args) = Caller::without_channel();
     let mut rtvi = Rtvi::open(&mut args, Audio::at(16_000)).expect("it has media");
-    caller.link.push(Event::Joined);
+    caller.transport_side.push(Event::Joined);
     assert!(matches!(ready(rtvi.recv()), Some(Some(RtviEvent::Joined))));
     assert!(matches!(ready(rtvi.recv()), Some(Some(RtviEvent::Ready))));
     rtvi.show("Hello.");
@@ -645,9 +645,9 @@ fn a_telephone_is_ready_when_it_joins() {
         json!({}),
     );
     let mut rtvi = Rtvi::open(&mut args, Audio::at(8_000)).expect("a call has media");
-    caller.link.push(Event::Joined);
-    caller.link.push(Event::Dtmf('7'));
-    caller.link.push(Event::Mark {
+    caller.transport_side.push(Event::Joined);
+    caller.transport_side.push(Event::Dtmf('7'));
+    caller.transport_side.push(Event::Mark {
         name: "m".into(),
         played: true,
     });

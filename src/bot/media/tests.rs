@@ -16,10 +16,10 @@ use crate::limits::{
 };
 
 fn open() -> (TransportSide, Media) {
-    let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
+    let (transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
     let media = slot.open(Audio::at(16_000));
-    assert_eq!(link.audio().map(|audio| audio.in_rate_hz), Some(16_000));
-    (link, media)
+    assert_eq!(transport_side.audio().map(|audio| audio.in_rate_hz), Some(16_000));
+    (transport_side, media)
 }
 
 /// Polls a future once and returns its value if it is ready.
@@ -60,24 +60,24 @@ impl Wake for Count {
 
 #[test]
 fn events_arrive_in_order_and_wake_the_bot() {
-    let (link, mut media) = open();
+    let (transport_side, mut media) = open();
     let wakes = Arc::new(Count(AtomicUsize::new(0)));
     let waker = Waker::from(wakes.clone());
     let mut context = Context::from_waker(&waker);
     {
         let mut waiting = pin!(media.recv());
         assert!(waiting.as_mut().poll(&mut context).is_pending());
-        link.push(Event::Joined);
+        transport_side.push(Event::Joined);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
         assert!(matches!(
             waiting.as_mut().poll(&mut context),
             Poll::Ready(Some(Event::Joined))
         ));
     }
-    link.push_audio(&[7, 8], 48_000);
-    link.push(Event::Message("a".to_owned()));
-    link.push(Event::Dtmf('#'));
-    link.push_audio(&[9], 48_000);
+    transport_side.push_audio(&[7, 8], 48_000);
+    transport_side.push(Event::Message("a".to_owned()));
+    transport_side.push(Event::Dtmf('#'));
+    transport_side.push_audio(&[9], 48_000);
     match next(&mut media) {
         Event::Audio(frame) => assert_eq!((&frame[..], frame.rate_hz()), (&[7, 8][..], 48_000)),
         other => panic!("{other:?}"),
@@ -87,7 +87,7 @@ fn events_arrive_in_order_and_wake_the_bot() {
 
 #[test]
 fn a_dropped_recv_future_loses_no_event() {
-    let (link, mut media) = open();
+    let (transport_side, mut media) = open();
     {
         let mut waiting = pin!(media.recv());
         assert!(
@@ -96,25 +96,29 @@ fn a_dropped_recv_future_loses_no_event() {
                 .poll(&mut Context::from_waker(Waker::noop()))
                 .is_pending()
         );
-        link.push(Event::Lost);
+        transport_side.push(Event::Lost);
     }
     assert!(matches!(next(&mut media), Event::Lost));
 }
 
 #[test]
 fn a_full_inbound_queue_drops_the_oldest_audio_and_nothing_else() {
-    let (link, mut media) = open();
-    link.push(Event::Joined);
+    let (transport_side, mut media) = open();
+    transport_side.push(Event::Joined);
     let frames = AUDIO_IN_FRAMES_MAX as i16;
     for count in 0..frames {
-        link.push_audio(&[count], 16_000);
+        transport_side.push_audio(&[count], 16_000);
     }
-    assert_eq!(link.dropped(), MediaDrops::default(), "the queue holds that much");
-    link.push(Event::Message("x".to_owned()));
+    assert_eq!(
+        transport_side.dropped(),
+        MediaDrops::default(),
+        "the queue holds that much"
+    );
+    transport_side.push(Event::Message("x".to_owned()));
     for count in frames..frames + 3 {
-        link.push_audio(&[count], 16_000);
+        transport_side.push_audio(&[count], 16_000);
     }
-    assert_eq!(link.dropped().frames_in, 3);
+    assert_eq!(transport_side.dropped().frames_in, 3);
 
     let words = words(&mut media);
     assert_eq!(words.len(), 2 + AUDIO_IN_FRAMES_MAX);
@@ -125,29 +129,32 @@ fn a_full_inbound_queue_drops_the_oldest_audio_and_nothing_else() {
 
 #[test]
 fn audio_pushed_as_an_event_counts_as_audio() {
-    let (link, mut media) = open();
+    let (transport_side, mut media) = open();
     for count in 0..AUDIO_IN_FRAMES_MAX as i16 + 1 {
-        link.push(Event::Audio(AudioFrame::new(vec![count], 16_000)));
+        transport_side.push(Event::Audio(AudioFrame::new(vec![count], 16_000)));
     }
-    assert_eq!((link.dropped().frames_in, link.dropped().events_in), (1, 0));
+    assert_eq!(
+        (transport_side.dropped().frames_in, transport_side.dropped().events_in),
+        (1, 0)
+    );
     assert_eq!(words(&mut media).len(), AUDIO_IN_FRAMES_MAX);
 }
 
 /// A caller that floods the bot loses its own messages and no other event.
 #[test]
 fn a_flood_of_messages_drops_only_messages() {
-    let (link, mut media) = open();
-    link.push(Event::Joined);
+    let (transport_side, mut media) = open();
+    transport_side.push(Event::Joined);
     for count in 0..EVENTS_IN_MAX - 1 {
-        link.push(Event::Message(count.to_string()));
+        transport_side.push(Event::Message(count.to_string()));
     }
-    assert_eq!(link.dropped().events_in, 0, "the queue holds that many");
+    assert_eq!(transport_side.dropped().events_in, 0, "the queue holds that many");
     for count in 0..10 {
-        link.push(Event::Message(format!("late {count}")));
+        transport_side.push(Event::Message(format!("late {count}")));
     }
-    link.push(Event::SpeechStopped);
-    link.push(Event::Left(LeaveReason::Left));
-    assert_eq!(link.dropped().events_in, 12);
+    transport_side.push(Event::SpeechStopped);
+    transport_side.push(Event::Left(LeaveReason::Left));
+    assert_eq!(transport_side.dropped().events_in, 12);
     let words = words(&mut media);
     assert_eq!(words.len(), EVENTS_IN_MAX);
     assert_eq!((words[0].as_str(), words[1].as_str()), ("Joined", "message 12"));
@@ -160,17 +167,17 @@ fn a_flood_of_messages_drops_only_messages() {
 /// `Speaking` events are dropped before any other event, and the participants of a full room fit.
 #[test]
 fn speaking_events_are_dropped_before_messages() {
-    let (link, mut media) = open();
+    let (transport_side, mut media) = open();
     for count in 0..ROOM_PARTICIPANTS_MAX {
         let mut participant = Participant::default();
         participant.identity = count.to_string().into();
-        link.push(Event::ParticipantJoined(participant));
+        transport_side.push(Event::ParticipantJoined(participant));
     }
-    link.push(Event::Joined);
-    link.push(Event::Message("hello".to_owned()));
-    assert_eq!(link.dropped().events_in, 0);
+    transport_side.push(Event::Joined);
+    transport_side.push(Event::Message("hello".to_owned()));
+    assert_eq!(transport_side.dropped().events_in, 0);
     for count in 0..2 * EVENTS_IN_MAX {
-        link.push(Event::Speaking {
+        transport_side.push(Event::Speaking {
             identity: "ann".into(),
             speaking: count % 2 == 0,
         });
@@ -183,50 +190,50 @@ fn speaking_events_are_dropped_before_messages() {
 
 #[test]
 fn events_without_messages_are_bounded_too() {
-    let (link, mut media) = open();
+    let (transport_side, mut media) = open();
     for key in 0..=EVENTS_IN_MAX {
-        link.push(Event::Dtmf(if key == 0 { '0' } else { '1' }));
+        transport_side.push(Event::Dtmf(if key == 0 { '0' } else { '1' }));
     }
-    assert_eq!(link.dropped().events_in, 1);
+    assert_eq!(transport_side.dropped().events_in, 1);
     assert!(matches!(next(&mut media), Event::Dtmf('1')));
 }
 
 #[test]
 fn queued_messages_are_bounded_in_bytes_both_ways() {
-    let (link, mut media) = open();
+    let (transport_side, mut media) = open();
     let long = "x".repeat(MESSAGE_BYTES_MAX);
     let fit = MESSAGES_IN_BYTES_MAX / MESSAGE_BYTES_MAX;
     for _ in 0..fit {
-        link.push(Event::Message(long.clone()));
+        transport_side.push(Event::Message(long.clone()));
     }
-    assert_eq!(link.dropped().events_in, 0);
-    link.push(Event::Message("y".to_owned()));
-    assert_eq!(link.dropped().events_in, 1);
+    assert_eq!(transport_side.dropped().events_in, 0);
+    transport_side.push(Event::Message("y".to_owned()));
+    assert_eq!(transport_side.dropped().events_in, 1);
     assert_eq!(words(&mut media).len(), fit);
-    assert_eq!(lock(&link.0.inbound).message_bytes, 0);
-    link.push(Event::Message("x".repeat(MESSAGES_IN_BYTES_MAX + 1)));
+    assert_eq!(lock(&transport_side.0.inbound).message_bytes, 0);
+    transport_side.push(Event::Message("x".repeat(MESSAGES_IN_BYTES_MAX + 1)));
     assert_eq!(words(&mut media).len(), 0, "the text is above the cap");
-    assert_eq!(lock(&link.0.inbound).message_bytes, 0);
+    assert_eq!(lock(&transport_side.0.inbound).message_bytes, 0);
 
     let fit = MESSAGES_OUT_BYTES_MAX / MESSAGE_BYTES_MAX;
     for _ in 0..fit {
         media.send_message(long.clone()).expect("the session goes on");
     }
-    assert_eq!(link.dropped().messages_out, 0);
+    assert_eq!(transport_side.dropped().messages_out, 0);
     media.send_message("y").expect("the session goes on");
-    assert_eq!(link.dropped().messages_out, 1);
-    assert_eq!(std::iter::from_fn(|| link.take_message()).count(), fit);
-    assert_eq!(lock(&link.0.outbound).message_bytes, 0);
+    assert_eq!(transport_side.dropped().messages_out, 1);
+    assert_eq!(std::iter::from_fn(|| transport_side.take_message()).count(), fit);
+    assert_eq!(lock(&transport_side.0.outbound).message_bytes, 0);
 }
 
 #[test]
 fn queued_messages_to_the_caller_are_bounded_in_number() {
-    let (link, media) = open();
+    let (transport_side, media) = open();
     for count in 0..=MESSAGES_OUT_MAX {
         media.send_message(count.to_string()).expect("the session goes on");
     }
-    assert_eq!(link.dropped().messages_out, 1);
-    let texts: Vec<String> = std::iter::from_fn(|| link.take_message()).collect();
+    assert_eq!(transport_side.dropped().messages_out, 1);
+    let texts: Vec<String> = std::iter::from_fn(|| transport_side.take_message()).collect();
     assert_eq!((texts.len(), texts[0].as_str()), (MESSAGES_OUT_MAX, "1"));
     assert_eq!(texts.last().map(String::as_str), Some("64"));
 }
@@ -235,7 +242,7 @@ fn queued_messages_to_the_caller_are_bounded_in_number() {
 /// some.
 #[test]
 fn a_full_outbound_queue_makes_the_bot_wait() {
-    let (link, media) = open();
+    let (transport_side, media) = open();
     let pcm: Vec<i16> = (0..8_400).map(|count| count as i16).collect();
     assert_eq!(ready(media.send_audio(&pcm[..8_000])), Some(Ok(())));
     assert_eq!(ready(media.send_audio(&[])), Some(Ok(())), "nothing always fits");
@@ -246,23 +253,23 @@ fn a_full_outbound_queue_makes_the_bot_wait() {
     let mut sending = pin!(media.send_audio(&pcm[8_000..]));
     assert!(sending.as_mut().poll(&mut context).is_pending());
     let mut taken = Vec::new();
-    assert_eq!(link.take_audio(&mut taken, 320), 320);
+    assert_eq!(transport_side.take_audio(&mut taken, 320), 320);
     assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
     assert!(
         sending.as_mut().poll(&mut context).is_pending(),
         "80 samples have no room yet"
     );
-    assert_eq!(link.take_audio(&mut taken, 320), 320);
+    assert_eq!(transport_side.take_audio(&mut taken, 320), 320);
     assert_eq!(sending.as_mut().poll(&mut context), Poll::Ready(Ok(())));
-    while link.take_audio(&mut taken, 999) > 0 {}
+    while transport_side.take_audio(&mut taken, 999) > 0 {}
     assert_eq!(taken, pcm, "in order, nothing twice, nothing lost");
-    assert!(!link.has_audio());
-    assert_eq!(link.take_audio(&mut taken, 320), 0);
+    assert!(!transport_side.has_audio());
+    assert_eq!(transport_side.take_audio(&mut taken, 320), 0);
 }
 
 #[test]
 fn an_interruption_releases_a_waiting_send_audio() {
-    let (link, media) = open();
+    let (transport_side, media) = open();
     let voice = media.output().clone();
     let mut context = Context::from_waker(Waker::noop());
     let pcm = [1; 20_000];
@@ -270,16 +277,16 @@ fn an_interruption_releases_a_waiting_send_audio() {
         let mut sending = pin!(media.send_audio(&pcm));
         assert!(sending.as_mut().poll(&mut context).is_pending());
         voice.interrupt();
-        assert!(!link.has_audio());
+        assert!(!transport_side.has_audio());
         assert_eq!(sending.as_mut().poll(&mut context), Poll::Ready(Ok(())));
     }
-    assert!(!link.has_audio(), "what waited is gone with what was queued");
-    assert!(link.take_interruption());
-    assert!(!link.take_interruption(), "it is told once");
+    assert!(!transport_side.has_audio(), "what waited is gone with what was queued");
+    assert!(transport_side.take_interruption());
+    assert!(!transport_side.take_interruption(), "it is told once");
 
     assert_eq!(ready(media.send_audio(&[5; 10])), Some(Ok(())));
     let mut taken = Vec::new();
-    link.take_audio(&mut taken, 100);
+    transport_side.take_audio(&mut taken, 100);
     assert_eq!(taken, [5; 10], "speech after the interruption is heard");
 }
 
@@ -287,53 +294,53 @@ fn an_interruption_releases_a_waiting_send_audio() {
 /// the new speech with the interrupted speech, nor play it at the old rate.
 #[test]
 fn speech_waits_until_earlier_changes_are_taken() {
-    let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
+    let (transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
     let media = slot.open(Audio::at(16_000));
     let mut taken = Vec::new();
     let mut take = || {
         taken.clear();
-        link.take_audio(&mut taken, 100)
+        transport_side.take_audio(&mut taken, 100)
     };
     assert_eq!(ready(media.send_audio(&[1; 10])), Some(Ok(())));
     assert_eq!(take(), 0, "the rates are not known");
-    assert!(link.audio().is_some());
+    assert!(transport_side.audio().is_some());
     assert_eq!(take(), 10);
 
     media.interrupt();
     assert_eq!(ready(media.send_audio(&[2; 20])), Some(Ok(())));
     media.output().mark("m").expect("the session goes on");
-    assert_eq!((take(), link.take_mark()), (0, None));
-    assert!(link.take_interruption());
-    assert_eq!((take(), link.take_mark().as_deref()), (20, Some("m")));
+    assert_eq!((take(), transport_side.take_mark()), (0, None));
+    assert!(transport_side.take_interruption());
+    assert_eq!((take(), transport_side.take_mark().as_deref()), (20, Some("m")));
 
     assert_eq!(ready(media.output().set_rate(8_000)), Some(Ok(())));
     assert_eq!(ready(media.send_audio(&[3; 30])), Some(Ok(())));
     assert_eq!(take(), 0);
-    assert_eq!(link.audio().map(|audio| audio.out_rate_hz), Some(8_000));
+    assert_eq!(transport_side.audio().map(|audio| audio.out_rate_hz), Some(8_000));
     assert_eq!(take(), 30);
 }
 
 #[test]
 fn messages_overtake_queued_speech() {
-    let (link, media) = open();
+    let (transport_side, media) = open();
     assert_eq!(ready(media.send_audio(&[1; 8_000])), Some(Ok(())));
     media.send_message("now").expect("the session goes on");
-    assert_eq!(link.take_message().as_deref(), Some("now"));
-    assert_eq!(link.take_message(), None);
+    assert_eq!(transport_side.take_message().as_deref(), Some("now"));
+    assert_eq!(transport_side.take_message(), None);
 }
 
 #[test]
 fn every_action_of_the_bot_wakes_the_transport() {
-    let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
-    assert_eq!(link.audio(), None);
-    assert!(ready(link.notified()).is_none());
+    let (transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
+    assert_eq!(transport_side.audio(), None);
+    assert!(ready(transport_side.notified()).is_none());
     let media = slot.open(Audio {
         in_rate_hz: 1,
         out_rate_hz: 1_000_000,
         ..Audio::default()
     });
-    assert!(ready(link.notified()).is_some());
-    let rates = link.audio().expect("the bot has opened its media");
+    assert!(ready(transport_side.notified()).is_some());
+    let rates = transport_side.audio().expect("the bot has opened its media");
     assert_eq!(
         (rates.in_rate_hz, rates.out_rate_hz),
         (8_000, 48_000),
@@ -348,18 +355,18 @@ fn every_action_of_the_bot_wakes_the_transport() {
         |media| media.interrupt(),
     ];
     for deed in deeds {
-        assert!(ready(link.notified()).is_none());
+        assert!(ready(transport_side.notified()).is_none());
         deed(&media);
-        assert!(ready(link.notified()).is_some());
+        assert!(ready(transport_side.notified()).is_some());
     }
 }
 
 #[test]
 fn no_event_follows_the_end() {
-    let (link, mut media) = open();
-    link.push(Event::Left(LeaveReason::Vanished));
-    link.push(Event::Joined);
-    link.push_audio(&[1], 16_000);
+    let (transport_side, mut media) = open();
+    transport_side.push(Event::Left(LeaveReason::Vanished));
+    transport_side.push(Event::Joined);
+    transport_side.push_audio(&[1], 16_000);
     assert!(matches!(next(&mut media), Event::Left(LeaveReason::Vanished)));
     assert!(matches!(ready(media.recv()), Some(None)));
     assert!(matches!(ready(media.recv()), Some(None)));
@@ -368,9 +375,9 @@ fn no_event_follows_the_end() {
 
 #[test]
 fn dropping_the_transport_side_ends_every_wait() {
-    let (link, mut media) = open();
+    let (transport_side, mut media) = open();
     let voice = media.output().clone();
-    link.push(Event::Joined);
+    transport_side.push(Event::Joined);
     let pcm = [0; 9_000];
     let wakes = Arc::new(Count(AtomicUsize::new(0)));
     let waker = Waker::from(wakes.clone());
@@ -381,7 +388,7 @@ fn dropping_the_transport_side_ends_every_wait() {
     let mut waiting = pin!(media.recv());
     assert!(waiting.as_mut().poll(&mut context).is_pending());
 
-    drop(link);
+    drop(transport_side);
     assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
     assert_eq!(sending.as_mut().poll(&mut context), Poll::Ready(Err(MediaError)));
     assert!(matches!(waiting.as_mut().poll(&mut context), Poll::Ready(None)));
@@ -392,18 +399,18 @@ fn dropping_the_transport_side_ends_every_wait() {
 /// Events that were queued before the transport side was dropped can still be read.
 #[test]
 fn queued_events_are_read_after_the_transport_side_is_dropped() {
-    let (link, mut media) = open();
-    link.push_audio(&[1], 16_000);
-    link.push(Event::Left(LeaveReason::Failed));
-    drop(link);
+    let (transport_side, mut media) = open();
+    transport_side.push_audio(&[1], 16_000);
+    transport_side.push(Event::Left(LeaveReason::Failed));
+    drop(transport_side);
     assert_eq!(words(&mut media), ["audio 1", "Left(Failed)"]);
 }
 
 #[test]
 fn the_buffer_of_a_frame_is_reused() {
-    let (link, mut media) = open();
-    let free_buffers = || lock(&link.0.inbound).free_buffers.len();
-    link.push_audio(&[1; 320], 16_000);
+    let (transport_side, mut media) = open();
+    let free_buffers = || lock(&transport_side.0.inbound).free_buffers.len();
+    transport_side.push_audio(&[1; 320], 16_000);
     let held = next(&mut media);
     assert_eq!(free_buffers(), 0, "the bot holds it");
     let address = match &held {
@@ -412,7 +419,7 @@ fn the_buffer_of_a_frame_is_reused() {
     };
     drop(held);
     assert_eq!(free_buffers(), 1);
-    link.push_audio(&[2; 320], 16_000);
+    transport_side.push_audio(&[2; 320], 16_000);
     assert_eq!(free_buffers(), 0);
     match next(&mut media) {
         Event::Audio(frame) => assert_eq!((frame.as_ptr(), &frame[..]), (address, &[2; 320][..])),
@@ -422,7 +429,7 @@ fn the_buffer_of_a_frame_is_reused() {
     // A bot that holds many frames and drops them together leaves at most one queue of buffers.
     let mut gathered = Vec::new();
     for _ in 0..2 * AUDIO_IN_FRAMES_MAX {
-        link.push_audio(&[3; 320], 16_000);
+        transport_side.push_audio(&[3; 320], 16_000);
         gathered.push(next(&mut media));
     }
     drop(gathered);
@@ -432,16 +439,16 @@ fn the_buffer_of_a_frame_is_reused() {
 /// Frames keep nothing alive once both sides and the last frame are dropped.
 #[test]
 fn queues_are_freed_with_the_last_frame() {
-    let (link, mut media) = open();
-    let shared: Weak<MediaQueues> = Arc::downgrade(&link.0);
+    let (transport_side, mut media) = open();
+    let shared: Weak<MediaQueues> = Arc::downgrade(&transport_side.0);
     for _ in 0..5 {
-        link.push_audio(&[1; 320], 16_000);
+        transport_side.push_audio(&[1; 320], 16_000);
     }
     drop(next(&mut media));
     let held = next(&mut media);
     let voice = media.output().clone();
     assert_eq!(ready(voice.send_audio(&[1; 100])), Some(Ok(())));
-    drop((link, media, voice));
+    drop((transport_side, media, voice));
     assert_eq!(shared.strong_count(), 1, "the frame that the bot still holds");
     drop(held);
     assert!(shared.upgrade().is_none());
@@ -449,8 +456,8 @@ fn queues_are_freed_with_the_last_frame() {
 
 #[test]
 fn queues_work_after_a_bot_panics_with_the_locks_held() {
-    let (link, mut media) = open();
-    let shared = link.0.clone();
+    let (transport_side, mut media) = open();
+    let shared = transport_side.0.clone();
     let panicked = std::thread::spawn(move || {
         let _inbound = shared.inbound.lock();
         let _outbound = shared.outbound.lock();
@@ -458,10 +465,10 @@ fn queues_work_after_a_bot_panics_with_the_locks_held() {
     })
     .join();
     assert!(panicked.is_err());
-    link.push(Event::Joined);
+    transport_side.push(Event::Joined);
     assert!(matches!(next(&mut media), Event::Joined));
     media.send_message("x").expect("the session goes on");
-    assert_eq!(link.take_message().as_deref(), Some("x"));
+    assert_eq!(transport_side.take_message().as_deref(), Some("x"));
 }
 
 #[test]
@@ -473,15 +480,15 @@ fn speech_never_reaches_a_log() {
 /// A dropped frame's buffer serves a later frame, so a running session allocates nothing for audio.
 #[test]
 fn audio_of_a_running_session_allocates_nothing() {
-    let (link, mut media) = open();
+    let (transport_side, mut media) = open();
     let (frame, mut taken) = ([1; 320], Vec::new());
     for round in 0..200 {
         let ((), allocations) = allocations::of(|| {
-            link.push_audio(&frame, 16_000);
+            transport_side.push_audio(&frame, 16_000);
             drop(next(&mut media));
             assert_eq!(ready(media.send_audio(&frame)), Some(Ok(())));
             taken.clear();
-            link.take_audio(&mut taken, 320);
+            transport_side.take_audio(&mut taken, 320);
         });
         // The first rounds grow the buffers.
         assert!(round < 10 || allocations == 0, "round {round}: {allocations}");

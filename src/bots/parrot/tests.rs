@@ -54,7 +54,7 @@ impl Call {
             read: Vec::new(),
             over: false,
         };
-        call.caller.link.push(Event::Joined);
+        call.caller.transport_side.push(Event::Joined);
         call.turn();
         call
     }
@@ -106,15 +106,15 @@ impl Call {
     fn tick(&mut self, frame: Option<[i16; FRAME]>) {
         self.now += FRAME_TIME;
         if let Some(frame) = frame {
-            self.caller.link.push_audio(&frame, RATE_HZ);
+            self.caller.transport_side.push_audio(&frame, RATE_HZ);
         }
         self.turn();
-        if self.caller.link.take_interruption() && self.audible {
+        if self.caller.transport_side.take_interruption() && self.audible {
             self.audible = false;
-            self.caller.link.push(Event::SpeechStopped);
+            self.caller.transport_side.push(Event::SpeechStopped);
         }
-        self.caller.link.audio();
-        let taken = self.caller.link.take_audio(&mut self.heard, FRAME);
+        self.caller.transport_side.audio();
+        let taken = self.caller.transport_side.take_audio(&mut self.heard, FRAME);
         if (taken > 0) != self.audible {
             self.audible = taken > 0;
             let event = if self.audible {
@@ -122,7 +122,7 @@ impl Call {
             } else {
                 Event::SpeechStopped
             };
-            self.caller.link.push(event);
+            self.caller.transport_side.push(event);
         }
         self.turn();
     }
@@ -346,8 +346,8 @@ fn every_action_of_the_caller_restarts_the_idle_timeout() {
     let deeds: [Deed; 5] = [
         |call| call.caller.send("send-text", "1", json!({"content": "hello"})),
         |call| call.caller.send("client-message", "1", json!({"t": "x"})),
-        |call| call.caller.link.push(Event::Dtmf('5')),
-        |call| call.caller.link.push(Event::Resumed),
+        |call| call.caller.transport_side.push(Event::Dtmf('5')),
+        |call| call.caller.transport_side.push(Event::Resumed),
         |call| call.hears(SPEECH, 100),
     ];
     for deed in deeds {
@@ -425,17 +425,17 @@ fn is_silent_while_the_caller_is_lost() {
     call.hears(SPEECH, 3_000);
     call.hears(SILENCE, 1_000);
     call.types();
-    call.caller.link.push(Event::Lost);
+    call.caller.transport_side.push(Event::Lost);
     call.hears_nothing(100);
     assert_eq!(call.types(), ["bot-interrupted", "bot-stopped-speaking"]);
     call.hears_nothing(5_000);
-    call.caller.link.push(Event::Resumed);
+    call.caller.transport_side.push(Event::Resumed);
     call.hears(SILENCE, 1_000);
     assert_eq!(call.texts(), ["There you are again."]);
 
     call.hears(SPEECH, 200);
     call.types();
-    call.caller.link.push(Event::Lost);
+    call.caller.transport_side.push(Event::Lost);
     call.hears_nothing(3_000);
     assert_eq!(
         call.types(),
@@ -506,7 +506,7 @@ fn a_microcontroller_gets_only_speaking_events() {
 fn ends_when_the_caller_leaves_or_the_runner_stops() {
     type End = fn(&Call);
     let ends: [End; 3] = [
-        |call| call.caller.link.push(Event::Left(LeaveReason::Left)),
+        |call| call.caller.transport_side.push(Event::Left(LeaveReason::Left)),
         |call| call.caller.send("disconnect-bot", "1", json!({})),
         |call| call.caller.stop.set(),
     ];
@@ -538,8 +538,8 @@ fn turns_alternate_and_memory_stays_bounded_on_random_events() {
             8..20 => sample = SILENCE,
             20 => comes = false,
             21..24 => comes = true,
-            24 => call.caller.link.push(Event::Lost),
-            25 => call.caller.link.push(Event::Resumed),
+            24 => call.caller.transport_side.push(Event::Lost),
+            25 => call.caller.transport_side.push(Event::Resumed),
             26 => call.caller.send("client-ready", "1", json!({})),
             27..30 => {
                 texts += 1;
@@ -549,8 +549,8 @@ fn turns_alternate_and_memory_stays_bounded_on_random_events() {
             }
             30 => call.caller.send("dtmf", "1", json!({"buttons": vec!["1"; 40]})),
             31 => call.caller.send("raw-audio", "1", json!({})),
-            32 => call.caller.link.push(Event::Message("\u{0}[".repeat(50))),
-            33 => call.caller.link.push(Event::SpeechStopped),
+            32 => call.caller.transport_side.push(Event::Message("\u{0}[".repeat(50))),
+            33 => call.caller.transport_side.push(Event::SpeechStopped),
             _ => {}
         }
         call.tick(comes.then_some([sample; FRAME]));
@@ -587,15 +587,15 @@ async fn the_loop_repeats_two_sentences_and_leaves_after_the_idle_timeout() {
         let mut audible = false;
         let mut heard = Vec::new();
         let mut ticks = tokio::time::interval(FRAME_TIME);
-        caller.link.push(Event::Joined);
+        caller.transport_side.push(Event::Joined);
         for frame in [room(1_000), said.clone(), room(5_000)].concat().chunks(FRAME) {
             ticks.tick().await;
-            caller.link.push_audio(frame, RATE_HZ);
-            caller.link.audio();
-            let taken = caller.link.take_audio(&mut heard, FRAME);
+            caller.transport_side.push_audio(frame, RATE_HZ);
+            caller.transport_side.audio();
+            let taken = caller.transport_side.take_audio(&mut heard, FRAME);
             if (taken > 0) != audible {
                 audible = taken > 0;
-                caller.link.push(if audible {
+                caller.transport_side.push(if audible {
                     Event::SpeechStarted
                 } else {
                     Event::SpeechStopped

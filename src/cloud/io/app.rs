@@ -78,7 +78,7 @@ pub struct CloudApp {
 }
 
 /// Returns the limits of connections.
-fn times() -> ConnLimits {
+fn conn_limits() -> ConnLimits {
     ConnLimits {
         answer: CLOUD_ANSWER,
         stall_body: UPLOAD_STALL + UPLOAD_STALL_MARGIN,
@@ -92,15 +92,15 @@ fn times() -> ConnLimits {
 }
 
 impl HttpService for CloudApp {
-    fn times(&self) -> ConnLimits {
-        times()
+    fn conn_limits(&self) -> ConnLimits {
+        conn_limits()
     }
 
     fn tls(&self) -> Option<&ServerTls> {
         self.tls.as_deref()
     }
 
-    async fn framed(&self, _tcp: TcpStream, _peer: SocketAddr) -> io::Result<()> {
+    async fn serve_ice_tcp(&self, _tcp: TcpStream, _peer: SocketAddr) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -116,16 +116,16 @@ impl HttpService for CloudApp {
         &self,
         request: Request<Incoming>,
         peer: PeerInfo,
-        doing: &Arc<ConnState>,
+        conn_state: &Arc<ConnState>,
         _becomes: &UpgradeSlot,
     ) -> impl Future<Output = Reply> + Send {
         // Boxed, so that idle connections do not reserve space for the largest request.
-        Box::pin(answer(self, request, peer, doing))
+        Box::pin(answer(self, request, peer, conn_state))
     }
 }
 
 /// Answers a request and logs it.
-async fn answer(app: &CloudApp, request: Request<Incoming>, peer: PeerInfo, doing: &Arc<ConnState>) -> Reply {
+async fn answer(app: &CloudApp, request: Request<Incoming>, peer: PeerInfo, conn_state: &Arc<ConnState>) -> Reply {
     let (head, body) = request.into_parts();
     let (mut line, request) = {
         let keys = app.keys.snapshot();
@@ -137,7 +137,12 @@ async fn answer(app: &CloudApp, request: Request<Incoming>, peer: PeerInfo, doin
     let answered = match request {
         Ok((holder, route)) => {
             let head = &head;
-            let request = AuthorizedRequest { app, head, peer, doing };
+            let request = AuthorizedRequest {
+                app,
+                head,
+                peer,
+                conn_state,
+            };
             dispatch(request, holder, route, body, &mut line.requester).await
         }
         Err(error) => Err(error),
@@ -282,7 +287,7 @@ struct AuthorizedRequest<'a> {
     app: &'a CloudApp,
     head: &'a Parts,
     peer: PeerInfo,
-    doing: &'a Arc<ConnState>,
+    conn_state: &'a Arc<ConnState>,
 }
 
 /// Performs an operation.
@@ -375,7 +380,7 @@ impl AuthorizedRequest<'_> {
         if let Some(url) = &self.app.config.public_url {
             return Ok(url.clone());
         }
-        let request = common::asked(&self.head.headers, self.peer, false);
+        let request = common::request_base(&self.head.headers, self.peer, false);
         let scheme = if request.secure { "https" } else { "http" };
         let host = Some(request.host).filter(|host| host.len() <= HOST_BYTES_MAX && !host.contains('@'));
         match host.and_then(|host| host.parse::<Authority>().ok()) {
@@ -388,11 +393,11 @@ impl AuthorizedRequest<'_> {
     async fn json(&self, body: Incoming) -> Result<Bytes, ApiError> {
         let caps = BodyLimits {
             bytes_max: JSON_BYTES_MAX,
-            within: times().body,
+            within: conn_limits().body,
         };
         let read = common::collect(caps, &self.head.headers, body).await;
         // The body is complete; the time from here on is the service's.
-        self.doing.set(ConnPhase::Answer);
+        self.conn_state.set(ConnPhase::Answer);
         read.map_err(|error| match error {
             BodyError::TooLarge { .. } => ApiError::too_large(),
             BodyError::TooSlow { .. } => ApiError::too_slow(error.to_string()),
@@ -411,7 +416,11 @@ async fn upload(
     requester: &mut RequestOwner,
 ) -> Result<Reply, ApiError> {
     let base = request.base()?;
-    let stored = request.app.uploads.receive(request.head, body, request.doing).await?;
+    let stored = request
+        .app
+        .uploads
+        .receive(request.head, body, request.conn_state)
+        .await?;
     requester.org = stored.key.split('/').next().and_then(Slug::parse);
     let mut reply = Reply::default();
     *reply.status_mut() = StatusCode::NO_CONTENT;
@@ -503,7 +512,7 @@ async fn image(request: AuthorizedRequest<'_>, build: &Build, name: &str) -> Res
         ByteRange::Partial(part) => (StatusCode::PARTIAL_CONTENT, part),
     };
     let content_range = format!("bytes {}-{}/{bytes}", part.start, part.end.saturating_sub(1));
-    let mut reply = Reply::new(ResponseBody::part(file, part, request.doing.clone()));
+    let mut reply = Reply::new(ResponseBody::part(file, part, request.conn_state.clone()));
     *reply.status_mut() = status;
     let put = reply.headers_mut();
     put.insert(

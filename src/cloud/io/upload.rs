@@ -149,8 +149,13 @@ impl UploadService {
     ///
     /// # Errors
     /// The first error; the rest of the body is not read.
-    pub async fn receive(&self, head: &Parts, body: Incoming, doing: &ConnState) -> Result<StoredUpload, ApiError> {
-        self.receive_form(head, body, &|phase| doing.set(phase)).await
+    pub async fn receive(
+        &self,
+        head: &Parts,
+        body: Incoming,
+        conn_state: &ConnState,
+    ) -> Result<StoredUpload, ApiError> {
+        self.receive_form(head, body, &|phase| conn_state.set(phase)).await
     }
 
     async fn receive_form<B>(

@@ -43,13 +43,13 @@ pub(super) async fn serve<S: HttpService>(
     mut shutdown: Shutdown,
 ) {
     let accepted = Instant::now();
-    let times = server.times();
+    let conn_limits = server.conn_limits();
     // Responses are written whole; Nagle's algorithm would only delay them.
     if let Err(error) = tcp.set_nodelay(true) {
         debug!("{peer}: {error}");
     }
     let local = tcp.local_addr().ok();
-    let deadline = accepted + times.first_head;
+    let deadline = accepted + conn_limits.first_head;
     let Some(stream) = open_in_time(tcp, peer, &*server, &mut shutdown, deadline).await else {
         return;
     };
@@ -68,7 +68,7 @@ pub(super) async fn serve<S: HttpService>(
     };
     let service = service_fn(|request| requests.answer(request));
     let mut connection = http1_builder().serve_connection(tracked, service);
-    let mut timeouts = Timeouts::new(times, accepted);
+    let mut timeouts = Timeouts::new(conn_limits, accepted);
     let mut timer = pin!(tokio::time::sleep_until(timeouts.deadline()));
     let mut stop = pin!(shutdown.wait());
     let mut stopping = false;
@@ -94,7 +94,7 @@ pub(super) async fn serve<S: HttpService>(
     let upgrade_slot = lock(&upgrade_slot).take();
     match upgrade_slot {
         Some(upgrade) => upgrade(stream, parts.read_buf),
-        None if !stopping => linger(stream, times).await,
+        None if !stopping => linger(stream, conn_limits).await,
         None => {}
     }
 }
@@ -196,7 +196,7 @@ async fn open<S: HttpService>(tcp: TcpStream, peer: SocketAddr, server: &S) -> R
     match SniffedProtocol::from_first_byte(first[0]) {
         SniffedProtocol::Http => Ok(Some(MaybeTlsStream::Plain(tcp))),
         SniffedProtocol::Framed => {
-            let taken = Box::pin(server.framed(tcp, peer)).await;
+            let taken = Box::pin(server.serve_ice_tcp(tcp, peer)).await;
             taken.map(|()| None).map_err(|error| error.to_string())
         }
         SniffedProtocol::Tls => {
@@ -222,11 +222,11 @@ enum ConnError {
 
 /// Waits for the client to close its side. Closing earlier would reset the connection and lose the
 /// response, which a rejection sends before the whole body has arrived.
-async fn linger(mut stream: MaybeTlsStream, times: ConnLimits) {
+async fn linger(mut stream: MaybeTlsStream, conn_limits: ConnLimits) {
     let drained = async {
         // An error means that the client is gone.
         stream.shutdown().await?;
-        let mut left = times.linger_bytes;
+        let mut left = conn_limits.linger_bytes;
         while left > 0 {
             match poll_fn(|cx| discard(&mut stream, cx)).await? {
                 0 => break,
@@ -236,7 +236,7 @@ async fn linger(mut stream: MaybeTlsStream, times: ConnLimits) {
         Ok(())
     };
     // Timeout and error are fine too.
-    let _: Result<io::Result<()>, _> = tokio::time::timeout(times.linger, drained).await;
+    let _: Result<io::Result<()>, _> = tokio::time::timeout(conn_limits.linger, drained).await;
 }
 
 /// Reads and discards. The buffer is on the stack, because the connection's task lives for long.
@@ -250,7 +250,7 @@ fn discard(stream: &mut MaybeTlsStream, cx: &mut Context<'_>) -> Poll<io::Result
 /// The current phase, when it began, and its deadline.
 #[derive(Debug)]
 struct Timeouts {
-    times: ConnLimits,
+    conn_limits: ConnLimits,
     seen: u64,
     phase: ConnPhase,
     since: Instant,
@@ -258,9 +258,9 @@ struct Timeouts {
 
 impl Timeouts {
     /// Starts with a connection accepted at that time.
-    fn new(times: ConnLimits, accepted: Instant) -> Self {
+    fn new(conn_limits: ConnLimits, accepted: Instant) -> Self {
         Timeouts {
-            times,
+            conn_limits,
             seen: 0,
             phase: ConnPhase::First,
             since: accepted,
@@ -294,12 +294,12 @@ impl Timeouts {
     fn deadline(&self) -> Instant {
         self.since
             + match self.phase {
-                ConnPhase::First => self.times.first_head,
-                ConnPhase::Idle => self.times.idle,
-                ConnPhase::Head => self.times.head,
-                ConnPhase::Body | ConnPhase::Answer => self.times.answer,
-                ConnPhase::Receiving | ConnPhase::Upload => self.times.stall_body,
-                ConnPhase::Stall | ConnPhase::Evicted => self.times.stall,
+                ConnPhase::First => self.conn_limits.first_head,
+                ConnPhase::Idle => self.conn_limits.idle,
+                ConnPhase::Head => self.conn_limits.head,
+                ConnPhase::Body | ConnPhase::Answer => self.conn_limits.answer,
+                ConnPhase::Receiving | ConnPhase::Upload => self.conn_limits.stall_body,
+                ConnPhase::Stall | ConnPhase::Evicted => self.conn_limits.stall,
             }
     }
 }
@@ -379,21 +379,21 @@ mod tests {
     /// The deadline of the first head counts from the accept; later heads have their own.
     #[tokio::test]
     async fn the_first_head_has_one_deadline() {
-        let times = ConnLimits::default();
+        let conn_limits = ConnLimits::default();
         let accepted = Instant::now();
         let permit = Permits::new(1).acquire(None).await.expect("a permit");
         let state = &permit.state;
-        let mut timeouts = Timeouts::new(times, accepted);
-        assert_eq!(timeouts.deadline(), accepted + times.first_head);
-        let half = accepted + times.first_head / 2;
+        let mut timeouts = Timeouts::new(conn_limits, accepted);
+        assert_eq!(timeouts.deadline(), accepted + conn_limits.first_head);
+        let half = accepted + conn_limits.first_head / 2;
         assert!(!timeouts.update(state.get(), || half));
         for (phase, time) in [
-            (ConnPhase::Answer, times.answer),
-            (ConnPhase::Stall, times.stall),
-            (ConnPhase::Receiving, times.stall_body),
-            (ConnPhase::Upload, times.stall_body),
-            (ConnPhase::Idle, times.idle),
-            (ConnPhase::Head, times.head),
+            (ConnPhase::Answer, conn_limits.answer),
+            (ConnPhase::Stall, conn_limits.stall),
+            (ConnPhase::Receiving, conn_limits.stall_body),
+            (ConnPhase::Upload, conn_limits.stall_body),
+            (ConnPhase::Idle, conn_limits.idle),
+            (ConnPhase::Head, conn_limits.head),
         ] {
             state.set(phase);
             assert!(timeouts.update(state.get(), || half));

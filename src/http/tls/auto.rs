@@ -132,8 +132,8 @@ impl AutoTls {
         let (mut names, left_out): (Vec<_>, Vec<_>) = tls::certificate_names(&self.host_names, addresses)
             .into_iter()
             .partition(|name| self.authority.permits(name));
-        let mut told = common::lock(&self.left_out);
-        if *told != left_out {
+        let mut reported = common::lock(&self.left_out);
+        if *reported != left_out {
             // Addresses change by themselves; only a missing host name was asked for by the
             // operator.
             let asked_for = left_out.iter().any(|name| matches!(name, CertificateName::Dns(_)));
@@ -146,7 +146,7 @@ impl AutoTls {
                     list(&left_out)
                 );
             }
-            *told = left_out;
+            *reported = left_out;
         }
         names.truncate(edge_runner_proto::limits::CERTIFICATE_NAMES_MAX);
         names

@@ -85,13 +85,13 @@ fn state(folder: Option<&Path>) -> Option<Finding> {
         });
     }
     if let Err(error) = write(folder) {
-        let words = format!("nothing can be written to {shown}: {error}; --state-dir names another one");
-        return Some(Finding::error(WHAT, words));
+        let text = format!("nothing can be written to {shown}: {error}; --state-dir names another one");
+        return Some(Finding::error(WHAT, text));
     }
     let mode = fs::metadata(folder).map_or(0, |found| found.permissions().mode());
     Some(if mode & 0o022 != 0 {
-        let words = format!("others may write to {shown}, which has keys: `chmod 700 {shown}`");
-        Finding::warning(WHAT, words)
+        let text = format!("others may write to {shown}, which has keys: `chmod 700 {shown}`");
+        Finding::warning(WHAT, text)
     } else {
         Finding::ok(WHAT, format!("{shown} takes what is kept"))
     })

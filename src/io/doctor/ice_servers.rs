@@ -19,15 +19,15 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
             "none: callers on other networks need a forwarded UDP port, or a TURN server in --ice-servers",
         )];
     }
-    let asked = servers.iter().map(|server| async move {
+    let checks = servers.iter().map(|server| async move {
         let url = &server.url;
         match (&server.usage, probe(server).await) {
             (ServerUse::Unusable(why), _) => Finding::ok(WHAT, format!("{url} is for clients alone: {why}")),
-            (_, Ok(words)) => Finding::ok(WHAT, format!("{url} {words}")),
+            (_, Ok(text)) => Finding::ok(WHAT, format!("{url} {text}")),
             // A caller may depend on a relay; a public address is often known without STUN.
             (ServerUse::Turn { .. }, Err(why)) => Finding::error(WHAT, format!("{url}: {why}")),
             (ServerUse::Stun, Err(why)) => Finding::warning(WHAT, format!("{url}: {why}")),
         }
     });
-    join_all(asked).await
+    join_all(checks).await
 }

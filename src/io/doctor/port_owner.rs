@@ -9,19 +9,19 @@ use crate::limits::DOCTOR_PROCESSES_MAX;
 use crate::proto::doctor::network::holders;
 
 /// Makes the finding of a port in use. A port held by a runner is probably the running service.
-pub(super) fn port_in_use(what: &'static str, words: &str, holder: Option<(u32, String)>) -> Finding {
-    let (verdict, words) = match holder {
+pub(super) fn port_in_use(what: &'static str, text: &str, holder: Option<(u32, String)>) -> Finding {
+    let (verdict, text) = match holder {
         Some((id, name)) if name == "edge-runner" => (
             FindingLevel::Warning,
             format!("held by a runner, process {id}: is it the one in service? End it to try the port itself"),
         ),
-        Some((id, name)) => (FindingLevel::Error, format!("{words}; `{name}`, process {id}, has it")),
-        None => (FindingLevel::Error, words.to_owned()),
+        Some((id, name)) => (FindingLevel::Error, format!("{text}; `{name}`, process {id}, has it")),
+        None => (FindingLevel::Error, text.to_owned()),
     };
     Finding {
         level: verdict,
         what,
-        words,
+        text,
     }
 }
 

@@ -85,14 +85,14 @@ async fn look_up(name: &str) -> Result<(), String> {
 
 /// Asks every provider with configured credentials whether it accepts them.
 pub async fn providers(config: &Config) -> Vec<Finding> {
-    let asked = PROVIDERS.map(|provider| async move {
+    let checks = PROVIDERS.map(|provider| async move {
         let request = providers::request(provider, &config.telephony.settings)?;
         Some(match rest::send(&request).await {
             Ok(answer) => providers::answer(provider, answer.status),
             Err(error) => unanswered(provider, &error),
         })
     });
-    let answers = join_all(asked).await.into_iter().flatten();
+    let answers = join_all(checks).await.into_iter().flatten();
     let missing = PROVIDERS
         .iter()
         .filter_map(|provider| providers::missing(provider, config));
@@ -107,13 +107,13 @@ pub async fn providers(config: &Config) -> Vec<Finding> {
 }
 
 fn unanswered(provider: &Provider, error: &RestError) -> Finding {
-    let words = format!("not asked whether it takes the credentials: {error}");
-    Finding::error(providers::what(provider), words)
+    let text = format!("not asked whether it takes the credentials: {error}");
+    Finding::error(providers::what(provider), text)
 }
 
 /// Asks the video-room provider and the media-room server, if they are configured.
 pub async fn rooms(config: &Config) -> Vec<Finding> {
-    let asked = Question::ALL.map(|question| async move {
+    let checks = Question::ALL.map(|question| async move {
         let request = question.request(config, now_s())?;
         match (rest::send(&request).await, question) {
             (Ok(answer), _) => question.answer(answer.status, &answer.body),
@@ -122,7 +122,7 @@ pub async fn rooms(config: &Config) -> Vec<Finding> {
             (Err(error), _) => Some(Finding::error(question.what(), format!("not asked for rooms: {error}"))),
         }
     });
-    let answers = join_all(asked).await.into_iter().flatten();
+    let answers = join_all(checks).await.into_iter().flatten();
     answers.chain(rooms::wanting(config)).collect()
 }
 

@@ -37,7 +37,7 @@ async fn provider(status: &'static str) -> (String, JoinHandle<String>) {
 async fn provider_saying(status: &'static str, body: &'static str) -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
-    let asked = tokio::spawn(async move {
+    let checks = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.expect("a connection");
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -48,7 +48,7 @@ async fn provider_saying(status: &'static str, body: &'static str) -> (String, J
         stream.write_all(answer.as_bytes()).await.expect("it listens");
         String::from_utf8(head).expect("text")
     });
-    (url, asked)
+    (url, checks)
 }
 
 #[tokio::test]
@@ -76,9 +76,9 @@ async fn taken_ports_are_reported_with_their_owner() {
     for (what, port) in [("http port", tcp_port), ("udp port", udp_port)] {
         let finding = one(&findings, what);
         assert_eq!(finding.level, FindingLevel::Error);
-        assert!(finding.words.contains(&port.to_string()), "{}", finding.words);
+        assert!(finding.text.contains(&port.to_string()), "{}", finding.text);
         if cfg!(target_os = "linux") {
-            assert!(finding.words.contains(&this), "{}", finding.words);
+            assert!(finding.text.contains(&this), "{}", finding.text);
         }
     }
 }
@@ -90,7 +90,7 @@ async fn providers_are_asked_about_the_credentials() {
         ("401 Unauthorized", FindingLevel::Error),
         ("503 Service Unavailable", FindingLevel::Warning),
     ] {
-        let (url, asked) = provider(status).await;
+        let (url, checks) = provider(status).await;
         let mut config = config();
         config.telephony.settings = Settings::from([
             ("TELCO_C_AUTH_ID", "MA01"),
@@ -100,7 +100,7 @@ async fn providers_are_asked_about_the_credentials() {
         let findings = remote::providers(&config).await;
         assert_eq!(one(&findings, "telephony_c").level, verdict, "{findings:?}");
         assert!(!format!("{findings:?}").contains(CANARY));
-        let head = asked.await.expect("one request");
+        let head = checks.await.expect("one request");
         assert!(head.starts_with("GET /v1/Account/MA01/ HTTP/1.1\r\n"), "{head}");
     }
 }
@@ -113,21 +113,21 @@ async fn room_providers_are_asked_about_the_credentials() {
         ("400 Bad Request", "{}", FindingLevel::Error),
         ("429 Too Many Requests", "{}", FindingLevel::Warning),
     ] {
-        let (url, asked) = provider_saying(status, body).await;
+        let (url, checks) = provider_saying(status, body).await;
         let mut config = config();
         config.videoroom.key = Some(Secret::new(CANARY));
         config.videoroom.url = url;
         let findings = remote::rooms(&config).await;
         assert_eq!(one(&findings, "videoroom").level, verdict, "{findings:?}");
         assert!(!format!("{findings:?}").contains(CANARY));
-        let head = asked.await.expect("one request");
+        let head = checks.await.expect("one request");
         assert!(head.starts_with("GET /rooms?limit=1 HTTP/1.1\r\n"), "{head}");
     }
     for (status, verdict) in [
         ("200 OK", FindingLevel::Warning),
         ("401 Unauthorized", FindingLevel::Error),
     ] {
-        let (url, asked) = provider(status).await;
+        let (url, checks) = provider(status).await;
         let mut config = config();
         config.mediaroom.url = Some(url.replace("http:", "ws:"));
         config.mediaroom.key = Some("devkey".into());
@@ -135,7 +135,7 @@ async fn room_providers_are_asked_about_the_credentials() {
         let findings = remote::rooms(&config).await;
         // This server answers `{}`, which is no response of a media-room server.
         assert_eq!(one(&findings, "mediaroom").level, verdict, "{findings:?}");
-        let head = asked.await.expect("one request");
+        let head = checks.await.expect("one request");
         assert!(head.starts_with("GET /rtc/validate?protocol=15 HTTP/1.1\r\n"), "{head}");
         assert!(head.to_ascii_lowercase().contains("\r\nauthorization: bearer eyj") && !head.contains(CANARY));
     }
@@ -152,7 +152,7 @@ async fn an_unreachable_provider_is_reported() {
     let findings = remote::providers(&config).await;
     let finding = one(&findings, "telephony_b");
     assert_eq!(finding.level, FindingLevel::Error);
-    assert!(finding.words.contains("127.0.0.1") && !finding.words.contains(CANARY));
+    assert!(finding.text.contains("127.0.0.1") && !finding.text.contains(CANARY));
 
     config.videoroom.key = Some(Secret::new(CANARY));
     config.videoroom.url = url;
@@ -161,7 +161,7 @@ async fn an_unreachable_provider_is_reported() {
     let findings = remote::rooms(&config).await;
     let finding = one(&findings, "videoroom");
     assert_eq!((findings.len(), finding.level), (1, FindingLevel::Error));
-    assert!(finding.words.contains("127.0.0.1") && !finding.words.contains(CANARY));
+    assert!(finding.text.contains("127.0.0.1") && !finding.text.contains(CANARY));
 }
 
 /// A STUN server that answers, one that is silent, and one that is for clients only. The response
@@ -201,10 +201,10 @@ async fn ice_servers_are_asked() {
     };
     assert_eq!(works.level, FindingLevel::Ok, "{findings:?}");
     assert_eq!(clients.level, FindingLevel::Ok, "{findings:?}");
-    assert!(clients.words.contains("clients alone"));
+    assert!(clients.text.contains("clients alone"));
     answering.abort();
     let none = ice_servers::examine(&Config::default()).await;
-    assert!(one(&none, "ice servers").words.starts_with("none"));
+    assert!(one(&none, "ice servers").text.starts_with("none"));
 }
 
 /// Without credentials no provider is asked, and the consequence is reported.
@@ -219,7 +219,7 @@ async fn only_configured_servers_are_asked() {
     let findings = remote::providers(&served).await;
     assert_eq!(one(&findings, "telephony_a").level, FindingLevel::Warning);
     let names = remote::resolver(&config()).await;
-    assert!(one(&names, "resolver").words.contains("no name"));
+    assert!(one(&names, "resolver").text.contains("no name"));
 }
 
 /// An invalid name, which fails without a resolver.
@@ -233,14 +233,14 @@ async fn an_unknown_name_is_reported() {
     let findings = remote::resolver(&config).await;
     let finding = one(&findings, "resolver");
     assert_eq!(finding.level, FindingLevel::Error);
-    assert!(finding.words.contains(&name));
+    assert!(finding.text.contains(&name));
     let address = Config {
         proxy: Some("192.0.2.1:8443".into()),
         ..config
     };
     assert!(
         one(&remote::resolver(&address).await, "resolver")
-            .words
+            .text
             .contains("no name")
     );
 }
@@ -248,7 +248,7 @@ async fn an_unknown_name_is_reported() {
 #[test]
 fn a_missing_bot_is_reported() {
     let with = |command: Option<Vec<&str>>| Config {
-        command: command.map(|words| words.into_iter().map(Into::into).collect()),
+        command: command.map(|text| text.into_iter().map(Into::into).collect()),
         ..config()
     };
     let verdict = |config: &Config| one(&machine::program(config), "bot").level;
@@ -348,14 +348,14 @@ fn certificate_and_key_are_compared() {
     };
     let key = write("key.pem", &key);
     let fits = judge(&good, &key);
-    assert_eq!(fits.level, FindingLevel::Ok, "{}", fits.words);
+    assert_eq!(fits.level, FindingLevel::Ok, "{}", fits.text);
     let foreign = judge(&good, &write("foreign.pem", &foreign));
     assert_eq!(foreign.level, FindingLevel::Error);
-    assert!(foreign.words.contains("foreign.pem") && foreign.words.contains("another certificate"));
+    assert!(foreign.text.contains("foreign.pem") && foreign.text.contains("another certificate"));
     assert_eq!(judge(&write("none.pem", CANARY), &key).level, FindingLevel::Error);
     let missing = judge(&folder.0.join("missing.pem"), &key);
     assert_eq!(missing.level, FindingLevel::Error);
-    assert!(missing.words.contains("missing.pem"));
+    assert!(missing.text.contains("missing.pem"));
 }
 
 /// Every check has a finding, and the whole takes as long as the slowest check.
@@ -376,7 +376,7 @@ async fn checks_run_concurrently() {
         "telephony",
         "bot",
     ] {
-        assert!(!one(&findings.0, what).words.is_empty());
+        assert!(!one(&findings.0, what).text.is_empty());
     }
 }
 
@@ -385,5 +385,5 @@ async fn a_check_that_never_ends_times_out() {
     let findings = within("slow", std::future::pending()).await;
     let finding = one(&findings, "slow");
     assert_eq!(finding.level, FindingLevel::Warning);
-    assert!(finding.words.contains(&DOCTOR_CHECK.as_secs().to_string()));
+    assert!(finding.text.contains(&DOCTOR_CHECK.as_secs().to_string()));
 }

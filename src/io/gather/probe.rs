@@ -72,26 +72,26 @@ async fn ask_turn(
         host: server.host.clone(),
     };
     for address in resolve(server, |_| true).await? {
-        let mut link = match TurnConnection::connect(server, transport, address).await {
-            Ok(link) => link,
+        let mut connection = match TurnConnection::connect(server, transport, address).await {
+            Ok(connection) => connection,
             Err(error) => {
                 failure = error;
                 continue;
             }
         };
         let setup = AllocationSetup {
-            local: link.local,
-            server: link.server,
-            over_stream: link.is_stream(),
+            local: connection.local,
+            server: connection.server,
+            over_stream: connection.is_stream(),
             username,
             credential,
         };
         let mut relay = TurnAllocation::new(&setup, tasks::now());
-        match allocate(&mut relay, &mut link).await {
+        match allocate(&mut relay, &mut connection).await {
             Ok(words) => {
                 relay.close(tasks::now());
                 // The request has to reach the server; its response is ignored.
-                let _ = timeout(RELAY_END, allocate(&mut relay, &mut link)).await;
+                let _ = timeout(RELAY_END, allocate(&mut relay, &mut connection)).await;
                 return Ok(words);
             }
             Err(error) => failure = error,
@@ -101,11 +101,11 @@ async fn ask_turn(
 }
 
 /// Moves messages until the allocation succeeds or fails.
-async fn allocate(relay: &mut TurnAllocation, link: &mut TurnConnection) -> Result<String, GatherError> {
+async fn allocate(relay: &mut TurnAllocation, connection: &mut TurnConnection) -> Result<String, GatherError> {
     loop {
         let due = match relay.poll_output() {
             RelayOutput::Transmit(message) => {
-                link.send(&message);
+                connection.send(&message);
                 continue;
             }
             RelayOutput::Up(addresses) => {
@@ -117,7 +117,7 @@ async fn allocate(relay: &mut TurnAllocation, link: &mut TurnConnection) -> Resu
             RelayOutput::Timeout(due) => due,
         };
         tokio::select! {
-            message = link.next() => {
+            message = connection.next() => {
                 relay.handle_message(&message?, tasks::now(), |_, _| {});
             }
             () = tokio::time::sleep_until(due.into()) => relay.handle_timeout(tasks::now()),

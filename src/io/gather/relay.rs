@@ -30,7 +30,7 @@ pub(super) struct RelayTask {
     pub gatherer: Gatherer,
     pub stopped: Shutdown,
     /// Held until the allocation is released.
-    pub _place: Slot,
+    pub _slot: Slot,
 }
 
 /// Why there is no allocation, and since when there was one.
@@ -89,12 +89,12 @@ impl RelayTask {
             host: self.server.host.clone(),
         });
         for address in found {
-            let link = tokio::select! {
-                link = TurnConnection::connect(&self.server, transport, address) => link,
+            let connection = tokio::select! {
+                connection = TurnConnection::connect(&self.server, transport, address) => connection,
                 () = stopped.wait() => return Ok(()),
             };
-            let link = match link {
-                Ok(link) => link,
+            let connection = match connection {
+                Ok(connection) => connection,
                 Err(error) => {
                     failure = error.into();
                     continue;
@@ -102,9 +102,9 @@ impl RelayTask {
             };
             let relay = TurnAllocation::new(
                 &AllocationSetup {
-                    local: link.local,
-                    server: link.server,
-                    over_stream: link.is_stream(),
+                    local: connection.local,
+                    server: connection.server,
+                    over_stream: connection.is_stream(),
                     username: &username,
                     credential: credential.expose(),
                 },
@@ -112,7 +112,7 @@ impl RelayTask {
             );
             match (Allocation {
                 task: self,
-                link,
+                connection,
                 relay,
                 attached: Vec::new(),
                 up_since: None,
@@ -133,7 +133,7 @@ impl RelayTask {
 /// One connection with its allocation.
 struct Allocation<'t> {
     task: &'t mut RelayTask,
-    link: TurnConnection,
+    connection: TurnConnection,
     relay: TurnAllocation,
     /// One address per family.
     attached: Vec<OutgoingQueue>,
@@ -153,7 +153,7 @@ impl Allocation<'_> {
                 Err(failure) => break Err(failure),
             };
             tokio::select! {
-                message = self.link.next() => match message {
+                message = self.connection.next() => match message {
                     Ok(message) => self.receive(&message),
                     Err(error) => break if stopping { Ok(()) } else { Err(self.failure(error.into())) },
                 },
@@ -174,7 +174,7 @@ impl Allocation<'_> {
     fn drain(&mut self) -> Result<Instant, RelayFailure> {
         loop {
             match self.relay.poll_output() {
-                RelayOutput::Transmit(message) => self.link.send(&message),
+                RelayOutput::Transmit(message) => self.connection.send(&message),
                 RelayOutput::Up(addresses) => self.offer(addresses)?,
                 RelayOutput::Ended(end) => return Err(self.lost(end)),
                 RelayOutput::Timeout(due) => return Ok(due),
@@ -188,7 +188,7 @@ impl Allocation<'_> {
             // One in sixteen thousand; the next attempt gets another port.
             RelayFailure::from(GatherError::OwnPort)
         })?;
-        let (index, local) = (self.task.index, self.link.local);
+        let (index, local) = (self.task.index, self.connection.local);
         let relayed = self
             .attached
             .iter()
@@ -213,7 +213,7 @@ impl Allocation<'_> {
 
     fn send(&mut self, outgoing: &OutgoingPacket) {
         if let Some(message) = self.relay.send(outgoing.peer, &outgoing.contents, tasks::now()) {
-            self.link.send_data(message);
+            self.connection.send_data(message);
         }
     }
 

@@ -213,16 +213,16 @@ mod tests {
             credential: Some("c".into()),
         };
         let server = parse_servers(&[list]).remove(0);
-        let mut link = TurnConnection::connect(&server, TurnTransport::Tcp, address)
+        let mut connection = TurnConnection::connect(&server, TurnTransport::Tcp, address)
             .await
             .expect("connected");
         let (mut accepted, _) = listener.accept().await.expect("a connection");
-        link.send_data(&vec![1; RELAY_STREAM_BYTES_MAX]);
-        link.send_data(&[2]);
-        link.send(&[3]);
+        connection.send_data(&vec![1; RELAY_STREAM_BYTES_MAX]);
+        connection.send_data(&[2]);
+        connection.send(&[3]);
         let mut read = vec![0; RELAY_STREAM_BYTES_MAX + 1];
         tokio::select! {
-            _ = link.next() => panic!("the server sent nothing"),
+            _ = connection.next() => panic!("the server sent nothing"),
             all = accepted.read_exact(&mut read) => assert_eq!(all.expect("bytes"), read.len()),
         }
         assert_eq!(

@@ -26,9 +26,9 @@ pub(super) fn admit(
     };
     match access.check(&judged, standing).map_err(HttpError::Denied)? {
         AllowedRequest::Request => Ok(None),
-        AllowedRequest::Preflight(asked) => {
+        AllowedRequest::Preflight(preflight) => {
             let mut reply = Reply::default();
-            put(reply.headers_mut(), origin::preflight_headers(asked));
+            put(reply.headers_mut(), origin::preflight_headers(preflight));
             Ok(Some(reply))
         }
     }

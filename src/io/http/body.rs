@@ -26,7 +26,7 @@ pub(super) enum AcceptedBody {
 
 /// Reads a body within its limits of size and time.
 pub(super) async fn read(
-    times: ConnLimits,
+    conn_limits: ConnLimits,
     headers: &HeaderMap,
     takes: AcceptedBody,
     body: Incoming,
@@ -41,7 +41,7 @@ pub(super) async fn read(
     }
     let caps = BodyLimits {
         bytes_max: limits::HTTP_BODY_BYTES_MAX,
-        within: times.body,
+        within: conn_limits.body,
     };
     let body = collect(caps, headers, body).await?;
     if takes == AcceptedBody::Offer && is_form(headers) && !body.trim_ascii_start().starts_with(b"{") {

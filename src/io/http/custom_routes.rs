@@ -73,7 +73,7 @@ pub(super) async fn answer(
     let Some(handler) = app.routes.find(head.uri.path()) else {
         return Err(HttpError::Route(refusal));
     };
-    let body = read(app.times, &head.headers, AcceptedBody::Anything, body).await?;
+    let body = read(app.conn_limits, &head.headers, AcceptedBody::Anything, body).await?;
     let mut request = Request::new(body);
     *request.method_mut() = head.method.clone();
     *request.uri_mut() = head.uri.clone();

@@ -86,7 +86,7 @@ pub(super) async fn handle_dialin(
         Method::OPTIONS => return Ok(methods(route::POST_METHODS)),
         _ => return Err(HttpError::Route(route::RouteError::Method(route::POST_METHODS))),
     }
-    let body = read(app.times, &head.headers, AcceptedBody::Anything, body).await?;
+    let body = read(app.conn_limits, &head.headers, AcceptedBody::Anything, body).await?;
     let map = dialin::parse_object(&body).map_err(HttpError::DialIn)?;
     if dialin::is_test(&map) {
         return Ok(json_reply(StatusCode::OK, r#"{"status":"OK"}"#));
@@ -136,7 +136,7 @@ impl StartError {
 /// Takes a permit, prepares a room and starts the bot.
 async fn begin(
     app: &RunnerApp,
-    asked: RoomPurpose<'_>,
+    purpose: RoomPurpose<'_>,
     body: Value,
     peer: PeerInfo,
 ) -> Result<(PreparedRoom, SessionId), StartError> {
@@ -156,7 +156,7 @@ async fn begin(
     let session_id = start.session_id.clone();
     let prepared = logging::for_client(
         start.log_client.clone(),
-        prepare_room(config, asked, app.sessions.hang_ups().try_acquire()),
+        prepare_room(config, purpose, app.sessions.hang_ups().try_acquire()),
     );
     let mut prepared = prepared.await.map_err(StartError::Failed)?;
     // The runner may have closed meanwhile. Dropping `prepared` deletes the room.

@@ -237,7 +237,7 @@ mod tests {
     /// every offer error has its status and a `detail` with advice.
     #[test]
     fn every_offer_error_has_its_status() {
-        for (refusal, status, word, retry) in [
+        for (refusal, status, text, retry) in [
             (OfferError::BadSdp("no m-line".into()), 400, "no m-line", None),
             (OfferError::UnknownConnection, 404, "Peer connection not found", None),
             (OfferError::Full, 503, "try again later", Some("5")),
@@ -251,11 +251,11 @@ mod tests {
             ),
         ] {
             let refusal = HttpError::Offer(refusal);
-            assert!(refusal.to_string().contains(word), "{refusal}");
+            assert!(refusal.to_string().contains(text), "{refusal}");
             let reply = refusal.reply(false);
-            assert_eq!(reply.status().as_u16(), status, "{word}");
+            assert_eq!(reply.status().as_u16(), status, "{text}");
             let found = reply.headers().get(header::RETRY_AFTER);
-            assert_eq!(found.and_then(|value| value.to_str().ok()), retry, "{word}");
+            assert_eq!(found.and_then(|value| value.to_str().ok()), retry, "{text}");
         }
     }
 }

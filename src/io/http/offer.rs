@@ -27,7 +27,7 @@ pub(super) async fn take_offer(
     body: Incoming,
     peer: PeerInfo,
 ) -> Result<Reply, HttpError> {
-    let body = read(app.times, headers, AcceptedBody::Offer, body).await?;
+    let body = read(app.conn_limits, headers, AcceptedBody::Offer, body).await?;
     let mut offer = OfferBody::parse(&body).map_err(|invalid| HttpError::Invalid { invalid, body })?;
     let lease = match session {
         Some(id) => Some(RegistrationLease::claim(&app.table, id).map_err(HttpError::Unknown)?),
@@ -54,7 +54,7 @@ pub(super) async fn take_candidates(
     headers: &HeaderMap,
     body: Incoming,
 ) -> Result<Reply, HttpError> {
-    let body = read(app.times, headers, AcceptedBody::Json, body).await?;
+    let body = read(app.conn_limits, headers, AcceptedBody::Json, body).await?;
     let candidates = CandidatesBody::parse(&body).map_err(|invalid| HttpError::Invalid { invalid, body })?;
     if let Some(id) = session
         && !lock(&app.table).contains(id, Instant::now())

@@ -22,7 +22,7 @@ pub(super) fn to_page() -> Reply {
 /// Serves a file of the page, or a 304 to a client that has it.
 pub(super) fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
     let asset = page::asset(name)?;
-    let asked = |name| {
+    let header_value = |name| {
         headers
             .get(name)
             .and_then(|value: &HeaderValue| value.to_str().ok())
@@ -43,14 +43,14 @@ pub(super) fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
     for (name, value) in put {
         reply.headers_mut().insert(name, HeaderValue::from_static(value));
     }
-    if asset.is_in(asked(header::IF_NONE_MATCH)) {
+    if asset.is_in(header_value(header::IF_NONE_MATCH)) {
         *reply.status_mut() = StatusCode::NOT_MODIFIED;
         return Some(reply);
     }
     reply
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static(asset.content_type));
-    *reply.body_mut() = if page::accepts_gzip(asked(header::ACCEPT_ENCODING)) {
+    *reply.body_mut() = if page::accepts_gzip(header_value(header::ACCEPT_ENCODING)) {
         reply
             .headers_mut()
             .insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));

@@ -105,7 +105,7 @@ impl Runner {
         Runner::with(config(), ConnLimits::default()).await
     }
 
-    async fn with(config: Config, times: ConnLimits) -> Runner {
+    async fn with(config: Config, conn_limits: ConnLimits) -> Runner {
         let listeners = bind(config.host, config.port).await.expect("a free port");
         let address = listeners.addresses()[0];
         let tls = ServerTls::open(&config.tls_settings()).expect("a certificate");
@@ -123,7 +123,7 @@ impl Runner {
             tls.clone(),
             custom_routes::CustomRoutes::default(),
         );
-        app.times = times;
+        app.conn_limits = conn_limits;
         let served = tokio::spawn(serve(listeners, Arc::new(app), shutdown));
         Runner {
             address,

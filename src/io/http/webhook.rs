@@ -37,7 +37,7 @@ pub(super) async fn webhook(app: &RunnerApp, head: &Parts, body: Incoming) -> Re
     let Some(provider) = app.config.transport.and_then(Transport::provider) else {
         return Err(HttpError::Route(route::RouteError::Method(route::ROOT_METHODS)));
     };
-    let body = read(app.times, headers, AcceptedBody::Anything, body).await?;
+    let body = read(app.conn_limits, headers, AcceptedBody::Anything, body).await?;
     // A provider can redirect a call that is rejected here; at the WebSocket it would only hang up.
     app.check_open()?;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());

@@ -34,7 +34,7 @@ pub(super) async fn handle_webhook(
     match head.method {
         Method::GET | Method::HEAD => challenge(config, head),
         Method::POST => {
-            let body = read(app.times, &head.headers, AcceptedBody::Anything, body).await?;
+            let body = read(app.conn_limits, &head.headers, AcceptedBody::Anything, body).await?;
             signature::verify(&config.app_secret, signature_of(&head.headers)?, &body).map_err(HttpError::Messaging)?;
             let events = webhook::parse(&body, &config.phone_number_id).map_err(HttpError::Webhook)?;
             // The signature authorizes the provider, whatever its address.

@@ -42,13 +42,13 @@ pub(super) async fn serve(
         WhipRoute::ClientSecrets => client_secret(app, head, body, peer).await,
         WhipRoute::Session(_, id, verb) => {
             let headers = &head.headers;
-            let asked = match verb {
+            let resource_request = match verb {
                 ResourceMethod::Get => ResourceRequest::Get,
                 ResourceMethod::Delete => ResourceRequest::Delete,
                 ResourceMethod::Patch => patch(app, headers, body).await?,
             };
             let changes = verb == ResourceMethod::Patch;
-            let done = app.webrtc()?.resource(&id, asked).await?;
+            let done = app.webrtc()?.resource(&id, resource_request).await?;
             Ok(match done {
                 ResourceResponse::Restarted { fragment, etag } => {
                     let mut reply = text(StatusCode::OK, whip::FRAGMENT, fragment);
@@ -85,7 +85,7 @@ async fn open(
     }
     peer.is_authorised |= has_key && app.access.requires_key();
     let kind = content_type(headers);
-    let body = read(app.times, headers, AcceptedBody::Anything, body).await?;
+    let body = read(app.conn_limits, headers, AcceptedBody::Anything, body).await?;
     let call = match via {
         WhipEndpoint::Whip | WhipEndpoint::Whep => CallsRequest::from_sdp(kind, &body)?,
         WhipEndpoint::Calls => CallsRequest::from_sdp_or_form(kind, &body)?,
@@ -139,7 +139,7 @@ async fn client_secret(app: &RunnerApp, head: &Parts, body: Incoming, peer: Peer
     if !app.access.has_key(authorizations(&head.headers)) {
         return Err(HttpError::KeyRequired);
     }
-    let body = read(app.times, &head.headers, AcceptedBody::Json, body).await?;
+    let body = read(app.conn_limits, &head.headers, AcceptedBody::Json, body).await?;
     app.check_open()?;
     let body = call::client_secret(&body).map_err(|invalid| HttpError::Invalid { invalid, body })?;
     let id = register(app, &body, peer)?;
@@ -158,7 +158,7 @@ async fn patch(app: &RunnerApp, headers: &HeaderMap, body: Incoming) -> Result<R
     {
         return Err(HttpError::Whip(whip::WhipError::UnsupportedType(TYPES)));
     }
-    let body: Bytes = read(app.times, headers, AcceptedBody::Anything, body).await?;
+    let body: Bytes = read(app.conn_limits, headers, AcceptedBody::Anything, body).await?;
     // `If-Match` may be split over several headers.
     let tags: Vec<&[u8]> = headers
         .get_all(header::IF_MATCH)

@@ -66,7 +66,7 @@ impl Drop for Folder {
 /// One session with a script as its bot.
 pub struct Rig {
     pub working_dir: Folder,
-    pub link: TransportSide,
+    pub transport_side: TransportSide,
     pub stop: ShutdownTrigger,
     pub bot: JoinHandle<Result<(), BotError>>,
 }
@@ -89,7 +89,7 @@ impl Rig {
             script.into(),
             working_dir.0.clone().into(),
         ];
-        let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
+        let (transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
         let connection = WebRtcConnection::new("pc-1".into(), false, true);
         let kind = Kind::WebRtc(WebRtcArguments::new(connection, slot));
         let mut args = RunnerArguments::new("test".into(), body, Arc::new(Config::default()), kind);
@@ -102,7 +102,7 @@ impl Rig {
         let bot = tokio::spawn(bot(spec)(args));
         Rig {
             working_dir,
-            link,
+            transport_side,
             stop,
             bot,
         }
@@ -225,7 +225,7 @@ async fn the_exit_status_is_the_result_of_the_session() {
 
 #[tokio::test]
 async fn the_error_names_a_program_that_cannot_be_started() {
-    let (_link, slot) = pair(AUDIO_IN_FRAMES_MAX);
+    let (_transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
     let kind = Kind::WebRtc(WebRtcArguments::new(
         WebRtcConnection::new("pc".into(), false, true),
         slot,
@@ -272,7 +272,7 @@ async fn the_end_of_the_session_terminates_the_program() {
     ] {
         let mut rig = Rig::new(script);
         rig.working_dir.line("up").await;
-        rig.link.push(Event::Left(LeaveReason::Left));
+        rig.transport_side.push(Event::Left(LeaveReason::Left));
         assert_eq!(rig.end().await, Ok(()), "{script}");
         if let Some(word) = word {
             assert_eq!(rig.working_dir.line("bye").await, word);
@@ -294,7 +294,7 @@ async fn the_stop_of_the_runner_terminates_the_program() {
 async fn a_crash_after_sigterm_is_a_failure() {
     let mut rig = Rig::new("trap 'kill -SEGV $$' TERM; echo up > $0/up; while :; do sleep 0.01; done");
     rig.working_dir.line("up").await;
-    drop(std::mem::replace(&mut rig.link, pair(1).0));
+    drop(std::mem::replace(&mut rig.transport_side, pair(1).0));
     let failed = rig.end().await.expect_err("it crashed");
     assert!(failed.starts_with("signal: 11 (SIGSEGV)"), "{failed}");
 }
@@ -327,7 +327,7 @@ async fn children_get_the_grace_period() {
         "(trap 'sleep 0.3; echo saved > $0/saved; exit 0' TERM; echo up > $0/up; while :; do sleep 0.01; done) & wait",
     );
     rig.working_dir.line("up").await;
-    rig.link.push(Event::Left(LeaveReason::Left));
+    rig.transport_side.push(Event::Left(LeaveReason::Left));
     assert_eq!(rig.end().await, Ok(()));
     assert_eq!(
         fs::read_to_string(rig.working_dir.path("saved")).expect("it was there first"),
@@ -385,10 +385,10 @@ async fn speech_before_the_exit_is_played() {
     let mut heard = Vec::new();
     within(async {
         while heard.len() < speech.len() {
-            rig.link.audio();
-            rig.link.take_audio(&mut heard, 4_800);
-            if heard.len() < speech.len() && !rig.link.has_audio() {
-                rig.link.notified().await;
+            rig.transport_side.audio();
+            rig.transport_side.take_audio(&mut heard, 4_800);
+            if heard.len() < speech.len() && !rig.transport_side.has_audio() {
+                rig.transport_side.notified().await;
             }
         }
     })

@@ -34,9 +34,9 @@ pub(super) enum QueueKind {
 impl OutgoingQueues {
     pub(super) fn send(&self, address: SocketAddr, peer: SocketAddr, contents: &[u8]) {
         if let Some(queue) = self.queues().get(&address)
-            && let Ok(place) = queue.try_reserve()
+            && let Ok(permit) = queue.try_reserve()
         {
-            place.send(OutgoingPacket {
+            permit.send(OutgoingPacket {
                 peer,
                 contents: Bytes::copy_from_slice(contents),
             });

@@ -27,13 +27,13 @@ impl WebRtc {
         match self.0 {}
     }
 
-    pub fn seen(&self) -> MetricsSnapshot {
+    pub fn metrics_snapshot(&self) -> MetricsSnapshot {
         match self.0 {}
     }
 
     /// # Errors
     /// None.
-    pub async fn framed(&self, _: TcpStream, _: SocketAddr) -> io::Result<()> {
+    pub async fn serve_ice_tcp(&self, _: TcpStream, _: SocketAddr) -> io::Result<()> {
         match self.0 {}
     }
 

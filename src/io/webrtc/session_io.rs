@@ -169,8 +169,8 @@ impl WebRtcIo {
                     session.add_remote_candidate(line);
                 }
             }
-            SessionRequest::Resource(asked, reply) => {
-                let done = self.serve(asked, session, now);
+            SessionRequest::Resource(resource_request, reply) => {
+                let done = self.serve(resource_request, session, now);
                 // A restart has changed the local ufrag.
                 self.rename(session);
                 // The client may have disconnected.
@@ -192,14 +192,14 @@ impl WebRtcIo {
     /// Performs a request on the WHIP resource.
     fn serve(
         &mut self,
-        asked: ResourceRequest,
+        resource_request: ResourceRequest,
         session: &mut WebRtcSession,
         now: Instant,
     ) -> Result<ResourceResponse, WhipError> {
         let Some(resource) = self.resource.as_mut().filter(|_| !session.is_ending()) else {
             return Err(WhipError::Offer(OfferError::UnknownConnection));
         };
-        match asked {
+        match resource_request {
             ResourceRequest::Get => Ok(ResourceResponse::NoContent),
             ResourceRequest::Delete => {
                 self.resource = None;

@@ -5,7 +5,7 @@
 //! into a failure.
 
 mod calls;
-mod framed;
+mod ice_tcp;
 mod lives;
 
 use std::net::Ipv4Addr;

@@ -69,14 +69,14 @@ pub fn of_runner(kept: Option<&Certificate>, wanted: &[CertificateName], now_s: 
     };
     match renewal_reason(kept, wanted, now_s) {
         Some(why) => {
-            let words = match why {
+            let text = match why {
                 RenewalReason::Missing(name) => format!("{name} is not in it"),
                 RenewalReason::Ending => "its time ends soon".to_owned(),
                 RenewalReason::Ahead => "it was made while the clock was ahead".to_owned(),
             };
             Finding::ok(
                 WHAT,
-                format!("the runner makes another certificate when it starts: {words}"),
+                format!("the runner makes another certificate when it starts: {text}"),
             )
         }
         None => Finding::ok(
@@ -170,9 +170,9 @@ mod tests {
         let refused = judge(&config, &["localhost", "voice.example.org"]);
         assert_eq!(refused.level, FindingLevel::Warning);
         assert!(
-            refused.words.contains("--allowed-hosts voice.example.org"),
+            refused.text.contains("--allowed-hosts voice.example.org"),
             "{}",
-            refused.words
+            refused.text
         );
         config.host_names.push("voice.example.org".into());
         assert_eq!(
@@ -185,16 +185,16 @@ mod tests {
     #[test]
     fn reports_the_runners_own_certificate_and_its_renewal() {
         let names = [CertificateName::Dns("board".into())];
-        assert!(of_runner(None, &names, NOW_S).words.contains("makes a certificate"));
+        assert!(of_runner(None, &names, NOW_S).text.contains("makes a certificate"));
         let kept = certificate(&["board"], Validity::of_certificate(NOW_S));
         let whole = of_runner(Some(&kept), &names, NOW_S);
-        assert!(whole.words.contains("for board has"), "{}", whole.words);
+        assert!(whole.text.contains("for board has"), "{}", whole.text);
         let more = [
             CertificateName::Dns("board".into()),
             CertificateName::Dns("board.local".into()),
         ];
         let missing = of_runner(Some(&kept), &more, NOW_S);
-        assert!(missing.words.contains("board.local is not in it"), "{}", missing.words);
+        assert!(missing.text.contains("board.local is not in it"), "{}", missing.text);
     }
 
     #[test]

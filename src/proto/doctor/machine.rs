@@ -73,15 +73,15 @@ pub fn memory(meminfo: &str, sessions_max: usize) -> Finding {
     let Some(available) = number_after(meminfo, "MemAvailable:").map(|kib| kib * 1024) else {
         return Finding::ok(WHAT, "the system does not tell how much is free");
     };
-    let words = format!(
+    let text = format!(
         "{} MiB free, {} MiB are enough for {sessions_max} sessions",
         available / MIB,
         needed / MIB
     );
     if available < needed {
-        Finding::warning(WHAT, format!("{words}; fewer with --max-sessions"))
+        Finding::warning(WHAT, format!("{text}; fewer with --max-sessions"))
     } else {
-        Finding::ok(WHAT, words)
+        Finding::ok(WHAT, text)
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
         ] {
             assert_eq!(clock(now_s, synchronised).level, verdict, "{now_s} {synchronised:?}");
         }
-        assert!(clock(0, None).words.contains("1970"));
+        assert!(clock(0, None).text.contains("1970"));
     }
 
     #[test]

@@ -118,7 +118,7 @@ mod tests {
         ] {
             let finding = answer(status, body.as_bytes());
             assert_eq!(finding.level, verdict, "{status} {body}");
-            assert!(finding.words.contains(word), "{status} {body}: {}", finding.words);
+            assert!(finding.text.contains(word), "{status} {body}: {}", finding.text);
         }
     }
 }

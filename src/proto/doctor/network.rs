@@ -74,7 +74,7 @@ fn those(interfaces: &[InterfaceAddress]) -> String {
 pub fn access(config: &Config) -> Finding {
     const WHAT: &str = "access";
     match (config.open_access_warning(), &config.api_key) {
-        (Some(words), _) => Finding::warning(WHAT, words),
+        (Some(text), _) => Finding::warning(WHAT, text),
         (None, Some(_)) => Finding::ok(WHAT, "callers are asked for the key"),
         (None, None) => Finding::ok(WHAT, "this machine alone is listened to, and needs no key"),
     }
@@ -120,8 +120,8 @@ fn has_default_route(routes: &str) -> bool {
     // "Reject" is how the system writes that there is no way.
     const REJECT: u32 = 0x200;
     routes.lines().any(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [destination, "00", _, _, _, _, _, _, flags, interface] = words[..] else {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [destination, "00", _, _, _, _, _, _, flags, interface] = fields[..] else {
             return false;
         };
         let flags = u32::from_str_radix(flags, 16).unwrap_or(0);
@@ -136,11 +136,11 @@ fn has_default_route(routes: &str) -> bool {
 pub fn holders(sockets: &str, port: u16, listening: bool) -> Vec<u64> {
     const LISTEN: &str = "0A";
     let inode = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let (_, local) = words.get(1)?.rsplit_once(':')?;
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (_, local) = fields.get(1)?.rsplit_once(':')?;
         let held = u16::from_str_radix(local, 16).ok()? == port;
-        let counts = !listening || *words.get(3)? == LISTEN;
-        (held && counts).then(|| words.get(9)?.parse().ok())?
+        let counts = !listening || *fields.get(3)? == LISTEN;
+        (held && counts).then(|| fields.get(9)?.parse().ok())?
     };
     sockets.lines().filter_map(inode).collect()
 }
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(alone.level, FindingLevel::Warning);
         let without_dhcp = addresses(&[lo.clone(), lonely], &ips(&["127.0.0.1"]), None);
         assert_eq!(without_dhcp.level, FindingLevel::Error);
-        assert!(without_dhcp.words.contains("eth0") && without_dhcp.words.contains("DHCP"));
+        assert!(without_dhcp.text.contains("eth0") && without_dhcp.text.contains("DHCP"));
         let device = |address: &str| {
             let address = address.parse().expect("an address");
             addresses(&[lo.clone(), lan.clone()], &[], Some(address))
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(device("192.168.1.5").level, FindingLevel::Ok);
         let wrong = device("192.168.1.6");
         assert_eq!(wrong.level, FindingLevel::Error);
-        assert!(wrong.words.ends_with("it has 192.168.1.5"), "{}", wrong.words);
+        assert!(wrong.text.ends_with("it has 192.168.1.5"), "{}", wrong.text);
     }
 
     /// Lines as Linux writes them: a default route, one that is refused, one of loopback, and a

@@ -59,7 +59,7 @@ pub fn missing(provider: &'static Provider, config: &Config) -> Option<Finding> 
         return None;
     }
     let telephony = &config.telephony;
-    let doubt = |words: String| Some(Finding::warning(what(provider), words));
+    let doubt = |text: String| Some(Finding::warning(what(provider), text));
     let hangs_up = provider.hangs_up(&telephony.settings);
     let is_protected = is_protected(provider, telephony);
     if !provider.signs() {
@@ -179,7 +179,7 @@ mod tests {
         for open in [off, switched, Telephony::default()] {
             let found = missing(TWILIO, &with(open)).expect("words");
             assert_eq!(found.level, FindingLevel::Warning);
-            assert!(found.words.contains(OPEN), "{}", found.words);
+            assert!(found.text.contains(OPEN), "{}", found.text);
         }
     }
 
@@ -192,17 +192,17 @@ mod tests {
         };
         let served = missing(TWILIO, &of(Some(Transport::Telephony(TWILIO)))).expect("words");
         assert_eq!(served.level, FindingLevel::Warning);
-        assert!(served.words.contains("not hung up"));
+        assert!(served.text.contains("not hung up"));
         assert_eq!(missing(TWILIO, &of(None)), None);
         assert_eq!(missing(TWILIO, &of(Some(Transport::Telephony(TELNYX)))), None);
         let config = Config {
             telephony: telephony(),
             ..of(Some(Transport::Telephony(TELNYX)))
         };
-        assert!(missing(TELNYX, &config).expect("words").words.contains("public key"));
+        assert!(missing(TELNYX, &config).expect("words").text.contains("public key"));
         assert_eq!(missing(TWILIO, &config), None);
         let none = missing(EXOTEL, &of(Some(Transport::Telephony(EXOTEL)))).expect("words");
         assert_eq!(none.level, FindingLevel::Warning);
-        assert!(none.words.contains("anybody") && none.words.contains("--ws-auth token"));
+        assert!(none.text.contains("anybody") && none.text.contains("--ws-auth token"));
     }
 }

@@ -175,9 +175,9 @@ fn stumbles(what: &'static str, status: u16, of: &str) -> Finding {
 /// Returns findings on missing variables and names, and on webhooks without a secret. Empty when
 /// rooms are not configured.
 pub fn wanting(config: &Config) -> Vec<Finding> {
-    let finding = |transport: Transport, words: String| match config.transport == Some(transport) {
-        true => Finding::error(transport.name(), words),
-        false => Finding::warning(transport.name(), words),
+    let finding = |transport: Transport, text: String| match config.transport == Some(transport) {
+        true => Finding::error(transport.name(), text),
+        false => Finding::warning(transport.name(), text),
     };
     let mut findings = Vec::new();
     let video = &config.videoroom;
@@ -186,8 +186,8 @@ pub fn wanting(config: &Config) -> Vec<Finding> {
         || video.sample_room_url.is_some()
         || video.dialin_hmac.is_some();
     if asked && video.key.is_none() {
-        let words = "VIDEOROOM_API_KEY is not set: no room and no token can be made";
-        findings.push(finding(Transport::Videoroom, words.into()));
+        let text = "VIDEOROOM_API_KEY is not set: no room and no token can be made";
+        findings.push(finding(Transport::Videoroom, text.into()));
     }
     if config.creates_rooms_for_pages() {
         findings.push(Finding::warning(
@@ -211,8 +211,8 @@ pub fn wanting(config: &Config) -> Vec<Finding> {
     let missing = missing_variables(&config.mediaroom);
     let asked = config.transport == Some(Transport::Mediaroom) || missing.len() < 3;
     if asked && !missing.is_empty() {
-        let words = format!("not set, and needed to join rooms: {}", missing.join(", "));
-        findings.push(finding(Transport::Mediaroom, words));
+        let text = format!("not set, and needed to join rooms: {}", missing.join(", "));
+        findings.push(finding(Transport::Mediaroom, text));
     }
     findings
 }
@@ -322,7 +322,7 @@ mod tests {
                 assert_eq!(page.level, FindingLevel::Warning);
             }
         }
-        let refused = Question::Server.answer(401, b"canary").expect("words").words;
+        let refused = Question::Server.answer(401, b"canary").expect("words").text;
         assert!(refused.contains("clock") && !refused.contains("canary"), "{refused}");
     }
 
@@ -332,7 +332,7 @@ mod tests {
         let told = |config: &Config| -> Vec<(FindingLevel, &str, String)> {
             wanting(config)
                 .into_iter()
-                .map(|finding| (finding.level, finding.what, finding.words))
+                .map(|finding| (finding.level, finding.what, finding.text))
                 .collect()
         };
         assert_eq!(told(&Config::default()), []);
@@ -342,13 +342,11 @@ mod tests {
             ..Config::default()
         };
         let video = told(&only(Transport::Videoroom));
-        assert!(
-            matches!(&video[..], [(FindingLevel::Error, "videoroom", words)] if words.contains("VIDEOROOM_API_KEY"))
-        );
+        assert!(matches!(&video[..], [(FindingLevel::Error, "videoroom", text)] if text.contains("VIDEOROOM_API_KEY")));
         let media = told(&only(Transport::Mediaroom));
         assert!(
-            matches!(&media[..], [(FindingLevel::Error, "mediaroom", words)]
-                if words.ends_with("MEDIAROOM_URL, MEDIAROOM_API_KEY, MEDIAROOM_API_SECRET")),
+            matches!(&media[..], [(FindingLevel::Error, "mediaroom", text)]
+                if text.ends_with("MEDIAROOM_URL, MEDIAROOM_API_KEY, MEDIAROOM_API_SECRET")),
             "{media:?}"
         );
         assert_eq!(told(&only(Transport::WebRtc)), []);
@@ -358,8 +356,8 @@ mod tests {
         half.mediaroom.key = Some("m-key".into());
         let told_half = told(&half);
         assert!(
-            matches!(&told_half[..], [(FindingLevel::Warning, "videoroom", _), (FindingLevel::Warning, "mediaroom", words)]
-                if words.ends_with("MEDIAROOM_URL, MEDIAROOM_API_SECRET")),
+            matches!(&told_half[..], [(FindingLevel::Warning, "videoroom", _), (FindingLevel::Warning, "mediaroom", text)]
+                if text.ends_with("MEDIAROOM_URL, MEDIAROOM_API_SECRET")),
             "{told_half:?}"
         );
         let open = Config {
@@ -367,7 +365,7 @@ mod tests {
             ..config()
         };
         assert!(
-            matches!(&told(&open)[..], [(FindingLevel::Warning, "origins", words)] if words.contains("--allowed-origins"))
+            matches!(&told(&open)[..], [(FindingLevel::Warning, "origins", text)] if text.contains("--allowed-origins"))
         );
         for closed in [
             Config {
@@ -391,7 +389,7 @@ mod tests {
             dialin.host_names = names;
             let found = told(&dialin);
             assert!(
-                matches!(&found[..], [(_, "dial-in", words), (_, "dial-in", _)] if words.contains("--proxy")),
+                matches!(&found[..], [(_, "dial-in", text), (_, "dial-in", _)] if text.contains("--proxy")),
                 "{found:?}"
             );
         }

@@ -9,11 +9,11 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     vec![match config.ice_servers.is_empty() {
         true => Finding::good(WHAT, "none: callers on other networks need a forwarded UDP port"),
         false => {
-            let words = format!(
+            let text = format!(
                 "for clients alone: asking them for this side {}",
                 MissingFeature(Feature::Turn)
             );
-            Finding::doubtful(WHAT, words)
+            Finding::doubtful(WHAT, text)
         }
     }]
 }

@@ -449,11 +449,11 @@ async fn a_client_that_does_not_read_over_tls_is_disconnected() {
         tls: config::Tls::Auto,
         ..config()
     };
-    let times = ConnLimits {
+    let conn_limits = ConnLimits {
         stall: Duration::ZERO,
         ..never()
     };
-    let runner = Runner::with(config, times).await;
+    let runner = Runner::with(config, conn_limits).await;
     let authority = runner
         .tls
         .as_ref()

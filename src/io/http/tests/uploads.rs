@@ -10,20 +10,20 @@ use hyper::StatusCode;
 
 /// A service that reads uploads, or rejects them unread; answers with the number of bytes.
 struct Taker {
-    times: ConnLimits,
+    conn_limits: ConnLimits,
     refuses: bool,
 }
 
 impl HttpService for Taker {
-    fn times(&self) -> ConnLimits {
-        self.times
+    fn conn_limits(&self) -> ConnLimits {
+        self.conn_limits
     }
 
     fn tls(&self) -> Option<&ServerTls> {
         None
     }
 
-    async fn framed(&self, _tcp: TcpStream, _peer: SocketAddr) -> io::Result<()> {
+    async fn serve_ice_tcp(&self, _tcp: TcpStream, _peer: SocketAddr) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -56,17 +56,17 @@ impl HttpService for Taker {
 }
 
 /// Starts the service and connects to it.
-async fn client(times: ConnLimits, refuses: bool) -> (Client, ShutdownTrigger) {
-    let (client, stop, _) = served(times, refuses).await;
+async fn client(conn_limits: ConnLimits, refuses: bool) -> (Client, ShutdownTrigger) {
+    let (client, stop, _) = served(conn_limits, refuses).await;
     (client, stop)
 }
 
 /// Like `client`, with the server's task.
-async fn served(times: ConnLimits, refuses: bool) -> (Client, ShutdownTrigger, JoinHandle<()>) {
+async fn served(conn_limits: ConnLimits, refuses: bool) -> (Client, ShutdownTrigger, JoinHandle<()>) {
     let listeners = bind(config().host, 0).await.expect("a free port");
     let address = listeners.addresses()[0];
     let (stop, shutdown) = Shutdown::channel();
-    let served = tokio::spawn(serve(listeners, Arc::new(Taker { times, refuses }), shutdown));
+    let served = tokio::spawn(serve(listeners, Arc::new(Taker { conn_limits, refuses }), shutdown));
     let stream = TcpStream::connect(address).await.expect("it listens");
     let read = Vec::new();
     (Client { stream, read }, stop, served)
@@ -75,12 +75,12 @@ async fn served(times: ConnLimits, refuses: bool) -> (Client, ShutdownTrigger, J
 /// I-07: an upload has no total time limit; the limit of a response does not apply.
 #[tokio::test]
 async fn an_upload_may_take_longer_than_an_answer() {
-    let times = ConnLimits {
+    let conn_limits = ConnLimits {
         answer: Duration::ZERO,
         body: Duration::ZERO,
         ..never()
     };
-    let (mut client, _stop) = client(times, false).await;
+    let (mut client, _stop) = client(conn_limits, false).await;
     client
         .send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
         .await;
@@ -92,11 +92,11 @@ async fn an_upload_may_take_longer_than_an_answer() {
 /// I-07: an upload without a byte for too long is cut off, for every client.
 #[tokio::test]
 async fn a_stalled_upload_is_cut_off() {
-    let times = ConnLimits {
+    let conn_limits = ConnLimits {
         stall_body: Duration::ZERO,
         ..never()
     };
-    let (mut client, _stop) = client(times, false).await;
+    let (mut client, _stop) = client(conn_limits, false).await;
     client
         .send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n")
         .await;
@@ -106,13 +106,13 @@ async fn a_stalled_upload_is_cut_off() {
 /// I-07: an upload that began with `100 Continue` counts as an upload, not as idle.
 #[tokio::test]
 async fn continue_does_not_end_an_upload() {
-    let times = ConnLimits {
+    let conn_limits = ConnLimits {
         idle: Duration::ZERO,
         head: Duration::ZERO,
         answer: Duration::ZERO,
         ..never()
     };
-    let (mut client, _stop) = client(times, false).await;
+    let (mut client, _stop) = client(conn_limits, false).await;
     client
         .send("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\nConnection: close\r\n\r\n")
         .await;
@@ -127,11 +127,11 @@ async fn continue_does_not_end_an_upload() {
 #[tokio::test]
 async fn a_rejection_reaches_a_client_that_still_sends() {
     const BYTES: usize = 32 * 1024 * 1024;
-    let times = ConnLimits {
+    let conn_limits = ConnLimits {
         linger_bytes: 2 * BYTES,
         ..never()
     };
-    let (mut client, _stop) = client(times, true).await;
+    let (mut client, _stop) = client(conn_limits, true).await;
     client
         .send(format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {BYTES}\r\n\r\n"))
         .await;
@@ -153,12 +153,12 @@ async fn a_rejected_body_is_read_up_to_a_limit() {
         (never().linger, 0),
         (Duration::ZERO, usize::MAX),
     ] {
-        let times = ConnLimits {
+        let conn_limits = ConnLimits {
             linger,
             linger_bytes,
             ..never()
         };
-        let (mut client, _stop) = client(times, true).await;
+        let (mut client, _stop) = client(conn_limits, true).await;
         client
             .send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000000\r\n\r\n")
             .await;
@@ -185,8 +185,8 @@ async fn a_rejected_body_is_read_up_to_a_limit() {
 }
 
 /// Starts an upload of five bytes, two of which are sent after `100 Continue`.
-async fn begun(times: ConnLimits) -> (Client, ShutdownTrigger, JoinHandle<()>) {
-    let (mut client, stop, served) = served(times, false).await;
+async fn begun(conn_limits: ConnLimits) -> (Client, ShutdownTrigger, JoinHandle<()>) {
+    let (mut client, stop, served) = served(conn_limits, false).await;
     client
         .send("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
         .await;

@@ -27,10 +27,10 @@ async fn hear(rig: &Rig, samples: usize) -> Vec<i16> {
     let mut heard = Vec::new();
     within(async {
         while heard.len() < samples {
-            rig.link.audio();
-            rig.link.take_audio(&mut heard, FRAME);
-            if !rig.link.has_audio() && heard.len() < samples {
-                rig.link.notified().await;
+            rig.transport_side.audio();
+            rig.transport_side.take_audio(&mut heard, FRAME);
+            if !rig.transport_side.has_audio() && heard.len() < samples {
+                rig.transport_side.notified().await;
             }
         }
     })
@@ -48,12 +48,12 @@ async fn audio_passes_through_a_program_sample_by_sample() {
     let mut rig = rig("exec cat");
     let said: Vec<i16> = (0..20 * FRAME).map(|at| at as i16 * 5).collect();
     for frame in said.chunks(FRAME) {
-        rig.link.push_audio(frame, RATE_HZ);
+        rig.transport_side.push_audio(frame, RATE_HZ);
     }
     assert_eq!(hear(&rig, said.len()).await, said);
-    let rates = rig.link.audio().expect("the media is open");
+    let rates = rig.transport_side.audio().expect("the media is open");
     assert_eq!((rates.in_rate_hz, rates.out_rate_hz), (RATE_HZ, RATE_HZ));
-    rig.link.push(Event::Left(LeaveReason::Left));
+    rig.transport_side.push(Event::Left(LeaveReason::Left));
     let began = Instant::now();
     assert_eq!(rig.end().await, Ok(()));
     assert!(
@@ -67,13 +67,13 @@ async fn audio_passes_through_a_program_sample_by_sample() {
 async fn a_client_is_told_that_the_bot_is_ready() {
     let rig = rig("exec cat");
     let ready = json!({"label": "rtvi-ai", "type": "client-ready", "id": "1", "data": {"version": "2.1.0"}});
-    rig.link.push(Event::Joined);
-    rig.link.push(Event::Message(ready.to_string()));
+    rig.transport_side.push(Event::Joined);
+    rig.transport_side.push(Event::Message(ready.to_string()));
     let reply = within(async {
         loop {
-            match rig.link.take_message() {
+            match rig.transport_side.take_message() {
                 Some(text) => break text,
-                None => rig.link.notified().await,
+                None => rig.transport_side.notified().await,
             }
         }
     });
@@ -101,10 +101,10 @@ async fn a_program_that_writes_faster_than_real_time_is_held_back() {
     ));
     rig.working_dir.line("up").await;
     // The session takes nothing here, so the program can write only what the queues hold.
-    rig.link.notified().await;
+    rig.transport_side.notified().await;
     sleep(Duration::from_millis(300)).await;
     assert!(!rig.working_dir.path("written").exists());
-    let queued = rig.link.waiting().speech;
+    let queued = rig.transport_side.waiting().speech;
     assert!(queued <= AUDIO_OUT_QUEUE, "{queued:?}");
     let heard = hear(&rig, bytes / 2).await;
     let y = i16::from_le_bytes(*b"y\n");
@@ -119,11 +119,11 @@ async fn a_program_that_does_not_read_loses_the_oldest_speech() {
     let mut rig = rig("while [ ! -e $0/go ]; do sleep 0.01; done; cat > $0/heard");
     let frames = 2 * PROCESS_IN_SAMPLES_MAX / FRAME;
     for frame in 0..frames {
-        rig.link.push_audio(&[frame as i16; FRAME], RATE_HZ);
+        rig.transport_side.push_audio(&[frame as i16; FRAME], RATE_HZ);
         if frame % 10 == 0 {
             // The queue before this one must not drop.
             within(async {
-                while rig.link.waiting().frames > 0 {
+                while rig.transport_side.waiting().frames > 0 {
                     sleep(Duration::from_millis(1)).await;
                 }
             })
@@ -131,7 +131,7 @@ async fn a_program_that_does_not_read_loses_the_oldest_speech() {
         }
     }
     fs::write(rig.working_dir.path("go"), "").expect("a file");
-    rig.link.push(Event::Left(LeaveReason::Left));
+    rig.transport_side.push(Event::Left(LeaveReason::Left));
     assert_eq!(rig.end().await, Ok(()));
     let heard = samples_of(&fs::read(rig.working_dir.path("heard")).expect("a file"));
     let held = PROCESS_IN_SAMPLES_MAX + PROCESS_PIPE_BYTES / 2 + FRAME;
@@ -148,9 +148,9 @@ async fn a_program_that_does_not_read_loses_the_oldest_speech() {
 async fn the_input_ends_when_the_caller_leaves() {
     let mut rig = rig("cat > $0/heard; sleep 0.2; echo closed > $0/closed");
     for frame in 0..50_i16 {
-        rig.link.push_audio(&[frame; FRAME], RATE_HZ);
+        rig.transport_side.push_audio(&[frame; FRAME], RATE_HZ);
     }
-    rig.link.push(Event::Left(LeaveReason::Left));
+    rig.transport_side.push(Event::Left(LeaveReason::Left));
     assert_eq!(rig.end().await, Ok(()));
     assert_eq!(rig.working_dir.line("closed").await, "closed");
     let heard = samples_of(&fs::read(rig.working_dir.path("heard")).expect("a file"));
@@ -162,7 +162,7 @@ async fn the_input_ends_when_the_caller_leaves() {
 #[tokio::test]
 async fn output_after_the_end_of_the_session_does_not_block_the_program() {
     let mut rig = rig("cat > $0/heard; yes | head -c 1000000; echo done > $0/done");
-    rig.link.push(Event::Left(LeaveReason::Left));
+    rig.transport_side.push(Event::Left(LeaveReason::Left));
     assert_eq!(rig.end().await, Ok(()));
     assert_eq!(rig.working_dir.line("done").await, "done");
 }
@@ -170,9 +170,9 @@ async fn output_after_the_end_of_the_session_does_not_block_the_program() {
 #[tokio::test]
 async fn a_program_that_ignores_the_end_of_its_input_gets_sigterm() {
     let mut rig = rig("trap 'echo term > $0/term; exit 3' TERM; while :; do sleep 0.05; done");
-    rig.link.push_audio(&[1; FRAME], RATE_HZ);
+    rig.transport_side.push_audio(&[1; FRAME], RATE_HZ);
     sleep(Duration::from_millis(200)).await;
-    rig.link.push(Event::Left(LeaveReason::Left));
+    rig.transport_side.push(Event::Left(LeaveReason::Left));
     let began = Instant::now();
     assert_eq!(rig.end().await, Ok(()), "how it ends then is no failure");
     assert!(began.elapsed() >= PROCESS_HANG_UP_GRACE);
@@ -184,7 +184,7 @@ async fn a_runner_that_stops_kills_a_program_that_ignores_sigterm() {
     let mut rig = rig("trap '' TERM; echo up > $0/up; while :; do sleep 0.05; done");
     rig.working_dir.line("up").await;
     rig.stop.set();
-    rig.link.push(Event::Left(LeaveReason::Shutdown));
+    rig.transport_side.push(Event::Left(LeaveReason::Shutdown));
     let refused = rig.end().await.expect_err("it was killed");
     assert!(refused.contains("was killed"), "{refused}");
 }
@@ -206,7 +206,7 @@ async fn the_end_of_the_output_hangs_up() {
 async fn a_program_that_closes_its_input_is_still_heard() {
     let mut rig = rig("exec 0<&-; while [ ! -e $0/go ]; do sleep 0.01; done; yes | head -c 6400");
     for _ in 0..100 {
-        rig.link.push_audio(&[1; FRAME], RATE_HZ);
+        rig.transport_side.push_audio(&[1; FRAME], RATE_HZ);
     }
     fs::write(rig.working_dir.path("go"), "").expect("a file");
     assert_eq!(hear(&rig, 3200).await.len(), 3200);

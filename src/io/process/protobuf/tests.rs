@@ -16,7 +16,7 @@ use crate::limits::{AUDIO_IN_FRAMES_MAX, PROCESS_IN_SAMPLES_MAX, PROCESS_OUT_SAM
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Rig {
-    link: TransportSide,
+    transport_side: TransportSide,
     program: WebSocketStream<TcpStream>,
     talk: JoinHandle<MediaEnd>,
     exited: Arc<Notify>,
@@ -27,14 +27,14 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn begin() -> (TransportSide, JoinHandle<MediaEnd>, Arc<Notify>, String) {
-    let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
+    let (transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
     let media = PendingMedia::Open(slot.open(Audio::default()));
     let listener = MediaListener::bind().expect("a free port");
     let url = listener.url();
     let exited = Arc::new(Notify::new());
     let told = exited.clone();
     let talk = tokio::spawn(async move { run(media, listener, &told).await });
-    (link, talk, exited, url)
+    (transport_side, talk, exited, url)
 }
 
 async fn connect(url: &str) -> WebSocketStream<TcpStream> {
@@ -45,10 +45,10 @@ async fn connect(url: &str) -> WebSocketStream<TcpStream> {
 
 impl Rig {
     async fn new() -> Rig {
-        let (link, talk, exited, url) = begin();
+        let (transport_side, talk, exited, url) = begin();
         let program = connect(&url).await;
         Rig {
-            link,
+            transport_side,
             program,
             talk,
             exited,
@@ -80,10 +80,10 @@ impl Rig {
     async fn until<T>(&self, mut look: impl FnMut(&TransportSide) -> Option<T>) -> T {
         within(async {
             loop {
-                if let Some(found) = look(&self.link) {
+                if let Some(found) = look(&self.transport_side) {
                     return found;
                 }
-                self.link.notified().await;
+                self.transport_side.notified().await;
             }
         })
         .await
@@ -92,9 +92,9 @@ impl Rig {
     /// Takes this many samples of the program's speech.
     async fn spoken(&self, samples: usize) -> Vec<i16> {
         let mut spoken = Vec::new();
-        self.until(|link| {
-            link.audio();
-            link.take_audio(&mut spoken, samples);
+        self.until(|transport_side| {
+            transport_side.audio();
+            transport_side.take_audio(&mut spoken, samples);
             (spoken.len() >= samples).then_some(())
         })
         .await;
@@ -116,10 +116,11 @@ fn ramp(from: usize, samples: usize) -> Vec<i16> {
 #[tokio::test]
 async fn carries_audio_messages_and_marks_both_ways() {
     let mut rig = Rig::new().await;
-    rig.link.push(Event::Joined);
-    rig.link.push_audio(&ramp(0, 320), 16_000);
-    rig.link.push(Event::Message("{\"label\":\"rtvi-ai\", \"x\":1}".into()));
-    rig.link.push(Event::Dtmf('#'));
+    rig.transport_side.push(Event::Joined);
+    rig.transport_side.push_audio(&ramp(0, 320), 16_000);
+    rig.transport_side
+        .push(Event::Message("{\"label\":\"rtvi-ai\", \"x\":1}".into()));
+    rig.transport_side.push(Event::Dtmf('#'));
     match rig.hear().await {
         ProtobufFrame::Audio { pcm, rate_hz, channels } => {
             let mut samples = Vec::new();
@@ -142,11 +143,11 @@ async fn carries_audio_messages_and_marks_both_ways() {
     assert_eq!(rig.spoken(100).await, ramp(7, 100));
     assert_eq!(rig.until(TransportSide::take_mark).await, "m1");
     assert_eq!(
-        rig.link.audio().expect("open").out_rate_hz,
+        rig.transport_side.audio().expect("open").out_rate_hz,
         24_000,
         "no change of rate was needed"
     );
-    rig.link.push(Event::Mark {
+    rig.transport_side.push(Event::Mark {
         name: "m1".into(),
         played: true,
     });
@@ -165,17 +166,17 @@ async fn speech_plays_at_the_rate_in_its_frames() {
         rig.say(frames::audio(&ramp(rate_hz as usize + 300, 300), rate_hz))
             .await;
         assert_eq!(rig.spoken(600).await, ramp(rate_hz as usize, 600));
-        assert_eq!(rig.link.audio().expect("open").out_rate_hz, rate_hz);
+        assert_eq!(rig.transport_side.audio().expect("open").out_rate_hz, rate_hz);
     }
     // A change of rate waits until the speech before it has left.
     rig.say(frames::audio(&ramp(0, 240), 24_000)).await;
     rig.say(frames::audio(&ramp(9, 160), 16_000)).await;
     rig.say(frames::message("both are read")).await;
     rig.until(TransportSide::take_message).await;
-    assert_eq!(rig.link.audio().expect("open").out_rate_hz, 24_000);
+    assert_eq!(rig.transport_side.audio().expect("open").out_rate_hz, 24_000);
     assert_eq!(rig.spoken(240).await, ramp(0, 240));
     assert_eq!(rig.spoken(160).await, ramp(9, 160));
-    assert_eq!(rig.link.audio().expect("open").out_rate_hz, 16_000);
+    assert_eq!(rig.transport_side.audio().expect("open").out_rate_hz, 16_000);
 }
 
 /// With 10 s of speech queued, an interruption takes effect at once and drops all of it.
@@ -188,9 +189,10 @@ async fn an_interruption_overtakes_queued_speech() {
     rig.say(frames::message(r#"{"type":"mark","name":"late"}"#)).await;
     rig.say(frames::interruption()).await;
     rig.say(frames::audio(&[2; 480], 24_000)).await;
-    rig.until(|link| link.take_interruption().then_some(())).await;
+    rig.until(|transport_side| transport_side.take_interruption().then_some(()))
+        .await;
     assert_eq!(rig.spoken(480).await, [2; 480]);
-    assert!(!rig.link.has_audio());
+    assert!(!rig.transport_side.has_audio());
     assert_eq!(
         rig.hear_json().await,
         serde_json::json!({"type": "mark", "name": "late", "played": false})
@@ -205,9 +207,10 @@ async fn an_interruption_overtakes_a_change_of_rate() {
     rig.say(frames::audio(&[1; 4_800], 16_000)).await;
     rig.say(frames::interruption()).await;
     rig.say(frames::audio(&[2; 480], 48_000)).await;
-    rig.until(|link| link.take_interruption().then_some(())).await;
+    rig.until(|transport_side| transport_side.take_interruption().then_some(()))
+        .await;
     assert_eq!(rig.spoken(480).await, [2; 480]);
-    assert_eq!(rig.link.audio().expect("open").out_rate_hz, 48_000);
+    assert_eq!(rig.transport_side.audio().expect("open").out_rate_hz, 48_000);
 }
 
 /// A program that sends eight times the cap blocks; once the session takes the speech, all of it
@@ -215,7 +218,7 @@ async fn an_interruption_overtakes_a_change_of_rate() {
 #[tokio::test]
 async fn speech_beyond_the_cap_makes_the_program_wait() {
     let Rig {
-        link,
+        transport_side,
         program,
         talk: _talk,
         ..
@@ -239,12 +242,12 @@ async fn speech_beyond_the_cap_makes_the_program_wait() {
     within(async {
         while heard < total {
             let mut spoken = Vec::new();
-            link.audio();
-            link.take_audio(&mut spoken, usize::MAX);
+            transport_side.audio();
+            transport_side.take_audio(&mut spoken, usize::MAX);
             assert_eq!(spoken, ramp(heard, spoken.len()));
             heard += spoken.len();
-            if heard < total && !link.has_audio() {
-                link.notified().await;
+            if heard < total && !transport_side.has_audio() {
+                transport_side.notified().await;
             }
         }
     })
@@ -258,7 +261,7 @@ async fn a_program_that_does_not_read_loses_the_oldest_speech() {
     let mut rig = Rig::new().await;
     let frames_pushed = 6_000;
     for at in 0..frames_pushed {
-        rig.link.push_audio(&[at; 320], 16_000);
+        rig.transport_side.push_audio(&[at; 320], 16_000);
         if at % 10 == 0 {
             tokio::task::yield_now().await;
         }
@@ -267,7 +270,7 @@ async fn a_program_that_does_not_read_loses_the_oldest_speech() {
             assert_eq!(rig.spoken(240).await, [3; 240]);
         }
     }
-    rig.link.push(Event::Dtmf('9'));
+    rig.transport_side.push(Event::Dtmf('9'));
     let mut got = Vec::new();
     loop {
         match rig.hear().await {
@@ -284,21 +287,21 @@ async fn a_program_that_does_not_read_loses_the_oldest_speech() {
 /// Events from before the connection are queued: every message, and the newest speech.
 #[tokio::test]
 async fn events_before_the_connection_are_queued_for_the_program() {
-    let (link, talk, exited, url) = begin();
-    link.push(Event::Message("ready?".into()));
+    let (transport_side, talk, exited, url) = begin();
+    transport_side.push(Event::Message("ready?".into()));
     let kept = (PROCESS_IN_SAMPLES_MAX / 320) as i16;
     for at in 0..kept + 50 {
-        link.push_audio(&[at; 320], 16_000);
+        transport_side.push_audio(&[at; 320], 16_000);
         tokio::task::yield_now().await;
     }
     let program = connect(&url).await;
     let mut rig = Rig {
-        link,
+        transport_side,
         program,
         talk,
         exited,
     };
-    rig.link.push(Event::Dtmf('1'));
+    rig.transport_side.push(Event::Dtmf('1'));
     assert_eq!(rig.hear().await, ProtobufFrame::Message("ready?".into()));
     let mut early = Vec::new();
     while let ProtobufFrame::Audio { pcm, .. } = rig.hear().await {
@@ -311,8 +314,8 @@ async fn events_before_the_connection_are_queued_for_the_program() {
 /// 1000.
 #[tokio::test]
 async fn the_end_of_the_session_closes_the_media() {
-    let (link, talk, _, _) = begin();
-    drop(link);
+    let (transport_side, talk, _, _) = begin();
+    drop(transport_side);
     assert!(matches!(
         within(talk).await.expect("no panic"),
         MediaEnd::SessionOver(_)
@@ -325,20 +328,20 @@ async fn the_end_of_the_session_closes_the_media() {
                 rig.say(frames::audio(&[1; 480], 24_000)).await;
             }
             for _ in 0..2_000 {
-                rig.link.push_audio(&[0; 320], 16_000);
+                rig.transport_side.push_audio(&[0; 320], 16_000);
                 tokio::task::yield_now().await;
             }
         }
         let Rig {
-            link,
+            transport_side,
             mut program,
             talk,
             ..
         } = rig;
         if how != "dropped" {
-            link.push(Event::Left(LeaveReason::Left));
+            transport_side.push(Event::Left(LeaveReason::Left));
         }
-        drop(link);
+        drop(transport_side);
         let MediaEnd::SessionOver(closing) = within(talk).await.expect("no panic") else {
             panic!("{how}: it ended otherwise");
         };
@@ -387,7 +390,7 @@ async fn a_protocol_error_closes_the_media_with_its_reason() {
         let Rig {
             mut program,
             talk,
-            link: _link,
+            transport_side: _transport_side,
             ..
         } = rig;
         let MediaEnd::ProtocolError(fault, closing) = within(talk).await.expect("no panic") else {
@@ -426,7 +429,7 @@ async fn speech_before_a_hang_up_is_played() {
             rig.say(frames::audio(&ramp(from, 480), 24_000)).await;
         }
         let Rig {
-            link,
+            transport_side,
             mut program,
             talk,
             exited,
@@ -436,9 +439,9 @@ async fn speech_before_a_hang_up_is_played() {
             while let Some(Ok(_)) = within(program.next()).await {}
         }
         drop(program);
-        link.push_audio(&[1; 320], 16_000);
+        transport_side.push_audio(&[1; 320], 16_000);
         let rig = Rig {
-            link,
+            transport_side,
             program: Rig::new().await.program,
             talk,
             exited,
@@ -451,7 +454,7 @@ async fn speech_before_a_hang_up_is_played() {
 
 #[tokio::test]
 async fn a_program_that_exits_without_connecting_hangs_up() {
-    let (_link, talk, exited, _) = begin();
+    let (_transport_side, talk, exited, _) = begin();
     exited.notify_one();
     assert!(matches!(within(talk).await.expect("no panic"), MediaEnd::HungUp));
 }
@@ -460,24 +463,24 @@ async fn a_program_that_exits_without_connecting_hangs_up() {
 /// second join.
 #[tokio::test]
 async fn a_media_slot_is_opened_when_the_program_connects() {
-    let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
+    let (transport_side, slot) = pair(AUDIO_IN_FRAMES_MAX);
     let listener = MediaListener::bind().expect("a free port");
     let url = listener.url();
     let exited = Arc::new(Notify::new());
     let told = exited.clone();
     let talk = tokio::spawn(async move { run(PendingMedia::Slot(slot), listener, &told).await });
     tokio::task::yield_now().await;
-    assert_eq!(link.audio(), None);
+    assert_eq!(transport_side.audio(), None);
     let program = connect(&url).await;
-    within(link.notified()).await;
-    assert_eq!(link.audio(), Some(Audio::default()));
+    within(transport_side.notified()).await;
+    assert_eq!(transport_side.audio(), Some(Audio::default()));
     let mut rig = Rig {
-        link,
+        transport_side,
         program,
         talk,
         exited,
     };
-    rig.link.push(Event::Message("hello".into()));
+    rig.transport_side.push(Event::Message("hello".into()));
     assert_eq!(rig.hear().await, ProtobufFrame::Message("hello".into()));
 }
 
@@ -486,13 +489,14 @@ async fn a_media_slot_is_opened_when_the_program_connects() {
 #[tokio::test]
 async fn the_reason_for_a_failed_join_is_sent_before_the_close() {
     let mut rig = Rig::new().await;
-    rig.link.push(Event::Speaking {
+    rig.transport_side.push(Event::Speaking {
         identity: "User-1".into(),
         speaking: true,
     });
     assert_eq!(rig.hear_json().await["type"], "speaking");
-    rig.link.push(Event::JoinFailed("the server refused the token".into()));
-    rig.link.push(Event::Left(LeaveReason::NeverConnected));
+    rig.transport_side
+        .push(Event::JoinFailed("the server refused the token".into()));
+    rig.transport_side.push(Event::Left(LeaveReason::NeverConnected));
     let MediaEnd::SessionOver(closing) = within(&mut rig.talk).await.expect("no panic") else {
         panic!("the session is over");
     };

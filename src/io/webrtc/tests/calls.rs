@@ -202,7 +202,7 @@ async fn a_reset_device_gets_its_slot_on_a_full_runner() {
     let offer = new(as_device(back.client.offer()));
     let began = tasks::now();
     let answer = tokio::select! {
-        answer = rig.offer(offer, json!({})) => answer.expect("a place"),
+        answer = rig.offer(offer, json!({})) => answer.expect("a free slot"),
         () = live.until(|_| false) => unreachable!("it goes on for ever"),
     };
     back.client.accept(&answer.sdp);

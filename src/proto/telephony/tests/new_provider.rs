@@ -176,5 +176,5 @@ fn the_doctor_examines_it() {
     assert_eq!(providers::what(&INVENTED), "quintel");
     assert_eq!(providers::missing(&INVENTED, &of(configured())), None);
     let missing = providers::missing(&INVENTED, &of(Telephony::default())).expect("words");
-    assert!(missing.words.starts_with("no credentials"), "{}", missing.words);
+    assert!(missing.text.starts_with("no credentials"), "{}", missing.text);
 }

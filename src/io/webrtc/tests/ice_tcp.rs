@@ -16,7 +16,7 @@ async fn rig() -> (Rig, SocketAddr) {
     tokio::spawn(async move {
         while let Ok((stream, peer)) = listener.accept().await {
             let engine = engine.clone();
-            tokio::spawn(async move { engine.framed(stream, peer).await });
+            tokio::spawn(async move { engine.serve_ice_tcp(stream, peer).await });
         }
     });
     (rig, http)
