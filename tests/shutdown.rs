@@ -323,7 +323,7 @@ fn a_supervisor_is_notified_of_each_state() {
 fn a_missing_supervisor_is_ignored() {
     let elsewhere = [("NOTIFY_SOCKET", "/nonexistent/notify"), ("WATCHDOG_USEC", "1000000")];
     let mut runner = TestRunner::start_with(&[], &elsewhere);
-    runner.wait_for_log("the supervisor at NOTIFY_SOCKET cannot be told anything");
+    runner.wait_for_log("the supervisor at NOTIFY_SOCKET cannot be notified");
     runner.signal("TERM");
     assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
     assert_eq!(runner.wait_for_logs("the supervisor at NOTIFY_SOCKET", 1).len(), 1);
@@ -362,7 +362,7 @@ fn a_bot_that_blocks_the_runtime_is_reported() {
         ("WATCHDOG_USEC", "200000"),
         ("WORKERS_OF_TEST", "1"),
     ];
-    let runner = TestRunner::start_own("ends::the_runner_whose_bot_blocks", &variables);
+    let runner = TestRunner::start_own("shutdown::the_runner_whose_bot_blocks", &variables);
     supervisor.until("READY=1");
     supervisor.until("WATCHDOG=1");
     let mut client = Client::connect(runner.addr, "/ws-client");
@@ -394,7 +394,7 @@ fn a_bot_that_blocks_the_runtime_is_reported() {
 /// With a second thread, a blocking bot is reported under its session, and other sessions go on.
 #[test]
 fn a_bot_that_blocks_one_thread_of_two_stalls_only_itself() {
-    let runner = TestRunner::start_own("ends::the_runner_whose_bot_blocks", &[("WORKERS_OF_TEST", "2")]);
+    let runner = TestRunner::start_own("shutdown::the_runner_whose_bot_blocks", &[("WORKERS_OF_TEST", "2")]);
     let (mut client, mut other) = (
         Client::connect(runner.addr, "/ws-client"),
         Client::connect(runner.addr, "/ws-client"),
@@ -422,7 +422,7 @@ fn a_lost_service_ends_the_process() {
         ("panic", "the reader of the tests panicked"),
         ("end", "the reader of the tests ended"),
     ] {
-        let mut runner = TestRunner::start_own("ends::the_runner_that_loses_a_service", &[("LOSES", how)]);
+        let mut runner = TestRunner::start_own("shutdown::the_runner_that_loses_a_service", &[("LOSES", how)]);
         let (mut client, mut other) = (
             Client::connect(runner.addr, "/ws-client"),
             Client::connect(runner.addr, "/ws-client"),

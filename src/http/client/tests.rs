@@ -355,7 +355,7 @@ async fn an_unreadable_body_is_a_local_error() {
         let url = format!("http://{}/", listener.local_addr().expect("bound"));
         let error = upload(&url, upload_of(pieces, size), SHORT).await.expect_err("no body");
         assert!(!error.is_transient(), "{error}");
-        assert_eq!(error.to_string(), format!("reading what is to be sent: {why}"));
+        assert_eq!(error.to_string(), format!("reading the request body: {why}"));
     }
 }
 
