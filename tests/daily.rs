@@ -348,14 +348,14 @@ fn reports_every_provider_failure_once() {
         (
             "not HTTP",
             ScriptedAnswer::Raw(b"SSH-2.0-OpenSSH\r\n".to_vec()),
-            "gave no proper answer",
+            "sent no valid response",
             2,
         ),
-        ("closed", ScriptedAnswer::Raw(Vec::new()), "gave no proper answer", 2),
+        ("closed", ScriptedAnswer::Raw(Vec::new()), "sent no valid response", 2),
         (
             "cut",
             ScriptedAnswer::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{".to_vec()),
-            "gave no proper answer",
+            "sent no valid response",
             2,
         ),
         (
