@@ -1,8 +1,8 @@
-//! Whole sessions without a network: what one end sends is handed to the other at once, on a clock
-//! that is a number.
+//! Whole sessions without a network: datagrams pass from one end to the other at once, with a
+//! simulated clock.
 //!
-//! A WebRTC client here is str0m alone, one packet out and one in per 20 ms, without a codec: half
-//! of what two of them take is what str0m takes in a session, and the rest of a session is the
+//! A WebRTC client is str0m alone, one packet out and one in per 20 ms, without a codec. So half of
+//! the cost of two clients is the cost of str0m in a session, and the rest of a session is the
 //! runner's.
 
 use std::collections::VecDeque;
@@ -31,16 +31,16 @@ use crate::{Result, Work};
 
 const NEAR: &str = "192.0.2.1:7860";
 const FAR: &str = "192.0.2.2:5000";
-/// A handshake that takes longer has failed.
+/// Time limit of a handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The bot's speech that waits at most; it plays back what it hears.
+/// Longest queue of the bot, which echoes the audio.
 const ECHO_SAMPLES_MAX: usize = 4_800;
 
 /// One end of a connection.
 trait End {
     fn handle_datagram(&mut self, datagram: &[u8], now: Instant);
     fn handle_timeout(&mut self, now: Instant);
-    /// Adds what is to be sent, and returns the next deadline.
+    /// Appends outgoing datagrams, and returns the next deadline.
     fn drain(&mut self, sent: &mut VecDeque<Vec<u8>>, now: Instant) -> Instant;
     fn is_connected(&self) -> bool;
 }
@@ -48,7 +48,7 @@ trait End {
 struct Client {
     rtc: Rtc,
     mid: Option<Mid>,
-    /// Of one packet.
+    /// Ticks of one packet.
     ticks: u32,
     local: SocketAddr,
     remote: SocketAddr,
@@ -132,7 +132,7 @@ impl End for Client {
     }
 }
 
-/// A session of the runner, with a bot that plays back what it hears.
+/// A session of the runner with an echo bot.
 struct Runner {
     session: WebRtcSession,
     echo: VecDeque<i16>,
@@ -180,7 +180,7 @@ impl End for Runner {
     }
 }
 
-/// Hands a session what waits for it, by way of memory that is kept.
+/// Passes pending speech to a session, with a reused buffer.
 fn hand(echo: &mut VecDeque<i16>, speech: &mut Vec<i16>, session: &mut impl Session, now: Instant) {
     let Some(room) = session.speech_capacity() else { return };
     speech.clear();
@@ -188,7 +188,7 @@ fn hand(echo: &mut VecDeque<i16>, speech: &mut Vec<i16>, session: &mut impl Sess
     session.handle_speech(speech, now);
 }
 
-/// Two ends and the clock that they share.
+/// Two ends with a common clock.
 struct Line<A, B> {
     one: A,
     other: B,
@@ -208,14 +208,14 @@ impl<A: End, B: End> Line<A, B> {
         }
     }
 
-    /// Carries datagrams until neither end has any.
+    /// Delivers datagrams until neither end has any.
     fn settle(&mut self) {
         loop {
             self.due.0 = self.one.drain(&mut self.sent, self.now);
             let mut quiet = self.sent.is_empty();
             while let Some(datagram) = self.sent.pop_front() {
                 self.other.handle_datagram(&datagram, self.now);
-                // Every input is followed by a drain; what leaves here waits for its turn.
+                // A drain follows every input; its datagrams wait for their turn.
                 let mut answers = VecDeque::new();
                 self.other.drain(&mut answers, self.now);
                 for answer in answers {
@@ -236,7 +236,7 @@ impl<A: End, B: End> Line<A, B> {
         }
     }
 
-    /// Lets the time pass until `until`.
+    /// Advances the clock to `until`.
     fn run(&mut self, until: Instant) {
         self.settle();
         loop {
@@ -288,8 +288,8 @@ pub fn clients(packets: Vec<Vec<u8>>) -> Result<Work> {
     }))
 }
 
-/// A client and a session of the runner whose bot plays everything back, at this rate; at 0 Hz it
-/// asks for no audio.
+/// A client and a session of the runner with an echo bot, at this rate; at 0 Hz the bot uses no
+/// audio.
 pub fn session(codec: Codec, packets: Vec<Vec<u8>>, rate_hz: u32) -> Result<Work> {
     let now = Instant::now();
     let mut client = Client::new(codec, FAR, NEAR, now)?;
@@ -346,8 +346,7 @@ pub fn media_message(pcm: &[i16], number: usize) -> String {
     )
 }
 
-/// A telephone call of provider a whose bot plays everything back at 16 kHz; WebSocket framing is a
-/// component of its own.
+/// A Twilio call with an echo bot at 16 kHz; WebSocket framing is a separate component.
 pub fn telephone(voice: &Voice) -> Result<Work> {
     let frames = parts::frames(&voice.at(8_000), 8_000);
     let messages: Vec<String> = (frames.iter().enumerate())
@@ -362,7 +361,7 @@ pub fn telephone(voice: &Voice) -> Result<Work> {
     }))
 }
 
-/// A plain client at 16 kHz whose bot plays everything back.
+/// A client of `/ws-client` with an echo bot at 16 kHz.
 pub fn client(voice: &Voice) -> Result<Work> {
     let spoken = parts::frames(&voice.at(16_000), 16_000);
     let messages: Vec<bytes::Bytes> = spoken.iter().map(|pcm| frames::audio(pcm, 16_000).into()).collect();

@@ -1,17 +1,16 @@
-//! One component of the path of a frame, run so many times: what the count of instructions is made
-//! from.
+//! Runs one component of the audio path many times, so that its instructions can be counted.
 //!
 //! ```text
-//! speed voice > voice.bin                    what the caller says: speech as samples, and as packets of a browser and a device
-//! speed list                                 the components, one per line: name, tab, what it does in 20 ms
-//! speed COMPONENT FRAMES voice.bin [soft]    runs one; `soft` hides the instructions for cryptography from it, on aarch64
+//! speed voice > voice.bin                  the speech: samples, and packets of a browser and a device
+//! speed list                               the components, one per line: name, tab, work in 20 ms
+//! speed COMPONENT FRAMES voice.bin [soft]  runs one; `soft` hides cryptographic instructions (aarch64)
 //! ```
-//! No sockets, no tasks, no sleeping: what runs is what was asked for, on one thread, and the clock
-//! is a number that counts up. A count for N frames taken from one for 2 N leaves N frames without
-//! the start. It is built as the runner is, from the same profile, so that what is counted is what
-//! runs on the board. `run.py` counts and prints the table.
+//! There are no sockets, tasks or sleeps, only one thread and a simulated clock. The count for 2 N
+//! frames minus the count for N frames is that of N frames without the setup. The example has the
+//! build profile of the runner, so the counted code is the code on the board. `run.py` counts and
+//! prints the table.
 
-// Its clock is its own, and it reads files; the rule is the runner's.
+// The example has its own clock and reads files; the rule applies to the runner.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod call;
@@ -31,7 +30,7 @@ use voice::Voice;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Does what a component does in one frame of 20 ms, the so many-th.
+/// Does the work of a component for the frame with this index.
 type Work = Box<dyn FnMut(usize)>;
 
 const USAGE: &str = "usage: speed voice | list | COMPONENT FRAMES VOICE-FILE [soft]";

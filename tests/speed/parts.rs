@@ -1,7 +1,7 @@
-//! The components: what each does in one frame of 20 ms.
+//! The components: the work of each in one frame of 20 ms.
 //!
-//! In: a name and the voice. Out: the work of one frame, with everything made that a call makes
-//! once. Unknown names are refused.
+//! In: a name and the voice. Out: the work of one frame; everything that a call creates once is set
+//! up before. Unknown names are rejected.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ const PAYLOAD: [u8; 80] = [0x55; 80];
 const RTP_HEADER: [u8; 12] = [0x80, 111, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 const TAG_BYTES: usize = 16;
 
-/// Every component and what it does.
+/// Returns every component and its description.
 pub fn list() -> Vec<(String, String)> {
     let mut list = Vec::new();
     let mut add = |name: String, what: String| list.push((name, what));
@@ -96,7 +96,7 @@ pub fn list() -> Vec<(String, String)> {
     list
 }
 
-/// Makes the work of a component.
+/// Returns the work of a component.
 pub fn work(name: &str, voice: Voice) -> Result<Work> {
     let words: Vec<&str> = name.split('-').collect();
     let number = |text: &str| text.parse::<u32>().map_err(|_| format!("no component `{name}`"));
@@ -255,7 +255,7 @@ fn g711(voice: &Voice) -> Work {
     })
 }
 
-/// A stream that gives the same masked message again and again, and takes everything.
+/// A stream that returns the same masked message repeatedly and accepts all writes.
 struct Wire {
     message: Vec<u8>,
     at: usize,

@@ -1,7 +1,7 @@
-//! Hides the processor's instructions for cryptography, so that boards without them are counted on
-//! a machine that has them.
+//! Hides the cryptographic instructions of the processor, to count for boards without them on a
+//! machine that has them.
 //!
-//! The crates ask the kernel once, through `getauxval`; this one stands before the C library's.
+//! The crates ask the kernel once, through `getauxval`, which this module overrides.
 
 use std::ffi::{c_ulong, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,7 +17,7 @@ pub fn hide() {
     HIDDEN.store(true, Relaxed);
 }
 
-/// Returns what the kernel says, without what is hidden.
+/// Returns the value of the kernel, without the hidden bits.
 #[unsafe(no_mangle)]
 extern "C" fn getauxval(kind: c_ulong) -> c_ulong {
     // SAFETY: the name ends with a NUL, and the next library that has it is the C library.

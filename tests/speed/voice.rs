@@ -1,7 +1,7 @@
-//! What the caller says: the speech of the other figures, as samples and as packets.
+//! The speech of the caller, as samples and as packets.
 //!
-//! Made once, on the machine that counts, and read by every run: an emulated processor would make
-//! it for minutes.
+//! It is created once, on the machine that counts, and every run reads it, because an emulated
+//! processor would need minutes.
 
 use edge_runner_proto::audio::opus::{Encoder, EncoderSettings};
 use edge_runner_proto::audio::resample::Resampler;
@@ -9,16 +9,16 @@ use edge_runner_proto::audio::resample::Resampler;
 use crate::{Result, speech};
 
 const RATE_HZ: u32 = speech::BROWSER_RATE_HZ;
-/// Frames of 20 ms; a run goes round in them.
+/// Frames of 20 ms; a run repeats them.
 pub const FRAMES: usize = 150;
 
-/// So many frames of speech.
+/// Speech of [`FRAMES`] frames.
 pub struct Voice {
     /// 48 kHz.
     pcm: Vec<i16>,
-    /// As a browser encodes it: 48 kHz, 32 kb/s.
+    /// Encoded like in a browser: 48 kHz, 32 kb/s.
     pub browser: Vec<Vec<u8>>,
-    /// As a microcontroller does: nothing above 8 kHz.
+    /// Encoded like on a microcontroller: nothing above 8 kHz.
     pub device: Vec<Vec<u8>>,
 }
 
@@ -52,7 +52,7 @@ impl Voice {
         pcm
     }
 
-    /// Samples, then packets with their lengths before them; all little-endian.
+    /// Returns samples, then packets with length prefixes; all little-endian.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes: Vec<u8> = self.pcm.iter().flat_map(|sample| sample.to_le_bytes()).collect();
         for packet in self.browser.iter().chain(&self.device) {

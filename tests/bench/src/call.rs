@@ -1,8 +1,8 @@
-//! One caller: a str0m peer over its own UDP socket on loopback, driven by the task that makes it.
+//! One caller: a str0m peer with its own loopback UDP socket, driven by the task that creates it.
 //!
-//! In: the runner's HTTP address, Opus packets. Out: how long the answer and the connection took,
-//! and every packet that came back, with its time. It offers what a browser offers: one audio
-//! section and a data channel `chat`.
+//! In: the HTTP address of the runner, Opus packets. Out: the times to the answer and to the
+//! connection, and every packet that came back, with its time. Its offer has the sections of a
+//! browser: one audio section and a data channel `chat`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::http::Connection;
 const PTIME: Duration = Duration::from_millis(20);
 /// The same in ticks of the RTP clock.
 const PTIME_TICKS: u32 = 960;
-/// A handshake that takes longer has failed.
+/// Time limit of a handshake.
 const PATIENCE: Duration = Duration::from_secs(15);
 const OFFER: &str = "/api/offer";
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -38,12 +38,12 @@ pub struct Heard {
 pub struct Call {
     rtc: Rtc,
     socket: UdpSocket,
-    /// The same socket; the runtime's would refuse to send before it has waited once.
+    /// The same socket: the one of tokio refuses to send before its first wait.
     sender: std::net::UdpSocket,
     local: SocketAddr,
-    /// Where the runner's datagrams come from, by the first candidate of its answer.
+    /// The address of the runner, from the first candidate of its answer.
     pub remote: SocketAddr,
-    /// What the runner's checks are signed by.
+    /// The ICE credentials of the runner.
     pub remote_ufrag: String,
     pub remote_pwd: String,
     mid: Mid,
@@ -52,9 +52,9 @@ pub struct Call {
     sequence: u64,
     timestamp: u32,
     began: Instant,
-    /// From the offer being written to the answer being read.
+    /// Time from sending the offer to receiving the answer.
     pub answered_in: Duration,
-    /// From the offer being written to ICE and DTLS being up.
+    /// Time from sending the offer to the end of ICE and DTLS.
     pub connected_in: Duration,
 }
 
@@ -64,7 +64,7 @@ impl Call {
         Self::begin_at(http, OFFER).await
     }
 
-    /// The same by an offer to this path.
+    /// Offers to this path.
     pub async fn begin_at(http: &mut Connection, path: &str) -> Result<Call> {
         let mut call = Call::offer_at(http, path).await?;
         while !call.channel_open {
@@ -77,7 +77,7 @@ impl Call {
         Ok(call)
     }
 
-    /// Only offers a call: the answer is taken, and not one datagram is sent.
+    /// Only offers a call: it reads the answer and sends no datagram.
     pub async fn offer(http: &mut Connection) -> Result<Call> {
         Self::offer_at(http, OFFER).await
     }
@@ -130,8 +130,8 @@ impl Call {
         })
     }
 
-    /// Sends one packet each 20 ms from `first` until `end`, the given ones over and over, and
-    /// hands out what comes back. Returns when each of them was sent.
+    /// Sends the given packets in turn, one every 20 ms from `first` until `end`, and passes on
+    /// what comes back. Returns the time of each packet sent.
     pub async fn talk(
         &mut self,
         packets: &[Vec<u8>],
@@ -154,7 +154,7 @@ impl Call {
         Ok(sent)
     }
 
-    /// Only listens until `end`.
+    /// Only receives until `end`.
     pub async fn listen(&mut self, end: Instant, mut heard: impl FnMut(Heard)) -> Result<()> {
         while Instant::now() < end {
             self.turn(end, &mut heard).await?;
@@ -162,12 +162,12 @@ impl Call {
         Ok(())
     }
 
-    /// Returns the caller's half of the name of a check.
+    /// Returns the ICE user fragment of the caller.
     pub fn local_ufrag(&mut self) -> String {
         self.rtc.direct_api().local_ice_credentials().ufrag
     }
 
-    /// Hangs up in good order.
+    /// Hangs up with a close.
     pub fn leave(mut self) -> Result<()> {
         self.rtc.close()?;
         self.drain(&mut |_| {})?;
@@ -187,8 +187,7 @@ impl Call {
         Ok(())
     }
 
-    /// Waits for one datagram, for the connection's own deadline or for `until`, whichever is
-    /// first.
+    /// Waits for a datagram, the deadline of the connection or `until`, whichever is first.
     async fn turn(&mut self, until: Instant, mut heard: impl FnMut(Heard)) -> Result<()> {
         let wake = self.drain(&mut heard)?.min(until);
         let mut datagram = [0; 2_048];
@@ -208,13 +207,13 @@ impl Call {
         Ok(())
     }
 
-    /// Sends what is to be sent, and returns the connection's next deadline.
+    /// Sends pending datagrams, and returns the next deadline of the connection.
     fn drain(&mut self, heard: &mut impl FnMut(Heard)) -> Result<Instant> {
         loop {
             match self.rtc.poll_output()? {
                 Output::Timeout(at) => return Ok(at),
                 Output::Transmit(transmit) => {
-                    // A full socket buffer loses the datagram, which the figures will show.
+                    // A full socket buffer loses the datagram, which the figures show.
                     let _ = self.sender.send_to(&transmit.contents, transmit.destination);
                 }
                 Output::Event(Event::Connected) => self.connected = Some(Instant::now()),
@@ -229,7 +228,7 @@ impl Call {
     }
 }
 
-/// Finds one of the runner's ICE credentials.
+/// Returns an ICE credential of the runner.
 fn credential(sdp: &str, begin: &str) -> Result<String> {
     let found = sdp.lines().find_map(|line| line.strip_prefix(begin));
     Ok(found.ok_or("an answer without ICE credentials")?.trim().to_owned())

@@ -1,9 +1,7 @@
-//! The cloud service: what it holds when nobody asks, how many questions it answers, and how fast
-//! it takes archives.
+//! The cloud service: its memory when idle, its requests per second, and its upload rate.
 //!
-//! An upload is held against a program that writes as many bytes to a file in the same folder and
-//! waits for the disk, as the service has to. Both take turns, so that a disk that is busy with
-//! something else is busy for both.
+//! Uploads are compared with a program that writes and syncs as many bytes to a file in the same
+//! folder, as the service has to. They alternate, so that other load on the disk affects both.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -42,8 +40,7 @@ fn headers() -> String {
     format!("Authorization: Bearer {KEY}\r\n")
 }
 
-/// `GET` of one build that has ended, keep-alive, sixteen connections in two threads of this
-/// process.
+/// `GET` of one finished build, keep-alive, sixteen connections in two threads of this process.
 fn questions(bench: &Bench, runner: &Runner, asks: &mut Connection) -> Result<Lines> {
     let upload = send(runner, asks, &[ARCHIVE])?;
     let wanted = format!(r#"{{"uploadId":"{upload}","region":"local"}}"#);
@@ -84,7 +81,7 @@ fn questions(bench: &Bench, runner: &Runner, asks: &mut Connection) -> Result<Li
 /// An empty tar with an empty `Dockerfile`, gzipped.
 const ARCHIVE: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xed\xcd\x4d\x0a\x40\x50\x00\x85\xd1\xb7\x14\x4b\x90\xf0\x36\x60\x23\x12\x25\x4a\xf9\xd9\xbf\x97\xa1\x4c\x29\x75\xce\xe4\xbb\xb3\xdb\x2c\xdd\xd4\xaf\xc3\x38\xf7\xe1\x35\x79\x52\x97\xe5\xd5\xe4\xde\x87\x1d\x63\x51\x85\x2c\x0f\x1f\x38\xb6\xbd\x5d\xd3\x65\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80\xff\x38\x01\x82\x3e\x4d\x85\x00\x28\x00\x00";
 
-/// Uploads of what does not compress, and the same bytes written to a file beside them.
+/// Uploads of incompressible data, and the same bytes written to a file for comparison.
 fn uploads(bench: &Bench, runner: &Runner, asks: &mut Connection) -> Result<Lines> {
     let count = bench.amount(256, 32) as usize;
     let mut state = 1u32;
@@ -94,7 +91,7 @@ fn uploads(bench: &Bench, runner: &Runner, asks: &mut Connection) -> Result<Line
             (state >> 24) as u8
         })
         .collect();
-    // What the service looks at of an archive before it is built.
+    // The gzip magic, which the service checks.
     noise[..2].copy_from_slice(&[0x1f, 0x8b]);
     let pieces = vec![&noise[..]; count];
     let (mut sent, mut written) = (Vec::new(), Vec::new());

@@ -1,12 +1,12 @@
-//! The proof `floods`: how often and how fast an honest caller gets in, while one other address
-//! wants everything.
+//! The proof `floods`: how often and how fast an honest caller connects while another address
+//! floods the runner.
 //!
-//! A runner as it comes, with 32 places. The flood comes from 127.0.0.2, the honest caller from
-//! 127.0.0.1, so the runner tells them apart as it tells machines apart. Each try of the honest
-//! caller is a whole one: a call over WebRTC until its channel is open, or what else the flood is
-//! aimed at (a started session's call, a check over ICE-TCP, a socket with a token). Clients and
-//! runner share the cores, so the times say what is left of the machine beside the flood; the
-//! successes hold anywhere, so one try that fails is a fault.
+//! A runner with default options and 32 sessions. The flood comes from 127.0.0.2 and the honest
+//! caller from 127.0.0.1, which the runner distinguishes like machines. Each try of the honest
+//! caller is complete: a WebRTC call until its channel is open, or the resource that the flood
+//! targets (a call of a started session, a check over ICE-TCP, a socket with a token). Clients and
+//! runner share the cores, so times depend on the machine. Successes do not, so a single failed try
+//! is a fault.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -25,19 +25,19 @@ use crate::{Bench, Result};
 
 const FLOOD: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const HONEST: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Between two tries of the honest caller.
+/// Pause between two tries of the honest caller.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long the flood may take to stand.
+/// Time limit for the flood to reach its full size.
 const STANDS_WITHIN: Duration = Duration::from_secs(60);
 const SOCKETS: usize = 32;
 const FRAMED: usize = 128;
 const TOKENS: u64 = 4_096;
 const UPGRADE: &str = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
 
-/// What the flood and its watcher tell each other.
+/// State that the flood shares with its watcher.
 #[derive(Default)]
 struct Flood {
-    /// It does what it is there for.
+    /// Whether it has reached its full size.
     stands: AtomicBool,
     over: AtomicBool,
     done: AtomicU64,
@@ -136,7 +136,7 @@ fn stands(flood: &Flood) -> Result<()> {
     Ok(())
 }
 
-/// Tries so often; returns the times of what went well, and why the rest did not.
+/// Makes `count` tries. Returns the times of the successful ones and the errors of the others.
 fn tries(addr: SocketAddr, honest: Try, count: u32) -> Result<(Vec<Duration>, Vec<String>)> {
     let (mut times, mut failed) = (Vec::new(), Vec::new());
     for _ in 0..count {
@@ -152,13 +152,13 @@ fn tries(addr: SocketAddr, honest: Try, count: u32) -> Result<(Vec<Duration>, Ve
 
 // ---- the honest caller
 
-/// A call over WebRTC.
+/// A WebRTC call.
 fn call(addr: SocketAddr) -> Result<()> {
     let call = runtime()?.block_on(Call::begin(&mut Connection::open_from(HONEST, addr)?))?;
     call.leave()
 }
 
-/// A call of a session that was started before.
+/// A call of a started session.
 fn started_call(addr: SocketAddr) -> Result<()> {
     let mut http = Connection::open_from(HONEST, addr)?;
     let started = start(&mut http, "webrtc")?;
@@ -168,7 +168,7 @@ fn started_call(addr: SocketAddr) -> Result<()> {
     call.leave()
 }
 
-/// A call, one of whose checks goes over TCP and is answered there.
+/// A call with one check over TCP, which is answered there.
 fn framed_call(addr: SocketAddr) -> Result<()> {
     let mut http = Connection::open_from(HONEST, addr)?;
     let mut call = runtime()?.block_on(Call::begin(&mut http))?;
@@ -187,7 +187,7 @@ fn framed_call(addr: SocketAddr) -> Result<()> {
     call.leave()
 }
 
-/// A socket that a token opens.
+/// A socket that is opened with a token.
 fn token_socket(addr: SocketAddr) -> Result<()> {
     let mut http = Connection::open_from(HONEST, addr)?;
     let (status, _) = upgrade(HONEST, addr, &token_path(&mut http)?)?;
@@ -212,7 +212,7 @@ fn token_path(http: &mut Connection) -> Result<String> {
     Ok(format!("/ws-client?token={token}"))
 }
 
-/// Asks for a WebSocket; returns the status, and the stream behind the answer's head.
+/// Requests a WebSocket upgrade. Returns the status, and the stream after the response head.
 fn upgrade(from: Ipv4Addr, addr: SocketAddr, path: &str) -> Result<(u16, TcpStream)> {
     let mut stream = connect_from(from, addr)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -228,7 +228,7 @@ fn upgrade(from: Ipv4Addr, addr: SocketAddr, path: &str) -> Result<(u16, TcpStre
     Ok((text.split(' ').nth(1).ok_or("no status")?.parse()?, stream))
 }
 
-/// A binding request as it goes over TCP (RFC 4571).
+/// Returns a binding request as framed over TCP (RFC 4571).
 fn framed_check(remote_ufrag: &str, local_ufrag: &str, password: &str) -> Vec<u8> {
     let check = stun::request(remote_ufrag, local_ufrag, password);
     let length = u16::try_from(check.len()).expect("a check is short");
@@ -237,7 +237,7 @@ fn framed_check(remote_ufrag: &str, local_ufrag: &str, password: &str) -> Vec<u8
 
 // ---- the floods
 
-/// Holds as many sockets as it can get, up to 32, and says nothing on them.
+/// Holds up to 32 idle sockets.
 fn idle_sockets(addr: SocketAddr, flood: &Flood) -> Result<()> {
     let mut held: Vec<TcpStream> = Vec::new();
     while !flood.is_over() {
@@ -256,29 +256,29 @@ fn idle_sockets(addr: SocketAddr, flood: &Flood) -> Result<()> {
     Ok(())
 }
 
-/// What it can get it has, for now.
+/// Marks the flood as established, and pauses.
 fn pause(flood: &Flood) {
     flood.stand();
     thread::sleep(Duration::from_millis(20));
 }
 
-/// Tells whether the other side has neither closed nor said goodbye.
+/// Returns whether the peer has neither closed the stream nor sent a close.
 fn is_open(stream: &TcpStream) -> bool {
     let mut byte = [0];
     stream.set_nonblocking(true).is_ok()
         && match stream.peek(&mut byte) {
-            // A ping, or a close; what has closed reads as 0 in a moment.
+            // A ping or a close; a closed stream soon reads as 0.
             Ok(read) => read > 0 && byte[0] & 0x0f != 8,
             Err(error) => error.kind() == ErrorKind::WouldBlock,
         }
 }
 
-/// Offers 20 calls a second, and follows none of them up.
+/// Sends 20 offers per second and connects none.
 fn offers(addr: SocketAddr, flood: &Flood) -> Result<()> {
     let runtime = runtime()?;
     let mut http = Connection::open_from(FLOOD, addr)?;
     while !flood.is_over() {
-        // Most are refused.
+        // Most are rejected.
         let _ = runtime.block_on(Call::offer(&mut http));
         if flood.count(1) > 40 {
             flood.stand();
@@ -288,7 +288,7 @@ fn offers(addr: SocketAddr, flood: &Flood) -> Result<()> {
     Ok(())
 }
 
-/// Sends `/start` as fast as it is answered.
+/// Sends `/start` as fast as the runner answers.
 fn starts(addr: SocketAddr, flood: &Flood) -> Result<()> {
     const BATCH: usize = 64;
     let body = r#"{"transport":"webrtc"}"#;
@@ -307,8 +307,8 @@ fn starts(addr: SocketAddr, flood: &Flood) -> Result<()> {
             if read == 0 {
                 return Err("the runner closed the connection".into());
             }
-            // A head that is cut in two is counted once, or not at all: then the next batch has one
-            // answer more.
+            // A response split between two reads is counted once or missed; a missed one is in the
+            // next batch.
             answers += bytes[..read].windows(9).filter(|window| window == b"HTTP/1.1 ").count();
             if bytes[..read].len() < 9 {
                 break;
@@ -321,8 +321,7 @@ fn starts(addr: SocketAddr, flood: &Flood) -> Result<()> {
     Ok(())
 }
 
-/// Holds 128 connections, each with checks that name a live session and are signed with another
-/// password.
+/// Holds 128 connections, with checks for a live session that are signed with a wrong password.
 fn framed(addr: SocketAddr, flood: &Flood) -> Result<()> {
     let runtime = runtime()?;
     let mut held: Vec<TcpStream> = Vec::new();
@@ -355,7 +354,7 @@ fn framed(addr: SocketAddr, flood: &Flood) -> Result<()> {
     Ok(())
 }
 
-/// Uses tokens up, one after another, until there are as many as the runner once remembered.
+/// Redeems tokens one after another, as many as the runner once remembered.
 fn tokens(addr: SocketAddr, flood: &Flood) -> Result<()> {
     let mut http = Connection::open_from(FLOOD, addr)?;
     while !flood.is_over() && flood.done.load(Ordering::Relaxed) < TOKENS {

@@ -1,9 +1,9 @@
-//! Growth: what memory and descriptors a runner keeps of sessions that are over.
+//! Growth: the memory and descriptors that a runner keeps after its sessions.
 //!
-//! In: how many connections to make, of which kind. Out: memory after the first of them and after
-//! the rest, both with nobody there. Each connects, talks for a moment and leaves in good order;
-//! several do so at once. Only differences are told, since what the allocator keeps of the first
-//! sessions is used again by all that follow.
+//! In: the number and kind of connections. Out: memory after the first of them and after the rest,
+//! both without sessions. Each client connects, sends for a moment and closes; several do so at
+//! once. Only the differences are reported, because later sessions reuse what the allocator keeps
+//! of the first ones.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -17,11 +17,11 @@ use crate::rows::{Lines, mib, row, runtime};
 use crate::runner::Runner;
 use crate::{Bench, Result, speech};
 
-/// What 9,000 sessions may leave behind, in KiB: 0.1 KiB of each, while the smallest thing that a
-/// session could leave, an entry of a map, has as much.
+/// Largest growth by 9,000 sessions, in KiB: 0.1 KiB each, the size of the smallest possible leak,
+/// an entry of a map.
 const GROWTH_KIB_MAX: i64 = 1024;
 
-/// How a connection is made.
+/// The kind of a connection.
 #[derive(Clone, Copy)]
 enum Kind {
     WebRtc,
@@ -52,8 +52,8 @@ pub fn growth(bench: &Bench) -> Result<Lines> {
     )])
 }
 
-/// Ten thousand connections of each kind, sixteen at once: after the first tenth, memory and
-/// descriptors stay.
+/// Ten thousand connections of each kind, sixteen at once. After the first tenth, memory and
+/// descriptors must not grow.
 pub fn churn(bench: &Bench) -> Result<(Lines, Vec<String>)> {
     let (mut lines, mut faults) = (Vec::new(), Vec::new());
     let warm = (bench.cycles / 10).max(1);
@@ -92,7 +92,7 @@ pub fn churn(bench: &Bench) -> Result<(Lines, Vec<String>)> {
     Ok((lines, faults))
 }
 
-/// What a runner without sessions holds.
+/// The figures of a runner without sessions.
 struct Reading {
     rss_kib: u64,
     descriptors: u64,
@@ -106,7 +106,7 @@ impl Reading {
     }
 }
 
-/// Makes `count` connections, so many at once, and reads what is held once the last is over.
+/// Makes `count` connections, `at_once` at a time, and returns the figures after the last.
 fn after(runner: &Runner, kind: Kind, count: u32, at_once: u32, stay: Duration) -> Result<Reading> {
     let speech = speech::voice(1)?;
     let left = AtomicU32::new(count);

@@ -1,6 +1,6 @@
-//! A small HTTP/1.1 client that keeps its connections, and the load that it makes.
+//! A small HTTP/1.1 client with keep-alive, and a load generator.
 //!
-//! In: method, path, body. Out: status and body. Standard library only; it reads replies that have
+//! In: method, path, body. Out: status and body. Standard library only; it supports responses with
 //! a `Content-Length`.
 
 use std::io::{Read, Write};
@@ -12,10 +12,10 @@ use socket2::{Domain, Socket, Type};
 
 use crate::Result;
 
-/// How long an answer may take before the measurement is given up.
+/// Time limit of a response, after which the measurement fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Connects from an address of this machine's.
+/// Connects from a chosen local address.
 pub fn connect_from(from: Ipv4Addr, addr: SocketAddr) -> Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((from, 0)).into())?;
@@ -26,7 +26,7 @@ pub fn connect_from(from: Ipv4Addr, addr: SocketAddr) -> Result<TcpStream> {
 pub struct Connection {
     stream: TcpStream,
     addr: SocketAddr,
-    /// Further lines of each request's head, each with its end.
+    /// Further header lines of each request, each with its line end.
     pub headers: String,
     buffer: Vec<u8>,
 }
@@ -36,7 +36,7 @@ impl Connection {
         Self::over(TcpStream::connect_timeout(&addr, PATIENCE)?, addr)
     }
 
-    /// The same from an address of choice.
+    /// Opens a connection from a chosen local address.
     pub fn open_from(from: Ipv4Addr, addr: SocketAddr) -> Result<Connection> {
         Self::over(connect_from(from, addr)?, addr)
     }
@@ -101,7 +101,7 @@ impl Connection {
                 .find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
             let length: usize = match length {
                 Some((_, length)) => length.trim().parse()?,
-                // It has no body, and no word of one.
+                // 204 has no body and no `Content-Length`.
                 None if status == 204 => 0,
                 None => return Err("no content-length".into()),
             };
@@ -112,12 +112,10 @@ impl Connection {
     }
 }
 
-/// Asks for `path` over and over, on so many connections of each of so many threads, and returns
-/// how many answers came.
-///
-/// A thread sends on all its connections and then reads from all: two system calls a request and no
-/// waiting for events, so that most of the machine is left to the runner. No connection has more
-/// than one request under way. `headers` are further lines of each request's head.
+/// Requests `path` repeatedly, over this many connections in each of this many threads, and returns
+/// the number of responses. A thread sends on all its connections and then reads from all: two
+/// system calls per request and no waiting for events, which leaves most of the machine to the
+/// runner. Each connection has at most one request in flight. `headers` are further header lines.
 pub fn load(
     addr: SocketAddr,
     path: &str,

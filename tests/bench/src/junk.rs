@@ -1,10 +1,10 @@
-//! The row `junk`: what 50,000 unsolicited datagrams per second cost a live call.
+//! The row `junk`: the effect of 50,000 unsolicited datagrams per second on a live call.
 //!
-//! A call with speech both ways, first alone, then beside threads that send to the runner's UDP
-//! port what anybody can: noise, checks for sessions that are none, records that look like DTLS,
-//! packets that look like RTP and RTCP, from many ports. Lost is what did not reach the runner's
-//! session, by its own count, and what did not come back, by the numbers of the packets. Also told
-//! is how many of the datagrams the kernel dropped at the socket, from `/proc/net/udp`.
+//! A call with speech both ways, first alone, then beside threads that send from many ports to the
+//! UDP port of the runner: noise, checks for unknown sessions, and packets that look like DTLS, RTP
+//! and RTCP. The row reports packets that did not reach the session, by its own count, packets that
+//! did not come back, by their sequence numbers, and the datagrams that the kernel dropped at the
+//! socket, from `/proc/net/udp`.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::runner::Runner;
 use crate::{Bench, Result, speech};
 
 const PER_SECOND: u64 = 50_000;
-/// Every millisecond one burst.
+/// Interval of the bursts.
 const BURST: Duration = Duration::from_millis(1);
 const SOURCES: usize = 64;
 
@@ -27,7 +27,7 @@ pub fn junk(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
     let time = Duration::from_secs(bench.seconds.unwrap_or_else(|| bench.amount(60, 10)).into());
     let mut lines = stretch(&runner, "alone", time)?;
-    // By now the line is there, which is written after the one that the start waits for.
+    // The log line with the port may follow the one that the start waits for; by now it is there.
     let port = rtc_port(&runner.log()?).ok_or("the log does not tell the UDP port")?;
     let (over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let before = (dropped(port)?, runner.cpu_s()?);
@@ -57,7 +57,7 @@ pub fn junk(bench: &Bench) -> Result<Lines> {
     Ok(lines)
 }
 
-/// One call of so long, and what was lost of it.
+/// One call of this duration, and its loss.
 fn stretch(runner: &Runner, name: &str, time: Duration) -> Result<Lines> {
     let runtime = rows::runtime()?;
     let speech = Arc::new(speech::voice(10)?);
@@ -65,7 +65,7 @@ fn stretch(runner: &Runner, name: &str, time: Duration) -> Result<Lines> {
     let mut calls = vec![runtime.block_on(Call::begin(&mut http))?];
     let (sent, heard) = runtime.block_on(rows::talk(&mut calls, &speech, time))?;
     for mut call in calls {
-        // What is still on its way in arrives before the goodbye.
+        // Packets in flight arrive before the close.
         runtime.block_on(call.listen(Instant::now() + Duration::from_millis(50), |_| {}))?;
         call.leave()?;
     }
@@ -95,7 +95,7 @@ fn percent(part: u64, whole: u64) -> String {
     format!("{:.2} %", part as f64 * 100.0 / whole.max(1) as f64)
 }
 
-/// Sends bursts of all kinds until it is over.
+/// Sends bursts of all kinds until the end.
 fn flood(to: SocketAddr, over: &AtomicBool, sent: &AtomicU64) -> Result<()> {
     let sockets = (0..SOURCES)
         .map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)))
@@ -106,12 +106,12 @@ fn flood(to: SocketAddr, over: &AtomicBool, sent: &AtomicU64) -> Result<()> {
     while !over.load(Ordering::Relaxed) {
         let due = began.elapsed().as_micros() as u64 * PER_SECOND / 1_000_000;
         while count < due {
-            // Neighbours in time differ in kind and in source.
+            // Consecutive datagrams differ in kind and source.
             let (kind, socket) = (
                 &kinds[count as usize % kinds.len()],
                 &sockets[count as usize * 7 % SOURCES],
             );
-            // A full queue at the other end is no error here.
+            // A full queue of the receiver is not an error here.
             socket.send_to(kind, to)?;
             count += 1;
         }
@@ -121,7 +121,7 @@ fn flood(to: SocketAddr, over: &AtomicBool, sent: &AtomicU64) -> Result<()> {
     Ok(())
 }
 
-/// Unsolicited datagrams: of each kind, short and long.
+/// Returns unsolicited datagrams of each kind, short and long.
 fn kinds() -> Vec<Vec<u8>> {
     let noise = |first: u8, bytes: usize| -> Vec<u8> {
         let mut state = 0x9e37_79b9_u32 ^ u32::from(first) ^ bytes as u32;
@@ -132,7 +132,7 @@ fn kinds() -> Vec<Vec<u8>> {
         std::iter::once(first).chain(rest).collect()
     };
     let mut kinds: Vec<Vec<u8>> = [1, 63, 255].into_iter().map(|first| noise(first, 40)).collect();
-    // A check for a session that is none (RFC 8489 section 5, RFC 8445 section 7.1).
+    // A check for an unknown session (RFC 8489 section 5, RFC 8445 section 7.1).
     let mut check = vec![0, 1, 0, 72, 0x21, 0x12, 0xa4, 0x42];
     check.extend([7; 12]);
     check.extend([0, 6, 0, 9]);
@@ -141,14 +141,14 @@ fn kinds() -> Vec<Vec<u8>> {
     check.extend([9; 20]);
     check.extend([0x80, 0x28, 0, 4, 1, 2, 3, 4, 0x80, 0x22, 0, 4, 1, 2, 3, 4]);
     kinds.push(check);
-    // A ClientHello, records of data, RTP as audio has it, RTP as video has it, RTCP.
+    // A ClientHello, DTLS application data, RTP like audio, RTP like video, RTCP.
     let record = |kind: u8, bytes: usize| [&[kind, 254, 253, 0, 0, 0, 0, 0, 0, 0, 1][..], &noise(1, bytes)].concat();
     kinds.extend([record(22, 200), record(23, 80), record(23, 1_100)]);
     kinds.extend([noise(128, 100), noise(128, 1_200), noise(0x81, 60)]);
     kinds
 }
 
-/// Returns the UDP port of the sessions, as the runner says it.
+/// Returns the UDP port of the sessions from the log.
 fn rtc_port(log: &str) -> Option<u16> {
     let (_, rest) = log.split_once("WebRTC on UDP port ")?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();

@@ -3,14 +3,13 @@
 //! ```text
 //! cargo run --release --manifest-path tests/bench/Cargo.toml
 //! ```
-//! builds the runner's release binary where it is not fresh, starts it on loopback once per row,
-//! and takes about seven minutes. The clients run in this process, so their CPU is not counted; on
-//! a machine with few cores they still compete with the runner, so the figures are the runner's
-//! with its callers on the same machine. There is no pass or fail, since times depend on the
-//! machine, but for the proofs, which hold what no machine changes. What each row holds, and what
-//! not, stands beside its function.
+//! builds the release binary of the runner if necessary, starts it on loopback once per row, and
+//! takes about seven minutes. The clients run in this process, so their CPU is not counted. On a
+//! machine with few cores they still compete with the runner, so the figures are those of a runner
+//! and its callers on one machine. Rows do not pass or fail, because times depend on the machine;
+//! proofs do, because they check limits that do not. The comment of each function defines its row.
 
-// A client has sockets and a clock of its own; the rule that bars them is the runner's.
+// Clients have their own sockets and clocks; the rule applies to the runner.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod call;
@@ -48,7 +47,7 @@ usage: bench [--binary PATH] [--only ROW,ROW...] [--quick] [--minutes N] [--cycl
   --seconds N     how long each half of `junk` takes [default: 60, with --quick 10]
 ";
 
-/// What every row is given.
+/// The parameters of a row.
 pub struct Bench {
     binary: PathBuf,
     quick: bool,
@@ -58,17 +57,16 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Returns how much to do.
+    /// Returns the amount of work.
     fn amount(&self, full: u32, quick: u32) -> u32 {
         if self.quick { quick } else { full }
     }
 }
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
-/// Measures one row; what it finds are lines of the table: what, and how much.
+/// Measures one row. Returns lines of the table: a label and a value.
 type Row = fn(&Bench) -> Result<Vec<(String, String)>>;
-/// Measures a row, and holds it against what it promises: what is wrong with it, nothing when it
-/// keeps it.
+/// Measures a row and checks its limits. Also returns the violations.
 type Proof = fn(&Bench) -> Result<(Vec<(String, String)>, Vec<String>)>;
 
 const ROWS: [(&str, Row); 12] = [
@@ -187,11 +185,11 @@ fn number(parser: &mut lexopt::Parser, option: &str) -> Result<u32> {
 
 fn line(what: &str, measured: &str, command: &str) {
     println!("| {what:<46} | {measured:<44} | {command:<19} |");
-    // A row takes up to a minute, and the reader may sit behind a pipe.
+    // A row takes up to a minute, and the output may be a pipe.
     let _ = std::io::stdout().flush();
 }
 
-/// Builds the runner next to this package, and returns where its binary is.
+/// Builds the runner of this repository, and returns the path of its binary.
 fn build() -> Result<PathBuf> {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let target = root.join("target");

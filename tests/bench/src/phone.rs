@@ -1,8 +1,8 @@
-//! One telephone call: a provider's side of the media WebSocket, by the messages of provider a.
+//! One telephone call: the media WebSocket of a provider, with Twilio's messages.
 //!
-//! In: the runner's HTTP address. Out: when each message of audio was sent, and when each came
-//! back. The socket's bytes are tokio-tungstenite's; everything else is by hand, so that the
-//! callers cost little beside the runner.
+//! In: the HTTP address of the runner. Out: the times at which each audio message was sent and came
+//! back. Framing is by tokio-tungstenite, everything else by hand, so that the callers cost little
+//! beside the runner.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,9 +16,9 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 use crate::Result;
 
 pub const PTIME: Duration = Duration::from_millis(20);
-/// 20 ms of mu-law, a steady tone of 400 Hz, in base64; every message of a call is this one.
+/// 20 ms of mu-law, a steady tone of 400 Hz, in base64; all messages of a call carry it.
 const PAYLOAD_BYTES: usize = 160;
-/// How long the last of the echo may take.
+/// Time limit of the last echo.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub struct Phone {
@@ -27,7 +27,7 @@ pub struct Phone {
 }
 
 impl Phone {
-    /// Opens the socket and says who calls; returns when that has left.
+    /// Opens the socket and sends the start.
     pub async fn begin(addr: SocketAddr, number: usize) -> Result<Phone> {
         let stream = TcpStream::connect(addr).await?;
         stream.set_nodelay(true)?;
@@ -54,8 +54,8 @@ impl Phone {
         Ok(Phone { socket, media })
     }
 
-    /// Sends `count` messages, one each 20 ms from `first`, and returns when each was sent and when
-    /// each came back.
+    /// Sends `count` messages, one every 20 ms from `first`, and returns the times at which each
+    /// was sent and came back.
     pub async fn talk(&mut self, count: u32, first: Instant) -> Result<(Vec<Instant>, Vec<Instant>)> {
         let (mut sent, mut heard) = (Vec::new(), Vec::new());
         for nth in 0..count {
@@ -75,7 +75,7 @@ impl Phone {
         Ok((sent, heard))
     }
 
-    /// Sends `count` messages at once, and returns when each came back.
+    /// Sends `count` messages at once, and returns the times at which they came back.
     pub async fn burst(&mut self, count: u32) -> Result<Vec<Instant>> {
         let mut heard = Vec::new();
         for _ in 0..count {
@@ -86,7 +86,7 @@ impl Phone {
         Ok(heard)
     }
 
-    /// Listens until as much has come back as was sent, or nothing comes for a long time.
+    /// Receives until as many messages came back as were sent, or none arrives for a long time.
     async fn rest(&mut self, count: u32, heard: &mut Vec<Instant>) -> Result<()> {
         while heard.len() < count as usize {
             match timeout(PATIENCE, self.socket.next()).await {
@@ -97,10 +97,10 @@ impl Phone {
         Ok(())
     }
 
-    /// Ends the call as its provider does.
+    /// Ends the call like its provider.
     pub async fn leave(mut self) -> Result<()> {
         self.socket.send(Message::text(r#"{"event":"stop"}"#)).await?;
-        // The runner closes; when does not matter here.
+        // The time of the runner's close does not matter here.
         let _ = timeout(PATIENCE, self.socket.next()).await;
         Ok(())
     }

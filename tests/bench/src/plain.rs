@@ -1,7 +1,8 @@
-//! One plain client: `/ws-client` and the protobuf frames of its schema.
+//! One client of `/ws-client`, with the frames of its protobuf schema.
 //!
-//! In: the runner's HTTP address. Out: how many frames of audio came back. The frames are written
-//! and read by the runner's own library; nothing is measured here but whether the talk goes on.
+//! In: the HTTP address of the runner. Out: the number of audio frames that came back. The frames
+//! are encoded and decoded by the library of the runner; only the continuity of the session is
+//! measured.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use crate::Result;
 use crate::phone::PTIME;
 
 const RATE_HZ: u32 = 16_000;
-/// How long the runner may take to close its side.
+/// Time limit for the runner to close its side.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub struct Plain {
@@ -30,14 +31,14 @@ impl Plain {
         let stream = TcpStream::connect(addr).await?;
         stream.set_nodelay(true)?;
         let (socket, _) = client_async(format!("ws://{addr}/ws-client"), stream).await?;
-        // A sawtooth of 400 Hz: no frame is silent.
+        // A sawtooth of 400 Hz, so that no frame is silent.
         let pcm: Vec<i16> = (0..RATE_HZ / 50).map(|at| (at % 40 * 400) as i16 - 8_000).collect();
         let frame = frames::audio(&pcm, RATE_HZ);
         Ok(Plain { socket, frame })
     }
 
-    /// Says a frame each 20 ms from `first` until `end`, and counts the frames of audio that come
-    /// back.
+    /// Sends a frame every 20 ms from `first` until `end`, and returns the number of audio frames
+    /// that came back.
     pub async fn talk(&mut self, first: Instant, end: Instant) -> Result<u32> {
         let (mut next, mut heard) = (first, 0);
         while next < end {
@@ -59,12 +60,12 @@ impl Plain {
         Ok(heard)
     }
 
-    /// Says what is no frame.
+    /// Sends data that is no frame.
     pub async fn babble(&mut self) -> Result<()> {
         Ok(self.socket.send(Message::binary(vec![0xff; 64])).await?)
     }
 
-    /// Ends the talk in good order; what still comes is read and thrown away.
+    /// Ends the session with a close, and discards the rest.
     pub async fn leave(mut self) -> Result<()> {
         self.socket.close(None).await?;
         let _ = timeout(PATIENCE, async { while let Some(Ok(_)) = self.socket.next().await {} }).await;

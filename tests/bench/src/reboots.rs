@@ -1,12 +1,12 @@
-//! Devices that lose their power again and again, beside calls that go on.
+//! Devices that lose power repeatedly, beside calls that continue.
 //!
-//! In: for how long. Out: what the calls lost, both ways, how many boots there were and how fast
-//! they had their channel, and what the runner holds in the first minute, in the last, and when all
-//! have left. The devices are the strict microcontrollers of the tests, each in half duplex:
-//! 20 of them boot, talk for ten seconds and go silent without a word, one every half second. Every
-//! second one boots at its old port with its old credentials, as devices without a clock do; the
-//! others come from a new port, so that the runner sees callers of one address only. All share the
-//! machine's cores with the runner: what is lost on a busy machine is lost there.
+//! In: a duration. Out: the loss of the calls both ways, the number of boots and their times to an
+//! open channel, and the figures of the runner in the first minute, in the last, and after all
+//! sessions. The devices are the strict microcontrollers of the tests in half duplex: 20 of them
+//! boot, one every half second, talk for ten seconds and fall silent without a close. Every second
+//! one boots with its old port and credentials, like devices without a clock. The others come from
+//! a new port, so that the runner sees callers of one address only. All share the cores with the
+//! runner, so load on the machine causes loss.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -24,26 +24,26 @@ use crate::support::sound::Speech;
 use crate::{Bench, Result, speech};
 
 const CALLS: usize = 8;
-/// An address of their own: the devices use up the lines of the log that theirs has.
+/// A separate address, because the devices use up the log limit of theirs.
 const CALLERS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const DEVICES: u32 = 20;
 const LIFE: Duration = Duration::from_secs(10);
-/// Between two samples of what is held.
+/// Sampling interval.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// What memory may be higher at the end than in the first minute: what 2 sessions take, since they
-/// come and go.
+/// Largest rise of memory from the first minute to the last: that of two sessions, since they come
+/// and go.
 const RISE_KIB_MAX: u64 = 1024;
-/// A boot has this long until its channel is open.
+/// Time limit from boot to an open channel.
 const CHANNEL_WITHIN: Duration = Duration::from_secs(5);
 
-/// From a refusal to the next offer: the firmware restarts.
+/// Time from a rejection to the next offer: the firmware restarts.
 const REFUSED_AGAIN_AFTER: Duration = Duration::from_secs(3);
 
-/// What became of one device.
+/// The results of one device.
 #[derive(Default)]
 struct Boots {
     boots: u32,
-    /// From the offer to the channel, each.
+    /// Time from each offer to the open channel.
     open_after: Vec<Duration>,
     faults: Vec<String>,
 }
@@ -84,7 +84,7 @@ pub fn reboots(bench: &Bench) -> Result<(Lines, Vec<String>)> {
         rss_kib = watch.join().expect("watching does not panic")?;
         talked
     })?;
-    // At once: callers that answer no check are given up like devices without power.
+    // All at once, because callers that answer no check are ended like devices without power.
     for mut call in calls {
         runtime.block_on(call.listen(Instant::now() + Duration::from_millis(5), |_| {}))?;
         call.leave()?;
@@ -98,7 +98,7 @@ pub fn reboots(bench: &Bench) -> Result<(Lines, Vec<String>)> {
     let missing = heard.iter().map(rows::Tally::missing);
     let (lost, skipped) = missing.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     let back: u64 = heard.iter().map(|tally| tally.packets).sum();
-    // The medians say what is held; the allocator's peaks are of the moment.
+    // Medians are compared, because peaks of the allocator are momentary.
     let minute = 60 / INTERVAL.as_secs() as usize;
     let first = median(&rss_kib[..minute.min(rss_kib.len())]);
     let last = median(&rss_kib[rss_kib.len().saturating_sub(minute)..]);
@@ -155,7 +155,7 @@ pub fn reboots(bench: &Bench) -> Result<(Lines, Vec<String>)> {
     ))
 }
 
-/// One device, from boot to boot.
+/// Runs one device through its boots.
 fn boot_until(runner: std::net::SocketAddr, nth: u32, end: Instant, over: &AtomicBool) -> Boots {
     let options = Options::new(Speech::Tone { hz: 440.0 });
     let mut boots = Boots::default();
@@ -209,8 +209,7 @@ fn watch(runner: &Runner, end: Instant, over: &AtomicBool) -> Result<Vec<u64>> {
     Ok(rss_kib)
 }
 
-/// Waits until the sessions of the devices are freed.
-/// Waits until the sessions of devices without power are given up.
+/// Waits until the sessions of devices without power have ended.
 fn wait_for_devices(runner: &Runner) -> Result<()> {
     let began = Instant::now();
     while runner.sessions()? > 0 {
@@ -222,8 +221,8 @@ fn wait_for_devices(runner: &Runner) -> Result<()> {
     Ok(())
 }
 
-/// Adds up the packets that the sessions of the calls received; the log says of devices' that they
-/// are embedded, and begins each line with the session's id.
+/// Returns the number of packets that the sessions of the calls received. In the log, sessions of
+/// devices are marked as embedded, and each line begins with the id of its session.
 fn received_of_calls(log: &str) -> u64 {
     let id = |line: &str| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned());
     let begins = |line: &&str| line.contains("session started: webrtc") && !line.contains("embedded");

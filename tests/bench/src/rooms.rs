@@ -1,9 +1,9 @@
-//! Sessions in media rooms: each in a room of its own with one participant, who speaks without a
-//! pause, and the echo bot.
+//! Sessions in LiveKit rooms with the echo bot. Each has its own room and one participant, which
+//! speaks without a pause.
 //!
-//! The tests' server and the callers are in this process, so their CPU is not counted. Beside what a
-//! session over WebRTC costs, one here has a second connection, and every packet of the bot carries
-//! its level.
+//! The test server and the participants are in this process, so their CPU is not counted. A session
+//! has a second connection beside that of a WebRTC session, and each packet of the bot carries its
+//! audio level.
 
 use std::thread;
 use std::time::{Duration, Instant};

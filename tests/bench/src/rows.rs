@@ -1,8 +1,7 @@
-//! The rows: what each measures, and how.
+//! The rows of the table and their measurements.
 //!
-//! Every row starts a runner of its own, so none sees what another left. CPU is user and system
-//! time of the runner's process, in cores: 0.01 is one hundredth of one core. Percentiles are of
-//! single events, nearest rank.
+//! Each row starts a new runner. CPU is user and system time of its process, in cores: 0.01 is one
+//! hundredth of a core. Percentiles are of single events, nearest rank.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
@@ -31,8 +30,8 @@ pub fn runtime() -> Result<Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Process creation to the end of the first answer of `/status`. The client waits for the line that
-/// says the address, and asks at once, as a supervisor would.
+/// Process creation to the end of the first `/status` response. The client requests it as soon as
+/// the runner prints its address, like a supervisor.
 pub fn start(bench: &Bench) -> Result<Lines> {
     let mut times = Vec::new();
     for _ in 0..bench.amount(20, 5) {
@@ -59,7 +58,7 @@ pub fn size(bench: &Bench) -> Result<Lines> {
     )])
 }
 
-/// Memory two seconds after the start, one `/status` answered and no session yet.
+/// Memory two seconds after the start, after one `/status` and without sessions.
 pub fn idle(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
     runner.sessions()?;
@@ -73,13 +72,13 @@ pub fn idle(bench: &Bench) -> Result<Lines> {
     Ok(vec![row("memory when idle", measured)])
 }
 
-/// Bytes of the binary: a few MB, with one tenth to grow into before somebody has to ask what for.
+/// Largest size of the binary, a tenth above its size when the limit was set.
 const BINARY_BYTES_MAX: u64 = 11_300_000;
-/// Memory of an idle runner, likewise. Most of it are pages of the binary.
+/// Largest memory of an idle runner, likewise. Most of it is pages of the binary.
 const IDLE_KIB_MAX: u64 = 10 * 1024;
 
-/// Holds what no machine changes much: the size of the binary, and what an idle runner has in
-/// memory.
+/// Checks figures that hardly depend on the machine: the size of the binary, and the memory of an
+/// idle runner.
 pub fn footprint(bench: &Bench) -> Result<(Lines, Vec<String>)> {
     let bytes = std::fs::metadata(&bench.binary)?.len();
     let runner = Runner::start(&bench.binary)?;
@@ -98,8 +97,8 @@ pub fn footprint(bench: &Bench) -> Result<(Lines, Vec<String>)> {
     Ok((vec![row("binary and memory within their limits", measured)], faults))
 }
 
-/// Keep-alive, sixteen connections in two threads of this process; the answer is the whole JSON of
-/// `/status`.
+/// Keep-alive, sixteen connections in two threads of this process; the response is the whole JSON
+/// of `/status`.
 pub fn status(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
     let time = Duration::from_secs(bench.amount(10, 2).into());
@@ -117,9 +116,9 @@ pub fn status(bench: &Bench) -> Result<Lines> {
     ])
 }
 
-/// One caller after the other: each offers, connects and hangs up. The answer's time is that of a
-/// POST over a connection that is open. The CPU is that of a session's whole life without audio:
-/// offer, ICE, DTLS, bot, end.
+/// One caller after the other offers, connects and hangs up. The time of the answer is that of a
+/// POST over an open connection. The CPU is that of a whole session without audio: offer, ICE,
+/// DTLS, bot, end.
 pub fn offer(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
     let count = bench.amount(200, 40);
@@ -147,7 +146,7 @@ pub fn offer(bench: &Bench) -> Result<Lines> {
     ])
 }
 
-/// What came back of one stretch of a call.
+/// The packets that came back in a part of a call.
 #[derive(Default)]
 pub struct Tally {
     pub packets: u64,
@@ -163,8 +162,7 @@ impl Tally {
         self.packets += 1;
     }
 
-    /// Returns how many packets never came, and how many slots of 20 ms were left out by the
-    /// sender.
+    /// Returns the number of lost packets, and of 20 ms slots that the sender skipped.
     pub fn missing(&self) -> (u64, u64) {
         let Some((sequence, time)) = self.first else {
             return (0, 0);
@@ -175,8 +173,8 @@ impl Tally {
     }
 }
 
-/// Lets all calls talk for a while, their packets spread evenly over the 20 ms. Returns the packets
-/// sent, and what came.
+/// Runs all calls for a while, with their packets spread evenly over the 20 ms. Returns the packets
+/// sent and received.
 pub async fn talk(calls: &mut Vec<Call>, speech: &Arc<Vec<Vec<u8>>>, time: Duration) -> Result<(u64, Vec<Tally>)> {
     let (begin, count) = (Instant::now(), calls.len() as u32);
     let mut tasks = JoinSet::new();
@@ -201,9 +199,9 @@ pub async fn talk(calls: &mut Vec<Call>, speech: &Arc<Vec<Vec<u8>>>, time: Durat
     Ok((sent, tallies))
 }
 
-/// Live calls with speech in both directions: the callers say speech without an end, and the echo
-/// bot has all of it decoded, and encoded again. Memory per session is what 31 further sessions
-/// added to the first.
+/// Live calls with speech in both directions: the callers send speech without a pause, and the echo
+/// bot's audio is decoded and encoded. Memory per session is the growth by 31 sessions after the
+/// first.
 pub fn cpu(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
     let speech = Arc::new(speech::voice(10)?);
@@ -230,7 +228,7 @@ pub fn cpu(bench: &Bench) -> Result<Lines> {
     }
     let (first, last) = (rss_kib[0], rss_kib[rss_kib.len() - 1]);
     for mut call in calls {
-        // What is still on its way in arrives before the goodbye.
+        // Packets in flight arrive before the close.
         runtime.block_on(call.listen(Instant::now() + Duration::from_millis(5), |_| {}))?;
         call.leave()?;
     }
@@ -243,8 +241,8 @@ pub fn cpu(bench: &Bench) -> Result<Lines> {
     Ok(lines)
 }
 
-/// Holds what was sent against what the runner says it received, and the numbers of what came back
-/// against each other.
+/// Compares the packets sent with those that the runner reports as received, and checks the
+/// sequence numbers of the packets that came back.
 fn losses(log: &str, sent: u64, heard: &[Tally]) -> Lines {
     let received: u64 = log.lines().filter_map(received).sum();
     let back: u64 = heard.iter().map(|tally| tally.packets).sum();
@@ -262,20 +260,19 @@ fn losses(log: &str, sent: u64, heard: &[Tally]) -> Lines {
     ]
 }
 
-/// Reads how many audio packets a session had received from its last line in the log.
+/// Returns the number of audio packets that a session received, from its last log line.
 pub fn received(line: &str) -> Option<u64> {
     let (_, counts) = line.split_once("audio: ")?;
     counts.split_once(" received")?.0.parse().ok()
 }
 
-/// Live telephone calls with speech in both directions, provider a's messages, the echo bot in
-/// between.
+/// Live telephone calls with speech in both directions, Twilio's messages, and the echo bot.
 ///
-/// Lost is what did not come back. The way through is from a message sent to its echo received.
-/// Late is how far behind its deadline a message leaves when the runner paces: each call is sent
-/// four seconds of speech at once, of which the first eleven messages may leave at once and each
-/// further one 20 ms after the one before; counted is what leaves while all calls are paced. Both
-/// hold the trips over loopback and the wake-ups of this process, which serves all callers with one
+/// Lost are messages that did not come back. Latency is the time from sending a message to
+/// receiving its echo. Lateness is the time from the deadline of a paced message to its arrival:
+/// each call receives four seconds of speech at once, of which the first eleven messages may be
+/// sent at once and each further one 20 ms after the one before; it is measured while all calls are
+/// paced. Both include loopback and the wake-ups of this process, which runs all callers in one
 /// thread.
 pub fn calls(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
@@ -320,7 +317,7 @@ pub fn calls(bench: &Bench) -> Result<Lines> {
 
 type Talk = (Phone, Vec<Instant>, Vec<Instant>);
 
-/// Lets all phones talk at once, each at its own phase of the 20 ms.
+/// Runs all phones at once, each at its own phase of the 20 ms.
 async fn talk_all(phones: &mut Vec<Phone>, messages: u32) -> Result<Vec<Talk>> {
     let (begin, count) = (Instant::now(), phones.len() as u32);
     let mut tasks = JoinSet::new();
@@ -338,12 +335,12 @@ async fn talk_all(phones: &mut Vec<Phone>, messages: u32) -> Result<Vec<Talk>> {
     Ok(talks)
 }
 
-/// Sends every phone four seconds of speech at once, one phone after the other, and returns how
-/// late the paced part of each echo was, from the moment when all have begun.
+/// Sends every phone four seconds of speech at once, one phone after the other. Returns the
+/// lateness of the paced part of each echo, from the time at which all have begun.
 async fn burst_all(phones: &mut Vec<Phone>) -> Result<Vec<Duration>> {
     const UNPACED: usize = 11;
     let (mut tasks, begin) = (JoinSet::new(), Instant::now());
-    // Not a divisor of 20 ms, so that the calls do not share a phase.
+    // Not a divisor of 20 ms, so that the calls have different phases.
     let step = Duration::from_micros(10_700);
     let all_begun = begin + step * phones.len() as u32 + phone::PTIME * 10;
     for (at, mut phone) in phones.drain(..).enumerate() {
@@ -371,18 +368,17 @@ async fn burst_all(phones: &mut Vec<Phone>) -> Result<Vec<Duration>> {
     Ok(late)
 }
 
-/// The time from a packet that begins a loud burst after silence to the first packet of the answer
-/// that is loud.
+/// The time from a packet that begins a loud burst after silence to the first loud packet of the
+/// echo.
 ///
-/// Found by content, not by numbers, so that a runner that keeps the sound for a slot does not get
-/// away with it. In it: both trips over loopback, the wake-ups of the runner's threads and of this
-/// process, the runner's SRTP, jitter buffer, decoder, bot, encoder and pacer, and the client's
-/// SRTP. Not in it: the look-ahead of the codecs, some 13 ms by which the sound lies later in the
-/// packets however fast a runner is; see [`Bursts`]. Eight calls at once, each at its own phase of
-/// the 20 ms, so that bursts meet the runner's pacer anywhere. A stall of the machine shows until
-/// the end of a call: what came in a bunch waits until the source pauses, and an echo's never does.
-/// The last line is a client against a thread that sends datagrams straight back: what machine and
-/// measurement add.
+/// It is found by content, not by sequence number, so that a runner cannot hide a delay by a slot.
+/// It includes both trips over loopback, the wake-ups of the runner and of this process, the
+/// runner's SRTP, jitter buffer, decoder, bot, encoder and pacer, and the client's SRTP. It
+/// excludes the look-ahead of the codecs, some 13 ms that do not depend on the runner; see
+/// [`Bursts`]. Eight calls run at once, each at its own phase of the 20 ms, so that bursts meet any
+/// phase of the pacer. A stall of the machine shows until the end of a call: a backlog drains only
+/// when the source pauses, and an echo never does. The last line is a client with a thread that
+/// reflects datagrams: the share of the machine and of the measurement.
 pub fn delay(bench: &Bench) -> Result<Lines> {
     let count = bench.amount(50, 10) as usize;
     let bursts = (0..8).map(|at| Bursts::new(count, at)).collect::<Result<Vec<_>>>()?;
@@ -395,8 +391,8 @@ pub fn delay(bench: &Bench) -> Result<Lines> {
         .collect::<Result<Vec<_>>>()?;
     let began = Instant::now();
     for (at, (call, bursts)) in calls.into_iter().zip(bursts).enumerate() {
-        // Steps of 2.7 ms: no two calls share a phase, and none is a multiple of a timer's
-        // millisecond.
+        // Steps of 2.7 ms: no two calls share a phase, and none is a multiple of the milliseconds
+        // of a timer.
         let first = began + Duration::from_millis(500) + Duration::from_micros(2_700) * at as u32;
         let guard = runtime.enter();
         tasks.spawn(burst_delays(call, bursts, first));
@@ -410,7 +406,7 @@ pub fn delay(bench: &Bench) -> Result<Lines> {
     let missed = total - delays.len();
     let mut measured = spread(&mut delays);
     if missed > 0 {
-        // A call in which bursts are missing, or split, tells nothing.
+        // A call with missing or split bursts is not counted.
         measured += &format!(", {missed} not counted");
     }
     let mut baseline_delays = runtime.block_on(baseline(bench.amount(400, 80)))?;
@@ -427,7 +423,7 @@ async fn burst_delays(mut call: Call, bursts: Bursts, first: Instant) -> Result<
     call.listen(end + PTIME * 10, |one| heard.push(one)).await?;
     let payloads: Vec<_> = heard.iter().map(|one| &one.packet.payload).collect();
     let onsets = speech::onsets(&payloads)?;
-    // In order, so that an answer that comes after the next burst is not taken for that one's.
+    // In order, so that an echo that comes after the next burst is not matched to that burst.
     if onsets.len() != bursts.begins.len() {
         return Ok(Vec::new());
     }

@@ -1,8 +1,8 @@
-//! The runner under test: started on free loopback ports in an empty folder, watched through
+//! The runner under test: started on free loopback ports in an empty folder, measured through
 //! `/proc`, killed on drop.
 //!
-//! In: the path of its binary. Out: where it listens, its memory in KiB, its CPU time, its log.
-//! Linux only.
+//! In: the path of its binary. Out: its address, its memory in KiB, its CPU time, its log. Linux
+//! only.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -16,28 +16,28 @@ use std::time::{Duration, Instant};
 use crate::Result;
 use crate::http::Connection;
 
-/// Ticks per second of the times in `/proc`: fixed by the kernel's interface.
+/// Ticks per second of the times in `/proc`, fixed by the kernel interface.
 const TICKS_PER_S: f64 = 100.0;
-/// A session may take this long to be forgotten: a client that vanished is freed after 35 s.
+/// Time limit for the end of a session; that of a vanished client ends after 35 s.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Runner {
     child: Child,
     pub addr: SocketAddr,
-    /// Just before the process was made.
+    /// The time just before the process was created.
     pub spawned: Instant,
     folder: PathBuf,
-    /// Kept open: a runner whose standard output is closed is another case.
+    /// Kept open; a runner with a closed standard output is another case.
     _stdout: BufReader<ChildStdout>,
 }
 
 impl Runner {
-    /// Starts `binary` with the echo bot, and returns once it says where it listens.
+    /// Starts `binary` with the echo bot, and returns once it listens.
     pub fn start(binary: &Path) -> Result<Runner> {
         Self::start_with(binary, &[])
     }
 
-    /// The same with variables.
+    /// Starts it with environment variables.
     pub fn start_with(binary: &Path, environment: &[(&str, &str)]) -> Result<Runner> {
         let args = "--host 127.0.0.1 --port 0 --rtc-port 0 --bot echo --max-sessions 160";
         Self::launch(binary, args, environment)
@@ -49,19 +49,19 @@ impl Runner {
         Self::launch(binary, args, &[])
     }
 
-    /// Starts it as it comes, with these further arguments, each after a space.
+    /// Starts it with default options and these arguments, separated by spaces.
     pub fn start_stock(binary: &Path, more: &str) -> Result<Runner> {
         let args = format!("--host 127.0.0.1 --port 0 --rtc-port 0 --bot echo{more}");
         Self::launch(binary, &args, &[])
     }
 
-    /// Starts the cloud service with this private key and a builder that makes an image of nothing.
+    /// Starts the cloud service with this private key and a builder that builds nothing.
     pub fn start_cloud(binary: &Path, key: &str) -> Result<Runner> {
         let args = "cloud serve --host 127.0.0.1 --port 0 --data-dir data --min-free 0 -- touch {out}/image";
         Self::launch(binary, args, &[("CLOUD_PRIVATE_KEYS", key), ("RUST_LOG", "warn")])
     }
 
-    /// `args` has spaces between the words.
+    /// `args` are separated by spaces.
     fn launch(binary: &Path, args: &str, environment: &[(&str, &str)]) -> Result<Runner> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!(
@@ -116,7 +116,7 @@ impl Runner {
     /// Returns the user and system time that the process has taken so far, in seconds.
     pub fn cpu_s(&self) -> Result<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The second field is the program's name in brackets, which may hold anything.
+        // The second field is the program name in brackets, which may contain anything.
         let (_, fields) = stat.rsplit_once(')').ok_or("no name in /proc/PID/stat")?;
         let mut fields = fields.split_whitespace().skip(11);
         let mut ticks = || -> Result<f64> { Ok(fields.next().ok_or("too few fields in /proc/PID/stat")?.parse()?) };
@@ -128,7 +128,7 @@ impl Runner {
         self.kib("status", name)
     }
 
-    /// Returns the proportional set size: shared pages count by the number of their users.
+    /// Returns the proportional set size, in which shared pages are divided among their users.
     pub fn pss_kib(&self) -> Result<u64> {
         self.kib("smaps_rollup", "Pss")
     }
@@ -140,7 +140,7 @@ impl Runner {
         Ok(value.ok_or_else(|| format!("no {name} in /proc/PID/{file}"))?.parse()?)
     }
 
-    /// Returns how many files and sockets it has open, and how many threads run.
+    /// Returns the number of open descriptors and of threads.
     pub fn held(&self) -> Result<(u64, u64)> {
         let count = |folder: &str| -> Result<u64> {
             Ok(fs::read_dir(format!("/proc/{}/{folder}", self.child.id()))?.count() as u64)
@@ -148,7 +148,7 @@ impl Runner {
         Ok((count("fd")?, count("task")?))
     }
 
-    /// Returns how many sessions live.
+    /// Returns the number of live sessions.
     pub fn sessions(&self) -> Result<u64> {
         let (_, body) = Connection::open(self.addr)?.request("GET", "/status", b"")?;
         let status: serde_json::Value = serde_json::from_slice(&body)?;
@@ -170,7 +170,7 @@ impl Runner {
         Ok(figures.iter().sum::<f64>() as u64)
     }
 
-    /// Waits until no session lives.
+    /// Waits until no session is live.
     pub fn wait_until_idle(&self) -> Result<()> {
         let began = Instant::now();
         while self.sessions()? > 0 {
@@ -179,24 +179,24 @@ impl Runner {
             }
             thread::sleep(Duration::from_millis(50));
         }
-        // What the last session held is given back.
+        // The last session frees its resources meanwhile.
         thread::sleep(Duration::from_millis(300));
         Ok(())
     }
 
-    /// Waits until no session lives, and memory is given back, which happens a moment later.
+    /// Waits until no session is live and memory was freed, which is a moment later.
     pub fn wait_until_settled(&self) -> Result<()> {
         self.wait_until_idle()?;
         thread::sleep(Duration::from_secs(3));
         Ok(())
     }
 
-    /// The folder that it was started in, which is deleted with it.
+    /// Its working directory, which is deleted with it.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Returns everything that it logged.
+    /// Returns its log.
     pub fn log(&self) -> Result<String> {
         Ok(fs::read_to_string(self.folder.join("log"))?)
     }

@@ -1,10 +1,11 @@
-//! The soak: hours of callers, after which a runner holds what it held after the first minutes.
+//! The soak: hours of callers, after which the runner must hold no more than after the first
+//! minutes.
 //!
-//! In: how many minutes. Out: memory, descriptors, threads and live sessions over that time, and
-//! what of it is not flat. Eight sessions always talk, on three transports, and others come and go
-//! beside them (`soak_clients`). The slopes are those of the second half: in the first one the allocator,
-//! the sessions of `/start` that nobody uses, and those whose callers vanished reach the level at
-//! which they stay. Once all have left, nothing may be held that was not before.
+//! In: a number of minutes. Out: memory, descriptors, threads and live sessions over that time, and
+//! the figures that rise. Eight sessions on three transports are always live, and others come and
+//! go (`soak_clients`). Slopes are measured over the second half. In the first half the allocator,
+//! unused sessions of `/start` and sessions of vanished callers reach a steady level. After the
+//! last session the runner may hold no more than at the start.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,32 +17,31 @@ use crate::runner::Runner;
 use crate::soak_clients::{self, SEATS, SoakRun, Tally};
 use crate::{Bench, Result, speech};
 
-/// Beside the seats, so many who come and go.
+/// Clients that come and go, beside the seats.
 const VISITORS: u64 = 2;
-/// Between two samples; longer when a run takes hours.
+/// Sampling interval; longer in runs of hours.
 const INTERVAL: Duration = Duration::from_secs(2);
 const SAMPLES_MAX: u32 = 3_600;
-/// What memory may rise by over the second half, along its slope. Sessions of 0.5 MiB come and go
-/// in any order, and two of them more at the end than at the beginning are no leak; 1 KiB lost per
-/// session would be 1 MiB in ten minutes, and 6 MiB in an hour.
+/// Largest rise of memory over the second half, by its slope. Two sessions of 0.5 MiB more at the
+/// end than at the beginning are no leak; a leak of 1 KiB per session would be 1 MiB in ten
+/// minutes, and 6 MiB in an hour.
 const RISE_KIB_MAX: f64 = 1024.0;
-/// What the runner's own memory may be above that of the start once all have left: what is made
-/// once, such as tables of the codec, and the rest of pages in which something is kept. The same
-/// after a minute and after a day.
+/// Largest private memory after the last session, relative to the start, for runs of any length:
+/// tables of the codec and other data that is created once, and the rest of partly used pages.
 const LEFT_KIB_MAX: i64 = 4096;
-/// What descriptors, tasks and threads may rise by over the second half, along their slopes. Some
-/// twenty callers are always on their way out, give or take six; of those lost for good, one in a
-/// hundred visits would be 10 in ten minutes.
+/// Largest rise of descriptors, tasks and threads over the second half, by their slopes. About
+/// twenty callers, plus or minus six, are always about to leave; a leak in one of a hundred visits
+/// would be 10 in ten minutes.
 const RISE_COUNT_MAX: f64 = 6.0;
-/// How long the last connections may take to close: one that says nothing more has 75 s.
+/// Time limit for the last connections to close; a silent one has 75 s.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What the runner held at one moment.
+/// The figures of the runner at one moment.
 #[derive(Clone, Copy)]
 struct Sample {
     at: Duration,
     rss_kib: u64,
-    /// What of it is no part of a file.
+    /// The part of it that is not backed by a file.
     own_kib: u64,
     descriptors: u64,
     threads: u64,
@@ -65,7 +65,7 @@ impl Sample {
     }
 }
 
-/// Eight live sessions and churn for as long as asked.
+/// Eight live sessions, with others that come and go.
 pub fn soak(bench: &Bench) -> Result<(Lines, Vec<String>)> {
     let time = Duration::from_secs(60) * bench.minutes;
     let runner = Runner::start(&bench.binary)?;
@@ -103,7 +103,7 @@ pub fn soak(bench: &Bench) -> Result<(Lines, Vec<String>)> {
     Ok((done.chain(lines).collect(), faults))
 }
 
-/// Lets everybody in, and looks at the runner until all are gone.
+/// Runs all clients, and samples the runner until they are gone.
 fn live(runner: &Runner, soak: &SoakRun<'_>, began: Instant, interval: Duration) -> Result<(Vec<Sample>, Tally)> {
     thread::scope(|scope| {
         let seats = SEATS
@@ -136,7 +136,7 @@ fn live(runner: &Runner, soak: &SoakRun<'_>, began: Instant, interval: Duration)
     })
 }
 
-/// Says how it goes: whoever waits for hours wants to know.
+/// Prints the progress of a long run.
 fn tell(sample: &Sample) {
     eprintln!(
         "{:4} min: RSS {} MiB, {} descriptors, {} tasks, {} sessions",
@@ -148,8 +148,8 @@ fn tell(sample: &Sample) {
     );
 }
 
-/// Waits until nobody is there, and as little is held as at the start if there was one; returns
-/// what is held then.
+/// Waits until no session is live and, with `start`, the figures are back at that level. Returns
+/// the figures.
 fn settled(runner: &Runner, began: Instant, start: Option<&Sample>) -> Result<Sample> {
     runner.wait_until_settled()?;
     let since = Instant::now();
@@ -175,7 +175,7 @@ fn judge(samples: &[Sample], second_half: Range<usize>, before: &Sample, after: 
         row("RSS", format!("{} MiB", spread(samples, |sample| sample.rss_kib, mib))),
         row("RSS, second half", format!("{memory:+.0} KiB per hour")),
         row(
-            "RSS with nobody there, start and end",
+            "RSS without sessions, start and end",
             format!(
                 "{} and {} MiB, its own {} and {}",
                 mib(before.rss_kib),
@@ -209,7 +209,7 @@ fn judge(samples: &[Sample], second_half: Range<usize>, before: &Sample, after: 
         let (first, last) = (of(before), of(after));
         lines.push(row(name, spread(samples, of, |count| count.to_string())));
         lines.push(row(
-            format!("{name}, second half; with nobody there"),
+            format!("{name}, second half; without sessions"),
             format!("{slope:+.1} per hour; {first} at the start, {last} at the end"),
         ));
         hold(
@@ -225,7 +225,7 @@ fn judge(samples: &[Sample], second_half: Range<usize>, before: &Sample, after: 
     (lines, faults)
 }
 
-/// Tells the least, the median and the most of something.
+/// Formats minimum, median and maximum.
 fn spread(samples: &[Sample], of: impl Fn(&Sample) -> u64, say: impl Fn(u64) -> String) -> String {
     let mut all: Vec<u64> = samples.iter().map(of).collect();
     all.sort_unstable();
@@ -236,7 +236,7 @@ fn spread(samples: &[Sample], of: impl Fn(&Sample) -> u64, say: impl Fn(u64) -> 
     }
 }
 
-/// The slope of the straight line with the least squares.
+/// The slope of a least-squares line.
 fn slope(points: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
     let count = points.clone().count() as f64;
     let (x, y) = points

@@ -1,11 +1,10 @@
-//! The callers of the soak: eight who always talk, one after another on each seat, and visitors who
-//! come and go beside them.
+//! The clients of the soak: eight seats that always have a caller, and visitors that come and go.
 //!
-//! In: a runner and the moment when all leave. Out: how often each thing was done; an error when
-//! something happened to a caller that must not, such as a talk in which nothing came back. A
-//! seat's clients leave with a close or without one; visitors cut handshakes short, never connect,
-//! start sessions that nobody uses, and send rubbish on every port. What happens when is dice with
-//! a fixed seed, so that every run has the same mixture.
+//! In: a runner and the end of the run. Out: how often each action was done; an error when a caller
+//! was disturbed, such as a call without an echo. Callers on seats leave with or without a close.
+//! Visitors interrupt handshakes, never connect, start sessions that stay unused, and send garbage
+//! to every port. The actions follow a generator with a fixed seed, so that all runs have the same
+//! mixture.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -21,7 +20,7 @@ use crate::phone::{self, Phone};
 use crate::plain::Plain;
 use crate::rows::runtime;
 
-/// How often each thing was done.
+/// How often each action was done.
 pub type Tally = BTreeMap<&'static str, u32>;
 
 /// The runner under test, and the end of the run.
@@ -29,7 +28,7 @@ pub struct SoakRun<'a> {
     pub addr: SocketAddr,
     pub speech: &'a [Vec<u8>],
     pub end: Instant,
-    /// All leave early, since something went wrong.
+    /// Ends all clients early after an error.
     pub over: AtomicBool,
 }
 
@@ -39,12 +38,12 @@ impl SoakRun<'_> {
     }
 }
 
-/// Numbers without a pattern (xorshift).
+/// A random number generator (xorshift).
 struct Dice(u64);
 
 impl Dice {
     fn new(seed: u64) -> Dice {
-        // A seed of zero would stay zero.
+        // Zero is a fixed point of the generator.
         Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
@@ -56,7 +55,7 @@ impl Dice {
     }
 }
 
-/// Who sits on a seat.
+/// The client on a seat.
 #[derive(Clone, Copy)]
 pub enum Seat {
     WebRtc,
@@ -64,7 +63,7 @@ pub enum Seat {
     Phone,
 }
 
-/// The seats, all of which are taken at any time.
+/// The seats, all of which are always taken.
 pub const SEATS: [Seat; 8] = [
     Seat::WebRtc,
     Seat::WebRtc,
@@ -76,12 +75,12 @@ pub const SEATS: [Seat; 8] = [
     Seat::Phone,
 ];
 
-/// Talks on one seat until the end, a new session every 5 to 40 s; one of three goes without a
-/// word.
+/// Runs calls on one seat until the end, a new one every 5 to 40 s. One in three vanishes without a
+/// close.
 pub fn run_seat(soak: &SoakRun<'_>, seat: Seat, seed: u64) -> Result<Tally> {
     let runtime = runtime()?;
     let (mut dice, mut tally) = (Dice::new(seed), Tally::new());
-    // No talk is so short that nothing would come back.
+    // Every call is long enough for an echo.
     while soak.is_open() && Instant::now() + Duration::from_secs(1) < soak.end {
         let now = Instant::now();
         let until = soak.end.min(now + Duration::from_secs(5 + dice.below(35)));
@@ -116,7 +115,7 @@ pub fn run_seat(soak: &SoakRun<'_>, seat: Seat, seed: u64) -> Result<Tally> {
                 }
             })
         })?;
-        // Half of what was said: the last talk may be a moment long, and loss is another row's.
+        // At least half: the last call may be very short, and other rows measure loss.
         let said = (until - now).as_millis() / phone::PTIME.as_millis();
         if u128::from(heard) < said.saturating_sub(50) / 2 {
             return Err(format!("{name}: {said} messages were said, and {heard} came back").into());
@@ -126,13 +125,12 @@ pub fn run_seat(soak: &SoakRun<'_>, seat: Seat, seed: u64) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Does something else every half second until the end. All that it knows it does once in ten
-/// times, in another order each time: what the runner holds of visitors who are gone then hardly
-/// varies.
+/// Does another action every half second until the end. Each round of ten does every action once,
+/// in random order, so that the load of past visitors hardly varies.
 pub fn run_visitor(soak: &SoakRun<'_>, seed: u64) -> Result<Tally> {
     let runtime = runtime()?;
     let (mut dice, mut tally) = (Dice::new(seed), Tally::new());
-    // Connections on which nothing more is ever said, so many at a time.
+    // Connections that stay silent; their number is limited.
     let mut held = Vec::new();
     let mut order: Vec<u64> = Vec::new();
     while soak.is_open() {
@@ -162,7 +160,7 @@ pub fn run_visitor(soak: &SoakRun<'_>, seed: u64) -> Result<Tally> {
     Ok(tally)
 }
 
-/// A session that does not last.
+/// A short session.
 async fn session(soak: &SoakRun<'_>, visit: u64) -> Result<&'static str> {
     let (now, moment) = (Instant::now(), Duration::from_millis(300));
     Ok(match visit {
@@ -199,7 +197,7 @@ async fn session(soak: &SoakRun<'_>, visit: u64) -> Result<&'static str> {
     })
 }
 
-/// Bytes that are no request, or the beginning of one and then something else.
+/// Sends bytes that are no request, or an incomplete request followed by other bytes.
 fn send_foreign_packets(soak: &SoakRun<'_>, dice: &mut Dice) -> Result<&'static str> {
     const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -214,13 +212,13 @@ fn send_foreign_packets(soak: &SoakRun<'_>, dice: &mut Dice) -> Result<&'static 
     bytes.extend((0..200).map(|_| dice.below(256) as u8));
     let mut stream = TcpStream::connect(soak.addr)?;
     stream.set_read_timeout(Some(Duration::from_millis(200)))?;
-    // The runner may close while it is still being told something.
+    // The runner may close before it has read everything.
     let _ = stream.write_all(&bytes);
     while matches!(stream.read(&mut bytes), Ok(1..)) {}
     Ok("foreign packets")
 }
 
-/// A request that is well formed and of no use.
+/// A well-formed request that the runner rejects.
 fn refused(soak: &SoakRun<'_>, dice: &mut Dice) -> Result<&'static str> {
     let (method, path, body, wanted) = match dice.below(5) {
         0 => (
@@ -245,12 +243,12 @@ fn refused(soak: &SoakRun<'_>, dice: &mut Dice) -> Result<&'static str> {
     })
 }
 
-/// Datagrams that are not of any session, where the runner's media is.
+/// Sends datagrams of no session to the media port.
 fn datagrams(runtime: &tokio::runtime::Runtime, soak: &SoakRun<'_>, dice: &mut Dice) -> Result<&'static str> {
     let call = runtime.block_on(Call::offer(&mut Connection::open(soak.addr)?))?;
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     for _ in 0..50 {
-        // STUN, DTLS and RTP begin with 0 to 3, 20 to 63 and 128 to 191.
+        // First bytes: 0 to 3 for STUN, 20 to 63 for DTLS, 128 to 191 for RTP.
         let first = [0, 22, 128][dice.below(3) as usize];
         let mut bytes = vec![first];
         bytes.extend((0..dice.below(200)).map(|_| dice.below(256) as u8));

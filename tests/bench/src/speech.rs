@@ -1,9 +1,8 @@
-//! What the callers say, as Opus packets of 20 ms, and how a burst is found again in what comes
-//! back.
+//! Speech of the callers, as Opus packets of 20 ms, and the detection of bursts in the echo.
 //!
-//! [`voice`] costs a codec what speech costs it: voiced syllables with harmonics up to 8 kHz,
-//! hissing consonants between them, short pauses; encoded as a browser does it, from 48 kHz at 32
-//! kb/s with in-band FEC. [`Bursts`] are loud moments in digital silence. PCM is `i16` mono.
+//! [`voice`] costs a codec as much as real speech: voiced syllables with harmonics up to 8 kHz,
+//! hissing consonants, short pauses. It is encoded like in a browser, from 48 kHz at 32 kb/s with
+//! in-band FEC. [`Bursts`] are loud bursts in digital silence. PCM is `i16` mono.
 
 use std::f64::consts::TAU;
 
@@ -16,22 +15,22 @@ pub const BROWSER_RATE_HZ: u32 = 48_000;
 /// The echo bot's rate.
 const RATE_HZ: u32 = 16_000;
 const FRAME: usize = RATE_HZ as usize / 50;
-/// Mean square of a frame above which it is loud: far above what a codec leaves of silence, far
-/// below a burst's.
+/// A frame above this mean square is loud: far above the noise of a codec in silence, far below a
+/// burst.
 const LOUD_POWER: f64 = 100.0 * 100.0;
 /// Length of a burst in packets.
 const BURST: usize = 4;
-/// Shortest pause between bursts in packets; they vary, so that bursts meet every phase of whatever
-/// is periodic.
+/// Shortest pause between bursts in packets. Pauses vary, so that bursts meet every phase of
+/// periodic processes.
 const PAUSE_MIN: usize = 9;
 const PAUSES: usize = 7;
 
-/// Makes `seconds` of speech.
+/// Returns `seconds` of speech as packets.
 pub fn voice(seconds: usize) -> Result<Vec<Vec<u8>>> {
     encode_as_browser(&pcm(seconds))
 }
 
-/// Makes `seconds` of speech, as samples at 48 kHz.
+/// Returns `seconds` of speech as samples at 48 kHz.
 pub fn pcm(seconds: usize) -> Vec<i16> {
     let samples = BROWSER_RATE_HZ as usize * seconds;
     let mut noise = 1_u32;
@@ -44,7 +43,7 @@ pub fn pcm(seconds: usize) -> Vec<i16> {
         .collect()
 }
 
-/// Makes packets of 20 ms as a browser does.
+/// Encodes packets of 20 ms like a browser.
 pub fn encode_as_browser(pcm: &[i16]) -> Result<Vec<Vec<u8>>> {
     let mut encoder = OpusEncoder::new(BROWSER_RATE_HZ as i32, 1, Application::Voip)?;
     encoder.signal_type = Some(Signal::Voice);
@@ -63,8 +62,8 @@ pub fn encode_as_browser(pcm: &[i16]) -> Result<Vec<Vec<u8>>> {
         .collect()
 }
 
-/// One sample at `t` seconds: four syllables a second, each a hiss of 60 ms and a vowel, and a
-/// pause in every fifth.
+/// Returns the sample at `t` seconds: four syllables per second, each a hiss of 60 ms and a vowel,
+/// with a pause in every fifth.
 fn sample(t: f64, noise: f64) -> i16 {
     let (syllable, at) = ((t * 4.0) as u32, (t * 4.0).fract());
     if syllable % 5 == 4 {
@@ -73,7 +72,7 @@ fn sample(t: f64, noise: f64) -> i16 {
     if at < 0.24 {
         return (noise * 0.04) as i16;
     }
-    // The pitch falls over each syllable, and the vowel's formants differ from one to the next.
+    // The pitch falls over each syllable, and the formants of the vowels differ.
     let pitch_hz = 110.0 + f64::from(syllable % 3) * 25.0;
     let phase = TAU * (pitch_hz * t - 6.0 * at * at / 4.0);
     let formants = [
@@ -96,15 +95,15 @@ fn sample(t: f64, noise: f64) -> i16 {
     (4_000.0 * sum * envelope) as i16
 }
 
-/// Packets of silence with loud moments.
+/// Packets of silence with loud bursts.
 pub struct Bursts {
     pub packets: Vec<Vec<u8>>,
-    /// The packet of each burst that lets the runner answer with a loud one.
+    /// For each burst, the packet after which the echo may be loud.
     pub begins: Vec<usize>,
 }
 
 impl Bursts {
-    /// Makes so many bursts; `seed` varies the pauses.
+    /// Returns `count` bursts; `seed` varies the pauses.
     pub fn new(count: usize, seed: usize) -> Result<Bursts> {
         let mut encoder = Encoder::new(RATE_HZ, EncoderSettings::default())?;
         let mut packets = Vec::new();
@@ -123,9 +122,8 @@ impl Bursts {
                 packets.push(encode(&mut encoder, &pcm)?);
             }
         }
-        // The codec itself looks ahead by some milliseconds, which may move the loud sound to the
-        // next packet: what the same chain of codecs makes of these packets without any runner
-        // shows which packet of the answer is to be awaited.
+        // The look-ahead of the codec, some milliseconds, may move a burst to the next packet. The
+        // same chain of codecs without a runner shows which packet of the echo to expect.
         let mut decoder = Decoder::new(RATE_HZ)?;
         let mut encoder = Encoder::new(RATE_HZ, EncoderSettings::default())?;
         let answers = packets
@@ -147,7 +145,7 @@ fn encode(encoder: &mut Encoder, pcm: &[i16]) -> Result<Vec<u8>> {
     Ok(packet)
 }
 
-/// Decodes packets in order and returns those in which a loud sound begins after silence.
+/// Decodes packets in order and returns those in which a loud burst begins after silence.
 pub fn onsets<P: AsRef<[u8]>>(packets: &[P]) -> Result<Vec<usize>> {
     let mut decoder = Decoder::new(RATE_HZ)?;
     let mut was_loud = false;

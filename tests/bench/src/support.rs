@@ -1,4 +1,4 @@
-//! What the tests have: the server of rooms, its caller, what that says, STUN, and the strict
+//! Parts of the test support: the LiveKit server and its participant, audio, STUN, and the strict
 //! microcontroller.
 
 // The tests use more of it.
@@ -25,10 +25,10 @@ fn crc(bytes: &[u8], polynomial: u32) -> u32 {
     })
 }
 
-/// What the caller needs to know of the tests' runner.
+/// The part of the tests' runner that participants use.
 pub mod runner {
     use std::time::Duration;
 
-    /// How long a caller waits for something.
+    /// Time limit of waits.
     pub const PATIENCE: Duration = Duration::from_secs(60);
 }
