@@ -251,7 +251,7 @@ fn the_body_of_start_reaches_the_bot_that_the_client_meets() {
     assert!(greets("/ws-client"));
     // A name that no start made is no session; one that was used may be used again after its end,
     // as for WebRTC.
-    let unknown = Client::try_connect(runner.addr, "/ws-client?sessionId=nobody", ConnectOptions::default());
+    let unknown = Client::try_connect(runner.addr, "/ws-client?sessionId=unknown", ConnectOptions::default());
     assert_eq!(status(unknown), 404);
 }
 

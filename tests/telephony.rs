@@ -144,13 +144,13 @@ fn nothing_is_lost_of_the_first_words() {
 #[test]
 fn a_socket_that_never_names_a_call_is_closed() {
     let runner = echo();
-    let nobody = [
+    let unrecognised = [
         ["no JSON"; 5],
         ["{}"; 5],
         [r#"{"event":"connected","protocol":"Call","version":"1.0.0"}"#; 5],
         [r#"{"event":"media","media":{"payload":"////"}}"#; 5],
     ];
-    for messages in nobody {
+    for messages in unrecognised {
         let mut socket = Socket::connect(runner.addr, "/ws");
         messages.into_iter().for_each(|message| socket.text(message));
         assert_eq!(socket.end(), Some((1008, UNRECOGNISED.into())));
@@ -194,7 +194,7 @@ fn what_makes_no_sense_in_a_call_is_skipped() {
                 0 => caller.say_payload("no base64!"),
                 1 => caller.press("5"),
                 2 => caller.press("A"),
-                3 => caller.return_mark("a mark that nobody set"),
+                3 => caller.return_mark("an unknown mark"),
                 _ => caller.say_payload(""),
             }
         }

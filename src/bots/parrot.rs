@@ -203,7 +203,7 @@ impl<E: SpeechDetector> Parrot<E> {
             return ControlFlow::Continue(());
         }
         let seconds = self.idle_timeout.as_secs();
-        self.show(&format!("Nobody spoke for {seconds} s. Goodbye."));
+        self.show(&format!("No one spoke for {seconds} s. Goodbye."));
         ControlFlow::Break(())
     }
 

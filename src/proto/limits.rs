@@ -536,7 +536,7 @@ pub const HANG_UP_BEFORE_CLOSE: Duration = Duration::from_secs(1);
 pub const CLIENT_LEAD: Duration = Duration::from_millis(40);
 /// Speech that a telephony provider buffers: it covers network jitter, and `clear` discards it.
 pub const CALL_LEAD: Duration = Duration::from_millis(200);
-/// Delay between the buffer of a provider and the ear of the caller.
+/// Delay from the buffer of a provider to the caller.
 pub const CALL_PLAYOUT_MARGIN: Duration = Duration::from_millis(200);
 /// Speech of a caller that is stored until the bot sets its input rate.
 pub const EARLY_AUDIO: Duration = Duration::from_secs(10);

@@ -29,7 +29,7 @@ import time
 import traceback
 from pathlib import Path
 
-HOUSE = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 SUITE = "bookworm"
 CANNOT = 77
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
@@ -198,10 +198,10 @@ def version_of(package):
 
 
 def make_package(binary, arch, out):
-    made = run(HOUSE / "boards/package", "--binary", binary, "--arch", arch, "--out", out)
+    made = run(ROOT / "boards/package", "--binary", binary, "--arch", arch, "--out", out)
     package = Path(made.strip())
     again = out / "again"
-    run(HOUSE / "boards/package", "--binary", binary, "--arch", arch, "--out", again)
+    run(ROOT / "boards/package", "--binary", binary, "--arch", arch, "--out", again)
     if package.read_bytes() != (again / package.name).read_bytes():
         failed("the same input gives a different package")
     seen(f"{package.name}: {package.stat().st_size} bytes, identical when built again")
@@ -472,7 +472,7 @@ def main():
     given = arguments.parse_args()
     arch = given.arch
     folder = TARGET.get(arch, ".")
-    binary = (given.binary or HOUSE / "target" / folder / "release/edge-runner").resolve()
+    binary = (given.binary or ROOT / "target" / folder / "release/edge-runner").resolve()
     if not binary.is_file():
         failed(f"{binary} does not exist: {'cross/build ' + folder if arch in TARGET else 'cargo build --release'}")
     if os.geteuid() != 0:

@@ -170,7 +170,7 @@ def ask_mdns(host, name, limit_s=30):
             answer = asker.recv(1500)
             if struct.unpack(">H", answer[6:8])[0]:
                 return socket.inet_ntoa(answer[-4:])
-    raise AssertionError(f"nobody answers for {name}")
+    raise AssertionError(f"no answer for {name}")
 
 
 @contextlib.asynccontextmanager

@@ -783,7 +783,7 @@ fn targets() -> Vec<Row> {
             Closes,
         ),
         same("a method in lower case", line("get {GET} HTTP/1.1"), &[405], GoesOn),
-        same("a method of nobody's", line("BREW {GET} HTTP/1.1"), &[405], GoesOn),
+        same("an unknown method", line("BREW {GET} HTTP/1.1"), &[405], GoesOn),
         same(
             "a long method",
             line(&format!("{} {{GET}} HTTP/1.1", "X".repeat(5_000))),

@@ -126,7 +126,7 @@ impl Caller {
     pub fn wait_for_end(&mut self) {
         let began = Instant::now();
         while self.rtc.is_alive() && !self.closed {
-            assert!(began.elapsed() < PATIENCE, "nobody hung up");
+            assert!(began.elapsed() < PATIENCE, "the call did not end");
             self.turn(Instant::now() + Duration::from_millis(20));
         }
     }

@@ -337,7 +337,7 @@ fn leaves_after_the_idle_timeout() {
     assert!(!call.over);
     call.hears(SILENCE, 20);
     assert!(call.over);
-    assert_eq!(call.texts(), ["Nobody spoke for 300 s. Goodbye."]);
+    assert_eq!(call.texts(), ["No one spoke for 300 s. Goodbye."]);
 }
 
 #[test]

@@ -205,7 +205,7 @@ pub fn wanting(config: &Config) -> Vec<Finding> {
     if video.dialin && video.dialin_hmac.is_none() {
         findings.push(Finding::warning(
             "dial-in",
-            "VIDEOROOM_DIALIN_HMAC is not set: whoever finds the webhook can start bots",
+            "VIDEOROOM_DIALIN_HMAC is not set: anyone who finds the webhook can start bots",
         ));
     }
     let missing = missing_variables(&config.mediaroom);

@@ -38,7 +38,7 @@ AudioNode.prototype.connect = function (to, ...more) {
 	return connect.call(this, to, ...more);
 };
 
-/** Whoever asks for the microphone from now on gets a tone of this pitch. */
+/** Replaces the microphone by a tone of this pitch. */
 async function hum(hz) {
 	const context = new AudioContext();
 	await context.resume();

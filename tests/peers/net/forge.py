@@ -1,6 +1,6 @@
-"""Whoever writes other hosts' addresses on his datagrams: connectivity checks of a session of his own, sent by a raw socket.
+"""Sends connectivity checks of its own session with forged source addresses, through a raw socket.
 
-The checks are signed as they should be; only their source is not his. Needs root, and the namespace of the forger's host.
+The checks have valid integrity; only their source is forged. Needs root, and the namespace of the forging host.
 """
 
 import asyncio

@@ -44,7 +44,7 @@ class Beeps(Tone):
         return frame
 
 
-class Ear(Client):
+class Recorder(Client):
     """Keeps the runner's packets, past the caller's own buffer, which drops more than the network does."""
 
     def __init__(self, *args, **options):
@@ -117,7 +117,7 @@ def onsets(times):
 async def talk(binary, minutes):
     runner = Runner(binary, "--bot", "echo")
     relay = Watched(loss=LOSS, seed=10, delay=DELAY_S)
-    client = Ear(runner, relay=relay)
+    client = Recorder(runner, relay=relay)
     try:
         began = time.monotonic()
         await client.connect()

@@ -104,7 +104,7 @@ class Caller:
         await self.room.local_participant.unpublish_track(self.publication.sid)
 
     async def listen_for(self, seconds, identity=None):
-        """What is heard of somebody, or of whoever there is, from now on."""
+        """The audio of one participant, or of the only one, from now on."""
         before = {name: len(pieces) for name, pieces in self.heard.items()}
         await asyncio.sleep(seconds)
         pieces = [piece for name, heard in self.heard.items() if identity in (None, name)

@@ -84,7 +84,7 @@ async def rtvi(world):
 
 
 async def parrot(world):
-    """the parrot greets whoever comes"""
+    """the parrot greets every caller"""
     world.server()
     runner = world.runner("--bot", "parrot")
     caller, _, bot = await world.call(runner, talks=False)

@@ -36,7 +36,7 @@ class Server:
         return line.split("listening on ")[1].strip()
 
     def restart(self, gone_s=0.5):
-        """Kills it, and starts it on the same port: nobody is told, and nobody is there any more."""
+        """Kills it and starts it on the same port, without notice and without its participants."""
         self.stop()
         time.sleep(gone_s)
         assert self.start("--port", self.url.rsplit(":", 1)[1]) == self.url

@@ -122,7 +122,7 @@ async fn a_refusal_is_told_with_its_text() {
 
 /// Errors describe what is not a LiveKit server, without the token.
 #[tokio::test]
-async fn whoever_does_not_answer_is_unreachable() {
+async fn a_server_that_does_not_answer_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let closed = listener.local_addr().expect("an address");
     drop(listener);

@@ -66,7 +66,7 @@ impl Participants {
         }
     }
 
-    /// Handles a lost connection: nobody speaks, and all participants count as missing.
+    /// Handles a lost connection: no participant speaks, and all count as missing.
     pub fn handle_lost(&mut self, events: &mut VecDeque<SessionEvent>) {
         for identity in std::mem::take(&mut self.speaking) {
             events.push_back(SessionEvent::Speaking {

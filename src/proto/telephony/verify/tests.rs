@@ -313,10 +313,10 @@ fn an_upgrade_is_verified_when_it_is_signed() {
     );
     // Other providers come to the same path, and sign nothing there.
     assert_eq!(check(&sent("").without(A_SIGNATURE), url), Ok(Standing::NotChecked));
-    let nobody = Telephony::default();
+    let unconfigured = Telephony::default();
     let header = |name: &str| (name == A_SIGNATURE).then_some("x");
     assert_eq!(
-        verify_upgrade(&PROVIDERS, Some(TWILIO), &nobody, url, &header),
+        verify_upgrade(&PROVIDERS, Some(TWILIO), &unconfigured, url, &header),
         Ok(None)
     );
 }
