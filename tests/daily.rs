@@ -505,7 +505,8 @@ fn makes_no_room_without_a_key_or_a_free_session() {
     end(full);
 }
 
-/// A built-in bot cannot join a room: `/start`, the redirect and `--direct` say so, and no room is made.
+/// A built-in bot cannot join a room: `/start`, the redirect and `--direct` say so, and no room is
+/// made.
 #[test]
 fn a_built_in_bot_is_refused_where_it_cannot_join() {
     let provider = Rest::playing(working_provider("public"));

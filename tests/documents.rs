@@ -118,8 +118,8 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
     assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
 }
 
-/// Returns the path at the head of words; `None` where it has a placeholder, or is a path of another
-/// kind.
+/// Returns the path at the head of words; `None` where it has a placeholder, or is a path of
+/// another kind.
 fn path_of(words: &str) -> Option<&str> {
     let path = words.split([' ', ':', ',']).next()?;
     let is_placeholder = path.contains(['*', '<', '{', '$', '('])

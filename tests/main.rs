@@ -11,6 +11,7 @@ mod call_proof;
 mod canary;
 mod cloud;
 mod completions;
+mod conventions;
 mod corpus;
 mod daily;
 mod device;

@@ -430,8 +430,8 @@ impl Config {
         }
     }
 
-    /// Returns whether any web page in a browser that reaches this runner can create Daily rooms with
-    /// `/start` and read their tokens, because neither allowed origins nor an API key is set.
+    /// Returns whether any web page in a browser that reaches this runner can create Daily rooms
+    /// with `/start` and read their tokens, because neither allowed origins nor an API key is set.
     pub fn creates_rooms_for_pages(&self) -> bool {
         let serves = matches!(self.transport, None | Some(Transport::Videoroom)) && !self.direct;
         let can = self.videoroom.key.is_some() && self.bot_enters_rooms;

@@ -1,4 +1,4 @@
-//! [`Poster`]: a client that opens its session with one POST, as for WHIP, WHEP and the calls endpoint.
+//! [`Poster`]: a client that opens its session with one POST, as WHIP, WHEP and realtime calls do.
 //!
 //! In: the direction of its audio, and further offers. Out: the answer with its headers, packet
 //! counts, texts of its data channel. It uses str0m on its own socket and sends a packet of silence

@@ -145,8 +145,8 @@ pub struct Preflight<'r> {
     /// `Access-Control-Request-Headers`.
     pub headers: Option<&'r [u8]>,
     /// `Access-Control-Request-Private-Network: true`, from a page that
-    /// [`AllowedOrigins::grants_private_network`]: a public page wants to reach this host on a private
-    /// network.
+    /// [`AllowedOrigins::grants_private_network`]: a public page wants to reach this host on a
+    /// private network.
     pub private_network: bool,
 }
 

@@ -224,12 +224,12 @@ fn refused(soak: &SoakRun<'_>, dice: &mut Dice) -> Result<&'static str> {
         0 => (
             "POST",
             "/start",
-            r#"{"transport": "webrtc", "body": {"name": "nobody"}}"#,
+            r#"{"transport": "webrtc", "body": {"name": "a visitor"}}"#,
             200,
         ),
         1 => ("POST", "/start", r#"{"transport": 7}"#, 422),
         2 => ("POST", "/api/offer", r#"{"type": "offer", "sdp": "v=0"}"#, 400),
-        3 => ("PATCH", "/api/offer", r#"{"pc_id": "nobody", "candidates": []}"#, 404),
+        3 => ("PATCH", "/api/offer", r#"{"pc_id": "unknown", "candidates": []}"#, 404),
         _ => ("GET", "/client/../../etc/passwd", "", 404),
     };
     let (status, answer) = Connection::open(soak.addr)?.request(method, path, body.as_bytes())?;

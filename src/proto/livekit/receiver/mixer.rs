@@ -6,9 +6,9 @@
 //! whatever is available. Without input there is no output, as with a single silent caller. If all
 //! tracks were delayed together, the missed frames follow at once. A late track misses its frame
 //! and plays it with the next one, so it lags by its network's jitter. The backlog from that, or
-//! from a clock that is faster than ours, is at most [`MIX_BACKLOG_MAX`]; the part that was not needed
-//! for [`MIX_WINDOW`] is dropped during silence. A slower clock misses one frame each time it is a
-//! frame behind. Sums are clipped at full scale.
+//! from a clock that is faster than ours, is at most [`MIX_BACKLOG_MAX`]; the part that was not
+//! needed for [`MIX_WINDOW`] is dropped during silence. A slower clock misses one frame each time
+//! it is a frame behind. Sums are clipped at full scale.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
