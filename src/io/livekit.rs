@@ -192,7 +192,7 @@ impl SessionIo for RoomTransport {
         }
     }
 
-    fn close(self, _session: &RoomSession, _host: &SessionTask) -> CloseOutcome {
+    fn close(self, _session: &RoomSession, _task: &SessionTask) -> CloseOutcome {
         let unrouted = self.ports.iter().flatten().map(MediaPort::dropped).sum::<u64>();
         CloseOutcome {
             log_suffix: format!(", {unrouted} datagrams of no connection"),

@@ -38,7 +38,7 @@ pub trait SessionIo: Send + 'static {
     /// Passes an input to the session.
     fn deliver(&mut self, input: Self::Input, session: &mut Self::Session, task: &mut SessionTask);
 
-    /// Performs a command. What cannot be done at once wakes the loop through `cx`.
+    /// Performs a command. A command that cannot complete at once wakes the loop through `cx`.
     fn perform(
         &mut self,
         command: <Self::Session as Session>::Command,
@@ -51,10 +51,10 @@ pub trait SessionIo: Send + 'static {
     fn close(self, session: &Self::Session, task: &SessionTask) -> CloseOutcome;
 }
 
-/// What is left to do after the session has closed.
+/// The work that remains after the session has closed.
 #[derive(Default)]
 pub struct CloseOutcome {
-    /// A hang-up that runs beside the end of the bot.
+    /// A hang-up request, which runs while the bot ends.
     pub hang_up: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Appended to the last log line.
     pub log_suffix: String,
@@ -69,17 +69,18 @@ pub struct SessionTask {
     reason: Option<LeaveReason>,
     transport_side: Option<TransportSide>,
     bot: Option<BotTask>,
-    share: Option<SessionMetrics>,
-    /// Buffer for speech from the bot, reused.
+    metrics: Option<SessionMetrics>,
+    /// Reused buffer for the bot's speech.
     speech: Vec<i16>,
-    lease: Option<Box<dyn Send>>,
+    cleanup_guard: Option<Box<dyn Send>>,
     /// Released last, because fields are dropped in this order: shutdown waits for the last permit.
     pub permit: SessionPermit,
 }
 
 impl SessionTask {
-    /// Creates a task whose bot has not started. `lease` is dropped when the session has ended.
-    pub fn new(sessions: Sessions, permit: SessionPermit, lease: Option<Box<dyn Send>>) -> Self {
+    /// Creates a task whose bot has not started. `cleanup_guard` is dropped when the session has
+    /// ended.
+    pub fn new(sessions: Sessions, permit: SessionPermit, cleanup_guard: Option<Box<dyn Send>>) -> Self {
         SessionTask {
             sessions,
             counts: Counts::default(),
@@ -87,36 +88,36 @@ impl SessionTask {
             reason: None,
             transport_side: None,
             bot: None,
-            share: None,
+            metrics: None,
             speech: Vec::new(),
-            lease,
+            cleanup_guard,
             permit,
         }
     }
 
-    /// Starts the bot; `kind` makes its arguments. At most `frames_max` audio frames are queued for
-    /// it.
+    /// Starts the bot; `make_arguments` builds its arguments. At most `frames_max` audio frames are
+    /// queued for it.
     pub fn start_bot(
         &mut self,
         session_id: SessionId,
         body: Value,
         transport: Transport,
         frames_max: usize,
-        kind: impl FnOnce(MediaSlot) -> bot::Kind,
+        make_arguments: impl FnOnce(MediaSlot) -> bot::Kind,
     ) {
         let (transport_side, slot) = media::pair(frames_max);
-        let metrics = self.sessions.metrics().clone();
-        self.share = Some(SessionMetrics::begin(metrics, transport, tasks::now()));
-        self.bot = Some(self.sessions.begin(session_id, body, kind(slot)));
+        let runner_metrics = self.sessions.metrics().clone();
+        self.metrics = Some(SessionMetrics::begin(runner_metrics, transport, tasks::now()));
+        self.bot = Some(self.sessions.begin(session_id, body, make_arguments(slot)));
         self.transport_side = Some(transport_side);
     }
 
-    /// Tells whether the bot has started.
+    /// Returns whether the bot has started.
     pub fn has_bot(&self) -> bool {
         self.transport_side.is_some()
     }
 
-    /// Updates the counters that other parts keep.
+    /// Updates the counters that the session and the bot's link keep.
     fn count(&mut self, session: &impl Session) {
         session.update_counts(&mut self.counts);
         let dropped = self
@@ -130,12 +131,12 @@ impl SessionTask {
 
     /// Adds the counters to the metrics, if that is due.
     fn flush(&mut self, session: &impl Session, now: Instant) {
-        if self.share.as_ref().is_none_or(|share| now < share.next_flush()) {
+        if self.metrics.as_ref().is_none_or(|metrics| now < metrics.next_flush()) {
             return;
         }
         self.count(session);
-        if let (Some(share), Some(transport_side)) = (&mut self.share, &self.transport_side) {
-            share.flush(&self.counts, transport_side.waiting(), now);
+        if let (Some(metrics), Some(transport_side)) = (&mut self.metrics, &self.transport_side) {
+            metrics.flush(&self.counts, transport_side.waiting(), now);
         }
     }
 
@@ -153,9 +154,9 @@ impl SessionTask {
     fn push_event(&mut self, event: SessionEvent, session: &impl Session) {
         match &event {
             SessionEvent::Joined => {
-                if let (Some(share), Some(codec)) = (&self.share, session.codec_name()) {
-                    share.connected(tasks::now() - self.began);
-                    share.codec_negotiated(codec);
+                if let (Some(metrics), Some(codec)) = (&self.metrics, session.codec_name()) {
+                    metrics.connected(tasks::now() - self.began);
+                    metrics.codec_negotiated(codec);
                 }
             }
             SessionEvent::Message(_) => self.counts.add(Count::MessagesIn, 1),
@@ -175,15 +176,15 @@ pub fn spawn(sessions: &Sessions, id: SessionId, client: LogClient, task: impl F
 }
 
 /// Runs a session to its end.
-pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut carrier: C, mut task: SessionTask) {
+pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut io: C, mut task: SessionTask) {
     if task.has_bot() {
         log::info!("session started: {}", session.name());
     }
-    let outcome = run_loop(&mut *session, &mut carrier, &mut task).await;
-    // A session that is ending must not be evicted; its bot has its time to end.
+    let outcome = run_loop(&mut *session, &mut io, &mut task).await;
+    // A session that is ending must not be evicted; its bot still has its grace period.
     task.permit.mark_connected();
     task.count(&*session);
-    let CloseOutcome { hang_up, log_suffix } = carrier.close(&session, &task);
+    let CloseOutcome { hang_up, log_suffix } = io.close(&session, &task);
     let SessionTask {
         sessions,
         counts,
@@ -191,15 +192,15 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut carrier: C, mut
         reason,
         transport_side,
         bot,
-        share,
-        lease,
+        metrics,
+        cleanup_guard,
         permit,
         ..
     } = task;
-    // The bot sees the end of the session by this.
+    // Dropping the link tells the bot that the session has ended.
     drop(transport_side);
-    // A slow provider must not block a slot, except when many of them are slow.
-    let aside = hang_up.as_ref().and_then(|_| sessions.hang_ups().try_acquire());
+    // A slow hang-up request runs without holding its session slot, up to a limit on such requests.
+    let hang_up_slot = hang_up.as_ref().and_then(|_| sessions.hang_ups().try_acquire());
     let ended = async {
         let outcome = match (outcome, bot) {
             (None, Some(bot)) => Some(bot.finish(sessions.shutdown()).await),
@@ -216,11 +217,11 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut carrier: C, mut
                 &format!("{seconds:.1} s, {summary}, {frames} frames to the bot, {dropped} dropped{log_suffix}"),
             );
         }
-        if let Some(share) = share {
-            share.end(&counts, reason);
+        if let Some(metrics) = metrics {
+            metrics.end(&counts, reason);
         }
-        drop((session, lease));
-        aside.is_none().then_some(permit)
+        drop((session, cleanup_guard));
+        hang_up_slot.is_none().then_some(permit)
     };
     let hang_up = async {
         if let Some(hang_up) = hang_up {
@@ -232,20 +233,16 @@ pub async fn run<C: SessionIo>(mut session: Box<C::Session>, mut carrier: C, mut
 }
 
 /// Runs until the session is gone; returns the result of the bot if it ended first.
-async fn run_loop<C: SessionIo>(
-    session: &mut C::Session,
-    carrier: &mut C,
-    task: &mut SessionTask,
-) -> Option<BotOutcome> {
+async fn run_loop<C: SessionIo>(session: &mut C::Session, io: &mut C, task: &mut SessionTask) -> Option<BotOutcome> {
     let mut timer = pin!(sleep_until(tasks::now().into()));
     let mut shutdown = task.sessions.shutdown().clone();
     let mut stop = pin!(async move { shutdown.wait().await });
     let mut outcome = None;
     let mut stopping = false;
-    while let Some(deadline) = poll_fn(|cx| Poll::Ready(drain(session, carrier, task, cx))).await {
-        // A silent session still reports its counters in time.
-        let due = task.share.as_ref().map(SessionMetrics::next_flush);
-        let until = tokio::time::Instant::from_std(deadline.or(due, "metrics").at);
+    while let Some(deadline) = poll_fn(|cx| Poll::Ready(drain(session, io, task, cx))).await {
+        // Without this, a session without traffic would not flush its counters.
+        let due = task.metrics.as_ref().map(SessionMetrics::next_flush);
+        let until = tokio::time::Instant::from_std(deadline.earlier_of(due, "metrics").at);
         if timer.deadline() != until {
             timer.as_mut().reset(until);
         }
@@ -257,7 +254,7 @@ async fn run_loop<C: SessionIo>(
         } = task;
         // Unbiased: a flood from the peer or the bot must not starve the others.
         tokio::select! {
-            input = carrier.recv() => carrier.deliver(input, session, task),
+            input = io.recv() => io.deliver(input, session, task),
             () = notified(transport_side.as_ref()) => drain_bot(session, task),
             () = &mut timer => handle_timeout(session, task, deadline),
             ended = ended(bot.as_mut()), if outcome.is_none() => {
@@ -297,11 +294,11 @@ async fn ended(bot: Option<&mut BotTask>) -> BotOutcome {
 
 fn handle_timeout(session: &mut impl Session, task: &mut SessionTask, deadline: Deadline) {
     let now = tasks::now();
-    if let Some(share) = &mut task.share
+    if let Some(metrics) = &mut task.metrics
         && now >= deadline.at
     {
         log::trace!("due: {}", deadline.why);
-        share.record_lateness(now.saturating_duration_since(deadline.at));
+        metrics.record_lateness(now.saturating_duration_since(deadline.at));
     }
     session.handle_timeout(now);
     feed_speech(session, task);
@@ -311,7 +308,7 @@ fn handle_timeout(session: &mut impl Session, task: &mut SessionTask, deadline: 
 /// gone.
 fn drain<C: SessionIo>(
     session: &mut C::Session,
-    carrier: &mut C,
+    io: &mut C,
     task: &mut SessionTask,
     cx: &mut Context<'_>,
 ) -> Option<Deadline> {
@@ -326,10 +323,10 @@ fn drain<C: SessionIo>(
                 return Some(deadline);
             }
             SessionOutput::Closed => return None,
-            SessionOutput::Command(command) => carrier.perform(command, session, task, cx),
+            SessionOutput::Command(command) => io.perform(command, session, task, cx),
             SessionOutput::Audio(frame) => task.push_audio(&frame),
             SessionOutput::Event(event) => task.push_event(event, session),
-            SessionOutput::SpeechWanted => feed_speech(session, task),
+            SessionOutput::BotAudioWanted => feed_speech(session, task),
         }
     }
 }
@@ -355,7 +352,7 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
     feed_speech(session, task);
 }
 
-/// Passes speech and marks in order, as much as the session takes.
+/// Passes speech and marks in order, up to the session's free capacity.
 fn feed_speech(session: &mut impl Session, task: &mut SessionTask) {
     let SessionTask {
         transport_side, speech, ..
@@ -364,12 +361,12 @@ fn feed_speech(session: &mut impl Session, task: &mut SessionTask) {
     for name in transport_side.take_unplayed_marks() {
         transport_side.push(bot::Event::Mark { name, played: false });
     }
-    while let Some(room) = session.speech_capacity() {
+    while let Some(capacity) = session.bot_audio_capacity() {
         speech.clear();
-        if room > 0 {
-            transport_side.take_audio(speech, room);
+        if capacity > 0 {
+            transport_side.take_audio(speech, capacity);
         }
-        session.handle_speech(speech, tasks::now());
+        session.handle_bot_audio(speech, tasks::now());
         let Some(name) = transport_side.take_mark() else { break };
         if let Some(event) = session.handle_mark(name) {
             transport_side.push(event.into());

@@ -27,7 +27,7 @@ use crate::io::ice_tcp::{IceTcpConnection, TcpSlots};
 use crate::io::session::{self, SessionTask};
 use crate::io::sessions::{SessionStart, Sessions};
 use crate::io::tasks;
-use crate::limits::{AUDIO_IN_FRAMES_MAX, INQUIRY_WITHIN, SESSION_REQUESTS};
+use crate::limits::{AUDIO_IN_FRAMES_MAX, PROBE_WITHIN, SESSION_REQUESTS};
 use crate::proto::metrics::MetricsSnapshot;
 use crate::proto::server::admission::{PendingKind, Requester};
 pub use crate::proto::webrtc::connection::ConnectionContext;
@@ -214,7 +214,7 @@ impl WebRtc {
                 silent.extend(inquiry.await.ok());
             }
         };
-        let _ = tokio::time::timeout(INQUIRY_WITHIN, finding).await;
+        let _ = tokio::time::timeout(PROBE_WITHIN, finding).await;
         silent.sort_by_key(|silent| silent.heard);
         let places = silent.iter();
         let mut places = places.map(|silent| sessions.admission().replace(silent.ticket, requester));

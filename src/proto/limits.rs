@@ -384,16 +384,16 @@ pub const QUIET_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest time between two checks of a peer. str0m checks every 3 s while it is answered; some
 /// devices close 10 s after the last check.
 pub const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(3_500);
-/// Unanswered checks of an inquiry after which a session may be evicted. With their interval they
-/// last 1.76 s: longer than a Wi-Fi outage of 1.5 s that begins with the inquiry, and short enough
+/// Unanswered checks of a probe after which a session may be evicted. With their interval they
+/// last 1.76 s: longer than a Wi-Fi outage of 1.5 s that begins with the probe, and short enough
 /// for a device that was reset to be connected within 2 s of its offer.
-pub const INQUIRY_CHECKS: u32 = 8;
-/// Interval of the checks of an inquiry: a device accepts some ten datagrams a second beside its
+pub const PROBE_CHECKS: u32 = 8;
+/// Interval of the checks of a probe: a device accepts some ten datagrams a second beside its
 /// audio.
-pub const INQUIRY_INTERVAL: Duration = Duration::from_millis(220);
-/// Time that an offer waits for the result of inquiries: all their checks, and the scheduling delay
+pub const PROBE_INTERVAL: Duration = Duration::from_millis(220);
+/// Time that an offer waits for the result of probes: all their checks, and the scheduling delay
 /// of a busy machine. Devices wait 10 s for an answer.
-pub const INQUIRY_WITHIN: Duration = Duration::from_millis(2_500);
+pub const PROBE_WITHIN: Duration = Duration::from_millis(2_500);
 /// Offers that wait for inquiries; each holds its body. All devices of a home after a power cut
 /// fit, and one source may have three quarters of them.
 pub const WAITING_OFFERS_MAX: usize = 32;

@@ -27,16 +27,16 @@ pub trait Session {
     /// stream.
     fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, mixed: bool, now: Instant);
 
-    /// Returns how many samples of speech the session accepts, at the bot's rate; `None` while
-    /// speech and marks stay queued with the bot.
-    fn speech_capacity(&self) -> Option<usize>;
+    /// Returns how many samples of the bot's audio the session accepts, at the bot's rate. `None`
+    /// means: do not take speech or marks from the bot's queue now.
+    fn bot_audio_capacity(&self) -> Option<usize>;
 
-    /// Takes the bot's next speech, at most [`Session::speech_capacity`] samples. An empty slice
-    /// means that the bot has no more.
-    fn handle_speech(&mut self, pcm: &[i16], now: Instant);
+    /// Takes the bot's next audio, at most [`Session::bot_audio_capacity`] samples. An empty slice
+    /// means that the bot's queue is empty.
+    fn handle_bot_audio(&mut self, pcm: &[i16], now: Instant);
 
-    /// Takes a mark behind all speech so far. Returns its event where the far end does not report
-    /// playback: the speech before it counts as played.
+    /// Queues a mark after all speech so far. If the remote end cannot report playback, returns the
+    /// mark event at once.
     fn handle_mark(&mut self, name: String) -> Option<SessionEvent> {
         Some(SessionEvent::Mark { name, played: true })
     }
@@ -47,7 +47,7 @@ pub trait Session {
     /// Takes a text message of the bot.
     fn handle_message(&mut self, text: String);
 
-    /// Ends the session after the bot's last speech has left.
+    /// Ends the session after the bot's last speech has been sent.
     fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant);
 
     /// Ends the session now, with a goodbye if a peer is connected.
@@ -56,16 +56,17 @@ pub trait Session {
     /// Ends the session because its permit was reassigned.
     fn handle_eviction(&mut self, now: Instant);
 
-    /// Handles the deadline of [`SessionOutput::Timeout`]; has no effect before it.
+    /// Handles the deadline of [`SessionOutput::Timeout`]. Calling it before the deadline has no
+    /// effect.
     fn handle_timeout(&mut self, now: Instant);
 
     /// Returns the next output.
     fn poll_output(&mut self, now: Instant) -> SessionOutput<'_, Self::Command>;
 
-    /// Tells whether a caller has connected, which protects the session from eviction.
+    /// Returns whether a caller has connected, which protects the session from eviction.
     fn has_caller(&self) -> bool;
 
-    /// Returns the negotiated codec for the metrics, where there is a choice.
+    /// Returns the negotiated codec for the metrics, if the transport negotiates one.
     fn codec_name(&self) -> Option<&'static str> {
         None
     }
@@ -76,22 +77,22 @@ pub trait Session {
     /// Returns the media summary for the last log line.
     fn summary(&self, counts: &Counts) -> String;
 
-    /// Logs a diagnosis of this end.
+    /// Logs a diagnosis of why the session ended, if there is one.
     fn log_diagnosis(&self, _reason: LeaveReason) {}
 }
 
 /// An output of a session.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SessionOutput<'a, C> {
-    /// No output is left until this deadline for [`Session::handle_timeout`].
+    /// No output is left. Call [`Session::handle_timeout`] at this deadline.
     Timeout(Deadline),
     /// A command for the transport.
     Command(C),
     /// Audio of a caller.
     Audio(CallerFrame<'a>),
     Event(SessionEvent),
-    /// [`Session::speech_capacity`] has grown.
-    SpeechWanted,
+    /// [`Session::bot_audio_capacity`] has grown.
+    BotAudioWanted,
     /// The session is over; inputs have no effect.
     Closed,
 }
@@ -109,9 +110,9 @@ impl Deadline {
         Deadline { at, why }
     }
 
-    /// Returns the earlier one.
+    /// Returns the earlier of this deadline and `at`, if there is one.
     #[must_use]
-    pub fn or(self, at: Option<Instant>, why: &'static str) -> Self {
+    pub fn earlier_of(self, at: Option<Instant>, why: &'static str) -> Self {
         match at {
             Some(at) if at < self.at => Deadline { at, why },
             _ => self,

@@ -169,7 +169,7 @@ impl End for Runner {
                     }
                     hand(&mut self.echo, &mut self.speech, &mut self.session, now);
                 }
-                SessionOutput::Command(_) | SessionOutput::SpeechWanted => {}
+                SessionOutput::Command(_) | SessionOutput::BotAudioWanted => {}
                 SessionOutput::Event(_) => self.joined = true,
             }
         }
@@ -182,10 +182,12 @@ impl End for Runner {
 
 /// Passes pending speech to a session, with a reused buffer.
 fn hand(echo: &mut VecDeque<i16>, speech: &mut Vec<i16>, session: &mut impl Session, now: Instant) {
-    let Some(room) = session.speech_capacity() else { return };
+    let Some(room) = session.bot_audio_capacity() else {
+        return;
+    };
     speech.clear();
     speech.extend(echo.drain(..room.min(echo.len())));
-    session.handle_speech(speech, now);
+    session.handle_bot_audio(speech, now);
 }
 
 /// Two ends with a common clock.

@@ -107,7 +107,7 @@ impl SessionIo for WebRtcIo {
         }
     }
 
-    fn close(self, _session: &WebRtcSession, _host: &SessionTask) -> CloseOutcome {
+    fn close(self, _session: &WebRtcSession, _task: &SessionTask) -> CloseOutcome {
         // Dropping the registration and the channel tells waiting requests that the session is
         // gone.
         CloseOutcome::default()

@@ -138,7 +138,7 @@ pub struct RoomSession {
     /// Since when no caller has been present, or since the room was joined.
     no_caller_since: Option<Instant>,
     receiver: RoomAudioReceiver,
-    speaker: AudioSender,
+    audio_sender: AudioSender,
     outbox: Outbox,
     /// Messages of callers from before the bot was told that it has joined.
     early_messages: EarlyMessages,
@@ -154,7 +154,7 @@ pub struct RoomSession {
 
 impl RoomSession {
     pub fn new(setup: RoomSetup, now: Instant) -> Self {
-        let speaker = AudioSender::new(Codec::Opus, false, setup.common.encoder_settings);
+        let audio_sender = AudioSender::new(Codec::Opus, false, setup.common.encoder_settings);
         RoomSession {
             common: setup.common,
             url: setup.url,
@@ -170,7 +170,7 @@ impl RoomSession {
             had_caller: false,
             no_caller_since: None,
             receiver: RoomAudioReceiver::new(),
-            speaker,
+            audio_sender,
             outbox: Outbox::new(false),
             early_messages: EarlyMessages::default(),
             oversized_messages: 0,
@@ -250,7 +250,7 @@ impl RoomSession {
         if self.sends_audio()
             && let SignalState::Open(connection) = &mut self.signal
         {
-            while let Some(packet) = self.speaker.poll_packet(now) {
+            while let Some(packet) = self.audio_sender.poll_packet(now) {
                 connection.send_audio(&packet, now);
                 any = true;
             }
@@ -362,15 +362,15 @@ impl RoomSession {
             SignalState::Backoff(until) => Some(until),
             _ => None,
         };
-        let speaker = self.sends_audio().then(|| self.speaker.poll_timeout()).flatten();
+        let audio_sender = self.sends_audio().then(|| self.audio_sender.poll_timeout()).flatten();
         // Nothing is due before the bot or the transport acts.
         Deadline::new(now + ROOM_FIRST_CALLER_WITHIN, "nothing")
-            .or(connection, "connection")
-            .or(phase, "phase")
-            .or(alone, "no caller")
-            .or(pause, "next try")
-            .or(speaker, "speech out")
-            .or(self.receiver.poll_timeout(), "speech in")
+            .earlier_of(connection, "connection")
+            .earlier_of(phase, "phase timeout")
+            .earlier_of(alone, "no caller")
+            .earlier_of(pause, "next try")
+            .earlier_of(audio_sender, "pacer")
+            .earlier_of(self.receiver.poll_timeout(), "jitter buffer")
     }
 
     fn unix_ms(&self, now: Instant) -> u64 {
@@ -394,26 +394,26 @@ impl Session for RoomSession {
     /// The first call joins the room.
     fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, mixed: bool, now: Instant) {
         self.receiver.configure(in_rate_hz, mixed, now);
-        self.speaker.set_rate(out_rate_hz, now);
+        self.audio_sender.set_rate(out_rate_hz, now);
         if self.phase == RoomPhase::Waiting {
             self.join(now);
         }
     }
 
-    fn speech_capacity(&self) -> Option<usize> {
-        self.accepts_speech().then(|| self.speaker.room())
+    fn bot_audio_capacity(&self) -> Option<usize> {
+        self.accepts_speech().then(|| self.audio_sender.room())
     }
 
-    fn handle_speech(&mut self, pcm: &[i16], now: Instant) {
+    fn handle_bot_audio(&mut self, pcm: &[i16], now: Instant) {
         if self.accepts_speech() {
             self.speech_ended = pcm.is_empty();
-            self.speaker.handle_audio(pcm, now);
+            self.audio_sender.handle_audio(pcm, now);
             self.send_speech(now);
         }
     }
 
     fn handle_interruption(&mut self, now: Instant) {
-        self.speaker.handle_interruption(now);
+        self.audio_sender.handle_interruption(now);
         self.send_speech(now);
     }
 
@@ -439,8 +439,8 @@ impl Session for RoomSession {
     fn handle_timeout(&mut self, now: Instant) {
         match self.phase {
             RoomPhase::Finishing { until, reason } => {
-                let said = self.speech_ended && self.speaker.is_silent() && !self.bot_speaking;
-                if now >= until || said {
+                let playout_done = self.speech_ended && self.audio_sender.is_silent() && !self.bot_speaking;
+                if now >= until || playout_done {
                     self.end(reason, now);
                 }
             }
@@ -483,7 +483,7 @@ impl Session for RoomSession {
                 }
                 RoomPoll::Idle(at) => at,
             };
-            if let Some(turn) = self.speaker.poll_speech_edge() {
+            if let Some(turn) = self.audio_sender.poll_speech_edge() {
                 self.bot_speaking = turn == SpeechEdge::Started;
                 if !self.is_ending() {
                     self.events.push_back(match turn {
@@ -505,7 +505,7 @@ impl Session for RoomSession {
 
     fn update_counts(&self, counts: &mut Counts) {
         self.receiver.tally().count(counts);
-        self.speaker.counters().count(counts);
+        self.audio_sender.counters().count(counts);
         counts.set(Count::MessagesDropped, self.outbox.dropped() + self.oversized_messages);
     }
 

@@ -321,10 +321,10 @@ impl SocketSession {
             SocketPhase::Live | SocketPhase::Closed => None,
         };
         let alive = (self.pinged + SOCKET_PING_INTERVAL).min(self.last_received + SOCKET_FREED_AFTER);
-        let next = Deadline::new(alive, "keep-alive").or(phase, "phase");
+        let next = Deadline::new(alive, "keep-alive").earlier_of(phase, "phase timeout");
         match self.blocked {
-            Some(since) => next.or(Some(since + SOCKET_STALL), "stall"),
-            None if self.speaks() => next.or(self.audio_output.poll_timeout(), "speech out"),
+            Some(since) => next.earlier_of(Some(since + SOCKET_STALL), "stall"),
+            None if self.speaks() => next.earlier_of(self.audio_output.poll_timeout(), "pacer"),
             None => next,
         }
     }
@@ -342,11 +342,11 @@ impl Session for SocketSession {
         self.audio_output.set_rate(out_rate_hz);
     }
 
-    fn speech_capacity(&self) -> Option<usize> {
+    fn bot_audio_capacity(&self) -> Option<usize> {
         Some(if self.speaks() { self.audio_output.room() } else { 0 })
     }
 
-    fn handle_speech(&mut self, pcm: &[i16], now: Instant) {
+    fn handle_bot_audio(&mut self, pcm: &[i16], now: Instant) {
         if self.speaks() {
             self.speech_ended = pcm.is_empty();
             self.audio_output.handle_audio(pcm, now);
@@ -486,7 +486,7 @@ impl Session for SocketSession {
         if self.blocked.is_none() {
             // What left makes room for more, which may be due as well.
             if std::mem::take(&mut self.has_room) {
-                return SessionOutput::SpeechWanted;
+                return SessionOutput::BotAudioWanted;
             }
             if let Some(message) = self.outgoing.pop_front() {
                 self.outgoing_bytes -= length(&message);

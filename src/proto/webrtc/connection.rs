@@ -1,8 +1,8 @@
 //! One peer connection: str0m's `Rtc`, reduced to audio in both directions and messages.
 //!
 //! In: descriptions, datagrams, candidates, encoded audio, messages, and `now`. Out, through
-//! [`PeerConnection::poll_output`]: datagrams to send, audio payloads with their RTP numbers,
-//! messages, and connection events. The caller drains `poll_output` up to
+//! [`PeerConnection::poll_output`]: datagrams to send, audio payloads with RTP sequence number
+//! and timestamp, messages, and connection events. The owner drains `poll_output` up to
 //! [`ConnectionOutput::Timeout`] after each input. str0m implements ICE, STUN, DTLS, RTP and SCTP.
 //!
 //! The peer is a browser, a microcontroller, the server of a WhatsApp call, or a media-room server
@@ -144,7 +144,7 @@ impl PeerConnection {
                 Ok(candidate) => {
                     self.rtc.add_local_candidate(candidate);
                 }
-                Err(error) => log::debug!("an address is no candidate: {error}"),
+                Err(error) => log::debug!("cannot use the address as an ICE candidate: {error}"),
             }
         }
     }
@@ -169,8 +169,8 @@ impl PeerConnection {
         self.now = now;
         if self.config.audio_layout == AudioLayout::SingleClient {
             let expected = self.sender.payload_type().map(|payload_type| *payload_type);
-            if let Some(words) = self.unusable_audio.poll_warning(expected, now) {
-                log::warn!("{words}");
+            if let Some(warning) = self.unusable_audio.poll_warning(expected, now) {
+                log::warn!("{warning}");
             }
         }
         if let Err(error) = self.rtc.handle_input(Input::Timeout(now)) {
@@ -178,24 +178,24 @@ impl PeerConnection {
         }
         if self.loss_deadline().is_some_and(|at| now >= at) {
             let silence = now.saturating_duration_since(self.last_received_at);
-            log::debug!("connection: nothing was heard for {} s", silence.as_secs());
+            log::debug!("connection: nothing received for {} s", silence.as_secs());
             self.rtc.disconnect();
             let failed = self.report_end(ConnectionOutput::Failed);
             self.outputs.extend(failed);
         }
     }
 
-    /// Returns when the silence of the peer becomes a failure.
+    /// Returns when the connection fails if nothing more is received.
     fn loss_deadline(&self) -> Option<Instant> {
         let lost_after = self.config.silence_timeout?;
-        let watched = self.is_connected && !self.end_reported && !self.is_closing;
-        watched.then(|| self.last_received_at + lost_after)
+        let is_monitored = self.is_connected && !self.end_reported && !self.is_closing;
+        is_monitored.then(|| self.last_received_at + lost_after)
     }
 
     /// Reports the end of the connection once, unless this end closed it.
     fn report_end(&mut self, output: ConnectionOutput) -> Option<ConnectionOutput> {
-        let told = std::mem::replace(&mut self.end_reported, true) || self.is_closing;
-        (!told).then_some(output)
+        let already_reported = std::mem::replace(&mut self.end_reported, true) || self.is_closing;
+        (!already_reported).then_some(output)
     }
 
     /// Returns the next output.
@@ -203,8 +203,8 @@ impl PeerConnection {
         if let Some(output) = self.outputs.pop_front() {
             return output;
         }
-        if let Some(proven) = self.paths.take_validated_path() {
-            return ConnectionOutput::PathValidated(proven);
+        if let Some(path) = self.paths.take_validated_path() {
+            return ConnectionOutput::PathValidated(path);
         }
         if let Some(check) = self.paths.take_check() {
             return ConnectionOutput::Transmit(check);

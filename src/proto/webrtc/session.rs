@@ -27,7 +27,7 @@ use crate::audio::sender::{AudioSender, SpeechEdge};
 use crate::config::Transport;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
-use crate::limits::{CHECK_AT_ONCE_AFTER, FINISH_WITHIN, INQUIRY_CHECKS, OUTAGE_AFTER, PEER_LOST_AFTER};
+use crate::limits::{CHECK_AT_ONCE_AFTER, FINISH_WITHIN, OUTAGE_AFTER, PEER_LOST_AFTER, PROBE_CHECKS};
 use crate::session::{CallerFrame, Deadline, Session, SessionOutput};
 use crate::webrtc::connection::{
     self, ChannelLabel, PacketTrust, PeerConnection, ReceivedPacket, Transmit, ValidatedPath,
@@ -93,24 +93,24 @@ pub struct WebRtcSession {
     /// The bot must be told that an outage has ended.
     resume_pending: bool,
     liveness: Liveness,
-    /// Another session may have the same caller, and this one's has been silent since.
+    /// Another session may belong to the same caller; nothing has been heard on this one since.
     is_contested: bool,
-    listener: AudioReceiver,
-    speaker: AudioSender,
+    audio_receiver: AudioReceiver,
+    audio_sender: AudioSender,
     outbox: Outbox,
     /// State of the `oai-events` channel, if the client opened it.
     realtime_events: Option<RealtimeEvents>,
     pending_event: Option<SessionEvent>,
     commands: VecDeque<WebRtcCommand>,
-    /// The bot's last answer was that it has no more audio.
-    source_dry: bool,
-    /// The bot's turn is active or ended just now.
+    /// The bot's queue had no more audio when it was last read.
+    bot_queue_empty: bool,
+    /// The bot's speech has been reported as started and not yet as stopped.
     bot_turn_active: bool,
     media_gate: MediaGate,
     /// The silence after which the session ends.
-    free_after: Duration,
+    end_after_silence: Duration,
     is_call: bool,
-    /// The first audio of the caller was passed on.
+    /// The caller's first audio has been passed on.
     was_audible: bool,
     /// The session was evicted before it was connected.
     is_evicted: bool,
@@ -183,7 +183,7 @@ impl WebRtcSession {
 
     /// Returns the record of the last connection attempt if it failed.
     pub fn failed_attempt(&self) -> Option<&IceAttempt> {
-        Some(self.connection.attempt()).filter(|tried| !tried.is_secured())
+        Some(self.connection.attempt()).filter(|attempt| !attempt.is_secured())
     }
 
     /// Returns whether the session is closing. A returning client must not join it then.
@@ -245,7 +245,7 @@ impl WebRtcSession {
     fn queue_due_packets(&mut self, now: Instant) -> bool {
         let mut any = false;
         if self.can_send_audio() {
-            while let Some(packet) = self.speaker.poll_packet(now) {
+            while let Some(packet) = self.audio_sender.poll_packet(now) {
                 self.connection.send_audio(packet.payload, packet.ticks, None, now);
                 any = true;
             }
@@ -273,7 +273,7 @@ impl WebRtcSession {
     /// Returns the next event, with its side effects.
     fn next_event(&mut self) -> Option<SessionEvent> {
         if std::mem::take(&mut self.resume_pending) {
-            log::info!("the caller is heard again");
+            log::info!("receiving from the caller again");
             return Some(SessionEvent::Resumed);
         }
         let event = self.pending_event.take()?;
@@ -283,7 +283,7 @@ impl WebRtcSession {
                 self.commands
                     .extend(self.device().map(CompetingSession::Device).map(WebRtcCommand::Announce));
             }
-            SessionEvent::Lost => log::info!("nothing heard of the caller for some seconds"),
+            SessionEvent::Lost => log::info!("nothing received from the caller for {} s", PEER_LOST_AFTER.as_secs()),
             SessionEvent::Left(_) => self.progress(CallProgress::Ended),
             _ => {}
         }
@@ -327,7 +327,7 @@ impl WebRtcSession {
 
     fn handle_channel_open(&mut self, now: Instant) {
         self.outbox.handle_open(now);
-        // A channel that was reopened after a restart has been told.
+        // Do not repeat the greeting when the channel is reopened after a restart.
         if self.connection.message_channel() == Some(ChannelLabel::Events) && self.realtime_events.is_none() {
             let events = self.realtime_events.insert(RealtimeEvents::default());
             self.outbox.push(events.handle_open());
@@ -342,7 +342,7 @@ impl WebRtcSession {
         if let WebRtcPhase::Connecting { .. } = self.phase {
             self.phase = WebRtcPhase::Live;
         }
-        self.speaker.start(now);
+        self.audio_sender.start(now);
         self.send_due_audio(now);
         if !std::mem::replace(&mut self.has_joined, true) {
             self.pending_event = Some(SessionEvent::Joined);
@@ -355,21 +355,21 @@ impl WebRtcSession {
                 Some(until)
             }
             WebRtcPhase::Finishing { until, .. } => Some(until),
-            WebRtcPhase::Live if self.is_lost => Some(self.liveness.last_heard() + self.free_after),
+            WebRtcPhase::Live if self.is_lost => Some(self.liveness.last_heard() + self.end_after_silence),
             WebRtcPhase::Live => Some(self.liveness.last_heard() + PEER_LOST_AFTER),
             WebRtcPhase::Gone => None,
         };
-        // A message that is overdue waits for the peer, not for the clock.
+        // An overdue message is waiting for the peer's ACK, so it sets no timer.
         let message = self.outbox.poll_timeout().filter(|at| *at > now);
         let next = Deadline::new(peer, "connection")
-            .or(phase, "phase")
-            .or(self.listener.poll_timeout(), "speech in")
-            .or(message, "message");
+            .earlier_of(phase, "phase timeout")
+            .earlier_of(self.audio_receiver.poll_timeout(), "jitter buffer")
+            .earlier_of(message, "message");
         if !self.can_send_audio() {
             return next;
         }
-        next.or(self.speaker.poll_timeout(), "speech out")
-            .or(Some(self.liveness.next_check()), "question")
+        next.earlier_of(self.audio_sender.poll_timeout(), "pacer")
+            .earlier_of(Some(self.liveness.next_check()), "connectivity check")
     }
 }
 
@@ -382,24 +382,28 @@ impl Session for WebRtcSession {
     }
 
     fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, _mixed: bool, now: Instant) {
-        self.listener.set_rate(in_rate_hz);
-        self.speaker.set_rate(out_rate_hz, now);
+        self.audio_receiver.set_rate(in_rate_hz);
+        self.audio_sender.set_rate(out_rate_hz, now);
     }
 
-    fn speech_capacity(&self) -> Option<usize> {
-        Some(if self.can_send_audio() { self.speaker.room() } else { 0 })
+    fn bot_audio_capacity(&self) -> Option<usize> {
+        Some(if self.can_send_audio() {
+            self.audio_sender.room()
+        } else {
+            0
+        })
     }
 
-    fn handle_speech(&mut self, pcm: &[i16], now: Instant) {
+    fn handle_bot_audio(&mut self, pcm: &[i16], now: Instant) {
         if self.can_send_audio() {
-            self.source_dry = pcm.is_empty();
-            self.speaker.handle_audio(pcm, now);
+            self.bot_queue_empty = pcm.is_empty();
+            self.audio_sender.handle_audio(pcm, now);
             self.send_due_audio(now);
         }
     }
 
     fn handle_interruption(&mut self, now: Instant) {
-        self.speaker.handle_interruption(now);
+        self.audio_sender.handle_interruption(now);
         self.send_due_audio(now);
     }
 
@@ -410,7 +414,7 @@ impl Session for WebRtcSession {
     fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
         match self.phase {
             WebRtcPhase::Live => {
-                self.source_dry = false;
+                self.bot_queue_empty = false;
                 self.phase = WebRtcPhase::Finishing {
                     until: now + FINISH_WITHIN,
                     reason,
@@ -428,11 +432,10 @@ impl Session for WebRtcSession {
         }
     }
 
-    /// Ends the session: a pending one did not connect in time, and a device did not answer a
-    /// probe.
+    /// Ends the session: either it never connected, or its device did not answer a probe.
     fn handle_eviction(&mut self, now: Instant) {
         let reason = if self.has_joined {
-            log::info!("{INQUIRY_CHECKS} checks got no answer, and a device at the same address takes the place");
+            log::info!("{PROBE_CHECKS} connectivity checks got no answer; replaced by a device at the same address");
             LeaveReason::Replaced
         } else {
             self.is_evicted = true;
@@ -453,7 +456,7 @@ impl Session for WebRtcSession {
             }
             WebRtcPhase::Live | WebRtcPhase::Finishing { .. } => {
                 let silent = self.liveness.silent_for(now);
-                if silent >= self.free_after {
+                if silent >= self.end_after_silence {
                     self.end(LeaveReason::Vanished, now);
                 } else if silent >= PEER_LOST_AFTER && self.is_contested {
                     self.end(LeaveReason::Replaced, now);
@@ -463,9 +466,9 @@ impl Session for WebRtcSession {
                 }
                 // A client that is told goodbye stops its playout, so the bot's turn must have
                 // ended.
-                let said = self.source_dry && self.speaker.is_silent() && !self.bot_turn_active;
+                let playout_done = self.bot_queue_empty && self.audio_sender.is_silent() && !self.bot_turn_active;
                 if let WebRtcPhase::Finishing { until, reason } = self.phase
-                    && (now >= until || said)
+                    && (now >= until || playout_done)
                 {
                     self.end(reason, now);
                 }
@@ -475,7 +478,7 @@ impl Session for WebRtcSession {
             _ => {}
         }
         self.send_due_check(now);
-        self.listener.handle_timeout(now);
+        self.audio_receiver.handle_timeout(now);
         self.queue_due_packets(now);
         self.connection.handle_timeout(now);
     }
@@ -492,11 +495,11 @@ impl Session for WebRtcSession {
                 return SessionOutput::Closed;
             }
             // The decoded frame is borrowed, so it must be returned at once.
-            if self.listener.poll_frame() {
+            if self.audio_receiver.poll_frame() {
                 if self.is_call && !std::mem::replace(&mut self.was_audible, true) {
                     return SessionOutput::Command(WebRtcCommand::Progress(CallProgress::Audible));
                 }
-                let (pcm, rate_hz) = self.listener.take_frame();
+                let (pcm, rate_hz) = self.audio_receiver.take_frame();
                 return SessionOutput::Audio(CallerFrame {
                     pcm,
                     rate_hz,
@@ -505,9 +508,9 @@ impl Session for WebRtcSession {
             }
             match self.connection.poll_output() {
                 connection::ConnectionOutput::Timeout(at) => {
-                    if let Some(turn) = self.speaker.poll_speech_edge() {
-                        self.bot_turn_active = turn == SpeechEdge::Started;
-                        return SessionOutput::Event(match turn {
+                    if let Some(edge) = self.audio_sender.poll_speech_edge() {
+                        self.bot_turn_active = edge == SpeechEdge::Started;
+                        return SessionOutput::Event(match edge {
                             SpeechEdge::Started => SessionEvent::SpeechStarted,
                             SpeechEdge::Stopped => SessionEvent::SpeechStopped,
                         });
@@ -522,13 +525,13 @@ impl Session for WebRtcSession {
                     }
                     return SessionOutput::Command(WebRtcCommand::Transmit(transmit));
                 }
-                connection::ConnectionOutput::PathValidated(proven) => {
-                    return SessionOutput::Command(WebRtcCommand::PathValidated(proven));
+                connection::ConnectionOutput::PathValidated(path) => {
+                    return SessionOutput::Command(WebRtcCommand::PathValidated(path));
                 }
                 connection::ConnectionOutput::Connected => self.handle_connected(now),
                 connection::ConnectionOutput::Audio { packet, .. } => {
                     self.handle_activity(now);
-                    self.listener.handle_packet(&packet, now);
+                    self.audio_receiver.handle_packet(&packet, now);
                 }
                 connection::ConnectionOutput::Dtmf(key) => {
                     self.handle_activity(now);
@@ -563,13 +566,13 @@ impl Session for WebRtcSession {
     }
 
     fn update_counts(&self, counts: &mut Counts) {
-        self.listener.tally().count(counts);
-        self.speaker.counters().count(counts);
+        self.audio_receiver.tally().count(counts);
+        self.audio_sender.counters().count(counts);
         counts.set(Count::MessagesDropped, self.outbox.dropped());
     }
 
     fn summary(&self, counts: &Counts) -> String {
-        self.listener.tally().summary(counts)
+        self.audio_receiver.tally().summary(counts)
     }
 
     /// Logs why a connection was not established.
@@ -578,15 +581,15 @@ impl Session for WebRtcSession {
             reason,
             LeaveReason::NeverConnected | LeaveReason::Vanished | LeaveReason::Failed | LeaveReason::Left
         );
-        let Some(tried) = self.failed_attempt().filter(|_| is_unexplained) else {
+        let Some(attempt) = self.failed_attempt().filter(|_| is_unexplained) else {
             return;
         };
         if self.is_evicted {
-            log::debug!("{reason}: it gave way to a newcomer; {tried}");
+            log::debug!("{reason}: evicted to make room for a new session; {attempt}");
         } else {
-            log::warn!("{reason}: {tried}");
+            log::warn!("{reason}: {attempt}");
         }
-        log::debug!("tried: {}", tried.pairs());
+        log::debug!("candidate pairs: {}", attempt.pairs());
     }
 }
 

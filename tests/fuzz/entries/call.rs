@@ -284,10 +284,10 @@ impl Call {
     }
 
     fn speak(&mut self) {
-        let taken = self.session.speech_capacity().unwrap_or_default().min(self.speech);
+        let taken = self.session.bot_audio_capacity().unwrap_or_default().min(self.speech);
         self.speech -= taken;
         let pcm: Vec<i16> = (0..taken).map(|at| (at % 50) as i16 * 200).collect();
-        self.session.handle_speech(&pcm, self.now);
+        self.session.handle_bot_audio(&pcm, self.now);
         self.drain();
     }
 
@@ -320,7 +320,7 @@ impl Call {
                     assert_eq!(frame.rate_hz, 16_000);
                     self.heard += frame.pcm.len();
                 }
-                SessionOutput::Command(_) | SessionOutput::SpeechWanted => {}
+                SessionOutput::Command(_) | SessionOutput::BotAudioWanted => {}
                 SessionOutput::Event(event) => self.events.push(event),
             }
         }

@@ -152,11 +152,11 @@ impl Call {
     fn pull_speech(&mut self) {
         let samples = self
             .session
-            .speech_capacity()
+            .bot_audio_capacity()
             .unwrap_or_default()
             .min(self.speech.len());
         let pcm: Vec<i16> = self.speech.drain(..samples).collect();
-        self.session.handle_speech(&pcm, self.now);
+        self.session.handle_bot_audio(&pcm, self.now);
     }
 
     /// Returns the texts that the bot received, with times.
@@ -254,7 +254,7 @@ impl Call {
                     }
                 }
                 SessionOutput::Event(event) => self.events.push((at, event)),
-                SessionOutput::Command(_) | SessionOutput::SpeechWanted => {}
+                SessionOutput::Command(_) | SessionOutput::BotAudioWanted => {}
             }
         }
     }

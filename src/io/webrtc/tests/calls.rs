@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::*;
-use crate::limits::{INQUIRY_CHECKS, INQUIRY_INTERVAL, PEER_FREED_AFTER, PEER_LOST_AFTER};
+use crate::limits::{PEER_FREED_AFTER, PEER_LOST_AFTER, PROBE_CHECKS, PROBE_INTERVAL};
 use crate::proto::testing::device::{as_device, device};
 
 /// A whole session: the bot sees the caller join, speak and leave, and answers.
@@ -211,7 +211,7 @@ async fn a_reset_device_gets_its_slot_on_a_full_runner() {
         () = live.until(|_| false) => unreachable!("it goes on for ever"),
     }
     let took = tasks::now() - began;
-    assert!(took >= INQUIRY_INTERVAL * INQUIRY_CHECKS, "{took:?}");
+    assert!(took >= PROBE_INTERVAL * PROBE_CHECKS, "{took:?}");
     rig.until_told("left: replaced by a new session of the same device")
         .await;
     assert_eq!(rig.engine.sessions().count(), 2);
@@ -237,7 +237,7 @@ async fn only_a_device_waits_for_a_slot() {
     for offer in [browser, neighbour] {
         assert_eq!(rig.offer(new(offer), json!({})).await.err(), Some(OfferError::Full));
     }
-    assert!(tasks::now() - began < INQUIRY_INTERVAL * INQUIRY_CHECKS);
+    assert!(tasks::now() - began < PROBE_INTERVAL * PROBE_CHECKS);
     rig.stop.set();
     rig.empty().await;
 }

@@ -103,7 +103,7 @@ impl RoomSession {
             _ => return,
         }
         self.phase = RoomPhase::Live { since: now };
-        self.speaker.start(now);
+        self.audio_sender.start(now);
         self.send_speech(now);
         self.update_callers(now);
     }
@@ -204,7 +204,7 @@ impl RoomSession {
             self.no_caller_since = None;
         }
         self.participants.handle_lost(&mut self.events);
-        self.speaker.handle_pause();
+        self.audio_sender.handle_pause();
         self.update_callers(now);
     }
 

@@ -80,7 +80,7 @@ impl Rig {
                     self.gone = true;
                     return;
                 }
-                SessionOutput::SpeechWanted => self.hand_speech(),
+                SessionOutput::BotAudioWanted => self.hand_speech(),
                 SessionOutput::Command(SocketCommand::Send(message)) => {
                     self.sent.push((self.now - self.start, message))
                 }
@@ -100,10 +100,10 @@ impl Rig {
     }
 
     fn hand_speech(&mut self) {
-        if let Some(room) = self.session.speech_capacity() {
+        if let Some(room) = self.session.bot_audio_capacity() {
             let take = self.speech.len().min(room);
             let pcm: Vec<i16> = self.speech.drain(..take).collect();
-            self.session.handle_speech(&pcm, self.now);
+            self.session.handle_bot_audio(&pcm, self.now);
         }
     }
 

@@ -13,7 +13,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::limits::{CHECK_INTERVAL_MAX, INQUIRY_CHECKS, INQUIRY_INTERVAL, QUIET_AFTER, QUIET_INTERVAL};
+use crate::limits::{CHECK_INTERVAL_MAX, PROBE_CHECKS, PROBE_INTERVAL, QUIET_AFTER, QUIET_INTERVAL};
 
 /// The outcome of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Liveness {
             Probe::None if !can_ask => self.outcome = Some(ProbeOutcome::Present),
             Probe::None => {
                 // Repeated probes do not increase the rate of checks. A pending check counts.
-                let next = now.max(self.asked + INQUIRY_INTERVAL);
+                let next = now.max(self.asked + PROBE_INTERVAL);
                 let asked = u32::from(next > now && self.awaits_answer);
                 self.probe = Probe::Running {
                     last_own_check: asked,
@@ -117,11 +117,11 @@ impl Liveness {
         } = self.probe
             && now >= next
         {
-            if asked == INQUIRY_CHECKS {
+            if asked == PROBE_CHECKS {
                 self.probe = Probe::Unanswered;
                 self.outcome = Some(ProbeOutcome::Silent);
             } else {
-                let (asked, next) = (asked + 1, now + INQUIRY_INTERVAL);
+                let (asked, next) = (asked + 1, now + PROBE_INTERVAL);
                 self.probe = Probe::Running {
                     last_own_check: asked,
                     next,
@@ -211,9 +211,9 @@ mod tests {
         let now = start + Duration::from_millis(300);
         liveness.start_probe(true, now);
         liveness.start_probe(true, now);
-        let took = INQUIRY_INTERVAL * INQUIRY_CHECKS;
+        let took = PROBE_INTERVAL * PROBE_CHECKS;
         let asked = checks(&mut liveness, now, took - TICK, |_| false);
-        assert_eq!(asked.len(), INQUIRY_CHECKS as usize);
+        assert_eq!(asked.len(), PROBE_CHECKS as usize);
         assert_eq!(liveness.take_outcome(), None);
         checks(&mut liveness, now + took, Duration::ZERO, |_| false);
         assert_eq!(
@@ -235,7 +235,7 @@ mod tests {
     fn a_stalled_process_does_not_fail_a_probe() {
         let start = Instant::now();
         let mut liveness = Liveness::new(start);
-        liveness.start_probe(true, start + INQUIRY_INTERVAL);
+        liveness.start_probe(true, start + PROBE_INTERVAL);
         let now = start + Duration::from_secs(10);
         assert!(liveness.take_due_check(now) && !liveness.take_due_check(now));
         assert_eq!(liveness.take_outcome(), None);
@@ -256,7 +256,7 @@ mod tests {
             }
         }
         assert!(
-            asked.windows(2).all(|two| two[1] - two[0] >= INQUIRY_INTERVAL),
+            asked.windows(2).all(|two| two[1] - two[0] >= PROBE_INTERVAL),
             "{asked:?}"
         );
         assert!(asked.len() > 8);

@@ -46,16 +46,16 @@ impl WebRtcSession {
             resume_pending: false,
             liveness: Liveness::new(now),
             is_contested: false,
-            listener: AudioReceiver::new(codec),
-            speaker: AudioSender::new(codec, device, setup.context.encoder_settings),
+            audio_receiver: AudioReceiver::new(codec),
+            audio_sender: AudioSender::new(codec, device, setup.context.encoder_settings),
             outbox: Outbox::new(device),
             realtime_events: None,
             pending_event: None,
             commands: VecDeque::new(),
-            source_dry: true,
+            bot_queue_empty: true,
             bot_turn_active: false,
             media_gate: MediaGate::Open,
-            free_after: PEER_FREED_AFTER,
+            end_after_silence: PEER_FREED_AFTER,
             is_call: false,
             was_audible: false,
             is_evicted: false,
@@ -78,7 +78,7 @@ impl WebRtcSession {
                 until: now + CALL_HELD_WITHIN,
             },
             media_gate: MediaGate::Held { is_secured: false },
-            free_after: CALL_FREED_AFTER,
+            end_after_silence: CALL_FREED_AFTER,
             is_call: true,
             ..WebRtcSession::new(peer, setup, now)
         };
@@ -133,9 +133,9 @@ impl WebRtcSession {
         // The client no longer has the old connection, so no goodbye is sent.
         let former = std::mem::replace(&mut self.connection, peer);
         self.connection.take_over(former);
-        self.listener.handle_restart();
-        self.listener.set_codec(self.connection.codec());
-        self.speaker.set_codec(self.connection.codec(), now);
+        self.audio_receiver.handle_restart();
+        self.audio_receiver.set_codec(self.connection.codec());
+        self.audio_sender.set_codec(self.connection.codec(), now);
         self.outbox.handle_close();
         if let WebRtcPhase::Connecting { .. } | WebRtcPhase::Live = self.phase {
             self.phase = WebRtcPhase::Connecting {

@@ -373,7 +373,7 @@ impl Simulation {
                     return;
                 }
                 SessionOutput::Command(command) => self.perform(command),
-                SessionOutput::SpeechWanted => self.supply_speech(),
+                SessionOutput::BotAudioWanted => self.supply_speech(),
                 SessionOutput::Audio(frame) => {
                     let pcm = self.heard.entry(frame.identity.cloned()).or_default();
                     pcm.extend_from_slice(frame.pcm);
@@ -385,10 +385,10 @@ impl Simulation {
     }
 
     fn supply_speech(&mut self) {
-        if let Some(room) = self.session.speech_capacity() {
+        if let Some(room) = self.session.bot_audio_capacity() {
             let take = self.speech.len().min(room);
             let pcm: Vec<i16> = self.speech.drain(..take).collect();
-            self.session.handle_speech(&pcm, self.now);
+            self.session.handle_bot_audio(&pcm, self.now);
         }
     }
 
@@ -611,7 +611,7 @@ impl Simulation {
 
     /// Tells whether the session takes speech of the bot.
     pub fn accepts_speech(&self) -> bool {
-        self.session.speech_capacity().is_some()
+        self.session.bot_audio_capacity().is_some()
     }
 
     /// Removes a participant.

@@ -394,8 +394,8 @@ fn sound_of_a_running_call_costs_little() {
         let (texts, said) = allocations::of(|| {
             session.handle_writable();
             session.handle_timeout(now);
-            let room = session.speech_capacity().unwrap_or_default();
-            session.handle_speech(&[700; 320][..room.min(320)], now);
+            let room = session.bot_audio_capacity().unwrap_or_default();
+            session.handle_bot_audio(&[700; 320][..room.min(320)], now);
             let mut texts = 0;
             loop {
                 match session.poll_output(now) {

@@ -491,7 +491,7 @@ fn sent_to(
             SessionOutput::Event(_)
             | SessionOutput::Audio(_)
             | SessionOutput::Command(_)
-            | SessionOutput::SpeechWanted => {}
+            | SessionOutput::BotAudioWanted => {}
         }
     }
 }

@@ -369,13 +369,13 @@ impl Pair {
     fn pull_speech(&mut self) {
         let (session, now) = (&mut self.session, self.now);
         let Bot { speech, endless, .. } = &mut self.bot;
-        let room = session.speech_capacity().unwrap_or_default();
+        let room = session.bot_audio_capacity().unwrap_or_default();
         if let Some(tone) = endless {
             speech.extend(tone.take(room.saturating_sub(speech.len())));
         }
         let take = speech.len().min(room);
         let pcm: Vec<i16> = speech.drain(..take).collect();
-        let ((), allocations) = allocations::of(|| session.handle_speech(&pcm, now));
+        let ((), allocations) = allocations::of(|| session.handle_bot_audio(&pcm, now));
         add(&mut self.costs, allocations, 0, 0);
     }
 
@@ -441,7 +441,7 @@ impl Pair {
                 }
                 SessionOutput::Command(WebRtcCommand::PathValidated(proven)) => self.proven.push((at, proven.peer)),
                 SessionOutput::Command(WebRtcCommand::ProbeOutcome(_) | WebRtcCommand::Announce(_))
-                | SessionOutput::SpeechWanted => {}
+                | SessionOutput::BotAudioWanted => {}
                 SessionOutput::Command(WebRtcCommand::Progress(progress)) => self.progress.push(progress),
                 SessionOutput::Audio(CallerFrame { pcm, rate_hz, .. }) => {
                     self.bot.frames += 1;

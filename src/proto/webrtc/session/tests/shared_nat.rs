@@ -9,7 +9,7 @@ use super::super::*;
 use super::device::device;
 use super::pair::{ms, secs};
 use super::world::World;
-use crate::limits::{INQUIRY_CHECKS, INQUIRY_INTERVAL, PEER_FREED_AFTER, PEER_LOST_AFTER};
+use crate::limits::{PEER_FREED_AFTER, PEER_LOST_AFTER, PROBE_CHECKS, PROBE_INTERVAL};
 use crate::testing::client::TestClient;
 
 const NAT: &str = "192.0.2.77";
@@ -179,8 +179,8 @@ fn a_probe_detects_a_reset_device() {
             world.run(away);
             let (found, took) = inquire(&mut world, number);
             assert_eq!(found, ProbeOutcome::Silent, "{habit:?}, {away:?}");
-            assert!(took <= INQUIRY_INTERVAL * (INQUIRY_CHECKS + 1), "{took:?}");
-            assert!(took <= ms(1_800) || away < INQUIRY_INTERVAL, "{took:?}");
+            assert!(took <= PROBE_INTERVAL * (PROBE_CHECKS + 1), "{took:?}");
+            assert!(took <= ms(1_800) || away < PROBE_INTERVAL, "{took:?}");
             // A second probe has its outcome at once.
             assert_eq!(inquire(&mut world, number), (ProbeOutcome::Silent, Duration::ZERO));
         }
@@ -196,7 +196,7 @@ fn a_probe_detects_a_present_device() {
         world.run(ms(4_700));
         let (found, took) = inquire(&mut world, number);
         assert_eq!(found, ProbeOutcome::Present);
-        assert!(took <= INQUIRY_INTERVAL, "{habit:?}: {took:?}");
+        assert!(took <= PROBE_INTERVAL, "{habit:?}: {took:?}");
         for inquiry_after in [0, 100, 700, 1_400] {
             world.run(ms(2_345));
             gap(&mut world, number, ms(inquiry_after));

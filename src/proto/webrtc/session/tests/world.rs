@@ -362,7 +362,7 @@ impl World {
                     let others = self.lives.keys().filter(|other| **other != number);
                     rivals.extend(others.map(|other| (*other, rival)));
                 }
-                SessionOutput::Command(WebRtcCommand::Progress(_)) | SessionOutput::SpeechWanted => {}
+                SessionOutput::Command(WebRtcCommand::Progress(_)) | SessionOutput::BotAudioWanted => {}
                 SessionOutput::Audio(_) => life.frames += 1,
                 SessionOutput::Event(event) => life.events.push((at, event)),
             }
