@@ -114,7 +114,7 @@ fn all_requests(provider: &Rest, count: usize) -> Vec<RecordedRequest> {
 }
 
 /// The warnings of a runner that is open to pages or has no public name, as in these tests.
-const KNOWN: [&str; 2] = ["any web page in a browser", "a webhook that comes under a public name"];
+const KNOWN: [&str; 2] = ["any web page in a browser", "webhook requests to a public host name"];
 
 /// Stops the runner, and fails if it printed the key or the token. Returns its log, without the
 /// lines of [`KNOWN`].

@@ -40,9 +40,9 @@ fn a_runner_that_is_open_to_the_network_is_told_so() {
         ),
         (
             &["--host", "0.0.0.0", "--api-key", CANARY],
-            "ok    access      callers are asked for the key",
+            "ok    access      callers need the key",
         ),
-        (&[], "ok    access      this machine alone"),
+        (&[], "ok    access      only this machine"),
     ] {
         let ended = doctor(&[&["--port", "0"], options].concat(), &[]);
         assert!(line(&ended, "access").starts_with(words), "{ended:?}");
@@ -121,19 +121,19 @@ fn a_number_that_takes_no_calls_fails() {
         (
             200,
             r#"{"calling":{"status":"ENABLED"}}"#,
-            "ok    messaging   the provider takes",
+            "ok    messaging   WhatsApp accepts",
             0,
         ),
         (
             200,
             r#"{"calling":{"status":"DISABLED"}}"#,
-            "FAIL  messaging   calling is not switched on",
+            "FAIL  messaging   calling is not enabled",
             1,
         ),
         (
             401,
             r#"{"error":{"code":190}}"#,
-            "FAIL  messaging   the provider refuses the token",
+            "FAIL  messaging   WhatsApp rejects the token",
             1,
         ),
     ] {

@@ -18,9 +18,9 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingLevel {
     Ok,
-    /// It works, and could work better.
+    /// It works, with a limitation.
     Warning,
-    /// It keeps callers out.
+    /// It prevents calls.
     Error,
 }
 
@@ -59,7 +59,7 @@ impl Finding {
 pub struct Findings(pub Vec<Finding>);
 
 impl Findings {
-    /// Counts what keeps callers out.
+    /// Counts the errors.
     pub fn errors(&self) -> usize {
         let broken = |finding: &&Finding| finding.level == FindingLevel::Error;
         self.0.iter().filter(broken).count()

@@ -68,8 +68,7 @@ fn state(folder: Option<&Path>) -> Option<Finding> {
     let Some(folder) = folder else {
         return Some(Finding::warning(
             WHAT,
-            "no place to keep the certificate: each start makes another one, which devices do not trust; --state-dir names \
-             one",
+            "no folder for the certificate: every start creates a new one, which devices do not trust; set --state-dir",
         ));
     };
     let shown = folder.display();
@@ -77,23 +76,23 @@ fn state(folder: Option<&Path>) -> Option<Finding> {
         // The runner creates the folder, so its nearest existing parent has to be writable.
         let parent = folder.ancestors().find(|parent| parent.exists())?;
         return Some(match write(parent) {
-            Ok(()) => Finding::ok(WHAT, format!("{shown} will be made")),
+            Ok(()) => Finding::ok(WHAT, format!("{shown} will be created")),
             Err(error) => Finding::error(
                 WHAT,
-                format!("{shown} cannot be made: {error}; --state-dir names another one"),
+                format!("{shown} cannot be created: {error}; set another with --state-dir"),
             ),
         });
     }
     if let Err(error) = write(folder) {
-        let text = format!("nothing can be written to {shown}: {error}; --state-dir names another one");
+        let text = format!("{shown} is not writable: {error}; set another with --state-dir");
         return Some(Finding::error(WHAT, text));
     }
     let mode = fs::metadata(folder).map_or(0, |found| found.permissions().mode());
     Some(if mode & 0o022 != 0 {
-        let text = format!("others may write to {shown}, which has keys: `chmod 700 {shown}`");
+        let text = format!("other users can write to {shown}, which contains keys: run `chmod 700 {shown}`");
         Finding::warning(WHAT, text)
     } else {
-        Finding::ok(WHAT, format!("{shown} takes what is kept"))
+        Finding::ok(WHAT, format!("{shown} is writable"))
     })
 }
 
@@ -108,5 +107,5 @@ fn write(folder: &Path) -> io::Result<()> {
     if fs::remove_file(&path).is_ok() || written.is_err() {
         return written;
     }
-    Err(io::Error::other("a file that was written cannot be removed"))
+    Err(io::Error::other("a written file cannot be removed"))
 }

@@ -22,7 +22,7 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     let checks = servers.iter().map(|server| async move {
         let url = &server.url;
         match (&server.usage, probe(server).await) {
-            (ServerUse::Unusable(why), _) => Finding::ok(WHAT, format!("{url} is for clients alone: {why}")),
+            (ServerUse::Unusable(why), _) => Finding::ok(WHAT, format!("{url} is used by clients only: {why}")),
             (_, Ok(text)) => Finding::ok(WHAT, format!("{url} {text}")),
             // A caller may depend on a relay; a public address is often known without STUN.
             (ServerUse::Turn { .. }, Err(why)) => Finding::error(WHAT, format!("{url}: {why}")),

@@ -19,7 +19,7 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
 async fn http(config: &Config) -> Finding {
     const WHAT: &str = "http port";
     match server::bind(config.host, config.port).await {
-        Ok(_) if config.port == 0 => Finding::ok(WHAT, "any free one"),
+        Ok(_) if config.port == 0 => Finding::ok(WHAT, "any free port"),
         Ok(_) => Finding::ok(WHAT, format!("{} is free", config.port)),
         Err(error) if error.source.kind() == io::ErrorKind::AddrInUse => port_in_use(
             WHAT,

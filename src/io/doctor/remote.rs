@@ -32,13 +32,13 @@ pub async fn resolver(config: &Config) -> Vec<Finding> {
             let why = outcome.err()?;
             Some(Finding::error(
                 WHAT,
-                format!("{name} is not found: {why}; is it spelled right, and does /etc/resolv.conf name a server that works?"),
+                format!("{name} cannot be resolved: {why}; check its spelling and the servers in /etc/resolv.conf"),
             ))
         })
         .collect();
     match (names.is_empty(), unknown.is_empty()) {
-        (true, _) => vec![Finding::ok(WHAT, "the configuration holds no name to look up")],
-        (false, true) => vec![Finding::ok(WHAT, format!("finds {}", names.join(", ")))],
+        (true, _) => vec![Finding::ok(WHAT, "the configuration has no host names to resolve")],
+        (false, true) => vec![Finding::ok(WHAT, format!("resolved {}", names.join(", ")))],
         (false, false) => unknown,
     }
 }
@@ -100,14 +100,14 @@ pub async fn providers(config: &Config) -> Vec<Finding> {
     if findings.is_empty() {
         return vec![Finding::ok(
             "telephony",
-            "no credentials: calls are not hung up by this side, nor webhooks verified",
+            "no credentials: the runner does not hang up calls, and webhooks are not verified",
         )];
     }
     findings
 }
 
 fn unanswered(provider: &Provider, error: &RestError) -> Finding {
-    let text = format!("not asked whether it takes the credentials: {error}");
+    let text = format!("the credentials could not be checked: {error}");
     Finding::error(providers::what(provider), text)
 }
 
@@ -119,7 +119,10 @@ pub async fn rooms(config: &Config) -> Vec<Finding> {
             (Ok(answer), _) => question.answer(answer.status, &answer.body),
             // The question about the key has already reported that the server was not reached.
             (Err(_), Question::Room) => None,
-            (Err(error), _) => Some(Finding::error(question.what(), format!("not asked for rooms: {error}"))),
+            (Err(error), _) => Some(Finding::error(
+                question.what(),
+                format!("rooms could not be checked: {error}"),
+            )),
         }
     });
     let answers = join_all(checks).await.into_iter().flatten();
@@ -135,7 +138,7 @@ pub async fn messaging(config: &Config) -> Vec<Finding> {
         Ok(answer) => messaging::answer(answer.status, &answer.body),
         Err(error) => Finding::error(
             messaging::WHAT,
-            format!("not asked for the call settings of the number: {error}"),
+            format!("the call settings of the number could not be checked: {error}"),
         ),
     }]
 }

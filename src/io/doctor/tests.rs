@@ -201,7 +201,7 @@ async fn ice_servers_are_asked() {
     };
     assert_eq!(works.level, FindingLevel::Ok, "{findings:?}");
     assert_eq!(clients.level, FindingLevel::Ok, "{findings:?}");
-    assert!(clients.text.contains("clients alone"));
+    assert!(clients.text.contains("clients only"));
     answering.abort();
     let none = ice_servers::examine(&Config::default()).await;
     assert!(one(&none, "ice servers").text.starts_with("none"));
@@ -219,7 +219,7 @@ async fn only_configured_servers_are_asked() {
     let findings = remote::providers(&served).await;
     assert_eq!(one(&findings, "telephony_a").level, FindingLevel::Warning);
     let names = remote::resolver(&config()).await;
-    assert!(one(&names, "resolver").text.contains("no name"));
+    assert!(one(&names, "resolver").text.contains("no host names"));
 }
 
 /// An invalid name, which fails without a resolver.
@@ -241,7 +241,7 @@ async fn an_unknown_name_is_reported() {
     assert!(
         one(&remote::resolver(&address).await, "resolver")
             .text
-            .contains("no name")
+            .contains("no host names")
     );
 }
 

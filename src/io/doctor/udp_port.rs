@@ -16,16 +16,16 @@ pub fn examine(config: &Config) -> Option<Finding> {
         Ok(bound) => {
             drop::<Arc<UdpPort>>(bound);
             let number = if port == 0 {
-                "any free one".to_owned()
+                "any free port".to_owned()
             } else {
                 format!("{port} is free")
             };
-            let open = format!("{number}; a firewall must let UDP in for callers on other machines");
+            let open = format!("{number}; for callers on other machines, the firewall must allow UDP");
             Finding::ok(WHAT, open)
         }
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => port_in_use(
             WHAT,
-            &format!("UDP port {port} is in use; --rtc-port takes another one, 0 any free one"),
+            &format!("UDP port {port} is in use; choose another with --rtc-port; 0 picks a free port"),
             holder(&["/proc/net/udp", "/proc/net/udp6"], port, false),
         ),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Finding::error(

@@ -22,13 +22,13 @@ pub fn of_files(certificate: &Certificate, config: &Config, now_s: u64) -> Findi
     if now_s < validity.from_s {
         return Finding::error(
             WHAT,
-            "the certificate's time has not come, by the clock of this machine: one of the two is wrong",
+            "the certificate is not valid yet, or the clock of this machine is wrong",
         );
     }
     if now_s > validity.until_s {
         return Finding::error(
             WHAT,
-            "the certificate's time is over, by the clock of this machine: put a new one in its place and send SIGHUP",
+            "the certificate has expired, or the clock of this machine is wrong: replace its file and send SIGHUP",
         );
     }
     let days = validity.days_left(now_s);
@@ -39,24 +39,23 @@ pub fn of_files(certificate: &Certificate, config: &Config, now_s: u64) -> Findi
         return Finding::warning(
             WHAT,
             format!(
-                "the certificate is for {name}, and requests for that name are refused with 421: --allowed-hosts {name} \
-                 takes them"
+                "the certificate is for {name}, but requests for that name are refused with 421: set --allowed-hosts {name}"
             ),
         );
     }
     if taken.is_empty() {
-        return Finding::error(WHAT, "the certificate is for no name at all: no browser takes it");
+        return Finding::error(WHAT, "the certificate has no names, so no browser accepts it");
     }
     if validity.until_s - now_s < CERTIFICATE_LEFT_MIN.as_secs() {
         return Finding::warning(
             WHAT,
-            format!("the certificate has {days} days left: put a new one in its place and send SIGHUP"),
+            format!("the certificate expires in {days} days: replace its file and send SIGHUP"),
         );
     }
     Finding::ok(
         WHAT,
         format!(
-            "the certificate fits its key, is for {}, and has {days} days left",
+            "the certificate matches its key, is for {}, and expires in {days} days",
             list(&certificate.names)
         ),
     )
@@ -65,24 +64,21 @@ pub fn of_files(certificate: &Certificate, config: &Config, now_s: u64) -> Findi
 /// Judges the certificate that the runner made, as it is kept; none is made by the next start.
 pub fn of_runner(kept: Option<&Certificate>, wanted: &[CertificateName], now_s: u64) -> Finding {
     let Some(kept) = kept else {
-        return Finding::ok(WHAT, "the runner makes a certificate when it starts");
+        return Finding::ok(WHAT, "the runner creates a certificate at start-up");
     };
     match renewal_reason(kept, wanted, now_s) {
         Some(why) => {
             let text = match why {
-                RenewalReason::Missing(name) => format!("{name} is not in it"),
-                RenewalReason::Ending => "its time ends soon".to_owned(),
-                RenewalReason::Ahead => "it was made while the clock was ahead".to_owned(),
+                RenewalReason::Missing(name) => format!("{name} is missing"),
+                RenewalReason::Ending => "it expires soon".to_owned(),
+                RenewalReason::Ahead => "it was created while the clock was ahead".to_owned(),
             };
-            Finding::ok(
-                WHAT,
-                format!("the runner makes another certificate when it starts: {text}"),
-            )
+            Finding::ok(WHAT, format!("the runner replaces its certificate at start-up: {text}"))
         }
         None => Finding::ok(
             WHAT,
             format!(
-                "the runner's own certificate for {} has {} days left",
+                "the certificate of the runner for {} expires in {} days",
                 list(&kept.names),
                 kept.validity.days_left(now_s)
             ),
@@ -93,11 +89,11 @@ pub fn of_runner(kept: Option<&Certificate>, wanted: &[CertificateName], now_s: 
 /// Judges plain HTTP: on other machines a browser keeps the microphone back.
 pub fn none(config: &Config) -> Finding {
     if config.proxy.is_some() {
-        return Finding::ok(WHAT, "plain HTTP; the proxy brings HTTPS");
+        return Finding::ok(WHAT, "plain HTTP; the proxy provides HTTPS");
     }
     Finding::ok(
         WHAT,
-        "plain HTTP: browsers on other machines keep the microphone back; --tls auto serves HTTPS on the same port",
+        "plain HTTP: browsers on other machines block the microphone; --tls auto serves HTTPS on the same port",
     )
 }
 
@@ -185,16 +181,16 @@ mod tests {
     #[test]
     fn reports_the_runners_own_certificate_and_its_renewal() {
         let names = [CertificateName::Dns("board".into())];
-        assert!(of_runner(None, &names, NOW_S).text.contains("makes a certificate"));
+        assert!(of_runner(None, &names, NOW_S).text.contains("creates a certificate"));
         let kept = certificate(&["board"], Validity::of_certificate(NOW_S));
         let whole = of_runner(Some(&kept), &names, NOW_S);
-        assert!(whole.text.contains("for board has"), "{}", whole.text);
+        assert!(whole.text.contains("for board expires"), "{}", whole.text);
         let more = [
             CertificateName::Dns("board".into()),
             CertificateName::Dns("board.local".into()),
         ];
         let missing = of_runner(Some(&kept), &more, NOW_S);
-        assert!(missing.text.contains("board.local is not in it"), "{}", missing.text);
+        assert!(missing.text.contains("board.local is missing"), "{}", missing.text);
     }
 
     #[test]

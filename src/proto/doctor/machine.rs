@@ -10,7 +10,7 @@ use crate::limits::{
 };
 use crate::metrics::process::number_after;
 
-const SYNC: &str = "`timedatectl set-ntp true`, or a battery for the board's clock, puts it right";
+const SYNC: &str = "run `timedatectl set-ntp true`, or add a battery to the clock of the board";
 
 /// Judges the clock; `synchronised` is what the system says of it, where it says anything.
 pub fn clock(now_s: u64, synchronised: Option<bool>) -> Finding {
@@ -20,25 +20,24 @@ pub fn clock(now_s: u64, synchronised: Option<bool>) -> Finding {
         return Finding::error(
             WHAT,
             format!(
-                "it stands in {year}, before this version was made: certificates and signatures will not hold; {SYNC}"
+                "the clock is in {year}, before the release of this version: certificates and signatures are rejected; {SYNC}"
             ),
         );
     }
     if now_s > CLOCK_LATEST_S {
         return Finding::error(
             WHAT,
-            format!("it stands in {year}: certificates and signatures will not hold; {SYNC}"),
+            format!("the clock is in {year}: certificates and signatures are rejected; {SYNC}"),
         );
     }
     match synchronised {
         Some(false) => Finding::warning(
             WHAT,
             format!(
-                "it is not kept in step with the network: when it is off by minutes, certificates and signatures do not \
-                 hold; {SYNC}"
+                "the clock is not synchronised: if it is off by minutes, certificates and signatures are rejected; {SYNC}"
             ),
         ),
-        Some(true) => Finding::ok(WHAT, "right, and kept in step"),
+        Some(true) => Finding::ok(WHAT, "right and synchronised"),
         None => Finding::ok(WHAT, "plausible"),
     }
 }
@@ -53,15 +52,15 @@ pub fn open_files(max: Option<u64>, sessions_max: usize, programs: bool, rooms: 
         Some(max) if max < needed => Finding::warning(
             WHAT,
             format!(
-                "{max} may be open, and {sessions_max} sessions may need {needed}: `LimitNOFILE={needed}` in the service \
-                 file, `ulimit -n {needed}` in a shell, or fewer with --max-sessions"
+                "the limit is {max}, but {sessions_max} sessions may need {needed}: set `LimitNOFILE={needed}` in the service \
+                 file, run `ulimit -n {needed}` in the shell, or lower --max-sessions"
             ),
         ),
         Some(max) => Finding::ok(
             WHAT,
-            format!("{max} may be open, {needed} are enough for {sessions_max} sessions"),
+            format!("the limit is {max}; {sessions_max} sessions need up to {needed}"),
         ),
-        None => Finding::ok(WHAT, "without limit"),
+        None => Finding::ok(WHAT, "no limit"),
     }
 }
 
@@ -71,15 +70,15 @@ pub fn memory(meminfo: &str, sessions_max: usize) -> Finding {
     const MIB: u64 = 1024 * 1024;
     let needed = MEMORY_BASE_BYTES + MEMORY_SESSION_BYTES * sessions_max as u64;
     let Some(available) = number_after(meminfo, "MemAvailable:").map(|kib| kib * 1024) else {
-        return Finding::ok(WHAT, "the system does not tell how much is free");
+        return Finding::ok(WHAT, "the amount of free memory is unknown");
     };
     let text = format!(
-        "{} MiB free, {} MiB are enough for {sessions_max} sessions",
+        "{} MiB are free; {} MiB are enough for {sessions_max} sessions",
         available / MIB,
         needed / MIB
     );
     if available < needed {
-        Finding::warning(WHAT, format!("{text}; fewer with --max-sessions"))
+        Finding::warning(WHAT, format!("{text}; lower --max-sessions"))
     } else {
         Finding::ok(WHAT, text)
     }

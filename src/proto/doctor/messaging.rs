@@ -1,7 +1,6 @@
-//! Whether calls of the messaging app can come: the provider is asked for the call settings of the
-//! number.
+//! Checks whether WhatsApp calls can arrive, by the call settings of the number.
 //!
-//! In: status and body of the answer. Out: findings, in which no word of the answer is repeated.
+//! In: the status and the body of the response. Out: findings without text of the response.
 //! Source: the reference of the provider's endpoint for the settings of a number.
 
 use serde_json::Value;
@@ -18,24 +17,17 @@ pub fn answer(status: u16, body: &[u8]) -> Finding {
         401 | 403 => Finding::error(
             WHAT,
             format!(
-                "the provider refuses the token ({status}): MESSAGING_TOKEN is wrong, has expired, or has no right to calls"
+                "WhatsApp rejects the token ({status}): MESSAGING_TOKEN is wrong, has expired, or has no permission for calls"
             ),
         ),
         400 | 404 => Finding::error(
             WHAT,
             format!(
-                "the provider knows no such number ({status}): MESSAGING_PHONE_NUMBER_ID is wrong, or the base in \
-                 MESSAGING_API_URL is"
+                "WhatsApp does not know the number ({status}): MESSAGING_PHONE_NUMBER_ID or MESSAGING_API_URL is wrong"
             ),
         ),
-        300..=399 => Finding::error(
-            WHAT,
-            format!("status {status}, a redirect: the base in MESSAGING_API_URL is wrong"),
-        ),
-        _ => Finding::warning(
-            WHAT,
-            format!("the provider stumbles (status {status}); ask again in a while"),
-        ),
+        300..=399 => Finding::error(WHAT, format!("status {status}, a redirect: MESSAGING_API_URL is wrong")),
+        _ => Finding::warning(WHAT, format!("the provider failed (status {status}); try again later")),
     }
 }
 
@@ -48,25 +40,22 @@ fn settings(body: &[u8]) -> Finding {
             .map(|word| word.eq_ignore_ascii_case(wanted))
     };
     match is("/calling/status", "ENABLED") {
-        None => Finding::warning(
-            WHAT,
-            "the answer has no call settings; is the base in MESSAGING_API_URL right?",
-        ),
+        None => Finding::warning(WHAT, "the response has no call settings; check MESSAGING_API_URL"),
         Some(false) => Finding::error(
             WHAT,
-            "calling is not switched on for the number: the provider's dashboard does it, under the number's call settings",
+            "calling is not enabled for the number: enable it in its call settings in the WhatsApp dashboard",
         ),
         Some(true) if is("/calling/sip/status", "ENABLED") == Some(true) => Finding::error(
             WHAT,
-            "the number is in SIP mode, in which calls come by SIP and not here: switch it off",
+            "the number is in SIP mode, so its calls do not reach the runner: disable that mode",
         ),
         Some(true) if is("/calling/srtp_key_exchange_protocol", "SDES") == Some(true) => Finding::error(
             WHAT,
-            "the number exchanges the keys of calls in the SDP: set `srtp_key_exchange_protocol` to DTLS",
+            "the number uses SDES for the keys of calls: set `srtp_key_exchange_protocol` to DTLS",
         ),
         Some(true) => Finding::ok(
             WHAT,
-            "the provider takes the token, and calling is switched on for the number",
+            "WhatsApp accepts the token, and calling is enabled for the number",
         ),
     }
 }
@@ -83,19 +72,19 @@ mod tests {
                 200,
                 r#"{"calling":{"status":"ENABLED"}}"#,
                 FindingLevel::Ok,
-                "switched on",
+                "is enabled",
             ),
             (
                 200,
                 r#"{"calling":{"status":"ENABLED","sip":{"status":"DISABLED"},"srtp_key_exchange_protocol":"DTLS"}}"#,
                 FindingLevel::Ok,
-                "switched on",
+                "is enabled",
             ),
             (
                 200,
                 r#"{"calling":{"status":"disabled"}}"#,
                 FindingLevel::Error,
-                "not switched on",
+                "not enabled",
             ),
             (
                 200,
@@ -114,7 +103,7 @@ mod tests {
             (401, "", FindingLevel::Error, "MESSAGING_TOKEN"),
             (400, "", FindingLevel::Error, "MESSAGING_PHONE_NUMBER_ID"),
             (302, "", FindingLevel::Error, "redirect"),
-            (500, "", FindingLevel::Warning, "stumbles"),
+            (500, "", FindingLevel::Warning, "try again later"),
         ] {
             let finding = answer(status, body.as_bytes());
             assert_eq!(finding.level, verdict, "{status} {body}");

@@ -18,7 +18,7 @@ pub fn addresses(interfaces: &[InterfaceAddress], offered: &[IpAddr], embedded: 
     let has = |address: IpAddr| interfaces.iter().any(|interface| interface.addr == address);
     if let Some(address) = embedded {
         return if has(address.into()) {
-            Finding::ok(WHAT, format!("devices are offered {address}, and nothing else"))
+            Finding::ok(WHAT, format!("devices are offered only {address}"))
         } else {
             Finding::error(
                 WHAT,
@@ -45,14 +45,14 @@ pub fn addresses(interfaces: &[InterfaceAddress], offered: &[IpAddr], embedded: 
         Some(InterfaceAddress { name, addr }) => Finding::error(
             WHAT,
             format!(
-                "{name} has {addr} alone, which it gave itself: no DHCP server answered; look at the cable or the Wi-Fi, or \
-                 give it an address"
+                "{name} has only the self-assigned address {addr}, because no DHCP server answered; check the cable or the \
+                 Wi-Fi, or configure an address"
             ),
         ),
         None => Finding::warning(
             WHAT,
-            "only clients on this machine can connect: no interface has an address that leads to others, or --host keeps \
-             to loopback; look at the cable or the Wi-Fi",
+            "only clients on this machine can connect: no interface has an external address, or --host is a loopback \
+             address; check the cable or the Wi-Fi",
         ),
     }
 }
@@ -64,7 +64,7 @@ fn those(interfaces: &[InterfaceAddress]) -> String {
         .map(|interface| interface.addr.to_string())
         .collect();
     if others.is_empty() {
-        "it has none but loopback".to_owned()
+        "it has only loopback addresses".to_owned()
     } else {
         format!("it has {}", others.join(", "))
     }
@@ -75,8 +75,8 @@ pub fn access(config: &Config) -> Finding {
     const WHAT: &str = "access";
     match (config.open_access_warning(), &config.api_key) {
         (Some(text), _) => Finding::warning(WHAT, text),
-        (None, Some(_)) => Finding::ok(WHAT, "callers are asked for the key"),
-        (None, None) => Finding::ok(WHAT, "this machine alone is listened to, and needs no key"),
+        (None, Some(_)) => Finding::ok(WHAT, "callers need the key"),
+        (None, None) => Finding::ok(WHAT, "only this machine can connect, and it needs no key"),
     }
 }
 
@@ -93,18 +93,17 @@ pub fn ipv6(interfaces: &[InterfaceAddress], routes: &str) -> Finding {
     // Systems prefer IPv4 to a unique local address for remote targets, so it delays no connection.
     let (global, local) = (any(is_global), any(|address| address.is_unique_local()));
     match (global, has_default_route(routes)) {
-        (true, true) => Finding::ok(WHAT, "an address and a way out"),
+        (true, true) => Finding::ok(WHAT, "an address and a default route"),
         (false, true) if local => Finding::ok(WHAT, "an address of the local network"),
         (false, false) => Finding::ok(WHAT, "none for the internet; IPv4 is enough"),
         (true, false) => Finding::warning(
             WHAT,
-            "a global address and no way out: clients and servers of the internet are reached by IPv4 alone; look at the \
-             router",
+            "a global address but no default route: hosts on the internet are reachable over IPv4 only; check the router",
         ),
         (false, true) => Finding::warning(
             WHAT,
-            "a way out and no global address: whatever is tried by IPv6 first, waits; look at the router, or turn IPv6 \
-             off on this machine",
+            "a default route but no global address: connections that try IPv6 first are delayed; check the router, or \
+             disable IPv6 on this machine",
         ),
     }
 }

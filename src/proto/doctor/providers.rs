@@ -26,29 +26,26 @@ pub fn request(provider: &Provider, settings: &Settings) -> Option<RestRequest> 
 pub fn answer(provider: &Provider, status: u16) -> Finding {
     let what = what(provider);
     match status {
-        200..=299 => Finding::ok(what, "the provider takes the credentials"),
+        200..=299 => Finding::ok(what, "the provider accepts the credentials"),
         401 => Finding::error(
             what,
-            "the provider refuses the credentials (401): id or key is wrong; calls are not hung up",
+            "the provider rejects the credentials (401): the id or the key is wrong; calls are not hung up",
         ),
         // A key with few rights may still hang up.
         403 => Finding::warning(
             what,
-            "the provider does not let these credentials read the account (403): a key with few rights, or a wrong one",
+            "these credentials cannot read the account (403): the key has few permissions, or is wrong",
         ),
         404 => Finding::error(
             what,
-            "the provider knows no such account (404): the account's id is wrong, or the base of its REST API is",
+            "the provider does not know the account (404): its id or the base URL of the API is wrong",
         ),
         300..=399 => Finding::error(
             what,
-            format!("status {status}, a redirect: the base of its REST API is wrong"),
+            format!("status {status}, a redirect: the base URL of the API is wrong"),
         ),
-        429 | 500..=599 => Finding::warning(
-            what,
-            format!("the provider stumbles (status {status}); ask again in a while"),
-        ),
-        _ => Finding::warning(what, format!("status {status}, which says nothing of the credentials")),
+        429 | 500..=599 => Finding::warning(what, format!("the provider failed (status {status}); try again later")),
+        _ => Finding::warning(what, format!("status {status}: the credentials could not be verified")),
     }
 }
 
@@ -64,26 +61,26 @@ pub fn missing(provider: &'static Provider, config: &Config) -> Option<Finding> 
     let is_protected = is_protected(provider, telephony);
     if !provider.signs() {
         let ends = match provider.hangs_up_with {
-            [] => ", and its calls end with their socket",
+            [] => ", and its calls end with their WebSocket",
             _ if hangs_up => "",
             _ => ", and without credentials its calls are not hung up",
         };
         return doubt(format!(
-            "it signs nothing{ends}: {OPEN}. Start without -t, with --api-key and `--ws-auth \
-             token`, and have a server of yours ask /start for the URL of each call; or let a proxy ask for HTTP Basic"
+            "this provider signs nothing{ends}: {OPEN}. Start without -t, with --api-key and `--ws-auth \
+             token`, and let your own server get the URL of each call from /start; or require HTTP Basic in a proxy"
         ));
     }
     match (hangs_up, is_protected) {
         (false, false) => doubt(format!(
-            "no credentials: calls work, and are not hung up by this side, nor are webhooks verified: {OPEN}"
+            "no credentials: calls work, but the runner does not hang up, and webhooks are not verified: {OPEN}"
         )),
-        (false, true) => doubt("no key: calls work, and are not hung up by this side".to_owned()),
+        (false, true) => doubt("no key: calls work, but the runner does not hang up".to_owned()),
         (true, _) if !provider.verifies(&telephony.settings) => {
             let key = match provider.setting(|holds| holds == Holds::PublicKey) {
                 Some(_) => "public key",
                 None => "key",
             };
-            doubt(format!("no {key}: its webhooks are not verified, and {OPEN}"))
+            doubt(format!("no {key}: webhooks are not verified, and {OPEN}"))
         }
         (true, false) => doubt(format!(
             "--no-verify-webhooks or --unverified-calls is set: calls are not verified, and {OPEN}"
@@ -92,8 +89,8 @@ pub fn missing(provider: &'static Provider, config: &Config) -> Option<Finding> 
     }
 }
 
-/// What is so where nothing shows whose call it is.
-const OPEN: &str = "/ws is open to anybody who finds the address";
+/// The consequence of unverified calls.
+const OPEN: &str = "/ws is open to anyone who knows the address";
 
 #[cfg(test)]
 mod tests {
@@ -192,7 +189,7 @@ mod tests {
         };
         let served = missing(TWILIO, &of(Some(Transport::Telephony(TWILIO)))).expect("words");
         assert_eq!(served.level, FindingLevel::Warning);
-        assert!(served.text.contains("not hung up"));
+        assert!(served.text.contains("does not hang up"));
         assert_eq!(missing(TWILIO, &of(None)), None);
         assert_eq!(missing(TWILIO, &of(Some(Transport::Telephony(TELNYX)))), None);
         let config = Config {
@@ -203,6 +200,6 @@ mod tests {
         assert_eq!(missing(TWILIO, &config), None);
         let none = missing(EXOTEL, &of(Some(Transport::Telephony(EXOTEL)))).expect("words");
         assert_eq!(none.level, FindingLevel::Warning);
-        assert!(none.text.contains("anybody") && none.text.contains("--ws-auth token"));
+        assert!(none.text.contains("anyone") && none.text.contains("--ws-auth token"));
     }
 }

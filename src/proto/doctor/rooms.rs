@@ -12,7 +12,7 @@ use crate::livekit::token::{TokenParams, agent_identity, mint};
 use crate::livekit::{http_base, missing_variables};
 use crate::server::rest::{RestMethod, RestRequest, bearer, encode_path_segment};
 
-/// Something that is asked.
+/// A request to a provider of rooms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Whether the provider of video rooms takes the key.
@@ -93,25 +93,19 @@ fn has(body: &[u8], member: &str) -> bool {
 
 fn key(what: &'static str, status: u16, reads: bool) -> Finding {
     match status {
-        200..=299 if reads => Finding::ok(what, "the provider takes the key"),
+        200..=299 if reads => Finding::ok(what, "Daily accepts the key"),
         200..=299 => not_the_provider(what, status),
         // A malformed key is 400 there, a wrong one 401.
         400 | 401 => Finding::error(
             what,
-            format!("the provider refuses the key ({status}): VIDEOROOM_API_KEY is wrong; no room is made"),
+            format!("Daily rejects the key ({status}): VIDEOROOM_API_KEY is wrong; no rooms can be created"),
         ),
         403 => Finding::warning(
             what,
-            "the provider does not let this key list rooms (403): a key with few rights, or a wrong one",
+            "this key cannot list rooms (403): it has few permissions, or is wrong",
         ),
-        404 => Finding::error(
-            what,
-            "no API of rooms is there (404): the base in VIDEOROOM_API_URL is wrong",
-        ),
-        300..=399 => Finding::error(
-            what,
-            format!("status {status}, a redirect: the base in VIDEOROOM_API_URL is wrong"),
-        ),
+        404 => Finding::error(what, "no Daily API at this URL (404): VIDEOROOM_API_URL is wrong"),
+        300..=399 => Finding::error(what, format!("status {status}, a redirect: VIDEOROOM_API_URL is wrong")),
         _ => stumbles(what, status, "the key"),
     }
 }
@@ -119,18 +113,18 @@ fn key(what: &'static str, status: u16, reads: bool) -> Finding {
 fn not_the_provider(what: &'static str, status: u16) -> Finding {
     Finding::warning(
         what,
-        format!("status {status}, and not as the provider answers; is the base in VIDEOROOM_API_URL right?"),
+        format!("status {status} without the response of Daily; check VIDEOROOM_API_URL"),
     )
 }
 
 fn room(what: &'static str, status: u16, reads: bool) -> Option<Finding> {
     match status {
         200..=299 if !reads => Some(not_the_provider(what, status)),
-        200..=299 => Some(Finding::ok(what, "the configured room is there")),
+        200..=299 => Some(Finding::ok(what, "the configured room exists")),
         404 => Some(Finding::error(
             what,
-            "the account has no such room (404): VIDEOROOM_ROOM_URL or VIDEOROOM_SAMPLE_ROOM_URL is wrong, or the room is \
-             past its end",
+            "the account has no such room (404): VIDEOROOM_ROOM_URL or VIDEOROOM_SAMPLE_ROOM_URL is wrong, or the room \
+             has expired",
         )),
         _ => None,
     }
@@ -138,24 +132,24 @@ fn room(what: &'static str, status: u16, reads: bool) -> Option<Finding> {
 
 fn server(what: &'static str, status: u16, body: &[u8]) -> Finding {
     match status {
-        200 if body.trim_ascii() == b"success" => Finding::ok(what, "the server lets the bot in"),
+        200 if body.trim_ascii() == b"success" => Finding::ok(what, "the server accepts the access token"),
         // Any web server answers something.
         200..=299 => Finding::warning(
             what,
-            format!("status {status}, and not as a media-room server answers; is MEDIAROOM_URL its URL?"),
+            format!("status {status} without the response of LiveKit; check MEDIAROOM_URL"),
         ),
         401 => Finding::error(
             what,
             format!(
-                "the server refuses the access token (401): MEDIAROOM_API_KEY or MEDIAROOM_API_SECRET is wrong, or this \
+                "the server rejects the access token (401): MEDIAROOM_API_KEY or MEDIAROOM_API_SECRET is wrong, or this \
                  machine's clock is off by more than {} s",
                 ROOM_CLOCK_LEEWAY.as_secs()
             ),
         ),
         404 => Finding::error(
             what,
-            "no media-room server is there (404): MEDIAROOM_URL is wrong; or the server makes no room by itself, and \
-             MEDIAROOM_ROOM_NAME has to name one of its rooms",
+            "no LiveKit server at this URL (404): MEDIAROOM_URL is wrong; or the server creates no rooms by itself, and \
+             MEDIAROOM_ROOM_NAME must name an existing room",
         ),
         300..=399 => Finding::error(what, format!("status {status}, a redirect: MEDIAROOM_URL is wrong")),
         _ => stumbles(what, status, "the key"),
@@ -166,9 +160,9 @@ fn stumbles(what: &'static str, status: u16, of: &str) -> Finding {
     match status {
         429 | 500..=599 => Finding::warning(
             what,
-            format!("it stumbles (status {status}) and does not say whether it takes {of}; ask again in a while"),
+            format!("the server failed (status {status}), so {of} could not be verified; try again later"),
         ),
-        _ => Finding::warning(what, format!("status {status}, which says nothing of {of}")),
+        _ => Finding::warning(what, format!("status {status}: {of} could not be verified")),
     }
 }
 
@@ -186,32 +180,32 @@ pub fn wanting(config: &Config) -> Vec<Finding> {
         || video.sample_room_url.is_some()
         || video.dialin_hmac.is_some();
     if asked && video.key.is_none() {
-        let text = "VIDEOROOM_API_KEY is not set: no room and no token can be made";
+        let text = "VIDEOROOM_API_KEY is not set: no rooms and tokens can be created";
         findings.push(finding(Transport::Videoroom, text.into()));
     }
     if config.creates_rooms_for_pages() {
         findings.push(Finding::warning(
             "origins",
-            "neither --allowed-origins nor --api-key is given: any page in a browser that reaches the runner can make rooms, which \
-             cost money, and reads their tokens",
+            "neither --allowed-origins nor --api-key is given: any web page in a browser that reaches the runner can create rooms, \
+             which cost money, and read their tokens",
         ));
     }
     if video.dialin && !config.has_public_name() {
         findings.push(Finding::warning(
             "dial-in",
-            "no public name is known: a webhook that comes under one is refused; give it in --proxy or --allowed-hosts",
+            "no public host name is set: webhook requests to one are refused; set it with --proxy or --allowed-hosts",
         ));
     }
     if video.dialin && video.dialin_hmac.is_none() {
         findings.push(Finding::warning(
             "dial-in",
-            "VIDEOROOM_DIALIN_HMAC is not set: anyone who finds the webhook can start bots",
+            "VIDEOROOM_DIALIN_HMAC is not set: anyone who knows the URL of the webhook can start bots",
         ));
     }
     let missing = missing_variables(&config.mediaroom);
     let asked = config.transport == Some(Transport::Mediaroom) || missing.len() < 3;
     if asked && !missing.is_empty() {
-        let text = format!("not set, and needed to join rooms: {}", missing.join(", "));
+        let text = format!("needed to join rooms, but not set: {}", missing.join(", "));
         findings.push(finding(Transport::Mediaroom, text));
     }
     findings
