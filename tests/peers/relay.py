@@ -1,4 +1,4 @@
-"""A UDP relay between a peer and the runner that loses datagrams by a seeded throw of dice, and delays the others.
+"""A UDP relay between a peer and the runner that drops datagrams by a seeded generator, and delays the others.
 
 The peer's answer is rewritten so that the relay is the only candidate, and its offer so that it has none: then all
 media passes here. Loss is decided for each direction by its own generator, so a run can be repeated.
@@ -12,13 +12,13 @@ CANDIDATE = re.compile(r"a=candidate:(\S+) 1 udp (\d+) (\S+) (\d+) typ host.*", 
 
 
 def without_candidates(sdp):
-    """The offer with no address of its sender."""
+    """Returns the offer without candidates."""
     lines = [line for line in sdp.splitlines() if not line.startswith(("a=candidate:", "a=end-of-candidates"))]
     return "\r\n".join(lines) + "\r\n"
 
 
 class Relay:
-    """One peer's path. `loss` is a share, 0 to 1; `delay` is in seconds, each way; `silent` swallows everything."""
+    """The path of one peer. `loss` is a share, 0 to 1; `delay` is in seconds, each way; `silent` drops everything."""
 
     def __init__(self, loss=0.0, seed=1, delay=0.0):
         self.loss, self.delay = loss, delay
@@ -30,7 +30,7 @@ class Relay:
         self._front = self._back = None
 
     async def answer(self, sdp):
-        """Opens the relay towards the first usable candidate of `sdp` and gives the description the peer is to see."""
+        """Opens the relay towards the first usable candidate of `sdp` and returns the SDP for the peer."""
         loop = asyncio.get_running_loop()
         found = [match for line in sdp.splitlines() if (match := CANDIDATE.match(line))]
         target = next(((m[3], int(m[4])) for m in found if m[3] == "127.0.0.1"), None)
@@ -85,4 +85,4 @@ class Side(asyncio.DatagramProtocol):
         self.relay.forward(self.way, data, addr)
 
     def error_received(self, error):
-        """What an earlier datagram met at a closed port; loss like any other."""
+        """An earlier datagram met a closed port, which counts as loss."""

@@ -26,7 +26,7 @@ PROFILES = {
     "smallest": {"webrtc"},
     "telephone": {"telephony"},
 }
-# Options by the abilities of which they take one, each with a value that asks for it.
+# Options by the features of which they need one, each with a value that requests it.
 OPTIONS = {
     ("webrtc",): {
         "--rtc-port": "0", "--ice-servers": "stun:a", "--ice-address": "192.0.2.1", "--embedded": None, "--opus-complexity": "5",
@@ -41,7 +41,7 @@ TRANSPORTS = {
     "webrtc": "webrtc", "videoroom": "videoroom", "mediaroom": "mediaroom", "telephony_a": "telephony",
     "telephony_b": "telephony", "telephony_c": "telephony", "telephony_d": "telephony", "websocket": "websocket",
 }
-# Variables of absent abilities, set to what their owner would refuse, and what of them a warning names.
+# Variables of absent features, set to values that the feature would reject, and the names in warnings.
 NONSENSE = {
     "TWILIO_AUTH_TOKEN": ("telephony", "hunter 2"), "TELCO_B_PUBLIC_KEY": ("telephony", "hunter2"),
     "TELCO_A_API_URL": ("telephony", "hunter2"), "VIDEOROOM_API_KEY": ("videoroom", "hunter 2"),
@@ -67,7 +67,7 @@ class Build:
         self.has = PROFILES[profile]
 
     def run(self, *args, **variables):
-        """Exit code, stdout and stderr of a command that ends by itself."""
+        """Returns exit code, stdout and stderr of a command that ends by itself."""
         done = subprocess.run(
             [self.binary, *args], capture_output=True, text=True, timeout=20, cwd="/", env={**os.environ, **variables})
         return done.returncode, done.stdout, done.stderr
@@ -76,17 +76,17 @@ class Build:
         return Runner(self.binary, *args, rtc="webrtc" in self.has, **more)
 
     def absent(self, abilities):
-        """The first of them where the build has none of them."""
+        """Returns the first of them if the build has none of them."""
         return None if self.has.intersection(abilities) else abilities[0]
 
 
 def warnings(runner):
-    """The text of each warning so far."""
+    """Returns the text of each warning so far."""
     return [line for line in runner.log_text().splitlines() if " WARN " in line]
 
 
 def banner(runner):
-    """Its rows by their names; those without a name belong to the one before."""
+    """Returns the rows of the banner by name; a row without a name belongs to the one before."""
     rows, name = {}, None
     for line in runner.process.stdout:
         if line.startswith("  "):
@@ -98,11 +98,11 @@ def banner(runner):
 
 
 def marked_help(build):
-    """the help marks what is absent, and nothing else"""
+    """the help marks absent features, and nothing else"""
     code, text, _ = build.run("--help")
     lacks = "".join(re.search(r"This build lacks:(.*)\nOptions marked", text, re.S).group(1).split()).split(",")
     assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 11, text
-    # A description begins behind the names or on the next line.
+    # A description begins after the names or on the next line.
     options = re.findall(r"^ {2,6}(?:-\w, )?(--[a-z-]+)(?:[^\n]*?) *(?:\s{2,}|\n {32})(\S.*)", text, re.M)
     assert len(options) > 35, options
     marked = {name for name, help in options if help.startswith(MARK)}
@@ -118,7 +118,7 @@ def marked_help(build):
 
 
 def refused_options(build):
-    """an option of an absent ability ends with exit code 2 and the name of its feature, and a variable of it does"""
+    """an option or a variable of an absent feature ends with exit code 2 and the name of the feature"""
     asked = [(build.absent(needs), [name, *([value] if value else [])])
              for needs, names in OPTIONS.items() for name, value in names.items() if name != "--no-dialin"]
     asked += [(build.absent((feature,)), ["-t", name, "-x", "a.example"]) for name, feature in TRANSPORTS.items()]
@@ -132,7 +132,7 @@ def refused_options(build):
     assert seen >= 15, seen
     code, _, error = build.run(RUNNER_TLS="auto")
     assert code == 2 and "(set by RUNNER_TLS)" in error, error
-    # What only turns it off is no wish for it.
+    # A value that turns a feature off does not request it.
     runner = build.serve("--tls", "off", "--metrics", "off", "--no-dialin", "--", "true")
     try:
         assert warnings(runner) == [], runner.log_text()
@@ -142,7 +142,7 @@ def refused_options(build):
 
 
 def told(build):
-    """what the build lacks is in no row and no warning, but for credentials and for what a board's profile sets"""
+    """absent features are in no row and no warning, except for credentials and settings of a board's profile"""
     variables = {name: value for name, (feature, value) in NONSENSE.items() if feature not in build.has}
     key = {"RUNNER_API_KEY": "0123456789abcdef", "RUNNER_OPUS_COMPLEXITY": "0"}
     runner = build.serve("--", "true", variables={**variables, **key})
@@ -167,7 +167,7 @@ def told(build):
 
 
 def refused_requests(build):
-    """absent transports and routes say what they lack; /status lists only what is there"""
+    """absent transports and routes name the missing feature; /status lists only the present ones"""
     runner = build.serve("--", "true")
     try:
         status, reply = runner.call("GET", "/status")
@@ -189,7 +189,7 @@ def refused_requests(build):
 
 
 def called(build):
-    """a peer calls, and a program answers: its tone comes back; microcontrollers are offered one address"""
+    """a peer calls a bot in a process and hears its tone; microcontrollers get one address"""
     if "webrtc" not in build.has:
         return "SKIPPED: no WebRTC"
     try:

@@ -12,7 +12,7 @@ from aioice import stun
 
 
 class Forger:
-    """Forges in the name of the session of an aiortc client."""
+    """Forges checks of the session of an aiortc client."""
 
     def __init__(self, client):
         connection = client.pc.sctp.transport.transport._connection
@@ -31,7 +31,7 @@ class Forger:
         return bytes(message)
 
     async def is_answered(self, runner):
-        """Tells whether the runner answers such a check from this host's own address."""
+        """Returns whether the runner answers such a check from this host's own address."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
             plain.setblocking(False)
             loop = asyncio.get_running_loop()
@@ -42,7 +42,7 @@ class Forger:
                     return True
 
     def send(self, source, runner):
-        """One check, whose source address and port are somebody else's."""
+        """Sends one check with a foreign source address and port."""
         contents = self.check()
         udp = struct.pack("!4H", source[1], runner[1], 8 + len(contents), 0)
         head = struct.pack(
@@ -52,14 +52,14 @@ class Forger:
         self.sent += 1
 
     async def flood(self, source, runner, seconds):
-        """One each 20 ms, and one from another port of the same host."""
+        """Sends one check every 20 ms, and one from another port of the same host."""
         for number in range(seconds * 50):
             self.send(source, runner)
             self.send((source[0], 20_000 + number), runner)
             await asyncio.sleep(0.02)
 
     async def restart_ice(self):
-        """Gets new credentials for the session, by an offer with new ones."""
+        """Restarts ICE by an offer with new credentials."""
         self.local, password = secrets.token_hex(4), secrets.token_hex(16)
         lines = []
         for line in self.client.pc.localDescription.sdp.splitlines():

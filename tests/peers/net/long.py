@@ -1,4 +1,4 @@
-"""A long call on loopback through a relay in user space that loses and delays: it lives, and its echo does not drift.
+"""A long call on loopback through a relay that drops and delays packets: it continues, and its echo does not drift.
 
 The caller beeps every three seconds. Where a beep comes back is read from the timestamps of the runner's packets, as a player
 does, and where those lie in time from the soonest packet.
@@ -27,9 +27,9 @@ LOSS, DELAY_S = 0.1, 0.5
 # aioice gives up an answer to its consent checks after half of what one takes here.
 aioice.stun.RETRY_RTO = 4 * DELAY_S
 BEEPS_APART_S = 3
-# Parts of the call, whose first and last are compared.
+# Parts of the call. The first and the last are compared.
 PARTS = 2
-# What the session says of the caller's sound when it ends.
+# The log line of the session about received audio.
 TALLY = re.compile(r"audio: (\d+) received, (\d+) lost \((\d+) recovered, (\d+) concealed\)")
 
 
@@ -45,7 +45,7 @@ class Beeps(Tone):
 
 
 class Recorder(Client):
-    """Keeps the runner's packets, past the caller's own buffer, which drops more than the network does."""
+    """Records the packets of the runner, without the jitter buffer of the caller, which drops more than the network does."""
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
@@ -67,7 +67,7 @@ class Recorder(Client):
         receiver._handle_rtp_packet = keep
 
     def loud(self):
-        """The timestamps of the packets that are loud, in the order in which they were spoken."""
+        """The timestamps of the loud packets, in order."""
         decoder, first = OpusDecoder(), next(iter(self.packets.values())).timestamp
         found = []
         for packet in sorted(self.packets.values(), key=lambda packet: (packet.timestamp - first + 2**31) % 2**32):
@@ -78,7 +78,7 @@ class Recorder(Client):
 
 
 class Watched(Relay):
-    """Notes when each timestamp of sound came by, either way, and counts the caller's sound."""
+    """Records the arrival time of each audio timestamp in both directions, and counts the audio packets of the caller."""
 
     def __init__(self, **options):
         super().__init__(**options)
@@ -98,19 +98,19 @@ class Watched(Relay):
         super().send(way, data)
 
     def lateness(self, way, begin, end):
-        """How much later than its soonest packet the latest one came, in a span."""
+        """The difference between the largest and the smallest delay in a span."""
         seen = [(at, stamp) for at, stamp in self.seen[way] if begin <= at < end]
         late = [at - ((stamp - seen[0][1] + 2**31) % 2**32) / RATE for at, stamp in seen]
         return max(late) - min(late)
 
 
 def is_sound(data):
-    """RTP by its first byte, and not RTCP by its second (RFC 7983, RFC 5761 section 4)."""
+    """Whether it is RTP by its first byte, and not RTCP by its second (RFC 7983, RFC 5761 section 4)."""
     return 128 <= data[0] < 192 and not 192 <= data[1] < 224
 
 
 def onsets(times):
-    """The first of each group of times that lie together."""
+    """The first time of each group."""
     return [at for before, at in zip([None, *times], times) if before is None or at - before > 1]
 
 
@@ -133,7 +133,7 @@ async def talk(binary, minutes):
         assert answers(client) == list(range(int(minutes * 60))), "the answers are out of order"
         assert await runner.sessions() == 1
         drift = [echo(client, relay, first + (last - first) * part / PARTS, (last - first) / PARTS) for part in (0, PARTS - 1)]
-        # The goodbye is under way for a while.
+        # The close is delayed by the relay.
         await client.pc.close()
         await runner.wait_for_sessions(0, 10)
         received, given_up, recovered, concealed = map(int, TALLY.search(runner.log_text()).groups())
@@ -148,7 +148,7 @@ async def talk(binary, minutes):
     assert abs(received - (relay.sound - relay.sound_lost)) <= 10, f"the relay passed {relay.sound}, the session got {received}"
     filled = (recovered + concealed) / given_up
     assert filled > 0.95, f"{filled:.0%} of the lost packets were made up"
-    # What a busy machine sends late, at either end, stays in the echo; beside it there is a frame or two.
+    # Late packets of a busy machine, at either end, delay the echo from then on; apart from that, a frame or two.
     late = sum(relay.lateness(way, first, last) for way in ("up", "down"))
     assert abs(drift[1] - drift[0]) < late + 0.06, (drift, late)
     return (f"connected after {connected:.1f} s; of {relay.sound} packets {relay.sound_lost} lost, {given_up} given up, "
@@ -157,7 +157,7 @@ async def talk(binary, minutes):
 
 
 def answers(client):
-    """The numbers that came back, as they came."""
+    """The returned numbers, in order of arrival."""
     found = [json.loads(text) for text in client.messages]
     return [one["data"]["d"] for one in found if one.get("type") == "server-response"]
 

@@ -1,4 +1,4 @@
-"""An aiortc caller in a network namespace, told what to do line by line: JSON in, JSON out.
+"""An aiortc caller in a network namespace, controlled by lines of JSON.
 
 Each line in is `{"do": NAME, ...}`; each line out is what came of it, or `{"error": ...}`. The parent is `caller.py`.
 """
@@ -27,7 +27,7 @@ aioice.ice.get_host_addresses = get_host_addresses
 
 
 class Remote(Runner):
-    """A runner that somebody else started."""
+    """A runner that another process started."""
 
     def __init__(self, url):
         self.url = url
@@ -46,7 +46,7 @@ class Caller:
         self.client, self.forging = None, None
 
     async def connect(self, url, servers=(), relay_only=False):
-        """Times count from the moment at which the offer is sent."""
+        """Connects; times start when the offer is sent."""
         remote = Remote(url)
         self.client = Client(remote)
         policy = aiortc.RTCIceTransportPolicy.RELAY if relay_only else aiortc.RTCIceTransportPolicy.ALL
@@ -56,7 +56,7 @@ class Caller:
         return self.connected()
 
     async def come_back(self):
-        """A new connection under the same bot, as a client makes whose network is gone."""
+        """Creates a new connection for the same bot, like a client after a network change."""
         await self.client.connect(restart=True)
         return self.connected()
 
@@ -72,14 +72,14 @@ class Caller:
         }
 
     async def hear(self):
-        """The share of the tone in what comes back: of the first good second, or of the best of five."""
+        """Returns the share of the tone in the echo: of the first good second, or of the best of five."""
         shares = []
         while len(shares) < 5 and max(shares, default=0) < 0.9:
             shares.append(tone_share(await self.client.listen_for(1), self.client.hz))
         return {"share": max(shares)}
 
     async def message(self, characters):
-        """Sends a long message and waits for the echo of it."""
+        """Sends a long message and waits for its echo."""
         text = "m" * characters
         self.client.send({"label": "rtvi-ai", "type": "client-ready", "id": "1", "data": {"version": "2.1.0"}})
         await self.client.until(lambda: self.client.message("bot-ready", id="1"), "bot-ready")
@@ -96,7 +96,7 @@ class Caller:
         and after each of so many restarts of ICE."""
         forger = Forger(self.client)
         if not self.forging:
-            # Later on the session may have as many addresses as are taken.
+            # Later the session may have its maximum of addresses.
             assert await forger.is_answered(runner), "the checks are no good"
 
         async def run():
@@ -118,7 +118,7 @@ class Caller:
         return {}
 
     async def fetch(self, url, method="GET", headers=None, body=None):
-        """Any request; the status, and the body if it is JSON."""
+        """Sends any request. Returns the status, and the body if it is JSON."""
         request = urllib.request.Request(url, body and body.encode(), headers or {}, method=method)
 
         def fetch():

@@ -28,14 +28,14 @@ from turn import Turn
 from world import World
 
 PORT = 7860
-# Somebody who calls waits no longer than this for sound.
+# Time limit from the call to the first audio.
 CONNECTED_S = 1.0
-# No answer waits longer than this for a server of somebody else's.
+# Time limit by which an external server may delay an answer.
 ANSWERED_S = 0.5
 
 
 class Lan:
-    """A board and a caller on one bridge, and a server that either can be told of."""
+    """A board and a caller on one bridge, and an optional server for either."""
 
     def __init__(self, world, mtu=1500):
         self.switch = world.host("lan")
@@ -67,15 +67,15 @@ def junk(world, host):
 
 
 class Wan:
-    """Two homes and a public network between them with a relay in it. The board is behind the first router, which passes its
-    HTTP on and, unless it is told so, nothing else."""
+    """Two home networks and a public network with a relay. The board is behind the first router, which forwards its HTTP
+    and, by default, nothing else."""
 
     RELAY = "198.51.100.5"
 
     def __init__(self, world, only_relay=False):
         self.world = world
         self.net = world.host("net")
-        # Whatever is sent to other networks than this ends here, without a word.
+        # Packets to all other networks are dropped silently.
         self.net.bridge("br0", "198.51.100.254/24")
         self.relay = self.public("relay", self.RELAY)
         passing = f"""
@@ -108,7 +108,7 @@ class Wan:
 
 
 def blocked(relay):
-    """A router's rule: no UDP but to the port of the relay."""
+    """A rule of a router: no UDP except to the port of the relay."""
     return f"""
             chain passing {{
                 type filter hook forward priority filter; policy accept;
@@ -120,7 +120,7 @@ def blocked(relay):
 
 
 class Scene(ExitStack):
-    """What a check made, taken down in the opposite order; the logs are shown when it failed."""
+    """The resources of a check, released in reverse order; after a failure the logs are printed."""
 
     def __init__(self, binary, minutes=0.5):
         super().__init__()
@@ -160,7 +160,7 @@ class Scene(ExitStack):
 
 
 def calls(caller, url, times=3, **how):
-    """Calls so often, hears itself each time, and gives what connecting was like; the last call is left open."""
+    """Makes this many calls and checks each echo. Returns the connection times; the last call stays open."""
     said = []
     for number in range(times):
         if number:
@@ -200,7 +200,7 @@ def bridge(scene):
 
 
 def http(scene):
-    """plain HTTP from another host: its address is a good Host, a foreign name is not, the figures are not everybody's"""
+    """plain HTTP from another host: its address is a valid Host, a foreign name is not, and the metrics are private"""
     lan = Lan(scene.world)
     scene.runner(lan.board)
     caller = scene.caller(lan.peer)
@@ -226,7 +226,7 @@ def short(scene):
 
 
 def half_short(scene):
-    """a switch that drops what is longer than 1280 bytes without a word, one direction at a time"""
+    """a switch that silently drops packets over 1280 bytes, one direction at a time"""
     said = []
     for way in ("iifname", "oifname"):
         with Scene(scene.binary) as inner:
@@ -257,7 +257,7 @@ def test_binary():
 
 
 class Device:
-    """A strict device that stays until it is dismissed, or loses its power."""
+    """A strict device that stays connected until it is stopped or loses power."""
 
     def __init__(self, tests, host, at, mute=False):
         name = "device::a_device_on_another_host_stays"
@@ -273,7 +273,7 @@ class Device:
         self.connected_ms = int(self.said.split("connected after")[1].split()[0])
 
     def dismiss(self):
-        """Asserts that the runner still speaks to it, and ends it."""
+        """Checks that the runner still sends to it, and ends it."""
         rest, _ = self.process.communicate("\n", timeout=60)
         assert self.process.returncode == 0 and "1 passed" in rest, self.said + rest
 
@@ -283,8 +283,8 @@ class Device:
 
 
 def neighbours(scene):
-    """two devices behind one NAT: a gap of the Wi-Fi in which the other one connects, pushing to talk or not, costs no place;
-    and in a full runner one that lost its power has its place back within 2 s"""
+    """two devices behind one NAT: a Wi-Fi gap in which the other one connects ends no session, with push-to-talk or without;
+    and a device that lost power reconnects to a full runner within 2 s"""
     tests = test_binary()
     world = scene.world
     net = world.host("net")
@@ -323,7 +323,7 @@ def neighbours(scene):
         one.dismiss()
         other.dismiss()
         assert "replaced" not in runner.log_text(), f"mute: {mute}"
-        # What is gone has its time.
+        # A session that is gone has time to end.
         began = time.monotonic()
         while runner.log_text().count("session ended") < (4 if mute else 2):
             assert time.monotonic() - began < 40, "sessions of devices without power are not freed"
@@ -380,7 +380,7 @@ def forger(scene):
 
 
 def dead_servers(scene):
-    """servers that refuse, are not there, say nothing, or cannot be looked up change nothing on the LAN"""
+    """servers that reject, are absent, are silent or have no address do not affect the LAN"""
     said = {}
     wrong = {"username": "caller", "credential": "a-wrong-secret"}
     for name, servers in {
@@ -412,7 +412,7 @@ def dead_servers(scene):
 
 
 def broken_ipv6(scene):
-    """IPv6 addresses and default routes that lead nowhere change nothing on the LAN"""
+    """unreachable IPv6 addresses and default routes do not affect the LAN"""
     lan = Lan(scene.world)
     for number, host in enumerate((lan.board, lan.peer), 1):
         host.ip("address", "add", f"2001:db8:{number}::1/64", "dev", "eth0", "nodad")
@@ -425,7 +425,7 @@ def broken_ipv6(scene):
 
 
 def wrong_credentials(scene):
-    """a relay that refuses the runner changes nothing for a caller next to it"""
+    """a relay that rejects the runner does not affect a caller on the LAN"""
     wan = Wan(scene.world)
     turn = scene.turn(wan.relay, wan.RELAY)
     runner = scene.runner(wan.board, *ice(turn.server(secret="wrong-secret-4711")))
@@ -453,7 +453,7 @@ def callers_relay(scene):
 
 
 def runners_relay(scene):
-    """a caller that reaches the runner through the runner's relay alone talks to it, and 60 kB pass"""
+    """a caller that reaches the runner only through the runner's relay talks to it, and 60 kB pass"""
     wan = Wan(scene.world, only_relay=True)
     turn = scene.turn(wan.relay, wan.RELAY)
     scene.runner(wan.board, *ice(turn.server()))
@@ -467,7 +467,7 @@ def runners_relay(scene):
 
 
 def runners_stream(scene):
-    """the same where the runner has no UDP at all: to its relay by TCP, and by TLS"""
+    """the same without UDP for the runner: to its relay by TCP, and by TLS"""
     said = {}
     for scheme in ("turn", "turns"):
         with Scene(scene.binary) as inner:
@@ -492,7 +492,7 @@ def through_the_relay(caller, wan, **how):
 
 
 def both_relays(scene):
-    """a caller and a runner that are allowed nothing but the relay meet in it"""
+    """a caller and a runner that may use only the relay connect through it"""
     wan = Wan(scene.world, only_relay=True)
     turn = scene.turn(wan.relay, wan.RELAY)
     scene.runner(wan.board, *ice(turn.server()))
@@ -520,7 +520,7 @@ def ice_address(scene):
 
 
 def relay_dies(scene):
-    """the relay is killed in a call and starts again: neighbours notice nothing, the caller comes back under its bot"""
+    """the relay is killed during a call and restarts: callers on the LAN are not affected, and the caller returns to its bot"""
     wan = Wan(scene.world, only_relay=True)
     turn = scene.turn(wan.relay, wan.RELAY)
     runner = scene.runner(wan.board, *ice(turn.server()))
@@ -544,7 +544,7 @@ def relay_dies(scene):
 
 
 def late_interface(scene):
-    """a board whose network comes after the runner: callers reach the new address, and so they do when it is another one"""
+    """a network that comes up after the runner: callers reach the new address, and also a later one"""
     world = scene.world
     switch, board, peer = world.host("lan"), world.host("board"), world.host("peer")
     switch.bridge("br0", "10.77.0.254/24")
@@ -564,8 +564,8 @@ def late_interface(scene):
 
 
 def long(scene):
-    """a call on loopback with 10 % loss and 500 ms delay each way: it lives, its echo does not drift, messages keep order"""
-    # Its clients keep to loopback, and the others' do not.
+    """a call on loopback with 10 % loss and 500 ms delay each way: it continues, its echo does not drift, messages keep order"""
+    # Its clients use loopback, those of the other checks do not.
     from long import talk
     return asyncio.run(talk(scene.binary, scene.minutes))
 

@@ -14,13 +14,13 @@ from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.transports.websocket.client import WebsocketClientParams, WebsocketClientTransport
 from pipecat.workers.runner import WorkerRunner
 
-# What Pipecat sends and plays by default.
+# The default rates of Pipecat.
 RATE = 24_000
 FRAME_S = 0.04
 
 
 class Chunk:
-    """One piece of audio from the runner."""
+    """A chunk of audio from the runner."""
 
     def __init__(self, at, frame):
         self.at, self.rate, self.channels = at, frame.sample_rate, frame.num_channels
@@ -28,7 +28,7 @@ class Chunk:
 
 
 class Receiver(FrameProcessor):
-    """Keeps what the transport received; it goes no further, or it would be sent back."""
+    """Records received frames and does not pass them on, because the transport would send them back."""
 
     def __init__(self):
         super().__init__()
@@ -48,7 +48,7 @@ class Receiver(FrameProcessor):
 
 
 class Transport(WebsocketClientTransport):
-    """Pipecat 1.14 connects before its pipeline runs, and sound that comes in between ends its reading: here it waits."""
+    """Delays audio until the pipeline runs: Pipecat 1.14 connects earlier, and earlier audio ends its reading."""
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -97,7 +97,7 @@ class Client:
         await self.leave()
 
     async def leave(self):
-        """Ends the pipeline in good order, which closes the socket."""
+        """Ends the pipeline, which closes the socket."""
         for task in self._tasks:
             task.cancel()
         if not self._run.done():
@@ -105,7 +105,7 @@ class Client:
             await asyncio.wait_for(self._run, 10)
 
     def say(self, samples):
-        """Speaks that next; between what it is told to say the caller is silent."""
+        """Queues speech; the caller is silent in between."""
         self._to_say = numpy.concatenate([self._to_say, samples])
 
     async def _speak(self):
@@ -125,13 +125,13 @@ class Client:
         await self.worker.queue_frame(OutputTransportMessageUrgentFrame(message))
 
     async def ready(self, id="d2d923ea", limit_s=10):
-        """Says client-ready; the data of the runner's bot-ready."""
+        """Sends client-ready. Returns the data of bot-ready."""
         about = {"library": "pipecat check"}
         await self.send({"label": "rtvi-ai", "type": "client-ready", "id": id, "data": {"version": "2.1.0", "about": about}})
         return (await self.until(lambda: self.message("bot-ready", id=id), "bot-ready", limit_s))["data"]
 
     def message(self, kind, **fields):
-        """The first message of that type whose fields have these values."""
+        """Returns the first message of that type whose fields have these values."""
         for found in self.receiver.messages:
             if found.get("type") == kind and all(found.get(k) == v for k, v in fields.items()):
                 return found
@@ -149,12 +149,12 @@ class Client:
         return result
 
     async def listen_for(self, seconds):
-        """What comes in the next seconds."""
+        """Returns the audio of the next seconds."""
         first = len(self.receiver.chunks)
         await self.until(lambda: len(self.heard(first)) >= seconds * RATE, f"{seconds} s of audio", seconds * 3 + 10)
         return self.heard(first)
 
     async def pause(self, seconds, limit_s=15):
-        """Waits until the runner has said something, and then nothing for so long."""
+        """Waits until the runner has sent speech, and then a pause of this length."""
         chunks = self.receiver.chunks
         await self.until(lambda: chunks and time.monotonic() - chunks[-1].at > seconds, "a pause", limit_s)

@@ -1,4 +1,4 @@
-"""The provider's REST server, and what Pipecat asks it when a call ends: the model for what the runner has to ask."""
+"""A REST server of the providers, and the request of Pipecat when a call ends, which the runner must match."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from pipecat.serializers.plivo import PlivoFrameSerializer
 from pipecat.serializers.telnyx import TelnyxFrameSerializer
 from pipecat.serializers.twilio import TwilioFrameSerializer
 
-# By the names that Pipecat reads.
+# With the variable names of Pipecat.
 CREDENTIALS = {
     "TWILIO_ACCOUNT_SID": "AC0123", "TWILIO_AUTH_TOKEN": "secret-a", "TELNYX_API_KEY": "KEY-secret-b",
     "PLIVO_AUTH_ID": "MA0123", "PLIVO_AUTH_TOKEN": "secret-c",
@@ -18,7 +18,7 @@ CREDENTIALS = {
 
 
 class Server:
-    """Takes requests, and answers each as the providers answer a hang-up."""
+    """Records requests, and answers each like the providers answer a hang-up."""
 
     answer = b"{}"
 
@@ -51,7 +51,7 @@ class Server:
 
 
 async def pipecat_asks(provider):
-    """The one request that Pipecat's serializer makes to end that call."""
+    """Returns the request with which Pipecat's serializer ends the call."""
     key = CREDENTIALS
     serializer = {
         "telephony_a": lambda: TwilioFrameSerializer(
@@ -63,7 +63,7 @@ async def pipecat_asks(provider):
     }[provider.transport]()
     async with Server() as server:
         class Nearby(aiohttp.ClientSession):
-            """The provider's host is not to be reached from a check."""
+            """Replaces the host of the provider by the local server."""
 
             async def _request(self, method, url, **options):
                 return await super()._request(method, server.url + "/" + str(url).split("/", 3)[3], **options)

@@ -1,4 +1,4 @@
-"""A bot for the check of marks: it speaks, marks, speaks on, and interrupts itself when the first mark is back."""
+"""A bot for the check of marks: it speaks, marks, continues, and interrupts itself when the first mark returns."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Calls of the messaging app: Pipecat's own client of them, and a third party's models, beside the runner."""
+"""WhatsApp calls: comparison of the runner with the client of Pipecat and the models of pywa."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ class Graph(Server):
 
 
 def webhook(call_id, sdp):
-    """The sample of a call that begins, with this offer and of this moment."""
+    """Returns the sample webhook of a new call, with this offer and the current time."""
     body = json.loads((SAMPLES / "connect.json").read_text())
     call = body["entry"][0]["changes"][0]["value"]["calls"][0]
     call.update(id=call_id, timestamp=str(int(time.time())), session={"sdp_type": "offer", "sdp": sdp})
@@ -44,7 +44,7 @@ def post(url, body):
 
 
 class Caller:
-    """aiortc in the place of the provider's media server: it is no lite one, and checks too."""
+    """aiortc in place of the media server of WhatsApp; unlike that, it has full ICE and sends checks."""
 
     async def __aenter__(self):
         self.connection, self.heard = RTCPeerConnection(), 0
@@ -80,7 +80,7 @@ async def until(what, done):
 
 
 async def asked_of_pipecat(body):
-    """What Pipecat's client asks the API for this webhook, and when the server is stopped."""
+    """Returns the API requests of Pipecat's client for this webhook and at its shutdown."""
     async with Graph() as graph, aiohttp.ClientSession() as session:
         client = WhatsAppClient(TOKEN, NUMBER, session, ice_servers=[], whatsapp_secret=SECRET)
         client._whatsapp_api._whatsapp_url = f"{graph.url}/v23.0/{NUMBER}/calls"
@@ -93,7 +93,7 @@ async def asked_of_pipecat(body):
 
 
 def comparable(requests):
-    """Method, path, headers and JSON of each, without the SDP and what the provider's own samples lack."""
+    """Returns method, path, headers and JSON of each request, without the SDP and fields that the published samples lack."""
     told = []
     for method, path, authorization, kind, body in requests:
         asked = json.loads(body)
@@ -105,7 +105,7 @@ def comparable(requests):
 
 
 async def messaging_requests(start):
-    """Pipecat's client and the runner ask the API for the same, and aiortc talks with the runner"""
+    """the runner sends the same API requests as Pipecat's client, and aiortc talks with the runner"""
     async with Caller() as caller, Graph() as graph:
         runner = start("--messaging", "--bot", "echo", MESSAGING_API_URL=graph.url + "/v23.0", **VARIABLES)
         body = webhook("wacid.CHECK", caller.sdp)
@@ -116,7 +116,7 @@ async def messaging_requests(start):
         await until("no sound of the bot", lambda: caller.heard >= 50)
         assert [json.loads(request[4])["action"] for request in graph.requests] == ["pre_accept", "accept"]
         assert json.loads(graph.requests[1][4])["session"]["sdp"] == answer
-        # A bot that leaves: the runner says so, as it does to each call when it stops.
+        # A stopping runner ends each call.
         runner.process.terminate()
         await until("no terminate", lambda: len(graph.requests) == 3)
         bad = start("--messaging", MESSAGING_API_URL=graph.url + "/v23.0", **VARIABLES)
@@ -130,11 +130,11 @@ async def messaging_requests(start):
 
 
 async def messaging_models(start):
-    """Pipecat's models and those of pywa read the samples of the tests as the runner does"""
+    """the models of Pipecat and pywa parse the samples like the runner"""
     read = []
     for path in sorted(SAMPLES.glob("*.json")):
         name, body = path.stem, json.loads(path.read_text())
-        # Pipecat knows calls alone, of callers that show their number, and refuses the rest with 422.
+        # Pipecat supports only calls with a caller's number and rejects the rest with 422.
         unknown = ("statuses", "messages", "event-unknown", "no-from", "no-direction", "no-wa-id", "no-contacts", "no-sdp")
         if any(word in name for word in unknown):
             continue
@@ -161,7 +161,7 @@ async def messaging_models(start):
         call = body["entry"][0]["changes"][0]["value"]["calls"][0]
         assert update.id == call["id"] and update.event == call["event"], name
         models += 1
-    # What some of the provider's own samples lack, its models cannot do without.
+    # Its models require fields that some published samples lack.
     assert refused == [("connect-no-contacts", "contacts"), ("connect-no-direction", "direction")], refused
     return f"{len(read)} samples of Pipecat, {models} of pywa"
 

@@ -1,4 +1,4 @@
-"""The checks of the plain endpoint, with Pipecat's WebSocket client transport."""
+"""Checks of `/ws-client` with Pipecat's WebSocket client transport."""
 
 import asyncio
 import time
@@ -45,7 +45,7 @@ async def client(start):
 
 
 async def client_barge_in(start):
-    """the parrot repeats what was said at playing speed, and speech of the caller stops it"""
+    """the parrot repeats speech in real time, and speech of the caller stops it"""
     runner = start("--bot", "parrot")
     words = sentence(WORDS, RATE)
     async with Client(socket_url(runner)) as peer:
@@ -77,7 +77,7 @@ async def client_barge_in(start):
 
 
 async def client_bye(start):
-    """disconnect-bot ends the session, and the socket with it; rubbish before that did no harm"""
+    """disconnect-bot ends the session and closes the socket; invalid data before that is ignored"""
     runner = start("--bot", "echo")
     async with Client(socket_url(runner)) as peer:
         await peer.ready()

@@ -1,4 +1,4 @@
-"""The checks of bots that are programs of their own: the two examples, and what a program is told of a call."""
+"""Checks of bots in processes: the two examples, and the arguments of a call."""
 
 import asyncio
 import json
@@ -13,9 +13,9 @@ from sound import in_tune, tone
 
 HZ = 440
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples" / "bots"
-# An interpreter and a pipeline start before the bot hears anything.
+# Time limit for an interpreter and a pipeline to start.
 STARTED_S = 20
-# A program is asked to leave and then has a grace.
+# Time limit for a program to end, with its grace period.
 NOTICED_S = 12
 TELL = "import os; print('told', os.environ['RUNNER_ARGUMENTS'], flush=True)"
 
@@ -29,7 +29,7 @@ def hum(peer, rate):
 
 
 async def example(start, script):
-    """A plain client and a call hear themselves; a key that the caller presses reaches the bot; both sessions end."""
+    """Checks the echo of a plain client and a call, a key of the caller, and the end of both sessions."""
     runner = start("--", sys.executable, str(EXAMPLES / script))
     async with Client(socket_url(runner, "/ws-client")) as peer:
         ready = await peer.ready(limit_s=STARTED_S)
@@ -52,17 +52,17 @@ async def example(start, script):
 
 
 async def program(start):
-    """a bot with one small package: a plain client and a call hear themselves, a pressed key arrives, sessions end"""
+    """a bot with one small package: echo for a plain client and a call, a key arrives, sessions end"""
     return await example(start, "echo.py")
 
 
 async def pipeline(start):
-    """a Pipecat pipeline as the bot: a plain client and a call hear themselves, sessions end"""
+    """a Pipecat pipeline as the bot: echo for a plain client and a call, sessions end"""
     return await example(start, "pipecat_bot.py")
 
 
 async def marks(start):
-    """a bot's marks: the provider gets one behind the speech before it, in its own words; the bot learns what was played"""
+    """marks of a bot: the provider gets each after the speech before it, in its own format; the bot learns what was played"""
     runner = start("--", sys.executable, str(pathlib.Path(__file__).with_name("marking_bot.py")))
 
     async def one(provider):
@@ -71,7 +71,7 @@ async def marks(start):
             assert call.socket.close_code == 1000, f"closed with {call.socket.close_code}"
         (mark, before), rate = call.marks[0], provider.rate
         assert mark == provider.mark("one") and len(call.marks) == 1, call.marks
-        # What is shorter than a piece is filled up.
+        # An incomplete chunk is padded.
         assert 0 <= before - rate < 0.2 * rate, f"{provider.name}: the mark came after {before / rate} s of speech"
         assert len(call.clears) == 1, f"{provider.name}: {len(call.clears)} clears"
         assert len(call.heard()) < 2.5 * rate, f"{provider.name}: {len(call.heard()) / rate} s of speech"
@@ -84,7 +84,7 @@ async def marks(start):
 
 
 class Opening:
-    """The first messages of a call, as Pipecat's own runner reads them."""
+    """The first messages of a call, for Pipecat's runner."""
 
     def __init__(self, provider):
         self.messages = [*provider.handshake(), provider.media("", 1)]
@@ -95,7 +95,7 @@ class Opening:
 
 
 async def call_data(start):
-    """what a program is told of a call is what Pipecat's own detection reads from it, for each provider"""
+    """the arguments of a call equal those of Pipecat's detection, for each provider"""
     runner = start("--", sys.executable, "-c", TELL)
     for kind in providers.EACH:
         provider = kind()

@@ -15,10 +15,10 @@ from pipecat.serializers.twilio import TwilioFrameSerializer
 
 
 class Provider:
-    """What the four have in common."""
+    """The common part of the four providers."""
 
     rate = 8000
-    # What the provider sends at a time, and what it may be sent.
+    # Chunk lengths of the provider, and of the runner.
     frame_s = 0.02
     sample_bytes = 1
     media_event, clear_event = "media", "clear"
@@ -30,7 +30,7 @@ class Provider:
     async def open(self):
         self.decoder, self.encoder = self.serializer(), self.speaker()
         for serializer in (self.decoder, self.encoder):
-            # All that a telephony serializer takes from its pipeline.
+            # The only input of a telephony serializer from its pipeline.
             await serializer.setup(SimpleNamespace(audio_in_sample_rate=self.rate))
 
     def speaker(self):
@@ -40,12 +40,12 @@ class Provider:
         return kind.InputParams(auto_hang_up=False)
 
     async def audio(self, samples):
-        """The audio of one message as the provider sends it, made by Pipecat."""
+        """Returns the audio of a message of the provider, encoded by Pipecat."""
         frame = OutputAudioRawFrame(samples.tobytes(), self.rate, 1)
         return json.loads(await self.encoder.serialize(frame))["media"]["payload"]
 
     async def expected(self, frame):
-        """What Pipecat would send for that frame."""
+        """Returns the message that Pipecat sends for that frame."""
         return json.loads(await self.serializer().serialize(frame))
 
     async def expected_media(self):
@@ -57,12 +57,12 @@ class Provider:
         return await self.expected(InterruptionFrame())
 
     async def decode(self, message):
-        """The samples in one message of the runner, or nothing when Pipecat takes it for no audio."""
+        """Returns the samples of a message of the runner, or nothing when Pipecat does not decode it as audio."""
         frame = await self.decoder.deserialize(json.dumps({**message, "event": "media"}))
         return frame and frame.audio
 
     def is_legal(self, size, last):
-        """Whether the provider plays that many bytes of audio without a gap; the last ones before a pause may be fewer."""
+        """Returns whether the provider plays chunks of this size without gaps; the last chunk before a pause may be shorter."""
         return 160 <= size <= 480 or (last and 0 < size < 160)
 
     def next(self):
@@ -114,7 +114,7 @@ class Telnyx(Provider):
         self.stream, self.call = f"7d1a3c52-0b61-4f4e-9f0e-{number:012}", f"v3:abcDEF{number}-_"
 
     def serializer(self):
-        # The runner speaks PCMU whatever it hears.
+        # The runner sends PCMU for any codec of the caller.
         return TelnyxFrameSerializer(self.stream, "PCMU", "PCMU", params=self.params(TelnyxFrameSerializer))
 
     def message(self, event, **fields):
@@ -146,7 +146,7 @@ class Telnyx(Provider):
 
 
 class TelnyxALaw(Telnyx):
-    """A call whose own codec is A-law, as outside of North America and Japan."""
+    """A call in A-law, as outside of North America and Japan."""
 
     name, encoding = "telnyx with A-law", "PCMA"
 

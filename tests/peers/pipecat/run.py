@@ -1,4 +1,4 @@
-"""Pipecat as the peer: its serializers in calls of four telephony providers, its WebSocket client transport on the plain
+"""Pipecat as the peer: its serializers in calls of four telephony providers, its WebSocket client transport on the client
 endpoint. Prints a line per check; exits with 1 when one failed.
 
     run.py [--binary PATH] [CHECK...]      with what requirements.txt names, and espeak-ng of the system
@@ -12,9 +12,9 @@ import sys
 import traceback
 from unittest import mock
 
-# Before Pipecat is loaded, which would log every step.
+# Set before the import of Pipecat, which logs at its import.
 os.environ.setdefault("LOGURU_LEVEL", "ERROR")
-# At the end: this folder has the name of the package.
+# At the end, because this folder has the name of the package.
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 import plain
@@ -28,7 +28,7 @@ try:
     CHECKS |= messaging.CHECKS
 except ImportError as lack:
     print(f"SKIPPED, AND NOT PROVED HERE: calls of the messaging app. {lack}; see aiortc/requirements.txt")
-# Far more than any of them takes.
+# A generous time limit.
 LIMIT_S = 120
 
 
@@ -63,5 +63,5 @@ if __name__ == "__main__":
     parser.add_argument("--binary", type=pathlib.Path, default=BINARY)
     parser.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(CHECKS))
     given = parser.parse_args()
-    # The runner starts in a folder of its own.
+    # The runner starts in an empty folder.
     sys.exit(asyncio.run(main(given.binary.resolve(), given.checks)))

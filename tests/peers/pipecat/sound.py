@@ -1,4 +1,4 @@
-"""Sound for the checks and what is measured of it: a tone, a spoken sentence, shares, levels, likeness. 16-bit mono PCM."""
+"""Audio for the checks and its measures: a tone, a spoken sentence, shares, levels, correlation. 16-bit mono PCM."""
 
 import math
 import subprocess
@@ -46,7 +46,7 @@ def tone_share(samples, hz, rate):
 
 
 def in_tune(heard, hz, rate):
-    """The measures of the tone of the checks that came back, or an error."""
+    """Returns the measures of the returned tone, or raises an error."""
     share, level = tone_share(heard, hz, rate), level_db(heard, rate)
     assert share > 0.99, f"share of the tone {share:.3f}"
     assert abs(level) < 0.5, f"level {level:+.2f} dB"
@@ -54,7 +54,7 @@ def in_tune(heard, hz, rate):
 
 
 def level_db(samples, rate):
-    """How loud the tone of the checks came: 0 is as it was sent. The median over windows of 100 ms that are not silent."""
+    """The level of the returned tone relative to the sent tone: the median over windows of 100 ms that are not silent."""
     window = rate // 10
     powers = [power(samples[at:at + window]) for at in range(0, len(samples) - window + 1, window)]
     powers = [p for p in powers if p >= 100]
@@ -62,7 +62,7 @@ def level_db(samples, rate):
 
 
 def likeness(said, heard):
-    """How much `heard` has of the wave of `said` where both fit best: 1 is all of it. Works for any delay and any cut."""
+    """The correlation of `heard` and `said` at the best offset, up to 1. Works for any delay and any cut."""
     size = 1 << (len(said) + len(heard)).bit_length()
     spectra = numpy.fft.rfft(heard.astype("f8"), size) * numpy.fft.rfft(said.astype("f8"), size).conj()
     both = numpy.fft.irfft(spectra, size)
@@ -76,7 +76,7 @@ def likeness(said, heard):
 
 
 def pace(chunks, rate):
-    """By how many seconds audio came at most before its time, and after it, if the first chunk is played as it comes."""
+    """The largest earliness and lateness of audio in seconds, if playback starts with the first chunk."""
     start, played, early, late = chunks[0].at, 0.0, 0.0, 0.0
     for chunk in chunks:
         late = max(late, chunk.at - start - played)

@@ -1,4 +1,4 @@
-"""The checks of telephone calls."""
+"""Checks of telephone calls."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from sound import in_tune, likeness, pace, sentence, tone, tone_share
 
 HZ = 440
 WORDS = "Hello there, can you hear me well today?"
-# An ended call is noticed at once; the rest is the busy machine's.
+# The end of a call is noticed at once; the rest allows for a busy machine.
 NOTICED_S = 3
 # How far ahead of playing the runner may send on top of one chunk, and how late; the last 0.06 s and the lateness are the busy
 # machine's.
@@ -24,7 +24,7 @@ def ring(runner, provider):
 
 
 async def echo(start, provider):
-    """A tone goes in and comes back whole, in the provider's own pieces; `stop` ends the session."""
+    """Checks the echo of a tone, in chunks of the provider; `stop` ends the session."""
     runner = start("--bot", "echo")
     async with ring(runner, provider) as call:
         call.voice = lambda first, count: tone(HZ, provider.rate, first, count)
@@ -108,7 +108,7 @@ async def interrupted(call, words):
 
 
 async def barge_in(start):
-    """the parrot on all four at once: repeats what was said at playing speed, and speech of the caller clears the rest"""
+    """the parrot on all four at once: it repeats speech in real time, and speech of the caller clears the rest"""
     runner = start("--bot", "parrot")
 
     async def one(provider):
@@ -126,9 +126,9 @@ async def barge_in(start):
 
 
 async def hang_up(start):
-    """a runner that ends hangs up each call once, with the request that Pipecat makes; a call that ended before, never"""
+    """a stopping runner hangs up each live call once, with the request of Pipecat, and no ended call"""
     async with Server() as server:
-        # These calls come without a webhook.
+        # These calls have no webhook.
         runner = start("--bot", "echo", "--unverified-calls", **server.environment())
         async with ring(runner, providers.Twilio(9)) as ended:
             await ended.hang_up()

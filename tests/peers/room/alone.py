@@ -1,4 +1,4 @@
-"""The tests' server, held against the published client alone."""
+"""Checks of the test server with only the published client."""
 
 import asyncio
 import time
@@ -43,7 +43,7 @@ async def conversation(world, server):
 
 
 async def server_late(world):
-    """who comes late is offered what is there; a track that is withdrawn goes, another comes; a third is heard beside it"""
+    """a late participant gets the existing tracks; an unpublished track is removed, a new one added; a third is heard as well"""
     server = world.server()
     anna = await world.caller(server.url, token("anna", ROOM), hz=440)
     cleo = await world.caller(server.url, token("cleo", ROOM), hz=1000)
@@ -68,7 +68,7 @@ async def server_duplicate(world):
 
 
 async def server_refusals(world):
-    """bad tokens are refused before the upgrade, and said to the client"""
+    """invalid tokens are rejected before the upgrade, with an error for the client"""
     server = world.server()
     said = []
     for bad in (token("anna", ROOM, secret="another-secret-of-thirty-two-characters"), token("anna", ROOM, key="nokey"), "no token"):
@@ -83,7 +83,7 @@ async def server_refusals(world):
 
 
 async def server_restart(world):
-    """the published clients survive a server that is killed and comes back"""
+    """the published clients survive a restart of the server"""
     server = world.server()
     anna = await world.caller(server.url, token("anna", ROOM))
     bert = await world.caller(server.url, token("bert", ROOM), talks=False)

@@ -1,4 +1,4 @@
-"""A participant that is the published client: it says a tone, writes messages, and keeps what it hears, reads and is told.
+"""A participant with the published client: it sends a tone and messages, and records audio, messages and events.
 
     caller.py URL TOKEN      alone: it joins and talks until it is killed
 """
@@ -14,7 +14,7 @@ from livekit import rtc
 RATE = 48000
 TOLD = ("participant_connected", "participant_disconnected", "track_subscribed", "track_unsubscribed", "track_published",
         "track_unpublished", "active_speakers_changed", "disconnected", "reconnecting", "reconnected")
-# How long anything may take that must happen, on a busy machine.
+# Time limit for expected events, on a busy machine.
 PATIENCE_S = 15
 
 
@@ -41,7 +41,7 @@ class Caller:
         # (seconds, name, what it is about): identities, for speakers a list of them
         self.events = []
         self.messages = []
-        # By identity, in the order in which it came.
+        # By identity, in order of arrival.
         self.heard = {}
         # By the sid of a track.
         self.listening = {}
@@ -63,7 +63,7 @@ class Caller:
             self.listening[publication.sid] = asyncio.ensure_future(self.listen(track, participant.identity))
 
     def on_track_gone(self, track, publication, participant):
-        # Another track may get the section, and the receiver with it.
+        # Another track may reuse the section and its receiver.
         if listening := self.listening.pop(publication.sid, None):
             listening.cancel()
 
@@ -77,7 +77,7 @@ class Caller:
         return self
 
     async def talk(self):
-        """Publishes a microphone that says the tone until it is told to be quiet."""
+        """Publishes a microphone with the tone."""
         source = rtc.AudioSource(RATE, 1, queue_size_ms=100)
         track = rtc.LocalAudioTrack.create_audio_track("microphone", source)
         options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
@@ -86,7 +86,7 @@ class Caller:
         self.tasks.append(asyncio.ensure_future(self.play(source)))
 
     async def show(self):
-        """Publishes a camera that sees nothing but grey."""
+        """Publishes a camera with a still picture."""
         source = rtc.VideoSource(320, 240)
         track = rtc.LocalVideoTrack.create_video_track("camera", source)
         options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_CAMERA)
@@ -104,7 +104,7 @@ class Caller:
         await self.room.local_participant.unpublish_track(self.publication.sid)
 
     async def listen_for(self, seconds, identity=None):
-        """The audio of one participant, or of the only one, from now on."""
+        """Returns the audio of one participant, or of any, from now on."""
         before = {name: len(pieces) for name, pieces in self.heard.items()}
         await asyncio.sleep(seconds)
         pieces = [piece for name, heard in self.heard.items() if identity in (None, name)
@@ -112,7 +112,7 @@ class Caller:
         return np.concatenate(pieces) if pieces else np.zeros(0)
 
     async def hear(self, hz, identity=None, limit_s=PATIENCE_S, least=0.8):
-        """Waits for a second in which this tone is what is heard; returns its share."""
+        """Waits for a second of this tone; returns its share."""
         start = time.monotonic()
         while (found := share(await self.listen_for(1, identity), hz)) < least:
             if time.monotonic() - start > limit_s:
@@ -123,7 +123,7 @@ class Caller:
         await self.room.local_participant.publish_data(json.dumps(message).encode(), reliable=True)
 
     def message(self, kind, **members):
-        """The first message of the other side with these members."""
+        """Returns the first message of the bot with these members."""
         for packet in self.messages:
             message = json.loads(packet.data)
             if message.get("type") == kind and members.items() <= message.items():
@@ -134,7 +134,7 @@ class Caller:
         return [packet.data.decode() for packet in self.messages]
 
     def told(self, name, about=None, since=0.0):
-        """When this was told first, from then on."""
+        """Returns the time of the first such event after `since`."""
         for at, event, identity in self.events:
             matches = about is None or identity == about or isinstance(identity, list) and about in identity
             if event == name and matches and at >= since:

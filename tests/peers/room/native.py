@@ -1,4 +1,4 @@
-"""The runner in a room, natively: the published client as the caller, built-in bots, the tests' server between them."""
+"""The runner in a room: the published client as the caller, built-in bots, and the test server."""
 
 import asyncio
 import json
@@ -13,12 +13,12 @@ from caller import loudness, share
 from server import token
 
 READY = {"label": "rtvi-ai", "type": "client-ready", "id": "d2d923ea", "data": {"version": "2.1.0", "about": {"library": "room check"}}}
-# What the runner waits for before it takes an empty room for the end, and a moment for the machine.
+# The time after which the runner leaves an empty room, with a margin.
 EMPTY_S = 10 + 3
 
 
 async def log_has(runner, words, limit_s):
-    """Seconds until the runner's log has these words."""
+    """Waits for these words in the runner's log; returns the seconds."""
     start = time.monotonic()
     while words not in runner.log_text():
         if time.monotonic() - start > limit_s:
@@ -28,7 +28,7 @@ async def log_has(runner, words, limit_s):
 
 
 async def echo(world):
-    """a tone in, the same tone out, under the bot's name; the server and the caller hold the bot for a speaker"""
+    """the echo of a tone under the bot's name; the server and the caller report the bot as a speaker"""
     return await talk(world, world.server())
 
 
@@ -54,7 +54,7 @@ async def talk(world, server, *args):
     assert participant.name == bot, participant.name
     publication, = participant.track_publications.values()
     assert publication.source == rtc.TrackSource.SOURCE_MICROPHONE and not publication.muted
-    # Packets go on during silence, and then the bot is no speaker.
+    # Packets continue during silence, in which the bot is not a speaker.
     caller.quiet = True
     await server.until(lambda stats: not stats["rooms"][room][bot]["speaking"], "the bot is silent")
     before = server.people(room)[bot]["packets_in"]
@@ -65,7 +65,7 @@ async def talk(world, server, *args):
 
 
 async def rtvi(world):
-    """client-ready gets bot-ready with its id; a message gets its answer; rubbish does no harm"""
+    """client-ready gets bot-ready with its id; a message gets its answer; invalid data is ignored"""
     world.server()
     runner = world.runner("--bot", "echo")
     caller, _, bot = await world.call(runner, talks=False)
@@ -84,7 +84,7 @@ async def rtvi(world):
 
 
 async def parrot(world):
-    """the parrot greets every caller"""
+    """the parrot greets each participant"""
     world.server()
     runner = world.runner("--bot", "parrot")
     caller, _, bot = await world.call(runner, talks=False)
@@ -97,7 +97,7 @@ async def parrot(world):
 
 
 async def late_bot(world):
-    """a caller that waits and speaks in the room already is heard by a bot that comes later"""
+    """a bot that joins late hears a caller that already speaks"""
     server = world.server()
     caller = await world.caller(server.url, token("anna", "the parlour"))
     runner = world.runner("--bot", "echo", MEDIAROOM_ROOM_NAME="the parlour")
@@ -107,7 +107,7 @@ async def late_bot(world):
 
 
 async def leave(world):
-    """the runner sees within a second that the caller has left; who comes back goes on; an empty room ends the session"""
+    """the runner sees within a second that the caller left; a returning caller continues; an empty room ends the session"""
     server = world.server()
     runner = world.runner("--bot", "echo")
     caller, answer, bot = await world.call(runner)
@@ -125,7 +125,7 @@ async def leave(world):
 
 
 async def vanish(world):
-    """a caller whose program is killed is gone once the server gives it up; who is removed is gone at once"""
+    """a killed caller has left after the timeout of the server; a removed one at once"""
     server = world.server()
     runner = world.runner("--bot", "echo")
     answer = await world.begin(runner)
@@ -146,7 +146,7 @@ async def vanish(world):
 
 
 async def program(world):
-    """a bot that is a program hears, speaks, and is told who is there, who speaks, which keys are pressed, and what is said"""
+    """a bot in a process gets audio, participants, speakers, keys and messages, and speaks"""
     server = world.server()
     runner = world.runner("--", sys.executable, str(pathlib.Path(__file__).with_name("program.py")))
     caller, answer, bot = await world.call(runner)
@@ -176,7 +176,7 @@ async def program(world):
 
 
 async def program_refused(world):
-    """a bot that is a program starts all the same when the room is not entered, and is told why"""
+    """a bot in a process also starts when the join fails, and gets the reason"""
     world.server()
     runner = world.runner(
         "--", sys.executable, str(pathlib.Path(__file__).with_name("program.py")), secret="another-secret-of-thirty-two-characters")
@@ -193,7 +193,7 @@ async def program_refused(world):
 
 
 async def mixed(world):
-    """two callers are heard at once, mixed; each hears both"""
+    """the bot hears two callers mixed; each hears both"""
     world.server()
     runner = world.runner("--bot", "echo")
     one, answer, bot = await world.call(runner, hz=500)
@@ -207,13 +207,13 @@ async def mixed(world):
             break
     else:
         raise AssertionError(f"shares {shares}")
-    # A third that leaves is no longer in the mixture.
+    # A third that left is not in the mix.
     await one.leave()
     return f"shares {shares[0]:.2f} and {shares[1]:.2f}, alone {await other.hear(1200, bot, least=0.9):.2f}"
 
 
 async def each(world):
-    """a bot that hears each for himself knows who spoke, and for how long: the example `room`"""
+    """a bot with separate audio per participant knows who spoke, and for how long: the example `room`"""
     world.server()
     runner = world.runner(binary=world.server_binary.with_name("room"))
     talker, answer, _ = await world.call(runner)
@@ -229,7 +229,7 @@ async def each(world):
 
 
 async def republish(world):
-    """a caller that withdraws its microphone and publishes another is heard again"""
+    """a caller that unpublishes its microphone and publishes another is heard again"""
     world.server()
     runner = world.runner("--bot", "echo")
     caller, _, bot = await world.call(runner)
@@ -248,7 +248,7 @@ async def republish(world):
 
 
 async def camera(world):
-    """of a caller with a camera the runner takes the voice, before and after, and never asks for the pictures"""
+    """the runner subscribes to the audio of a caller with a camera, and never to its video"""
     server = world.server()
     runner = world.runner("--bot", "echo")
     caller, answer, bot = await world.call(runner, talks=False)
@@ -263,7 +263,7 @@ async def camera(world):
 
 
 async def agents(world):
-    """two bots in one room do not talk to each other, and do not keep each other alive"""
+    """two bots in one room do not hear each other, and do not keep each other's session open"""
     server = world.server()
     runner = world.runner("--bot", "echo", MEDIAROOM_ROOM_NAME="the parlour")
     caller, answer, one = await world.call(runner)
@@ -280,7 +280,7 @@ async def agents(world):
 
 
 async def restart(world):
-    """a server that is killed and comes back: the talk goes on in the same session"""
+    """a restart of the server: the session continues"""
     server = world.server()
     runner = world.runner("--bot", "echo")
     caller, answer, bot = await world.call(runner)
@@ -298,7 +298,7 @@ async def restart(world):
 
 
 async def trouble(world):
-    """a socket that is cut, a server that hangs, a leave that asks to come back: each is survived"""
+    """the session survives a cut socket, a server that hangs, and a leave that requests a reconnect"""
     server = world.server("--ping", "1:3")
     runner = world.runner("--bot", "echo")
     caller, answer, bot = await world.call(runner)
@@ -317,7 +317,7 @@ async def trouble(world):
 
 
 async def duplicate(world):
-    """somebody with the bot's identity takes its place: the session is over, and does not fight"""
+    """a participant with the bot's identity replaces it: the session ends without a reconnect"""
     server = world.server()
     runner = world.runner("--bot", "echo")
     caller, answer, bot = await world.call(runner)
@@ -342,7 +342,7 @@ async def evicted(world):
 
 
 async def wrong_secret(world):
-    """a secret that is not the server's is said in words that help, and ends the session; no token reaches the log"""
+    """a wrong secret ends the session with a clear message; no token reaches the log"""
     world.server()
     secret = "another-secret-of-thirty-two-characters"
     runner = world.runner("--bot", "echo", "-v", secret=secret, RUST_LOG="debug")
@@ -357,7 +357,7 @@ async def wrong_secret(world):
 
 
 async def unreachable(world):
-    """a server that is not there, and a URL that is no media-room server, are said in words that help"""
+    """an absent server and a URL of another server give a clear message"""
     server = world.server()
     said = []
     for url in ("ws://127.0.0.1:9", server.url + "/nothing"):
@@ -372,7 +372,7 @@ async def unreachable(world):
 
 
 async def sigterm(world):
-    """a runner that is told to end leaves the room at once, and is gone within 3 s"""
+    """a runner that is stopped leaves the room at once, and exits within 3 s"""
     server = world.server()
     runner = world.runner("--bot", "echo")
     caller, answer, bot = await world.call(runner)

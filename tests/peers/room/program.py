@@ -1,4 +1,4 @@
-"""A bot that is a program: it plays back what it hears, and writes every message that it gets to the file `messages`."""
+"""A bot in a process: it echoes audio, and writes every message to the file `messages`."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ def varint(data, at):
 
 
 def fields(data):
-    """The fields of a protobuf message by their numbers."""
+    """Returns the fields of a protobuf message by number."""
     found, at = {}, 0
     while at < len(data):
         key, at = varint(data, at)
@@ -37,7 +37,7 @@ async def main():
             async for message in media:
                 frame = fields(message.data)
                 if AUDIO in frame:
-                    # What comes in is what goes out, rate and all.
+                    # Audio is sent back unchanged, with its rate.
                     await media.send_bytes(message.data)
                 elif MESSAGE in frame:
                     print(fields(frame[MESSAGE])[1].decode(), file=messages, flush=True)

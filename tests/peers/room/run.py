@@ -1,4 +1,4 @@
-"""The published Python client of the media-room server, in one room with the runner. Prints a line per check; exits with 1
+"""The published Python client of LiveKit in one room with the runner. Prints a line per check; exits with 1
 when one failed.
 
     run.py [--binary PATH] [--server PATH] [CHECK...]      as root, with what requirements.txt names, and `ip`
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import traceback
 
-# At the end: other folders here have the names of packages.
+# At the end, because other folders here have the names of packages.
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 import alone
@@ -27,14 +27,14 @@ from runner import BINARY, ROOT
 
 CHECKS = {**alone.CHECKS, **start.CHECKS, **native.CHECKS}
 SERVER = ROOT / "target" / "debug" / "examples" / "media-room"
-# Far more than any of them takes.
+# A generous time limit.
 LIMIT_S = 120
 INSIDE = "EDGE_RUNNER_ROOM_CHECKS_INSIDE"
 ADDRESS = "10.99.0.1"
 
 
 def enter():
-    """Goes into a namespace of its own, with loopback and one interface."""
+    """Enters a new network namespace with loopback and one interface."""
     if not os.environ.get(INSIDE):
         os.environ[INSIDE] = "1"
         os.execvp("unshare", ["unshare", "-n", sys.executable, *sys.argv])
@@ -66,5 +66,5 @@ if __name__ == "__main__":
     parser.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(CHECKS))
     given = parser.parse_args()
     enter()
-    # The runner starts in a folder of its own.
+    # The runner starts in an empty folder.
     sys.exit(asyncio.run(main(given.binary.resolve(), given.server.resolve(), given.checks)))

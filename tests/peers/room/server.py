@@ -1,4 +1,4 @@
-"""The tests' media-room server as a process, and tokens that its rooms take."""
+"""The LiveKit test server as a process, and tokens for its rooms."""
 
 import asyncio
 import datetime
@@ -36,7 +36,7 @@ class Server:
         return line.split("listening on ")[1].strip()
 
     def restart(self, gone_s=0.5):
-        """Kills it and starts it on the same port, without notice and without its participants."""
+        """Kills it and starts it on the same port. Participants get no notice, and all rooms are empty."""
         self.stop()
         time.sleep(gone_s)
         assert self.start("--port", self.url.rsplit(":", 1)[1]) == self.url
@@ -54,11 +54,11 @@ class Server:
         return json.loads(self.process.stdout.readline())
 
     def people(self, room):
-        """Who is in a room, by identity."""
+        """Returns the identities in a room."""
         return self.stats()["rooms"].get(room, {})
 
     async def until(self, wanted, what, limit_s=10):
-        """Seconds until the statistics are as wanted."""
+        """Waits for these statistics; returns the seconds."""
         start = time.monotonic()
         while not wanted(stats := self.stats()):
             if time.monotonic() - start > limit_s:

@@ -1,4 +1,4 @@
-"""`/start` of media rooms, and the tokens it makes, verified with the server's own library."""
+"""`/start` of LiveKit rooms and its tokens, verified with the library of LiveKit."""
 
 import asyncio
 import json
@@ -11,12 +11,12 @@ from livekit import api
 from server import KEY, SECRET
 
 LIFE_S = 6 * 3600
-# Writes what a bot that is a program is given, and lives until it is told to end.
+# Writes its arguments, and runs until it is terminated.
 PROGRAM = "import os, pathlib, time; pathlib.Path('given').write_text(os.environ['RUNNER_ARGUMENTS']); time.sleep(60)"
 
 
 async def start_answer(world):
-    """`/start` answers where the talk is; every session has a room and names of its own, or all share the configured room"""
+    """`/start` returns the room; each session has a new room and names, or all share the configured room"""
     world.server()
     runner = world.runner()
     one, other = await world.begin(runner), await world.begin(runner)
@@ -36,7 +36,7 @@ async def start_answer(world):
 
 
 async def start_tokens(world):
-    """both tokens pass the library's verifier, with their grants, for six hours; another secret does not verify them"""
+    """both tokens pass the verifier of the library, with their grants, for six hours, and fail with another secret"""
     world.server()
     runner = world.runner("--", sys.executable, "-c", PROGRAM)
     before = int(time.time())

@@ -1,4 +1,4 @@
-"""What a check has: a server, runners, callers; all of them gone afterwards."""
+"""The resources of a check: a server, runners, callers; all of them are stopped afterwards."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ class World:
         return self.servers[-1]
 
     def runner(self, *args, url=None, secret=SECRET, binary=None, **variables):
-        """A runner that knows the server; `-t mediaroom`, so that `/start` needs no more. `binary` has a bot of its own."""
+        """Starts a runner for the server, with `-t mediaroom` as the default of `/start`. `binary` may have another bot."""
         told = {"MEDIAROOM_URL": url or self.servers[-1].url, "MEDIAROOM_API_KEY": KEY, "MEDIAROOM_API_SECRET": secret}
         self.runners.append(Runner(binary or self.binary, "-t", "mediaroom", *args, variables={**told, **variables}))
         return self.runners[-1]
@@ -32,19 +32,19 @@ class World:
         return caller
 
     async def begin(self, runner, body=None):
-        """`/start`: its answer."""
+        """Calls `/start` and returns its answer."""
         status, answer = await runner.fetch("POST", "/start", {"body": body or {}})
         assert status == 200, (status, answer)
         return answer
 
     async def call(self, runner, hz=440, talks=True, body=None):
-        """`/start`, and a caller in the room: the caller, the answer, and the bot's identity once it is there."""
+        """Calls `/start` and joins a caller. Returns the caller, the answer, and the bot's identity."""
         answer = await self.begin(runner, body)
         caller = await self.caller(answer["url"], answer["token"], hz, talks)
         return caller, answer, await self.bot(caller, answer)
 
     async def bot(self, caller, answer):
-        """The identity of the session's bot, once it is in the room."""
+        """Waits for the bot in the room and returns its identity."""
         ending = "Agent-" + answer["sessionId"][:8]
 
         def there():
@@ -52,7 +52,7 @@ class World:
             return next((identity for identity in others if identity.endswith(ending)), None)
 
         bot = await caller.until(there, f"a participant named like {ending}")
-        # What is sent to one that is still on the way is lost.
+        # A message to a participant that is still joining is lost.
         reached = lambda stats: stats["rooms"].get(answer["roomName"], {}).get(bot, {}).get("state") == 2
         await self.servers[-1].until(reached, f"{bot} is within reach")
         return bot
