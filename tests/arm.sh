@@ -42,15 +42,15 @@ tests='
     device::the_data_channel_opens_at_once_and_carries_speaking_events
     device::the_end_of_the_runner_reaches_the_device
     telephony::a_recorded_call_of_each_provider_is_served_as_its_own
-    telephony::nothing_is_lost_of_the_first_words
+    telephony::no_audio_is_lost_at_the_start_of_a_call
     telephony::the_webhook_names_a_socket_that_opens_once
-    hangup::a_runner_that_ends_hangs_its_calls_up
-    hangup::a_provider_that_stumbles_is_asked_again_and_one_that_knows_no_such_call_is_not
+    hangup::a_stopping_runner_hangs_up_its_calls
+    hangup::retries_a_failed_hang_up_but_not_for_an_unknown_call
     sockets::client_ready_is_answered_and_messages_are_carried
     sockets::speech_of_every_rate_comes_back_at_the_rate_that_a_client_plays
     processes::a_program_finds_the_connection_in_its_arguments
     processes::caller_and_program_hear_each_other
-    processes::the_end_of_the_program_is_the_end_of_its_session
+    processes::the_end_of_the_program_ends_its_session
     processes::a_plain_client_talks_to_the_program_alone
     processes::a_command_that_cannot_be_run_is_refused_at_start
     tls::https_and_http_share_a_port

@@ -451,7 +451,7 @@ fn answers(bytes: &'static str) -> String {
 /// The built-in bot with a key from a file and socket tokens; providers reject requests and repeat
 /// their content.
 #[test]
-fn no_canary_comes_out_of_a_runner_whose_providers_refuse() {
+fn no_canary_leaks_when_providers_reject_requests() {
     let answer = json!({"code": 20003, "errors": [{"title": B_KEY, "detail": C_TOKEN}],
         "message": format!("no {FROM} for {ACCOUNT} {A_TOKEN} {AUTH_ID} {B_KEY} {C_TOKEN}"), "error": C_TOKEN});
     let api = Rest::start(&[(401, &answer.to_string())]);
@@ -477,7 +477,7 @@ fn no_canary_comes_out_of_a_runner_whose_providers_refuse() {
 
 /// Every packet is logged, the key is in a variable, and providers fail in every way.
 #[test]
-fn no_canary_comes_out_of_a_runner_that_logs_packets() {
+fn no_canary_leaks_from_packet_logs() {
     let broken = Rest::start(&[(500, A_TOKEN)]);
     let garbage = answers("canary-key-of-telco-b-8e2a \0\r\n\r\n");
     let early = answers(
@@ -511,7 +511,7 @@ fn no_canary_comes_out_of_a_runner_that_logs_packets() {
 
 /// Libraries log too, and the webhook is verified.
 #[test]
-fn no_canary_comes_out_of_libraries_and_webhooks() {
+fn no_canary_leaks_from_libraries_and_webhooks() {
     let options = [
         "-t",
         "telephony_a",
@@ -539,7 +539,7 @@ fn no_canary_comes_out_of_libraries_and_webhooks() {
 
 /// Program bots: one that fails, and one that cannot be started.
 #[test]
-fn no_canary_comes_out_of_a_runner_whose_bots_fail() {
+fn no_canary_leaks_when_bots_fail() {
     for script in ["exit 3", "kill -9 $$", "sleep 60"] {
         let options = ["-vv", "--unverified-calls", "--", "/bin/sh", "-c", script, ARGUMENT];
         let variables = [
@@ -567,7 +567,7 @@ fn no_canary_comes_out_of_a_runner_whose_bots_fail() {
 
 /// A microcontroller sends messages on its channel.
 #[test]
-fn no_canary_comes_out_of_a_device() {
+fn no_canary_leaks_from_a_device() {
     let options = ["--embedded", "--host", "127.0.0.1", "--bot", "echo"];
     let watched = Watched::start(&options, &[("RUST_LOG", "edge_runner=debug,str0m=debug")], None);
     let mut said = Options::new(Speech::Silence);

@@ -138,7 +138,7 @@ fn a_device_talks_without_the_option() {
 
 /// Behind a proxy the reachable address is unknown. One log line names the client and the option.
 #[test]
-fn a_device_that_may_not_find_the_runner_is_named_in_the_log() {
+fn warns_about_a_device_that_may_not_reach_the_runner() {
     let runner = TestRunner::start(&["--host", "0.0.0.0", "--bot", "echo"]);
     let options = Options::new(Speech::Silence);
     let local = (Ipv4Addr::LOCALHOST, 49_152).into();
@@ -154,7 +154,7 @@ fn a_device_that_may_not_find_the_runner_is_named_in_the_log() {
 
 /// Offers of other builds and older firmware are answered, and their audio is heard.
 #[test]
-fn offers_of_other_firmware_are_understood() {
+fn accepts_offers_of_other_firmware() {
     let runner = TestRunner::start(&["--host", "127.0.0.1", "--bot", "echo"]);
     let firmware = Shape::FIRMWARE;
     for shape in [
@@ -229,7 +229,7 @@ fn a_microphone_and_a_client_of_the_handshake_are_answered() {
 
 /// An unsupported codec is an error with the reason, instead of an answer without audio.
 #[test]
-fn an_offer_of_other_codecs_is_refused_in_words() {
+fn rejects_an_offer_of_other_codecs_with_a_reason() {
     let runner = embedded("echo");
     let (answer, violations) = offer_only(
         runner.addr,
@@ -472,7 +472,7 @@ fn a_malformed_certificate_with_the_right_fingerprint_connects() {
 
 /// A useless or missing candidate does not matter: the device's checks reveal its address.
 #[test]
-fn a_device_whose_candidate_is_useless_connects_all_the_same() {
+fn a_device_without_a_usable_candidate_connects() {
     let runner = embedded("echo");
     for candidate in [Candidate::Unspecified, Candidate::PortZero, Candidate::Absent] {
         let shape = Shape {
@@ -513,7 +513,7 @@ fn a_device_without_a_data_channel_talks() {
 /// the last packets of the device's handshake are lost. It counts as connected, and repeats
 /// them only on a request that it reads.
 #[test]
-fn a_device_whose_finished_was_lost_has_sound_all_the_same() {
+fn a_device_whose_finished_was_lost_has_audio() {
     let runner = embedded("echo");
     let options = Options {
         loses_finished: true,
@@ -571,7 +571,7 @@ fn a_rebooted_device_takes_over_and_a_vanished_one_is_freed() {
 /// A device without a clock has the same credentials and port at every boot: each boot connects,
 /// even half a second after the last, and one session remains.
 #[test]
-fn a_device_that_boots_again_and_again_at_one_port_connects_each_time() {
+fn a_device_that_reboots_repeatedly_at_one_port_connects_each_time() {
     let runner = embedded("echo");
     let options = full_duplex(Speech::Tone { hz: A4 });
     let mut device = Device::join(runner.addr, options.clone());
@@ -590,7 +590,7 @@ fn a_device_that_boots_again_and_again_at_one_port_connects_each_time() {
 /// A full runner gives the place of a dead device to its next boot, at the same port or another,
 /// without rejecting it.
 #[test]
-fn a_rebooted_device_gets_its_place_back_from_a_full_runner() {
+fn a_rebooted_device_replaces_its_session_in_a_full_runner() {
     let runner = TestRunner::start(&[
         "--embedded",
         "--host",
@@ -622,7 +622,7 @@ fn a_rebooted_device_gets_its_place_back_from_a_full_runner() {
 /// A silent push-to-talk device answers checks: no offer takes its place, even one that names its
 /// address, and that offer is rejected at once.
 #[test]
-fn a_quiet_device_keeps_its_place_in_a_full_runner() {
+fn a_quiet_device_keeps_its_session_in_a_full_runner() {
     let runner = TestRunner::start(&[
         "--embedded",
         "--host",
@@ -650,7 +650,7 @@ fn a_quiet_device_keeps_its_place_in_a_full_runner() {
 /// Offers of devices that die before their first check fill the runner only briefly: a device that
 /// restarts at each rejection is admitted before they time out.
 #[test]
-fn offers_that_die_leave_room_for_a_device() {
+fn abandoned_offers_leave_room_for_a_device() {
     let runner = embedded("echo");
     for _ in 0..24 {
         offer_only(runner.addr, Shape::FIRMWARE, HOST);
@@ -723,7 +723,7 @@ fn the_end_of_the_runner_reaches_the_device() {
 
 /// the runner does not start without an address that devices can reach.
 #[test]
-fn embedded_without_a_usable_host_is_refused_at_start() {
+fn rejects_embedded_without_a_usable_host_at_startup() {
     let hosts: [&[&str]; 8] = [
         &[],
         &["--host", "localhost"],

@@ -132,7 +132,7 @@ fn stop(mut runner: TestRunner) {
 /// R-033 to R-038: when the runner stops, three providers get one hang-up request each, the fourth
 /// has no API, and every socket is closed with the reason.
 #[test]
-fn a_runner_that_ends_hangs_its_calls_up() {
+fn a_stopping_runner_hangs_up_its_calls() {
     let apis = Apis::start(&[(200, r#"{"status":"completed"}"#)]);
     let runner = apis.runner(&[], &credentials());
     let mut callers = calls(&runner);
@@ -151,7 +151,7 @@ fn a_runner_that_ends_hangs_its_calls_up() {
 /// A provider that takes a request and does not answer keeps neither the runner nor the socket from
 /// ending.
 #[test]
-fn a_runner_ends_though_its_providers_do_not_answer() {
+fn a_runner_stops_although_its_providers_do_not_answer() {
     let apis = Apis::start(&[SILENCE]);
     let runner = apis.runner(&[], &credentials());
     let mut callers = calls(&runner);
@@ -208,9 +208,9 @@ fn sends_no_hang_up_without_credentials() {
     assert_eq!(apis.asked(), []);
 }
 
-/// A caller who hung up has hung up, however the provider tells it.
+/// A hang-up of the caller ends the call, in every form in which providers report it.
 #[test]
-fn a_call_that_its_caller_ended_is_not_hung_up_again() {
+fn sends_no_hang_up_for_a_call_that_its_caller_ended() {
     let apis = Apis::start(&[(200, "{}")]);
     let runner = apis.runner(&[], &credentials());
     let mut stopped = calls(&runner);
@@ -238,7 +238,7 @@ fn a_call_that_its_caller_ended_is_not_hung_up_again() {
 /// What the provider answers decides whether it is asked again; a refusal is a warning, and never
 /// the end of anything.
 #[test]
-fn a_provider_that_stumbles_is_asked_again_and_one_that_knows_no_such_call_is_not() {
+fn retries_a_failed_hang_up_but_not_for_an_unknown_call() {
     let stumbles = Apis::start(&[(500, "oops"), (429, "{}"), (200, "{}")]);
     let over = Apis::start(&[(404, r#"{"code":20404,"message":"not found","status":404}"#)]);
     let refuses = Apis::start(&[(401, r#"{"code":20003,"message":"Authenticate"}"#)]);

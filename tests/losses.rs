@@ -139,7 +139,7 @@ fn every_call_has_a_channel_at_5_percent_loss() {
 
 /// After an outage, audio resumes at once, and texts within SCTP's retransmission time.
 #[test]
-fn sound_and_texts_survive_an_outage() {
+fn audio_and_texts_survive_an_outage() {
     for (outage_ms, texts_within_s) in [
         (500, 2),
         (1_000, 2),

@@ -30,7 +30,7 @@ fn device_offer() -> Value {
 
 /// Every rejection is one line at the default level with the text of the reply, without the key.
 #[test]
-fn every_refused_offer_is_one_line_of_the_log() {
+fn every_rejected_offer_is_one_log_line() {
     let runner = TestRunner::start(&["--api-key", KEY, "--bot", "echo"]);
     let authorization = format!("Authorization: Bearer {KEY}");
     let keyed = [JSON, &authorization];
@@ -65,7 +65,7 @@ fn every_refused_offer_is_one_line_of_the_log() {
 
 /// Repeated requests do not fill the log: each caller has a limited number of lines.
 #[test]
-fn refused_offers_count_as_lines_of_their_caller() {
+fn rejected_offers_count_towards_the_log_limit_of_their_caller() {
     let runner = TestRunner::start(&["--bot", "echo"]);
     for _ in 0..LINES_PER_CALLER_MAX + 10 {
         assert_eq!(post(&runner, &[JSON], br#"{"sdp":"no SDP"}"#).status, 400);

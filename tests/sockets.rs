@@ -81,7 +81,7 @@ fn speech_of_every_rate_comes_back_at_the_rate_that_a_client_plays() {
 }
 
 #[test]
-fn a_client_may_change_its_rate_and_not_for_ever() {
+fn limits_how_often_a_client_changes_its_rate() {
     let runner = echo();
     let mut client = Client::connect(runner.addr, "/ws-client");
     assert_echo(&mut client, 400, 16_000);
@@ -95,7 +95,7 @@ fn a_client_may_change_its_rate_and_not_for_ever() {
 
 /// Two channels become one; empty frames and unknown fields are skipped.
 #[test]
-fn what_says_nothing_is_skipped() {
+fn skips_frames_without_content() {
     let runner = echo();
     let mut client = Client::connect(runner.addr, "/ws-client");
     client.socket.binary(Vec::new());
@@ -184,7 +184,7 @@ fn clients_get_a_close_when_the_runner_stops() {
 
 /// `disconnect-bot` ends the bot, and that ends the session in good order.
 #[test]
-fn a_client_may_send_the_bot_away() {
+fn disconnect_bot_ends_the_session() {
     let runner = echo();
     let mut client = Client::connect(runner.addr, "/ws-client");
     client.tell("client-ready", "1", &json!({"version": "2.1.0"}));
@@ -195,7 +195,7 @@ fn a_client_may_send_the_bot_away() {
 
 /// Beyond the cap a client is told to come back, and a place that is left is free.
 #[test]
-fn a_full_runner_says_so_before_the_upgrade() {
+fn a_full_runner_rejects_the_upgrade() {
     let runner = TestRunner::start(&["--bot", "echo", "--max-sessions", "2"]);
     let mut first = Client::connect(runner.addr, "/ws-client");
     let _second = Client::connect(runner.addr, "/ws-client");
@@ -221,7 +221,7 @@ fn a_full_runner_says_so_before_the_upgrade() {
 /// The body of `/start` reaches the bot by the session's name, once; the parrot greets unless it
 /// says not to.
 #[test]
-fn the_body_of_start_reaches_the_bot_that_the_client_meets() {
+fn the_body_of_start_reaches_the_bot_of_the_client() {
     let runner = TestRunner::start(&["--bot", "parrot"]);
     let session = |body: &Value| {
         let reply = post_start(&runner, &json!({"transport": "websocket", "body": body})).json();
@@ -329,7 +329,7 @@ fn a_token_opens_one_socket() {
 
 /// With a list of origins a page of another one cannot connect, nor one that names none.
 #[test]
-fn an_origin_that_is_not_listed_is_refused_before_the_upgrade() {
+fn rejects_the_upgrade_from_an_unlisted_origin() {
     let runner = TestRunner::start(&["--bot", "echo", "--allowed-origins", "https://app.example.net"]);
     let connect = |headers: &[(&'static str, &str)]| {
         let options = ConnectOptions {
@@ -346,7 +346,7 @@ fn an_origin_that_is_not_listed_is_refused_before_the_upgrade() {
 /// Neither a client that reads nothing nor a socket that says nothing is kept, or costs much until
 /// then. Both times run at once: the test takes as long as the longer one.
 #[test]
-fn who_reads_nothing_or_says_nothing_is_sent_away() {
+fn closes_connections_that_read_nothing_or_send_nothing() {
     let runner = &echo();
     thread::scope(|scope| {
         scope.spawn(move || {

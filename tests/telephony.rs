@@ -93,7 +93,7 @@ fn a_recorded_call_of_each_provider_is_served_as_its_own() {
 /// Every codec and rate that a provider brings: two seconds said at once come back whole, no faster
 /// than they are played.
 #[test]
-fn on_every_line_the_echo_is_the_callers_voice_cut_and_paced_as_the_provider_takes_it() {
+fn echoes_audio_in_the_chunks_and_pace_of_each_provider() {
     let runner = &echo();
     thread::scope(|scope| {
         for provider in ALL {
@@ -112,7 +112,7 @@ fn on_every_line_the_echo_is_the_callers_voice_cut_and_paced_as_the_provider_tak
 
 /// For any first messages of a provider, the caller's first words are heard.
 #[test]
-fn nothing_is_lost_of_the_first_words() {
+fn no_audio_is_lost_at_the_start_of_a_call() {
     let runner = echo();
     let strange = [
         r#"{"event":"connected"}"#,
@@ -142,7 +142,7 @@ fn nothing_is_lost_of_the_first_words() {
 
 /// R-049: five messages without a handshake close the socket.
 #[test]
-fn a_socket_that_never_names_a_call_is_closed() {
+fn a_socket_without_a_start_is_closed() {
     let runner = echo();
     let unrecognised = [
         ["no JSON"; 5],
@@ -166,7 +166,7 @@ fn a_socket_that_never_names_a_call_is_closed() {
 
 /// Nothing that a provider may add, leave out or garble costs more than itself.
 #[test]
-fn what_makes_no_sense_in_a_call_is_skipped() {
+fn skips_invalid_messages_during_a_call() {
     let runner = echo();
     let odd: [Value; 12] = [
         json!({}),
@@ -263,7 +263,7 @@ fn a_caller_who_breaks_the_protocol_is_closed_with_its_code() {
 
 /// The longest message that is legal is taken.
 #[test]
-fn a_message_at_the_cap_is_taken() {
+fn accepts_a_message_at_the_size_limit() {
     let runner = echo();
     let mut caller = Caller::dial(runner.addr, Provider::Twilio);
     let frame = json!({"event": "x", "padding": ""}).to_string();
@@ -276,7 +276,7 @@ fn a_message_at_the_cap_is_taken() {
 /// Frames that no WebSocket client sends: not masked, with reserved bits, with text that is no
 /// UTF-8.
 #[test]
-fn frames_that_are_malformed_are_closed_with_their_code() {
+fn malformed_frames_close_the_call_with_their_code() {
     let runner = echo();
     let frames: [(&[u8], u16); 4] = [
         (b"\x81\x02{}", 1002),
@@ -331,7 +331,7 @@ fn rejects_an_unsupported_encoding() {
     assert!(!runner.log().contains("session started"), "{}", runner.log());
 }
 
-/// `-t` chooses what `/start` hands out, not who may call.
+/// `-t` selects the transport of `/start` and does not restrict callers.
 #[test]
 fn a_call_of_another_provider_than_the_chosen_one_is_served_with_a_warning() {
     let runner = TestRunner::start(&["--bot", "echo", "-t", "telephony_b", "--proxy", "bots.example.net"]);

@@ -66,7 +66,7 @@ fn a_caller_behind_a_relay_talks() {
 
 /// Two callers of one relay do not hear each other, and a direct caller is unaffected.
 #[test]
-fn callers_of_one_relay_stand_alone() {
+fn callers_of_one_relay_have_separate_sessions() {
     let coturn = Coturn::start();
     let runner = runner(&[&server(&coturn.url("turn", "udp"), SECRET)], &[]);
     runner.wait_for_log("relayed at");
@@ -87,7 +87,7 @@ fn callers_of_one_relay_stand_alone() {
 
 /// A restarted server is detected, and a later caller is relayed again.
 #[test]
-fn a_relay_that_comes_back_is_used_again() {
+fn uses_a_relay_again_after_its_restart() {
     let mut coturn = Coturn::start();
     let runner = runner(&[&server(&coturn.url("turn", "udp"), SECRET)], &[]);
     runner.wait_for_log("relayed at");
@@ -101,7 +101,7 @@ fn a_relay_that_comes_back_is_used_again() {
 
 /// A stopping runner says goodbye through the relay before it releases the allocation.
 #[test]
-fn goodbyes_leave_by_the_relay() {
+fn closes_are_sent_through_the_relay() {
     let coturn = Coturn::start();
     let mut runner = runner(&[&server(&coturn.url("turn", "udp"), SECRET)], &[]);
     runner.wait_for_log("relayed at");
@@ -115,7 +115,7 @@ fn goodbyes_leave_by_the_relay() {
 /// Wrong credentials are reported and cost a caller nothing; neither they nor the server's address
 /// are offered.
 #[test]
-fn wrong_credentials_are_told_and_cost_nothing() {
+fn wrong_credentials_are_logged_and_delay_no_call() {
     let coturn = Coturn::start();
     let runner = runner(&[&server(&coturn.url("turn", "udp"), "wrong-canary-secret")], &[]);
     let line = runner.wait_for_log("wrong username or credential");
@@ -129,7 +129,7 @@ fn wrong_credentials_are_told_and_cost_nothing() {
 /// Dead servers, an unknown name and a broken IPv6 path: the answer comes without them, the caller
 /// is served, and each is one log line.
 #[test]
-fn dead_servers_cost_nothing() {
+fn dead_servers_delay_no_call() {
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let port = silent.local_addr().expect("a bound socket has an address").port();
     let (stun, turn) = (format!("stun:127.0.0.1:{port}"), format!("turn:127.0.0.1:{port}"));
@@ -158,7 +158,7 @@ fn dead_servers_cost_nothing() {
 
 /// The reflexive address is in the next answer, and maps to the port of the sessions.
 #[test]
-fn what_a_stun_server_sees_is_offered() {
+fn offers_the_address_seen_by_a_stun_server() {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     socket.set_read_timeout(Some(PATIENCE)).expect("a time");
     let url = format!("stun:{}", socket.local_addr().expect("a bound socket has an address"));
@@ -204,7 +204,7 @@ fn an_address_without_a_nat_is_offered_once() {
 
 /// With `--embedded` no server is queried, and the log says so once.
 #[test]
-fn devices_ask_no_server() {
+fn devices_use_no_ice_server() {
     let coturn = Coturn::start();
     let server = server(&coturn.url("turn", "udp"), SECRET);
     let runner = TestRunner::start(&["--embedded", "--host", "127.0.0.1", "--ice-servers", &server]);
@@ -222,7 +222,7 @@ fn devices_ask_no_server() {
 
 /// A runner with an allocation stops in order, even if its server is gone.
 #[test]
-fn a_dead_relay_does_not_hold_the_end_up() {
+fn a_dead_relay_does_not_delay_shutdown() {
     let mut coturn = Coturn::start();
     let mut runner = runner(&[&server(&coturn.url("turn", "udp"), SECRET)], &[]);
     runner.wait_for_log("relayed at");

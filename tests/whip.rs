@@ -127,7 +127,7 @@ fn each_direction_is_mirrored() {
 
 /// WHEP accepts three directions; offers that no bot could use are rejected with the reason.
 #[test]
-fn offers_that_reach_no_bot_are_refused() {
+fn rejects_offers_that_reach_no_bot() {
     let runner = echo();
     let whep = Poster::new(BOTH);
     assert_eq!(whep.post(&runner, "/whep", &[]).status, 201);
@@ -194,7 +194,7 @@ fn offers_that_reach_no_bot_are_refused() {
 
 /// Candidates in every known spelling, and all kinds of tags; unusable ones are ignored.
 #[test]
-fn candidates_come_in_every_spelling() {
+fn accepts_candidates_in_every_form() {
     let runner = echo();
     let mut poster = Poster::connect(&runner, "/whip", BOTH);
     let fragment = poster.fragment();
@@ -230,7 +230,7 @@ fn candidates_come_in_every_spelling() {
 /// A fragment restarts ICE during a call: audio continues both ways under a new tag, and the old
 /// one is stale.
 #[test]
-fn ice_begins_anew_in_a_call() {
+fn restarts_ice_during_a_call() {
     let runner = echo();
     let mut poster = Poster::connect(&runner, "/whip", BOTH);
     poster.hear(50);
@@ -270,7 +270,7 @@ fn frames_to_the_bot(line: &str) -> usize {
 
 /// When the bot hangs up, the resource ends with the session.
 #[test]
-fn a_hang_up_takes_the_resource_along() {
+fn a_hang_up_deletes_the_resource() {
     let runner = TestRunner::start(&["--", "sh", "-c", SLEEPING_COMMAND]);
     let mut poster = Poster::connect(&runner, "/whip", BOTH);
     let program = BotProcess::of(&runner, |_| true).connect_media();
@@ -282,7 +282,7 @@ fn a_hang_up_takes_the_resource_along() {
 
 /// The bot's body is the query or the settings, and its call data has no key.
 #[test]
-fn the_bot_learns_how_its_caller_came() {
+fn the_bot_gets_the_endpoint_of_its_caller() {
     let runner = TestRunner::start(&["--", "sh", "-c", SLEEPING_COMMAND]);
     let agent = "User-Agent: OBS-Studio/30.2";
     let whip = Poster::new(BOTH).post(&runner, "/whip/front-door?room=7&token=secret&who=a+b", &[agent]);
@@ -336,7 +336,7 @@ fn secret(runner: &TestRunner, body: &str) -> Reply {
 /// With an API key, a session requires it or a single-use key made with it. The session's id
 /// requires no key.
 #[test]
-fn sessions_are_opened_by_a_key() {
+fn a_session_needs_a_key() {
     let runner = TestRunner::start(&["--api-key", KEY, "--", "sh", "-c", SLEEPING_COMMAND]);
     let open = |target: &str, headers: &[&str]| Poster::new(BOTH).post(&runner, target, headers);
     let refused = open("/whip", &[]);
@@ -441,7 +441,7 @@ fn sessions_are_opened_by_a_key() {
 
 /// A rejected offer does not use up its key.
 #[test]
-fn a_refused_offer_uses_up_no_key() {
+fn a_rejected_offer_does_not_redeem_its_key() {
     let runner = TestRunner::start(&["--api-key", KEY, "--bot", "echo"]);
     let value = secret(&runner, "{}").json()["value"]
         .as_str()
@@ -458,7 +458,7 @@ fn a_refused_offer_uses_up_no_key() {
 
 /// Without an API key, libraries that require a key may use any; single-use keys work once.
 #[test]
-fn without_a_key_any_is_taken_but_for_spent_ones() {
+fn without_an_api_key_any_token_but_a_used_one_is_accepted() {
     let runner = echo();
     let open = |token: &str| {
         Poster::new(BOTH)
@@ -476,7 +476,7 @@ fn without_a_key_any_is_taken_but_for_spent_ones() {
 
 /// OpenAI's browser library waits for the answer to its settings; the bot receives every text.
 #[test]
-fn the_channel_of_a_realtime_client_is_answered() {
+fn answers_the_data_channel_of_a_realtime_client() {
     let runner = echo();
     let offers = Offers {
         channel: Some("oai-events"),
@@ -584,7 +584,7 @@ fn pages_read_the_headers_of_an_answer() {
 
 /// At the session limit, the reply says when to try again.
 #[test]
-fn a_full_runner_says_when_to_come_again() {
+fn a_full_runner_answers_with_retry_after() {
     let runner = TestRunner::start(&["--bot", "echo", "--max-sessions", "1"]);
     let poster = Poster::connect(&runner, "/whip", BOTH);
     let full = Poster::new(BOTH).post(&runner, "/whip", &[]);

@@ -28,7 +28,7 @@ fn provider(asked: &RecordedRequest, refuses: bool) -> ScriptedAnswer {
 
 /// Clients, browsers and telephones, at the highest log level.
 #[test]
-fn no_canary_comes_out_of_video_rooms() {
+fn no_canary_leaks_from_daily_rooms() {
     for refuses in [false, true] {
         let api = Rest::playing(move |_, asked| provider(asked, refuses));
         let url = api.url();

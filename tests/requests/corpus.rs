@@ -454,7 +454,7 @@ fn chunks() -> Vec<Row> {
     ]
 }
 
-/// `Expect` (RFC 9110 section 10.1.1), B3: who is refused is not told to send first.
+/// `Expect` (RFC 9110 section 10.1.1), B3: a rejected request gets no 100 (Continue).
 fn expectations() -> Vec<Row> {
     let expects = |more: &str| post(&format!("Expect: 100-continue\r\n{more}"), "");
     vec![

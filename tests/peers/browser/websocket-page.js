@@ -50,7 +50,7 @@ async function hum(hz) {
 	navigator.mediaDevices.getUserMedia = async () => microphone.stream.clone();
 }
 
-/** What is played in the next seconds: its energy, the share of it at `hz`, and the share of the time that was silent. */
+/** Measures playback for some seconds: energy, its share at `hz`, and the share of silence. */
 async function hear(seconds, hz) {
 	played = [];
 	await new Promise((done) => setTimeout(done, seconds * 1000));

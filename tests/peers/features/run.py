@@ -1,4 +1,4 @@
-"""A runner that lacks features: what it says of them, and that it serves what it has. Prints a line per check.
+"""A runner without some features: its messages about them, and the features that it has. Prints a line per check.
 
     run.py --profile smallest|telephone --binary PATH      of a build with the features of that name in Cargo.toml;
                                                            exits with 1 when a check failed
