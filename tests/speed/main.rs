@@ -1,9 +1,9 @@
 //! Runs one component of the audio path many times, so that its instructions can be counted.
 //!
 //! ```text
-//! speed voice > voice.bin                  the speech: samples, packets of a browser and a device
+//! speed voice > voice.bin                  speech: samples, and packets of a browser and a device
 //! speed list                               the components, one per line: name, tab, work in 20 ms
-//! speed COMPONENT FRAMES voice.bin [soft]  runs one; `soft`: without crypto instructions (aarch64)
+//! speed COMPONENT FRAMES voice.bin [soft]  runs one; `soft` hides cryptographic instructions
 //! ```
 //! There are no sockets, tasks or sleeps, only one thread and a simulated clock. The count for 2 N
 //! frames minus the count for N frames is that of N frames without the setup. The example has the
