@@ -4,10 +4,9 @@
 //! [`AccessError`] with a message for the caller. The order of checks: the server's name,
 //! preflights, the list of origins, CSRF, and endpoints that only a provider or a person may call.
 //! The rules are in `host`, `origin`, `fetch_metadata` and `key`.
-//!
-//! A list of origins does not apply to three requests without `Origin`: the webhooks of dialled
-//! numbers and of WhatsApp, since no provider sends that header, and `/videoroom` when the browser
-//! says that a person typed the address. The webhooks need no key, since their signature
+//! With a list of allowed origins, three requests are exempt when they have no `Origin`: the
+//! dial-in and WhatsApp webhooks, since no provider sends that header, and `/videoroom` when the
+//! browser states that a person typed the address. The webhooks need no key, since their signature
 //! authenticates them.
 
 use std::fmt;
@@ -19,12 +18,12 @@ use crate::http::origin::{AllowedOrigins, CorsDecision, PostHeaders, Preflight};
 use crate::http::route::{self, Route};
 use crate::server::key::ApiKey;
 
-/// What access is judged by.
+/// The configuration of access control.
 #[derive(Debug)]
 pub struct AccessPolicy {
     hosts: AllowedHosts,
     origins: AllowedOrigins,
-    /// What `/start` and offers need; `None` when everybody may ask.
+    /// The key that `/start` and offers require; `None` requires none.
     key: Option<ApiKey>,
 }
 
@@ -33,41 +32,41 @@ pub struct AccessPolicy {
 pub struct RequestHead<'r> {
     pub method: &'r str,
     pub path: &'r str,
-    /// Where it leads.
+    /// The route of the request.
     pub route: &'r Result<Route<'r>, route::RouteError>,
-    /// The authority of its target, which few requests have.
+    /// The authority of the request target, which few requests have.
     pub authority: Option<&'r [u8]>,
-    /// Whether it has one `Host`, or needs none.
+    /// Whether it has exactly one `Host`, or needs none.
     pub has_host: bool,
-    /// Finds the first header of a name in lower case.
+    /// Returns the first header with a name in lower case.
     pub header: &'r dyn Fn(&'static str) -> Option<&'r [u8]>,
 }
 
-/// How a request is let in.
+/// A request that passed the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllowedRequest<'r> {
-    /// To its endpoint.
+    /// A request for its endpoint.
     Request,
-    /// It is a preflight, which is answered for any path.
+    /// A preflight, which is answered for any path.
     Preflight(Preflight<'r>),
 }
 
-/// Why a request is refused before its endpoint sees it.
+/// A rejection before the request reaches its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessError {
-    /// HTTP/1.1 without `Host`, or with two.
+    /// HTTP/1.1 without `Host`, or with several.
     Host,
-    /// The name is not one of this server's.
+    /// The host name is not one of this server.
     Misdirected,
-    /// A preflight of an origin that is not on the list.
+    /// A preflight from an origin that is not allowed.
     Preflight,
-    /// A request of an origin that is not on the list.
+    /// A request from an origin that is not allowed.
     Origin,
     /// A cross-site request that a browser sends without a preflight (CSRF).
     Csrf,
-    /// A page sent what only a provider sends.
+    /// A webhook request that a web page sent.
     WebhookFromPage,
-    /// It makes a room, and no person asked for it.
+    /// A request that creates a room without an action of a person.
     NotUserInitiated,
 }
 
@@ -95,7 +94,7 @@ impl fmt::Display for AccessError {
 impl std::error::Error for AccessError {}
 
 impl AccessPolicy {
-    /// Makes it for a runner of this configuration; `random` is new for every runner.
+    /// Creates the policy for a configuration; `random` must differ for every runner.
     pub fn new(config: &Config, random: [u8; 32]) -> Self {
         AccessPolicy {
             hosts: AllowedHosts::new(config),
@@ -104,15 +103,15 @@ impl AccessPolicy {
         }
     }
 
-    /// Judges the `Origin` headers of a request.
+    /// Checks the `Origin` headers of a request.
     pub fn check_origin<'o>(&self, origins: impl Iterator<Item = &'o [u8]>) -> CorsDecision<'o> {
         self.origins.check(origins)
     }
 
-    /// Lets a request in, or says why it is refused.
+    /// Checks a request.
     ///
     /// # Errors
-    /// [`AccessError`], the first reason of several.
+    /// Returns the first [`AccessError`] that applies.
     pub fn check<'r>(
         &self,
         head: &RequestHead<'r>,
@@ -146,12 +145,12 @@ impl AccessPolicy {
         Ok(AllowedRequest::Request)
     }
 
-    /// Tells whether the `Authorization` headers of a request carry the key, or none is needed.
+    /// Returns whether the `Authorization` headers contain the key, or none is required.
     pub fn has_key<'h>(&self, authorizations: impl Iterator<Item = &'h [u8]>) -> bool {
         self.key.as_ref().is_none_or(|key| key.matches_header(authorizations))
     }
 
-    /// Tells whether this is the key, or none is needed; for keys that come in other ways than by
+    /// Returns whether `shown` is the key, or none is required; for keys that are not sent as
     /// `Bearer`.
     pub fn is_key(&self, shown: Option<&[u8]>) -> bool {
         self.key
@@ -159,14 +158,14 @@ impl AccessPolicy {
             .is_none_or(|key| shown.is_some_and(|shown| key.matches(shown)))
     }
 
-    /// Tells whether this runner has a key.
+    /// Returns whether this runner requires a key.
     pub fn requires_key(&self) -> bool {
         self.key.is_some()
     }
 
-    /// Tells whether a route needs no key, or its request has it. The name of a session that
-    /// `/start` made is as good: only who had the key was told it, and it lets a server keep the
-    /// key to itself and its pages connect.
+    /// Returns whether a route needs no key, or the request has it. The id of a session that
+    /// `/start` created counts as the key: only an authorised client received it. A server can thus
+    /// keep the key and let its pages connect.
     pub fn is_authorized<'h>(
         &self,
         route: &Route<'_>,
@@ -181,9 +180,9 @@ impl AccessPolicy {
         self.has_key(authorizations) || session.is_some_and(is_session)
     }
 
-    /// Tells whether a request is for this server: by its `Host`, and by the authority of its
-    /// target where that has one. The two may not differ, or a proxy on the way and this server
-    /// could mean two hosts by one request.
+    /// Returns whether a request is for this server, by its `Host` and by the authority of its
+    /// target, if any. Both must agree; otherwise a proxy and this server could take the request
+    /// for different hosts.
     fn is_for_this_server(&self, head: &RequestHead<'_>) -> bool {
         let host = head.value("host");
         let alike = match (host, head.authority) {
@@ -209,8 +208,8 @@ impl AccessPolicy {
         })
     }
 
-    /// Tells whether a browser may have sent this for a page that it should have asked us about. A
-    /// list of origins decides by itself.
+    /// Returns whether a browser may have sent this request for a page without a preflight. A list
+    /// of allowed origins replaces this check.
     fn is_csrf(&self, head: &RequestHead<'_>) -> bool {
         if head.method != "POST" || !self.origins.allows_any() {
             return false;
@@ -225,8 +224,8 @@ impl AccessPolicy {
         post.is_csrf(&self.hosts)
     }
 
-    /// Tells whether no person asked for the room that this request would make. A list of origins
-    /// says by itself whose pages may ask; a page that a browser loads ahead was not asked for yet.
+    /// Returns whether this request creates a room without an action of a person. A list of allowed
+    /// origins replaces this check, except for prefetches.
     fn is_not_user_initiated(&self, head: &RequestHead<'_>) -> bool {
         let fetch_metadata = head.visit();
         head.method == "GET"
@@ -249,9 +248,9 @@ impl<'r> RequestHead<'r> {
         self.method == "OPTIONS" && self.has("origin") && self.has("access-control-request-method")
     }
 
-    /// Tells whether a list of origins does not cover a request that names none: a provider's
-    /// webhook, which no browser sends that way, and a browser that says that a person typed the
-    /// address of a new room.
+    /// Returns whether a request without `Origin` is exempt from the list of allowed origins: a
+    /// webhook of a provider, which browsers do not send that way, or a room that a person
+    /// requested by typing its address.
     fn is_exempt_from_origin_list(&self) -> bool {
         let meant = match self.route {
             Ok(Route::DialIn) => self.method == "POST",
@@ -284,7 +283,7 @@ mod tests {
     use super::*;
     use crate::secret::Secret;
 
-    /// Judges a request with these headers, of which `host` is set where none is given.
+    /// Checks a request with these headers; `host` is added if missing.
     fn judged(
         access: &AccessPolicy,
         request: &str,
@@ -322,9 +321,9 @@ mod tests {
 
     const FOREIGN: (&str, &str) = ("origin", "https://evil.example");
 
-    /// The reasons, in their order: a request with several is refused by the first.
+    /// The reasons have a fixed order: the first one rejects the request.
     #[test]
-    fn a_request_is_refused_by_the_first_reason() {
+    fn rejects_a_request_for_the_first_reason() {
         let (open, listed) = (access(&[]), access(&["https://a.example"]));
         let misdirected = ("host", "evil.example");
         let asks = ("access-control-request-method", "POST");

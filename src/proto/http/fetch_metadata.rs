@@ -16,14 +16,14 @@
 use crate::http::host::AllowedHosts;
 use crate::http::origin;
 
-/// Parts of the names of crawlers and of messengers' previews. Programs of one's own, curl among
-/// them, have none of these.
+/// Parts of the names of crawlers and link previews. The names of other programs, such as curl,
+/// contain none of them.
 const CRAWLERS: [&[u8]; 6] = [b"bot", b"crawl", b"spider", b"preview", b"externalhit", b"whatsapp"];
 
-/// What a GET says of itself.
+/// The headers of a GET request that describe its origin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FetchMetadata<'r> {
-    /// `Origin`; the first one where there are several.
+    /// The first `Origin`.
     pub origin: Option<&'r [u8]>,
     /// `Host`.
     pub host: Option<&'r [u8]>,
@@ -32,14 +32,14 @@ pub struct FetchMetadata<'r> {
     pub mode: Option<&'r [u8]>,
     pub dest: Option<&'r [u8]>,
     pub user: Option<&'r [u8]>,
-    /// `Sec-Purpose`, or one of the names that it had before.
+    /// `Sec-Purpose`, or one of its former names.
     pub purpose: Option<&'r [u8]>,
     pub accept: Option<&'r [u8]>,
     pub agent: Option<&'r [u8]>,
 }
 
 impl FetchMetadata<'_> {
-    /// Tells whether the browser prefetches this request.
+    /// Returns whether the browser prefetches this request.
     pub fn is_prefetch(&self) -> bool {
         let words = self.purpose.unwrap_or_default();
         [&b"prefetch"[..], b"prerender", b"preview"]
@@ -47,8 +47,7 @@ impl FetchMetadata<'_> {
             .any(|word| words.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
     }
 
-    /// Tells whether a machine looks at the address for others: a crawler, or a messenger that
-    /// shows what a link leads to.
+    /// Returns whether a crawler or the link preview of a messenger sends this request.
     pub fn is_crawler(&self) -> bool {
         let agent = self.agent.unwrap_or_default();
         CRAWLERS
@@ -56,13 +55,12 @@ impl FetchMetadata<'_> {
             .any(|word| agent.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
     }
 
-    /// Tells whether a browser went here by itself: an address that was typed, or a page of this
-    /// very server.
+    /// Returns whether a person typed the address, or a page of this server links to it.
     pub fn is_user_initiated(&self) -> bool {
         self.is_navigation() && is(self.site, &[b"none", b"same-origin"])
     }
 
-    /// Tells whether a page of another site made this request without a click.
+    /// Returns whether a page of another site made this request without a click.
     pub fn is_cross_site(&self, hosts: &AllowedHosts) -> bool {
         if let Some(origin) = self.origin {
             return origin::is_cross_site(origin, self.host, hosts);
@@ -120,7 +118,7 @@ mod tests {
 
     /// R-042: a typed address, a bookmark, a click on any page, and a program.
     #[test]
-    fn who_means_it_is_let_through() {
+    fn accepts_requests_of_people_and_programs() {
         let click = FetchMetadata {
             user: Some(b"?1"),
             ..browser("cross-site", "navigate", "document")
@@ -153,7 +151,7 @@ mod tests {
         );
     }
 
-    /// Requests that a page of another site makes a browser send without a click.
+    /// Requests that a page of another site causes without a click.
     #[test]
     fn rejects_requests_of_foreign_pages_without_a_click() {
         for (mode, dest) in [
@@ -174,7 +172,7 @@ mod tests {
         };
         assert!(clicked_frame.is_cross_site(&hosts()));
         assert!(browser("new-word", "navigate", "document").is_cross_site(&hosts()));
-        // Without the metadata, an image and a script still do not take pages.
+        // Without the metadata, `Accept` still shows that images and scripts do not request pages.
         for accept in [Some(&b"image/avif,image/webp,*/*;q=0.8"[..]), Some(b"*/*"), None] {
             let lan = FetchMetadata {
                 agent: Some(CHROME),

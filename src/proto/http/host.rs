@@ -17,23 +17,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::address_scope::AddressScope;
 use crate::config::Config;
 
-/// Longest name that DNS knows, in bytes.
+/// Length of the longest DNS name, in bytes.
 const NAME_BYTES_MAX: usize = 253;
 
-/// The names of this server.
+/// The accepted host names of this server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedHosts(Vec<String>);
 
-/// Who an authority names.
+/// The host of an authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ParsedHost<'a> {
     Address(IpAddr),
-    /// Without the dot at its end.
+    /// A name without a trailing dot.
     Name(&'a [u8]),
 }
 
 impl AllowedHosts {
-    /// Makes the list for a runner of this configuration.
+    /// Creates the list for a configuration.
     pub fn new(config: &Config) -> Self {
         let proxy = config.proxy.as_deref().map(|proxy| match split_port(proxy.as_bytes()) {
             Some((host, _)) => &proxy[..host.len()],
@@ -45,13 +45,13 @@ impl AllowedHosts {
                 .iter()
                 .map(String::as_str)
                 .chain(proxy)
-                // A name at the root means the same, and is asked for without its dot.
+                // The trailing dot of the DNS root is not part of a comparison.
                 .map(|name| name.strip_suffix('.').unwrap_or(name).to_owned())
                 .collect(),
         )
     }
 
-    /// Tells whether a request for this authority is for this server.
+    /// Returns whether a request for this authority is for this server.
     pub fn accepts(&self, authority: &[u8]) -> bool {
         match parse_host(authority) {
             Some(ParsedHost::Address(_)) => true,
@@ -60,7 +60,7 @@ impl AllowedHosts {
         }
     }
 
-    /// Tells whether this authority is an accepted name, or an address that is not public.
+    /// Returns whether this authority is an accepted name, or an address that is not public.
     pub fn is_local(&self, authority: &[u8]) -> bool {
         match parse_host(authority) {
             Some(ParsedHost::Address(address)) => AddressScope::of(address) != AddressScope::Public,
@@ -79,7 +79,7 @@ impl AllowedHosts {
     }
 }
 
-/// Tells whether two authorities name the same host; ports are ignored.
+/// Returns whether two authorities have the same host; ports are ignored.
 pub fn is_same_host(one: &[u8], other: &[u8]) -> bool {
     match (parse_host(one), parse_host(other)) {
         (Some(ParsedHost::Address(one)), Some(ParsedHost::Address(other))) => one == other,
@@ -88,7 +88,7 @@ pub fn is_same_host(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// Tells whether an authority names the machine that the request was made on.
+/// Returns whether an authority is a loopback name or address.
 pub fn is_loopback(authority: &[u8]) -> bool {
     match parse_host(authority) {
         Some(ParsedHost::Address(address)) => address.to_canonical().is_loopback(),
@@ -97,7 +97,7 @@ pub fn is_loopback(authority: &[u8]) -> bool {
     }
 }
 
-/// Reads an authority; `None` when it is none that a client of good will sends.
+/// Parses an authority; `None` if it is invalid.
 fn parse_host(authority: &[u8]) -> Option<ParsedHost<'_>> {
     let (host, port) = split_port(authority)?;
     if port.is_some_and(|port| !is_port(port)) {
@@ -116,14 +116,14 @@ fn parse_host(authority: &[u8]) -> Option<ParsedHost<'_>> {
     if name.len() > NAME_BYTES_MAX || !name.split(|b| *b == b'.').all(label) {
         return None;
     }
-    // Only the form that browsers send: they write `127.1` and `0x7f.1` out before they do.
+    // Only the form that browsers send: they normalise `127.1` and `0x7f.1` first.
     match std::str::from_utf8(host).ok()?.parse::<Ipv4Addr>() {
         Ok(address) => Some(ParsedHost::Address(address.into())),
         Err(_) => Some(ParsedHost::Name(name)),
     }
 }
 
-/// Splits a port off.
+/// Splits off a port.
 fn split_port(authority: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let end = match authority.first()? {
         b'[' => authority.iter().position(|b| *b == b']')? + 1,
@@ -138,14 +138,14 @@ fn split_port(authority: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
 }
 
 fn is_port(text: &[u8]) -> bool {
-    // `parse` would also take a sign.
+    // `parse` would also accept a sign.
     (1..=5).contains(&text.len())
         && text.iter().all(u8::is_ascii_digit)
         && std::str::from_utf8(text).is_ok_and(|port| port.parse::<u16>().is_ok())
 }
 
-/// Reads an address of IPv6. Devices add the zone that they reach a link-local address by (RFC
-/// 6874), `%eth0` or `%25eth0`.
+/// Parses an IPv6 address. Devices add the zone of a link-local address (RFC 6874), `%eth0` or
+/// `%25eth0`.
 fn parse_ipv6(text: &[u8]) -> Option<Ipv6Addr> {
     let (address, zone) = match text.iter().position(|b| *b == b'%') {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn own_names_and_addresses_are_taken_in_every_spelling_that_clients_use() {
+    fn accepts_own_names_and_addresses_in_every_spelling_of_clients() {
         let hosts = hosts();
         for own in [
             "localhost",
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// DNS rebinding: names that are not this server's, however similar.
+    /// DNS rebinding: similar names of other servers are rejected.
     #[test]
     fn rejects_foreign_host_names() {
         let hosts = hosts();
@@ -288,9 +288,9 @@ mod tests {
         assert!(!hosts.accepts(long(NAME_BYTES_MAX + 1).as_bytes()));
     }
 
-    /// Without names of its own a runner is found under those that every machine has.
+    /// Without configured names, the runner accepts those that every machine has.
     #[test]
-    fn nothing_is_configured() {
+    fn accepts_standard_names_without_configuration() {
         let none = AllowedHosts::new(&Config::default());
         assert!(none.accepts(b"localhost") && none.accepts(b"192.0.2.1") && none.accepts(b"a.local"));
         assert!(!none.accepts(b"board") && !none.accepts(b"bots.example.net"));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_compared_without_their_ports() {
+    fn compares_hosts_without_ports() {
         for (one, other) in [
             ("A.example:1", "a.example.:2"),
             ("[::1]", "[0:0::1]:80"),
@@ -355,9 +355,9 @@ mod tests {
         }
     }
 
-    /// Every text of up to five of the characters that mean something.
+    /// Every text of up to five significant characters.
     #[test]
-    fn any_text_is_judged_without_a_panic() {
+    fn no_authority_panics() {
         let hosts = hosts();
         let mut texts = vec![Vec::new()];
         for _ in 0..5 {
@@ -372,9 +372,9 @@ mod tests {
         }
     }
 
-    /// What a proxy is called by from outside is not what this machine calls itself.
+    /// The public name of a proxy is not a loopback name.
     #[test]
-    fn loopback_has_few_names() {
+    fn recognises_loopback_names() {
         for own in [
             "localhost",
             "LocalHost:7860",

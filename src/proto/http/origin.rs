@@ -1,4 +1,4 @@
-//! CORS: which origins may use the runner, and the headers that say so to a browser.
+//! CORS: the origins that may use the runner, and the response headers for browsers.
 //!
 //! In: the values of `Origin` as bytes, and the configured list of origins; an empty list allows
 //! every origin. Out: a [`CorsDecision`], and the headers of responses and preflights. Origins are
@@ -17,28 +17,28 @@
 
 use crate::http::host::{self, AllowedHosts};
 
-/// A header that an answer gets.
+/// A response header.
 pub type CorsHeader<'h> = (&'static str, &'h [u8]);
 
-/// Every method that a page may be told of.
+/// All methods that a preflight response may list.
 pub const ALLOWED_METHODS: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
-/// What a page may read of answers: a client of WHIP finds its session and the ICE servers there,
-/// and looks for PATCH among the methods.
+/// Response headers that pages may read: a WHIP client finds its session and the ICE servers there,
+/// and checks the methods for PATCH.
 const EXPOSED_HEADERS: &[u8] = b"Location, ETag, Link, Accept-Post, Access-Control-Allow-Methods";
 const PREFLIGHT_AGE_S: &[u8] = b"600";
-/// The types of body that need no preflight.
+/// Content types that need no preflight.
 const SAFELISTED_TYPES: [&[u8]; 3] = [
     b"text/plain",
     b"application/x-www-form-urlencoded",
     b"multipart/form-data",
 ];
 
-/// What a request's `Origin` means.
+/// The result of checking the `Origin` of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CorsDecision<'o> {
-    /// No origin and no list: served, without CORS headers.
+    /// Neither origin nor list: served without CORS headers.
     NotCors,
-    /// An allowed origin: served, and the page may read the answer.
+    /// An allowed origin: served, and the page may read the response.
     Allowed(&'o [u8]),
     /// A missing or foreign origin while there is a list.
     Refused,
@@ -49,7 +49,7 @@ pub enum CorsDecision<'o> {
 pub struct AllowedOrigins(Vec<String>);
 
 impl AllowedOrigins {
-    /// Makes the list of whole origins; empty allows every one.
+    /// Creates the list of origins; an empty one allows all.
     pub fn new(allowed: &[String]) -> Self {
         AllowedOrigins(
             allowed
@@ -59,7 +59,7 @@ impl AllowedOrigins {
         )
     }
 
-    /// Judges the `Origin` headers of one request.
+    /// Checks the `Origin` headers of a request.
     pub fn check<'o>(&self, mut origins: impl Iterator<Item = &'o [u8]>) -> CorsDecision<'o> {
         let (first, second) = (origins.next(), origins.next());
         match (first, second) {
@@ -69,9 +69,9 @@ impl AllowedOrigins {
         }
     }
 
-    /// Tells whether a page of this origin may reach into the private network of `host`: listed
-    /// origins and the host's own. An empty list allows every origin by CORS, but not access to the
-    /// private network.
+    /// Returns whether a page of this origin may access the private network of `host`: listed
+    /// origins and the origin of the host itself. An empty list allows every origin by CORS, but
+    /// does not grant access to the private network.
     pub fn grants_private_network(&self, origin: &[u8], host: Option<&[u8]>) -> bool {
         let scheme = origin.windows(3).position(|three| three == b"://");
         let page = scheme.map(|at| &origin[at + 3..]);
@@ -79,35 +79,35 @@ impl AllowedOrigins {
         is_own || !self.allows_any() && self.contains(origin)
     }
 
-    /// Tells whether there is no list.
+    /// Returns whether there is no list.
     pub fn allows_any(&self) -> bool {
         self.0.is_empty()
     }
 
     fn contains(&self, origin: &[u8]) -> bool {
         let listed = |allowed: &String| allowed.as_bytes().eq_ignore_ascii_case(origin);
-        // No browser sends an origin beyond ASCII, so such a one is not repeated in an answer.
+        // Browsers send ASCII origins only; others are not repeated in a response.
         origin.is_ascii() && (self.0.is_empty() || self.0.iter().any(listed))
     }
 }
 
-/// What a POST says of where it comes from.
+/// The headers of a POST that describe its origin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PostHeaders<'r> {
-    /// `Origin`; the first one where there are several.
+    /// The first `Origin`.
     pub origin: Option<&'r [u8]>,
     /// `Sec-Fetch-Site`.
     pub site: Option<&'r [u8]>,
     /// `Host`.
     pub host: Option<&'r [u8]>,
     pub content_type: Option<&'r [u8]>,
-    /// It has an `Authorization` header, which no page can add unasked.
+    /// Whether it has an `Authorization` header, which needs a preflight.
     pub authorized: bool,
 }
 
 impl PostHeaders<'_> {
-    /// Tells whether a browser sends this POST for any site without a preflight: forms, plain text,
-    /// and bodies without a type. JSON, `Authorization` and other methods need a preflight.
+    /// Returns whether a browser sends this POST for any site without a preflight: forms, plain
+    /// text, and bodies without a type. JSON, `Authorization` and other methods need a preflight.
     ///
     /// Pages of this machine and its network are not cross-site; neither are requests without any
     /// origin, which come from programs and devices. `Origin: null` is cross-site, since a foreign
@@ -131,7 +131,7 @@ impl PostHeaders<'_> {
     }
 }
 
-/// Tells whether an origin is neither the requested host nor a local or accepted name.
+/// Returns whether an origin is neither the requested host nor a local or accepted name.
 pub fn is_cross_site(origin: &[u8], host: Option<&[u8]>, hosts: &AllowedHosts) -> bool {
     let scheme = origin.windows(3).position(|three| three == b"://");
     let page = scheme.map(|at| &origin[at + 3..]);
@@ -139,18 +139,17 @@ pub fn is_cross_site(origin: &[u8], host: Option<&[u8]>, hosts: &AllowedHosts) -
     !page.is_some_and(|page| is_own(page) || hosts.is_local(page))
 }
 
-/// What a preflight asks beyond its method, which is always allowed.
+/// The requested headers of a preflight; its method is always allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preflight<'r> {
     /// `Access-Control-Request-Headers`.
     pub headers: Option<&'r [u8]>,
-    /// `Access-Control-Request-Private-Network: true`, from a page that
-    /// [`AllowedOrigins::grants_private_network`]: a public page wants to reach this host on a
-    /// private network.
+    /// Whether a page with [`AllowedOrigins::grants_private_network`] sent
+    /// `Access-Control-Request-Private-Network: true`, to reach this host on a private network.
     pub private_network: bool,
 }
 
-/// Returns the headers of any answer, errors included, to a page of an allowed origin.
+/// Returns the CORS headers of a response, also of an error, to an allowed origin.
 pub fn response_headers(origin: &[u8]) -> [CorsHeader<'_>; 4] {
     [
         ("access-control-allow-origin", origin),
@@ -160,7 +159,7 @@ pub fn response_headers(origin: &[u8]) -> [CorsHeader<'_>; 4] {
     ]
 }
 
-/// Returns the headers that a preflight's answer has besides [`response_headers`].
+/// Returns the additional headers of the response to a preflight.
 pub fn preflight_headers<'r>(asked: Preflight<'r>) -> impl Iterator<Item = CorsHeader<'r>> {
     let fixed: [CorsHeader<'r>; 2] = [
         ("access-control-allow-methods", ALLOWED_METHODS.as_bytes()),
@@ -185,7 +184,7 @@ mod tests {
         origins.check(sent.iter().map(|origin| origin.as_bytes()))
     }
 
-    /// no list, every origin; a request without one gets no CORS headers.
+    /// without a list, every origin is allowed; a request without one gets no CORS headers.
     #[test]
     fn without_a_list_every_origin_is_allowed() {
         let all = AllowedOrigins::default();
@@ -199,7 +198,7 @@ mod tests {
         assert_eq!(judge(&all, &["https://\u{e9}.example"]), CorsDecision::NotCors);
     }
 
-    /// with a list, a missing, a foreign and a doubled origin are refused.
+    /// with a list, a missing, a foreign and a repeated origin are rejected.
     #[test]
     fn with_a_list_only_its_origins_are_allowed() {
         let list = listed();
@@ -229,7 +228,7 @@ mod tests {
 
     /// Private network access is granted to listed origins and to the host's own.
     #[test]
-    fn a_private_network_is_granted_by_the_list_alone() {
+    fn grants_private_network_access_by_the_list_only() {
         let host = Some(&b"192.168.1.9:7860"[..]);
         let (all, list) = (AllowedOrigins::default(), listed());
         for (origin, open, listed) in [
@@ -295,7 +294,7 @@ mod tests {
                 };
                 assert!(!asked.is_csrf(&hosts()));
             }
-            // As browsers read a type: what is none of the three by itself is asked for.
+            // Browsers send a preflight for every type other than the three.
             for asked in [
                 "application/json",
                 "application/json; charset=utf-8",
@@ -308,7 +307,7 @@ mod tests {
         }
     }
 
-    /// Own pages, those of the LAN and of a development server, and programs, which name no page.
+    /// Own pages, pages of the LAN and of a development server, and programs, which send no origin.
     #[test]
     fn same_site_requests_need_no_preflight() {
         for near in [
@@ -343,7 +342,7 @@ mod tests {
             };
             assert_eq!(unnamed.is_csrf(&hosts()), forged, "{site}");
         }
-        // The origin says more than the site: two machines of one LAN are different sites.
+        // The origin is more precise than the site: two machines of one LAN are different sites.
         let lan = PostHeaders {
             site: Some(b"cross-site"),
             ..post("http://192.168.1.9", None)
@@ -352,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preflight_is_answered_with_what_it_asked_for() {
+    fn answers_a_preflight_with_the_requested_headers() {
         let plain: Vec<CorsHeader<'_>> = preflight_headers(Preflight::default()).collect();
         assert_eq!(
             plain,

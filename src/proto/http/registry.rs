@@ -30,23 +30,22 @@ use crate::uuid::Uuid;
 pub struct SessionRegistry {
     sessions: HashMap<Arc<str>, RegistryEntry>,
     bodies_bytes: usize,
-    /// The unused ones, in the order in which they came and expire.
+    /// Unused entries, in order of registration and expiry.
     unused: BTreeMap<EntryId, Arc<str>>,
-    /// Those of them that an authorised request made.
+    /// Unused entries of authorised requests.
     authorised: BTreeSet<EntryId>,
-    /// What each source holds by anonymous requests.
+    /// Usage of each source by anonymous requests.
     sources: HashMap<SourceKey, SourceUsage>,
-    /// The sources that hold anything unused, by how much.
+    /// Sources with unused entries, by their usage.
     by_entries: BTreeSet<Rank>,
     by_bytes: BTreeSet<Rank>,
     next: EntryId,
 }
 
-/// Counts registrations.
+/// A serial number of registrations.
 type EntryId = u64;
 
-/// How much a source holds; of two that hold as much the one with the older unused entry stands
-/// behind.
+/// Usage of a source; of two equal ones, that with the older unused entry ranks higher.
 type Rank = (usize, Reverse<EntryId>, SourceKey);
 
 #[derive(Debug, Default)]
@@ -57,7 +56,7 @@ struct SourceUsage {
 }
 
 impl SourceUsage {
-    /// Returns its places by entries and by bytes; none while nothing of it may give way.
+    /// Returns the ranks by entries and by bytes; `None` if the source has no unused entry.
     fn ranks(&self, source: SourceKey) -> Option<(Rank, Rank)> {
         let oldest = Reverse(*self.unused.first()?);
         Some(((self.entries, oldest, source), (self.bytes, oldest, source)))
@@ -71,11 +70,11 @@ struct RegistryEntry {
     /// JSON text.
     body: Box<str>,
     expires: Instant,
-    /// Claims that were not given back.
+    /// Claims that were not released.
     claims: usize,
-    /// Whether a connection has the id itself as its session's name.
+    /// Whether a session has the id itself as its name.
     id_taken: bool,
-    /// Whether any claim became a session.
+    /// Whether a claim became a session.
     used: bool,
 }
 
@@ -84,29 +83,29 @@ impl RegistryEntry {
         self.claims == 0 && now >= self.expires
     }
 
-    /// Tells whether it was left alone for long enough to give way to its equal.
+    /// Returns whether the entry is old enough to be evicted for a source of equal usage.
     fn is_past_grace_period(&self, now: Instant) -> bool {
         now >= self.expires - limits::REGISTERED_UNUSED + limits::REGISTERED_YIELDS_AFTER
     }
 }
 
-/// What a new connection gets; it goes back with [`SessionRegistry::release`].
+/// The result for a new connection; [`SessionRegistry::release`] returns it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionClaim {
     /// The id that was registered.
     pub registered: Arc<str>,
-    /// The name of the session to be.
+    /// The id of the new session.
     pub session_id: Arc<str>,
     pub body: Value,
-    /// Whether the request that registered it was authorised: then so is the holder of the id.
+    /// Whether an authorised request registered it; then the holder of the id is authorised too.
     pub is_authorised: bool,
 }
 
-/// There is no place for another session.
+/// No further session can be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegistryFull {
     Capacity,
-    /// The source address holds its share.
+    /// The source address has reached its share.
     SourceShare,
 }
 
@@ -121,7 +120,7 @@ impl fmt::Display for RegistryFull {
 
 impl std::error::Error for RegistryFull {}
 
-/// No session of this id is registered, or it has ended.
+/// No session with this id is registered, or it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownSession;
 
@@ -134,10 +133,10 @@ impl fmt::Display for UnknownSession {
 impl std::error::Error for UnknownSession {}
 
 impl SessionRegistry {
-    /// Keeps a body for the connection to come.
+    /// Registers a body for a later connection.
     ///
     /// # Errors
-    /// [`RegistryFull`] when another session, or its body, is beyond the caps.
+    /// Returns [`RegistryFull`] if a limit is reached and no entry can be evicted.
     pub fn register(
         &mut self,
         id: Arc<str>,
@@ -181,7 +180,7 @@ impl SessionRegistry {
         Ok(())
     }
 
-    /// Makes a source's own oldest give way while it has its share.
+    /// Evicts the oldest unused entries of a source while it exceeds its share.
     fn evict_for(&mut self, source: SourceKey, bytes: usize) -> Result<(), RegistryFull> {
         while let Some(holding) = self.sources.get(&source) {
             let has_share = holding.entries >= limits::REGISTERED_SHARE_MAX
@@ -195,7 +194,7 @@ impl SessionRegistry {
         Ok(())
     }
 
-    /// Finds what gives way to a body of so many bytes.
+    /// Selects the entry to evict for a body of `bytes`.
     fn victim(&self, requester: Requester, by_entries: bool, bytes: usize, now: Instant) -> Option<EntryId> {
         let ranks = if by_entries { &self.by_entries } else { &self.by_bytes };
         let had_its_time = |ticket: &EntryId| {
@@ -221,16 +220,16 @@ impl SessionRegistry {
         }
     }
 
-    /// Tells whether a session is registered and has not ended.
+    /// Returns whether a session is registered and has not ended.
     pub fn contains(&self, id: &str, now: Instant) -> bool {
         self.sessions.get(id).is_some_and(|session| !session.is_expired(now))
     }
 
-    /// Lends the body to a new connection. `fresh` becomes the session's name when the id is taken
-    /// as one.
+    /// Claims the session for a new connection. `fresh` becomes the id of the new session when the
+    /// registered id is in use.
     ///
     /// # Errors
-    /// [`UnknownSession`] when the id was never registered, has expired, or has ended.
+    /// Returns [`UnknownSession`] if the id was never registered, has expired, or has ended.
     pub fn claim(&mut self, id: &str, fresh: Arc<str>, now: Instant) -> Result<SessionClaim, UnknownSession> {
         let (registered, session) = match self.sessions.get_key_value(id) {
             Some((registered, session)) if !session.is_expired(now) => (registered.clone(), session),
@@ -254,10 +253,10 @@ impl SessionRegistry {
         })
     }
 
-    /// Claims an id that is good for one session: it must be neither claimed nor used.
+    /// Claims an id that is valid for one session: it must be neither claimed nor used.
     ///
     /// # Errors
-    /// [`UnknownSession`], also for a used id.
+    /// Returns [`UnknownSession`], also for a used id.
     pub fn claim_once(&mut self, id: &str, now: Instant) -> Result<SessionClaim, UnknownSession> {
         if !self.is_unused(id, now) {
             return Err(UnknownSession);
@@ -265,15 +264,15 @@ impl SessionRegistry {
         self.claim(id, id.into(), now)
     }
 
-    /// Tells whether a session is registered that no connection was made for.
+    /// Returns whether a session is registered and unused.
     pub fn is_unused(&self, id: &str, now: Instant) -> bool {
         self.sessions
             .get(id)
             .is_some_and(|session| session.claims == 0 && !session.used && !session.is_expired(now))
     }
 
-    /// Takes a claim back: `used` when a session came of it and has ended, not `used` when its
-    /// connection never came to be, so that the client may try again.
+    /// Releases a claim: `used` states that it became a session, which has ended. Otherwise its
+    /// connection failed, and the client may retry.
     pub fn release(&mut self, claim: &SessionClaim, used: bool) {
         let Some(session) = self.sessions.get_mut(&claim.registered) else {
             return;
@@ -289,17 +288,17 @@ impl SessionRegistry {
         let (ticket, requester) = (session.entry_id, session.requester);
         match session.used {
             true => self.remove(&claim.registered),
-            // It can expire again, and its time may have come while it was held.
+            // It can expire again, and may already be due.
             false => self.mark_unused(ticket, claim.registered.clone(), requester),
         }
     }
 
-    /// Returns how many sessions are registered.
+    /// Returns the number of registered sessions.
     pub fn len(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Tells whether no session is registered.
+    /// Returns whether no session is registered.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
     }
@@ -322,7 +321,7 @@ impl SessionRegistry {
         });
     }
 
-    /// Changes what a source holds, and its rank with it.
+    /// Updates the usage of a source, and its rank.
     fn update_usage(&mut self, requester: Requester, change: impl FnOnce(&mut SourceUsage)) {
         if requester.is_authorised {
             return;
@@ -360,7 +359,7 @@ impl SessionRegistry {
         }
     }
 
-    /// Drops what was not used in time.
+    /// Removes expired entries.
     fn expire(&mut self, now: Instant) {
         while let Some((ticket, id)) = self.unused.first_key_value() {
             if self.sessions.get(id).is_some_and(|session| now < session.expires) {
@@ -371,7 +370,7 @@ impl SessionRegistry {
     }
 }
 
-/// Makes a session's name of 16 random bytes: a UUID of version 4, in lower case.
+/// Returns a session id of 16 random bytes: a UUID of version 4, in lower case.
 pub fn session_id(random: [u8; 16]) -> Arc<str> {
     Uuid::v4(random).to_string().into()
 }
@@ -409,8 +408,8 @@ mod tests {
         name.into()
     }
 
-    /// Fills the table from so many sources that none is beyond its share; `nth` is registered by
-    /// source `nth % 8`.
+    /// Fills the registry from enough sources that none exceeds its share; source `nth % 8`
+    /// registers `nth`.
     fn fill(table: &mut SessionRegistry, ids: std::ops::Range<usize>, now: Instant) {
         for nth in ids {
             let requester = from(100 + (nth % 8) as u8);
@@ -426,9 +425,9 @@ mod tests {
         (table, now)
     }
 
-    /// the first connection is the session that `/start` named, and gets its body.
+    /// the first connection gets the id and the body that `/start` registered.
     #[test]
-    fn the_first_connection_takes_the_registered_name_and_body() {
+    fn the_first_connection_gets_the_registered_id_and_body() {
         let (mut table, now) = table();
         let claim = table.claim("S", id("F"), now).expect("known");
         assert_eq!(
@@ -443,10 +442,10 @@ mod tests {
         assert_eq!(table.claim("T", id("F"), now), Err(UnknownSession));
     }
 
-    /// A name that is a key makes one session: not a second while that lives, nor after it, nor
-    /// once it expired; but another try where none came of it.
+    /// `claim_once` allows one session: no second one during or after it, nor after expiry, but a
+    /// retry after a failed connection.
     #[test]
-    fn a_name_can_be_good_for_one_session_alone() {
+    fn an_id_can_be_limited_to_one_session() {
         let (mut table, now) = table();
         let claim = table.claim_once("S", now).expect("known");
         assert_eq!((&*claim.session_id, &claim.body), ("S", &json!({"a": 1})));
@@ -463,7 +462,7 @@ mod tests {
         );
     }
 
-    /// An id is good for more than one connection while one of them lives; then it is gone.
+    /// An id is valid for further connections while one of them lives; then it is removed.
     #[test]
     fn further_connections_get_fresh_names_until_all_have_ended() {
         let (mut table, now) = table();
@@ -485,15 +484,15 @@ mod tests {
         assert_eq!((table.len(), table.bodies_bytes), (0, 0));
     }
 
-    /// An offer that failed leaves the session as it was: the client tries again.
+    /// A failed offer leaves the session unused: the client retries.
     #[test]
-    fn a_connection_that_never_came_to_be_leaves_the_id_usable() {
+    fn a_failed_connection_leaves_the_id_usable() {
         let (mut table, now) = table();
         let failed = table.claim("S", id("F1"), now).expect("known");
         table.release(&failed, false);
         let again = table.claim("S", id("F2"), now).expect("still known");
         assert_eq!(&*again.session_id, "S");
-        // A renegotiation claims too, and gives back unused while the session lives.
+        // A renegotiation also claims, and releases unused while the session lives.
         let renegotiation = table.claim("S", id("F3"), now).expect("known");
         table.release(&renegotiation, false);
         assert!(table.contains("S", now));
@@ -502,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unused_id_is_gone_after_its_time_and_a_used_one_is_not() {
+    fn an_unused_id_expires_and_a_used_one_does_not() {
         let (mut table, now) = table();
         table.register(id("used"), &json!({}), A, now).expect("room");
         let claim = table.claim("used", id("F"), now).expect("known");
@@ -513,21 +512,21 @@ mod tests {
         assert!(table.contains("used", end));
         table.register(id("T"), &json!({}), A, end).expect("room");
         assert_eq!(table.len(), 2, "what expired was dropped");
-        // Given back unused after its time, it is gone at once.
+        // Released unused after its expiry, it is removed at once.
         table.release(&claim, false);
         assert!(!table.contains("used", end));
         table.register(id("U"), &json!({}), A, end).expect("room");
         assert_eq!(table.len(), 2);
     }
 
-    /// At the cap everybody is in; past it the oldest that was not used gives way to its equals,
-    /// and not before its time.
+    /// At the limit, the oldest unused entry is evicted for an equal source, after the grace
+    /// period.
     #[test]
-    fn the_number_of_ids_is_capped_and_time_makes_room() {
+    fn the_number_of_ids_is_limited_and_old_ones_are_evicted() {
         let (mut table, now) = (SessionRegistry::default(), Instant::now());
         fill(&mut table, 0..limits::REGISTERED_MAX, now);
         let claim = table.claim("0", id("F"), now).expect("known");
-        // Each source holds as much as any other.
+        // All sources have the same usage.
         let newcomer = from(100);
         let asks = |table: &mut SessionRegistry, name: &str, at| table.register(id(name), &json!({}), newcomer, at);
         assert_eq!(asks(&mut table, "one more", now + TICK), Err(RegistryFull::Capacity));
@@ -543,10 +542,10 @@ mod tests {
         assert_eq!(table.len(), 2);
     }
 
-    /// At its share a source loses its own oldest at once, and no other source anything: 20,000
-    /// registrations of one address within a moment leave every other's alone.
+    /// A source at its share evicts its own oldest entries: 20,000 registrations of one address
+    /// evict no entry of another.
     #[test]
-    fn a_flood_drives_out_its_own() {
+    fn a_flood_evicts_its_own_entries() {
         let (mut table, now) = (SessionRegistry::default(), Instant::now());
         table.register(id("honest"), &json!({}), B, now).expect("room");
         for nth in 0..20_000 {
@@ -565,10 +564,10 @@ mod tests {
         assert!(table.contains(&oldest_left.to_string(), now) && !table.contains(&(oldest_left - 1).to_string(), now));
     }
 
-    /// Four sources with their shares fill the table; a source that holds less gets in at once, at
-    /// the cost of one of them.
+    /// Four sources with their full share fill the registry; a source with less usage evicts one of
+    /// their entries at once.
     #[test]
-    fn a_full_table_has_room_for_who_holds_less() {
+    fn a_full_registry_accepts_a_source_with_less_usage() {
         let (mut table, now) = (SessionRegistry::default(), Instant::now());
         for nth in 0..limits::REGISTERED_MAX {
             let requester = from(10 + (nth % 4) as u8);
@@ -583,7 +582,7 @@ mod tests {
         assert!(!table.contains("1", now) && table.contains("2", now) && table.contains("honest", now));
     }
 
-    /// Addresses of one IPv6 network of 64 bits have one share.
+    /// Addresses of one IPv6 network of 64 bits share one quota.
     #[test]
     fn a_network_has_one_share() {
         let (mut table, now) = (SessionRegistry::default(), Instant::now());
@@ -599,10 +598,10 @@ mod tests {
         assert!(table.len() == limits::REGISTERED_SHARE_MAX && !table.contains("0", now));
     }
 
-    /// What was authorised has no share, makes anonymous entries give way at once, and gives way to
-    /// none of them.
+    /// Authorised entries have no share, evict anonymous entries at once, and are not evicted for
+    /// them.
     #[test]
-    fn authorised_entries_never_give_way_to_anonymous_ones() {
+    fn anonymous_entries_never_evict_authorised_ones() {
         let (mut table, now) = (SessionRegistry::default(), Instant::now());
         table.register(id("anonymous"), &json!({}), B, now).expect("room");
         for nth in 0..limits::REGISTERED_MAX {
@@ -631,14 +630,14 @@ mod tests {
     }
 
     fn body(bytes: usize) -> Value {
-        // Two bytes of quotes.
+        // Two bytes are quotes.
         json!("x".repeat(bytes - 2))
     }
 
-    /// The bytes of one source have a share: at it, its oldest bodies give way, as many as it
-    /// takes, and none that are used.
+    /// The bytes of a source are limited: its oldest unused bodies are evicted until the new one
+    /// fits.
     #[test]
-    fn a_source_s_bytes_are_capped() {
+    fn the_bytes_of_a_source_are_limited() {
         let (mut table, now) = (SessionRegistry::default(), Instant::now());
         let half = limits::REGISTERED_SHARE_BYTES_MAX / 2;
         table.register(id("used"), &body(half), A, now).expect("room");
@@ -658,10 +657,9 @@ mod tests {
         assert_eq!(table.bodies_bytes, half + 1);
     }
 
-    /// The bytes of all have a cap: at it, the bodies of the source that holds most of them give
-    /// way.
+    /// The total of bytes is limited: bodies of the source with the most bytes are evicted.
     #[test]
-    fn the_bytes_of_bodies_are_capped() {
+    fn the_total_of_bytes_is_limited() {
         let (mut table, now) = (SessionRegistry::default(), Instant::now());
         let share = limits::REGISTERED_SHARE_BYTES_MAX;
         let all = limits::REGISTERED_BYTES_MAX / share;
@@ -689,9 +687,9 @@ mod tests {
         assert_eq!(claims.len(), all - 1);
     }
 
-    /// Nothing is kept of what is gone, whichever way it went.
+    /// All indexes are empty after every kind of removal.
     #[test]
-    fn an_empty_table_holds_nothing() {
+    fn an_empty_registry_has_empty_indexes() {
         let (mut table, now) = (SessionRegistry::default(), Instant::now());
         fill(&mut table, 0..64, now);
         table
@@ -719,7 +717,7 @@ mod tests {
         assert!(sources.is_empty() && by_entries.is_empty() && by_bytes.is_empty());
     }
 
-    /// names are UUIDs of version 4.
+    /// ids are UUIDs of version 4.
     #[test]
     fn session_ids_are_uuids() {
         assert_eq!(&*session_id([0; 16]), "00000000-0000-4000-8000-000000000000");

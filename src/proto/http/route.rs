@@ -14,44 +14,44 @@ use crate::features::Feature;
 use crate::http::token::SocketKind;
 use crate::webrtc::whip::path as whip;
 
-/// An endpoint, with what its path says.
+/// An endpoint with the parameters of its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route<'p> {
-    /// `/` and `/client`: the page is at `/client/`.
+    /// `/` and `/client`, which redirect to `/client/`.
     PageRedirect,
     /// A file of the page, by its name below `/client/`; an empty name is the page itself.
     Page(Cow<'p, str>),
-    /// The certificate of the authority that devices are to trust.
+    /// The certificate of the authority of `--tls auto`, for devices to install.
     CaCertificate,
-    /// What crawlers are to leave alone.
+    /// The rules for crawlers.
     Robots,
     Start,
     Status,
     Metrics,
-    /// An offer (POST), of a session that `/start` made or of none.
+    /// An offer (POST), with or without a session that `/start` created.
     Offer(Option<String>),
-    /// The client's candidates (PATCH).
+    /// Candidates of the client (PATCH).
     Candidates(Option<String>),
-    /// An offer by WHIP, WHEP or a call, or the session that came of one.
+    /// An offer by WHIP, WHEP or a call, or a session that one created.
     Whip(whip::WhipRoute),
-    /// A WebSocket, and the token that its path carries.
+    /// A WebSocket, with the token of its path.
     Socket(SocketKind, Option<String>),
-    /// A telephony provider asks what to do with a call (POST `/`).
+    /// The call webhook of a telephony provider (POST `/`).
     Webhook,
-    /// A new video room, and a bot in it (GET).
+    /// A new Daily room with a bot (GET).
     Videoroom,
-    /// The provider of video rooms has a call (POST). By any method: whether it is there at all,
-    /// the configuration says.
+    /// The dial-in webhook of Daily (POST). All methods lead here, since the configuration decides
+    /// whether it exists.
     DialIn,
-    /// The provider of the messaging app checks this address (GET), or has news of calls (POST). By
-    /// any method, as before.
+    /// The WhatsApp webhook: verification of its URL (GET), or calls (POST). All methods lead here,
+    /// for the same reason.
     Messaging,
-    /// OPTIONS without a preflight's headers; the methods of the path.
+    /// OPTIONS without the headers of a preflight; the methods of the path.
     Methods(&'static str),
 }
 
 impl Route<'_> {
-    /// Returns the feature that this endpoint needs.
+    /// Returns the cargo feature of this endpoint.
     pub fn feature(&self) -> Option<Feature> {
         match self {
             Route::PageRedirect | Route::Page(_) => Some(Feature::Page),
@@ -65,19 +65,19 @@ impl Route<'_> {
         }
     }
 
-    /// Tells whether a request carries an offer. Its rejection is logged for the operator, since
-    /// many clients hide the response and retry for ever.
+    /// Returns whether a request carries an offer. Rejections of offers are logged for the
+    /// operator, since many clients hide the response and retry indefinitely.
     pub fn accepts_offer(&self) -> bool {
         matches!(self, Route::Offer(_) | Route::Whip(whip::WhipRoute::Create(..)))
     }
 }
 
-/// Why a request has no endpoint.
+/// A request without an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteError {
-    /// Nothing is at this path.
+    /// No endpoint has this path.
     NotFound,
-    /// The path knows other methods only: these.
+    /// The path does not support the method; it supports these.
     Method(&'static str),
 }
 
@@ -93,33 +93,33 @@ impl fmt::Display for RouteError {
 impl std::error::Error for RouteError {}
 
 const GET_METHODS: &str = "GET, HEAD, OPTIONS";
-/// The methods of what only takes bodies.
+/// The methods of endpoints that only accept bodies.
 pub const POST_METHODS: &str = "POST, OPTIONS";
-/// The methods of a webhook whose address is checked.
+/// The methods of a webhook whose URL is verified.
 pub const WEBHOOK_METHODS: &str = "GET, HEAD, POST, OPTIONS";
 const OFFER_METHODS: &str = "POST, PATCH, OPTIONS";
 const SOCKET_METHODS: &str = "GET, OPTIONS";
-/// The methods of `/` without a telephony provider of `-t`.
+/// The methods of `/` if `-t` selects no telephony provider.
 pub const ROOT_METHODS: &str = GET_METHODS;
 
-/// Where devices find the authority to trust.
+/// Path of the certificate of the authority.
 pub const CA_CERTIFICATE_PATH: &str = "/ca.crt";
 
-/// Where crawlers ask what they may look at.
+/// Path of the rules for crawlers.
 pub const ROBOTS_PATH: &str = "/robots.txt";
 
-/// Tells whether a request is exempt from the list of origins: a browser that navigates to the
-/// page, or to the certificate that it is to trust, names no origin, nor does a crawler that asks
-/// what it may do.
+/// Returns whether a request is exempt from the list of allowed origins: browsers send no origin
+/// when they navigate to the page or download the certificate, nor do crawlers that read their
+/// rules.
 pub fn is_navigation(method: &str, path: &str) -> bool {
     matches!(method, "GET" | "HEAD")
         && (matches!(path, "/" | "/client" | CA_CERTIFICATE_PATH | ROBOTS_PATH) || path.starts_with("/client/"))
 }
 
-/// Finds the endpoint of a request.
+/// Returns the endpoint of a request.
 ///
 /// # Errors
-/// [`RouteError`] when there is none.
+/// Returns a [`RouteError`] if there is none.
 pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
     let path = percent_decode(path).ok_or(RouteError::NotFound)?;
     if path.split(['/', '\\']).any(|segment| matches!(segment, "." | "..")) {
@@ -182,14 +182,14 @@ pub fn socket_path(family: SocketKind) -> &'static str {
     }
 }
 
-/// Returns what of a path may stand in a log: no token, and no session that others could speak for.
+/// Returns a path for the log, without tokens and session ids.
 pub fn path_for_log(path: &str) -> &str {
     let end = path.match_indices('/').nth(1).map_or(path.len(), |(at, _)| at);
     if let Some(shown) = percent_decode(path).and_then(|path| whip::redact(&path)) {
         return shown;
     }
     match percent_decode(path) {
-        // However the path is spelled, it leads to a socket, or a session.
+        // The decoded path leads to a WebSocket or a session, whatever its encoding.
         Some(Cow::Owned(plain)) if plain.starts_with("/ws") => "/ws...",
         Some(Cow::Owned(plain)) if plain.starts_with("/sessions") => "/sessions...",
         _ if path.starts_with("/ws") || path.starts_with("/sessions/") => &path[..end],
@@ -197,7 +197,7 @@ pub fn path_for_log(path: &str) -> &str {
     }
 }
 
-/// Finds the WebSocket of a path, and the token behind it.
+/// Returns the WebSocket of a path, and its token.
 fn socket(path: &str) -> Option<(SocketKind, Option<String>)> {
     let path = path.strip_prefix('/')?;
     let (root, token) = match path.split_once('/') {
@@ -209,7 +209,7 @@ fn socket(path: &str) -> Option<(SocketKind, Option<String>)> {
         "ws-client" => SocketKind::Client,
         _ => return None,
     };
-    // A token has no slash; what has one is no path of ours.
+    // Tokens contain no slash.
     match token {
         Some(token) if token.is_empty() || token.contains('/') => None,
         token => Some((family, token.map(str::to_owned))),
@@ -221,12 +221,12 @@ fn socket(path: &str) -> Option<(SocketKind, Option<String>)> {
 pub struct Query<'q>(&'q str);
 
 impl<'q> Query<'q> {
-    /// Takes what stands behind the `?`, percent-encoded.
+    /// Wraps the percent-encoded text after the `?`.
     pub fn new(text: &'q str) -> Self {
         Query(text)
     }
 
-    /// Returns the first value of that name; nothing when it is empty or badly encoded.
+    /// Returns the first value of a name; `None` if it is empty or badly encoded.
     pub fn value(self, name: &str) -> Option<String> {
         let mut pairs = self.0.split('&').filter_map(|pair| pair.split_once('='));
         let (_, value) = pairs.find(|(key, _)| *key == name)?;
@@ -253,14 +253,15 @@ fn offer<'p>(method: &str, session: Option<String>) -> Result<Route<'p>, RouteEr
     }
 }
 
-/// Finds the session of `/sessions/{id}/{anything}api/offer`; Pipecat accepts any such path, and
+/// Returns the session of `/sessions/{id}/{anything}api/offer`; Pipecat accepts any such path, and
 /// clients below a path prefix use it.
 fn session(path: &str) -> Option<&str> {
     let (id, rest) = path.strip_prefix("/sessions/")?.split_once('/')?;
     (!id.is_empty() && rest.ends_with("api/offer")).then_some(id)
 }
 
-/// Decodes `%41`; `None` when an escape is cut off or the bytes are no UTF-8, or hold a NUL.
+/// Decodes percent-encoding; `None` if an escape is incomplete, or the bytes are not UTF-8 or
+/// contain a NUL.
 pub fn percent_decode(path: &str) -> Option<Cow<'_, str>> {
     if !path.contains('%') {
         return Some(Cow::Borrowed(path));
@@ -294,7 +295,7 @@ mod tests {
 
     /// `/` redirects to the page for every transport.
     #[test]
-    fn the_page_is_at_client() {
+    fn serves_the_page_at_client() {
         assert_eq!(get("/"), Ok(Route::PageRedirect));
         assert_eq!(get("/client"), Ok(Route::PageRedirect));
         assert_eq!(get("/client/"), Ok(Route::Page("".into())));
@@ -303,10 +304,10 @@ mod tests {
         assert_eq!(get("/client/a%2Ejs"), Ok(Route::Page("a.js".into())));
     }
 
-    /// one start endpoint for every transport, and the offers with and
+    /// one start endpoint for all transports, and offers with and
     /// without a session.
     #[test]
-    fn every_endpoint_is_found_by_method_and_path() {
+    fn routes_by_method_and_path() {
         assert_eq!(route("POST", "/start"), Ok(Route::Start));
         assert_eq!(route("POST", "/start/"), Ok(Route::Start));
         assert_eq!(route("POST", "/st%61rt"), Ok(Route::Start));
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_method_names_the_right_ones() {
+    fn an_unsupported_method_names_the_supported_ones() {
         assert_eq!(get("/start"), Err(RouteError::Method("POST, OPTIONS")));
         assert_eq!(route("PUT", "/"), Err(RouteError::Method("GET, HEAD, OPTIONS")));
         assert_eq!(route("POST", "/ws"), Err(RouteError::Method("GET, OPTIONS")));
@@ -342,10 +343,10 @@ mod tests {
         assert_eq!(route("post", "/start"), Err(RouteError::Method("POST, OPTIONS")));
     }
 
-    /// sockets with and without a token, and the provider's webhook beside the
-    /// page's redirect.
+    /// WebSockets with and without a token, and the call webhook beside the
+    /// redirect to the page.
     #[test]
-    fn sockets_and_the_webhook_have_their_paths() {
+    fn routes_websockets_and_the_call_webhook() {
         assert_eq!(get("/ws"), Ok(Route::Socket(SocketKind::Call, None)));
         assert_eq!(get("/ws/"), Ok(Route::Socket(SocketKind::Call, None)));
         assert_eq!(get("/ws/a.b"), Ok(Route::Socket(SocketKind::Call, Some("a.b".into()))));
@@ -360,9 +361,9 @@ mod tests {
         assert_eq!(route("POST", "/"), Ok(Route::Webhook));
     }
 
-    /// both under the names that existing pages and providers' set-ups have.
+    /// both under the paths of existing pages and provider configurations.
     #[test]
-    fn video_rooms_have_their_paths() {
+    fn routes_daily_rooms() {
         for path in ["/videoroom", "/daily", "/daily/", "/d%61ily"] {
             assert_eq!(get(path), Ok(Route::Videoroom), "{path}");
             assert_eq!(
@@ -378,9 +379,9 @@ mod tests {
         }
     }
 
-    /// Path traversal: no spelling of it leaves the routes, and none panics.
+    /// Path traversal: no encoding of it reaches a file, and none panics.
     #[test]
-    fn strange_paths_are_nowhere() {
+    fn rejects_malformed_paths() {
         for path in [
             "",
             "*",
@@ -415,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn no_token_is_for_the_log() {
+    fn paths_for_the_log_contain_no_token() {
         for (path, logged) in [
             ("/ws", "/ws"),
             ("/ws/TOKEN", "/ws"),
@@ -430,9 +431,9 @@ mod tests {
         }
     }
 
-    /// Decision on R-079: navigation to the page is what a list of origins does not cover.
+    /// the list of allowed origins does not apply to navigation to the page.
     #[test]
-    fn only_the_page_is_navigation() {
+    fn only_the_page_counts_as_navigation() {
         for path in ["/", "/client", "/client/", "/client/app.js"] {
             assert!(is_navigation("GET", path) && is_navigation("HEAD", path));
             assert!(!is_navigation("POST", path) && !is_navigation("OPTIONS", path));

@@ -23,38 +23,38 @@ use crate::webrtc::ice;
 /// The public STUN server that `enableDefaultIceServers` adds, as in Pipecat.
 const DEFAULT_STUN: &str = "stun:stun.l.google.com:19302";
 
-/// What has to be done for a request.
+/// The actions that a request requires.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StartPlan<'c> {
-    /// Local WebRTC: keep the body under a session id. The bot starts when the offer comes.
+    /// WebRTC: store the body under a session id. The bot starts with the offer.
     Register {
         body: Value,
-        /// Servers for the client; empty leaves `iceConfig` out.
+        /// ICE servers for the client; if empty, `iceConfig` is omitted.
         ice_servers: Cow<'c, [IceServer]>,
     },
-    /// A WebSocket: the client is told where. The bot starts when it connects.
+    /// A WebSocket: the client receives its URL. The bot starts when it connects.
     Socket { family: SocketKind, body: Value },
-    /// A hosted video room: it is made or chosen, a token is made, and the bot starts. Without a
+    /// A Daily room: it is created or selected, a token is created, and the bot starts. Without a
     /// room, only the bot starts.
     Videoroom { room: Option<RoomRequest>, body: Value },
-    /// A media room: tokens are made, and the bot starts.
+    /// A media room: tokens are created, and the bot starts.
     Mediaroom { body: Value },
 }
 
-/// Why a `/start` is refused.
+/// A rejected `/start` request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartRequestError {
-    /// The body has the wrong shape.
+    /// The body has an invalid shape.
     Invalid(ValidationError),
-    /// No transport has this name; these can be asked for.
+    /// No transport has this name; these are allowed.
     Unknown { asked: String, allowed: Vec<Transport> },
-    /// The runner serves one transport only.
+    /// `-t` selects another transport.
     Excluded { asked: Transport, only: Transport },
-    /// Only an option chooses this transport.
+    /// Only an option selects this transport.
     ByOptionOnly(Transport),
-    /// The bot cannot enter a room of this transport by itself.
+    /// The bot cannot join a room of this transport by itself.
     BotCannotJoin(Transport),
-    /// A later version has this transport, or another build.
+    /// This build, or this version, does not have the transport.
     NotInThisBuild(Transport),
 }
 
@@ -102,10 +102,10 @@ impl fmt::Display for StartRequestError {
 
 impl std::error::Error for StartRequestError {}
 
-/// Plans a `/start`.
+/// Plans a `/start` request.
 ///
 /// # Errors
-/// [`StartRequestError`], which says what was asked and what would be right.
+/// Returns a [`StartRequestError`], which names the rejected and the allowed values.
 pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, StartRequestError> {
     let map = if request.trim_ascii().is_empty() {
         Default::default()
@@ -146,17 +146,17 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, Sta
     }
 }
 
-/// Where a request came from, as its client sees it.
+/// The server address as the client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestBase<'r> {
     /// The `Host` header.
     pub host: &'r str,
-    /// Whether the client's own connection is encrypted, by this server or by a proxy before it.
+    /// Whether the connection of the client is encrypted, by this server or by a proxy.
     pub secure: bool,
 }
 
-/// Returns the URL of a WebSocket: the public one of `--proxy`, else the one by which the client
-/// reached the server.
+/// Returns the URL of a WebSocket: that of `--proxy`, else the one at which the client reached the
+/// server.
 pub fn socket_url(config: &Config, asked: RequestBase<'_>, family: SocketKind) -> String {
     let path = route::socket_path(family);
     match &config.proxy {
@@ -165,8 +165,8 @@ pub fn socket_url(config: &Config, asked: RequestBase<'_>, family: SocketKind) -
     }
 }
 
-/// Returns the JSON of the reply to a start on a WebSocket. What is absent is left out: clients
-/// refuse a `null`.
+/// Returns the JSON of the response for a WebSocket. Absent values are omitted, since clients
+/// reject `null`.
 pub fn socket_reply(url: &str, session_id: Option<&str>, token: Option<&str>) -> Vec<u8> {
     let mut reply = json!({"wsUrl": url});
     if let Some(id) = session_id {
@@ -178,7 +178,7 @@ pub fn socket_reply(url: &str, session_id: Option<&str>, token: Option<&str>) ->
     reply.to_string().into_bytes()
 }
 
-/// Returns the JSON of the reply to a WebRTC start.
+/// Returns the JSON of the response for WebRTC.
 pub fn webrtc_reply(session_id: &str, ice_servers: &[IceServer]) -> Vec<u8> {
     let mut reply = json!({"sessionId": session_id});
     if !ice_servers.is_empty() {
@@ -187,8 +187,7 @@ pub fn webrtc_reply(session_id: &str, ice_servers: &[IceServer]) -> Vec<u8> {
     reply.to_string().into_bytes()
 }
 
-/// Finds the one transport that a request is for, and refuses it where the runner does not serve
-/// it.
+/// Returns the transport of a request.
 fn transport(config: &Config, asked: Option<String>, create_room: bool) -> Result<Transport, StartRequestError> {
     let transport = match asked {
         Some(name) => match Transport::from_name(&name) {
@@ -226,8 +225,7 @@ fn ice_servers(config: &Config, default_ice: bool) -> Cow<'_, [IceServer]> {
     Cow::Borrowed(&config.ice_servers)
 }
 
-/// The transports that `/start` is for: the one of `-t`, else all but the one that only an option
-/// chooses.
+/// Returns the transports of `/start`: that of `-t`, else all that need no option.
 fn served_transports(config: &Config) -> impl Iterator<Item = Transport> {
     let only = config.transport;
     Transport::ALL.into_iter().filter(move |transport| match only {
@@ -242,7 +240,7 @@ fn startable_transports(config: &Config) -> Vec<Transport> {
         .collect()
 }
 
-/// The reply of `/status`, made ready once: only the number of sessions changes.
+/// The response of `/status`, prepared once: only the number of sessions changes.
 #[derive(Clone, Debug)]
 pub struct StatusReplies {
     ready: Vec<u8>,
@@ -250,7 +248,7 @@ pub struct StatusReplies {
 }
 
 impl StatusReplies {
-    /// Makes it for a runner of this configuration.
+    /// Prepares the response for a configuration.
     pub fn new(config: &Config) -> Self {
         let names = |available: bool| -> Vec<&str> {
             served_transports(config)
@@ -258,7 +256,7 @@ impl StatusReplies {
                 .map(Transport::name)
                 .collect()
         };
-        // Sessions that begin, and whose bot stays outside.
+        // Transports whose sessions start without the bot joining.
         let without_bot: Vec<&str> = startable_transports(config)
             .into_iter()
             .filter(|transport| *transport == Transport::Videoroom && !config.bot_enters_rooms)
@@ -281,12 +279,12 @@ impl StatusReplies {
         }
     }
 
-    /// Returns the JSON of the reply. A runner that takes no new session is `draining`, and not
-    /// `ready` as clients know it.
+    /// Returns the JSON of the response. A runner that accepts no new session is `draining`, and
+    /// not `ready`.
     pub fn reply(&self, sessions: usize, draining: bool) -> Vec<u8> {
         use std::io::Write as _;
         let before_sessions = if draining { &self.draining } else { &self.ready };
-        // Room for the longest number and the brace.
+        // Capacity for the longest number and the brace.
         let mut reply = Vec::with_capacity(before_sessions.len() + 24);
         reply.extend_from_slice(before_sessions);
         write!(reply, "{sessions}}}").expect("writing to a vector cannot fail");
@@ -314,7 +312,7 @@ mod tests {
         })
     }
 
-    /// R-053, R-071: an absent transport is `webrtc`, or the one of `-t`; an empty body is `{}`.
+    /// R-053, R-071: an absent transport is `webrtc`, or that of `-t`; an empty body is `{}`.
     #[test]
     fn webrtc_is_the_default() {
         for text in [
@@ -338,9 +336,9 @@ mod tests {
         assert!(plan(&webrtc, b"").is_ok());
     }
 
-    /// R-058: the bot gets the body unchanged, of any type; absent and `null` mean `{}`.
+    /// R-058: the bot receives the body unchanged, of any type; absent and `null` mean `{}`.
     #[test]
-    fn the_body_is_handed_on_as_it_came() {
+    fn passes_the_body_on_unchanged() {
         for body in [
             json!({"a": [1, {"b": null}]}),
             json!([1]),
@@ -354,9 +352,9 @@ mod tests {
         assert_eq!(start(r#"{"body":null}"#), Ok((json!({}), Vec::new())));
     }
 
-    /// R-096: a field of the wrong type is told by its name; all of them at once.
+    /// R-096: fields of a wrong type are listed by name, all at once.
     #[test]
-    fn wrong_types_are_invalid() {
+    fn rejects_fields_of_wrong_types() {
         let text = r#"{"transport":1,"createDailyRoom":"yes","enableDefaultIceServers":1,
             "videoroomRoomProperties":[],"dailyMeetingTokenProperties":"x"}"#;
         let Err(StartRequestError::Invalid(invalid)) = start(text) else {
@@ -393,9 +391,9 @@ mod tests {
         assert!(matches!(one(&(longest + "x")), Err(StartRequestError::Invalid(_))));
     }
 
-    /// R-068: an unknown name is refused with the names that would do.
+    /// R-068: an unknown name is rejected with the allowed names.
     #[test]
-    fn unknown_transports_are_refused_with_the_allowed_ones() {
+    fn rejects_unknown_transports_with_the_allowed_ones() {
         for name in ["", "WebRTC", "carrier-pigeon", " webrtc"] {
             let refusal = start(&json!({"transport": name}).to_string()).expect_err("refused");
             assert_eq!(
@@ -415,10 +413,10 @@ mod tests {
         }
     }
 
-    /// R-067: with `-t` every other transport is refused, by either name, and so is a room asked
-    /// for by its flag.
+    /// R-067: `-t` rejects every other transport, by name and alias, and the flag that requests a
+    /// room.
     #[test]
-    fn a_transport_that_the_option_excludes_is_refused() {
+    fn rejects_transports_that_the_option_excludes() {
         let only = config(Some(Transport::WebRtc));
         for (text, asked) in [
             (r#"{"transport":"telephony_b"}"#, Transport::Telephony(TELNYX)),
@@ -438,9 +436,9 @@ mod tests {
         }
     }
 
-    /// R-043, R-064, R-065: one endpoint plans all nine transports, by canonical name and by alias.
+    /// R-043, R-064, R-065: one endpoint plans all transports, by canonical name and by alias.
     #[test]
-    fn every_transport_has_a_plan_or_a_reason() {
+    fn every_transport_has_a_plan_or_an_error() {
         let body = || json!([1]);
         let plan_for = |transport| match transport {
             Transport::Videoroom => StartPlan::Videoroom {
@@ -470,7 +468,7 @@ mod tests {
                 let expected = Ok(plan_for(transport));
                 let request = json!({"transport": name, "body": [1]}).to_string();
                 assert_eq!(plan(&config(None), request.as_bytes()), expected);
-                // Chosen by the option, it is the same transport and the same plan.
+                // Selected by the option, the transport has the same plan.
                 assert_eq!(plan(&config(Some(transport)), br#"{"body": [1]}"#), expected);
             }
         }
@@ -485,10 +483,9 @@ mod tests {
         assert!(start(r#"{"createDailyRoom":true,"transport":"webrtc"}"#).is_ok());
     }
 
-    /// R-030, R-054 to R-056: a room is asked for by the flag, or by one being configured, with
-    /// what is asked of it.
+    /// R-030, R-054 to R-056: the flag or a configured room requests a room, with its properties.
     #[test]
-    fn a_video_room_is_asked_for_by_flag_or_by_configuration() {
+    fn a_flag_or_the_configuration_requests_a_video_room() {
         let rooms = |config: &Config, text: &str| match plan(config, text.as_bytes()) {
             Ok(StartPlan::Videoroom { room, .. }) => room,
             other => panic!("{text}: {other:?}"),
@@ -517,10 +514,10 @@ mod tests {
         assert!(rooms(&configured, unasked).is_some());
     }
 
-    /// R-064, R-065: the URL is the public one, or the one by which the client came; what is absent
-    /// is left out.
+    /// R-064, R-065: the URL is the public one, or the one that the client used; absent values are
+    /// omitted.
     #[test]
-    fn a_socket_is_found_where_the_client_is() {
+    fn returns_the_url_of_the_websocket() {
         let mut config = config(None);
         let asked = |secure| RequestBase {
             host: "board.local:7860",
@@ -548,7 +545,8 @@ mod tests {
         );
     }
 
-    /// R-057, R-060, R-061, R-081: configured servers win over the one that a client can ask for.
+    /// R-057, R-060, R-061, R-081: configured servers take precedence over the one that a client
+    /// requests.
     #[test]
     fn ice_servers_come_from_the_configuration_first() {
         let asking = br#"{"enableDefaultIceServers":true}"#;
@@ -577,9 +575,9 @@ mod tests {
         }
     }
 
-    /// R-044, R-070: what this build accepts, what it will, and how busy it is.
+    /// R-044, R-070: the transports of this build, those it lacks, and the load.
     #[test]
-    fn status_tells_the_truth_about_this_build() {
+    fn status_describes_this_build() {
         let status = |transport, sessions| -> Value {
             let status = StatusReplies::new(&config(transport));
             let reply = |draining| -> Value {

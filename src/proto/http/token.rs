@@ -29,7 +29,7 @@ use self::serials::{SerialState, Serials};
 use crate::limits::{TOKEN_BYTES_MAX, TOKEN_LIFE};
 use crate::telephony::proof::CallKey;
 
-/// The endpoints that a token opens.
+/// The endpoints of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SocketKind {
     /// `/ws`, for telephony providers.
@@ -40,36 +40,35 @@ pub enum SocketKind {
     Client,
 }
 
-/// On whose word a token was made.
+/// The authority on which a token was issued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Issuer {
-    /// Anybody's who asked.
+    /// An anonymous request.
     #[default]
     #[serde(rename = "anybody")]
     Anyone,
-    /// A holder of the API key.
+    /// A request with the API key.
     #[serde(rename = "key")]
     ApiKey,
-    /// That of a provider whose webhook was verified; the id is the [`CallKey`] of the call that it
-    /// named.
+    /// A verified webhook of a provider; the id is the [`CallKey`] of its call.
     #[serde(rename = "webhook")]
     Webhook,
 }
 
-/// What a token says.
+/// The content of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenClaims {
-    /// The id that it was made with.
+    /// The id for which it was issued.
     pub id: String,
     pub issuer: Issuer,
 }
 
-/// Why a token opens nothing.
+/// A rejected token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenError {
-    /// No token of this process.
+    /// This process did not issue it.
     Unrecognized,
-    /// It was made for the other family, which is named here.
+    /// It was issued for the other endpoint, which is given here.
     WrongEndpoint(SocketKind),
     Expired,
     Used,
@@ -105,7 +104,7 @@ fn is_default(issuer: &Issuer) -> bool {
     *issuer == Issuer::default()
 }
 
-/// Makes tokens, and remembers which of them were used.
+/// Issues tokens, and records their use.
 pub struct SocketTokens {
     keyed: Hmac<Sha256>,
     created: Instant,
@@ -114,15 +113,15 @@ pub struct SocketTokens {
 }
 
 impl fmt::Debug for SocketTokens {
-    /// The key is no part of it.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tokens").finish_non_exhaustive()
     }
 }
 
-/// A token that is good, and opens a connection as soon as it is used up. Dropped, it stays good:
-/// so a connection that fails for another reason may be tried again. While this lives no other
-/// token is verified, so of two parallel uses one fails.
+/// A valid token that is not yet redeemed. Dropping it leaves the token valid, so that a connection
+/// that fails for another reason can be retried. No other token can be verified during its life, so
+/// one of two parallel uses fails.
 #[derive(Debug)]
 pub struct VerifiedToken<'t> {
     serials: &'t mut Serials,
@@ -135,7 +134,7 @@ impl VerifiedToken<'_> {
         &self.claims
     }
 
-    /// Uses the token up: ask last, when nothing else stands in the way of the connection.
+    /// Redeems the token; the last step, when the connection needs nothing else.
     pub fn redeem(self) -> TokenClaims {
         self.serials.redeem(self.serial);
         self.claims
@@ -143,7 +142,7 @@ impl VerifiedToken<'_> {
 }
 
 impl SocketTokens {
-    /// Begins with a random key; `now` is the second from which expiry is counted.
+    /// Creates the issuer with a random key; `now` is the origin of expiry times.
     pub fn new(key: [u8; 32], now: Instant) -> Self {
         SocketTokens {
             keyed: Hmac::new_from_slice(&key).expect("HMAC takes a key of any length"),
@@ -153,7 +152,7 @@ impl SocketTokens {
         }
     }
 
-    /// Makes a token. `id` is the name of a session, or random.
+    /// Issues a token. `id` is that of a session, or random.
     pub fn mint(&mut self, family: SocketKind, id: &str, issuer: Issuer, now: Instant) -> String {
         let seconds_since_start = self.second(now);
         self.serials.expire(seconds_since_start);
@@ -168,8 +167,7 @@ impl SocketTokens {
         })
     }
 
-    /// Makes the token of a call that a verified webhook named; `webhook` names what the provider
-    /// signed.
+    /// Issues the token of a call from a verified webhook; `webhook` identifies the signed request.
     pub fn mint_for_call(&mut self, call: CallKey, webhook: [u8; 16], now: Instant) -> String {
         let second = self.second(now);
         self.serials.expire(second);
@@ -190,10 +188,10 @@ impl SocketTokens {
         format!("{verify_signature}.{}", HEXLOWER.encode(&tag))
     }
 
-    /// Looks whether a token is good. Nothing is used up by that.
+    /// Verifies a token without redeeming it.
     ///
     /// # Errors
-    /// See [`TokenError`].
+    /// Returns a [`TokenError`].
     pub fn verify(&mut self, token: &str, family: SocketKind, now: Instant) -> Result<VerifiedToken<'_>, TokenError> {
         let TokenPayload {
             aud,
@@ -220,14 +218,14 @@ impl SocketTokens {
         }
     }
 
-    /// Reads a token that this key signed; nothing else reaches a parser.
+    /// Parses a token that this key signed; other tokens do not reach the parser.
     fn signed(&self, token: &str) -> Option<TokenPayload> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }
         let (signed, tag) = token.split_once('.')?;
         let tag = HEXLOWER.decode(tag.as_bytes()).ok()?;
-        // The comparison takes constant time, so the tag cannot be found byte by byte.
+        // The comparison takes constant time, so that the tag cannot be found byte by byte.
         self.mac(signed).verify_slice(&tag).ok()?;
         let json = BASE64URL_NOPAD.decode(signed.as_bytes()).ok()?;
         serde_json::from_slice(&json).ok()
@@ -257,7 +255,7 @@ mod tests {
     }
 
     impl SocketTokens {
-        /// Verifies a token and uses it up.
+        /// Verifies and redeems a token.
         fn take(&mut self, token: &str, family: SocketKind, now: Instant) -> Result<TokenClaims, TokenError> {
             self.verify(token, family, now).map(VerifiedToken::redeem)
         }
@@ -271,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_gives_its_id_once() {
+    fn a_token_returns_its_id_once() {
         let (mut tokens, now) = tokens();
         let token = tokens.mint(SocketKind::Client, ID, Issuer::Anyone, now);
         assert_eq!(tokens.take(&token, SocketKind::Client, now), id(ID));
@@ -298,7 +296,7 @@ mod tests {
             .expect("base64url without padding");
         assert_eq!(json, br#"{"aud":"ws","exp":309,"jti":"a","seq":0}"#);
         assert_eq!(tag, "0f100743a0be561f2021d1ae598eb9e923a1b5b00b639678234d4dc9840dd4d8");
-        // In a path, a query and a header it stands as it is.
+        // It needs no encoding in a path, a query or a header.
         assert!(
             token
                 .bytes()
@@ -307,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_good_for_300_seconds() {
+    fn a_token_is_valid_for_300_seconds() {
         let (mut tokens, made) = tokens();
         let now = made + Duration::from_secs(1_000);
         let [first, second] = ["first", "second"].map(|id| tokens.mint(SocketKind::Call, id, Issuer::Anyone, now));
@@ -317,16 +315,16 @@ mod tests {
             tokens.take(&second, SocketKind::Call, at(300_000)),
             Err(TokenError::Expired)
         );
-        // Once used and expired it is expired.
+        // A used token is reported as expired after its time.
         assert_eq!(
             tokens.take(&first, SocketKind::Call, at(300_000)),
             Err(TokenError::Expired)
         );
     }
 
-    /// A refusal for any other reason does not use the token up.
+    /// A rejection for any other reason does not redeem the token.
     #[test]
-    fn a_token_opens_only_the_family_that_it_was_made_for() {
+    fn a_token_is_valid_for_its_endpoint_only() {
         let (mut tokens, now) = tokens();
         for (made_for, other) in [
             (SocketKind::Call, SocketKind::Client),
@@ -341,10 +339,9 @@ mod tests {
         }
     }
 
-    /// Every byte counts: no other text opens what a token opens, so the memory of ids is a memory
-    /// of texts.
+    /// Every byte counts: no other text is equivalent to a token, so recording ids records texts.
     #[test]
-    fn a_token_with_any_byte_changed_is_foreign() {
+    fn rejects_a_token_with_any_byte_changed() {
         let (mut tokens, now) = tokens();
         let token = tokens.mint(SocketKind::Call, ID, Issuer::Anyone, now);
         for at in 0..token.len() {
@@ -389,7 +386,7 @@ mod tests {
 
     /// Oversized tokens are rejected even with a valid signature; real ones are far shorter.
     #[test]
-    fn a_token_has_a_length_at_most() {
+    fn limits_the_length_of_a_token() {
         let (mut tokens, now) = tokens();
         let mut of_length = |bytes: usize| {
             let ids = (1..).map(|length| "x".repeat(length));
@@ -410,9 +407,9 @@ mod tests {
         assert_eq!(tokens.take(&token, SocketKind::Client, in_a_century), id(ID));
     }
 
-    /// A token survives a connection that fails for another reason; once redeemed it does not.
+    /// A token survives a connection that fails for another reason; once redeemed, it does not.
     #[test]
-    fn a_token_is_used_up_by_nothing_but_its_use() {
+    fn only_redeeming_uses_a_token() {
         let (mut tokens, now) = tokens();
         let token = tokens.mint(SocketKind::Call, ID, Issuer::Anyone, now);
         for _ in 0..3 {
@@ -423,10 +420,9 @@ mod tests {
         assert_eq!(tokens.take(&token, SocketKind::Call, now), Err(TokenError::Used));
     }
 
-    /// A token says on whose word it was made; the one of a webhook names its call, and is the same
-    /// however often it is asked for.
+    /// A token names its issuer; that of a webhook names its call, and is the same for every retry.
     #[test]
-    fn a_token_says_on_whose_word_it_was_made() {
+    fn a_token_names_its_issuer() {
         let (mut tokens, now) = tokens();
         for issuer in [Issuer::Anyone, Issuer::ApiKey] {
             let token = tokens.mint(SocketKind::Call, ID, issuer, now);
@@ -452,10 +448,10 @@ mod tests {
         assert!(tokens.take(&back, SocketKind::Call, now).is_ok());
     }
 
-    /// However many tokens others use up, a fresh one is good, and a used one is used until it has
-    /// expired.
+    /// However many tokens are used, a fresh one stays valid, and a used one stays used until it
+    /// expires.
     #[test]
-    fn used_tokens_cost_no_fresh_one_its_use() {
+    fn used_tokens_do_not_affect_fresh_ones() {
         let (mut tokens, now) = tokens();
         let honest = tokens.mint(SocketKind::Client, "honest", Issuer::Anyone, now);
         for burnt in 0..20_000 {
@@ -478,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn no_debug_form_shows_the_key_or_a_token() {
+    fn debug_forms_omit_the_key_and_tokens() {
         let (mut tokens, now) = tokens();
         let token = tokens.mint(SocketKind::Call, ID, Issuer::Anyone, now);
         let shown = format!("{tokens:?} {:?} {}", TokenError::Unrecognized, TokenError::Unrecognized);

@@ -1,11 +1,11 @@
-//! Which serial number a telephone call's token has, so that a webhook that comes again gets no
+//! Maps telephone calls to the serial numbers of their tokens, so that a repeated webhook gets no
 //! second one.
 //!
-//! In: a call, the signed webhook that named it, and the serial numbers. Out: the [`IssuedToken`]
-//! number. A webhook that came before, be it a provider's retry or a captured one that is sent
-//! again, gets what it got; another webhook of the same call shares the number until that was used
-//! or has expired, and gets a new one then, since a call may come back to its bot. Refuses nothing:
-//! past [`REMEMBERED_CALLS_MAX`] the oldest is forgotten.
+//! In: a call, the signed webhook that named it, and the serial numbers. Out: the [`IssuedToken`].
+//! A known webhook, whether retried by the provider or replayed from a capture, gets the same
+//! number again. Another webhook of the same call shares the number until it is used or expired,
+//! and then gets a new one, since a call may return to its bot. Past [`REMEMBERED_CALLS_MAX`], the
+//! oldest entry is dropped.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,16 +13,16 @@ use super::serials::{SerialState, Serials};
 use crate::limits::{REMEMBERED_CALLS_MAX, TOKEN_LIFE};
 use crate::telephony::proof::CallKey;
 
-/// A number that was given to a call.
+/// A number that was issued to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IssuedToken {
     pub call: CallKey,
     pub serial: u64,
-    /// When the token expires.
+    /// Time at which the token expires.
     pub expires: u64,
 }
 
-/// What a number is remembered by.
+/// The key of a remembered number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum CallTokenKey {
     Call(CallKey),
@@ -37,8 +37,7 @@ pub(super) struct CallTokens {
 }
 
 impl CallTokens {
-    /// Returns the number of a webhook's call: a fresh one, or the one that the call or this
-    /// webhook had before.
+    /// Returns the number for the call of a webhook: a new one, or that of this call or webhook.
     pub fn issue(&mut self, call: CallKey, webhook: [u8; 16], serials: &mut Serials, second: u64) -> IssuedToken {
         if let Some(issued) = self.issued.get(&CallTokenKey::Webhook(webhook)) {
             return *issued;
@@ -89,8 +88,8 @@ mod tests {
         u128::from(n).to_be_bytes()
     }
 
-    /// A provider that asks again before the socket opened, whether it signs anew or not, gets what
-    /// works.
+    /// A provider that retries before the socket opened gets a valid token, with the same signature
+    /// or a new one.
     #[test]
     fn a_retry_shares_the_number_of_its_call() {
         let (mut calls, mut serials) = (CallTokens::default(), Serials::default());
@@ -101,11 +100,10 @@ mod tests {
         assert!(other.serial != first.serial && other.expires == first.expires + 5);
     }
 
-    /// Once the call's number was used, no webhook that was seen before gives another: not the one
-    /// whose token was used, and not a retry whose token was not. A new one does, since a call may
-    /// come back to its bot.
+    /// Once the number of a call is used, no known webhook yields another one. A new webhook does,
+    /// since a call may return to its bot.
     #[test]
-    fn a_webhook_that_is_sent_again_gives_no_second_number() {
+    fn a_replayed_webhook_yields_no_second_number() {
         let (mut calls, mut serials) = (CallTokens::default(), Serials::default());
         let first = calls.issue(key(1), webhook(1), &mut serials, 0);
         assert_eq!(calls.issue(key(1), webhook(2), &mut serials, 0), first);
@@ -119,12 +117,11 @@ mod tests {
         let back = calls.issue(key(1), webhook(4), &mut serials, 10);
         assert_ne!(back.serial, first.serial);
         assert_eq!(calls.issue(key(1), webhook(1), &mut serials, 10), first);
-        // Who claims that a captured webhook is of another call gets the number of its own.
+        // A captured webhook with the name of another call yields the number of its own.
         assert_eq!(calls.issue(key(7), webhook(1), &mut serials, 10), first);
     }
 
-    /// A number that was never used expires as well, and a webhook that is new gets one that is
-    /// good.
+    /// An unused number expires too, and a new webhook then gets a valid one.
     #[test]
     fn an_expired_number_is_not_shared() {
         let (mut calls, mut serials) = (CallTokens::default(), Serials::default());
@@ -134,9 +131,9 @@ mod tests {
         assert_eq!((later.serial, later.expires), (first.serial + 1, 600));
     }
 
-    /// The oldest is forgotten, which only a provider's own calls can bring about.
+    /// The oldest entry is dropped, which only calls of the provider can cause.
     #[test]
-    fn the_memory_has_an_end() {
+    fn the_number_of_entries_is_limited() {
         let (mut calls, mut serials) = (CallTokens::default(), Serials::default());
         let first = calls.issue(key(0), webhook(0), &mut serials, 0);
         let last = REMEMBERED_CALLS_MAX as u32 / 2;

@@ -1,10 +1,10 @@
-//! Serial numbers of tokens, and one bit for each that says whether it was used.
+//! Serial numbers of tokens, with one bit each for their use.
 //!
-//! In: when a number expires, in seconds of the caller's count. Out: the next number, and its
-//! [`SerialState`] later. Numbers are given in the order in which they expire, and their bits are
-//! kept in pages, so that a page goes when its last number has expired. A number without a bit
-//! counts as expired, never as fresh: forgetting makes no token usable again. Refuses nothing: past
-//! [`RECORDED_TOKENS_MAX`] the oldest page goes early, and the tokens on it expire with it.
+//! In: the expiry time of a number, in seconds since the key was created. Out: the next number, and
+//! its [`SerialState`] later. Numbers are issued in order of expiry, and their bits are stored in
+//! pages; a page is removed when its last number has expired. A number without a bit counts as
+//! expired, so removing a page makes no token usable again. Past [`RECORDED_TOKENS_MAX`], the
+//! oldest page is removed early, and its tokens expire with it.
 
 use std::collections::VecDeque;
 
@@ -15,17 +15,17 @@ const WORDS: usize = 64;
 const PAGE: u64 = (WORDS * u64::BITS as usize) as u64;
 const PAGES_MAX: usize = RECORDED_TOKENS_MAX / PAGE as usize;
 
-/// What is known of a number.
+/// The state of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SerialState {
-    /// It was not given out.
+    /// It was not issued.
     Unknown,
     Fresh,
     Used,
     Expired,
 }
 
-/// The numbers that were given out and have not expired.
+/// The issued numbers that have not expired.
 #[derive(Debug, Default)]
 pub(super) struct Serials {
     pages: VecDeque<SerialPage>,
@@ -36,13 +36,13 @@ pub(super) struct Serials {
 
 #[derive(Debug)]
 struct SerialPage {
-    /// When the last of its numbers expires.
+    /// Time at which the last of its numbers expires.
     expires: u64,
     used: [u64; WORDS],
 }
 
 impl Serials {
-    /// Gives out the next number.
+    /// Issues the next number.
     pub fn issue(&mut self, expires: u64) -> u64 {
         let serial = self.next;
         self.next += 1;
@@ -61,7 +61,7 @@ impl Serials {
         serial
     }
 
-    /// Drops the pages of which every number has expired, but for the one that is being filled.
+    /// Removes the pages whose numbers have all expired, except the current one.
     pub fn expire(&mut self, second: u64) {
         while self.pages.len() > 1 && self.pages[0].expires <= second {
             self.drop_first();
@@ -79,14 +79,14 @@ impl Serials {
         }
     }
 
-    /// Notes that a number was used.
+    /// Marks a number as used.
     pub fn redeem(&mut self, serial: u64) {
         if let Some((page, word, bit)) = self.locate(serial) {
             self.pages[page].used[word] |= bit;
         }
     }
 
-    /// Finds the page, the word and the bit of a number.
+    /// Returns the page, the word and the bit of a number.
     fn locate(&self, serial: u64) -> Option<(usize, usize, u64)> {
         let at = serial.checked_sub(self.first)?;
         let (page, on_page) = (usize::try_from(at / PAGE).ok()?, at % PAGE);
@@ -100,7 +100,7 @@ impl Serials {
         }
     }
 
-    /// Returns the bytes that the bits take.
+    /// Returns the memory of the bits, in bytes.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.pages.capacity() * size_of::<SerialPage>()
@@ -128,9 +128,9 @@ mod tests {
         }
     }
 
-    /// A page goes with its last number; what had a bit on it is expired from then on, used or not.
+    /// A page is removed with its last number; its numbers then count as expired, used or not.
     #[test]
-    fn a_forgotten_number_is_expired() {
+    fn removed_numbers_count_as_expired() {
         let mut serials = Serials::default();
         for serial in 0..PAGE {
             serials.issue(300 + serial);
@@ -158,10 +158,10 @@ mod tests {
         assert_eq!(serials.state(later), SerialState::Fresh);
     }
 
-    /// 17,000 tokens a second, each of them used, for as long as a token is good: every number is
-    /// known until it expires, and all of it takes less than the cap of 1 MiB and its headers.
+    /// 17,000 used tokens a second for the lifetime of a token: every number is known until it
+    /// expires, within 1 MiB and the page headers.
     #[test]
-    fn five_minutes_of_a_flood_take_a_bit_each() {
+    fn a_flood_of_five_minutes_takes_one_bit_per_token() {
         let mut serials = Serials::default();
         for second in 0..600 {
             serials.expire(second);
@@ -175,7 +175,7 @@ mod tests {
         assert!(serials.bytes() <= 1_100_000, "{} bytes", serials.bytes());
     }
 
-    /// Past the cap it is the oldest that goes, and no newcomer is refused.
+    /// Past the limit, the oldest numbers expire, and new ones are issued.
     #[test]
     fn past_the_cap_the_oldest_numbers_expire() {
         let mut serials = Serials::default();
