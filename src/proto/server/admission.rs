@@ -21,36 +21,36 @@ use std::time::{Duration, Instant};
 
 use crate::server::source::SourceKey;
 
-/// Who asks for something of which there is a limited amount.
+/// The origin of a request for a limited resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requester {
-    /// Where the request came from; behind a trusted proxy, where the proxy says that it came from.
+    /// The source of the request; behind a trusted proxy, the one that the proxy reports.
     pub source: SourceKey,
-    /// Whether it came with the API key, or with what an authorised request was given: the name of
-    /// a session, or a token.
+    /// Whether the request has the API key, or a session id or token that an authorised request
+    /// received.
     pub is_authorised: bool,
-    /// The address of this machine that it was sent to; nothing where a proxy passed it on, or
-    /// where it is not known. Quotas do not look at it.
+    /// The local address of the connection; `None` if a proxy forwarded the request or the address
+    /// is unknown. Quotas ignore it.
     pub local_address: Option<IpAddr>,
 }
 
-/// What a place is asked for.
+/// The kind of entry that needs a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PendingKind {
-    /// A caller, who is there.
+    /// A caller that is connected; never pending.
     Caller,
-    /// A WebRTC session, which has to connect.
+    /// A WebRTC session until it connects.
     Offer,
-    /// A session whose peer has not been heard.
+    /// A session until its peer is heard.
     Silent,
 }
 
-/// Why there is no place.
+/// A rejected admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmissionError {
-    /// All are held, and none can be evicted.
+    /// All permits are held, and no entry can be evicted.
     Full,
-    /// The source holds its share, though there are places for others.
+    /// The source holds its share, while other sources still have permits.
     SourceShare,
 }
 
@@ -58,33 +58,33 @@ pub enum AdmissionError {
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionLimits {
     pub permits_max: usize,
-    /// Those of them that the anonymous entries of one source may hold.
+    /// Permits that the anonymous entries of one source may hold.
     pub share_max: usize,
     /// Entries of [`PendingKind::Offer`] that may be pending.
     pub offers_max: usize,
-    /// Evicted entries that have not ended; beyond it none is evicted.
+    /// Evicted entries that have not ended; at this number no further one is evicted.
     pub evicted_max: usize,
-    /// How long a pending entry is left alone by a source that holds as much as its own.
+    /// Age before which an entry is not evicted for a source of equal usage.
     pub grace: Duration,
 }
 
-/// Names an entry.
+/// The id of an entry.
 pub type Ticket = u64;
 
-/// What one source may have of all: three quarters. Below four it may have them all, or one caller
-/// would be refused a second session by a runner that is empty.
+/// Returns the share of one source: three quarters of all permits. Below four permits it is all, so
+/// that one caller of an idle runner can have a second session.
 pub const fn source_share(of: usize) -> usize {
     of - of / 4
 }
 
-/// Who holds places.
+/// The holders of permits.
 #[derive(Debug)]
 pub struct PermitLedger<T> {
     limits: AdmissionLimits,
-    /// In the order in which they came, the evicted ones among them.
+    /// All entries in order of arrival, including evicted ones.
     entries: BTreeMap<Ticket, LedgerEntry<T>>,
     pending: BTreeSet<Ticket>,
-    /// Places of each source's anonymous entries.
+    /// Permits of the anonymous entries of each source.
     held: HashMap<SourceKey, usize>,
     permits: usize,
     pending_offers: usize,
@@ -113,10 +113,10 @@ impl<T> PermitLedger<T> {
         }
     }
 
-    /// Tells whether there is a place, and which entry has to be evicted for it.
+    /// Returns which entry has to be evicted for a new one, if any.
     ///
     /// # Errors
-    /// [`AdmissionError`].
+    /// Returns an [`AdmissionError`] if no permit can be freed.
     pub fn plan(
         &self,
         requester: Requester,
@@ -143,12 +143,12 @@ impl<T> PermitLedger<T> {
             .ok_or(AdmissionError::Full)
     }
 
-    /// Finds who is to go for this requester.
+    /// Returns the entry to evict for this requester.
     fn victim(&self, requester: Requester, offers_alone: bool, now: Instant) -> Option<Ticket> {
         let mut heaviest: Option<(usize, Ticket, &LedgerEntry<T>)> = None;
         for (ticket, entry) in self.candidates(offers_alone) {
             let weight = self.held(entry.requester.source);
-            // The first of a source is its oldest.
+            // The first entry of a source is its oldest.
             if !entry.requester.is_authorised && heaviest.is_none_or(|(most, ..)| weight > most) {
                 heaviest = Some((weight, ticket, entry));
             }
@@ -187,7 +187,8 @@ impl<T> PermitLedger<T> {
         self.entries.len() - self.permits < self.limits.evicted_max
     }
 
-    /// A source that evicts its own all the time leaves some of what may be ending to others.
+    /// Returns whether a source may evict its own entries: part of the evictions in progress is
+    /// reserved for other sources.
     fn may_evict_own(&self) -> bool {
         self.entries.len() - self.permits < source_share(self.limits.evicted_max)
     }
@@ -196,8 +197,8 @@ impl<T> PermitLedger<T> {
         self.held.get(&source).copied().unwrap_or(0)
     }
 
-    /// Tells whether the place of an entry, pending or not, may go to this requester. The rules on
-    /// shares, authorised entries and pending offers hold as for any other place.
+    /// Returns whether the permit of an entry, pending or not, may go to this requester. Shares,
+    /// the precedence of authorised entries and the limit of offers apply.
     pub fn may_replace(&self, ticket: Ticket, requester: Requester, kind: PendingKind) -> bool {
         let Some(entry) = self.entries.get(&ticket).filter(|entry| !entry.is_evicted) else {
             return false;
@@ -218,9 +219,9 @@ impl<T> PermitLedger<T> {
         entry.kind == PendingKind::Offer && self.pending.contains(&ticket)
     }
 
-    /// Takes the place away that [`PermitLedger::plan`] named, or that
-    /// [`PermitLedger::may_replace`] allows to, and returns what the entry holds. The entry itself
-    /// stays until [`PermitLedger::remove`].
+    /// Frees the permit of an entry that [`PermitLedger::plan`] returned or
+    /// [`PermitLedger::may_replace`] allows, and returns its item. The entry remains until
+    /// [`PermitLedger::remove`].
     pub fn evict(&mut self, ticket: Ticket) -> Option<&mut T> {
         if self.entries.get(&ticket)?.is_evicted {
             return None;
@@ -234,7 +235,7 @@ impl<T> PermitLedger<T> {
         self.entries.get_mut(&ticket).map(|entry| &mut entry.item)
     }
 
-    /// Enters what has a place by [`PermitLedger::plan`].
+    /// Adds an entry that [`PermitLedger::plan`] admitted.
     pub fn admit(&mut self, requester: Requester, kind: PendingKind, item: T, now: Instant) -> Ticket {
         let ticket = self.next;
         self.next += 1;
@@ -268,7 +269,7 @@ impl<T> PermitLedger<T> {
         was_pending
     }
 
-    /// Forgets an entry, and returns what it held.
+    /// Removes an entry, and returns its item.
     pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
         self.mark_connected(ticket);
         let entry = self.entries.remove(&ticket)?;
@@ -323,7 +324,7 @@ mod tests {
         }
     }
 
-    /// A ledger, with what a caller of it does.
+    /// A ledger with the steps of its users.
     struct Rig(PermitLedger<()>, Instant);
 
     impl Rig {
@@ -331,7 +332,7 @@ mod tests {
             Rig(PermitLedger::new(caps), Instant::now())
         }
 
-        /// Asks at the beginning.
+        /// Requests a permit at the start.
         fn ask(&mut self, requester: Requester, kind: PendingKind) -> Result<(Ticket, Option<Ticket>), AdmissionError> {
             self.ask_after(Duration::ZERO, requester, kind)
         }
@@ -350,7 +351,7 @@ mod tests {
             Ok((self.0.admit(requester, kind, (), now), victim))
         }
 
-        /// Asks so often that it must work.
+        /// Requests `count` permits, which must be granted.
         fn fill(&mut self, requester: Requester, kind: PendingKind, count: usize) -> Vec<Ticket> {
             (0..count)
                 .map(|_| self.ask(requester, kind).expect("there is a place").0)
@@ -361,10 +362,10 @@ mod tests {
     const A: &str = "192.0.2.1";
     const B: &str = "192.0.2.2";
 
-    /// At its share a source is refused, and at the cap everybody; a place that is left can be
-    /// taken again.
+    /// A source is rejected at its share, and all sources at the limit; a freed permit can be used
+    /// again.
     #[test]
-    fn one_source_holds_a_share_and_all_hold_the_cap() {
+    fn one_source_is_limited_to_a_share_and_all_to_the_limit() {
         let mut rig = Rig::new(CAPS);
         let held = rig.fill(from(A), PendingKind::Caller, 6);
         assert_eq!(rig.ask(from(A), PendingKind::Caller), Err(AdmissionError::SourceShare));
@@ -378,7 +379,7 @@ mod tests {
         assert_eq!((rig.0.permits, rig.0.entries.len()), (8, 8));
     }
 
-    /// One to three places may be one caller's; of four one is another's.
+    /// Up to three permits may belong to one caller; of four, one is reserved for others.
     #[test]
     fn a_share_is_three_quarters() {
         assert_eq!([1, 2, 3, 4, 8, 32].map(source_share), [1, 2, 3, 3, 6, 24]);
@@ -398,10 +399,10 @@ mod tests {
         assert!(rig.ask(from("2001:db8:0:1::1"), PendingKind::Caller).is_ok());
     }
 
-    /// The source that holds most places loses its oldest pending one, at once, to a source that
-    /// would hold fewer.
+    /// The source with most permits loses its oldest pending entry, at once, to a source that would
+    /// hold fewer.
     #[test]
-    fn a_flood_gives_way_to_others_at_once() {
+    fn a_flood_is_evicted_for_others_at_once() {
         let mut rig = Rig::new(AdmissionLimits { share_max: 8, ..CAPS });
         let lone = rig.fill(from(B), PendingKind::Silent, 1);
         let flood = rig.fill(from(A), PendingKind::Silent, 7);
@@ -423,10 +424,9 @@ mod tests {
         assert!(rig.0.mark_connected(lone[0]));
     }
 
-    /// Sources that hold as much as the newcomer's would lose what has had its time, and nothing
-    /// before.
+    /// Sources of equal usage lose an entry after the grace period, and not before.
     #[test]
-    fn equals_wait_for_their_time() {
+    fn equal_sources_evict_after_the_grace_period() {
         let mut rig = Rig::new(AdmissionLimits {
             permits_max: 1,
             share_max: 1,
@@ -449,9 +449,9 @@ mod tests {
         );
     }
 
-    /// A source at its share may replace its own, in their time.
+    /// A source at its share may evict its own entries after the grace period.
     #[test]
-    fn a_source_at_its_share_replaces_its_own() {
+    fn a_source_at_its_share_evicts_its_own_entries() {
         let mut rig = Rig::new(CAPS);
         rig.fill(from(B), PendingKind::Silent, 1);
         let own = rig.fill(from(A), PendingKind::Silent, 6);
@@ -465,10 +465,10 @@ mod tests {
         assert_eq!(evicted, Some(own[0]));
     }
 
-    /// Authorised requesters have no share, evict anonymous entries at once, and never give way to
-    /// them.
+    /// Authorised requesters have no share, evict anonymous entries at once, and are not evicted
+    /// for them.
     #[test]
-    fn authorised_entries_never_give_way_to_anonymous_ones() {
+    fn anonymous_entries_never_evict_authorised_ones() {
         let mut rig = Rig::new(CAPS);
         let own = rig.fill(authorised(A), PendingKind::Offer, 7);
         let anonymous = rig.fill(from(B), PendingKind::Silent, 1);
@@ -492,10 +492,9 @@ mod tests {
         assert_eq!(evicted, Some(own[0]));
     }
 
-    /// Pending offers have a cap of their own, within which the same rules hold; other places are
-    /// untouched by it.
+    /// Pending offers have a separate limit with the same rules; other entries are unaffected.
     #[test]
-    fn pending_offers_are_capped() {
+    fn pending_offers_are_limited() {
         let mut rig = Rig::new(AdmissionLimits { offers_max: 2, ..CAPS });
         let silent = rig.fill(from(A), PendingKind::Silent, 1);
         let offers = rig.fill(from(A), PendingKind::Offer, 2);
@@ -514,8 +513,8 @@ mod tests {
         assert!(rig.0.mark_connected(silent[0]));
     }
 
-    /// 100 offers a second that never complete, for ten seconds, from one address: it holds what
-    /// may be pending and is refused the rest, and an honest offer in each of those seconds is
+    /// One address sends 100 offers a second that never complete, for ten seconds. It holds its
+    /// share of pending offers and is rejected beyond it; an honest offer in each second is
     /// answered, connects, and is never evicted.
     #[test]
     fn abandoned_offers_do_not_block_others() {
@@ -551,10 +550,10 @@ mod tests {
         assert!(refused > 900, "{refused}");
     }
 
-    /// Those who were evicted and do not end are capped; a source that evicts its own leaves a
-    /// quarter of that to others.
+    /// Evicted entries that do not end are limited; a source that evicts its own entries leaves a
+    /// quarter of the limit to others.
     #[test]
-    fn evicted_entries_are_capped() {
+    fn evicted_entries_are_limited() {
         let mut rig = Rig::new(AdmissionLimits {
             permits_max: 2,
             share_max: 2,
@@ -580,10 +579,11 @@ mod tests {
         assert!(rig.ask(from("192.0.2.3"), PendingKind::Silent).is_ok());
     }
 
-    /// A connected session whose caller is gone gives its permit only to a device of its source
-    /// that could have had one: shares, the precedence of authorised entries and the caps hold.
+    /// The permit of a connected session whose caller is gone goes only to a requester of its
+    /// source that is entitled to one: shares, the precedence of authorised entries and the limits
+    /// apply.
     #[test]
-    fn the_place_of_one_who_is_gone_goes_to_its_source() {
+    fn the_permit_of_a_lost_caller_stays_with_its_source() {
         let mut rig = Rig::new(AdmissionLimits {
             offers_max: 2,
             evicted_max: 4,
@@ -626,9 +626,9 @@ mod tests {
         assert_eq!((rig.0.permits, rig.0.pending_offers), (8, 2));
     }
 
-    /// Removed entries leave nothing behind.
+    /// All indexes are empty after every entry is removed.
     #[test]
-    fn a_ledger_that_is_left_is_empty() {
+    fn an_empty_ledger_has_empty_indexes() {
         let mut rig = Rig::new(CAPS);
         let mut tickets = rig.fill(from(A), PendingKind::Offer, 3);
         tickets.extend(rig.fill(authorised(A), PendingKind::Silent, 3));

@@ -17,28 +17,28 @@ use crate::aliases::{self, Area};
 use crate::limits;
 pub use redact::redact_for_log;
 
-/// One step on the way to the field that a problem is about.
+/// One step of the path to a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocStep {
     Name(&'static str),
     Index(usize),
 }
 
-/// One thing that is wrong with a body. It never holds the offending input.
+/// One problem of a body. It never contains the rejected input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldProblem {
     pub loc: Vec<LocStep>,
     pub msg: Cow<'static, str>,
-    /// The machine's word for it, such as `missing` or `string_type`.
+    /// The machine-readable kind, such as `missing` or `string_type`.
     pub kind: &'static str,
 }
 
-/// Why a body was refused: at least one problem.
+/// A rejected body, with at least one problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidationError(pub Vec<FieldProblem>);
 
 impl ValidationError {
-    /// Returns the `detail` of a 422 answer.
+    /// Returns the `detail` of a 422 response.
     pub fn detail(&self) -> Value {
         self.0
             .iter()
@@ -72,10 +72,10 @@ impl fmt::Display for ValidationError {
 
 impl std::error::Error for ValidationError {}
 
-/// Reads a body that must be a JSON object.
+/// Parses a body that must be a JSON object.
 ///
 /// # Errors
-/// [`ValidationError`] with one problem when it is not JSON, or JSON of another type.
+/// Returns a [`ValidationError`] with one problem if the body is not JSON, or JSON of another type.
 pub fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>, ValidationError> {
     match serde_json::from_slice(bytes) {
         Ok(Value::Object(map)) => Ok(map),
@@ -92,8 +92,7 @@ pub fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>, ValidationError>
     }
 }
 
-/// Returns where in the body a parse error is, in bytes from the start; the parser counts lines and
-/// columns.
+/// Returns the byte offset of a parse error from its line and column.
 fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
     let before: usize = bytes
         .split_inclusive(|byte| *byte == b'\n')
@@ -103,8 +102,7 @@ fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
     (before + column.saturating_sub(1)).min(bytes.len())
 }
 
-/// Takes typed fields out of an object and collects what is wrong with them, so that one answer
-/// names it all.
+/// Takes typed fields from an object, and collects their problems, so that one response lists all.
 pub struct ObjectReader {
     map: Map<String, Value>,
     at: Vec<LocStep>,
@@ -112,7 +110,7 @@ pub struct ObjectReader {
 }
 
 impl ObjectReader {
-    /// Begins to read an object that stands at `at` in the body.
+    /// Creates a reader of an object at the path `at` of the body.
     pub fn new(map: Map<String, Value>, at: Vec<LocStep>) -> Self {
         ObjectReader {
             map,
@@ -121,8 +119,8 @@ impl ObjectReader {
         }
     }
 
-    /// Takes a field of any type by its canonical name, else by an alias, with the name it stood
-    /// under.
+    /// Takes a field of any type by its canonical name or an alias, and returns the name that was
+    /// found.
     pub fn take(&mut self, name: &'static str) -> Option<(&'static str, Value)> {
         aliases::first(Area::JsonKey, name, |name| match self.map.remove(name) {
             None | Some(Value::Null) => None,
@@ -143,8 +141,7 @@ impl ObjectReader {
         }
     }
 
-    /// Takes a string that has to be there. A missing one becomes a problem, and an empty string
-    /// here.
+    /// Takes a required string. A missing one is a problem, and yields an empty string.
     pub fn required_string(&mut self, name: &'static str, bytes_max: usize) -> String {
         if self.map.get(name).is_none_or(Value::is_null) {
             return self.missing(name).unwrap_or_default();
@@ -160,7 +157,7 @@ impl ObjectReader {
         }
     }
 
-    /// Takes an optional whole number from 0 to 65535.
+    /// Takes an optional integer from 0 to 65535.
     pub fn small_integer(&mut self, name: &'static str) -> Option<u16> {
         let (name, value) = self.take(name)?;
         match value.as_i64().map(u16::try_from) {
@@ -178,7 +175,7 @@ impl ObjectReader {
         }
     }
 
-    /// Takes a list of at most `items_max` items, which has to be there.
+    /// Takes a required list of at most `items_max` items.
     pub fn required_list(&mut self, name: &'static str, items_max: usize) -> Vec<Value> {
         match self.take(name) {
             Some((_, Value::Array(items))) if items.len() > items_max => {
@@ -191,7 +188,7 @@ impl ObjectReader {
         .unwrap_or_default()
     }
 
-    /// Notes a problem with a field; returns `None`, as there is no value then.
+    /// Adds a problem of a field; returns `None` for its value.
     pub fn reject<T>(
         &mut self,
         name: &'static str,
@@ -208,15 +205,15 @@ impl ObjectReader {
         None
     }
 
-    /// Takes over the problems of an object inside this one.
+    /// Adds the problems of an inner object.
     pub fn merge(&mut self, inner: ValidationError) {
         inner.0.into_iter().for_each(|problem| self.push_problem(problem));
     }
 
-    /// Ends the reading.
+    /// Finishes reading.
     ///
     /// # Errors
-    /// [`ValidationError`] with every problem that was met.
+    /// Returns a [`ValidationError`] with all problems.
     pub fn finish(self) -> Result<(), ValidationError> {
         if self.problems.is_empty() {
             Ok(())
@@ -246,9 +243,9 @@ mod tests {
         problems.remove(0)
     }
 
-    /// R-099: what is not JSON is told with the place of the fault, and without the input.
+    /// R-099: invalid JSON is reported with its position, and without the input.
     #[test]
-    fn broken_json_is_located_and_not_repeated() {
+    fn reports_invalid_json_with_its_position() {
         let broken = problem(b"{\"a\": 1,\n \"s3cret\"");
         assert_eq!(broken.kind, "json_invalid");
         assert_eq!(broken.loc, [LocStep::Index(17)]);
@@ -261,7 +258,7 @@ mod tests {
         assert_eq!(problem(b"null").kind, "dict_type");
     }
 
-    /// R-099: the shape of a 422, and every problem of a body in one answer.
+    /// R-099: the shape of a 422 response, with every problem of a body.
     #[test]
     fn reports_all_problems_at_once_in_the_fastapi_shape() {
         let map = parse_object(br#"{"a": 1, "b": "x", "c": 70000, "d": null}"#).expect("an object");
@@ -287,7 +284,7 @@ mod tests {
         );
     }
 
-    /// A canonical name wins over its alias, whichever stands first; `null` lets the alias through.
+    /// A canonical name takes precedence over its alias in any order; `null` counts as absent.
     #[test]
     fn canonical_names_win_over_aliases() {
         let read = |text: &str| {
@@ -300,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_and_lists_are_capped() {
+    fn strings_and_lists_are_limited() {
         let fields = |text: &str| ObjectReader::new(parse_object(text.as_bytes()).expect("an object"), Vec::new());
         assert_eq!(fields(r#"{"a":"123"}"#).string("a", 3).as_deref(), Some("123"));
         let mut over = fields(r#"{"a":"1234","b":[1,2]}"#);
@@ -310,9 +307,9 @@ mod tests {
         assert_eq!(fields(r#"{"b":[1,2]}"#).required_list("b", 2).len(), 2);
     }
 
-    /// However much is wrong, the answer stays short.
+    /// The response stays short for any number of problems.
     #[test]
-    fn problems_are_capped() {
+    fn the_number_of_problems_is_limited() {
         let mut fields = ObjectReader::new(Map::new(), Vec::new());
         for _ in 0..=limits::PROBLEMS_MAX {
             fields.required_string("a", 1);

@@ -1,9 +1,8 @@
-//! Names and values of `application/x-www-form-urlencoded` bodies and queries.
+//! Parses `application/x-www-form-urlencoded` bodies and queries.
 //!
-//! In: bytes of any kind. Out: pairs in the order in which they came, decoded, at most
-//! [`FORM_PAIRS_MAX`] of them. Refuses nothing, as browsers do not: an escape that is none stays as
-//! it is, bytes that are no UTF-8 become the replacement character, a name without `=` has an empty
-//! value. Source: URL standard, section 5.1.
+//! In: any bytes. Out: decoded pairs in order, at most [`FORM_PAIRS_MAX`]. As in browsers, every
+//! input is valid: an invalid escape stays unchanged, invalid UTF-8 becomes the replacement
+//! character, and a name without `=` has an empty value. Source: URL standard, section 5.1.
 
 use crate::limits::FORM_PAIRS_MAX;
 
@@ -20,7 +19,7 @@ pub fn parse(form: &[u8]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns the first value of that name.
+/// Returns the first value of a name.
 pub fn find<'p>(pairs: &'p [(String, String)], name: &str) -> Option<&'p str> {
     pairs
         .iter()
@@ -45,7 +44,7 @@ fn decode(text: &[u8]) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// Reads the two digits after a `%`.
+/// Decodes the two digits after a `%`.
 fn decode_escape(digits: &[u8]) -> Option<u8> {
     let digit = |at: usize| char::from(*digits.get(at)?).to_digit(16);
     u8::try_from(digit(0)? * 16 + digit(1)?).ok()
@@ -64,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_decoded_in_order() {
+    fn decodes_pairs_in_order() {
         assert_eq!(
             of(b"From=%2B15550001111&To=client%3Aann&Note=a+b%20c&To=second"),
             [
@@ -79,9 +78,9 @@ mod tests {
         assert_eq!(of("N%C3%A4me=\u{e4}".as_bytes()), [pair("N\u{e4}me", "\u{e4}")]);
     }
 
-    /// Any input is a form with as many pairs as can be read from it.
+    /// Any input is a valid form.
     #[test]
-    fn nothing_is_too_broken() {
+    fn accepts_malformed_input() {
         assert_eq!(of(b""), []);
         assert_eq!(of(b"&&a&=b&c=&"), [pair("a", ""), pair("", "b"), pair("c", "")]);
         assert_eq!(
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_pairs_has_an_end() {
+    fn the_number_of_pairs_is_limited() {
         let many = |count: usize| vec!["a=1"; count].join("&");
         assert_eq!(of(many(FORM_PAIRS_MAX).as_bytes()).len(), FORM_PAIRS_MAX);
         assert_eq!(of(many(FORM_PAIRS_MAX + 1).as_bytes()).len(), FORM_PAIRS_MAX);

@@ -13,12 +13,12 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Entries that are looked at: a chain of proxies that are all trusted is not longer.
+/// Entries that are read: chains of trusted proxies are shorter.
 const HOPS_MAX: usize = 16;
-/// Bytes of one entry: an address, its port, and a protocol and a host beside it.
+/// Bytes of one entry: an address with a port, a protocol and a host.
 const ENTRY_BYTES_MAX: usize = 512;
 
-/// Some addresses: those that begin with the same bits.
+/// A network: the addresses with a common prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     first: u128,
@@ -31,7 +31,8 @@ impl Network {
     }
 }
 
-/// An IPv4 address stands below `::ffff:0:0`, as sockets of both families write it.
+/// Returns an address as 128 bits; IPv4 addresses are mapped to `::ffff:0:0`, as sockets of both
+/// families do.
 fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
@@ -39,7 +40,7 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// A text that names no network.
+/// A text that is not a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkParseError;
 
@@ -52,8 +53,8 @@ impl fmt::Display for NetworkParseError {
 impl FromStr for Network {
     type Err = NetworkParseError;
 
-    /// Reads `ADDRESS` or `ADDRESS/BITS`. Further bits of the address are no mistake: people write
-    /// their own with its network's.
+    /// Parses `ADDRESS` or `ADDRESS/BITS`. Bits after the prefix are ignored, since people write
+    /// the address of their own machine.
     fn from_str(text: &str) -> Result<Self, NetworkParseError> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
@@ -72,7 +73,7 @@ impl FromStr for Network {
             return Err(NetworkParseError);
         }
         let mask = u128::MAX.checked_shl(bits_max - length).unwrap_or(0);
-        // Of an IPv4 address the bits above it always count.
+        // The prefix of mapped IPv4 addresses always counts.
         let above = if address.is_ipv4() { u128::MAX << 32 } else { 0 };
         let mask = mask | above;
         Ok(Network {
@@ -82,7 +83,7 @@ impl FromStr for Network {
     }
 }
 
-/// The proxies whose word is taken.
+/// The proxies whose headers are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
     networks: Vec<Network>,
@@ -90,7 +91,7 @@ pub struct TrustedProxies {
 }
 
 impl TrustedProxies {
-    /// Trusts these, and `loopback` addresses if a proxy is known to be on this machine.
+    /// Trusts these networks, and `loopback` addresses if a proxy runs on this machine.
     pub fn new(networks: &[Network], loopback: bool) -> Self {
         TrustedProxies {
             networks: networks.to_vec(),
@@ -98,13 +99,13 @@ impl TrustedProxies {
         }
     }
 
-    /// Tells whether an address is that of a trusted proxy.
+    /// Returns whether an address is that of a trusted proxy.
     pub fn trusts(&self, address: IpAddr) -> bool {
         self.loopback && address.to_canonical().is_loopback()
             || self.networks.iter().any(|network| network.contains(address))
     }
 
-    /// Returns where a request came from. Lines are given in their order.
+    /// Returns the source address of a request. Lines are passed in their order.
     pub fn client_address<'l>(
         &self,
         peer: IpAddr,
@@ -139,8 +140,8 @@ fn entries(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.rsplit(|byte| *byte == b',')
 }
 
-/// The same, but for commas in quoted strings. Quotes are counted from the end: those that the last
-/// proxy wrote are its own, and a client that left one open changes nothing behind it.
+/// Splits at commas outside quoted strings. Quotes are matched from the end, so that an unclosed
+/// quote of a client does not affect the entry of the last proxy.
 fn entries_quoted(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut quoted = false;
     line.rsplit(move |byte| {
@@ -149,7 +150,7 @@ fn entries_quoted(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Finds the address in an element of `Forwarded`.
+/// Returns the address of an element of `Forwarded`.
 fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     if element.len() > ENTRY_BYTES_MAX {
         return None;
@@ -167,7 +168,7 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     further.is_none().then(|| address(node)).flatten()
 }
 
-/// Reads an address, in brackets or not, with or without a port.
+/// Parses an address, with or without brackets and port.
 fn address(entry: &[u8]) -> Option<IpAddr> {
     if entry.len() > ENTRY_BYTES_MAX {
         return None;
@@ -197,7 +198,8 @@ mod tests {
         TrustedProxies::new(&networks, true)
     }
 
-    /// The client of a request from this machine, by lines of `X-Forwarded-For` and of `Forwarded`.
+    /// Returns the client of a request from this machine, by its lines of `X-Forwarded-For` and
+    /// `Forwarded`.
     fn client(trusted: &TrustedProxies, x_forwarded_for: &[&str], forwarded: &[&str]) -> String {
         let lines = |lines: &[&str]| -> Vec<Vec<u8>> { lines.iter().map(|line| line.as_bytes().to_vec()).collect() };
         let (x, f) = (lines(x_forwarded_for), lines(forwarded));
@@ -207,7 +209,7 @@ mod tests {
 
     /// Headers of an untrusted peer are ignored, and a trusted proxy without headers is the client.
     #[test]
-    fn only_trusted_proxies_are_believed() {
+    fn trusts_configured_proxies_only() {
         let lines = || [&b"192.0.2.9"[..]].into_iter();
         let none = std::iter::empty;
         for (trusted, peer) in [
@@ -233,7 +235,7 @@ mod tests {
 
     /// The list is read from its end, so entries that a client prepends have no effect.
     #[test]
-    fn a_client_chooses_no_address() {
+    fn a_client_cannot_forge_its_address() {
         let trusted = proxies(&["10.0.0.0/8"]);
         for (lines, expected) in [
             (&["192.0.2.1"][..], "192.0.2.1"),
@@ -241,7 +243,7 @@ mod tests {
             (&["198.51.100.7,192.0.2.1 , 10.0.0.2,127.0.0.1"], "192.0.2.1"),
             (&["198.51.100.7", "192.0.2.1"], "192.0.2.1"),
             (&["198.51.100.7", "192.0.2.1, 10.0.0.3", "10.0.0.2"], "192.0.2.1"),
-            // Trusted to its beginning: the first of them asks for itself.
+            // All entries are trusted: the first one is the client.
             (&["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
             (&["10.0.0.2, unknown"], PEER),
             (&["192.0.2.1, unknown, 10.0.0.2"], "10.0.0.2"),
@@ -252,9 +254,9 @@ mod tests {
         }
     }
 
-    /// Addresses come with ports, in brackets, and as both families write them.
+    /// Addresses with ports, in brackets, and in the forms of both families.
     #[test]
-    fn addresses_are_read_as_proxies_write_them() {
+    fn parses_addresses_as_proxies_write_them() {
         let trusted = proxies(&[]);
         for (entry, expected) in [
             ("192.0.2.1:4711", "192.0.2.1"),
@@ -276,10 +278,9 @@ mod tests {
         }
     }
 
-    /// RFC 7239: names in any case, values quoted, several parameters, and identifiers that are
-    /// none of our business.
+    /// RFC 7239: names in any case, quoted values, several parameters, and obfuscated identifiers.
     #[test]
-    fn forwarded_is_read() {
+    fn parses_forwarded() {
         let trusted = proxies(&["10.0.0.0/8"]);
         for (lines, expected) in [
             (&["for=192.0.2.1"][..], "192.0.2.1"),
@@ -294,7 +295,7 @@ mod tests {
             (&["for=192.0.2.1;for=192.0.2.2"], PEER),
             (&["for=[2001:db8::1]"], "2001:db8::1"),
             (&["for=\"192.0.2.1"], PEER),
-            // A quote that a client left open, and a comma that it quoted.
+            // A quote that a client left open, and a comma within quotes.
             (&["for=\"198.51.100.7, for=192.0.2.1"], "192.0.2.1"),
             (&["for=\"x, for=198.51.100.7\", for=\"[2001:db8::1]\""], "2001:db8::1"),
             (&["x=\"a,b\";for=192.0.2.1"], "192.0.2.1"),
@@ -304,18 +305,17 @@ mod tests {
         }
     }
 
-    /// Both headers: what proxies write unasked wins, even where it says nothing of use.
+    /// `X-Forwarded-For` takes precedence, even if it contains no address.
     #[test]
-    fn x_forwarded_for_goes_before_forwarded() {
+    fn x_forwarded_for_takes_precedence_over_forwarded() {
         let trusted = proxies(&[]);
         assert_eq!(client(&trusted, &["192.0.2.1"], &["for=198.51.100.7"]), "192.0.2.1");
         assert_eq!(client(&trusted, &["unknown"], &["for=198.51.100.7"]), PEER);
     }
 
-    /// At its length an entry is read, past it it is not; a chain of trusted proxies has an end,
-    /// too.
+    /// Entries are limited in length, and chains of proxies in number.
     #[test]
-    fn entries_and_hops_are_capped() {
+    fn entries_and_hops_are_limited() {
         let trusted = proxies(&["10.0.0.0/8"]);
         let padded = |bytes: usize| format!("{:bytes$}", "192.0.2.1");
         assert_eq!(client(&trusted, &[&padded(ENTRY_BYTES_MAX)], &[]), "192.0.2.1");
@@ -328,9 +328,9 @@ mod tests {
         assert_eq!(client(&trusted, &[&chain(HOPS_MAX)], &[]), "10.0.0.2");
     }
 
-    /// Networks are addresses with the number of bits that count.
+    /// A network is an address with the length of its prefix.
     #[test]
-    fn networks_are_read() {
+    fn parses_networks() {
         for (text, inside, outside) in [
             ("10.0.0.1", "10.0.0.1", "10.0.0.2"),
             ("10.0.0.1/8", "10.255.0.9", "11.0.0.1"),

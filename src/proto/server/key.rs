@@ -12,28 +12,28 @@ use sha2::Sha256;
 
 use crate::secret::Secret;
 
-/// What callers have to know.
+/// The configured API key, as a keyed digest.
 pub struct ApiKey {
     keyed: Hmac<Sha256>,
     tag: [u8; 32],
 }
 
 impl fmt::Debug for ApiKey {
-    /// Neither the key nor its digest is part of it.
+    /// Omits the key and its digest.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ApiKey")
     }
 }
 
 impl ApiKey {
-    /// Takes the key; `random` is new for every process.
+    /// Creates the digest of a key; `random` must differ for every process.
     pub fn new(key: &Secret, random: [u8; 32]) -> Self {
         let keyed = Hmac::<Sha256>::new_from_slice(&random).expect("HMAC takes a key of any length");
         let tag = keyed.clone().chain_update(key.expose()).finalize().into_bytes().into();
         ApiKey { keyed, tag }
     }
 
-    /// Tells whether one of a request's `Authorization` headers, the only one, carries the key.
+    /// Returns whether the only `Authorization` header of a request contains the key.
     pub fn matches_header<'h>(&self, mut authorizations: impl Iterator<Item = &'h [u8]>) -> bool {
         let (Some(only), None) = (authorizations.next(), authorizations.next()) else {
             return false;
@@ -41,13 +41,13 @@ impl ApiKey {
         bearer(only).is_some_and(|key| self.matches(key))
     }
 
-    /// Tells whether this is the key.
+    /// Returns whether this is the key.
     pub fn matches(&self, shown: &[u8]) -> bool {
         self.keyed.clone().chain_update(shown).verify_slice(&self.tag).is_ok()
     }
 }
 
-/// Returns what follows `Bearer`, whose case is free.
+/// Returns the credential after `Bearer`, in any case.
 pub fn bearer(authorization: &[u8]) -> Option<&[u8]> {
     const SCHEME: &[u8] = b"bearer ";
     let (scheme, key) = authorization.trim_ascii().split_at_checked(SCHEME.len())?;
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_opens_in_every_case_of_its_scheme() {
+    fn accepts_the_key_with_any_case_of_the_scheme() {
         for header in [
             "Bearer 0123456789abcdef",
             "bearer 0123456789abcdef",
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_opens() {
+    fn rejects_everything_else() {
         for headers in [
             &[][..],
             &[""],
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn no_debug_form_shows_the_key() {
+    fn the_debug_form_omits_the_key() {
         assert_eq!(format!("{:?}", ApiKey::new(&Secret::new(KEY), [7; 32])), "ApiKey");
     }
 }

@@ -13,21 +13,21 @@ use std::time::Instant;
 use crate::limits::{LINES_MAX, LINES_PER_CALLER_MAX, LINES_WINDOW, LOGGED_BODIES_MAX, LOGGED_CALLERS_MAX};
 use crate::server::source::SourceKey;
 
-/// The lines of this minute.
+/// The counters of this minute.
 #[derive(Debug, Default)]
 pub struct LogLimit {
     window: Option<Instant>,
     all: u32,
     sources: HashMap<SourceKey, u32>,
-    /// Those of callers who are not in `sources`.
+    /// Lines of callers that are not in `sources`.
     others: u32,
     bodies: u32,
     suppressed: u64,
 }
 
 impl LogLimit {
-    /// Takes leave to write a line that `caller` has caused. `Some` is leave, with the number of
-    /// lines that were left out and have to be told now, mostly none.
+    /// Requests to write a log line of `caller`. `Some` permits it, with the number of suppressed
+    /// lines to report now, usually 0.
     pub fn allow(&mut self, caller: IpAddr, now: Instant) -> Option<u64> {
         self.roll_window(now);
         let caller = SourceKey::from(caller);
@@ -42,15 +42,15 @@ impl LogLimit {
         }
         *lines += 1;
         self.all += 1;
-        // What is still left out is told when it is over, so that one line tells it all.
+        // Suppressed lines are reported at the start of the next minute, in one line.
         Some(match self.all {
             1 => std::mem::take(&mut self.suppressed),
             _ => 0,
         })
     }
 
-    /// Takes leave to write a refused body, which is much longer than other lines; its line is
-    /// taken beside that.
+    /// Requests to log a rejected body, which is much longer than other lines; its own line is
+    /// requested separately.
     pub fn allow_body(&mut self, now: Instant) -> bool {
         self.roll_window(now);
         let granted = self.bodies < LOGGED_BODIES_MAX;
@@ -59,7 +59,7 @@ impl LogLimit {
         granted
     }
 
-    /// Begins a new minute when the last one is over.
+    /// Starts a new minute when the last one is over.
     fn roll_window(&mut self, now: Instant) {
         if self.window.is_none_or(|start| now >= start + LINES_WINDOW) {
             *self = LogLimit {
@@ -83,15 +83,15 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    /// The address of the n-th caller.
+    /// Returns the address of the n-th caller.
     fn nth(n: u32) -> IpAddr {
         IpAddr::from((0x0a00_0000 + n).to_be_bytes())
     }
 
-    /// One caller's lines end at the cap, another's do not, and the next minute tells how many were
-    /// left out, once.
+    /// The lines of one caller are limited, those of another are not, and the next minute reports
+    /// the number of suppressed lines once.
     #[test]
-    fn one_caller_s_lines_are_capped() {
+    fn the_lines_of_one_caller_are_limited() {
         let (mut lines, start) = (LogLimit::default(), Instant::now());
         for _ in 0..LINES_PER_CALLER_MAX {
             assert_eq!(lines.allow(nth(1), start), Some(0));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn all_lines_are_capped() {
+    fn the_lines_of_all_callers_are_limited() {
         let (mut lines, start) = (LogLimit::default(), Instant::now());
         for n in 0..LINES_MAX {
             assert_eq!(lines.allow(nth(n % 32), start), Some(0), "{n}");
@@ -113,10 +113,10 @@ mod tests {
         assert_eq!(lines.allow(nth(1_000), start + LINES_WINDOW), Some(1));
     }
 
-    /// Beyond so many callers the further ones share one count; those who are known keep theirs,
-    /// and memory has its end.
+    /// Callers beyond the table share one counter; known callers keep theirs, and memory is
+    /// bounded.
     #[test]
-    fn tracked_callers_are_capped() {
+    fn the_number_of_tracked_callers_is_limited() {
         let (mut lines, start) = (LogLimit::default(), Instant::now());
         for n in 0..LOGGED_CALLERS_MAX as u32 {
             assert_eq!(lines.allow(nth(n), start), Some(0));
@@ -140,9 +140,9 @@ mod tests {
         assert_eq!(lines.allow(address("2001:db8:0:1::1"), start), Some(0));
     }
 
-    /// Refused bodies: so many a minute, and what is left out of them is told too.
+    /// Rejected bodies are limited per minute, and suppressed ones are reported too.
     #[test]
-    fn logged_bodies_are_capped() {
+    fn logged_bodies_are_limited() {
         let (mut lines, start) = (LogLimit::default(), Instant::now());
         let end = start + LINES_WINDOW;
         for _ in 0..LOGGED_BODIES_MAX {

@@ -12,29 +12,29 @@ use std::borrow::Cow;
 
 use crate::limits::{BOUNDARY_BYTES_MAX, FIELDS_BYTES_MAX, FRAME_BYTES_MAX, PART_HEAD_BYTES_MAX};
 
-/// What a body has.
+/// An event of the parser.
 #[derive(Debug, PartialEq, Eq)]
 pub enum MultipartEvent<'a> {
-    /// A whole field.
+    /// A complete field.
     Field { name: &'a str, value: &'a [u8] },
-    /// The file begins: every field that counts was there.
+    /// The file begins; all relevant fields precede it.
     File,
-    /// Some of the file.
+    /// A part of the file.
     Data(&'a [u8]),
-    /// The file is whole.
+    /// The file is complete.
     FileEnd,
-    /// The last boundary: the form is whole. Comes once, and after the file where there is one.
+    /// The last boundary: the form is complete. Emitted once, after the file if there is one.
     End,
 }
 
-/// Why a body is no form with a file.
+/// A rejected body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MultipartError {
-    /// What is wrong with it.
+    /// The body is malformed.
     Malformed(&'static str),
-    /// Too much came before the file.
+    /// The content before the file is too long.
     FieldsTooLong,
-    /// No file, or two.
+    /// No file, or several.
     Files(&'static str),
 }
 
@@ -42,8 +42,7 @@ const NO_FILE: MultipartError =
     MultipartError::Files("the form has no part named \"file\"; it is expected behind the fields");
 const TWO_FILES: MultipartError = MultipartError::Files("the form has a second part named \"file\"; one is expected");
 
-/// Finds the boundary in the value of `Content-Type`; nothing when that is another type or the
-/// boundary is unusable.
+/// Returns the boundary in a `Content-Type`; `None` for another type or an invalid boundary.
 pub fn boundary(content_type: &[u8]) -> Option<String> {
     let (kind, parameters) = head_and_parameters(content_type);
     if !kind.eq_ignore_ascii_case(b"multipart/form-data") {
@@ -56,34 +55,34 @@ pub fn boundary(content_type: &[u8]) -> Option<String> {
     usable.then(|| String::from_utf8(boundary.into_owned()).ok()).flatten()
 }
 
-/// Reads a body.
+/// The parser.
 #[derive(Debug)]
 pub struct MultipartParser {
-    /// Whether one of the parts is the file.
+    /// Whether the form contains a file.
     has_upload: bool,
     fields_bytes_max: usize,
     frame_bytes_max: usize,
-    /// A line break, two hyphens, the boundary. Of its bytes only the first is a `\r`, on which the
-    /// search relies.
+    /// A line break, two hyphens, the boundary. The search relies on `\r` being only its first
+    /// byte.
     delimiter: Vec<u8>,
-    /// How much of the delimiter the last bytes were.
+    /// Length of the delimiter prefix that the last bytes match.
     matched: usize,
     state: ParserState,
     /// The header of a part, or the value of a field.
     buffer: Vec<u8>,
     name: String,
     has_file: bool,
-    /// Names and values so far.
+    /// Bytes of names and values so far.
     field_bytes: usize,
-    /// All so far that is not the file.
+    /// Bytes outside the file so far.
     frame_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ParserState {
-    /// Before the first delimiter, where nothing counts.
+    /// Before the first delimiter; the content is ignored.
     Preamble,
-    /// Behind a delimiter.
+    /// After a delimiter.
     Line(BoundaryState),
     /// In the header of a part.
     Head,
@@ -91,13 +90,13 @@ enum ParserState {
     Value,
     /// In the file.
     File,
-    /// In a part behind the file.
+    /// In a part after the file.
     Ignored,
-    /// Behind the last delimiter.
+    /// After the last delimiter.
     Epilogue,
 }
 
-/// What of a delimiter's line was there.
+/// The position in the line of a delimiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BoundaryState {
     Start,
@@ -107,12 +106,12 @@ enum BoundaryState {
 }
 
 impl MultipartParser {
-    /// Begins with the boundary that [`boundary`] found.
+    /// Creates a parser for the boundary that [`boundary`] returned.
     pub fn new(boundary: &str) -> Self {
         Self::with(boundary, true, FIELDS_BYTES_MAX, FRAME_BYTES_MAX)
     }
 
-    /// The same of a form without a file, whose names and values have so many bytes at most.
+    /// Creates a parser for a form without a file, with at most `bytes_max` of names and values.
     pub fn for_fields(boundary: &str, bytes_max: usize) -> Self {
         Self::with(boundary, false, bytes_max, bytes_max.saturating_add(FRAME_BYTES_MAX))
     }
@@ -123,7 +122,7 @@ impl MultipartParser {
             fields_bytes_max,
             frame_bytes_max,
             delimiter: [b"\r\n--", boundary.as_bytes()].concat(),
-            // A body begins as if a line break were before it.
+            // A body starts as if a line break preceded it.
             matched: 2,
             state: ParserState::Preamble,
             buffer: Vec::new(),
@@ -134,10 +133,10 @@ impl MultipartParser {
         }
     }
 
-    /// Takes the next bytes of the body and tells what is in them.
+    /// Parses the next bytes of the body, and passes events to `on`.
     ///
     /// # Errors
-    /// See [`MultipartError`]; or what `on` returns. Nothing may follow an error.
+    /// Returns a [`MultipartError`], or the error of `on`. The parser must not be used afterwards.
     pub fn push<E: From<MultipartError>>(
         &mut self,
         mut bytes: &[u8],
@@ -172,10 +171,10 @@ impl MultipartParser {
         Ok(())
     }
 
-    /// Tells whether the body may end here.
+    /// Returns whether the body may end here.
     ///
     /// # Errors
-    /// [`MultipartError::Malformed`] when its last boundary is missing.
+    /// Returns [`MultipartError::Malformed`] if the last boundary is missing.
     pub fn finish(self) -> Result<(), MultipartError> {
         match self.state {
             ParserState::Epilogue => Ok(()),
@@ -183,7 +182,7 @@ impl MultipartParser {
         }
     }
 
-    /// Counts what is not the file.
+    /// Counts bytes outside the file.
     fn count_framing(&mut self, bytes: usize) -> Result<(), MultipartError> {
         self.frame_bytes += bytes;
         if self.frame_bytes <= self.frame_bytes_max {
@@ -195,7 +194,7 @@ impl MultipartParser {
         })
     }
 
-    /// Counts names and values, those before the file.
+    /// Counts bytes of names and values before the file.
     fn count_field(&mut self, bytes: usize) -> Result<(), MultipartError> {
         self.field_bytes += bytes;
         match self.field_bytes <= self.fields_bytes_max {
@@ -204,7 +203,7 @@ impl MultipartParser {
         }
     }
 
-    /// Takes one byte behind a delimiter; tells whether it was the last delimiter.
+    /// Processes a byte after a delimiter; returns whether it ended the last delimiter.
     fn line(&mut self, line: BoundaryState, byte: u8) -> Result<bool, MultipartError> {
         self.state = match (line, byte) {
             (BoundaryState::Start, b'-') => ParserState::Line(BoundaryState::Hyphen),
@@ -224,7 +223,7 @@ impl MultipartParser {
         Ok(false)
     }
 
-    /// Takes one byte of a part's header; tells whether it was the last one of the file's.
+    /// Processes a byte of a part header; returns whether it ended the header of the file.
     fn handle_header_byte(&mut self, byte: u8) -> Result<bool, MultipartError> {
         if self.buffer.len() == PART_HEAD_BYTES_MAX {
             return Err(MultipartError::Malformed("the header of a part is too long"));
@@ -250,8 +249,7 @@ impl MultipartParser {
         Ok(is_file)
     }
 
-    /// Takes what of some bytes is content or may be the delimiter behind it; tells how many bytes
-    /// that are.
+    /// Processes bytes of content or of the delimiter after it; returns their number.
     fn handle_content<E: From<MultipartError>>(
         &mut self,
         bytes: &[u8],
@@ -276,7 +274,7 @@ impl MultipartParser {
         Ok(bytes.len())
     }
 
-    /// The same when the bytes before may have been the beginning of a delimiter.
+    /// The same if the bytes before may be the start of a delimiter.
     fn resume_delimiter<E: From<MultipartError>>(
         &mut self,
         bytes: &[u8],
@@ -287,8 +285,7 @@ impl MultipartParser {
         if self.matched == self.delimiter.len() || same == bytes.len() {
             self.finish_content(on)?;
         } else {
-            // It was content, and so rarely that a copy does no harm. What follows is looked at
-            // anew.
+            // They were content, which is rare enough for a copy. The next bytes are matched again.
             let held = self.delimiter[..self.matched].to_vec();
             self.matched = 0;
             self.push_content(&held, on)?;
@@ -296,7 +293,7 @@ impl MultipartParser {
         Ok(same)
     }
 
-    /// Takes some content.
+    /// Processes content.
     fn push_content<E: From<MultipartError>>(
         &mut self,
         piece: &[u8],
@@ -315,7 +312,7 @@ impl MultipartParser {
         Ok(())
     }
 
-    /// Ends the content if the delimiter is whole.
+    /// Ends the content if the delimiter is complete.
     fn finish_content<E: From<MultipartError>>(
         &mut self,
         on: &mut dyn FnMut(MultipartEvent<'_>) -> Result<(), E>,
@@ -338,12 +335,12 @@ impl MultipartParser {
     }
 }
 
-/// Counts the bytes that two texts begin with alike.
+/// Returns the length of the common prefix.
 fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
-/// Finds the name of a part in its header, which ends with an empty line.
+/// Returns the name of a part from its header, which ends with an empty line.
 fn field_name(header: &[u8]) -> Result<String, MultipartError> {
     let mut name = None;
     for line in header.split_inclusive(|byte| *byte == b'\n') {
@@ -382,17 +379,18 @@ fn field_name(header: &[u8]) -> Result<String, MultipartError> {
     String::from_utf8(name).map_err(|_| MultipartError::Malformed("the name of a part is not UTF-8"))
 }
 
-/// Divides the value of a header into what comes before its parameters, and those.
+/// Splits the value of a header from its parameters.
 fn head_and_parameters(value: &[u8]) -> (&[u8], &[u8]) {
     let end = value.iter().position(|byte| *byte == b';').unwrap_or(value.len());
     (value[..end].trim_ascii(), &value[end..])
 }
 
-/// Parameters are not like `; field_name=value; field_name="value"`, or one comes twice.
+/// Parameters are malformed, or one is repeated. The form is `; field_name=value;
+/// field_name="value"`.
 #[derive(Debug, PartialEq, Eq)]
 struct ParameterError;
 
-/// Finds one of the parameters in the value of a header. All of them have to be readable.
+/// Returns one of the parameters of a header. All of them must be valid.
 fn parameter<'v>(mut rest: &'v [u8], wanted: &str) -> Result<Option<Cow<'v, [u8]>>, ParameterError> {
     let mut found = None;
     loop {
@@ -401,7 +399,7 @@ fn parameter<'v>(mut rest: &'v [u8], wanted: &str) -> Result<Option<Cow<'v, [u8]
             None => return Ok(found),
             Some((b';', after)) => {
                 rest = after.trim_ascii_start();
-                // Nothing between two semicolons, or behind the last.
+                // Empty between two semicolons, or after the last one.
                 if rest.is_empty() || rest[0] == b';' {
                     continue;
                 }
@@ -424,8 +422,8 @@ fn parameter<'v>(mut rest: &'v [u8], wanted: &str) -> Result<Option<Cow<'v, [u8]
     }
 }
 
-/// Reads a value up to its closing quotation mark; gives what follows too. A backslash counts
-/// before a quotation mark and before another one; elsewhere it is part of a name of Windows.
+/// Parses a quoted value; returns it and the rest. A backslash escapes a quotation mark and a
+/// backslash; elsewhere it is part of a Windows file name.
 fn unquoted(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), ParameterError> {
     let mut value = Vec::new();
     let mut rest = text;

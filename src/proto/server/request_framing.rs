@@ -9,18 +9,18 @@
 
 use std::fmt;
 
-/// Why a request is refused for its framing. The connection is closed after the answer, since it is
-/// unknown where the next begins.
+/// A request rejected for its framing. The connection closes after the response, since the start of
+/// the next request is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FramingError {
     /// `Content-Length` beside `Transfer-Encoding`.
     TwoLengths,
-    /// A transfer coding beside `chunked`, or `chunked` twice.
+    /// A transfer coding other than `chunked`, or `chunked` twice.
     Coding,
 }
 
 impl FramingError {
-    /// Returns the status of the answer.
+    /// Returns the status of the response.
     pub fn status(self) -> u16 {
         match self {
             FramingError::TwoLengths => 400,
@@ -42,10 +42,10 @@ impl fmt::Display for FramingError {
     }
 }
 
-/// Judges the values of `Transfer-Encoding` of a request.
+/// Checks the values of `Transfer-Encoding` of a request.
 ///
 /// # Errors
-/// [`FramingError::Coding`] for anything but `chunked`, once.
+/// Returns [`FramingError::Coding`] for anything but a single `chunked`.
 pub fn check_transfer_codings<'v>(mut codings: impl Iterator<Item = &'v [u8]>) -> Result<(), FramingError> {
     match (codings.next(), codings.next()) {
         (None, _) => Ok(()),
@@ -54,49 +54,49 @@ pub fn check_transfer_codings<'v>(mut codings: impl Iterator<Item = &'v [u8]>) -
     }
 }
 
-/// Follows the requests of one connection.
+/// Tracks the requests of one connection.
 #[derive(Debug, Default)]
 pub struct RequestFraming {
     state: FramingState,
     head: HeadFraming,
-    /// Heads that have ended.
+    /// Number of complete heads.
     heads: usize,
     first_ambiguous: Option<usize>,
 }
 
-/// What is known of a head so far.
+/// The framing headers of a head so far.
 #[derive(Debug, Default)]
 struct HeadFraming {
     has_coding: bool,
     length: Option<u64>,
 }
 
-/// What the next byte is a part of.
+/// The element to which the next byte belongs.
 #[derive(Debug, Default)]
 enum FramingState {
     /// Empty lines before a request.
     #[default]
     Before,
-    /// A line of a head: how long it is, and what it may be.
+    /// A line of a head: its length so far, and the header field.
     Line { bytes: usize, field: HeaderField },
-    /// So many bytes that mean nothing: a body, or a chunk with its line end.
+    /// A number of bytes to skip: a body, or a chunk with its line end.
     Skip { bytes: u64, chunked: bool },
-    /// The line before a chunk.
+    /// The size line of a chunk.
     Size { size: Option<u64>, is_over: bool },
-    /// A line behind the last chunk, and whether it is empty.
+    /// A line after the last chunk, and whether it is empty.
     Trailer { is_empty: bool },
-    /// It cannot be told.
+    /// The position is lost.
     Ambiguous,
 }
 
-/// Which field a line is.
+/// The header field of a line.
 #[derive(Clone, Copy, Debug)]
 enum HeaderField {
-    /// As many bytes as there are fit this name.
+    /// The bytes so far are a prefix of this name.
     Name(&'static [u8]),
-    /// The value of `Content-Length`, and whether its digits are over.
+    /// The value of `Content-Length`, and whether its digits are complete.
     Length { value: Option<u64>, is_over: bool },
-    /// None of both, or one whose value tells nothing.
+    /// Another field, or a value without meaning.
     Other,
 }
 
@@ -104,7 +104,7 @@ const LENGTH: &[u8] = b"content-length:";
 const CODING: &[u8] = b"transfer-encoding:";
 
 impl RequestFraming {
-    /// Takes the next bytes of the connection.
+    /// Processes the next bytes of the connection.
     pub fn handle(&mut self, mut bytes: &[u8]) {
         while let Some((&byte, rest)) = bytes.split_first() {
             match &mut self.state {
@@ -123,7 +123,7 @@ impl RequestFraming {
                     continue;
                 }
                 FramingState::Before if matches!(byte, b'\r' | b'\n') => {}
-                // The line of the request begins, which is no field.
+                // The request line, which is not a header field.
                 FramingState::Before => {
                     self.head = HeadFraming::default();
                     self.state = FramingState::Line {
@@ -133,7 +133,7 @@ impl RequestFraming {
                 }
                 FramingState::Line { .. } if byte == b'\n' => self.handle_line(),
                 FramingState::Line { bytes, field } => {
-                    // A line that has nothing but its end is empty.
+                    // A line that contains only its end is empty.
                     *bytes += usize::from(byte != b'\r');
                     field.handle(byte, *bytes, &mut self.head.has_coding);
                 }
@@ -158,13 +158,13 @@ impl RequestFraming {
         }
     }
 
-    /// Returns the number of the first request that is to be refused with
-    /// [`FramingError::TwoLengths`], counted from 0; all that follow are too.
+    /// Returns the number, counted from 0, of the first request to reject with
+    /// [`FramingError::TwoLengths`]; all later ones are rejected too.
     pub fn first_ambiguous(&self) -> Option<usize> {
         self.first_ambiguous
     }
 
-    /// A line of a head has ended.
+    /// Handles the end of a line of a head.
     fn handle_line(&mut self) {
         let FramingState::Line { bytes, field } = std::mem::replace(
             &mut self.state,
@@ -179,7 +179,7 @@ impl RequestFraming {
             match (value, self.head.length) {
                 (Some(value), None) => self.head.length = Some(value),
                 (Some(value), Some(before)) if value == before => {}
-                // None, or another one than before.
+                // Invalid, or different from an earlier one.
                 _ => return self.give_up(),
             }
         }
@@ -202,7 +202,7 @@ impl RequestFraming {
         let FramingState::Size { size, .. } = self.state else {
             return;
         };
-        // Behind a chunk comes the end of a line.
+        // A chunk is followed by a line end.
         self.state = match size.and_then(|size| size.checked_add(2)) {
             Some(2) => FramingState::Trailer { is_empty: true },
             Some(bytes) => FramingState::Skip { bytes, chunked: true },
@@ -210,7 +210,7 @@ impl RequestFraming {
         };
     }
 
-    /// The position of this request's end, and of all that follows, is ambiguous.
+    /// Marks this request and all later ones as ambiguous.
     fn give_up(&mut self) {
         self.state = FramingState::Ambiguous;
         self.first_ambiguous = Some(self.heads);
@@ -227,10 +227,10 @@ impl FramingState {
 }
 
 impl HeaderField {
-    /// What a line may be that has not begun.
+    /// The state at the start of a line.
     const NONE: HeaderField = HeaderField::Name(b"");
 
-    /// Takes the byte of a line that makes it so many bytes long.
+    /// Processes a byte of a line; `bytes` is the length of the line including it.
     fn handle(&mut self, byte: u8, bytes: usize, has_coding: &mut bool) {
         match self {
             HeaderField::Other => {}
@@ -260,7 +260,7 @@ impl HeaderField {
                 b'0'..=b'9' if !*is_over => {
                     let more = value.unwrap_or(0).checked_mul(10);
                     *value = more.and_then(|more| more.checked_add((byte - b'0').into()));
-                    // Too many digits are no length.
+                    // A number with too many digits is invalid.
                     *is_over = value.is_none();
                 }
                 _ => (*value, *is_over) = (None, true),
@@ -273,8 +273,8 @@ impl HeaderField {
 mod tests {
     use super::*;
 
-    /// How many heads end in these bytes, and which one is refused; the same in pieces of every
-    /// size.
+    /// Returns the number of heads that end in these bytes, and the first rejected one; the same
+    /// for pieces of every size.
     fn follow(bytes: &[u8]) -> (usize, Option<usize>) {
         let mut whole = RequestFraming::default();
         whole.handle(bytes);
@@ -289,10 +289,10 @@ mod tests {
 
     const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
-    /// RFC 9112 section 6.3: both headers, in either order, case and value, are rejected, and
-    /// nothing else.
+    /// RFC 9112 section 6.3: a request with both headers is rejected, in any order and case and
+    /// with any value.
     #[test]
-    fn two_lengths_are_refused() {
+    fn rejects_requests_with_two_lengths() {
         for fields in [
             "Content-Length: 5\r\nTransfer-Encoding: chunked",
             "Transfer-Encoding: chunked\r\nContent-Length: 5",
@@ -309,7 +309,7 @@ mod tests {
 
     /// Consecutive requests are separated, even if a body looks like a head.
     #[test]
-    fn bodies_are_no_heads() {
+    fn bodies_do_not_count_as_heads() {
         let evil = "\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
         let length = evil.len();
         let chunk = format!("{length:x};ext=1\r\n{evil}\r\n");
@@ -334,10 +334,9 @@ mod tests {
         }
     }
 
-    /// A request that the library rejects is not followed further, and all after it is rejected
-    /// here.
+    /// After a request that the library rejects, all requests are rejected here.
     #[test]
-    fn what_cannot_be_followed_is_refused_from_there_on() {
+    fn rejects_everything_after_a_malformed_request() {
         for (head, heads) in [
             ("Content-Length: +5\r\n\r\nhello", 0),
             ("Content-Length: -1\r\n\r\n", 0),
@@ -362,10 +361,9 @@ mod tests {
         assert_eq!((longest.heads, longest.first_ambiguous()), (1, None));
     }
 
-    /// Any bytes at all are followed without a panic, and a head is never counted after the place
-    /// was lost.
+    /// No bytes cause a panic, and no head is counted after the position is lost.
     #[test]
-    fn any_bytes_are_followed() {
+    fn no_bytes_panic() {
         let words = [
             "GET / HTTP/1.1\r\n",
             "\r\n",

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::limits::{REST_REASON_CHARS_MAX, REST_REASON_WORD_CHARS_MAX};
 use crate::secret::Secret;
 
-/// What a request does.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestMethod {
     Get,
@@ -21,7 +21,7 @@ pub enum RestMethod {
 }
 
 impl RestMethod {
-    /// Returns the word of the request line.
+    /// Returns the method as in the request line.
     pub fn name(self) -> &'static str {
         match self {
             RestMethod::Get => "GET",
@@ -39,7 +39,7 @@ pub struct RestBody {
 }
 
 impl RestBody {
-    /// Returns a form that is encoded already.
+    /// Returns a form from encoded text.
     pub fn form(text: &str) -> Self {
         RestBody {
             content_type: "application/x-www-form-urlencoded",
@@ -59,7 +59,7 @@ impl RestBody {
 #[derive(Clone, PartialEq, Eq)]
 pub struct RestRequest {
     pub method: RestMethod,
-    /// Absolute, with scheme; parts that come from a peer are [`encode_path_segment`]s.
+    /// Absolute URL with scheme; parts from a peer are encoded by [`encode_path_segment`].
     pub url: String,
     /// The value of the `Authorization` header.
     pub authorization: Option<Secret>,
@@ -67,7 +67,7 @@ pub struct RestRequest {
 }
 
 impl RestRequest {
-    /// Returns a request that reads.
+    /// Returns a GET request.
     pub fn get(url: String, authorization: Secret) -> Self {
         RestRequest {
             method: RestMethod::Get,
@@ -86,19 +86,19 @@ impl fmt::Debug for RestRequest {
     }
 }
 
-/// Returns the header value that proves a user by name and password.
+/// Returns the header value of Basic authentication.
 pub fn basic(user: &str, password: &Secret) -> Secret {
     let pair = format!("{user}:{}", password.expose());
     Secret::new(format!("Basic {}", BASE64.encode(pair.as_bytes())))
 }
 
-/// Returns the header value of a bearer key.
+/// Returns the header value of a bearer token.
 pub fn bearer(key: &Secret) -> Secret {
     Secret::new(format!("Bearer {}", key.expose()))
 }
 
-/// Writes any text as one segment of a path. `:` stays, as the ids of calls have it; `.` and `..`
-/// stay too, and mean what they mean in paths: refuse them before.
+/// Encodes text as one path segment. `:` remains, since ids of calls contain it. `.` and `..` also
+/// remain and keep their meaning: the caller must reject them.
 pub fn encode_path_segment(text: &str) -> String {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut out = String::with_capacity(text.len());
@@ -114,7 +114,7 @@ pub fn encode_path_segment(text: &str) -> String {
     out
 }
 
-/// Removes possible phone numbers, ids and keys from a provider's text.
+/// Removes possible phone numbers, ids and keys from the text of a provider.
 pub fn redact_reason(text: &str) -> String {
     let words = text.split_whitespace().map(|word| {
         if word.chars().count() > REST_REASON_WORD_CHARS_MAX {
@@ -143,7 +143,7 @@ mod tests {
 
     /// The examples of RFC 7617 section 2 and RFC 6750 section 2.1.
     #[test]
-    fn credentials_are_written_as_the_standards_write_them() {
+    fn credentials_match_the_examples_of_the_standards() {
         let aladdin = basic("Aladdin", &Secret::new("open sesame"));
         assert_eq!(aladdin.expose(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
         assert_eq!(
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_debug_form_tells_no_secret() {
+    fn the_debug_form_omits_secrets() {
         let request = RestRequest {
             method: RestMethod::Post,
             url: "https://api.example.net/calls/+15550001111".into(),

@@ -7,25 +7,25 @@
 
 use crate::limits::FRAMED_BYTES_MAX;
 
-/// The largest high byte of a packet's length.
+/// The largest high byte of the length of a packet.
 const LENGTH_HIGH_MAX: u8 = (FRAMED_BYTES_MAX >> 8) as u8;
 
-/// What a connection opens with.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SniffedProtocol {
     Http,
     Tls,
-    /// WebRTC packets, each behind its length.
+    /// WebRTC packets, each after its length.
     Framed,
 }
 
 impl SniffedProtocol {
-    /// Judges a connection by its first byte.
+    /// Returns the protocol of a connection with this first byte.
     pub fn from_first_byte(first: u8) -> SniffedProtocol {
         match first {
             0x16 => SniffedProtocol::Tls,
-            // An empty line, which a server ignores before a request. The first packet is a check,
-            // which is never so long.
+            // An empty line, which a server ignores before a request. The first packet of a framed
+            // connection is a check, which is shorter.
             b'\r' | b'\n' => SniffedProtocol::Http,
             0..=LENGTH_HIGH_MAX => SniffedProtocol::Framed,
             _ => SniffedProtocol::Http,
@@ -37,10 +37,9 @@ impl SniffedProtocol {
 mod tests {
     use super::*;
 
-    /// One byte of 256 is a handshake; every letter that a method may begin with is a request; a
-    /// check has 256 bytes at most.
+    /// 0x16 is a TLS handshake; letters start HTTP methods; checks have at most 256 bytes.
     #[test]
-    fn one_byte_tells() {
+    fn detects_the_protocol_by_one_byte() {
         let tls: Vec<u8> = (0..=255)
             .filter(|byte| SniffedProtocol::from_first_byte(*byte) == SniffedProtocol::Tls)
             .collect();

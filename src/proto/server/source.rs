@@ -7,10 +7,10 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The bits of an IPv6 address that name its network.
+/// The network bits of an IPv6 address.
 const NETWORK: u128 = !0 << 64;
 
-/// A source address, as quotas see it.
+/// The key of a source address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SourceKey {
     V4(Ipv4Addr),
@@ -44,7 +44,7 @@ mod tests {
         text.parse::<IpAddr>().expect("an address").into()
     }
 
-    /// IPv4 addresses stand alone, however they are written.
+    /// Every IPv4 address is a source, in either form.
     #[test]
     fn an_ipv4_address_is_one_source() {
         assert_eq!(key("192.0.2.1"), key("::ffff:192.0.2.1"));
@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(key("::ffff:192.0.2.1").to_string(), "192.0.2.1");
     }
 
-    /// The last 64 bits of an IPv6 address are their owner's choice; the first 64 are not.
+    /// The last 64 bits of an IPv6 address do not matter; the first 64 do.
     #[test]
     fn an_ipv6_network_is_one_source() {
         assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:ffff:ffff:ffff"));

@@ -20,10 +20,10 @@ use crate::limits::{AUTHORITY_VALID, CERTIFICATE_BACKDATED, CERTIFICATE_NAMES_MA
 
 const DAY_S: u64 = 86_400;
 
-/// What a client may call this machine.
+/// A name by which a client may address this machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CertificateName {
-    /// In lower case, without a dot at its end.
+    /// In lower case, without a trailing dot.
     Dns(String),
     Address(IpAddr),
 }
@@ -37,9 +37,9 @@ impl fmt::Display for CertificateName {
     }
 }
 
-/// Returns what clients may call this machine: `localhost`, its names and those of the
-/// configuration, the `.local` name of each, and every address that a browser can open. Sorted, at
-/// most [`CERTIFICATE_NAMES_MAX`].
+/// Returns the names by which clients may address this machine: `localhost`, its names and those of
+/// the configuration, the `.local` name of each, and every address that a browser can open. Sorted,
+/// at most [`CERTIFICATE_NAMES_MAX`].
 pub fn certificate_names(host_names: &[String], addresses: &[IpAddr]) -> Vec<CertificateName> {
     let mut names = vec![
         CertificateName::Dns("localhost".into()),
@@ -65,7 +65,7 @@ pub fn certificate_names(host_names: &[String], addresses: &[IpAddr]) -> Vec<Cer
     names
 }
 
-/// A link-local IPv6 address needs a zone, which no URL has.
+/// Link-local IPv6 addresses need a zone, which URLs do not support.
 fn is_for_browsers(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !address.is_unspecified() && !address.is_multicast(),
@@ -73,18 +73,18 @@ fn is_for_browsers(address: IpAddr) -> bool {
     }
 }
 
-/// What an authority may vouch for: everything below a name, or every address of a network.
+/// Names that an authority may certify: all below a name, or all addresses of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameConstraint {
     Dns(String),
-    /// An address and the length of its prefix in bits.
+    /// An address and its prefix length in bits.
     Network(IpAddr, u8),
 }
 
-/// Names that no public site can have.
+/// Top-level names that no public site has.
 const PRIVATE_NAMES: [&str; 5] = ["localhost", "local", "lan", "home.arpa", "internal"];
-/// Networks that no public site can be in: loopback, private, shared (RFC 6598), link-local, and
-/// those of IPv6.
+/// Networks without public sites: loopback, private, shared (RFC 6598), link-local, and those of
+/// IPv6.
 const PRIVATE_NETWORKS: [(IpAddr, u8); 9] = [
     (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
     (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8),
@@ -97,9 +97,8 @@ const PRIVATE_NETWORKS: [(IpAddr, u8); 9] = [
     (IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10),
 ];
 
-/// Returns what a new authority of a machine with these names may vouch for: the private world, and
-/// the machine itself. Who trusts it need not fear that its key, on a board in a drawer, opens the
-/// rest of the web.
+/// Returns the name constraints of a new authority: private names and networks, and the machine
+/// itself. A stolen key of a trusted authority then cannot certify other sites.
 pub fn name_constraints(names: &[CertificateName]) -> Vec<NameConstraint> {
     let mut subtrees: Vec<NameConstraint> = PRIVATE_NAMES
         .iter()
@@ -117,7 +116,7 @@ pub fn name_constraints(names: &[CertificateName]) -> Vec<NameConstraint> {
         subtrees.push(match name {
             CertificateName::Dns(name) => NameConstraint::Dns(name.clone()),
             CertificateName::Address(address @ IpAddr::V4(_)) => NameConstraint::Network(*address, 32),
-            // The host's half of an address changes from day to day.
+            // The host part of an address changes daily.
             CertificateName::Address(IpAddr::V6(address)) => {
                 NameConstraint::Network(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(), 64)
             }
@@ -126,7 +125,7 @@ pub fn name_constraints(names: &[CertificateName]) -> Vec<NameConstraint> {
     subtrees
 }
 
-/// Tells whether an authority with these subtrees may vouch for a name.
+/// Returns whether an authority with these subtrees may certify a name.
 pub fn permits(subtrees: &[NameConstraint], name: &CertificateName) -> bool {
     subtrees.iter().any(|subtree| match (subtree, name) {
         (NameConstraint::Dns(parent), CertificateName::Dns(name)) => {
@@ -147,7 +146,7 @@ pub fn permits(subtrees: &[NameConstraint], name: &CertificateName) -> bool {
     })
 }
 
-/// From when until when a certificate is valid, in seconds since 1970.
+/// The validity of a certificate, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     pub from_s: u64,
@@ -155,8 +154,8 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// Returns that of a new certificate. It begins in the past: clocks of clients are behind at
-    /// times.
+    /// Returns the validity of a new certificate. It starts in the past, since clocks of clients
+    /// may be slow.
     pub fn of_certificate(now_s: u64) -> Validity {
         let from_s = now_s - CERTIFICATE_BACKDATED.as_secs();
         Validity {
@@ -165,8 +164,8 @@ impl Validity {
         }
     }
 
-    /// Returns that of a new authority, which begins before the release: a clock that was ahead,
-    /// and is put right, must not make it one of the future.
+    /// Returns the validity of a new authority. It starts before the release, so that the authority
+    /// stays valid when a fast clock is corrected.
     pub fn of_authority(now_s: u64) -> Validity {
         Validity {
             from_s: RELEASED_S - 365 * DAY_S,
@@ -174,14 +173,14 @@ impl Validity {
         }
     }
 
-    /// Returns how many whole days are left, none when it is over.
+    /// Returns the remaining whole days.
     pub fn days_left(self, now_s: u64) -> u64 {
         self.until_s.saturating_sub(now_s) / DAY_S
     }
 }
 
-/// Returns the time to go by. A clock before the release was never set, and the truth is no earlier
-/// than the day on which a kept certificate was made.
+/// Returns a plausible time. A clock before the release was never set; the creation of a stored
+/// certificate is then a lower bound.
 pub fn plausible_now(clock_s: u64, kept: Option<&Certificate>) -> u64 {
     if clock_s >= RELEASED_S {
         return clock_s;
@@ -190,14 +189,14 @@ pub fn plausible_now(clock_s: u64, kept: Option<&Certificate>) -> u64 {
     made_s.max(RELEASED_S)
 }
 
-/// Why another certificate is due.
+/// The reason to issue a new certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RenewalReason {
-    /// Clients may use a name that is not in it.
+    /// It lacks a name that clients may use.
     Missing(CertificateName),
-    /// A third of its time is left.
+    /// A third of its validity remains.
     Ending,
-    /// Its time has not come: it was made while the clock was ahead.
+    /// It is not yet valid: it was issued while the clock was fast.
     Ahead,
 }
 
@@ -211,8 +210,7 @@ impl fmt::Display for RenewalReason {
     }
 }
 
-/// Tells whether another certificate is due; `certificate_names` is what its authority may vouch
-/// for.
+/// Returns whether a new certificate is due; `wanted` are the names that its authority may certify.
 pub fn renewal_reason(kept: &Certificate, wanted: &[CertificateName], clock_s: u64) -> Option<RenewalReason> {
     let Validity { from_s, until_s } = kept.validity;
     let now_s = plausible_now(clock_s, Some(kept));
@@ -226,9 +224,9 @@ pub fn renewal_reason(kept: &Certificate, wanted: &[CertificateName], clock_s: u
     missing.cloned().map(RenewalReason::Missing)
 }
 
-/// Returns the names of the next certificate: those that are wanted, and those of the last one
-/// while there is room, so that an interface that comes and goes, or a second runner with other
-/// names, does not ask for another one each time.
+/// Returns the names of the next certificate: the wanted ones, and those of the last one as far as
+/// they fit, so that changing interfaces, or a second runner with other names, do not cause a new
+/// certificate each time.
 pub fn next_names(
     wanted: &[CertificateName],
     last: Option<&Certificate>,

@@ -7,7 +7,7 @@
 
 use crate::limits;
 
-/// A field whose name contains one of these is masked.
+/// Fields whose names contain one of these words are masked.
 const SECRET_WORDS: [&str; 15] = [
     "key",
     "token",
@@ -25,23 +25,23 @@ const SECRET_WORDS: [&str; 15] = [
     "sdp",
     "candidate",
 ];
-/// A field of exactly one of these names is masked: they hold telephone numbers.
+/// Fields with exactly these names are masked: they contain telephone numbers.
 const SECRET_NAMES: [&str; 3] = ["from", "to", "number"];
-/// So many digits in a row, separators aside, can be a telephone number.
+/// Number of digits, ignoring separators, from which a sequence can be a telephone number.
 const PHONE_DIGITS_MIN: usize = 7;
 const MASK: &str = "***";
 
-/// Makes the loggable form of a body.
+/// Returns the form of a body for the log.
 pub fn redact_for_log(body: &[u8]) -> String {
     let cut = limits::LOGGED_BODY_CHARS_MAX;
-    // A character has at most four bytes, so no more of the body than this needs a look.
+    // A character has at most four bytes, so this part of the body is enough.
     let head = &body[..body.len().min(cut * 4)];
     let text: Vec<char> = String::from_utf8_lossy(head).chars().take(cut).collect();
     printable(&redact(&text))
 }
 
-/// Escapes what could forge or hide part of a log line: control characters, line separators,
-/// direction marks.
+/// Escapes characters that could forge or hide parts of a log line: control characters, line
+/// separators, direction marks.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -102,7 +102,7 @@ fn is_phone_number(word: &[char]) -> bool {
     word.len() >= PHONE_DIGITS_MIN && word.iter().all(|c| c.is_ascii_digit() || *c == '-')
 }
 
-/// Finds the end of a number written with `+`, spaces, dots and brackets.
+/// Returns the end of a number written with `+`, spaces, dots and brackets.
 fn phone_number_end(text: &[char], at: usize) -> Option<usize> {
     if text[at] != '+' {
         return None;
@@ -114,8 +114,8 @@ fn phone_number_end(text: &[char], at: usize) -> Option<usize> {
     (digits >= PHONE_DIGITS_MIN).then_some(end)
 }
 
-/// Finds the value that belongs to the name that ends at `at`: after a colon or an equals sign, or
-/// after a mere space when `spaced`. Quotes may be escaped, as in JSON inside a JSON string.
+/// Returns the value after the name that ends at `at`: after a colon or an equals sign, or after a
+/// space if `spaced`. Quotes may be escaped, as in JSON inside a JSON string.
 fn value_after(text: &[char], at: usize, spaced: bool) -> Option<std::ops::Range<usize>> {
     let blank = |c: char| c.is_whitespace();
     let quoted = run(text, at, |c| matches!(c, '"' | '\'' | '\\'));
@@ -134,8 +134,7 @@ fn value_after(text: &[char], at: usize, spaced: bool) -> Option<std::ops::Range
     Some(start..end)
 }
 
-/// Finds the end of a string, quote included. In JSON inside JSON the escaped quote is the one that
-/// closes.
+/// Returns the end of a string, including its quote. In nested JSON, the escaped quote closes it.
 fn closing_quote(text: &[char], mut at: usize, quote: char, nested: bool) -> usize {
     while let Some(c) = text.get(at) {
         match c {
@@ -148,8 +147,8 @@ fn closing_quote(text: &[char], mut at: usize, quote: char, nested: bool) -> usi
     text.len()
 }
 
-/// Finds the end of an object or list, or of the text when it does not end. Brackets within strings
-/// do not count.
+/// Returns the end of an object or list, or of the text if it is incomplete. Brackets in strings
+/// are ignored.
 fn closing_bracket(text: &[char], mut at: usize) -> usize {
     let mut depth = 0_usize;
     while let Some(c) = text.get(at) {
@@ -181,9 +180,9 @@ fn run(text: &[char], from: usize, matches: impl Fn(char) -> bool) -> usize {
 mod tests {
     use super::*;
 
-    /// R-097: the raw body is logged, but never a key, a token, a credential or a telephone number.
+    /// R-097: the body is logged without keys, tokens, credentials and telephone numbers.
     #[test]
-    fn secrets_are_masked_in_json_and_in_what_is_not_json() {
+    fn masks_secrets_in_json_and_other_text() {
         for (body, logged) in [
             (
                 r#"{"transport":5,"api_key":"sk-1"}"#,
@@ -224,9 +223,9 @@ mod tests {
         }
     }
 
-    /// R-098: at most 5000 characters of the body, counted as characters.
+    /// R-098: at most 5000 characters of the body.
     #[test]
-    fn the_body_is_cut_by_characters() {
+    fn truncates_the_body_by_characters() {
         let cap = limits::LOGGED_BODY_CHARS_MAX;
         assert_eq!(cap, 5000);
         assert_eq!(redact_for_log("a".repeat(cap).as_bytes()).chars().count(), cap);
@@ -237,9 +236,9 @@ mod tests {
         );
     }
 
-    /// A body cannot forge a log line, nor hide one.
+    /// A body can neither forge nor hide a log line.
     #[test]
-    fn control_characters_are_escaped() {
+    fn escapes_control_characters() {
         assert_eq!(
             redact_for_log(b"a\r\n[ERROR] b\x1b[31m\x00"),
             r"a\r\n[ERROR] b\u{1b}[31m\u{0}"
@@ -248,9 +247,9 @@ mod tests {
         assert_eq!(redact_for_log(b"\xff\xfe"), "\u{fffd}\u{fffd}");
     }
 
-    /// Any prefix of a body can be logged: no slice of it makes the scanner fail.
+    /// Every prefix of a body can be logged.
     #[test]
-    fn every_cut_of_a_body_is_safe() {
+    fn every_prefix_of_a_body_is_accepted() {
         let body = r#"{"key":{"a":["\"}"]},"b":"{\"token\":\"x\"}","t":"+1 555 000 11 11",'pwd'='\'',"k\":\\"#;
         for end in 0..=body.len() {
             redact_for_log(&body.as_bytes()[..end]);

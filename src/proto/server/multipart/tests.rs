@@ -1,8 +1,8 @@
-//! Forms of real clients, cut anywhere, and forms that are none.
+//! Tests forms of real clients, split at every position, and malformed forms.
 
 use super::*;
 
-/// What a body said, with the pieces of the file joined.
+/// The parsed content of a body, with the file joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Heard {
     fields: Vec<(String, Vec<u8>)>,
@@ -49,7 +49,7 @@ fn parse<'b>(boundary: &str, pieces: impl IntoIterator<Item = &'b [u8]>) -> (Hea
     (heard, finished)
 }
 
-/// Parses a body whole, byte by byte, and cut in two at every place; all have to say the same.
+/// Parses a body at once, byte by byte, and split at every position; the results must be equal.
 fn parse_cut(boundary: &str, body: &[u8]) -> (Heard, Result<(), MultipartError>) {
     let whole = parse(boundary, [body]);
     assert_eq!(parse(boundary, body.chunks(1)), whole);
@@ -86,7 +86,7 @@ fn pair(name: &str, value: &str) -> (String, Vec<u8>) {
 
 /// C-067, C-068: forms as stock clients send them; the declared type of a part is ignored.
 #[test]
-fn forms_of_real_clients() {
+fn parses_forms_of_real_clients() {
     let curl = concat!(
         "--------------------------d74496d66958873e\r\n",
         "Content-Disposition: form-data; name=\"key\"\r\n\r\no/u.tar.gz\r\n",
@@ -124,8 +124,7 @@ fn forms_of_real_clients() {
         "Content-Disposition: form-data; name=\"file\"; filename=\"a%22b\\c.tar.gz\"\r\nContent-Type: application/gzip\r\n\r\nARCHIVE\r\n",
         "------WebKitFormBoundaryePkpFF7tjBAqx29L--\r\n",
     );
-    // A client for the Java platform, which gives lengths and encodings of parts too, and no line
-    // break at the end.
+    // A Java client, which adds lengths and encodings to parts, and no line break at the end.
     let java = concat!(
         "--8721656041911415653955004498\r\ncontent-disposition:form-data;name=key\r\nContent-Length: 10\r\n\r\no/u.tar.gz\r\n",
         "--8721656041911415653955004498\r\nCONTENT-DISPOSITION: Form-Data ; NAME=\"Content-Type\"\r\n",
@@ -193,10 +192,10 @@ fn content_may_look_like_a_boundary() {
     }
 }
 
-/// Text before the first boundary and behind the last, blanks behind a boundary, parts behind the
-/// file: all without meaning.
+/// Text before the first boundary and after the last, blanks after a boundary, and parts after the
+/// file are ignored.
 #[test]
-fn what_is_around_the_parts_is_dropped() {
+fn ignores_everything_around_the_parts() {
     let late = field("late", "1");
     let body = [
         b"To be ignored.\r\n--A\r\n",
@@ -216,7 +215,7 @@ fn what_is_around_the_parts_is_dropped() {
 }
 
 #[test]
-fn names_are_read_as_clients_write_them() {
+fn parses_names_as_clients_write_them() {
     for (header, expected) in [
         ("Content-Disposition: form-data; name=\"a\\\"b\\\\c\\d\"", "a\"b\\c\\d"),
         ("Content-Disposition: form-data; name=\"a;b=c\"", "a;b=c"),
@@ -239,7 +238,7 @@ fn names_are_read_as_clients_write_them() {
 }
 
 #[test]
-fn what_is_no_form_is_refused() {
+fn rejects_malformed_forms() {
     for header in [
         "Content-Type: text/plain",
         "Content-Disposition",
@@ -286,8 +285,7 @@ fn what_is_no_form_is_refused() {
             body.escape_ascii()
         );
     }
-    // Nothing that lacks its end is a form, wherever it was cut; the line break behind the last
-    // boundary is no matter.
+    // Every truncated form is rejected; only the line break after the last boundary is optional.
     for at in 0..whole.len() - 2 {
         let (heard, outcome) = parse("B", [&whole[..at]]);
         assert!(
@@ -299,7 +297,7 @@ fn what_is_no_form_is_refused() {
 
 /// I-06: no file, and two.
 #[test]
-fn one_file_is_expected() {
+fn requires_exactly_one_file() {
     let (heard, outcome) = parse_cut("B", &[&field("a", "1")[..], &field("File", "1"), CLOSE].concat());
     assert_eq!((heard.fields.len(), outcome), (2, Err(NO_FILE)));
     assert_eq!(parse_cut("B", b"--B--\r\n").1, Err(NO_FILE));
@@ -310,8 +308,8 @@ fn one_file_is_expected() {
     );
 }
 
-/// I-06, I-07: names and values before the file have a bound, and so has all that is not the file;
-/// the file has none here.
+/// I-06, I-07: names and values before the file are limited, and so is everything outside the file;
+/// the file itself is not limited here.
 #[test]
 fn only_the_file_may_be_long() {
     let fields = |bytes: usize| [&field("a", &"x".repeat(bytes - 1))[..], &file(b""), CLOSE].concat();
@@ -352,9 +350,9 @@ fn only_the_file_may_be_long() {
     }
 }
 
-/// What `on` refuses is the end.
+/// An error of `on` ends the parsing.
 #[test]
-fn a_refusal_of_an_event_comes_through() {
+fn returns_errors_of_the_event_handler() {
     let body = [&field("a", "1")[..], &file(b"x"), CLOSE].concat();
     let mut parser = MultipartParser::new("B");
     let refused = parser.push(&body, &mut |event| match event {
@@ -365,7 +363,7 @@ fn a_refusal_of_an_event_comes_through() {
 }
 
 #[test]
-fn a_boundary_is_found_in_the_type() {
+fn finds_the_boundary_in_the_content_type() {
     let longest = "x".repeat(BOUNDARY_BYTES_MAX);
     for (kind, expected) in [
         ("multipart/form-data; boundary=abc", Some("abc")),
@@ -394,7 +392,7 @@ fn a_boundary_is_found_in_the_type() {
     }
 }
 
-/// A form that is read for its fields has no file part, and a cap of its own.
+/// A form without a file has a limit of its own.
 #[test]
 fn fields_alone_need_no_file() {
     let body =

@@ -14,16 +14,16 @@ use rcgen::{
 
 use super::{CertificateName, NameConstraint, Validity};
 
-/// Returns the name of a machine's authority. Two boards may have one host name, so `mark` is a
-/// part of it.
+/// Returns the name of the authority of a machine. It contains `mark`, since two boards may have
+/// the same host name.
 pub fn authority_name(host: &str, mark: u16) -> String {
     format!("edge-runner on {host} ({mark:04x})")
 }
 
-/// Writes an authority.
+/// Issues an authority certificate.
 ///
 /// # Errors
-/// The library's; valid names cause none.
+/// Returns an error of the library; valid names cause none.
 pub fn authority(
     name: &str,
     permitted: &[NameConstraint],
@@ -41,10 +41,10 @@ pub fn authority(
     Ok(params.self_signed(key)?.der().to_vec())
 }
 
-/// Writes a server's certificate, signed by the authority of this name and key.
+/// Issues a server certificate, signed by the authority with this name and key.
 ///
 /// # Errors
-/// The library's, for a name that is not ASCII.
+/// Returns an error of the library for a name that is not ASCII.
 pub fn certificate(
     names: &[CertificateName],
     validity: Validity,
@@ -53,7 +53,7 @@ pub fn certificate(
     authority_key: &KeyPair,
 ) -> Result<Vec<u8>, Error> {
     let mut params = valid(validity);
-    // A host name here would count as a name at some old clients, and break the constraints.
+    // Some old clients take a host name here as a name, which would break the constraints.
     params.distinguished_name = distinguished("edge-runner");
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

@@ -14,20 +14,20 @@ use x509_cert::name::Name as Distinguished;
 
 use super::{CertificateName, NameConstraint, Validity};
 
-/// What a certificate says.
+/// The content of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// The common name, or everything when there is none.
+    /// The common name, or the whole subject if there is none.
     pub subject: String,
     pub issuer: String,
     pub names: Vec<CertificateName>,
     pub validity: Validity,
     pub is_authority: bool,
-    /// What it may vouch for; nothing of it is said by an authority that may vouch for all.
+    /// The name constraints; `None` if the authority may certify all names.
     pub permitted: Option<Vec<NameConstraint>>,
 }
 
-/// Bytes that are no certificate.
+/// Bytes that are not a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CertificateParseError;
 
@@ -40,10 +40,11 @@ impl fmt::Display for CertificateParseError {
 impl std::error::Error for CertificateParseError {}
 
 impl Certificate {
-    /// Reads a certificate.
+    /// Parses a certificate.
     ///
     /// # Errors
-    /// [`CertificateParseError`] when it is none, or its time is none.
+    /// Returns a [`CertificateParseError`] if the bytes are not a certificate, or its validity is
+    /// invalid.
     pub fn read(der: &[u8]) -> Result<Certificate, CertificateParseError> {
         let whole = x509_cert::Certificate::from_der(der).map_err(|_| CertificateParseError)?;
         let tbs = whole.tbs_certificate();

@@ -1,4 +1,4 @@
-//! Names, times and renewals, with clocks that the tests set; certificates are written and read
+//! Tests names, validity and renewals with simulated clocks; certificates are issued and parsed
 //! again.
 
 use rcgen::KeyPair;
@@ -24,7 +24,7 @@ fn names(list: &[&str]) -> Vec<String> {
     list.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// A certificate for these names, made at that time, written and read.
+/// Issues and parses a certificate for these names at a time.
 fn made(list: &[CertificateName], now_s: u64) -> Certificate {
     let (key, signer) = (key(), key());
     let der = issue::certificate(list, Validity::of_certificate(now_s), &key, "an authority", &signer);
@@ -37,9 +37,10 @@ fn key() -> KeyPair {
 
 const NOW_S: u64 = RELEASED_S + 400 * DAY_S;
 
-/// Every way in which a browser may address the machine is named, and nothing that no URL can hold.
+/// A certificate has every name by which a browser may address the machine, and no address that
+/// URLs do not support.
 #[test]
-fn a_machine_is_named_in_every_way() {
+fn lists_all_names_of_a_machine() {
     let own = names(&[
         "board",
         "board.lan",
@@ -79,9 +80,9 @@ fn a_machine_is_named_in_every_way() {
     );
 }
 
-/// At the cap every name is in, past it the last ones are not.
+/// The number of names is limited; the last ones are dropped.
 #[test]
-fn the_number_of_names_is_capped() {
+fn the_number_of_names_is_limited() {
     let many = |count: usize| -> Vec<IpAddr> {
         let base = Ipv4Addr::new(10, 0, 0, 0).to_bits();
         (0..count)
@@ -99,7 +100,7 @@ fn the_number_of_names_is_capped() {
 
 /// An authority certifies private names and its own machine only.
 #[test]
-fn an_authority_is_for_its_own_machine() {
+fn an_authority_is_limited_to_private_names_and_its_machine() {
     let own = [
         dns("bot.example.net"),
         at("203.0.113.9"),
@@ -152,9 +153,9 @@ fn an_authority_is_for_its_own_machine() {
     ));
 }
 
-/// What is written says what it was told to; the names of its authority are what it was made with.
+/// Issued certificates contain the requested names, and the constraints of their authority.
 #[test]
-fn certificates_say_what_they_were_made_for() {
+fn issued_certificates_contain_the_requested_names() {
     let own = certificate_names(&names(&["board"]), &addresses(&["192.168.1.7", "2001:db8::7"]));
     let certificate = made(&own, NOW_S);
     assert_eq!(
@@ -185,10 +186,9 @@ fn certificates_say_what_they_were_made_for() {
     assert!(validity.days_left(NOW_S) >= 20 * 365);
 }
 
-/// Bytes that are no certificate are refused: every beginning of one, and one with a byte changed
-/// is read or refused.
+/// Every truncated certificate is rejected, and no changed byte causes a panic.
 #[test]
-fn what_is_no_certificate_is_refused() {
+fn rejects_bytes_that_are_not_a_certificate() {
     let (key, signer) = (key(), key());
     let validity = Validity::of_certificate(NOW_S);
     let der = issue::certificate(&[dns("localhost")], validity, &key, "a", &signer).expect("it can be written");
@@ -210,9 +210,9 @@ fn what_is_no_certificate_is_refused() {
     );
 }
 
-/// A renewal is due with a third of the time left, or when a name is missing.
+/// A renewal is due when a third of the validity remains, or when a name is missing.
 #[test]
-fn a_certificate_is_renewed_in_time() {
+fn renews_a_certificate_in_time() {
     let own = certificate_names(&names(&["board"]), &addresses(&["192.168.1.7"]));
     let kept = made(&own, NOW_S);
     let Validity { from_s, until_s } = kept.validity;
@@ -232,17 +232,17 @@ fn a_certificate_is_renewed_in_time() {
         renewal_reason(&kept, &moved, NOW_S),
         Some(RenewalReason::Missing(at("192.168.1.8")))
     );
-    // An address that is gone asks for nothing.
+    // A removed address does not cause a renewal.
     assert_eq!(
         renewal_reason(&kept, &certificate_names(&names(&["board"]), &[]), NOW_S),
         None
     );
 }
 
-/// A board whose clock starts in 1970 makes a certificate that clients take at the release and for
-/// two years, and keeps one that it made while it knew the time.
+/// A board whose clock starts in 1970 issues a certificate that is valid from the release for two
+/// years, and keeps one that it issued with the correct time.
 #[test]
-fn a_clock_of_1970_is_not_believed() {
+fn ignores_a_clock_of_1970() {
     let own = certificate_names(&[], &[]);
     assert_eq!(plausible_now(0, None), RELEASED_S);
     assert_eq!(plausible_now(RELEASED_S - 1, None), RELEASED_S);
@@ -250,8 +250,8 @@ fn a_clock_of_1970_is_not_believed() {
     let first = made(&own, plausible_now(42, None));
     assert!(first.validity.from_s < RELEASED_S && first.validity.until_s > RELEASED_S + 790 * DAY_S);
     assert_eq!(renewal_reason(&first, &own, 42), None);
-    // The clock jumps to the truth: within the first two thirds nothing happens, after that it is
-    // renewed.
+    // The clock jumps to the correct time: within the first two thirds nothing happens, then the
+    // certificate is renewed.
     assert_eq!(renewal_reason(&first, &own, RELEASED_S + 500 * DAY_S), None);
     assert_eq!(
         renewal_reason(&first, &own, RELEASED_S + 2000 * DAY_S),
@@ -259,18 +259,18 @@ fn a_clock_of_1970_is_not_believed() {
     );
     let second = made(&own, plausible_now(RELEASED_S + 2000 * DAY_S, Some(&first)));
     assert_eq!(renewal_reason(&second, &own, RELEASED_S + 2000 * DAY_S), None);
-    // The next start is in 1970 again: the certificate of the better day stays, and the time is no
-    // earlier than its making.
+    // The next start is in 1970 again: the later certificate stays, and is the lower bound of the
+    // time.
     assert_eq!(renewal_reason(&second, &own, 43), None);
     assert_eq!(plausible_now(43, Some(&second)), RELEASED_S + 2000 * DAY_S);
-    // The authority holds from before the first day on.
+    // The authority is valid from before the first day.
     let authority = Validity::of_authority(plausible_now(42, None));
     assert!(authority.from_s < first.validity.from_s && authority.until_s > RELEASED_S + 19 * 365 * DAY_S);
 }
 
-/// A clock that was ahead and is put right leaves no certificate of the future.
+/// A fast clock that is corrected leaves no certificate that is not yet valid.
 #[test]
-fn a_clock_that_was_ahead_leaves_nothing_behind() {
+fn replaces_certificates_of_a_fast_clock() {
     let own = certificate_names(&[], &[]);
     let future = made(&own, NOW_S + 10_000 * DAY_S);
     assert_eq!(renewal_reason(&future, &own, NOW_S), Some(RenewalReason::Ahead));
@@ -278,10 +278,10 @@ fn a_clock_that_was_ahead_leaves_nothing_behind() {
     assert!(authority.from_s < NOW_S && authority.until_s > NOW_S);
 }
 
-/// An interface that comes and goes asks for one certificate, not for one each time; what the
-/// authority may not vouch for, and more names than fit, stay out.
+/// An interface that comes and goes causes one renewal; names outside the constraints, and more
+/// names than fit, are dropped.
 #[test]
-fn names_of_the_last_certificate_are_kept_while_there_is_room() {
+fn keeps_names_of_the_last_certificate_while_they_fit() {
     let subtrees = name_constraints(&[]);
     let (near, far) = (
         certificate_names(&[], &addresses(&["10.0.0.1"])),
