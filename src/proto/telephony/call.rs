@@ -1,9 +1,9 @@
-//! One call: parses the provider's messages and writes the runner's.
+//! One call: parses messages of the provider, and encodes messages to it.
 //!
 //! In: messages as text; PCM (`i16` mono at the rate of [`TelephonyCall::tx`]) and names of marks.
 //! Out: [`ProviderInput`], PCM at the rate of [`TelephonyCall::rx`], and messages as text, each in
-//! one allocation. What differs between providers is in their files. Rejected: text that is not a
-//! JSON object. Audio that is not base64, is too long, or belongs to another track is skipped and
+//! one allocation. Differences between providers are in their files. Text that is not a JSON object
+//! is rejected. Audio that is not base64, is too long, or belongs to another track is skipped and
 //! counted.
 
 use std::fmt;
@@ -18,25 +18,24 @@ use super::reorder::ReorderBuffer;
 use super::{ChunkLimits, Malformed, MediaFormat, ProviderInput};
 use crate::limits::{MARK_BYTES_MAX, TELEPHONY_PAYLOAD_BYTES_MAX};
 
-/// A call whose handshake was recognised.
+/// A call with a recognised handshake.
 pub struct TelephonyCall {
     pub provider: &'static Provider,
-    /// What the provider sends.
+    /// The format of inbound audio.
     pub rx: MediaFormat,
-    /// What the provider is sent.
+    /// The format of outbound audio.
     pub tx: MediaFormat,
     pub stream_id: String,
-    /// By this the provider knows the call; may be empty, and then nothing is hung up.
+    /// The id of the call at the provider; if empty, the call is not hung up.
     pub call_id: String,
-    /// The normalised data that the bot gets as `call_data`: an object.
+    /// The normalised data for the bot's `call_data`: an object.
     pub data: Value,
-    /// Messages, or parts of them, that made no sense; audio that is not the caller's is one of
-    /// them.
+    /// Invalid messages, or parts of messages, including audio of another track.
     pub malformed: u64,
     state: StreamState,
 }
 
-/// The stream of a call, as a provider's handshake tells it.
+/// The stream of a call, from the handshake.
 pub struct StreamStart {
     pub stream_id: String,
     pub call_id: String,
@@ -44,31 +43,31 @@ pub struct StreamStart {
     pub tx: MediaFormat,
     /// See [`TelephonyCall::data`].
     pub data: Value,
-    /// A message with audio, up to the base64 of the audio.
+    /// The start of a message with audio, up to the base64.
     pub media_head: String,
-    /// Whether the provider sends audio in order. Where it does not, its messages have numbers.
+    /// Whether the provider sends audio in order; otherwise, its messages are numbered.
     pub in_order: bool,
 }
 
-/// What a call remembers between messages.
+/// The state of a call between messages.
 struct StreamState {
-    /// See [`StreamStart::media_head`]: made once, since fifty messages a second begin with it.
+    /// See [`StreamStart::media_head`]; fifty messages a second start with it.
     media_head: String,
-    /// Puts audio in order, where the provider does not.
+    /// Reorders audio, if the provider does not order it.
     order: Option<ReorderBuffer>,
-    /// Audio of one message on its way from base64 to PCM; its memory is used again.
+    /// Decoded base64 of a message, before PCM; a field to reuse the memory.
     decoded: Vec<u8>,
     reports: u64,
 }
 
-/// What a message ends with that begins with [`StreamStart::media_head`].
+/// The end of a message that starts with [`StreamStart::media_head`].
 const MEDIA_TAIL: &str = r#""}}"#;
-/// Samples that are encoded in one go: whole groups of base64 at one byte a sample and at two, so
-/// no padding comes between.
+/// Samples that are encoded at once: whole base64 groups for one and two bytes per sample, so that
+/// no padding occurs within.
 const BLOCK_SAMPLES: usize = 240;
 
 impl TelephonyCall {
-    /// Makes the call of a stream.
+    /// Creates the call of a stream.
     pub fn new(provider: &'static Provider, stream: StreamStart) -> Self {
         TelephonyCall {
             provider,
@@ -87,16 +86,15 @@ impl TelephonyCall {
         }
     }
 
-    /// Reads a message of the provider. The caller's voice in it is appended to `pcm`, at the rate
-    /// of [`TelephonyCall::rx`].
+    /// Parses a message of the provider. Its audio is appended to `pcm`, at the rate of
+    /// [`TelephonyCall::rx`].
     ///
-    /// Where the provider promises no order, frames that come early are held back, a few at most,
-    /// and appended with a later message, be it [`ProviderInput::Stop`]. What makes no sense is
-    /// skipped and counted.
+    /// If the provider does not order its audio, a few early frames are held and appended with a
+    /// later message, including [`ProviderInput::Stop`]. Invalid parts are skipped and counted.
     ///
     /// # Errors
-    /// [`Malformed`] when the text is no JSON object: this is not a provider, and the socket is
-    /// best closed.
+    /// Returns [`Malformed`] if the text is not a JSON object: the peer is not a provider, and the
+    /// socket should be closed.
     pub fn read(&mut self, text: &str, pcm: &mut Vec<i16>) -> Result<ProviderInput, Malformed> {
         let Some(message) = ProviderMessage::parse(text)? else {
             return Ok(self.skip(MessageFlaw::Members));
@@ -122,7 +120,7 @@ impl TelephonyCall {
                 ProviderInput::Nothing
             }
             event if self.provider.mark_events.contains(&event) => {
-                // The name stands in an object of its own, or beside the event.
+                // The name is in an object of its own, or beside the event.
                 match message.mark.0.name.as_str().or(message.name.as_str()) {
                     Some(name) if name.len() <= MARK_BYTES_MAX => ProviderInput::Mark(name.to_string()),
                     _ => self.skip(MessageFlaw::Name),
@@ -133,12 +131,12 @@ impl TelephonyCall {
         Ok(heard)
     }
 
-    /// Says how the bot's voice is cut into messages.
+    /// Returns the chunk size of outbound audio.
     pub fn chunk(&self) -> ChunkLimits {
         self.provider.protocol.chunk(self.tx)
     }
 
-    /// Returns the message that says `pcm`, which is at the rate of [`TelephonyCall::tx`].
+    /// Returns a message with the audio of `pcm`, at the rate of [`TelephonyCall::tx`].
     pub fn media(&self, pcm: &[i16]) -> String {
         let (head, codec) = (&self.state.media_head, self.tx.codec);
         let base64_bytes = BASE64.encode_len(pcm.len() * codec.width());
@@ -153,25 +151,24 @@ impl TelephonyCall {
         text
     }
 
-    /// Tells whether the provider promises to give back the marks that a clear overtakes, before
-    /// any later one.
+    /// Returns whether the provider returns the marks that a clear discards, before later ones.
     pub fn returns_cleared(&self) -> bool {
         self.provider.returns_cleared
     }
 
-    /// Returns the message that drops what was sent and is not played yet.
+    /// Returns the message that discards audio that was sent and is not yet played.
     pub fn clear(&self) -> String {
         self.provider.protocol.clear(&message::quoted(&self.stream_id))
     }
 
-    /// Returns the message that comes back as [`ProviderInput::Mark`] once all that was sent before
-    /// it is played, or cleared.
+    /// Returns a mark message. The provider returns it as [`ProviderInput::Mark`] once everything
+    /// before it is played or cleared.
     pub fn mark(&self, name: &str) -> String {
         let (stream_id, name) = (message::quoted(&self.stream_id), message::quoted(name));
         self.provider.protocol.mark(&stream_id, &name)
     }
 
-    /// Has a report of the provider logged, ever more rarely: a peer can send any number.
+    /// Logs a report of the provider. The intervals grow, since a peer can send any number.
     fn report(&mut self, message: &ProviderMessage<'_>, text: &str) {
         self.state.reports += 1;
         if self.state.reports.is_power_of_two() {
@@ -192,7 +189,7 @@ impl TelephonyCall {
         if let Err(flaw) = self.decode(media.payload.as_str(), pcm) {
             self.skip(flaw);
         }
-        // A frame that could not be read takes its place all the same: no other waits for it.
+        // An invalid frame keeps its place in the order, so that no frame waits for it.
         if let (Some(order), Some(chunk)) = (&mut self.state.order, media.chunk.whole()) {
             order.place(chunk, before, pcm);
         }
@@ -203,7 +200,7 @@ impl TelephonyCall {
         }
     }
 
-    /// Appends the samples of a payload; those before a flaw are good.
+    /// Appends the samples of a payload; samples before an error are kept.
     fn decode(&mut self, payload: Option<&str>, pcm: &mut Vec<i16>) -> Result<(), MessageFlaw> {
         let payload = payload.ok_or(MessageFlaw::Payload)?;
         if payload.len() > TELEPHONY_PAYLOAD_BYTES_MAX {
@@ -230,7 +227,7 @@ impl TelephonyCall {
         }
     }
 
-    /// Counts what makes no sense. The log hears of it ever more rarely: a peer can send any
+    /// Counts an invalid message. The intervals of log lines grow, since a peer can send any
     /// number.
     fn skip(&mut self, flaw: MessageFlaw) -> ProviderInput {
         self.malformed += 1;
@@ -245,7 +242,7 @@ impl TelephonyCall {
 }
 
 impl fmt::Debug for TelephonyCall {
-    /// Omits the phone numbers, so that a call may be logged.
+    /// Omits telephone numbers, so that a call can be logged.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
             .field("provider", &self.provider)
@@ -257,10 +254,10 @@ impl fmt::Debug for TelephonyCall {
     }
 }
 
-/// What a message, or a part of it, is skipped for.
+/// The reason to skip a message, or a part of it.
 #[derive(Clone, Copy, Debug)]
 enum MessageFlaw {
-    /// Members that stand twice, or numbers that no number type holds.
+    /// Members that are repeated, or numbers out of range.
     Members,
     Event,
     Track,

@@ -1,8 +1,8 @@
 //! Exotel: snake_case members, ids that end in `_sid`, numbers as strings, PCM in large chunks.
 //!
-//! In: the provider's `start`, whose rate the URL chose. Out: the text of `media`, `mark` and
+//! In: the provider's `start`, whose rate the URL selected. Out: the text of `media`, `mark` and
 //! `clear`, each with the stream's id; audio has the format of the inbound side. The provider
-//! accepts chunks of 3200 bytes to 100 kB in steps of 320 bytes. It signs nothing, takes no markup,
+//! accepts chunks of 3200 bytes to 100 kB in steps of 320 bytes. It signs nothing, uses no markup,
 //! and ends a call when the socket closes. Rates that the provider does not offer are rejected.
 //! Source: `docs/spec/telephony.md` 6.
 
@@ -74,7 +74,7 @@ impl Protocol for Exotel {
         )))
     }
 
-    /// Whole milliseconds, so that no rate tears a step.
+    /// Whole milliseconds, so that a step is a whole number of bytes at every rate.
     fn chunk(&self, format: MediaFormat) -> ChunkLimits {
         let bytes_per_ms = format.rate_hz / 1_000 * format.codec.width() as u32;
         let multiple_ms = [20, 40]
@@ -99,8 +99,8 @@ impl Protocol for Exotel {
         format!(r#"{{"event":"mark","stream_sid":{stream_id},"mark":{{"name":{name}}}}}"#)
     }
 
-    /// What the provider takes if it is pointed at the runner by `https`, and what a person should
-    /// have configured.
+    /// Returns the URL for a provider that calls the runner by `https`, and a hint for the person
+    /// who configures it.
     fn reply(&self, socket_url: &str, _body: &[u8]) -> WebhookReply {
         let body = json!({
             "error": format!("{} does not use this webhook", EXOTEL.wire_name()),
@@ -130,7 +130,7 @@ fn spoken(start: &Object) -> Result<MediaFormat, StreamError> {
     }
 }
 
-/// The id is JSON already.
+/// Returns the start of a message with audio. The id is JSON already.
 fn media_head(stream_id: &str) -> String {
     format!(r#"{{"event":"media","stream_sid":{stream_id},"media":{{"payload":""#)
 }

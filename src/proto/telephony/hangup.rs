@@ -1,10 +1,10 @@
-//! Hangs a call up at its provider when the session ends before the caller does.
+//! Hangs up a call at its provider when the session ends before the caller hangs up.
 //!
-//! In: the call's id from the handshake, and the credentials. Out: the one request that ends the
-//! call, and the meaning of its response. Any peer can open a media socket and claim a call id, so
-//! an id stays within its segment of the path: some providers read a path without an id as "every
-//! call of the account". No request is made for providers without such an API, without credentials,
-//! or for an id that is empty or changes the path. Source: `docs/spec/telephony.md` 7.
+//! In: the call id from the handshake, and the credentials. Out: the request that ends the call,
+//! and the meaning of its response. Any peer can open a media socket and claim a call id, so an id
+//! must stay within its path segment: some providers read a path without an id as "every call of
+//! the account". No request is made for providers without such an API, without credentials, or for
+//! an id that is empty or changes the path. Source: `docs/spec/telephony.md` 7.
 
 use std::time::Duration;
 
@@ -15,39 +15,39 @@ use super::settings::Settings;
 use crate::limits::HANG_UP_ID_BYTES_MAX;
 use crate::server::rest::{RestRequest, encode_path_segment, redact_reason};
 
-/// Returns the request that ends a call; `None` when there is nothing to hang up, or nothing to do
-/// it with.
+/// Returns the request that ends a call; `None` if the provider has no such API, or a credential or
+/// a valid id is missing.
 pub fn request(provider: &Provider, call_id: &str, settings: &Settings) -> Option<RestRequest> {
     let call = segment_of(call_id).filter(|_| call_id.len() <= HANG_UP_ID_BYTES_MAX)?;
     provider.protocol.hang_up(&call, settings)
 }
 
-/// Returns a text as one segment of a path; `None` where it could change the path.
+/// Returns a text as one path segment; `None` if it could change the path.
 pub fn segment_of(text: &str) -> Option<String> {
     is_segment(text).then(|| encode_path_segment(text))
 }
 
-/// Tells whether a text can stand in a path without changing it, even where a server decodes `%2F`
-/// before it resolves dots.
+/// Returns whether a text is safe in a path, even if a server decodes `%2F` before it resolves
+/// dots.
 fn is_segment(text: &str) -> bool {
     text.split(['/', '\\'])
         .all(|piece| !matches!(piece.trim(), "" | "." | ".."))
 }
 
-/// What a provider's answer means. The words are for the log: without credentials, ids and phone
+/// The meaning of a response. The texts are for the log: without credentials, ids and telephone
 /// numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HangUpOutcome {
     Done,
-    /// The provider does not know the call, or not any more.
+    /// The call has ended, or the provider does not know it.
     AlreadyOver,
-    /// Asking again would change nothing.
+    /// A retry would have the same result.
     Refused(String),
-    /// The provider stumbled; the same request may succeed.
+    /// The provider failed temporarily; a retry may succeed.
     Retry(String),
 }
 
-/// Says what the status and body of an answer mean.
+/// Returns the meaning of the status and body of a response.
 pub fn outcome(provider: &Provider, status: u16, body: &[u8]) -> HangUpOutcome {
     let problem = ApiProblem::read(body);
     let is_over = |(over, code): &(u16, &str)| *over == status && problem.has_code(code);
@@ -60,7 +60,7 @@ pub fn outcome(provider: &Provider, status: u16, body: &[u8]) -> HangUpOutcome {
     }
 }
 
-/// The tries to hang a call up: when there is another, and what the log says in the end.
+/// The attempts to hang up a call.
 #[derive(Debug)]
 pub struct HangUpAttempts {
     provider: &'static Provider,
@@ -68,19 +68,19 @@ pub struct HangUpAttempts {
     tries: usize,
 }
 
-/// What follows from a try.
+/// The result of an attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HangUpStep {
-    /// The call is over; the words are for the log.
+    /// The call is over; the text is for the log.
     Over(&'static str),
-    /// The same request again after this time; the words are for the log.
+    /// Retry after this pause; the text is for the log.
     Again { pause: Duration, why: String },
     /// The call was not hung up, for this reason.
     Failed(String),
 }
 
 impl HangUpAttempts {
-    /// Makes the tries, with these pauses between them.
+    /// Creates the series of attempts, with these pauses between them.
     pub fn new(provider: &'static Provider, pauses: &'static [Duration]) -> Self {
         HangUpAttempts {
             provider,
@@ -89,7 +89,7 @@ impl HangUpAttempts {
         }
     }
 
-    /// Takes the status and the body of an answer.
+    /// Handles the status and the body of a response.
     pub fn handle_answer(&mut self, status: u16, body: &[u8]) -> HangUpStep {
         match outcome(self.provider, status, body) {
             HangUpOutcome::Done => HangUpStep::Over("the call was hung up"),
@@ -99,7 +99,7 @@ impl HangUpAttempts {
         }
     }
 
-    /// Takes the lack of an answer. `is_passing` says whether the same request may succeed later.
+    /// Handles a missing response. `is_passing` states whether a retry may succeed.
     pub fn handle_failure(&mut self, why: String, is_passing: bool) -> HangUpStep {
         match is_passing {
             true => self.again(why),
@@ -116,7 +116,7 @@ impl HangUpAttempts {
     }
 }
 
-/// What the body of a refusal tells, whichever provider wrote it.
+/// The error body of a response, in the forms of all providers.
 #[derive(Default)]
 struct ApiProblem {
     codes: Vec<String>,
@@ -163,7 +163,7 @@ impl ApiProblem {
     }
 }
 
-/// Reads a code, number or string; a longer number could be a phone number.
+/// Returns a code, number or string; a longer number could be a telephone number.
 fn code(value: &Value) -> Option<String> {
     let code = match value {
         Value::Number(number) => number.to_string(),
@@ -199,9 +199,9 @@ mod tests {
         (request.method.name(), request.url, authorization, body)
     }
 
-    /// R-033, R-034, R-035, R-038, R-087: one request per provider, as its API wants it.
+    /// R-033, R-034, R-035, R-038, R-087: one request per provider, in the form of its API.
     #[test]
-    fn every_provider_is_asked_in_its_own_way() {
+    fn hangs_up_by_the_api_of_each_provider() {
         assert_eq!(
             parts(TWILIO, "CA01"),
             (
@@ -231,9 +231,9 @@ mod tests {
         );
     }
 
-    /// R-036, R-038: provider d has no hang-up, and without credentials there is none for anybody.
+    /// R-036, R-038: Exotel has no hang-up API, and the others need credentials.
     #[test]
-    fn without_credentials_nothing_is_hung_up() {
+    fn does_not_hang_up_without_credentials() {
         assert_eq!(request(EXOTEL, "c-0001", &settings()), None);
         for provider in [TWILIO, TELNYX, PLIVO, EXOTEL] {
             assert_eq!(request(provider, "CA01", &Settings::default()), None);
@@ -246,10 +246,10 @@ mod tests {
         assert_eq!(request(PLIVO, "CA01", &nameless), None);
     }
 
-    /// Provider c would hang up every call of the account if the id vanished from the path. The id
-    /// is a peer's word.
+    /// Plivo would hang up every call of the account if the id were missing in the path. A peer
+    /// chooses the id.
     #[test]
-    fn an_id_cannot_leave_its_place_in_the_path() {
+    fn an_id_cannot_change_the_path() {
         let long = "x".repeat(HANG_UP_ID_BYTES_MAX + 1);
         let refused = [
             "", " ", "\t\r\n", ".", "..", " .. ", "/", "x/..", "x/../", "../x", "x\\..", "x//y", &long,
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn success_and_calls_that_are_over_are_the_same_good_end() {
+    fn success_and_ended_calls_have_the_same_outcome() {
         let is = |provider, status, body: &str, wanted: HangUpOutcome| {
             assert_eq!(outcome(provider, status, body.as_bytes()), wanted, "{status} {body}");
         };
@@ -295,9 +295,9 @@ mod tests {
         is(PLIVO, 404, "not found", HangUpOutcome::AlreadyOver);
     }
 
-    /// The codes mean what they mean at their own provider only.
+    /// Error codes have a meaning at their own provider only.
     #[test]
-    fn other_answers_are_refusals_or_stumbles() {
+    fn other_answers_are_refusals_or_temporary_failures() {
         for (provider, status, body) in [
             (TWILIO, 400, r#"{"code":20001}"#),
             (TELNYX, 400, r#"{"code":21220}"#),
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_say_what_to_look_at() {
+    fn failures_name_the_likely_cause() {
         assert_eq!(
             words(401, r#"{"code":20003,"message":"Authenticate","status":401}"#),
             "status 401, the provider does not take the credentials, code 20003: Authenticate"
@@ -350,10 +350,10 @@ mod tests {
         assert_eq!(words(307, ""), "status 307, a redirect, which is not followed");
     }
 
-    /// R-087: neither keys nor ids nor phone numbers get into the log, even when a provider repeats
+    /// R-087: keys, ids and telephone numbers do not reach the log, even if a provider repeats
     /// them.
     #[test]
-    fn the_words_hold_no_number_and_no_key() {
+    fn failures_omit_numbers_and_keys() {
         let told = words(
             400,
             r#"{"code":15550001111,"message":"Call CA00000000000000000000000000000001 from +1 (555) 000-1111 with\nBasic QUMwMTphLXRva2VuYS10b2tlbg== failed\u0007"}"#,
@@ -378,9 +378,9 @@ mod tests {
         );
     }
 
-    /// What passes is tried again after each pause, and no more; what does not is told at once.
+    /// Temporary failures are retried after each pause; others are reported at once.
     #[test]
-    fn passing_failures_are_tried_again() {
+    fn retries_temporary_failures() {
         const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
         let mut hang_up = HangUpAttempts::new(crate::telephony::PROVIDERS[0], &PAUSES);
         for pause in PAUSES {

@@ -1,4 +1,4 @@
-//! A provider that does not exist: what adding one takes, for the tests that prove it.
+//! An invented provider, for tests that show how a provider is added.
 //!
 //! It is one file with one [`Provider`], and one line in a list, [`FIVE`]. It differs from the
 //! others in its handshake, its codec (A-law at 16000 Hz both ways), its messages, its API, its
@@ -16,7 +16,7 @@ use super::webhook::{WebhookReply, escaped, markup};
 use super::{ChunkLimits, MediaFormat, PROVIDERS, StreamError, TelephonyCall, TelephonyCodec};
 use crate::server::rest::{RestMethod, RestRequest, bearer};
 
-/// The list of a build that has it.
+/// The providers of a build that includes it.
 pub const FIVE: [&Provider; 5] = [PROVIDERS[0], PROVIDERS[1], PROVIDERS[2], PROVIDERS[3], &INVENTED];
 
 const KEY: &str = "QUINTEL_KEY";

@@ -18,7 +18,7 @@ use super::Malformed;
 use super::provider::Object;
 use crate::limits::{TELEPHONY_ID_BYTES_MAX, TELEPHONY_START_BYTES_MAX};
 
-/// Reads a message that may open a call.
+/// Parses a message that may start a call.
 pub(super) fn opening(text: &str) -> Option<Object> {
     if text.len() > TELEPHONY_START_BYTES_MAX {
         return None;
@@ -26,7 +26,7 @@ pub(super) fn opening(text: &str) -> Option<Object> {
     serde_json::from_str(text).ok()
 }
 
-/// Returns the `start` of a message whose event is that.
+/// Returns the `start` member of a message with the event `start`.
 pub(super) fn started(opening: &Object) -> Option<&Object> {
     if opening.get("event")? != "start" {
         return None;
@@ -39,7 +39,7 @@ pub(super) fn object<'a>(object: &'a Object, key: &str) -> Option<&'a Object> {
     object.get(key)?.as_object()
 }
 
-/// Returns a member that is a text or a number.
+/// Returns a member that is a string or a number.
 pub(super) fn text(object: &Object, key: &str) -> Option<String> {
     match object.get(key)? {
         Value::String(text) => Some(text.clone()),
@@ -48,15 +48,15 @@ pub(super) fn text(object: &Object, key: &str) -> Option<String> {
     }
 }
 
-/// Returns a member that is a text or a number, and short enough to be an id.
+/// Returns a member that is a string or a number, and short enough for an id.
 pub(super) fn id(object: &Object, key: &str) -> Option<String> {
     text(object, key).filter(|id| id.len() <= TELEPHONY_ID_BYTES_MAX)
 }
 
-/// Returns what a handshake says of the caller's audio: the encoding in lower case and without
+/// Returns the format of inbound audio in a handshake: the encoding in lower case without
 /// parameters, and the rate in Hz.
 ///
-/// What is left unsaid is `encoding` at 8000 Hz.
+/// Defaults are `encoding` and 8000 Hz.
 pub(super) fn encoding(start: &Object, format: &str, rate: &str, encoding: &str) -> (String, u64) {
     let format = object(start, format);
     let said = |key| format.and_then(|format| text(format, key));
@@ -66,12 +66,12 @@ pub(super) fn encoding(start: &Object, format: &str, rate: &str, encoding: &str)
     (bare.to_ascii_lowercase(), rate_hz)
 }
 
-/// Returns a text as JSON, quotes and all.
+/// Returns a text as JSON, with quotes.
 pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// A message of a running call: what any provider sends, and one of them reads.
+/// A message of a running call, with the members of all providers.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
 pub(super) struct ProviderMessage<'a> {
@@ -114,7 +114,7 @@ pub(super) struct Mark<'a> {
     pub name: LenientText<'a>,
 }
 
-/// What a provider has to say about a message of ours.
+/// The error report of a provider about a message of the runner.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
 pub(super) struct ErrorPayload<'a> {
@@ -125,9 +125,9 @@ pub(super) struct ErrorPayload<'a> {
 }
 
 impl<'a> ProviderMessage<'a> {
-    /// Reads a message of a running call; `Ok(None)` when it is an object that makes no sense.
+    /// Parses a message of a running call; `Ok(None)` for an object with invalid members.
     pub(super) fn parse(text: &'a str) -> Result<Option<ProviderMessage<'a>>, Malformed> {
-        // A derived reader would take an array too, member by member.
+        // The derived deserializer would also accept an array.
         if !text.trim_ascii_start().starts_with('{') {
             return Err(Malformed);
         }
@@ -139,7 +139,7 @@ impl<'a> ProviderMessage<'a> {
     }
 }
 
-/// A text, a number's digits, or nothing.
+/// A string, the digits of a number, or nothing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct LenientText<'a>(Option<Cow<'a, str>>);
 
@@ -148,13 +148,13 @@ impl LenientText<'_> {
         self.0.as_deref()
     }
 
-    /// Returns the number that the text spells.
+    /// Returns the number that the text contains.
     pub(super) fn whole(&self) -> Option<u64> {
         self.as_str()?.parse().ok()
     }
 }
 
-/// An object, or the default of one.
+/// An object, or its default.
 #[derive(Default)]
 pub(super) struct LenientPart<T>(pub T);
 

@@ -36,23 +36,22 @@ pub use provider::Provider;
 /// The providers, in the order of their wire names.
 pub const PROVIDERS: [&Provider; 4] = [&twilio::TWILIO, &telnyx::TELNYX, &plivo::PLIVO, &exotel::EXOTEL];
 
-/// Looks at one message: is it the handshake of a call of one of these providers? `None` for
-/// everything else, text that is no JSON included.
+/// Returns the call of a message if it is a handshake of one of these providers; `None` for
+/// everything else, including text that is not JSON.
 ///
-/// Nothing is remembered: the caller decides how many messages a socket may send before its
-/// handshake.
+/// No state is kept: the caller limits the messages before a handshake.
 ///
 /// # Errors
-/// [`StreamError`] when it is a handshake, of a stream that cannot be served.
+/// Returns a [`StreamError`] for a handshake of a stream that is not supported.
 pub fn detect(providers: &[&'static Provider], text: &str) -> Result<Option<TelephonyCall>, StreamError> {
     let Some(opening) = message::opening(text) else {
         return Ok(None);
     };
-    // Messages before a handshake do not identify a provider: several begin alike.
+    // Messages before a handshake do not identify a provider: those of several start alike.
     if opening.get("event").is_some_and(|event| event == "connected") {
         return Ok(None);
     }
-    // The order matters only for a handshake that has the members of two providers.
+    // The order matters only for a handshake with the members of two providers.
     for provider in providers {
         if let Some(call) = provider.protocol.claim(&opening)? {
             return Ok(Some(call));
@@ -61,7 +60,7 @@ pub fn detect(providers: &[&'static Provider], text: &str) -> Result<Option<Tele
     Ok(None)
 }
 
-/// How audio is written on the wire, mono.
+/// The encoding of audio on the wire, mono.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TelephonyCodec {
     /// G.711 mu-law, one byte per sample.
@@ -73,7 +72,7 @@ pub enum TelephonyCodec {
 }
 
 impl TelephonyCodec {
-    /// Returns how many bytes a sample takes.
+    /// Returns the bytes of a sample.
     fn width(self) -> usize {
         match self {
             TelephonyCodec::Ulaw | TelephonyCodec::Alaw => 1,
@@ -81,7 +80,7 @@ impl TelephonyCodec {
         }
     }
 
-    /// Appends the samples of `bytes`; half a sample at the end is no sample.
+    /// Appends the samples of `bytes`; half a sample at the end is ignored.
     fn decode(self, bytes: &[u8], pcm: &mut Vec<i16>) {
         match self {
             TelephonyCodec::Ulaw => Law::Mu.decode(bytes, pcm),
@@ -93,7 +92,7 @@ impl TelephonyCodec {
         }
     }
 
-    /// Writes the bytes of `pcm` to the front of `block`, and returns how many they are.
+    /// Encodes `pcm` into the front of `block`, and returns the number of bytes.
     fn encode(self, pcm: &[i16], block: &mut [u8]) -> usize {
         match self {
             TelephonyCodec::Ulaw => Law::Mu.encode(pcm, block),
@@ -118,37 +117,37 @@ pub struct MediaFormat {
 }
 
 impl MediaFormat {
-    /// The format of the telephone network, which most providers are sent.
+    /// The format of the telephone network, in which most providers receive audio.
     const ULAW_8000: MediaFormat = MediaFormat {
         codec: TelephonyCodec::Ulaw,
         rate_hz: 8_000,
     };
 }
 
-/// What a message of a call means.
+/// The meaning of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProviderInput {
     /// PCM was appended, at the rate of [`TelephonyCall::rx`].
     Audio,
-    /// A key of the telephone: one of `0`-`9`, `*`, `#`.
+    /// A DTMF key: one of `0`-`9`, `*`, `#`.
     Dtmf(char),
-    /// A mark came back: what was sent before it was played, or cleared.
+    /// A mark returned: everything before it was played, or cleared.
     Mark(String),
     /// The provider ends the stream.
     Stop,
-    /// Nothing that concerns a bot.
+    /// A message without meaning for the bot.
     Nothing,
 }
 
-/// Why a handshake cannot be served.
+/// A handshake that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamError {
-    /// The stream's encoding cannot be decoded.
+    /// The encoding of the stream is not supported.
     Encoding(String),
 }
 
 impl StreamError {
-    /// Names what was asked for in few enough words for the reason of a close.
+    /// Returns an error with a text short enough for the reason of a close frame.
     fn encoding(encoding: &str, rate_hz: u64) -> StreamError {
         let plain = |letter: char| if letter.is_ascii_graphic() { letter } else { '?' };
         let encoding: String = encoding.chars().take(TELEPHONY_WORD_CHARS_MAX).map(plain).collect();
@@ -166,7 +165,7 @@ impl fmt::Display for StreamError {
 
 impl std::error::Error for StreamError {}
 
-/// The text is no JSON object.
+/// The text is not a JSON object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -178,12 +177,12 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// How audio is cut into messages.
+/// The sizes into which outbound audio is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkLimits {
-    /// The length of a message's audio.
+    /// The duration of the audio of one message.
     pub length: Duration,
-    /// The last message of an utterance is filled up with silence to a multiple of this.
+    /// The last message of an utterance is padded with silence to a multiple of this.
     pub multiple: Duration,
 }
 
@@ -195,7 +194,7 @@ impl ChunkLimits {
     };
 }
 
-/// The providers by their names, for tests that are about one of them.
+/// The providers by name, for tests.
 #[cfg(test)]
 pub(crate) mod named {
     use super::Provider;

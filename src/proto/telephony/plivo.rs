@@ -1,11 +1,10 @@
 //! Plivo: camelCase members, ids that end in `Id`, numbers as numbers, `start` as the first
 //! message.
-//!
-//! In: the provider's `start`, whose format the markup chose, with the call's parameters as one
+//! In: the provider's `start`, whose format the markup selected, with the call's parameters as one
 //! text. Out: the text of `playAudio`, `checkpoint` and `clearAudio`; audio is mu-law at 8000 Hz,
-//! as the runner's markup asks. A checkpoint is answered by `playedStream`, or `played`. Webhooks
-//! are signed with HMAC-SHA256 over URL, form and a nonce. Formats that the markup cannot choose
-//! are rejected. Source: `docs/spec/telephony.md` 5, 7, 8 and 9.
+//! as the runner's markup requests. A checkpoint is answered by `playedStream`, or `played`.
+//! Webhooks are signed with HMAC-SHA256 over URL, form and a nonce. Formats that the markup cannot
+//! select are rejected. Source: `docs/spec/telephony.md` 5, 7, 8 and 9.
 
 use serde_json::{Value, json};
 
@@ -99,8 +98,8 @@ impl Protocol for Plivo {
         Some(RestRequest::get(format!("{path}/"), authorization))
     }
 
-    /// An HMAC-SHA256 over the URL with its query sorted, the sorted parameters of the form, and a
-    /// nonce. Each header is a list of signatures.
+    /// Verifies an HMAC-SHA256 over the URL with its query sorted, the sorted parameters of the
+    /// form, and a nonce. Each header is a list of signatures.
     fn verify(
         &self,
         settings: &Settings,
@@ -157,8 +156,8 @@ fn heard(start: &Object) -> Result<MediaFormat, StreamError> {
     }
 }
 
-/// Reads the parameters that the markup gave the stream: an object, the text of one, or `k=v` pairs
-/// between `,` or `;`.
+/// Parses the stream parameters of the markup: an object, its JSON text, or `k=v` pairs separated
+/// by `,` or `;`.
 fn parameters(extra_headers: &Value) -> Object {
     let text = match extra_headers {
         Value::Object(object) => return object.clone(),
@@ -174,22 +173,22 @@ fn parameters(extra_headers: &Value) -> Object {
         .collect()
 }
 
-/// The id is JSON already.
+/// Returns the start of a message with audio. The id is JSON already.
 fn media_head(stream_id: &str) -> String {
     format!(
         r#"{{"event":"playAudio","streamId":{stream_id},"media":{{"contentType":"audio/x-mulaw","sampleRate":8000,"payload":""#
     )
 }
 
-/// Returns the URL of the account, without a slash at its end, and what proves it.
+/// Returns the URL of the account, without a trailing slash, and its credential.
 fn account(settings: &Settings) -> Option<(String, Secret)> {
     let (id, token) = settings.account(ACCOUNT, TOKEN)?;
     let (base, segment) = (settings.base(&API), hangup::segment_of(id)?);
     Some((format!("{base}/v1/Account/{segment}"), basic(id, token)))
 }
 
-/// Returns what is signed of a POST, but for the nonce. The `?` is there whenever anything follows;
-/// the `.` parts a query from parameters.
+/// Returns the signed text of a POST, without the nonce. `?` precedes a query or parameters; `.`
+/// separates both.
 pub(super) fn signed(place: &str, query: Option<&str>, body: &[u8]) -> String {
     let mut base = place.to_owned();
     let mut query = form::parse(query.unwrap_or_default().as_bytes());

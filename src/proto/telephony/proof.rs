@@ -15,12 +15,12 @@ use super::TelephonyCall;
 use super::provider::Provider;
 use super::settings::Telephony;
 
-/// The key of one call among those of all providers: 128 bits of a hash, for ids of any length.
+/// The key of one call among the calls of all providers: 128 bits of a hash, for ids of any length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallKey([u8; 16]);
 
 impl CallKey {
-    /// Makes that of a call by the provider's id of it.
+    /// Returns the key of a call with the provider's id.
     pub fn of(provider: &Provider, call_id: &str) -> CallKey {
         let name = provider.wire_name();
         let hash = Sha256::new_with_prefix(name).chain_update([0]).chain_update(call_id);
@@ -36,30 +36,30 @@ impl fmt::Display for CallKey {
     }
 }
 
-/// What a socket brought to show whose call it is.
+/// The credential of a media socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Proof {
     #[default]
     Missing,
     /// The provider signed the upgrade.
     Signature(&'static Provider),
-    /// The token of a verified webhook, which named the call of this [`CallKey`].
+    /// The token of a verified webhook for the call with this [`CallKey`].
     Webhook(String),
     /// A token that an API key's holder requested.
     ApiKey,
 }
 
-/// Why a call is not served.
+/// A rejected call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProofError {
-    /// The provider signs, and nothing that it signed was brought.
+    /// The provider signs, and the socket has no signed credential.
     Missing(&'static Provider),
-    /// The token is that of another call.
+    /// The token belongs to another call.
     OtherCall(&'static Provider),
 }
 
 impl ProofError {
-    /// Returns the reason of the close, which has at most 123 bytes.
+    /// Returns the reason of the close frame, of at most 123 bytes.
     pub fn reason(self) -> &'static str {
         match self {
             ProofError::Missing(_) => {
@@ -69,7 +69,7 @@ impl ProofError {
         }
     }
 
-    /// Returns what to do about it, for the log; `host` is the runner's public name.
+    /// Returns advice for the log; `host` is the public name of the runner.
     pub fn advice(self, host: Option<&str>) -> String {
         match self {
             ProofError::Missing(provider) => format!(
@@ -88,15 +88,15 @@ impl ProofError {
 }
 
 impl Proof {
-    /// Tells whether the socket came with a credential.
+    /// Returns whether the socket has a credential.
     pub fn is_authorised(&self) -> bool {
         *self != Proof::Missing
     }
 
-    /// Judges a call by what its socket brought.
+    /// Checks whether the proof admits a call.
     ///
     /// # Errors
-    /// [`ProofError`] when it is not to be served.
+    /// Returns a [`ProofError`] if the call is not admitted.
     pub fn admit(&self, call: &TelephonyCall, telephony: &Telephony) -> Result<(), ProofError> {
         let provider = call.provider;
         match self {
@@ -112,13 +112,13 @@ impl Proof {
     }
 }
 
-/// Tells whether calls of a provider need proof: whether its webhooks are verified, and the
-/// operator did not ask to do without.
+/// Returns whether calls of a provider need proof: its webhooks are verified, and the configuration
+/// does not allow unverified calls.
 pub fn is_protected(provider: &Provider, telephony: &Telephony) -> bool {
     provider.verifies(&telephony.settings) && telephony.verify_webhooks && !telephony.unverified_calls
 }
 
-/// Tells whether the calls of any of these providers do.
+/// Returns whether calls of any of these providers need proof.
 pub fn protects_any(providers: &[&Provider], telephony: &Telephony) -> bool {
     providers.iter().any(|provider| is_protected(provider, telephony))
 }
@@ -180,10 +180,9 @@ mod tests {
         assert_eq!(Proof::Missing.admit(&call(EXOTEL, "1"), &full()), Ok(()));
     }
 
-    /// A token is good for the call that its webhook named: no other id is served, and none is hung
-    /// up.
+    /// A token admits the call of its webhook: no other id is served or hung up.
     #[test]
-    fn a_token_of_one_call_is_good_for_no_other() {
+    fn a_token_admits_its_own_call_only() {
         for named in PROVIDERS {
             for claimed in PROVIDERS {
                 for id in ["1", "2", ""] {
@@ -197,9 +196,9 @@ mod tests {
         assert_eq!(other, Err(ProofError::Missing(PLIVO)));
     }
 
-    /// Each provider by its own credential; the key that only hangs up verifies nothing.
+    /// Each provider has its own credential; a key that only hangs up verifies nothing.
     #[test]
-    fn what_is_not_verified_is_not_protected() {
+    fn providers_without_verification_are_not_protected() {
         let key_alone = with([("TELCO_B_API_KEY", "key")]);
         let off = Telephony {
             verify_webhooks: false,
@@ -227,9 +226,9 @@ mod tests {
         }
     }
 
-    /// A close frame takes 123 bytes; the log says what to do, and no id.
+    /// The reason fits into a close frame; the log advises, without ids.
     #[test]
-    fn a_refusal_says_what_to_do() {
+    fn a_rejection_advises_the_operator() {
         for unproven in [ProofError::Missing(TWILIO), ProofError::OtherCall(TWILIO)] {
             assert!(unproven.reason().len() <= 123);
         }

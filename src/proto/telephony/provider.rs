@@ -18,63 +18,63 @@ use crate::features::Feature;
 use crate::server::form;
 use crate::server::rest::RestRequest;
 
-/// A JSON object of a provider's message.
+/// A JSON object of a provider message.
 pub type Object = Map<String, Value>;
 
 /// A telephony provider.
 pub struct Provider {
     /// The provider's own name, in lower case.
     pub name: &'static str,
-    /// What is configured for it, in the order in which the help lists it.
+    /// Its settings, in the order of the help.
     pub settings: &'static [Setting],
-    /// Names of the settings that ending a call takes; none where the provider ends it by itself.
+    /// Names of the settings that hanging up needs; empty if the provider ends calls by itself.
     pub hangs_up_with: &'static [&'static str],
-    /// Names of the settings that verifying a webhook takes; none where the provider signs nothing.
+    /// Names of the settings that verifying a webhook needs; empty if the provider signs nothing.
     pub verifies_with: &'static [&'static str],
-    /// Whether the upgrade of a media socket is signed as well.
+    /// Whether it also signs the upgrade of a media socket.
     pub signs_upgrades: bool,
-    /// Whether its webhook is answered with markup, which names the runner's public host.
+    /// Whether its webhook is answered with markup, which contains the runner's public host.
     pub takes_markup: bool,
-    /// The field of a webhook's form that holds the id of the call.
+    /// The field of a webhook's form with the id of the call.
     pub call_field: &'static str,
-    /// Events that bring a mark back.
+    /// Events that return a mark.
     pub mark_events: &'static [&'static str],
-    /// Whether it gives back the marks that a clear overtakes, before any later one.
+    /// Whether it returns the marks that a clear discards, before later ones.
     pub returns_cleared: bool,
-    /// Status and code of answers which say that a call is over; 404 says so at every provider.
+    /// Statuses and codes of responses for a call that is over; 404 means so at every provider.
     pub over: &'static [(u16, &'static str)],
     pub protocol: &'static dyn Protocol,
 }
 
-/// What a provider says and is told.
+/// The messages, requests and signatures of a provider.
 pub trait Protocol: Sync {
-    /// Takes a message if it is the handshake of a call.
+    /// Returns the call of a message, if it is a handshake of this provider.
     ///
     /// # Errors
-    /// [`StreamError`] when it is one, of a stream that cannot be served.
+    /// Returns a [`StreamError`] for a handshake of a stream that is not supported.
     fn claim(&self, opening: &Object) -> Result<Option<TelephonyCall>, StreamError>;
 
-    /// Returns how audio that is sent in a format is cut into messages.
+    /// Returns the chunk size of audio in a format.
     fn chunk(&self, _format: MediaFormat) -> ChunkLimits {
         ChunkLimits::PLAIN
     }
 
-    /// Returns the message that drops what was sent and is not played yet. The id is JSON already.
+    /// Returns the message that discards audio that was sent and is not yet played. The id is JSON
+    /// already.
     fn clear(&self, stream_id: &str) -> String;
 
-    /// Returns the message that comes back once what was sent before it is played. Id and name are
-    /// JSON already.
+    /// Returns a mark message. Id and name are JSON already.
     fn mark(&self, stream_id: &str, name: &str) -> String;
 
-    /// Logs what the provider reports to be wrong with a message it was sent.
+    /// Logs an error report of the provider about a message of the runner.
     fn report(&self, _report: &Report<'_>) {}
 
-    /// Returns the request that ends a call; `call` is its id as one segment of a path.
+    /// Returns the request that ends a call; `call` is its id as one path segment.
     fn hang_up(&self, _call: &str, _settings: &Settings) -> Option<RestRequest> {
         None
     }
 
-    /// Returns a request that changes nothing, by which the provider judges the credentials.
+    /// Returns a request without effects that tests the credentials.
     fn probe(&self, _settings: &Settings) -> Option<RestRequest> {
         None
     }
@@ -82,7 +82,7 @@ pub trait Protocol: Sync {
     /// Verifies a webhook, a POST.
     ///
     /// # Errors
-    /// [`SignatureError`] when it is not the provider's.
+    /// Returns a [`SignatureError`] if the provider did not sign it.
     fn verify(
         &self,
         _settings: &Settings,
@@ -92,11 +92,11 @@ pub trait Protocol: Sync {
         Ok(SignatureStatus::NotChecked)
     }
 
-    /// Verifies the upgrade of a media socket at a `wss` URL, whose headers are looked up by their
-    /// names in lower case. An upgrade without this provider's signature is not checked.
+    /// Verifies the upgrade of a media socket at a `wss` URL; `header` looks up lower-case names.
+    /// An upgrade without a signature of this provider is not checked.
     ///
     /// # Errors
-    /// [`SignatureError`] when the signature is another's.
+    /// Returns a [`SignatureError`] for an invalid signature.
     fn verify_upgrade<'r>(
         &self,
         _settings: &Settings,
@@ -106,11 +106,11 @@ pub trait Protocol: Sync {
         Ok(SignatureStatus::NotChecked)
     }
 
-    /// Answers a webhook, whose form is `body`, with the URL of the media socket.
+    /// Answers a webhook with the form `body` by the URL of the media socket.
     fn reply(&self, socket_url: &str, body: &[u8]) -> WebhookReply;
 }
 
-/// What a provider reports with its event `error`.
+/// The event `error` of a provider.
 pub struct Report<'r> {
     pub stream_id: &'r str,
     pub code: Option<&'r str>,
@@ -125,30 +125,30 @@ impl Provider {
         aliases::canonical(Area::Transport, self.name)
     }
 
-    /// Returns the setting that holds this, if the provider has one.
+    /// Returns the first setting of this kind, if the provider has one.
     pub fn setting(&self, is: impl Fn(Holds) -> bool) -> Option<&'static Setting> {
         self.settings.iter().find(|setting| is(setting.holds))
     }
 
-    /// Tells whether the provider signs its webhooks.
+    /// Returns whether the provider signs its webhooks.
     pub fn signs(&self) -> bool {
         !self.verifies_with.is_empty()
     }
 
-    /// Tells whether there is a credential by which its webhooks can be verified.
+    /// Returns whether a credential to verify its webhooks is set.
     pub fn verifies(&self, settings: &Settings) -> bool {
         self.signs() && settings.has(self.verifies_with)
     }
 
-    /// Returns the id of the call that a webhook is about, which the `start` of its stream names
-    /// again. It is empty when the form names none.
+    /// Returns the id of the call of a webhook, which the `start` of its stream repeats; empty if
+    /// the form contains none.
     pub fn call_id(&self, body: &[u8]) -> String {
         form::find(&form::parse(body), self.call_field)
             .unwrap_or_default()
             .to_owned()
     }
 
-    /// Tells whether its calls end with their sessions.
+    /// Returns whether the provider's calls can be hung up.
     pub fn hangs_up(&self, settings: &Settings) -> bool {
         settings.has(self.hangs_up_with)
     }
@@ -174,8 +174,8 @@ impl fmt::Debug for Provider {
     }
 }
 
-/// Returns the protocol of a provider, or none in a build without `telephony`, which keeps the
-/// names and leaves the code out.
+/// Returns the protocol of a provider, or a stub in a build without `telephony`, which has the
+/// names but not the code.
 pub(super) const fn built(protocol: &'static dyn Protocol) -> &'static dyn Protocol {
     if Feature::Telephony.in_this_build() {
         protocol
@@ -184,7 +184,7 @@ pub(super) const fn built(protocol: &'static dyn Protocol) -> &'static dyn Proto
     }
 }
 
-/// Claims no call, and so is never told anything.
+/// The stub: it claims no call, so its other methods are never called.
 struct NotBuilt;
 
 impl Protocol for NotBuilt {

@@ -5,23 +5,22 @@
 
 use crate::limits::TELEPHONY_REORDERED_MAX;
 
-/// Puts frames in the order of their numbers, as far as that costs no more than a few frames of
-/// delay.
+/// Orders frames by their numbers, with a delay of a few frames at most.
 #[derive(Debug, Default)]
 pub(super) struct ReorderBuffer {
-    /// The number that comes next; none before the first frame.
+    /// The next number; `None` before the first frame.
     next: Option<u64>,
-    /// Frames that came too early, by number.
+    /// Frames that arrived early, by number.
     held: Vec<(u64, Vec<i16>)>,
-    /// Frames in a row that came too late.
+    /// Consecutive frames that arrived late.
     late: usize,
 }
 
 impl ReorderBuffer {
-    /// Takes the frame that was appended to `pcm` from `start` on: it stays, is held back, or is
-    /// dropped; frames that waited for it follow.
+    /// Orders the frame that was appended to `pcm` at `start`: it stays, is held, or is dropped;
+    /// frames that waited for it follow.
     pub(super) fn place(&mut self, chunk: u64, start: usize, pcm: &mut Vec<i16>) {
-        // Numbers start at 1, as documented; a provider that starts at 0 loses nothing either.
+        // Numbers start at 1, as documented; starting at 0 is supported too.
         let next = *self.next.get_or_insert(chunk.min(1));
         if chunk < next {
             self.late += 1;
@@ -29,7 +28,7 @@ impl ReorderBuffer {
                 pcm.truncate(start);
                 return;
             }
-            // A frame is never that late: the provider counts from here.
+            // A frame is never that late: the provider restarted its count.
             let frame = pcm.split_off(start);
             self.release_all(pcm);
             pcm.extend(frame);
@@ -50,7 +49,7 @@ impl ReorderBuffer {
         self.release(pcm);
     }
 
-    /// Appends all that is held.
+    /// Appends all held frames.
     pub(super) fn release_all(&mut self, pcm: &mut Vec<i16>) {
         for (chunk, frame) in self.held.drain(..) {
             pcm.extend(frame);

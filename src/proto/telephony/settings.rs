@@ -1,18 +1,18 @@
 //! The configuration of the telephony providers.
 //!
-//! In: checked values by the names of their [`Setting`]s. Out: the same, for the provider that
-//! declares the name. Without credentials calls work, but are not hung up, and webhooks are not
+//! In: validated values by the names of their [`Setting`]s. Out: the same, for the provider that
+//! declares the name. Calls work without credentials, but are not hung up, and webhooks are not
 //! verified.
 
 use crate::secret::Secret;
 
-/// What the runner knows of the telephony providers.
+/// The configuration of all telephony providers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Telephony {
     pub settings: Settings,
-    /// Whether webhooks are verified where a credential for it is there.
+    /// Whether webhooks are verified if there is a credential for it.
     pub verify_webhooks: bool,
-    /// Whether calls need no proof that such a provider makes them.
+    /// Whether calls of verified providers are accepted without proof.
     pub unverified_calls: bool,
 }
 
@@ -31,33 +31,33 @@ impl Default for Telephony {
 pub struct Settings(Vec<(&'static str, Secret)>);
 
 impl Settings {
-    /// Sets a value, in place of an earlier one.
+    /// Sets a value, replacing an earlier one.
     pub fn set(&mut self, name: &'static str, value: impl Into<String>) {
         self.unset(name);
         self.0.push((name, Secret::new(value)));
     }
 
-    /// Takes a value away.
+    /// Removes a value.
     pub fn unset(&mut self, name: &str) {
         self.0.retain(|(known, _)| *known != name);
     }
 
-    /// Returns a value, if it is set.
+    /// Returns a value, if set.
     pub fn get(&self, name: &str) -> Option<&Secret> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// Returns the id of an account and its token, where both are set.
+    /// Returns the id and the token of an account, if both are set.
     pub fn account(&self, id: &str, token: &str) -> Option<(&str, &Secret)> {
         Some((self.get(id)?.expose(), self.get(token)?))
     }
 
-    /// Tells whether all of these are set.
+    /// Returns whether all of these are set.
     pub fn has(&self, names: &[&str]) -> bool {
         names.iter().all(|name| self.get(name).is_some())
     }
 
-    /// Returns the base of an API, without a slash at its end.
+    /// Returns the base URL of an API, without a trailing slash.
     pub fn base(&self, setting: &Setting) -> &str {
         let default = match setting.holds {
             Holds::Base(default) => default,
@@ -77,30 +77,31 @@ impl<const N: usize> From<[(&'static str, &str); N]> for Settings {
     }
 }
 
-/// One variable of the environment that configures a provider.
+/// An environment variable that configures a provider.
 pub struct Setting {
     /// The canonical name of the variable.
     pub name: &'static str,
     pub holds: Holds,
-    /// What the help says of it; `{}` stands for the provider's name.
+    /// The help text; `{}` stands for the provider's name.
     pub help: &'static str,
 }
 
-/// What a variable holds.
+/// The content of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// The id of an account, of no use without the [`Holds::Secret`] beside it.
+    /// The id of an account, which is useless without the [`Holds::Secret`].
     AccountId,
     /// A token or key that is sent to the API, or signs webhooks.
     Secret,
     /// The Ed25519 key that signs webhooks: 32 bytes in base64.
     PublicKey,
-    /// The base of the REST API, and the one that counts without the variable.
+    /// The base URL of the REST API, with its default.
     Base(&'static str),
 }
 
 impl Setting {
-    /// The id of an account whose token hangs calls up and verifies webhooks.
+    /// Returns the setting for the id of an account whose token hangs up calls and verifies
+    /// webhooks.
     pub const fn account_id(name: &'static str) -> Setting {
         Setting {
             name,
@@ -109,7 +110,7 @@ impl Setting {
         }
     }
 
-    /// The token of that account.
+    /// Returns the setting for the token of that account.
     pub const fn account_token(name: &'static str) -> Setting {
         Setting {
             name,
@@ -118,7 +119,7 @@ impl Setting {
         }
     }
 
-    /// The base of the REST API, and the one that counts where none is set.
+    /// Returns the setting for the base URL of the REST API, with its default.
     pub const fn base(name: &'static str, default: &'static str) -> Setting {
         Setting {
             name,

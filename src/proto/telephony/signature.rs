@@ -2,10 +2,10 @@
 //!
 //! In: the request as the provider saw it (public URL, headers, raw body) and the time in Unix
 //! seconds. Out: a [`SignatureStatus`] with a [`Fingerprint`] that identifies a repeated webhook,
-//! or a [`SignatureError`]. The error names the signed URL without its query, since a `--proxy`
-//! that is not the host the provider calls is the usual mistake. Signatures are compared in
-//! constant time. Missing, malformed, wrong and, where the provider dates them, old signatures are
-//! rejected. Without a credential, or with verification turned off, the status is "not checked".
+//! or a [`SignatureError`]. The error contains the signed URL without its query, since the usual
+//! mistake is a `--proxy` other than the host that the provider calls. Signatures are compared in
+//! constant time. Missing, malformed, wrong and (if the provider dates them) old signatures are
+//! rejected. Without a credential, or with verification disabled, the status is "not checked".
 //! Source: `docs/spec/telephony.md` 9.
 
 use std::fmt;
@@ -20,28 +20,28 @@ use crate::secret::Secret;
 #[cfg_attr(not(feature = "telephony"), path = "signature/keyed/absent.rs")]
 pub(super) mod keyed;
 
-/// A webhook as the provider sent it.
+/// A webhook request as the provider sent it.
 #[derive(Clone, Copy)]
 pub struct WebhookRequest<'r> {
-    /// `https://{proxy}{path}[?query]`: what the provider calls, not what the runner is bound to.
+    /// `https://{proxy}{path}[?query]`: the URL that the provider calls, not the listening address.
     pub url: &'r str,
-    /// Looks a header up by its name in lower case.
+    /// Returns the header with a name in lower case.
     pub header: &'r dyn Fn(&str) -> Option<&'r str>,
     pub body: &'r [u8],
 }
 
-/// Identifies the signed content: a repeated webhook has the same fingerprint in any form.
+/// Identifies the signed content: a repeated webhook has the same fingerprint.
 pub type Fingerprint = [u8; 16];
 
-/// How much a request that was not refused is worth.
+/// The result of verifying a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureStatus {
     Verified(Fingerprint),
-    /// There is nothing to verify with, or verification is turned off.
+    /// There is no credential, or verification is disabled.
     NotChecked,
 }
 
-/// Why a request does not count as the provider's.
+/// A request that does not come from the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignatureError {
     Missing {
@@ -50,16 +50,16 @@ pub enum SignatureError {
     Malformed {
         header: &'static str,
     },
-    /// The signature is not the one of this request. The URL is without its query.
+    /// The signature does not match the request. The URL has no query.
     Foreign {
         header: &'static str,
         url: String,
     },
-    /// The signature does not cover the URL, so only key or body can be at fault.
+    /// The signature does not cover the URL, so either the key or the body is wrong.
     ForeignBody {
         header: &'static str,
     },
-    /// The account's own token did not sign this, and the header says that another key did.
+    /// The token of the account did not sign this, and the header names another key.
     OtherKey {
         header: &'static str,
     },
@@ -96,7 +96,7 @@ impl fmt::Display for SignatureError {
 impl std::error::Error for SignatureError {}
 
 impl SignatureError {
-    /// Names the place whose signature was expected.
+    /// Adds the URL for which the signature was expected.
     pub(super) fn at(self, place: &str) -> Self {
         match self {
             SignatureError::Foreign { header, .. } => SignatureError::Foreign {
@@ -108,21 +108,21 @@ impl SignatureError {
     }
 }
 
-/// Names a request by its signature: of one message and one key there is one.
+/// Identifies a request by its signature, which is unique for a message and a key.
 pub fn verified(signature: &[u8]) -> SignatureStatus {
     let mut fingerprint = [0; 16];
     fingerprint.copy_from_slice(&Sha256::digest(signature)[..16]);
     SignatureStatus::Verified(fingerprint)
 }
 
-/// Tells whether a signature is the HMAC-SHA256 of a message.
+/// Returns whether a signature is the HMAC-SHA256 of a message.
 pub fn is_hmac_sha256(key: &Secret, message: &[u8], signature: &[u8]) -> bool {
     let mut mac = Hmac::<Sha256>::new_from_slice(key.expose().as_bytes()).expect("HMAC takes keys of any length");
     mac.update(message);
     mac.verify_slice(signature).is_ok()
 }
 
-/// Tells whether the body of a webhook is a form.
+/// Returns whether the body of a webhook is a form.
 pub(super) fn is_form(webhook: &WebhookRequest<'_>) -> bool {
     (webhook.header)("content-type").is_some_and(|kind| {
         kind.split(';')
@@ -131,14 +131,14 @@ pub(super) fn is_form(webhook: &WebhookRequest<'_>) -> bool {
     })
 }
 
-/// Reads a header's base64.
+/// Decodes the base64 of a header.
 pub(super) fn base64(header: &'static str, text: &str) -> Result<Vec<u8>, SignatureError> {
     BASE64
         .decode(text.trim().as_bytes())
         .map_err(|_| SignatureError::Malformed { header })
 }
 
-/// Splits a URL into what is before the query, and the query. Requests have no fragment.
+/// Splits a URL into the part before the query, and the query. Requests have no fragment.
 pub(super) fn split_query(url: &str) -> (&str, Option<&str>) {
     match url.split_once('?') {
         Some((place, query)) => (place, Some(query)),
@@ -146,7 +146,7 @@ pub(super) fn split_query(url: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Returns names and values of sorted parameters, one after another.
+/// Returns the concatenated names and values of sorted parameters.
 pub(super) fn concatenated(pairs: &[(String, String)]) -> String {
     pairs.iter().flat_map(|(name, value)| [name.as_str(), value]).collect()
 }

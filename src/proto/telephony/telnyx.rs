@@ -49,7 +49,7 @@ pub static TELNYX: Provider = Provider {
     verifies_with: &[PUBLIC_KEY],
     signs_upgrades: false,
     takes_markup: true,
-    // What webhooks call so is the `call_control_id` of the stream.
+    // The form's name for the `call_control_id` of the stream.
     call_field: "CallSid",
     mark_events: &["mark"],
     returns_cleared: true,
@@ -99,7 +99,8 @@ impl Protocol for Telnyx {
         format!(r#"{{"event":"mark","mark":{{"name":{name}}}}}"#)
     }
 
-    /// The text may hold phone numbers, and so may its title.
+    /// Warns with the code and the title without digits, since text and title may contain telephone
+    /// numbers.
     fn report(&self, report: &Report<'_>) {
         let word =
             |word: Option<&str>| -> String { word.unwrap_or("?").chars().take(TELEPHONY_WORD_CHARS_MAX).collect() };
@@ -126,7 +127,7 @@ impl Protocol for Telnyx {
         Some(RestRequest::get(url, bearer(settings.get(KEY)?)))
     }
 
-    /// An Ed25519 signature over time and body.
+    /// Verifies an Ed25519 signature over time and body.
     fn verify(
         &self,
         settings: &Settings,
@@ -162,7 +163,7 @@ impl Protocol for Telnyx {
     }
 }
 
-/// Codes of the provider's errors have six digits; what is longer could be a phone number.
+/// Length of error codes, which have six digits; a longer one could be a telephone number.
 const CODE_CHARS_MAX: usize = 6;
 
 const MEDIA_HEAD: &str = r#"{"event":"media","media":{"payload":""#;

@@ -1,5 +1,5 @@
-//! Handshakes of the four providers, and of those who are none of them; what is heard and said
-//! later is tested in rooms of its own. The calls are those of `tests/data/telephony`.
+//! Tests the handshakes of the four providers with the calls of `tests/data/telephony`, and
+//! messages that are no handshake. Running calls are tested in the submodules.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn script_call(provider: &Provider) -> TelephonyCall {
         .expect("a handshake")
 }
 
-/// A call of provider b whose far end speaks this.
+/// A Telnyx call whose inbound audio has this format.
 fn b_call(codec: &str, rate_hz: u32) -> TelephonyCall {
     call(
         &json!({"event": "start", "stream_id": "s", "start": {"call_control_id": "c",
@@ -41,10 +41,10 @@ fn b_call(codec: &str, rate_hz: u32) -> TelephonyCall {
     )
 }
 
-/// R-049: of a whole call only the start is a handshake, of the one provider; so a socket may begin
+/// R-049: only the `start` of a call is a handshake, of exactly one provider; so a socket may begin
 /// with any message.
 #[test]
-fn each_call_is_claimed_by_its_provider_and_by_its_start_alone() {
+fn only_the_start_of_a_call_is_a_handshake_of_its_provider() {
     for (provider, script) in SCRIPTS {
         for line in script.lines() {
             let claimed = detect(&PROVIDERS, line).expect("served").map(|call| call.provider);
@@ -86,9 +86,9 @@ fn the_data_of_a_call_has_one_shape() {
     }
 }
 
-/// The data when nothing is told but what makes a handshake; the first is what mock clients send.
+/// The data of a minimal handshake; the first one is that of mock clients.
 #[test]
-fn a_bare_start_is_enough() {
+fn a_minimal_start_is_enough() {
     let a = call(r#"{"event":"start","start":{"streamSid":"mock","callSid":"mock"}}"#);
     assert_eq!(
         (a.provider, a.rx, a.tx),
@@ -125,9 +125,9 @@ fn a_bare_start_is_enough() {
     );
 }
 
-/// Each condition of detection with one member missing, and messages that open no call.
+/// Each condition of detection with one member missing, and messages that start no call.
 #[test]
-fn what_lacks_a_condition_is_no_handshake() {
+fn incomplete_messages_are_no_handshake() {
     for text in [
         "",
         "hello",
@@ -156,9 +156,9 @@ fn what_lacks_a_condition_is_no_handshake() {
     }
 }
 
-/// A carrier with the members of two providers is served as the first of the reference's list.
+/// A handshake with the members of two providers belongs to the first in Pipecat's order.
 #[test]
-fn the_order_of_the_reference_decides() {
+fn the_order_of_providers_decides_ambiguous_handshakes() {
     let both = r#"{"event":"start","stream_id":"b","start":{"streamSid":"a","callSid":"a","call_control_id":"b"}}"#;
     assert_eq!(call(both).provider, TWILIO);
     let both = r#"{"event":"start","stream_id":"b","start":{"streamId":"c","callId":"c","call_control_id":"b"}}"#;
@@ -166,7 +166,7 @@ fn the_order_of_the_reference_decides() {
 }
 
 #[test]
-fn handshakes_and_ids_have_a_limit() {
+fn handshakes_and_ids_are_limited() {
     let start = |id: &str, more: &str| {
         json!({"event": "start", "start": {"streamSid": id, "callSid": "c", "customParameters": {"k": more}}})
             .to_string()
@@ -188,7 +188,7 @@ fn handshakes_and_ids_have_a_limit() {
 }
 
 #[test]
-fn formats_that_are_decoded_are_taken_and_others_refused() {
+fn accepts_supported_formats_and_rejects_others() {
     let start = |provider: &Provider, encoding: &str, rate: Value| match provider.name {
         "twilio" => json!({"event": "start", "start": {"streamSid": "s", "callSid": "c",
             "mediaFormat": {"encoding": encoding, "sampleRate": rate}}}),
@@ -252,7 +252,7 @@ fn formats_that_are_decoded_are_taken_and_others_refused() {
     }
     let odd = "\u{1f4de}\n".repeat(100);
     let refused = detect(&PROVIDERS, &start(TELNYX, &odd, json!(u64::MAX)).to_string()).expect_err("a refusal");
-    // What a close frame has room for.
+    // The text fits into a close frame.
     assert!(refused.to_string().len() <= 123 && refused.to_string().is_ascii());
     assert_eq!(
         StreamError::Encoding("g722 at 8000 Hz".into()).to_string(),
@@ -261,7 +261,7 @@ fn formats_that_are_decoded_are_taken_and_others_refused() {
 }
 
 #[test]
-fn the_parameters_of_c_come_in_several_spellings() {
+fn parses_all_forms_of_plivo_parameters() {
     for (given, body) in [
         (json!("{}"), json!({})),
         (json!(r#" {"k":"v","n":1}"#), json!({"k": "v", "n": 1})),
@@ -280,7 +280,7 @@ fn the_parameters_of_c_come_in_several_spellings() {
 
 /// A call's debug form omits the phone numbers.
 #[test]
-fn a_call_in_the_log_has_no_numbers() {
+fn the_debug_form_of_a_call_omits_numbers() {
     let shown = format!("{:?}", script_call(TWILIO));
     assert!(
         shown.contains("CA00d1e2f3a4b5c6d7e8f90a1b2c3d4e5f") && !shown.contains("1555000"),

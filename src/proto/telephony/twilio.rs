@@ -102,8 +102,8 @@ impl Protocol for Twilio {
         Some(RestRequest::get(format!("{path}.json"), authorization))
     }
 
-    /// An HMAC-SHA1 over the URL and the sorted parameters of a form, or over the URL alone when
-    /// that has the hash of the body in its query.
+    /// Verifies an HMAC-SHA1 over the URL and the sorted parameters of a form, or over the URL
+    /// alone if its query contains the hash of the body.
     fn verify(
         &self,
         settings: &Settings,
@@ -124,7 +124,7 @@ impl Protocol for Twilio {
                 String::new()
             }
             _ => {
-                // Distinct pairs in the order of their names, then of their values.
+                // Distinct pairs, sorted by name, then by value.
                 let mut pairs = form::parse(webhook.body);
                 pairs.sort_unstable();
                 pairs.dedup();
@@ -146,7 +146,7 @@ impl Protocol for Twilio {
         };
         let bare = url.trim_end_matches('/');
         signed(token, &[bare.to_owned(), format!("{bare}/")], "", header).map_err(|wrong| {
-            // A token may follow in the path, and no log shows it.
+            // The path may contain a token, which must not be logged.
             let host = url.match_indices('/').nth(2).map_or(url, |(end, _)| &url[..end]);
             wrong.at(&format!("{host}/ws"))
         })
@@ -168,12 +168,12 @@ fn heard(start: &Object) -> Result<MediaFormat, StreamError> {
     }
 }
 
-/// The id is JSON already.
+/// Returns the start of a message with audio. The id is JSON already.
 fn media_head(stream_id: &str) -> String {
     format!(r#"{{"event":"media","streamSid":{stream_id},"media":{{"payload":""#)
 }
 
-/// Returns the URL of the account, and what proves it.
+/// Returns the URL of the account, and its credential.
 fn account(settings: &Settings) -> Option<(String, Secret)> {
     let (id, token) = settings.account(ACCOUNT, TOKEN)?;
     let (base, segment) = (settings.base(&API), hangup::segment_of(id)?);
@@ -204,14 +204,14 @@ fn signed<'r>(
     })
 }
 
-/// Returns a URL as it is, without a port, and with the default one: the provider signs any of
+/// Returns a URL unchanged, without a port, and with the default port: the provider may sign any of
 /// them.
 pub(super) fn with_and_without_port(url: &str) -> [String; 3] {
     let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     let host = match authority.rsplit_once(':') {
-        // The colons of an IPv6 address are inside its brackets.
+        // The colons of an IPv6 address are within brackets.
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
         _ => authority,
     };
@@ -223,8 +223,8 @@ pub(super) fn with_and_without_port(url: &str) -> [String; 3] {
     ]
 }
 
-/// Returns caller and callee as stream parameters, which come back in `start`. Empty without them
-/// in the form.
+/// Returns caller and callee as stream parameters, which `start` repeats; empty if the form lacks
+/// them.
 fn parameters(body: &[u8]) -> String {
     let pairs = form::parse(body);
     let mut lines = String::new();

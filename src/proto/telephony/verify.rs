@@ -9,8 +9,8 @@ use super::signature::{SignatureError, SignatureStatus, WebhookRequest};
 /// Verifies a webhook (a POST) of the provider.
 ///
 /// # Errors
-/// [`SignatureError`] when there is a credential to verify with, and the request does not pass. The
-/// answer is 403.
+/// Returns a [`SignatureError`] if there is a credential and the request does not pass. The
+/// response is 403.
 pub fn verify(
     provider: &Provider,
     telephony: &Telephony,
@@ -23,13 +23,13 @@ pub fn verify(
     }
 }
 
-/// Verifies the upgrade of a media socket, and returns which provider signed it. `url` is the one
+/// Verifies the upgrade of a media socket, and returns the provider that signed it. `url` is that
 /// of the markup (`wss://...`), and `header` looks up as in [`WebhookRequest`]. Providers share the
-/// path, so a signature that does not fit is none, but at the `known` provider, whose URL is known
-/// for sure.
+/// path, so an invalid signature is ignored, except for that of the `known` provider, whose URL is
+/// certain.
 ///
 /// # Errors
-/// [`SignatureError`] when the upgrade is the known provider's, and its signature is not.
+/// Returns a [`SignatureError`] if the known provider's signature is invalid.
 pub fn verify_upgrade<'r>(
     providers: &[&'static Provider],
     known: Option<&Provider>,

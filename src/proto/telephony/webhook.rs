@@ -4,7 +4,7 @@
 //! whose content is in the provider's file. A form that cannot be read counts as empty. Source:
 //! `docs/spec/telephony.md` 8.
 
-/// The answer to a webhook; its status is 200.
+/// The response to a webhook, with status 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookReply {
     pub content_type: &'static str,
@@ -20,7 +20,7 @@ pub fn socket_url(host: &str, token: Option<&str>) -> String {
     }
 }
 
-/// Returns markup around what it is to say, which ends with a line break.
+/// Returns an XML response with this content, which ends with a line break.
 pub fn markup(content: &str) -> WebhookReply {
     WebhookReply {
         content_type: "application/xml",
@@ -28,8 +28,8 @@ pub fn markup(content: &str) -> WebhookReply {
     }
 }
 
-/// Writes text as XML that is good in content and in attributes; control characters, which XML has
-/// no word for, are left out.
+/// Escapes text for XML content and attributes; control characters, which XML cannot represent, are
+/// dropped.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -63,9 +63,9 @@ mod tests {
         reply.body
     }
 
-    /// R-046, R-047: what the reference answers, to the byte.
+    /// R-046, R-047: the response of Pipecat, byte for byte.
     #[test]
-    fn the_markup_is_that_of_the_reference() {
+    fn the_markup_is_that_of_pipecat() {
         assert_eq!(
             markup(TWILIO, URL, ""),
             r#"<?xml version="1.0" encoding="UTF-8"?>
@@ -93,9 +93,9 @@ mod tests {
         );
     }
 
-    /// The field of each provider's form that names the call.
+    /// The field of each provider's form with the call id.
     #[test]
-    fn a_webhook_names_its_call() {
+    fn reads_the_call_id_of_a_webhook() {
         let form = b"CallSid=v3%3Aabc-_&CallUUID=7b1f&From=%2B15550001111";
         assert_eq!(TWILIO.call_id(form), "v3:abc-_");
         assert_eq!(TELNYX.call_id(form), "v3:abc-_");
@@ -103,10 +103,9 @@ mod tests {
         assert_eq!(TWILIO.call_id(b"From=1"), "");
     }
 
-    /// R-036, R-046: provider d takes JSON with the address under `url`, and a person reads the
-    /// rest.
+    /// R-036, R-046: Exotel receives JSON with `url`; people read the rest.
     #[test]
-    fn provider_d_gets_json() {
+    fn exotel_gets_json() {
         let reply = EXOTEL.protocol.reply(URL, b"CallSid=1");
         assert_eq!(reply.content_type, "application/json");
         let body: Value = serde_json::from_str(&reply.body).expect("JSON");
@@ -126,9 +125,9 @@ mod tests {
         assert!(markup(PLIVO, &url, "").contains(&format!(">{url}</Stream>")));
     }
 
-    /// The stream of provider a does not tell who calls; the parameters come back in its `start`.
+    /// Twilio's stream does not contain the caller; the parameters return in its `start`.
     #[test]
-    fn caller_and_callee_go_along_at_provider_a() {
+    fn twilio_markup_passes_caller_and_callee() {
         let form = "CallSid=CA01&From=%2B15550001111&CallStatus=ringing&To=%2B15550002222";
         assert_eq!(
             markup(TWILIO, URL, form),
@@ -149,10 +148,9 @@ mod tests {
         }
     }
 
-    /// A form without numbers, with ones that are too long, or that is none, gives the plain
-    /// template.
+    /// A form without numbers, with long ones, or an invalid form yields the plain markup.
     #[test]
-    fn other_forms_change_nothing() {
+    fn other_forms_yield_plain_markup() {
         let plain = markup(TWILIO, URL, "");
         let limit = "5".repeat(CALLER_BYTES_MAX);
         for form in [
@@ -167,9 +165,9 @@ mod tests {
         assert!(markup(TWILIO, URL, &format!("From={limit}")).contains(&limit));
     }
 
-    /// Neither the caller's number nor the host can write markup of their own.
+    /// Neither the caller's number nor the host can add markup.
     #[test]
-    fn markup_cannot_be_smuggled_in() {
+    fn escapes_markup_in_the_form_and_the_host() {
         let body = markup(TWILIO, URL, "From=%22%2F%3E%3CDial%3E%261%00%0A%27&To=");
         assert!(
             body.contains("value=\"&quot;/&gt;&lt;Dial&gt;&amp;1&apos;\"/>"),

@@ -1,5 +1,5 @@
-//! What is heard in a running call: whole calls, frames out of order, and messages that make no
-//! sense.
+//! Tests inbound messages of a running call: whole calls, frames out of order, and invalid
+//! messages.
 
 use std::f64::consts::TAU;
 
@@ -20,8 +20,8 @@ fn numbered(chunk: u64, sample: i16) -> String {
     json!({"event": "media", "media": {"track": "inbound", "chunk": chunk.to_string(), "payload": payload}}).to_string()
 }
 
-/// The scripts hold a tone of 437 Hz; `indexes` are the samples of it that were heard. A step of
-/// G.711 is 256 at this loudness.
+/// Asserts the samples of the tone of 437 Hz in the scripts; `indexes` are the expected ones. A
+/// step of G.711 is 256 at this level.
 fn assert_tone(pcm: &[i16], indexes: &[usize]) {
     assert_eq!(pcm.len(), indexes.len());
     for (sample, index) in pcm.iter().zip(indexes) {
@@ -33,10 +33,10 @@ fn assert_tone(pcm: &[i16], indexes: &[usize]) {
     }
 }
 
-/// A whole call of each: what is heard, in which order, and what is skipped. In b's the frames come
-/// out of order, one twice, one too late, and the last with the end of the stream.
+/// A whole call of each provider. The frames of Telnyx arrive out of order, one repeated, one late,
+/// and the last one with the end of the stream.
 #[test]
-fn whole_calls_are_read() {
+fn parses_whole_calls() {
     let mark = |name: &str| ProviderInput::Mark(name.into());
     let marks = || vec![mark("utt-7"), mark("utt-8")];
     for (provider, keys, marks, frames, frame, malformed) in [
@@ -86,10 +86,9 @@ fn whole_calls_are_read() {
     }
 }
 
-/// A message that is no object ends a call, as the caller reads [`Malformed`]; any object is at
-/// worst skipped.
+/// Text that is not an object ends a call with [`Malformed`]; an invalid object is only skipped.
 #[test]
-fn an_object_is_at_worst_skipped_and_counted() {
+fn skips_and_counts_invalid_objects() {
     let mut call = script_call(TWILIO);
     let mut pcm = Vec::new();
     for text in [
@@ -142,7 +141,7 @@ fn an_object_is_at_worst_skipped_and_counted() {
         assert_eq!(call.read(&text, &mut pcm), Ok(ProviderInput::Nothing), "{text}");
     }
     assert_eq!((call.malformed, pcm.len()), (skipped.len() as u64, 0));
-    // Escapes and missing padding are good base64 all the same.
+    // Escapes and missing padding are valid base64.
     for (payload, samples) in [(r"\/\/\/\u002f", 3), ("AA", 1), ("AA==", 1), ("AAA", 2), ("AAA=", 2)] {
         pcm.clear();
         let text = format!("  {{\"event\":\"media\",\"media\":{{\"payload\":\"{payload}\"}}}}");
@@ -155,7 +154,7 @@ fn an_object_is_at_worst_skipped_and_counted() {
 }
 
 #[test]
-fn half_a_sample_is_counted_and_the_others_are_heard() {
+fn counts_half_samples_and_decodes_the_others() {
     let mut call = b_call("L16", 16_000);
     let mut pcm = vec![7];
     assert_eq!(
@@ -166,7 +165,7 @@ fn half_a_sample_is_counted_and_the_others_are_heard() {
 }
 
 #[test]
-fn payloads_and_names_of_marks_have_a_limit() {
+fn payloads_and_mark_names_are_limited() {
     let mut call = script_call(TWILIO);
     let mut pcm = Vec::new();
     call.read(&media(&"A".repeat(TELEPHONY_PAYLOAD_BYTES_MAX)), &mut pcm)
@@ -187,8 +186,8 @@ fn payloads_and_names_of_marks_have_a_limit() {
     assert_eq!(call.malformed, 2);
 }
 
-/// Feeds numbered one-sample frames, each with its number as the sample, and returns what comes
-/// out, stop included.
+/// Passes numbered one-sample frames, whose sample is their number, and returns the output,
+/// including that of the stop.
 fn ordered(chunks: &[u64]) -> Vec<i16> {
     let mut call = b_call("L16", 8_000);
     let mut pcm = Vec::new();
@@ -201,8 +200,8 @@ fn ordered(chunks: &[u64]) -> Vec<i16> {
 }
 
 #[test]
-fn frames_of_b_come_out_in_order() {
-    // Every order of five frames in which none is overtaken by more than the window.
+fn orders_telnyx_frames() {
+    // All orders of five frames within the reordering window.
     let mut orders = vec![Vec::new()];
     for _ in 1..=5 {
         orders = orders
@@ -226,12 +225,12 @@ fn frames_of_b_come_out_in_order() {
 fn duplicate_late_and_missing_telnyx_frames_delay_nothing() {
     assert_eq!(ordered(&[1, 2, 2, 3, 1, 4, 4]), [1, 2, 3, 4]);
     assert_eq!(ordered(&[1, 3, 3, 2, 4]), [1, 2, 3, 4]);
-    // 2 never comes; three wait for it, and the fourth sends them on.
+    // 2 is missing; three frames wait for it, and the fourth releases them.
     assert_eq!(ordered(&[1, 3, 4, 5, 6, 2, 7]), [1, 3, 4, 5, 6, 7]);
-    // A stream that was joined later, and one that counts from 0.
+    // A stream joined late, and one that counts from 0.
     assert_eq!(ordered(&[500, 501, 503, 502]), [500, 501, 502, 503]);
     assert_eq!(ordered(&[0, 1, 2]), [0, 1, 2]);
-    // A provider that starts to count again is believed after a window of frames.
+    // A provider that restarts its count is followed after a window of frames.
     assert_eq!(
         ordered(&[90, 91, 92, 93, 95, 1, 2, 3, 4, 5, 6]),
         [90, 91, 92, 93, 95, 4, 5, 6]
@@ -242,10 +241,10 @@ fn duplicate_late_and_missing_telnyx_frames_delay_nothing() {
     let mut pcm = Vec::new();
     call.read(&numbered(1, 1), &mut pcm).expect("an object");
     assert_eq!(call.read(&numbered(3, 3), &mut pcm), Ok(ProviderInput::Nothing));
-    // The second cannot be read, but it came: the third waits no longer.
+    // The second frame is invalid, but arrived: the third does not wait.
     let broken = json!({"event": "media", "media": {"chunk": 2, "payload": "%"}}).to_string();
     assert_eq!(call.read(&broken, &mut pcm), Ok(ProviderInput::Audio));
-    // Without a number a frame is where it is.
+    // A frame without a number keeps its position.
     assert_eq!(
         call.read(&media(&BASE64.encode(&[7, 0])), &mut pcm),
         Ok(ProviderInput::Audio)
@@ -253,9 +252,9 @@ fn duplicate_late_and_missing_telnyx_frames_delay_nothing() {
     assert_eq!((pcm, call.malformed), (vec![1, 3, 7], 1));
 }
 
-/// Other providers' audio keeps the order of its messages; numbers are ignored.
+/// Other providers send audio in order; numbers are ignored.
 #[test]
-fn frames_of_the_others_come_out_as_they_came() {
+fn keeps_the_order_of_other_providers() {
     let mut call = script_call(EXOTEL);
     let mut pcm = Vec::new();
     for chunk in [3, 1, 2, 2] {

@@ -1,5 +1,5 @@
-//! A fifth provider, which is one file and one line in one list, is served like the others:
-//! claimed, heard, spoken to, hung up, verified, answered, configured and examined.
+//! A fifth provider, of one file and one line in one list, works like the others: handshake, audio,
+//! hang-up, signatures, webhooks, settings and doctor.
 
 use data_encoding::BASE64;
 use hmac::{Hmac, KeyInit, Mac};
@@ -30,10 +30,10 @@ fn configured() -> Telephony {
     }
 }
 
-/// The list decides: the same handshake is none without the line, and no call of another changes
-/// hands.
+/// The list decides: without the line, the handshake is not recognised, and other calls are
+/// unaffected.
 #[test]
-fn its_handshake_is_claimed_by_the_list_it_stands_in() {
+fn its_handshake_is_recognised_if_the_list_contains_it() {
     let call = call();
     assert_eq!((call.provider, call.call_id.as_str()), (&INVENTED, "leg 7"));
     assert!(detect(&PROVIDERS, START).expect("no refusal").is_none());
@@ -48,14 +48,14 @@ fn its_handshake_is_claimed_by_the_list_it_stands_in() {
 }
 
 #[test]
-fn its_media_is_heard_and_said_in_its_own_codec() {
+fn its_media_uses_its_own_codec() {
     let mut call = call();
     assert_eq!(
         (call.rx, call.tx.codec, call.tx.rate_hz),
         (call.tx, TelephonyCodec::Alaw, 16_000)
     );
     assert_eq!(call.chunk().length.as_millis(), 40);
-    // 0xd5 and 0x55 are the two zeros of A-law, 0xaa its loudest sample.
+    // 0xd5 and 0x55 are the two zeros of A-law, 0xaa is its loudest sample.
     let said = call.media(&[8, -8, 32_256]);
     let message: Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!((&message["event"], &message["line"]), (&json!("voice"), &json!("L-1")));
@@ -68,7 +68,7 @@ fn its_media_is_heard_and_said_in_its_own_codec() {
 }
 
 #[test]
-fn it_is_cleared_and_marked_in_its_own_words() {
+fn it_is_cleared_and_marked_by_its_own_messages() {
     let mut call = call();
     assert_eq!(call.clear(), r#"{"event":"hush","line":"L-1"}"#);
     assert_eq!(call.mark("m1"), r#"{"event":"echo","line":"L-1","name":"m1"}"#);
@@ -77,7 +77,7 @@ fn it_is_cleared_and_marked_in_its_own_words() {
         call.read(&returned, &mut Vec::new()),
         Ok(ProviderInput::Mark("m1".into()))
     );
-    // A word by which another provider gives marks back is none here.
+    // The mark event of another provider has no meaning here.
     assert_eq!(
         call.read(r#"{"event":"mark","name":"m1"}"#, &mut Vec::new()),
         Ok(ProviderInput::Nothing)
@@ -86,7 +86,7 @@ fn it_is_cleared_and_marked_in_its_own_words() {
 }
 
 #[test]
-fn it_is_hung_up_and_its_answers_are_understood() {
+fn it_is_hung_up_and_its_responses_are_understood() {
     let telephony = configured();
     let request = hangup::request(&INVENTED, &call().call_id, &telephony.settings).expect("a request");
     assert_eq!(request.method, RestMethod::Delete);
@@ -99,10 +99,10 @@ fn it_is_hung_up_and_its_answers_are_understood() {
     assert!(matches!(over(PROVIDERS[0]), HangUpOutcome::Refused(_)));
 }
 
-/// Its webhooks carry its own signature, its markup a token for the one call, and its calls need
-/// that.
+/// Its webhooks have its own signature, its markup contains a token for the call, and its calls
+/// need that token.
 #[test]
-fn its_webhook_is_verified_and_answered_and_protects_its_calls() {
+fn its_webhook_is_verified_and_protects_its_calls() {
     let telephony = configured();
     let body = b"leg=leg+7&from=1";
     let mut mac = Hmac::<Sha256>::new_from_slice(b"hunter2").expect("a key");
@@ -148,7 +148,7 @@ fn its_webhook_is_verified_and_answered_and_protects_its_calls() {
 }
 
 #[test]
-fn it_is_a_transport_of_its_name() {
+fn it_is_a_transport_with_its_name() {
     let all: [Transport; Transport::ALL.len() + 1] = Transport::all(FIVE);
     let found = Transport::named(&all, "quintel");
     assert_eq!(found, Some(Transport::Telephony(&INVENTED)));

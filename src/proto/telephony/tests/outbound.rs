@@ -53,7 +53,7 @@ fn writes_each_providers_messages() {
 
 /// Ids and names are escaped in outbound messages.
 #[test]
-fn nothing_of_a_peer_breaks_out_of_its_quotes() {
+fn text_of_a_peer_is_escaped() {
     let id = "\"},\"event\":\"\u{7f}\\\n\u{2028}";
     for start in [
         json!({"event": "start", "start": {"streamSid": id, "callSid": "c"}}),
@@ -79,10 +79,10 @@ fn nothing_of_a_peer_breaks_out_of_its_quotes() {
     }
 }
 
-/// What we say, said back by the provider: every byte of the codec survives, at every length, in
-/// one allocation.
+/// Outbound audio is parsed as inbound: every byte of the codec survives, at every length, in one
+/// allocation.
 #[test]
-fn audio_goes_over_the_wire_and_back() {
+fn audio_survives_a_round_trip() {
     let ramp: Vec<i16> = (0..1_000).map(|at| (at * 65 - 32_500) as i16).collect();
     let mut calls: Vec<TelephonyCall> = SCRIPTS.iter().map(|(provider, _)| script_call(provider)).collect();
     calls.extend([b_call("PCMA", 8_000), b_call("L16", 48_000), b_call("PCMU", 16_000)]);
@@ -109,10 +109,10 @@ fn audio_goes_over_the_wire_and_back() {
     }
 }
 
-/// Pieces for d are whole steps of 320 bytes and at least 3200 bytes and 100 ms long, at every rate
-/// and codec it has.
+/// Chunks for Exotel are multiples of 320 bytes, of at least 3200 bytes and 100 ms, at every rate
+/// and codec.
 #[test]
-fn chunks_have_the_sizes_that_providers_take() {
+fn chunks_have_the_sizes_that_providers_accept() {
     for (encoding, rate, length_ms, multiple_ms) in [
         ("audio/x-raw", 8_000, 200, 20),
         ("audio/x-raw", 16_000, 100, 20),

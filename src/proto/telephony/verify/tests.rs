@@ -1,5 +1,5 @@
-//! Signatures computed by hand from the providers' rules, each also with one change. Source:
-//! `docs/spec/telephony.md` 9.
+//! Signatures computed independently by the rules of the providers, each also with one change.
+//! Source: `docs/spec/telephony.md` 9.
 
 use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -17,7 +17,7 @@ use crate::telephony::signature::Fingerprint;
 use crate::telephony::telnyx::{SIGNATURE as B_SIGNATURE, TIMESTAMP as B_TIMESTAMP};
 use crate::telephony::twilio::{SIGNATURE as A_SIGNATURE, SIGNATURE_SETTINGS as A_SETTINGS, with_and_without_port};
 
-/// What most tests ask of a [`super::Standing`].
+/// The result that most tests check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Verified,
@@ -42,7 +42,7 @@ fn with<const N: usize>(settings: [(&'static str, &str); N]) -> Telephony {
     }
 }
 
-/// A request by its headers; names in lower case.
+/// A request with its headers; names in lower case.
 #[derive(Clone)]
 struct Sent {
     url: String,
@@ -156,7 +156,7 @@ fn a_webhook() -> Sent {
     )
 }
 
-/// Signs as provider a does; the vector below shows that this is the same.
+/// Signs as Twilio does; the vector below verifies it.
 fn a_sign(message: &str) -> String {
     let mut mac = Hmac::<Sha1>::new_from_slice(b"12345").expect("a key");
     mac.update(message.as_bytes());
@@ -164,7 +164,7 @@ fn a_sign(message: &str) -> String {
 }
 
 #[test]
-fn provider_a_signs_url_and_form() {
+fn twilio_signs_url_and_form() {
     let sent = a_webhook();
     assert_eq!(sent.verify(TWILIO, &a_telephony()), Ok(Standing::Verified));
     for changed in sent.each_flipped() {
@@ -198,9 +198,9 @@ fn provider_a_signs_url_and_form() {
     assert!(matches!(empty, Err(SignatureError::Foreign { .. })));
 }
 
-/// The port of the scheme may be written or not, on either side; another port may be left out.
+/// The default port may be present or absent on either side; other ports may be absent.
 #[test]
-fn provider_a_may_name_the_default_port_or_not() {
+fn twilio_may_sign_with_or_without_the_default_port() {
     let sent = a_webhook();
     for url in [
         "https://bots.example.net:443/?x=1",
@@ -226,9 +226,9 @@ fn provider_a_may_name_the_default_port_or_not() {
     );
 }
 
-/// Empty values count, repeated pairs count once, and capital letters come before small ones.
+/// Empty values count, repeated pairs count once, and upper case sorts before lower case.
 #[test]
-fn provider_a_sorts_its_parameters() {
+fn twilio_sorts_its_parameters() {
     let url = "https://h.example/";
     let signature = a_sign("https://h.example/BetaEmptyalpha1alpha2");
     let sent = Sent::new(
@@ -239,9 +239,9 @@ fn provider_a_sorts_its_parameters() {
     assert_eq!(sent.verify(TWILIO, &a_telephony()), Ok(Standing::Verified));
 }
 
-/// A body that is no form is covered by its hash in the query, and by nothing else.
+/// A body that is not a form is covered only by its hash in the query.
 #[test]
-fn provider_a_signs_json_by_its_hash() {
+fn twilio_signs_json_by_its_hash() {
     let body = br#"{"CallSid":"CA01"}"#;
     let hash = HEXLOWER_PERMISSIVE.encode(&Sha256::digest(body));
     let url = format!("https://h.example/?bodySHA256={hash}");
@@ -255,7 +255,7 @@ fn provider_a_signs_json_by_its_hash() {
     let sent = Sent::new(&other_hash, &[json, (A_SIGNATURE, &a_sign(&other_hash))], body);
     let outcome = sent.verify(TWILIO, &a_telephony());
     assert_eq!(outcome, Err(SignatureError::ForeignBody { header: A_SIGNATURE }));
-    // Signed without a hash: the body could be anybody's.
+    // Signed without a hash: the body is not covered.
     let bare = "https://h.example/";
     let sent = Sent::new(bare, &[json, (A_SIGNATURE, &a_sign(bare))], body);
     assert!(sent.verify(TWILIO, &a_telephony()).is_err());
@@ -272,9 +272,9 @@ fn distinguishes_a_separate_key_from_a_wrong_token() {
     );
 }
 
-/// Provider a signs the upgrade of its media socket too, with or without a slash at the end.
+/// Twilio also signs the upgrade of its media socket, with or without a trailing slash.
 #[test]
-fn an_upgrade_is_verified_when_it_is_signed() {
+fn verifies_a_signed_upgrade() {
     let telephony = a_telephony();
     let url = "wss://bots.example.net/ws";
     let signature = "lSY1FtgclpU49kSp82uKi0xxgCg=".to_owned();
@@ -300,7 +300,7 @@ fn an_upgrade_is_verified_when_it_is_signed() {
     );
     for changed in sent(&signature).each_flipped() {
         assert!(check(&changed, url).is_err());
-        // Where the URL is not known for sure, a signature that does not fit is none.
+        // If the URL is not certain, an invalid signature is ignored.
         for known in [None, Some(TELNYX)] {
             assert_eq!(ask(known, &changed, url), Ok(Standing::NotChecked));
         }
@@ -311,7 +311,7 @@ fn an_upgrade_is_verified_when_it_is_signed() {
         words.contains("wss://bots.example.net/ws") && !words.contains("secret-token"),
         "{words}"
     );
-    // Other providers come to the same path, and sign nothing there.
+    // Other providers use the same path, and do not sign the upgrade.
     assert_eq!(check(&sent("").without(A_SIGNATURE), url), Ok(Standing::NotChecked));
     let unconfigured = Telephony::default();
     let header = |name: &str| (name == A_SIGNATURE).then_some("x");
@@ -342,7 +342,7 @@ fn b_webhook() -> Sent {
 }
 
 #[test]
-fn provider_b_signs_time_and_body() {
+fn telnyx_signs_time_and_body() {
     let sent = b_webhook();
     assert_eq!(sent.verify(TELNYX, &b_telephony()), Ok(Standing::Verified));
     for changed in sent.each_flipped() {
@@ -363,7 +363,7 @@ fn provider_b_signs_time_and_body() {
 }
 
 #[test]
-fn provider_b_is_believed_for_five_minutes() {
+fn telnyx_signatures_are_valid_for_five_minutes() {
     let sent = b_webhook();
     let limit = SIGNATURE_AGE_MAX_S;
     for now_s in [NOW_S - limit, NOW_S, NOW_S + limit] {
@@ -378,9 +378,9 @@ fn provider_b_is_believed_for_five_minutes() {
     assert!(sent.verify_at(TELNYX, &b_telephony(), u64::MAX).is_err());
 }
 
-/// Provider b signs calls that arrive as forms (TeXML) in the same way, an empty body included.
+/// Telnyx signs calls that arrive as forms (TeXML) in the same way, including an empty body.
 #[test]
-fn provider_b_signs_any_body() {
+fn telnyx_signs_any_body() {
     let seed: Vec<u8> = (0..32).collect();
     let pair = Ed25519KeyPair::from_seed_unchecked(&seed).expect("a seed");
     assert_eq!(BASE64.encode(pair.public_key().as_ref()), B_KEY);
@@ -408,7 +408,7 @@ const C_URL: &str = "https://bots.example.net/";
 const C_GOOD: &str = "rDIEqv1z2xHyti6VisbP5qPDw6tQBuOVkvSbCm0bGpg=";
 
 #[test]
-fn provider_c_signs_url_form_and_nonce() {
+fn plivo_signs_url_form_and_nonce() {
     let with_query = c_webhook(
         "https://bots.example.net/?b=2&a=1",
         "QlSXbTMp728cnoWxOkc9Lj5J0RJcFqQJA7Wo7NyYVu4=",
@@ -434,10 +434,10 @@ fn provider_c_signs_url_form_and_nonce() {
     }
 }
 
-/// While tokens change, a header lists a signature for each; the main account's is in a header of
-/// its own.
+/// While tokens are rotated, a header lists one signature for each; that of the main account is in
+/// a separate header.
 #[test]
-fn provider_c_may_send_several_signatures() {
+fn plivo_may_send_several_signatures() {
     let other = "AAAAqv1z2xHyti6VisbP5qPDw6tQBuOVkvSbCm0bGpg=";
     for list in [
         format!("{other},{C_GOOD}"),
@@ -461,9 +461,9 @@ fn provider_c_may_send_several_signatures() {
     assert_eq!(only_main.verify(PLIVO, &c_telephony()), Ok(Standing::Verified));
 }
 
-/// Bases as the provider's own validator builds them.
+/// Signed texts as the provider's validator builds them.
 #[test]
-fn the_base_of_provider_c_has_its_marks_where_they_belong() {
+fn the_signed_text_of_plivo_has_its_separators() {
     let base = |query, body: &str| signed("https://h/p", query, body.as_bytes());
     assert_eq!(base(None, ""), "https://h/p");
     assert_eq!(base(Some("b=2&a=1&a=0"), ""), "https://h/p?a=0&a=1&b=2");
@@ -474,7 +474,7 @@ fn the_base_of_provider_c_has_its_marks_where_they_belong() {
 
 /// Credentials and the verification option decide, and the result shows which.
 #[test]
-fn nothing_is_checked_without_a_credential_or_the_wish() {
+fn checks_nothing_without_a_credential_or_if_disabled() {
     let forged = Sent::new("https://bots.example.net/", &[], b"From=1");
     let full = with([
         ("TELCO_A_ACCOUNT_SID", "AC01"),
@@ -496,10 +496,10 @@ fn nothing_is_checked_without_a_credential_or_the_wish() {
     assert_eq!(forged.verify(EXOTEL, &full), Ok(Standing::NotChecked));
 }
 
-/// The words for the log name the address, since a wrong `--proxy` is the usual fault, but neither
-/// query nor form.
+/// The log text contains the URL, since a wrong `--proxy` is the usual mistake, but neither query
+/// nor form.
 #[test]
-fn a_refusal_names_the_address_and_no_more() {
+fn a_rejection_names_the_url_without_its_query() {
     let sent = a_webhook().at("https://wrong.example.net/?x=secret");
     let words = sent
         .verify(TWILIO, &a_telephony())
@@ -523,10 +523,9 @@ fn a_refusal_names_the_address_and_no_more() {
     );
 }
 
-/// However a captured webhook is dressed up, it is known again; another one of the same call is
-/// another.
+/// A captured webhook is recognised in any form; another webhook of the same call differs.
 #[test]
-fn a_webhook_that_comes_again_has_the_same_fingerprint() {
+fn a_repeated_webhook_has_the_same_fingerprint() {
     let (sent, telephony) = (a_webhook(), a_telephony());
     let turned = Sent {
         body: b"CallSid=CA0123456789abcdef0123456789abcdef&CallStatus=ringing&CallStatus=ringing&From=%2b15550001111\
