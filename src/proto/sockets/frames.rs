@@ -1,11 +1,11 @@
-//! The protobuf frames of plain WebSocket clients and of bots that are programs: one per binary
+//! The protobuf frames of plain WebSocket clients and of programs that are bots: one per binary
 //! message.
 //!
 //! In: the bytes of a message. Out: a [`ProtobufFrame`] whose audio is a slice of those bytes; and
-//! bytes for audio, messages and interruptions. Audio is 16-bit signed little-endian PCM with its
-//! rate in Hz and its channels. Rejected: bytes that are not a frame, and PCM with a partial
-//! sample. Unknown fields are skipped, and unset fields have proto3's defaults. The cap of the
-//! WebSocket message is the cap of a frame. Source: `docs/spec/protobuf.md` 2; the schema is
+//! the bytes of audio, messages and interruptions. Audio is 16-bit signed little-endian PCM with
+//! its rate in Hz and its number of channels. Rejected: bytes that are not a frame, and PCM with a
+//! partial sample. Unknown fields are skipped, and unset fields have proto3's defaults. The limit
+//! of the WebSocket message limits a frame. Source: `docs/spec/protobuf.md` 2; the schema is
 //! written as structs, so that the build needs no generator.
 
 use std::fmt;
@@ -13,19 +13,19 @@ use std::fmt;
 use bytes::Bytes;
 use prost::Message;
 
-/// What a message carries.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProtobufFrame {
-    /// Speech. Zero channels mean that the sender did not say, which is mono.
+    /// Speech. Zero channels mean that the sender did not set them, which is mono.
     Audio {
-        /// As it came: see [`samples`].
+        /// PCM as received: see [`samples`].
         pcm: Bytes,
         rate_hz: u32,
         channels: u32,
     },
     /// The JSON text of one message.
     Message(String),
-    /// The peer asks for an interruption.
+    /// The peer requests an interruption.
     Interruption,
     Text(String),
     Transcription {
@@ -33,16 +33,16 @@ pub enum ProtobufFrame {
         user_id: String,
         timestamp: String,
     },
-    /// A frame of no kind, or of one that the schema lacks.
+    /// A frame without a known content.
     Unset,
 }
 
-/// Why bytes are not used.
+/// A rejected frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtobufError {
-    /// They do not follow the schema.
+    /// The bytes do not match the schema.
     NoFrame,
-    /// The PCM is no whole number of 16-bit samples for every channel.
+    /// The PCM is not a whole number of 16-bit samples for every channel.
     PartialSample { pcm_bytes: usize, channels: u32 },
     /// Neither mono nor stereo.
     Channels(u32),
@@ -65,11 +65,11 @@ impl fmt::Display for ProtobufError {
 
 impl std::error::Error for ProtobufError {}
 
-/// Reads one message. Audio is not copied: it keeps the message's bytes alive.
+/// Decodes one message. Audio is not copied: it references the bytes of the message.
 ///
 /// # Errors
 ///
-/// [`ProtobufError::NoFrame`] when the bytes do not follow the schema.
+/// Returns [`ProtobufError::NoFrame`] if the bytes do not match the schema.
 pub fn decode(bytes: Bytes) -> Result<ProtobufFrame, ProtobufError> {
     let wire = WireFrame::decode(bytes).map_err(|_| ProtobufError::NoFrame)?;
     Ok(match wire.frame {
@@ -90,12 +90,11 @@ pub fn decode(bytes: Bytes) -> Result<ProtobufFrame, ProtobufError> {
     })
 }
 
-/// Appends the samples of a frame's PCM, stereo as the mean of its channels. A WAV header before
-/// them is skipped.
+/// Appends the samples of a frame's PCM; stereo is averaged. A WAV header before them is skipped.
 ///
 /// # Errors
 ///
-/// When bytes are left over, or there are more than two channels; nothing is appended then.
+/// Returns an error for a partial sample or more than two channels; nothing is appended then.
 pub fn samples(pcm: &[u8], channels: u32, into: &mut Vec<i16>) -> Result<(), ProtobufError> {
     let pcm = without_wav_header(pcm);
     match channels {
@@ -121,7 +120,7 @@ pub fn samples(pcm: &[u8], channels: u32, into: &mut Vec<i16>) -> Result<(), Pro
     Ok(())
 }
 
-/// Returns PCM without the WAV header that some libraries put before the audio of every frame.
+/// Removes the WAV header that some libraries add to every frame.
 fn without_wav_header(pcm: &[u8]) -> &[u8] {
     match pcm.split_at_checked(44) {
         Some((head, rest)) if head.starts_with(b"RIFF") && &head[8..16] == b"WAVEfmt " && &head[36..40] == b"data" => {
@@ -138,9 +137,9 @@ fn partial_sample(pcm: &[u8], channels: u32) -> ProtobufError {
     }
 }
 
-// Keys of the wire: field number and type in one byte. Fields are written by hand, since an encoder
-// of structs would copy the samples twice, fifty times a second; a test holds the result against
-// that encoder's.
+// Wire keys: field number and type in one byte. Fields are encoded by hand, since an encoder of
+// structs would copy the samples twice, fifty times a second. A test compares the result with that
+// encoder.
 const FRAME_AUDIO: u8 = 2 << 3 | LENGTH_DELIMITED;
 const FRAME_MESSAGE: u8 = 4 << 3 | LENGTH_DELIMITED;
 const FRAME_INTERRUPTION: u8 = 5 << 3 | LENGTH_DELIMITED;
@@ -150,7 +149,7 @@ const AUDIO_NUM_CHANNELS: u8 = 5 << 3;
 const MESSAGE_DATA: u8 = 1 << 3 | LENGTH_DELIMITED;
 const LENGTH_DELIMITED: u8 = 2;
 
-/// Writes mono audio. Id, name and time stamp stay unset: no client reads them.
+/// Encodes mono audio. Id, name and timestamp stay unset, since no client reads them.
 pub fn audio(pcm: &[i16], rate_hz: u32) -> Vec<u8> {
     let pcm_bytes = pcm.len() * 2;
     let body = 1 + varint_bytes(pcm_bytes) + pcm_bytes + 1 + varint_bytes(rate_hz as usize) + 2;
@@ -166,7 +165,7 @@ pub fn audio(pcm: &[i16], rate_hz: u32) -> Vec<u8> {
     frame
 }
 
-/// Writes the JSON text of one message.
+/// Encodes the JSON text of one message.
 pub fn message(text: &str) -> Vec<u8> {
     let mut frame = begin(FRAME_MESSAGE, 1 + varint_bytes(text.len()) + text.len());
     frame.push(MESSAGE_DATA);
@@ -175,12 +174,12 @@ pub fn message(text: &str) -> Vec<u8> {
     frame
 }
 
-/// Writes an interruption.
+/// Encodes an interruption.
 pub fn interruption() -> Vec<u8> {
     begin(FRAME_INTERRUPTION, 0)
 }
 
-/// Starts a frame whose body has so many bytes, with room for exactly those.
+/// Starts a frame with a body of `body_bytes`, and reserves exactly its length.
 fn begin(key: u8, body_bytes: usize) -> Vec<u8> {
     let mut frame = Vec::with_capacity(1 + varint_bytes(body_bytes) + body_bytes);
     frame.push(key);
@@ -282,12 +281,11 @@ mod tests {
         WireFrame { frame: Some(kind) }.encode_to_vec()
     }
 
-    /// What the stock client puts on the wire for its microphone, byte for byte: name, PCM, rate,
-    /// channels, no id.
+    /// A microphone frame of the stock client, byte for byte: name, PCM, rate, channels, no id.
     const FROM_CLIENT: &[u8] = b"\x12\x12\x12\x05audio\x1a\x04\x01\x02\xff\xff\x20\x80\x7d\x28\x01";
 
     #[test]
-    fn a_client_s_microphone_is_read_without_a_copy() {
+    fn decodes_microphone_audio_without_a_copy() {
         let bytes = Bytes::from_static(FROM_CLIENT);
         let within = bytes.as_ptr_range();
         let Ok(ProtobufFrame::Audio { pcm, rate_hz, channels }) = decode(bytes) else {
@@ -300,10 +298,10 @@ mod tests {
         assert_eq!(heard, [7, 0x0201, -1], "samples are appended");
     }
 
-    /// The frames written by hand are those of the derived encoder, in one allocation of exactly
-    /// their length.
+    /// Frames encoded by hand equal those of the derived encoder, in one allocation of their exact
+    /// length.
     #[test]
-    fn frames_written_by_hand_are_those_of_the_schema() {
+    fn hand_encoded_frames_match_the_schema() {
         for count in [1, 3, 61, 62, 160, 480, 960, 8_000, 48_000] {
             let pcm: Vec<i16> = (0..count).map(|at| (at as i16).wrapping_mul(257)).collect();
             for rate_hz in [1, 127, 128, 8_000, 16_000, 24_000, 48_000, u32::MAX] {
@@ -367,10 +365,9 @@ mod tests {
         assert_eq!(read(wire(WireKind::Transcription(said))), Ok(expected));
     }
 
-    /// An empty message is a frame of no kind; so is one of a later schema, and later fields of a
-    /// known kind are skipped.
+    /// An empty message has no content, like one of a later schema; unknown fields are skipped.
     #[test]
-    fn what_the_schema_lacks_is_skipped() {
+    fn skips_unknown_fields() {
         assert_eq!(read(&b""[..]), Ok(ProtobufFrame::Unset));
         assert_eq!(read(&b"\x4a\x02hi"[..]), Ok(ProtobufFrame::Unset), "field 9");
         let mut later = vec![0x12, 0x0b];
@@ -385,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_frame_are_refused() {
+    fn rejects_bytes_that_are_not_a_frame() {
         let cut: [&[u8]; 8] = [
             b"\x12",
             b"\x12\x05\x1a",
@@ -399,12 +396,12 @@ mod tests {
         for bytes in cut {
             assert_eq!(read(bytes), Err(ProtobufError::NoFrame), "{bytes:02x?}");
         }
-        // Groups within groups end somewhere.
+        // The depth of nested groups is limited.
         assert_eq!(read(vec![0x0b; 100_000]), Err(ProtobufError::NoFrame));
     }
 
     #[test]
-    fn two_channels_become_their_mean_and_torn_samples_are_refused() {
+    fn averages_stereo_and_rejects_partial_samples() {
         let mut heard = Vec::new();
         let stereo: Vec<u8> = [i16::MIN, i16::MIN, i16::MAX, i16::MAX, 100, 300]
             .iter()
@@ -412,7 +409,7 @@ mod tests {
             .collect();
         assert_eq!(samples(&stereo, 2, &mut heard), Ok(()));
         assert_eq!(heard, [i16::MIN, i16::MAX, 200]);
-        // A sender that does not say how many channels it has means one.
+        // Unset channels mean mono.
         assert_eq!(samples(&stereo[..2], 0, &mut heard), Ok(()));
         assert_eq!(heard.pop(), Some(i16::MIN));
 
@@ -429,10 +426,10 @@ mod tests {
         );
     }
 
-    /// Pipecat's client transport writes one unless it is told not to; 44 bytes of it would be a
-    /// click in every frame.
+    /// Pipecat's client transport adds one by default; its 44 bytes would be a click in every
+    /// frame.
     #[test]
-    fn a_wav_header_is_no_speech() {
+    fn skips_a_wav_header() {
         let head = b"RIFF\x28\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\xc0\x5d\0\0\x80\xbb\0\0\x02\0\x10\0data\x04\0\0\0";
         let wav = [head.as_slice(), &[1, 2, 3, 4]].concat();
         assert_eq!(without_wav_header(&wav), [1, 2, 3, 4]);

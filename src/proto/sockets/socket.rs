@@ -1,8 +1,7 @@
-//! One session on a WebSocket: a plain client, or a telephone call from its handshake to its
-//! hang-up.
+//! A session on a WebSocket: a plain client, or a telephone call from its handshake to its hang-up.
 //!
 //! `Handshake -> Live -> Finishing -> HangingUp -> Closing -> Closed`, with a deadline in every
-//! phase; a plain client begins live. In: messages of the peer, the bot's speech, texts, marks and
+//! phase; a plain client starts live. In: messages of the peer, the bot's speech, texts, marks and
 //! interruptions, and `now`. Out, by [`SocketSession::poll_output`]: messages for the peer, PCM for
 //! the bot at its rate, events, the start of the bot, the hang-up, and the next deadline. Outgoing
 //! audio is encoded when the socket accepts it, so nothing accumulates for a peer that does not
@@ -44,7 +43,7 @@ pub enum SocketMessage {
     Text(String),
     Binary(Vec<u8>),
     Ping,
-    /// The close, with a code and a reason.
+    /// A close frame, with a code and a reason.
     Close(u16, &'static str),
 }
 
@@ -52,10 +51,10 @@ pub enum SocketMessage {
 #[derive(Debug, PartialEq, Eq)]
 pub enum SocketCommand {
     Send(SocketMessage),
-    /// Starts the bot. Comes once, before any event.
+    /// Starts the bot. Emitted once, before any event.
     StartBot,
-    /// Hangs the call up at its provider; [`SocketSession::handle_hung_up`] reports the attempt.
-    /// Comes at most once.
+    /// Hangs up the call at its provider; [`SocketSession::handle_hung_up`] reports the attempt.
+    /// Emitted at most once.
     HangUp,
 }
 
@@ -68,7 +67,7 @@ enum SocketPhase {
         messages: u32,
     },
     Live,
-    /// The bot has ended, and its last words are still leaving.
+    /// The bot has ended, and its last speech is still being sent.
     Finishing {
         until: Instant,
         reason: LeaveReason,
@@ -79,7 +78,7 @@ enum SocketPhase {
         code: u16,
         why: &'static str,
     },
-    /// Our close was sent, or the peer's has arrived.
+    /// The close frame was sent or received.
     Closing {
         until: Instant,
     },
@@ -94,43 +93,43 @@ enum WireProtocol {
     Call(Option<Box<TelephonyCall>>),
 }
 
-/// One session.
+/// A session on a WebSocket.
 pub struct SocketSession {
     wire: WireProtocol,
     phase: SocketPhase,
     audio_input: AudioInput,
     audio_output: AudioOutput,
-    /// Messages that wait for room in the socket.
+    /// Messages queued until the socket accepts them.
     outgoing: VecDeque<SocketMessage>,
     outgoing_bytes: usize,
     events: VecDeque<SessionEvent>,
     begin: bool,
     hang_up: bool,
-    /// When the peer was last heard, and last pinged.
+    /// Times at which the peer was last heard and last pinged.
     last_received: Instant,
     pinged: Instant,
-    /// Since when the socket takes nothing.
+    /// Time since which the socket accepts nothing.
     blocked: Option<Instant>,
-    /// The bot has no more speech, as its last answer showed.
+    /// Whether the bot last reported that it has no more speech.
     speech_ended: bool,
-    /// Marks that the provider has and has not given back, and those of them that it clears.
+    /// Marks that the provider has not returned, and those of them that it cleared.
     marks: VecDeque<String>,
     cleared: VecDeque<String>,
-    /// What a provider said before it was recognised.
+    /// Messages of a provider that is not yet recognised.
     early: Vec<String>,
-    /// PCM of one message, kept for its memory.
+    /// PCM of one message; a field to reuse the memory.
     pcm: Vec<i16>,
     dropped: u64,
     refused: Option<&'static str>,
-    /// Speech has left since more was asked for.
+    /// Whether speech has left since more was requested.
     has_room: bool,
-    /// The bot was to start, and a text or binary message has come.
+    /// Whether the bot was started, and whether a text or binary message arrived.
     has_begun: bool,
     has_heard: bool,
 }
 
 impl SocketSession {
-    /// Begins with a plain client, which is live at once.
+    /// Creates the session of a plain client, which is live at once.
     pub fn client(now: Instant) -> Self {
         let cut = ChunkFormat {
             rate_hz: CLIENT_HZ,
@@ -143,13 +142,13 @@ impl SocketSession {
         session
     }
 
-    /// Begins with a telephony provider that has said nothing yet.
+    /// Creates the session of a telephony provider that is not yet recognised.
     pub fn call(now: Instant) -> Self {
         let phase = SocketPhase::Handshake {
             until: now + HANDSHAKE_WITHIN,
             messages: 0,
         };
-        // Nothing is said before the handshake, which brings the right cut.
+        // Nothing is sent before the handshake, which sets the chunk size.
         let cut = ChunkFormat {
             rate_hz: 8_000,
             chunk: 160,
@@ -200,18 +199,18 @@ impl SocketSession {
         }
     }
 
-    /// Returns whose language is spoken.
+    /// Returns the transport of the session.
     pub fn transport(&self) -> Transport {
         self.telephone()
             .map_or(Transport::WebSocket, |call| Transport::Telephony(call.provider))
     }
 
-    /// Returns why the handshake led to no session.
+    /// Returns the reason for which the handshake was rejected.
     pub fn refused(&self) -> Option<&'static str> {
         self.refused
     }
 
-    /// Returns what was heard and said, for the log.
+    /// Returns the statistics for the log.
     pub fn tally(&self) -> SocketStats {
         SocketStats {
             heard: self.audio_input.heard(),
@@ -221,23 +220,23 @@ impl SocketSession {
         }
     }
 
-    /// The peer answered a ping, or sent one.
+    /// Handles a ping or a pong of the peer.
     pub fn handle_pong(&mut self, now: Instant) {
         self.last_received = now;
     }
 
-    /// The socket took only a part of what it was given.
+    /// Handles a socket that accepted only a part of its data.
     pub fn handle_blocked(&mut self, now: Instant) {
         self.blocked.get_or_insert(now);
     }
 
-    /// The socket took all of it.
+    /// Handles a socket that accepted all of its data.
     pub fn handle_writable(&mut self) {
         self.blocked = None;
     }
 
-    /// Counts a message that the peer cannot take. Logs ever more rarely, since a bot can send any
-    /// number.
+    /// Counts a message that cannot be sent to the peer. The intervals of log lines grow, since a
+    /// bot can send any number.
     fn drop_message(&mut self, why: &str) {
         self.dropped += 1;
         if self.dropped.is_power_of_two() {
@@ -245,14 +244,14 @@ impl SocketSession {
         }
     }
 
-    /// The provider was asked to hang up, or there was no provider to ask.
+    /// Handles the end of the hang-up request, or its absence.
     pub fn handle_hung_up(&mut self, now: Instant) {
         if let SocketPhase::HangingUp { code, why, .. } = self.phase {
             self.close(code, why, now);
         }
     }
 
-    /// Returns when the far end will have played all speech; `None` while some has not left.
+    /// Returns the time at which the far end has played all speech; `None` while some is queued.
     fn playout_end(&self) -> Option<Instant> {
         let margin = match self.wire {
             WireProtocol::Client => Duration::ZERO,
@@ -270,7 +269,7 @@ impl SocketSession {
         matches!(self.phase, SocketPhase::Live | SocketPhase::Finishing { .. })
     }
 
-    /// Queues a message for the peer; the oldest is dropped beyond the caps.
+    /// Queues a message for the peer; the oldest is dropped beyond the limits.
     fn send(&mut self, message: SocketMessage) {
         self.outgoing_bytes += length(&message);
         self.outgoing.push_back(message);
@@ -281,7 +280,7 @@ impl SocketSession {
         }
     }
 
-    /// Returns the next due output of the bot's speech.
+    /// Returns the next output of the bot's speech that is due.
     fn poll_speech(&mut self, now: Instant) -> Option<SessionOutput<'static, SocketCommand>> {
         if !self.speaks() {
             return None;
@@ -353,7 +352,7 @@ impl Session for SocketSession {
         }
     }
 
-    /// A provider says what it has played; a plain client has played what has left.
+    /// A provider reports playback; for a plain client, speech counts as played when it has left.
     fn handle_mark(&mut self, name: String) -> Option<SessionEvent> {
         self.audio_output.handle_mark(name);
         None
@@ -381,10 +380,11 @@ impl Session for SocketSession {
         }
     }
 
-    /// A telephone gets JSON alone, and nothing of the talk with a screen.
+    /// Telephony providers only get JSON objects, and no RTVI messages.
     fn handle_message(&mut self, text: String) {
         if !self.speaks() {
-            // Behind a close nothing may be sent, and what is tried would cut its handshake short.
+            // Nothing may be sent after a close frame; an attempt would interrupt the closing
+            // handshake.
             return;
         }
         if text.len() > MESSAGE_BYTES_MAX {
@@ -425,7 +425,7 @@ impl Session for SocketSession {
         }
     }
 
-    /// Of a socket that never said who calls, or of a client that never sent a frame.
+    /// Only for a socket without a recognised provider, or a client that sent no frame.
     fn handle_eviction(&mut self, now: Instant) {
         match self.phase {
             SocketPhase::Handshake { .. } => self.drop_out(1013, EVICTED, now),
@@ -465,7 +465,7 @@ impl Session for SocketSession {
         if std::mem::take(&mut self.begin) {
             return SessionOutput::Command(SocketCommand::StartBot);
         }
-        // What a message brought in sound comes before what it said, its end included.
+        // The audio of a message precedes its events, including the end.
         if self.audio_input.poll_frame() {
             let (pcm, rate_hz) = self.audio_input.take_frame();
             return SessionOutput::Audio(CallerFrame {
@@ -484,7 +484,7 @@ impl Session for SocketSession {
             return SessionOutput::Closed;
         }
         if self.blocked.is_none() {
-            // What left makes room for more, which may be due as well.
+            // Sent speech frees capacity, and the request for more may be due as well.
             if std::mem::take(&mut self.has_room) {
                 return SessionOutput::BotAudioWanted;
             }
@@ -499,7 +499,7 @@ impl Session for SocketSession {
         SessionOutput::Timeout(self.next_timeout())
     }
 
-    /// A first frame has come, of a caller who is known.
+    /// Returns whether a first message of a known caller has arrived.
     fn has_caller(&self) -> bool {
         self.has_begun && self.has_heard && self.refused.is_none()
     }
@@ -514,15 +514,15 @@ impl Session for SocketSession {
     }
 }
 
-/// What a session did, for its last line in the log.
+/// The statistics of a session, for its last log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketStats {
-    /// Speech of the caller, silence included.
+    /// Duration of the caller's audio, including silence.
     pub heard: Duration,
     pub chunks_out: u64,
-    /// Messages that the caller did not take, or could not.
+    /// Messages that the caller did not accept, or that it cannot read.
     pub messages_dropped: u64,
-    /// Messages of the caller that made no sense.
+    /// Invalid messages of the caller.
     pub malformed: u64,
 }
 

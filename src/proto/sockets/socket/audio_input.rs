@@ -1,32 +1,32 @@
-//! The caller's audio on a socket, converted from the wire's rate to the bot's.
+//! The caller's audio on a WebSocket, converted from the rate of the wire to that of the bot.
 //!
 //! In: PCM (`i16` mono) at the rate of the wire, which a client may change, and the rate that the
-//! bot asks for. Out: frames of at most 20 ms at the bot's rate. Before the bot has set its rate,
-//! speech is buffered; the oldest is dropped at the cap.
+//! bot requests. Out: frames of at most 20 ms at the bot's rate. Until the bot sets its rate,
+//! speech is buffered; the oldest is dropped at the limit.
 
 use std::time::Duration;
 
 use crate::audio::resample::Resampler;
 use crate::limits::{EARLY_AUDIO, RATE_CHANGES_MAX};
 
-/// The hearing half of a socket's audio.
+/// The receiving half of the audio.
 #[derive(Default)]
 pub struct AudioInput {
     wire_hz: u32,
-    /// What the bot asks for; nothing before it has.
+    /// The rate that the bot requested; `None` before.
     rate_hz: Option<u32>,
     resampler: Option<Resampler>,
     rate_changes: u32,
-    /// Speech at the wire's rate that came before the bot's rate was known.
+    /// Speech at the rate of the wire, before the bot's rate is known.
     early: Vec<i16>,
-    /// Speech at the bot's rate, of which the first `taken` samples were handed out.
+    /// Speech at the bot's rate; the first `taken` samples were returned.
     pcm: Vec<i16>,
     taken: usize,
     heard: Duration,
 }
 
 impl AudioInput {
-    /// Takes the rate that the bot asks for, in Hz.
+    /// Sets the rate that the bot requests, in Hz.
     pub fn set_rate(&mut self, rate_hz: u32) {
         if self.rate_hz == Some(rate_hz) {
             return;
@@ -37,14 +37,12 @@ impl AudioInput {
         self.convert(&early);
     }
 
-    /// Takes speech at the wire's rate; tells whether the wire may have that rate, after so many
-    /// others.
+    /// Processes speech at the rate of the wire; returns false if the rate changed too often.
     pub fn hear(&mut self, pcm: &[i16], wire_hz: u32) -> bool {
         if self.wire_hz != wire_hz {
             if self.wire_hz != 0 {
                 self.rate_changes += 1;
-                // What was kept at the old rate has no listener yet, and would be heard at the
-                // wrong speed.
+                // Speech at the old rate was not yet heard, and would play at the wrong speed.
                 self.early.clear();
             }
             if self.rate_changes > RATE_CHANGES_MAX {
@@ -72,7 +70,7 @@ impl AudioInput {
         }
     }
 
-    /// Makes the next frame ready, if there is one; [`AudioInput::take_frame`] hands it out.
+    /// Prepares the next frame, if there is one; [`AudioInput::take_frame`] returns it.
     pub fn poll_frame(&mut self) -> bool {
         if self.taken == self.pcm.len() {
             self.pcm.clear();
@@ -81,7 +79,7 @@ impl AudioInput {
         self.taken < self.pcm.len()
     }
 
-    /// Hands out the next frame, and its rate in Hz.
+    /// Returns the next frame, and its rate in Hz.
     pub fn take_frame(&mut self) -> (&[i16], u32) {
         let rate_hz = self.rate_hz.unwrap_or_default();
         let start = self.taken;
@@ -89,13 +87,13 @@ impl AudioInput {
         (&self.pcm[start..self.taken], rate_hz)
     }
 
-    /// Returns how much the caller sent.
+    /// Returns the duration of the caller's audio.
     pub fn heard(&self) -> Duration {
         self.heard
     }
 }
 
-/// Makes the filter between two rates; none where nothing has to change.
+/// Returns the resampler between two rates; `None` if they are equal.
 fn resampler(from_hz: u32, to_hz: u32) -> Option<Resampler> {
     (from_hz != 0 && from_hz != to_hz).then(|| Resampler::new(from_hz, to_hz))
 }

@@ -1,4 +1,4 @@
-//! The bot's audio on a socket, converted from its rate to the wire's and paced.
+//! The bot's audio on a WebSocket, converted from its rate to that of the wire, and paced.
 //!
 //! In: `i16` mono PCM at the bot's rate, marks, interruptions, and `now`. Out: the outputs of
 //! [`PlayoutPacer`] at the rate of the wire.
@@ -8,13 +8,13 @@ use std::time::Instant;
 use crate::audio::playout_pacer::{ChunkFormat, PlayoutOutput, PlayoutPacer};
 use crate::audio::resample::Resampler;
 
-/// The speaking half of a socket's audio.
+/// The sending half of the audio.
 pub struct AudioOutput {
     wire_hz: u32,
     rate_hz: u32,
     resampler: Option<Resampler>,
     cadence: PlayoutPacer,
-    /// Speech on its way into the cadence, at the wire's rate; kept for its memory.
+    /// Speech at the rate of the wire on its way to the pacer; a field to reuse the memory.
     resampled: Vec<i16>,
 }
 
@@ -29,7 +29,7 @@ impl AudioOutput {
         }
     }
 
-    /// Takes the rate of the bot's PCM, in Hz.
+    /// Sets the rate of the bot's PCM, in Hz.
     pub fn set_rate(&mut self, rate_hz: u32) {
         if self.rate_hz != rate_hz {
             self.rate_hz = rate_hz;
@@ -37,10 +37,9 @@ impl AudioOutput {
         }
     }
 
-    /// Returns how many samples there is room for, at the bot's rate.
+    /// Returns the free capacity of the queue, in samples at the bot's rate.
     pub fn room(&self) -> usize {
-        // One sample less than there is room for: a piece may come out one sample longer than its
-        // share.
+        // One sample less: the resampler may return one sample more than the ratio.
         let room = self
             .cadence
             .room()
@@ -48,7 +47,7 @@ impl AudioOutput {
         (room * u64::from(self.rate_hz) / u64::from(self.wire_hz)) as usize
     }
 
-    /// Takes speech at the bot's rate, at most [`AudioOutput::room`] of it.
+    /// Queues speech at the bot's rate, at most [`AudioOutput::room`] samples.
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
         let speech = match &mut self.resampler {
             Some(resampler) => {
@@ -61,12 +60,12 @@ impl AudioOutput {
         self.cadence.handle_audio(speech, now);
     }
 
-    /// Sets a mark behind all that was said.
+    /// Adds a mark after all queued speech.
     pub fn handle_mark(&mut self, name: String) {
         self.cadence.handle_mark(name);
     }
 
-    /// Drops all speech that has not left, and gives back its marks.
+    /// Drops the queued speech, and returns its marks.
     pub fn handle_interruption(&mut self) -> Vec<String> {
         if let Some(resampler) = &mut self.resampler {
             resampler.reset();
@@ -74,7 +73,7 @@ impl AudioOutput {
         self.cadence.handle_interruption()
     }
 
-    /// Returns what is due by now, one thing at a time.
+    /// Returns the next output that is due.
     pub fn poll_output(&mut self, now: Instant) -> Option<PlayoutOutput<'_>> {
         self.cadence.poll_output(now)
     }
@@ -83,17 +82,17 @@ impl AudioOutput {
         self.cadence.poll_timeout()
     }
 
-    /// Tells whether all speech has left.
+    /// Returns whether all speech has left.
     pub fn is_sent(&self) -> bool {
         self.cadence.is_sent()
     }
 
-    /// Returns when the far end will have played all that was sent.
+    /// Returns the time at which the far end has played everything that was sent.
     pub fn played(&self) -> Option<Instant> {
         self.cadence.played()
     }
 
-    /// Returns how many chunks have left.
+    /// Returns the number of chunks sent.
     pub fn chunks(&self) -> u64 {
         self.cadence.chunks()
     }

@@ -1,7 +1,7 @@
-//! The end of a session on a socket: the close code and text for each reason.
+//! The end of a session on a WebSocket: the close code and reason for each cause.
 //!
-//! In: read errors, refusals, the peer's close. Out: the close of RFC 6455, after the hang-up of a
-//! live call.
+//! In: read errors, rejections, the close of the peer. Out: the close frame of RFC 6455, after the
+//! hang-up of a live call.
 
 use std::time::Instant;
 
@@ -11,34 +11,34 @@ use crate::limits::{HANG_UP_BEFORE_CLOSE, SOCKET_CLOSE_WITHIN};
 use crate::server::admission;
 use crate::telephony::proof::ProofError;
 
-/// Why a socket becomes no session.
+/// A rejection of a socket before its session starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketRefusal {
-    /// Nothing shows whose call it is.
+    /// Its call lacks proof.
     Unproven(ProofError),
     Stopping,
     Admission(admission::AdmissionError),
 }
 
-/// Why nothing more can be read from a socket.
+/// A read error of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketReadError {
     /// A message is longer than [`MESSAGE_BYTES_MAX`](crate::limits::MESSAGE_BYTES_MAX).
     TooLong,
     NotUtf8,
     Malformed,
-    /// The connection has ended. A telephone needs no close.
+    /// The connection has ended. Telephony providers may omit the close frame.
     Ended,
-    /// The connection broke.
+    /// The connection failed.
     Broken,
 }
 
 const STOPPING: &str = "the runner is stopping";
-/// Why a socket is closed whose place another has.
+/// The close reason of an evicted socket.
 pub(super) const EVICTED: &str = "it gave way to newer connections";
 
 impl SocketSession {
-    /// The peer closes; the answer to that is the socket's own.
+    /// Handles a close frame of the peer, which the transport answers.
     pub fn handle_close(&mut self, now: Instant) {
         self.leave(LeaveReason::Left);
         self.outgoing.clear();
@@ -50,7 +50,7 @@ impl SocketSession {
         }
     }
 
-    /// Nothing more can be read. What is no message is closed with the code of RFC 6455 section
+    /// Handles a read error. An invalid message closes the socket with the code of RFC 6455 section
     /// 7.4.1.
     pub fn handle_read_error(&mut self, error: SocketReadError, now: Instant) {
         let (code, why) = match error {
@@ -72,8 +72,7 @@ impl SocketSession {
         self.phase = SocketPhase::Closed;
     }
 
-    /// There is no session for this socket, of whose caller everything is known: it ends before its
-    /// bot begins.
+    /// Rejects a socket whose caller is known, before its bot starts.
     pub fn handle_refused(&mut self, refused: SocketRefusal, now: Instant) {
         let (code, why) = match refused {
             SocketRefusal::Unproven(unproven) => (1008, unproven.reason()),
@@ -88,23 +87,22 @@ impl SocketSession {
         self.drop_out(code, why, now);
     }
 
-    /// Ends what has no bot yet.
+    /// Closes a socket whose bot has not started.
     pub(super) fn drop_out(&mut self, code: u16, why: &'static str, now: Instant) {
         if matches!(self.phase, SocketPhase::Handshake { .. } | SocketPhase::Live) {
-            // A telephone may have said more than who it is.
+            // The queued events may contain more than the handshake.
             self.events.clear();
             self.refuse(code, why, now);
         }
     }
 
-    /// Ends a handshake that leads nowhere: there is no bot to tell.
+    /// Ends an unsuccessful handshake; there is no bot to notify.
     pub(super) fn refuse(&mut self, code: u16, why: &'static str, now: Instant) {
         self.refused = Some(why);
         self.close(code, why, now);
     }
 
-    /// Ends the session from this side: the bot is told, the provider is asked to hang up, then the
-    /// socket closes.
+    /// Ends the session: notifies the bot, hangs up at the provider, then closes the socket.
     pub(super) fn end(&mut self, reason: LeaveReason, code: u16, why: &'static str, now: Instant) {
         if reason == LeaveReason::Protocol {
             log::warn!("closing with code {code}: {why}");
@@ -122,7 +120,7 @@ impl SocketSession {
         }
     }
 
-    /// Tells the bot that nothing more comes, unless it was told before.
+    /// Notifies the bot of the end, once.
     pub(super) fn leave(&mut self, reason: LeaveReason) {
         if self.speaks() {
             self.events.push_back(SessionEvent::Left(reason));
@@ -130,7 +128,7 @@ impl SocketSession {
     }
 
     pub(super) fn close(&mut self, code: u16, why: &'static str, now: Instant) {
-        // What still waits would delay the close.
+        // Queued messages would delay the close.
         self.outgoing.clear();
         self.outgoing_bytes = 0;
         self.send(SocketMessage::Close(code, why));
@@ -140,12 +138,12 @@ impl SocketSession {
     }
 }
 
-/// What a socket is closed with when the session ends for this reason.
+/// Returns the close code and reason for the end of a session.
 pub(super) fn close_frame(reason: LeaveReason) -> (u16, &'static str) {
     match reason {
         LeaveReason::Shutdown => (1001, STOPPING),
         LeaveReason::BotFailed => (1011, "the bot failed"),
-        // Sockets are connected; what never came is a first frame.
+        // A socket is connected; it never sent a first frame.
         LeaveReason::NeverConnected => (1013, EVICTED),
         _ => (1000, ""),
     }

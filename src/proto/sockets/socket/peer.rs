@@ -1,8 +1,8 @@
-//! Messages of a socket's peer: they become speech, events, or the recognition of a call.
+//! Handles messages of the peer of a WebSocket.
 //!
-//! In: text and binary messages, and `now`. Out: changes of the [`SocketSession`]. Messages in
-//! another format, and a call without a handshake in time, are rejected with a close code and a
-//! reason.
+//! In: text and binary messages, and `now`. Out: speech, events and state of the [`SocketSession`].
+//! Messages in another format, and a call without a timely handshake, are rejected with a close
+//! code and a reason.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::sockets::frames::{self, ProtobufFrame};
 use crate::telephony::{self, PROVIDERS, ProviderInput, TelephonyCall};
 
 impl SocketSession {
-    /// Takes a text message of the peer.
+    /// Handles a text message of the peer.
     pub fn handle_text(&mut self, text: &str, now: Instant) {
         self.last_received = now;
         self.has_heard = true;
@@ -35,7 +35,7 @@ impl SocketSession {
         }
     }
 
-    /// Takes a binary message of the peer.
+    /// Handles a binary message of the peer.
     pub fn handle_binary(&mut self, bytes: Bytes, now: Instant) {
         self.last_received = now;
         self.has_heard = true;
@@ -49,7 +49,7 @@ impl SocketSession {
         }
     }
 
-    /// Looks at a message of a peer that is not recognised yet; nothing stands for what is no text.
+    /// Checks a message of a peer that is not yet recognised; `None` is a binary message.
     fn detect(&mut self, text: Option<&str>, now: Instant) {
         match text.map_or(Ok(None), |text| telephony::detect(&PROVIDERS, text)) {
             Ok(Some(call)) => {
@@ -58,7 +58,7 @@ impl SocketSession {
                 self.wire = WireProtocol::Call(Some(Box::new(call)));
                 self.phase = SocketPhase::Live;
                 self.begin();
-                // Where a provider promises no order, its first audio may have come before.
+                // An unordered provider may send its first audio before the handshake.
                 for text in std::mem::take(&mut self.early) {
                     self.read(&text, now);
                 }
@@ -81,7 +81,7 @@ impl SocketSession {
         }
     }
 
-    /// Reads a message of a recognised provider, and tells whether it is one.
+    /// Handles a message of a recognised provider; returns whether it is valid.
     fn read(&mut self, text: &str, now: Instant) -> bool {
         let WireProtocol::Call(Some(call)) = &mut self.wire else {
             return false;
@@ -108,8 +108,8 @@ impl SocketSession {
     fn mark_returned(&mut self, name: String) {
         let awaited = self.marks.iter().position(|mark| *mark == name);
         let cleared = self.cleared.iter().position(|cleared| *cleared == name);
-        // One that was cleared has been told already. Where it may never come back, one of that
-        // name that is under way does.
+        // A cleared mark was already reported. If the provider may never return it, a pending mark
+        // of the same name is assumed instead.
         let cleared_first = awaited.is_none() || self.telephone().is_some_and(TelephonyCall::returns_cleared);
         if let Some(at) = cleared.filter(|_| cleared_first) {
             self.cleared.remove(at);

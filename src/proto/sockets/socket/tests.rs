@@ -1,5 +1,5 @@
-//! Lives on a socket in virtual time: a peer whose messages are values, a bot that is a list of
-//! samples, and no clock.
+//! Tests sessions on a WebSocket in virtual time: messages of the peer are values, and the bot is a
+//! list of samples.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,13 +15,13 @@ mod clients;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// One session with everything that came out of it.
+/// A session with its recorded outputs.
 struct Rig {
     session: SocketSession,
     start: Instant,
     now: Instant,
     writable: bool,
-    /// What the bot has to say.
+    /// Speech that the bot has yet to send.
     speech: VecDeque<i16>,
     sent: Vec<(Duration, SocketMessage)>,
     events: Vec<SessionEvent>,
@@ -55,7 +55,7 @@ impl Rig {
         rig
     }
 
-    /// A plain client whose bot listens at 16 kHz and speaks at 24.
+    /// A plain client whose bot receives at 16 kHz and sends at 24 kHz.
     fn client() -> Rig {
         let mut rig = Rig::new(SocketSession::client);
         rig.session.set_audio(16_000, 24_000, true, rig.now);
@@ -107,13 +107,13 @@ impl Rig {
         }
     }
 
-    /// Does something, and then what follows from it at once.
+    /// Performs an input, and drains the outputs.
     fn with(&mut self, act: impl FnOnce(&mut SocketSession, Instant)) {
         act(&mut self.session, self.now);
         self.drain();
     }
 
-    /// Lets time pass, from deadline to deadline.
+    /// Advances the time from deadline to deadline.
     fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         let mut turns = 0;
@@ -140,7 +140,7 @@ impl Rig {
         self.with(|session, now| session.handle_binary(bytes, now));
     }
 
-    /// The close that was sent, if one was.
+    /// Returns the close frame, if one was sent.
     fn closed(&self) -> Option<(u16, &'static str)> {
         self.sent.iter().find_map(|(_, message)| match message {
             SocketMessage::Close(code, why) => Some((*code, *why)),
@@ -148,7 +148,7 @@ impl Rig {
         })
     }
 
-    /// The reason of the last event, which must be the end.
+    /// Returns the reason of the last event, if it is the end.
     fn left(&self) -> Option<LeaveReason> {
         let ends: Vec<&SessionEvent> = self
             .events

@@ -1,4 +1,4 @@
-//! Telephone calls: the handshake and its budget, marks, interruption, and who hangs up.
+//! Tests telephone calls: the handshake and its limits, marks, interruption, and hang-up.
 
 use super::*;
 use crate::allocations;
@@ -13,7 +13,7 @@ fn start_a() -> Value {
         "customParameters": {"from_number": "+15550001111"}}})
 }
 
-/// A call of provider a whose bot listens and speaks at 16 kHz.
+/// A Twilio call whose bot receives and sends at 16 kHz.
 fn call() -> Rig {
     let mut rig = Rig::new(SocketSession::call);
     rig.json(json!({"event": "connected", "protocol": "Call", "version": "1.0.0"}));
@@ -46,7 +46,8 @@ fn told(name: &str, played: bool) -> SessionEvent {
     SessionEvent::Mark { name, played }
 }
 
-/// R-049, R-050: nothing begins before the provider is known, and then everything is.
+/// R-049, R-050: nothing starts before the provider is recognised, and the bot starts with all call
+/// data.
 #[test]
 fn the_bot_starts_with_a_complete_call() {
     let mut rig = Rig::new(SocketSession::call);
@@ -60,10 +61,10 @@ fn the_bot_starts_with_a_complete_call() {
     assert_eq!(rig.events, [SessionEvent::Joined]);
 }
 
-/// Five messages, or ten seconds, and what is not recognised is closed; garbage and binary count as
-/// messages.
+/// After five messages or ten seconds, a socket without a recognised provider is closed; invalid
+/// and binary messages count.
 #[test]
-fn a_handshake_has_a_budget() {
+fn limits_messages_and_time_of_a_handshake() {
     let refused = Some((1008, "unrecognised telephony handshake"));
     let mut rig = Rig::new(SocketSession::call);
     rig.text("no JSON");
@@ -88,10 +89,9 @@ fn a_handshake_has_a_budget() {
     assert!(rig.gone && rig.events.is_empty(), "there is no bot to tell");
 }
 
-/// No place is left when it is known who calls, or none for another silent socket: it closes with
-/// words, and no bot is told.
+/// A call without a permit, or an evicted socket, is closed with a reason, before a bot starts.
 #[test]
-fn a_call_without_a_place_is_closed_before_its_bot_begins() {
+fn closes_a_rejected_call_before_its_bot_starts() {
     let full = SocketRefusal::Admission(admission::AdmissionError::Full);
     let mut rig = Rig::new(SocketSession::call);
     rig.with(|session, now| {
@@ -113,15 +113,14 @@ fn a_call_without_a_place_is_closed_before_its_bot_begins() {
     rig.with(|session, now| session.handle_eviction(now));
     rig.json(start_a());
     assert_eq!((rig.closed(), rig.begun), (Some((1013, EVICTED)), 0));
-    // Once it has ended there is nothing to take away.
+    // After the end, a rejection has no effect.
     rig.with(|session, now| session.handle_refused(full, now));
     assert_eq!(rig.sent.len(), 1);
 }
 
-/// A message that came before it is known who calls is kept when it may be audio, and not when it
-/// is longer.
+/// A message before the handshake is stored if it is short enough for audio.
 #[test]
-fn an_early_message_has_a_length_at_most() {
+fn early_messages_are_limited_in_length() {
     let heard = |bytes: usize| {
         let mut early = media(&[0x10; 160]);
         early["x"] = json!("");
@@ -137,9 +136,9 @@ fn an_early_message_has_a_length_at_most() {
     assert_eq!(heard(EARLY_MESSAGE_BYTES_MAX + 1), 0);
 }
 
-/// Of a caller whom the bot does not listen to yet so much is kept; beyond it the oldest goes.
+/// Speech before the bot listens is limited; the oldest is dropped.
 #[test]
-fn early_speech_has_an_end() {
+fn early_speech_is_limited() {
     let kept = |late: usize| {
         let mut rig = Rig::new(SocketSession::call);
         rig.json(start_a());
@@ -155,9 +154,9 @@ fn early_speech_has_an_end() {
     assert_eq!(kept(1), (all, 1));
 }
 
-/// An encoding that cannot be decoded is rejected at once instead of being played as noise.
+/// An unsupported encoding is rejected at once instead of being played as noise.
 #[test]
-fn an_unknown_encoding_is_refused() {
+fn rejects_an_unsupported_encoding() {
     let mut start = start_a();
     start["start"]["mediaFormat"]["encoding"] = json!("audio/opus");
     let mut rig = Rig::new(SocketSession::call);
@@ -166,9 +165,9 @@ fn an_unknown_encoding_is_refused() {
     assert_eq!(rig.begun, 0);
 }
 
-/// What the caller says before the bot listens is kept.
+/// Speech before the bot listens is buffered.
 #[test]
-fn the_first_words_of_a_caller_are_heard() {
+fn buffers_the_first_words_of_a_caller() {
     let mut rig = Rig::new(SocketSession::call);
     rig.json(start_a());
     for _ in 0..50 {
@@ -179,9 +178,9 @@ fn the_first_words_of_a_caller_are_heard() {
     assert!(rig.heard.iter().all(|sample| *sample == rig.heard[0] && *sample != 0));
 }
 
-/// One provider promises no order: audio that overtakes its `start` is heard as well.
+/// Telnyx does not order its messages: audio that precedes `start` is heard as well.
 #[test]
-fn audio_before_the_handshake_is_heard() {
+fn accepts_audio_before_the_handshake() {
     let mut rig = Rig::new(SocketSession::call);
     rig.json(json!({"event": "connected"}));
     rig.json(media(&[0x10; 160]));
@@ -193,7 +192,7 @@ fn audio_before_the_handshake_is_heard() {
 
 /// Keys and marks are events; a stop ends the call without a hang-up request.
 #[test]
-fn what_the_provider_says_becomes_events() {
+fn messages_of_the_provider_become_events() {
     let mut rig = call();
     rig.json(json!({"event": "dtmf", "streamSid": "MZ1", "dtmf": {"track": "inbound_track", "digit": "5"}}));
     rig.json(json!({"event": "mark", "streamSid": "MZ1", "mark": {"name": "other"}}));
@@ -211,16 +210,16 @@ fn what_the_provider_says_becomes_events() {
     assert_eq!((rig.closed(), rig.hang_ups), (Some((1000, "")), 0));
 }
 
-/// A bare close is an end too.
+/// A close without a stop ends the call too.
 #[test]
-fn a_provider_that_just_closes_is_not_hung_up() {
+fn does_not_hang_up_after_a_close_of_the_provider() {
     let mut rig = call();
     rig.with(|session, now| session.handle_close(now));
     rig.with(|session, now| session.handle_read_error(SocketReadError::Ended, now));
     assert_eq!((rig.left(), rig.hang_ups, rig.gone), (Some(LeaveReason::Left), 0, true));
 }
 
-/// Speech is cut into 20 ms, and runs at most the lead ahead of its playing.
+/// Speech is cut into 20 ms, and sent at most the lead ahead of its playout.
 #[test]
 fn speech_keeps_its_lead() {
     let mut rig = call();
@@ -242,8 +241,8 @@ fn speech_keeps_its_lead() {
     }
 }
 
-/// An interruption clears the provider; the marks that it then gives back have been told as not
-/// played.
+/// An interruption clears the provider's buffer; the marks that it then returns were already
+/// reported as not played.
 #[test]
 fn an_interruption_clears_the_provider() {
     let mut rig = call();
@@ -258,16 +257,16 @@ fn an_interruption_clears_the_provider() {
     assert!(rig.events.contains(&told("said", false)));
     rig.json(json!({"event": "mark", "mark": {"name": "said"}}));
     assert!(!rig.events.contains(&told("said", true)), "it was told before");
-    // The name may be used again.
+    // The name can be used again.
     rig.with(|session, _| assert_eq!(session.handle_mark("said".into()), None));
     rig.json(json!({"event": "mark", "mark": {"name": "said"}}));
     assert!(rig.events.contains(&told("said", true)));
 }
 
-/// Plivo promises nothing of marks that it clears: one of the same name that follows must not be
-/// taken for them.
+/// Plivo may not return marks that it clears: a later mark of the same name must not be taken for
+/// them.
 #[test]
-fn a_cleared_mark_that_never_comes_back_hides_no_other() {
+fn a_cleared_mark_without_a_reply_does_not_hide_a_later_one() {
     let mut rig = Rig::new(SocketSession::call);
     rig.json(
         json!({"event": "start", "sequenceNumber": 1, "start": {"callId": "c1", "streamId": "s1",
@@ -285,9 +284,9 @@ fn a_cleared_mark_that_never_comes_back_hides_no_other() {
     assert_eq!(rig.events.len(), told, "the one that was cleared, after all");
 }
 
-/// A provider gets JSON objects as the bot wrote them, and nothing of the talk with a screen.
+/// A provider receives JSON objects unchanged, and no RTVI messages.
 #[test]
-fn only_what_a_provider_can_read_is_sent() {
+fn sends_a_provider_only_messages_that_it_can_read() {
     let mut rig = call();
     let own = r#"{"event":"sendDTMF","dtmf":"12#"}"#;
     for text in [r#"{"label":"rtvi-ai","type":"bot-ready"}"#, "no JSON", "[1]", own] {
@@ -298,10 +297,10 @@ fn only_what_a_provider_can_read_is_sent() {
     assert_eq!(rig.session.tally().messages_dropped, 2);
 }
 
-/// R-038: every end by our side hangs up once, before the socket closes; the answer lets it close,
-/// and so does time.
+/// R-038: every end by the runner hangs up once, before the socket closes; a response or the
+/// timeout closes it.
 #[test]
-fn an_end_by_our_side_hangs_up_once() {
+fn hangs_up_once_when_the_runner_ends_a_call() {
     type Act = fn(&mut SocketSession, Instant);
     let ends: [(Act, LeaveReason); 5] = [
         (
@@ -346,9 +345,9 @@ fn an_end_by_our_side_hangs_up_once() {
     }
 }
 
-/// A half-open call is given up after the same silence as any socket, and hung up.
+/// A half-open call ends after the silence limit of all sockets, and is hung up.
 #[test]
-fn a_call_that_falls_silent_is_hung_up() {
+fn hangs_up_a_silent_call() {
     let mut rig = call();
     rig.pass(SOCKET_FREED_AFTER + MS);
     assert_eq!((rig.left(), rig.hang_ups), (Some(LeaveReason::Vanished), 1));
@@ -356,7 +355,7 @@ fn a_call_that_falls_silent_is_hung_up() {
 
 /// The last speech is played before the call is hung up.
 #[test]
-fn the_last_words_are_played_before_the_hang_up() {
+fn plays_the_last_speech_before_the_hang_up() {
     let mut rig = call();
     rig.speech.extend(tone(16_000, 16_000));
     rig.drain();
@@ -367,11 +366,10 @@ fn the_last_words_are_played_before_the_hang_up() {
     assert_eq!(rig.hang_ups, 1);
 }
 
-/// What 20 ms of a telephone's sound cost the allocator once the call runs. In, from the provider's
-/// text to PCM at the bot's rate: nothing. Out, from the bot's PCM to the provider's text: the
-/// text, and the base64 in it.
+/// Allocations of 20 ms of audio in a running call. Inbound, from the provider's text to PCM at the
+/// bot's rate: none. Outbound, from the bot's PCM to the provider's text: the text, and its base64.
 #[test]
-fn sound_of_a_running_call_costs_little() {
+fn audio_of_a_running_call_allocates_little() {
     const PER_MESSAGE_HEARD: u64 = 0;
     const PER_MESSAGE_SAID: u64 = 2;
     let mut session = call().session;
@@ -406,7 +404,7 @@ fn sound_of_a_running_call_costs_little() {
             }
         });
         sent += texts;
-        // Buffers reach their sizes first.
+        // Buffers reach their final sizes first.
         if round >= 100 {
             assert_eq!(frames, 1);
             assert_eq!(heard, PER_MESSAGE_HEARD, "round {round}");

@@ -1,10 +1,10 @@
-//! Plain clients: frames both ways, rates, interruption, patience and its ends.
+//! Tests plain clients: frames in both directions, rates, interruption, timeouts and ends.
 
 use super::*;
 use crate::limits::SOCKET_CLOSE_WITHIN;
 use crate::sockets::frames::ProtobufFrame;
 
-/// The audio that was sent: when, and how many samples, at 24 kHz mono.
+/// The audio that was sent: time, and number of samples, at 24 kHz mono.
 fn audio(rig: &Rig) -> Vec<(Duration, usize)> {
     let mut audio = Vec::new();
     for (at, message) in &rig.sent {
@@ -27,9 +27,9 @@ fn frames_sent(rig: &Rig) -> Vec<ProtobufFrame> {
     rig.sent.iter().filter_map(|(_, message)| frame(message)).collect()
 }
 
-/// R-051, R-066: the bot starts with the connection, and hears what came before it listened.
+/// R-051, R-066: the bot starts with the connection, and receives audio from before it listened.
 #[test]
-fn nothing_said_before_the_bot_listens_is_lost() {
+fn keeps_audio_from_before_the_bot_listens() {
     let mut rig = Rig::new(SocketSession::client);
     assert_eq!((rig.begun, rig.events.clone()), (1, vec![SessionEvent::Joined]));
     rig.binary(frames::message(r#"{"type":"client-ready"}"#));
@@ -46,9 +46,9 @@ fn nothing_said_before_the_bot_listens_is_lost() {
     );
 }
 
-/// The rate of a frame is what it says, and the bot hears the rate that it asked for.
+/// The rate of a frame is used, and the bot receives the rate that it requested.
 #[test]
-fn the_rate_of_a_frame_is_believed() {
+fn uses_the_rate_of_each_frame() {
     let mut rig = Rig::client();
     rig.binary(frames::audio(&tone(48_000, 48_000), 48_000));
     assert!(rig.heard.len().abs_diff(16_000) < 100, "{} samples", rig.heard.len());
@@ -63,8 +63,8 @@ fn the_rate_of_a_frame_is_believed() {
     );
 }
 
-/// Speech leaves as frames of 20 ms at playing speed, a short lead ahead, since this client cannot
-/// be told to stop.
+/// Speech leaves as frames of 20 ms at playing speed, with a short lead, since this client cannot
+/// discard any.
 #[test]
 fn speech_is_paced() {
     let mut rig = Rig::client();
@@ -87,9 +87,9 @@ fn speech_is_paced() {
     );
 }
 
-/// A message overtakes queued speech, and an interruption drops it and says so.
+/// A message overtakes queued speech, and an interruption drops it and notifies the client.
 #[test]
-fn an_interruption_drops_what_has_not_left() {
+fn an_interruption_drops_queued_speech() {
     let mut rig = Rig::client();
     rig.speech.extend(tone(24_000, 24_000));
     rig.drain();
@@ -105,9 +105,9 @@ fn an_interruption_drops_what_has_not_left() {
     assert_eq!(rig.events.last(), Some(&SessionEvent::SpeechStopped));
 }
 
-/// At the cap a message of the bot leaves, and one byte past it does not.
+/// A message of the bot at the limit is sent, and a longer one is not.
 #[test]
-fn a_message_has_a_longest_length() {
+fn messages_are_limited_in_length() {
     let mut rig = Rig::client();
     rig.with(|session, _| session.handle_message("m".repeat(MESSAGE_BYTES_MAX)));
     assert_eq!(frames_sent(&rig).len(), 1);
@@ -115,9 +115,9 @@ fn a_message_has_a_longest_length() {
     assert_eq!((frames_sent(&rig).len(), rig.session.tally().messages_dropped), (1, 1));
 }
 
-/// A client says nothing of what it played, so a mark is passed when the speech before it has left.
+/// A client does not report playback, so a mark is passed when the speech before it has left.
 #[test]
-fn marks_come_back_when_their_speech_has_left() {
+fn marks_return_when_their_speech_has_left() {
     let mut rig = Rig::client();
     rig.speech.extend(tone(480, 24_000));
     rig.drain();
@@ -129,9 +129,9 @@ fn marks_come_back_when_their_speech_has_left() {
     assert_eq!(rig.events.last(), Some(&mark));
 }
 
-/// What is no frame ends the session with a code and words; what is only unknown is skipped.
+/// An invalid frame ends the session with a code and a reason; an unknown one is skipped.
 #[test]
-fn what_is_no_frame_is_refused() {
+fn rejects_invalid_frames() {
     for bad in [b"\xff\xff".to_vec(), frames::audio(&[0; 10], 4_000)] {
         let mut rig = Rig::client();
         rig.binary(bad);
@@ -147,9 +147,9 @@ fn what_is_no_frame_is_refused() {
     assert_eq!((rig.closed(), rig.left()), (None, None));
 }
 
-/// A socket that answers no ping is given up; one that does stays for ever, however silent.
+/// A socket that answers no ping is closed; one that does stays open, however silent.
 #[test]
-fn a_silent_socket_is_freed_when_pings_go_unanswered() {
+fn frees_a_socket_that_answers_no_ping() {
     let mut rig = Rig::client();
     rig.pass(SOCKET_FREED_AFTER - MS);
     assert_eq!((rig.pings(), rig.left()), (2, None));
@@ -167,10 +167,10 @@ fn a_silent_socket_is_freed_when_pings_go_unanswered() {
     assert_eq!(rig.left(), None);
 }
 
-/// While the socket takes nothing, nothing is made; a client that reads nothing for too long is let
-/// go.
+/// While the socket accepts nothing, no audio is encoded; a client that does not read for too long
+/// is closed.
 #[test]
-fn a_client_that_does_not_read_costs_nothing_and_is_let_go() {
+fn closes_a_client_that_does_not_read() {
     let mut rig = Rig::client();
     rig.writable = false;
     rig.speech.extend(tone(24_000 * 60, 24_000));
@@ -187,7 +187,7 @@ fn a_client_that_does_not_read_costs_nothing_and_is_let_go() {
     rig.pass(SOCKET_CLOSE_WITHIN);
     assert!(rig.gone);
 
-    // One that reads again in time loses only time.
+    // A client that resumes reading in time only loses time.
     let mut rig = Rig::client();
     rig.writable = false;
     rig.speech.extend(tone(24_000, 24_000));
@@ -199,9 +199,9 @@ fn a_client_that_does_not_read_costs_nothing_and_is_let_go() {
     assert_eq!((audio(&rig).len(), rig.left()), (50, None));
 }
 
-/// A bot's last words leave and are played before the socket closes.
+/// The bot's last speech is sent and played before the socket closes.
 #[test]
-fn the_last_words_are_heard() {
+fn plays_the_last_speech_before_the_close() {
     let mut rig = Rig::client();
     rig.speech.extend(tone(24_000, 24_000));
     rig.drain();
@@ -219,10 +219,10 @@ fn the_last_words_are_heard() {
     assert!(rig.gone);
 }
 
-/// What the bot still says to a caller that is let go must not follow the close: that would cut the
-/// handshake short.
+/// Messages of the bot after the close are not sent, since they would interrupt the closing
+/// handshake.
 #[test]
-fn nothing_follows_a_close() {
+fn sends_nothing_after_a_close() {
     let mut rig = Rig::client();
     rig.text("{}");
     for _ in 0..=MESSAGES_OUT_MAX {
@@ -240,9 +240,9 @@ fn nothing_follows_a_close() {
     assert_eq!(rig.sent, []);
 }
 
-/// A close, and a connection that is gone, end the session without a word more.
+/// A close, and a lost connection, end the session without a further message.
 #[test]
-fn a_client_that_leaves_is_gone() {
+fn handles_the_close_of_a_client() {
     let mut rig = Rig::client();
     rig.with(|session, now| session.handle_close(now));
     assert_eq!((rig.left(), rig.closed()), (Some(LeaveReason::Left), None));
@@ -254,7 +254,7 @@ fn a_client_that_leaves_is_gone() {
     assert_eq!((rig.left(), rig.gone), (Some(LeaveReason::Failed), true));
 }
 
-/// The ends by our side have codes that a client can tell apart.
+/// Ends by the runner have distinct close codes.
 #[test]
 fn every_end_has_its_code() {
     for (reason, code) in [
@@ -281,7 +281,7 @@ fn every_end_has_its_code() {
     }
 }
 
-/// A peer is pinged when the interval is over and not before, and again after the next one.
+/// A peer is pinged once per interval.
 #[test]
 fn pings_keep_their_interval() {
     let mut rig = Rig::client();
