@@ -1,7 +1,7 @@
-//! Base64 as JSON carries audio and files: standard alphabet, padding allowed and not demanded.
+//! Base64 in JSON audio and files: standard alphabet, optional padding.
 //!
-//! In: text. Out: bytes, or nothing when a character is not of the alphabet, the length cannot be,
-//! or bits are left over. Source: RFC 4648 section 4.
+//! In: text. Out: bytes; `None` for an invalid character, length, or trailing bits. Source: RFC
+//! 4648 section 4.
 
 use data_encoding::BASE64_NOPAD;
 
@@ -18,7 +18,7 @@ mod tests {
 
     /// The vectors of RFC 4648 section 10, with padding and without.
     #[test]
-    fn the_vectors_of_the_rfc_decode() {
+    fn decodes_the_vectors_of_the_rfc() {
         for (text, plain) in [
             ("", ""),
             ("Zg==", "f"),
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base64_is_refused() {
+    fn rejects_invalid_base64() {
         for text in ["A", "AAAAA", "Zg===", "Z=g=", "Zm9v\n", "Zh==", "Zm9-", "\u{e9}AAA"] {
             assert_eq!(decode(text), None, "{text}");
         }

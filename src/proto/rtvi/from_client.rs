@@ -1,9 +1,9 @@
-//! RTVI messages of the client: text becomes a typed request, or an error with its reply.
+//! RTVI messages of the client: parses text into a typed request, or an error with its reply.
 //!
 //! In: any text of the channel. Out: a [`Message`]; PCM of `raw-audio` as `i16` mono at its own
-//! rate, files as bytes. Rejected, each with the reference's reply: an envelope without `id` or
-//! `type`, an unknown type (`append-to-context` was removed from the protocol), and data of the
-//! wrong shape. Source: `docs/spec/rtvi.md` 3.
+//! rate, files as bytes. Rejected, each with Pipecat's reply: an envelope without `id` or `type`,
+//! an unknown type (`append-to-context` was removed from the protocol), and invalid data. Source:
+//! `docs/spec/rtvi.md` 3.
 
 use std::fmt;
 
@@ -14,40 +14,39 @@ use serde_json::{Map, Value};
 use super::{LABEL, ToClient, base64, clip};
 use crate::limits::{RATES_HZ, RTVI_DTMF_KEYS_MAX, RTVI_ECHO_CHARS_MAX, RTVI_ID_BYTES_MAX, RTVI_REASON_CHARS_MAX};
 
-/// One message of a client.
+/// A message of a client.
 #[derive(Debug, PartialEq)]
 pub struct Message {
-    /// The client's name for the message; an answer carries the same.
+    /// The id of the message; a response has the same.
     pub id: String,
     pub request: Request,
 }
 
-/// What a client asks for or reports.
+/// The content of a message.
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Request {
-    /// The client can be talked to. A missing or malformed version is `None`, and so is no reason
-    /// to refuse it.
+    /// The client is ready. A missing or invalid version is `None`, and accepted.
     ClientReady { version: Option<String>, about: Value },
-    /// The bot shall end.
+    /// Requests that the bot ends.
     DisconnectBot,
     /// A message of the application.
     ClientMessage(ClientMessage),
     /// Text that the user typed.
     SendText { content: String, options: TextOptions },
-    /// Keys of a telephone keypad, in order: each one of `0`-`9`, `*`, `#`.
+    /// Keys of a telephone keypad, in order: `0`-`9`, `*`, `#`.
     Dtmf(Vec<char>),
     /// The result of a function that the client ran for the model.
     FunctionResult(FunctionResult),
-    /// Speech of the user that came as a message.
+    /// Speech of the user in a message.
     RawAudio(RawAudio),
-    /// Something happened on the client's page.
+    /// An event on the client's page.
     UiEvent { event: String, payload: Value },
-    /// What the client's page shows.
+    /// The content of the client's page.
     UiSnapshot { tree: Map<String, Value> },
-    /// A group of jobs shall be given up.
+    /// Requests the cancellation of a group of jobs.
     UiCancelJobGroup { job_id: String, reason: Option<String> },
-    /// A file, with text to go with it.
+    /// A file, with text.
     SendFile {
         content: String,
         file: ClientFile,
@@ -58,21 +57,21 @@ pub enum Request {
 /// A message of the application, which may be answered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientMessage {
-    /// The name that the answer must carry.
+    /// The id for the response.
     pub id: String,
-    /// The application's name for this kind of message.
+    /// The type, defined by the application.
     pub t: String,
-    /// What came with it; null when there was nothing.
+    /// The data; null if absent.
     pub d: Value,
 }
 
-/// How typed text and files are to be answered.
+/// Options of typed text and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct TextOptions {
-    /// Interrupt the bot and answer at once.
+    /// Whether to interrupt the bot and answer at once.
     pub run_immediately: bool,
-    /// Answer aloud.
+    /// Whether to answer with speech.
     pub audio_response: bool,
 }
 
@@ -96,7 +95,7 @@ pub struct FunctionResult {
     pub result: Value,
 }
 
-/// Speech that came as a message: `i16` mono.
+/// Speech in a message: `i16` mono.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawAudio {
     pub samples: Vec<i16>,
@@ -104,7 +103,7 @@ pub struct RawAudio {
 }
 
 impl fmt::Debug for RawAudio {
-    /// Speech never reaches a log.
+    /// Omits the samples: speech must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RawAudio({} samples at {} Hz)", self.samples.len(), self.rate_hz)
     }
@@ -119,7 +118,7 @@ pub struct ClientFile {
     pub source: FileSource,
 }
 
-/// Where the content of a file is.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum FileSource {
@@ -127,25 +126,25 @@ pub enum FileSource {
         #[serde(deserialize_with = "from_base64")]
         bytes: Vec<u8>,
     },
-    /// As the client states it; not verified.
+    /// Stated by the client, and not verified.
     Url { url: String },
 }
 
-/// Why a text is no message that a bot gets.
+/// A rejected message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RtviError {
-    /// Something else than RTVI.
+    /// The text is not RTVI.
     NotRtvi,
-    /// It has the label, but what is named here is missing or wrong.
+    /// It has the label, but this member is missing or invalid.
     Envelope(&'static str),
-    /// The type is none that this runner knows.
+    /// The type is unknown.
     Unsupported { id: String, kind: String },
-    /// The type is known, and its data is wrong.
+    /// The type is known, and its data is invalid.
     Data { id: String, reason: String },
 }
 
 impl RtviError {
-    /// Returns the reply that the client gets; none for what is not RTVI.
+    /// Returns the reply for the client; `None` if the text is not RTVI.
     pub fn reply(&self) -> Option<String> {
         let error = &self.to_string();
         match self {
@@ -171,10 +170,10 @@ impl fmt::Display for RtviError {
 
 impl std::error::Error for RtviError {}
 
-/// Reads the text of one message.
+/// Parses the text of one message.
 ///
 /// # Errors
-/// [`RtviError`] for every text that no bot should see; [`RtviError::reply`] is what to send back.
+/// Returns an [`RtviError`] for every invalid message; [`RtviError::reply`] is its reply.
 pub fn parse(text: &str) -> Result<Message, RtviError> {
     let Ok(Value::Object(mut envelope)) = serde_json::from_str(text) else {
         return Err(RtviError::NotRtvi);
@@ -209,7 +208,7 @@ pub fn parse(text: &str) -> Result<Message, RtviError> {
     }
 }
 
-/// Reads the data of a message by its type; `None` for a type that is not known.
+/// Parses the data of a message by its type; `None` for an unknown type.
 fn request(id: &str, kind: &str, mut data: Map<String, Value>) -> Option<Result<Request, serde_json::Error>> {
     let request = match kind {
         "client-ready" => {
@@ -271,7 +270,7 @@ struct DtmfData {
     buttons: Vec<String>,
 }
 
-/// Checks the keys of a keypad, in order.
+/// Validates the keys of a keypad.
 fn keys(buttons: &[String]) -> Result<Vec<char>, serde_json::Error> {
     if buttons.is_empty() || buttons.len() > RTVI_DTMF_KEYS_MAX {
         return Err(serde_json::Error::custom(format!(
@@ -296,7 +295,7 @@ struct AudioData {
 }
 
 impl AudioData {
-    /// Decodes the pieces in order and mixes their channels into one.
+    /// Decodes the pieces in order, and mixes their channels into one.
     fn pcm(self) -> Result<RawAudio, serde_json::Error> {
         if !RATES_HZ.contains(&self.sample_rate) {
             return Err(serde_json::Error::custom("`sampleRate` is out of range"));

@@ -20,15 +20,15 @@ pub use timestamp::timestamp;
 pub use to_client::{About, BotOutput, Measure, Metrics, Progress, Segment, SpokenStatus, ToClient, Tokens, pieces};
 pub use version::Handshake;
 
-/// What every RTVI message carries as `label`.
+/// The `label` of every RTVI message.
 pub const LABEL: &str = "rtvi-ai";
 
-/// The version that this runner speaks.
+/// The supported protocol version.
 pub const VERSION: &str = "2.1.0";
-/// The first number of [`VERSION`].
+/// The major version of [`VERSION`].
 const MAJOR: u32 = 2;
 
-/// Cuts a peer's text before it is sent back or logged.
+/// Truncates text of a peer before it is sent back or logged.
 fn clip(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         Some((end, _)) => format!("{}...", &text[..end]),

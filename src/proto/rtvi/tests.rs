@@ -1,5 +1,4 @@
-//! What leaves for the client, byte for byte as JSON, and what becomes of everything that a client
-//! may send.
+//! Tests outbound messages as JSON, and the handling of all inbound messages.
 
 use serde_json::{Value, json};
 
@@ -16,7 +15,7 @@ fn request(kind: &str, data: Value) -> Request {
     message.request
 }
 
-/// Returns the reply to a message that is refused.
+/// Returns the reply to a rejected message.
 fn refused(text: &str) -> Value {
     let reply = parse(text).expect_err("a bad message").reply().expect("a reply");
     serde_json::from_str(&reply).expect("JSON")
@@ -32,7 +31,7 @@ fn sent(message: &ToClient<'_>) -> Value {
 }
 
 #[test]
-fn the_stock_clients_first_message_is_read() {
+fn parses_the_first_message_of_the_stock_client() {
     let text = r#"{"label":"rtvi-ai","type":"client-ready","id":"d2d923ea",
         "data":{"version":"2.1.0","about":{"library":"@pipecat-ai/client-js","library_version":"1.13.1"}}}"#;
     let message = parse(text).expect("a good message");
@@ -44,7 +43,7 @@ fn the_stock_clients_first_message_is_read() {
     assert_eq!(about["library"], "@pipecat-ai/client-js");
 }
 
-/// The firmware of microcontrollers has neither data nor version; others have odd ones.
+/// Firmware of microcontrollers sends neither data nor version; others send unusual ones.
 #[test]
 fn accepts_client_ready_with_any_data() {
     for (data, version) in [
@@ -63,7 +62,7 @@ fn accepts_client_ready_with_any_data() {
 }
 
 #[test]
-fn versions_are_answered_as_the_reference_does() {
+fn answers_versions_as_pipecat_does() {
     let compatible = |version: &str| Handshake {
         version: version.to_owned(),
         complaint: None,
@@ -108,7 +107,7 @@ fn versions_are_answered_as_the_reference_does() {
 }
 
 #[test]
-fn requests_are_read_into_their_types() {
+fn parses_requests_into_their_types() {
     let TextOptions {
         run_immediately,
         audio_response,
@@ -181,7 +180,7 @@ fn requests_are_read_into_their_types() {
     );
 }
 
-/// 16-bit little-endian samples, mixed to one channel, pieces in order.
+/// 16-bit little-endian samples are mixed to one channel, with pieces in order.
 #[test]
 fn raw_audio_becomes_mono_pcm() {
     let read = |data| match request("raw-audio", data) {
@@ -213,7 +212,7 @@ fn raw_audio_becomes_mono_pcm() {
 }
 
 #[test]
-fn files_come_as_bytes_or_by_address() {
+fn parses_files_as_bytes_or_url() {
     let file = |source: Value| {
         let data = json!({"content": "look", "file": {"format": "image/png", "source": source}, "options": {}});
         match request("send-file", data) {
@@ -237,7 +236,7 @@ fn files_come_as_bytes_or_by_address() {
 }
 
 #[test]
-fn what_is_not_rtvi_gets_no_answer() {
+fn does_not_answer_text_that_is_not_rtvi() {
     for text in [
         "",
         "ping: 12345",
@@ -263,7 +262,7 @@ fn what_is_not_rtvi_gets_no_answer() {
 }
 
 #[test]
-fn a_broken_envelope_is_answered_by_an_error_that_is_not_fatal() {
+fn answers_an_invalid_envelope_with_a_non_fatal_error() {
     let long = format!(r#""id":"{}","type":"dtmf""#, "x".repeat(RTVI_ID_BYTES_MAX + 1));
     for (rest, reason) in [
         (r#""type":"client-ready""#, "`id` must be a string"),
@@ -287,7 +286,7 @@ fn a_broken_envelope_is_answered_by_an_error_that_is_not_fatal() {
 }
 
 #[test]
-fn an_unknown_type_is_answered_with_its_name() {
+fn answers_an_unknown_type_with_its_name() {
     for kind in ["append-to-context", "describe-config", "CLIENT-READY", "", "h\u{e4}?"] {
         assert_eq!(
             refused(&envelope(kind, json!({}))),
@@ -302,7 +301,7 @@ fn an_unknown_type_is_answered_with_its_name() {
 }
 
 #[test]
-fn bad_data_is_answered_with_what_is_wrong() {
+fn answers_invalid_data_with_the_reason() {
     let audio = |base64: &str, rate: Value, channels: u32| json!({"base64Audio": base64, "sampleRate": rate, "numChannels": channels});
     let file = |source: Value| json!({"content": "", "file": {"format": "text/plain", "source": source}});
     let result = |result: Value| json!({"function_name": "f", "tool_call_id": "1", "arguments": {}, "result": result});
@@ -372,7 +371,7 @@ fn bad_data_is_answered_with_what_is_wrong() {
 }
 
 #[test]
-fn messages_have_the_form_that_the_stock_client_reads() {
+fn messages_match_the_stock_client() {
     let null = Value::Null;
     let nested = json!({"keep": null});
     let arguments = nested.as_object().expect("an object");
@@ -516,7 +515,7 @@ fn messages_have_the_form_that_the_stock_client_reads() {
 }
 
 #[test]
-fn events_without_data_have_none() {
+fn events_without_data_have_no_data_member() {
     for (message, kind) in [
         (ToClient::UserStartedSpeaking, "user-started-speaking"),
         (ToClient::UserStoppedSpeaking, "user-stopped-speaking"),
@@ -535,7 +534,7 @@ fn events_without_data_have_none() {
 }
 
 #[test]
-fn answers_carry_the_id_they_answer() {
+fn responses_have_the_id_of_their_request() {
     let answer = |message: &ToClient<'_>| serde_json::from_str::<Value>(&message.answer("3ea8")).expect("JSON");
     assert_eq!(
         answer(&ToClient::BotReady {
@@ -586,7 +585,7 @@ fn a_segment_goes_from_new_to_completed() {
 }
 
 #[test]
-fn a_client_of_protocol_1_hears_of_whole_sentences() {
+fn clients_of_protocol_1_get_whole_sentences() {
     let segment = Segment::new(3, "Hello there.");
     for bytes in [0, 5, 11] {
         assert!(segment.spoken_to(bytes, true).is_none());
@@ -603,7 +602,7 @@ fn a_client_of_protocol_1_hears_of_whole_sentences() {
 }
 
 #[test]
-fn long_text_is_cut_between_words_into_pieces_that_fit() {
+fn splits_long_text_between_words() {
     let cut = |text: &'static str, bytes_max| pieces(text, bytes_max).collect::<Vec<_>>();
     assert_eq!(cut("", 10), Vec::<&str>::new());
     assert_eq!(cut("one two three", 13), ["one two three"]);
@@ -627,10 +626,10 @@ fn long_text_is_cut_between_words_into_pieces_that_fit() {
     }
 }
 
-/// Mutates good messages a few thousand times from one seed. Nothing may panic, and every reply
-/// must be one RTVI message that is no larger than an error needs to be.
+/// Mutates valid messages a few thousand times. None may panic, and every reply must be one short
+/// RTVI message.
 #[test]
-fn rubbish_gets_a_small_reply_or_none() {
+fn mutated_messages_get_a_short_reply_or_none() {
     let good = [
         envelope("client-ready", json!({"version": "2.1.0", "about": {"library": "x"}})),
         envelope("client-message", json!({"t": "echo", "d": [1, {"a": "\u{e4}"}]})),

@@ -1,14 +1,14 @@
-//! The instant of a transcript as RTVI writes it: ISO 8601 in UTC with milliseconds,
+//! Formats the timestamp of a transcript for RTVI: ISO 8601 in UTC with milliseconds,
 //! `2026-11-21T09:20:06.429+00:00`.
 //!
-//! In: a `SystemTime` that the caller read. Out: text. A clock that stands before 1970 is taken as
-//! 1970, a board without a battery may have one. Source: ISO 8601.
+//! In: a `SystemTime`. Out: text. Times before 1970, as on a board without a battery, are formatted
+//! as 1970. Source: ISO 8601.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::time::iso_ms;
 
-/// Writes an instant.
+/// Formats a time.
 pub fn timestamp(at: SystemTime) -> String {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
@@ -20,9 +20,9 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// The expected texts are those of GNU date for the same seconds.
+    /// The expected texts are those of GNU date.
     #[test]
-    fn instants_are_written_in_utc_with_milliseconds() {
+    fn formats_times_in_utc_with_milliseconds() {
         for (millis, text) in [
             (0, "1970-01-01T00:00:00.000+00:00"),
             (951_782_399_999, "2000-02-28T23:59:59.999+00:00"),
@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_before_1970_is_taken_as_1970() {
+    fn formats_times_before_1970_as_1970() {
         let early = UNIX_EPOCH - Duration::from_secs(1);
         assert_eq!(timestamp(early), "1970-01-01T00:00:00.000+00:00");
     }

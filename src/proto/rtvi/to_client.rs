@@ -1,10 +1,9 @@
-//! The bot's half of RTVI: every message that a bot sends, as a value that becomes the text of one
-//! message.
+//! RTVI messages of the bot: values that become the text of one message each.
 //!
 //! In: borrowed values; times in seconds, levels from 0 to 1. Out: JSON text with label and type,
-//! and with an `id` where it answers something. A [`Segment`] is one sentence of the bot on its way
-//! from new to spoken; for clients of protocol 1 it turns into their one message per sentence.
-//! Nothing here can fail: every value has a form in JSON.
+//! and with an `id` in responses. A [`Segment`] is one sentence of the bot from new to spoken;
+//! clients of protocol 1 get one message per sentence instead. Encoding cannot fail: every value
+//! has a JSON form.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -20,7 +19,7 @@ pub enum ToClient<'a> {
         version: &'a str,
         about: About,
     },
-    /// Something went wrong; after a fatal error the client disconnects.
+    /// An error; after a fatal one, the client disconnects.
     Error {
         error: &'a str,
         fatal: bool,
@@ -41,11 +40,11 @@ pub enum ToClient<'a> {
     UserTranscription {
         text: &'a str,
         user_id: &'a str,
-        /// Made by `proto::rtvi::timestamp`.
+        /// Formatted by `proto::rtvi::timestamp`.
         timestamp: &'a str,
         r#final: bool,
     },
-    /// The text of the user that went to the model.
+    /// The text of the user that was sent to the model.
     UserLlmText {
         text: &'a str,
     },
@@ -56,7 +55,7 @@ pub enum ToClient<'a> {
     BotStoppedSpeaking,
     BotInterrupted,
     BotLlmStarted,
-    /// A piece of the model's answer, with its own spacing.
+    /// A piece of the model's answer, with its spacing.
     BotLlmText {
         text: &'a str,
     },
@@ -67,7 +66,7 @@ pub enum ToClient<'a> {
         text: &'a str,
     },
     BotTtsStopped,
-    /// The model's answer in whole sentences, for clients that know no `bot-output`.
+    /// The model's answer in whole sentences, for clients without `bot-output`.
     BotTranscription {
         text: &'a str,
     },
@@ -86,7 +85,7 @@ pub enum ToClient<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         function_name: Option<&'a str>,
     },
-    /// With a name, a client that knows the function runs it and sends the result.
+    /// With a name, a client that has the function runs it and returns the result.
     LlmFunctionCallInProgress {
         tool_call_id: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,7 +112,7 @@ pub enum ToClient<'a> {
 }
 
 impl ToClient<'_> {
-    /// Tells whether only a client with a large screen and a fast line has a use for the message.
+    /// Returns whether only clients with a large screen and a fast connection use the message.
     pub fn is_detail(&self) -> bool {
         match self {
             ToClient::Metrics(_)
@@ -127,12 +126,12 @@ impl ToClient<'_> {
         }
     }
 
-    /// Returns the text of a message that answers nothing.
+    /// Returns the text of a message that is not a response.
     pub fn text(&self) -> String {
         self.envelope(None)
     }
 
-    /// Returns the text of a message that answers the client's message `id`.
+    /// Returns the text of a response to the client's message `id`.
     pub fn answer(&self, id: &str) -> String {
         self.envelope(Some(id))
     }
@@ -156,7 +155,7 @@ struct Envelope<'a> {
     message: &'a ToClient<'a>,
 }
 
-/// What a bot says of itself in `bot-ready`.
+/// The description of a bot in `bot-ready`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct About {
     pub library: &'static str,
@@ -164,20 +163,20 @@ pub struct About {
 }
 
 impl About {
-    /// This library.
+    /// The description of this library.
     pub const SELF: About = About {
         library: "edge-runner",
         library_version: env!("CARGO_PKG_VERSION"),
     };
 }
 
-/// What a bot measured of itself; empty lists are left out.
+/// Measurements of a bot; empty lists are omitted.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Metrics<'a> {
-    /// Times to the first byte of an answer, in seconds.
+    /// Times to the first byte of a response, in seconds.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub ttfb: &'a [Measure<'a, f64>],
-    /// Times of whole runs, in seconds.
+    /// Total processing times, in seconds.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub processing: &'a [Measure<'a, f64>],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -186,17 +185,17 @@ pub struct Metrics<'a> {
     pub tokens: &'a [Tokens],
 }
 
-/// One figure of one part of a bot.
+/// One measurement of one part of a bot.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measure<'a, T> {
-    /// The name that people see.
+    /// The displayed name of the part.
     pub processor: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<&'a str>,
     pub value: T,
 }
 
-/// What one run of a model used.
+/// Token usage of a model.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Tokens {
     pub prompt_tokens: u64,
@@ -204,14 +203,14 @@ pub struct Tokens {
     pub total_tokens: u64,
 }
 
-/// What the bot says or shows, or how far it came with saying it.
+/// Speech or text of the bot, with its progress.
 #[derive(Clone, Debug, Serialize)]
 pub struct BotOutput<'a> {
     text: &'a str,
     aggregated_by: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     segment_id: Option<u32>,
-    /// Of protocol 1 alone.
+    /// Protocol 1 only.
     #[serde(skip_serializing_if = "Option::is_none")]
     spoken: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -222,7 +221,7 @@ pub struct BotOutput<'a> {
     spoken_progress: Option<Progress<'a>>,
 }
 
-/// Where a segment is on its way.
+/// The progress of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpokenStatus {
@@ -231,14 +230,14 @@ pub enum SpokenStatus {
     Completed,
 }
 
-/// A segment, split where the bot's voice is.
+/// A segment, split at the current playout position.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Progress<'a> {
     accumulated_text: &'a str,
     remaining_text: &'a str,
 }
 
-/// One sentence or so of the bot, with a number of its own.
+/// One sentence of the bot, with a sequence number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     id: u32,
@@ -255,8 +254,7 @@ impl Segment {
         &self.text
     }
 
-    /// Returns the first `bytes` of the text; a place inside a character counts as the one before
-    /// it.
+    /// Returns the first `bytes` of the text, rounded down to a whole character.
     pub fn upto(&self, bytes: usize) -> &str {
         let mut at = bytes.min(self.text.len());
         while !self.text.is_char_boundary(at) {
@@ -265,7 +263,7 @@ impl Segment {
         &self.text[..at]
     }
 
-    /// Returns what to tell of a segment that is shown and never spoken.
+    /// Returns the message for a segment that is displayed and not spoken.
     pub fn shown(&self, legacy: bool) -> BotOutput<'_> {
         if legacy {
             return self.legacy(false);
@@ -278,10 +276,10 @@ impl Segment {
         }
     }
 
-    /// Returns what to tell once the voice is at `bytes` of the text: 0 announces the segment, its
+    /// Returns the message for playout up to `bytes` of the text: 0 announces the segment, its
     /// length completes it.
     ///
-    /// Clients of protocol 1 hear of completed segments alone.
+    /// Clients of protocol 1 get completed segments only.
     pub fn spoken_to(&self, bytes: usize, legacy: bool) -> Option<BotOutput<'_>> {
         let accumulated_text = self.upto(bytes);
         let remaining_text = &self.text[accumulated_text.len()..];
@@ -319,10 +317,9 @@ impl Segment {
     }
 }
 
-/// Cuts a text into pieces that each take at most `bytes_max` inside a JSON string, between words
-/// where it can.
+/// Splits a text into pieces of at most `bytes_max` in a JSON string, between words if possible.
 ///
-/// A microcontroller reads one chunk per message. The pieces put together are the text.
+/// A microcontroller reads one chunk per message. The concatenated pieces are the text.
 pub fn pieces(text: &str, bytes_max: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -344,7 +341,7 @@ pub fn pieces(text: &str, bytes_max: usize) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns how many bytes a character takes inside a JSON string.
+/// Returns the bytes of a character in a JSON string.
 fn bytes_in_json(character: char) -> usize {
     match character {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,

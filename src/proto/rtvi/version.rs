@@ -1,25 +1,24 @@
-//! What to answer to the version that a client states in `client-ready`.
+//! The answer to the version that a client states in `client-ready`.
 //!
-//! In: the version's text, or its absence. Out: the version for `bot-ready`, the complaint that
-//! goes before it, and whether the client is one of protocol 1. A session is never refused because
-//! of its version.
+//! In: the text of the version, if any. Out: the version for `bot-ready`, the error response before
+//! it, and whether the client uses protocol 1. No version ends a session.
 
 use super::{MAJOR, VERSION, clip};
 use crate::limits::RTVI_ECHO_CHARS_MAX;
 
-/// The outcome of `client-ready`.
+/// The result of `client-ready`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handshake {
-    /// What `bot-ready` states.
+    /// The version in `bot-ready`.
     pub version: String,
     /// The text of the `error-response` that is sent before `bot-ready`.
     pub complaint: Option<String>,
-    /// Whether the client speaks protocol 1, which knows no segments in `bot-output`.
+    /// Whether the client uses protocol 1, which has no segments in `bot-output`.
     pub legacy: bool,
 }
 
 impl Handshake {
-    /// Judges the version of a client.
+    /// Evaluates the version of a client.
     pub fn new(version: Option<&str>) -> Self {
         let complaint = match version.map(|version| (version, numbers(version))) {
             Some((_, Some([MAJOR, _, _]))) => None,
@@ -48,7 +47,7 @@ impl Handshake {
     }
 }
 
-/// Reads three integers with points between them.
+/// Parses three integers separated by dots.
 fn numbers(version: &str) -> Option<[u32; 3]> {
     let mut parts = version.split('.').map(|part| {
         let digits = part.bytes().all(|byte| byte.is_ascii_digit());
