@@ -1,8 +1,7 @@
-//! `edge-runner doctor`: what the state of a machine means for a runner with this configuration.
+//! `edge-runner doctor`: evaluates the state of a machine for a runner with this configuration.
 //!
-//! In: facts as values: addresses, routes, limits, the clock, responses. Out: [`Finding`]s, each
-//! with a level, a description and a remedy. A finding contains no secret and never repeats a
-//! peer's text.
+//! In: addresses, routes, limits, the clock, responses. Out: [`Finding`]s, each with a level, a
+//! description and a remedy. A finding contains no secret and no text of a peer.
 
 #[cfg(feature = "tls")]
 pub mod certificate;
@@ -14,7 +13,7 @@ pub mod rooms;
 
 use std::fmt;
 
-/// What a check came to.
+/// The level of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingLevel {
     Ok,
@@ -24,7 +23,7 @@ pub enum FindingLevel {
     Error,
 }
 
-/// One check: what was looked at, what was found, and what to do.
+/// The result of one check, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub level: FindingLevel,
@@ -54,7 +53,7 @@ impl Finding {
     }
 }
 
-/// Every check, in the order in which they are told.
+/// All findings, in display order.
 #[derive(Clone, Debug, Default)]
 pub struct Findings(pub Vec<Finding>);
 
@@ -90,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_are_one_line_each_and_the_broken_ones_are_counted() {
+    fn findings_are_one_line_each_and_errors_are_counted() {
         let findings = Findings(vec![
             Finding::ok("clock", "right"),
             Finding::warning("memory", "little"),

@@ -16,7 +16,7 @@ pub const WHAT: &str = "https";
 /// Names that one line lists.
 const NAMES_MAX: usize = 6;
 
-/// Judges a certificate that came in files.
+/// Checks a certificate from files.
 pub fn of_files(certificate: &Certificate, config: &Config, now_s: u64) -> Finding {
     let validity = certificate.validity;
     if now_s < validity.from_s {
@@ -61,7 +61,7 @@ pub fn of_files(certificate: &Certificate, config: &Config, now_s: u64) -> Findi
     )
 }
 
-/// Judges the certificate that the runner made, as it is kept; none is made by the next start.
+/// Checks the stored certificate of the runner; without one, the next start issues it.
 pub fn of_runner(kept: Option<&Certificate>, wanted: &[CertificateName], now_s: u64) -> Finding {
     let Some(kept) = kept else {
         return Finding::ok(WHAT, "the runner creates a certificate at start-up");
@@ -86,7 +86,7 @@ pub fn of_runner(kept: Option<&Certificate>, wanted: &[CertificateName], now_s: 
     }
 }
 
-/// Judges plain HTTP: on other machines a browser keeps the microphone back.
+/// Checks plain HTTP: on other machines, browsers do not grant access to the microphone.
 pub fn none(config: &Config) -> Finding {
     if config.proxy.is_some() {
         return Finding::ok(WHAT, "plain HTTP; the proxy provides HTTPS");
@@ -97,8 +97,8 @@ pub fn none(config: &Config) -> Finding {
     )
 }
 
-/// Tells whether requests for a name of the certificate are taken. Addresses always are, and so is
-/// one name of a wildcard.
+/// Returns whether the server accepts a name of the certificate. Addresses are always accepted, as
+/// is any name of a wildcard.
 fn is_taken(name: &CertificateName, hosts: &AllowedHosts) -> bool {
     match name {
         CertificateName::Dns(name) => name.starts_with("*.") || hosts.accepts(name.as_bytes()),
@@ -143,10 +143,10 @@ mod tests {
         }
     }
 
-    /// At the least time that may be left the certificate is good, and a second less is doubtful;
-    /// its ends are told apart.
+    /// A certificate is valid at the minimum of remaining time, and a warning below it; both ends
+    /// are reported differently.
     #[test]
-    fn time_is_held_against_the_clock() {
+    fn checks_the_validity_against_the_clock() {
         let left_s = CERTIFICATE_LEFT_MIN.as_secs();
         let config = Config::default();
         let verdict = |validity, now_s| of_files(&certificate(&["localhost"], validity), &config, now_s).level;
@@ -157,9 +157,9 @@ mod tests {
         assert_eq!(verdict(until(10), NOW_S - 1_001), FindingLevel::Error);
     }
 
-    /// A certificate for a name that the runner refuses is of no use until the name is allowed.
+    /// A certificate for a name that the runner rejects is of no use until the name is allowed.
     #[test]
-    fn names_are_held_against_those_that_are_taken() {
+    fn checks_names_against_the_accepted_ones() {
         let whole = until(CERTIFICATE_LEFT_MIN.as_secs());
         let mut config = Config::default();
         let judge = |config: &Config, names: &[&str]| of_files(&certificate(names, whole), config, NOW_S);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_of_names_ends() {
+    fn truncates_a_long_list_of_names() {
         let names: Vec<CertificateName> = (0..=NAMES_MAX)
             .map(|nth| CertificateName::Dns(format!("n{nth}")))
             .collect();

@@ -12,7 +12,7 @@ use crate::metrics::process::number_after;
 
 const SYNC: &str = "run `timedatectl set-ntp true`, or add a battery to the clock of the board";
 
-/// Judges the clock; `synchronised` is what the system says of it, where it says anything.
+/// Checks the clock; `synchronised` is the report of the system, if any.
 pub fn clock(now_s: u64, synchronised: Option<bool>) -> Finding {
     const WHAT: &str = "clock";
     let year = 1970 + now_s / 31_556_952;
@@ -42,7 +42,7 @@ pub fn clock(now_s: u64, synchronised: Option<bool>) -> Finding {
     }
 }
 
-/// Judges the limit on open files; none means that there is no limit.
+/// Checks the limit of open files; `None` means unlimited.
 pub fn open_files(max: Option<u64>, sessions_max: usize, programs: bool, rooms: bool) -> Finding {
     const WHAT: &str = "open files";
     let programs = if programs { OPEN_FILES_PROGRAM } else { 0 };
@@ -64,7 +64,7 @@ pub fn open_files(max: Option<u64>, sessions_max: usize, programs: bool, rooms: 
     }
 }
 
-/// Judges the memory, by the text of `/proc/meminfo`. What programs take as bots is not known here.
+/// Checks the memory by the text of `/proc/meminfo`. The memory of programs is unknown.
 pub fn memory(meminfo: &str, sessions_max: usize) -> Finding {
     const WHAT: &str = "memory";
     const MIB: u64 = 1024 * 1024;
@@ -89,10 +89,9 @@ mod tests {
     use super::*;
     use crate::doctor::FindingLevel;
 
-    /// Boards without a battery begin in 1970; at the limits the clock is plausible, past them it
-    /// is wrong.
+    /// Boards without a battery start in 1970; the limits are plausible, times beyond them are not.
     #[test]
-    fn an_impossible_clock_is_noticed() {
+    fn reports_an_implausible_clock() {
         for (now_s, synchronised, verdict) in [
             (0, Some(true), FindingLevel::Error),
             (RELEASED_S - 1, Some(true), FindingLevel::Error),
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_held_against_the_sessions_that_are_asked_for() {
+    fn checks_limits_against_the_number_of_sessions() {
         let needed = OPEN_FILES_BASE + HTTP_CONNECTIONS_MAX as u64 + OPEN_FILES_SESSION * 32;
         assert_eq!(open_files(Some(needed), 32, false, false).level, FindingLevel::Ok);
         assert_eq!(

@@ -10,7 +10,7 @@ use super::Finding;
 /// Name of the check.
 pub const WHAT: &str = "messaging";
 
-/// Judges the answer.
+/// Evaluates the response.
 pub fn answer(status: u16, body: &[u8]) -> Finding {
     match status {
         200..=299 => settings(body),
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_judged_by_what_keeps_calls_out() {
+    fn evaluates_the_call_settings() {
         for (status, body, verdict, word) in [
             (
                 200,

@@ -1,5 +1,5 @@
 //! Checks interfaces, routes and ports: whether callers can reach an address, and which process
-//! holds a port.
+//! uses a port.
 //!
 //! In: the addresses of interfaces, the offered addresses, and the text of files of `/proc/net`.
 //! Out: findings, and the socket inodes of a port's owner. Source: proc(5), RFC 3927 (169.254/16),
@@ -12,7 +12,7 @@ use crate::address_scope::AddressScope;
 use crate::config::Config;
 use crate::webrtc::candidate::InterfaceAddress;
 
-/// Judges the addresses that clients would be offered.
+/// Checks the addresses that clients would be offered.
 pub fn addresses(interfaces: &[InterfaceAddress], offered: &[IpAddr], embedded: Option<Ipv4Addr>) -> Finding {
     const WHAT: &str = "addresses";
     let has = |address: IpAddr| interfaces.iter().any(|interface| interface.addr == address);
@@ -70,7 +70,7 @@ fn those(interfaces: &[InterfaceAddress]) -> String {
     }
 }
 
-/// Judges who may call.
+/// Checks access to the runner.
 pub fn access(config: &Config) -> Finding {
     const WHAT: &str = "access";
     match (config.open_access_warning(), &config.api_key) {
@@ -80,8 +80,8 @@ pub fn access(config: &Config) -> Finding {
     }
 }
 
-/// Judges IPv6 by the addresses and the text of `/proc/net/ipv6_route`. Nothing is wrong with a
-/// machine that has none.
+/// Checks IPv6 by the addresses and the text of `/proc/net/ipv6_route`. A machine without IPv6 is
+/// fine.
 pub fn ipv6(interfaces: &[InterfaceAddress], routes: &str) -> Finding {
     const WHAT: &str = "ipv6";
     let any = |is_it: fn(Ipv6Addr) -> bool| {
@@ -112,11 +112,11 @@ fn is_global(address: Ipv6Addr) -> bool {
     AddressScope::of(address.into()) == AddressScope::Public && !address.is_unspecified() && !address.is_multicast()
 }
 
-/// Finds a default route that leads out: destination and prefix of zero, a flag for "up", no
+/// Returns whether there is a default route: destination and prefix of zero, the flag for "up", no
 /// loopback.
 fn has_default_route(routes: &str) -> bool {
     const UP: u32 = 1;
-    // "Reject" is how the system writes that there is no way.
+    // The flag of a route that rejects packets.
     const REJECT: u32 = 0x200;
     routes.lines().any(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -182,8 +182,7 @@ mod tests {
         assert!(wrong.text.ends_with("it has 192.168.1.5"), "{}", wrong.text);
     }
 
-    /// Lines as Linux writes them: a default route, one that is refused, one of loopback, and a
-    /// network's own.
+    /// Lines as Linux writes them: a default route, a rejecting one, loopback, and a local network.
     #[test]
     fn distinguishes_broken_absent_and_working_ipv6() {
         let zeros = "0".repeat(32);
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_of_a_port_is_found() {
+    fn finds_the_owner_of_a_port() {
         let text = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
             \x20  0: 0100007F:1EB4 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0\n\
             \x20  1: 0100007F:1EB4 0100007F:D431 06 00000000:00000000 00:00000000 00000000     0        0 0 1 0 100 0\n\

@@ -11,18 +11,17 @@ use crate::telephony::Provider;
 use crate::telephony::proof::is_protected;
 use crate::telephony::settings::Holds;
 
-/// Returns the name of the check of a provider.
+/// Returns the name of a provider's check.
 pub fn what(provider: &Provider) -> &'static str {
     provider.wire_name()
 }
 
-/// Returns the request by which a provider judges the credentials; nothing where none are
-/// configured.
+/// Returns the request that tests the credentials; `None` if none are configured.
 pub fn request(provider: &Provider, settings: &Settings) -> Option<RestRequest> {
     provider.protocol.probe(settings)
 }
 
-/// Judges a provider's answer by its status.
+/// Evaluates a provider's response by its status.
 pub fn answer(provider: &Provider, status: u16) -> Finding {
     let what = what(provider);
     match status {
@@ -31,7 +30,7 @@ pub fn answer(provider: &Provider, status: u16) -> Finding {
             what,
             "the provider rejects the credentials (401): the id or the key is wrong; calls are not hung up",
         ),
-        // A key with few rights may still hang up.
+        // A key with restricted permissions may still hang up.
         403 => Finding::warning(
             what,
             "these credentials cannot read the account (403): the key has few permissions, or is wrong",
@@ -49,8 +48,7 @@ pub fn answer(provider: &Provider, status: u16) -> Finding {
     }
 }
 
-/// Says what does not work without credentials, and who may call for want of them. Nothing where
-/// the provider is not served.
+/// Reports missing credentials and their effect; `None` if the provider is not served.
 pub fn missing(provider: &'static Provider, config: &Config) -> Option<Finding> {
     if config.transport != Some(Transport::Telephony(provider)) {
         return None;
@@ -113,9 +111,9 @@ mod tests {
         }
     }
 
-    /// Reading costs nothing: GET, and no body.
+    /// The requests have no effect: GET, without a body.
     #[test]
-    fn every_provider_is_asked_for_something_to_read() {
+    fn only_reads_from_every_provider() {
         for (provider, url, authorization) in [
             (
                 TWILIO,
@@ -141,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_judged() {
+    fn evaluates_responses() {
         for (status, verdict) in [
             (200, FindingLevel::Ok),
             (302, FindingLevel::Error),
@@ -156,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Whose calls need no proof is open to anybody, for whichever reason, and is told so.
+    /// A provider whose calls need no proof causes a warning, whatever the reason.
     #[test]
     fn warns_of_a_provider_whose_calls_are_not_verified() {
         let with = |telephony| Config {

@@ -15,11 +15,11 @@ use crate::server::rest::{RestMethod, RestRequest, bearer, encode_path_segment};
 /// A request to a provider of rooms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Whether the provider of video rooms takes the key.
+    /// Whether Daily accepts the key.
     Key,
-    /// Whether the room that is configured is one of the account.
+    /// Whether the configured room belongs to the account.
     Room,
-    /// Whether the media-room server lets the bot in.
+    /// Whether the LiveKit server admits the bot.
     Server,
 }
 
@@ -35,8 +35,7 @@ impl Question {
         }
     }
 
-    /// Returns the request by which it is asked; nothing where the configuration has nothing to ask
-    /// for.
+    /// Returns the request of the question; `None` if the configuration does not need it.
     pub fn request(self, config: &Config, now_s: u64) -> Option<RestRequest> {
         let video = &config.videoroom;
         let (url, authorization) = match self {
@@ -75,7 +74,7 @@ impl Question {
         })
     }
 
-    /// Judges an answer; nothing where another question's answer says it.
+    /// Evaluates a response; `None` if another question covers it.
     pub fn answer(self, status: u16, body: &[u8]) -> Option<Finding> {
         match self {
             Question::Key => Some(key(self.what(), status, has(body, "data"))),
@@ -85,7 +84,8 @@ impl Question {
     }
 }
 
-/// Tells whether an answer is a JSON object with this member: any web server answers something.
+/// Returns whether a response is a JSON object with this member, since other web servers respond
+/// too.
 fn has(body: &[u8], member: &str) -> bool {
     let json: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     json.is_some_and(|json| json.get(member).is_some())
@@ -166,7 +166,7 @@ fn stumbles(what: &'static str, status: u16, of: &str) -> Finding {
     }
 }
 
-/// Returns findings on missing variables and names, and on webhooks without a secret. Empty when
+/// Returns findings on missing variables and names, and on webhooks without a secret. Empty if
 /// rooms are not configured.
 pub fn wanting(config: &Config) -> Vec<Finding> {
     let finding = |transport: Transport, text: String| match config.transport == Some(transport) {
@@ -236,9 +236,9 @@ mod tests {
         }
     }
 
-    /// Reading costs nothing: GET, and no body.
+    /// The requests have no effect: GET, without a body.
     #[test]
-    fn both_are_asked_for_something_to_read() {
+    fn only_reads_from_both_providers() {
         let mut config = config();
         config.videoroom.sample_room_url = Some("https://example.daily.co/My room/".into());
         for (question, url) in [
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_judged() {
+    fn evaluates_responses() {
         for (question, status, verdict) in [
             (Question::Key, 200, Some(FindingLevel::Ok)),
             (Question::Key, 302, Some(FindingLevel::Error)),
@@ -320,9 +320,9 @@ mod tests {
         assert!(refused.contains("clock") && !refused.contains("canary"), "{refused}");
     }
 
-    /// Half of it is told to everybody, nothing of it only to whom it is asked of.
+    /// A partial configuration is always reported, an absent one only for the selected transport.
     #[test]
-    fn what_is_not_configured_is_named() {
+    fn names_missing_configuration() {
         let told = |config: &Config| -> Vec<(FindingLevel, &str, String)> {
             wanting(config)
                 .into_iter()
