@@ -1,8 +1,8 @@
 //! A caller for tests: str0m's `Rtc` in RTP mode, with a microphone that plays a tone and a record
 //! of received audio.
 //!
-//! Its DTLS is tapped: a test sees the session's SCTP packets in the clear and can replace the
-//! client's.
+//! Its DTLS is tapped: a test sees the session's SCTP packets in plain text and can replace those
+//! of the client.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ use crate::webrtc::crypto;
 /// The rate of the microphone, in Hz.
 const RATE_HZ: u32 = 16_000;
 
-/// One RTP packet of the session.
+/// A received RTP packet.
 pub struct RecordedPacket {
     pub at: Duration,
     pub sequence: u64,
@@ -37,18 +37,18 @@ pub struct RecordedPacket {
     pub payload: Arc<[u8]>,
 }
 
-/// A channel as the client sees it.
+/// A data channel of the client.
 pub struct ClientChannel {
     pub id: ChannelId,
     pub label: String,
     pub closed: bool,
 }
 
-/// What a microphone hears.
+/// The sound of a microphone.
 enum VoiceSource {
     Tone(Tone, Box<Encoder>),
     G711(Tone, Law),
-    /// Packets that come again and again, so that a long call costs little.
+    /// Packets in a loop, so that a long call takes little CPU time.
     Loop(Vec<Vec<u8>>),
 }
 
@@ -75,11 +75,11 @@ fn encode(encoder: &mut Encoder, pcm: &[i16]) -> Vec<u8> {
 
 struct Microphone {
     voice: VoiceSource,
-    /// Time and ticks of a packet.
+    /// Duration of a packet, in time and in ticks.
     ptime: Duration,
     step: u32,
     muted: bool,
-    /// Packets that have left.
+    /// Number of sent packets.
     spoken: u64,
     next: Instant,
     sequence: u64,
@@ -104,7 +104,7 @@ impl Microphone {
 pub struct TestClient {
     pub rtc: Rtc,
     codec: Codec,
-    /// The time of one of its packets; Opus has 20 ms.
+    /// The duration of a packet; Opus uses 20 ms.
     pub ptime: Duration,
     pub start: Instant,
     pub address: SocketAddr,
@@ -112,10 +112,10 @@ pub struct TestClient {
     pub closed: Option<Duration>,
     pub heard: Vec<RecordedPacket>,
     pub read: Vec<(Duration, Vec<u8>)>,
-    /// Where the messages came on.
+    /// The channels on which messages arrived.
     pub read_on: Vec<ChannelId>,
     pub channels: Vec<ClientChannel>,
-    /// The SCTP packets of both directions, in the clear.
+    /// The SCTP packets of both directions, in plain text.
     pub wires: Arc<Mutex<Wires>>,
     pub mid: Option<Mid>,
     labels: Vec<String>,
@@ -125,12 +125,12 @@ pub struct TestClient {
     wake: Instant,
 }
 
-/// Settings like those of a browser that offers nothing but what this runner prefers to speak.
+/// Returns the settings of a browser that offers only the preferred codec.
 pub fn config() -> RtcConfig {
     bare().enable_opus(true, false)
 }
 
-/// The same without a codec.
+/// Returns the same without a codec.
 pub fn bare() -> RtcConfig {
     Rtc::builder()
         .clear_codecs()
@@ -159,12 +159,12 @@ impl TestClient {
         TestClient::with(config(), address, start)
     }
 
-    /// A client that offers G.711 with this payload type, and nothing else.
+    /// Creates a client that offers only G.711 with this payload type.
     pub fn g711(law: Law, payload_type: u8, address: &str, start: Instant) -> Self {
         TestClient::with(g711(bare(), law, payload_type), address, start).speaking(law)
     }
 
-    /// Sends and receives this codec only.
+    /// Sends and receives only this codec.
     pub fn speaking(mut self, law: Law) -> Self {
         self.codec = Codec::G711(law);
         self
@@ -210,19 +210,19 @@ impl TestClient {
         }
     }
 
-    /// Opens channels of these names with its first offer, in place of `chat`.
+    /// Opens channels with these labels in its first offer, in place of `chat`.
     pub fn labels(mut self, labels: &[&str]) -> Self {
         self.labels = labels.iter().map(|label| (*label).to_owned()).collect();
         self
     }
 
-    /// Offers so many sections of video after the audio.
+    /// Offers this number of video sections after the audio.
     pub fn videos(mut self, videos: usize) -> Self {
         self.videos = videos;
         self
     }
 
-    /// Makes the first offer: audio, video, then the channels.
+    /// Creates the first offer: audio, video, then channels.
     pub fn offer(&mut self) -> String {
         let (labels, videos) = (std::mem::take(&mut self.labels), self.videos);
         let mut mid = None;
@@ -239,7 +239,7 @@ impl TestClient {
         offer
     }
 
-    /// Makes an offer with these changes.
+    /// Creates an offer with these changes.
     pub fn change(&mut self, change: impl FnOnce(&mut SdpApi<'_>)) -> String {
         let mut api = self.rtc.sdp_api();
         change(&mut api);
@@ -248,7 +248,7 @@ impl TestClient {
         offer.to_sdp_string()
     }
 
-    /// Opens one more channel; that needs no offer.
+    /// Opens another channel, which needs no offer.
     pub fn open(&mut self, label: String) {
         let mut api = self.rtc.sdp_api();
         api.add_channel(label);
@@ -264,7 +264,7 @@ impl TestClient {
             .expect("an answer that fits");
     }
 
-    /// From here on a packet leaves every 20 ms.
+    /// Starts to send a packet every 20 ms.
     pub fn speak(&mut self, hz: f64, now: Instant) {
         if let Some(microphone) = &mut self.microphone {
             microphone.muted = false;
@@ -285,7 +285,7 @@ impl TestClient {
     pub fn beep(&mut self, hz: f64, period: usize, now: Instant) {
         let mut encoder = Encoder::new(RATE_HZ, EncoderSettings::default()).expect("an encoder");
         let mut round = Vec::new();
-        // The second round begins in the state that every later one does.
+        // The second round starts in the state of all later ones.
         for _ in 0..2 {
             let mut pcm = Tone::new(hz, RATE_HZ).take(RATE_HZ as usize / 10);
             pcm.resize(period * encoder.frame_samples(), 0);
@@ -302,27 +302,27 @@ impl TestClient {
         ));
     }
 
-    /// Sends no packets; their timestamps go on.
+    /// Stops sending packets; timestamps continue.
     pub fn mute(&mut self) {
         if let Some(microphone) = &mut self.microphone {
             microphone.muted = true;
         }
     }
 
-    /// Its next packet has these numbers.
+    /// Sets the numbers of the next packet.
     pub fn set_numbers(&mut self, sequence: u64, ticks: u32) {
         let microphone = self.microphone.as_mut().expect("a microphone");
         (microphone.sequence, microphone.ticks) = (sequence, ticks);
     }
 
-    /// As if so many packets were lost on their way.
+    /// Skips packets, as if they were lost.
     pub fn leap(&mut self, packets: u64) {
         let microphone = self.microphone.as_mut().expect("a microphone");
         microphone.sequence += packets;
         microphone.ticks = microphone.ticks.wrapping_add(packets as u32 * microphone.step);
     }
 
-    /// Sends from another source, with other numbers, from here on.
+    /// Sends from another source with other numbers.
     pub fn change_source(&mut self) {
         let (mid, microphone) = (
             self.mid.expect("audio"),
@@ -372,7 +372,7 @@ impl TestClient {
         texts.collect()
     }
 
-    /// Decodes what was heard from `from` on, at 48 kHz.
+    /// Decodes the audio received since `from`, at 48 kHz.
     pub fn pcm_since(&self, from: Duration) -> Vec<i16> {
         let mut decoder = AudioDecoder::new(self.codec, 48_000).expect("a decoder");
         let mut pcm = Vec::new();
@@ -382,7 +382,7 @@ impl TestClient {
         pcm
     }
 
-    /// Returns how many packets were heard in a span.
+    /// Returns the number of packets received in a time span.
     pub fn heard_between(&self, from: Duration, to: Duration) -> usize {
         self.heard
             .iter()
@@ -390,7 +390,7 @@ impl TestClient {
             .count()
     }
 
-    /// Sends one packet of audio with these numbers.
+    /// Sends one audio packet with these numbers.
     pub fn write_audio(&mut self, sequence: u64, ticks: u32, payload: &[u8], now: Instant) {
         let mid = self.mid.expect("audio");
         let pt = self.rtc.media(mid).expect("negotiated").remote_pts()[0];
@@ -435,7 +435,7 @@ impl TestClient {
         let _ = self.rtc.handle_input(Input::Timeout(now));
     }
 
-    /// Returns what leaves: destination and contents.
+    /// Returns outgoing datagrams with their destinations.
     pub fn drain(&mut self, now: Instant) -> Vec<(SocketAddr, Vec<u8>)> {
         let at = now - self.start;
         let mut leaving = Vec::new();

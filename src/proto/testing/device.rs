@@ -1,12 +1,12 @@
-//! A str0m client that behaves like a microcontroller: its offer word for word, and its role in the
+//! A str0m client that behaves like a microcontroller: its literal offer, and its role in the
 //! handshakes.
 
 use std::time::Instant;
 
 use super::client::{self, TestClient};
 
-/// Writes the offer of a str0m client as the firmware would: profile without feedback, DTLS server,
-/// its own names, no header extensions, the mark of its library.
+/// Rewrites the offer of a str0m client as the firmware writes it: profile without feedback, DTLS
+/// server, its own names, no header extensions, the mark of its library.
 pub fn as_device(offer: String) -> String {
     let lines = offer
         .lines()
@@ -17,11 +17,11 @@ pub fn as_device(offer: String) -> String {
         .replace("a=msid-semantic:WMS *", "a=msid-semantic: iot")
 }
 
-/// A client that behaves like one; its offers are to be written [`as_device`].
+/// Creates such a client; the test passes its offers to [`as_device`].
 pub fn device(address: &str, start: Instant) -> TestClient {
     let config = client::config().clear_extension_map();
     let mut client = TestClient::with(config, address, start).labels(&["rtvi-ai"]);
-    // It waits for the handshake of DTLS, and opens the association all the same.
+    // It waits for the DTLS handshake, and still opens the association.
     client.rtc.direct_api().start_sctp(true);
     client
 }

@@ -1,8 +1,7 @@
 //! Callers for tests: a str0m client with a microphone, as a browser and as a microcontroller, in
 //! virtual time.
 //!
-//! Built for the tests of this crate, and with the feature `testing` for those of the crates above
-//! it.
+//! Built for the tests of this crate, and with the feature `testing` for those of dependent crates.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! A tap on the client's DTLS: what passes inside it is SCTP, one packet per record.
+//! A tap on the client's DTLS, which carries one SCTP packet per record.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -10,24 +10,24 @@ use str0m::crypto::{CryptoError, CryptoProvider};
 
 use crate::webrtc::crypto;
 
-/// What passed, and what is to be done to what passes next.
+/// Recorded packets, and changes to the next ones.
 #[derive(Default)]
 pub struct Wires {
     /// SCTP packets of the session.
     pub from_session: Vec<Vec<u8>>,
-    /// The first SCTP packets of the client, so many that every kind is among them.
+    /// The first SCTP packets of the client, enough to include every kind.
     pub from_client: Vec<Vec<u8>>,
-    /// The next packet of the client becomes this one, with a right checksum.
+    /// Replaces the next packet of the client; the checksum is corrected.
     pub instead: Option<Vec<u8>>,
-    /// The next packet of the client becomes an ABORT.
+    /// Replaces the next packet of the client by an ABORT.
     pub abort: bool,
-    /// The next message of the client becomes an empty one, as browsers write it.
+    /// Replaces the next message of the client by an empty one, as browsers write it.
     pub empty: bool,
-    /// Nothing but records of DTLS itself leaves.
+    /// Drops everything but DTLS records.
     pub no_data: bool,
-    /// Packets that begin with a chunk of this type are lost.
+    /// Drops packets that start with a chunk of this type.
     pub hold: Option<u8>,
-    /// DTLS closes, independent of SCTP.
+    /// Closes DTLS, independent of SCTP.
     pub close: bool,
 }
 
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Wires {
 }
 
 impl Tap<&'static dyn DtlsProvider> {
-    /// Makes the provider of one client. It lives as long as the test process, as str0m wants it.
+    /// Creates the provider of one client. It lives as long as the test process, as str0m requires.
     pub fn provider() -> (CryptoProvider, Arc<Mutex<Wires>>) {
         let provider = crypto::provider();
         let wires = Arc::<Mutex<Wires>>::default();
@@ -112,8 +112,7 @@ impl DtlsInstance for Tap<Box<dyn DtlsInstance>> {
         if wires.empty && chunks(data).first() == Some(&DATA) {
             wires.empty = false;
             let mut empty = data.to_vec();
-            // RFC 8831 section 6.6: an empty string is one byte, named so by its protocol
-            // identifier.
+            // RFC 8831 section 6.6: an empty string is one byte with its own protocol identifier.
             empty[24..28].copy_from_slice(&56u32.to_be_bytes());
             return self.inner.send_application_data(&sum(empty)).map(|_| data.len());
         }
@@ -153,18 +152,18 @@ impl DtlsInstance for Tap<Box<dyn DtlsInstance>> {
     }
 }
 
-/// Makes an ABORT with the ports and the verification tag of `packet` (RFC 9260 section 3.3.7).
+/// Returns an ABORT with the ports and the verification tag of `packet` (RFC 9260 section 3.3.7).
 fn abort(packet: &[u8]) -> Vec<u8> {
     let mut abort = packet[..12].to_vec();
     abort.extend([6, 0, 0, 4]);
     sum(abort)
 }
 
-/// Writes the checksum of an SCTP packet.
+/// Sets the checksum of an SCTP packet.
 fn sum(mut packet: Vec<u8>) -> Vec<u8> {
     packet[8..12].fill(0);
     let sum = crc32c(&packet);
-    // RFC 9260 appendix A: the only number of SCTP in little-endian order.
+    // RFC 9260 appendix A: the checksum is the only little-endian number of SCTP.
     packet[8..12].copy_from_slice(&sum.to_le_bytes());
     packet
 }
@@ -180,7 +179,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !crc
 }
 
-/// The chunk types of an SCTP packet, in order.
+/// Returns the chunk types of an SCTP packet, in order.
 pub fn chunks(packet: &[u8]) -> Vec<u8> {
     let mut types = Vec::new();
     let mut rest = packet.get(12..).unwrap_or_default();
