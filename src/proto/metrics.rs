@@ -25,7 +25,7 @@ use process::ProcessStats;
 pub use session::SessionMetrics;
 use text::{MetricKind, MetricsText};
 
-/// Labels of outcomes; [`outcome_index`] finds the place of one.
+/// Labels of outcomes, indexed by [`outcome_index`].
 const OUTCOMES: [&str; 10] = [
     "left",
     "vanished",
@@ -54,7 +54,7 @@ fn outcome_index(reason: LeaveReason) -> usize {
     }
 }
 
-/// Labels of refused offers; [`refusal_index`] finds the place of one.
+/// Labels of refused offers, indexed by [`refusal_index`].
 const REFUSALS: [&str; 8] = [
     "bad_sdp",
     "unknown_connection",
@@ -79,12 +79,12 @@ fn refusal_index(refusal: &OfferError) -> usize {
     }
 }
 
-/// Labels of codecs, which are their names.
+/// Labels of codecs: their names.
 const CODECS: [&str; 3] = ["Opus", "PCMU", "PCMA"];
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// Bounds of a histogram's buckets, beside the last one, which has none.
+/// Bounded buckets of a histogram; the last bucket has no bound.
 const BUCKETS: usize = 10;
 
 type HistogramBounds = [Duration; BUCKETS];
@@ -107,7 +107,7 @@ fn bucket_index(bounds: &HistogramBounds, delay: Duration) -> usize {
     bounds.iter().position(|bound| delay <= *bound).unwrap_or(BUCKETS)
 }
 
-/// A histogram that sessions share.
+/// A histogram shared by sessions.
 #[derive(Default)]
 struct Histogram {
     buckets: [AtomicU64; BUCKETS + 1],
@@ -121,7 +121,7 @@ impl Histogram {
     }
 }
 
-/// What one transport has counted.
+/// The metrics of one transport.
 #[derive(Default)]
 struct TransportMetrics {
     live: AtomicU64,
@@ -132,7 +132,7 @@ struct TransportMetrics {
     waiting_speech_us: AtomicU64,
 }
 
-/// Everything that is counted. Made once per runner.
+/// All metrics. Created once per runner.
 #[derive(Default)]
 pub struct RunnerMetrics {
     rows: [TransportMetrics; Transport::ALL.len()],
@@ -144,54 +144,53 @@ pub struct RunnerMetrics {
     lateness: Histogram,
 }
 
-/// Values that only the driver knows, at the time of a scrape.
+/// Values of the driver at the time of a scrape.
 #[derive(Clone, Debug, Default)]
 pub struct MetricsSnapshot {
     pub process: Option<ProcessStats>,
-    /// Datagrams that belonged to no session, and those for a session that had no room.
+    /// Datagrams without a session, and datagrams whose session had a full queue.
     pub unmatched_datagrams: u64,
     pub inbox_full: u64,
-    /// The ICE servers of the configuration, as they stand.
+    /// State of the configured ICE servers.
     pub ice_servers: Vec<ServerState>,
-    /// Tasks that have not ended.
+    /// Live tasks.
     pub tasks: u64,
-    /// How often the runtime stood still, and how often a task of a session kept its thread for too
-    /// long.
+    /// Stalls of the runtime, and of session tasks.
     pub runtime_stalls: u64,
     pub task_stalls: u64,
 }
 
 impl RunnerMetrics {
-    /// An offer, or a socket, became no session.
+    /// Records a rejected offer or socket.
     pub fn offer_refused(&self, refusal: &OfferError) {
         self.refused[refusal_index(refusal)].fetch_add(1, Relaxed);
     }
 
-    /// An answer of HTTP left with this status.
+    /// Records an HTTP response with this status.
     pub fn responded(&self, status: u16) {
         if let Some(class) = self.responses.get(usize::from(status / 100).wrapping_sub(1)) {
             class.fetch_add(1, Relaxed);
         }
     }
 
-    /// An offer was answered after so long.
+    /// Records the time in which an offer was answered.
     pub fn offer_answered(&self, after: Duration) {
         self.answer.observe(&ANSWER, after);
     }
 
-    /// A caller was connected so long after the answer.
+    /// Records the time from the answer to the connection.
     pub fn connected(&self, after: Duration) {
         self.connect.observe(&CONNECT, after);
     }
 
-    /// A caller was connected over WebRTC, and speaks the codec of this name.
+    /// Records a WebRTC connection with the codec of this name.
     pub fn codec_negotiated(&self, codec: &str) {
         if let Some(at) = CODECS.iter().position(|name| *name == codec) {
             self.codecs[at].fetch_add(1, Relaxed);
         }
     }
 
-    /// Returns the text that Prometheus reads.
+    /// Returns the text for Prometheus.
     pub fn render(&self, seen: &MetricsSnapshot) -> String {
         let mut text = MetricsText::default();
         text.family(
@@ -352,7 +351,7 @@ fn render_seen(text: &mut MetricsText, seen: &MetricsSnapshot) {
     }
 }
 
-/// Nothing where there are none: a family of zeros would say that something is wrong.
+/// Omitted without servers: zeros would indicate a failure.
 fn render_ice_servers(text: &mut MetricsText, servers: &[ServerState]) {
     if servers.is_empty() {
         return;
@@ -374,7 +373,7 @@ fn render_ice_servers(text: &mut MetricsText, servers: &[ServerState]) {
     }
 }
 
-/// Tells whether this header, in lower case, shows that a proxy forwards the request.
+/// Returns whether this header, in lower case, shows that a proxy forwards the request.
 pub fn is_forwarding(header: &str) -> bool {
     matches!(header, "forwarded" | "x-real-ip" | "via") || header.starts_with("x-forwarded-")
 }
@@ -382,7 +381,7 @@ pub fn is_forwarding(header: &str) -> bool {
 /// Why access to the metrics is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsDenied {
-    /// There are none.
+    /// Metrics are disabled.
     Off,
     /// The peer is another machine.
     Remote,
@@ -406,10 +405,10 @@ impl fmt::Display for MetricsDenied {
 
 impl std::error::Error for MetricsDenied {}
 
-/// Judges who may read the metrics.
+/// Checks whether a client may read the metrics.
 ///
 /// # Errors
-/// [`MetricsDenied`] says why not.
+/// Returns a [`MetricsDenied`] if it may not.
 pub fn check_access(access: MetricsAccess, peer_is_loopback: bool, forwarded: bool) -> Result<(), MetricsDenied> {
     match access {
         MetricsAccess::Off => Err(MetricsDenied::Off),

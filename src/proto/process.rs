@@ -1,11 +1,11 @@
-//! What a bot that is a program is told, and what it says that is not meant for the caller.
+//! The interface of a bot that is a program: its arguments, and the messages that are not the
+//! caller's.
 //!
-//! In: the arguments of a session, a key of the telephone, a mark, what happens in a room. Out: the
-//! JSON of `RUNNER_ARGUMENTS`, and the JSON of the messages beside the caller's own. Refuses:
-//! arguments that no variable of the environment holds. The queues on both sides of the program are
-//! [`inbound_queue`] and [`playout_queue`]; what it writes becomes lines in [`output_lines`].
-//! Source: `pipecat`'s runner arguments for the names; the messages beside the caller's own are
-//! ours.
+//! In: the arguments of a session, telephone keys, marks, and events of a room. Out: the JSON of
+//! `RUNNER_ARGUMENTS`, and the JSON of messages beside those of the caller. Arguments that do not
+//! fit into an environment variable are rejected. The queues in both directions are
+//! [`inbound_queue`] and [`playout_queue`]; [`output_lines`] splits the program's output into log
+//! lines. Source: Pipecat's runner arguments for the names; the other messages are our own.
 
 pub mod inbound_queue;
 pub mod output_lines;
@@ -22,18 +22,18 @@ use crate::limits::PROCESS_ARGUMENTS_BYTES_MAX;
 use crate::participant::Participant;
 use crate::secret::Secret;
 
-/// What every kind of session has.
+/// Arguments of every kind of session.
 pub struct CommonArguments<'a> {
     pub session_id: &'a str,
     pub body: &'a Value,
     pub handle_sigint: bool,
     pub handle_sigterm: bool,
     pub idle_timeout_s: u64,
-    /// Where the program finds its media; `None` on a kind without media.
+    /// The media WebSocket of the program; `None` for a kind without media.
     pub media_url: Option<&'a str>,
 }
 
-/// What one kind has beyond that.
+/// Additional arguments of one kind.
 pub enum KindArguments<'a> {
     Base,
     WebRtc {
@@ -57,7 +57,7 @@ pub enum KindArguments<'a> {
     },
 }
 
-/// The arguments do not fit into a variable of the environment.
+/// The arguments do not fit into an environment variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArgumentsTooLong {
     bytes: usize,
@@ -75,10 +75,10 @@ impl fmt::Display for ArgumentsTooLong {
 
 impl std::error::Error for ArgumentsTooLong {}
 
-/// Writes the value of `RUNNER_ARGUMENTS`. Members of other kinds are absent, not null.
+/// Returns the value of `RUNNER_ARGUMENTS`. Members of other kinds are absent, not null.
 ///
 /// # Errors
-/// [`ArgumentsTooLong`], caused by a large request body.
+/// Returns [`ArgumentsTooLong`], caused by a large request body.
 pub fn arguments(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Result<String, ArgumentsTooLong> {
     let mut fields = Map::new();
     let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
@@ -143,17 +143,17 @@ pub fn arguments(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Resu
     Ok(text)
 }
 
-/// Writes the message that tells of a key of the telephone.
+/// Returns the message for a telephone key.
 pub fn dtmf(digit: char) -> String {
     json!({"type": "dtmf", "digit": digit}).to_string()
 }
 
-/// Writes the message that tells what became of a mark.
+/// Returns the message for a mark that was played or dropped.
 pub fn mark(name: &str, played: bool) -> String {
     json!({"type": "mark", "name": name, "played": played}).to_string()
 }
 
-/// Writes the message that tells who came into the room, or left it.
+/// Returns the message for a participant that joined or left the room.
 pub fn participant(who: &Participant, here: bool) -> String {
     let kind = if here { "participant-joined" } else { "participant-left" };
     json!({
@@ -167,18 +167,17 @@ pub fn participant(who: &Participant, here: bool) -> String {
     .to_string()
 }
 
-/// Writes the message that tells who began to speak in the room, or stopped.
+/// Returns the message for a participant that started or stopped speaking.
 pub fn speaking(identity: &str, speaking: bool) -> String {
     json!({"type": "speaking", "identity": identity, "speaking": speaking}).to_string()
 }
 
-/// Writes the message that tells why the room could not be entered.
+/// Returns the message for a failure to join the room.
 pub fn join_failed(why: &str) -> String {
     json!({"type": "join-failed", "error": why}).to_string()
 }
 
-/// Returns the name of the mark that a message of the bot sets; `None` for a message for the
-/// caller.
+/// Returns the name of the mark that a message of the bot sets; `None` for a message to the caller.
 ///
 /// A message with a label belongs to another protocol, even with the same type.
 pub fn parse_mark_request(text: &str) -> Option<String> {
@@ -189,7 +188,7 @@ pub fn parse_mark_request(text: &str) -> Option<String> {
         name: String,
         label: Option<IgnoredAny>,
     }
-    // Most messages need no second look.
+    // Most messages need no parsing.
     if !text.contains("mark") {
         return None;
     }
@@ -217,9 +216,9 @@ mod tests {
         serde_json::from_str(&text).expect("the arguments are JSON")
     }
 
-    /// R-016 to R-024: every kind has the common fields and its own, and none of another kind's.
+    /// R-016 to R-024: every kind has the common members and its own, and none of other kinds.
     #[test]
-    fn each_kind_has_its_fields_and_no_others() {
+    fn each_kind_has_its_own_members_only() {
         let body = json!({"user": "ann", "none": null});
         let mut expected = json!({
             "kind": "webrtc", "session_id": "1b9d", "body": {"user": "ann", "none": null}, "handle_sigint": false,
@@ -265,10 +264,10 @@ mod tests {
         );
     }
 
-    /// At the limit the arguments are written, one byte past it they are refused. No variable holds
-    /// a NUL.
+    /// Arguments at the limit are accepted, one byte more is rejected. A variable cannot contain a
+    /// NUL.
     #[test]
-    fn arguments_fit_into_a_variable() {
+    fn arguments_fit_into_an_environment_variable() {
         let empty = arguments(&common(&"".into()), &KindArguments::Base)
             .expect("short")
             .len();
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_bare_mark_is_a_mark() {
+    fn a_mark_is_a_message_without_a_label() {
         assert_eq!(
             parse_mark_request(r#"{"type":"mark","name":"a \"b\""}"#).as_deref(),
             Some("a \"b\"")

@@ -1,8 +1,8 @@
-//! What the system says of this process: time, memory, descriptors, threads.
+//! Metrics of this process: CPU time, memory, file descriptors, threads.
 //!
 //! In: the text of `/proc/self/stat`, `/proc/self/status`, `/proc/self/limits` and `/proc/stat`,
-//! and the number of open descriptors. Out: values under the names that every Prometheus client
-//! gives them, so that stock dashboards work. What cannot be read is left out. Source: proc(5).
+//! and the number of open descriptors. Out: values under the usual names of Prometheus clients, so
+//! that stock dashboards work. Unreadable values are omitted. Source: proc(5).
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ const TICKS_PER_S: u64 = 100;
 /// The state of this process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessStats {
-    /// Time on processors, in user and system mode.
+    /// CPU time in user and system mode.
     pub cpu: Option<Duration>,
-    /// Seconds since 1970.
+    /// Start time in seconds since 1970.
     pub start_s: Option<u64>,
     pub threads: Option<u64>,
     pub resident_bytes: Option<u64>,
@@ -25,7 +25,7 @@ pub struct ProcessStats {
     pub max_fds: Option<u64>,
 }
 
-/// The files of `/proc`, as far as they could be read.
+/// The contents of the readable files of `/proc`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcFiles<'a> {
     pub stat: &'a str,
@@ -37,14 +37,13 @@ pub struct ProcFiles<'a> {
 
 impl ProcessStats {
     pub fn read(files: ProcFiles<'_>) -> Self {
-        // The name of the program stands in parentheses and may hold anything, parentheses
-        // included.
+        // The program name is in parentheses and may contain any characters, including parentheses.
         let fields: Vec<&str> = files
             .stat
             .rsplit_once(')')
             .map(|(_, rest)| rest.split_whitespace().collect())
             .unwrap_or_default();
-        // Numbered from 1 as in proc(5); the third is the first behind the name.
+        // Fields are numbered from 1 as in proc(5); the third one follows the name.
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         let cpu = field(14).zip(field(15)).map(|(user, system)| ticks(user + system));
         let booted_s = number_after(files.system_stat, "btime");
@@ -118,13 +117,12 @@ impl ProcessStats {
     }
 }
 
-/// Returns how many descriptors may be open at once, by the text of `/proc/self/limits`; `None`
-/// when there is no limit.
+/// Returns the limit of open descriptors from the text of `/proc/self/limits`; `None` if unlimited.
 pub fn max_fds(limits: &str) -> Option<u64> {
     number_after(limits, "Max open files")
 }
 
-/// Returns the first number behind `name` in the line that begins with it.
+/// Returns the first number after `name` in the line that starts with it.
 pub fn number_after(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()?.parse().ok()
@@ -143,9 +141,9 @@ mod tests {
     const LIMITS: &str = "Limit                     Soft Limit           Hard Limit           Units\n\
                           Max open files            1024                 524288               files\n";
 
-    /// A name with parentheses and spaces shifts nothing.
+    /// A name with parentheses and spaces does not shift fields.
     #[test]
-    fn the_files_are_read() {
+    fn parses_the_files_of_proc() {
         let process = ProcessStats::read(ProcFiles {
             stat: STAT,
             status: STATUS,
@@ -165,9 +163,9 @@ mod tests {
         assert_eq!(process, expected);
     }
 
-    /// Nothing readable means nothing said, and no line without a number.
+    /// Unreadable values yield no line.
     #[test]
-    fn what_is_missing_is_left_out() {
+    fn omits_missing_values() {
         for stat in ["", "1 (x", "1 (x) S", "1 (x) S a b c"] {
             let process = ProcessStats::read(ProcFiles {
                 stat,

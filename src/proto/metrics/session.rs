@@ -1,8 +1,7 @@
 //! The metrics of one live session.
 //!
-//! In: its counts, the levels of its queues, and the lateness of its deadlines. Out: at each flush,
-//! the difference to the last one is added to the sums, so that a session is visible before it
-//! ends.
+//! In: its counts, the levels of its queues, and the lateness of its deadlines. Out: each flush
+//! adds the difference to the last one to the sums, so that a session is visible before it ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,22 +13,22 @@ use crate::counts::{Counts, QueueLevels};
 use crate::event::LeaveReason;
 use crate::limits::METRICS_INTERVAL;
 
-/// One live session's share in the metrics. Its end is counted when it is dropped, too: a task that
-/// panics has failed.
+/// The metrics of one live session. Dropping it counts as an end too: a task that panics has
+/// failed.
 pub struct SessionMetrics {
     metrics: Arc<RunnerMetrics>,
     transport: Transport,
     flushed: Counts,
     waiting: QueueLevels,
     flushed_at: Instant,
-    /// Served deadlines that were not told of yet.
+    /// Lateness of deadlines since the last flush.
     lateness: [u64; BUCKETS + 1],
     lateness_sum_us: u64,
     reason: LeaveReason,
 }
 
 impl SessionMetrics {
-    /// A session begins.
+    /// Starts a session.
     pub fn begin(metrics: Arc<RunnerMetrics>, transport: Transport, now: Instant) -> Self {
         let row = metrics.row(transport);
         row.started.fetch_add(1, Relaxed);
@@ -46,28 +45,28 @@ impl SessionMetrics {
         }
     }
 
-    /// A deadline was served so long after its time.
+    /// Records the lateness of a deadline.
     pub fn record_lateness(&mut self, late: Duration) {
         self.lateness[bucket_index(&LATENESS, late)] += 1;
         self.lateness_sum_us += late.as_micros() as u64;
     }
 
-    /// Returns when [`SessionMetrics::flush`] is due again.
+    /// Returns the time of the next flush.
     pub fn next_flush(&self) -> Instant {
         self.flushed_at + METRICS_INTERVAL
     }
 
-    /// The caller was connected so long after the answer.
+    /// Records the time from the answer to the connection.
     pub fn connected(&self, after: Duration) {
         self.metrics.connected(after);
     }
 
-    /// The caller speaks the codec of this name.
+    /// Records the codec of the caller.
     pub fn codec_negotiated(&self, codec: &str) {
         self.metrics.codec_negotiated(codec);
     }
 
-    /// Adds what is new to what everybody sees.
+    /// Adds the changes since the last flush to the shared metrics.
     pub fn flush(&mut self, counts: &Counts, waiting: QueueLevels, now: Instant) {
         let row = self.metrics.row(self.transport);
         for ((shared, told), count) in row.counts.iter().zip(self.flushed.0).zip(counts.0) {
@@ -87,15 +86,14 @@ impl SessionMetrics {
         self.set_queue_levels(waiting);
     }
 
-    /// The session has ended for this reason, and these are all its counts.
+    /// Ends the session with a reason and its final counts.
     pub fn end(mut self, counts: &Counts, reason: LeaveReason) {
         self.reason = reason;
         let now = self.flushed_at;
         self.flush(counts, QueueLevels::default(), now);
     }
 
-    /// Replaces this session's part of the depths that everybody sees; a sum that wraps stays
-    /// right.
+    /// Replaces this session's part of the shared queue levels; wrapping sums stay correct.
     fn set_queue_levels(&mut self, waiting: QueueLevels) {
         let row = self.metrics.row(self.transport);
         let frames = (waiting.frames as u64).wrapping_sub(self.waiting.frames as u64);

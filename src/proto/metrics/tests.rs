@@ -1,4 +1,4 @@
-//! What is counted is what is told, under the right names.
+//! Tests that metrics have the recorded values, under the right names.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,7 +23,7 @@ fn counts(of: &[(Count, u64)]) -> Counts {
     counts
 }
 
-/// The order of the table is that of the enum, or counts would stand under each other's names.
+/// The order of the table must be that of the enum.
 #[test]
 fn every_count_has_its_own_name() {
     for (at, (what, name, ..)) in COUNTERS.iter().enumerate() {
@@ -33,10 +33,9 @@ fn every_count_has_its_own_name() {
     }
 }
 
-/// Live, started, ended: a session is seen from its begin on, with what it told, and once after its
-/// end.
+/// A session is visible from its start with its flushed counts, and counted once after its end.
 #[test]
-fn a_session_is_counted_while_it_lives_and_when_it_ends() {
+fn counts_a_session_while_it_lives_and_when_it_ends() {
     let (metrics, now) = (Arc::new(RunnerMetrics::default()), Instant::now());
     let seen = |series: &str| value(&metrics.render(&MetricsSnapshot::default()), series);
     let mut share = SessionMetrics::begin(metrics.clone(), Transport::WebRtc, now);
@@ -69,7 +68,7 @@ fn a_session_is_counted_while_it_lives_and_when_it_ends() {
     assert_eq!(seen(ended), 1.0);
     assert_eq!(seen(r#"edge_runner_packets_received_total{transport="webrtc"}"#), 21.0);
     assert_eq!(seen(r#"edge_runner_bot_queue_frames{transport="webrtc"}"#), 3.0);
-    // A task that panics drops what it holds.
+    // A task that panics drops its metrics.
     drop(other);
     assert_eq!(seen(r#"edge_runner_sessions{transport="webrtc"}"#), 0.0);
     assert_eq!(seen(r#"edge_runner_bot_queue_frames{transport="webrtc"}"#), 0.0);
@@ -79,9 +78,9 @@ fn a_session_is_counted_while_it_lives_and_when_it_ends() {
     );
 }
 
-/// Callers are told apart by their codec, by the names that the codecs have.
+/// Callers are counted by the names of their codecs.
 #[test]
-fn callers_are_counted_by_their_codec() {
+fn counts_callers_by_codec() {
     use crate::audio::codec::Codec;
     assert_eq!(CODECS, Codec::ALL.map(Codec::name));
     let metrics = Arc::new(RunnerMetrics::default());
@@ -96,7 +95,7 @@ fn callers_are_counted_by_their_codec() {
     }
 }
 
-/// A session tells at most once an interval.
+/// A session flushes at most once per interval.
 #[test]
 fn a_flush_is_due_one_interval_after_the_last() {
     let now = Instant::now();
@@ -106,10 +105,9 @@ fn a_flush_is_due_one_interval_after_the_last() {
     assert_eq!(share.next_flush(), now + 2 * METRICS_INTERVAL);
 }
 
-/// A delay is in the bucket whose bound it does not exceed: at the bound it is in, past it in the
-/// next.
+/// A delay at the bound of a bucket belongs to it, a longer one to the next.
 #[test]
-fn delays_fall_into_their_buckets() {
+fn delays_are_counted_in_their_buckets() {
     let metrics = Arc::new(RunnerMetrics::default());
     metrics.offer_answered(Duration::from_millis(5));
     metrics.offer_answered(Duration::from_micros(5_001));
@@ -138,7 +136,7 @@ fn delays_fall_into_their_buckets() {
 }
 
 #[test]
-fn refusals_and_answers_are_counted_by_their_kind() {
+fn counts_rejections_and_responses_by_kind() {
     let metrics = RunnerMetrics::default();
     for refusal in [
         OfferError::BadSdp("x".into()),
@@ -167,10 +165,10 @@ fn refusals_and_answers_are_counted_by_their_kind() {
     }
 }
 
-/// What Prometheus asks of a text: one head per family, samples under it alone, no series twice,
-/// numbers that are numbers, and in the names the unit and the kind.
+/// The rules of Prometheus: one head per family, followed by its samples only, no repeated series,
+/// valid numbers, and names with unit and kind.
 #[test]
-fn the_text_keeps_the_rules_of_the_format() {
+fn the_text_follows_the_rules_of_the_format() {
     let seen = MetricsSnapshot {
         process: Some(ProcessStats {
             cpu: Some(Duration::from_millis(1_230)),
@@ -232,9 +230,9 @@ fn the_text_keeps_the_rules_of_the_format() {
     assert!(!families.contains(&"process_open_fds"), "what is not known is not told");
 }
 
-/// Local means this machine, not clients of a proxy on it.
+/// Local means this machine, without clients of a proxy on it.
 #[test]
-fn only_those_read_for_whom_it_is() {
+fn restricts_access_to_the_metrics() {
     use MetricsAccess::{Any, Local, Off};
     for (access, loopback, forwarded, expected) in [
         (Off, true, false, Err(MetricsDenied::Off)),

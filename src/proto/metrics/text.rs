@@ -1,21 +1,20 @@
-//! The text that Prometheus reads, family by family: a line of help, a line of type, a line per
+//! Writes the Prometheus text format: a help line and a type line per family, and a line per
 //! sample.
 //!
-//! In: names, help and label values that are all words of this crate, so that nothing needs
-//! escaping, and numbers. Out: text of format version 0.0.4. Source: Prometheus documentation,
-//! "Exposition formats".
+//! In: names, help and label values, which are constants that need no escaping, and numbers. Out:
+//! text of format version 0.0.4. Source: Prometheus documentation, "Exposition formats".
 
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
-/// What a family's numbers mean.
+/// The type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     Counter,
     Gauge,
 }
 
-/// Text in the making.
+/// A text in progress.
 pub struct MetricsText {
     text: String,
     name: &'static str,
@@ -24,7 +23,7 @@ pub struct MetricsText {
 impl Default for MetricsText {
     fn default() -> Self {
         MetricsText {
-            // All of it takes about 16 KiB.
+            // The whole text takes about 16 KiB.
             text: String::with_capacity(20 * 1024),
             name: "",
         }
@@ -32,7 +31,7 @@ impl Default for MetricsText {
 }
 
 impl MetricsText {
-    /// Begins a family; its samples follow.
+    /// Starts a family; its samples follow.
     pub fn family(&mut self, name: &'static str, kind: MetricKind, help: &str) {
         let kind = match kind {
             MetricKind::Counter => "counter",
@@ -46,8 +45,7 @@ impl MetricsText {
         self.line("", labels, value);
     }
 
-    /// Adds a whole histogram; `counts` are those of each bucket alone, the last one without a
-    /// bound.
+    /// Adds a histogram; `counts` are those of each bucket, the last one without a bound.
     pub fn histogram<const N: usize, const M: usize>(
         &mut self,
         name: &'static str,
@@ -96,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_and_histograms_are_written_as_the_format_asks() {
+    fn writes_families_and_histograms() {
         let mut text = MetricsText::default();
         text.family("a_total", MetricKind::Counter, "Things.");
         text.sample(&[("x", "1"), ("y", "2")], 7);

@@ -1,14 +1,14 @@
-//! The queue from a session to a bot's program, until the program connects and while it does not
+//! The queue from a session to a program, for the time before it connects or while it does not
 //! read.
 //!
-//! In: encoded frames with the number of their samples, and messages. Out: the frames in order. A
-//! full queue drops its oldest speech or its oldest messages.
+//! In: encoded frames with their number of samples, and messages. Out: the frames in order. A full
+//! queue drops its oldest speech or its oldest messages.
 
 use std::collections::VecDeque;
 
 use crate::limits::{EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX, PROCESS_IN_SAMPLES_MAX};
 
-/// The queue towards one program.
+/// The queue to one program.
 #[derive(Default)]
 pub struct InboundQueue {
     items: VecDeque<InboundItem>,
@@ -18,7 +18,7 @@ pub struct InboundQueue {
     dropped: DroppedCounts,
 }
 
-/// What a program did not read in time.
+/// The numbers of dropped samples and messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DroppedCounts {
     pub frames: u64,
@@ -31,7 +31,7 @@ enum InboundItem {
 }
 
 impl InboundQueue {
-    /// Queues a frame of speech. One alone is kept, however long.
+    /// Queues a frame of speech. A single frame is accepted at any length.
     pub fn push_speech(&mut self, frame: Vec<u8>, samples: usize) {
         self.samples += samples;
         self.items.push_back(InboundItem::Speech { frame, samples });
@@ -47,7 +47,7 @@ impl InboundQueue {
         }
     }
 
-    /// Queues a message. One alone is kept, however long.
+    /// Queues a message. A single message is accepted at any length.
     pub fn push_message(&mut self, frame: Vec<u8>) {
         self.messages += 1;
         self.message_bytes += frame.len();
@@ -65,7 +65,7 @@ impl InboundQueue {
         }
     }
 
-    /// Takes the next frame.
+    /// Returns the next frame.
     pub fn pop(&mut self) -> Option<Vec<u8>> {
         Some(match self.items.pop_front()? {
             InboundItem::Speech { frame, samples } => {
@@ -80,7 +80,7 @@ impl InboundQueue {
         })
     }
 
-    /// Forgets the speech that waits.
+    /// Drops the queued speech.
     pub fn drop_speech(&mut self) {
         self.items.retain(|item| matches!(item, InboundItem::Message(_)));
         self.samples = 0;
@@ -90,12 +90,12 @@ impl InboundQueue {
         self.items.is_empty()
     }
 
-    /// Drops the queue when the program is gone.
+    /// Drops the queue when the program has ended.
     pub fn clear(&mut self) {
         while self.pop().is_some() {}
     }
 
-    /// Returns what was dropped since the last call.
+    /// Returns the numbers of items dropped since the last call.
     pub fn take_dropped(&mut self) -> DroppedCounts {
         std::mem::take(&mut self.dropped)
     }
@@ -109,9 +109,9 @@ mod tests {
         std::iter::from_fn(|| backlog.pop()).map(|frame| frame[0]).collect()
     }
 
-    /// At the cap nothing is lost; one past it the oldest speech is, and no message.
+    /// Nothing is dropped at the limit; beyond it, the oldest speech is dropped, and no message.
     #[test]
-    fn old_speech_makes_room() {
+    fn drops_the_oldest_speech() {
         let part = PROCESS_IN_SAMPLES_MAX / 4;
         let mut backlog = InboundQueue::default();
         backlog.push_message(vec![9]);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn old_messages_make_room_by_number_and_by_size() {
+    fn drops_the_oldest_messages_by_number_and_size() {
         let mut backlog = InboundQueue::default();
         backlog.push_speech(vec![1], 1);
         for _ in 0..EVENTS_IN_MAX {

@@ -8,24 +8,24 @@ use std::time::{Duration, Instant};
 
 use crate::limits::{PROCESS_LINE_BYTES_MAX, PROCESS_LOG_BURST_BYTES, PROCESS_LOG_BYTES_PER_S};
 
-/// Cuts a stream of bytes into lines. A carriage return ends one too: a progress bar has no other
-/// end.
+/// Splits a stream of bytes into lines. A carriage return ends a line too, since progress bars use
+/// it.
 pub struct LineSplitter {
     partial: Vec<u8>,
-    /// The line is longer than the cap; the rest of it is skipped.
+    /// The line exceeds the limit; its rest is skipped.
     cut: bool,
-    /// The last line was ended by a carriage return, and a line feed belongs to it.
+    /// The last line ended with a carriage return, to which a line feed belongs.
     after_return: bool,
-    /// Bytes of a line; of what is no UTF-8, before it is replaced.
+    /// Bytes of a line, before invalid UTF-8 is replaced.
     bytes_max: usize,
-    /// Stands after a line that was cut.
+    /// The text after a truncated line.
     mark: &'static str,
     keeps_empty: bool,
 }
 
 impl Default for LineSplitter {
-    /// Lines of a bot for the runner's log: [`PROCESS_LINE_BYTES_MAX`], a word where one was cut,
-    /// and no empty ones.
+    /// Creates a splitter for the log: lines of [`PROCESS_LINE_BYTES_MAX`], a mark on truncated
+    /// ones, and no empty lines.
     fn default() -> LineSplitter {
         LineSplitter::new(PROCESS_LINE_BYTES_MAX, "... (cut)", false)
     }
@@ -43,7 +43,7 @@ impl LineSplitter {
         }
     }
 
-    /// Takes the next bytes, and hands out each line that they complete.
+    /// Processes the next bytes, and passes each completed line to `line`.
     pub fn push(&mut self, mut bytes: &[u8], mut line: impl FnMut(&str)) {
         while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
             let is_rest_of_end = end == 0 && self.after_return && bytes[0] == b'\n';
@@ -57,7 +57,7 @@ impl LineSplitter {
         self.extend(bytes);
     }
 
-    /// Hands out the last line, which nothing ended.
+    /// Passes the last, unterminated line to `line`.
     pub fn finish(&mut self, mut line: impl FnMut(&str)) {
         if !self.partial.is_empty() {
             self.end(&mut line);
@@ -86,21 +86,21 @@ impl LineSplitter {
     }
 }
 
-/// How much of a program's output the log takes: a burst, then a trickle.
+/// The log budget of a program: a burst, then a steady rate.
 pub struct LogAllowance {
     left: usize,
     refilled: Instant,
-    /// Lines that were dropped since the allowance was used up.
+    /// Lines dropped since the budget was exhausted.
     dropped: u64,
 }
 
-/// What becomes of a line.
+/// The decision on a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineDecision {
     Log,
-    /// The log takes lines again, after so many were dropped.
+    /// Lines are logged again, after this number was dropped.
     LogAfter(u64),
-    /// The first of the lines that are dropped.
+    /// The first dropped line.
     DropFirst,
     Drop,
 }
@@ -114,12 +114,12 @@ impl LogAllowance {
         }
     }
 
-    /// Decides on a line of so many bytes.
+    /// Decides on a line of this length.
     ///
-    /// Once the allowance is used up, it must grow to half before a line passes again: else a flood
-    /// would be logged in crumbs, each with a line that tells of those between.
+    /// An exhausted budget must refill to half before a line is logged again. Otherwise, a flood
+    /// would alternate single lines with reports of dropped ones.
     pub fn take(&mut self, bytes: usize, now: Instant) -> LineDecision {
-        // What the log adds to a line costs too.
+        // The prefix of a log line counts too.
         let bytes = bytes + 64;
         self.refill(now);
         if self.dropped > 0 {
@@ -138,7 +138,7 @@ impl LogAllowance {
         LineDecision::Log
     }
 
-    /// Returns how many lines were dropped that no verdict has told of.
+    /// Returns the number of dropped lines that no decision has reported.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -149,7 +149,7 @@ impl LogAllowance {
         if grown >= PROCESS_LOG_BURST_BYTES as u128 {
             (self.left, self.refilled) = (PROCESS_LOG_BURST_BYTES, now);
         } else if grown > 0 {
-            // What less than a whole byte grew in is kept for the next time.
+            // The time of a partial byte is kept for the next refill.
             let spent = (grown * 1_000_000).div_ceil(PROCESS_LOG_BYTES_PER_S as u128);
             self.refilled += Duration::from_micros(spent as u64);
             self.left = (self.left + grown as usize).min(PROCESS_LOG_BURST_BYTES);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_whole_however_they_come() {
+    fn splits_lines_at_any_piece_boundary() {
         assert_eq!(
             lines(&[b"one\ntw", b"o", b"\r\n\n", b" three"]),
             ["one", "two", " three"]
@@ -190,10 +190,10 @@ mod tests {
         assert!(lines(&[b"", b"\n\r\n"]).is_empty());
     }
 
-    /// At the cap a line is whole; one byte past it it is cut, and the line after it is whole
+    /// A line at the limit is complete; a longer one is truncated, and the next one is complete
     /// again.
     #[test]
-    fn a_line_has_an_end() {
+    fn truncates_long_lines() {
         let fits = vec![b'x'; PROCESS_LINE_BYTES_MAX];
         assert_eq!(lines(&[&fits, b"\nnext"])[0].len(), PROCESS_LINE_BYTES_MAX);
         let found = lines(&[&fits, b"y", &fits, b"z\nnext\n"]);
@@ -203,8 +203,7 @@ mod tests {
         assert_eq!(found[1], "next");
     }
 
-    /// I-14: a log that keeps empty lines has each of them once, whichever way lines end and
-    /// wherever the bytes are parted.
+    /// I-14: a splitter that keeps empty lines returns each once, for every line ending and split.
     #[test]
     fn empty_lines_may_be_kept() {
         let whole = b"\n\none\r\n\r\ntwo\r10%\r\rthree";
@@ -219,10 +218,10 @@ mod tests {
         );
     }
 
-    /// A burst passes, then nothing until half of it has grown again, then the number of those
-    /// between.
+    /// A burst is logged, then nothing until half of the budget has refilled, then the number of
+    /// dropped lines.
     #[test]
-    fn a_flood_becomes_a_trickle() {
+    fn a_flood_is_reduced_to_the_steady_rate() {
         let start = Instant::now();
         let mut allowance = LogAllowance::new(start);
         let line = 1024 - 64;
@@ -243,9 +242,9 @@ mod tests {
         assert_eq!(allowance.dropped(), 0);
     }
 
-    /// However often it is asked, the log takes what it takes per second, and no more.
+    /// The rate is independent of the number of lines.
     #[test]
-    fn the_trickle_is_what_it_is_called() {
+    fn the_steady_rate_is_exact() {
         let start = Instant::now();
         let mut allowance = LogAllowance::new(start);
         let mut logged = 0;

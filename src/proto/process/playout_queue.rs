@@ -1,5 +1,4 @@
-//! The queue from a bot's program to its session, with speech and marks that the program sent ahead
-//! of time.
+//! The queue from a program to its session, for speech and marks sent ahead of time.
 //!
 //! In: PCM, `i16` mono with its rate in Hz, and marks, in the order of the program's socket. Out:
 //! [`PlayoutStep`]s in that order, with a change of rate before the speech it applies to. While
@@ -17,7 +16,7 @@ pub struct PlayoutQueue {
     samples: usize,
     marks: usize,
     rate_hz: u32,
-    /// What was taken last may still be on its way.
+    /// Whether the last step may still be in progress.
     in_flight: bool,
 }
 
@@ -26,16 +25,16 @@ enum PlayoutItem {
     Mark(String),
 }
 
-/// What is to be done next.
+/// The next step for the session.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PlayoutStep {
-    /// Speech comes at this rate from here on.
+    /// Further speech has this rate.
     Rate(u32),
     Speech(Vec<i16>),
     Mark(String),
 }
 
-/// Audio at a rate outside of what sessions play.
+/// A rate that sessions do not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsupportedRate(pub u32);
 
@@ -54,8 +53,7 @@ impl fmt::Display for UnsupportedRate {
 impl std::error::Error for UnsupportedRate {}
 
 impl PlayoutQueue {
-    /// Makes an empty queue to a session that plays at `rate_hz`, which is also what speech without
-    /// a rate has.
+    /// Creates an empty queue to a session that plays at `rate_hz`, the initial rate of speech.
     pub fn new(rate_hz: u32) -> Self {
         PlayoutQueue {
             items: VecDeque::new(),
@@ -66,19 +64,17 @@ impl PlayoutQueue {
         }
     }
 
-    /// Queues speech. It is taken whole, however long: ask [`PlayoutQueue::has_capacity`] before
-    /// the next.
+    /// Queues speech of any length: check [`PlayoutQueue::has_capacity`] before the next call.
     ///
     /// # Errors
-    /// [`UnsupportedRate`], and nothing is queued then.
+    /// Returns [`UnsupportedRate`]; nothing is queued then.
     pub fn push_speech(&mut self, mut samples: Vec<i16>, rate_hz: u32) -> Result<(), UnsupportedRate> {
         let rate_hz = if rate_hz == 0 { self.last_rate_hz() } else { rate_hz };
         if !RATES_HZ.contains(&rate_hz) {
             return Err(UnsupportedRate(rate_hz));
         }
         self.samples += samples.len();
-        // Small frames share memory: a program that sends single samples must not cost a block for
-        // each.
+        // Small frames are merged, so that single samples do not take an allocation each.
         match self.items.back_mut() {
             Some(PlayoutItem::Speech {
                 samples: last,
@@ -92,11 +88,10 @@ impl PlayoutQueue {
         Ok(())
     }
 
-    /// Queues a mark; gives it back when there are too many, or its name is too long for any
-    /// session.
+    /// Queues a mark.
     ///
     /// # Errors
-    /// The name of the mark that found no room.
+    /// Returns the name if there are too many marks, or it is too long.
     pub fn push_mark(&mut self, name: String) -> Result<(), String> {
         if self.marks == PROCESS_MARKS_OUT_MAX || name.len() > MARK_BYTES_MAX {
             return Err(name);
@@ -106,12 +101,12 @@ impl PlayoutQueue {
         Ok(())
     }
 
-    /// Tells whether more may be read from the program.
+    /// Returns whether more may be read from the program.
     pub fn has_capacity(&self) -> bool {
         self.samples < PROCESS_OUT_SAMPLES_MAX
     }
 
-    /// Takes the next step. To ask is to say that the step before is done.
+    /// Returns the next step. A call states that the last step is done.
     pub fn poll_step(&mut self) -> Option<PlayoutStep> {
         self.in_flight = !self.items.is_empty();
         if let Some(PlayoutItem::Speech { rate_hz, .. }) = self.items.front()
@@ -132,12 +127,12 @@ impl PlayoutQueue {
         })
     }
 
-    /// Tells whether every step was taken and done.
+    /// Returns whether every step is done.
     pub fn is_done(&self) -> bool {
         self.items.is_empty() && !self.in_flight
     }
 
-    /// Drops what waits, and returns the marks among it.
+    /// Drops the queue, and returns its marks.
     pub fn interrupt(&mut self) -> Vec<String> {
         (self.samples, self.marks) = (0, 0);
         let marks = self.items.drain(..).filter_map(|item| match item {
@@ -165,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn speech_and_marks_come_out_in_order_with_their_rates() {
+    fn returns_speech_and_marks_in_order_with_their_rates() {
         let mut ahead = PlayoutQueue::new(24_000);
         ahead.push_speech(vec![1, 2], 24_000).expect("a good rate");
         ahead.push_speech(vec![3], 0).expect("no rate is the last rate");
@@ -194,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_cannot_be_played_is_refused() {
+    fn rejects_unsupported_rates() {
         let mut ahead = PlayoutQueue::new(24_000);
         for rate_hz in [1, 7_999, 48_001, u32::MAX] {
             assert_eq!(ahead.push_speech(vec![1], rate_hz), Err(UnsupportedRate(rate_hz)));
@@ -204,9 +199,9 @@ mod tests {
         }
     }
 
-    /// Below the cap there is room, at it there is none, and each step that is taken makes some.
+    /// The queue has capacity below the limit and none at it; each step frees some.
     #[test]
-    fn the_queue_has_an_end() {
+    fn the_queue_is_limited() {
         let mut ahead = PlayoutQueue::new(24_000);
         ahead
             .push_speech(vec![0; PROCESS_OUT_SAMPLES_MAX - 1], 24_000)
@@ -228,9 +223,9 @@ mod tests {
         assert!(ahead.push_mark(longest + "n").is_err(), "no session takes that name");
     }
 
-    /// Single samples are joined, up to the size of a chunk.
+    /// Single samples are merged up to the size of a chunk.
     #[test]
-    fn small_frames_share_memory() {
+    fn merges_small_frames() {
         let mut ahead = PlayoutQueue::new(24_000);
         for _ in 0..=PROCESS_CHUNK_SAMPLES {
             ahead.push_speech(vec![5], 24_000).expect("a good rate");
@@ -245,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interruption_leaves_nothing_but_the_names_of_marks() {
+    fn an_interruption_drops_speech_and_returns_marks() {
         let mut ahead = PlayoutQueue::new(24_000);
         ahead
             .push_speech(vec![0; PROCESS_OUT_SAMPLES_MAX], 24_000)
@@ -259,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_done_when_the_last_step_is() {
+    fn is_done_after_the_last_step() {
         let mut ahead = PlayoutQueue::new(24_000);
         assert!(ahead.is_done());
         ahead.push_speech(vec![1], 24_000).expect("a good rate");
