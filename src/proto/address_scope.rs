@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 
-/// How far an address reaches.
+/// The range in which an address is reachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressScope {
     /// This machine.
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_network_has_its_scope_to_its_last_address() {
+    fn classifies_networks_up_to_their_last_address() {
         for (scope, addresses) in [
             (
                 AddressScope::Loopback,

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// A number of sessions in words: `1 session`, `2 sessions`.
+/// A number of sessions as text: `1 session`, `2 sessions`.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionCount(pub usize);
 
@@ -16,7 +16,7 @@ impl fmt::Display for SessionCount {
     }
 }
 
-/// What a session counts from its begin to its end.
+/// A counter of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     PacketsIn,
@@ -40,15 +40,15 @@ pub enum Count {
 
 pub const COUNTS: usize = COUNTERS.len();
 
-/// Who can have a counter.
+/// The sessions that have a counter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CounterScope {
     All,
-    /// Those whose callers send packets that can be lost.
+    /// Sessions with RTP, whose packets can be lost.
     Rtp,
 }
 
-/// Name and help of each [`Count`], in its order.
+/// Name and help of each [`Count`], in order.
 pub const COUNTERS: [(Count, &str, &str, CounterScope); 17] = [
     (
         Count::PacketsIn,
@@ -154,7 +154,7 @@ pub const COUNTERS: [(Count, &str, &str, CounterScope); 17] = [
     ),
 ];
 
-/// The counts of one session since it began.
+/// The counters of one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts(pub [u64; COUNTS]);
 
@@ -173,10 +173,10 @@ impl Counts {
     }
 }
 
-/// What waits in the queues between a session and its bot at this moment.
+/// The current levels of the queues between a session and its bot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueLevels {
-    /// Frames for the bot.
+    /// Audio frames for the bot.
     pub frames: usize,
     /// Speech for the caller.
     pub speech: Duration,

@@ -1,34 +1,34 @@
-//! Events that a session reports to its bot besides audio, and the reasons why a session ends. Both
-//! are the same for every transport.
+//! Events that a session reports to its bot beside audio, and the reasons for the end of a session.
+//! Both are common to all transports.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::participant::Participant;
 
-/// Why a session ended.
+/// The reason for the end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaveReason {
-    /// The caller left in good order.
+    /// The caller left orderly.
     Left,
-    /// The caller vanished without a word.
+    /// The caller's connection was lost.
     Vanished,
-    /// The connection was never completed.
+    /// The connection was never established.
     NeverConnected,
-    /// Another session of the same device took its place.
+    /// Another session of the same device replaced it.
     Replaced,
     /// The bot returned.
     BotEnded,
     /// The bot failed or panicked.
     BotFailed,
-    /// The runner is stopping.
+    /// The runner shuts down.
     Shutdown,
-    /// The transport broke.
+    /// The transport failed.
     Failed,
-    /// The caller did not read what was sent.
+    /// The caller did not read the sent data.
     Stalled,
-    /// The caller sent what its protocol does not know.
+    /// The caller violated the protocol.
     Protocol,
 }
 
@@ -49,14 +49,14 @@ impl fmt::Display for LeaveReason {
     }
 }
 
-/// What a session tells its bot, beside audio.
+/// An event for the bot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
     Joined,
     Message(String),
-    /// A key of the telephone: one of `0`-`9`, `*`, `#`, `A`-`D`.
+    /// A telephone key: one of `0`-`9`, `*`, `#`, `A`-`D`.
     Dtmf(char),
-    /// All speech before this mark was played, or was dropped.
+    /// All speech before this mark was played or dropped.
     Mark {
         name: String,
         played: bool,
@@ -70,11 +70,11 @@ pub enum SessionEvent {
         identity: Arc<str>,
         speaking: bool,
     },
-    /// The room could not be entered: why, in words that help who runs the bot.
-    /// [`SessionEvent::Left`] follows.
+    /// The room could not be joined, with a reason for the operator. [`SessionEvent::Left`]
+    /// follows.
     JoinFailed(String),
     Lost,
     Resumed,
-    /// The bot hears nothing after this; the session may still say goodbye.
+    /// The session is over for the bot; it may still send a goodbye.
     Left(LeaveReason),
 }

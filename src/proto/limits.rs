@@ -57,8 +57,8 @@ pub const SESSIONS_MAX_DEFAULT: usize = 32;
 /// WebRTC sessions that were answered and are not yet connected: half of the default session limit.
 /// All devices of a home that reconnect after a power cut fit.
 pub const PENDING_OFFERS_MAX: usize = 16;
-/// Age at which a pending session may be evicted for an offer from an address that holds fewer or
-/// as many: a phone that connects through relays takes four seconds.
+/// Age at which a pending session may be evicted for an offer whose address holds as many permits:
+/// a phone that connects through relays takes 4 s.
 pub const PENDING_OFFERS_YIELD_AFTER: Duration = Duration::from_secs(5);
 /// Evicted sessions whose bots have not returned; at this number the runner evicts no further
 /// session.

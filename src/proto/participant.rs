@@ -8,22 +8,22 @@ use std::sync::Arc;
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Participant {
-    /// The name in the access token, unique in the room; it stays when the participant comes back.
+    /// The identity in the access token, unique in the room and stable across reconnections.
     pub identity: Arc<str>,
-    /// For people; may be empty.
+    /// The displayed name; may be empty.
     pub name: String,
-    /// Another bot, or a recorder. It is not heard, and does not keep a session alive, or two bots
-    /// would talk to each other for ever.
+    /// Whether it is another bot or a recorder. Agents are not heard and do not keep a session
+    /// alive; otherwise, two bots would talk to each other indefinitely.
     pub is_agent: bool,
-    /// A caller on the telephone.
+    /// Whether it is a caller on the telephone.
     pub is_telephone: bool,
-    /// What the server or the participant itself says of it, as a telephone's number; the first of
-    /// them by name, up to 4 KiB.
+    /// Attributes set by the server or the participant, such as a telephone number; the first ones
+    /// by name, up to 4 KiB.
     pub attributes: BTreeMap<String, String>,
 }
 
 impl fmt::Debug for Participant {
-    /// Attributes hold telephone numbers, which never reach a log.
+    /// Omits attributes, which contain telephone numbers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Participant")
             .field("identity", &self.identity)

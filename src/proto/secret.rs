@@ -1,11 +1,10 @@
-//! Keys, tokens and passwords whose debug form shows only the name of the type, so that no log
-//! shows them.
+//! Keys, tokens and passwords whose debug form omits their value.
 //!
-//! In: text or bytes. Out: the same, to the code that sends or computes with them.
+//! In: text or bytes. Out: the same, for the code that sends or computes with them.
 
 use std::fmt;
 
-/// A key, token or password: no log and no debug form shows it.
+/// A key, token or password, omitted from logs and debug forms.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -14,7 +13,7 @@ impl Secret {
         Secret(text.into())
     }
 
-    /// Returns the text itself, for the one place that sends it or computes with it.
+    /// Returns the text, for the code that sends it or computes with it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -26,7 +25,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A key of bytes: no log and no debug form shows it.
+/// A binary key, omitted from logs and debug forms.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretBytes(Vec<u8>);
 
@@ -35,7 +34,7 @@ impl SecretBytes {
         SecretBytes(bytes.into())
     }
 
-    /// Returns the bytes themselves, for the one place that computes with them.
+    /// Returns the bytes, for the code that computes with them.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }

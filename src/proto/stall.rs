@@ -1,19 +1,19 @@
 //! Detects a runtime that does not answer, and a task that does not yield its thread.
 //!
-//! In: at each check from outside, whether the runtime has answered or how often a task was entered
-//! and left, and `now`. Out: one event when a stall begins and one when it ends, with its duration.
-//! Time in which the whole process was stopped, or its machine slept, does not count. The
-//! thresholds are in `limits`.
+//! In: at each check, whether the runtime has answered or how often a task was entered and left,
+//! and `now`. Out: one event when a stall starts and one when it ends, with its duration. Time in
+//! which the process was stopped or the machine was suspended does not count. The thresholds are in
+//! `limits`.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::limits::{RUNTIME_STALL, TURN_STALL, TURN_WARNINGS_MAX, WATCH_GAP_MAX};
 
-/// A change that a check finds.
+/// A change that a check detects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallEvent {
-    /// Stalled for this long, and still is.
+    /// Stalled for this long, and still stalled.
     Stalled(Duration),
     /// Running again after a stall of this length.
     Recovered(Duration),
@@ -34,7 +34,7 @@ impl StallTimer {
         }
     }
 
-    /// Returns how long there was no progress.
+    /// Returns the time without progress.
     fn elapsed(&mut self, now: Instant) -> Duration {
         let gap = now.saturating_duration_since(self.looked);
         if gap > WATCH_GAP_MAX {
@@ -60,7 +60,8 @@ impl Heartbeat {
         }
     }
 
-    /// Takes whether the last query was answered; if so, the next one is sent at `now`.
+    /// Handles a check; `answered` is the state of the last query. If true, the next one is sent at
+    /// `now`.
     pub fn handle_look(&mut self, answered: bool, now: Instant) -> Option<StallEvent> {
         let silent = self.standing.elapsed(now);
         if answered {
@@ -72,13 +73,13 @@ impl Heartbeat {
         news.then_some(StallEvent::Stalled(silent))
     }
 
-    /// Tells whether a supervisor should restart the process.
+    /// Returns whether a supervisor should restart the process.
     pub fn is_stalled(&self) -> bool {
         self.stalled
     }
 }
 
-/// The polls of one task: entered when woken, left when it waits again.
+/// The polls of one task: entered when woken, left when pending.
 #[derive(Debug)]
 pub struct TaskWatch {
     standing: StallTimer,
@@ -97,7 +98,8 @@ impl TaskWatch {
         }
     }
 
-    /// Takes how often the task has been entered and left: an odd number means that it is running.
+    /// Handles a check; `moves` counts entries and exits, so an odd number means that the task
+    /// runs.
     pub fn handle_look(&mut self, moves: u32, now: Instant) -> Option<StallEvent> {
         let busy = self.standing.elapsed(now);
         if moves != self.moves || moves.is_multiple_of(2) {
@@ -115,13 +117,13 @@ impl TaskWatch {
         (self.told <= TURN_WARNINGS_MAX).then_some(StallEvent::Stalled(busy))
     }
 
-    /// Returns how many polls were too long.
+    /// Returns the number of stalls.
     pub fn stalls(&self) -> u32 {
         self.told
     }
 }
 
-/// The log message of a runtime's stall.
+/// The log message of a runtime stall.
 pub struct RuntimeStallMessage(pub StallEvent);
 
 impl fmt::Display for RuntimeStallMessage {
@@ -140,15 +142,15 @@ impl fmt::Display for RuntimeStallMessage {
     }
 }
 
-/// The task of a session.
+/// The role of a session's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskRole {
-    /// Moves the session's packets or messages.
+    /// Transfers the session's packets or messages.
     Media,
     Bot,
 }
 
-/// The log message of a task's stall.
+/// The log message of a task stall.
 pub struct TaskStallMessage(pub TaskRole, pub StallEvent);
 
 impl fmt::Display for TaskStallMessage {
@@ -175,8 +177,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Looks every half second until `until`, and returns what was told, each with its time since
-    /// the start.
+    /// Checks every half second until `until`, and returns the events with their times.
     fn looks(
         start: Instant,
         from: Duration,
@@ -192,8 +193,8 @@ mod tests {
         told
     }
 
-    /// A question that waits for its answer up to the limit is nothing, one that waits longer is
-    /// told once, and so is its end.
+    /// A query answered within the limit is no stall; a longer one is reported once, and so is its
+    /// end.
     #[test]
     fn reports_a_runtime_stall_once_and_its_end_once() {
         let start = Instant::now();
@@ -214,9 +215,9 @@ mod tests {
         assert!(!heartbeat.is_stalled());
     }
 
-    /// An answer that comes just in time starts the count anew.
+    /// A late answer within the limit restarts the measurement.
     #[test]
-    fn a_slow_runtime_is_not_a_stalled_one() {
+    fn a_slow_runtime_is_not_stalled() {
         let start = Instant::now();
         let mut heartbeat = Heartbeat::new(start);
         let mut nth = 0;
@@ -227,9 +228,9 @@ mod tests {
         assert_eq!(told, []);
     }
 
-    /// After an hour of sleep, neither an open query nor a running task counts as stalled.
+    /// After an hour of suspension, neither an open query nor a running task counts as stalled.
     #[test]
-    fn sleep_of_the_machine_is_not_a_stall() {
+    fn suspension_is_not_a_stall() {
         let start = Instant::now();
         let (mut heartbeat, mut turns) = (Heartbeat::new(start), TaskWatch::new(start));
         let mut look = |at: Duration| {
@@ -242,14 +243,14 @@ mod tests {
         let hour = Duration::from_secs(3_600);
         assert_eq!(look(hour), (None, None));
         assert_eq!(look(hour + WATCH_INTERVAL), (None, None));
-        // From then on it counts again.
+        // Afterwards, time counts again.
         let mut told = 0;
         for nth in 2..20 {
             let (runtime, task) = look(hour + WATCH_INTERVAL * nth);
             told += u32::from(runtime.is_some()) + u32::from(task.is_some());
         }
         assert_eq!(told, 2);
-        // The longest gap between two looks that counts, and the first that does not.
+        // The longest gap between two checks that counts, and the first that does not.
         for (gap, counts) in [(WATCH_GAP_MAX, true), (WATCH_GAP_MAX + MS, false)] {
             let mut standing = StallTimer::new(start);
             assert_eq!(standing.elapsed(start + gap) == gap, counts);
@@ -260,7 +261,7 @@ mod tests {
     fn reports_a_task_stall_once_and_its_end_once() {
         let start = Instant::now();
         let mut turns = TaskWatch::new(start);
-        // Entered just before the first look.
+        // Entered just before the first check.
         let told = looks(start, Duration::ZERO, TURN_STALL * 3, |now| turns.handle_look(7, now));
         assert_eq!(told, [(TURN_STALL, StallEvent::Stalled(TURN_STALL))]);
         let end = TURN_STALL * 3 + WATCH_INTERVAL;
@@ -269,15 +270,14 @@ mod tests {
         assert_eq!(turns.stalls(), 1);
     }
 
-    /// A task that is running at every check, each time in another poll, is busy; a waiting one is
-    /// idle.
+    /// A task that runs at every check, each time in another poll, is busy; a waiting one is idle.
     #[test]
     fn neither_busy_nor_idle_tasks_stall() {
         let start = Instant::now();
         let (mut busy, mut idle) = (TaskWatch::new(start), TaskWatch::new(start));
         let mut moves = u32::MAX - 20;
         let told = looks(start, Duration::ZERO, TURN_STALL * 20, |now| {
-            // The count begins anew at its end.
+            // The counter wraps at its end.
             moves = moves.wrapping_add(2);
             busy.handle_look(moves, now)
         });
@@ -289,9 +289,9 @@ mod tests {
         assert_eq!((busy.stalls(), idle.stalls()), (0, 0));
     }
 
-    /// Repeated stalls are logged up to a cap, and counted beyond it.
+    /// Repeated stalls are logged up to a limit, and counted beyond it.
     #[test]
-    fn the_warnings_of_one_task_are_bounded() {
+    fn the_warnings_of_one_task_are_limited() {
         let start = Instant::now();
         let mut turns = TaskWatch::new(start);
         let (mut warnings, mut ends, mut now) = (0, 0, start);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_say_what_to_do() {
+    fn messages_advise_the_operator() {
         let time = Duration::from_millis(3_250);
         let stalled = RuntimeStallMessage(StallEvent::Stalled(time)).to_string();
         assert!(

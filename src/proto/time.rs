@@ -1,23 +1,23 @@
-//! Instants as text: ISO 8601 in UTC.
+//! Times as ISO 8601 text in UTC.
 //!
-//! In: milliseconds since 1970 that the caller read from a clock, or text. Out: text, or
-//! milliseconds. The calendar is jiff's, whose last year is 9999: later instants are its last one.
-//! Refuses text in any other form than these. Source: ISO 8601.
+//! In: milliseconds since 1970, or text. Out: text, or milliseconds. Times after the year 9999, the
+//! last one of jiff's calendar, are formatted as its end. Text in other forms is rejected. Source:
+//! ISO 8601.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
 
-/// Seconds of a day of UTC, as clocks of POSIX count them.
+/// Seconds of a day, as POSIX clocks count them.
 pub const DAY_SECONDS: u64 = 86_400;
 
-/// Writes an instant with its milliseconds: `2026-11-21T12:15:00.000Z`.
+/// Formats a time with milliseconds: `2026-11-21T12:15:00.000Z`.
 pub fn iso_ms(ms: u64) -> String {
     format!("{:.3}", timestamp(ms))
 }
 
-/// Writes an instant in the basic form, to the second: `20261121T121500Z`. Its first eight
-/// characters are the day.
+/// Formats a time in the basic form, to the second: `20261121T121500Z`. Its first eight characters
+/// are the day.
 pub fn compact(ms: u64) -> String {
     let at = Offset::UTC.to_datetime(timestamp(ms));
     let (year, month, day) = (at.year(), at.month(), at.day());
@@ -25,7 +25,7 @@ pub fn compact(ms: u64) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
-/// Reads what [`iso_ms`] writes, and the same without milliseconds; nothing else.
+/// Parses the format of [`iso_ms`], with or without milliseconds.
 pub fn parse_iso(text: &str) -> Option<u64> {
     let text = text.strip_suffix('Z')?;
     let (whole, ms) = match text.split_once('.') {
@@ -68,9 +68,9 @@ fn digits(text: &str) -> Option<i16> {
 mod tests {
     use super::*;
 
-    /// The expected texts are those of GNU date for the same seconds.
+    /// The expected texts are those of GNU date.
     #[test]
-    fn instants_are_written_and_read_again() {
+    fn formats_and_parses_times() {
         for (ms, text, short) in [
             (0, "1970-01-01T00:00:00.000Z", "19700101T000000Z"),
             (951_782_399_999, "2000-02-28T23:59:59.999Z", "20000228T235959Z"),
@@ -85,15 +85,15 @@ mod tests {
         assert_eq!(parse_iso("2026-11-21T09:20:06Z"), Some(1_795_252_806_000));
     }
 
-    /// A clock that is wrong by millennia costs no panic.
+    /// A clock in the far future causes no panic.
     #[test]
-    fn the_last_instant_stands_for_those_behind_it() {
+    fn formats_later_times_as_the_last_one() {
         assert_eq!(iso_ms(u64::MAX), iso_ms(i64::MAX.unsigned_abs()));
         assert!(iso_ms(u64::MAX).starts_with("9999-12-30T"));
     }
 
     #[test]
-    fn what_is_no_date_is_not_read() {
+    fn rejects_text_that_is_not_a_time() {
         for text in [
             "",
             "Z",

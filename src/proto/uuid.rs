@@ -1,4 +1,4 @@
-//! UUIDs of version 4: names that are random. Source: RFC 9562.
+//! Random UUIDs of version 4. Source: RFC 9562.
 //!
 //! In: 16 random bytes, or text in either case. Out: text in lower case.
 
@@ -9,14 +9,14 @@ use std::fmt;
 pub struct Uuid(u128);
 
 impl Uuid {
-    /// Makes it of random bytes.
+    /// Creates a UUID from random bytes.
     pub fn v4(mut random: [u8; 16]) -> Uuid {
         random[6] = random[6] & 0x0f | 0x40;
         random[8] = random[8] & 0x3f | 0x80;
         Uuid(u128::from_be_bytes(random))
     }
 
-    /// Reads one in the form with hyphens, in either case; nothing when it is of another version.
+    /// Parses the form with hyphens, in either case; `None` for other versions.
     pub fn parse(text: &str) -> Option<Uuid> {
         let bytes = text.as_bytes();
         if bytes.len() != 36 || [8, 13, 18, 23].iter().any(|&at| bytes[at] != b'-') {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_is_read_again() {
+    fn parses_its_own_text() {
         for random in [[0; 16], [0xff; 16], *b"0123456789abcdef"] {
             let uuid = Uuid::v4(random);
             assert_eq!(Uuid::parse(&uuid.to_string()), Some(uuid));
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_none() {
+    fn rejects_other_text() {
         for text in [
             "",
             "0",
