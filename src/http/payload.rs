@@ -36,7 +36,7 @@ pub fn whole(bytes: impl Into<Bytes>) -> ResponseBody {
 }
 
 impl ResponseBody {
-    /// Makes a body of a range of an open file; `doing` is the state of the connection.
+    /// Makes a body of a range of an open file; `conn_state` is the state of the connection.
     pub fn part(file: File, bytes: Range<u64>, conn_state: Arc<ConnState>) -> Self {
         ResponseBody::File(FileRange {
             file: Arc::new(file),

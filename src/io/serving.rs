@@ -111,7 +111,7 @@ impl RunnerInstance {
     }
 
     /// Lets live sessions continue for `drain`, then ends them and waits for [`SHUTDOWN_GRACE`]. A
-    /// further signal shortens either wait. Also waits for `told`.
+    /// further signal shortens either wait. Also waits for `notified`.
     ///
     /// # Errors
     /// Returns [`RunError::Forced`] after a further signal.

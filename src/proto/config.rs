@@ -21,12 +21,17 @@ use crate::telephony::{PROVIDERS, Provider};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Transport {
+    /// WebRTC connections of browsers, microcontrollers and WHIP or WHEP clients.
     WebRtc,
+    /// Daily rooms.
     Videoroom,
+    /// LiveKit rooms.
     Mediaroom,
     /// Calls of a telephony provider.
     Telephony(&'static Provider),
+    /// Plain clients on a WebSocket.
     WebSocket,
+    /// Media over QUIC, which is not implemented.
     Moq,
 }
 
@@ -137,7 +142,9 @@ impl Host {
 pub struct IceServer {
     /// `stun:`, `stuns:`, `turn:` or `turns:` URLs.
     pub urls: Vec<String>,
+    /// User name, which TURN servers require.
     pub username: Option<String>,
+    /// Password of the user name.
     pub credential: Option<String>,
 }
 
@@ -185,7 +192,9 @@ impl Default for Videoroom {
 pub struct Mediaroom {
     /// `ws`, `wss`, `http` or `https` URL, without a trailing slash.
     pub url: Option<String>,
+    /// API key, which names the secret.
     pub key: Option<String>,
+    /// API secret, which signs access tokens.
     pub secret: Option<Secret>,
     /// The room of all sessions; `None` creates a room for each.
     pub room_name: Option<String>,
@@ -225,8 +234,11 @@ impl Messaging {
 /// Names of the fields of a Daily room in the response of `/start`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartNames {
+    /// The canonical names.
     Canonical,
+    /// The names that existing clients use.
     Alias,
+    /// Both.
     #[default]
     Both,
 }
@@ -240,12 +252,18 @@ pub enum Tls {
     /// Issued by the runner and stored in [`Config::state_dir`].
     Auto,
     /// PEM files, read again on SIGHUP.
-    Files { certificate: PathBuf, key: PathBuf },
+    Files {
+        /// Path of the certificate and its chain.
+        certificate: PathBuf,
+        /// Path of the key.
+        key: PathBuf,
+    },
 }
 
 /// Settings of HTTPS.
 #[derive(Clone, Debug)]
 pub struct TlsSettings {
+    /// Source of the certificate.
     pub tls: Tls,
     /// Host names of the certificate, beside the addresses of the machine.
     pub host_names: Vec<String>,
@@ -263,13 +281,16 @@ pub enum MetricsAccess {
     /// Clients on this machine that connect without a proxy.
     #[default]
     Local,
+    /// Every client.
     Any,
 }
 
 /// A bot of the stock binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuiltInBot {
+    /// Repeats what the caller said after a pause.
     Parrot,
+    /// Plays every frame back at once.
     Echo,
 }
 
@@ -305,6 +326,7 @@ pub enum BotAudio {
 // Tests of dependent crates build it with the struct update syntax.
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Config {
+    /// Host on which the HTTP server listens.
     pub host: Host,
     /// HTTP port; 0 selects a free one.
     pub port: u16,
@@ -323,9 +345,11 @@ pub struct Config {
     pub host_names: Vec<String>,
     /// API key that `/start` and `/api/offer` require; `None` requires none.
     pub api_key: Option<Secret>,
+    /// Source of the HTTPS certificate.
     pub tls: Tls,
     /// Folder of the files that the runner creates; `None` if no folder is known.
     pub state_dir: Option<PathBuf>,
+    /// Clients that may read `/metrics`.
     pub metrics: MetricsAccess,
     /// Time that live sessions have to end on their own after a stop request.
     pub drain: Duration,
@@ -336,6 +360,7 @@ pub struct Config {
     pub ice_addresses: Vec<IpAddr>,
     /// The only address in answers to microcontrollers; `None` without `--embedded`.
     pub embedded: Option<Ipv4Addr>,
+    /// The built-in bot that the stock binary runs.
     pub bot: BuiltInBot,
     /// The program that is the bot, with its arguments; `None` runs [`Config::bot`].
     pub command: Option<Vec<OsString>>,
@@ -347,11 +372,15 @@ pub struct Config {
     pub bot_folder: Option<PathBuf>,
     /// Whether WebSockets require a one-time token of `/start`.
     pub ws_tokens: bool,
+    /// Settings of telephony providers.
     pub telephony: Telephony,
+    /// Settings of Daily rooms.
     pub videoroom: Videoroom,
+    /// Settings of LiveKit rooms.
     pub mediaroom: Mediaroom,
     /// The WhatsApp account; `None` without `--messaging`.
     pub messaging: Option<Messaging>,
+    /// Names of the fields of a Daily room in the response of `/start`.
     pub start_names: StartNames,
     /// Whether to run one bot in one Daily room, without a web server.
     pub direct: bool,

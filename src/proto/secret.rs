@@ -9,6 +9,7 @@ use std::fmt;
 pub struct Secret(String);
 
 impl Secret {
+    /// Creates a secret from its text.
     pub fn new(text: impl Into<String>) -> Self {
         Secret(text.into())
     }
@@ -30,6 +31,7 @@ impl fmt::Debug for Secret {
 pub struct SecretBytes(Vec<u8>);
 
 impl SecretBytes {
+    /// Creates a secret from its bytes.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         SecretBytes(bytes.into())
     }

@@ -9,6 +9,7 @@ use crate::secret::Secret;
 /// The configuration of all telephony providers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Telephony {
+    /// Credentials and API addresses of the providers.
     pub settings: Settings,
     /// Whether webhooks are verified if there is a credential for it.
     pub verify_webhooks: bool,
