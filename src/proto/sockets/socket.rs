@@ -406,7 +406,9 @@ impl Session for SocketSession {
 
     fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
         if self.phase == SocketPhase::Live {
+            // Asks for the rest of the speech, so that the session ends as soon as there is none.
             self.speech_ended = false;
+            self.has_room = true;
             self.phase = SocketPhase::Finishing {
                 until: now + FINISH_WITHIN,
                 reason,

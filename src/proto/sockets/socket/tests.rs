@@ -70,6 +70,11 @@ impl Rig {
             self.session.handle_blocked(self.now);
         }
         self.hand_speech();
+        self.poll();
+    }
+
+    /// Polls the session until it waits, and hands it speech only if it asks.
+    fn poll(&mut self) {
         loop {
             match self.session.poll_output(self.now) {
                 SessionOutput::Timeout(deadline) => {

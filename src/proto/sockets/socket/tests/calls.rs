@@ -14,7 +14,7 @@ fn start_a() -> Value {
 }
 
 /// A Twilio call whose bot receives and sends at 16 kHz.
-fn call() -> Rig {
+pub(super) fn call() -> Rig {
     let mut rig = Rig::new(SocketSession::call);
     rig.json(json!({"event": "connected", "protocol": "Call", "version": "1.0.0"}));
     rig.json(start_a());

@@ -219,6 +219,19 @@ fn plays_the_last_speech_before_the_close() {
     assert!(rig.gone);
 }
 
+/// A bot that ends in silence ends its session at once, without waiting for another event.
+#[test]
+fn ends_at_once_after_a_silent_bot() {
+    for make in [Rig::client, super::calls::call] {
+        let mut rig = make();
+        rig.pass(MS * 1_300);
+        rig.session.handle_bot_end(LeaveReason::BotFailed, rig.now);
+        rig.poll();
+        rig.pass(Duration::ZERO);
+        assert_eq!(rig.left(), Some(LeaveReason::BotFailed));
+    }
+}
+
 /// Messages of the bot after the close are not sent, since they would interrupt the closing
 /// handshake.
 #[test]
