@@ -297,7 +297,9 @@ impl<E: SpeechDetector> Parrot<E> {
     fn handle_request(&self, request: &ClientMessage) {
         match request.t.as_str() {
             "echo" => self.rtvi.respond(request, &request.d),
-            _ => self.rtvi.reject(request, "the parrot knows the message `echo` alone"),
+            _ => self
+                .rtvi
+                .reject(request, "the parrot only understands the message `echo`"),
         }
     }
 

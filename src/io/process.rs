@@ -315,7 +315,7 @@ async fn end_after_media(program: &mut Program, end: MediaEnd, shutdown: Shutdow
             run_beside(closing.close(), stop(program, shutdown, STOP_GRACE)).await
         }
         MediaEnd::ProtocolError(error, closing) => {
-            log::warn!("the bot's media is closed: {error}");
+            log::debug!("the bot's media is closed: {error}");
             let stopped = run_beside(closing.close(), stop(program, shutdown, STOP_GRACE)).await;
             stopped.and(Err(ProgramError::Media(error)))
         }

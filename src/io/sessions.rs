@@ -196,6 +196,9 @@ impl BotOutcome {
     pub fn log(&self, reason: LeaveReason, counts: &str) {
         match self {
             BotOutcome::Returned => log::info!("session ended: {reason}; {counts}"),
+            BotOutcome::Failed(why) if reason == LeaveReason::BotFailed => {
+                log::warn!("session ended: the bot failed: {why}; {counts}");
+            }
             BotOutcome::Failed(why) => log::warn!("session ended: {reason}; {counts}; the bot failed: {why}"),
             BotOutcome::Aborted => {
                 log::warn!("session ended: {reason}; {counts}; the bot did not end in time and was aborted");

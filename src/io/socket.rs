@@ -33,7 +33,9 @@ use crate::limits::{
 use crate::proto::counts::Count;
 use crate::proto::server::admission::PendingKind;
 use crate::proto::session::Session as _;
-use crate::proto::sockets::socket::{SocketCommand, SocketMessage, SocketReadError, SocketRefusal, SocketSession};
+use crate::proto::sockets::socket::{
+    SocketCommand, SocketMessage, SocketReadError, SocketRefusal, SocketSession, UNRECOGNISED,
+};
 use crate::proto::telephony::hangup;
 use crate::proto::telephony::proof::{Proof, ProofError};
 use edge_runner_http::common::Upgrade;
@@ -217,6 +219,10 @@ impl SessionIo for WebSocketIo {
                     let advice = unproven.advice(task.sessions.config().proxy.as_deref());
                     log::warn!("no session on {path}: {advice}");
                 }
+                (None, Some(UNRECOGNISED)) => log::warn!(
+                    "no session on {path}: {UNRECOGNISED}, after {seconds:.1} s; other WebSocket clients belong on \
+                     /ws-client"
+                ),
                 (None, Some(why)) => log::warn!("no session on {path}: {why}, after {seconds:.1} s"),
                 (None, None) => log::info!("no session on {path}: the connection ended after {seconds:.1} s"),
             }

@@ -6,8 +6,9 @@
 
 use std::borrow::Cow;
 
+use hyper::header::UPGRADE;
 use hyper::http::request::Parts;
-use log::{Level, debug, log, warn};
+use log::{Level, debug, info, log, warn};
 
 use super::{HttpError, PeerInfo, RunnerApp};
 use crate::logging::LogClient;
@@ -40,6 +41,11 @@ pub(super) fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, ta
             let body = String::from_utf8_lossy(body);
             let body = body::redact_for_log(without_key(app, &body).as_bytes());
             client.attribute(|| warn!("{status} {method} {path}: {invalid}; body: {body}"));
+        }
+        HttpError::Route(route::RouteError::NotFound) if head.headers.contains_key(UPGRADE) => {
+            client.attribute(|| {
+                info!("{status} {method} {path}: WebSocket clients connect to /ws-client, telephones to /ws");
+            });
         }
         _ if takes_offer => {
             let detail = refusal.to_string();

@@ -1,8 +1,8 @@
 //! The media of one session over a program's standard streams: `--bot-audio pcm`.
 //!
 //! To the program's stdin: the caller's speech. From its stdout: the bot's. Both are 16-bit signed
-//! little-endian mono PCM at one rate, without a header. RTVI is answered here; texts, keys and
-//! marks do not reach the program. Neither direction waits for the other: a program that does not
+//! little-endian mono PCM at one rate, without a header. RTVI is answered here; texts, messages,
+//! keys and marks do not reach the program: texts and messages are answered by an error. Neither direction waits for the other: a program that does not
 //! read loses the oldest speech, and one that writes faster than real time waits in `write`.
 
 use std::pin::pin;
@@ -120,6 +120,8 @@ pub async fn run(mut rtvi: Rtvi, pipes: Pipes) -> MediaEnd {
                         is_writing = true;
                     }
                     Some(RtviEvent::JoinFailed(reason)) => log::warn!("the room was not joined: {reason}"),
+                    Some(RtviEvent::Text { .. }) => rtvi.error("this bot hears speech only, no text", false),
+                    Some(RtviEvent::Message(request)) => rtvi.reject(&request, "this bot takes no messages"),
                     Some(_) => {}
                 },
                 more = input.write_some(), if is_writing => is_writing = more,

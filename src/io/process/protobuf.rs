@@ -36,7 +36,7 @@ use crate::proto::sockets::frames::{self, ProtobufError, ProtobufFrame};
 /// A program's violation of the media protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MediaProtocolError {
-    #[error("on its media it sent a text message; every message is a binary frame")]
+    #[error("on its media it sent a text message; send binary messages, each one protobuf frame")]
     Text,
     #[error("on its media it sent a bad frame: {0}")]
     Frame(#[source] ProtobufError),
@@ -166,16 +166,20 @@ pub async fn run(mut media: PendingMedia, listener: MediaListener, exited: &Noti
             () = exited.notified() => match timeout(PROCESS_REST, &mut accepted_media).await {
                 // The program may have connected, spoken and exited before this task ran.
                 Ok(socket) => break MediaConnection::new(socket),
-                Err(_) => return MediaEnd::HungUp,
+                Err(_) => {
+                    if let PendingMedia::Open(_) = media {
+                        log::warn!(
+                            "the bot ended without opening media_url; a program that reads stdin needs `--bot-audio pcm`"
+                        );
+                    }
+                    return MediaEnd::HungUp;
+                }
             },
         }
     };
     let (mut events, output) = media.open().split();
     let early = backlog.take_dropped();
-    log::debug!(
-        "the bot has opened its media; {} frames from before that were dropped",
-        early.frames
-    );
+    log::debug!("the bot connected; {} earlier audio frames were dropped", early.frames);
     let speech = SpeechQueue::default();
     let mut speaking = pin!(speech.forward(&output));
     let end = loop {

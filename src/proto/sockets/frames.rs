@@ -51,12 +51,13 @@ pub enum ProtobufError {
 impl fmt::Display for ProtobufError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ProtobufError::NoFrame => f.write_str("the message is no protobuf frame"),
+            ProtobufError::NoFrame => f.write_str("the bytes are not a protobuf Frame"),
             ProtobufError::PartialSample { pcm_bytes, channels } => {
-                write!(
-                    f,
-                    "{pcm_bytes} bytes are no whole samples of 16 bits for {channels} channels"
-                )
+                let (kind, number) = match channels {
+                    2 => ("stereo", "a multiple of 4"),
+                    _ => ("mono", "a multiple of 2"),
+                };
+                write!(f, "{pcm_bytes} bytes: 16-bit {kind} audio needs {number} bytes")
             }
             ProtobufError::Channels(channels) => write!(f, "audio of {channels} channels; 1 or 2 are understood"),
         }
@@ -422,7 +423,7 @@ mod tests {
         assert_eq!(heard.len(), 3, "what is refused appends nothing");
         assert_eq!(
             partial_sample(&[1], 1).to_string(),
-            "1 bytes are no whole samples of 16 bits for 1 channels"
+            "1 bytes: 16-bit mono audio needs a multiple of 2 bytes"
         );
     }
 

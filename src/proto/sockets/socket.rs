@@ -32,7 +32,7 @@ use crate::telephony::TelephonyCall;
 use audio_input::AudioInput;
 use audio_output::AudioOutput;
 use ending::{EVICTED, close_frame};
-pub use ending::{SocketReadError, SocketRefusal};
+pub use ending::{SocketReadError, SocketRefusal, UNRECOGNISED};
 
 /// The playout rate of plain clients, which ignore the frame's rate.
 const CLIENT_HZ: u32 = 24_000;
@@ -214,7 +214,7 @@ impl SocketSession {
     pub fn tally(&self) -> SocketStats {
         SocketStats {
             heard: self.audio_input.heard(),
-            chunks_out: self.audio_output.chunks(),
+            spoken: self.audio_output.sent(),
             messages_dropped: self.dropped,
             malformed: self.telephone().map_or(0, |call| call.malformed),
         }
@@ -333,7 +333,10 @@ impl Session for SocketSession {
     type Command = SocketCommand;
 
     fn name(&self) -> String {
-        self.transport().name().to_owned()
+        match self.transport() {
+            Transport::Telephony(provider) => format!("{} ({})", provider.wire_name(), provider.name),
+            other => other.name().to_owned(),
+        }
     }
 
     fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, _mixed: bool, _now: Instant) {
@@ -397,8 +400,8 @@ impl Session for SocketSession {
                 Ok(Value::Object(object)) if object.get("label").is_none_or(|label| label != "rtvi-ai") => {
                     SocketMessage::Text(text)
                 }
-                Ok(Value::Object(_)) => return,
-                _ => return self.drop_message("a telephony provider takes JSON objects alone"),
+                Ok(Value::Object(_)) => return log::debug!("RTVI message dropped: a telephone has no screen"),
+                _ => return self.drop_message("a telephony provider accepts only JSON objects"),
             },
         };
         self.send(message);
@@ -438,7 +441,7 @@ impl Session for SocketSession {
     fn handle_timeout(&mut self, now: Instant) {
         match self.phase {
             SocketPhase::Handshake { until, .. } if now >= until => {
-                self.refuse(1008, "unrecognised telephony handshake", now);
+                self.refuse(1008, UNRECOGNISED, now);
             }
             SocketPhase::Finishing { until, reason }
                 if now >= until || self.playout_end().is_some_and(|said| now >= said) =>
@@ -511,8 +514,9 @@ impl Session for SocketSession {
         counts.set(Count::MessagesDropped, self.dropped);
     }
 
-    fn summary(&self, _counts: &Counts) -> String {
-        self.tally().to_string()
+    fn summary(&self, counts: &Counts) -> String {
+        let (to_bot, to_caller) = (counts.get(Count::MessagesIn), counts.get(Count::MessagesOut));
+        format!("{}; texts: {to_bot} in, {to_caller} out", self.tally())
     }
 }
 
@@ -521,7 +525,8 @@ impl Session for SocketSession {
 pub struct SocketStats {
     /// Duration of the caller's audio, including silence.
     pub heard: Duration,
-    pub chunks_out: u64,
+    /// Duration of the bot's audio that was sent, including padding.
+    pub spoken: Duration,
     /// Messages that the caller did not accept, or that it cannot read.
     pub messages_dropped: u64,
     /// Invalid messages of the caller.
@@ -530,10 +535,12 @@ pub struct SocketStats {
 
 impl fmt::Display for SocketStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (chunks, dropped) = (self.chunks_out, self.messages_dropped);
-        write!(f, "audio: {:.1} s in, {chunks} messages out", self.heard.as_secs_f64())?;
-        if dropped > 0 {
-            write!(f, ", {dropped} messages dropped")?;
+        let (heard, spoken) = (self.heard.as_secs_f64(), self.spoken.as_secs_f64());
+        write!(f, "audio: {heard:.1} s in, {spoken:.1} s out")?;
+        match self.messages_dropped {
+            0 => {}
+            1 => f.write_str(", 1 message dropped")?,
+            dropped => write!(f, ", {dropped} messages dropped")?,
         }
         if self.malformed > 0 {
             write!(f, ", {} malformed", self.malformed)?;

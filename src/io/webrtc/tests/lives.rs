@@ -60,7 +60,7 @@ async fn a_bot_that_fails_ends_its_own_session() {
         assert!(rig.knows(&well.pc_id).await && !rig.knows(&bad.pc_id).await);
         let lines = warned(&mark);
         assert_eq!(lines.len(), 1, "{lines:?}");
-        assert!(lines[0].starts_with("session ended: bot failed"), "{lines:?}");
+        assert!(lines[0].starts_with("session ended: the bot failed: "), "{lines:?}");
         rig.stop.set();
         assert_eq!(rig.told().await, "left: runner stopped");
         rig.empty().await;

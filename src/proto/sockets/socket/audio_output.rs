@@ -3,7 +3,7 @@
 //! In: `i16` mono PCM at the bot's rate, marks, interruptions, and `now`. Out: the outputs of
 //! [`PlayoutPacer`] at the rate of the wire.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::audio::playout_pacer::{ChunkFormat, PlayoutOutput, PlayoutPacer};
 use crate::audio::resample::Resampler;
@@ -14,6 +14,8 @@ pub struct AudioOutput {
     rate_hz: u32,
     resampler: Option<Resampler>,
     cadence: PlayoutPacer,
+    /// Samples sent, at the rate of the wire.
+    sent_samples: u64,
     /// Speech at the rate of the wire on its way to the pacer; a field to reuse the memory.
     resampled: Vec<i16>,
 }
@@ -25,6 +27,7 @@ impl AudioOutput {
             rate_hz: cut.rate_hz,
             resampler: None,
             cadence: PlayoutPacer::new(cut),
+            sent_samples: 0,
             resampled: Vec::new(),
         }
     }
@@ -75,7 +78,11 @@ impl AudioOutput {
 
     /// Returns the next output that is due.
     pub fn poll_output(&mut self, now: Instant) -> Option<PlayoutOutput<'_>> {
-        self.cadence.poll_output(now)
+        let output = self.cadence.poll_output(now);
+        if let Some(PlayoutOutput::Chunk(pcm)) = &output {
+            self.sent_samples += pcm.len() as u64;
+        }
+        output
     }
 
     pub fn poll_timeout(&self) -> Option<Instant> {
@@ -90,6 +97,11 @@ impl AudioOutput {
     /// Returns the time at which the far end has played everything that was sent.
     pub fn played(&self) -> Option<Instant> {
         self.cadence.played()
+    }
+
+    /// Returns the duration of the audio sent.
+    pub fn sent(&self) -> Duration {
+        Duration::from_millis(self.sent_samples * 1_000 / u64::from(self.wire_hz))
     }
 
     /// Returns the number of chunks sent.

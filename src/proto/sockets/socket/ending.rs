@@ -34,6 +34,8 @@ pub enum SocketReadError {
 }
 
 const STOPPING: &str = "the runner is stopping";
+/// The close reason of a socket without the handshake of a provider.
+pub const UNRECOGNISED: &str = "unrecognised telephony handshake";
 /// The close reason of an evicted socket.
 pub(super) const EVICTED: &str = "it gave way to newer connections";
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::audio_output::AudioOutput;
-use super::{SocketPhase, SocketSession, WireProtocol, call_cut};
+use super::{SocketPhase, SocketSession, UNRECOGNISED, WireProtocol, call_cut};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ};
 use crate::sockets::frames::{self, ProtobufFrame};
@@ -23,12 +23,17 @@ impl SocketSession {
         match (&self.wire, self.phase) {
             (WireProtocol::Call(_), SocketPhase::Handshake { .. }) => self.detect(Some(text), now),
             (WireProtocol::Client, SocketPhase::Live | SocketPhase::Finishing { .. }) => {
-                self.end(LeaveReason::Protocol, 1003, "binary messages are due here", now);
+                self.end(
+                    LeaveReason::Protocol,
+                    1003,
+                    "send binary messages with protobuf frames",
+                    now,
+                );
             }
             (WireProtocol::Call(_), SocketPhase::Live | SocketPhase::Finishing { .. }) => {
                 let is_read = self.read(text, now);
                 if !is_read {
-                    self.end(LeaveReason::Protocol, 1003, "JSON objects are due here", now);
+                    self.end(LeaveReason::Protocol, 1003, "send JSON objects", now);
                 }
             }
             _ => {}
@@ -42,7 +47,7 @@ impl SocketSession {
         match (&self.wire, self.phase) {
             (WireProtocol::Call(_), SocketPhase::Handshake { .. }) => self.detect(None, now),
             (WireProtocol::Call(_), SocketPhase::Live | SocketPhase::Finishing { .. }) => {
-                self.end(LeaveReason::Protocol, 1003, "text messages are due here", now);
+                self.end(LeaveReason::Protocol, 1003, "send text messages", now);
             }
             (WireProtocol::Client, SocketPhase::Live | SocketPhase::Finishing { .. }) => self.take_frame(bytes, now),
             _ => {}
@@ -69,7 +74,7 @@ impl SocketSession {
                 };
                 *messages += 1;
                 if *messages >= HANDSHAKE_MESSAGES_MAX {
-                    self.refuse(1008, "unrecognised telephony handshake", now);
+                    self.refuse(1008, UNRECOGNISED, now);
                 } else if let Some(text) = text.filter(|text| text.len() <= EARLY_MESSAGE_BYTES_MAX) {
                     self.early.push(text.to_owned());
                 }
@@ -123,7 +128,7 @@ impl SocketSession {
 
     fn take_frame(&mut self, bytes: Bytes, now: Instant) {
         match frames::decode(bytes) {
-            Err(_) => self.end(LeaveReason::Protocol, 1003, "no protobuf frame", now),
+            Err(_) => self.end(LeaveReason::Protocol, 1003, "not a protobuf frame", now),
             Ok(ProtobufFrame::Audio { pcm, rate_hz, channels }) => {
                 self.pcm.clear();
                 if !RATES_HZ.contains(&rate_hz) || frames::samples(&pcm, channels, &mut self.pcm).is_err() {

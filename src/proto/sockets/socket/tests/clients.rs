@@ -140,7 +140,7 @@ fn rejects_invalid_frames() {
     }
     let mut rig = Rig::client();
     rig.text("{}");
-    assert_eq!(rig.closed(), Some((1003, "binary messages are due here")));
+    assert_eq!(rig.closed(), Some((1003, "send binary messages with protobuf frames")));
     let mut rig = Rig::client();
     rig.binary(Bytes::new());
     rig.binary(frames::interruption());
