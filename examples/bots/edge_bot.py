@@ -5,8 +5,10 @@
         for kind, value in bot:
             if kind == "audio":          # 16-bit mono PCM at 16000 Hz
                 bot.say(value, 16000)
-            elif kind == "message":      # a dictionary
-                bot.answer_rtvi(value)
+            elif keys := edge_bot.key(value):
+                bot.show(f"You pressed {keys}.")
+            else:                        # any other message, a dictionary
+                bot.answer_rtvi(value, on_text=lambda text: f"You wrote: {text}")
 
 Audio and messages pass over the WebSocket at `media_url` of RUNNER_ARGUMENTS, one protobuf frame
 per binary message:
@@ -32,7 +34,11 @@ IN_RATE_HZ = 16000
 def connect():
     """Connects to the media of the session. SIGTERM ends the `with` block."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    arguments = json.loads(os.environ["RUNNER_ARGUMENTS"])
+    arguments = json.loads(os.environ.get("RUNNER_ARGUMENTS", "null"))
+    if arguments is None:
+        sys.exit("no RUNNER_ARGUMENTS: the runner starts a bot: `edge-runner -- python3 bot.py`")
+    if "media_url" not in arguments:
+        sys.exit("no media_url: start the runner without `--bot-audio pcm`")
     # No pings: the runner does not read their answers while more than 40 s of speech wait.
     socket = client.connect(arguments["media_url"], compression=None, proxy=None, ping_interval=None)
     return Bot(arguments, socket)
@@ -82,16 +88,29 @@ class Bot:
         it was played."""
         self.send({"type": "mark", "name": name})
 
-    def answer_rtvi(self, message, on_message=lambda data: data):
-        """Answers the RTVI handshake, and messages of the application with the result of
-        `on_message`. Ignores messages that are not RTVI."""
-        if message.get("label") != "rtvi-ai":
+    def show(self, text):
+        """Shows a text on the caller's screen. For a telephone, the runner drops it."""
+        data = {"text": text, "will_be_spoken": False}
+        self.send({"label": "rtvi-ai", "type": "bot-output", "data": data})
+
+    def answer_rtvi(self, message, on_message=lambda data: data, on_text=None):
+        """Answers an RTVI message. Ignores keys and messages that are not RTVI.
+
+        The handshake gets `bot-ready`. A message of the application gets the result of
+        `on_message(data)`. For typed text, what `on_text(content)` returns is shown, unless it is
+        empty. `disconnect-bot` ends the program. Everything else gets `error-response`.
+        """
+        if message.get("label") != "rtvi-ai" or key(message):
             return
         kind, data = message.get("type"), message.get("data")
         if kind == "client-ready":
             self._reply(message, "bot-ready", {"version": "2.1.0", "about": {"library": "edge_bot.py"}})
         elif kind == "client-message":
             self._reply(message, "server-response", on_message(data))
+        elif kind == "send-text" and on_text is not None:
+            shown = on_text(data.get("content", "") if isinstance(data, dict) else "")
+            if shown:
+                self.show(shown)
         elif kind == "disconnect-bot":
             sys.exit()
         else:
@@ -105,6 +124,21 @@ class Bot:
             self.socket.send(field(number, content))
         except ConnectionClosed:
             pass  # The iteration ends with the session.
+
+
+def key(message):
+    """Returns the telephone keys in a message, mostly one, as in "5"; "" in any other message.
+
+    A telephone call sends `{"type": "dtmf", "digit": "5"}`; a page with a keypad sends RTVI's
+    `{"label": "rtvi-ai", "type": "dtmf", "data": {"buttons": ["5"]}}`.
+    """
+    if message.get("type") != "dtmf":
+        return ""
+    if message.get("label") != "rtvi-ai":
+        return str(message.get("digit", ""))
+    data = message.get("data")
+    buttons = data.get("buttons") if isinstance(data, dict) else None
+    return "".join(map(str, buttons)) if isinstance(buttons, list) else ""
 
 
 def parse(text):
