@@ -91,6 +91,6 @@ fn sox_is_a_bot() {
         eprintln!("sox is not installed, so this test proves nothing: apt-get install sox");
         return;
     }
-    let words = "sox -t raw -r 16000 -e signed -b 16 -c 1 - -t raw - vol 0.5";
+    let words = "sox --buffer 640 -t raw -r 16000 -e signed -b 16 -c 1 - -t raw - vol 0.5";
     halves_a_tone(&words.split(' ').collect::<Vec<_>>());
 }

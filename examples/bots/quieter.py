@@ -5,7 +5,7 @@
 
 The same with `sox`:
 
-    edge-runner --bot-audio pcm -- sox -t raw -r 16000 -e signed -b 16 -c 1 - -t raw - vol 0.5
+    edge-runner --bot-audio pcm -- sox --buffer 640 -t raw -r 16000 -e signed -b 16 -c 1 - -t raw - vol 0.5
 """
 
 import array
