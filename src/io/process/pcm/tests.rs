@@ -64,21 +64,28 @@ async fn audio_passes_through_a_program_sample_by_sample() {
 
 /// The runner answers RTVI itself, since no message reaches the program.
 #[tokio::test]
-async fn a_client_is_told_that_the_bot_is_ready() {
+async fn answers_the_handshake_and_rejects_texts() {
     let rig = rig("exec cat");
-    let ready = json!({"label": "rtvi-ai", "type": "client-ready", "id": "1", "data": {"version": "2.1.0"}});
     rig.transport_side.push(Event::Joined);
-    rig.transport_side.push(Event::Message(ready.to_string()));
-    let reply = within(async {
-        loop {
-            match rig.transport_side.take_message() {
-                Some(text) => break text,
-                None => rig.transport_side.notified().await,
+    let requests = [
+        ("client-ready", json!({"version": "2.1.0"}), "bot-ready"),
+        ("send-text", json!({"content": "hi"}), "error"),
+        ("client-message", json!({"t": "echo", "d": 1}), "error-response"),
+    ];
+    for (kind, data, answer) in requests {
+        let request = json!({"label": "rtvi-ai", "type": kind, "id": "1", "data": data});
+        rig.transport_side.push(Event::Message(request.to_string()));
+        let reply = within(async {
+            loop {
+                match rig.transport_side.take_message() {
+                    Some(text) => break text,
+                    None => rig.transport_side.notified().await,
+                }
             }
-        }
-    });
-    let reply: Value = serde_json::from_str(&reply.await).expect("JSON");
-    assert_eq!((&reply["type"], &reply["id"]), (&json!("bot-ready"), &json!("1")));
+        });
+        let reply: Value = serde_json::from_str(&reply.await).expect("JSON");
+        assert_eq!(reply["type"], answer, "{reply}");
+    }
 }
 
 #[tokio::test]
