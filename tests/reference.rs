@@ -409,7 +409,7 @@ fn value(name: &str, expression: &str) -> String {
         let digits = number.to_string();
         let mut text = String::new();
         for (i, digit) in digits.chars().enumerate() {
-            if i > 0 && (digits.len() - i) % 3 == 0 && digits.len() > 3 {
+            if i > 0 && (digits.len() - i).is_multiple_of(3) && digits.len() > 3 {
                 text.push(',');
             }
             text.push(digit);
@@ -418,14 +418,14 @@ fn value(name: &str, expression: &str) -> String {
     };
     let is_bytes = name.contains("_BYTES");
     let quantity = |number: u64| match number {
-        _ if is_bytes && number >= 1 << 20 && number % (1 << 20) == 0 => format!("{} MiB", number >> 20),
-        _ if is_bytes && number >= 1 << 10 && number % (1 << 10) == 0 => format!("{} KiB", number >> 10),
+        _ if is_bytes && number >= 1 << 20 && number.is_multiple_of(1 << 20) => format!("{} MiB", number >> 20),
+        _ if is_bytes && number >= 1 << 10 && number.is_multiple_of(1 << 10) => format!("{} KiB", number >> 10),
         _ => grouped(number),
     };
     let time = |number: u64, unit: &str| match (unit, number) {
         ("s", 0) => "none".to_owned(),
-        ("s", n) if n % 86_400 == 0 => format!("{} days", grouped(n / 86_400)),
-        ("s", n) if n % 3_600 == 0 => format!("{} h", n / 3_600),
+        ("s", n) if n.is_multiple_of(86_400) => format!("{} days", grouped(n / 86_400)),
+        ("s", n) if n.is_multiple_of(3_600) => format!("{} h", n / 3_600),
         _ => format!("{} {unit}", grouped(number)),
     };
     let expression = expression.trim();

@@ -75,9 +75,9 @@ class Build:
     def serve(self, *args, **more):
         return Runner(self.binary, *args, rtc="webrtc" in self.has, **more)
 
-    def absent(self, abilities):
+    def absent(self, features):
         """Returns the first of them if the build has none of them."""
-        return None if self.has.intersection(abilities) else abilities[0]
+        return None if self.has.intersection(features) else features[0]
 
 
 def warnings(runner):
