@@ -16,7 +16,7 @@ from hangup import Server
 from pipecat.transports.whatsapp.api import WhatsAppApi, WhatsAppConnectCallValue, WhatsAppWebhookRequest
 from pipecat.transports.whatsapp.client import WhatsAppClient
 
-SAMPLES = pathlib.Path(__file__).resolve().parents[2] / "data" / "messaging"
+SAMPLES = pathlib.Path(__file__).resolve().parents[2] / "data" / "whatsapp"
 SECRET, TOKEN, NUMBER = "secret-of-the-check", "token-of-the-check", "1060000001"
 VARIABLES = {
     "WHATSAPP_TOKEN": TOKEN, "WHATSAPP_PHONE_NUMBER_ID": NUMBER, "WHATSAPP_APP_SECRET": SECRET,
