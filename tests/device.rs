@@ -616,7 +616,7 @@ fn a_rebooted_device_replaces_its_session_in_a_full_runner() {
         2,
         "{log}"
     );
-    assert_eq!(log.matches("8 checks got no answer").count(), 2, "{log}");
+    assert_eq!(log.matches("8 connectivity checks got no answer").count(), 2, "{log}");
 }
 
 /// A silent push-to-talk device answers checks: no offer takes its place, even one that names its
