@@ -369,8 +369,8 @@ pub const CONNECT_WITHIN: Duration = Duration::from_secs(15);
 pub const PEER_LOST_AFTER: Duration = Duration::from_secs(6);
 /// Silence of a peer after which the session is freed.
 pub const PEER_FREED_AFTER: Duration = Duration::from_secs(30);
-/// Silence of a peer that counts as an outage when it ends: fifteen audio packets, and longer than
-/// a round trip.
+/// Silence of a peer after which its next packet ends an outage: fifteen audio packets, and longer
+/// than a round trip.
 pub const OUTAGE_AFTER: Duration = Duration::from_millis(300);
 /// Silence of a peer at whose end a check is sent immediately: devices with a keep-alive close 10 s
 /// after the last check, and the next scheduled one may be 3 s away. A peer that is checked each
@@ -710,8 +710,7 @@ pub const PARROT_LEVEL_INTERVAL: Duration = Duration::from_millis(200);
 
 // ---- audio: pacing
 
-/// PCM that the pacer holds; the caller of the pacer keeps the rest, which an interruption can
-/// discard.
+/// Audio in the pacer; the rest stays in the bot's queue, where an interruption can drop it.
 pub const PACER_QUEUE: Duration = Duration::from_millis(100);
 /// Time that an incomplete last frame waits for more speech before it is padded with silence:
 /// longer than the 100 ms of the longest provider frame, which a bot may echo as it arrives.

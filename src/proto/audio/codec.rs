@@ -56,7 +56,7 @@ impl Codec {
         }
     }
 
-    /// Returns whether a packet carries a copy of the packet before it.
+    /// Returns whether a packet carries in-band FEC (LBRR) for the previous packet.
     pub fn has_fec(self, packet: &[u8]) -> bool {
         self == Codec::Opus && opus::has_fec(packet)
     }

@@ -1,4 +1,4 @@
-//! Encodes the bot's speech, and skips the work during silence.
+//! Encodes the bot's speech, and skips encoding during silence.
 //!
 //! In: 20 ms frames of `i16` mono PCM, and whether a frame is digital silence. Out: one packet per
 //! frame. Encoding silence with Opus costs as much as speech, and a bot is silent most of the time.
@@ -22,13 +22,18 @@ pub enum SpeechEncoder {
 
 impl SpeechEncoder {
     /// Creates an encoder for PCM at `rate_hz`, which is that of [`Codec::encoder_rate_hz`];
-    /// `wideband` limits the band to 8 kHz.
+    /// `limit_to_wideband` limits the band to 8 kHz.
     ///
     /// # Errors
     /// Returns the errors of [`Encoder::new`].
-    pub fn new(codec: Codec, rate_hz: u32, settings: EncoderSettings, wideband: bool) -> Result<Self, OpusError> {
+    pub fn new(
+        codec: Codec,
+        rate_hz: u32,
+        settings: EncoderSettings,
+        limit_to_wideband: bool,
+    ) -> Result<Self, OpusError> {
         Ok(match codec {
-            Codec::Opus => SpeechEncoder::Opus(Box::new(OpusSpeech::new(rate_hz, settings, wideband)?)),
+            Codec::Opus => SpeechEncoder::Opus(Box::new(OpusSpeech::new(rate_hz, settings, limit_to_wideband)?)),
             Codec::G711(law) => SpeechEncoder::G711 {
                 law,
                 packet: [0; G711_FRAME],
@@ -60,7 +65,7 @@ impl SpeechEncoder {
 pub struct OpusSpeech {
     rate_hz: u32,
     settings: EncoderSettings,
-    wideband: bool,
+    limit_to_wideband: bool,
     /// `None` during a long silence.
     codec: Option<Encoder>,
     packet: [u8; OPUS_PACKET_BYTES_MAX],
@@ -70,13 +75,13 @@ pub struct OpusSpeech {
 }
 
 impl OpusSpeech {
-    fn new(rate_hz: u32, settings: EncoderSettings, wideband: bool) -> Result<Self, OpusError> {
-        let codec = Some(codec(rate_hz, settings, wideband)?);
+    fn new(rate_hz: u32, settings: EncoderSettings, limit_to_wideband: bool) -> Result<Self, OpusError> {
+        let codec = Some(codec(rate_hz, settings, limit_to_wideband)?);
         let packet = [0; OPUS_PACKET_BYTES_MAX];
         Ok(Self {
             rate_hz,
             settings,
-            wideband,
+            limit_to_wideband,
             codec,
             packet,
             bytes: 0,
@@ -91,7 +96,9 @@ impl OpusSpeech {
         } else {
             let codec = match &mut self.codec {
                 Some(codec) => codec,
-                None => self.codec.insert(codec(self.rate_hz, self.settings, self.wideband)?),
+                None => self
+                    .codec
+                    .insert(codec(self.rate_hz, self.settings, self.limit_to_wideband)?),
             };
             self.bytes = codec.encode(pcm, &mut self.packet)?;
         }
@@ -99,9 +106,9 @@ impl OpusSpeech {
     }
 }
 
-fn codec(rate_hz: u32, settings: EncoderSettings, wideband: bool) -> Result<Encoder, OpusError> {
+fn codec(rate_hz: u32, settings: EncoderSettings, limit_to_wideband: bool) -> Result<Encoder, OpusError> {
     let mut codec = Encoder::new(rate_hz, settings)?;
-    codec.set_wideband(wideband);
+    codec.limit_to_wideband(limit_to_wideband);
     Ok(codec)
 }
 
@@ -126,8 +133,8 @@ mod tests {
             .collect()
     }
 
-    fn speech(rate_hz: u32, wideband: bool) -> OpusSpeech {
-        OpusSpeech::new(rate_hz, EncoderSettings::default(), wideband).unwrap()
+    fn speech(rate_hz: u32, limit_to_wideband: bool) -> OpusSpeech {
+        OpusSpeech::new(rate_hz, EncoderSettings::default(), limit_to_wideband).unwrap()
     }
 
     fn loudest(pcm: &[i16]) -> u16 {
@@ -140,13 +147,15 @@ mod tests {
         let rates = ENCODER_RATES_HZ
             .into_iter()
             .flat_map(|rate_hz| [(rate_hz, true), (rate_hz, false)]);
-        rates.flat_map(|(rate_hz, wideband)| [16_000, 48_000].map(|heard_hz| (rate_hz, wideband, heard_hz)))
+        rates.flat_map(|(rate_hz, limit_to_wideband)| {
+            [16_000, 48_000].map(|heard_hz| (rate_hz, limit_to_wideband, heard_hz))
+        })
     }
 
     #[test]
     fn repeats_one_packet_during_a_long_silence() {
-        for (rate_hz, wideband, heard_hz) in cases() {
-            let mut encoder = speech(rate_hz, wideband);
+        for (rate_hz, limit_to_wideband, heard_hz) in cases() {
+            let mut encoder = speech(rate_hz, limit_to_wideband);
             let mut decoder = Decoder::new(heard_hz).unwrap();
             for frame in 0..SPOKEN {
                 decoder
@@ -196,9 +205,9 @@ mod tests {
 
     #[test]
     fn speech_after_a_long_silence_matches_continuous_encoding() {
-        for (rate_hz, wideband, heard_hz) in cases() {
-            let mut encoder = speech(rate_hz, wideband);
-            let mut whole = codec(rate_hz, EncoderSettings::default(), wideband).unwrap();
+        for (rate_hz, limit_to_wideband, heard_hz) in cases() {
+            let mut encoder = speech(rate_hz, limit_to_wideband);
+            let mut whole = codec(rate_hz, EncoderSettings::default(), limit_to_wideband).unwrap();
             let (mut decoder, mut reference) = (Decoder::new(heard_hz).unwrap(), Decoder::new(heard_hz).unwrap());
             let (mut said, mut heard, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
             for frame in 0..SPOKEN + QUIET + 8 {

@@ -35,13 +35,13 @@ pub enum JitterOutput<'a> {
 pub struct JitterStats {
     /// Packets that arrived, late and duplicate ones included.
     pub received: u64,
-    /// Packets given up, including those that arrive later.
+    /// Packets declared lost, including those that arrive later.
     pub lost: u64,
     /// Packets concealed.
     pub concealed: u64,
     /// Lost packets recovered from the next packet.
     pub recovered: u64,
-    /// Packets that arrived after they were given up.
+    /// Packets that arrived after they were declared lost.
     pub late: u64,
     pub duplicate: u64,
     /// Packets whose payload exceeds the limit.
@@ -74,7 +74,7 @@ struct ExpectedPacket {
     packet_ticks: u32,
 }
 
-/// Orders the packets of one caller.
+/// Reorders the packets of one caller.
 pub struct JitterBuffer {
     codec: Codec,
     expected: Option<ExpectedPacket>,
@@ -90,8 +90,8 @@ pub struct JitterBuffer {
     restart: Option<u64>,
     now: Option<Instant>,
     last_arrival: Option<(Instant, u64)>,
-    /// Grows when a packet is late, and shrinks with time.
-    playout_delay: Duration,
+    /// Minimum wait for a missing packet. Grows with late packets, and shrinks with the others.
+    reorder_wait: Duration,
     counters: JitterStats,
 }
 
@@ -108,7 +108,7 @@ impl JitterBuffer {
             restart: None,
             now: None,
             last_arrival: None,
-            playout_delay: Duration::ZERO,
+            reorder_wait: Duration::ZERO,
             counters: JitterStats::default(),
         }
     }
@@ -242,7 +242,7 @@ impl JitterBuffer {
     /// Makes the front packet the current one.
     fn release(&mut self, packet: HeldPacket, expected: ExpectedPacket) {
         self.spare.push(std::mem::replace(&mut self.lent, packet.payload));
-        self.playout_delay = self.playout_delay.saturating_sub(self.playout_delay / 256);
+        self.reorder_wait = self.reorder_wait.saturating_sub(self.reorder_wait / 256);
         let mut next = ExpectedPacket {
             sequence: packet.sequence.saturating_add(1),
             ..expected
@@ -293,7 +293,7 @@ impl JitterBuffer {
 
     fn gives_up_at(&self) -> Option<Instant> {
         let wait = (self.counters.jitter * 3)
-            .max(self.playout_delay)
+            .max(self.reorder_wait)
             .clamp(JITTER_WAIT_MIN, JITTER_WAIT_MAX);
         // The gap is as old as the earliest arrival behind it, which may not be the front packet.
         self.held.iter().map(|packet| packet.arrived + wait).min()
@@ -312,7 +312,7 @@ impl JitterBuffer {
             self.counters.duplicate += 1;
         } else {
             self.counters.late += 1;
-            self.playout_delay = (self.playout_delay.max(JITTER_WAIT_MIN) + JITTER_WAIT_MIN).min(JITTER_WAIT_MAX);
+            self.reorder_wait = (self.reorder_wait.max(JITTER_WAIT_MIN) + JITTER_WAIT_MIN).min(JITTER_WAIT_MAX);
         }
         false
     }

@@ -21,8 +21,7 @@ use crate::limits::{
 /// noise of a few units, which keeps the microphone of a microcontroller muted.
 pub const ENCODER_RATES_HZ: [u32; 4] = [8_000, 12_000, 16_000, 24_000];
 
-/// The rate at which the codec decodes, in hertz. At a lower rate, the codec aliases the content
-/// above its band.
+/// The rate at which the codec decodes, in hertz. At lower rates it aliases.
 const DECODED_HZ: u32 = 48_000;
 
 /// The decoding rate for a bot at 16 kHz while no packet has content above 8 kHz: a third of the
@@ -142,7 +141,7 @@ impl Encoder {
 
     /// Limits the band to 8 kHz or lifts the limit: a microcontroller cannot play more, and decodes
     /// less in less time.
-    pub fn set_wideband(&mut self, wideband: bool) {
+    pub fn limit_to_wideband(&mut self, wideband: bool) {
         self.codec.max_bandwidth = if wideband {
             Bandwidth::Wideband
         } else {

@@ -8,7 +8,12 @@
 //! Slots are absolute, 20 ms apart. Speech may leave up to one slot early, so real-time input keeps
 //! its own phase. When the queue runs dry during speech, the pacer waits one slot before it sends
 //! silence. It skips slots that a late wake-up missed: at most two frames leave within 20 ms. A
-//! full queue accepts nothing; [`Pacer::room`] returns its free capacity.
+//! full queue accepts nothing; [`Pacer::free_capacity`] returns its free capacity.
+//!
+//! The slots follow a source with a faster clock, if it delivers single frames. Pieces of more than
+//! 20 ms and queued frames wait by design and do not move the slots: their backlog stays until the
+//! speech pauses. The RTP timestamps then run ahead of the wall clock, as the source's samples do.
+//! Source: `docs/spec/signalling.md` 6.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -20,7 +25,8 @@ use crate::limits::{PACER_QUEUE, SPEECH_HANGOVER};
 const PTIME: Duration = Duration::from_millis(20);
 /// The same in ticks of the RTP clock.
 pub const PTIME_TICKS: u64 = 960;
-/// Correction of a slot towards a source with a faster clock: 0.1 %, far more than clocks differ.
+/// How much earlier the next slot is scheduled for each frame that had to wait, to follow a source
+/// whose clock runs fast. 20 us per 20 ms is 1000 ppm, more than any real clock error.
 const PULL: Duration = Duration::from_micros(20);
 
 /// Output of the pacer.
@@ -63,8 +69,8 @@ pub struct PacerStats {
 }
 
 impl PacerStats {
-    /// Adds the counters to the metrics.
-    pub fn count(&self, counts: &mut Counts) {
+    /// Copies these values into `counts`.
+    pub fn write_to(&self, counts: &mut Counts) {
         counts.set(Count::FramesOut, self.frames);
         counts.set(Count::FramesSkipped, self.skipped);
     }
@@ -75,19 +81,21 @@ pub struct Pacer {
     rate_hz: u32,
     queue: VecDeque<i16>,
     frame: Vec<i16>,
-    /// Deadline of the next frame; `None` before the start.
+    /// Time of the next slot. Silence is sent at the slot; a full speech frame may be sent up to
+    /// `PTIME` before it. `None` until `start`.
     slot: Option<Instant>,
-    /// Times at which the last two frames left, the older first.
-    left: [Option<Instant>; 2],
+    /// When the last two frames were sent, the older first.
+    last_departures: [Option<Instant>; 2],
     /// Whether the last frame was full of speech, so that the pacer waits for the next one.
-    flowing: bool,
-    /// Times at which the queue last received audio, and at which it last reached a full frame.
-    fed: Option<Instant>,
-    full: Option<Instant>,
+    in_speech: bool,
+    /// When the queue last received audio.
+    last_input_at: Option<Instant>,
+    /// When the queue last came to hold a full frame.
+    frame_ready_at: Option<Instant>,
     ticks: u64,
-    /// Delay of the slots that the timestamps do not include yet.
-    owed: Duration,
-    /// Time at which sound last left, while the bot speaks.
+    /// Slot delay not yet applied to the RTP timestamps.
+    timestamp_lag: Duration,
+    /// When sound was last sent, while the bot speaks.
     speaking: Option<Instant>,
     interrupted: bool,
     now: Option<Instant>,
@@ -102,12 +110,12 @@ impl Pacer {
             queue: VecDeque::new(),
             frame: Vec::new(),
             slot: None,
-            left: [None; 2],
-            flowing: false,
-            fed: None,
-            full: None,
+            last_departures: [None; 2],
+            in_speech: false,
+            last_input_at: None,
+            frame_ready_at: None,
             ticks: 0,
-            owed: Duration::ZERO,
+            timestamp_lag: Duration::ZERO,
             speaking: None,
             interrupted: false,
             now: None,
@@ -119,12 +127,12 @@ impl Pacer {
     pub fn start(&mut self, now: Instant) {
         self.now = Some(now);
         self.slot = Some(now);
-        self.left = [None; 2];
-        self.flowing = false;
+        self.last_departures = [None; 2];
+        self.in_speech = false;
     }
 
     /// Returns the free capacity of the queue, in samples.
-    pub fn room(&self) -> usize {
+    pub fn free_capacity(&self) -> usize {
         let cap = (PACER_QUEUE.as_millis() as usize * self.rate_hz as usize) / 1000;
         cap.saturating_sub(self.queue.len())
     }
@@ -147,39 +155,39 @@ impl Pacer {
         &self.counters
     }
 
-    /// Queues speech and returns the number of accepted samples. The caller then drains
+    /// Queues speech and returns the number of accepted samples. Then drain
     /// [`Self::poll_output`].
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) -> usize {
         self.now = Some(now);
-        let taken = pcm.len().min(self.room());
+        let taken = pcm.len().min(self.free_capacity());
         if taken > 0 {
             let was_full = self.queue.len() >= self.frame_samples();
             self.queue.extend(&pcm[..taken]);
-            self.fed = Some(now);
+            self.last_input_at = Some(now);
             if !was_full {
-                self.full = Some(now);
+                self.frame_ready_at = Some(now);
             }
         }
         taken
     }
 
-    /// Drops the queued speech. The caller then drains [`Self::poll_output`].
+    /// Drops the queued speech. Then drain [`Self::poll_output`].
     pub fn handle_interruption(&mut self, now: Instant) {
         self.now = Some(now);
         self.queue.clear();
-        self.flowing = false;
+        self.in_speech = false;
         self.interrupted = self.speaking.is_some();
     }
 
     /// Pauses the stream until the next [`Self::start`]. Current speech ends; queued speech starts
     /// again then. Returns whether the bot was speaking.
     pub fn handle_pause(&mut self) -> bool {
-        self.flowing = false;
+        self.in_speech = false;
         self.interrupted = false;
         self.speaking.take().is_some()
     }
 
-    /// Advances the time. The caller then drains [`Self::poll_output`].
+    /// Advances the time. Then drain [`Self::poll_output`].
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = Some(now);
     }
@@ -209,7 +217,7 @@ impl Pacer {
         if voiced && self.speaking.replace(now).is_none() {
             return Some(PacerOutput::SpeechStarted);
         }
-        self.cut(now);
+        self.build_frame(now);
         let rtp_ticks = self.ticks;
         self.ticks += PTIME_TICKS;
         self.counters.frames += 1;
@@ -227,10 +235,15 @@ impl Pacer {
 
     /// Returns the number of queued samples for the next frame: a full frame, or the rest of speech
     /// that has ended.
-    fn takes(&self) -> usize {
+    fn samples_for_next_frame(&self) -> usize {
         let samples = self.frame_samples();
-        // While speech flows, the deadline of the frame already includes the wait for the rest.
-        let ended = self.flowing || self.fed.zip(self.now).is_some_and(|(fed, now)| now >= fed + PTIME);
+        // In continuous speech, `due()` has already waited for the rest, so a short frame can go
+        // out now.
+        let ended = self.in_speech
+            || self
+                .last_input_at
+                .zip(self.now)
+                .is_some_and(|(fed, now)| now >= fed + PTIME);
         if self.queue.len() >= samples || ended {
             self.queue.len().min(samples)
         } else {
@@ -239,7 +252,9 @@ impl Pacer {
     }
 
     fn is_voiced(&self) -> bool {
-        self.queue.range(..self.takes()).any(|sample| *sample != 0)
+        self.queue
+            .range(..self.samples_for_next_frame())
+            .any(|sample| *sample != 0)
     }
 
     /// Returns the deadline of the next frame.
@@ -247,7 +262,7 @@ impl Pacer {
         let slot = self.slot?;
         let (at, due) = if self.queue.len() >= self.frame_samples() {
             (slot.checked_sub(PTIME).unwrap_or(slot), PacerDeadline::Speech)
-        } else if let (true, Some(left)) = (self.flowing, self.left[1]) {
+        } else if let (true, Some(left)) = (self.in_speech, self.last_departures[1]) {
             let rest = if self.queue.is_empty() {
                 PacerDeadline::Silence
             } else {
@@ -257,41 +272,45 @@ impl Pacer {
         } else {
             (slot, PacerDeadline::Silence)
         };
-        Some((self.left[0].map_or(at, |left| at.max(left + PTIME)), due))
+        Some((self.last_departures[0].map_or(at, |left| at.max(left + PTIME)), due))
     }
 
     /// Cuts the next frame from the queue, pads it with silence, and advances to the next slot.
-    fn cut(&mut self, now: Instant) {
-        let (samples, takes) = (self.frame_samples(), self.takes());
-        let flowed = std::mem::replace(&mut self.flowing, takes == samples);
-        if !flowed {
-            // A timestamp jump is inaudible in silence, and between silence and speech.
-            while let Some(rest) = self.owed.checked_sub(PTIME) {
-                self.owed = rest;
+    fn build_frame(&mut self, now: Instant) {
+        let (samples, filled) = (self.frame_samples(), self.samples_for_next_frame());
+        let was_in_speech = std::mem::replace(&mut self.in_speech, filled == samples);
+        if !was_in_speech {
+            // A jump of the RTP timestamp is inaudible in silence, and between silence and speech.
+            while let Some(rest) = self.timestamp_lag.checked_sub(PTIME) {
+                self.timestamp_lag = rest;
                 self.ticks += PTIME_TICKS;
             }
         }
         self.frame.clear();
-        self.frame.extend(self.queue.drain(..takes));
+        self.frame.extend(self.queue.drain(..filled));
         self.frame.resize(samples, 0);
-        let came_alone = self.full > self.left[1] && self.queue.len() < samples;
-        if self.flowing && came_alone && self.full < Some(now) {
-            // Single frames that still wait in the queue: the clock of the source is faster.
+        let came_alone = self.frame_ready_at > self.last_departures[1] && self.queue.len() < samples;
+        if self.in_speech && came_alone && self.frame_ready_at < Some(now) {
+            // The source delivers single frames in real time, but this one had to wait for its
+            // slot: the source's clock is fast, so schedule the slots earlier.
             self.slot = self.slot.and_then(|slot| slot.checked_sub(PULL));
-            self.owed = self.owed.saturating_sub(PULL);
+            self.timestamp_lag = self.timestamp_lag.saturating_sub(PULL);
         }
-        self.full = Some(now);
-        self.slot = self.slot.map(|slot| self.next_slot(slot, flowed && !self.flowing, now));
-        self.left = [self.left[1], Some(now)];
+        // What is still queued counts as ready from now on.
+        self.frame_ready_at = Some(now);
+        self.slot = self
+            .slot
+            .map(|slot| self.next_slot(slot, was_in_speech && !self.in_speech, now));
+        self.last_departures = [self.last_departures[1], Some(now)];
     }
 
     /// Returns the first slot after `slot` that is in the future.
     fn next_slot(&mut self, slot: Instant, ran_dry: bool, now: Instant) -> Instant {
         let next = slot + PTIME;
         if ran_dry {
-            // The clock waited for speech and continues from here, so that late speech finds its
+            // The slots waited for speech and continue from here, so that late speech finds its
             // slot free.
-            self.owed += now.saturating_duration_since(slot);
+            self.timestamp_lag += now.saturating_duration_since(slot);
             return next.max(now + PTIME);
         }
         if next > now {
@@ -300,7 +319,7 @@ impl Pacer {
         let missed = 1 + (now - next).as_micros() / PTIME.as_micros();
         let missed = u32::try_from(missed).unwrap_or(u32::MAX);
         self.counters.skipped += u64::from(missed);
-        self.owed += PTIME * missed;
+        self.timestamp_lag += PTIME * missed;
         next + PTIME * missed
     }
 }

@@ -4,10 +4,10 @@
 //! [`PlayoutPacer::poll_output`]: chunks of one length, marks once all speech before them has left,
 //! and the start and end of speech. Unlike `pacer`, it sends nothing while the bot is silent.
 //!
-//! Each chunk extends the time until which the far end plays. A chunk leaves when that time is at
-//! most the lead ahead, so deadlines are absolute and do not drift. An incomplete last chunk is
+//! A chunk is sent when the remote end has at most `lead` of unplayed audio; deadlines are absolute
+//! and do not drift. An incomplete last chunk is
 //! padded with silence when no more speech arrives for a while. A full queue accepts nothing;
-//! [`PlayoutPacer::room`] returns its free capacity.
+//! [`PlayoutPacer::free_capacity`] returns its free capacity.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -22,11 +22,11 @@ pub struct ChunkFormat {
     pub chunk: usize,
     /// The last chunk of an utterance is padded to a multiple of this number of samples.
     pub multiple: usize,
-    /// Speech that the far end buffers.
+    /// Unplayed audio that the remote end may hold before the next chunk is sent.
     pub lead: Duration,
 }
 
-/// Output of the pacer.
+/// Outputs of the playout pacer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PlayoutOutput<'a> {
     /// Send this chunk now.
@@ -41,7 +41,7 @@ pub enum PlayoutOutput<'a> {
 
 /// Paces one outgoing stream of messages.
 pub struct PlayoutPacer {
-    cut: ChunkFormat,
+    format: ChunkFormat,
     queue: VecDeque<i16>,
     chunk: Vec<i16>,
     /// Marks, each with the number of queued samples before it.
@@ -49,7 +49,7 @@ pub struct PlayoutPacer {
     /// Time at which the far end has played everything that was sent.
     played: Option<Instant>,
     /// Time at which the queue last received audio.
-    fed: Option<Instant>,
+    last_input_at: Option<Instant>,
     /// Time at which the last sound will have been played, while the bot speaks.
     speaking: Option<Instant>,
     interrupted: bool,
@@ -57,14 +57,14 @@ pub struct PlayoutPacer {
 }
 
 impl PlayoutPacer {
-    pub fn new(cut: ChunkFormat) -> Self {
+    pub fn new(format: ChunkFormat) -> Self {
         PlayoutPacer {
-            cut,
+            format,
             queue: VecDeque::new(),
             chunk: Vec::new(),
             marks: VecDeque::new(),
             played: None,
-            fed: None,
+            last_input_at: None,
             speaking: None,
             interrupted: false,
             chunks: 0,
@@ -72,9 +72,9 @@ impl PlayoutPacer {
     }
 
     /// Returns the free capacity of the queue, in samples.
-    pub fn room(&self) -> usize {
-        let queued = PACER_QUEUE.as_millis() as usize * self.cut.rate_hz as usize / 1000;
-        queued.max(2 * self.cut.chunk).saturating_sub(self.queue.len())
+    pub fn free_capacity(&self) -> usize {
+        let queued = PACER_QUEUE.as_millis() as usize * self.format.rate_hz as usize / 1000;
+        queued.max(2 * self.format.chunk).saturating_sub(self.queue.len())
     }
 
     /// Returns the number of chunks sent.
@@ -82,11 +82,11 @@ impl PlayoutPacer {
         self.chunks
     }
 
-    /// Queues speech, at most [`PlayoutPacer::room`] samples.
+    /// Queues speech, at most [`PlayoutPacer::free_capacity`] samples.
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
         if !pcm.is_empty() {
             self.queue.extend(pcm);
-            self.fed = Some(now);
+            self.last_input_at = Some(now);
         }
     }
 
@@ -136,14 +136,14 @@ impl PlayoutPacer {
         if now < self.due()? {
             return None;
         }
-        let takes = self.queue.len().min(self.cut.chunk);
+        let takes = self.queue.len().min(self.format.chunk);
         let voiced = self.queue.range(..takes).any(|sample| *sample != 0);
-        let filled = if takes < self.cut.chunk {
-            takes.next_multiple_of(self.cut.multiple)
+        let filled = if takes < self.format.chunk {
+            takes.next_multiple_of(self.format.multiple)
         } else {
             takes
         };
-        let length = Duration::from_secs(filled as u64) / self.cut.rate_hz;
+        let length = Duration::from_secs(filled as u64) / self.format.rate_hz;
         let played = self.played.map_or(now, |played| played.max(now)) + length;
         if voiced && self.speaking.replace(played).is_none() {
             return Some(PlayoutOutput::SpeechStarted);
@@ -161,14 +161,14 @@ impl PlayoutPacer {
 
     /// Returns the time at which the next chunk leaves.
     fn due(&self) -> Option<Instant> {
-        let fed = self.fed.filter(|_| !self.queue.is_empty())?;
-        let complete = if self.queue.len() >= self.cut.chunk {
+        let fed = self.last_input_at.filter(|_| !self.queue.is_empty())?;
+        let complete = if self.queue.len() >= self.format.chunk {
             fed
         } else {
             fed + UTTERANCE_REST_WAIT
         };
-        let room = self.played.and_then(|played| played.checked_sub(self.cut.lead));
-        Some(room.map_or(complete, |room| room.max(complete)))
+        let lead_free = self.played.and_then(|played| played.checked_sub(self.format.lead));
+        Some(lead_free.map_or(complete, |at| at.max(complete)))
     }
 }
 
@@ -194,8 +194,8 @@ mod tests {
         Stopped,
     }
 
-    fn drain(cadence: &mut PlayoutPacer, now: Instant, left: &mut Vec<(Instant, Left)>) {
-        while let Some(output) = cadence.poll_output(now) {
+    fn drain(pacer: &mut PlayoutPacer, now: Instant, left: &mut Vec<(Instant, Left)>) {
+        while let Some(output) = pacer.poll_output(now) {
             let output = match output {
                 PlayoutOutput::Chunk(pcm) => Left::Chunk(pcm.len()),
                 PlayoutOutput::Mark(name) => Left::Mark(name),
@@ -206,18 +206,19 @@ mod tests {
         }
     }
 
-    /// Queues a long speech as the queue has room, from deadline to deadline, until all was played.
-    fn say(cadence: &mut PlayoutPacer, samples: usize, start: Instant) -> Vec<(Instant, Left)> {
+    /// Queues a long speech as the queue has capacity, from deadline to deadline, until all was
+    /// played.
+    fn say(pacer: &mut PlayoutPacer, samples: usize, start: Instant) -> Vec<(Instant, Left)> {
         let (mut left, mut rest, mut now) = (Vec::new(), samples, start);
         loop {
-            let piece = rest.min(cadence.room());
-            cadence.handle_audio(&vec![1_000; piece], now);
+            let piece = rest.min(pacer.free_capacity());
+            pacer.handle_audio(&vec![1_000; piece], now);
             rest -= piece;
-            drain(cadence, now, &mut left);
-            if rest > 0 && cadence.room() > 0 {
+            drain(pacer, now, &mut left);
+            if rest > 0 && pacer.free_capacity() > 0 {
                 continue;
             }
-            match cadence.poll_timeout() {
+            match pacer.poll_timeout() {
                 Some(at) => now = at,
                 None => return left,
             }
@@ -257,12 +258,12 @@ mod tests {
     #[test]
     fn live_frames_are_not_delayed() {
         let start = Instant::now();
-        let mut cadence = PlayoutPacer::new(CALL);
+        let mut pacer = PlayoutPacer::new(CALL);
         for nth in 0..100 {
             let now = start + PTIME * nth;
-            cadence.handle_audio(&[500; 160], now);
+            pacer.handle_audio(&[500; 160], now);
             let mut left = Vec::new();
-            drain(&mut cadence, now, &mut left);
+            drain(&mut pacer, now, &mut left);
             assert_eq!(chunks(&left), [(now, 160)]);
         }
     }
@@ -277,14 +278,14 @@ mod tests {
             multiple: 160,
             ..CALL
         };
-        let mut cadence = PlayoutPacer::new(cut);
-        let left = say(&mut cadence, 1_600 + 170, start);
+        let mut pacer = PlayoutPacer::new(cut);
+        let left = say(&mut pacer, 1_600 + 170, start);
         assert_eq!(chunks(&left), [(start, 1_600), (start + UTTERANCE_REST_WAIT, 320)]);
         // Speech that arrives within that time continues the utterance.
-        cadence.handle_audio(&[1; 800], start);
-        cadence.handle_audio(&[1; 800], start + UTTERANCE_REST_WAIT - MS);
+        pacer.handle_audio(&[1; 800], start);
+        pacer.handle_audio(&[1; 800], start + UTTERANCE_REST_WAIT - MS);
         let mut left = Vec::new();
-        drain(&mut cadence, start + UTTERANCE_REST_WAIT - MS, &mut left);
+        drain(&mut pacer, start + UTTERANCE_REST_WAIT - MS, &mut left);
         assert_eq!(
             chunks(&left).iter().map(|(_, samples)| *samples).collect::<Vec<_>>(),
             [1_600]
@@ -295,10 +296,10 @@ mod tests {
     #[test]
     fn speech_after_a_pause_leaves_at_once() {
         let start = Instant::now();
-        let mut cadence = PlayoutPacer::new(CALL);
-        say(&mut cadence, 8_000, start);
+        let mut pacer = PlayoutPacer::new(CALL);
+        say(&mut pacer, 8_000, start);
         let later = start + Duration::from_secs(60);
-        let left = say(&mut cadence, 8_000, later);
+        let left = say(&mut pacer, 8_000, later);
         assert_eq!(left[0], (later, Left::Started));
         let at_once = chunks(&left).iter().filter(|(at, _)| *at == later).count();
         assert_eq!(at_once, 11);
@@ -307,21 +308,21 @@ mod tests {
     #[test]
     fn an_interruption_drops_all_queued_speech() {
         let start = Instant::now();
-        let mut cadence = PlayoutPacer::new(CALL);
+        let mut pacer = PlayoutPacer::new(CALL);
         let mut left = Vec::new();
-        cadence.handle_audio(&[1; 160 * 11], start);
-        drain(&mut cadence, start, &mut left);
-        cadence.handle_audio(&[1; 700], start);
-        cadence.handle_mark("never".into());
-        assert_eq!(cadence.handle_interruption(), ["never"]);
+        pacer.handle_audio(&[1; 160 * 11], start);
+        drain(&mut pacer, start, &mut left);
+        pacer.handle_audio(&[1; 700], start);
+        pacer.handle_mark("never".into());
+        assert_eq!(pacer.handle_interruption(), ["never"]);
         left.clear();
-        drain(&mut cadence, start, &mut left);
+        drain(&mut pacer, start, &mut left);
         assert_eq!(left, [(start, Left::Stopped)]);
-        assert_eq!((cadence.poll_timeout(), cadence.is_sent()), (None, true));
+        assert_eq!((pacer.poll_timeout(), pacer.is_sent()), (None, true));
         // The far end was cleared, so the lead is free again.
-        cadence.handle_audio(&[1; 160], start);
+        pacer.handle_audio(&[1; 160], start);
         left.clear();
-        drain(&mut cadence, start, &mut left);
+        drain(&mut pacer, start, &mut left);
         assert_eq!(left, [(start, Left::Started), (start, Left::Chunk(160))]);
     }
 
@@ -329,13 +330,13 @@ mod tests {
     #[test]
     fn marks_keep_their_place() {
         let start = Instant::now();
-        let mut cadence = PlayoutPacer::new(CALL);
+        let mut pacer = PlayoutPacer::new(CALL);
         let mut left = Vec::new();
-        cadence.handle_mark("first".into());
-        cadence.handle_audio(&[1; 320], start);
-        cadence.handle_mark("second".into());
-        cadence.handle_audio(&[1; 160], start);
-        drain(&mut cadence, start, &mut left);
+        pacer.handle_mark("first".into());
+        pacer.handle_audio(&[1; 320], start);
+        pacer.handle_mark("second".into());
+        pacer.handle_audio(&[1; 160], start);
+        drain(&mut pacer, start, &mut left);
         let order: Vec<Left> = left.into_iter().map(|(_, left)| left).collect();
         let mark = |name: &str| Left::Mark(name.into());
         let chunk = Left::Chunk(160);
@@ -356,22 +357,22 @@ mod tests {
     #[test]
     fn silence_is_not_speech() {
         let start = Instant::now();
-        let mut cadence = PlayoutPacer::new(CALL);
+        let mut pacer = PlayoutPacer::new(CALL);
         let mut left = Vec::new();
-        cadence.handle_audio(&[0; 320], start);
-        drain(&mut cadence, start, &mut left);
+        pacer.handle_audio(&[0; 320], start);
+        drain(&mut pacer, start, &mut left);
         assert_eq!(left, [(start, Left::Chunk(160)), (start, Left::Chunk(160))]);
     }
 
     #[test]
     fn a_full_queue_accepts_nothing() {
         let start = Instant::now();
-        let mut cadence = PlayoutPacer::new(CALL);
-        let room = cadence.room();
-        assert_eq!(room, 800, "100 ms");
-        cadence.handle_audio(&vec![1; room], start);
-        assert_eq!(cadence.room(), 0);
+        let mut pacer = PlayoutPacer::new(CALL);
+        let free_capacity = pacer.free_capacity();
+        assert_eq!(free_capacity, 800, "100 ms");
+        pacer.handle_audio(&vec![1; free_capacity], start);
+        assert_eq!(pacer.free_capacity(), 0);
         let wide = PlayoutPacer::new(ChunkFormat { chunk: 1_600, ..CALL });
-        assert_eq!(wide.room(), 3_200, "two messages");
+        assert_eq!(wide.free_capacity(), 3_200, "two messages");
     }
 }

@@ -50,7 +50,7 @@ impl AudioReceiver {
         }
     }
 
-    /// Handles a new connection of the caller, whose sequence numbers are new.
+    /// Handles a reconnection of the caller: expect a new SSRC, sequence number and timestamp.
     pub fn handle_restart(&mut self) {
         self.jitter.handle_restart();
     }
@@ -136,8 +136,8 @@ pub struct InboundStats {
 }
 
 impl InboundStats {
-    /// Adds the counters to the metrics.
-    pub fn count(&self, counts: &mut Counts) {
+    /// Copies these values into `counts`.
+    pub fn write_to(&self, counts: &mut Counts) {
         let counters = &self.counters;
         counts.set(Count::PacketsLost, counters.lost);
         counts.set(Count::PacketsLate, counters.late);

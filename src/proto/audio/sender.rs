@@ -15,11 +15,11 @@ use crate::audio::pacer::{self, Pacer};
 use crate::audio::resample::Resampler;
 
 /// The rate of the silence that is sent until the bot requests audio.
-const RATE_HZ_BEFORE: u32 = 16_000;
+const DEFAULT_RATE_HZ: u32 = 16_000;
 
-/// The start or end of the bot's speech.
+/// The start or end of the bot's speech, as sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpeechEdge {
+pub enum SpeechEvent {
     Started,
     Stopped,
 }
@@ -36,7 +36,7 @@ pub struct EncodedPacket<'a> {
 /// The sending half of a session's audio.
 pub struct AudioSender {
     codec: Codec,
-    /// Whether the caller decodes at 16 kHz, so that the band is limited to 8 kHz.
+    /// Whether the peer plays at 16 kHz, so audio above 8 kHz is not encoded.
     device: bool,
     voice: EncoderSettings,
     rate_hz: u32,
@@ -46,32 +46,32 @@ pub struct AudioSender {
     encoder: Option<SpeechEncoder>,
     started: bool,
     /// Ticks of 48 kHz before the rate was set.
-    ticks_before: u64,
+    tick_base: u64,
     ticks: u64,
     /// Speech at the codec's rate on its way to the pacer; a field to reuse the memory.
     resampled: Vec<i16>,
-    turns: VecDeque<SpeechEdge>,
+    speech_events: VecDeque<SpeechEvent>,
     /// Counters from before the rate was set.
-    before: pacer::PacerStats,
+    stats_base: pacer::PacerStats,
 }
 
 impl AudioSender {
     pub fn new(codec: Codec, device: bool, voice: EncoderSettings) -> Self {
-        let codec_hz = codec.encoder_rate_hz(RATE_HZ_BEFORE);
+        let codec_hz = codec.encoder_rate_hz(DEFAULT_RATE_HZ);
         AudioSender {
             codec,
             device,
             voice,
-            rate_hz: RATE_HZ_BEFORE,
-            resampler: resampler(RATE_HZ_BEFORE, codec_hz),
+            rate_hz: DEFAULT_RATE_HZ,
+            resampler: resampler(DEFAULT_RATE_HZ, codec_hz),
             pacer: Pacer::new(codec_hz),
             encoder: None,
             started: false,
-            ticks_before: 0,
+            tick_base: 0,
             ticks: 0,
             resampled: Vec::new(),
-            turns: VecDeque::new(),
-            before: pacer::PacerStats::default(),
+            speech_events: VecDeque::new(),
+            stats_base: pacer::PacerStats::default(),
         }
     }
 
@@ -79,7 +79,7 @@ impl AudioSender {
     pub fn set_rate(&mut self, rate_hz: u32, now: Instant) {
         if self.rate_hz != rate_hz {
             self.rate_hz = rate_hz;
-            self.tune(now);
+            self.rebuild(now);
         }
     }
 
@@ -88,18 +88,19 @@ impl AudioSender {
         if self.codec != codec {
             self.codec = codec;
             self.handle_pause();
-            self.tune(now);
+            self.rebuild(now);
         }
     }
 
-    /// Recreates pacer and encoder for the current rates; timestamps and counters continue.
-    fn tune(&mut self, now: Instant) {
+    /// Recreates resampler, pacer and encoder for the current rates; timestamps and counters
+    /// continue.
+    fn rebuild(&mut self, now: Instant) {
         let codec_hz = self.codec_hz();
         self.resampler = resampler(self.rate_hz, codec_hz);
-        self.before = self.counters();
+        self.stats_base = self.counters();
         self.pacer = Pacer::new(codec_hz);
         self.encoder = None;
-        self.ticks_before = self.ticks;
+        self.tick_base = self.ticks;
         if self.started {
             self.pacer.start(now);
         }
@@ -124,22 +125,25 @@ impl AudioSender {
         }
     }
 
-    /// Pauses the stream until the next [`AudioSender::start`]: current speech ends, and queued
-    /// speech starts again then.
+    /// Pauses sending. Current speech is reported as stopped; queued audio begins new speech at the
+    /// next [`AudioSender::start`].
     pub fn handle_pause(&mut self) {
         if self.pacer.handle_pause() {
-            self.turns.push_back(SpeechEdge::Stopped);
+            self.speech_events.push_back(SpeechEvent::Stopped);
         }
     }
 
     /// Returns the free capacity of the queue, in samples at the bot's rate.
-    pub fn room(&self) -> usize {
+    pub fn free_capacity(&self) -> usize {
         // One sample less: the resampler may return one sample more than the ratio.
-        let room = self.pacer.room().saturating_sub(usize::from(self.resampler.is_some())) as u64;
-        (room * u64::from(self.rate_hz) / u64::from(self.codec_hz())) as usize
+        let free = self
+            .pacer
+            .free_capacity()
+            .saturating_sub(usize::from(self.resampler.is_some())) as u64;
+        (free * u64::from(self.rate_hz) / u64::from(self.codec_hz())) as usize
     }
 
-    /// Queues speech at the bot's rate, at most [`AudioSender::room`] samples.
+    /// Queues speech at the bot's rate, at most [`AudioSender::free_capacity`] samples.
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
         let speech = match &mut self.resampler {
             Some(resampler) => {
@@ -162,12 +166,12 @@ impl AudioSender {
         self.pacer.handle_timeout(now);
         let frame = loop {
             match self.pacer.poll_output()? {
-                pacer::PacerOutput::SpeechStarted => self.turns.push_back(SpeechEdge::Started),
-                pacer::PacerOutput::SpeechStopped => self.turns.push_back(SpeechEdge::Stopped),
+                pacer::PacerOutput::SpeechStarted => self.speech_events.push_back(SpeechEvent::Started),
+                pacer::PacerOutput::SpeechStopped => self.speech_events.push_back(SpeechEvent::Stopped),
                 pacer::PacerOutput::Frame(frame) => break frame,
             }
         };
-        let ticks = self.ticks_before + frame.rtp_ticks;
+        let ticks = self.tick_base + frame.rtp_ticks;
         self.ticks = ticks + pacer::PTIME_TICKS;
         if self.encoder.is_none() {
             let rate_hz = self.codec.encoder_rate_hz(self.rate_hz);
@@ -189,13 +193,13 @@ impl AudioSender {
     }
 
     /// Returns the next start or end of speech.
-    pub fn poll_speech_edge(&mut self) -> Option<SpeechEdge> {
-        self.turns.pop_front()
+    pub fn poll_speech_event(&mut self) -> Option<SpeechEvent> {
+        self.speech_events.pop_front()
     }
 
     /// Returns the counters since the session began.
     pub fn counters(&self) -> pacer::PacerStats {
-        let (before, now) = (self.before, self.pacer.counters());
+        let (before, now) = (self.stats_base, self.pacer.counters());
         pacer::PacerStats {
             frames: before.frames + now.frames,
             silent: before.silent + now.silent,
@@ -225,7 +229,7 @@ mod tests {
         let mut packets = Vec::new();
         let mut now = from;
         while now < until {
-            let (head, tail) = pcm.split_at(speaker.room().min(pcm.len()));
+            let (head, tail) = pcm.split_at(speaker.free_capacity().min(pcm.len()));
             speaker.handle_audio(head, now);
             *pcm = tail;
             while let Some(packet) = speaker.poll_packet(now) {
@@ -268,11 +272,11 @@ mod tests {
                 "{codec} {rate_hz} Hz: {rises} periods in half a second of 440 Hz"
             );
             let turns = [
-                speaker.poll_speech_edge(),
-                speaker.poll_speech_edge(),
-                speaker.poll_speech_edge(),
+                speaker.poll_speech_event(),
+                speaker.poll_speech_event(),
+                speaker.poll_speech_event(),
             ];
-            assert_eq!(turns, [Some(SpeechEdge::Started), Some(SpeechEdge::Stopped), None]);
+            assert_eq!(turns, [Some(SpeechEvent::Started), Some(SpeechEvent::Stopped), None]);
             assert!(speaker.is_silent());
         }
     }
@@ -317,11 +321,11 @@ mod tests {
         assert!(pcma.windows(2).all(|pair| pair[1].1 == pair[0].1 + 160));
         assert!(pcma.iter().all(|(packet, _)| *packet == [0xd5; 160]));
         let turns = [
-            speaker.poll_speech_edge(),
-            speaker.poll_speech_edge(),
-            speaker.poll_speech_edge(),
+            speaker.poll_speech_event(),
+            speaker.poll_speech_event(),
+            speaker.poll_speech_event(),
         ];
-        assert_eq!(turns, [Some(SpeechEdge::Started), Some(SpeechEdge::Stopped), None]);
+        assert_eq!(turns, [Some(SpeechEvent::Started), Some(SpeechEvent::Stopped), None]);
         assert_eq!(speaker.counters().frames, (opus.len() + pcma.len()) as u64);
     }
 
@@ -343,11 +347,11 @@ mod tests {
             }
             assert!(rest.iter().all(|sample| *sample == 0), "nothing in the filter either");
             assert_eq!(
-                [speaker.poll_speech_edge(), speaker.poll_speech_edge()],
-                [Some(SpeechEdge::Started), None]
+                [speaker.poll_speech_event(), speaker.poll_speech_event()],
+                [Some(SpeechEvent::Started), None]
             );
             speaker.poll_packet(until);
-            assert_eq!(speaker.poll_speech_edge(), Some(SpeechEdge::Stopped));
+            assert_eq!(speaker.poll_speech_event(), Some(SpeechEvent::Stopped));
         }
     }
 

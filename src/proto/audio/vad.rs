@@ -1,12 +1,12 @@
 //! Detects speech by its energy.
 //!
 //! In: `i16` mono PCM at one rate, in pieces of any length. Out: whether they contain speech.
-//! Speech exceeds the background by 7 dB and an absolute minimum. The background is the quietest 40
-//! ms of the last 3 s: it adapts to a fan within that time, and speech does not raise it, since it
-//! has gaps between syllables. A high-pass filter removes rumble below the voice. Digital silence
-//! means a muted microphone (a microcontroller mutes it while the bot speaks), not a quiet room: it
-//! is not speech, and it leaves the background unchanged. The caller handles pauses between words
-//! and sounds shorter than a word.
+//! Speech is at least 7 dB above the noise floor, and above an absolute minimum. The background is
+//! the quietest 40 ms of the last 3 s: it adapts to a fan within that time, and speech does not
+//! raise it, since it has gaps between syllables. A high-pass filter removes rumble below the
+//! voice. Digital silence means a muted microphone (a microcontroller mutes it while the bot
+//! speaks), not a quiet room: it is not speech, and it leaves the background unchanged. The caller
+//! handles pauses between words and sounds shorter than a word.
 
 use std::f32::consts::TAU;
 
@@ -20,9 +20,9 @@ const WINDOW_BLOCKS: u32 = 50;
 /// Windows over which the background is the minimum.
 const WINDOWS: usize = 6;
 /// Ratio of the energies of speech and background: 7 dB.
-const STANDS_OUT: f32 = 5.0;
+const MIN_SNR: f32 = 5.0;
 /// Energy of the faintest speech, as the mean square of samples: 56 dB below full scale.
-const FAINTEST: f32 = 2.5e3;
+const MIN_SPEECH_ENERGY: f32 = 2.5e3;
 /// Cutoff of the high-pass filter, in hertz.
 const RUMBLE_HZ: f32 = 380.0;
 
@@ -35,7 +35,7 @@ pub struct Vad {
     /// The incomplete block: its energy, its number of samples, and whether all are silent.
     energy: f32,
     filled: usize,
-    shut: bool,
+    is_digital_silence: bool,
     /// The last blocks, for the average.
     recent: [f32; SMOOTH],
     next: usize,
@@ -55,7 +55,7 @@ impl Vad {
             last: (0.0, 0.0),
             energy: 0.0,
             filled: 0,
-            shut: true,
+            is_digital_silence: true,
             recent: [f32::INFINITY; SMOOTH],
             next: 0,
             quietest: f32::INFINITY,
@@ -70,7 +70,7 @@ impl Vad {
         let mut speech = false;
         for sample in pcm {
             // A codec decodes digital silence within one unit.
-            self.shut &= (-1..=1).contains(sample);
+            self.is_digital_silence &= (-1..=1).contains(sample);
             let input = f32::from(*sample);
             let output = input - self.last.0 + self.pole * self.last.1;
             self.last = (input, output);
@@ -78,9 +78,9 @@ impl Vad {
             self.filled += 1;
             if self.filled == self.block_samples {
                 let energy = self.energy / self.block_samples as f32;
-                let shut = std::mem::replace(&mut self.shut, true);
+                let is_digital_silence = std::mem::replace(&mut self.is_digital_silence, true);
                 (self.energy, self.filled) = (0.0, 0);
-                speech |= !shut && self.judge(energy);
+                speech |= !is_digital_silence && self.judge(energy);
             }
         }
         speech
@@ -99,7 +99,7 @@ impl Vad {
             self.windows[WINDOWS - 1] = self.quietest;
             (self.quietest, self.blocks) = (f32::INFINITY, 0);
         }
-        energy > FAINTEST.max(background * STANDS_OUT)
+        energy > MIN_SPEECH_ENERGY.max(background * MIN_SNR)
     }
 }
 
@@ -197,8 +197,8 @@ mod tests {
                 let mut vad = Vad::new(HZ as u32);
                 // A microcontroller: the bot greets before any audio, room noise, the bot speaks,
                 // room noise.
-                for shut in [HZ / 2, 4 * HZ, 20 * HZ] {
-                    assert_eq!(share(&mut vad, &vec![0; shut]), 0.0);
+                for is_digital_silence in [HZ / 2, 4 * HZ, 20 * HZ] {
+                    assert_eq!(share(&mut vad, &vec![0; is_digital_silence]), 0.0);
                     let room = share(&mut vad, &pcm(&sound(noise, 2 * HZ, &mut seed)));
                     assert!(room < 0.03, "{room} of a room with noise of {noise}");
                 }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::audio::codec::Codec;
-use crate::audio::sender::{AudioSender, SpeechEdge};
+use crate::audio::sender::{AudioSender, SpeechEvent};
 use crate::config::{Secret, Transport};
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
@@ -401,7 +401,7 @@ impl Session for RoomSession {
     }
 
     fn bot_audio_capacity(&self) -> Option<usize> {
-        self.accepts_speech().then(|| self.audio_sender.room())
+        self.accepts_speech().then(|| self.audio_sender.free_capacity())
     }
 
     fn handle_bot_audio(&mut self, pcm: &[i16], now: Instant) {
@@ -483,12 +483,12 @@ impl Session for RoomSession {
                 }
                 RoomPoll::Idle(at) => at,
             };
-            if let Some(turn) = self.audio_sender.poll_speech_edge() {
-                self.bot_speaking = turn == SpeechEdge::Started;
+            if let Some(event) = self.audio_sender.poll_speech_event() {
+                self.bot_speaking = event == SpeechEvent::Started;
                 if !self.is_ending() {
-                    self.events.push_back(match turn {
-                        SpeechEdge::Started => SessionEvent::SpeechStarted,
-                        SpeechEdge::Stopped => SessionEvent::SpeechStopped,
+                    self.events.push_back(match event {
+                        SpeechEvent::Started => SessionEvent::SpeechStarted,
+                        SpeechEvent::Stopped => SessionEvent::SpeechStopped,
                     });
                 }
                 continue;
@@ -504,8 +504,8 @@ impl Session for RoomSession {
     }
 
     fn update_counts(&self, counts: &mut Counts) {
-        self.receiver.tally().count(counts);
-        self.audio_sender.counters().count(counts);
+        self.receiver.tally().write_to(counts);
+        self.audio_sender.counters().write_to(counts);
         counts.set(Count::MessagesDropped, self.outbox.dropped() + self.oversized_messages);
     }
 

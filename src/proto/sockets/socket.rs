@@ -345,7 +345,11 @@ impl Session for SocketSession {
     }
 
     fn bot_audio_capacity(&self) -> Option<usize> {
-        Some(if self.speaks() { self.audio_output.room() } else { 0 })
+        Some(if self.speaks() {
+            self.audio_output.free_capacity()
+        } else {
+            0
+        })
     }
 
     fn handle_bot_audio(&mut self, pcm: &[i16], now: Instant) {

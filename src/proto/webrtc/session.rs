@@ -23,7 +23,7 @@ pub use self::liveness::ProbeOutcome;
 pub use self::replacement::{CompetingSession, DeviceIdentity, OfferOrigin};
 use crate::audio::codec::Codec;
 use crate::audio::receiver::AudioReceiver;
-use crate::audio::sender::{AudioSender, SpeechEdge};
+use crate::audio::sender::{AudioSender, SpeechEvent};
 use crate::config::Transport;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
@@ -388,7 +388,7 @@ impl Session for WebRtcSession {
 
     fn bot_audio_capacity(&self) -> Option<usize> {
         Some(if self.can_send_audio() {
-            self.audio_sender.room()
+            self.audio_sender.free_capacity()
         } else {
             0
         })
@@ -508,11 +508,11 @@ impl Session for WebRtcSession {
             }
             match self.connection.poll_output() {
                 connection::ConnectionOutput::Timeout(at) => {
-                    if let Some(edge) = self.audio_sender.poll_speech_edge() {
-                        self.bot_turn_active = edge == SpeechEdge::Started;
-                        return SessionOutput::Event(match edge {
-                            SpeechEdge::Started => SessionEvent::SpeechStarted,
-                            SpeechEdge::Stopped => SessionEvent::SpeechStopped,
+                    if let Some(event) = self.audio_sender.poll_speech_event() {
+                        self.bot_turn_active = event == SpeechEvent::Started;
+                        return SessionOutput::Event(match event {
+                            SpeechEvent::Started => SessionEvent::SpeechStarted,
+                            SpeechEvent::Stopped => SessionEvent::SpeechStopped,
                         });
                     }
                     if !self.advance(now) {
@@ -566,8 +566,8 @@ impl Session for WebRtcSession {
     }
 
     fn update_counts(&self, counts: &mut Counts) {
-        self.audio_receiver.tally().count(counts);
-        self.audio_sender.counters().count(counts);
+        self.audio_receiver.tally().write_to(counts);
+        self.audio_sender.counters().write_to(counts);
         counts.set(Count::MessagesDropped, self.outbox.dropped());
     }
 

@@ -333,7 +333,7 @@ fn a_stream_may_widen_its_band_at_any_time() {
 fn the_band_limit_codes_nothing_above_8_khz() {
     for (wideband, hybrid) in [(true, false), (false, true)] {
         let mut encoder = Encoder::new(24_000, EncoderSettings::default()).unwrap();
-        encoder.set_wideband(wideband);
+        encoder.limit_to_wideband(wideband);
         let mut out = [0; OPUS_PACKET_BYTES_MAX];
         for frame in 0..FRAMES {
             encoder.encode(&voice(24_000, frame), &mut out).unwrap();

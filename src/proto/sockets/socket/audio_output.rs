@@ -13,7 +13,7 @@ pub struct AudioOutput {
     wire_hz: u32,
     rate_hz: u32,
     resampler: Option<Resampler>,
-    cadence: PlayoutPacer,
+    pacer: PlayoutPacer,
     /// Samples sent, at the rate of the wire.
     sent_samples: u64,
     /// Speech at the rate of the wire on its way to the pacer; a field to reuse the memory.
@@ -21,12 +21,12 @@ pub struct AudioOutput {
 }
 
 impl AudioOutput {
-    pub fn new(cut: ChunkFormat) -> Self {
+    pub fn new(format: ChunkFormat) -> Self {
         AudioOutput {
-            wire_hz: cut.rate_hz,
-            rate_hz: cut.rate_hz,
+            wire_hz: format.rate_hz,
+            rate_hz: format.rate_hz,
             resampler: None,
-            cadence: PlayoutPacer::new(cut),
+            pacer: PlayoutPacer::new(format),
             sent_samples: 0,
             resampled: Vec::new(),
         }
@@ -41,16 +41,16 @@ impl AudioOutput {
     }
 
     /// Returns the free capacity of the queue, in samples at the bot's rate.
-    pub fn room(&self) -> usize {
+    pub fn free_capacity(&self) -> usize {
         // One sample less: the resampler may return one sample more than the ratio.
-        let room = self
-            .cadence
-            .room()
+        let free_capacity = self
+            .pacer
+            .free_capacity()
             .saturating_sub(usize::from(self.resampler.is_some())) as u64;
-        (room * u64::from(self.rate_hz) / u64::from(self.wire_hz)) as usize
+        (free_capacity * u64::from(self.rate_hz) / u64::from(self.wire_hz)) as usize
     }
 
-    /// Queues speech at the bot's rate, at most [`AudioOutput::room`] samples.
+    /// Queues speech at the bot's rate, at most [`AudioOutput::free_capacity`] samples.
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
         let speech = match &mut self.resampler {
             Some(resampler) => {
@@ -60,12 +60,12 @@ impl AudioOutput {
             }
             None => pcm,
         };
-        self.cadence.handle_audio(speech, now);
+        self.pacer.handle_audio(speech, now);
     }
 
     /// Adds a mark after all queued speech.
     pub fn handle_mark(&mut self, name: String) {
-        self.cadence.handle_mark(name);
+        self.pacer.handle_mark(name);
     }
 
     /// Drops the queued speech, and returns its marks.
@@ -73,12 +73,12 @@ impl AudioOutput {
         if let Some(resampler) = &mut self.resampler {
             resampler.reset();
         }
-        self.cadence.handle_interruption()
+        self.pacer.handle_interruption()
     }
 
     /// Returns the next output that is due.
     pub fn poll_output(&mut self, now: Instant) -> Option<PlayoutOutput<'_>> {
-        let output = self.cadence.poll_output(now);
+        let output = self.pacer.poll_output(now);
         if let Some(PlayoutOutput::Chunk(pcm)) = &output {
             self.sent_samples += pcm.len() as u64;
         }
@@ -86,17 +86,17 @@ impl AudioOutput {
     }
 
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.cadence.poll_timeout()
+        self.pacer.poll_timeout()
     }
 
     /// Returns whether all speech has left.
     pub fn is_sent(&self) -> bool {
-        self.cadence.is_sent()
+        self.pacer.is_sent()
     }
 
     /// Returns the time at which the far end has played everything that was sent.
     pub fn played(&self) -> Option<Instant> {
-        self.cadence.played()
+        self.pacer.played()
     }
 
     /// Returns the duration of the audio sent.
@@ -106,6 +106,6 @@ impl AudioOutput {
 
     /// Returns the number of chunks sent.
     pub fn chunks(&self) -> u64 {
-        self.cadence.chunks()
+        self.pacer.chunks()
     }
 }
