@@ -36,13 +36,24 @@ fn a_runner_that_is_open_to_the_network_is_told_so() {
     for (options, words) in [
         (
             &["--host", "0.0.0.0"][..],
-            "look  access      anyone who reaches this machine",
+            "warn  access      anyone who reaches this machine",
+        ),
+        (
+            &["--host", "0.0.0.0", "--api-key", CANARY, "--ws-auth", "token"],
+            "ok    access      callers need the key",
         ),
         (
             &["--host", "0.0.0.0", "--api-key", CANARY],
-            "ok    access      callers need the key",
+            "warn  access      HTTP requests need the key, but /ws and /ws-client are open",
         ),
-        (&[], "ok    access      only this machine"),
+        (
+            &["--proxy", "localhost"],
+            "warn  access      `--proxy`: anyone who reaches localhost",
+        ),
+        (
+            &[],
+            "ok    access      HTTP and WebSockets are open to programs on this machine only",
+        ),
     ] {
         let ended = doctor(&[&["--port", "0"], options].concat(), &[]);
         assert!(line(&ended, "access").starts_with(words), "{ended:?}");
@@ -65,7 +76,7 @@ fn rooms_that_cannot_be_had_fail() {
     assert!(line(&ended, "videoroom").starts_with("FAIL"), "{ended:?}");
     let half = line(&ended, "mediaroom");
     assert!(
-        half.starts_with("look") && half.contains("MEDIAROOM_URL, MEDIAROOM_API_KEY"),
+        half.starts_with("warn") && half.contains("MEDIAROOM_URL, MEDIAROOM_API_KEY"),
         "{half}"
     );
     assert_eq!(ended.code, Some(1), "{ended:?}");

@@ -9,11 +9,11 @@
 use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
 
-use super::features::{guarded, sockets};
+use super::features::guarded;
 use super::flags::common_name;
 use super::qr;
 use crate::config::{Config, Host, ListenAddresses, Tls, Transport};
-use crate::features::Feature;
+use crate::features::{Feature, sockets};
 use crate::limits::SESSIONS_MAX_DEFAULT;
 use crate::proto::address_scope::AddressScope;
 use crate::proto::livekit::missing_variables;
@@ -150,7 +150,7 @@ fn reaches_phones(config: &Config, listening: &ListenAddresses) -> bool {
 /// The rows about access: keys, tokens and origins.
 fn access_rows(config: &Config) -> Vec<BannerRow> {
     let mut rows = Vec::new();
-    rows.extend(config.open_access_warning().map(|words| ("Warning", words.into())));
+    rows.extend(config.open_access_warning().map(|words| ("Warning", words)));
     if config.api_key.is_some() {
         let also = match config.transport {
             None | Some(Transport::Videoroom)

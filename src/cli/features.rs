@@ -48,10 +48,7 @@ const OPTIONS: &[OptionFeatures] = &[
 /// Every board profile sets the variable of this option, so only the typed option is rejected.
 const COMPLEXITY: &str = "--opus-complexity";
 
-/// WebSocket paths for callers.
-const SOCKETS: &[(Feature, &str)] = &[(Feature::Telephony, "/ws"), (Feature::WebSocket, "/ws-client")];
-
-/// Paths that require the key of `--api-key`, for every `-t`.
+/// Paths that the key of `--api-key` guards, whatever `-t` says.
 const GUARDED: &[(Option<Feature>, &str)] = &[(None, "/start"), (Some(Feature::WebRtc), "/api/offer")];
 
 /// Prefixes of variables that need a feature. Telephony providers list theirs in their own tables.
@@ -113,14 +110,7 @@ pub(super) fn where_built<T: Default>(
     }
 }
 
-/// Returns the WebSocket paths of this build, joined by "and"; `None` if it has none.
-pub(super) fn sockets() -> Option<String> {
-    let built = SOCKETS.iter().filter(|(feature, _)| feature.in_this_build());
-    let paths: Vec<&str> = built.map(|(_, path)| *path).collect();
-    (!paths.is_empty()).then(|| paths.join(" and "))
-}
-
-/// Returns the paths of this build that require the key, joined by "and".
+/// Returns the paths of this build that the key guards, for a sentence.
 pub(super) fn guarded() -> String {
     let is_built = |feature: Option<Feature>| feature.is_none_or(Feature::in_this_build);
     let built = GUARDED.iter().filter(|(feature, _)| is_built(*feature));
@@ -256,7 +246,7 @@ mod tests {
         };
         assert_eq!(check(&args, Some(Transport::Telephony(PROVIDERS[0]))), Ok(()));
         assert_eq!(need("`edge-runner doctor`", Feature::Doctor), Ok(()));
-        assert_eq!(sockets().as_deref(), Some("/ws and /ws-client"));
+        assert_eq!(crate::features::sockets().as_deref(), Some("/ws and /ws-client"));
         assert_eq!(guarded(), "/start and /api/offer");
         assert_eq!(mark_missing(Some(Feature::Tls), "text"), "text");
         assert_eq!(missing_features(), None);

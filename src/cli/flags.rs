@@ -177,7 +177,10 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         FlagKind::Value("SECONDS", |args, text| {
             put(
                 &mut args.drain,
-                Duration::from_secs(number(&text, 0, DRAIN_MAX.as_secs())?),
+                Duration::from_secs(
+                    number(&text, 0, DRAIN_MAX.as_secs())
+                        .map_err(|_| format!("a number of seconds from 0 to {}", DRAIN_MAX.as_secs()))?,
+                ),
             )
         }),
         SERVER,

@@ -165,7 +165,7 @@ fn open_sockets(has_key: bool, ws_auth: WsAuth) -> Option<String> {
     if !has_key || ws_auth == WsAuth::Token {
         return None;
     }
-    let (guarded, sockets) = (features::guarded(), features::sockets()?);
+    let (guarded, sockets) = (features::guarded(), crate::features::sockets()?);
     Some(format!(
         "the API key protects {guarded}, but {sockets} are open to everyone: `--ws-auth token` requires a token from \
          /start there"

@@ -156,8 +156,8 @@ fn exposures(config: &Config, doctor: bool) -> Vec<String> {
                 .into(),
         );
     }
-    // The doctor reports open access in its own line.
-    warnings.extend(config.open_access_warning().filter(|_| !doctor).map(str::to_owned));
+    // The doctor has a line of its own for it.
+    warnings.extend(config.open_access_warning().filter(|_| !doctor));
     if config.videoroom.dialin && !config.has_public_name() {
         warnings.push(
             "`--dialin` without `--proxy HOST`: webhook requests to a public host name are refused with 421; set the name \

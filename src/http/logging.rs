@@ -7,10 +7,11 @@
 //! ERROR, WARN and INFO lines caused by a [`LogClient`] are rate-limited per minute; one line
 //! reports how many were left out.
 
+use std::fmt;
 use std::future::Future;
 use std::io::Write as _;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use env_logger::fmt::Formatter;
@@ -18,7 +19,7 @@ use log::{Level, LevelFilter, Record};
 
 use edge_runner_proto::SessionId;
 use edge_runner_proto::config::LogFormat;
-use edge_runner_proto::limits::{LINES_MAX, LINES_PER_CALLER_MAX};
+use edge_runner_proto::limits::{LINES_AUTHORISED_MAX, LINES_MAX, LINES_PER_CALLER_MAX};
 use edge_runner_proto::server::log_limit::LogLimit;
 
 use crate::common::lock;
@@ -32,18 +33,33 @@ tokio::task_local! {
 /// The client that causes log lines, and the line counters shared by all clients.
 #[derive(Clone, Debug)]
 pub struct LogClient {
-    lines: Arc<Mutex<LogLimit>>,
+    limit: Arc<Mutex<LogLimit>>,
     address: IpAddr,
+    is_authorised: bool,
 }
 
 impl LogClient {
-    pub fn new(lines: Arc<Mutex<LogLimit>>, address: IpAddr) -> Self {
-        LogClient { lines, address }
+    /// Makes a client; one that `is_authorised` has the API key.
+    pub fn new(limit: Arc<Mutex<LogLimit>>, address: IpAddr, is_authorised: bool) -> Self {
+        LogClient {
+            limit,
+            address,
+            is_authorised,
+        }
+    }
+
+    /// Attributes further lines to a client with the API key if it `is_authorised`, as by the
+    /// session id of an authorised `/start`.
+    pub fn or_authorised(self, is_authorised: bool) -> Self {
+        LogClient {
+            is_authorised: self.is_authorised || is_authorised,
+            ..self
+        }
     }
 
     /// Tells whether one more rejected body may be logged, and counts it.
     pub fn may_log_body(&self) -> bool {
-        self.lines().allow_body(Instant::now())
+        lock(&self.limit).allow_body(Instant::now())
     }
 
     /// Calls `with` and attributes its log lines to the client.
@@ -51,8 +67,36 @@ impl LogClient {
         CALLER.sync_scope(self.clone(), with)
     }
 
-    fn lines(&self) -> MutexGuard<'_, LogLimit> {
-        lock(&self.lines)
+    /// Tells whether one more line may be written, like [`LogLimit::allow`], and counts it.
+    fn allow(&self) -> Option<u64> {
+        let (mut limit, now) = (lock(&self.limit), Instant::now());
+        match self.is_authorised {
+            true => limit.allow_authorised(now),
+            false => limit.allow(self.address, now),
+        }
+    }
+}
+
+/// Logs the number of lines that were left out and not yet reported, when no further line will.
+pub fn log_left_out(limit: &Mutex<LogLimit>) {
+    let left_out = lock(limit).take_suppressed();
+    if left_out > 0 {
+        log::warn!("{}", LeftOut(left_out));
+    }
+}
+
+/// The text of a number of lines that were left out.
+struct LeftOut(u64);
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = if self.0 == 1 { "line was" } else { "lines were" };
+        write!(
+            f,
+            "{} log {lines} left out: callers without the key may cause {LINES_PER_CALLER_MAX} a minute each and {LINES_MAX} \
+             together, callers with it {LINES_AUTHORISED_MAX}",
+            self.0
+        )
     }
 }
 
@@ -66,7 +110,7 @@ fn admit_line(level: Level) -> Option<u64> {
     if !matches!(level, Level::Error | Level::Warn | Level::Info) {
         return Some(0);
     }
-    let for_client = CALLER.try_with(|caller| caller.lines().allow(caller.address, Instant::now()));
+    let for_client = CALLER.try_with(LogClient::allow);
     for_client.unwrap_or(Some(0))
 }
 
@@ -125,11 +169,16 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &'static str, fo
             return Ok(());
         };
         if left_out > 0 {
-            let message = format_args!(
-                "{left_out} lines were left out: callers may cause {LINES_PER_CALLER_MAX} a minute each, and {LINES_MAX} together"
-            );
-            let record = Record::builder().args(message).level(Level::Warn).target(module_path!()).build();
-            write_line(out, &record, bot_crate, format)?;
+            write_line(
+                out,
+                &Record::builder()
+                    .args(format_args!("{}", LeftOut(left_out)))
+                    .level(Level::Warn)
+                    .target(module_path!())
+                    .build(),
+                bot_crate,
+                format,
+            )?;
         }
         write_line(out, record, bot_crate, format)
     });
@@ -212,7 +261,7 @@ mod tests {
     /// client, are not.
     #[test]
     fn lines_of_a_client_are_limited() {
-        let caller = LogClient::new(Arc::default(), [192, 0, 2, 1].into());
+        let caller = LogClient::new(Arc::default(), [192, 0, 2, 1].into(), false);
         let spend = || (0..LINES_PER_CALLER_MAX).for_each(|_| assert_eq!(admit_line(Level::Info), Some(0)));
         caller.attribute(spend);
         assert_eq!(caller.attribute(|| admit_line(Level::Warn)), None);

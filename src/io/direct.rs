@@ -68,7 +68,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
         session_id: registry::session_id(random()),
         body: json!({}),
         // There is no client; the lines are the runner's own.
-        log_client: LogClient::new(Arc::default(), Ipv4Addr::LOCALHOST.into()),
+        log_client: LogClient::new(Arc::default(), Ipv4Addr::LOCALHOST.into(), true),
         lease: None,
     };
     let kind = Kind::Videoroom(VideoroomArguments {

@@ -45,7 +45,7 @@ pub async fn examine(config: Arc<Config>) -> Findings {
     let https = if_built(Feature::Tls, https);
     let ice_servers = if_built(Feature::WebRtc, ice_servers);
     let providers = if_built(Feature::Telephony, providers);
-    let access = vec![network::access(&config)];
+    let access = vec![network::access(&config, crate::features::sockets().as_deref())];
     Findings(
         [
             ports,

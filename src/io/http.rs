@@ -92,7 +92,7 @@ pub struct RunnerApp {
     #[cfg(feature = "messaging")]
     messaging: crate::io::whatsapp::WhatsAppCalls,
     /// The log lines caused by clients.
-    lines: Arc<Mutex<LogLimit>>,
+    log_limit: Arc<Mutex<LogLimit>>,
     proxies: TrustedProxies,
     pub(super) conn_limits: ConnLimits,
     /// `None` when TLS is off.
@@ -118,7 +118,7 @@ impl RunnerApp {
             calls: Mutex::default(),
             #[cfg(feature = "messaging")]
             messaging: crate::io::whatsapp::WhatsAppCalls::default(),
-            lines: Arc::default(),
+            log_limit: Arc::default(),
             conn_limits: ConnLimits::default(),
             proxies: TrustedProxies::new(&config.trusted_proxies, config.proxy.is_some()),
             tls,
@@ -127,6 +127,11 @@ impl RunnerApp {
             webrtc,
             config,
         }
+    }
+
+    /// Returns the counters of the log lines that clients cause.
+    pub fn log_limit(&self) -> Arc<Mutex<LogLimit>> {
+        self.log_limit.clone()
     }
 
     /// Returns the WebRTC driver.
@@ -251,9 +256,8 @@ async fn dispatch(
         return Err(HttpError::MissingFeature(absent));
     }
     let is_session = |id: &str| lock(&app.table).contains(id, Instant::now());
-    if !app.access.is_authorized(&route, authorizations(headers), is_session) {
-        return Err(HttpError::KeyRequired);
-    }
+    let authorized = app.access.authorize(&route, authorizations(headers), is_session);
+    authorized.map_err(HttpError::Key)?;
     match route {
         Route::Status => {
             let status = app.status.reply(app.sessions.count(), app.sessions.is_closed());

@@ -6,7 +6,7 @@
 //! memory.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -25,7 +25,9 @@ use crate::io::tls::ServerTls;
 use crate::io::webrtc::WebRtc;
 use crate::io::{addresses, drain, metrics, server};
 use crate::limits::SHUTDOWN_GRACE;
+use crate::logging;
 use crate::proto::counts::SessionCount;
+use crate::proto::server::log_limit::LogLimit;
 
 /// A runner that serves.
 pub struct RunnerInstance {
@@ -35,6 +37,7 @@ pub struct RunnerInstance {
     pub status: RunnerStatus,
     stop: ShutdownTrigger,
     server: JoinHandle<()>,
+    log_limit: Arc<Mutex<LogLimit>>,
 }
 
 /// A handle to a running runner. Clones share it.
@@ -92,6 +95,7 @@ impl RunnerInstance {
             runtime: Handle::current(),
         };
         let app = RunnerApp::new(sessions.clone(), webrtc, tls, routes);
+        let log_limit = app.log_limit();
         let server = services.spawn("the HTTP server", server::serve(listeners, Arc::new(app), shutdown));
         Ok(RunnerInstance {
             sessions,
@@ -100,6 +104,7 @@ impl RunnerInstance {
             status,
             stop,
             server,
+            log_limit,
         })
     }
 
@@ -125,7 +130,10 @@ impl RunnerInstance {
         let live = &self.live;
         if !drain.is_zero() {
             let over = drain::drain(drain, live, self.sessions.hang_ups(), next(&mut signals)).await;
-            log::info!("{over}: ending, {} live", SessionCount(live.count()));
+            match live.count() {
+                0 => log::info!("{over}"),
+                count => log::info!("{over}: ending {}", SessionCount(count)),
+            }
         }
         self.stop.set();
         let ended = async {
@@ -145,6 +153,7 @@ impl RunnerInstance {
         if let Some(webrtc) = &self.status.webrtc {
             webrtc.end().await;
         }
+        logging::log_left_out(&self.log_limit);
         outcome
     }
 }

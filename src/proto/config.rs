@@ -467,13 +467,23 @@ impl Config {
         serves && can && self.allowed_origins.is_empty() && self.api_key.is_none()
     }
 
-    /// Returns a warning if other machines reach this runner and it requires no API key.
-    pub fn open_access_warning(&self) -> Option<&'static str> {
-        let for_others = !matches!(self.host, Host::Localhost)
-            && !matches!(self.host, Host::Address(address) if address.is_loopback());
-        (for_others && self.api_key.is_none() && !self.direct).then_some(
-            "anyone who reaches this machine can talk to the bot; require a key with --api-key-file FILE and --ws-auth token",
-        )
+    /// Returns a warning if others reach this runner, over the network or through the proxy, and
+    /// need no key.
+    pub fn open_access_warning(&self) -> Option<String> {
+        let is_local = match self.host {
+            Host::Localhost => true,
+            Host::Address(address) => address.is_loopback(),
+        };
+        let (prefix, target) = match &self.proxy {
+            _ if self.api_key.is_some() || self.direct => return None,
+            _ if !is_local => ("", "this machine"),
+            Some(proxy) => ("`--proxy`: ", proxy.as_str()),
+            None => return None,
+        };
+        Some(format!(
+            "{prefix}anyone who reaches {target} can talk to the bot; require a key with --api-key-file FILE and \
+             --ws-auth token"
+        ))
     }
 
     /// Returns whether a provider can reach this runner under a known name. Webhooks to other host

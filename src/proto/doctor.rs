@@ -75,7 +75,7 @@ impl fmt::Display for Findings {
         {
             let mark = match verdict {
                 FindingLevel::Ok => "ok",
-                FindingLevel::Warning => "look",
+                FindingLevel::Warning => "warn",
                 FindingLevel::Error => "FAIL",
             };
             writeln!(f, "{mark:<6}{what:<12}{text}")?;
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(findings.errors(), 1);
         assert_eq!(
             findings.to_string(),
-            "ok    clock       right\nlook  memory      little\nFAIL  http port   taken\n"
+            "ok    clock       right\nwarn  memory      little\nFAIL  http port   taken\n"
         );
     }
 }

@@ -80,8 +80,17 @@ impl Feature {
     }
 }
 
-/// A feature that this build lacks. Its text is the end of a sentence that begins with the option,
-/// command or route.
+/// Paths of the WebSockets that callers open.
+const SOCKETS: [(Feature, &str); 2] = [(Feature::Telephony, "/ws"), (Feature::WebSocket, "/ws-client")];
+
+/// Returns the WebSocket paths of this build, for a sentence; `None` if it has none.
+pub fn sockets() -> Option<String> {
+    let built = SOCKETS.iter().filter(|(feature, _)| feature.in_this_build());
+    let paths: Vec<&str> = built.map(|(_, path)| *path).collect();
+    (!paths.is_empty()).then(|| paths.join(" and "))
+}
+
+/// A feature that this build lacks. Its words are the end of a sentence that begins with what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingFeature(pub Feature);
 

@@ -147,6 +147,9 @@ pub const LINES_PER_CALLER_MAX: u32 = 120;
 /// Log lines that all addresses may cause per window: at most 100 MB a day, which a memory card
 /// endures for years.
 pub const LINES_MAX: u32 = 480;
+/// Log lines that callers with the API key may cause per window, apart from all others: those of
+/// 160 sessions.
+pub const LINES_AUTHORISED_MAX: u32 = 480;
 /// Addresses that have log counters of their own; further addresses in a window share one counter.
 pub const LOGGED_CALLERS_MAX: usize = 64;
 

@@ -12,7 +12,7 @@ use crate::config::Transport;
 use crate::features::{Feature, MissingFeature};
 use crate::limits;
 use crate::proto::daily::{self, dialin};
-use crate::proto::http::access::{self, AccessError};
+use crate::proto::http::access::{self, AccessError, KeyError};
 use crate::proto::http::{registry, route, start, token};
 use crate::proto::livekit::connection_details::MissingVariables;
 use crate::proto::server::body::ValidationError;
@@ -30,8 +30,8 @@ pub enum HttpError {
     #[error("{0}")]
     Denied(access::AccessError),
     /// The key of `--api-key` is missing or wrong.
-    #[error("a key is needed: `Authorization: Bearer KEY`, as --api-key has it")]
-    KeyRequired,
+    #[error("{0}")]
+    Key(KeyError),
     #[error("{0}")]
     Route(route::RouteError),
     /// The build lacks the feature.
@@ -131,11 +131,12 @@ impl HttpError {
                 AccessError::Host | AccessError::Preflight => StatusCode::BAD_REQUEST,
                 AccessError::Misdirected => StatusCode::MISDIRECTED_REQUEST,
                 AccessError::Origin
+                | AccessError::OriginMissing
                 | AccessError::Csrf
                 | AccessError::WebhookFromPage
                 | AccessError::NotUserInitiated => StatusCode::FORBIDDEN,
             },
-            HttpError::KeyRequired | HttpError::Messaging(_) => StatusCode::UNAUTHORIZED,
+            HttpError::Key(_) | HttpError::Messaging(_) => StatusCode::UNAUTHORIZED,
             HttpError::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
             HttpError::Body(BodyError::Broken) => StatusCode::BAD_REQUEST,
             HttpError::DuplicateCall => StatusCode::CONFLICT,
@@ -185,7 +186,7 @@ impl HttpError {
                     .headers_mut()
                     .insert(header::ALLOW, HeaderValue::from_static(allowed));
             }
-            HttpError::KeyRequired | HttpError::Whip(whip::WhipError::SpentKey) => {
+            HttpError::Key(_) | HttpError::Whip(whip::WhipError::SpentKey) => {
                 reply
                     .headers_mut()
                     .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

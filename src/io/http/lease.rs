@@ -24,6 +24,7 @@ pub(super) fn session_start(
     move || match lease {
         Some(mut lease) => {
             lease.used = true;
+            let log_client = log_client.or_authorised(lease.claim.is_authorised);
             let session_id = lease.claim.session_id.clone();
             let body = body(Some(lease.claim.body.take()));
             SessionStart {

@@ -36,7 +36,7 @@ pub(super) async fn take_offer(
     // The bot gets the data of the offer, or else that of `/start`.
     let sent = offer.request_data.take();
     let requester = requester(peer, lease.as_ref());
-    let client = log_client(app, peer);
+    let client = log_client(app, peer).or_authorised(requester.is_authorised);
     let begin = session_start(lease, client.clone(), move |registered| {
         sent.or(registered).unwrap_or_else(|| json!({}))
     });

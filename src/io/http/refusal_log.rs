@@ -1,5 +1,5 @@
-//! Logs rejected requests: a DEBUG line each, and a line at the default level for rejected offers,
-//! invalid bodies and forged webhooks.
+//! Logs rejected requests: a DEBUG line each, and a line at the default level for a missing or wrong
+//! key or token, rejected offers, invalid bodies and forged webhooks.
 //!
 //! In: the error and the request's head. Out: lines attributed to the client. Tokens in paths,
 //! secrets in bodies, and the configured key are removed.
@@ -47,6 +47,9 @@ pub(super) fn log_refusal(app: &RunnerApp, refusal: &HttpError, head: &Parts, ta
                 info!("{status} {method} {path}: WebSocket clients connect to /ws-client, telephones to /ws");
             });
         }
+        HttpError::Key(_) | HttpError::TokenRequired | HttpError::Token(_) => {
+            client.attribute(|| warn!("{status} {method} {path}: {refusal}"));
+        }
         _ if takes_offer => {
             let detail = refusal.to_string();
             let detail = without_key(app, &detail);
@@ -68,7 +71,7 @@ fn level(refusal: &HttpError) -> Level {
 
 /// Returns the client to which the request's log lines are attributed.
 pub(super) fn log_client(app: &RunnerApp, peer: PeerInfo) -> LogClient {
-    LogClient::new(app.lines.clone(), peer.source)
+    LogClient::new(app.log_limit.clone(), peer.source, peer.is_authorised)
 }
 
 /// Removes the configured key from text that a client wrote.

@@ -69,7 +69,7 @@ pub(super) fn socket(
         ..requester
     };
     let endpoint = endpoint(family, token.as_ref(), signed);
-    let client = log_client(app, peer);
+    let client = log_client(app, peer).or_authorised(requester.is_authorised);
     app.check_open()?;
     let admission = app.sessions.admission();
     let entry = match endpoint {

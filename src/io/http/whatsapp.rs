@@ -45,7 +45,7 @@ pub(super) async fn handle_webhook(
             let start = |body| SessionStart {
                 session_id: new_session_id(),
                 body,
-                log_client: log_client(app, peer),
+                log_client: log_client(app, requester),
                 lease: None,
             };
             crate::io::whatsapp::handle_events(app.webrtc()?, &app.messaging, events, requester.requester(), &start);

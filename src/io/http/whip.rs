@@ -20,6 +20,7 @@ use super::lease::{RegistrationLease, requester, session_start};
 use super::refusal_log::log_client;
 use super::{HttpError, PeerInfo, Reply, RunnerApp, register};
 use crate::logging;
+use crate::proto::http::access::KeyError;
 use crate::proto::http::origin;
 use crate::proto::http::route::Query;
 use crate::proto::webrtc::offer::AnswerBody;
@@ -81,7 +82,10 @@ async fn open(
         return Err(HttpError::Whip(whip::WhipError::SpentKey));
     }
     if !has_key && of_session.is_none() {
-        return Err(HttpError::KeyRequired);
+        return Err(HttpError::Key(match shown {
+            Some(_) => KeyError::Wrong,
+            None => KeyError::Missing,
+        }));
     }
     peer.is_authorised |= has_key && app.access.requires_key();
     let kind = content_type(headers);
@@ -105,7 +109,7 @@ async fn open(
     };
     let (session, query) = (call.session, query.to_owned());
     let requester = requester(peer, lease.as_ref());
-    let client = log_client(app, peer);
+    let client = log_client(app, peer).or_authorised(requester.is_authorised);
     let begin = session_start(lease, client.clone(), move |registered| {
         registered.unwrap_or_else(|| {
             let mut body = answer::query_body(&query);
@@ -137,7 +141,10 @@ fn created(app: &RunnerApp, via: WhipEndpoint, answered: AnswerBody) -> Reply {
 
 async fn client_secret(app: &RunnerApp, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, HttpError> {
     if !app.access.has_key(authorizations(&head.headers)) {
-        return Err(HttpError::KeyRequired);
+        return Err(HttpError::Key(match head.headers.contains_key(header::AUTHORIZATION) {
+            true => KeyError::Wrong,
+            false => KeyError::Missing,
+        }));
     }
     let body = read(app.conn_limits, &head.headers, AcceptedBody::Json, body).await?;
     app.check_open()?;

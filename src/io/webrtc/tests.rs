@@ -161,7 +161,7 @@ impl Rig {
         let start = SessionStart {
             session_id: format!("session {}", self.sessions).into(),
             body,
-            log_client: logging::LogClient::new(Arc::default(), [127, 0, 0, 1].into()),
+            log_client: logging::LogClient::new(Arc::default(), [127, 0, 0, 1].into(), false),
             lease: Some(Box::new(lease)),
         };
         let requester = Requester {

@@ -70,13 +70,28 @@ fn those(interfaces: &[InterfaceAddress]) -> String {
     }
 }
 
-/// Checks access to the runner.
-pub fn access(config: &Config) -> Finding {
+/// Judges who may call. `sockets` are the WebSocket paths of this build.
+pub fn access(config: &Config, sockets: Option<&str>) -> Finding {
     const WHAT: &str = "access";
-    match (config.open_access_warning(), &config.api_key) {
-        (Some(text), _) => Finding::warning(WHAT, text),
-        (None, Some(_)) => Finding::ok(WHAT, "callers need the key"),
-        (None, None) => Finding::ok(WHAT, "only this machine can connect, and it needs no key"),
+    if let Some(words) = config.open_access_warning() {
+        return Finding::warning(WHAT, words);
+    }
+    match (&config.api_key, sockets) {
+        (Some(_), Some(paths)) if !config.ws_tokens && !config.direct => Finding::warning(
+            WHAT,
+            format!(
+                "HTTP requests need the key, but {paths} are open to everybody; require a token with --ws-auth token"
+            ),
+        ),
+        (Some(_), _) => Finding::ok(WHAT, "callers need the key"),
+        (None, _) if config.direct => Finding::ok(
+            WHAT,
+            "the bot joins a room by itself; no caller connects to this machine",
+        ),
+        (None, _) => Finding::ok(
+            WHAT,
+            "HTTP and WebSockets are open to programs on this machine only, without a key",
+        ),
     }
 }
 
@@ -93,17 +108,20 @@ pub fn ipv6(interfaces: &[InterfaceAddress], routes: &str) -> Finding {
     // Systems prefer IPv4 to a unique local address for remote targets, so it delays no connection.
     let (global, local) = (any(is_global), any(|address| address.is_unique_local()));
     match (global, has_default_route(routes)) {
-        (true, true) => Finding::ok(WHAT, "an address and a default route"),
-        (false, true) if local => Finding::ok(WHAT, "an address of the local network"),
-        (false, false) => Finding::ok(WHAT, "none for the internet; IPv4 is enough"),
+        (true, true) => Finding::ok(WHAT, "a global address and a default route"),
+        (false, true) if local => Finding::ok(
+            WHAT,
+            "addresses of the local network only; IPv4 is used for the Internet",
+        ),
+        (false, false) => Finding::ok(WHAT, "not available; IPv4 is enough"),
         (true, false) => Finding::warning(
             WHAT,
-            "a global address but no default route: hosts on the internet are reachable over IPv4 only; check the router",
+            "a global address but no default route, so only IPv4 reaches the Internet; check the router",
         ),
         (false, true) => Finding::warning(
             WHAT,
-            "a default route but no global address: connections that try IPv6 first are delayed; check the router, or \
-             disable IPv6 on this machine",
+            "a default route but no global address, so connections that try IPv6 first are delayed; check the router, or \
+             turn IPv6 off on this machine",
         ),
     }
 }
@@ -182,7 +200,40 @@ mod tests {
         assert!(wrong.text.ends_with("it has 192.168.1.5"), "{}", wrong.text);
     }
 
-    /// Lines as Linux writes them: a default route, a rejecting one, loopback, and a local network.
+    /// A key alone leaves the WebSockets open; a public proxy opens a runner that listens on loopback.
+    #[test]
+    fn reports_who_may_call() {
+        let judge = |key: bool, tokens: bool, proxy: Option<&str>, sockets| {
+            let config = Config {
+                api_key: key.then(|| crate::secret::Secret::new("k")),
+                ws_tokens: tokens,
+                proxy: proxy.map(str::to_owned),
+                ..Config::default()
+            };
+            access(&config, sockets)
+        };
+        let paths = Some("/ws and /ws-client");
+        assert_eq!(judge(false, false, None, paths).level, FindingLevel::Ok);
+        let through_a_proxy = judge(false, true, Some("bots.lan"), paths);
+        assert_eq!(through_a_proxy.level, FindingLevel::Warning);
+        assert!(
+            through_a_proxy.text.contains("reaches bots.lan"),
+            "{}",
+            through_a_proxy.text
+        );
+        let without_tokens = judge(true, false, None, paths);
+        assert_eq!(without_tokens.level, FindingLevel::Warning);
+        assert!(
+            without_tokens.text.contains("/ws-client are open"),
+            "{}",
+            without_tokens.text
+        );
+        assert_eq!(judge(true, true, Some("bots.lan"), paths).level, FindingLevel::Ok);
+        assert_eq!(judge(true, false, None, None).level, FindingLevel::Ok);
+    }
+
+    /// Lines as Linux writes them: a default route, one that is refused, one of loopback, and a
+    /// network's own.
     #[test]
     fn distinguishes_broken_absent_and_working_ipv6() {
         let zeros = "0".repeat(32);

@@ -62,6 +62,8 @@ pub enum AccessError {
     Preflight,
     /// A request from an origin that is not allowed.
     Origin,
+    /// A request without an origin, while there is a list.
+    OriginMissing,
     /// A cross-site request that a browser sends without a preflight (CSRF).
     Csrf,
     /// A webhook request that a web page sent.
@@ -75,10 +77,11 @@ impl fmt::Display for AccessError {
         f.write_str(match self {
             AccessError::Host => "HTTP/1.1 wants one Host header",
             AccessError::Misdirected => {
-                "this is not the name of this runner: ask by its address or host name, or see --allowed-hosts"
+                "unknown host name: use the runner's address or host name, or add the name with --allowed-hosts"
             }
             AccessError::Preflight => "Disallowed CORS origin",
             AccessError::Origin => "this origin is not allowed; see --allowed-origins",
+            AccessError::OriginMissing => "the request has no Origin header, and --allowed-origins is set",
             AccessError::Csrf => {
                 "a page of another origin has to send its body as application/json, or with an Authorization header"
             }
@@ -92,6 +95,27 @@ impl fmt::Display for AccessError {
 }
 
 impl std::error::Error for AccessError {}
+
+/// Why a request does not pass the API key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyError {
+    Missing,
+    Wrong,
+    /// The request has no key, and its session is not one that `/start` registered.
+    UnknownSession,
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KeyError::Missing => "no API key: send `Authorization: Bearer KEY`",
+            KeyError::Wrong => "the API key is wrong: send `Authorization: Bearer KEY`",
+            KeyError::UnknownSession => "unknown or expired session, and no API key",
+        })
+    }
+}
+
+impl std::error::Error for KeyError {}
 
 impl AccessPolicy {
     /// Creates the policy for a configuration; `random` must differ for every runner.
@@ -130,7 +154,10 @@ impl AccessPolicy {
             && !route::is_navigation(head.method, head.path)
             && !head.is_exempt_from_origin_list()
         {
-            return Err(AccessError::Origin);
+            return Err(match head.has("origin") {
+                true => AccessError::Origin,
+                false => AccessError::OriginMissing,
+            });
         }
         if self.is_csrf(head) {
             return Err(AccessError::Csrf);
@@ -163,21 +190,33 @@ impl AccessPolicy {
         self.key.is_some()
     }
 
-    /// Returns whether a route needs no key, or the request has it. The id of a session that
-    /// `/start` created counts as the key: only an authorised client received it. A server can thus
-    /// keep the key and let its pages connect.
-    pub fn is_authorized<'h>(
+    /// Accepts a request whose route needs no key, or that has it. The id of a session that
+    /// `/start` made is as good: only callers with the key are told it, so a server can keep the
+    /// key to itself while its pages connect.
+    ///
+    /// # Errors
+    /// [`KeyError`] if the request has neither.
+    pub fn authorize<'h>(
         &self,
         route: &Route<'_>,
         authorizations: impl Iterator<Item = &'h [u8]>,
         is_session: impl FnOnce(&str) -> bool,
-    ) -> bool {
+    ) -> Result<(), KeyError> {
         let session = match route {
             Route::Start | Route::Videoroom => None,
             Route::Offer(session) | Route::Candidates(session) => session.as_deref(),
-            _ => return true,
+            _ => return Ok(()),
         };
-        self.has_key(authorizations) || session.is_some_and(is_session)
+        let mut authorizations = authorizations.peekable();
+        let is_shown = authorizations.peek().is_some();
+        if self.has_key(authorizations) || session.is_some_and(is_session) {
+            return Ok(());
+        }
+        Err(match session {
+            _ if is_shown => KeyError::Wrong,
+            Some(_) => KeyError::UnknownSession,
+            None => KeyError::Missing,
+        })
     }
 
     /// Returns whether a request is for this server, by its `Host` and by the authority of its
@@ -350,7 +389,7 @@ mod tests {
             judged(&open, "GET /videoroom", &[FOREIGN]),
             Err(AccessError::NotUserInitiated)
         );
-        assert_eq!(judged(&listed, "GET /videoroom", &[]), Err(AccessError::Origin));
+        assert_eq!(judged(&listed, "GET /videoroom", &[]), Err(AccessError::OriginMissing));
     }
 
     #[test]
@@ -358,7 +397,7 @@ mod tests {
         let access = access(&[]);
         let asks = |path: &str, key: Option<&'static [u8]>| {
             let route = route::route("POST", path).expect("a route");
-            access.is_authorized(&route, key.into_iter(), |id| id == "known")
+            access.authorize(&route, key.into_iter(), |id| id == "known").is_ok()
         };
         assert!(asks("/start", Some(b"Bearer a key")) && !asks("/start", Some(b"Bearer x")) && !asks("/start", None));
         assert!(asks("/sessions/known/api/offer", None) && !asks("/sessions/other/api/offer", None));

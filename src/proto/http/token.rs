@@ -78,7 +78,9 @@ impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let life_s = TOKEN_LIFE.as_secs();
         match self {
-            TokenError::Unrecognized => f.write_str("the token is none that this runner has made since it started"),
+            TokenError::Unrecognized => {
+                f.write_str("unknown token: this runner did not issue it, or it was restarted since")
+            }
             TokenError::WrongEndpoint(SocketKind::Call) => f.write_str("the token was made for /ws"),
             TokenError::WrongEndpoint(SocketKind::Client) => f.write_str("the token was made for /ws-client"),
             TokenError::Expired => write!(f, "the token has expired; it is good for {life_s} s at most"),

@@ -1,16 +1,19 @@
 //! A limit on the log lines that one caller can cause, so that a flood neither wears out a memory
 //! card nor hides other callers.
 //!
-//! In: the address of the caller that causes a line, and `now`. Out: whether the line is written,
-//! and how many were suppressed since the last report. Each minute has a budget per caller and one
-//! for all callers; an IPv6 caller is a network of 64 bits. Callers beyond the table's cap share
-//! one count.
+//! In: the address of the caller that causes a line, whether it has the API key, and `now`. Out:
+//! whether the line is written, and how many were suppressed since the last report. Each minute has
+//! a budget per caller and one for all callers; an IPv6 caller is a network of 64 bits. Callers
+//! beyond the table's cap share one count. Callers with the key have a budget of their own, which
+//! no flood of others can use up.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Instant;
 
-use crate::limits::{LINES_MAX, LINES_PER_CALLER_MAX, LINES_WINDOW, LOGGED_BODIES_MAX, LOGGED_CALLERS_MAX};
+use crate::limits::{
+    LINES_AUTHORISED_MAX, LINES_MAX, LINES_PER_CALLER_MAX, LINES_WINDOW, LOGGED_BODIES_MAX, LOGGED_CALLERS_MAX,
+};
 use crate::server::source::SourceKey;
 
 /// The counters of this minute.
@@ -21,6 +24,8 @@ pub struct LogLimit {
     sources: HashMap<SourceKey, u32>,
     /// Lines of callers that are not in `sources`.
     others: u32,
+    /// Those of callers with the API key.
+    authorised: u32,
     bodies: u32,
     suppressed: u64,
 }
@@ -42,11 +47,33 @@ impl LogLimit {
         }
         *lines += 1;
         self.all += 1;
-        // Suppressed lines are reported at the start of the next minute, in one line.
-        Some(match self.all {
-            1 => std::mem::take(&mut self.suppressed),
+        Some(self.report())
+    }
+
+    /// Takes leave to write a line that a caller with the API key has caused, like
+    /// [`LogLimit::allow`].
+    pub fn allow_authorised(&mut self, now: Instant) -> Option<u64> {
+        self.roll_window(now);
+        if self.authorised >= LINES_AUTHORISED_MAX {
+            self.suppressed += 1;
+            return None;
+        }
+        self.authorised += 1;
+        Some(self.report())
+    }
+
+    /// Returns the number of lines that were left out and not yet reported, for the end of the log.
+    pub fn take_suppressed(&mut self) -> u64 {
+        std::mem::take(&mut self.suppressed)
+    }
+
+    /// Returns the number to report with the line that was just allowed. The first line of a minute
+    /// reports the last one, so that one line has the whole number.
+    fn report(&mut self) -> u64 {
+        match self.all + self.authorised {
+            1 => self.take_suppressed(),
             _ => 0,
-        })
+        }
     }
 
     /// Requests to log a rejected body, which is much longer than other lines; its own line is
@@ -101,6 +128,32 @@ mod tests {
         assert_eq!(lines.allow(nth(1), start + LINES_WINDOW - TICK), None);
         assert_eq!(lines.allow(nth(1), start + LINES_WINDOW), Some(2));
         assert_eq!(lines.allow(nth(1), start + LINES_WINDOW), Some(0));
+    }
+
+    /// A flood without the key leaves the lines of callers with the key their own budget, which is
+    /// capped as well.
+    #[test]
+    fn callers_with_the_key_have_a_budget_of_their_own() {
+        let (mut lines, start) = (LogLimit::default(), Instant::now());
+        for n in 0..=LINES_MAX {
+            assert_eq!(lines.allow(nth(n % 32), start).is_some(), n < LINES_MAX);
+        }
+        for _ in 0..LINES_AUTHORISED_MAX {
+            assert_eq!(lines.allow_authorised(start), Some(0));
+        }
+        assert_eq!(lines.allow_authorised(start), None);
+        assert_eq!(lines.allow_authorised(start + LINES_WINDOW), Some(2));
+        assert_eq!(lines.allow(nth(1), start + LINES_WINDOW), Some(0));
+    }
+
+    /// The end of the log reports what the next line would have reported, once.
+    #[test]
+    fn the_number_is_taken_at_the_end() {
+        let (mut lines, start) = (LogLimit::default(), Instant::now());
+        for _ in 0..LINES_PER_CALLER_MAX + 3 {
+            lines.allow(nth(1), start);
+        }
+        assert_eq!((lines.take_suppressed(), lines.take_suppressed()), (3, 0));
     }
 
     #[test]

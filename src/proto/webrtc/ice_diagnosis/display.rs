@@ -76,7 +76,8 @@ impl IceAttempt {
             .map(|(kind, network, count)| format!("{count} {kind} {}", network));
         let hidden =
             (self.mdns_candidates > 0).then(|| format!("{} ignored", count_noun(self.mdns_candidates, "mDNS name")));
-        let unusable = (self.unusable_candidates > 0).then(|| format!("{} unusable", self.unusable_candidates));
+        let unusable = (self.unusable_candidates > 0)
+            .then(|| format!("{} without a usable UDP address", self.unusable_candidates));
         let parts: Vec<String> = known.chain(hidden).chain(unusable).collect();
         write!(f, " ({})", parts.join(", "))
     }
@@ -135,8 +136,8 @@ impl IceAttempt {
             ),
             IceFailure::NoUsableCandidate => write!(
                 f,
-                "no check can be sent to what it named, and its own do not reach UDP port {port}: a firewall, or another \
-                 network"
+                "the client named no usable address, and none of its checks arrived on UDP port {port}: probably a \
+                 firewall drops them, or the client is in another network"
             ),
             IceFailure::NoPair => f.write_str(
                 "this machine and the client share no kind of address (IPv4, IPv6), or a way between them is missing",
@@ -148,7 +149,8 @@ impl IceAttempt {
             ),
             IceFailure::Unanswered => write!(
                 f,
-                "a firewall on UDP port {port}, or another network, which takes a TURN server in --ice-servers"
+                "probably a firewall drops UDP port {port}, or the caller is in another network: set a TURN server with \
+                 --ice-servers"
             ),
             IceFailure::UnmappedAnswers => f.write_str(
                 "the client answered, and left XOR-MAPPED-ADDRESS out, without which no answer counts (RFC 8445 section \
@@ -175,7 +177,7 @@ impl IceAttempt {
             ),
             IceFailure::HandshakeFailed(refusal) => write!(f, "ICE is up, and the handshake failed: {refusal}"),
         }?;
-        f.write_str("; see README, \"When something is wrong\"")
+        f.write_str("; see docs/operations.md, \"When something is wrong\"")
     }
 
     fn only_loopback(&self) -> bool {

@@ -113,8 +113,8 @@ fn every_failure_is_distinguished() {
     assert_eq!(
         unanswered.to_string(),
         "1 candidate of the client (1 host on a private network); 3 checks sent to 1 address from 192.168.1.5, 0 answered, 0 \
-         received: a firewall on UDP port 7860, or another network, which takes a TURN server in --ice-servers; see README, \
-         \"When something is wrong\""
+         received: probably a firewall drops UDP port 7860, or the caller is in another network: set a TURN server with \
+         --ice-servers; see docs/operations.md, \"When something is wrong\""
     );
     assert!(
         unanswered
@@ -148,7 +148,7 @@ fn candidates_are_described_by_type_and_network() {
         words.starts_with(
             "11 candidates of the client (3 host on a private network, 1 host on a link without addresses, 1 host on \
              loopback, 1 host on a public network, 1 srflx on a public network, 1 relay on a private network, 2 mDNS names \
-             ignored, 1 unusable); no check sent"
+             ignored, 1 without a usable UDP address); no check sent"
         ),
         "{words}"
     );
