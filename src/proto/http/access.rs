@@ -110,7 +110,7 @@ impl fmt::Display for KeyError {
         f.write_str(match self {
             KeyError::Missing => "no API key: send `Authorization: Bearer KEY`",
             KeyError::Wrong => "the API key is wrong: send `Authorization: Bearer KEY`",
-            KeyError::UnknownSession => "unknown or expired session, and no API key",
+            KeyError::UnknownSession => "unknown or expired session, and no API key: send `Authorization: Bearer KEY`",
         })
     }
 }
