@@ -31,7 +31,7 @@ export function runner(what, { status, message, retryAfter }) {
 	if (status === 401) {
 		return {
 			title: 'The runner requires a key',
-			text: apiKey() ? 'The runner rejected the key of this page.' : 'Enter the key that the runner was started with.',
+			text: apiKey() ? 'The runner rejected the key of this page.' : 'Enter the key that the runner was started with (--api-key).',
 			key: true,
 		};
 	}

@@ -146,7 +146,7 @@ export const plainChecks = {
 			navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException(...error));
 		}, [message, name]);
 		await fails('speaks', throws('NotReadableError', 'Could not start audio source'), 'busy', 'is busy', 'Another program');
-		await fails('speaks', throws('NotAllowedError', 'Permission denied by system'), 'system', 'The system keeps', 'privacy settings');
+		await fails('speaks', throws('NotAllowedError', 'Permission denied by system'), 'system', 'The system blocks', 'privacy settings');
 		// As in an in-app browser.
 		await withBrowser(async (context) => {
 			const page = await context.newPage();

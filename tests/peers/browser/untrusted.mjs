@@ -86,7 +86,7 @@ export const keyChecks = {
 		await shoot(page, out, 'key');
 		await assertFits(page);
 		await give('another key');
-		await until(async () => /was refused/.test(await text(page, 'problem')), 'the page says that the key is wrong');
+		await until(async () => /rejected the key/.test(await text(page, 'problem')), 'the page says that the key is wrong');
 		await give(KEY);
 		await isPhase(page, 'ready');
 		if (await page.locator('#problem').isVisible()) throw new Error(await text(page, 'problem'));
