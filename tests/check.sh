@@ -76,7 +76,7 @@ tests() {
 # Leaves out the black-box modules with calls in real time. A new module runs unless it is listed here.
 fast() {
     local module paced=()
-    for module in canary device faults livekit metrics processes shutdown sockets telephony tls turn; do
+    for module in canary device faults livekit metrics pcm processes shutdown sockets telephony tls turn; do
         paced+=(--skip "$module::")
     done
     stage fmt
