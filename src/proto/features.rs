@@ -90,7 +90,8 @@ pub fn sockets() -> Option<String> {
     (!paths.is_empty()).then(|| paths.join(" and "))
 }
 
-/// A feature that this build lacks. Its words are the end of a sentence that begins with what was asked for.
+/// A feature that this build lacks. Its words are the end of a sentence that begins with what was
+/// asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingFeature(pub Feature);
 

@@ -1,5 +1,5 @@
-//! Logs rejected requests: a DEBUG line each, and a line at the default level for a missing or wrong
-//! key or token, rejected offers, invalid bodies and forged webhooks.
+//! Logs rejected requests: a DEBUG line each, and a line at the default level for a missing or
+//! wrong key or token, rejected offers, invalid bodies and forged webhooks.
 //!
 //! In: the error and the request's head. Out: lines attributed to the client. Tokens in paths,
 //! secrets in bodies, and the configured key are removed.

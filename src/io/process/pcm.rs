@@ -2,8 +2,9 @@
 //!
 //! To the program's stdin: the caller's speech. From its stdout: the bot's. Both are 16-bit signed
 //! little-endian mono PCM at one rate, without a header. RTVI is answered here; texts, messages,
-//! keys and marks do not reach the program: texts and messages are answered by an error. Neither direction waits for the other: a program that does not
-//! read loses the oldest speech, and one that writes faster than real time waits in `write`.
+//! keys and marks do not reach the program: texts and messages are answered by an error. Neither
+//! direction waits for the other: a program that does not read loses the oldest speech, and one
+//! that writes faster than real time waits in `write`.
 
 use std::pin::pin;
 

@@ -200,7 +200,8 @@ mod tests {
         assert!(wrong.text.ends_with("it has 192.168.1.5"), "{}", wrong.text);
     }
 
-    /// A key alone leaves the WebSockets open; a public proxy opens a runner that listens on loopback.
+    /// A key alone leaves the WebSockets open; a public proxy opens a runner that listens on
+    /// loopback.
     #[test]
     fn reports_who_may_call() {
         let judge = |key: bool, tokens: bool, proxy: Option<&str>, sockets| {
