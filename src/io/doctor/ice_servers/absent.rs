@@ -7,13 +7,13 @@ use crate::features::{Feature, MissingFeature};
 pub async fn examine(config: &Config) -> Vec<Finding> {
     const WHAT: &str = "ice servers";
     vec![match config.ice_servers.is_empty() {
-        true => Finding::good(WHAT, "none: callers on other networks need a forwarded UDP port"),
+        true => Finding::ok(WHAT, "none: callers on other networks need a forwarded UDP port"),
         false => {
             let text = format!(
-                "for clients alone: asking them for this side {}",
+                "for clients only: using them on this side {}",
                 MissingFeature(Feature::Turn)
             );
-            Finding::doubtful(WHAT, text)
+            Finding::warning(WHAT, text)
         }
     }]
 }
