@@ -15,6 +15,12 @@ use super::http::{self, Reply};
 use super::provider::Provider;
 use super::runner::TestRunner;
 
+/// A signed webhook. Sent again, it is a replay: the same bytes, with the same time and signature.
+pub struct Webhook {
+    headers: Vec<String>,
+    body: String,
+}
+
 pub const HOST: &str = "bots.example.net";
 /// The token that signs for Twilio and Plivo.
 pub const TOKEN: &str = "canary-token-4714";
@@ -51,8 +57,17 @@ pub fn form(provider: Provider, call_id: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Requests markup from the webhook, like the provider. `nonce` distinguishes requests of Plivo.
-pub fn webhook(runner: &TestRunner, provider: Provider, call_id: &str, nonce: &str) -> Reply {
+impl Webhook {
+    /// Requests markup, like the provider.
+    pub fn send(&self, runner: &TestRunner) -> Reply {
+        let headers: Vec<&str> = self.headers.iter().map(String::as_str).collect();
+        http::request(runner.addr, "POST", "/", &headers, self.body.as_bytes()).expect("an answer")
+    }
+}
+
+/// The webhook of an incoming call. `nonce` distinguishes requests of Plivo; those of Telnyx have
+/// the time of signing.
+pub fn webhook(provider: Provider, call_id: &str, nonce: &str) -> Webhook {
     let form = form(provider, call_id);
     let body: Vec<String> = form
         .iter()
@@ -82,8 +97,7 @@ pub fn webhook(runner: &TestRunner, provider: Provider, call_id: &str, nonce: &s
         }
         Provider::Exotel => {}
     }
-    let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
-    http::request(runner.addr, "POST", "/", &headers, body.as_bytes()).expect("an answer")
+    Webhook { headers, body }
 }
 
 /// The path of the socket in the markup.
