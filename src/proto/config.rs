@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::aliases::{self, Area};
 use crate::features::Feature;
 use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
+pub use crate::moq::config::{MoqCertificate, MoqConfig, MoqMode};
 pub use crate::secret::{Secret, SecretBytes};
 use crate::server::forwarded::Network;
 pub use crate::telephony::settings::{Settings, Telephony};
@@ -31,7 +32,7 @@ pub enum Transport {
     Telephony(&'static Provider),
     /// Plain clients on a WebSocket.
     WebSocket,
-    /// Media over QUIC, which is not implemented.
+    /// Media over QUIC, served by the runner or through a relay.
     Moq,
 }
 
@@ -82,21 +83,21 @@ impl Transport {
         transports.find(|transport| transport.name() == canonical)
     }
 
-    /// Returns the cargo feature of the transport; `None` for one that is not implemented.
-    pub const fn feature(self) -> Option<Feature> {
+    /// Returns the cargo feature of the transport.
+    pub const fn feature(self) -> Feature {
         match self {
-            Transport::WebRtc => Some(Feature::WebRtc),
-            Transport::Videoroom => Some(Feature::Videoroom),
-            Transport::Mediaroom => Some(Feature::Mediaroom),
-            Transport::Telephony(_) => Some(Feature::Telephony),
-            Transport::WebSocket => Some(Feature::WebSocket),
-            Transport::Moq => None,
+            Transport::WebRtc => Feature::WebRtc,
+            Transport::Videoroom => Feature::Videoroom,
+            Transport::Mediaroom => Feature::Mediaroom,
+            Transport::Telephony(_) => Feature::Telephony,
+            Transport::WebSocket => Feature::WebSocket,
+            Transport::Moq => Feature::Moq,
         }
     }
 
     /// Returns whether this build can run sessions of the transport.
     pub fn in_this_build(self) -> bool {
-        self.feature().is_some_and(Feature::in_this_build)
+        self.feature().in_this_build()
     }
 
     /// Returns the telephony provider of the transport.
@@ -109,7 +110,7 @@ impl Transport {
 
     /// Returns whether a browser on a page of the runner can use it.
     pub fn is_for_pages(self) -> bool {
-        !self.is_telephony() && self != Transport::Moq
+        !self.is_telephony()
     }
 
     /// Returns whether it carries calls of a telephony provider.
@@ -380,6 +381,8 @@ pub struct Config {
     pub mediaroom: Mediaroom,
     /// The WhatsApp account; `None` without `--messaging`.
     pub messaging: Option<Messaging>,
+    /// Media over QUIC, which only `-t moq` serves.
+    pub moq: MoqConfig,
     /// Names of the fields of a Daily room in the response of `/start`.
     pub start_names: StartNames,
     /// Whether to run one bot in one Daily room, without a web server.
@@ -429,6 +432,7 @@ impl Default for Config {
             videoroom: Videoroom::default(),
             mediaroom: Mediaroom::default(),
             messaging: None,
+            moq: MoqConfig::default(),
             start_names: StartNames::default(),
             direct: false,
             bot_enters_rooms: true,
@@ -511,6 +515,8 @@ pub struct ListenAddresses {
     pub port: u16,
     /// UDP port of every WebRTC session; 0 only in a build without WebRTC.
     pub rtc_port: u16,
+    /// UDP port of Media over QUIC; 0 if the runner serves none.
+    pub moq_port: u16,
     /// Addresses at which other machines may reach this one.
     pub addresses: Vec<IpAddr>,
 }

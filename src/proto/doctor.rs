@@ -7,6 +7,8 @@
 pub mod certificate;
 pub mod machine;
 pub mod messaging;
+#[cfg(feature = "moq")]
+pub mod moq;
 pub mod network;
 pub mod providers;
 pub mod rooms;

@@ -18,6 +18,7 @@ pub enum Feature {
     Mediaroom,
     Videoroom,
     Messaging,
+    Moq,
     Tls,
     Page,
     Doctor,
@@ -26,7 +27,7 @@ pub enum Feature {
 
 impl Feature {
     /// All features, in the order of `Cargo.toml`.
-    pub const ALL: [Feature; 11] = [
+    pub const ALL: [Feature; 12] = [
         Feature::WebRtc,
         Feature::Turn,
         Feature::Telephony,
@@ -34,6 +35,7 @@ impl Feature {
         Feature::Mediaroom,
         Feature::Videoroom,
         Feature::Messaging,
+        Feature::Moq,
         Feature::Tls,
         Feature::Page,
         Feature::Doctor,
@@ -50,6 +52,7 @@ impl Feature {
             Feature::Mediaroom => "mediaroom",
             Feature::Videoroom => "videoroom",
             Feature::Messaging => "messaging",
+            Feature::Moq => "moq",
             Feature::Tls => "tls",
             Feature::Page => "page",
             Feature::Doctor => "doctor",
@@ -67,6 +70,7 @@ impl Feature {
             Feature::Mediaroom => cfg!(feature = "mediaroom"),
             Feature::Videoroom => cfg!(feature = "videoroom"),
             Feature::Messaging => cfg!(feature = "messaging"),
+            Feature::Moq => cfg!(feature = "moq"),
             Feature::Tls => cfg!(feature = "tls"),
             Feature::Page => cfg!(feature = "page"),
             Feature::Doctor => cfg!(feature = "doctor"),

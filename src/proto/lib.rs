@@ -7,6 +7,7 @@
 //! - [`webrtc`]: offers, peer connections, their sessions, and the network below them
 //! - [`telephony`] and [`sockets`]: telephone calls and plain clients on WebSockets
 //! - [`livekit`] and [`daily`]: media rooms; [`whatsapp`]: calls of a messaging app
+//! - [`moq`]: Media over QUIC
 //! - [`session`]: the contract of every session with its driver; [`event`]: what a session tells a
 //!   bot
 //! - [`audio`], [`rtvi`], [`process`] (bots that are programs)
@@ -39,6 +40,8 @@ pub mod http;
 pub mod limits;
 pub mod livekit;
 pub mod metrics;
+#[cfg_attr(not(feature = "moq"), path = "moq/absent.rs")]
+pub mod moq;
 pub mod options;
 pub mod participant;
 pub mod process;

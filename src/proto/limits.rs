@@ -64,6 +64,10 @@ pub const PENDING_OFFERS_YIELD_AFTER: Duration = Duration::from_secs(5);
 /// session.
 pub const EVICTED_SESSIONS_MAX: usize = 32;
 
+/// Time in which a session of Media over QUIC binds its port or connects to its relay, before
+/// `/start` answers 504: that of Pipecat's runner.
+pub const MOQ_READY: Duration = Duration::from_secs(15);
+
 // ---- watch: stalls, supervisor
 
 /// Interval at which the watchdog thread checks the runtime; a supervisor with a short watchdog
@@ -245,6 +249,12 @@ pub const CANDIDATE_BYTES_MAX: usize = 512;
 pub const MID_BYTES_MAX: usize = 64;
 /// Bytes of the name of a transport in `/start`; the longest name has eleven.
 pub const TRANSPORT_BYTES_MAX: usize = 64;
+/// Bytes of a namespace of Media over QUIC, in `/start` and options; random ones have 24.
+pub const MOQ_NAMESPACE_BYTES_MAX: usize = 128;
+/// Bytes of the id of a participant of Media over QUIC.
+pub const MOQ_PARTICIPANT_BYTES_MAX: usize = 64;
+/// Bytes of the URL of a relay, which may hold a token.
+pub const MOQ_URL_BYTES_MAX: usize = 2_048;
 /// Bytes of an endpoint name, and of a session id in a path; valid ones are shorter.
 pub const ENDPOINT_NAME_BYTES_MAX: usize = 64;
 /// Characters of a `User-Agent` that are passed to the bot: browsers send some 150.
@@ -518,6 +528,19 @@ pub const HANDSHAKES_MAX: usize = 64;
 /// Age at which such a WebSocket may be evicted: a provider identifies itself within milliseconds,
 /// so the oldest of 64 is none.
 pub const HANDSHAKES_YIELD_AFTER: Duration = Duration::ZERO;
+/// Connections of Media over QUIC that have not named their session: twice the calls of a full
+/// runner.
+pub const MOQ_UNBOUND_MAX: usize = 64;
+/// Those of one source: the callers of an office behind one address.
+pub const MOQ_UNBOUND_PER_SOURCE: usize = 16;
+/// Age at which such a connection may be evicted: a caller names its session within a second on
+/// most networks.
+pub const MOQ_UNBOUND_YIELD_AFTER: Duration = Duration::from_secs(3);
+/// Evicted connections that are still closing.
+pub const MOQ_UNBOUND_ENDING_MAX: usize = 64;
+/// Such connections at which new ones have to prove their address first: a flood with forged
+/// addresses then costs one datagram each, and callers of an idle runner save a round trip.
+pub const MOQ_RETRY_FROM: usize = 8;
 /// Evicted WebSockets that are still closing.
 pub const HANDSHAKES_ENDING_MAX: usize = 64;
 /// Time from the upgrade to a recognised telephony provider.

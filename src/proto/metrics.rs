@@ -19,6 +19,8 @@ use std::time::Duration;
 use crate::config::{MetricsAccess, Transport};
 use crate::counts::{COUNTERS, COUNTS, CounterScope};
 use crate::event::LeaveReason;
+#[cfg(feature = "moq")]
+use crate::moq::accepted::ArrivalError;
 use crate::webrtc::gather::ServerState;
 use crate::webrtc::offer::OfferError;
 use process::ProcessStats;
@@ -132,6 +134,26 @@ struct TransportMetrics {
     waiting_speech_us: AtomicU64,
 }
 
+/// Labels of the connections of Media over QUIC: those that found a session, that had to prove
+/// their address first, that were refused because there were too many, and the reasons of the
+/// others.
+#[cfg(feature = "moq")]
+const MOQ_OUTCOMES: [&str; 3] = ["accepted", "retried", "refused"];
+
+/// What became of a connection of Media over QUIC.
+#[cfg(feature = "moq")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoqConnectionOutcome {
+    /// A session took it.
+    Accepted,
+    /// Its source has to prove its address first.
+    Retried,
+    /// There were too many.
+    Refused,
+    /// It reached no session, for the reason with this label.
+    Failed(&'static str),
+}
+
 /// All metrics. Created once per runner.
 #[derive(Default)]
 pub struct RunnerMetrics {
@@ -142,6 +164,8 @@ pub struct RunnerMetrics {
     answer: Histogram,
     connect: Histogram,
     lateness: Histogram,
+    #[cfg(feature = "moq")]
+    moq: [AtomicU64; MOQ_OUTCOMES.len() + ArrivalError::LABELS.len()],
 }
 
 /// Values of the driver at the time of a scrape.
@@ -153,6 +177,9 @@ pub struct MetricsSnapshot {
     pub inbox_full: u64,
     /// State of the configured ICE servers.
     pub ice_servers: Vec<ServerState>,
+    /// Live connections of Media over QUIC, and datagrams whose connection had a full queue.
+    pub moq_connections: u64,
+    pub moq_inbox_full: u64,
     /// Live tasks.
     pub tasks: u64,
     /// Stalls of the runtime, and of session tasks.
@@ -188,6 +215,48 @@ impl RunnerMetrics {
         if let Some(at) = CODECS.iter().position(|name| *name == codec) {
             self.codecs[at].fetch_add(1, Relaxed);
         }
+    }
+
+    /// Records a connection of Media over QUIC.
+    #[cfg(feature = "moq")]
+    pub fn moq_connection(&self, outcome: MoqConnectionOutcome) {
+        let at = match outcome {
+            MoqConnectionOutcome::Accepted => Some(0),
+            MoqConnectionOutcome::Retried => Some(1),
+            MoqConnectionOutcome::Refused => Some(2),
+            MoqConnectionOutcome::Failed(label) => {
+                let at = ArrivalError::LABELS.iter().position(|known| *known == label);
+                at.map(|at| MOQ_OUTCOMES.len() + at)
+            }
+        };
+        if let Some(count) = at.and_then(|at| self.moq.get(at)) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[cfg(feature = "moq")]
+    fn render_moq(&self, text: &mut MetricsText, seen: &MetricsSnapshot) {
+        text.family(
+            "edge_runner_moq_connections",
+            MetricKind::Gauge,
+            "Live connections of Media over QUIC, of callers or to the relay.",
+        );
+        text.sample(&[], seen.moq_connections);
+        text.family(
+            "edge_runner_moq_connections_total",
+            MetricKind::Counter,
+            "Connections of callers over Media over QUIC: accepted by a session, retried to prove their address, refused \
+             because there were too many, or the reason why they reached no session.",
+        );
+        for (outcome, count) in MOQ_OUTCOMES.iter().chain(&ArrivalError::LABELS).zip(&self.moq) {
+            text.sample(&[("outcome", outcome)], count.load(Relaxed));
+        }
+        text.family(
+            "edge_runner_moq_datagrams_dropped_total",
+            MetricKind::Counter,
+            "Datagrams of Media over QUIC whose connection had a full queue.",
+        );
+        text.sample(&[], seen.moq_inbox_full);
     }
 
     /// Returns the text for Prometheus.
@@ -226,6 +295,8 @@ impl RunnerMetrics {
             text.sample(&[("class", class)], count.load(Relaxed));
         }
         self.render_delays(&mut text);
+        #[cfg(feature = "moq")]
+        self.render_moq(&mut text, seen);
         render_seen(&mut text, seen);
         text.into_string()
     }

@@ -55,6 +55,13 @@ pub enum KindArguments<'a> {
         url: &'a str,
         token: &'a Secret,
     },
+    Moq {
+        relay_url: &'a str,
+        namespace: &'a str,
+        bot_id: &'a str,
+        client_id: &'a str,
+        serve: bool,
+    },
 }
 
 /// The arguments do not fit into an environment variable.
@@ -88,6 +95,7 @@ pub fn arguments(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Resu
         KindArguments::WebSocket { .. } => "websocket",
         KindArguments::Videoroom { .. } => "videoroom",
         KindArguments::Mediaroom { .. } => "mediaroom",
+        KindArguments::Moq { .. } => "moq",
     };
     put("kind", name.into());
     put("session_id", common.session_id.into());
@@ -120,6 +128,19 @@ pub fn arguments(common: &CommonArguments<'_>, kind: &KindArguments<'_>) -> Resu
             put("room_name", (*room_name).into());
             put("url", (*url).into());
             put("token", token.expose().into());
+        }
+        KindArguments::Moq {
+            relay_url,
+            namespace,
+            bot_id,
+            client_id,
+            serve,
+        } => {
+            put("relay_url", (*relay_url).into());
+            put("namespace", (*namespace).into());
+            put("bot_id", (*bot_id).into());
+            put("client_id", (*client_id).into());
+            put("serve", (*serve).into());
         }
         KindArguments::WebSocket {
             path,

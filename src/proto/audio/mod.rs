@@ -22,6 +22,7 @@ pub mod pacer;
 #[cfg(feature = "webrtc")]
 pub mod packet;
 pub mod playout_pacer;
+pub mod rate_converter;
 #[cfg(feature = "webrtc")]
 pub mod receiver;
 pub mod resample;

@@ -68,9 +68,13 @@ impl AudioReceiver {
     }
 
     pub fn handle_packet(&mut self, packet: &AudioPacket, now: Instant) {
+        self.handle_payload(packet.sequence, packet.timestamp, &packet.payload, now);
+    }
+
+    /// Handles the payload of a packet with its extended sequence number and timestamp.
+    pub fn handle_payload(&mut self, sequence: u64, timestamp: u64, payload: &[u8], now: Instant) {
         if self.decoder.is_some() {
-            self.jitter
-                .handle_packet(packet.sequence, packet.timestamp, &packet.payload, now);
+            self.jitter.handle_packet(sequence, timestamp, payload, now);
         }
     }
 

@@ -1,9 +1,8 @@
 //! The outbound audio of an RTP session: from the bot's PCM to paced packets.
 //!
 //! In: `i16` mono PCM at the bot's rate, interruptions, and `now`. Out: one packet per 20 ms with
-//! its RTP timestamp, silence included, and the start and end of speech. Combines `pacer`,
-//! `resample` (if the codec does not support the bot's rate) and `encoder`. Nothing leaves before
-//! [`AudioSender::start`].
+//! its RTP timestamp, silence included, and the start and end of speech. Combines
+//! `rate_converter`, `pacer` and `encoder`. Nothing leaves before [`AudioSender::start`].
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -12,7 +11,7 @@ use crate::audio::codec::Codec;
 use crate::audio::encoder::SpeechEncoder;
 use crate::audio::opus::{EncoderSettings, RTP_CLOCK_HZ};
 use crate::audio::pacer::{self, Pacer};
-use crate::audio::resample::Resampler;
+use crate::audio::rate_converter::RateConverter;
 
 /// The rate of the silence that is sent until the bot requests audio.
 const DEFAULT_RATE_HZ: u32 = 16_000;
@@ -39,17 +38,14 @@ pub struct AudioSender {
     /// Whether the peer plays at 16 kHz, so audio above 8 kHz is not encoded.
     device: bool,
     voice: EncoderSettings,
-    rate_hz: u32,
-    /// Set if the bot's rate is not that of the codec.
-    resampler: Option<Resampler>,
+    /// From the bot's rate to that of the codec.
+    converter: RateConverter,
     pacer: Pacer,
     encoder: Option<SpeechEncoder>,
     started: bool,
     /// Ticks of 48 kHz before the rate was set.
     tick_base: u64,
     ticks: u64,
-    /// Speech at the codec's rate on its way to the pacer; a field to reuse the memory.
-    resampled: Vec<i16>,
     speech_events: VecDeque<SpeechEvent>,
     /// Counters from before the rate was set.
     stats_base: pacer::PacerStats,
@@ -62,14 +58,12 @@ impl AudioSender {
             codec,
             device,
             voice,
-            rate_hz: DEFAULT_RATE_HZ,
-            resampler: resampler(DEFAULT_RATE_HZ, codec_hz),
+            converter: RateConverter::new(DEFAULT_RATE_HZ, codec_hz),
             pacer: Pacer::new(codec_hz),
             encoder: None,
             started: false,
             tick_base: 0,
             ticks: 0,
-            resampled: Vec::new(),
             speech_events: VecDeque::new(),
             stats_base: pacer::PacerStats::default(),
         }
@@ -77,9 +71,8 @@ impl AudioSender {
 
     /// Sets the rate of the bot's PCM, in Hz. The stream continues with the next packet.
     pub fn set_rate(&mut self, rate_hz: u32, now: Instant) {
-        if self.rate_hz != rate_hz {
-            self.rate_hz = rate_hz;
-            self.rebuild(now);
+        if self.converter.from_hz() != rate_hz {
+            self.rebuild(rate_hz, now);
         }
     }
 
@@ -88,15 +81,15 @@ impl AudioSender {
         if self.codec != codec {
             self.codec = codec;
             self.handle_pause();
-            self.rebuild(now);
+            self.rebuild(self.converter.from_hz(), now);
         }
     }
 
-    /// Recreates resampler, pacer and encoder for the current rates; timestamps and counters
-    /// continue.
-    fn rebuild(&mut self, now: Instant) {
-        let codec_hz = self.codec_hz();
-        self.resampler = resampler(self.rate_hz, codec_hz);
+    /// Recreates converter, pacer and encoder for this rate of the bot's PCM; timestamps and
+    /// counters continue.
+    fn rebuild(&mut self, rate_hz: u32, now: Instant) {
+        let codec_hz = self.codec.encoder_rate_hz(rate_hz);
+        self.converter = RateConverter::new(rate_hz, codec_hz);
         self.stats_base = self.counters();
         self.pacer = Pacer::new(codec_hz);
         self.encoder = None;
@@ -104,11 +97,6 @@ impl AudioSender {
         if self.started {
             self.pacer.start(now);
         }
-    }
-
-    /// Returns the rate of the encoded PCM.
-    fn codec_hz(&self) -> u32 {
-        self.codec.encoder_rate_hz(self.rate_hz)
     }
 
     /// Starts the stream once the caller is connected: a packet leaves every 20 ms.
@@ -120,9 +108,7 @@ impl AudioSender {
     /// Drops the queued speech.
     pub fn handle_interruption(&mut self, now: Instant) {
         self.pacer.handle_interruption(now);
-        if let Some(resampler) = &mut self.resampler {
-            resampler.reset();
-        }
+        self.converter.reset();
     }
 
     /// Pauses sending. Current speech is reported as stopped; queued audio begins new speech at the
@@ -135,25 +121,12 @@ impl AudioSender {
 
     /// Returns the free capacity of the queue, in samples at the bot's rate.
     pub fn free_capacity(&self) -> usize {
-        // One sample less: the resampler may return one sample more than the ratio.
-        let free = self
-            .pacer
-            .free_capacity()
-            .saturating_sub(usize::from(self.resampler.is_some())) as u64;
-        (free * u64::from(self.rate_hz) / u64::from(self.codec_hz())) as usize
+        self.converter.input_samples(self.pacer.free_capacity())
     }
 
     /// Queues speech at the bot's rate, at most [`AudioSender::free_capacity`] samples.
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
-        let speech = match &mut self.resampler {
-            Some(resampler) => {
-                self.resampled.clear();
-                resampler.process(pcm, &mut self.resampled);
-                &self.resampled
-            }
-            None => pcm,
-        };
-        self.pacer.handle_audio(speech, now);
+        self.pacer.handle_audio(self.converter.convert(pcm), now);
     }
 
     /// Returns whether no speech is queued.
@@ -174,7 +147,7 @@ impl AudioSender {
         let ticks = self.tick_base + frame.rtp_ticks;
         self.ticks = ticks + pacer::PTIME_TICKS;
         if self.encoder.is_none() {
-            let rate_hz = self.codec.encoder_rate_hz(self.rate_hz);
+            let rate_hz = self.codec.encoder_rate_hz(self.converter.from_hz());
             self.encoder = SpeechEncoder::new(self.codec, rate_hz, self.voice, self.device)
                 .inspect_err(|error| log::warn!("no audio at {rate_hz} Hz: {error}"))
                 .ok();
@@ -210,11 +183,6 @@ impl AudioSender {
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.pacer.poll_timeout().map(|(at, _why)| at)
     }
-}
-
-/// Returns the resampler between two rates; `None` if they are equal.
-fn resampler(from_hz: u32, to_hz: u32) -> Option<Resampler> {
-    (from_hz != to_hz).then(|| Resampler::new(from_hz, to_hz))
 }
 
 #[cfg(test)]
@@ -341,10 +309,7 @@ mod tests {
             run(&mut speaker, &mut &pcm[..], start, until);
             speaker.handle_interruption(until);
             assert!(speaker.is_silent());
-            let mut rest = Vec::new();
-            if let Some(resampler) = &mut speaker.resampler {
-                resampler.process(&[0; 500], &mut rest);
-            }
+            let rest = speaker.converter.convert(&[0; 500]);
             assert!(rest.iter().all(|sample| *sample == 0), "nothing in the filter either");
             assert_eq!(
                 [speaker.poll_speech_event(), speaker.poll_speech_event()],

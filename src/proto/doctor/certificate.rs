@@ -133,6 +133,7 @@ mod tests {
             validity,
             is_authority: false,
             permitted: None,
+            is_p256: true,
         }
     }
 

@@ -59,6 +59,7 @@ impl Route<'_> {
             Route::Offer(_) | Route::Candidates(_) | Route::Whip(_) => Some(Feature::WebRtc),
             Route::Socket(SocketKind::Client, _) => Some(Feature::WebSocket),
             Route::Socket(SocketKind::Call, _) | Route::Webhook => Some(Feature::Telephony),
+            Route::Socket(SocketKind::Moq, _) => Some(Feature::Moq),
             Route::Videoroom | Route::DialIn => Some(Feature::Videoroom),
             Route::Messaging => Some(Feature::Messaging),
             Route::Metrics | Route::Robots | Route::Start | Route::Status | Route::Methods(_) => None,
@@ -174,11 +175,12 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, RouteError> {
     }
 }
 
-/// Returns the path of a WebSocket, without a token.
+/// Returns the path of a WebSocket, or of Media over QUIC, without a token.
 pub fn socket_path(family: SocketKind) -> &'static str {
     match family {
         SocketKind::Call => "/ws",
         SocketKind::Client => "/ws-client",
+        SocketKind::Moq => crate::moq::relay_url::PATH,
     }
 }
 

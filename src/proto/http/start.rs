@@ -6,6 +6,8 @@
 //! transport that does not exist, that `-t` excludes, that only an option selects, or that this
 //! build lacks (400). Source: R-043, R-044, R-052 to R-072.
 
+mod moq;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -17,8 +19,10 @@ use crate::features::MissingFeature;
 use crate::http::route;
 use crate::http::token::SocketKind;
 use crate::limits;
+use crate::moq::config::{NAMESPACE_RULE, is_namespace};
 use crate::server::body::{self, ObjectReader, ValidationError};
 use crate::webrtc::ice;
+pub use moq::{MoqReply, MoqStartError, caller_url, random_namespace};
 
 /// The public STUN server that `enableDefaultIceServers` adds, as in Pipecat.
 const DEFAULT_STUN: &str = "stun:stun.l.google.com:19302";
@@ -39,6 +43,9 @@ pub enum StartPlan<'c> {
     Videoroom { room: Option<RoomRequest>, body: Value },
     /// A media room: tokens are created, and the bot starts.
     Mediaroom { body: Value },
+    /// Media over QUIC: the bot starts, and the client receives the URL of the runner or of the
+    /// relay. Without a namespace, the session gets a random one.
+    Moq { namespace: Option<String>, body: Value },
 }
 
 /// A rejected `/start` request.
@@ -54,7 +61,7 @@ pub enum StartRequestError {
     ByOptionOnly(Transport),
     /// The bot cannot join a room of this transport by itself.
     BotCannotJoin(Transport),
-    /// This build, or this version, does not have the transport.
+    /// This build does not have the transport.
     NotInThisBuild(Transport),
 }
 
@@ -92,10 +99,9 @@ impl fmt::Display for StartRequestError {
                  as in `edge-runner -- python3 bot.py`",
                 asked.name()
             ),
-            StartRequestError::NotInThisBuild(asked) => match asked.feature() {
-                Some(feature) => write!(f, "transport `{}` {}", asked.name(), MissingFeature(feature)),
-                None => write!(f, "transport `{}` is not in this build yet", asked.name()),
-            },
+            StartRequestError::NotInThisBuild(asked) => {
+                write!(f, "transport `{}` {}", asked.name(), MissingFeature(asked.feature()))
+            }
         }
     }
 }
@@ -118,6 +124,14 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, Sta
     let default_ice = fields.flag("enableDefaultIceServers").unwrap_or(false);
     let room = fields.object("videoroomRoomProperties");
     let token = fields.object("videoroomMeetingTokenProperties");
+    let namespace = fields.string("namespace", limits::MOQ_NAMESPACE_BYTES_MAX);
+    let namespace = match namespace {
+        Some(name) if !is_namespace(&name) => {
+            let rule = format!("String should have {NAMESPACE_RULE}");
+            fields.reject("namespace", rule, "string_pattern_mismatch")
+        }
+        namespace => namespace,
+    };
     let body = fields.take("body").map_or_else(|| json!({}), |(_, body)| body);
     fields.finish()?;
 
@@ -142,7 +156,10 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<StartPlan<'c>, Sta
             body,
         }),
         Transport::Mediaroom => Ok(StartPlan::Mediaroom { body }),
-        Transport::Moq => Err(StartRequestError::NotInThisBuild(Transport::Moq)),
+        Transport::Moq => Ok(StartPlan::Moq {
+            namespace: namespace.or_else(|| config.moq.namespace.clone()),
+            body,
+        }),
     }
 }
 
@@ -204,8 +221,8 @@ fn transport(config: &Config, asked: Option<String>, create_room: bool) -> Resul
     };
     match config.transport {
         Some(only) if only != transport => Err(StartRequestError::Excluded { asked: transport, only }),
-        None if transport == Transport::Moq => Err(StartRequestError::ByOptionOnly(transport)),
         _ if !transport.in_this_build() => Err(StartRequestError::NotInThisBuild(transport)),
+        None if transport == Transport::Moq => Err(StartRequestError::ByOptionOnly(transport)),
         _ if transport == Transport::Videoroom && !config.bot_enters_rooms => {
             Err(StartRequestError::BotCannotJoin(transport))
         }
@@ -474,13 +491,45 @@ mod tests {
         }
         assert_eq!(
             StartRequestError::NotInThisBuild(Transport::Moq).to_string(),
-            "transport `moq` is not in this build yet"
-        );
-        assert_eq!(
-            start(r#"{"transport":"moq"}"#),
-            Err(StartRequestError::ByOptionOnly(Transport::Moq))
+            "transport `moq` is not in this build: it needs the cargo feature `moq`"
         );
         assert!(start(r#"{"createDailyRoom":true,"transport":"webrtc"}"#).is_ok());
+    }
+
+    /// R-014, R-015: only `-t moq` serves it. The namespace of the request wins over the option's.
+    #[test]
+    fn the_option_selects_media_over_quic() {
+        let by_option = start(r#"{"transport":"moq"}"#).expect_err("refused");
+        assert_eq!(by_option, StartRequestError::ByOptionOnly(Transport::Moq));
+        assert_eq!(
+            by_option.to_string(),
+            "transport `moq` is served only by a runner started with -t moq"
+        );
+        let mut config = config(Some(Transport::Moq));
+        let namespace = |config: &Config, text: &str| match plan(config, text.as_bytes()) {
+            Ok(StartPlan::Moq { namespace, body }) => (namespace, body),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(namespace(&config, "{}"), (None, json!({})));
+        let named = r#"{"transport":"moq","namespace":"rooms/1","body":[1]}"#;
+        assert_eq!(namespace(&config, named), (Some("rooms/1".into()), json!([1])));
+        config.moq.namespace = Some("fixed".into());
+        assert_eq!(namespace(&config, r#"{"namespace":null}"#).0.as_deref(), Some("fixed"));
+        assert_eq!(namespace(&config, named).0.as_deref(), Some("rooms/1"));
+        for (namespace, kind) in [
+            (json!(1), "string_type"),
+            (json!(""), "string_pattern_mismatch"),
+            (json!("a//b"), "string_pattern_mismatch"),
+            (json!("a b"), "string_pattern_mismatch"),
+            (json!("a".repeat(129)), "string_too_long"),
+        ] {
+            let text = json!({"namespace": namespace}).to_string();
+            let Err(StartRequestError::Invalid(invalid)) = plan(&config, text.as_bytes()) else {
+                panic!("{text}")
+            };
+            assert_eq!(invalid.detail()[0]["type"], json!(kind), "{text}");
+            assert_eq!(invalid.detail()[0]["loc"], json!(["body", "namespace"]));
+        }
     }
 
     /// R-030, R-054 to R-056: the flag or a configured room requests a room, with its properties.

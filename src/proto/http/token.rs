@@ -1,5 +1,5 @@
-//! One-time tokens for WebSockets, issued by `/start` and the telephony webhook and verified at the
-//! upgrade.
+//! One-time tokens for WebSockets and Media over QUIC, issued by `/start` and the telephony webhook
+//! and verified at the upgrade, or at the CONNECT request.
 //!
 //! In: the kind of socket, an id, `now`. Out: a token, and once, within 300 s, the id again. A
 //! token is `base64url({"aud","exp","jti","seq","iss"}) "." hex(HMAC-SHA256)`. `jti` is the id;
@@ -38,6 +38,9 @@ pub enum SocketKind {
     /// `/ws-client`, for plain clients.
     #[serde(rename = "ws-client")]
     Client,
+    /// `/moq` on the UDP port of Media over QUIC; the id is that of a session.
+    #[serde(rename = "moq")]
+    Moq,
 }
 
 /// The authority on which a token was issued.
@@ -83,6 +86,7 @@ impl fmt::Display for TokenError {
             }
             TokenError::WrongEndpoint(SocketKind::Call) => f.write_str("the token was made for /ws"),
             TokenError::WrongEndpoint(SocketKind::Client) => f.write_str("the token was made for /ws-client"),
+            TokenError::WrongEndpoint(SocketKind::Moq) => f.write_str("the token was made for /moq"),
             TokenError::Expired => write!(f, "the token has expired; it is good for {life_s} s at most"),
             TokenError::Used => f.write_str("the token was used before; each opens one connection"),
         }

@@ -22,9 +22,7 @@ use std::net::IpAddr;
 use env::Variables;
 
 pub use parse::{SpecialMode, not_unicode, parse, split_command};
-pub use table::{
-    Expected, Flag, FlagKind, HIDDEN, HOST_HELP, OptionStore, OptionTable, Setter, flag, number, push, put, tls,
-};
+pub use table::{Expected, Flag, FlagKind, HOST_HELP, OptionStore, OptionTable, Setter, flag, number, push, put, tls};
 pub use usage_error::{UsageError, need};
 
 /// The surroundings that the meaning of the arguments depends on.

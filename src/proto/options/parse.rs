@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::UsageError;
 use super::suggest::nearest;
-use super::table::{Flag, FlagKind, HIDDEN, OptionStore, OptionTable, Setter};
+use super::table::{Flag, FlagKind, OptionStore, OptionTable, Setter};
 use crate::aliases::{self, Area};
 
 /// An option that ends parsing and prints a text.
@@ -116,8 +116,9 @@ fn by_long<T>(table: &OptionTable<T>, name: &str) -> Option<&'static Flag<T>> {
 }
 
 fn unknown<T>(table: &OptionTable<T>, given: &str) -> UsageError {
-    let shown = table.flags.iter().filter(|flag| flag.group != HIDDEN);
-    let names = shown
+    let names = table
+        .flags
+        .iter()
         .flat_map(|flag| std::iter::once(flag.long).chain(aliases::aliases(Area::Option, flag.long).iter().copied()));
     let name = given.split('=').next().unwrap_or_default();
     let nearest = nearest(name, names).map(|name| format!("`{name}`"));

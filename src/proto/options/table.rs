@@ -103,9 +103,6 @@ pub struct OptionTable<T: 'static> {
     pub own_variable_first: bool,
 }
 
-/// The group of options that neither help nor completions show.
-pub const HIDDEN: &str = "";
-
 /// Returns an option.
 pub const fn flag<T>(
     short: Option<char>,

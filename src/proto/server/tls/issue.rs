@@ -59,18 +59,35 @@ pub fn certificate(
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
-    for name in names {
-        params.subject_alt_names.push(match name {
-            CertificateName::Dns(name) => SanType::DnsName(name.as_str().try_into()?),
-            CertificateName::Address(address) => SanType::IpAddress(*address),
-        });
-    }
+    params.subject_alt_names = subject_alt_names(names)?;
     let mut issuer = CertificateParams::default();
     issuer.distinguished_name = distinguished(authority);
     Ok(params
         .signed_by(key, &Issuer::from_params(&issuer, authority_key))?
         .der()
         .to_vec())
+}
+
+/// Issues a server certificate that its own key signs, for clients that compare its hash.
+///
+/// # Errors
+/// Returns an error of the library for a name that is not ASCII.
+pub fn self_signed(names: &[CertificateName], validity: Validity, key: &KeyPair) -> Result<Vec<u8>, Error> {
+    let mut params = valid(validity);
+    params.distinguished_name = distinguished("edge-runner");
+    params.is_ca = IsCa::ExplicitNoCa;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.subject_alt_names = subject_alt_names(names)?;
+    Ok(params.self_signed(key)?.der().to_vec())
+}
+
+fn subject_alt_names(names: &[CertificateName]) -> Result<Vec<SanType>, Error> {
+    let names = names.iter().map(|name| match name {
+        CertificateName::Dns(name) => name.as_str().try_into().map(SanType::DnsName),
+        CertificateName::Address(address) => Ok(SanType::IpAddress(*address)),
+    });
+    names.collect()
 }
 
 fn valid(validity: Validity) -> CertificateParams {

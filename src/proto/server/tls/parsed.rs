@@ -8,11 +8,15 @@ use std::fmt;
 use std::net::IpAddr;
 
 use x509_cert::der::Decode as _;
+use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::ext::pkix::{BasicConstraints, NameConstraints, SubjectAltName};
 use x509_cert::name::Name as Distinguished;
 
 use super::{CertificateName, NameConstraint, Validity};
+
+/// The curve P-256 (RFC 5480 section 2.1.1.1).
+const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 
 /// The content of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +29,8 @@ pub struct Certificate {
     pub is_authority: bool,
     /// The name constraints; `None` if the authority may certify all names.
     pub permitted: Option<Vec<NameConstraint>>,
+    /// Whether the key is on P-256.
+    pub is_p256: bool,
 }
 
 /// Bytes that are not a certificate.
@@ -68,8 +74,22 @@ impl Certificate {
             validity,
             is_authority,
             permitted,
+            is_p256: is_p256(tbs),
         })
     }
+
+    /// Returns whether subject and issuer are the same, as in a self-signed certificate.
+    pub fn is_self_issued(&self) -> bool {
+        self.subject == self.issuer
+    }
+}
+
+fn is_p256(tbs: &x509_cert::TbsCertificate) -> bool {
+    let parameters = &tbs.subject_public_key_info().algorithm.parameters;
+    let curve = parameters
+        .as_ref()
+        .and_then(|any| any.decode_as::<ObjectIdentifier>().ok());
+    curve == Some(P256)
 }
 
 fn extension<'a, T>(tbs: &'a x509_cert::TbsCertificate) -> Result<Option<T>, CertificateParseError>

@@ -181,6 +181,7 @@ fn issued_certificates_contain_the_requested_names() {
             validity,
             is_authority: true,
             permitted: Some(permitted),
+            is_p256: true,
         }
     );
     assert!(validity.days_left(NOW_S) >= 20 * 365);

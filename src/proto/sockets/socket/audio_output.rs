@@ -6,61 +6,42 @@
 use std::time::{Duration, Instant};
 
 use crate::audio::playout_pacer::{ChunkFormat, PlayoutOutput, PlayoutPacer};
-use crate::audio::resample::Resampler;
+use crate::audio::rate_converter::RateConverter;
 
 /// The sending half of the audio.
 pub struct AudioOutput {
     wire_hz: u32,
-    rate_hz: u32,
-    resampler: Option<Resampler>,
+    converter: RateConverter,
     pacer: PlayoutPacer,
     /// Samples sent, at the rate of the wire.
     sent_samples: u64,
-    /// Speech at the rate of the wire on its way to the pacer; a field to reuse the memory.
-    resampled: Vec<i16>,
 }
 
 impl AudioOutput {
     pub fn new(format: ChunkFormat) -> Self {
         AudioOutput {
             wire_hz: format.rate_hz,
-            rate_hz: format.rate_hz,
-            resampler: None,
+            converter: RateConverter::new(format.rate_hz, format.rate_hz),
             pacer: PlayoutPacer::new(format),
             sent_samples: 0,
-            resampled: Vec::new(),
         }
     }
 
     /// Sets the rate of the bot's PCM, in Hz.
     pub fn set_rate(&mut self, rate_hz: u32) {
-        if self.rate_hz != rate_hz {
-            self.rate_hz = rate_hz;
-            self.resampler = (rate_hz != self.wire_hz).then(|| Resampler::new(rate_hz, self.wire_hz));
+        if self.converter.from_hz() != rate_hz {
+            self.converter = RateConverter::new(rate_hz, self.wire_hz);
         }
     }
 
     /// Returns the free capacity of the queue, in samples at the bot's rate.
     pub fn free_capacity(&self) -> usize {
-        // One sample less: the resampler may return one sample more than the ratio.
-        let free_capacity = self
-            .pacer
-            .free_capacity()
-            .saturating_sub(usize::from(self.resampler.is_some())) as u64;
-        (free_capacity * u64::from(self.rate_hz) / u64::from(self.wire_hz)) as usize
+        self.converter.input_samples(self.pacer.free_capacity())
     }
 
     /// Queues speech at the bot's rate, at most [`AudioOutput::free_capacity`] samples.
     pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
-        let speech = match &mut self.resampler {
-            Some(resampler) => {
-                self.resampled.clear();
-                resampler.process(pcm, &mut self.resampled);
-                &self.resampled
-            }
-            None => pcm,
-        };
-        self.pacer.handle_audio(speech, now);
+        self.pacer.handle_audio(self.converter.convert(pcm), now);
     }
 
     /// Adds a mark after all queued speech.
@@ -70,9 +51,7 @@ impl AudioOutput {
 
     /// Drops the queued speech, and returns its marks.
     pub fn handle_interruption(&mut self) -> Vec<String> {
-        if let Some(resampler) = &mut self.resampler {
-            resampler.reset();
-        }
+        self.converter.reset();
         self.pacer.handle_interruption()
     }
 

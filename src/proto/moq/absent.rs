@@ -1,0 +1,6 @@
+//! Media over QUIC in a build without the feature: only the values of its options.
+
+#[path = "config.rs"]
+pub mod config;
+#[path = "relay_url.rs"]
+pub mod relay_url;
