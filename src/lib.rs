@@ -1,9 +1,9 @@
 //! A runner for voice bots, small enough for a single-board computer.
 //!
 //! You write an async function: it hears a caller as PCM and answers with PCM. The runner brings
-//! the callers, over WebRTC (browsers and microcontrollers), WebSockets, telephone calls (Twilio,
-//! Telnyx, Plivo, Exotel), LiveKit rooms and WhatsApp calls, and starts one bot for each. A bot in
-//! another language is a program after `--`, without this crate.
+//! the callers, over WebRTC (browsers and microcontrollers), QUIC, WebSockets, telephone calls
+//! (Twilio, Telnyx, Plivo, Exotel), LiveKit rooms and WhatsApp calls, and starts one bot for each.
+//! A bot in another language is a program after `--`, without this crate.
 //!
 //! # Getting started
 //!
@@ -96,6 +96,7 @@
 //! | `mediaroom` | LiveKit rooms |
 //! | `videoroom` | Daily rooms |
 //! | `messaging` | WhatsApp calls |
+//! | `moq` | Media over QUIC, served or through a relay |
 //! | `tls` | HTTPS on the HTTP port |
 //! | `page` | the page at `/client/` |
 //! | `doctor` | `edge-runner doctor`, a check of network and credentials |

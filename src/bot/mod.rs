@@ -72,6 +72,7 @@ impl RunnerArguments {
             Kind::WebRtc(webrtc) => webrtc.media.take(),
             Kind::WebSocket(socket) => socket.media.take(),
             Kind::Mediaroom(room) => room.media.take(),
+            Kind::Moq(moq) => moq.media.take(),
             Kind::Videoroom(_) | Kind::Base => None,
         };
         slot.map(|media| media.open(audio))
@@ -146,6 +147,28 @@ impl RunnerArguments {
         }
     }
 
+    /// Returns the URL of Media over QUIC: that of the runner, or of the relay.
+    ///
+    /// # Errors
+    /// [`MissingField`] on every kind but moq.
+    pub fn relay_url(&self) -> Result<&str, MissingField> {
+        match &self.kind {
+            Kind::Moq(moq) => Ok(&moq.relay_url),
+            _ => self.missing("relay_url"),
+        }
+    }
+
+    /// Returns the namespace of Media over QUIC: the first part of both broadcasts' paths.
+    ///
+    /// # Errors
+    /// [`MissingField`] on every kind but moq.
+    pub fn namespace(&self) -> Result<&str, MissingField> {
+        match &self.kind {
+            Kind::Moq(moq) => Ok(&moq.namespace),
+            _ => self.missing("namespace"),
+        }
+    }
+
     /// Returns `websocket`, or the name of the call's telephony provider.
     ///
     /// # Errors
@@ -213,6 +236,8 @@ pub enum Kind {
     Videoroom(VideoroomArguments),
     /// A LiveKit room. The runner joins it under the bot's name when the bot takes its media.
     Mediaroom(MediaroomArguments),
+    /// A caller over Media over QUIC.
+    Moq(MoqArguments),
 }
 
 impl Kind {
@@ -224,6 +249,7 @@ impl Kind {
             Kind::WebSocket(_) => "websocket",
             Kind::Videoroom(_) => "videoroom",
             Kind::Mediaroom(_) => "mediaroom",
+            Kind::Moq(_) => "moq",
         }
     }
 }
@@ -399,6 +425,59 @@ impl MediaroomArguments {
     /// Takes the media without opening it yet.
     pub(crate) fn slot(&mut self) -> Option<media::MediaSlot> {
         self.media.take()
+    }
+}
+
+/// What a session of Media over QUIC has.
+#[non_exhaustive]
+pub struct MoqArguments {
+    /// The URL of the runner, or of the relay: `https` with an explicit port, without a token.
+    pub relay_url: String,
+    /// The first part of the paths of both broadcasts.
+    pub namespace: String,
+    /// The last part of the path of the bot's broadcast.
+    pub bot_id: String,
+    /// The last part of the path of the caller's broadcast.
+    pub client_id: String,
+    /// Whether the caller connects to the runner, rather than both to a relay.
+    pub serve: bool,
+    media: Option<media::MediaSlot>,
+}
+
+impl fmt::Debug for MoqArguments {
+    /// Omits the namespace, with which anyone may join through a relay.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MoqArguments").finish_non_exhaustive()
+    }
+}
+
+/// The addresses of a session of Media over QUIC.
+pub(crate) struct MoqAddress {
+    pub relay_url: String,
+    pub namespace: String,
+    pub bot_id: String,
+    pub client_id: String,
+    pub serve: bool,
+}
+
+impl MoqArguments {
+    #[cfg_attr(not(feature = "moq"), allow(dead_code, reason = "only its driver makes them"))]
+    pub(crate) fn new(address: MoqAddress, slot: media::MediaSlot) -> Self {
+        let MoqAddress {
+            relay_url,
+            namespace,
+            bot_id,
+            client_id,
+            serve,
+        } = address;
+        MoqArguments {
+            relay_url,
+            namespace,
+            bot_id,
+            client_id,
+            serve,
+            media: Some(slot),
+        }
     }
 }
 

@@ -12,10 +12,11 @@ use std::net::{IpAddr, SocketAddr};
 use super::features::guarded;
 use super::flags::common_name;
 use super::qr;
-use crate::config::{Config, Host, ListenAddresses, Tls, Transport};
+use crate::config::{Config, Host, ListenAddresses, MoqMode, Tls, Transport};
 use crate::features::{Feature, sockets};
 use crate::limits::SESSIONS_MAX_DEFAULT;
 use crate::proto::address_scope::AddressScope;
+use crate::proto::http::start::caller_url;
 use crate::proto::livekit::missing_variables;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::is_protected;
@@ -93,21 +94,40 @@ fn address_rows(config: &Config, listening: &ListenAddresses, fragment: &str) ->
     if Feature::WebRtc.in_this_build() && listening.rtc_port != listening.port {
         rows.push(("WebRTC", format!("UDP port {}", listening.rtc_port)));
     }
+    rows.extend(moq_row(config, listening));
     rows
+}
+
+/// The row of Media over QUIC: the port and the URL that `/start` returns, or the relay.
+fn moq_row(config: &Config, listening: &ListenAddresses) -> Option<BannerRow> {
+    if config.transport != Some(Transport::Moq) {
+        return None;
+    }
+    if let MoqMode::Dial { url, .. } = &config.moq.mode {
+        return Some(("Relay", url.to_string()));
+    }
+    let port = listening.moq_port;
+    let url = caller_url(config, &page_authority(config, listening), port, None);
+    Some(("QUIC", format!("UDP port {port}, {url}")))
 }
 
 /// Returns the URL to open: HTTPS if TLS is on, with the address that other machines can reach.
 fn page_url(config: &Config, listening: &ListenAddresses, fragment: &str) -> String {
     let scheme = if config.tls == Tls::Off { "http" } else { "https" };
     let end = if EntryPoint::BUILT == EntryPoint::Page { "/" } else { "" };
-    let authority = match lan_address(config, listening) {
+    let authority = page_authority(config, listening);
+    format!("{scheme}://{authority}{end}{fragment}")
+}
+
+/// Returns host and port of that URL.
+fn page_authority(config: &Config, listening: &ListenAddresses) -> String {
+    match lan_address(config, listening) {
         Some(address) => SocketAddr::new(address, listening.port).to_string(),
         None => {
             let url = local_url(config.host, listening.port);
             url.trim_start_matches("http://").to_owned()
         }
-    };
-    format!("{scheme}://{authority}{end}{fragment}")
+    }
 }
 
 /// Returns what a browser needs to open the microphone on that page.
@@ -166,7 +186,11 @@ fn access_rows(config: &Config) -> Vec<BannerRow> {
         }
     }
     if config.ws_tokens {
-        rows.push(("Tokens", "one per WebSocket, from /start or a webhook".into()));
+        let quic = match config.transport {
+            Some(Transport::Moq) => " and QUIC connection",
+            _ => "",
+        };
+        rows.push(("Tokens", format!("one per WebSocket{quic}, from /start or a webhook")));
     }
     if !config.allowed_origins.is_empty() {
         rows.push(("Origins", format!("only {}", config.allowed_origins.join(", "))));
@@ -359,6 +383,7 @@ mod tests {
         let listening = ListenAddresses {
             port: 7860,
             rtc_port: 7861,
+            moq_port: 4080,
             addresses,
         };
         text(&config, &listening, false)
@@ -377,6 +402,7 @@ mod tests {
         let same_port = ListenAddresses {
             port: 7860,
             rtc_port: 7860,
+            moq_port: 0,
             addresses: Vec::new(),
         };
         assert!(!text(&config, &same_port, false).contains("UDP"));
@@ -476,6 +502,7 @@ mod tests {
         let listening = ListenAddresses {
             port: 7860,
             rtc_port: 7861,
+            moq_port: 4080,
             addresses: vec![IpAddr::from([192, 168, 1, 2])],
         };
         text(&config, &listening, on_terminal)
@@ -559,6 +586,7 @@ mod tests {
             &ListenAddresses {
                 port: 7860,
                 rtc_port: 7861,
+                moq_port: 0,
                 addresses: Vec::new(),
             },
             false,
@@ -628,6 +656,7 @@ mod tests {
         let listening = ListenAddresses {
             port: 7860,
             rtc_port: 7861,
+            moq_port: 4080,
             addresses: Vec::new(),
         };
         let stock = super::text(&config, &listening, false);
@@ -635,6 +664,35 @@ mod tests {
             stock.contains("  Rooms      none: the built-in bots cannot join rooms"),
             "{stock}"
         );
+    }
+
+    /// `-t moq` shows the UDP port and the URL of `/start`, or the relay without its token.
+    #[test]
+    fn shows_the_port_and_the_url_of_media_over_quic() {
+        for (arguments, row) in [
+            (&[][..], "  QUIC       UDP port 4080, https://localhost:4080/moq\n"),
+            (
+                &["--host", "0.0.0.0"],
+                "  QUIC       UDP port 4080, https://192.0.2.5:4080/moq\n",
+            ),
+            (
+                &["--moq-tls-generate", "robot.lan"],
+                "  QUIC       UDP port 4080, https://robot.lan:4080/moq\n",
+            ),
+            (
+                &["--moq-connect", "https://r?jwt=hunter2"],
+                "  Relay      https://r:443/moq\n",
+            ),
+            (
+                &["--ws-auth", "token"],
+                "  Tokens     one per WebSocket and QUIC connection, from /start or a webhook\n",
+            ),
+        ] {
+            let text = banner(&[&["-t", "moq"], arguments].concat(), &["192.0.2.5"]);
+            assert!(text.contains(row) && !text.contains("hunter2"), "{text}");
+            assert!(text.contains("  Talk       open "), "{text}");
+        }
+        assert!(!banner(&[], &[]).contains("QUIC"));
     }
 
     /// the URL to enter at the provider does not depend on `-t`.

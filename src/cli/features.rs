@@ -36,6 +36,18 @@ const OPTIONS: &[OptionFeatures] = &[
     ("--dialin", &[Feature::Videoroom], |args| args.dialin),
     ("--no-dialin", &[Feature::Videoroom], |_| false),
     ("--messaging", &[Feature::Messaging], |args| args.messaging),
+    ("--moq-serve", &[Feature::Moq], |args| args.moq.serve),
+    ("--moq-connect", &[Feature::Moq], |args| args.moq.connect.is_some()),
+    ("--moq-bind", &[Feature::Moq], |args| args.moq.bind.is_some()),
+    ("--moq-namespace", &[Feature::Moq], |args| args.moq.namespace.is_some()),
+    ("--moq-bot-id", &[Feature::Moq], |args| args.moq.bot_id.is_some()),
+    ("--moq-client-id", &[Feature::Moq], |args| args.moq.client_id.is_some()),
+    ("--moq-tls-cert", &[Feature::Moq], |args| args.moq.tls_cert.is_some()),
+    ("--moq-tls-key", &[Feature::Moq], |args| args.moq.tls_key.is_some()),
+    ("--moq-tls-generate", &[Feature::Moq], |args| {
+        args.moq.tls_generate.is_some()
+    }),
+    ("--moq-tls-insecure", &[Feature::Moq], |args| args.moq.tls_insecure),
     ("--tls", &[Feature::Tls], |args| {
         args.tls.as_ref().is_some_and(|tls| *tls != Tls::Off)
     }),
@@ -123,8 +135,7 @@ pub(super) fn guarded() -> String {
 /// # Errors
 /// [`UsageError::MissingFeature`] for the first of them.
 pub(super) fn check(args: &LowArgs, transport: Option<Transport>) -> Result<(), UsageError> {
-    let by_transport =
-        transport.and_then(|transport| Some((format!("`-t {}`", transport.name()), transport.feature()?)));
+    let by_transport = transport.map(|transport| (format!("`-t {}`", transport.name()), transport.feature()));
     let given = OPTIONS.iter().filter(|(.., is_given)| is_given(args));
     let by_options = given.filter_map(|(long, ..)| Some((format!("`{long}`"), of_option(long)?)));
     reject(by_transport.into_iter().chain(by_options))
@@ -183,7 +194,7 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
-    use crate::cli::flags::{FLAGS, WEBRTC};
+    use crate::cli::flags::{FLAGS, MOQ, WEBRTC};
     use crate::proto::options::help::mark_missing;
     use crate::proto::options::{FlagKind, need};
 
@@ -200,11 +211,14 @@ mod tests {
         assert_eq!(of_variable("RUST_LOG"), None);
     }
 
-    /// Otherwise a build without WebRTC would ignore the option silently.
+    /// Otherwise a build without the feature would ignore the option silently.
     #[test]
-    fn every_option_of_webrtc_needs_webrtc() {
+    fn every_option_of_a_transport_needs_its_feature() {
         for flag in FLAGS.iter().filter(|flag| flag.group == WEBRTC) {
             assert_eq!(of_option(flag.long), Some(Feature::WebRtc), "{}", flag.long);
+        }
+        for flag in FLAGS.iter().filter(|flag| flag.group == MOQ) {
+            assert_eq!(of_option(flag.long), Some(Feature::Moq), "{}", flag.long);
         }
     }
 

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::moq::Moq;
+use super::moq::MoqOptions;
 use crate::aliases::{self, Area};
 use crate::config::{BotAudio, BuiltInBot, LogFormat, MetricsAccess, Tls, Transport};
 use crate::limits::{
@@ -17,9 +17,7 @@ use crate::limits::{
     SESSIONS_MAX_HIGHEST, WORKERS_MAX,
 };
 use crate::proto::options::env_options::with_prefix;
-use crate::proto::options::{
-    Expected, FlagKind, HIDDEN, HOST_HELP, OptionStore, OptionTable, flag, number, push, put, tls,
-};
+use crate::proto::options::{Expected, FlagKind, HOST_HELP, OptionStore, OptionTable, flag, number, push, put, tls};
 use crate::proto::server::forwarded::{Network, NetworkParseError};
 
 /// The typed values, before their combination is validated.
@@ -55,7 +53,7 @@ pub(super) struct LowArgs {
     pub api_key_file: Option<String>,
     pub metrics: Option<MetricsAccess>,
     pub drain: Option<Duration>,
-    pub moq: Moq,
+    pub moq: MoqOptions,
     pub verbosity: u8,
     pub log: Option<LogFormat>,
     /// The positional argument, if the table takes one.
@@ -114,15 +112,14 @@ impl OptionStore for LowArgs {
 }
 
 /// The headings of the help, in order.
-pub(super) const GROUPS: [&str; 6] = [SERVER, WEBRTC, BOTS, ACCESS, PROVIDERS, GENERAL];
+pub(super) const GROUPS: [&str; 7] = [SERVER, WEBRTC, MOQ, BOTS, ACCESS, PROVIDERS, GENERAL];
 
 const SERVER: &str = "Server";
 pub(super) const WEBRTC: &str = "WebRTC";
+pub(super) const MOQ: &str = "Media over QUIC (`-t moq`)";
 const BOTS: &str = "Bots";
 const ACCESS: &str = "Access";
 const PROVIDERS: &str = "Rooms and telephony";
-/// Options that are specified but not implemented: they are parsed and rejected.
-const MOQ: &str = HIDDEN;
 const GENERAL: &str = "General";
 
 /// The options of the runner.
@@ -389,63 +386,63 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         "--moq-serve",
         FlagKind::Switch(|args| args.moq.serve = true),
         MOQ,
-        "Listen on a socket, even with `--moq-connect`. The default without it.",
+        "Listen for callers, even with `--moq-connect`. This is the default.",
     ),
     flag(
         None,
         "--moq-connect",
         FlagKind::Value("URL", |args, text| put(&mut args.moq.connect, text)),
         MOQ,
-        "Dial this relay: SCHEME://HOST[:PORT][/PATH].",
+        "Connect to this relay instead of listening: SCHEME://HOST[:PORT][/PATH]. [default port: 443 for https, 80 for http; default path: /moq]",
     ),
     flag(
         None,
         "--moq-bind",
         FlagKind::Value("ADDR:PORT", |args, text| put(&mut args.moq.bind, text)),
         MOQ,
-        "UDP address to listen on, or to dial from. [default: [::]:4080, or any port when dialing]",
+        "UDP address to listen on, or to connect to the relay from. Port 0 picks a free port. [default: [::]:4080, or any port with --moq-connect]",
     ),
     flag(
         None,
         "--moq-namespace",
         FlagKind::Value("NAME", |args, text| put(&mut args.moq.namespace, text)),
         MOQ,
-        "Namespace of both sides. [default: pipecat, or a random one per session when dialing]",
+        "Namespace of the broadcasts of every session. [default: that of the `/start` request, else a random one per session]",
     ),
     flag(
         None,
         "--moq-bot-id",
         FlagKind::Value("ID", |args, text| put(&mut args.moq.bot_id, text)),
         MOQ,
-        "Name under which the bot publishes. [default: response]",
+        "Name of the bot's broadcast in the namespace. [default: response]",
     ),
     flag(
         None,
         "--moq-client-id",
         FlagKind::Value("ID", |args, text| put(&mut args.moq.client_id, text)),
         MOQ,
-        "Name under which the client publishes. [default: request]",
+        "Name of the caller's broadcast in the namespace. [default: request]",
     ),
     flag(
         None,
         "--moq-tls-cert",
-        FlagKind::Value("PEM", |args, text| put(&mut args.moq.tls_cert, text)),
+        FlagKind::Value("FILE", |args, text| put(&mut args.moq.tls_cert, text)),
         MOQ,
-        "Certificate of this server, or of the relay for browsers to pin.",
+        "Certificate of the UDP port, a PEM file, read again on SIGHUP. With --moq-connect: the relay's self-signed certificate, which `/start` names to browsers.",
     ),
     flag(
         None,
         "--moq-tls-key",
-        FlagKind::Value("PEM", |args, text| put(&mut args.moq.tls_key, text)),
+        FlagKind::Value("FILE", |args, text| put(&mut args.moq.tls_key, text)),
         MOQ,
-        "Private key of the certificate of this server.",
+        "Private key of that certificate, a PEM file.",
     ),
     flag(
         None,
         "--moq-tls-generate",
         FlagKind::Value("HOST", |args, text| put(&mut args.moq.tls_generate, text)),
         MOQ,
-        "Serve with a self-signed certificate for this host. [default: localhost, without a certificate]",
+        "Name in the self-signed certificate, and host in the URL that callers receive. [default: the host at which the caller reached the server]",
     ),
     flag(
         None,
@@ -483,11 +480,9 @@ fn transport(text: &str) -> Result<Transport, Expected> {
     })
 }
 
-/// Returns the implemented transports.
+/// Returns all transports, in the order of the help.
 pub(super) fn transports() -> impl Iterator<Item = Transport> {
-    Transport::ALL
-        .into_iter()
-        .filter(|transport| transport.feature().is_some())
+    Transport::ALL.into_iter()
 }
 
 /// Returns the common name of a transport: its first alias, or its wire name without one.
@@ -562,7 +557,7 @@ mod tests {
     #[test]
     fn every_option_has_a_heading_and_a_help_text() {
         for flag in FLAGS {
-            assert!(GROUPS.contains(&flag.group) || flag.group == HIDDEN);
+            assert!(GROUPS.contains(&flag.group));
             assert!(flag.help.ends_with(['.', ']']), "{}", flag.long);
         }
     }

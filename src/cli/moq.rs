@@ -1,15 +1,23 @@
-//! Validation of the options of Media over QUIC.
+//! The options of Media over QUIC.
 //!
-//! In: the typed options. Out: a usage error or warnings. The options are validated for every `-t`,
-//! because a mistake is to be reported at start-up and not at the first session. `--moq-connect`
-//! selects dialing unless `--moq-serve` is given.
+//! In: the typed options. Out: a [`MoqConfig`] and warnings, or a usage error. The options are
+//! validated for every `-t`, because a mistake is to be reported at start-up and not at the first
+//! session. `--moq-connect` selects dialing unless `--moq-serve` is given. Source: R-014;
+//! `docs/spec/moq.md`.
 
-use super::UsageError;
+use std::net::{Ipv6Addr, SocketAddr};
+
+use super::{Env, UsageError};
+use crate::config::{MoqCertificate, MoqConfig, MoqMode, Tls, Transport};
+use crate::proto::moq::config::{
+    BIND_DEFAULT, BOT_ID_DEFAULT, CLIENT_ID_DEFAULT, NAMESPACE_RULE, PARTICIPANT_RULE, is_namespace, is_participant,
+};
+use crate::proto::moq::relay_url::RelayUrl;
 use crate::proto::options::hosts;
 
 /// The typed `--moq-*` options.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Moq {
+pub(super) struct MoqOptions {
     pub serve: bool,
     pub connect: Option<String>,
     pub bind: Option<String>,
@@ -22,154 +30,287 @@ pub(super) struct Moq {
     pub tls_insecure: bool,
 }
 
-impl Moq {
-    /// Validates the options, and adds ignored ones to `warnings`.
+impl MoqOptions {
+    /// Validates the options, and adds ignored and risky ones to `warnings`.
     ///
     /// # Errors
-    /// [`UsageError`] for an invalid value, and for a certificate without its key or a key without
-    /// its certificate.
-    pub fn check(&self, warnings: &mut Vec<String>) -> Result<(), UsageError> {
-        if let Some(bind) = &self.bind {
-            check_bind(bind)?;
-        }
-        for (option, name) in [
-            ("--moq-namespace", &self.namespace),
-            ("--moq-bot-id", &self.bot_id),
-            ("--moq-client-id", &self.client_id),
-        ] {
-            if let Some(name) = name
-                && name.split('/').any(str::is_empty)
-            {
-                return Err(UsageError::value(option, name, "a name without slashes at its ends"));
-            }
+    /// [`UsageError`] for an invalid value, for a certificate without its key or a key without its
+    /// certificate, and for participants with the same id.
+    pub fn resolve(
+        &self,
+        transport: Option<Transport>,
+        tls: &Tls,
+        ws_tokens: bool,
+        env: &Env<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<MoqConfig, UsageError> {
+        let bind = self.bind.as_deref().map(|text| bind(text, env)).transpose()?;
+        let namespace = name("--moq-namespace", &self.namespace, is_namespace, NAMESPACE_RULE)?;
+        let bot_id = name("--moq-bot-id", &self.bot_id, is_participant, PARTICIPANT_RULE)?;
+        let client_id = name("--moq-client-id", &self.client_id, is_participant, PARTICIPANT_RULE)?;
+        let bot_id = bot_id.unwrap_or_else(|| BOT_ID_DEFAULT.into());
+        let client_id = client_id.unwrap_or_else(|| CLIENT_ID_DEFAULT.into());
+        if bot_id == client_id {
+            return Err(UsageError::Combination(format!(
+                "`--moq-bot-id` and `--moq-client-id` must differ: both are `{bot_id}`"
+            )));
         }
         if let Some(host) = &self.tls_generate
             && !hosts::is_host(host)
         {
             return Err(UsageError::value("--moq-tls-generate", host, "a host name"));
         }
-        match &self.connect {
-            Some(url) if !self.serve => self.check_dialing(url),
-            _ => self.check_serving(warnings),
+        let mode = match &self.connect {
+            Some(url) if !self.serve => self.dial(url, bind, warnings)?,
+            _ => self.serve(bind, tls, warnings)?,
+        };
+        if transport != Some(Transport::Moq) && *self != MoqOptions::default() {
+            warnings.push("the options `--moq-*` have no effect without `-t moq`".into());
+        } else if let Some(namespace) = &namespace
+            && let Some(words) = shared_namespace(&mode, ws_tokens)
+        {
+            warnings.push(format!(
+                "`--moq-namespace {namespace}`: anyone who {words} and knows the namespace can take the call of \
+                 somebody else; without this option every session has a random one"
+            ));
         }
+        Ok(MoqConfig {
+            mode,
+            namespace,
+            bot_id,
+            client_id,
+        })
     }
 
-    fn check_serving(&self, warnings: &mut Vec<String>) -> Result<(), UsageError> {
-        match (&self.tls_cert, &self.tls_key) {
-            (Some(_), None) => return Err(UsageError::Combination("`--moq-tls-cert` needs `--moq-tls-key`".into())),
-            (None, Some(_)) => return Err(UsageError::Combination("`--moq-tls-key` needs `--moq-tls-cert`".into())),
-            (Some(_), Some(_)) if self.tls_generate.is_some() => {
-                warnings.push("`--moq-tls-generate` is ignored: a certificate is given".into());
+    fn serve(&self, bind: Option<SocketAddr>, tls: &Tls, warnings: &mut Vec<String>) -> Result<MoqMode, UsageError> {
+        let certificate = match (&self.tls_cert, &self.tls_key, tls) {
+            (Some(_), None, _) => {
+                return Err(UsageError::Combination("`--moq-tls-cert` needs `--moq-tls-key`".into()));
             }
-            _ => {}
-        }
+            (None, Some(_), _) => {
+                return Err(UsageError::Combination("`--moq-tls-key` needs `--moq-tls-cert`".into()));
+            }
+            (Some(certificate), Some(key), _) => {
+                if self.tls_generate.is_some() {
+                    warnings.push("`--moq-tls-generate` is ignored: a certificate is given".into());
+                }
+                MoqCertificate::Files {
+                    certificate: certificate.into(),
+                    key: key.into(),
+                }
+            }
+            (None, None, Tls::Files { certificate, key }) if self.tls_generate.is_none() => {
+                MoqCertificate::FilesOfTls {
+                    certificate: certificate.clone(),
+                    key: key.clone(),
+                }
+            }
+            (None, None, _) => MoqCertificate::SelfSigned {
+                host: self.tls_generate.as_ref().map(|host| host.to_ascii_lowercase()),
+            },
+        };
         if self.connect.is_some() {
             warnings.push("`--moq-connect` is ignored: `--moq-serve` listens instead".into());
         }
         if self.tls_insecure {
-            warnings.push("`--moq-tls-insecure` is ignored: it applies only to dialing a relay".into());
+            warnings.push("`--moq-tls-insecure` is ignored: it applies only to `--moq-connect`".into());
         }
-        Ok(())
+        Ok(MoqMode::Serve {
+            bind: bind.unwrap_or(BIND_DEFAULT),
+            certificate,
+        })
     }
 
-    fn check_dialing(&self, relay: &str) -> Result<(), UsageError> {
-        check_relay(relay)?;
-        if self.tls_key.is_some() && self.tls_cert.is_none() {
-            return Err(UsageError::Combination("`--moq-tls-key` needs `--moq-tls-cert`".into()));
+    fn dial(&self, url: &str, bind: Option<SocketAddr>, warnings: &mut Vec<String>) -> Result<MoqMode, UsageError> {
+        let url = RelayUrl::parse(url).map_err(|error| UsageError::value("--moq-connect", url, error.to_string()))?;
+        match (&self.tls_cert, &self.tls_key) {
+            (None, Some(_)) => {
+                return Err(UsageError::Combination("`--moq-tls-key` needs `--moq-tls-cert`".into()));
+            }
+            (Some(_), Some(_)) => {
+                warnings.push("`--moq-tls-key` is ignored: the relay has the key of its certificate".into());
+            }
+            _ => {}
         }
-        Ok(())
+        if self.tls_generate.is_some() {
+            warnings.push("`--moq-tls-generate` is ignored: the certificate is that of the relay".into());
+        }
+        if self.tls_insecure {
+            warnings.push(format!(
+                "`--moq-tls-insecure`: the certificate of {url} is not verified, so that others can listen to every call"
+            ));
+        }
+        Ok(MoqMode::Dial {
+            url,
+            bind,
+            certificate: self.tls_cert.as_ref().map(Into::into),
+            is_insecure: self.tls_insecure,
+        })
     }
 }
 
-fn check_relay(url: &str) -> Result<(), UsageError> {
-    let wrong = |wants| Err(UsageError::value("--moq-connect", url, wants));
-    let Some((scheme, rest)) = url.split_once("://").filter(|(scheme, _)| !scheme.is_empty()) else {
-        return wrong("a URL such as https://relay.example.net/moq");
-    };
-    let authority = rest.split(['/', '?']).next().unwrap_or_default();
-    match hosts::split_port(authority) {
-        Some((host, _)) if !hosts::is_host(host) => wrong("a URL with a host"),
-        None => wrong("a URL with a host and an optional port"),
-        Some((_, None)) if !["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme)) => {
-            wrong("a URL with a port, unless it is http or https")
-        }
-        Some(_) => Ok(()),
+/// Returns who can use a namespace that is not random; `None` if only those whom `/start` answers.
+fn shared_namespace(mode: &MoqMode, ws_tokens: bool) -> Option<&'static str> {
+    match mode {
+        MoqMode::Dial { .. } => Some("may use the relay"),
+        MoqMode::Serve { bind, .. } if ws_tokens || bind.ip().is_loopback() => None,
+        MoqMode::Serve { .. } => Some("reaches the UDP port"),
     }
 }
 
-fn check_bind(bind: &str) -> Result<(), UsageError> {
-    match hosts::split_port(bind) {
-        // `:4080` listens on every address.
-        Some((host, Some(_))) if host.is_empty() || hosts::is_host(host) => Ok(()),
-        _ => Err(UsageError::value("--moq-bind", bind, "ADDR:PORT with a numeric port")),
+/// Validates a name.
+fn name(
+    option: &str,
+    given: &Option<String>,
+    accepts: fn(&str) -> bool,
+    rule: &'static str,
+) -> Result<Option<String>, UsageError> {
+    match given {
+        Some(name) if !accepts(name) => Err(UsageError::value(option, name, rule)),
+        given => Ok(given.clone()),
     }
+}
+
+/// Resolves `ADDR:PORT`. `:4080` listens on every address, and port 0 selects a free one.
+fn bind(text: &str, env: &Env<'_>) -> Result<SocketAddr, UsageError> {
+    let wrong = |wants| UsageError::value("--moq-bind", text, wants);
+    let (host, port) = text
+        .rsplit_once(':')
+        .and_then(|(host, port)| Some((host, port.parse().ok()?)))
+        .filter(|(host, _)| host.is_empty() || hosts::is_host(host))
+        .ok_or_else(|| wrong("ADDR:PORT with a numeric port, such as [::]:4080"))?;
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    if host.is_empty() {
+        return Ok(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port));
+    }
+    if let Ok(address) = bare.parse() {
+        return Ok(SocketAddr::new(address, port));
+    }
+    let found = (env.lookup_host)(host);
+    let address = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    address
+        .map(|address| SocketAddr::new(*address, port))
+        .ok_or_else(|| wrong("ADDR:PORT with an IP address or a name that this machine can resolve"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
     use super::*;
+    use crate::proto::options::env::Variables;
 
     fn some(text: &str) -> Option<String> {
         Some(text.to_owned())
     }
 
-    fn warnings(moq: &Moq) -> usize {
+    fn resolve(moq: &MoqOptions, tls: &Tls) -> Result<(MoqConfig, Vec<String>), UsageError> {
+        let env = Env {
+            variables: Variables::default(),
+            addresses: Vec::new(),
+            names: Vec::new(),
+            read: &|_| Err(std::io::Error::other("no file")),
+            lookup_host: &|name| match name {
+                "localhost" => vec![IpAddr::V6(Ipv6Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::LOCALHOST)],
+                _ => Vec::new(),
+            },
+        };
         let mut warnings = Vec::new();
-        moq.check(&mut warnings).expect("valid options");
-        warnings.len()
+        let config = moq.resolve(Some(Transport::Moq), tls, false, &env, &mut warnings)?;
+        Ok((config, warnings))
     }
 
-    fn error(moq: &Moq) -> String {
-        moq.check(&mut Vec::new()).expect_err("a usage error").to_string()
+    fn config(moq: &MoqOptions) -> MoqConfig {
+        let (config, warnings) = resolve(moq, &Tls::Off).expect("valid options");
+        assert_eq!(warnings, [""; 0]);
+        config
+    }
+
+    fn warnings(moq: &MoqOptions) -> Vec<String> {
+        resolve(moq, &Tls::Off).expect("valid options").1
+    }
+
+    fn error(moq: &MoqOptions) -> String {
+        resolve(moq, &Tls::Off).expect_err("a usage error").to_string()
+    }
+
+    fn certificate(moq: &MoqOptions, tls: &Tls) -> MoqCertificate {
+        match resolve(moq, tls).expect("valid options").0.mode {
+            MoqMode::Serve { certificate, .. } => certificate,
+            MoqMode::Dial { .. } => panic!("it serves"),
+        }
+    }
+
+    #[test]
+    fn serves_without_options() {
+        assert_eq!(config(&MoqOptions::default()), MoqConfig::default());
+        let forced = MoqOptions {
+            serve: true,
+            ..MoqOptions::default()
+        };
+        assert_eq!(config(&forced), MoqConfig::default());
     }
 
     #[test]
     fn a_relay_needs_a_host_and_a_known_port() {
-        for good in [
-            "https://r.example.net",
-            "http://r/anon",
-            "moqt://r:4443/x",
-            "HTTPS://[::1]:4443/moq",
-        ] {
-            let moq = Moq {
+        for good in ["https://r.example.net", "moqt://r:4443/x"] {
+            let moq = MoqOptions {
                 connect: some(good),
-                ..Moq::default()
+                ..MoqOptions::default()
             };
-            assert_eq!(warnings(&moq), 0, "{good}");
+            let dial = MoqMode::Dial {
+                url: RelayUrl::parse(good).expect("a URL"),
+                bind: None,
+                certificate: None,
+                is_insecure: false,
+            };
+            assert_eq!(config(&moq).mode, dial);
         }
-        for bad in [
-            "relay.example.net",
-            "https://",
-            "https:///moq",
-            "moqt://r/x",
-            "https://r:0/",
-            "https://r:x/",
-            "://r:1",
+        for (bad, part) in [
+            ("relay.example.net", "a URL such as"),
+            ("https://", "with a host"),
+            ("moqt://r/x", "with a port, unless"),
+            ("https://r:0/", "from 1 to 65535"),
         ] {
-            let moq = Moq {
+            let moq = MoqOptions {
                 connect: some(bad),
-                ..Moq::default()
+                ..MoqOptions::default()
             };
-            assert!(error(&moq).contains("--moq-connect"), "{bad}");
+            let error = error(&moq);
+            assert!(error.contains("--moq-connect") && error.contains(part), "{error}");
         }
     }
 
     #[test]
     fn a_bind_address_needs_a_numeric_port() {
-        for good in ["[::]:4080", "0.0.0.0:4080", ":4080"] {
-            assert_eq!(
-                warnings(&Moq {
-                    bind: some(good),
-                    ..Moq::default()
-                }),
-                0,
-                "{good}"
-            );
+        for (good, address) in [
+            ("[::]:4080", "[::]:4080"),
+            ("0.0.0.0:4080", "0.0.0.0:4080"),
+            (":4081", "[::]:4081"),
+            ("127.0.0.1:0", "127.0.0.1:0"),
+            ("localhost:4080", "127.0.0.1:4080"),
+        ] {
+            let moq = MoqOptions {
+                bind: some(good),
+                ..MoqOptions::default()
+            };
+            let MoqMode::Serve { bind, .. } = config(&moq).mode else {
+                panic!("it serves")
+            };
+            assert_eq!(bind.to_string(), address);
         }
-        for bad in ["4080", "[::]", "0.0.0.0:moq", "::1:4080", "1.2.3.4:65536"] {
-            let moq = Moq {
+        for bad in [
+            "4080",
+            "[::]",
+            "0.0.0.0:moq",
+            "::1:4080",
+            "1.2.3.4:65536",
+            "elsewhere:1",
+            "",
+        ] {
+            let moq = MoqOptions {
                 bind: some(bad),
-                ..Moq::default()
+                ..MoqOptions::default()
             };
             assert!(error(&moq).contains("--moq-bind"), "{bad}");
         }
@@ -177,55 +318,129 @@ mod tests {
 
     #[test]
     fn serving_needs_both_files_and_dialing_only_the_certificate() {
-        let certificate = Moq {
+        let cert = MoqOptions {
             tls_cert: some("c.pem"),
-            ..Moq::default()
+            ..MoqOptions::default()
         };
-        assert!(error(&certificate).contains("`--moq-tls-cert` needs `--moq-tls-key`"));
-        let key = Moq {
+        assert!(error(&cert).contains("`--moq-tls-cert` needs `--moq-tls-key`"));
+        let key = MoqOptions {
             tls_key: some("k.pem"),
-            ..Moq::default()
+            ..MoqOptions::default()
         };
         assert!(error(&key).contains("`--moq-tls-key` needs `--moq-tls-cert`"));
-        let dialing = |moq| Moq {
+        let dialing = |moq| MoqOptions {
             connect: some("https://r"),
             ..moq
         };
-        assert_eq!(warnings(&dialing(certificate)), 0);
+        let MoqMode::Dial { certificate, .. } = config(&dialing(cert)).mode else {
+            panic!("it dials")
+        };
+        assert_eq!(certificate, Some("c.pem".into()));
         assert!(error(&dialing(key)).contains("`--moq-tls-key` needs `--moq-tls-cert`"));
     }
 
+    /// The certificate of `--tls` serves both ports, unless another source is named.
     #[test]
-    fn warns_of_ignored_options() {
-        let moq = Moq {
+    fn takes_the_certificate_of_https() {
+        let tls = Tls::Files {
+            certificate: "c".into(),
+            key: "k".into(),
+        };
+        let shared = MoqCertificate::FilesOfTls {
+            certificate: "c".into(),
+            key: "k".into(),
+        };
+        let plain = MoqOptions::default();
+        assert_eq!(certificate(&plain, &tls), shared);
+        assert_eq!(
+            certificate(&plain, &Tls::Auto),
+            MoqCertificate::SelfSigned { host: None }
+        );
+        let named = MoqOptions {
+            tls_generate: some("Board.local"),
+            ..MoqOptions::default()
+        };
+        let host = some("board.local");
+        assert_eq!(certificate(&named, &tls), MoqCertificate::SelfSigned { host });
+        let own = MoqOptions {
+            tls_cert: some("c2"),
+            tls_key: some("k2"),
+            ..MoqOptions::default()
+        };
+        let files = MoqCertificate::Files {
+            certificate: "c2".into(),
+            key: "k2".into(),
+        };
+        assert_eq!(certificate(&own, &tls), files);
+    }
+
+    #[test]
+    fn warns_of_ignored_and_risky_options() {
+        let moq = MoqOptions {
             serve: true,
             connect: some("https://r"),
             tls_cert: some("c"),
             tls_key: some("k"),
             tls_generate: some("localhost"),
             tls_insecure: true,
-            ..Moq::default()
+            ..MoqOptions::default()
         };
-        assert_eq!(warnings(&moq), 3);
+        assert_eq!(warnings(&moq).len(), 3);
+        let moq = MoqOptions { serve: false, ..moq };
+        let warnings = warnings(&moq);
+        assert_eq!(warnings.len(), 3);
+        assert!(warnings[2].contains("the certificate of https://r:443/moq is not verified"));
+    }
+
+    /// A namespace that is not random lets others in, unless a token or the address excludes them.
+    #[test]
+    fn warns_of_a_shared_namespace() {
+        let shared = |bind, connect: Option<&str>| MoqOptions {
+            namespace: some("rooms/one"),
+            bind: Some(bind),
+            connect: connect.map(str::to_owned),
+            ..MoqOptions::default()
+        };
+        for (moq, words) in [
+            (shared("[::]:4080".into(), None), Some("reaches the UDP port")),
+            (shared("[::1]:4080".into(), None), None),
+            (shared("[::1]:0".into(), Some("https://r")), Some("may use the relay")),
+        ] {
+            let warnings = warnings(&moq);
+            assert_eq!(warnings.len(), usize::from(words.is_some()), "{warnings:?}");
+            assert!(words.is_none_or(|words| warnings[0].contains(words)), "{warnings:?}");
+        }
+        let serve = MoqConfig::default().mode;
+        assert_eq!(shared_namespace(&serve, true), None);
     }
 
     #[test]
-    fn names_have_no_empty_parts() {
-        for bad in ["", "/a", "a/", "a//b"] {
-            assert!(
-                error(&Moq {
-                    namespace: some(bad),
-                    ..Moq::default()
-                })
-                .contains("--moq-namespace")
-            );
+    fn names_are_checked_and_differ() {
+        for bad in ["", "/a", "a/", "a//b", "a b", "é"] {
+            let namespace = MoqOptions {
+                namespace: some(bad),
+                ..MoqOptions::default()
+            };
+            assert!(error(&namespace).contains("--moq-namespace"), "{bad}");
+            let bot = MoqOptions {
+                bot_id: some(bad),
+                ..MoqOptions::default()
+            };
+            assert!(error(&bot).contains("--moq-bot-id"), "{bad}");
         }
-        assert_eq!(
-            warnings(&Moq {
-                namespace: some("rooms/one"),
-                ..Moq::default()
-            }),
-            0
-        );
+        let same = MoqOptions {
+            client_id: some("response"),
+            ..MoqOptions::default()
+        };
+        assert!(error(&same).contains("must differ"));
+        let named = config(&MoqOptions {
+            namespace: some("rooms/one"),
+            bind: some("127.0.0.1:0"),
+            bot_id: some("bot"),
+            client_id: some("caller"),
+            ..MoqOptions::default()
+        });
+        assert_eq!(named.namespace.as_deref(), Some("rooms/one"));
+        assert_eq!((&*named.bot_id, &*named.client_id), ("bot", "caller"));
     }
 }

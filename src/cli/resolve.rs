@@ -9,9 +9,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use super::flags::{LowArgs, WsAuth};
-use super::moq::Moq;
 use super::{Env, UsageError, env_trust, features, messaging, rooms, telephony};
-use crate::config::{BotAudio, BuiltInBot, Config, IceServer, Secret, Tls, Transport};
+use crate::config::{BotAudio, BuiltInBot, Config, IceServer, MoqConfig, MoqMode, Secret, Tls, Transport};
 use crate::features::Feature;
 use crate::limits::{
     API_KEY_BYTES, ICE_ADDRESSES_MAX, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX,
@@ -57,8 +56,11 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
         messaging::messaging(&args, transport, variables, warnings)
     })?;
     let start_names = features::where_built(Feature::Videoroom, || rooms::start_names(variables))?;
-    args.moq.check(warnings)?;
-    refuse_unimplemented(&args, transport)?;
+    let moq = features::where_built(Feature::Moq, || {
+        args.moq
+            .resolve(transport, &tls, ws_auth == WsAuth::Token, env, warnings)
+    })?;
+    check_udp_ports(&args, transport, &moq)?;
     features::check(&args, transport)?;
     features::warn_unused_credentials(variables, warnings);
     features::warn_unused_tuning(&args, warnings);
@@ -92,6 +94,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.videoroom = videoroom;
     config.mediaroom = mediaroom;
     config.messaging = messaging;
+    config.moq = moq;
     config.start_names = start_names;
     config.direct = args.direct;
     config.bot_enters_rooms = true;
@@ -142,6 +145,22 @@ fn tls(args: &LowArgs, has_state_dir: bool) -> Result<Tls, UsageError> {
                 .into(),
         )),
         tls => Ok(tls),
+    }
+}
+
+/// Rejects one UDP port for WebRTC and QUIC. Each has a socket of its own.
+fn check_udp_ports(args: &LowArgs, transport: Option<Transport>, moq: &MoqConfig) -> Result<(), UsageError> {
+    let rtc_port = args.rtc_port.or(args.port).unwrap_or(PORT_DEFAULT);
+    match moq.mode {
+        MoqMode::Serve { bind, .. }
+            if transport == Some(Transport::Moq) && bind.port() == rtc_port && rtc_port != 0 =>
+        {
+            Err(UsageError::Combination(format!(
+                "`--moq-bind` and `--rtc-port` name the same UDP port, {rtc_port}, and WebRTC and QUIC need one each; the \
+                 default of `--rtc-port` is the number of the HTTP port"
+            )))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -357,19 +376,4 @@ fn bot_folder(env: &Env<'_>) -> Option<PathBuf> {
         .literal(NAME)
         .filter(|_| env.variables.is_of_process(NAME))?;
     folders.split(':').next().map(PathBuf::from)
-}
-
-/// Rejects options that are specified but not implemented, so that none is ignored silently.
-fn refuse_unimplemented(args: &LowArgs, transport: Option<Transport>) -> Result<(), UsageError> {
-    let later = [
-        (transport == Some(Transport::Moq), "`-t moq`".to_owned()),
-        (args.moq != Moq::default(), "Media over QUIC (`--moq-*`)".to_owned()),
-    ];
-    match later.into_iter().find(|(asked, _)| *asked) {
-        Some((_, what)) => Err(UsageError::NotImplemented {
-            what,
-            meanwhile: "all other transports are",
-        }),
-        None => Ok(()),
-    }
 }

@@ -145,7 +145,7 @@ fn an_unknown_option_suggests_the_nearest_one() {
         let message = refused(&[given]);
         assert!(message.contains(nearest), "{message}");
     }
-    for given in ["--completely-different", "--moq-tls-crt"] {
+    for given in ["--completely-different", "--moqtlscrt-of"] {
         let message = refused(&[given]);
         assert!(!message.contains("did you mean"), "{message}");
     }
@@ -265,12 +265,11 @@ fn accepts_every_transport_of_this_build() {
             }
             Ok(_) => panic!("{} does something else", transport.name()),
             Err(error) => {
-                assert!(matches!(error, UsageError::NotImplemented { .. }), "{error}");
+                assert!(matches!(error, UsageError::MissingFeature { .. }), "{error}");
                 assert!(!transport.in_this_build() && error.to_string().contains(transport.name()));
             }
         }
     }
-    assert!(refused(&["-t", "moq"]).contains("`-t moq` is not implemented yet"));
     assert_eq!(config(&["-t", "daily"]).transport, Some(Transport::Videoroom));
     assert_eq!(config(&["-t", "livekit"]).transport, Some(Transport::Mediaroom));
     assert_eq!(
@@ -283,9 +282,7 @@ fn accepts_every_transport_of_this_build() {
 #[test]
 fn rejects_unimplemented_options() {
     for (arguments, part) in [
-        (&["--moq-serve"][..], "--moq-"),
-        (&["--moq-connect=https://r.example.net"], "--moq-"),
-        (&["cloud", "serve", "--data-dir=/d", "--store=s3://b"], "--store"),
+        (&["cloud", "serve", "--data-dir=/d", "--store=s3://b"][..], "--store"),
         (
             &["cloud", "serve", "--data-dir=/d", "--database=postgres://d"],
             "--database",
@@ -297,10 +294,76 @@ fn rejects_unimplemented_options() {
             "{message}"
         );
     }
-    let message = refused_with(&[], &[("RUNNER_MOQ_BIND", "[::]:4080"), ("RUNNER_PORT", "80")]);
-    assert!(message.contains("(set by RUNNER_MOQ_BIND)"), "{message}");
     // Values that need no unimplemented part are accepted.
     config(&["--tls=off", "--ws-auth=none", "--no-dialin", "--dialin", "--no-dialin"]);
+}
+
+/// R-014: the options of Media over QUIC are validated for every `-t`, each with its own words.
+#[test]
+fn options_of_media_over_quic_are_validated_for_every_transport() {
+    for transport in [&[][..], &["-t", "webrtc"], &["-t", "moq"]] {
+        for (arguments, part) in [
+            (&["--moq-tls-cert", "c"][..], "`--moq-tls-cert` needs `--moq-tls-key`"),
+            (&["--moq-tls-key", "k"], "`--moq-tls-key` needs `--moq-tls-cert`"),
+            (
+                &["--moq-connect", "https://r", "--moq-tls-key", "k"],
+                "`--moq-tls-key` needs `--moq-tls-cert`",
+            ),
+            (
+                &["--moq-bind", "0.0.0.0"],
+                "`--moq-bind` takes ADDR:PORT with a numeric port",
+            ),
+            (
+                &["--moq-connect", "https://"],
+                "`--moq-connect` takes a URL with a host",
+            ),
+            (
+                &["--moq-connect", "moqt://r"],
+                "`--moq-connect` takes a URL with a port",
+            ),
+            (&["--moq-namespace", "a//b"], "in parts between single slashes"),
+            (&["--moq-bot-id", "a/b"], "without slashes"),
+            (&["--moq-client-id", "response"], "must differ"),
+            (&["--moq-tls-generate", "a/b"], "`--moq-tls-generate` takes a host name"),
+        ] {
+            let message = refused(&[transport, arguments].concat());
+            assert!(message.contains(part), "{message}");
+        }
+    }
+    let message = refused_with(&[], &[("RUNNER_MOQ_TLS_CERT", "c")]);
+    assert!(message.contains("(set by RUNNER_MOQ_TLS_CERT)"), "{message}");
+    let message = refused_with(&[], &[("RUNNER_MOQ_BIND", "4080")]);
+    assert!(message.contains("`RUNNER_MOQ_BIND` takes"), "{message}");
+}
+
+/// WebRTC and QUIC have a UDP socket each.
+#[test]
+fn media_over_quic_needs_a_udp_port_of_its_own() {
+    for arguments in [
+        &["--moq-bind", "[::]:7860"][..],
+        &["--port", "4080"],
+        &["--rtc-port", "4080"],
+    ] {
+        let message = refused(&[&["-t", "moq"], arguments].concat());
+        assert!(message.contains("name the same UDP port"), "{message}");
+        config(arguments);
+    }
+    config(&["-t", "moq", "--rtc-port", "0", "--moq-bind", "[::]:0"]);
+}
+
+#[test]
+fn warns_of_options_of_media_over_quic_without_their_transport() {
+    let about = |warnings: Vec<String>, part: &str| warnings.iter().filter(|line| line.contains(part)).count();
+    let (config, warnings) = served(&["-t", "moq", "--moq-namespace", "n"], &[]);
+    assert_eq!(config.moq.namespace.as_deref(), Some("n"));
+    assert_eq!(about(warnings, "no effect"), 0);
+    for arguments in [&["--moq-namespace", "n"][..], &["-t", "webrtc", "--moq-serve"]] {
+        let (_, warnings) = served(arguments, &[]);
+        assert_eq!(about(warnings, "`--moq-*` have no effect without `-t moq`"), 1);
+    }
+    let insecure = ["-t", "moq", "--moq-connect", "https://r", "--moq-tls-insecure"];
+    let (_, warnings) = served(&insecure, &[]);
+    assert_eq!(about(warnings, "is not verified"), 1);
 }
 
 /// R-075 to R-078: the key has two names, and `--dialin` does not need `-t`.

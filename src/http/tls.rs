@@ -102,7 +102,7 @@ impl ServerTls {
                 (source, pair.key)
             }
         };
-        let current = Arc::new(CurrentCertificate(RwLock::new(first)));
+        let current = Arc::new(CurrentCertificate::new(first));
         Ok(Some(Arc::new(ServerTls {
             config: Arc::new(server_config(provider, current.clone())?),
             current,
@@ -221,8 +221,14 @@ impl CertificateWatcher {
         CertificateWatcher { hangups: None }
     }
 
-    /// Reloads files on SIGHUP and renews a due certificate at intervals, until shutdown.
-    pub async fn run(mut self, tls: Option<Arc<ServerTls>>, mut shutdown: Shutdown) {
+    /// Reloads files on SIGHUP and renews a due certificate at intervals, until shutdown. `other`
+    /// is a second certificate.
+    pub async fn run(
+        mut self,
+        tls: Option<Arc<ServerTls>>,
+        other: Option<Arc<dyn WatchedCertificate>>,
+        mut shutdown: Shutdown,
+    ) {
         let mut look = tokio::time::interval(CERTIFICATE_CHECK_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -235,28 +241,61 @@ impl CertificateWatcher {
                         None => std::future::pending().await,
                     }
                 } => {
-                    match (received, &tls) {
-                        (None, _) => return,
-                        (Some(()), Some(tls)) => tls.reload().await,
-                        (Some(()), None) => info!("SIGHUP: there is no certificate to read again"),
+                    if received.is_none() {
+                        return;
+                    }
+                    if let Some(tls) = &tls {
+                        tls.reload().await;
+                    }
+                    blocking(other.clone(), |other| other.reload()).await;
+                    if tls.is_none() && other.is_none() {
+                        info!("SIGHUP: there is no certificate to read again");
                     }
                     notify::reloaded();
                 }
-                _ = look.tick(), if tls.is_some() => {
+                _ = look.tick(), if tls.is_some() || other.is_some() => {
                     if let Some(tls) = &tls {
                         tls.renew_if_due().await;
                     }
+                    blocking(other.clone(), |other| other.renew_if_due()).await;
                 }
             }
         }
     }
 }
 
+/// A certificate beside that of HTTPS, for the watcher. Its methods block.
+pub trait WatchedCertificate: Send + Sync + 'static {
+    /// Reads files again, and logs the result.
+    fn reload(&self);
+
+    /// Renews the certificate if it is due, and logs a failure.
+    fn renew_if_due(&self);
+}
+
+async fn blocking(other: Option<Arc<dyn WatchedCertificate>>, work: fn(&dyn WatchedCertificate)) {
+    if let Some(other) = other
+        && let Err(panic) = tokio::task::spawn_blocking(move || work(&*other)).await
+    {
+        error!("the certificate: {panic}");
+    }
+}
+
 /// The certificate for new connections.
-struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
+pub struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
 
 impl CurrentCertificate {
-    fn set(&self, next: Arc<CertifiedKey>) {
+    pub fn new(first: Arc<CertifiedKey>) -> Self {
+        CurrentCertificate(RwLock::new(first))
+    }
+
+    /// Returns the certificate.
+    pub fn get(&self) -> Arc<CertifiedKey> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the certificate; connections keep theirs.
+    pub fn set(&self, next: Arc<CertifiedKey>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
     }
 }
@@ -270,7 +309,7 @@ impl fmt::Debug for CurrentCertificate {
 impl ResolvesServerCert for CurrentCertificate {
     /// Returns one certificate for every name; the client checks whether it fits.
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+        Some(self.get())
     }
 }
 
@@ -316,7 +355,7 @@ fn warn_of_expiry(pair: &CertificatePair, certificate: &Path) {
 }
 
 /// Returns the addresses of every interface.
-fn addresses() -> Vec<IpAddr> {
+pub fn addresses() -> Vec<IpAddr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_else(|error| {
         debug!("the network interfaces cannot be listed: {error}");
         Vec::new()

@@ -13,8 +13,9 @@ use tokio::sync::Notify;
 
 use crate::io::tasks::{self, Slot, SlotPool};
 use crate::limits::{
-    EVICTED_SESSIONS_MAX, HANDSHAKES_ENDING_MAX, HANDSHAKES_MAX, HANDSHAKES_YIELD_AFTER, PENDING_OFFERS_MAX,
-    PENDING_OFFERS_YIELD_AFTER, WAITING_OFFERS_MAX,
+    EVICTED_SESSIONS_MAX, HANDSHAKES_ENDING_MAX, HANDSHAKES_MAX, HANDSHAKES_YIELD_AFTER, MOQ_UNBOUND_ENDING_MAX,
+    MOQ_UNBOUND_MAX, MOQ_UNBOUND_PER_SOURCE, MOQ_UNBOUND_YIELD_AFTER, PENDING_OFFERS_MAX, PENDING_OFFERS_YIELD_AFTER,
+    WAITING_OFFERS_MAX,
 };
 use crate::proto::server::admission::{
     AdmissionError, AdmissionLimits, PendingKind, PermitLedger, Requester, Ticket, source_share,
@@ -29,6 +30,9 @@ pub struct Admission {
     handshakes: SharedLedger,
     /// Sockets in their handshake, and evicted ones that are closing.
     sockets: SlotPool,
+    /// Connections of Media over QUIC without a session, and evicted ones that are closing.
+    connections: SharedLedger,
+    unbound: SlotPool,
     /// Offers that wait for the result of inquiries.
     offers: SharedLedger,
     waiting: SlotPool,
@@ -100,6 +104,13 @@ impl Admission {
             evicted_max: HANDSHAKES_ENDING_MAX,
             grace: HANDSHAKES_YIELD_AFTER,
         });
+        let connections = PermitLedger::new(AdmissionLimits {
+            permits_max: MOQ_UNBOUND_MAX,
+            share_max: MOQ_UNBOUND_PER_SOURCE,
+            offers_max: 0,
+            evicted_max: MOQ_UNBOUND_ENDING_MAX,
+            grace: MOQ_UNBOUND_YIELD_AFTER,
+        });
         let offers = PermitLedger::new(AdmissionLimits {
             permits_max: WAITING_OFFERS_MAX,
             share_max: source_share(WAITING_OFFERS_MAX),
@@ -114,6 +125,8 @@ impl Admission {
             leaving: SlotPool::new(EVICTED_SESSIONS_MAX),
             handshakes: Arc::new(Mutex::new(handshakes)),
             sockets: SlotPool::new(HANDSHAKES_MAX + HANDSHAKES_ENDING_MAX),
+            connections: Arc::new(Mutex::new(connections)),
+            unbound: SlotPool::new(MOQ_UNBOUND_MAX + MOQ_UNBOUND_ENDING_MAX),
             offers: Arc::new(Mutex::new(offers)),
             waiting: SlotPool::new(WAITING_OFFERS_MAX),
         }
@@ -197,19 +210,21 @@ impl Admission {
     pub fn handshake(&self, requester: Requester) -> Result<SessionPermit, AdmissionError> {
         let now = tasks::now();
         lock(&self.sessions).plan(requester, PendingKind::Caller, now)?;
-        let mut ledger = lock(&self.handshakes);
-        let victim = ledger.plan(requester, PendingKind::Silent, now)?;
-        let slot = self.sockets.try_acquire().ok_or(AdmissionError::Full)?;
-        if let Some(held) = victim.and_then(|victim| ledger.evict(victim)) {
-            held.evicted.notify_one();
-        }
-        let evicted = Arc::new(Notify::new());
-        let held = LedgerSlot {
-            slot,
-            evicted: evicted.clone(),
-        };
-        let ticket = ledger.admit(requester, PendingKind::Silent, held, now);
-        Ok(permit(&self.handshakes, ticket, requester, evicted))
+        admit_silent(&self.handshakes, &self.sockets, requester)
+    }
+
+    /// Admits a connection of Media over QUIC that has yet to name its session, which holds a
+    /// permit of its own.
+    ///
+    /// # Errors
+    /// Returns why there is no permit.
+    pub fn connection(&self, requester: Requester) -> Result<SessionPermit, AdmissionError> {
+        admit_silent(&self.connections, &self.unbound, requester)
+    }
+
+    /// Returns the number of connections that [`Admission::connection`] admitted.
+    pub fn unbound(&self) -> usize {
+        self.unbound.count()
     }
 
     /// Waits until no slot is held, by evicted sessions either.
@@ -219,6 +234,29 @@ impl Admission {
             places.wait_empty().await;
         }
     }
+}
+
+/// Admits an entry that has yet to identify itself. The entry that it evicts ends in a slot of the
+/// same pool.
+fn admit_silent(
+    entries: &SharedLedger,
+    slots: &SlotPool,
+    requester: Requester,
+) -> Result<SessionPermit, AdmissionError> {
+    let now = tasks::now();
+    let mut ledger = lock(entries);
+    let victim = ledger.plan(requester, PendingKind::Silent, now)?;
+    let slot = slots.try_acquire().ok_or(AdmissionError::Full)?;
+    if let Some(held) = victim.and_then(|victim| ledger.evict(victim)) {
+        held.evicted.notify_one();
+    }
+    let evicted = Arc::new(Notify::new());
+    let held = LedgerSlot {
+        slot,
+        evicted: evicted.clone(),
+    };
+    let ticket = ledger.admit(requester, PendingKind::Silent, held, now);
+    Ok(permit(entries, ticket, requester, evicted))
 }
 
 fn permit(ledger: &SharedLedger, ticket: Ticket, requester: Requester, evicted: Arc<Notify>) -> SessionPermit {

@@ -9,6 +9,8 @@ mod certificate;
 #[cfg_attr(not(feature = "turn"), path = "doctor/ice_servers/absent.rs")]
 mod ice_servers;
 mod machine;
+#[cfg_attr(not(feature = "moq"), path = "doctor/moq/absent.rs")]
+mod moq;
 mod port_owner;
 mod ports;
 mod remote;
@@ -31,10 +33,12 @@ pub use crate::proto::doctor::{Finding, FindingLevel, Findings};
 /// Runs every check.
 pub async fn examine(config: Arc<Config>) -> Findings {
     let on_machine = blocking(&config, machine::examine);
-    let (ports, machine, https, resolver, ice_servers, providers, rooms, messaging, program) = tokio::join!(
+    let (ports, machine, https, quic, relay, resolver, ice_servers, providers, rooms, messaging, program) = tokio::join!(
         within("ports", ports::examine(&config)),
         within("machine", on_machine),
         within("https", blocking(&config, certificate::examine)),
+        within("quic", blocking(&config, moq::examine)),
+        within("relay", moq::relay(&config)),
         within("resolver", remote::resolver(&config)),
         within("ice servers", ice_servers::examine(&config)),
         within("telephony", remote::providers(&config)),
@@ -52,6 +56,8 @@ pub async fn examine(config: Arc<Config>) -> Findings {
             access,
             machine,
             https,
+            quic,
+            relay,
             resolver,
             ice_servers,
             providers,

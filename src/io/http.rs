@@ -14,6 +14,8 @@ mod error;
 mod lease;
 #[cfg(feature = "mediaroom")]
 mod livekit;
+#[cfg(feature = "moq")]
+mod moq;
 #[cfg(feature = "webrtc")]
 mod offer;
 #[cfg(feature = "page")]
@@ -50,13 +52,19 @@ use crate::config::Config;
 use crate::features::{Feature, MissingFeature};
 use crate::io::admission::SessionPermit;
 use crate::io::metrics;
+use crate::io::moq::Moq;
+#[cfg(feature = "moq")]
+use crate::io::moq::arrivals::ConnectionRules;
 use crate::io::server::{ConnState, HttpService};
 use crate::io::sessions::Sessions;
 use crate::io::tls::ServerTls;
 use crate::io::webrtc::WebRtc;
+use crate::limits::PROCESS_BODY_BYTES_MAX;
 use crate::proto::daily::recent_calls::RecentCalls;
 use crate::proto::http::access::AccessPolicy;
 use crate::proto::http::host;
+#[cfg(feature = "moq")]
+use crate::proto::http::origin::AllowedOrigins;
 use crate::proto::http::origin::{self, CorsDecision};
 use crate::proto::http::registry::{self, SessionRegistry};
 use crate::proto::http::route::{self, Route};
@@ -82,11 +90,13 @@ pub struct RunnerApp {
     sessions: Sessions,
     /// `None` in a build without it.
     webrtc: Option<WebRtc>,
+    /// `None` unless `-t moq` is given.
+    moq: Option<Moq>,
     access: AccessPolicy,
     status: StatusReplies,
     table: Arc<Mutex<SessionRegistry>>,
-    /// Tokens of WebSockets.
-    tokens: Mutex<SocketTokens>,
+    /// Tokens of WebSockets and of Media over QUIC.
+    tokens: Arc<Mutex<SocketTokens>>,
     /// Dial-in calls that have a bot.
     calls: Mutex<RecentCalls>,
     #[cfg(feature = "messaging")]
@@ -114,7 +124,7 @@ impl RunnerApp {
             access: AccessPolicy::new(&config, random()),
             status: StatusReplies::new(&config),
             table: Arc::default(),
-            tokens: Mutex::new(SocketTokens::new(random(), Instant::now())),
+            tokens: Arc::new(Mutex::new(SocketTokens::new(random(), Instant::now()))),
             calls: Mutex::default(),
             #[cfg(feature = "messaging")]
             messaging: crate::io::whatsapp::WhatsAppCalls::default(),
@@ -125,7 +135,25 @@ impl RunnerApp {
             routes,
             sessions,
             webrtc,
+            moq: None,
             config,
+        }
+    }
+
+    /// Serves Media over QUIC, too.
+    #[cfg(feature = "moq")]
+    pub fn with_moq(self, moq: Option<Moq>) -> Self {
+        RunnerApp { moq, ..self }
+    }
+
+    /// Returns the rules for connections of Media over QUIC: those of WebSockets.
+    #[cfg(feature = "moq")]
+    pub fn connection_rules(&self) -> ConnectionRules {
+        ConnectionRules {
+            origins: AllowedOrigins::new(&self.config.allowed_origins),
+            needs_token: self.config.ws_tokens,
+            tokens: self.tokens.clone(),
+            log_limit: self.log_limit.clone(),
         }
     }
 
@@ -276,7 +304,10 @@ async fn dispatch(
         #[cfg(feature = "page")]
         Route::PageRedirect => Ok(page::to_page()),
         #[cfg(feature = "page")]
-        Route::Page(name) => page::file(&name, headers).ok_or(HttpError::Route(route::RouteError::NotFound)),
+        Route::Page(name) => {
+            let source = app.moq.as_ref().map(Moq::page_source);
+            page::file(&name, headers, source.as_deref()).ok_or(HttpError::Route(route::RouteError::NotFound))
+        }
         #[cfg(feature = "webrtc")]
         Route::Offer(session) => offer::take_offer(app, session.as_deref(), headers, body, peer).await,
         #[cfg(feature = "webrtc")]
@@ -336,7 +367,7 @@ async fn start(app: &RunnerApp, body: &Bytes, base: RequestBase<'_>, peer: PeerI
             // A call's data comes from its provider, so nothing is registered.
             let id = match family {
                 SocketKind::Client => Some(register(app, &body, peer)?),
-                SocketKind::Call => None,
+                SocketKind::Call | SocketKind::Moq => None,
             };
             let url = start::socket_url(&app.config, base, family);
             let token = mint_token(app, family, id.as_deref(), peer.is_authorised);
@@ -346,11 +377,19 @@ async fn start(app: &RunnerApp, body: &Bytes, base: RequestBase<'_>, peer: PeerI
         StartPlan::Videoroom { room, body } => daily::start(app, room, body, peer).await?,
         #[cfg(feature = "mediaroom")]
         StartPlan::Mediaroom { body } => livekit::start(app, body, peer)?,
+        #[cfg(feature = "moq")]
+        StartPlan::Moq { namespace, body } => moq::start(app, namespace, body, base, peer).await?,
         // A plan only uses transports of this build.
-        #[cfg(not(all(feature = "videoroom", feature = "mediaroom")))]
+        #[cfg(not(all(feature = "videoroom", feature = "mediaroom", feature = "moq")))]
         _ => return Err(HttpError::Route(route::RouteError::NotFound)),
     };
     Ok(json_reply(StatusCode::OK, reply))
+}
+
+/// Rejects a body that is too large for a program's arguments, before anything is started.
+fn check_program_body(app: &RunnerApp, body: &Value) -> Result<(), HttpError> {
+    let fits = app.config.command.is_none() || body.to_string().len() <= PROCESS_BODY_BYTES_MAX;
+    fits.then_some(()).ok_or(HttpError::BodyTooLargeForProgram)
 }
 
 /// Registers a body for a later connection, under a new session id.
@@ -383,7 +422,11 @@ fn metrics_reply(app: &RunnerApp, headers: &HeaderMap, peer: PeerInfo) -> Result
         .is_some_and(|host| !host::is_loopback(host.as_bytes()));
     let forwarded = named_otherwise || headers.keys().any(|name| is_forwarding(name.as_str()));
     check_access(app.config.metrics, on_this_machine, forwarded).map_err(HttpError::Metrics)?;
-    let mut reply = Reply::new(whole(metrics::text(&app.sessions, app.webrtc.as_ref())));
+    let mut reply = Reply::new(whole(metrics::text(
+        &app.sessions,
+        app.webrtc.as_ref(),
+        app.moq.as_ref(),
+    )));
     let put = reply.headers_mut();
     put.insert(header::CONTENT_TYPE, METRICS_TYPE);
     put.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -1,22 +1,28 @@
 //! The text of `/metrics`: the counters of `proto::metrics`, and values read at the scrape.
 //!
-//! In: the sessions, and the WebRTC driver. Out: the text. `/proc` is read at a scrape only.
+//! In: the sessions, and the drivers with counters of their own. Out: the text. `/proc` is read at
+//! a scrape only.
 
 use tokio::runtime::Handle;
 
+use crate::io::moq::Moq;
 use crate::io::procfs;
 use crate::io::sessions::Sessions;
 use crate::io::webrtc::WebRtc;
 use crate::proto::metrics::MetricsSnapshot;
 
 /// Returns the text in Prometheus' format. Call it within the runtime.
-pub fn text(sessions: &Sessions, webrtc: Option<&WebRtc>) -> String {
+pub fn text(sessions: &Sessions, webrtc: Option<&WebRtc>, moq: Option<&Moq>) -> String {
     let stalls = sessions.watchdog().stalls();
-    sessions.metrics().render(&MetricsSnapshot {
+    let mut snapshot = MetricsSnapshot {
         process: procfs::process(),
         tasks: Handle::current().metrics().num_alive_tasks() as u64,
         runtime_stalls: stalls.runtime,
         task_stalls: stalls.tasks,
         ..webrtc.map(WebRtc::metrics_snapshot).unwrap_or_default()
-    })
+    };
+    if let Some(moq) = moq {
+        moq.add_to(&mut snapshot);
+    }
+    sessions.metrics().render(&snapshot)
 }

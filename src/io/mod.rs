@@ -27,6 +27,8 @@ pub mod ice_tcp;
 #[cfg(feature = "mediaroom")]
 pub mod livekit;
 pub mod metrics;
+#[cfg_attr(not(feature = "moq"), path = "moq/absent.rs")]
+pub mod moq;
 pub mod process;
 pub mod procfs;
 #[cfg(any(feature = "_rest", feature = "websocket"))]
@@ -76,6 +78,15 @@ pub enum RunError {
     /// The UDP port of the sessions could not be bound.
     #[error("binding UDP port {port} for WebRTC: {source}; `--rtc-port` takes another one, 0 any free one")]
     BindRtc { port: u16, source: io::Error },
+    /// The UDP port of Media over QUIC could not be bound.
+    #[error("binding UDP {address} for Media over QUIC: {source}; `--moq-bind` takes another address")]
+    BindMoq {
+        address: std::net::SocketAddr,
+        source: io::Error,
+    },
+    /// The certificate of Media over QUIC cannot be used.
+    #[error("the certificate of Media over QUIC: {0}")]
+    MoqCertificate(String),
     /// The DTLS certificate could not be made.
     #[error("making the DTLS certificate: {0}")]
     Certificate(String),
@@ -128,7 +139,10 @@ pub async fn run_with(
     let tidy = services.spawn("the tidying of memory", memory::trim_when_idle(live.clone()));
     let watch = sessions.watchdog().start(Some(live.clone()), &services);
     watch.map_err(RunError::Watch)?;
-    services.spawn("the certificate watcher", watcher.run(tls, sessions.shutdown().clone()));
+    services.spawn(
+        "the certificate watcher",
+        watcher.run(tls, serving.moq_certificate(), sessions.shutdown().clone()),
+    );
     announce(&serving.listening);
     sessions.watchdog().ready();
     // The first caller must not wait for this; the server already runs in its own tasks.

@@ -219,6 +219,13 @@ fn arguments(args: &RunnerArguments, listener: Option<&MediaListener>) -> Result
             url: &room.url,
             token: &room.token,
         },
+        Kind::Moq(moq) => process::KindArguments::Moq {
+            relay_url: &moq.relay_url,
+            namespace: &moq.namespace,
+            bot_id: &moq.bot_id,
+            client_id: &moq.client_id,
+            serve: moq.serve,
+        },
     };
     process::arguments(&common, &kind)
 }

@@ -17,11 +17,12 @@ use crate::bot::{Bot, Shutdown, ShutdownTrigger};
 use crate::config::{Config, ListenAddresses};
 use crate::io::http::RunnerApp;
 use crate::io::http::custom_routes::CustomRoutes;
+use crate::io::moq::Moq;
 use crate::io::services::Services;
 use crate::io::sessions::Sessions;
 use crate::io::signal::Signals;
 use crate::io::tasks::SlotPool;
-use crate::io::tls::ServerTls;
+use crate::io::tls::{ServerTls, WatchedCertificate};
 use crate::io::webrtc::WebRtc;
 use crate::io::{addresses, drain, metrics, server};
 use crate::limits::SHUTDOWN_GRACE;
@@ -48,6 +49,7 @@ pub struct RunnerStatus {
     pub rtc_port: u16,
     sessions: Sessions,
     webrtc: Option<WebRtc>,
+    moq: Option<Moq>,
     runtime: Handle,
 }
 
@@ -60,7 +62,7 @@ impl RunnerStatus {
     /// Returns the text of `/metrics`.
     pub fn metrics(&self) -> String {
         let _inside = self.runtime.enter();
-        metrics::text(&self.sessions, self.webrtc.as_ref())
+        metrics::text(&self.sessions, self.webrtc.as_ref(), self.moq.as_ref())
     }
 }
 
@@ -82,19 +84,28 @@ impl RunnerInstance {
         let live = SlotPool::new(config.sessions_max);
         let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
         let webrtc = WebRtc::start(&sessions, listeners.addresses(), listeners.port(), services)?;
+        let app = RunnerApp::new(sessions.clone(), webrtc.clone(), tls, routes);
+        #[cfg(feature = "moq")]
+        let (app, moq) = {
+            let moq = Moq::start(&sessions, app.connection_rules(), services)?;
+            (app.with_moq(moq.clone()), moq)
+        };
+        #[cfg(not(feature = "moq"))]
+        let moq: Option<Moq> = None;
         let listening = ListenAddresses {
             port: listeners.port(),
             rtc_port: webrtc.as_ref().map_or(0, WebRtc::port_number),
+            moq_port: moq.as_ref().map_or(0, Moq::port_number),
             addresses: addresses::local_addresses(&config),
         };
         let status = RunnerStatus {
             addresses: listeners.addresses().into(),
             rtc_port: listening.rtc_port,
             sessions: sessions.clone(),
-            webrtc: webrtc.clone(),
+            webrtc,
+            moq,
             runtime: Handle::current(),
         };
-        let app = RunnerApp::new(sessions.clone(), webrtc, tls, routes);
         let log_limit = app.log_limit();
         let server = services.spawn("the HTTP server", server::serve(listeners, Arc::new(app), shutdown));
         Ok(RunnerInstance {
@@ -106,6 +117,11 @@ impl RunnerInstance {
             server,
             log_limit,
         })
+    }
+
+    /// Returns the certificate of Media over QUIC, to be reloaded and renewed.
+    pub fn moq_certificate(&self) -> Option<Arc<dyn WatchedCertificate>> {
+        self.status.moq.as_ref().and_then(Moq::certificate)
     }
 
     /// Computes what is made once per process, so that the first caller need not wait for it.
@@ -152,6 +168,9 @@ impl RunnerInstance {
         };
         if let Some(webrtc) = &self.status.webrtc {
             webrtc.end().await;
+        }
+        if let Some(moq) = &self.status.moq {
+            moq.end();
         }
         logging::log_left_out(&self.log_limit);
         outcome

@@ -11,7 +11,6 @@
 //! different path. Callers over ICE-TCP (`ice_tcp`) are routed in the same way.
 
 use std::io;
-use std::io::IoSliceMut;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -19,26 +18,19 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use edge_runner_http::common::lock;
-use log::Level;
-use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
-use rustix::net::sockopt::set_socket_recv_buffer_size_force;
-use socket2::SockRef;
-use tokio::io::Interest;
-use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
 use crate::config::Host;
 use crate::io::tasks;
-use crate::limits::{
-    DATAGRAM_ARENA_BYTES, DATAGRAM_BATCH, DATAGRAM_BATCH_BYTES, DATAGRAM_SOCKET_BYTES, SESSION_INBOX_DATAGRAMS,
-};
-use crate::proto::webrtc::backoff::{Backoff, BackoffDelay};
+use crate::limits::{DATAGRAM_ARENA_BYTES, SESSION_INBOX_DATAGRAMS};
 use crate::proto::webrtc::connection::{IceProtocol, ReceivedPacket};
 use crate::proto::webrtc::packet_router::{PacketRouter, RemotePath};
+use family::{DatagramBatch, UdpFamilySocket};
 use queues::{OutgoingQueues, QueueKind};
 
 pub use queues::{OutgoingPacket, OutgoingQueue};
 
+pub mod family;
 mod queues;
 
 /// A received packet on its way to a session.
@@ -64,12 +56,6 @@ impl Datagram {
 
 /// The sending half of a session's inbox.
 type InboxSender = mpsc::Sender<Datagram>;
-
-struct UdpFamilySocket {
-    socket: UdpSocket,
-    state: UdpSocketState,
-    port: u16,
-}
 
 /// The UDP port, shared by all sessions.
 pub struct UdpPort {
@@ -176,44 +162,17 @@ impl UdpPort {
         let Some(socket) = socket else {
             return;
         };
-        // The kernel may join datagrams of one sender, up to 64 KiB. Pages that are never written
-        // cost no memory.
-        let mut batch = vec![0u8; DATAGRAM_BATCH * DATAGRAM_BATCH_BYTES];
+        let mut batch = DatagramBatch::default();
         let mut arena = BytesMut::new();
-        let mut backoff = Backoff::default();
         loop {
-            let mut metas = [RecvMeta::default(); DATAGRAM_BATCH];
-            let received = {
-                let mut parts = batch.chunks_exact_mut(DATAGRAM_BATCH_BYTES).map(IoSliceMut::new);
-                let mut slices: [IoSliceMut<'_>; DATAGRAM_BATCH] =
-                    std::array::from_fn(|_| parts.next().expect("the batch has this many parts"));
-                socket
-                    .socket
-                    .async_io(Interest::READABLE, || {
-                        socket
-                            .state
-                            .recv(UdpSockRef::from(&socket.socket), &mut slices, &mut metas)
-                    })
-                    .await
-            };
-            let received = match received {
-                Ok(received) => received,
-                Err(error) => {
-                    pause(backoff.handle_error(), &error).await;
-                    continue;
-                }
-            };
-            backoff.handle_success();
+            socket.receive(&mut batch).await;
             let arrived = tasks::now();
             let routes = self.routes();
-            for (meta, part) in metas[..received].iter().zip(batch.chunks_exact(DATAGRAM_BATCH_BYTES)) {
+            for (meta, contents) in batch.datagrams() {
                 let Some(ip) = meta.dst_ip else { continue };
                 let destination = SocketAddr::new(ip.to_canonical(), socket.port);
-                for contents in part[..meta.len].chunks(meta.stride.max(1)) {
-                    let dropped = &self.dropped;
-                    let path = RemotePath::from(meta.addr);
-                    deliver(&routes, path, destination, contents, &mut arena, arrived, dropped);
-                }
+                let path = RemotePath::from(meta.addr);
+                deliver(&routes, path, destination, contents, &mut arena, arrived, &self.dropped);
             }
         }
     }
@@ -242,9 +201,7 @@ impl UdpPort {
             segment_size: None,
             src_ip: is_own.then_some(source.ip()),
         };
-        if let Err(error) = socket.state.try_send(UdpSockRef::from(&socket.socket), &transmit) {
-            log::debug!("sending to {destination}: {error}");
-        }
+        socket.send(&transmit);
     }
 
     /// Returns the path to a peer from a local address of this machine or of a relay.
@@ -373,55 +330,6 @@ fn deliver(
         dropped.unrouted.fetch_add(1, Relaxed);
     }
     first
-}
-
-impl UdpFamilySocket {
-    fn bind(address: SocketAddr) -> io::Result<UdpFamilySocket> {
-        let socket = match address {
-            SocketAddr::V4(_) => std::net::UdpSocket::bind(address)?,
-            SocketAddr::V6(_) => bind_v6_only(address)?,
-        };
-        socket.set_nonblocking(true)?;
-        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        enlarge_receive_buffer(&socket);
-        let port = socket.local_addr()?.port();
-        Ok(UdpFamilySocket {
-            socket: UdpSocket::from_std(socket)?,
-            state,
-            port,
-        })
-    }
-}
-
-/// Pauses after a failed read.
-async fn pause(pause: Option<BackoffDelay>, error: &io::Error) {
-    let Some(pause) = pause else {
-        // An ICMP error caused by a sent packet; the next read can succeed.
-        log::debug!("receiving: {error}");
-        return tokio::task::yield_now().await;
-    };
-    let level = if pause.is_first { Level::Warn } else { Level::Debug };
-    log::log!(level, "receiving: {error}; pausing for {} ms", pause.length.as_millis());
-    tokio::time::sleep(pause.length).await;
-}
-
-/// Enlarges the kernel's receive buffer as far as permitted. With the default, a flood fills it in
-/// a few milliseconds and packets of live calls are lost.
-fn enlarge_receive_buffer(socket: &std::net::UdpSocket) {
-    // Only root may exceed the system's limit.
-    if set_socket_recv_buffer_size_force(socket, DATAGRAM_SOCKET_BYTES).is_err()
-        && let Err(error) = SockRef::from(socket).set_recv_buffer_size(DATAGRAM_SOCKET_BYTES)
-    {
-        log::debug!("the size of the receive buffer: {error}");
-    }
-}
-
-/// Binds IPv6 alone, so that both families can use the same port.
-fn bind_v6_only(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
-    let socket = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::DGRAM, None)?;
-    socket.set_only_v6(true)?;
-    socket.bind(&address.into())?;
-    Ok(socket.into())
 }
 
 /// One session's inbox at the port. Dropping it removes its routes.

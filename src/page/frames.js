@@ -17,7 +17,7 @@ function varint(value) {
 	return [...bytes, value];
 }
 
-function joined(...parts) {
+export function joined(...parts) {
 	const all = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
 	let at = 0;
 	for (const part of parts) {

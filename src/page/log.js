@@ -11,6 +11,8 @@ const CHARS_MAX = 6000;
 const redacted = (text) => text
 	.replaceAll('\\r\\n', '\n')
 	.replace(/("(?:credential|password|pwd|token|api_?key|authorization)"\s*:\s*)"[^"]*"/gi, '$1"(left out)"')
+	.replace(/([?&]token=)[^&#\s"]*/gi, '$1(left out)')
+	.replace(/("relayUrl"\s*:\s*"https:\/\/[^/"]*)\/[^"]*/g, '$1/(left out)')
 	.replace(/(ice-pwd:)[^\s"\\]*/g, '$1(left out)');
 
 function asText(detail) {

@@ -5,6 +5,7 @@
 import { request } from './api.js';
 import * as mic from './mic.js';
 import { rtvi } from './rtvi.js';
+import { noMicrophone } from './secure.js';
 import { connectorOf } from './transports.js';
 import * as words from './words.js';
 
@@ -35,11 +36,25 @@ export function session({ to, log }) {
 		if (problem) to.problem(problem);
 	}
 
+	/** Why this browser lacks what a transport needs. */
+	const cannot = async () => (globalThis.isSecureContext ? words.noMoqHere()
+		: { ...await noMicrophone(), title: 'MoQ needs HTTPS', listen: false });
+
 	async function connect({ transport, startRequest, deviceId, version, context }) {
 		const own = ++run;
 		const mine = (handle) => (...args) => { if (run === own) return handle(...args); };
 		giveUp = new AbortController();
-		const connector = connectorOf(transport);
+		let connector = connectorOf(transport);
+		if (connector.works === false) return end(await cannot());
+		if (connector.load) {
+			enter('starting', 'Loading');
+			try {
+				connector = await connector.load();
+			} catch (error) {
+				return mine(end)(words.noConnection(error, 'Load the page anew.'));
+			}
+			if (run !== own) return;
+		}
 		if (deviceId !== mic.NONE && !connector.elsewhere) {
 			enter('starting', 'Opening the microphone; allow it if the browser asks');
 			try {
@@ -58,7 +73,7 @@ export function session({ to, log }) {
 			return mine(end)(words.runner('The start', error));
 		}
 		if (run !== own) return;
-		// The log is saved and sent around; what opens doors stays out of it.
+		// Users save and share the log, so tokens stay out of it.
 		const { token, videoroomToken, dailyToken, ...shown } = started ?? {};
 		log('http', 'started', shown);
 		if (connector.elsewhere) {

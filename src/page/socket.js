@@ -1,9 +1,10 @@
-// One WebSocket to a bot: protobuf frames, 16 kHz PCM from the microphone, PCM from the bot, both through worklet.js.
+// One WebSocket to a bot: protobuf frames, 16 kHz PCM from the microphone, PCM from the bot.
 // Implements the interface of transports.js. A lost socket ends its session.
 
 import { BASE } from './api.js';
 import { audioFrame, messageFrame, readFrame } from './frames.js';
 import { noMicrophone } from './secure.js';
+import { sound } from './sound.js';
 import * as words from './words.js';
 
 const RATE_HZ = 16000;
@@ -14,7 +15,7 @@ const STALLED_MS = 10000;
 const WAITING_BYTES_MAX = 64000;
 
 export function websocket({ started, context, track, on }) {
-	let socket, recorder, player, source, timer, stalled, wrongRate;
+	let socket, audio, timer, stalled, wrongRate;
 	let [received, sent] = [0, 0];
 	let counted = { at: performance.now(), received, sent };
 	let opened = false;
@@ -25,22 +26,15 @@ export function websocket({ started, context, track, on }) {
 			return end({ ...await noMicrophone(), title: 'This page cannot play the sound of a WebSocket', listen: false });
 		}
 		try {
-			await context.audioWorklet.addModule(new URL('worklet.js', import.meta.url));
-			if (over) return;
-			recorder = new AudioWorkletNode(context, 'recorder', { channelCount: 1, channelCountMode: 'explicit' });
-			player = new AudioWorkletNode(context, 'player', { numberOfInputs: 0, outputChannelCount: [1] });
-			const speaker = new MediaStreamAudioDestinationNode(context, { channelCount: 1 });
-			player.connect(speaker);
-			// The recorder has no output, but some browsers run only nodes that are connected to one.
-			recorder.connect(context.destination);
-			recorder.port.onmessage = ({ data }) => sendSound(data);
-			listen();
+			audio = await sound(context, RATE_HZ, sendSound);
+			if (over) return audio.stop();
+			audio.listen(track);
 			socket = new WebSocket(address());
 			socket.binaryType = 'arraybuffer';
 			socket.onopen = () => {
 				opened = true;
 				clearTimeout(timer);
-				on.audio(speaker.stream);
+				on.audio(audio.stream);
 				on.open(true);
 			};
 			socket.onmessage = ({ data }) => receive(data);
@@ -70,12 +64,6 @@ export function websocket({ started, context, track, on }) {
 	}
 
 	// ---- up
-
-	function listen() {
-		source?.disconnect();
-		source = track && context.createMediaStreamSource(new MediaStream([track]));
-		source?.connect(recorder);
-	}
 
 	const isOpen = () => socket?.readyState === WebSocket.OPEN;
 
@@ -108,7 +96,7 @@ export function websocket({ started, context, track, on }) {
 		else if (frame.interruption) {
 			on.log('received', 'interruption');
 			hush();
-		} else if (frame.audio) play(frame);
+		} else if (frame.audio) play(frame.audio, frame.rate);
 	}
 
 	function hear(text) {
@@ -117,22 +105,20 @@ export function websocket({ started, context, track, on }) {
 		on.message(message);
 	}
 
-	function play({ audio, rate }) {
+	function play(samples, rate) {
 		// Other rates have no small common multiple with the browser's and would need large filters.
-		if (rate % 25 === 0 && rate >= 8000 && rate <= 192000) return player.port.postMessage({ audio, rate }, [audio.buffer]);
+		if (rate % 25 === 0 && rate >= 8000 && rate <= 192000) return audio.play(samples, rate);
 		if (rate !== wrongRate) on.log('error', `sound at ${rate} Hz cannot be played`);
 		wrongRate = rate;
 	}
 
-	const hush = () => player?.port.postMessage(null);
+	const hush = () => audio?.hush();
 
 	function end(problem, reason) {
 		if (over) return;
 		over = true;
 		clearTimeout(timer);
-		source?.disconnect();
-		recorder?.disconnect();
-		player?.disconnect();
+		audio?.stop();
 		socket?.close();
 		on.closed(problem, reason);
 	}
@@ -152,7 +138,7 @@ export function websocket({ started, context, track, on }) {
 		},
 		setTrack(next) {
 			track = next;
-			if (recorder) listen();
+			audio?.listen(track);
 		},
 		// A muted track sends silence, so that the bot detects the end of the sentence.
 		setMuted() {},

@@ -1,17 +1,24 @@
-// The runner's eight transports: wire names, display names, and their modules. A new one is a module with this interface and
+// The runner's nine transports: wire names, display names, and their modules. A new one is a module with this interface and
 // an entry in the table. In: `started`, the answer of /start; `context`, a running AudioContext; `track`,
 // the microphone or null; `muted`. Out: on.open(first), on.audio(stream), on.message(object), on.slow(problem), on.trouble(attempt, most),
 // on.closed(problem, reason), on.log(...). On the result: open(), close(), send(message), hush() for an interruption,
 // setTrack(track), setMuted(on), stats() for a sample of charts.js. One that is `elsewhere` takes the answer alone, and gives
-// what to show to the user.
+// what to show to the user. One with `load` is loaded when it is
+// chosen, and connects only if `works` is true.
 
 import { webrtc } from './call.js';
 import { mediaroom, videoroom } from './rooms.js';
 import { websocket } from './socket.js';
 
+const moq = {
+	load: async () => (await import('./moq.js')).moq,
+	works: Boolean(globalThis.AudioEncoder) && 'protocol' in (globalThis.WebTransport?.prototype ?? {}),
+};
+
 const TABLE = [
 	['webrtc', 'WebRTC', webrtc],
 	['websocket', 'WebSocket', websocket],
+	['moq', 'MoQ', moq],
 	['videoroom', 'Daily', videoroom],
 	['mediaroom', 'LiveKit', mediaroom],
 	['telephony_a', 'Twilio'],
@@ -31,10 +38,11 @@ export const rows = (status) => TABLE.map(([name, label, connect]) => {
 	const without = status?.without_bot?.includes(name);
 	const word = !status ? 'not known'
 		: status.unavailable?.includes(name) ? 'not in this build'
-			: !served ? 'excluded by -t'
+			: !served ? (connect === moq ? 'needs -t moq' : 'excluded by -t')
 				: without ? 'not with this bot'
 					: connect?.elsewhere ? 'opens elsewhere'
-						: connect ? 'ready' : 'not from this page';
+						: connect?.works === false ? 'not in this browser'
+							: connect ? 'ready' : 'not from this page';
 	// A runner that does not answer /status may still serve.
 	return { name, label, word, usable: Boolean(connect && !without && (served || !status)) };
 });

@@ -98,6 +98,54 @@ export function lostSocket(code, reason) {
 	};
 }
 
+export const noMoqHere = () => ({
+	title: 'This browser cannot speak MoQ',
+	text: 'That needs WebTransport and WebCodecs. Use a recent Chrome or Edge, or start the runner without -t moq and talk over WebRTC.',
+});
+
+/** Browsers do not tell a page why. `url`: of the MoQ server. `silent`: whether nothing came back. `hash`: of its certificate, if
+	it is self-signed. */
+export function noMoq({ hostname, host, port }, silent, hash) {
+	const at = `UDP port ${port || 443}`;
+	const other = ['Or start the runner without -t moq: WebRTC needs no certificate and also goes over TCP.'];
+	if (silent) {
+		return {
+			title: 'UDP is blocked on the way to the bot',
+			text: `The page arrives, but MoQ travels over UDP, and no answer came from ${hostname}, ${at}.`,
+			steps: [[`Let UDP through firewalls and containers to the runner, at ${at} (--moq-bind).`],
+				['Switch off a VPN, and check that both are in the same network.'], other],
+			retry: true,
+		};
+	}
+	return {
+		title: 'The browser rejects the MoQ server',
+		text: `It gave up at once on ${host}: the certificate there is not the expected one, or nothing listens at that UDP port.`,
+		steps: [
+			[hash ? 'The certificate must have the hash that the runner gave (certHash): is another program at that port, or the clock of one device wrong?'
+				: `The certificate must be for ${hostname}, and of an authority that this browser trusts; without --moq-tls-cert the runner makes one that browsers accept by its hash.`],
+			[`The log of the runner says whether it listens at ${at}.`], other,
+		],
+		retry: true,
+	};
+}
+
+export const otherMoq = (version) => ({
+	title: 'No common version of MoQ',
+	text: `The server did not choose ${version}. Is it really edge-runner, or a recent relay?`,
+});
+
+export const noBroadcast = (host) => ({
+	title: 'The bot does not appear',
+	text: `The connection to ${host} is open, but the bot announced no broadcast there. See the log of the runner.`,
+	retry: true,
+});
+
+export const lostMoq = (error) => ({
+	title: 'The connection was lost',
+	text: `Is the runner still running, and this device in its network? (${error?.message || 'it accepts no more sound'})`,
+	retry: true,
+});
+
 export const noSound = () => ({
 	title: 'The browser blocks the sound',
 	text: 'It needs a click before it plays sound.',

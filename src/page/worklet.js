@@ -1,9 +1,7 @@
-// Audio processors for WebSocket sessions, on the audio thread. `recorder`: the microphone at the browser's rate in, chunks of
-// 20 ms at 16 kHz and 16 bits out. `player`: { rate, audio } in, played after LEAD_S; `null` clears it at once. It resamples,
+// Audio processors of sound.js, on the audio thread. `recorder`: the microphone at the browser's rate in, chunks of
+// 20 ms and 16 bits out, at the rate of its options. `player`: { rate, audio } in, played after LEAD_S; `null` clears it at once. It resamples,
 // because some browsers do not allow a context with another rate than the microphone's.
 
-const UP_HZ = 16000;
-const CHUNK = UP_HZ / 50;
 /** Buffered before playback starts, against network jitter. */
 const LEAD_S = 0.06;
 /** A longer backlog after a stall is reduced by skipping silence. */
@@ -56,13 +54,18 @@ function resampler(from, to) {
 }
 
 registerProcessor('recorder', class extends AudioWorkletProcessor {
-	resample = resampler(sampleRate, UP_HZ);
 	chunk = [];
+
+	constructor({ processorOptions: { rate } }) {
+		super();
+		this.size = rate / 50;
+		this.resample = resampler(sampleRate, rate);
+	}
 
 	process([[samples]]) {
 		for (const sample of samples ? this.resample(samples) : []) {
 			this.chunk.push(Math.max(-1, Math.min(1, sample)) * 32767);
-			if (this.chunk.length < CHUNK) continue;
+			if (this.chunk.length < this.size) continue;
 			this.port.postMessage(Int16Array.from(this.chunk));
 			this.chunk = [];
 		}

@@ -204,7 +204,7 @@ fn the_file_lists_exactly_the_known_variables() {
     assert_eq!(names.len(), listed.len(), "a name is listed twice");
     let options = FLAGS
         .iter()
-        .filter(|flag| has_variable(flag) && flag.group != crate::proto::options::HIDDEN)
+        .filter(|flag| has_variable(flag))
         .map(|flag| variable(flag.long));
     // The runner sets ENV; the systemd unit reads RUNNER_ARGS.
     let others = help::environment(&PROVIDERS)

@@ -48,6 +48,9 @@ impl ServerTls {
     }
 }
 
+/// Never implemented.
+pub trait WatchedCertificate: Send + Sync + 'static {}
+
 /// Listens for SIGHUP, whose default action would end the process.
 pub struct CertificateWatcher(Option<Signal>);
 
@@ -66,7 +69,12 @@ impl CertificateWatcher {
     }
 
     /// Answers every SIGHUP, until shutdown.
-    pub async fn run(self, _tls: Option<Arc<ServerTls>>, mut shutdown: Shutdown) {
+    pub async fn run(
+        self,
+        _tls: Option<Arc<ServerTls>>,
+        _other: Option<Arc<dyn WatchedCertificate>>,
+        mut shutdown: Shutdown,
+    ) {
         let Some(mut hangups) = self.0 else {
             return shutdown.wait().await;
         };

@@ -11,7 +11,7 @@ use tokio::net::lookup_host;
 use tokio::time::timeout;
 
 use super::Finding;
-use crate::config::Config;
+use crate::config::{Config, MoqMode, Transport};
 use crate::io::rest::{self, RestError};
 use crate::limits::DOCTOR_RESOLVE;
 use crate::proto::doctor::rooms::{self, Question};
@@ -62,8 +62,12 @@ fn names(config: &Config) -> Vec<String> {
         _ => proxy.clone(),
     });
     let of_servers = parse_servers(&config.ice_servers).into_iter().map(|server| server.host);
+    let relay = match &config.moq.mode {
+        MoqMode::Dial { url, .. } if config.transport == Some(Transport::Moq) => Some(url.host().to_owned()),
+        _ => None,
+    };
     let mut names: Vec<String> = Vec::new();
-    for name in of_servers.chain(of_providers).chain(proxy) {
+    for name in of_servers.chain(of_providers).chain(proxy).chain(relay) {
         let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
         if !is_address && !names.contains(&name) {
             names.push(name);

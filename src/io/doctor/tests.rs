@@ -51,6 +51,32 @@ async fn provider_saying(status: &'static str, body: &'static str) -> (String, J
     (url, checks)
 }
 
+/// The port and the certificate of QUIC are examined with `-t moq` alone.
+#[cfg(feature = "moq")]
+#[test]
+fn quic_has_a_port_and_a_certificate() {
+    use crate::config::MoqMode;
+    assert_eq!(moq::examine(&config()), []);
+    let with = |bind: std::net::SocketAddr| {
+        let mut config = Config {
+            transport: Some(Transport::Moq),
+            ..config()
+        };
+        if let MoqMode::Serve { bind: configured, .. } = &mut config.moq.mode {
+            *configured = bind;
+        }
+        moq::examine(&config)
+    };
+    let free = with("[::]:0".parse().expect("an address"));
+    assert_eq!(one(&free, "quic port").level, FindingLevel::Ok);
+    assert_eq!(one(&free, "quic tls").level, FindingLevel::Ok);
+    let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let findings = with(taken.local_addr().expect("it is bound"));
+    let finding = one(&findings, "quic port");
+    assert_eq!(finding.level, FindingLevel::Error);
+    assert!(finding.text.contains("--moq-bind"), "{finding:?}");
+}
+
 #[tokio::test]
 async fn free_ports_are_reported_and_released() {
     let findings = ports::examine(&config()).await;

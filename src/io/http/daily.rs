@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 
 use super::body::{AcceptedBody, read};
 use super::refusal_log::log_client;
-use super::{HttpError, RunnerApp, methods, new_session_id};
+use super::{HttpError, RunnerApp, check_program_body, methods, new_session_id};
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
 use crate::io::daily::{PreparedRoom, prepare_room};
 use crate::io::room;
 use crate::io::sessions::SessionStart;
-use crate::limits::{DIALIN_HEADERS_BYTES_MAX, PROCESS_BODY_BYTES_MAX};
+use crate::limits::DIALIN_HEADERS_BYTES_MAX;
 use crate::logging;
 use crate::proto::daily::{DailyError, RoomPurpose, RoomRequest, dialin, reply};
 use crate::proto::http::{route, start};
@@ -164,12 +164,6 @@ async fn begin(
     prepared.keep();
     room::begin(app.sessions.clone(), permit, start, prepared.for_bot());
     Ok((prepared, session_id))
-}
-
-/// Rejects a body that is too large for a program's arguments, before a room is created.
-fn check_program_body(app: &RunnerApp, body: &Value) -> Result<(), HttpError> {
-    let fits = app.config.command.is_none() || body.to_string().len() <= PROCESS_BODY_BYTES_MAX;
-    fits.then_some(()).ok_or(HttpError::BodyTooLargeForProgram)
 }
 
 fn session_start(app: &RunnerApp, body: Value, peer: PeerInfo) -> SessionStart {

@@ -104,6 +104,9 @@ pub enum HttpError {
     /// The video room of a dial-in call could not be made.
     #[error("Failed to create room: {0}")]
     CallRoom(daily::DailyError),
+    /// A session of Media over QUIC did not start.
+    #[error("{0}")]
+    Moq(start::MoqStartError),
     /// The runner serves another transport alone.
     #[error("no video rooms here: this runner serves {} alone", .0.name())]
     OtherTransport(Transport),
@@ -152,6 +155,9 @@ impl HttpError {
             HttpError::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
             HttpError::Unknown(_) => StatusCode::NOT_FOUND,
             HttpError::Mediaroom(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            HttpError::Moq(start::MoqStartError::NotReady) => StatusCode::GATEWAY_TIMEOUT,
+            HttpError::Moq(start::MoqStartError::Ended(_)) => StatusCode::BAD_GATEWAY,
+            HttpError::Moq(start::MoqStartError::Certificate(_)) => StatusCode::INTERNAL_SERVER_ERROR,
             HttpError::DialIn(_) | HttpError::Webhook(_) => StatusCode::BAD_REQUEST,
             HttpError::Videoroom(_) | HttpError::CallRoom(_) => StatusCode::INTERNAL_SERVER_ERROR,
             HttpError::Whip(refusal) => match refusal {

@@ -1,6 +1,7 @@
 //! Serves the files of the built-in page, compressed and with validation by ETag.
 //!
-//! In: a name below `/client/` and the request's headers. Out: the file with its security headers,
+//! In: a name below `/client/`, the request's headers, and the other server that the page connects
+//! to. Out: the file with its security headers,
 //! a 304, or nothing for an unknown name.
 
 use hyper::StatusCode;
@@ -19,8 +20,9 @@ pub(super) fn to_page() -> Reply {
     reply
 }
 
-/// Serves a file of the page, or a 304 to a client that has it.
-pub(super) fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
+/// Serves a file of the page, or a 304 to a client that has it. `server` is for the policy of the
+/// page, [`page::content_security_policy`].
+pub(super) fn file(name: &str, headers: &HeaderMap, server: Option<&str>) -> Option<Reply> {
     let asset = page::asset(name)?;
     let header_value = |name| {
         headers
@@ -34,7 +36,6 @@ pub(super) fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
         // The browser has to revalidate, so that it does not keep the page of another version.
         (header::CACHE_CONTROL, "no-cache"),
         (header::VARY, "Accept-Encoding"),
-        (header::CONTENT_SECURITY_POLICY, page::CONTENT_SECURITY_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         // `no-referrer` would also remove the origin of some requests, which the origin check
         // needs.
@@ -43,6 +44,8 @@ pub(super) fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
     for (name, value) in put {
         reply.headers_mut().insert(name, HeaderValue::from_static(value));
     }
+    let policy = HeaderValue::try_from(page::content_security_policy(server)).ok()?;
+    reply.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     if asset.is_in(header_value(header::IF_NONE_MATCH)) {
         *reply.status_mut() = StatusCode::NOT_MODIFIED;
         return Some(reply);

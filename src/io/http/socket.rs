@@ -47,8 +47,8 @@ pub(super) fn socket(
     let verified = token.map(|token| tokens.verify(&token, family, Instant::now()));
     let token = good_token(verified, app.config.ws_tokens)?;
     let named = match (family, &token) {
-        // A call's data comes from its provider.
-        (SocketKind::Call, _) => None,
+        // A call's data comes from its provider, and QUIC has no WebSocket.
+        (SocketKind::Call | SocketKind::Moq, _) => None,
         (SocketKind::Client, None) => query.value("sessionId"),
         // The id in a token names a session only if `/start` registered one.
         (SocketKind::Client, Some(token)) => {

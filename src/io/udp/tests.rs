@@ -5,6 +5,10 @@
 
 use std::time::Duration;
 
+use quinn_udp::{UdpSockRef, UdpSocketState};
+use socket2::SockRef;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
 use super::*;

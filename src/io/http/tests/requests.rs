@@ -260,7 +260,10 @@ async fn the_page_is_served() {
     assert_eq!(plain.header("content-encoding"), None);
     assert!(String::from_utf8_lossy(&plain.body).contains("<!doctype html>"));
     for (name, value) in [
-        ("content-security-policy", crate::page::CONTENT_SECURITY_POLICY),
+        (
+            "content-security-policy",
+            crate::page::content_security_policy(None).as_str(),
+        ),
         ("x-content-type-options", "nosniff"),
         ("referrer-policy", "same-origin"),
         ("cache-control", "no-cache"),

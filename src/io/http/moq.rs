@@ -1,0 +1,59 @@
+//! `/start` for Media over QUIC.
+//!
+//! Out: the reply with the URL that the caller connects to. Rejects a runner without a free
+//! session, a body that a program cannot take, and in dial mode a relay that does not take the
+//! session in time. The bot starts at once; in serve mode its caller has the time of a session to
+//! arrive.
+
+use serde_json::Value;
+
+use super::refusal_log::log_client;
+use super::{HttpError, RunnerApp, check_program_body, mint_token, new_session_id};
+use crate::features::{Feature, MissingFeature};
+use crate::io::moq::MoqBeginning;
+use crate::io::sessions::SessionStart;
+use crate::proto::http::start::{MoqReply, RequestBase, caller_url, random_namespace};
+use crate::proto::http::token::SocketKind;
+use crate::proto::server::admission::PendingKind;
+use edge_runner_http::common::{PeerInfo, random};
+
+/// Starts the bot, and returns the JSON of the reply.
+pub(super) async fn start(
+    app: &RunnerApp,
+    namespace: Option<String>,
+    body: Value,
+    base: RequestBase<'_>,
+    peer: PeerInfo,
+) -> Result<Vec<u8>, HttpError> {
+    let moq = app.moq.as_ref();
+    let moq = moq.ok_or(HttpError::MissingFeature(MissingFeature(Feature::Moq)))?;
+    check_program_body(app, &body)?;
+    let permit = app.permit(peer.requester(), PendingKind::Silent)?;
+    let session_id = new_session_id();
+    let namespace = namespace.unwrap_or_else(|| random_namespace(u64::from_be_bytes(random())));
+    let url = |token| caller_url(&app.config, base.host, moq.port_number(), token);
+    let beginning = MoqBeginning {
+        start: SessionStart {
+            session_id: session_id.clone(),
+            body,
+            log_client: log_client(app, peer),
+            lease: None,
+        },
+        permit,
+        namespace: namespace.clone(),
+        // The query of a relay may hold a token, which is for callers.
+        relay_url: url(None).split('?').next().unwrap_or_default().to_owned(),
+    };
+    let started = moq.begin(beginning).await.map_err(HttpError::Moq)?;
+    let token = match app.config.moq.is_serving() {
+        true => mint_token(app, SocketKind::Moq, Some(&session_id), peer.is_authorised),
+        false => None,
+    };
+    let reply = MoqReply {
+        session_id: &session_id,
+        relay_url: &url(token.as_deref()),
+        cert_hash: started.cert_hash.as_deref(),
+        namespace: &namespace,
+    };
+    Ok(reply.to_json(&app.config.moq))
+}

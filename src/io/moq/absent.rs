@@ -1,0 +1,34 @@
+//! Replaces `io::moq` in a build without `moq`.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use edge_runner_http::tls::WatchedCertificate;
+
+use crate::proto::metrics::MetricsSnapshot;
+
+/// Never constructed.
+#[derive(Clone)]
+pub struct Moq(Infallible);
+
+impl Moq {
+    pub fn port_number(&self) -> u16 {
+        match self.0 {}
+    }
+
+    pub fn page_source(&self) -> String {
+        match self.0 {}
+    }
+
+    pub fn certificate(&self) -> Option<Arc<dyn WatchedCertificate>> {
+        match self.0 {}
+    }
+
+    pub fn add_to(&self, _: &mut MetricsSnapshot) {
+        match self.0 {}
+    }
+
+    pub fn end(&self) {
+        match self.0 {}
+    }
+}

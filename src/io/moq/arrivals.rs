@@ -1,0 +1,274 @@
+//! Connections of callers, from their first datagram until a session takes them.
+//!
+//! In: new connections of the port, the sessions that wait. Out: each connection to the oldest
+//! session that waits for what its peer announces, or a log line with the reason why it reached
+//! none. `proto::moq::accepted` decides what happens on a connection. Rejects: origins and tokens
+//! as WebSockets do; connections beyond the caps, of one source or in all, and asks sources to
+//! prove their address as soon as several connections are on their way.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use edge_runner_http::common::{self, lock, random};
+use quinn_proto::{Connection, EndpointEvent};
+use tokio::sync::oneshot;
+use tokio::time::sleep_until;
+
+use super::port::{AcceptConnections, ConnectionInbox, ConnectionVerdict};
+use crate::bot::SessionId;
+use crate::io::admission::SessionPermit;
+use crate::io::sessions::Sessions;
+use crate::io::tasks;
+use crate::limits::MOQ_RETRY_FROM;
+use crate::logging::{self, LogClient};
+use crate::proto::http::origin::{AllowedOrigins, CorsDecision};
+use crate::proto::http::token::{SocketKind, SocketTokens, TokenError};
+use crate::proto::metrics::MoqConnectionOutcome;
+use crate::proto::moq::accepted::{AcceptedConnection, AcceptedOutput, ArrivalError, ArrivalRequest};
+use crate::proto::moq::session::MoqArrival;
+use crate::proto::moq::waiting::WaitingSessions;
+use crate::proto::server::admission::{AdmissionError, Requester};
+use crate::proto::server::log_limit::LogLimit;
+
+/// A connection that a session takes.
+pub struct ArrivedConnection {
+    pub arrival: MoqArrival,
+    pub inbox: ConnectionInbox,
+}
+
+/// A session that waits for its caller.
+pub struct WaitingSession {
+    pub session_id: SessionId,
+    pub arrived: oneshot::Sender<ArrivedConnection>,
+}
+
+/// The sessions that wait for their caller. Clones share them.
+#[derive(Clone, Default)]
+pub struct WaitingRegistry(Arc<Mutex<WaitingSessions<WaitingSession>>>);
+
+impl WaitingRegistry {
+    pub fn lock(&self) -> MutexGuard<'_, WaitingSessions<WaitingSession>> {
+        common::lock(&self.0)
+    }
+
+    /// Registers a session until a caller arrives or the result is dropped.
+    pub fn register(&self, path: &str, session: WaitingSession) -> WaitingEntry {
+        WaitingEntry {
+            registry: self.clone(),
+            number: self.lock().insert(path, session),
+        }
+    }
+}
+
+/// The registration of a waiting session. Dropping it removes it.
+pub struct WaitingEntry {
+    registry: WaitingRegistry,
+    number: u64,
+}
+
+impl Drop for WaitingEntry {
+    fn drop(&mut self) {
+        self.registry.lock().remove(self.number);
+    }
+}
+
+/// The rules for connections, shared with the HTTP server.
+#[derive(Clone)]
+pub struct ConnectionRules {
+    pub origins: AllowedOrigins,
+    /// Whether each connection needs a token of `/start`.
+    pub needs_token: bool,
+    pub tokens: Arc<Mutex<SocketTokens>>,
+    /// The log lines caused by clients.
+    pub log_limit: Arc<Mutex<LogLimit>>,
+}
+
+/// Takes the connections of callers.
+pub struct Arrivals {
+    sessions: Sessions,
+    waiting: WaitingRegistry,
+    rules: ConnectionRules,
+}
+
+impl Arrivals {
+    pub fn new(sessions: Sessions, waiting: WaitingRegistry, rules: ConnectionRules) -> Arc<Arrivals> {
+        Arc::new(Arrivals {
+            sessions,
+            waiting,
+            rules,
+        })
+    }
+
+    fn log_client(&self, remote: SocketAddr) -> LogClient {
+        LogClient::new(self.rules.log_limit.clone(), remote.ip().to_canonical(), false)
+    }
+
+    /// Checks the CONNECT request.
+    fn check(&self, request: &ArrivalRequest) -> Result<(), ArrivalError> {
+        let origin = request.origin.iter().map(String::as_bytes);
+        if self.rules.origins.check(origin) == CorsDecision::Refused {
+            return Err(ArrivalError::Origin);
+        }
+        let Some(token) = &request.token else {
+            return match self.rules.needs_token {
+                true => Err(ArrivalError::TokenMissing),
+                false => Ok(()),
+            };
+        };
+        match lock(&self.rules.tokens).verify(token, SocketKind::Moq, tasks::now()) {
+            // Where tokens are not required, foreign ones are ignored.
+            Err(TokenError::Unrecognized) if !self.rules.needs_token => Ok(()),
+            Err(why) => Err(ArrivalError::Token(why)),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Returns the session that waits for this path. A token belongs to one session, and is
+    /// redeemed with the connection that reaches it.
+    fn claim(&self, path: &str, token: Option<&str>) -> Result<Option<WaitingSession>, ArrivalError> {
+        let mut waiting = self.waiting.lock();
+        let mut tokens = lock(&self.rules.tokens);
+        let verified = token.map(|token| tokens.verify(token, SocketKind::Moq, tasks::now()));
+        match verified {
+            Some(Ok(token)) => {
+                let session = waiting.take(path, |session| *session.session_id == *token.claims().id);
+                if session.is_some() {
+                    token.redeem();
+                }
+                Ok(session)
+            }
+            Some(Err(why)) if self.rules.needs_token => Err(ArrivalError::Token(why)),
+            None if self.rules.needs_token => Err(ArrivalError::TokenMissing),
+            _ => Ok(waiting.take(path, |_| true)),
+        }
+    }
+
+    /// Attends a connection until a session takes it or it ends.
+    async fn attend(self: Arc<Self>, permit: SessionPermit, connection: Connection, mut inbox: ConnectionInbox) {
+        let metrics = self.sessions.metrics();
+        let mut accepted = AcceptedConnection::new(connection, u64::from_be_bytes(random()), tasks::now());
+        let mut token = None;
+        let mut shutdown = self.sessions.shutdown().clone();
+        let mut is_stopping = false;
+        loop {
+            let now = tasks::now();
+            let due = match accepted.poll_output(now) {
+                AcceptedOutput::Timeout(due) => due,
+                AcceptedOutput::Drained => return,
+                AcceptedOutput::Send(transmit) => {
+                    inbox.port().send(&transmit, accepted.datagram());
+                    continue;
+                }
+                AcceptedOutput::Endpoint(event) => {
+                    if let Some(event) = inbox.handle_endpoint_event(event) {
+                        accepted.handle_connection_event(event, now);
+                    }
+                    continue;
+                }
+                AcceptedOutput::Requested(request) => {
+                    match self.check(&request) {
+                        Ok(()) => accepted.accept(now),
+                        Err(why) => accepted.reject(why, now),
+                    }
+                    token = request.token;
+                    continue;
+                }
+                AcceptedOutput::Announced(path) => {
+                    match self.claim(&path, token.as_deref()) {
+                        Ok(Some(session)) => {
+                            let arrival = accepted.into_arrival();
+                            metrics.moq_connection(MoqConnectionOutcome::Accepted);
+                            // Without its session, the connection is dropped.
+                            let _ = session.arrived.send(ArrivedConnection { arrival, inbox });
+                            return;
+                        }
+                        Ok(None) => {}
+                        Err(why) => accepted.end(why, now),
+                    }
+                    continue;
+                }
+                AcceptedOutput::Failed(why) => {
+                    metrics.moq_connection(MoqConnectionOutcome::Failed(why.label()));
+                    match why.is_routine() {
+                        true => log::debug!("a connection of Media over QUIC became no session: {why}"),
+                        false => log::warn!("a connection of Media over QUIC became no session: {why}"),
+                    }
+                    continue;
+                }
+            };
+            // Unbiased: a flood of datagrams must not starve the deadline.
+            tokio::select! {
+                received = inbox.recv() => accepted.handle_connection_event(received.event, received.arrived),
+                () = sleep_until(due.into()) => accepted.handle_timeout(tasks::now()),
+                () = permit.evicted() => accepted.end(ArrivalError::Evicted, tasks::now()),
+                () = shutdown.wait(), if !is_stopping => {
+                    is_stopping = true;
+                    accepted.end(ArrivalError::Stopping, tasks::now());
+                }
+            }
+        }
+    }
+}
+
+impl AcceptConnections for Arrivals {
+    type Permit = SessionPermit;
+
+    fn admit(&self, remote: SocketAddr, is_validated: bool) -> ConnectionVerdict<SessionPermit> {
+        let metrics = self.sessions.metrics();
+        let admission = self.sessions.admission();
+        if self.sessions.shutdown().is_set() {
+            return ConnectionVerdict::Refuse;
+        }
+        if !is_validated && admission.unbound() >= MOQ_RETRY_FROM {
+            metrics.moq_connection(MoqConnectionOutcome::Retried);
+            return ConnectionVerdict::Retry;
+        }
+        let requester = Requester {
+            source: remote.ip().into(),
+            is_authorised: false,
+            local_address: None,
+        };
+        match admission.connection(requester) {
+            Ok(permit) => ConnectionVerdict::Accept(permit),
+            Err(why) => {
+                metrics.moq_connection(MoqConnectionOutcome::Refused);
+                let whose = match why {
+                    AdmissionError::SourceShare => "its source has",
+                    AdmissionError::Full => "the runner has",
+                };
+                self.log_client(remote).attribute(|| {
+                    log::warn!(
+                        "a connection of Media over QUIC was refused: {whose} too many that announced nothing yet"
+                    );
+                });
+                ConnectionVerdict::Refuse
+            }
+        }
+    }
+
+    fn accept(self: &Arc<Self>, permit: SessionPermit, connection: Connection, inbox: ConnectionInbox) {
+        let client = self.log_client(connection.remote_address());
+        tasks::spawn(logging::for_client(
+            client,
+            self.clone().attend(permit, connection, inbox),
+        ));
+    }
+}
+
+/// Refuses every connection: the port of dialed connections.
+pub struct NoArrivals;
+
+impl AcceptConnections for NoArrivals {
+    type Permit = ();
+
+    fn admit(&self, _: SocketAddr, _: bool) -> ConnectionVerdict<()> {
+        ConnectionVerdict::Refuse
+    }
+
+    fn accept(self: &Arc<Self>, (): (), _: Connection, mut inbox: ConnectionInbox) {
+        inbox.handle_endpoint_event(EndpointEvent::drained());
+    }
+}
+
+#[cfg(test)]
+mod tests;

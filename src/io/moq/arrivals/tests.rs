@@ -1,0 +1,301 @@
+//! Connections over loopback, by a client made of the same link and peer.
+
+use std::future::pending;
+use std::time::Duration;
+
+use quinn_proto::Transmit;
+use tokio::task::JoinHandle;
+use tokio_rustls::rustls::{RootCertStore, version::TLS13};
+
+use super::super::port::MoqPort;
+use super::*;
+use crate::bot::{self, Shutdown, ShutdownTrigger};
+use crate::io::tasks::SlotPool;
+use crate::proto::http::token::Issuer;
+use crate::proto::moq::link::{LinkClosed, LinkEvent, LinkTarget, MoqLink, client_config, server_config};
+use crate::proto::moq::peer::MoqPeer;
+
+const GUARD: Duration = Duration::from_secs(30);
+
+/// A port that serves, and one that dials, with their readers.
+struct Rig {
+    server: Arc<MoqPort>,
+    client: Arc<MoqPort>,
+    roots: RootCertStore,
+    waiting: WaitingRegistry,
+    rules: ConnectionRules,
+    sessions: Sessions,
+    stop: ShutdownTrigger,
+    readers: [JoinHandle<()>; 2],
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.readers.iter().for_each(JoinHandle::abort);
+    }
+}
+
+fn rig(needs_token: bool, allowed_origins: &[String]) -> Rig {
+    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a valid name");
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).expect("a certificate");
+    let key = made.signing_key.serialize_der().try_into().expect("a key");
+    let tls = tokio_rustls::rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])
+        .expect("ring has TLS 1.3")
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .expect("a key and its certificate");
+    let server = server_config(tls, &random()).expect("it has TLS 1.3");
+    let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+    let server = MoqPort::bind(loopback, Some(Arc::new(server))).expect("a free port");
+    let client = MoqPort::bind(loopback, None).expect("a free port");
+    let (stop, shutdown) = Shutdown::channel();
+    let idle_bot = bot::erase(|_| async { Ok(()) });
+    let sessions = Sessions::new(Arc::default(), idle_bot, SlotPool::new(8), shutdown);
+    let waiting = WaitingRegistry::default();
+    let rules = ConnectionRules {
+        origins: AllowedOrigins::new(allowed_origins),
+        needs_token,
+        tokens: Arc::new(Mutex::new(SocketTokens::new(random(), tasks::now()))),
+        log_limit: Arc::default(),
+    };
+    let arrivals = Arrivals::new(sessions.clone(), waiting.clone(), rules.clone());
+    let readers = [
+        tokio::spawn(server.clone().run(arrivals)),
+        tokio::spawn(client.clone().run(Arc::new(NoArrivals))),
+    ];
+    Rig {
+        server,
+        client,
+        roots,
+        waiting,
+        rules,
+        sessions,
+        stop,
+        readers,
+    }
+}
+
+/// A caller that announces one broadcast.
+struct Caller {
+    link: MoqLink,
+    inbox: ConnectionInbox,
+    peer: MoqPeer,
+    buffer: Vec<u8>,
+}
+
+impl Rig {
+    fn caller(&self, path: &str, broadcast: Option<&str>) -> Caller {
+        let target = LinkTarget::WebTransport {
+            authority: "localhost:4080".into(),
+            path: path.into(),
+        };
+        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+        let tls = tokio_rustls::rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])
+            .expect("ring has TLS 1.3")
+            .with_root_certificates(self.roots.clone())
+            .with_no_client_auth();
+        let config = client_config(tls, &target).expect("it has TLS 1.3");
+        let remote = SocketAddr::from(([127, 0, 0, 1], self.server.number()));
+        let now = tasks::now();
+        let (connection, inbox) = self
+            .client
+            .connect(config, remote, "localhost", now)
+            .expect("a usable address");
+        let mut link = MoqLink::client(connection, target, now);
+        let mut peer = MoqPeer::new(7);
+        if let Some(broadcast) = broadcast {
+            peer.publish(broadcast, &mut link);
+        }
+        Caller {
+            link,
+            inbox,
+            peer,
+            buffer: Vec::new(),
+        }
+    }
+
+    fn wait_for(&self, path: &str, id: &str) -> (WaitingEntry, oneshot::Receiver<ArrivedConnection>) {
+        let (arrived, arriving) = oneshot::channel();
+        let session_id = id.into();
+        (
+            self.waiting.register(path, WaitingSession { session_id, arrived }),
+            arriving,
+        )
+    }
+
+    fn token(&self, id: &str) -> String {
+        lock(&self.rules.tokens).mint(SocketKind::Moq, id, Issuer::Anyone, tasks::now())
+    }
+
+    /// Returns the metrics line of an outcome.
+    fn count(&self, outcome: &str) -> String {
+        let text = self.sessions.metrics().render(&Default::default());
+        let name = format!("edge_runner_moq_connections_total{{outcome=\"{outcome}\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&name));
+        line.expect("a line per outcome").to_owned()
+    }
+}
+
+impl Caller {
+    fn flush(&mut self, now: std::time::Instant) {
+        while let Some(event) = self.link.poll_endpoint_event() {
+            if let Some(event) = self.inbox.handle_endpoint_event(event) {
+                self.link.handle_connection_event(event, now);
+            }
+        }
+        while let Some(transmit) = self.link.poll_transmit(now, &mut self.buffer) {
+            let transmit: Transmit = transmit;
+            self.inbox.port().send(&transmit, &self.buffer);
+        }
+    }
+
+    /// Runs until the link is closed.
+    async fn closed(&mut self) -> LinkClosed {
+        let run = async {
+            loop {
+                let now = tasks::now();
+                while let Some(event) = self.link.poll_event() {
+                    if let LinkEvent::Closed(why) = event {
+                        self.flush(now);
+                        return why;
+                    }
+                    self.peer.handle_event(event, &mut self.link);
+                }
+                while self.peer.poll_event(&mut self.link).is_some() {}
+                self.flush(now);
+                let due = self.link.poll_timeout();
+                tokio::select! {
+                    received = self.inbox.recv() => self.link.handle_connection_event(received.event, tasks::now()),
+                    () = async {
+                        match due {
+                            Some(due) => sleep_until(due.into()).await,
+                            None => pending().await,
+                        }
+                    } => self.link.handle_timeout(tasks::now()),
+                }
+            }
+        };
+        tokio::time::timeout(GUARD, run).await.expect("an end in time")
+    }
+
+    /// Runs until a session takes the connection.
+    async fn arrives(&mut self, arriving: oneshot::Receiver<ArrivedConnection>) -> ArrivedConnection {
+        tokio::select! {
+            why = self.closed() => panic!("closed: {why:?}"),
+            arrived = arriving => arrived.expect("the registry keeps the sender"),
+        }
+    }
+}
+
+/// Two callers reach the sessions of their namespaces, in any order.
+#[tokio::test]
+async fn an_announcement_finds_its_session() {
+    let rig = rig(false, &[]);
+    let (_first, for_a) = rig.wait_for("a/request", "a");
+    let (_second, for_b) = rig.wait_for("b/request", "b");
+    let (mut b, mut a) = (
+        rig.caller("/moq", Some("b/request")),
+        rig.caller("/moq", Some("a/request")),
+    );
+    let b = b.arrives(for_b).await;
+    let a = a.arrives(for_a).await;
+    assert_ne!(a.arrival.link.remote_address(), SocketAddr::from(([0, 0, 0, 0], 0)));
+    assert!(rig.waiting.lock().is_empty());
+    assert_eq!(rig.count("accepted"), "2");
+    drop((a, b));
+    assert_eq!(rig.server.connections(), 0);
+    assert_eq!(rig.sessions.admission().unbound(), 0);
+}
+
+/// A stranger learns nothing: its announcement is no session's, and it is told so.
+#[tokio::test]
+async fn an_unknown_announcement_is_rejected() {
+    let rig = rig(false, &[]);
+    let (_entry, mut arriving) = rig.wait_for("a/request", "a");
+    let closed = rig.caller("/moq", Some("other/request")).closed().await;
+    let LinkClosed::ByPeer { reason, .. } = closed else {
+        panic!("{closed:?}")
+    };
+    assert!(
+        reason.contains("no session waits") && !reason.contains("a/request"),
+        "{reason}"
+    );
+    assert_eq!(rig.count("unclaimed"), "1");
+    assert!(arriving.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn other_paths_and_origins_are_rejected() {
+    let open = rig(false, &[]);
+    let closed = open.caller("/other", Some("a/request")).closed().await;
+    assert_eq!(closed, LinkClosed::Rejected(404));
+    assert_eq!(open.count("path"), "1");
+    // The client is no browser, so it has no origin.
+    let listed = rig(false, &["https://a.example".to_owned()]);
+    let closed = listed.caller("/moq", Some("a/request")).closed().await;
+    assert_eq!(closed, LinkClosed::Rejected(403));
+    assert_eq!(listed.count("origin"), "1");
+}
+
+/// A token opens one connection, to the session for which it was made.
+#[tokio::test]
+async fn a_token_reaches_its_session_once() {
+    let rig = rig(true, &[]);
+    let (_first, for_a) = rig.wait_for("x/request", "a");
+    let (_second, for_b) = rig.wait_for("x/request", "b");
+    assert_eq!(
+        rig.caller("/moq", Some("x/request")).closed().await,
+        LinkClosed::Rejected(401)
+    );
+    assert_eq!(
+        rig.caller("/moq/forged", Some("x/request")).closed().await,
+        LinkClosed::Rejected(401)
+    );
+    let token = rig.token("b");
+    let mut caller = rig.caller(&format!("/moq/{token}"), Some("x/request"));
+    let _b = caller.arrives(for_b).await;
+    let again = rig
+        .caller(&format!("/moq?token={token}"), Some("x/request"))
+        .closed()
+        .await;
+    assert_eq!(again, LinkClosed::Rejected(401));
+    assert_eq!(rig.count("token"), "3");
+    let query = format!("/moq?token={}", rig.token("a"));
+    let _a = rig.caller(&query, Some("x/request")).arrives(for_a).await;
+}
+
+/// A caller that does not trust the certificate is named as such.
+#[tokio::test]
+async fn distrust_is_told_apart() {
+    let mut rig = rig(false, &[]);
+    rig.roots = RootCertStore::empty();
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a valid name");
+    rig.roots.add(other.cert.der().clone()).expect("a certificate");
+    let mut caller = rig.caller("/moq", None);
+    assert!(matches!(caller.closed().await, LinkClosed::Failed(_)));
+    let counted = async {
+        while rig.count("certificate") != "1" {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(GUARD, counted).await.expect("a counted failure");
+}
+
+/// At shutdown, connections without a session are closed.
+#[tokio::test]
+async fn shutdown_closes_unbound_connections() {
+    let rig = rig(false, &[]);
+    let mut caller = rig.caller("/moq", None);
+    let stopping = async {
+        while rig.sessions.admission().unbound() == 0 {
+            tokio::task::yield_now().await;
+        }
+        rig.stop.set();
+    };
+    let (closed, ()) = tokio::join!(caller.closed(), stopping);
+    assert!(!matches!(closed, LinkClosed::TimedOut), "{closed:?}");
+}

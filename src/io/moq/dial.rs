@@ -1,0 +1,246 @@
+//! Connections to a relay.
+//!
+//! In: the URL of `--moq-connect`. Out: a connection whose handshake begins, or the reason why
+//! there is none. Each dial looks the name up again and takes the next of its addresses, IPv6 and
+//! IPv4 in turn, so that an address that does not answer delays a session once. The relay's
+//! certificate is verified by the system's authorities. With `http://`, it is that whose hash the
+//! relay publishes at `/certificate.sha256` over plain HTTP, as MoQ clients do in development. With
+//! `--moq-tls-insecure` any is accepted. Source: `docs/spec/moq.md`; `moq-native`'s documentation
+//! of its client.
+
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use data_encoding::HEXLOWER_PERMISSIVE;
+use sha2::{Digest as _, Sha256};
+use tokio::net::lookup_host;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::version::TLS13;
+use tokio_rustls::rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
+
+use super::arrivals::NoArrivals;
+use super::port::{ConnectionInbox, MoqPort};
+use crate::io::addresses::local_address_towards;
+use crate::io::rest;
+use crate::io::services::Services;
+use crate::io::tasks;
+use crate::limits::{REST_ADDRESSES_MAX, REST_CONNECT};
+use crate::proto::moq::link::{LinkTarget, MoqLink, client_config};
+use crate::proto::moq::relay_url::RelayUrl;
+use crate::proto::server::rest::{RestMethod, RestRequest};
+
+/// Opens connections to one relay.
+pub struct Dialer {
+    port: Arc<MoqPort>,
+    url: RelayUrl,
+    is_insecure: bool,
+    roots: OnceCell<Arc<RootCertStore>>,
+    /// The number of dials, which selects an address.
+    dials: AtomicUsize,
+}
+
+/// The SHA-256 hash of a certificate.
+type CertificateHash = [u8; 32];
+
+impl Dialer {
+    /// Binds the local port, and starts to read it.
+    ///
+    /// # Errors
+    /// Returns the operating system's error.
+    pub fn start(
+        url: RelayUrl,
+        bind: Option<SocketAddr>,
+        is_insecure: bool,
+        services: &Services,
+    ) -> io::Result<(Arc<Dialer>, tokio::task::AbortHandle)> {
+        let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+        let port = MoqPort::bind(bind.unwrap_or(any), None)?;
+        let reading = port.clone().run(Arc::new(NoArrivals));
+        let reader = services.spawn("the reader of the UDP port of Media over QUIC", reading);
+        let dialer = Dialer {
+            port,
+            url,
+            is_insecure,
+            roots: OnceCell::new(),
+            dials: AtomicUsize::new(0),
+        };
+        Ok((Arc::new(dialer), reader.abort_handle()))
+    }
+
+    pub fn port(&self) -> &Arc<MoqPort> {
+        &self.port
+    }
+
+    /// Begins a connection.
+    ///
+    /// # Errors
+    /// Returns the reason, for the log and the caller of `/start`.
+    pub async fn dial(self: Arc<Self>) -> Result<(MoqLink, ConnectionInbox), String> {
+        let (host, port) = (self.url.host(), self.url.port());
+        let found = timeout(REST_CONNECT, lookup_host((host, port))).await;
+        let found = found.map_err(|_| format!("looking up {host} took too long"))?;
+        let found: Vec<SocketAddr> = found.map_err(|error| format!("looking up {host}: {error}"))?.collect();
+        let reachable = in_turn(&found).filter(|address| self.port.serves(address.ip()));
+        let reachable: Vec<SocketAddr> = reachable
+            .filter(|address| local_address_towards(*address).is_some())
+            .take(REST_ADDRESSES_MAX)
+            .collect();
+        let count = reachable.len().max(1);
+        let Some(remote) = reachable.get(self.dials.fetch_add(1, Relaxed) % count) else {
+            return Err(format!("this machine has no route to an address of {host}"));
+        };
+        let target = match self.url.is_raw_quic() {
+            true => LinkTarget::RawQuic,
+            false => LinkTarget::WebTransport {
+                authority: self.url.authority(),
+                path: self.url.path().to_owned(),
+            },
+        };
+        let tls = self.tls_config().await?;
+        let config = client_config(tls, &target).map_err(|error| error.to_string())?;
+        let now = tasks::now();
+        let (connection, inbox) = self
+            .port
+            .connect(config, *remote, host, now)
+            .map_err(|error| error.to_string())?;
+        Ok((MoqLink::client(connection, target, now), inbox))
+    }
+
+    async fn tls_config(&self) -> Result<ClientConfig, String> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&TLS13])
+            .map_err(|error| error.to_string())?;
+        let expected = match (self.is_insecure, self.url.is_plain_http()) {
+            (true, _) => None,
+            (false, true) => Some(self.fetch_hash().await?),
+            (false, false) => {
+                let roots = self.roots.get_or_try_init(load_roots).await?;
+                let config = builder.with_root_certificates(roots.clone());
+                return Ok(config.with_no_client_auth());
+            }
+        };
+        let verifier = Arc::new(RelayVerifier { expected, provider });
+        let config = builder.dangerous().with_custom_certificate_verifier(verifier);
+        Ok(config.with_no_client_auth())
+    }
+
+    /// Reads the hash of the relay's certificate, in hexadecimal digits, from the relay.
+    async fn fetch_hash(&self) -> Result<CertificateHash, String> {
+        let url = format!("http://{}/certificate.sha256", self.url.authority());
+        let request = RestRequest {
+            method: RestMethod::Get,
+            url,
+            authorization: None,
+            body: None,
+        };
+        let response = rest::send(&request).await.map_err(|error| error.to_string())?;
+        let hash = HEXLOWER_PERMISSIVE.decode(response.body.trim_ascii());
+        match (response.status, hash.ok().and_then(|hash| hash.try_into().ok())) {
+            (200, Some(hash)) => Ok(hash),
+            (status, _) => Err(format!("{} has no hash at /certificate.sha256: {status}", self.url)),
+        }
+    }
+}
+
+/// Returns the addresses with the families in turn, beginning with the first one.
+fn in_turn(found: &[SocketAddr]) -> impl Iterator<Item = SocketAddr> {
+    let is_first = |address: &&SocketAddr| found.first().is_some_and(|first| first.is_ipv4() == address.is_ipv4());
+    let mut first = found.iter().filter(move |address| is_first(address));
+    let mut second = found.iter().filter(move |address| !is_first(address));
+    let mut takes_first = false;
+    std::iter::from_fn(move || {
+        takes_first = !takes_first;
+        match takes_first {
+            true => first.next().or_else(|| second.next()),
+            false => second.next().or_else(|| first.next()),
+        }
+        .copied()
+    })
+}
+
+async fn load_roots() -> Result<Arc<RootCertStore>, String> {
+    // Some hundred kilobytes of files: not in the way of the media tasks.
+    let load = tokio::task::spawn_blocking(|| {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        Arc::new(roots)
+    });
+    match load.await {
+        Ok(roots) if !roots.is_empty() => Ok(roots),
+        _ => Err("no certificates to trust were found on this system; install the package `ca-certificates`".into()),
+    }
+}
+
+/// Accepts the certificate with this hash, or any.
+#[derive(Debug)]
+struct RelayVerifier {
+    expected: Option<CertificateHash>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for RelayVerifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match &self.expected {
+            Some(expected) if Sha256::digest(certificate)[..] != expected[..] => Err(Error::InvalidCertificate(
+                CertificateError::ApplicationVerificationFailure,
+            )),
+            _ => Ok(ServerCertVerified::assertion()),
+        }
+    }
+
+    /// QUIC has no TLS 1.2.
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(Error::PeerIncompatible(
+            tokio_rustls::rustls::PeerIncompatible::Tls12NotOffered,
+        ))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_families_take_turns() {
+        let address = |text: &str| -> SocketAddr { text.parse().expect("an address") };
+        let (a, b, c) = (address("[::1]:1"), address("[::2]:1"), address("192.0.2.1:1"));
+        assert_eq!(in_turn(&[a, b, c]).collect::<Vec<_>>(), [a, c, b]);
+        assert_eq!(in_turn(&[c, a, b]).collect::<Vec<_>>(), [c, a, b]);
+        assert_eq!(in_turn(&[]).next(), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! A UDP socket of one address family, read and written by several datagrams per system call.
+//!
+//! In: the address to bind; datagrams to send. Out: batches of datagrams, each with its source, the
+//! local address it was sent to, and its ECN bits. A failed read is repeated after a growing pause.
+//! Source: `quinn-udp`; RFC 3168 for ECN.
+
+use std::io;
+use std::io::IoSliceMut;
+use std::net::SocketAddr;
+
+use log::Level;
+use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use socket2::SockRef;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+use crate::limits::{DATAGRAM_BATCH, DATAGRAM_BATCH_BYTES, DATAGRAM_SOCKET_BYTES};
+use crate::proto::webrtc::backoff::{Backoff, BackoffDelay};
+
+/// A socket of IPv4 or of IPv6 alone.
+pub struct UdpFamilySocket {
+    pub socket: UdpSocket,
+    state: UdpSocketState,
+    /// The local port.
+    pub port: u16,
+}
+
+/// The buffers of one reader, and the datagrams of its last read.
+pub struct DatagramBatch {
+    /// The kernel may join datagrams of one sender, up to 64 KiB. Pages that are never written cost
+    /// no memory.
+    bytes: Vec<u8>,
+    metas: [RecvMeta; DATAGRAM_BATCH],
+    received: usize,
+    backoff: Backoff,
+}
+
+impl Default for DatagramBatch {
+    fn default() -> Self {
+        DatagramBatch {
+            bytes: vec![0; DATAGRAM_BATCH * DATAGRAM_BATCH_BYTES],
+            metas: [RecvMeta::default(); DATAGRAM_BATCH],
+            received: 0,
+            backoff: Backoff::default(),
+        }
+    }
+}
+
+impl DatagramBatch {
+    /// Returns the datagrams of the last read.
+    pub fn datagrams(&self) -> impl Iterator<Item = (&RecvMeta, &[u8])> {
+        let parts = self.bytes.chunks_exact(DATAGRAM_BATCH_BYTES);
+        self.metas[..self.received].iter().zip(parts).flat_map(|(meta, part)| {
+            let datagrams = part[..meta.len].chunks(meta.stride.max(1));
+            datagrams.map(move |contents| (meta, contents))
+        })
+    }
+}
+
+impl UdpFamilySocket {
+    /// Binds an address; one of IPv6 without IPv4, so that both families can use the same port.
+    ///
+    /// # Errors
+    /// Returns the operating system's error.
+    pub fn bind(address: SocketAddr) -> io::Result<UdpFamilySocket> {
+        let socket = match address {
+            SocketAddr::V4(_) => std::net::UdpSocket::bind(address)?,
+            SocketAddr::V6(_) => bind_v6_only(address)?,
+        };
+        socket.set_nonblocking(true)?;
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        enlarge_receive_buffer(&socket);
+        let port = socket.local_addr()?.port();
+        Ok(UdpFamilySocket {
+            socket: UdpSocket::from_std(socket)?,
+            state,
+            port,
+        })
+    }
+
+    /// Reads the next datagrams into the batch.
+    pub async fn receive(&self, batch: &mut DatagramBatch) {
+        loop {
+            let received = {
+                let mut parts = batch.bytes.chunks_exact_mut(DATAGRAM_BATCH_BYTES).map(IoSliceMut::new);
+                let mut slices: [IoSliceMut<'_>; DATAGRAM_BATCH] =
+                    std::array::from_fn(|_| parts.next().expect("the batch has this many parts"));
+                batch.metas = [RecvMeta::default(); DATAGRAM_BATCH];
+                let metas = &mut batch.metas;
+                self.socket
+                    .async_io(Interest::READABLE, || {
+                        self.state.recv(UdpSockRef::from(&self.socket), &mut slices, metas)
+                    })
+                    .await
+            };
+            match received {
+                Ok(received) => {
+                    batch.received = received;
+                    batch.backoff.handle_success();
+                    return;
+                }
+                Err(error) => pause(batch.backoff.handle_error(), &error).await,
+            }
+        }
+    }
+
+    /// Sends a datagram, or drops it if the kernel has no room.
+    pub fn send(&self, transmit: &Transmit<'_>) {
+        if let Err(error) = self.state.try_send(UdpSockRef::from(&self.socket), transmit) {
+            log::debug!("sending to {}: {error}", transmit.destination);
+        }
+    }
+
+    /// Returns whether the kernel or the network may fragment datagrams.
+    pub fn may_fragment(&self) -> bool {
+        self.state.may_fragment()
+    }
+
+    /// Returns how many segments of one [`Transmit`] the kernel takes.
+    pub fn segments_max(&self) -> usize {
+        self.state.max_gso_segments()
+    }
+}
+
+/// Pauses after a failed read.
+async fn pause(pause: Option<BackoffDelay>, error: &io::Error) {
+    let Some(pause) = pause else {
+        // An ICMP error caused by a sent packet; the next read can succeed.
+        log::debug!("receiving: {error}");
+        return tokio::task::yield_now().await;
+    };
+    let level = if pause.is_first { Level::Warn } else { Level::Debug };
+    log::log!(level, "receiving: {error}; pausing for {} ms", pause.length.as_millis());
+    tokio::time::sleep(pause.length).await;
+}
+
+/// Enlarges the kernel's receive buffer as far as permitted. With the default, a flood fills it in
+/// a few milliseconds and packets of live calls are lost.
+fn enlarge_receive_buffer(socket: &std::net::UdpSocket) {
+    // Only root may exceed the system's limit.
+    if set_socket_recv_buffer_size_force(socket, DATAGRAM_SOCKET_BYTES).is_err()
+        && let Err(error) = SockRef::from(socket).set_recv_buffer_size(DATAGRAM_SOCKET_BYTES)
+    {
+        log::debug!("the size of the receive buffer: {error}");
+    }
+}
+
+/// Binds IPv6 alone, so that both families can use the same port.
+fn bind_v6_only(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::DGRAM, None)?;
+    socket.set_only_v6(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
