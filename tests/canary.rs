@@ -7,6 +7,7 @@
 //! every route and transport.
 
 mod misuse;
+mod moq;
 mod tls;
 mod videoroom;
 

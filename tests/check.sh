@@ -6,7 +6,7 @@
 #   tests/check.sh STAGE...   these stages, one after the other, with their output on the terminal:
 #       fmt lint doc test fuzz deny size features       the code itself
 #       smallest telephone                              reduced builds: what they report as absent, and a call
-#       aiortc gstreamer net pipecat rooms browser firefox        real peers
+#       aiortc gstreamer net pipecat rooms moq browser firefox    real peers
 #       cloud                                           the cloud service and packer against the published client
 #       chaos (ROUNDS=100)                              the cloud service killed at random moments: no data is lost
 #       cross arm                                       ARM builds, and their run under an emulator
@@ -51,7 +51,7 @@ stage() {
     size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary ;;
     features) each_feature ;;
     smallest | telephone) reduced "$1" ;;
-    aiortc | gstreamer | net | pipecat | rooms | browser | firefox | cloud) "peer_$1" ;;
+    aiortc | gstreamer | net | pipecat | rooms | moq | browser | firefox | cloud) "peer_$1" ;;
     chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-100}" ;;
     cross | arm | armv7) arm_code "$1" ;;
     sizes) cross/sizes native ;;
@@ -181,6 +181,19 @@ peer_rooms() {
     release
     cargo build --quiet --example media-room --example room
     $python tests/peers/room/run.py --binary $binary
+}
+
+# Two versions of one Python library, so the older has a folder of its own.
+peer_moq() {
+    needs 'apt-get install chromium espeak-ng openssl' chromium espeak-ng openssl || return 0
+    needs_path 'npm ci --prefix tests/peers/browser' tests/peers/browser/node_modules || return 0
+    needs_python pipecat.transports.moq.transport,aioquic,numpy moq || return 0
+    needs_path "$python -m pip install --target target/moq-rs-0.4 -r tests/peers/moq/requirements-0.4.txt" target/moq-rs-0.4 || return 0
+    local relay
+    relay=$(tests/check/moq-relay.sh)
+    release
+    $python tests/peers/moq/run.py --binary $binary --relay "$relay"
+    node tests/peers/browser/run.mjs --moq --relay "$relay" --binary $binary
 }
 
 peer_browser() {

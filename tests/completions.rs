@@ -68,7 +68,16 @@ fn bash_completes_commands_options_and_values() {
         (&["--api-key-file", "Cargo.to"], &["Cargo.toml"]),
         (&["--state-dir", "test"], &["tests"]),
         (&["--bot", "echo", "--", "Cargo.to"], &["Cargo.toml"]),
-        (&["--moq"], &[""]),
+        (
+            &["--moq-tls-"],
+            &[
+                "--moq-tls-cert",
+                "--moq-tls-key",
+                "--moq-tls-generate",
+                "--moq-tls-insecure",
+            ],
+        ),
+        (&["--moq-tls-cert", "Cargo.to"], &["Cargo.toml"]),
     ] {
         assert_eq!(bash(&script, words), offered, "{words:?}");
     }

@@ -162,6 +162,22 @@ fn livekit_data_packets() {
 }
 
 #[test]
+fn peers_of_media_over_quic() {
+    replay_at("corpus/moq_peer", entries::moq::peer, 60);
+}
+
+/// Catalogs, records and audio frames.
+#[test]
+fn formats_of_media_over_quic() {
+    replay("corpus/moq_formats", entries::moq::formats);
+}
+
+#[test]
+fn parsers_of_webtransport() {
+    replay("corpus/webtransport", entries::moq::webtransport);
+}
+
+#[test]
 fn forms_of_uploads() {
     replay("corpus/multipart", entries::multipart);
 }

@@ -23,6 +23,7 @@ mod hangup;
 mod livekit;
 mod losses;
 mod metrics;
+mod moq;
 mod offers;
 mod pcm;
 mod processes;

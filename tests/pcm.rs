@@ -5,26 +5,15 @@ use std::process::{Command, Stdio};
 
 use crate::support::client::Client;
 use crate::support::device::{Device, Options};
-use crate::support::provider::{Caller, each_at_once};
+use crate::support::provider::assert_echo_of_each_provider;
 use crate::support::runner::TestRunner;
 use crate::support::sound::{Speech, tone_share};
-use crate::support::sweep::Sweep;
 
 /// A program of this machine plays every caller back, and ends with the call.
 #[test]
 fn a_telephone_hears_itself_through_cat() {
     let runner = &TestRunner::start(&["--bot-audio", "pcm", "--bot-rate", "8000", "--", "cat"]);
-    each_at_once(|provider| {
-        let mut caller = Caller::dial(runner.addr, provider);
-        let sweep = Sweep { ms: 800 };
-        caller.say(&sweep.pcm(caller.line.rate_hz));
-        let rate_hz = caller.back().rate_hz;
-        let samples = (sweep.heard_ms() * rate_hz / 1_000) as usize;
-        caller.hear_until("the echo", |caller| caller.heard.len() >= samples);
-        sweep.assert_heard(caller.heard_from(0), rate_hz, 30.0);
-        caller.stop();
-        caller.end();
-    });
+    assert_echo_of_each_provider(runner.addr);
     runner.wait_for_logs("session ended: caller left", 4);
     runner.wait_for_sessions(0);
     assert!(!runner.log().contains("the bot failed"), "{}", runner.log());

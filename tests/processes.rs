@@ -17,7 +17,7 @@ use crate::support::client::{CLIENT_RATE_HZ, Client};
 use crate::support::device::{Device, Options};
 use crate::support::http;
 use crate::support::program::{BOT_RATE_HZ, BotProcess, Program, SLEEPING_COMMAND, SLOW_EXIT_COMMAND, wait_for_end};
-use crate::support::provider::{Caller, FROM, Provider, TO, each_at_once};
+use crate::support::provider::{Caller, FROM, Provider, TO, assert_echo_of_each_provider, each_at_once};
 use crate::support::rest::Rest;
 use crate::support::runner::TestRunner;
 use crate::support::socket::{ConnectOptions, Socket, SocketEvent};
@@ -558,17 +558,7 @@ fn a_complete_program_echoes() {
     let own = own.to_str().expect("text");
     let name = "processes::the_program_that_echoes";
     let runner = &TestRunner::start(&["--", own, "--exact", name, "--ignored", "--nocapture"]);
-    each_at_once(|provider| {
-        let mut caller = Caller::dial(runner.addr, provider);
-        let sweep = Sweep { ms: 800 };
-        caller.say(&sweep.pcm(caller.line.rate_hz));
-        let rate_hz = caller.back().rate_hz;
-        let samples = (sweep.heard_ms() * rate_hz / 1_000) as usize;
-        caller.hear_until("the echo", |caller| caller.heard.len() >= samples);
-        sweep.assert_heard(caller.heard_from(0), rate_hz, 30.0);
-        caller.stop();
-        caller.end();
-    });
+    assert_echo_of_each_provider(runner.addr);
     runner.wait_for_sessions(0);
 }
 

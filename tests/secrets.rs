@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use crate::support::client::Client;
 use crate::support::rest::Rest;
-use crate::support::runner::{PATIENCE, TestRunner, folder};
+use crate::support::runner::{TestRunner, folder, wait_for_file};
 
 /// Writes its environment, and what it can read of its parent's, the runner's.
 const TELLS: &str = r#"env > env.new; cat "/proc/$PPID/environ" > parent 2> /dev/null; mv env.new env; exec sleep 60"#;
@@ -19,21 +16,10 @@ fn environment(file: &str, options: &[&str], variables: &[(&str, &str)]) -> (BTr
     let arguments = [options, &["--", "/bin/sh", "-c", TELLS]].concat();
     let runner = TestRunner::start_among(&[(".env", file)], &arguments, variables);
     let _client = Client::connect(runner.addr, "/ws-client");
-    let text = wait_for(&runner.path("env"));
+    let text = wait_for_file(&runner.path("env"));
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     let own = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     (own, runner)
-}
-
-fn wait_for(path: &Path) -> String {
-    let start = Instant::now();
-    loop {
-        if let Ok(text) = fs::read_to_string(path) {
-            return text;
-        }
-        assert!(start.elapsed() < PATIENCE, "no {}", path.display());
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// A bot gets the keys of its own services, and of the runner's only those that are passed by name.
@@ -94,9 +80,9 @@ fn a_bot_cannot_read_the_environment_of_the_runner() {
     let arguments = ["--", "/bin/sh", "-c", TELLS];
     let runner = TestRunner::start_through(wrapper, &arguments, &variables);
     let _client = Client::connect(runner.addr, "/ws-client");
-    let own = wait_for(&runner.path("env"));
+    let own = wait_for_file(&runner.path("env"));
     assert!(own.contains("RUNNER_ARGUMENTS=") && !own.contains("hunter2"), "{own}");
-    assert_eq!(wait_for(&runner.path("parent")), "");
+    assert_eq!(wait_for_file(&runner.path("parent")), "");
 }
 
 fn is_root() -> bool {
@@ -130,7 +116,7 @@ fn a_bot_of_a_service_starts_in_the_folder_of_its_state() {
     let name = state.to_str().expect("a plain name");
     let runner = TestRunner::start_with(&["--", "/bin/sh", "./bot.sh"], &[("STATE_DIRECTORY", name)]);
     let _client = Client::connect(runner.addr, "/ws-client");
-    let own = wait_for(&state.join("env"));
+    let own = wait_for_file(&state.join("env"));
     assert!(own.contains("RUNNER_ARGUMENTS=") && !own.contains("GREETING"), "{own}");
     drop(runner);
     let ended = TestRunner::run_with(&["--port", "0", "--", "./gone.sh"], &[("STATE_DIRECTORY", name)]);

@@ -21,7 +21,7 @@ use crate::support::http::{self, Reply};
 use crate::support::program::{BotProcess, SLEEPING_COMMAND, wait_for_end};
 use crate::support::provider::{Caller, Provider};
 use crate::support::rest::Rest;
-use crate::support::runner::{PATIENCE, TestRunner};
+use crate::support::runner::{PATIENCE, TestRunner, wait_for_file};
 use crate::support::socket::{ConnectOptions, Socket};
 use crate::support::sound::Speech;
 
@@ -339,17 +339,6 @@ fn a_missing_supervisor_is_ignored() {
     let seen = supervisor.until("STOPPING=1");
     assert!(!seen.contains(&"WATCHDOG=1".to_owned()), "{seen:?}");
     assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
-}
-
-fn wait_for_file(path: &PathBuf) -> String {
-    let start = Instant::now();
-    loop {
-        if let Ok(text) = fs::read_to_string(path) {
-            return text;
-        }
-        assert!(start.elapsed() < PATIENCE, "no {}", path.display());
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// A bot that blocks the only thread stalls the runtime: one log line with advice, no keep-alive

@@ -12,6 +12,8 @@ pub mod configuration;
 pub mod http;
 #[path = "entries/media.rs"]
 pub mod media;
+#[path = "entries/moq.rs"]
+pub mod moq;
 #[path = "entries/offers.rs"]
 pub mod offers;
 #[path = "entries/sctp.rs"]

@@ -1,6 +1,6 @@
-"""A UDP relay between a peer and the runner that drops datagrams by a seeded generator, and delays the others.
+"""A UDP relay between a peer and the runner that drops datagrams by a seeded generator, and delays the others or some of them.
 
-The peer's answer is rewritten so that the relay is the only candidate, and its offer so that it has none: then all
+WebRTC: the peer's answer is rewritten so that the relay is the only candidate, and its offer so that it has none: then all
 media passes here. Loss is decided for each direction by its own generator, so a run can be repeated.
 """
 
@@ -18,10 +18,11 @@ def without_candidates(sdp):
 
 
 class Relay:
-    """The path of one peer. `loss` is a share, 0 to 1; `delay` is in seconds, each way; `silent` drops everything."""
+    """The path of one peer. `loss` is a share, 0 to 1; `delay` is in seconds, each way; `late` is the share of datagrams that
+    take three times as long, so that others overtake them; `silent` drops everything."""
 
-    def __init__(self, loss=0.0, seed=1, delay=0.0):
-        self.loss, self.delay = loss, delay
+    def __init__(self, loss=0.0, seed=1, delay=0.0, late=0.0):
+        self.loss, self.delay, self.late = loss, delay, late
         self.silent = False
         self.passed = {"up": 0, "down": 0}
         self.lost = {"up": 0, "down": 0}
@@ -31,14 +32,11 @@ class Relay:
 
     async def answer(self, sdp):
         """Opens the relay towards the first usable candidate of `sdp` and returns the SDP for the peer."""
-        loop = asyncio.get_running_loop()
         found = [match for line in sdp.splitlines() if (match := CANDIDATE.match(line))]
         target = next(((m[3], int(m[4])) for m in found if m[3] == "127.0.0.1"), None)
         if target is None:
             raise ValueError("the answer has no candidate on loopback")
-        self._front, _ = await loop.create_datagram_endpoint(lambda: Side(self, "up"), local_addr=("127.0.0.1", 0))
-        self._back, _ = await loop.create_datagram_endpoint(lambda: Side(self, "down"), remote_addr=target)
-        port = self._front.get_extra_info("sockname")[1]
+        port = await self.open(target)
         own = f"a=candidate:1 1 udp 2130706431 127.0.0.1 {port} typ host"
         lines, section_has = [], False
         for line in sdp.splitlines():
@@ -50,6 +48,20 @@ class Relay:
             lines.append(line)
         return "\r\n".join(lines) + "\r\n"
 
+    async def open(self, target):
+        """Opens the relay towards an address. Returns its port on loopback."""
+        loop = asyncio.get_running_loop()
+        self._front, _ = await loop.create_datagram_endpoint(lambda: Side(self, "up"), local_addr=("127.0.0.1", 0))
+        self._back, _ = await loop.create_datagram_endpoint(lambda: Side(self, "down"), remote_addr=target)
+        return self._front.get_extra_info("sockname")[1]
+
+    async def rebind(self):
+        """Another port towards the target, as a router gives that forgot the old one."""
+        old, target = self._back, self._back.get_extra_info("peername")
+        loop = asyncio.get_running_loop()
+        self._back, _ = await loop.create_datagram_endpoint(lambda: Side(self, "down"), remote_addr=target)
+        old.close()
+
     def forward(self, way, data, sender):
         if self.silent or self._dice[way].random() < self.loss:
             self.lost[way] += 1
@@ -58,7 +70,9 @@ class Relay:
         if way == "up":
             self._peer = sender
         if self.delay:
-            asyncio.get_running_loop().call_later(self.delay, self.send, way, data)
+            late = self.late and self._dice[way].random() < self.late
+            delay = self.delay * 3 if late else self.delay
+            asyncio.get_running_loop().call_later(delay, self.send, way, data)
         else:
             self.send(way, data)
 

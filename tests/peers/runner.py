@@ -45,19 +45,19 @@ class Runner:
         self.log.close()
         self.folder.cleanup()
 
-    def call(self, method, path, body=None):
+    def call(self, method, path, body=None, limit_s=10):
         """Status and JSON of the reply."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", **self.headers}
         request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=10) as reply:
+            with urllib.request.urlopen(request, timeout=limit_s) as reply:
                 return reply.status, json.loads(reply.read())
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())
 
-    async def fetch(self, method, path, body=None):
-        return await asyncio.to_thread(self.call, method, path, body)
+    async def fetch(self, method, path, body=None, limit_s=10):
+        return await asyncio.to_thread(self.call, method, path, body, limit_s)
 
     async def sessions(self):
         return (await self.fetch("GET", "/status"))[1]["sessions"]

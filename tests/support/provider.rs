@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::runner::PATIENCE;
 use super::socket::{Socket, SocketEvent, TimedEvent, seconds};
+use super::sweep::Sweep;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
@@ -57,6 +58,21 @@ pub fn each_at_once(work: impl Fn(Provider) + Sync) {
         for worker in workers {
             worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
+    });
+}
+
+/// Calls from every provider at once, and asserts that each call echoes a sweep.
+pub fn assert_echo_of_each_provider(runner: SocketAddr) {
+    each_at_once(|provider| {
+        let mut caller = Caller::dial(runner, provider);
+        let sweep = Sweep { ms: 800 };
+        caller.say(&sweep.pcm(caller.line.rate_hz));
+        let rate_hz = caller.back().rate_hz;
+        let samples = (sweep.heard_ms() * rate_hz / 1_000) as usize;
+        caller.hear_until("the echo", |caller| caller.heard.len() >= samples);
+        sweep.assert_heard(caller.heard_from(0), rate_hz, 30.0);
+        caller.stop();
+        caller.end();
     });
 }
 

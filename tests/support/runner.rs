@@ -6,6 +6,7 @@
 //! affect it.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -393,6 +394,18 @@ fn clean(program: impl AsRef<OsStr>, folder: &PathBuf) -> Command {
 fn put(folder: &Path, files: &[(&str, &str)]) {
     for (name, text) in files {
         std::fs::write(folder.join(name), text).expect("the folder is writable");
+    }
+}
+
+/// Waits until the file exists, and returns its text.
+pub fn wait_for_file(path: &Path) -> String {
+    let start = Instant::now();
+    loop {
+        if let Ok(text) = fs::read_to_string(path) {
+            return text;
+        }
+        assert!(start.elapsed() < PATIENCE, "no {}", path.display());
+        thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -3,6 +3,7 @@
 //
 //   node run.mjs [--binary PATH] [--out FOLDER] [--only WORD]
 //   node --experimental-websocket run.mjs --browser firefox [..]
+//   node run.mjs --moq [--relay PATH] [..]      Media over QUIC alone, also through a relay
 //
 // Needs Chromium and espeak-ng of the system, or Firefox, and `npm ci` in this folder. Screenshots go to FOLDER.
 
@@ -14,6 +15,9 @@ import { withBrowser } from './chromium.mjs';
 import * as client from './client.mjs';
 import { withFirefox } from './firefox.mjs';
 import * as firefoxPage from './firefox-page.mjs';
+import * as moq from './moq.mjs';
+import * as moqPage from './moq-page.mjs';
+import { Relay } from './moq-relay.mjs';
 import * as obs from './obs.mjs';
 import * as page from './page.mjs';
 import * as path from './path.mjs';
@@ -31,6 +35,8 @@ const { values } = parseArgs({
 		out: { type: 'string', default: join(root, 'target/browser') },
 		only: { type: 'string', default: '' },
 		browser: { type: 'string', default: 'chromium' },
+		moq: { type: 'boolean', default: false },
+		relay: { type: 'string' },
 	},
 });
 const out = resolve(values.out);
@@ -64,6 +70,22 @@ if (values.browser === 'firefox') {
 		if (wanted.length) await withFirefox(async (context) => {
 			for (const [name, check] of wanted) await alone(name, (runner) => check(context, runner, out), ['--bot', 'parrot']);
 		}, { microphone });
+	}
+	process.exit(failed ? 1 : 0);
+}
+
+if (values.moq) {
+	const origin = await client.serveClient('moq-page.js');
+	const args = ['--bot', 'echo', '-t', 'moq'];
+	for (const [name, check] of Object.entries(moq.checks)) await run(name, check, [...args, '--moq-bind', '[::]:0'], origin.url);
+	for (const [name, check] of values.relay ? Object.entries(moq.relayChecks) : []) {
+		const relay = await new Relay(resolve(values.relay)).start();
+		await run(name, check, [...args, ...relay.args], { origin: origin.url, relay });
+		await relay.stop();
+	}
+	origin.close();
+	for (const [name, check] of Object.entries(moqPage.checks)) {
+		await run(name, check, ['--bot', 'parrot', '-t', 'moq', '--moq-bind', '[::]:0'], out);
 	}
 	process.exit(failed ? 1 : 0);
 }

@@ -34,12 +34,17 @@ OPTIONS = {
     ("telephony",): {"--no-verify-webhooks": None, "--unverified-calls": None},
     ("videoroom",): {"--direct": None, "--dialin": None, "--no-dialin": None},
     ("messaging",): {"--messaging": None},
+    ("moq",): {
+        "--moq-serve": None, "--moq-connect": "https://a", "--moq-bind": "[::]:0", "--moq-namespace": "a", "--moq-bot-id": "a",
+        "--moq-client-id": "a", "--moq-tls-cert": "a", "--moq-tls-key": "a", "--moq-tls-generate": "a", "--moq-tls-insecure": None,
+    },
     ("tls",): {"--tls": "auto", "--state-dir": "/tmp"},
     ("websocket", "telephony"): {"--ws-auth": "token"},
 }
 TRANSPORTS = {
     "webrtc": "webrtc", "videoroom": "videoroom", "mediaroom": "mediaroom", "telephony_a": "telephony",
     "telephony_b": "telephony", "telephony_c": "telephony", "telephony_d": "telephony", "websocket": "websocket",
+    "moq": "moq",
 }
 # Variables of absent features, set to values that the feature would reject, and the names in warnings.
 NONSENSE = {
@@ -101,7 +106,7 @@ def marked_help(build):
     """the help marks absent features, and nothing else"""
     code, text, _ = build.run("--help")
     lacks = "".join(re.search(r"This build lacks:(.*)\nOptions marked", text, re.S).group(1).split()).split(",")
-    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 11, text
+    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 12, text
     # A description begins after the names or on the next line.
     options = re.findall(r"^ {2,6}(?:-\w, )?(--[a-z-]+)(?:[^\n]*?) *(?:\s{2,}|\n {32})(\S.*)", text, re.M)
     assert len(options) > 25, options

@@ -1,0 +1,8 @@
+//! The catalog, records and audio frames of Media over QUIC. The checks are in `entries/moq.rs`.
+
+#![no_main]
+
+#[allow(dead_code, reason = "each target uses one entry")]
+mod entries;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| entries::moq::formats(bytes));

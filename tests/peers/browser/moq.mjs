@@ -1,0 +1,153 @@
+// The unmodified JavaScript client with its transport of Media over QUIC, from another origin.
+
+import { sleep, until } from './runner.mjs';
+
+const HZ = 440;
+// The idle time of QUIC, and a moment for the busy machine.
+const VANISHED_MS = 30000 + 8000;
+// A runner behind a relay waits as long for a peer to come back.
+const AWAY_MS = 30000 + 8000;
+
+async function open(context, origin) {
+	const page = await context.newPage();
+	page.said = [];
+	page.on('console', (message) => page.said.push(message.text()));
+	await page.goto(origin);
+	await page.waitForFunction(() => globalThis.talk);
+	await page.evaluate((hz) => globalThis.talk.hum(hz), HZ);
+	return page;
+}
+
+const said = (page) => `; the page says ${JSON.stringify(page.said.slice(-12))}`;
+
+/** Starts, and gives what `/start` answered and the milliseconds until `bot-ready`. */
+async function start(page, runner) {
+	const begun = Date.now();
+	const limit = sleep(20000).then(() => { throw new Error(`no bot-ready${said(page)}`); });
+	const { answer, ready } = await Promise.race([page.evaluate((url) => globalThis.talk.start(url), runner.url), limit]);
+	if (!ready.version.startsWith('2.')) throw new Error(JSON.stringify(ready));
+	return { answer, took: Date.now() - begun };
+}
+
+async function asks(page, n) {
+	const answer = await page.evaluate((data) => globalThis.talk.request('anything', data), { n });
+	if (answer?.n !== n) throw new Error(`asked with ${n}, answered ${JSON.stringify(answer)}`);
+}
+
+/** Waits until the own tone comes back, clean and without gaps. */
+async function hears(page, limitMs = 20000) {
+	let last;
+	await until(async () => {
+		last = await page.evaluate((hz) => globalThis.talk.hear(2, hz), HZ);
+		return last.share > 0.95 && last.silent < 0.05;
+	}, 'the own tone', limitMs).catch((error) => {
+		throw new Error(`${error.message}; at the end ${JSON.stringify(last)}${said(page)}`);
+	});
+	return `share ${last.share.toFixed(3)}, silent ${(last.silent * 100).toFixed(1)} %`;
+}
+
+async function leaves(page, runner) {
+	await page.evaluate(() => globalThis.talk.disconnect());
+	const freed = await runner.waitForSessions(0, 5000);
+	await page.close();
+	return `freed after ${freed} s`;
+}
+
+export const checks = {
+	async 'moq: bot-ready, the own tone, a request and its answer, a clean leave'(context, runner, origin) {
+		const page = await open(context, origin);
+		const { answer, took } = await start(page, runner);
+		if (!answer.moq.certHash) throw new Error(JSON.stringify(answer));
+		await asks(page, 7);
+		const heard = await hears(page);
+		return `bot-ready after ${took} ms, ${heard}, ${await leaves(page, runner)}`;
+	},
+
+	async 'moq: a microphone turned off and on'(context, runner, origin) {
+		const page = await open(context, origin);
+		await start(page, runner);
+		await hears(page);
+		await page.evaluate(() => globalThis.talk.muted(true));
+		await until(async () => (await page.evaluate((hz) => globalThis.talk.hear(1, hz), HZ)).energy < 1e-6, 'silence');
+		await asks(page, 9);
+		await page.evaluate(() => globalThis.talk.muted(false));
+		return `${await hears(page)}, ${await leaves(page, runner)}`;
+	},
+
+	async 'moq: two pages at once, and a second call of one of them (its messages)'(context, runner, origin) {
+		const pages = [await open(context, origin), await open(context, origin)];
+		for (const page of pages) await start(page, runner);
+		if ((await runner.sessions()) !== 2) throw new Error('not two sessions');
+		await Promise.all(pages.map((page) => hears(page)));
+		await pages[0].evaluate(() => globalThis.talk.disconnect());
+		await runner.waitForSessions(1, 5000);
+		await start(pages[0], runner);
+		await asks(pages[0], 11);
+		await hears(pages[1]);
+		await pages[0].evaluate(() => globalThis.talk.disconnect());
+		await runner.waitForSessions(1, 5000);
+		return leaves(pages[1], runner);
+	},
+
+	async 'moq: a runner that ends says so, and the page does not connect again'(context, runner, origin) {
+		const page = await open(context, origin);
+		await start(page, runner);
+		const code = await runner.terminate();
+		await until(async () => (await page.evaluate(() => globalThis.talk.state())) === 'disconnected', 'disconnected');
+		if (!page.said.some((line) => line.includes('session-ending'))) throw new Error(`not told${said(page)}`);
+		await page.close();
+		if (code !== 0) throw new Error(`the runner ended with ${code}`);
+	},
+
+	async 'moq: a killed tab is gone from /status in time'(context, runner, origin) {
+		const page = await open(context, origin);
+		await start(page, runner);
+		if ((await runner.sessions()) !== 1) throw new Error('no session');
+		const devtools = await context.newCDPSession(page);
+		// The command crashes the process that would answer it.
+		devtools.send('Page.crash').catch(() => {});
+		const freed = await runner.waitForSessions(0, VANISHED_MS);
+		await page.close();
+		return `freed after ${freed} s`;
+	},
+};
+
+/** For a runner behind a relay. */
+export const relayChecks = {
+	async 'moq: through the relay: bot-ready, the own tone, a request and its answer, a leave'(context, runner, { origin }) {
+		const page = await open(context, origin);
+		const { answer, took } = await start(page, runner);
+		if (answer.moq.serve || !answer.moq.certHash) throw new Error(JSON.stringify(answer));
+		await asks(page, 7);
+		const heard = await hears(page);
+		await page.evaluate(() => globalThis.talk.disconnect());
+		const freed = await runner.waitForSessions(0, AWAY_MS);
+		return `bot-ready after ${took} ms, ${heard}, freed after ${freed} s`;
+	},
+
+	async 'moq: messages go on after the relay was killed and started again, and the page subscribes to the audio again'(context, runner, { origin, relay }) {
+		const page = await open(context, origin);
+		await start(page, runner);
+		await asks(page, 7);
+		await relay.kill();
+		await relay.start();
+		const begun = Date.now();
+		const told = page.said.length;
+		await until(async () => asks(page, 8).then(() => true, () => false), 'an answer through the new relay', 60000);
+		const back = ((Date.now() - begun) / 1000).toFixed(1);
+		// The client's player may stay silent after it connected again, as in a second call.
+		await until(() => page.said.slice(told).some((line) => /subscribe ok: .*bot-audio/.test(line)), `the audio${said(page)}`);
+		if ((await runner.sessions()) !== 1) throw new Error('not the same session');
+		await page.close();
+		return `back after ${back} s`;
+	},
+
+	async 'moq: a runner behind the relay that ends says so'(context, runner, { origin }) {
+		const page = await open(context, origin);
+		await start(page, runner);
+		const code = await runner.terminate();
+		await until(async () => (await page.evaluate(() => globalThis.talk.state())) === 'disconnected', 'disconnected');
+		await page.close();
+		if (code !== 0) throw new Error(`the runner ended with ${code}`);
+	},
+};
