@@ -15,7 +15,7 @@ use edge_runner_proto::http::route::{Route, route};
 use crate::support::http;
 use crate::support::runner::TestRunner;
 
-/// The sections of `limits.rs` that are left out: what callers and operators never meet.
+/// The sections of `src/proto/limits` that are left out: what callers and operators never meet.
 const INTERNAL: &[&str] = &[
     "watch: stalls, supervisor",
     "audio: codec, jitter, pacing",
@@ -468,7 +468,13 @@ fn value(name: &str, expression: &str) -> String {
 
 #[test]
 fn limits_are_those_of_the_code() {
-    let source = read("src/proto/limits.rs");
+    let index = read("src/proto/limits/mod.rs");
+    let themes = index
+        .lines()
+        .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+    let source: String = themes
+        .map(|theme| read(format!("src/proto/limits/{theme}.rs")))
+        .collect();
     let (mut table, mut heading, mut shown) = (String::new(), String::new(), 0);
     let (mut doc, mut constant) = (String::new(), String::new());
     let mut sections = BTreeSet::new();
@@ -504,7 +510,10 @@ fn limits_are_those_of_the_code() {
         }
     }
     for internal in INTERNAL {
-        assert!(sections.contains(*internal), "limits.rs has no section {internal}");
+        assert!(
+            sections.contains(*internal),
+            "src/proto/limits has no section {internal}"
+        );
     }
     assert!(shown > 100, "{shown}");
     hold("limits", &table);

@@ -1,0 +1,28 @@
+//! Caps and time limits of the runner, each with its unit and its reason.
+//!
+//! A number is here if it bounds memory, time, a queue or the log and an operator may want to know
+//! it, or if several files use it. A number that one file uses is in that file. The code that uses
+//! a limit has a test at the limit and one past it.
+
+mod audio;
+mod bot;
+mod gathering;
+mod http;
+mod moq;
+mod rooms;
+mod runner;
+mod sockets;
+mod webrtc;
+
+pub use audio::*;
+pub use bot::*;
+pub use gathering::*;
+pub use http::*;
+pub use moq::*;
+pub use rooms::*;
+pub use runner::*;
+pub use sockets::*;
+pub use webrtc::*;
+
+/// 2026-11-01, in seconds since 1970: a clock before this date was never set.
+pub const RELEASED_S: u64 = 1_793_491_200;

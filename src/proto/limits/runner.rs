@@ -1,0 +1,143 @@
+//! Limits of the runner as a process: sessions, command line, log, metrics, doctor and watchdog.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+// ---- sessions
+
+/// Live sessions by default: a load that four slow cores carry easily.
+pub const SESSIONS_MAX_DEFAULT: usize = 32;
+/// WebRTC sessions that were answered and are not yet connected: half of the default session limit.
+/// All devices of a home that reconnect after a power cut fit.
+pub const PENDING_OFFERS_MAX: usize = 16;
+/// Age at which a pending session may be evicted for an offer whose address holds as many permits:
+/// a phone that connects through relays takes 4 s.
+pub const PENDING_OFFERS_YIELD_AFTER: Duration = Duration::from_secs(5);
+/// Evicted sessions whose bots have not returned; at this number the runner evicts no further
+/// session.
+pub const EVICTED_SESSIONS_MAX: usize = 32;
+
+// ---- registered sessions
+
+/// Sessions that `/start` created, used or not.
+pub const REGISTERED_MAX: usize = 4_096;
+/// Bytes of all bodies that are stored for them.
+pub const REGISTERED_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Registered sessions of one source address: a quarter, so that one address cannot lock out the
+/// others.
+pub const REGISTERED_SHARE_MAX: usize = REGISTERED_MAX / 4;
+/// Bytes of stored bodies of one source address: a quarter as well.
+pub const REGISTERED_SHARE_BYTES_MAX: usize = REGISTERED_BYTES_MAX / 4;
+/// Age at which an unused registered session may be evicted for a source that holds no more:
+/// clients connect within a second, or within several if the browser first asks for the microphone.
+pub const REGISTERED_YIELDS_AFTER: Duration = Duration::from_secs(30);
+/// Lifetime of a registered session that is never used.
+pub const REGISTERED_UNUSED: Duration = Duration::from_secs(300);
+
+// ---- tokens of WebSockets
+
+/// Lifetime of a token: that of the session to which it may belong.
+pub const TOKEN_LIFE: Duration = REGISTERED_UNUSED;
+/// Bytes of a token; those of sessions have about 190.
+pub const TOKEN_BYTES_MAX: usize = 256;
+/// Tokens whose use is recorded, one bit each; past it, the oldest expire early. It takes 1 MiB and
+/// lasts for 28,000 tokens a second over [`TOKEN_LIFE`], more than `/start` answers.
+pub const RECORDED_TOKENS_MAX: usize = 8 * 1024 * 1024;
+/// Calls and signed webhooks whose token is remembered: some 4,000 calls, a day of three a minute,
+/// in 1 MB. Only signed webhooks are remembered, so that others cannot fill it.
+pub const REMEMBERED_CALLS_MAX: usize = 8 * 1024;
+
+// ---- command line
+
+/// Highest limit of live sessions that an option accepts; a board has no memory for the queues of
+/// more.
+pub const SESSIONS_MAX_HIGHEST: usize = 4_096;
+/// Worker threads: far above the cores of any supported board.
+pub const WORKERS_MAX: usize = 64;
+/// ICE servers that are passed to clients; browsers warn from five on.
+pub const ICE_SERVERS_MAX: usize = 16;
+/// URLs of one ICE server: four schemes on two address families.
+pub const ICE_URLS_MAX: usize = 8;
+/// Networks of trusted proxies: a chain of several, or the ranges of a content delivery network.
+pub const TRUSTED_PROXIES_MAX: usize = 64;
+/// Additional addresses to offer; each is a line in every section of every answer.
+pub const ICE_ADDRESSES_MAX: usize = 8;
+/// Bytes of an API key: a shorter one can be guessed, a longer one is a file that was named by
+/// mistake.
+pub const API_KEY_BYTES: RangeInclusive<usize> = 16..=512;
+/// Bytes of a key or certificate file: a chain with many names has 16 KiB.
+pub const KEY_FILE_BYTES_MAX: u64 = 256 * 1024;
+/// Bytes of a `.env` file: hundreds of variables and a few keys in PEM form.
+pub const ENV_FILE_BYTES_MAX: u64 = 64 * 1024;
+
+// ---- log
+
+/// Characters of one log message: the 5000 of a rejected body and its errors.
+pub const LOG_MESSAGE_CHARS_MAX: usize = 8_000;
+/// Window in which log lines that callers cause are counted.
+pub const LINES_WINDOW: Duration = Duration::from_secs(60);
+/// Log lines that one address may cause per window: those of forty sessions.
+pub const LINES_PER_CALLER_MAX: u32 = 120;
+/// Log lines that all addresses may cause per window: at most 100 MB a day, which a memory card
+/// endures for years.
+pub const LINES_MAX: u32 = 480;
+/// Log lines that callers with the API key may cause per window, apart from all others: those of
+/// 160 sessions.
+pub const LINES_AUTHORISED_MAX: u32 = 480;
+/// Addresses that have log counters of their own; further addresses in a window share one counter.
+pub const LOGGED_CALLERS_MAX: usize = 64;
+
+// ---- metrics
+
+/// Interval at which a live session publishes its counters; scrapers come every few seconds.
+pub const METRICS_INTERVAL: Duration = Duration::from_secs(1);
+
+// ---- doctor
+
+/// Time of one check; a provider that has not answered by then fails it.
+pub const DOCTOR_CHECK: Duration = Duration::from_secs(15);
+/// Time of one name resolution; a resolver answers within a second or not at all.
+pub const DOCTOR_RESOLVE: Duration = Duration::from_secs(5);
+/// Processes that are inspected to find the owner of a port; a board has some hundreds.
+pub const DOCTOR_PROCESSES_MAX: usize = 16_384;
+/// Latest plausible time of the clock, in seconds since 1970: the year 2100.
+pub const CLOCK_LATEST_S: u64 = 4_102_444_800;
+/// Open files of a runner without callers, with a reserve.
+pub const OPEN_FILES_BASE: u64 = 64;
+/// Open files of a session: its socket, if it does not share one.
+pub const OPEN_FILES_SESSION: u64 = 1;
+/// Open files of a session whose bot is a program: pipes, listener and media socket.
+pub const OPEN_FILES_PROGRAM: u64 = 8;
+/// Open files of a session in a media room beside its WebSocket: two UDP ports in both address
+/// families.
+pub const OPEN_FILES_ROOM: u64 = 4;
+/// Memory of a runner without callers, with a reserve of the same size.
+pub const MEMORY_BASE_BYTES: u64 = 16 * 1024 * 1024;
+/// Memory of a session: 0.5 MiB while both sides speak, with a reserve of the same size.
+pub const MEMORY_SESSION_BYTES: u64 = 1024 * 1024;
+
+// ---- watch: stalls, supervisor
+
+/// Interval at which the watchdog thread checks the runtime; a supervisor with a short watchdog
+/// timeout shortens it.
+pub const WATCH_INTERVAL: Duration = Duration::from_millis(500);
+/// Longest interval between two checks that counts as observed: after a longer one, the process was
+/// stopped or the machine was suspended.
+pub const WATCH_GAP_MAX: Duration = Duration::from_secs(1);
+/// Time without an answer after which the runtime counts as stalled: callers hear the gap, and
+/// their connections time out soon.
+pub const RUNTIME_STALL: Duration = Duration::from_secs(3);
+/// Time in one poll after which a task counts as stalled; polls take milliseconds.
+pub const TURN_STALL: Duration = Duration::from_secs(2);
+/// Stalls of one task that are logged; further stalls are only counted.
+pub const TURN_WARNINGS_MAX: u32 = 5;
+/// Interval of the status messages to the supervisor, which contain the number of live sessions.
+pub const STATUS_INTERVAL: Duration = Duration::from_secs(2);
+/// Time that one message to a supervisor that does not read may block; the watchdog does not check
+/// meanwhile.
+pub const NOTIFY_SEND: Duration = Duration::from_millis(100);
+/// Time that the shutdown waits until the supervisor is notified of it.
+pub const NOTIFY_WITHIN: Duration = Duration::from_millis(200);
+/// Time from the end of the last session until unused memory is returned to the system: longer than
+/// a client takes to reconnect.
+pub const MEMORY_TRIM_AFTER: Duration = Duration::from_secs(2);
