@@ -67,9 +67,9 @@ stage() {
 
 tests() {
     if needs 'tests with relays are skipped: apt-get install coturn' turnserver; then
-        cargo test --quiet --workspace
+        cargo test --quiet --workspace --no-fail-fast
     else
-        cargo test --quiet --workspace -- --skip turn::
+        cargo test --quiet --workspace --no-fail-fast -- --skip turn::
     fi
 }
 

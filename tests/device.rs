@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::support::device::certificate::{CertificateForm, Identity};
 use crate::support::device::offer::{Candidate, Codec, Shape};
 use crate::support::device::{Device, Options, Report, offer_only, post_offer, post_offer_with};
-use crate::support::runner::TestRunner;
+use crate::support::runner::{PATIENCE, TestRunner};
 use crate::support::sound::{FRAME, Speech, tone_share};
 
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -702,10 +702,7 @@ fn a_device_on_another_host_stays() {
     };
     let began = Instant::now();
     while !still_there() {
-        assert!(
-            began.elapsed() < Duration::from_secs(10),
-            "the runner sends it nothing any more"
-        );
+        assert!(began.elapsed() < PATIENCE, "the runner sends it nothing any more");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(device.report().closed, None);

@@ -3,7 +3,6 @@
 
 use std::sync::Mutex;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -404,20 +403,21 @@ fn a_finished_bot_ends_the_call_once() {
     assert_no_secrets_logged(&runner);
 }
 
-/// A stopping runner ends all calls in parallel, within three seconds.
+/// A stopping runner ends all calls in parallel: no request waits for the answer to another.
 #[test]
 fn a_stopping_runner_terminates_every_call() {
-    let graph = Graph::kind();
+    let graph = Graph::playing(|action, _| match action {
+        "terminate" => ScriptedAnswer::Silence,
+        _ => done(),
+    });
     let mut runner = runner(&graph, &["--bot", "echo"]);
     let calls = ["wacid.A", "wacid.B", "wacid.C"];
     let _phones: Vec<Phone> = calls.iter().map(|call_id| live(&graph, &runner, call_id)).collect();
     runner.signal("TERM");
-    let began = Instant::now();
     for call_id in calls {
         graph.wait_for(call_id, &["pre_accept", "accept", "terminate"]);
     }
     assert!(runner.wait().success());
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     assert_no_secrets_logged(&runner);
 }
 

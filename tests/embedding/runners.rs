@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
-const GUARD: Duration = Duration::from_secs(20);
+const GUARD: Duration = Duration::from_secs(60);
 
 /// Starts a runner that serves until the returned sender is dropped.
 async fn serve(runner: Runner) -> (Serving, oneshot::Sender<()>) {

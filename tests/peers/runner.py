@@ -45,7 +45,7 @@ class Runner:
         self.log.close()
         self.folder.cleanup()
 
-    def call(self, method, path, body=None, limit_s=10):
+    def call(self, method, path, body=None, limit_s=30):
         """Status and JSON of the reply."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", **self.headers}
@@ -56,7 +56,7 @@ class Runner:
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())
 
-    async def fetch(self, method, path, body=None, limit_s=10):
+    async def fetch(self, method, path, body=None, limit_s=30):
         return await asyncio.to_thread(self.call, method, path, body, limit_s)
 
     async def sessions(self):

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Time limit of one exchange, the same as on a microcontroller.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit of one exchange.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub struct Reply {

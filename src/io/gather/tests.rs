@@ -11,7 +11,7 @@ use turn_client_proto::types::stun::prelude::{MessageWrite, MessageWriteExt};
 use super::*;
 use crate::config::{Host, IceServer};
 
-const GUARD: Duration = Duration::from_secs(30);
+const GUARD: Duration = Duration::from_secs(60);
 const PUBLIC: &str = "203.0.113.9:40000";
 
 /// A STUN server that reports one address to every client.

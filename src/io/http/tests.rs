@@ -29,7 +29,7 @@ use crate::io::tasks::{Slot, SlotPool};
 use crate::limits;
 use edge_runner_http::common::ConnLimits;
 
-const GUARD: Duration = Duration::from_secs(30);
+const GUARD: Duration = Duration::from_secs(60);
 
 /// An offer of a browser.
 const OFFER: &str = include_str!("../../../tests/data/sdp/chrome.offer.sdp");

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::allocations;
 
-const GUARD: Duration = Duration::from_secs(30);
+const GUARD: Duration = Duration::from_secs(60);
 
 /// A port with its reader, which stops when this is dropped.
 struct Reading {

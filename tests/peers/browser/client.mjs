@@ -76,7 +76,7 @@ export const checks = {
 		const energy = await hears(page);
 		await until(() => seen(page, 'track'), 'the track of the bot');
 		await page.evaluate(() => globalThis.talk.disconnect());
-		const freed = await runner.waitForSessions(0, 3000);
+		const freed = await runner.waitForSessions(0);
 		await page.close();
 		return `bot-ready after ${took} ms, energy ${energy.toFixed(3)}, freed after ${freed} s`;
 	},
@@ -97,7 +97,7 @@ export const checks = {
 		const energy = await hears(page);
 		if ((await runner.sessions()) !== 1) throw new Error('not the same session');
 		await page.evaluate(() => globalThis.talk.disconnect());
-		const freed = await runner.waitForSessions(0, 3000);
+		const freed = await runner.waitForSessions(0);
 		await page.close();
 		return `energy ${energy.toFixed(3)}, freed after ${freed} s`;
 	},
@@ -116,7 +116,7 @@ export const checks = {
 			if (spoken !== `audio/${codec}`) throw new Error(`${spoken} in place of ${codec}`);
 			if (!runner.log.some((line) => line.includes(`session started: webrtc, ${codec}`))) throw new Error('not in the log');
 			await page.evaluate(() => globalThis.talk.disconnect());
-			await runner.waitForSessions(0, 3000);
+			await runner.waitForSessions(0);
 			await page.close();
 			said.push(`${codec}: energy ${energy.toFixed(3)}`);
 		}
@@ -147,7 +147,7 @@ export const checks = {
 		await page.evaluate(() => globalThis.talk.muted(false));
 		const energy = await hears(page);
 		await page.evaluate(() => globalThis.talk.disconnect());
-		await runner.waitForSessions(0, 3000);
+		await runner.waitForSessions(0);
 		await page.close();
 		return `energy ${energy.toFixed(3)}`;
 	},

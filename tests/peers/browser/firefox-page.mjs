@@ -42,7 +42,7 @@ async function opened(context, url) {
 async function hangsUp(page, faults, runner) {
 	await page.locator('#connect').click();
 	await isPhase(page, 'idle');
-	const freed = await runner.waitForSessions(0, 3000);
+	const freed = await runner.waitForSessions(0);
 	if (faults.length) throw new Error(faults.join('\n'));
 	await page.close();
 	return `freed after ${freed} s`;

@@ -13,10 +13,10 @@ async function udpSocket() {
 
 const ADDRESS = '/client/?transport=moq';
 
-async function leaves(page, runner, limitMs = 3000) {
+async function leaves(page, runner) {
 	await page.locator('#connect').click();
 	await isPhase(page, 'idle');
-	return `freed after ${await runner.waitForSessions(0, limitMs)} s`;
+	return `freed after ${await runner.waitForSessions(0)} s`;
 }
 
 /** Changes the answer of /start on its way to the page. */
@@ -98,7 +98,7 @@ export const checks = {
 		}
 		if ((await runner.sessions()) !== 2) throw new Error(`${await runner.sessions()} sessions`);
 		for (const { page } of pages) await page.close();
-		return `freed after ${await runner.waitForSessions(0, 5000)} s`;
+		return `freed after ${await runner.waitForSessions(0)} s`;
 	},
 
 	async 'moq: the page falls silent when the bot is interrupted'(context, runner) {
@@ -150,7 +150,7 @@ export const checks = {
 		const page = await context.newPage();
 		await connect(page, `${runner.url}${ADDRESS}`);
 		await page.close({ runBeforeUnload: false });
-		return `freed after ${await runner.waitForSessions(0, 5000)} s`;
+		return `freed after ${await runner.waitForSessions(0)} s`;
 	},
 
 	async 'moq: a runner that ends says so'(context, runner) {

@@ -48,7 +48,7 @@ async function hears(page, limitMs = 20000) {
 
 async function leaves(page, runner) {
 	await page.evaluate(() => globalThis.talk.disconnect());
-	const freed = await runner.waitForSessions(0, 5000);
+	const freed = await runner.waitForSessions(0);
 	await page.close();
 	return `freed after ${freed} s`;
 }
@@ -80,12 +80,12 @@ export const checks = {
 		if ((await runner.sessions()) !== 2) throw new Error('not two sessions');
 		await Promise.all(pages.map((page) => hears(page)));
 		await pages[0].evaluate(() => globalThis.talk.disconnect());
-		await runner.waitForSessions(1, 5000);
+		await runner.waitForSessions(1);
 		await start(pages[0], runner);
 		await asks(pages[0], 11);
 		await hears(pages[1]);
 		await pages[0].evaluate(() => globalThis.talk.disconnect());
-		await runner.waitForSessions(1, 5000);
+		await runner.waitForSessions(1);
 		return leaves(pages[1], runner);
 	},
 

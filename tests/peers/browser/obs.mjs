@@ -52,7 +52,7 @@ export const checks = {
 		const { status } = await fetch(runner.url + location, { method: 'DELETE' });
 		if (status !== 200) throw new Error(`DELETE was answered with ${status}`);
 		pc.close();
-		await runner.waitForSessions(0, 5000);
+		await runner.waitForSessions(0);
 		const line = await until(() => runner.log.find((each) => each.includes('session ended')), 'the last line of the session');
 		const frames = Number(/(\d+) frames to the bot/.exec(line)[1]);
 		if (frames < 40) throw new Error(line);

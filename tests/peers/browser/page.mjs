@@ -94,7 +94,7 @@ export const checks = {
 		await says(page, 'you', 'Muted');
 		await page.locator('#connect').click();
 		await isPhase(page, 'idle');
-		const freed = await runner.waitForSessions(0, 3000);
+		const freed = await runner.waitForSessions(0);
 		if (faults.length) throw new Error(faults.join('\n'));
 		await page.close();
 		return `energy ${energy.toFixed(3)}, freed after ${freed} s`;
@@ -114,7 +114,7 @@ export const checks = {
 		await isPhase(page, 'ready');
 		await page.keyboard.press('Enter');
 		await isPhase(page, 'idle');
-		await runner.waitForSessions(0, 3000);
+		await runner.waitForSessions(0);
 		if (faults.length) throw new Error(faults.join('\n'));
 		await page.close();
 	},
@@ -162,7 +162,7 @@ export const checks = {
 		await says(page, 'you', 'Muted');
 		await page.locator('#connect').click();
 		await isPhase(page, 'idle');
-		const freed = await runner.waitForSessions(0, 3000);
+		const freed = await runner.waitForSessions(0);
 		if (faults.length) throw new Error(faults.join('\n'));
 		await page.close();
 		return `energy ${energy.toFixed(3)}, freed after ${freed} s`;
@@ -214,7 +214,7 @@ export const checks = {
 		const page = await context.newPage();
 		await connect(page, `${runner.url}/client/?transport=websocket`);
 		await page.close({ runBeforeUnload: false });
-		return `freed after ${await runner.waitForSessions(0, 3000)} s`;
+		return `freed after ${await runner.waitForSessions(0)} s`;
 	},
 
 	async 'page: over a WebSocket a runner that ends is said in plain words'(context, runner) {

@@ -49,8 +49,11 @@ export class Runner {
 		return (await reply.json()).sessions;
 	}
 
-	/** Seconds until as many sessions live as wanted. */
-	async waitForSessions(wanted, limitMs) {
+	/**
+	 * Seconds until as many sessions live as wanted. A clean leave is noticed at once, and the limit is for a busy machine; it
+	 * is below every time after which the runner frees a session by itself.
+	 */
+	async waitForSessions(wanted, limitMs = 20000) {
 		const start = Date.now();
 		await until(async () => (await this.sessions()) === wanted, `${wanted} sessions`, limitMs);
 		return ((Date.now() - start) / 1000).toFixed(1);

@@ -72,7 +72,7 @@ async function talks(page, transport) {
 async function hangUp(page, runner) {
 	await page.locator('#connect').click();
 	await isPhase(page, 'idle');
-	await runner.waitForSessions(0, 3000);
+	await runner.waitForSessions(0);
 	await page.close();
 }
 

@@ -30,7 +30,7 @@ async function asks(page, n) {
 
 async function leaves(page, runner) {
 	await page.evaluate(() => globalThis.talk.disconnect());
-	const freed = await runner.waitForSessions(0, 3000);
+	const freed = await runner.waitForSessions(0);
 	await page.close();
 	return `freed after ${freed} s`;
 }
@@ -86,7 +86,7 @@ export const checks = {
 		const page = await open(context, origin);
 		await start(page, runner);
 		await page.evaluate(() => globalThis.talk.disconnectBot());
-		const freed = await runner.waitForSessions(0, 3000);
+		const freed = await runner.waitForSessions(0);
 		const [error] = await until(async () => (await seen(page, 'error')).length && seen(page, 'error'), 'the close');
 		if (!JSON.stringify(error).includes('Code: 1000')) throw new Error(JSON.stringify(error));
 		await page.close();
@@ -100,7 +100,7 @@ export const checks = {
 		const devtools = await context.newCDPSession(page);
 		// The command crashes the process that would answer it.
 		devtools.send('Page.crash').catch(() => {});
-		const freed = await runner.waitForSessions(0, 3000);
+		const freed = await runner.waitForSessions(0);
 		await page.close();
 		return `freed after ${freed} s`;
 	},
@@ -135,7 +135,7 @@ export const tokenChecks = {
 		if (!token) throw new Error('no token');
 		await asks(page, 7);
 		await page.evaluate(() => globalThis.talk.disconnect());
-		await runner.waitForSessions(0, 3000);
+		await runner.waitForSessions(0);
 		await refused(page, { wsUrl, token });
 		await refused(page, { wsUrl });
 		await refused(page, { wsUrl: `${wsUrl}/${token}` });

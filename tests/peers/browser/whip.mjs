@@ -29,7 +29,7 @@ async function hears(page, packets, energy) {
 
 /** What the runner says of the session that ended last: frames to its bot, and packets to its caller. */
 async function ended(runner) {
-	await runner.waitForSessions(0, 5000);
+	await runner.waitForSessions(0);
 	const line = await until(() => runner.log.findLast((each) => each.includes('session ended')), 'the last line of the session');
 	const [, frames] = /(\d+) frames to the bot/.exec(line);
 	const [, sent] = /(\d+) out/.exec(line);

@@ -210,7 +210,7 @@ def called(build):
         await client.connect()
         share = tone_share(await client.listen_for(3), client.hz)
         await client.close()
-        await runner.wait_for_sessions(0, 15)
+        await runner.wait_for_sessions(0, 30)
         assert share > 0.9, f"share of the tone {share:.2f}"
         return f"share {share:.3f}"
 

@@ -37,7 +37,7 @@ CONNECTED_S = 5.0
 # How long a sink has a tone to send, its handshake included.
 SPEAK_S = 5
 # An end that is said is noticed at once; the rest is the busy machine's.
-NOTICED_S = 5
+NOTICED_S = 20
 
 
 class Client:

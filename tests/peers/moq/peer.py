@@ -15,7 +15,7 @@ ROOT = HERE.parents[2]
 # Where `requirements-0.4.txt` is installed: both versions have the same name.
 OLD = ROOT / "target" / "moq-rs-0.4"
 # A clean leave is noticed at once; the rest is the busy machine's.
-NOTICED_S = 5
+NOTICED_S = 20
 
 
 def hexed(certificate_hash):

@@ -131,7 +131,7 @@ class Call:
         """Waits until the runner has said something, and then nothing for so long."""
         await self.until(lambda: self.chunks and time.monotonic() - self.chunks[-1].at > seconds, "a pause", limit_s)
 
-    async def hang_up(self, limit_s=3):
+    async def hang_up(self, limit_s=20):
         """The caller hangs up; the code with which the runner closes."""
         self._tasks[0].cancel()
         await self.send(self.provider.stop())

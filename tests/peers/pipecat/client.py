@@ -124,7 +124,7 @@ class Client:
     async def send(self, message):
         await self.worker.queue_frame(OutputTransportMessageUrgentFrame(message))
 
-    async def ready(self, id="d2d923ea", limit_s=10):
+    async def ready(self, id="d2d923ea", limit_s=30):
         """Sends client-ready. Returns the data of bot-ready."""
         about = {"library": "pipecat check"}
         await self.send({"label": "rtvi-ai", "type": "client-ready", "id": id, "data": {"version": "2.1.0", "about": about}})

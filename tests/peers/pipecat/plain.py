@@ -10,7 +10,7 @@ from websockets.exceptions import InvalidStatus
 
 HZ = 440
 WORDS = "Hello there, can you hear me well today?"
-NOTICED_S = 3
+NOTICED_S = 20
 # How far ahead of playing the runner may send on top of one chunk, and how late; the last 0.06 s and the lateness are the busy
 # machine's.
 LEAD_S = 0.1 + 0.06

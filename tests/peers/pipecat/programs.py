@@ -16,7 +16,7 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples" / "bots"
 # Time limit for an interpreter and a pipeline to start.
 STARTED_S = 20
 # Time limit for a program to end, with its grace period.
-NOTICED_S = 12
+NOTICED_S = 30
 TELL = "import os; print('told', os.environ['RUNNER_ARGUMENTS'], flush=True)"
 
 

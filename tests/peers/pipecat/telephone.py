@@ -12,7 +12,7 @@ from sound import in_tune, likeness, pace, sentence, tone, tone_share
 HZ = 440
 WORDS = "Hello there, can you hear me well today?"
 # The end of a call is noticed at once; the rest allows for a busy machine.
-NOTICED_S = 3
+NOTICED_S = 20
 # How far ahead of playing the runner may send on top of one chunk, and how late; the last 0.06 s and the lateness are the busy
 # machine's.
 LEAD_S = 0.2 + 0.06

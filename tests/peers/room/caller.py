@@ -15,7 +15,7 @@ RATE = 48000
 TOLD = ("participant_connected", "participant_disconnected", "track_subscribed", "track_unsubscribed", "track_published",
         "track_unpublished", "active_speakers_changed", "disconnected", "reconnecting", "reconnected")
 # Time limit for expected events, on a busy machine.
-PATIENCE_S = 15
+PATIENCE_S = 30
 
 
 def share(pcm, hz):

@@ -57,7 +57,7 @@ class Server:
         """Returns the identities in a room."""
         return self.stats()["rooms"].get(room, {})
 
-    async def until(self, wanted, what, limit_s=10):
+    async def until(self, wanted, what, limit_s=30):
         """Waits for these statistics; returns the seconds."""
         start = time.monotonic()
         while not wanted(stats := self.stats()):

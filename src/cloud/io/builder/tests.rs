@@ -426,16 +426,16 @@ async fn a_timeout_kills_the_command() {
     // The script traps the signal and exits within the grace.
     let polite = "trap 'echo heard; exit 0' TERM; echo ready; while :; do sleep 0.01; done";
     let mut job = fixture.job(&["sh", "-c", polite]);
-    job.limits.timeout = Duration::from_millis(2500);
+    job.limits.timeout = Duration::from_millis(5500);
     let outcome = fixture.run(job, Shutdown::default()).await;
-    let expected = "build: no end within 2.5 seconds (`--build-timeout`), so it was stopped; passed: unpack";
+    let expected = "build: no end within 5.5 seconds (`--build-timeout`), so it was stopped; passed: unpack";
     // The shell may report its child's signal as well.
     assert!(matches!(outcome, RunOutcome::TimedOut(text) if text.starts_with(expected)));
     assert!(fixture.lines().contains(&"heard".to_owned()));
     let stubborn = "trap '' TERM; (trap '' TERM; exec sleep 1000) & echo \"child $!\"; setsid sleep 1000 & \
                     echo \"escaped $!\"; echo cause >&2; while :; do sleep 1000; done";
     let mut job = fixture.job(&["sh", "-c", stubborn]);
-    job.limits.timeout = Duration::from_secs(2);
+    job.limits.timeout = Duration::from_secs(5);
     job.limits.grace = Duration::from_millis(10);
     let outcome = fixture.run(job, Shutdown::default()).await;
     assert!(matches!(outcome, RunOutcome::TimedOut(text) if text.ends_with("; stderr ends: cause")));

@@ -13,7 +13,7 @@ use super::*;
 use crate::config::Secret;
 
 /// Long enough for any loopback connection. It only ends a test that would hang.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future).await.expect("it happens in time")

@@ -15,7 +15,7 @@ use crate::proto::http::token::Issuer;
 use crate::proto::moq::link::{LinkClosed, LinkEvent, LinkTarget, MoqLink, client_config, server_config};
 use crate::proto::moq::peer::MoqPeer;
 
-const GUARD: Duration = Duration::from_secs(30);
+const GUARD: Duration = Duration::from_secs(60);
 
 /// A port that serves, and one that dials, with their readers.
 struct Rig {

@@ -11,7 +11,7 @@ use tokio_rustls::rustls::{self, RootCertStore};
 
 use super::*;
 
-const GUARD: Duration = Duration::from_secs(30);
+const GUARD: Duration = Duration::from_secs(60);
 
 /// Admits by a fixed verdict, and passes connections on.
 struct Fixed {

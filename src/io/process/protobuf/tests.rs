@@ -13,7 +13,7 @@ use crate::bot::media::{LeaveReason, TransportSide, pair};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, PROCESS_IN_SAMPLES_MAX, PROCESS_OUT_SAMPLES_MAX};
 
 /// A limit for tests that would hang; loopback is far faster.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Rig {
     transport_side: TransportSide,
