@@ -62,7 +62,9 @@ lane() {
             printf '%-9s passed  %4d s\n' "$stage" $((SECONDS - began))
             grep -i '^skipped' "$logs/$stage.log" || true
         else
-            printf '%-9s FAILED  %4d s, the end of %s:\n' "$stage" $((SECONDS - began)) "$logs/$stage.log"
+            printf '%-9s FAILED  %4d s, the checks that failed and the end of %s:\n' "$stage" $((SECONDS - began)) "$logs/$stage.log"
+            # As cargo test and the peers name them.
+            grep -aE '^(---- .* stdout ----$|FAIL )' "$logs/$stage.log" || true
             tail -n 80 "$logs/$stage.log"
         fi
     done
