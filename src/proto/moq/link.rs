@@ -82,6 +82,8 @@ pub enum LinkEvent {
         id: StreamId,
         code: u32,
     },
+    /// The remote end acknowledged all bytes of a stream and its end.
+    Finished(StreamId),
     /// Streams of this direction can be opened again.
     Available(Dir),
     /// The connection is over: the last event. The link goes on until it is drained.
@@ -376,7 +378,7 @@ impl MoqLink {
             }
             StreamEvent::Readable { id } => self.events.push_back(LinkEvent::Readable(id)),
             StreamEvent::Writable { id } => self.events.push_back(LinkEvent::Writable(id)),
-            StreamEvent::Finished { .. } => {}
+            StreamEvent::Finished { id } => self.events.push_back(LinkEvent::Finished(id)),
             StreamEvent::Stopped { id, error_code } => {
                 raw::reset(&mut self.connection, id, error_code.into_inner());
                 let code = application_code(error_code.into_inner());

@@ -24,7 +24,7 @@ use control::ControlStreams;
 use inbound::InboundStream;
 use publisher::MoqPublisher;
 
-pub use live::LIVE_BUDGET;
+pub use live::{LIVE_BUDGET, LIVE_GROUPS_MAX};
 
 /// Bytes of a frame of a live track: the longest Opus packets fit.
 const LIVE_FRAME_BYTES_MAX: usize = 4 * 1024;
@@ -58,8 +58,8 @@ pub struct MoqSubscriptionId(pub u64);
 pub enum MoqTrackKind {
     /// A group per frame; later subscribers receive the latest: the catalog.
     Snapshot,
-    /// A group per frame, nothing is kept, and frames older than [`LIVE_BUDGET`] are aborted:
-    /// audio.
+    /// A group per frame, nothing is kept, and frames that wait longer than [`LIVE_BUDGET`] for
+    /// their group are dropped: audio.
     Live,
     /// One group with all frames; later subscribers receive each of them: records.
     Log,
@@ -194,6 +194,7 @@ impl MoqPeer {
                 }
             }
             LinkEvent::Stopped { id, .. } => self.handle_stopped(id, streams),
+            LinkEvent::Finished(id) => self.publisher.handle_finished(id, &mut self.control, streams),
             LinkEvent::Available(Dir::Uni) => self.publisher.handle_available(&mut self.control, streams),
             LinkEvent::Available(Dir::Bi) => self.open_requests(streams),
             LinkEvent::Connected => {
@@ -250,10 +251,10 @@ impl MoqPeer {
         }
     }
 
-    /// Aborts the groups of live tracks within their budget: what was not received yet is lost. A
-    /// group that was acknowledged is not affected.
-    pub fn drop_live(&mut self, streams: &mut impl MoqStreams) {
-        self.publisher.drop_live(streams);
+    /// Drops the frames of live tracks that wait for their groups. Groups in flight are sent to
+    /// their end.
+    pub fn drop_live(&mut self) {
+        self.publisher.drop_live();
     }
 
     /// Ends a track: subscribers receive what is kept, then its end.
@@ -282,9 +283,9 @@ impl MoqPeer {
         self.publisher.poll_timeout()
     }
 
-    /// Aborts live groups that are too old.
-    pub fn handle_timeout(&mut self, now: Instant, streams: &mut impl MoqStreams) {
-        self.publisher.live().handle_timeout(now, streams);
+    /// Drops the frames of live tracks that waited too long.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.publisher.handle_timeout(now);
     }
 
     /// Asks for announcements of the paths below a prefix; an empty prefix is all paths.

@@ -316,7 +316,7 @@ impl Session for MoqSession {
 
     fn handle_interruption(&mut self, now: Instant) {
         self.audio_sender.handle_interruption(now);
-        self.bot.drop_audio(&mut self.uplink);
+        self.bot.drop_audio();
         self.send_due_audio(now);
     }
 
@@ -356,7 +356,7 @@ impl Session for MoqSession {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.uplink.handle_timeout(now);
-        self.bot.handle_timeout(now, &mut self.uplink);
+        self.bot.handle_timeout(now);
         match self.phase {
             MoqPhase::Waiting { until } if now >= until => self.end(LeaveReason::NeverConnected, now),
             MoqPhase::Lost { until } if now >= until => self.end(self.reason_of_outage(), now),

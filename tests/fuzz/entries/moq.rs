@@ -26,6 +26,7 @@ struct Sending {
     is_blocked: bool,
     is_finished: bool,
     is_aborted: bool,
+    is_acknowledged: bool,
 }
 
 /// A receiving half of the peer.
@@ -280,6 +281,15 @@ impl PeerRun {
                 for id in blocked {
                     self.event(LinkEvent::Writable(id));
                 }
+                let finished = self.streams.sending.iter_mut().filter_map(|(id, half)| {
+                    let is_new = half.is_finished && half.unread == 0 && !half.is_acknowledged;
+                    half.is_acknowledged |= is_new;
+                    is_new.then_some(*id)
+                });
+                let finished: Vec<StreamId> = finished.collect();
+                for id in finished {
+                    self.event(LinkEvent::Finished(id));
+                }
             }
             6 => self.write(track, data),
             7 => self.peer.finish(MoqTrackId(track as u32), &mut self.streams),
@@ -309,7 +319,7 @@ impl PeerRun {
             14 => self.streams.window = usize::from(argument) * 16,
             15 => {
                 self.now += Duration::from_millis(u64::from(argument) * 10);
-                self.peer.handle_timeout(self.now, &mut self.streams);
+                self.peer.handle_timeout(self.now);
                 assert!(self.peer.poll_timeout().is_none_or(|next| next > self.now));
             }
             16 => self.write(track, &[argument; 20_000]),
@@ -349,7 +359,7 @@ impl PeerRun {
 
     fn finish(&mut self) {
         self.now += Duration::from_secs(1);
-        self.peer.handle_timeout(self.now, &mut self.streams);
+        self.peer.handle_timeout(self.now);
         assert_eq!(self.peer.poll_timeout(), None);
     }
 }

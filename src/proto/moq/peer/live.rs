@@ -1,138 +1,175 @@
-//! Groups of live tracks on their way: one frame each, aborted when it is too old.
+//! Groups of live tracks: one frame each, numbered when their streams open.
+//!
+//! The published player plays groups by their numbers and waits for a missing one until its buffer
+//! is full, so no number is skipped: a frame that waits too long for a stream never becomes a
+//! group, and a group whose stream is open is sent to its end. Source: `docs/spec/moq.md` 9.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::moq::link::{Dir, MoqStreams, StreamId};
 
-use super::{STREAM_CODE_CANCEL, STREAM_CODE_TOO_LATE};
+use super::STREAM_CODE_CANCEL;
 
-/// Time that a group of a live track has to be sent and acknowledged; older audio is useless.
+/// Time that a frame of a live track may wait for its group; older audio is useless.
 pub const LIVE_BUDGET: Duration = Duration::from_millis(500);
-/// Groups within their budget, per subscriber: 640 ms of audio packets. A further one ends the
-/// oldest.
+/// Groups per subscriber that are not acknowledged: 640 ms of audio packets, more than a round
+/// trip. Further frames wait.
 pub const LIVE_GROUPS_MAX: usize = 32;
+/// Frames that wait: more than audio packets of [`LIVE_BUDGET`]. A further one drops the oldest.
+const WAITING_FRAMES_MAX: usize = 64;
 
-/// The groups within their budget, oldest first. A group stays after it was written, because the
-/// network may still retransmit it; aborting one that was acknowledged does nothing.
+/// The groups in flight, and the frames behind them.
 #[derive(Debug, Default)]
 pub struct LiveGroups {
-    groups: VecDeque<LiveGroup>,
+    in_flight: Vec<LiveGroup>,
+    /// Oldest first.
+    waiting: VecDeque<WaitingFrame>,
+    /// Streams for the next frame, which needs one per subscriber.
+    reserved: Vec<StreamId>,
 }
 
 #[derive(Debug)]
 struct LiveGroup {
     /// The request stream of the subscriber.
     subscriber: StreamId,
-    /// `None` until a stream can be opened.
-    stream: Option<StreamId>,
+    stream: StreamId,
     /// What is not written yet.
     rest: Vec<u8>,
+}
+
+/// A frame without a group.
+#[derive(Debug)]
+pub struct WaitingFrame {
+    pub track: usize,
+    pub payload: Vec<u8>,
     deadline: Instant,
 }
 
 impl LiveGroups {
-    /// Sends a group, header included, to a subscriber.
-    pub fn send(&mut self, subscriber: StreamId, bytes: &[u8], now: Instant, streams: &mut impl MoqStreams) {
-        let stream = streams.open(Dir::Uni);
-        let taken = stream.map_or(0, |id| streams.write(id, bytes));
-        let mut group = LiveGroup {
-            subscriber,
-            stream,
-            rest: Vec::new(),
-            deadline: now + LIVE_BUDGET,
-        };
-        match stream.filter(|_| taken == bytes.len()) {
-            Some(id) => streams.finish(id),
-            None => group.rest = bytes[taken..].to_vec(),
-        }
-        let of_it = |group: &LiveGroup| group.subscriber == subscriber;
-        if self.groups.iter().filter(|group| of_it(group)).count() >= LIVE_GROUPS_MAX {
-            let oldest = self.groups.iter().position(of_it);
-            if let Some(oldest) = oldest.and_then(|at| self.groups.remove(at)) {
-                oldest.abort(STREAM_CODE_TOO_LATE, streams);
+    /// Whether a subscriber may have another group in flight.
+    pub fn has_room(&self, subscriber: StreamId) -> bool {
+        let of_it = |group: &&LiveGroup| group.subscriber == subscriber;
+        self.in_flight.iter().filter(of_it).count() < LIVE_GROUPS_MAX
+    }
+
+    /// Opens the streams of the next frame; returns whether there are `count`.
+    pub fn reserve(&mut self, count: usize, streams: &mut impl MoqStreams) -> bool {
+        while self.reserved.len() < count {
+            match streams.open(Dir::Uni) {
+                Some(id) => self.reserved.push(id),
+                None => return false,
             }
         }
-        self.groups.push_back(group);
+        true
+    }
+
+    /// Sends a group, header included, to a subscriber, on a reserved stream.
+    pub fn send(&mut self, subscriber: StreamId, bytes: &[u8], streams: &mut impl MoqStreams) {
+        let Some(stream) = self.reserved.pop() else {
+            return;
+        };
+        let taken = streams.write(stream, bytes);
+        if taken == bytes.len() {
+            streams.finish(stream);
+        }
+        self.in_flight.push(LiveGroup {
+            subscriber,
+            stream,
+            rest: bytes[taken..].to_vec(),
+        });
+    }
+
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Keeps a frame until a group of it can be sent.
+    pub fn wait(&mut self, track: usize, payload: &[u8], now: Instant) {
+        if self.waiting.len() == WAITING_FRAMES_MAX {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(WaitingFrame {
+            track,
+            payload: payload.to_vec(),
+            deadline: now + LIVE_BUDGET,
+        });
+    }
+
+    pub fn next_waiting(&mut self) -> Option<WaitingFrame> {
+        self.waiting.pop_front()
+    }
+
+    /// Takes back a frame of [`Self::next_waiting`].
+    pub fn wait_again(&mut self, frame: WaitingFrame) {
+        self.waiting.push_front(frame);
+    }
+
+    /// Drops the frames that wait; those of one track, or all.
+    pub fn drop_waiting(&mut self, track: Option<usize>) {
+        self.waiting
+            .retain(|frame| track.is_some_and(|track| frame.track != track));
+    }
+
+    /// When the next frame has waited too long.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.waiting.front().map(|frame| frame.deadline)
+    }
+
+    /// Drops the frames that waited too long.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while self.waiting.front().is_some_and(|frame| frame.deadline <= now) {
+            self.waiting.pop_front();
+        }
     }
 
     /// A stream takes bytes again. Returns whether it is one of these.
     pub fn handle_writable(&mut self, id: StreamId, streams: &mut impl MoqStreams) -> bool {
-        let group = self.groups.iter_mut().find(|group| group.stream == Some(id));
-        group.map(|group| group.send(streams)).is_some()
+        let Some(group) = self.in_flight.iter_mut().find(|group| group.stream == id) else {
+            return false;
+        };
+        if !group.rest.is_empty() {
+            let taken = streams.write(id, &group.rest);
+            group.rest.drain(..taken);
+            if group.rest.is_empty() {
+                streams.finish(id);
+            }
+        }
+        true
     }
 
-    /// Streams can be opened again.
-    pub fn handle_available(&mut self, streams: &mut impl MoqStreams) {
-        for group in self.groups.iter_mut().filter(|group| group.stream.is_none()) {
-            group.stream = streams.open(Dir::Uni);
-            if group.stream.is_none() {
-                break;
-            }
-            group.send(streams);
-        }
+    /// The receiver acknowledged a stream to its end.
+    pub fn handle_finished(&mut self, id: StreamId) {
+        self.in_flight.retain(|group| group.stream != id);
     }
 
     /// The receiver wants no more of a group. Returns whether it is one of these.
     pub fn handle_stopped(&mut self, id: StreamId, streams: &mut impl MoqStreams) -> bool {
-        let at = self.groups.iter().position(|group| group.stream == Some(id));
-        let stopped = at.and_then(|at| self.groups.remove(at));
-        stopped.map(|group| group.abort(STREAM_CODE_CANCEL, streams)).is_some()
+        let count = self.in_flight.len() + self.reserved.len();
+        self.in_flight.retain(|group| group.stream != id);
+        self.reserved.retain(|reserved| *reserved != id);
+        let is_ours = self.in_flight.len() + self.reserved.len() < count;
+        if is_ours {
+            streams.reset(id, STREAM_CODE_CANCEL);
+        }
+        is_ours
     }
 
     /// Aborts the groups of a subscriber that left.
     pub fn cancel(&mut self, subscriber: StreamId, streams: &mut impl MoqStreams) {
-        self.groups.retain(|group| {
+        self.in_flight.retain(|group| {
             let is_other = group.subscriber != subscriber;
             if !is_other {
-                group.abort(STREAM_CODE_CANCEL, streams);
+                streams.reset(group.stream, STREAM_CODE_CANCEL);
             }
             is_other
         });
     }
 
-    /// Aborts all groups: what they carry is not wanted any more.
-    pub fn abort_all(&mut self, streams: &mut impl MoqStreams) {
-        for group in self.groups.drain(..) {
-            group.abort(STREAM_CODE_CANCEL, streams);
-        }
-    }
-
-    /// When the next group becomes too old.
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        self.groups.front().map(|group| group.deadline)
-    }
-
-    /// Aborts groups that are too old.
-    pub fn handle_timeout(&mut self, now: Instant, streams: &mut impl MoqStreams) {
-        while self.groups.front().is_some_and(|group| group.deadline <= now) {
-            if let Some(late) = self.groups.pop_front() {
-                late.abort(STREAM_CODE_TOO_LATE, streams);
-            }
-        }
-    }
-
-    /// Forgets the groups of a connection that is gone.
+    /// Forgets all groups and frames: the connection is gone.
     pub fn clear(&mut self) {
-        self.groups.clear();
-    }
-}
-
-impl LiveGroup {
-    fn send(&mut self, streams: &mut impl MoqStreams) {
-        let Some(id) = self.stream.filter(|_| !self.rest.is_empty()) else {
-            return;
-        };
-        let taken = streams.write(id, &self.rest);
-        self.rest.drain(..taken);
-        if self.rest.is_empty() {
-            streams.finish(id);
-        }
-    }
-
-    fn abort(&self, code: u32, streams: &mut impl MoqStreams) {
-        if let Some(id) = self.stream {
-            streams.reset(id, code);
-        }
+        self.in_flight.clear();
+        self.waiting.clear();
+        self.reserved.clear();
     }
 }

@@ -297,14 +297,16 @@ impl MoqPublisher {
         let Some(track) = self.tracks.get_mut(index).filter(|track| !track.is_finished) else {
             return Ok(());
         };
-        let sequence = track.append(frame);
-        match track.kind {
-            MoqTrackKind::Live => self.write_live(index, sequence, frame, now, streams),
-            MoqTrackKind::Snapshot | MoqTrackKind::Log => {
-                for at in self.subscribers_of(index) {
-                    self.start_kept_group(at, sequence, streams);
-                }
+        if track.kind == MoqTrackKind::Live {
+            if self.live.has_waiting() || !self.send_live(index, frame, control, streams) {
+                self.live.wait(index, frame, now);
+                self.send_waiting(control, streams);
             }
+            return Ok(());
+        }
+        let sequence = track.keep(frame);
+        for at in self.subscribers_of(index) {
+            self.start_kept_group(at, sequence, streams);
         }
         for at in self.subscribers_of(index).rev() {
             self.finish_if_done(at, control, streams);
@@ -313,15 +315,32 @@ impl MoqPublisher {
     }
 
     /// The indices of the subscribers of a track; each caller checks again.
-    fn subscribers_of(&self, index: usize) -> impl DoubleEndedIterator<Item = usize> + use<> {
+    fn subscribers_of(&self, index: usize) -> impl DoubleEndedIterator<Item = usize> + Clone + use<> {
         let wanted: u32 = (0..self.subscribers.len())
             .filter(|at| self.subscribers[*at].track == Some(index))
             .fold(0, |set, at| set | 1 << at);
         (0..SUBSCRIBERS_MAX).filter(move |at| wanted & (1 << at) != 0)
     }
 
-    fn write_live(&mut self, index: usize, sequence: u64, frame: &[u8], now: Instant, streams: &mut impl MoqStreams) {
-        for at in self.subscribers_of(index) {
+    /// Sends a frame as the next group of a live track to every subscriber. Returns whether all of
+    /// them can take a group; else none gets it, so that each receives every number.
+    fn send_live(
+        &mut self,
+        index: usize,
+        frame: &[u8],
+        control: &mut ControlStreams,
+        streams: &mut impl MoqStreams,
+    ) -> bool {
+        let subscribers = self.subscribers_of(index);
+        if !subscribers
+            .clone()
+            .all(|at| self.live.has_room(self.subscribers[at].stream))
+            || !self.live.reserve(subscribers.clone().count(), streams)
+        {
+            return false;
+        }
+        let sequence = self.tracks[index].take_sequence();
+        for at in subscribers.clone() {
             let subscriber = &self.subscribers[at];
             if !subscriber.wants(sequence) {
                 continue;
@@ -334,7 +353,20 @@ impl MoqPublisher {
             header.write(&mut self.scratch);
             write_varint(frame.len() as u64, &mut self.scratch);
             self.scratch.extend_from_slice(frame);
-            self.live.send(subscriber.stream, &self.scratch, now, streams);
+            self.live.send(subscriber.stream, &self.scratch, streams);
+        }
+        for at in subscribers.rev() {
+            self.finish_if_done(at, control, streams);
+        }
+        true
+    }
+
+    /// Sends the frames that wait, as far as there are streams for them.
+    fn send_waiting(&mut self, control: &mut ControlStreams, streams: &mut impl MoqStreams) {
+        while let Some(frame) = self.live.next_waiting() {
+            if !self.send_live(frame.track, &frame.payload, control, streams) {
+                return self.live.wait_again(frame);
+            }
         }
     }
 
@@ -449,19 +481,19 @@ impl MoqPublisher {
             return;
         };
         track.is_finished = true;
+        self.live.drop_waiting(Some(index));
         for at in self.subscribers_of(index).rev() {
             self.send_kept_group(at, streams);
             self.finish_if_done(at, control, streams);
         }
     }
 
-    /// The groups of live tracks on their way.
-    pub fn live(&mut self) -> &mut LiveGroups {
-        &mut self.live
-    }
-
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.live.poll_timeout()
+    }
+
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.live.handle_timeout(now);
     }
 
     pub fn has_subscriber(&self, id: MoqTrackId) -> bool {
@@ -499,12 +531,18 @@ impl MoqPublisher {
                 self.finish_if_done(at, control, streams);
             }
         }
-        self.live.handle_available(streams);
+        self.send_waiting(control, streams);
     }
 
-    /// Aborts all live groups.
-    pub fn drop_live(&mut self, streams: &mut impl MoqStreams) {
-        self.live.abort_all(streams);
+    /// The remote end acknowledged a stream to its end.
+    pub fn handle_finished(&mut self, id: StreamId, control: &mut ControlStreams, streams: &mut impl MoqStreams) {
+        self.live.handle_finished(id);
+        self.send_waiting(control, streams);
+    }
+
+    /// Drops the frames of live tracks that wait.
+    pub fn drop_live(&mut self) {
+        self.live.drop_waiting(None);
     }
 
     /// Forgets the requests of a connection that is gone. Broadcast and tracks remain.

@@ -36,27 +36,28 @@ impl PublishedTrack {
         }
     }
 
-    /// Adds a frame and returns the sequence of its group.
-    pub fn append(&mut self, frame: &[u8]) -> u64 {
-        match self.kind {
-            MoqTrackKind::Live => {}
-            MoqTrackKind::Snapshot => {
-                self.kept.clear();
-                self.keep(frame);
-            }
-            MoqTrackKind::Log => {
-                self.keep(frame);
-                self.next_sequence = 1;
-                return 0;
-            }
-        }
+    /// Returns the sequence of the next group of a live track, or of a snapshot.
+    pub fn take_sequence(&mut self) -> u64 {
         self.next_sequence += 1;
         self.next_sequence - 1
     }
 
-    fn keep(&mut self, frame: &[u8]) {
+    /// Adds a frame to what is kept, and returns the sequence of its group. A snapshot replaces
+    /// the one before.
+    pub fn keep(&mut self, frame: &[u8]) -> u64 {
+        let sequence = match self.kind {
+            MoqTrackKind::Log => {
+                self.next_sequence = 1;
+                0
+            }
+            MoqTrackKind::Live | MoqTrackKind::Snapshot => {
+                self.kept.clear();
+                self.take_sequence()
+            }
+        };
         write_varint(frame.len() as u64, &mut self.kept);
         self.kept.extend_from_slice(frame);
+        sequence
     }
 
     pub fn next_sequence(&self) -> u64 {

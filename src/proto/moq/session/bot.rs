@@ -110,9 +110,9 @@ impl BotBroadcast {
         self.publishing.as_ref()?.peer.poll_timeout()
     }
 
-    pub fn handle_timeout(&mut self, now: Instant, uplink: &mut Uplink) {
+    pub fn handle_timeout(&mut self, now: Instant) {
         if let Some(publishing) = &mut self.publishing {
-            publishing.peer.handle_timeout(now, uplink);
+            publishing.peer.handle_timeout(now);
         }
     }
 
@@ -140,10 +140,10 @@ impl BotBroadcast {
         publishing.peer.write(publishing.audio, &self.frame, now, uplink);
     }
 
-    /// Aborts the groups of audio that are on their way.
-    pub fn drop_audio(&mut self, uplink: &mut Uplink) {
+    /// Drops the audio that waits for the connection.
+    pub fn drop_audio(&mut self) {
         if let Some(publishing) = &mut self.publishing {
-            publishing.peer.drop_live(uplink);
+            publishing.peer.drop_live();
         }
     }
 

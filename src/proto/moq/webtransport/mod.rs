@@ -228,6 +228,9 @@ impl WebTransport {
             }
             StreamEvent::Finished { id } => {
                 self.is_session_acknowledged |= Some(id) == self.session;
+                if self.is_data(id) {
+                    events.push_back(LinkEvent::Finished(id));
+                }
             }
             StreamEvent::Stopped { id, error_code } => {
                 let is_data = self.is_data(id);

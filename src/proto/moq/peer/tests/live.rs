@@ -18,8 +18,7 @@ fn deadline(bot: &mut Bot) -> Option<Instant> {
 }
 
 fn expire(bot: &mut Bot, now: Instant) {
-    let (peer, mut streams) = bot.pair.side(0);
-    peer.handle_timeout(now, &mut streams);
+    bot.pair.side(0).0.handle_timeout(now);
 }
 
 fn ended_groups(events: &[MoqEvent], of_reset: bool) -> Vec<u64> {
@@ -30,73 +29,105 @@ fn ended_groups(events: &[MoqEvent], of_reset: bool) -> Vec<u64> {
     events.iter().filter_map(group).collect()
 }
 
+/// The sequences of the groups that ended whole.
+fn sequences(events: &[MoqEvent]) -> Vec<u64> {
+    assert!(ended_groups(events, true).is_empty(), "no group is aborted");
+    ended_groups(events, false)
+}
+
+/// The published player waits for a missing sequence until its buffer is full.
 #[test]
-fn a_group_that_is_not_sent_within_its_budget_is_aborted() {
-    let mut bot = subscribed(10);
-    bot.write_at(bot.audio, &[1; 80], now());
-    bot.write_at(bot.audio, &[2; 80], now() + Duration::from_millis(20));
+fn late_frames_leave_no_gap_in_the_sequences() {
+    let mut bot = subscribed(usize::MAX);
+    bot.write(bot.audio, b"first");
+    let first = bot.pair.run()[1].clone();
+    bot.pair.network.set_credit(0, Dir::Uni, 0);
+    bot.write_at(bot.audio, b"late", now());
+    bot.write_at(bot.audio, b"soon", now() + Duration::from_millis(400));
     assert_eq!(deadline(&mut bot), Some(now() + LIVE_BUDGET));
     expire(&mut bot, now() + LIVE_BUDGET - Duration::from_millis(1));
     expire(&mut bot, now() + LIVE_BUDGET);
     assert_eq!(
         deadline(&mut bot),
-        Some(now() + LIVE_BUDGET + Duration::from_millis(20))
+        Some(now() + LIVE_BUDGET + Duration::from_millis(400))
     );
-    let events = bot.pair.run()[1].clone();
-    assert_eq!(frames(&events), [[2; 80]]);
-    assert_eq!(ended_groups(&events, false), [1]);
-    // The aborted group had not begun for the receiver, or it is reported as aborted.
-    assert!(ended_groups(&events, true).iter().all(|group| *group == 0));
+    bot.pair.network.set_credit(0, Dir::Uni, 5);
+    let second = bot.pair.run()[1].clone();
+    assert_eq!(frames(&second), [b"soon"]);
+    assert_eq!([sequences(&first), sequences(&second)], [[0], [1]]);
+    assert_eq!(deadline(&mut bot), None);
 }
 
 #[test]
-fn a_group_that_is_being_received_ends_when_it_is_aborted() {
+fn a_group_that_began_is_sent_to_its_end() {
     let mut bot = subscribed(10);
     bot.write(bot.audio, &[1; 80]);
     let mut events = Vec::new();
     bot.pair.run_side(1, &mut events);
-    expire(&mut bot, now() + LIVE_BUDGET);
-    let events = bot.pair.run()[1].clone();
-    assert_eq!(ended_groups(&events, true), [0]);
-    assert_eq!(frames(&events).len(), 0);
+    expire(&mut bot, now() + 10 * LIVE_BUDGET);
+    bot.pair.side(0).0.drop_live();
+    events.extend(bot.pair.run()[1].clone());
+    assert_eq!(frames(&events), [[1; 80]]);
+    assert_eq!(sequences(&events), [0]);
 }
 
-#[test]
-fn a_group_without_a_stream_is_dropped_after_its_budget() {
-    let mut bot = subscribed(usize::MAX);
-    bot.pair.network.set_credit(0, Dir::Uni, 0);
-    bot.write_at(bot.audio, b"late", now());
-    bot.write_at(bot.audio, b"soon", now() + Duration::from_millis(400));
-    expire(&mut bot, now() + Duration::from_millis(600));
-    bot.pair.network.set_credit(0, Dir::Uni, 5);
-    assert_eq!(frames(&bot.pair.run()[1]), [b"soon"]);
-}
-
-/// A connection that stands still holds at most a fixed number of groups.
+/// A connection that stands still holds a fixed number of groups, and the frames that waited less
+/// than the budget follow when it moves again.
 #[test]
 fn groups_in_flight_are_capped() {
     let mut bot = subscribed(0);
     let sending = bot.pair.network.sending(0);
-    for number in 0..100_u8 {
-        bot.write(bot.audio, &[number; 80]);
-        let mut events = Vec::new();
-        bot.pair.run_side(0, &mut events);
+    let last = 99;
+    for number in 0..=last {
+        let at = now() + Duration::from_millis(20 * u64::from(number));
+        expire(&mut bot, at);
+        bot.write_at(bot.audio, &[number; 80], at);
+        bot.pair.run_side(0, &mut Vec::new());
     }
-    let (_, mut streams) = bot.pair.side(1);
-    let open: Vec<_> = streams
-        .sent_streams()
-        .into_iter()
-        .filter(|id| id.dir() == Dir::Uni)
-        .collect();
-    let aborted = open
-        .iter()
-        .filter(|id| matches!(streams.read(**id), StreamRead::Reset(2)));
-    assert_eq!(aborted.count(), 100 - LIVE_GROUPS_MAX);
     assert_eq!(bot.pair.network.sending(0) - sending, LIVE_GROUPS_MAX);
     bot.pair.network.window = 1_000;
-    let fresh: Vec<Vec<u8>> = (68..100_u8).map(|number| vec![number; 80]).collect();
     bot.pair.wake_writers(0);
-    assert_eq!(frames(&bot.pair.run()[1]), fresh);
+    let events = bot.pair.run()[1].clone();
+    let waiting = (LIVE_BUDGET.as_millis() / 20) as u8;
+    let expected = (0..LIVE_GROUPS_MAX as u8).chain(last + 1 - waiting..=last);
+    let mut received = frames(&events);
+    received.sort();
+    assert_eq!(received, expected.map(|number| vec![number; 80]).collect::<Vec<_>>());
+    let mut order = sequences(&events);
+    order.sort();
+    assert!(order.into_iter().eq(0..received.len() as u64));
+}
+
+#[test]
+fn an_interruption_drops_what_waits() {
+    let mut bot = subscribed(usize::MAX);
+    bot.pair.network.set_credit(0, Dir::Uni, 0);
+    bot.write(bot.audio, b"dropped");
+    bot.pair.side(0).0.drop_live();
+    bot.write(bot.audio, b"answer");
+    bot.pair.network.set_credit(0, Dir::Uni, 5);
+    let events = bot.pair.run()[1].clone();
+    assert_eq!(
+        (frames(&events), sequences(&events)),
+        (vec![b"answer".to_vec()], vec![0])
+    );
+}
+
+/// While one of two subscriptions cannot get a group, neither does.
+#[test]
+fn every_subscription_gets_every_sequence() {
+    let mut bot = subscribed(usize::MAX);
+    bot.subscribe("bot-audio", AUDIO);
+    bot.pair.run();
+    bot.pair.network.set_credit(0, Dir::Uni, 1);
+    bot.write(bot.audio, b"one");
+    assert_eq!(frames(&bot.pair.run()[1]), Vec::<Vec<u8>>::new());
+    bot.pair.network.set_credit(0, Dir::Uni, 9);
+    bot.write(bot.audio, b"two");
+    let events = bot.pair.run()[1].clone();
+    let mut order = sequences(&events);
+    order.sort();
+    assert_eq!(order, [0, 0, 1, 1]);
 }
 
 #[test]

@@ -178,6 +178,7 @@ impl MoqStreams for TestStreams<'_> {
                 return StreamRead::Blocked;
             }
             half.is_over = true;
+            network.events[1 - side].push_back(LinkEvent::Finished(id));
             return StreamRead::Finished;
         }
         let count = half.unread.len().min(network.read_max);

@@ -188,8 +188,8 @@ impl Caller {
         }
         if let Some((_, link)) = &mut self.link {
             link.handle_timeout(now);
-            self.peer.handle_timeout(now, link);
         }
+        self.peer.handle_timeout(now);
     }
 
     /// Takes a datagram. Returns what the endpoint answers.
