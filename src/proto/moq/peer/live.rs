@@ -2,7 +2,7 @@
 //!
 //! The published player plays groups by their numbers and waits for a missing one until its buffer
 //! is full, so no number is skipped: a frame that waits too long for a stream never becomes a
-//! group, and a group whose stream is open is sent to its end. Source: `docs/spec/moq.md` 9.
+//! group, and a group whose stream is open is sent to its end. Source: `docs/spec/moq.md` 5.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
