@@ -30,13 +30,14 @@ use crate::io::sessions::{SessionStart, Sessions};
 use crate::io::tasks;
 use crate::io::udp::{Datagram, SessionInbox, UdpPort};
 use crate::io::webrtc::seeding;
+use crate::io::websocket_client::ClientSocket;
 use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::counts::Count;
 use crate::proto::livekit::connection_details::ConnectionDetails;
 use crate::proto::livekit::session::{DialRequest, LocalAddresses, RoomCommand, RoomSession, RoomSetup};
 use crate::proto::livekit::wire::SignalTarget;
 use crate::proto::webrtc::connection::{ConnectionContext, Transmit};
-use dial::{DialError, RoomSocket, dial};
+use dial::{DialError, dial};
 
 /// Begins a session in a room. Its bot starts at once.
 pub fn begin(
@@ -95,9 +96,9 @@ struct RoomTransport {
 /// The WebSocket of the signalling connection.
 enum SignalSocket {
     Closed,
-    Connecting(Pin<Box<dyn Future<Output = Result<Box<RoomSocket>, DialError>> + Send>>),
+    Connecting(Pin<Box<dyn Future<Output = Result<Box<ClientSocket>, DialError>> + Send>>),
     Open {
-        socket: Box<RoomSocket>,
+        socket: Box<ClientSocket>,
         /// Whether everything written has been flushed.
         is_flushed: bool,
     },
@@ -210,7 +211,7 @@ async fn recv_from(inbox: Option<&mut SessionInbox>) -> Datagram {
 
 /// An event of the WebSocket.
 enum SocketEvent {
-    Connected(Result<Box<RoomSocket>, DialError>),
+    Connected(Result<Box<ClientSocket>, DialError>),
     /// Everything written has been flushed.
     Flushed(Result<(), Error>),
     Message(Option<Result<Frame, Error>>),

@@ -45,6 +45,8 @@ pub mod socket;
 pub mod udp;
 #[cfg_attr(not(feature = "webrtc"), path = "webrtc/absent.rs")]
 pub mod webrtc;
+#[cfg(feature = "mediaroom")]
+pub mod websocket_client;
 #[cfg(feature = "messaging")]
 pub mod whatsapp;
 
