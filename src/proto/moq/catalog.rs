@@ -17,8 +17,12 @@ pub const BOT_AUDIO_TRACK: &str = "bot-audio";
 /// The bot's catalog. It never changes: with each update, browsers build their playback anew.
 pub const BOT_CATALOG: &str = r#"{"video":{"renditions":{}},"audio":{"renditions":{"bot-audio":{"codec":"opus","sampleRate":48000,"numberOfChannels":1,"container":{"kind":"legacy"}}}}}"#;
 
-/// Bytes of one frame of a catalog, and of the catalog after a patch. Those of browsers have 200.
+/// Bytes of the frames of one group, which bound those of the catalog. Those of browsers have 200.
 pub const CATALOG_BYTES_MAX: usize = 64 * 1024;
+
+/// Patches of one group. Publishers begin a new group with each change; each patch costs a search
+/// of the whole catalog.
+pub const CATALOG_PATCHES_MAX: u64 = 256;
 
 /// Bytes of the name of a rendition, which is the name of its track.
 const RENDITION_NAME_BYTES_MAX: usize = 256;
@@ -46,18 +50,28 @@ pub enum CatalogAudio {
 /// Why a frame of a catalog is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CatalogError {
-    /// The frame, or the catalog after the patch, exceeds [`CATALOG_BYTES_MAX`].
+    /// The frames of the group exceed [`CATALOG_BYTES_MAX`].
     TooLong,
+    /// The group has more than [`CATALOG_PATCHES_MAX`] patches.
+    TooManyPatches,
     NotJson,
     NotAnObject,
     /// A patch without its snapshot.
     NoSnapshot,
 }
 
+impl CatalogError {
+    /// Returns whether the session ends: the publisher costs too much.
+    pub fn is_fatal(self) -> bool {
+        self == CatalogError::TooManyPatches
+    }
+}
+
 impl fmt::Display for CatalogError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CatalogError::TooLong => write!(f, "more than {CATALOG_BYTES_MAX} bytes"),
+            CatalogError::TooManyPatches => write!(f, "more than {CATALOG_PATCHES_MAX} patches in one group"),
             CatalogError::NotJson => f.write_str("not JSON"),
             CatalogError::NotAnObject => f.write_str("not a JSON object"),
             CatalogError::NoSnapshot => f.write_str("a patch without a snapshot"),
@@ -71,6 +85,8 @@ pub struct CatalogReader {
     /// The newest group, and how many of its frames were read.
     group: Option<u64>,
     frames: u64,
+    /// The bytes of those frames.
+    bytes: usize,
     /// The catalog; `None` after a snapshot that was rejected.
     catalog: Option<Value>,
     audio: CatalogAudio,
@@ -88,10 +104,16 @@ impl CatalogReader {
         if self.group != Some(group) {
             self.group = Some(group);
             self.frames = 0;
+            self.bytes = 0;
             self.catalog = None;
         }
         self.frames += 1;
-        if frame.len() > CATALOG_BYTES_MAX {
+        if self.frames > 1 + CATALOG_PATCHES_MAX {
+            self.catalog = None;
+            return Err(CatalogError::TooManyPatches);
+        }
+        self.bytes = self.bytes.saturating_add(frame.len());
+        if self.bytes > CATALOG_BYTES_MAX {
             self.catalog = None;
             return Err(CatalogError::TooLong);
         }
@@ -104,10 +126,6 @@ impl CatalogReader {
         } else {
             let catalog = self.catalog.as_mut().ok_or(CatalogError::NoSnapshot)?;
             merge_patch(catalog, value);
-            if catalog.to_string().len() > CATALOG_BYTES_MAX {
-                self.catalog = None;
-                return Err(CatalogError::TooLong);
-            }
         }
         if let Some(catalog) = &self.catalog {
             self.audio = find_audio(catalog, &self.audio);
@@ -289,6 +307,31 @@ mod tests {
             .collect();
         assert_eq!(results[2], Ok(()));
         assert_eq!(results[3], Err(CatalogError::TooLong));
-        assert_eq!(results[5], Err(CatalogError::NoSnapshot));
+        assert_eq!(results[5], Err(CatalogError::TooLong));
+        assert_eq!(*reader.audio(), CatalogAudio::Absent);
+        assert_eq!(reader.read(1, BROWSER), Ok(()), "the next group is read");
+        assert_eq!(*reader.audio(), opus("audio/data", 1));
+    }
+
+    /// Each patch is small, and so is the catalog; their number is bounded per group.
+    #[test]
+    fn the_patches_of_a_group_are_counted() {
+        let mut reader = CatalogReader::default();
+        for group in 0..3 {
+            reader.read(group, BROWSER).unwrap();
+            for n in 0..CATALOG_PATCHES_MAX {
+                assert_eq!(
+                    reader.read(group, format!("{{\"clock\":{n}}}").as_bytes()),
+                    Ok(()),
+                    "{n}"
+                );
+            }
+            assert_eq!(*reader.audio(), opus("audio/data", 1));
+        }
+        for _ in 0..2 {
+            let error = reader.read(2, b"{}").unwrap_err();
+            assert!(error.is_fatal() && error == CatalogError::TooManyPatches, "{error}");
+        }
+        assert!(!CatalogError::TooLong.is_fatal());
     }
 }

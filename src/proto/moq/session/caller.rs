@@ -295,7 +295,7 @@ impl MoqSession {
         } else if self.caller.records.is(subscription) {
             self.handle_record(group, payload, now);
         } else if self.caller.catalog.is(subscription) {
-            self.handle_catalog(group, payload);
+            self.handle_catalog(group, payload, now);
         }
     }
 
@@ -312,9 +312,11 @@ impl MoqSession {
         }
     }
 
-    fn handle_catalog(&mut self, group: u64, payload: &[u8]) {
-        if let Err(error) = self.caller.catalog_reader.read(group, payload) {
-            return self.caller.reject("catalog", &error);
+    fn handle_catalog(&mut self, group: u64, payload: &[u8], now: Instant) {
+        match self.caller.catalog_reader.read(group, payload) {
+            Ok(()) => {}
+            Err(error) if error.is_fatal() => return self.handle_violation(&format!("catalog: {error}"), now),
+            Err(error) => return self.caller.reject("catalog", &error),
         }
         self.progress.advance(MoqProgress::Catalog);
         self.caller.catalog.retries = 0;

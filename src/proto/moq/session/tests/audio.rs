@@ -9,7 +9,8 @@ use super::caller::CATALOG;
 use super::world::World;
 use crate::audio::opus::EncoderSettings;
 use crate::audio::tone::{Tone, share};
-use crate::moq::catalog::BOT_CATALOG;
+use crate::moq::catalog::{BOT_CATALOG, CATALOG_PATCHES_MAX};
+use crate::moq::link::LinkClosed;
 use crate::moq::media_frame::write_media_frame;
 use crate::moq::peer::LIVE_GROUPS_MAX;
 
@@ -234,6 +235,33 @@ fn the_audio_follows_the_catalog() {
     world.run(secs(1));
     assert!(world.bot.frames > muted + 40);
     assert_eq!((world.left(), world.session.diagnosis()), (None, None));
+}
+
+/// A catalog may be patched, but not without end: the caller is told why the session ends.
+#[test]
+fn endless_patches_end_the_session() {
+    let mut world = World::new(MoqSessionMode::Serve);
+    world.patch_catalog();
+    world.connect();
+    let track = world.caller.catalog_track;
+    let now = world.now;
+    world.caller.speak(440.0, now);
+    world.caller.write(track, CATALOG.as_bytes(), now);
+    for n in 0..CATALOG_PATCHES_MAX {
+        world
+            .caller
+            .write(track, format!("{{\"clock\":{n}}}").as_bytes(), world.now);
+    }
+    world.run(secs(1));
+    assert_eq!(world.left(), None);
+    assert!(world.bot.frames > 40, "{}", world.bot.frames);
+    world.caller.write(track, b"{\"clock\":0}", world.now);
+    world.run(secs(1));
+    assert_eq!(world.left(), Some(LeaveReason::Protocol));
+    let Some(LinkClosed::ByPeer { code, reason }) = &world.caller.closed else {
+        panic!("{:?}", world.caller.closed);
+    };
+    assert_eq!((*code, &**reason), (15, "catalog: more than 256 patches in one group"));
 }
 
 /// Packets that make no sense are counted and ignored.

@@ -66,8 +66,13 @@ pub struct Caller {
 
 impl Caller {
     pub fn new(endpoint: Endpoint, now: Instant) -> Self {
+        Self::with_catalog(MoqTrackKind::Snapshot, endpoint, now)
+    }
+
+    /// A caller whose catalog is a track of this kind: with a log, changes are frames of one group.
+    pub fn with_catalog(kind: MoqTrackKind, endpoint: Endpoint, now: Instant) -> Self {
         let mut peer = MoqPeer::new(9);
-        let catalog_track = peer.add_track("catalog.json", MoqTrackKind::Snapshot);
+        let catalog_track = peer.add_track("catalog.json", kind);
         let audio_track = peer.add_track("audio/data", MoqTrackKind::Live);
         let long_track = peer.add_track("audio/long", MoqTrackKind::Log);
         let record_track = peer.add_track("transcript.json.z", MoqTrackKind::Log);

@@ -17,7 +17,7 @@ use super::super::*;
 use super::caller::Caller;
 use crate::audio::opus::EncoderSettings;
 use crate::moq::link::{LinkTarget, MoqLink, client_config, endpoint_config, server_config};
-use crate::moq::peer::MoqEvent;
+use crate::moq::peer::{MoqEvent, MoqTrackKind};
 
 pub const NAMESPACE: &str = "pipecat-0123456789abcdef";
 
@@ -157,6 +157,11 @@ impl World {
     }
 
     pub fn ms(&self) -> u64 {
+    /// Replaces the caller by one that patches its catalog.
+    pub fn patch_catalog(&mut self) {
+        self.caller = Caller::with_catalog(MoqTrackKind::Log, endpoint(2, &self.tls.0), self.now);
+    }
+
         (self.now - self.start).as_millis() as u64
     }
 
