@@ -42,10 +42,10 @@ pub const MESSAGES_IN_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 /// Speech queued for sending: enough to cover pauses of the bot, little enough to bound memory and
 /// latency.
 pub const AUDIO_OUT_QUEUE: Duration = Duration::from_millis(500);
-/// Messages queued until the caller's data channel opens; it bounds the cost of a client that never
-/// opens one.
-pub const MESSAGES_OUT_MAX: usize = 64;
-/// Bytes of messages queued for the caller's data channel: four of the longest.
+/// Messages queued for the caller: a burst of a bot that reports a long answer word by word. It
+/// bounds the cost of a client that never opens its data channel.
+pub const MESSAGES_OUT_MAX: usize = 256;
+/// Bytes of messages queued for the caller: four of the longest.
 pub const MESSAGES_OUT_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 
 // ---- bots

@@ -36,6 +36,8 @@ pub struct BotBroadcast {
     messages: VecDeque<String>,
     message_bytes: usize,
     dropped: u64,
+    /// The log says that messages were dropped because too many waited.
+    is_overflow_logged: bool,
     /// The frame that is being written; kept for its capacity.
     frame: Vec<u8>,
 }
@@ -50,6 +52,7 @@ impl BotBroadcast {
             messages: VecDeque::new(),
             message_bytes: 0,
             dropped: 0,
+            is_overflow_logged: false,
             frame: Vec::new(),
         }
     }
@@ -147,8 +150,8 @@ impl BotBroadcast {
         }
     }
 
-    /// Queues a message. Beyond the limits the oldest is dropped, which happens before the caller
-    /// of serve mode has arrived only.
+    /// Queues a message until the next output, or until the caller of serve mode has arrived.
+    /// Beyond the limits the oldest is dropped.
     pub fn push_message(&mut self, text: String) {
         if text.len() > MESSAGE_BYTES_MAX {
             log::warn!(
@@ -164,6 +167,12 @@ impl BotBroadcast {
             let oldest = self.messages.pop_front();
             self.message_bytes -= oldest.map_or(0, |text| text.len());
             self.dropped += 1;
+            if !std::mem::replace(&mut self.is_overflow_logged, true) {
+                log::warn!(
+                    "the oldest messages are dropped: more than {MESSAGES_OUT_MAX} wait for the caller, or \
+                     {MESSAGES_OUT_BYTES_MAX} bytes"
+                );
+            }
         }
     }
 

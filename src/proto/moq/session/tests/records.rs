@@ -53,6 +53,32 @@ fn early_messages_wait_for_the_caller() {
     assert_eq!(world.caller.texts[0], r#"{"n":5}"#);
 }
 
+/// A bot may say much at once, before and during the call.
+#[test]
+fn a_burst_of_messages_is_sent_in_order() {
+    let burst = |from: usize| -> Vec<String> {
+        let texts = (from..from + 200).map(|n| format!("{{\"n\":{n},\"text\":\"{}\"}}", "x".repeat(1_000)));
+        texts.collect()
+    };
+    for mode in [MoqSessionMode::Serve, MoqSessionMode::Dial] {
+        let mut world = World::new(mode);
+        for text in burst(0) {
+            world.session.handle_message(text);
+        }
+        world.connect();
+        world.run(secs(1));
+        assert!(world.caller.texts == burst(0), "{} of 200", world.caller.texts.len());
+        for text in burst(200) {
+            world.session.handle_message(text);
+        }
+        world.run(secs(1));
+        assert!(world.caller.texts[200..] == burst(200), "{}", world.caller.texts.len());
+        let mut counts = Counts::default();
+        world.session.update_counts(&mut counts);
+        assert_eq!(counts.get(Count::MessagesDropped), 0);
+    }
+}
+
 #[test]
 fn only_objects_of_a_length_are_sent() {
     let mut world = World::connected(MoqSessionMode::Serve);
