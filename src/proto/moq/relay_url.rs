@@ -152,23 +152,62 @@ mod tests {
     /// Every form of the page, with the URL that callers receive.
     #[test]
     fn has_the_defaults_of_the_page() {
-        for (text, for_callers) in [
-            ("https://r.example.net", "https://r.example.net:443/moq"),
-            ("https://r.example.net/", "https://r.example.net:443/"),
-            ("http://r/anon", "https://r:80/anon"),
-            ("https://R:4443/a/b", "https://r:4443/a/b"),
-            ("moqt://r:4443/x", "https://r:4443/x"),
-            ("moql://192.0.2.1:1", "https://192.0.2.1:1/moq"),
-            ("HTTPS://[::1]:4443/moq", "https://[::1]:4443/moq"),
-            ("https://r?jwt=a.b", "https://r:443/moq?jwt=a.b"),
+        for (text, host, port, path, for_callers) in [
+            (
+                "https://r.example.net",
+                "r.example.net",
+                443,
+                "/moq",
+                "https://r.example.net:443/moq",
+            ),
+            (
+                "https://r.example.net/",
+                "r.example.net",
+                443,
+                "/",
+                "https://r.example.net:443/",
+            ),
+            ("http://r/anon", "r", 80, "/anon", "https://r:80/anon"),
+            ("https://R:4443/a/b", "r", 4443, "/a/b", "https://r:4443/a/b"),
+            ("moqt://r:4443/x", "r", 4443, "/x", "https://r:4443/x"),
+            ("moql://192.0.2.1:1", "192.0.2.1", 1, "/moq", "https://192.0.2.1:1/moq"),
+            ("HTTPS://[::1]:4443/moq", "::1", 4443, "/moq", "https://[::1]:4443/moq"),
+            (
+                "https://r?jwt=a.b",
+                "r",
+                443,
+                "/moq?jwt=a.b",
+                "https://r:443/moq?jwt=a.b",
+            ),
         ] {
             let url = RelayUrl::parse(text).expect(text);
-            assert_eq!(url.for_callers(), for_callers);
-            assert_eq!(url.is_raw_quic(), text.starts_with("moq"), "{text}");
+            let read = (url.host(), url.port(), url.path(), &*url.for_callers());
+            assert_eq!(read, (host, port, path, for_callers), "{text}");
         }
-        let url = RelayUrl::parse("https://[::1]:4443/moq").expect("a URL");
-        assert_eq!((url.host(), url.port()), ("::1", 4443));
-        assert_eq!((&*url.authority(), url.path()), ("[::1]:4443", "/moq"));
+    }
+
+    #[test]
+    fn the_scheme_selects_raw_quic() {
+        for (text, is_raw) in [
+            ("https://r", false),
+            ("http://r", false),
+            ("HTTPS://moq.example.net", false),
+            ("moqt://r:1", true),
+            ("moql://r:1", true),
+        ] {
+            assert_eq!(RelayUrl::parse(text).expect(text).is_raw_quic(), is_raw, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_authority_of_an_ipv6_address_has_brackets() {
+        for (text, authority) in [
+            ("https://[::1]:4443/moq", "[::1]:4443"),
+            ("https://r", "r:443"),
+            ("https://192.0.2.1:1/", "192.0.2.1:1"),
+        ] {
+            assert_eq!(&*RelayUrl::parse(text).expect(text).authority(), authority, "{text}");
+        }
     }
 
     #[test]
