@@ -47,6 +47,10 @@ const CALLER_WITHIN: Duration = Duration::from_secs(30);
 /// browser subscribes after two round trips, and what is sent before is lost.
 const AUDIO_START_WITHIN: Duration = Duration::from_secs(2);
 
+/// Time from the first look at a silent connection to the second, which counts, unless it is later
+/// than this again. A process that was stalled has datagrams to read first.
+const SILENCE_CHECK: Duration = Duration::from_millis(100);
+
 /// Deadline of a session that waits for nothing else.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 
@@ -101,6 +105,8 @@ pub struct MoqSession {
     has_joined: bool,
     /// The bot was told that nothing is received.
     is_silent: bool,
+    /// When a connection that seems silent is judged, see [`SILENCE_CHECK`].
+    silence_check: Option<Instant>,
     has_left: bool,
     audio_start: AudioStart,
     audio_receiver: AudioReceiver,
@@ -128,6 +134,7 @@ impl MoqSession {
             bot: BotBroadcast::new(setup.epoch),
             caller: CallerBroadcast::default(),
             progress: MoqProgress::default(),
+            silence_check: None,
             has_joined: false,
             is_silent: false,
             has_left: false,
@@ -246,8 +253,21 @@ impl MoqSession {
     /// acknowledgements arrive all the time.
     fn silent_at(&self) -> Option<Instant> {
         let is_expected = self.can_send_audio() && self.bot.has_audio_subscriber() && !self.is_silent;
-        let heard = self.uplink.last_heard().filter(|_| is_expected)?;
-        Some(heard + PEER_LOST_AFTER)
+        let due = self.uplink.last_heard().filter(|_| is_expected)? + PEER_LOST_AFTER;
+        Some(self.silence_check.map_or(due, |check| due.max(check)))
+    }
+
+    /// Judges the silence of the connection, once what arrived meanwhile has been read.
+    fn check_silence(&mut self, now: Instant) {
+        let Some(due) = self.silent_at().filter(|due| now >= *due) else {
+            return;
+        };
+        if self.silence_check == Some(due) && now <= due + SILENCE_CHECK {
+            self.silence_check = None;
+            self.handle_silence(now);
+        } else {
+            self.silence_check = Some(now + SILENCE_CHECK);
+        }
     }
 
     fn next_timeout(&mut self, now: Instant) -> Deadline {
@@ -373,9 +393,7 @@ impl Session for MoqSession {
             MoqPhase::Closing { until } if now >= until => self.phase = MoqPhase::Gone,
             _ => {}
         }
-        if self.silent_at().is_some_and(|at| now >= at) {
-            self.handle_silence(now);
-        }
+        self.check_silence(now);
         if self.caller.leaves_at.is_some_and(|at| now >= at) && !self.is_ending() {
             self.handle_caller_gone(LeaveReason::Left, now);
         }

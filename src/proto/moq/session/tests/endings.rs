@@ -99,7 +99,7 @@ fn a_silent_caller_is_lost_then_vanished() {
     world.run(secs(10));
     let lost = world.times(&SessionEvent::Lost);
     assert!(
-        lost.len() == 1 && lost[0] <= cut + PEER_LOST_AFTER + ms(100),
+        lost.len() == 1 && lost[0] <= cut + PEER_LOST_AFTER + ms(150),
         "{lost:?}"
     );
     world.is_cut = false;

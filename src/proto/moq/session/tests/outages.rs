@@ -6,6 +6,11 @@ use super::super::*;
 use super::caller::CATALOG;
 use super::world::World;
 use crate::audio::tone::share;
+use crate::limits::PEER_LOST_AFTER;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
 
 fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -151,4 +156,28 @@ fn a_session_may_end_during_an_outage() {
     world.run_until(|world| world.is_gone);
     assert!(world.now - began < secs(2));
     assert_eq!(world.left(), Some(LeaveReason::BotEnded));
+}
+
+/// After a stall, the deadline of the silence is seen before the datagrams that arrived meanwhile.
+#[test]
+fn a_stall_of_the_runner_is_no_silence_of_the_caller() {
+    for mode in [MoqSessionMode::Serve, MoqSessionMode::Dial] {
+        // Before the silence is due, a moment after, and long after.
+        for stall in [PEER_LOST_AFTER - secs(1), PEER_LOST_AFTER + ms(1), secs(9)] {
+            let mut world = World::connected(mode);
+            let now = world.now;
+            world.caller.write(world.caller.catalog_track, CATALOG.as_bytes(), now);
+            world.caller.speak(440.0, now);
+            world.run(secs(2));
+            let frames = world.bot.frames;
+            world.stall(stall);
+            world.run(secs(3));
+            assert!(world.times(&SessionEvent::Lost).is_empty(), "{mode:?}, {stall:?}");
+            assert!(world.bot.frames > frames + 100, "{mode:?}, {stall:?}");
+            assert!(world.dials.len() <= 1, "the relay is kept");
+            world.is_cut = true;
+            world.run(PEER_LOST_AFTER + ms(150));
+            assert_eq!(world.times(&SessionEvent::Lost).len(), 1, "{mode:?}, {stall:?}");
+        }
+    }
 }

@@ -47,6 +47,10 @@ pub struct World {
     pub loss_percent: u64,
     /// Every datagram is lost.
     pub is_cut: bool,
+    /// The runner's process does not run.
+    is_asleep: bool,
+    /// What arrived meanwhile.
+    inbox: Vec<Vec<u8>>,
     random: u64,
     in_flight: BTreeMap<(Instant, u64), (Side, Vec<u8>)>,
     order: u64,
@@ -108,6 +112,8 @@ impl World {
             jitter: Duration::ZERO,
             loss_percent: 0,
             is_cut: false,
+            is_asleep: false,
+            inbox: Vec::new(),
             random: 0x9e37_79b9_7f4a_7c15,
             in_flight: BTreeMap::new(),
             order: 0,
@@ -151,17 +157,17 @@ impl World {
         }
     }
 
+    /// Replaces the caller by one that patches its catalog.
+    pub fn patch_catalog(&mut self) {
+        self.caller = Caller::with_catalog(MoqTrackKind::Log, endpoint(2, &self.tls.0), self.now);
+    }
+
     /// The relay stops without a word and starts again; the caller behind it returns.
     pub fn restart_relay(&mut self) {
         self.caller.restart(endpoint(3, &self.tls.0));
     }
 
     pub fn ms(&self) -> u64 {
-    /// Replaces the caller by one that patches its catalog.
-    pub fn patch_catalog(&mut self) {
-        self.caller = Caller::with_catalog(MoqTrackKind::Log, endpoint(2, &self.tls.0), self.now);
-    }
-
         (self.now - self.start).as_millis() as u64
     }
 
@@ -192,6 +198,20 @@ impl World {
         self.now = end;
     }
 
+    /// The runner's process is stalled. Its first act is to look at its deadline, before it reads
+    /// what arrived.
+    pub fn stall(&mut self, time: Duration) {
+        self.is_asleep = true;
+        self.run(time);
+        self.is_asleep = false;
+        self.session.handle_timeout(self.now);
+        self.feed();
+        self.pump_session();
+        for datagram in std::mem::take(&mut self.inbox) {
+            self.deliver(Side::Runner, &datagram);
+        }
+    }
+
     pub fn run_until(&mut self, condition: impl FnMut(&mut Self) -> bool) {
         let end = self.now + Duration::from_secs(60);
         assert!(
@@ -209,7 +229,7 @@ impl World {
             }
             self.pump();
             let arrival = self.in_flight.keys().next().map(|(at, _)| *at);
-            let session = (!self.is_gone).then_some(self.deadline);
+            let session = (!self.is_gone && !self.is_asleep).then_some(self.deadline);
             let pending = self.pending.as_mut().and_then(|(_, link, _)| link.poll_timeout());
             let next = [arrival, session, pending, self.caller.poll_timeout()];
             let Some(next) = next.into_iter().flatten().min().filter(|next| *next <= end) else {
@@ -220,7 +240,7 @@ impl World {
                 let (to, datagram) = entry.remove();
                 self.deliver(to, &datagram);
             }
-            if !self.is_gone && self.deadline <= self.now {
+            if session.is_some_and(|deadline| deadline <= self.now) {
                 self.session.handle_timeout(self.now);
                 self.feed();
             }
@@ -251,7 +271,7 @@ impl World {
     }
 
     fn pump_session(&mut self) {
-        while !self.is_gone {
+        while !self.is_gone && !self.is_asleep {
             let at = self.now - self.start;
             let command = match self.session.poll_output(self.now) {
                 SessionOutput::Timeout(deadline) => {
@@ -380,6 +400,9 @@ impl World {
                 self.send(Side::Runner, answer);
             }
             return;
+        }
+        if self.is_asleep {
+            return self.inbox.push(datagram.to_vec());
         }
         let from = address(Side::Caller);
         match self.runner.handle(self.now, from, None, None, bytes, &mut buffer) {
