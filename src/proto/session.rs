@@ -128,3 +128,14 @@ pub struct CallerFrame<'a> {
     /// The participant, where each is received separately.
     pub identity: Option<&'a Arc<str>>,
 }
+
+/// A frame of PCM and its rate, of a session with one caller.
+impl<'a> From<(&'a [i16], u32)> for CallerFrame<'a> {
+    fn from((pcm, rate_hz): (&'a [i16], u32)) -> Self {
+        CallerFrame {
+            pcm,
+            rate_hz,
+            identity: None,
+        }
+    }
+}

@@ -12,6 +12,7 @@ use crate::audio::encoder::SpeechEncoder;
 use crate::audio::opus::{EncoderSettings, RTP_CLOCK_HZ};
 use crate::audio::pacer::{self, Pacer};
 use crate::audio::rate_converter::RateConverter;
+use crate::event::SessionEvent;
 
 /// The rate of the silence that is sent until the bot requests audio.
 const DEFAULT_RATE_HZ: u32 = 16_000;
@@ -21,6 +22,15 @@ const DEFAULT_RATE_HZ: u32 = 16_000;
 pub enum SpeechEvent {
     Started,
     Stopped,
+}
+
+impl From<SpeechEvent> for SessionEvent {
+    fn from(event: SpeechEvent) -> Self {
+        match event {
+            SpeechEvent::Started => SessionEvent::SpeechStarted,
+            SpeechEvent::Stopped => SessionEvent::SpeechStopped,
+        }
+    }
 }
 
 /// One packet to send.
@@ -47,6 +57,8 @@ pub struct AudioSender {
     tick_base: u64,
     ticks: u64,
     speech_events: VecDeque<SpeechEvent>,
+    /// The start of speech was returned by [`AudioSender::poll_speech_event`], and not its end.
+    is_speech_reported: bool,
     /// Counters from before the rate was set.
     stats_base: pacer::PacerStats,
 }
@@ -65,6 +77,7 @@ impl AudioSender {
             tick_base: 0,
             ticks: 0,
             speech_events: VecDeque::new(),
+            is_speech_reported: false,
             stats_base: pacer::PacerStats::default(),
         }
     }
@@ -134,6 +147,11 @@ impl AudioSender {
         self.pacer.queued().is_zero()
     }
 
+    /// Returns whether all queued speech was sent and its end was reported.
+    pub fn is_finished(&self) -> bool {
+        self.is_silent() && !self.is_speech_reported
+    }
+
     /// Returns the next packet that is due.
     pub fn poll_packet(&mut self, now: Instant) -> Option<EncodedPacket<'_>> {
         self.pacer.handle_timeout(now);
@@ -167,7 +185,9 @@ impl AudioSender {
 
     /// Returns the next start or end of speech.
     pub fn poll_speech_event(&mut self) -> Option<SpeechEvent> {
-        self.speech_events.pop_front()
+        let event = self.speech_events.pop_front()?;
+        self.is_speech_reported = event == SpeechEvent::Started;
+        Some(event)
     }
 
     /// Returns the counters since the session began.
@@ -245,7 +265,7 @@ mod tests {
                 speaker.poll_speech_event(),
             ];
             assert_eq!(turns, [Some(SpeechEvent::Started), Some(SpeechEvent::Stopped), None]);
-            assert!(speaker.is_silent());
+            assert!(speaker.is_finished());
         }
     }
 
@@ -309,14 +329,14 @@ mod tests {
             run(&mut speaker, &mut &pcm[..], start, until);
             speaker.handle_interruption(until);
             assert!(speaker.is_silent());
+            let reported = [speaker.poll_speech_event(), speaker.poll_speech_event()];
+            assert_eq!(reported, [Some(SpeechEvent::Started), None]);
+            assert!(!speaker.is_finished(), "the end of the speech is not reported");
             let rest = speaker.converter.convert(&[0; 500]);
             assert!(rest.iter().all(|sample| *sample == 0), "nothing in the filter either");
-            assert_eq!(
-                [speaker.poll_speech_event(), speaker.poll_speech_event()],
-                [Some(SpeechEvent::Started), None]
-            );
             speaker.poll_packet(until);
             assert_eq!(speaker.poll_speech_event(), Some(SpeechEvent::Stopped));
+            assert!(speaker.is_finished());
         }
     }
 

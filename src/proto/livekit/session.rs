@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::audio::codec::Codec;
-use crate::audio::sender::{AudioSender, SpeechEvent};
+use crate::audio::sender::AudioSender;
 use crate::config::{Secret, Transport};
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
@@ -148,8 +148,6 @@ pub struct RoomSession {
     commands: VecDeque<RoomCommand>,
     /// Whether the bot had no more speech when last asked.
     speech_ended: bool,
-    /// Whether the bot's turn is on.
-    bot_speaking: bool,
 }
 
 impl RoomSession {
@@ -177,7 +175,6 @@ impl RoomSession {
             events: VecDeque::new(),
             commands: VecDeque::new(),
             speech_ended: true,
-            bot_speaking: false,
         }
     }
 
@@ -439,7 +436,7 @@ impl Session for RoomSession {
     fn handle_timeout(&mut self, now: Instant) {
         match self.phase {
             RoomPhase::Finishing { until, reason } => {
-                let playout_done = self.speech_ended && self.audio_sender.is_silent() && !self.bot_speaking;
+                let playout_done = self.speech_ended && self.audio_sender.is_finished();
                 if now >= until || playout_done {
                     self.end(reason, now);
                 }
@@ -484,12 +481,8 @@ impl Session for RoomSession {
                 RoomPoll::Idle(at) => at,
             };
             if let Some(event) = self.audio_sender.poll_speech_event() {
-                self.bot_speaking = event == SpeechEvent::Started;
                 if !self.is_ending() {
-                    self.events.push_back(match event {
-                        SpeechEvent::Started => SessionEvent::SpeechStarted,
-                        SpeechEvent::Stopped => SessionEvent::SpeechStopped,
-                    });
+                    self.events.push_back(event.into());
                 }
                 continue;
             }

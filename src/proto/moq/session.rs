@@ -34,12 +34,12 @@ use super::link::LinkEvent;
 use super::peer::MoqPeer;
 use crate::audio::codec::Codec;
 use crate::audio::receiver::AudioReceiver;
-use crate::audio::sender::{AudioSender, SpeechEvent};
+use crate::audio::sender::AudioSender;
 use crate::config::Transport;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{FINISH_WITHIN, PEER_LOST_AFTER};
-use crate::session::{CallerFrame, Deadline, Session, SessionOutput};
+use crate::session::{Deadline, Session, SessionOutput};
 
 /// Time that the caller has to announce its broadcast; clients give up after the same time.
 const CALLER_WITHIN: Duration = Duration::from_secs(30);
@@ -115,8 +115,6 @@ pub struct MoqSession {
     bot_queue_empty: bool,
     /// What became of the last connection that did not reach the session.
     last_attempt: Option<String>,
-    /// The bot's speech has been reported as started and not yet as stopped.
-    bot_turn_active: bool,
     events: VecDeque<SessionEvent>,
     commands: VecDeque<MoqCommand>,
     transmit_buffer: Vec<u8>,
@@ -134,16 +132,15 @@ impl MoqSession {
             bot: BotBroadcast::new(setup.epoch),
             caller: CallerBroadcast::default(),
             progress: MoqProgress::default(),
-            silence_check: None,
             has_joined: false,
             is_silent: false,
+            silence_check: None,
             has_left: false,
             audio_start: AudioStart::Stopped,
             audio_receiver: AudioReceiver::new(Codec::Opus),
             audio_sender: AudioSender::new(Codec::Opus, false, setup.encoder_settings),
             bot_queue_empty: true,
             last_attempt: None,
-            bot_turn_active: false,
             events: VecDeque::new(),
             commands: VecDeque::new(),
             transmit_buffer: Vec::new(),
@@ -381,7 +378,7 @@ impl Session for MoqSession {
             MoqPhase::Waiting { until } if now >= until => self.end(LeaveReason::NeverConnected, now),
             MoqPhase::Lost { until } if now >= until => self.end(self.reason_of_outage(), now),
             MoqPhase::Finishing { until, reason } => {
-                let playout_done = self.bot_queue_empty && self.audio_sender.is_silent() && !self.bot_turn_active;
+                let playout_done = self.bot_queue_empty && self.audio_sender.is_finished();
                 if now >= until || playout_done {
                     self.end(reason, now);
                 }
@@ -422,12 +419,7 @@ impl Session for MoqSession {
             }
             // The decoded frame is borrowed, so it must be returned at once.
             if self.audio_receiver.poll_frame() {
-                let (pcm, rate_hz) = self.audio_receiver.take_frame();
-                return SessionOutput::Audio(CallerFrame {
-                    pcm,
-                    rate_hz,
-                    identity: None,
-                });
+                return SessionOutput::Audio(self.audio_receiver.take_frame().into());
             }
             if self.handle_next_input(now) {
                 continue;
@@ -437,11 +429,7 @@ impl Session for MoqSession {
                 return SessionOutput::Command(command);
             }
             if let Some(event) = self.audio_sender.poll_speech_event() {
-                self.bot_turn_active = event == SpeechEvent::Started;
-                return SessionOutput::Event(match event {
-                    SpeechEvent::Started => SessionEvent::SpeechStarted,
-                    SpeechEvent::Stopped => SessionEvent::SpeechStopped,
-                });
+                return SessionOutput::Event(event.into());
             }
             if matches!(self.phase, MoqPhase::Closing { .. }) && self.uplink.is_empty() {
                 self.phase = MoqPhase::Gone;

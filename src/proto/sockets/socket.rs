@@ -476,12 +476,7 @@ impl Session for SocketSession {
         }
         // The audio of a message precedes its events, including the end.
         if self.audio_input.poll_frame() {
-            let (pcm, rate_hz) = self.audio_input.take_frame();
-            return SessionOutput::Audio(CallerFrame {
-                pcm,
-                rate_hz,
-                identity: None,
-            });
+            return SessionOutput::Audio(self.audio_input.take_frame().into());
         }
         if let Some(event) = self.events.pop_front() {
             return SessionOutput::Event(event);

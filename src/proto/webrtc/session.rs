@@ -23,7 +23,7 @@ pub use self::liveness::ProbeOutcome;
 pub use self::replacement::{CompetingSession, DeviceIdentity, OfferOrigin};
 use crate::audio::codec::Codec;
 use crate::audio::receiver::AudioReceiver;
-use crate::audio::sender::{AudioSender, SpeechEvent};
+use crate::audio::sender::AudioSender;
 use crate::config::Transport;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
@@ -104,8 +104,6 @@ pub struct WebRtcSession {
     commands: VecDeque<WebRtcCommand>,
     /// The bot's queue had no more audio when it was last read.
     bot_queue_empty: bool,
-    /// The bot's speech has been reported as started and not yet as stopped.
-    bot_turn_active: bool,
     media_gate: MediaGate,
     /// The silence after which the session ends.
     end_after_silence: Duration,
@@ -466,7 +464,7 @@ impl Session for WebRtcSession {
                 }
                 // A client that is told goodbye stops its playout, so the bot's turn must have
                 // ended.
-                let playout_done = self.bot_queue_empty && self.audio_sender.is_silent() && !self.bot_turn_active;
+                let playout_done = self.bot_queue_empty && self.audio_sender.is_finished();
                 if let WebRtcPhase::Finishing { until, reason } = self.phase
                     && (now >= until || playout_done)
                 {
@@ -499,21 +497,12 @@ impl Session for WebRtcSession {
                 if self.is_call && !std::mem::replace(&mut self.was_audible, true) {
                     return SessionOutput::Command(WebRtcCommand::Progress(CallProgress::Audible));
                 }
-                let (pcm, rate_hz) = self.audio_receiver.take_frame();
-                return SessionOutput::Audio(CallerFrame {
-                    pcm,
-                    rate_hz,
-                    identity: None,
-                });
+                return SessionOutput::Audio(self.audio_receiver.take_frame().into());
             }
             match self.connection.poll_output() {
                 connection::ConnectionOutput::Timeout(at) => {
                     if let Some(event) = self.audio_sender.poll_speech_event() {
-                        self.bot_turn_active = event == SpeechEvent::Started;
-                        return SessionOutput::Event(match event {
-                            SpeechEvent::Started => SessionEvent::SpeechStarted,
-                            SpeechEvent::Stopped => SessionEvent::SpeechStopped,
-                        });
+                        return SessionOutput::Event(event.into());
                     }
                     if !self.advance(now) {
                         return SessionOutput::Timeout(self.next_timeout(at, now));

@@ -53,7 +53,6 @@ impl WebRtcSession {
             pending_event: None,
             commands: VecDeque::new(),
             bot_queue_empty: true,
-            bot_turn_active: false,
             media_gate: MediaGate::Open,
             end_after_silence: PEER_FREED_AFTER,
             is_call: false,
