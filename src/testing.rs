@@ -53,7 +53,7 @@ use tokio::time::timeout;
 
 use crate::bot::media::{MediaSlot, TransportSide, pair};
 use crate::bot::{
-    BotError, Event, Kind, LeaveReason, MediaroomArguments, RunnerArguments, Shutdown, ShutdownTrigger,
+    BotError, Event, Kind, Law, LeaveReason, MediaroomArguments, RunnerArguments, Shutdown, ShutdownTrigger,
     VideoroomArguments, WebRtcArguments, WebRtcConnection, WebSocketArguments, WebSocketConnection,
 };
 use crate::config::{Config, Secret, Transport};
@@ -230,14 +230,11 @@ impl CallerKind {
             CallerKind::Socket(transport) => {
                 let is_call = transport != Transport::WebSocket;
                 let socket = WebSocketConnection::new(if is_call { "/ws" } else { "/ws-client" });
-                let line_rate_hz = is_call.then_some(LINE_RATE_HZ);
-                Kind::WebSocket(WebSocketArguments::new(
-                    socket,
-                    transport,
-                    call_data,
-                    line_rate_hz,
-                    slot,
-                ))
+                let arguments = WebSocketArguments::new(socket, transport, call_data, slot);
+                Kind::WebSocket(match is_call {
+                    true => arguments.on_line(Some(LINE_RATE_HZ), Some(Law::Mu)),
+                    false => arguments,
+                })
             }
             CallerKind::VideoRoom(room_url) => Kind::Videoroom(VideoroomArguments {
                 room_url,

@@ -24,6 +24,7 @@ pub type BotError = Box<dyn std::error::Error + Send + Sync>;
 
 pub use edge_runner_http::shutdown::{Shutdown, ShutdownTrigger};
 pub use edge_runner_proto::SessionId;
+pub use edge_runner_proto::audio::g711::Law;
 
 /// The arguments of a bot: one session.
 #[non_exhaustive]
@@ -203,6 +204,16 @@ impl RunnerArguments {
         }
     }
 
+    /// Returns the law of G.711 with which the provider of a telephone call receives the bot's
+    /// speech at [`RunnerArguments::line_rate_hz`]. G.711 that is decoded with it and sent as PCM
+    /// reaches the provider unchanged.
+    pub fn line_law(&self) -> Option<Law> {
+        match &self.kind {
+            Kind::WebSocket(socket) => socket.line_law,
+            _ => None,
+        }
+    }
+
     fn missing<T>(&self, field: &'static str) -> Result<T, MissingField> {
         Err(MissingField {
             kind: self.kind.name(),
@@ -340,6 +351,8 @@ pub struct WebSocketArguments {
     pub call_data: Option<Value>,
     /// See [`RunnerArguments::line_rate_hz`].
     pub line_rate_hz: Option<u32>,
+    /// See [`RunnerArguments::line_law`].
+    pub line_law: Option<Law>,
     media: Option<media::MediaSlot>,
 }
 
@@ -350,6 +363,7 @@ impl fmt::Debug for WebSocketArguments {
             .field("websocket", &self.websocket)
             .field("transport_type", &self.transport_type)
             .field("line_rate_hz", &self.line_rate_hz)
+            .field("line_law", &self.line_law)
             .finish_non_exhaustive()
     }
 }
@@ -359,15 +373,24 @@ impl WebSocketArguments {
         websocket: WebSocketConnection,
         transport_type: Transport,
         call_data: Option<Value>,
-        line_rate_hz: Option<u32>,
         slot: media::MediaSlot,
     ) -> Self {
         WebSocketArguments {
             websocket,
             transport_type,
             call_data,
-            line_rate_hz,
+            line_rate_hz: None,
+            line_law: None,
             media: Some(slot),
+        }
+    }
+
+    /// Returns the arguments of a telephone call on this line.
+    pub(crate) fn on_line(self, line_rate_hz: Option<u32>, line_law: Option<Law>) -> Self {
+        WebSocketArguments {
+            line_rate_hz,
+            line_law,
+            ..self
         }
     }
 }

@@ -377,6 +377,7 @@ impl WebSocketIo {
         let line_rate_hz = call
             .filter(|call| call.rx.rate_hz == call.tx.rate_hz)
             .map(|call| call.rx.rate_hz);
+        let line_law = call.and_then(|call| call.line_law());
         // The body of a call is what its provider passes on.
         let body = data.as_ref().and_then(|data| data.get("body").cloned());
         log::info!("session started: {}", session.name());
@@ -393,7 +394,8 @@ impl WebSocketIo {
         let connection = WebSocketConnection::new(self.path);
         let body = body.unwrap_or(start.body);
         task.start_bot(start.session_id, body, transport, SOCKET_IN_FRAMES_MAX, |slot| {
-            bot::Kind::WebSocket(WebSocketArguments::new(connection, transport, data, line_rate_hz, slot))
+            let arguments = WebSocketArguments::new(connection, transport, data, slot);
+            bot::Kind::WebSocket(arguments.on_line(line_rate_hz, line_law))
         });
         Ok(())
     }

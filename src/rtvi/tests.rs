@@ -38,7 +38,7 @@ impl Caller {
     pub fn on_socket(transport: Transport, call_data: Option<Value>, body: Value) -> (Caller, RunnerArguments) {
         let socket = WebSocketConnection::new("/ws");
         Caller::on(
-            |slot| Kind::WebSocket(WebSocketArguments::new(socket, transport, call_data, None, slot)),
+            |slot| Kind::WebSocket(WebSocketArguments::new(socket, transport, call_data, slot)),
             body,
         )
     }

@@ -16,6 +16,7 @@ use super::message::{self, MediaMessage, ProviderMessage};
 use super::provider::{Provider, Report};
 use super::reorder::ReorderBuffer;
 use super::{ChunkLimits, Malformed, MediaFormat, ProviderInput};
+use crate::audio::g711::Law;
 use crate::limits::{MARK_BYTES_MAX, TELEPHONY_PAYLOAD_BYTES_MAX};
 
 /// A call with a recognised handshake.
@@ -67,6 +68,11 @@ const MEDIA_TAIL: &str = r#""}}"#;
 const BLOCK_SAMPLES: usize = 240;
 
 impl TelephonyCall {
+    /// Returns the law of G.711 of outbound audio; `None` if either direction has another codec.
+    pub fn line_law(&self) -> Option<Law> {
+        self.rx.codec.law().and(self.tx.codec.law())
+    }
+
     /// Creates the call of a stream.
     pub fn new(provider: &'static Provider, stream: StreamStart) -> Self {
         TelephonyCall {

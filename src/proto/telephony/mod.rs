@@ -80,6 +80,15 @@ impl TelephonyCodec {
         }
     }
 
+    /// Returns the law, if the codec is G.711.
+    fn law(self) -> Option<Law> {
+        match self {
+            TelephonyCodec::Ulaw => Some(Law::Mu),
+            TelephonyCodec::Alaw => Some(Law::A),
+            TelephonyCodec::L16 => None,
+        }
+    }
+
     /// Appends the samples of `bytes`; half a sample at the end is ignored.
     fn decode(self, bytes: &[u8], pcm: &mut Vec<i16>) {
         match self {

@@ -233,6 +233,8 @@ fn accepts_supported_formats_and_rejects_others() {
             MediaFormat::ULAW_8000
         };
         assert_eq!(call.tx, tx, "{encoding}");
+        let expected = (codec != TelephonyCodec::L16).then_some(Law::Mu);
+        assert_eq!(call.line_law(), expected, "{encoding}: the law of what is sent");
     }
     for (provider, encoding, rate, why) in [
         (TWILIO, "audio/x-l16", json!(16000), "audio/x-l16 at 16000 Hz"),
