@@ -2,9 +2,9 @@
 // both.
 
 import * as common from './page.mjs';
-import { assertFits, connect, isPhase, says, shoot, text, watchPolicy } from './page.mjs';
+import { assertFits, connect, hangUp, isPhase, open, says, shoot, talk, text } from './page.mjs';
 import { until } from './runner.mjs';
-import { HEARD, received, watch } from './watch.mjs';
+import { received } from './watch.mjs';
 
 const CONNECTIONS = 10;
 
@@ -30,27 +30,9 @@ function hum() {
 	};
 }
 
-async function opened(context, url) {
-	const page = await context.newPage();
-	const faults = watch(page);
-	await watchPolicy(page, faults);
-	await page.goto(url);
-	await page.locator('#server[data-ok=true]').waitFor();
-	return { page, faults };
-}
-
-async function hangsUp(page, faults, runner) {
-	await page.locator('#connect').click();
-	await isPhase(page, 'idle');
-	const freed = await runner.waitForSessions(0);
-	if (faults.length) throw new Error(faults.join('\n'));
-	await page.close();
-	return `freed after ${freed} s`;
-}
-
 /** The page says what is wrong, and lets its user listen all the same. */
 async function failsToOpen(context, runner, out, name, ...wanted) {
-	const { page, faults } = await opened(context, `${runner.url}/client/`);
+	const { page, faults } = await open(context, `${runner.url}/client/`);
 	await page.locator('#connect').click();
 	await page.locator('#problem').waitFor();
 	await isPhase(page, 'idle');
@@ -65,55 +47,31 @@ async function failsToOpen(context, runner, out, name, ...wanted) {
 	await isPhase(page, 'ready');
 	await says(page, 'you', 'Listening only');
 	await until(async () => (await received(page)).packets > 50, 'packets of the bot');
-	return hangsUp(page, faults, runner);
+	return hangUp(page, runner, faults);
 }
 
 const withMicrophone = {
 	'firefox: connects, hears the parrot, types, is muted, disconnects': async (context, runner, out) => {
-		const page = await context.newPage();
-		const faults = watch(page);
-		await watchPolicy(page, faults);
-		await page.addInitScript(hum);
-		await page.goto(`${runner.url}/`);
+		const { page, faults } = await open(context, `${runner.url}/`, hum);
 		if (new URL(page.url()).pathname !== '/client/') throw new Error(`at ${page.url()}`);
-		await page.locator('#server[data-ok=true]').waitFor();
 		await shoot(page, out, 'firefox-idle');
 		await assertFits(page);
-		await connect(page, `${runner.url}/client/`);
-		const [energy] = await Promise.all([
-			until(async () => (await received(page)).energy > HEARD && (await received(page)).energy, 'sound of the bot', 60000),
-			until(async () => (await page.locator('#bot[data-speaking=true]').count()) > 0, 'the page shows the bot speaking', 60000),
-			says(page, 'transcript', 'You spoke for', 60000),
-		]);
-		await shoot(page, out, 'firefox-call');
-		await assertFits(page);
-		await page.locator('#text').fill('typed words');
-		await page.keyboard.press('Enter');
-		await says(page, 'transcript', 'typed words');
-		await page.locator('#mute').click();
-		await says(page, 'you', 'Muted');
-		return `energy ${energy.toFixed(3)}, ${await hangsUp(page, faults, runner)}`;
+		await connect(page, page.url());
+		const heard = await talk(page, out, 'firefox-call', async () => (await received(page)).energy);
+		return `${heard}, ${await hangUp(page, runner, faults)}`;
 	},
 
 	'firefox: over a WebSocket it connects, hears the parrot, disconnects': async (context, runner, out) => {
-		const page = await context.newPage();
-		const faults = watch(page);
-		await watchPolicy(page, faults);
-		await page.addInitScript(hum);
-		await connect(page, `${runner.url}/client/?transport=websocket`);
+		const { page, faults } = await open(context, `${runner.url}/client/?transport=websocket`, hum);
+		await connect(page, page.url());
 		if ((await received(page)).connections) throw new Error('over WebRTC');
 		const sound = await common.listen(page);
-		await Promise.all([
-			until(async () => (await sound.read()).energy > HEARD, 'sound of the bot', 60000),
-			says(page, 'transcript', 'You spoke for', 60000),
-		]);
-		await shoot(page, out, 'firefox-socket');
-		const { energy } = await sound.read();
-		return `energy ${energy.toFixed(3)}, ${await hangsUp(page, faults, runner)}`;
+		const heard = await talk(page, out, 'firefox-socket', async () => (await sound.read()).energy);
+		return `${heard}, ${await hangUp(page, runner, faults)}`;
 	},
 
 	'firefox: it connects time after time': async (context, runner) => {
-		const { page, faults } = await opened(context, `${runner.url}/client/`);
+		const { page, faults } = await open(context, `${runner.url}/client/`);
 		const took = [];
 		for (let nth = 0; nth < CONNECTIONS; nth++) {
 			if (nth) await isPhase(page, 'idle');
@@ -124,13 +82,13 @@ const withMicrophone = {
 			if (nth + 1 < CONNECTIONS) await page.locator('#connect').click();
 		}
 		await until(async () => (await received(page)).packets > 50, 'packets of the bot');
-		await hangsUp(page, faults, runner);
+		await hangUp(page, runner, faults);
 		took.sort((one, other) => one - other);
 		return `${CONNECTIONS} of ${CONNECTIONS}, after ${took[CONNECTIONS / 2]} ms, at most ${took.at(-1)} ms`;
 	},
 
 	'firefox: Cancel while it connects is the end of it, and it connects again': async (context, runner) => {
-		const { page, faults } = await opened(context, `${runner.url}/client/`);
+		const { page, faults } = await open(context, `${runner.url}/client/`);
 		// The first answer is held back until the check releases it.
 		await page.evaluate(() => {
 			const native = globalThis.fetch;

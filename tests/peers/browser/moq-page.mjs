@@ -1,7 +1,9 @@
 // The built-in page over MoQ: it talks and hears, and says in plain words why it cannot.
 
 import { createSocket } from 'node:dgram';
-import { assertFits, connect, isPhase, listen, phase, says, shoot, text, watchPolicy } from './page.mjs';
+import {
+	assertFits, closeTab, connect, endRunner, hangUp, interrupt, isPhase, listen, loseRunner, open, phase, says, shoot, talk, text,
+} from './page.mjs';
 import { sleep, until } from './runner.mjs';
 import { HEARD, received, watch } from './watch.mjs';
 
@@ -12,12 +14,6 @@ async function udpSocket() {
 }
 
 const ADDRESS = '/client/?transport=moq';
-
-async function leaves(page, runner) {
-	await page.locator('#connect').click();
-	await isPhase(page, 'idle');
-	return `freed after ${await runner.waitForSessions(0)} s`;
-}
 
 /** Changes the answer of /start on its way to the page. */
 const answerWith = (page, change) => page.route('**/start', async (route) => {
@@ -45,11 +41,7 @@ function assertSays(problem, ...wanted) {
 
 export const checks = {
 	async 'moq: the page connects, hears the parrot, is muted, disconnects'(context, runner, out) {
-		const page = await context.newPage();
-		const faults = watch(page);
-		await watchPolicy(page, faults);
-		await page.goto(`${runner.url}/client/`);
-		await page.locator('#server[data-ok=true]').waitFor();
+		const { page, faults } = await open(context, `${runner.url}/client/`);
 		await page.locator('#options summary').click();
 		// With -t it is the choice without a click.
 		await page.locator('input[value=moq]:checked').waitFor();
@@ -60,24 +52,10 @@ export const checks = {
 		if (!(await modules()).includes('moq.js')) throw new Error('moq.js was not loaded');
 		if ((await received(page)).connections) throw new Error('over WebRTC');
 		const sound = await listen(page);
-		await Promise.all([
-			until(async () => (await sound.read()).energy > HEARD, 'sound of the bot', 60000),
-			until(async () => (await page.locator('#bot[data-speaking=true]').count()) > 0, 'the page shows the bot speaking', 60000),
-		]);
-		await says(page, 'transcript', 'You spoke for', 60000);
-		await page.locator('#text').fill('typed words');
-		await page.keyboard.press('Enter');
-		await says(page, 'transcript', 'typed words');
-		await shoot(page, out, 'moq');
-		await assertFits(page);
-		const { energy } = await sound.read();
-		await page.locator('#mute').click();
-		await says(page, 'you', 'Muted');
-		const freed = await leaves(page, runner);
+		const heard = await talk(page, out, 'moq', async () => (await sound.read()).energy);
 		const log = await text(page, 'log');
-		if (faults.length || /\d(error)/.test(log)) throw new Error(`${faults.join('\n')}\n${log}`);
-		await page.close();
-		return `energy ${energy.toFixed(3)}, ${freed}`;
+		if (/\d(error)/.test(log)) throw new Error(log);
+		return `${heard}, ${await hangUp(page, runner, faults)}`;
 	},
 
 	async 'moq: two pages talk at once, and the keypad reaches the bot of each'(context, runner) {
@@ -102,28 +80,7 @@ export const checks = {
 	},
 
 	async 'moq: the page falls silent when the bot is interrupted'(context, runner) {
-		const page = await context.newPage();
-		await connect(page, `${runner.url}${ADDRESS}`);
-		const sound = await listen(page);
-		const isSpeaking = (wanted) => page.locator(`#bot[data-speaking=${wanted}]`).waitFor({ timeout: 60000 });
-		const answers = async (count) => {
-			const told = async () => (await text(page, 'transcript')).split('You spoke for').length > count;
-			await until(told, `answer ${count} of the parrot`, 60000);
-			await sound.restart();
-		};
-		await answers(1);
-		await isSpeaking(true);
-		await isSpeaking(false);
-		const whole = (await sound.read()).loudS;
-		await answers(2);
-		await until(async () => (await sound.read()).loudS > 0, 'the begin of an answer');
-		await page.locator('#text').fill('Quiet, please.');
-		await page.keyboard.press('Enter');
-		await isSpeaking(false);
-		const cut = (await sound.read()).loudS;
-		if (!(cut < whole / 2)) throw new Error(`loud for ${cut} s, and for ${whole} s when nobody interrupts`);
-		await page.close();
-		return `loud for ${cut.toFixed(2)} s in place of ${whole.toFixed(2)} s`;
+		return interrupt(context, `${runner.url}${ADDRESS}`);
 	},
 
 	async 'moq: a page that only listens stays connected, and takes a microphone later'(context, runner) {
@@ -140,39 +97,21 @@ export const checks = {
 		const sound = await listen(page);
 		await page.locator('#mic').selectOption('');
 		const energy = await until(async () => (await sound.read()).energy > HEARD && (await sound.read()).energy, 'sound of the bot', 60000);
-		const freed = await leaves(page, runner);
-		if (faults.length) throw new Error(faults.join('\n'));
-		await page.close();
-		return `energy ${energy.toFixed(3)}, ${freed}`;
+		return `energy ${energy.toFixed(3)}, ${await hangUp(page, runner, faults)}`;
 	},
 
 	async 'moq: a closed tab ends the session'(context, runner) {
-		const page = await context.newPage();
-		await connect(page, `${runner.url}${ADDRESS}`);
-		await page.close({ runBeforeUnload: false });
-		return `freed after ${await runner.waitForSessions(0)} s`;
+		return closeTab(context, runner, `${runner.url}${ADDRESS}`);
 	},
 
 	async 'moq: a runner that ends says so'(context, runner) {
-		const page = await context.newPage();
-		await connect(page, `${runner.url}${ADDRESS}`);
-		const code = await runner.terminate();
-		await isPhase(page, 'idle');
-		const status = await text(page, 'status');
-		await page.close();
-		if (!status.includes('Call ended') || code !== 0) throw new Error(`${status}; the runner ended with ${code}`);
+		const status = await endRunner(context, runner, `${runner.url}${ADDRESS}`);
+		if (!status.includes('Call ended')) throw new Error(status);
 		return status;
 	},
 
 	async 'moq: a lost runner is said in plain words'(context, runner, out) {
-		const page = await context.newPage();
-		await connect(page, `${runner.url}${ADDRESS}`);
-		runner.child.kill('SIGKILL');
-		await page.locator('#problem').waitFor({ state: 'visible', timeout: 60000 });
-		assertSays(await text(page, 'problem'), 'connection was lost', 'runner still running');
-		await isPhase(page, 'idle');
-		await shoot(page, out, 'moq-lost');
-		await page.close();
+		await loseRunner(context, runner, `${runner.url}${ADDRESS}`, out, 'moq-lost');
 	},
 
 	async 'moq: a browser without WebTransport is told so, and no session starts'(context, runner, out) {

@@ -27,7 +27,7 @@ export async function assertFits(page) {
 }
 
 /** Adds what the page's own policy forbade to its faults. */
-export async function watchPolicy(page, faults) {
+async function watchPolicy(page, faults) {
 	await page.exposeFunction('violation', (line) => faults.push(line));
 	await page.addInitScript(() => addEventListener('securitypolicyviolation', (event) => (
 		globalThis.violation(`${event.violatedDirective} ${event.blockedURI}`))));
@@ -44,6 +44,27 @@ export async function connect(page, url) {
 	await page.locator('#server[data-ok=true]').waitFor();
 	await page.locator('#connect').click();
 	await isPhase(page, 'ready');
+}
+
+/** Opens the page; `faults` also collects what its own policy forbids. `script` runs in it first. */
+export async function open(context, url, script) {
+	const page = await context.newPage();
+	const faults = watch(page);
+	await watchPolicy(page, faults);
+	if (script) await page.addInitScript(script);
+	await page.goto(url);
+	await page.locator('#server[data-ok=true]').waitFor();
+	return { page, faults };
+}
+
+/** Hangs up, and closes the page. */
+export async function hangUp(page, runner, faults) {
+	await page.locator('#connect').click();
+	await isPhase(page, 'idle');
+	const freed = await runner.waitForSessions(0);
+	if (faults.length) throw new Error(faults.join('\n'));
+	await page.close();
+	return `freed after ${freed} s`;
 }
 
 /** Listens to what the page plays, whatever brought it: `heard` sums up its energy, and how long it was loud. */
@@ -69,35 +90,93 @@ export async function listen(page) {
 	return { read, restart: () => page.evaluate(() => { globalThis.heard = { energy: 0, loudS: 0 }; }) };
 }
 
+/** A whole talk with the parrot: it is heard and shown, a typed text arrives, and the microphone is muted. */
+export async function talk(page, out, name, energy) {
+	const [heard] = await Promise.all([
+		until(async () => (await energy()) > HEARD && energy(), 'sound of the bot', 60000),
+		until(async () => (await page.locator('#bot[data-speaking=true]').count()) > 0, 'the page shows the bot speaking', 60000),
+	]);
+	await says(page, 'transcript', 'You spoke for', 60000);
+	await page.locator('#text').fill('typed words');
+	await page.keyboard.press('Enter');
+	await says(page, 'transcript', 'typed words');
+	await shoot(page, out, name);
+	await assertFits(page);
+	await page.locator('#mute').click();
+	await says(page, 'you', 'Muted');
+	return `energy ${heard.toFixed(3)}`;
+}
+
+/** The parrot's answer is cut short by a typed text: the page is silent soon. `logged` is what its log then holds. */
+export async function interrupt(context, url, logged = '') {
+	const page = await context.newPage();
+	await connect(page, url);
+	const sound = await listen(page);
+	const answers = async (count) => {
+		const told = async () => (await text(page, 'transcript')).split('You spoke for').length > count;
+		await until(told, `answer ${count} of the parrot`, 60000);
+		await sound.restart();
+	};
+	const isSpeaking = (wanted) => page.locator(`#bot[data-speaking=${wanted}]`).waitFor({ timeout: 60000 });
+	await answers(1);
+	await isSpeaking(true);
+	await isSpeaking(false);
+	const whole = (await sound.read()).loudS;
+	await answers(2);
+	await until(async () => (await sound.read()).loudS > 0, 'the begin of an answer');
+	await page.locator('#text').fill('Quiet, please.');
+	await page.keyboard.press('Enter');
+	await says(page, 'log', logged);
+	await isSpeaking(false);
+	const cut = (await sound.read()).loudS;
+	if (!(cut < whole / 2)) throw new Error(`loud for ${cut} s, and for ${whole} s when nobody interrupts`);
+	await page.close();
+	return `loud for ${cut.toFixed(2)} s in place of ${whole.toFixed(2)} s`;
+}
+
+/** A closed tab ends its session, by the time `limitMs` at the latest. */
+export async function closeTab(context, runner, url, limitMs) {
+	const page = await context.newPage();
+	await connect(page, url);
+	await page.close({ runBeforeUnload: false });
+	return `freed after ${await runner.waitForSessions(0, limitMs)} s`;
+}
+
+/** What the page says when the runner ends in good order. */
+export async function endRunner(context, runner, url) {
+	const page = await context.newPage();
+	await connect(page, url);
+	const code = await runner.terminate();
+	await isPhase(page, 'idle');
+	const status = await text(page, 'status');
+	await page.close();
+	if (code !== 0) throw new Error(`the runner ended with ${code}`);
+	return status;
+}
+
+/** What the page says of a runner that is killed. */
+export async function loseRunner(context, runner, url, out, name) {
+	const page = await context.newPage();
+	await connect(page, url);
+	runner.child.kill('SIGKILL');
+	await page.locator('#problem').waitFor({ state: 'visible', timeout: 60000 });
+	const problem = await text(page, 'problem');
+	if (!/connection was lost/i.test(problem) || !/runner still running/i.test(problem)) throw new Error(problem);
+	await isPhase(page, 'idle');
+	await shoot(page, out, name);
+	await assertFits(page);
+	await page.close();
+}
+
 export const checks = {
 	async 'page: opens at /, connects, hears the parrot, disconnects'(context, runner, out) {
-		const page = await context.newPage();
-		const faults = watch(page);
-		await watchPolicy(page, faults);
-		await page.goto(`${runner.url}/`);
+		const { page, faults } = await open(context, `${runner.url}/`);
 		if (new URL(page.url()).pathname !== '/client/') throw new Error(`at ${page.url()}`);
-		await page.locator('#server[data-ok=true]').waitFor();
 		await shoot(page, out, 'idle');
 		await assertFits(page);
-
-		await connect(page, `${runner.url}/client/`);
-		const [energy] = await Promise.all([
-			until(async () => (await received(page)).energy > HEARD && (await received(page)).energy, 'sound of the bot', 60000),
-			until(async () => (await page.locator('#bot[data-speaking=true]').count()) > 0, 'the page shows the bot speaking', 60000),
-		]);
-		await shoot(page, out, 'call');
-		await assertFits(page);
-		await page.locator('#text').fill('typed words');
-		await page.keyboard.press('Enter');
-		await says(page, 'transcript', 'typed words');
-		await page.locator('#mute').click();
-		await says(page, 'you', 'Muted');
-		await page.locator('#connect').click();
-		await isPhase(page, 'idle');
-		const freed = await runner.waitForSessions(0);
-		if (faults.length) throw new Error(faults.join('\n'));
-		await page.close();
-		return `energy ${energy.toFixed(3)}, freed after ${freed} s`;
+		await connect(page, page.url());
+		const heard = await talk(page, out, 'call', async () => (await received(page)).energy);
+		return `${heard}, ${await hangUp(page, runner, faults)}`;
 	},
 
 	async 'page: the keyboard alone connects and disconnects'(context, runner) {
@@ -120,10 +199,7 @@ export const checks = {
 	},
 
 	async 'page: a closed tab ends the session'(context, runner) {
-		const page = await context.newPage();
-		await connect(page, `${runner.url}/client/`);
-		await page.close({ runBeforeUnload: false });
-		return `freed after ${await runner.waitForSessions(0, 35000)} s`;
+		return closeTab(context, runner, `${runner.url}/client/`, 35000);
 	},
 
 	async 'page: a runner that is gone is said in plain words'(context, runner, out) {
@@ -138,11 +214,7 @@ export const checks = {
 	},
 
 	async 'page: over a WebSocket it connects, hears the parrot, is muted, disconnects'(context, runner, out) {
-		const page = await context.newPage();
-		const faults = watch(page);
-		await watchPolicy(page, faults);
-		await page.goto(`${runner.url}/client/`);
-		await page.locator('#server[data-ok=true]').waitFor();
+		const { page, faults } = await open(context, `${runner.url}/client/`);
 		await page.locator('#options summary').click();
 		await page.locator('input[value=websocket]').check();
 		await shoot(page, out, 'options');
@@ -150,48 +222,12 @@ export const checks = {
 		await connect(page, page.url());
 		if ((await received(page)).connections) throw new Error('over WebRTC');
 		const sound = await listen(page);
-		await Promise.all([
-			until(async () => (await sound.read()).energy > HEARD, 'sound of the bot', 60000),
-			until(async () => (await page.locator('#bot[data-speaking=true]').count()) > 0, 'the page shows the bot speaking', 60000),
-		]);
-		await says(page, 'transcript', 'You spoke for', 60000);
-		await shoot(page, out, 'socket');
-		await assertFits(page);
-		const { energy } = await sound.read();
-		await page.locator('#mute').click();
-		await says(page, 'you', 'Muted');
-		await page.locator('#connect').click();
-		await isPhase(page, 'idle');
-		const freed = await runner.waitForSessions(0);
-		if (faults.length) throw new Error(faults.join('\n'));
-		await page.close();
-		return `energy ${energy.toFixed(3)}, freed after ${freed} s`;
+		const heard = await talk(page, out, 'socket', async () => (await sound.read()).energy);
+		return `${heard}, ${await hangUp(page, runner, faults)}`;
 	},
 
 	async 'page: over a WebSocket it falls silent when the bot is interrupted'(context, runner) {
-		const page = await context.newPage();
-		await connect(page, `${runner.url}/client/?transport=websocket`);
-		const sound = await listen(page);
-		const answers = async (count) => {
-			const told = async () => (await text(page, 'transcript')).split('You spoke for').length > count;
-			await until(told, `answer ${count} of the parrot`, 60000);
-			await sound.restart();
-		};
-		const isSpeaking = (wanted) => page.locator(`#bot[data-speaking=${wanted}]`).waitFor({ timeout: 60000 });
-		await answers(1);
-		await isSpeaking(true);
-		await isSpeaking(false);
-		const whole = (await sound.read()).loudS;
-		await answers(2);
-		await until(async () => (await sound.read()).loudS > 0, 'the begin of an answer');
-		await page.locator('#text').fill('Quiet, please.');
-		await page.keyboard.press('Enter');
-		await says(page, 'log', 'interruption');
-		await isSpeaking(false);
-		const cut = (await sound.read()).loudS;
-		if (!(cut < whole / 2)) throw new Error(`loud for ${cut} s, and for ${whole} s when nobody interrupts`);
-		await page.close();
-		return `loud for ${cut.toFixed(2)} s in place of ${whole.toFixed(2)} s`;
+		return interrupt(context, `${runner.url}/client/?transport=websocket`, 'interruption');
 	},
 
 	async 'page: the keypad presses keys for the bot, over either transport'(context, runner) {
@@ -211,32 +247,15 @@ export const checks = {
 	},
 
 	async 'page: over a WebSocket a closed tab ends the session'(context, runner) {
-		const page = await context.newPage();
-		await connect(page, `${runner.url}/client/?transport=websocket`);
-		await page.close({ runBeforeUnload: false });
-		return `freed after ${await runner.waitForSessions(0)} s`;
+		return closeTab(context, runner, `${runner.url}/client/?transport=websocket`);
 	},
 
 	async 'page: over a WebSocket a runner that ends is said in plain words'(context, runner) {
-		const page = await context.newPage();
-		await connect(page, `${runner.url}/client/?transport=websocket`);
-		const code = await runner.terminate();
-		await isPhase(page, 'idle');
-		const status = await text(page, 'status');
-		await page.close();
-		if (!status.includes('the runner is stopping') || code !== 0) throw new Error(`${status}; the runner ended with ${code}`);
+		const status = await endRunner(context, runner, `${runner.url}/client/?transport=websocket`);
+		if (!status.includes('the runner is stopping')) throw new Error(status);
 	},
 
 	async 'page: over a WebSocket a lost runner is said in plain words'(context, runner, out) {
-		const page = await context.newPage();
-		await connect(page, `${runner.url}/client/?transport=websocket`);
-		runner.child.kill('SIGKILL');
-		await page.locator('#problem').waitFor({ state: 'visible' });
-		const problem = await text(page, 'problem');
-		if (!/connection was lost/i.test(problem) || !/runner still running/i.test(problem)) throw new Error(problem);
-		if ((await phase(page)) !== 'idle') throw new Error(await phase(page));
-		await shoot(page, out, 'lost');
-		await assertFits(page);
-		await page.close();
+		await loseRunner(context, runner, `${runner.url}/client/?transport=websocket`, out, 'lost');
 	},
 };

@@ -1,16 +1,12 @@
 // The official client with its WebSocket transport as an application uses it, on a page of another
 // origin. `talk` holds the calls for the check.
 
-import { PipecatClient } from '@pipecat-ai/client-js';
 import {
 	ProtobufFrameSerializer, TwilioSerializer, WavMediaManager, WebSocketTransport,
 } from '@pipecat-ai/websocket-transport';
+import { calls, withTransport } from './application.js';
 import { hear, hum } from './sound.js';
 
-const events = [];
-const note = (name) => (data) => events.push({ name, data });
-
-let client;
 let transport;
 
 /** A client of its own for each connection. The default media manager loads a script from a public host; this one is local. */
@@ -19,19 +15,7 @@ function fresh(serializer, rate, playedRate) {
 	// The argument of the default one.
 	mediaManager._wavStreamPlayer.sampleRate = playedRate;
 	transport = new WebSocketTransport({ mediaManager, serializer, recorderSampleRate: rate });
-	client = new PipecatClient({
-		transport,
-		enableMic: true,
-		enableCam: false,
-		callbacks: {
-			onTransportStateChanged: note('state'),
-			onConnected: note('connected'),
-			onBotReady: note('bot-ready'),
-			onDisconnected: note('disconnected'),
-			onMessageError: note('message-error'),
-			onError: note('error'),
-		},
-	});
+	return withTransport(transport);
 }
 
 const ask = (url, transportName) => ({ endpoint: `${url}/start`, requestData: { transport: transportName } });
@@ -39,24 +23,22 @@ const ask = (url, transportName) => ({ endpoint: `${url}/start`, requestData: { 
 const pick = ({ wsUrl, token }) => (token ? { wsUrl, token } : { wsUrl });
 
 globalThis.talk = {
-	events,
+	...calls,
 	hum,
 	hear,
-	state: () => client.state,
 	/** Starts and connects, and gives what `/start` and `bot-ready` said. */
 	async start(url) {
-		fresh(new ProtobufFrameSerializer(), 16_000, 24_000);
+		const client = fresh(new ProtobufFrameSerializer(), 16_000, 24_000);
 		const answer = await client.startBot(ask(url, 'websocket'));
 		return { answer, ready: await client.connect(pick(answer)) };
 	},
 	/** Connects without asking first. */
 	connect(params) {
-		fresh(new ProtobufFrameSerializer(), 16_000, 24_000);
-		return client.connect(params);
+		return fresh(new ProtobufFrameSerializer(), 16_000, 24_000).connect(params);
 	},
 	/** The same client in the role of a telephone; its messages begin a call, and `connect` never ends. */
 	async telephone(url) {
-		fresh(new TwilioSerializer(), 8_000, 8_000);
+		const client = fresh(new TwilioSerializer(), 8_000, 8_000);
 		const answer = await client.startBot(ask(url, 'twilio'));
 		client.connect(pick(answer));
 		while (client.state !== 'ready') await new Promise((done) => setTimeout(done, 10));
@@ -64,8 +46,4 @@ globalThis.talk = {
 		transport.sendRawMessage({ event: 'start', start: { streamSid: 'mock', callSid: 'mock' } });
 		return answer;
 	},
-	request: (type, data) => client.sendClientRequest(type, data),
-	muted: (muted) => client.enableMic(!muted),
-	disconnectBot: () => client.disconnectBot(),
-	disconnect: () => client.disconnect(),
 };
