@@ -26,7 +26,7 @@ use crate::limits::{
     CALL_LEAD, CALL_PLAYOUT_MARGIN, CLIENT_LEAD, FINISH_WITHIN, HANDSHAKE_WITHIN, MARKS_MAX, MESSAGE_BYTES_MAX,
     MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, SOCKET_FREED_AFTER, SOCKET_PING_INTERVAL, SOCKET_STALL,
 };
-use crate::session::{CallerFrame, Deadline, Session, SessionOutput};
+use crate::session::{Deadline, Session, SessionOutput};
 use crate::sockets::frames;
 use crate::telephony::TelephonyCall;
 use audio_input::AudioInput;

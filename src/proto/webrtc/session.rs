@@ -28,7 +28,7 @@ use crate::config::Transport;
 use crate::counts::{Count, Counts};
 use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{CHECK_AT_ONCE_AFTER, FINISH_WITHIN, OUTAGE_AFTER, PEER_LOST_AFTER, PROBE_CHECKS};
-use crate::session::{CallerFrame, Deadline, Session, SessionOutput};
+use crate::session::{Deadline, Session, SessionOutput};
 use crate::webrtc::connection::{
     self, ChannelLabel, PacketTrust, PeerConnection, ReceivedPacket, Transmit, ValidatedPath,
 };

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::limits::{CLIENT_LEAD, EARLY_AUDIO, EARLY_MESSAGE_BYTES_MAX, RATE_CHANGES_MAX, SOCKET_FREED_AFTER};
+use crate::session::CallerFrame;
 
 mod calls;
 mod clients;

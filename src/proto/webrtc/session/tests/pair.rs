@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use super::super::*;
 use super::link::Link;
 pub use crate::audio::tone::{Tone, share};
+use crate::session::CallerFrame;
 use crate::testing::client::TestClient;
 use crate::webrtc::connection::{ConnectionContext, IceSecret};
 
