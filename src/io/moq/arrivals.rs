@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use edge_runner_http::common::{self, lock, random};
 use quinn_proto::{Connection, EndpointEvent};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::sleep_until;
 
 use super::port::{AcceptConnections, ConnectionInbox, ConnectionVerdict};
@@ -44,18 +44,24 @@ pub struct WaitingSession {
 
 /// The sessions that wait for their caller. Clones share them.
 #[derive(Clone, Default)]
-pub struct WaitingRegistry(Arc<Mutex<WaitingSessions<WaitingSession>>>);
+pub struct WaitingRegistry {
+    sessions: Arc<Mutex<WaitingSessions<WaitingSession>>>,
+    /// Notifies of each registration.
+    registered: watch::Sender<()>,
+}
 
 impl WaitingRegistry {
     pub fn lock(&self) -> MutexGuard<'_, WaitingSessions<WaitingSession>> {
-        common::lock(&self.0)
+        common::lock(&self.sessions)
     }
 
     /// Registers a session until a caller arrives or the result is dropped.
     pub fn register(&self, path: &str, session: WaitingSession) -> WaitingEntry {
+        let number = self.lock().insert(path, session);
+        self.registered.send_replace(());
         WaitingEntry {
             registry: self.clone(),
-            number: self.lock().insert(path, session),
+            number,
         }
     }
 }
@@ -148,6 +154,7 @@ impl Arrivals {
         let metrics = self.sessions.metrics();
         let mut accepted = AcceptedConnection::new(connection, u64::from_be_bytes(random()), tasks::now());
         let mut token = None;
+        let mut registered = self.waiting.registered.subscribe();
         let mut shutdown = self.sessions.shutdown().clone();
         let mut is_stopping = false;
         loop {
@@ -182,7 +189,7 @@ impl Arrivals {
                             let _ = session.arrived.send(ArrivedConnection { arrival, inbox });
                             return;
                         }
-                        Ok(None) => {}
+                        Ok(None) => log::debug!("a caller announced a broadcast for which no session waits yet"),
                         Err(why) => accepted.end(why, now),
                     }
                     continue;
@@ -200,6 +207,7 @@ impl Arrivals {
             tokio::select! {
                 received = inbox.recv() => accepted.handle_connection_event(received.event, received.arrived),
                 () = sleep_until(due.into()) => accepted.handle_timeout(tasks::now()),
+                Ok(()) = registered.changed() => accepted.handle_session_registered(),
                 () = permit.evicted() => accepted.end(ArrivalError::Evicted, tasks::now()),
                 () = shutdown.wait(), if !is_stopping => {
                     is_stopping = true;

@@ -3,9 +3,9 @@
 //! In: events of the QUIC endpoint, the decision about the CONNECT request, deadlines. Out: what is
 //! sent, the request, the announced paths, and the [`MoqArrival`] for the session that waits for
 //! such a path; or why the connection never became one ([`ArrivalError`]). The peer is asked for
-//! its announcements and told none, so it learns nothing of other sessions. A connection lives
-//! [`ARRIVAL_WITHIN`] at most, and [`UNCLAIMED_WITHIN`] after it has announced something. Source:
-//! `docs/spec/moq.md`.
+//! its announcements and told none, so it learns nothing of other sessions. A connection has
+//! [`ARRIVAL_WITHIN`] to announce something, and then lives for [`UNCLAIMED_WITHIN`]: its session
+//! may be registered later. Source; `docs/spec/moq.md`.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -18,13 +18,14 @@ use super::relay_url::PATH;
 use super::session::MoqArrival;
 use crate::http::route::Query;
 use crate::http::token::TokenError;
+use crate::limits::MOQ_READY;
 
 /// Time from the first datagram to the announcement: a browser needs three round trips, and asks
 /// for the microphone later.
 pub const ARRIVAL_WITHIN: Duration = Duration::from_secs(10);
-/// Time from an announcement for which no session waits until the connection is closed: further
-/// announcements of the same peer follow at once.
-pub const UNCLAIMED_WITHIN: Duration = Duration::from_secs(1);
+/// Time from the first announcement until a connection without a session is closed: a program that
+/// knows its namespace may connect before its `/start` is answered.
+pub const UNCLAIMED_WITHIN: Duration = MOQ_READY;
 /// Announcements before the connection is bound. A caller has one broadcast.
 const ANNOUNCEMENTS_MAX: usize = 8;
 /// The code of the session's close; Pipecat's client shows the reason.
@@ -191,8 +192,9 @@ pub enum AcceptedOutput {
     Endpoint(EndpointEvent),
     /// Answer with [`AcceptedConnection::accept`] or [`AcceptedConnection::reject`].
     Requested(ArrivalRequest),
-    /// The peer announced this path. If a session waits for it, take
-    /// [`AcceptedConnection::into_arrival`].
+    /// The peer has announced this path. If a session waits for it, take
+    /// [`AcceptedConnection::into_arrival`]. Otherwise, the path is returned again after
+    /// [`AcceptedConnection::handle_session_registered`].
     Announced(String),
     /// It will reach no session. It goes on until the end has been sent.
     Failed(ArrivalError),
@@ -207,8 +209,10 @@ pub struct AcceptedConnection {
     phase: ArrivalPhase,
     deadline: Instant,
     announcements: usize,
-    /// The last path for which no session waited.
-    unclaimed: Option<String>,
+    /// What the peer announces, at most [`ANNOUNCEMENTS_MAX`].
+    paths: Vec<String>,
+    /// How many of `paths` were returned since the last registration of a session.
+    offered: usize,
     failure: Option<ArrivalError>,
     datagram: Vec<u8>,
 }
@@ -232,7 +236,8 @@ impl AcceptedConnection {
             phase: ArrivalPhase::Handshake,
             deadline: now + ARRIVAL_WITHIN,
             announcements: 0,
-            unclaimed: None,
+            paths: Vec::new(),
+            offered: 0,
             failure: None,
             datagram: Vec::new(),
         }
@@ -246,13 +251,18 @@ impl AcceptedConnection {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.link.handle_timeout(now);
         if now >= self.deadline && self.phase != ArrivalPhase::Failed {
-            let error = match (&self.phase, self.unclaimed.take()) {
+            let error = match (&self.phase, self.paths.pop()) {
                 (_, Some(path)) => ArrivalError::Unclaimed(path),
                 (ArrivalPhase::Connected, None) => ArrivalError::Unannounced,
                 (_, None) => ArrivalError::Silent,
             };
             self.end(error, now);
         }
+    }
+
+    /// Handles a new session, which may wait for a path that was announced before.
+    pub fn handle_session_registered(&mut self) {
+        self.offered = 0;
     }
 
     /// Accepts the CONNECT request.
@@ -310,13 +320,15 @@ impl AcceptedConnection {
                 }
                 continue;
             }
-            if self.phase == ArrivalPhase::Connected
-                && let Some(event) = self.peer.poll_event(&mut self.link)
-            {
-                if let Some(output) = self.handle_peer_event(event, now) {
-                    return output;
+            if self.phase == ArrivalPhase::Connected {
+                if let Some(path) = self.paths.get(self.offered) {
+                    self.offered += 1;
+                    return AcceptedOutput::Announced(path.clone());
                 }
-                continue;
+                if let Some(event) = self.peer.poll_event(&mut self.link) {
+                    self.handle_peer_event(event, now);
+                    continue;
+                }
             }
             if let Some(transmit) = self.link.poll_transmit(now, &mut self.datagram) {
                 return AcceptedOutput::Send(transmit);
@@ -355,26 +367,26 @@ impl AcceptedConnection {
         None
     }
 
-    fn handle_peer_event(&mut self, event: MoqEvent, now: Instant) -> Option<AcceptedOutput> {
+    fn handle_peer_event(&mut self, event: MoqEvent, now: Instant) {
         match event {
             MoqEvent::Announced { path } => {
+                if self.announcements == 0 {
+                    self.deadline = now + UNCLAIMED_WITHIN;
+                }
                 self.announcements += 1;
                 if self.announcements > ANNOUNCEMENTS_MAX {
-                    self.end(ArrivalError::Unclaimed(path), now);
-                    return None;
+                    return self.end(ArrivalError::Unclaimed(path), now);
                 }
-                if self.unclaimed.is_none() {
-                    self.deadline = self.deadline.min(now + UNCLAIMED_WITHIN);
+                self.paths.push(path);
+            }
+            MoqEvent::Retracted { path } => {
+                if let Some(index) = self.paths.iter().position(|announced| *announced == path) {
+                    self.paths.remove(index);
+                    self.offered -= usize::from(index < self.offered);
                 }
-                // Unless the driver takes the connection now.
-                self.unclaimed = Some(path.clone());
-                Some(AcceptedOutput::Announced(path))
             }
-            MoqEvent::Violation(why) => {
-                self.end(ArrivalError::Violation(why), now);
-                None
-            }
-            _ => None,
+            MoqEvent::Violation(why) => self.end(ArrivalError::Violation(why), now),
+            _ => {}
         }
     }
 }

@@ -295,7 +295,7 @@ impl SimulatedEnd {
 }
 
 /// TLS of a server with a self-signed certificate, and of a client that trusts it.
-fn tls() -> (rustls::ServerConfig, rustls::ClientConfig) {
+pub(crate) fn tls() -> (rustls::ServerConfig, rustls::ClientConfig) {
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = rcgen::CertificateParams::new(vec!["localhost".to_owned()])
         .unwrap()

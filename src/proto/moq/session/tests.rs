@@ -1,5 +1,6 @@
 //! Whole sessions with scripted callers, in virtual time.
 
+mod arrivals;
 mod audio;
 mod caller;
 mod endings;

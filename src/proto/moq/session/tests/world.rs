@@ -10,14 +10,16 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use quinn_proto::rustls;
-use quinn_proto::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use quinn_proto::{ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent};
 
 use super::super::*;
 use super::caller::Caller;
 use crate::audio::opus::EncoderSettings;
+use crate::moq::accepted::{AcceptedConnection, AcceptedOutput, ArrivalError};
+use crate::moq::link::simulation::tls;
 use crate::moq::link::{LinkTarget, MoqLink, client_config, endpoint_config, server_config};
-use crate::moq::peer::{MoqEvent, MoqTrackKind};
+use crate::moq::peer::MoqTrackKind;
+use crate::moq::waiting::WaitingSessions;
 
 pub const NAMESPACE: &str = "pipecat-0123456789abcdef";
 
@@ -60,8 +62,13 @@ pub struct World {
     pub is_gone: bool,
     deadline: Instant,
     runner: Endpoint,
-    /// A connection whose caller is not announced yet.
-    pending: Option<(ConnectionHandle, MoqLink, MoqPeer)>,
+    /// A connection that is not bound to the session yet.
+    pending: Option<(ConnectionHandle, AcceptedConnection)>,
+    pending_due: Instant,
+    /// Why it was not bound.
+    pub arrival_error: Option<ArrivalError>,
+    /// The session, until its caller arrives.
+    waiting: WaitingSessions<()>,
     /// The error of each dial.
     pub dial_error: Option<String>,
     pub dials: Vec<Duration>,
@@ -124,6 +131,9 @@ impl World {
             deadline: now,
             runner: endpoint(1, &tls.0),
             pending: None,
+            pending_due: now,
+            arrival_error: None,
+            waiting: WaitingSessions::default(),
             dial_error: None,
             dials: Vec::new(),
             dropped: Vec::new(),
@@ -144,8 +154,14 @@ impl World {
         self.run_until(|world| world.session.has_joined && world.caller.is_subscribed());
     }
 
-    /// Lets the caller connect to the runner, in serve mode.
+    /// Registers the session and lets the caller connect to the runner, in serve mode.
     pub fn call(&mut self) {
+        self.register();
+        self.call_unregistered();
+    }
+
+    /// Lets the caller connect to the runner, in serve mode.
+    pub fn call_unregistered(&mut self) {
         if self.session.setup.mode == MoqSessionMode::Serve {
             let config = client_config(self.tls.1.clone(), &target()).unwrap();
             let connected = self
@@ -230,7 +246,7 @@ impl World {
             self.pump();
             let arrival = self.in_flight.keys().next().map(|(at, _)| *at);
             let session = (!self.is_gone && !self.is_asleep).then_some(self.deadline);
-            let pending = self.pending.as_mut().and_then(|(_, link, _)| link.poll_timeout());
+            let pending = self.pending.is_some().then_some(self.pending_due);
             let next = [arrival, session, pending, self.caller.poll_timeout()];
             let Some(next) = next.into_iter().flatten().min().filter(|next| *next <= end) else {
                 return false;
@@ -244,8 +260,10 @@ impl World {
                 self.session.handle_timeout(self.now);
                 self.feed();
             }
-            if let Some((_, link, _)) = &mut self.pending {
-                link.handle_timeout(self.now);
+            if let Some((_, accepted)) = &mut self.pending
+                && self.pending_due <= self.now
+            {
+                accepted.handle_timeout(self.now);
             }
             self.caller.handle_timeout(self.now);
         }
@@ -342,42 +360,41 @@ impl World {
 
     /// Plays the port: accepts the request, and binds the connection by its announcement.
     fn pump_pending(&mut self) {
-        let Some((handle, link, peer)) = &mut self.pending else {
-            return;
-        };
-        let mut buffer = Vec::new();
-        let mut is_announced = false;
-        while let Some(event) = link.poll_event() {
-            match event {
-                LinkEvent::Requested(_) => link.accept(self.now),
-                LinkEvent::Connected => {
-                    peer.handle_event(event, link);
-                    peer.discover("", link);
+        while let Some((handle, accepted)) = &mut self.pending {
+            match accepted.poll_output(self.now) {
+                AcceptedOutput::Timeout(due) => {
+                    self.pending_due = due;
+                    return;
                 }
-                event => peer.handle_event(event, link),
+                AcceptedOutput::Send(transmit) => {
+                    let datagram = accepted.datagram()[..transmit.size].to_vec();
+                    self.send(Side::Caller, datagram);
+                }
+                AcceptedOutput::Endpoint(event) => {
+                    if let Some(event) = self.runner.handle_event(*handle, event) {
+                        accepted.handle_connection_event(event, self.now);
+                    }
+                }
+                AcceptedOutput::Requested(_) => accepted.accept(self.now),
+                AcceptedOutput::Announced(path) => {
+                    if self.waiting.take(&path, |()| true).is_some()
+                        && let Some((handle, accepted)) = self.pending.take()
+                    {
+                        let arrival = accepted.into_arrival();
+                        self.session.handle_arrival(handle.0 as u64, arrival, self.now);
+                    }
+                }
+                AcceptedOutput::Failed(why) => self.arrival_error = Some(why),
+                AcceptedOutput::Drained => self.pending = None,
             }
         }
-        while let Some(event) = peer.poll_event(link) {
-            is_announced |= matches!(event, MoqEvent::Announced { path } if path == format!("{NAMESPACE}/request"));
-            if is_announced {
-                break;
-            }
-        }
-        let mut sent = Vec::new();
-        while let Some(transmit) = link.poll_transmit(self.now, &mut buffer) {
-            sent.push(buffer[..transmit.size].to_vec());
-        }
-        while let Some(event) = link.poll_endpoint_event() {
-            if let Some(event) = self.runner.handle_event(*handle, event) {
-                link.handle_connection_event(event, self.now);
-            }
-        }
-        if is_announced && let Some((handle, link, peer)) = self.pending.take() {
-            let arrival = MoqArrival { link, peer };
-            self.session.handle_arrival(handle.0 as u64, arrival, self.now);
-        }
-        for datagram in sent {
-            self.send(Side::Caller, datagram);
+    }
+
+    /// Registers the session for the announcement of its caller.
+    pub fn register(&mut self) {
+        self.waiting.insert(&self.session.setup.caller_path(), ());
+        if let Some((_, accepted)) = &mut self.pending {
+            accepted.handle_session_registered();
         }
     }
 
@@ -407,13 +424,13 @@ impl World {
         let from = address(Side::Caller);
         match self.runner.handle(self.now, from, None, None, bytes, &mut buffer) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => match &mut self.pending {
-                Some((pending, link, _)) if *pending == handle => link.handle_connection_event(event, self.now),
+                Some((pending, accepted)) if *pending == handle => accepted.handle_connection_event(event, self.now),
                 _ => self.session.handle_connection_event(handle.0 as u64, event, self.now),
             },
             Some(DatagramEvent::NewConnection(incoming)) => {
                 if let Ok((handle, connection)) = self.runner.accept(incoming, self.now, &mut buffer, None) {
-                    let link = MoqLink::server(connection, self.now);
-                    self.pending = Some((handle, link, MoqPeer::new(5)));
+                    self.pending = Some((handle, AcceptedConnection::new(connection, 5, self.now)));
+                    self.pending_due = self.now;
                 }
             }
             Some(DatagramEvent::Response(transmit)) => {
@@ -435,29 +452,4 @@ impl World {
     pub fn is_clean(&self) -> bool {
         self.is_gone && self.runner.open_connections() == 0
     }
-}
-
-fn tls() -> (rustls::ServerConfig, rustls::ClientConfig) {
-    let key = rcgen::KeyPair::generate().unwrap();
-    let certificate = rcgen::CertificateParams::new(vec!["localhost".to_owned()])
-        .unwrap()
-        .self_signed(&key)
-        .unwrap();
-    let certificate = CertificateDer::from(certificate.der().to_vec());
-    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let server = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.clone()], key)
-        .unwrap();
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(certificate).unwrap();
-    let client = rustls::ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    (server, client)
 }
