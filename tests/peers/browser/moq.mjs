@@ -35,7 +35,7 @@ async function asks(page, n) {
 }
 
 /** Waits until the own tone comes back, clean and without gaps. */
-async function hears(page, limitMs = 20000) {
+async function hears(page, limitMs = 60000) {
 	let last;
 	await until(async () => {
 		last = await page.evaluate((hz) => globalThis.talk.hear(2, hz), HZ);
