@@ -3,8 +3,8 @@
 //! In: datagrams, and what connections send. Out: each connection's events in its bounded
 //! [`ConnectionInbox`], new connections to [`AcceptConnections`], and the endpoint's own answers:
 //! version negotiation, Retry, stateless reset and refusals. An event for a full inbox is dropped;
-//! QUIC repeats what was lost. The endpoint's lock is held for one batch of datagrams or one event,
-//! never across an `.await`. Source: RFC 9000 sections 5.2, 8.1, 10.3 and 13.4.
+//! QUIC repeats what was lost. The endpoint's lock is held for one datagram or one event, never
+//! across an `.await`. Source: RFC 9000 sections 5.2, 8.1, 10.3 and 13.4.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -25,7 +25,6 @@ use tokio::sync::mpsc;
 
 use crate::io::tasks;
 use crate::io::udp::family::{DatagramBatch, UdpFamilySocket};
-use crate::limits::DATAGRAM_ARENA_BYTES;
 use crate::proto::moq::link::endpoint_config;
 
 /// Events queued for one connection: the packets of a second of audio in both directions, or a full
@@ -84,12 +83,11 @@ impl MoqPort {
             IpAddr::V6(_) => v6 = Some(UdpFamilySocket::bind(address)?),
             IpAddr::V4(_) => v4 = Some(UdpFamilySocket::bind(address)?),
         }
-        let mut sockets = v4.iter().chain(&v6).peekable();
-        if sockets.peek().is_none() {
+        if v4.is_none() && v6.is_none() {
             return Err(io::ErrorKind::AddrNotAvailable.into());
         }
-        // The path MTU is probed only if no router splits the probes.
-        let allow_mtud = sockets.all(|socket| !socket.may_fragment());
+        // `transport_config` disables the probing of the path MTU.
+        let allow_mtud = false;
         let endpoint = Endpoint::new(Arc::new(endpoint_config(random(), &random())), server, allow_mtud, None);
         Ok(Arc::new(MoqPort {
             v4,
@@ -135,22 +133,18 @@ impl MoqPort {
             return;
         };
         let mut batch = DatagramBatch::default();
-        let mut arena = BytesMut::new();
         let mut answer = Vec::new();
         loop {
             socket.receive(&mut batch).await;
             let now = tasks::now();
             for (meta, contents) in batch.datagrams() {
-                if arena.capacity() < contents.len() {
-                    // One block holds many datagrams, and is reused once they have all been read.
-                    arena.reserve(DATAGRAM_ARENA_BYTES.max(contents.len()));
-                }
-                arena.extend_from_slice(contents);
                 let datagram = ReceivedDatagram {
                     remote: meta.addr,
                     local: meta.dst_ip.map(|ip| ip.to_canonical()),
                     ecn: meta.ecn.and_then(|ecn| quinn_proto::EcnCodepoint::from_bits(ecn as u8)),
-                    contents: arena.split(),
+                    // An allocation of its own: QUIC keeps parts of datagrams until a stream is
+                    // read in order, and in a shared block one byte would keep all of the block.
+                    contents: contents.into(),
                 };
                 answer.clear();
                 if let Some(transmit) = self.handle(datagram, arrivals, &mut answer, now) {
@@ -192,7 +186,11 @@ impl MoqPort {
             DatagramEvent::Response(transmit) => Some(transmit),
             DatagramEvent::NewConnection(incoming) => {
                 let may_retry = incoming.may_retry();
-                match arrivals.admit(remote, incoming.remote_address_validated()) {
+                // The decision may log a line.
+                drop(state);
+                let verdict = arrivals.admit(remote, incoming.remote_address_validated());
+                let mut state = lock(&self.state);
+                match verdict {
                     ConnectionVerdict::Accept(permit) => {
                         let (connection, inbox) = match self.accept(&mut state, incoming, answer, now) {
                             Ok(accepted) => accepted,
@@ -254,32 +252,20 @@ impl MoqPort {
         }
     }
 
-    /// Sends one datagram, or several of `segment_size` bytes.
+    /// Sends one datagram.
     pub fn send(&self, transmit: &Transmit, contents: &[u8]) {
         let Some(socket) = self.socket_for(transmit.destination.ip()) else {
             return;
         };
-        let contents = &contents[..transmit.size];
-        let send = |contents, segment_size| {
-            socket.send(&quinn_udp::Transmit {
-                destination: transmit.destination,
-                ecn: transmit
-                    .ecn
-                    .and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
-                contents,
-                segment_size,
-                src_ip: transmit.src_ip,
-            });
-        };
-        match transmit.segment_size {
-            // The kernel or the network card cannot segment.
-            Some(segment) if contents.len().div_ceil(segment.max(1)) > socket.segments_max() => {
-                contents
-                    .chunks(segment.max(1))
-                    .for_each(|contents| send(contents, None));
-            }
-            segment_size => send(contents, segment_size),
-        }
+        socket.send(&quinn_udp::Transmit {
+            destination: transmit.destination,
+            ecn: transmit
+                .ecn
+                .and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
+            contents: &contents[..transmit.size],
+            segment_size: transmit.segment_size,
+            src_ip: transmit.src_ip,
+        });
     }
 
     fn socket_for(&self, address: IpAddr) -> Option<&UdpFamilySocket> {

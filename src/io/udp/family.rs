@@ -111,16 +111,6 @@ impl UdpFamilySocket {
             log::debug!("sending to {}: {error}", transmit.destination);
         }
     }
-
-    /// Returns whether the kernel or the network may fragment datagrams.
-    pub fn may_fragment(&self) -> bool {
-        self.state.may_fragment()
-    }
-
-    /// Returns how many segments of one [`Transmit`] the kernel takes.
-    pub fn segments_max(&self) -> usize {
-        self.state.max_gso_segments()
-    }
 }
 
 /// Pauses after a failed read.
