@@ -1,7 +1,6 @@
 //! One QUIC connection as the streams of one MoQ session.
 //!
-//! As a server and as a client of WebTransport over HTTP/3 (RFC 9114, draft-ietf-webtrans-http3),
-//! and as a client of raw QUIC, where the ALPN `moq-lite-04` selects the protocol.
+//! As a server and as a client of WebTransport over HTTP/3 (RFC 9114, draft-ietf-webtrans-http3).
 //!
 //! In: events of the [`quinn_proto::Endpoint`] for this connection, the time, and calls for its
 //! session and streams. Out: datagrams, events for the endpoint, and [`LinkEvent`]s. After each
@@ -11,7 +10,7 @@
 mod config;
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -124,18 +123,13 @@ pub enum LinkClosed {
     Failed(String),
 }
 
-/// The server that a client connects to, after its address and its name for TLS.
+/// What a client asks the server for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LinkTarget {
-    /// WebTransport over HTTP/3.
-    WebTransport {
-        /// `host:port` of the URL.
-        authority: String,
-        /// Path and query of the URL, from its slash on.
-        path: String,
-    },
-    /// QUIC with the ALPN [`MOQ_PROTOCOL`].
-    RawQuic,
+pub struct LinkTarget {
+    /// `host:port` of the URL.
+    pub authority: String,
+    /// Path and query of the URL, from its slash on.
+    pub path: String,
 }
 
 /// How long a closed session keeps its connection, so that the close and what was sent before it
@@ -148,7 +142,7 @@ const DATAGRAMS_PER_TRANSMIT: usize = 1;
 /// One QUIC connection as the streams of one MoQ session.
 pub struct MoqLink {
     connection: Connection,
-    /// `None` for raw QUIC.
+    /// `None` at the ends of tests that write the bytes of HTTP/3 themselves.
     webtransport: Option<WebTransport>,
     state: LinkState,
     /// Whether the request of the client offers [`MOQ_PROTOCOL`].
@@ -174,11 +168,14 @@ impl MoqLink {
 
     /// The client of a session on a connection that its endpoint began.
     pub fn client(connection: Connection, target: LinkTarget, now: Instant) -> Self {
-        let role = match target {
-            LinkTarget::WebTransport { authority, path } => Some(WebTransportRole::Client { authority, path }),
-            LinkTarget::RawQuic => None,
-        };
-        Self::new(connection, role, now)
+        let LinkTarget { authority, path } = target;
+        Self::new(connection, Some(WebTransportRole::Client { authority, path }), now)
+    }
+
+    /// The bare streams of a connection.
+    #[cfg(test)]
+    pub fn bare(connection: Connection, now: Instant) -> Self {
+        Self::new(connection, None, now)
     }
 
     fn new(connection: Connection, role: Option<WebTransportRole>, now: Instant) -> Self {
@@ -225,7 +222,7 @@ impl MoqLink {
 
     /// Closes the session with an application's code and a reason of up to 1024 bytes, and then
     /// the connection. [`LinkClosed::Locally`] follows at once; what was written before is still
-    /// sent for up to a second, over WebTransport.
+    /// sent for up to a second.
     pub fn close(&mut self, code: u32, reason: &str, now: Instant) {
         if self.state == LinkState::Closed {
             return;
@@ -277,22 +274,6 @@ impl MoqLink {
 
     pub fn remote_address(&self) -> SocketAddr {
         self.connection.remote_address()
-    }
-
-    /// The address of this end at which datagrams arrive, where the socket told it.
-    pub fn local_ip(&self) -> Option<IpAddr> {
-        self.connection.local_ip()
-    }
-
-    /// The smoothed round-trip time.
-    pub fn rtt(&self) -> Duration {
-        self.connection.rtt()
-    }
-
-    /// Packets sent, and those of them that were lost.
-    pub fn packets_sent_and_lost(&self) -> (u64, u64) {
-        let path = self.connection.stats().path;
-        (path.sent_packets, path.lost_packets)
     }
 
     /// Whether the link can be dropped, after its events for the endpoint were delivered.

@@ -2,7 +2,8 @@
 //!
 //! In: texts. Out: a [`RelayUrl`], `SCHEME://HOST[:PORT][/PATH]`. The default port is 443 for
 //! `https` and 80 for `http`, the default path `/moq`. Callers receive `https` with an explicit
-//! port, because browsers know no other scheme. Source: RFC 3986; `docs/spec/moq.md`.
+//! port, because browsers know no other scheme. `moqt` and `moql` are taken for `https`: the
+//! relay knows the path of a connection only by WebTransport, and callers come that way. Source: RFC 3986; `docs/spec/moq.md`.
 
 use std::fmt;
 
@@ -114,11 +115,6 @@ impl RelayUrl {
         &self.path
     }
 
-    /// Returns whether the scheme means MoQ directly over QUIC, without HTTP/3.
-    pub fn is_raw_quic(&self) -> bool {
-        matches!(self.scheme.as_str(), "moqt" | "moql")
-    }
-
     /// Returns whether the relay's certificate is known by the hash that it publishes over HTTP.
     pub fn is_plain_http(&self) -> bool {
         self.scheme == "http"
@@ -183,19 +179,6 @@ mod tests {
             let url = RelayUrl::parse(text).expect(text);
             let read = (url.host(), url.port(), url.path(), &*url.for_callers());
             assert_eq!(read, (host, port, path, for_callers), "{text}");
-        }
-    }
-
-    #[test]
-    fn the_scheme_selects_raw_quic() {
-        for (text, is_raw) in [
-            ("https://r", false),
-            ("http://r", false),
-            ("HTTPS://moq.example.net", false),
-            ("moqt://r:1", true),
-            ("moql://r:1", true),
-        ] {
-            assert_eq!(RelayUrl::parse(text).expect(text).is_raw_quic(), is_raw, "{text}");
         }
     }
 

@@ -10,9 +10,6 @@ use quinn_proto::rustls;
 use quinn_proto::{ClientConfig, EndpointConfig, ServerConfig, TransportConfig, VarInt};
 use ring::{hkdf, hmac};
 
-use super::LinkTarget;
-use crate::moq::webtransport::MOQ_PROTOCOL;
-
 /// The ALPN of HTTP/3.
 const ALPN_H3: &[u8] = b"h3";
 
@@ -107,13 +104,9 @@ pub fn server_config(mut tls: rustls::ServerConfig, token_key: &[u8; 64]) -> Res
     Ok(config)
 }
 
-/// The configuration of a client for this target.
-pub fn client_config(mut tls: rustls::ClientConfig, target: &LinkTarget) -> Result<ClientConfig, LinkConfigError> {
-    let alpn = match target {
-        LinkTarget::WebTransport { .. } => ALPN_H3,
-        LinkTarget::RawQuic => MOQ_PROTOCOL.as_bytes(),
-    };
-    tls.alpn_protocols = vec![alpn.to_vec()];
+/// The configuration of a client of WebTransport.
+pub fn client_config(mut tls: rustls::ClientConfig) -> Result<ClientConfig, LinkConfigError> {
+    tls.alpn_protocols = vec![ALPN_H3.to_vec()];
     let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
     config.transport_config(Arc::new(transport_config()));
     Ok(config)

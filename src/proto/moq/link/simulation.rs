@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use quinn_proto::crypto::rustls::QuicServerConfig;
+use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::rustls;
 use quinn_proto::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use quinn_proto::{ClientConfig, Connection, ConnectionHandle, DatagramEvent, Endpoint, ServerConfig};
@@ -19,7 +19,6 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SimulatedLinks {
     WebTransport,
-    RawQuic,
     /// The client has bare streams, on which a test writes the bytes of HTTP/3.
     BareClient,
     BareServer,
@@ -57,30 +56,21 @@ pub(crate) const AUTHORITY: &str = "localhost:4080";
 
 impl SimulatedNetwork {
     pub fn new(links: SimulatedLinks) -> Self {
-        let is_raw = links == SimulatedLinks::RawQuic;
-        Self::with_alpn(links, is_raw)
-    }
-
-    /// A client of raw QUIC at a server of HTTP/3.
-    pub fn with_other_alpn() -> Self {
-        Self::with_alpn(SimulatedLinks::RawQuic, false)
-    }
-
-    fn with_alpn(links: SimulatedLinks, is_server_raw: bool) -> Self {
-        let now = Instant::now();
-        let is_raw = links == SimulatedLinks::RawQuic;
         let (server_tls, client_tls) = tls();
-        let target = match is_raw {
-            true => LinkTarget::RawQuic,
-            false => LinkTarget::WebTransport {
-                authority: AUTHORITY.into(),
-                path: PATH.into(),
-            },
-        };
-        let server_config = match is_server_raw {
-            true => raw_server_config(server_tls),
-            false => server_config(server_tls, &[7; 64]).unwrap(),
-        };
+        Self::with_client(links, server_tls, client_config(client_tls).unwrap())
+    }
+
+    /// A client that does not want the protocol of the server.
+    pub fn with_other_alpn() -> Self {
+        let (server_tls, mut client_tls) = tls();
+        client_tls.alpn_protocols = vec![MOQ_PROTOCOL.as_bytes().to_vec()];
+        let config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(client_tls).unwrap()));
+        Self::with_client(SimulatedLinks::WebTransport, server_tls, config)
+    }
+
+    fn with_client(links: SimulatedLinks, server_tls: rustls::ServerConfig, client: ClientConfig) -> Self {
+        let now = Instant::now();
+        let server_config = server_config(server_tls, &[7; 64]).unwrap();
         let server_endpoint = Endpoint::new(
             Arc::new(endpoint_config([1; 32], &[2; 64])),
             Some(Arc::new(server_config)),
@@ -98,24 +88,27 @@ impl SimulatedNetwork {
             client: SimulatedEnd::new("192.0.2.1:5000", client_endpoint),
             server: SimulatedEnd::new("192.0.2.2:4080", server_endpoint),
         };
-        network.client.is_bare = is_raw || links == SimulatedLinks::BareClient;
-        network.server.is_bare = is_raw || links == SimulatedLinks::BareServer;
-        network.connect(client_config(client_tls, &target).unwrap(), target);
+        network.client.is_bare = links == SimulatedLinks::BareClient;
+        network.server.is_bare = links == SimulatedLinks::BareServer;
+        network.connect(client);
         network
     }
 
-    fn connect(&mut self, config: ClientConfig, target: LinkTarget) {
+    fn connect(&mut self, config: ClientConfig) {
         let client = &mut self.client;
         let (handle, connection) = client
             .endpoint
             .connect(self.now, config, self.server.address, "localhost")
             .unwrap();
-        let target = match client.is_bare {
-            true => LinkTarget::RawQuic,
-            false => target,
+        let target = LinkTarget {
+            authority: AUTHORITY.into(),
+            path: PATH.into(),
         };
         client.handle = Some(handle);
-        client.link = Some(MoqLink::client(connection, target, self.now));
+        client.link = Some(match client.is_bare {
+            true => MoqLink::bare(connection, self.now),
+            false => MoqLink::client(connection, target, self.now),
+        });
     }
 
     fn random(&mut self, below: u64) -> u64 {
@@ -318,13 +311,4 @@ pub(crate) fn tls() -> (rustls::ServerConfig, rustls::ClientConfig) {
         .with_root_certificates(roots)
         .with_no_client_auth();
     (server, client)
-}
-
-fn raw_server_config(mut tls: rustls::ServerConfig) -> ServerConfig {
-    tls.alpn_protocols = vec![MOQ_PROTOCOL.as_bytes().to_vec()];
-    let crypto = QuicServerConfig::try_from(tls).unwrap();
-    let key = ring::hkdf::Salt::new(ring::hkdf::HKDF_SHA256, &[]).extract(&[5; 64]);
-    let mut config = ServerConfig::new(Arc::new(crypto), Arc::new(key));
-    config.transport_config(Arc::new(transport_config()));
-    config
 }

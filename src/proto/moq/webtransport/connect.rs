@@ -3,7 +3,7 @@
 
 use super::qpack::{FieldWriter, QpackError, decode_fields};
 
-/// The version of MoQ that is spoken, as WebTransport sub-protocol and as ALPN of raw QUIC.
+/// The version of MoQ that is spoken, as WebTransport sub-protocol.
 pub const MOQ_PROTOCOL: &str = "moq-lite-04";
 
 /// The most sub-protocols of a request that are kept. Browsers with MoQ send 8.

@@ -85,7 +85,7 @@ fn address(side: Side) -> SocketAddr {
 }
 
 fn target() -> LinkTarget {
-    LinkTarget::WebTransport {
+    LinkTarget {
         authority: "localhost:4080".to_owned(),
         path: "/moq".to_owned(),
     }
@@ -163,7 +163,7 @@ impl World {
     /// Lets the caller connect to the runner, in serve mode.
     pub fn call_unregistered(&mut self) {
         if self.session.setup.mode == MoqSessionMode::Serve {
-            let config = client_config(self.tls.1.clone(), &target()).unwrap();
+            let config = client_config(self.tls.1.clone()).unwrap();
             let connected = self
                 .caller
                 .endpoint
@@ -341,7 +341,7 @@ impl World {
                 if let Some(error) = &self.dial_error {
                     return self.session.handle_dial_error(error.clone(), self.now);
                 }
-                let config = client_config(self.tls.1.clone(), &target()).unwrap();
+                let config = client_config(self.tls.1.clone()).unwrap();
                 let connected = self
                     .runner
                     .connect(self.now, config, address(Side::Caller), "localhost");
