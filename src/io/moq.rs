@@ -204,6 +204,7 @@ impl Moq {
                 let cert_hash = certificate.hash();
                 let source = ConnectionSource::Caller {
                     arriving,
+                    failures: waiting.failures(),
                     _entry: entry,
                 };
                 self.spawn(start, permit, setup, address, source);
@@ -218,11 +219,15 @@ impl Moq {
                 let source = ConnectionSource::Relay {
                     dialer: dialer.clone(),
                     dialing: None,
+                    attempt: 0,
+                    remote: None,
                     ready: Some(ready),
                 };
                 self.spawn(start, permit, setup, address, source);
                 match timeout(MOQ_READY, is_ready).await {
-                    Ok(Ok(Ok(()))) => Ok(MoqStarted { cert_hash }),
+                    Ok(Ok(Ok(()))) => Ok(MoqStarted {
+                        cert_hash: cert_hash.or_else(|| dialer.published_hash()),
+                    }),
                     Ok(Ok(Err(why))) => Err(MoqStartError::Ended(why)),
                     Ok(Err(_)) => Err(MoqStartError::Ended("its task ended".to_owned())),
                     Err(_) => Err(MoqStartError::NotReady),

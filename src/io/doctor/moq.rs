@@ -51,10 +51,10 @@ pub async fn relay(config: &Config) -> Vec<Finding> {
         Ok(started) => started,
         Err(error) => return vec![Finding::error("relay", format!("{url}: {error}"))],
     };
-    let mut outcome = dial(&dialer).await;
+    let mut outcome = dial(&dialer, 0).await;
     // The next address of the name may be of the other family.
     if outcome != Ok(None) {
-        outcome = dial(&dialer).await;
+        outcome = dial(&dialer, 1).await;
     }
     reader.abort();
     vec![match outcome {
@@ -64,8 +64,8 @@ pub async fn relay(config: &Config) -> Vec<Finding> {
 }
 
 /// Dials once. Returns why the connection was not established, `None` if it was.
-async fn dial(dialer: &Arc<Dialer>) -> Result<Option<LinkClosed>, String> {
-    let (mut link, mut inbox) = dialer.clone().dial().await?;
+async fn dial(dialer: &Arc<Dialer>, attempt: usize) -> Result<Option<LinkClosed>, String> {
+    let (mut link, mut inbox) = dialer.clone().dial(attempt).await?;
     let deadline = tasks::now() + DOCTOR_RESOLVE;
     let mut datagram = Vec::new();
     loop {

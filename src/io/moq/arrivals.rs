@@ -48,11 +48,18 @@ pub struct WaitingRegistry {
     sessions: Arc<Mutex<WaitingSessions<WaitingSession>>>,
     /// Notifies of each registration.
     registered: watch::Sender<()>,
+    /// Tells every waiting session why a connection reached none.
+    failures: watch::Sender<String>,
 }
 
 impl WaitingRegistry {
     pub fn lock(&self) -> MutexGuard<'_, WaitingSessions<WaitingSession>> {
         common::lock(&self.sessions)
+    }
+
+    /// Returns the reasons why connections reach no session, from now on.
+    pub fn failures(&self) -> watch::Receiver<String> {
+        self.failures.subscribe()
     }
 
     /// Registers a session until a caller arrives or the result is dropped.
@@ -185,8 +192,9 @@ impl Arrivals {
                         Ok(Some(session)) => {
                             let arrival = accepted.into_arrival();
                             metrics.moq_connection(MoqConnectionOutcome::Accepted);
-                            // Without its session, the connection is dropped.
-                            let _ = session.arrived.send(ArrivedConnection { arrival, inbox });
+                            if let Err(late) = session.arrived.send(ArrivedConnection { arrival, inbox }) {
+                                close_late(late);
+                            }
                             return;
                         }
                         Ok(None) => log::debug!("a caller announced a broadcast for which no session waits yet"),
@@ -195,6 +203,7 @@ impl Arrivals {
                     continue;
                 }
                 AcceptedOutput::Failed(why) => {
+                    let _ = self.waiting.failures.send(why.to_string());
                     metrics.moq_connection(MoqConnectionOutcome::Failed(why.label()));
                     match why.is_routine() {
                         true => log::debug!("a connection of Media over QUIC became no session: {why}"),
@@ -215,6 +224,17 @@ impl Arrivals {
                 }
             }
         }
+    }
+}
+
+/// Closes a connection whose session has just ended.
+fn close_late(late: ArrivedConnection) {
+    let ArrivedConnection { mut arrival, inbox } = late;
+    let now = tasks::now();
+    arrival.link.close(0, "the session is over", now);
+    let mut datagram = Vec::new();
+    while let Some(transmit) = arrival.link.poll_transmit(now, &mut datagram) {
+        inbox.port().send(&transmit, &datagram);
     }
 }
 

@@ -1,19 +1,19 @@
 //! Connections to a relay.
 //!
 //! In: the URL of `--moq-connect`. Out: a connection whose handshake begins, or the reason why
-//! there is none. Each dial looks the name up again and takes the next of its addresses, IPv6 and
-//! IPv4 in turn, so that an address that does not answer delays a session once. The relay's
+//! there is none. Each attempt of a session looks the name up again and takes the next of its
+//! addresses: first the one that answered last, then IPv6 and IPv4 in turn. The relay's
 //! certificate is verified by the system's authorities. With `http://`, it is that whose hash the
 //! relay publishes at `/certificate.sha256` over plain HTTP, as MoQ clients do in development. With
 //! `--moq-tls-insecure` any is accepted. Source: `docs/spec/moq.md`; `moq-native`'s documentation
 //! of its client.
 
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
 
-use data_encoding::HEXLOWER_PERMISSIVE;
+use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
+use edge_runner_http::common::lock;
 use sha2::{Digest as _, Sha256};
 use tokio::net::lookup_host;
 use tokio::sync::OnceCell;
@@ -43,8 +43,10 @@ pub struct Dialer {
     url: RelayUrl,
     is_insecure: bool,
     roots: OnceCell<Arc<RootCertStore>>,
-    /// The number of dials, which selects an address.
-    dials: AtomicUsize,
+    /// The address that answered last.
+    answered: Mutex<Option<IpAddr>>,
+    /// The hash that the relay last published, of an `http` URL.
+    published: Mutex<Option<CertificateHash>>,
 }
 
 /// The SHA-256 hash of a certificate.
@@ -70,7 +72,8 @@ impl Dialer {
             url,
             is_insecure,
             roots: OnceCell::new(),
-            dials: AtomicUsize::new(0),
+            answered: Mutex::new(None),
+            published: Mutex::new(None),
         };
         Ok((Arc::new(dialer), reader.abort_handle()))
     }
@@ -79,33 +82,40 @@ impl Dialer {
         &self.port
     }
 
-    /// Begins a connection.
+    /// Remembers the address of the relay that answered.
+    pub fn note_answer(&self, address: IpAddr) {
+        *lock(&self.answered) = Some(address);
+    }
+
+    /// Returns the hash that the relay last published for its certificate, in Base64; `None`
+    /// without an `http` URL.
+    pub fn published_hash(&self) -> Option<String> {
+        lock(&self.published).map(|hash| BASE64.encode(&hash))
+    }
+
+    /// Begins a connection. `attempt` counts those of a session that were not answered.
     ///
     /// # Errors
     /// Returns the reason, for the log and the caller of `/start`.
-    pub async fn dial(self: Arc<Self>) -> Result<(MoqLink, ConnectionInbox), String> {
+    pub async fn dial(self: Arc<Self>, attempt: usize) -> Result<(MoqLink, ConnectionInbox), String> {
         let (host, port) = (self.url.host(), self.url.port());
         let found = timeout(REST_CONNECT, lookup_host((host, port))).await;
         let found = found.map_err(|_| format!("looking up {host} took too long"))?;
         let found: Vec<SocketAddr> = found.map_err(|error| format!("looking up {host}: {error}"))?.collect();
-        let reachable = in_turn(&found).filter(|address| self.port.serves(address.ip()));
-        let reachable: Vec<SocketAddr> = reachable
-            .filter(|address| local_address_towards(*address).is_some())
+        let answered = *lock(&self.answered);
+        let reachable: Vec<SocketAddr> = in_turn(&found, answered)
+            .filter(|address| self.port.serves(address.ip()) && local_address_towards(*address).is_some())
             .take(REST_ADDRESSES_MAX)
             .collect();
-        let count = reachable.len().max(1);
-        let Some(remote) = reachable.get(self.dials.fetch_add(1, Relaxed) % count) else {
+        let Some(remote) = reachable.get(attempt % reachable.len().max(1)) else {
             return Err(format!("this machine has no route to an address of {host}"));
         };
-        let target = match self.url.is_raw_quic() {
-            true => LinkTarget::RawQuic,
-            false => LinkTarget::WebTransport {
-                authority: self.url.authority(),
-                path: self.url.path().to_owned(),
-            },
+        let target = LinkTarget {
+            authority: self.url.authority(),
+            path: self.url.path().to_owned(),
         };
         let tls = self.tls_config().await?;
-        let config = client_config(tls, &target).map_err(|error| error.to_string())?;
+        let config = client_config(tls).map_err(|error| error.to_string())?;
         let now = tasks::now();
         let (connection, inbox) = self
             .port
@@ -145,26 +155,32 @@ impl Dialer {
         let response = rest::send(&request).await.map_err(|error| error.to_string())?;
         let hash = HEXLOWER_PERMISSIVE.decode(response.body.trim_ascii());
         match (response.status, hash.ok().and_then(|hash| hash.try_into().ok())) {
-            (200, Some(hash)) => Ok(hash),
+            (200, Some(hash)) => {
+                *lock(&self.published) = Some(hash);
+                Ok(hash)
+            }
             (status, _) => Err(format!("{} has no hash at /certificate.sha256: {status}", self.url)),
         }
     }
 }
 
-/// Returns the addresses with the families in turn, beginning with the first one.
-fn in_turn(found: &[SocketAddr]) -> impl Iterator<Item = SocketAddr> {
-    let is_first = |address: &&SocketAddr| found.first().is_some_and(|first| first.is_ipv4() == address.is_ipv4());
-    let mut first = found.iter().filter(move |address| is_first(address));
-    let mut second = found.iter().filter(move |address| !is_first(address));
+/// Returns the address that answered, then the others with the families in turn, beginning with the
+/// first one.
+fn in_turn(found: &[SocketAddr], answered: Option<IpAddr>) -> impl Iterator<Item = SocketAddr> {
+    let has_answered = move |address: &&SocketAddr| Some(address.ip()) == answered;
+    let others = move || found.iter().filter(move |address| !has_answered(address));
+    let is_v4 = others().next().is_some_and(SocketAddr::is_ipv4);
+    let mut first = others().filter(move |address| address.is_ipv4() == is_v4);
+    let mut second = others().filter(move |address| address.is_ipv4() != is_v4);
     let mut takes_first = false;
-    std::iter::from_fn(move || {
+    let in_turn = std::iter::from_fn(move || {
         takes_first = !takes_first;
         match takes_first {
             true => first.next().or_else(|| second.next()),
             false => second.next().or_else(|| first.next()),
         }
-        .copied()
-    })
+    });
+    found.iter().filter(has_answered).take(1).chain(in_turn).copied()
 }
 
 async fn load_roots() -> Result<Arc<RootCertStore>, String> {
@@ -239,8 +255,13 @@ mod tests {
     fn the_families_take_turns() {
         let address = |text: &str| -> SocketAddr { text.parse().expect("an address") };
         let (a, b, c) = (address("[::1]:1"), address("[::2]:1"), address("192.0.2.1:1"));
-        assert_eq!(in_turn(&[a, b, c]).collect::<Vec<_>>(), [a, c, b]);
-        assert_eq!(in_turn(&[c, a, b]).collect::<Vec<_>>(), [c, a, b]);
-        assert_eq!(in_turn(&[]).next(), None);
+        let order = |found: &[SocketAddr], answered: Option<SocketAddr>| -> Vec<SocketAddr> {
+            in_turn(found, answered.map(|address| address.ip())).collect()
+        };
+        assert_eq!(order(&[a, b, c], None), [a, c, b]);
+        assert_eq!(order(&[c, a, b], None), [c, a, b]);
+        assert_eq!(order(&[a, b, c], Some(b)), [b, a, c], "the one that answered is first");
+        assert_eq!(order(&[a, c], Some(b)), [a, c], "it has no such address any more");
+        assert_eq!(order(&[], Some(b)), []);
     }
 }

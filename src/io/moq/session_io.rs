@@ -5,11 +5,12 @@
 //! are being closed.
 
 use std::future::{Future, pending, poll_fn};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::arrivals::{ArrivedConnection, WaitingEntry};
 use super::dial::Dialer;
@@ -29,11 +30,17 @@ type Dialing = Pin<Box<dyn Future<Output = Result<(MoqLink, ConnectionInbox), St
 pub enum ConnectionSource {
     Caller {
         arriving: oneshot::Receiver<ArrivedConnection>,
+        /// The reason why the last connection reached no session.
+        failures: watch::Receiver<String>,
         _entry: WaitingEntry,
     },
     Relay {
         dialer: Arc<Dialer>,
         dialing: Option<Dialing>,
+        /// Dials since the relay last answered.
+        attempt: usize,
+        /// The address of the last dial.
+        remote: Option<IpAddr>,
         /// Tells `/start` that the session is ready, or why it ended before that.
         ready: Option<oneshot::Sender<Result<(), String>>>,
     },
@@ -58,6 +65,8 @@ pub struct MoqIo {
 pub enum MoqInput {
     Event(u64, ReceivedEvent),
     Arrived(Box<ArrivedConnection>),
+    /// A connection reached no session, with the reason.
+    Unbound(String),
     Dialed(Box<Result<(MoqLink, ConnectionInbox), String>>),
     /// The request to `/start` is gone.
     Abandoned,
@@ -90,8 +99,12 @@ impl SessionIo for MoqIo {
                 let number = self.open(inbox);
                 session.handle_arrival(number, arrival, now);
             }
+            MoqInput::Unbound(why) => session.handle_attempt(why),
             MoqInput::Dialed(dialed) => match *dialed {
                 Ok((link, inbox)) => {
+                    if let ConnectionSource::Relay { remote, .. } = &mut self.source {
+                        *remote = Some(link.remote_address().ip());
+                    }
                     let number = self.open(inbox);
                     session.handle_dialed(number, link, now);
                 }
@@ -115,18 +128,34 @@ impl SessionIo for MoqIo {
                 }
             }
             MoqCommand::Dial => {
-                if let ConnectionSource::Relay { dialer, dialing, .. } = &mut self.source {
-                    *dialing = Some(Box::pin(dialer.clone().dial()));
+                if let ConnectionSource::Relay {
+                    dialer,
+                    dialing,
+                    attempt,
+                    ..
+                } = &mut self.source
+                {
+                    *dialing = Some(Box::pin(dialer.clone().dial(*attempt)));
+                    *attempt += 1;
                     cx.waker().wake_by_ref();
                 }
             }
             MoqCommand::Drop { connection } => self.inboxes.retain(|(number, _)| *number != connection),
             MoqCommand::Ready => {
-                if let ConnectionSource::Relay { ready, .. } = &mut self.source
-                    && let Some(ready) = ready.take()
+                if let ConnectionSource::Relay {
+                    dialer,
+                    attempt,
+                    remote,
+                    ready,
+                    ..
+                } = &mut self.source
                 {
-                    // The request may be gone.
-                    let _ = ready.send(Ok(()));
+                    *attempt = 0;
+                    remote.inspect(|remote| dialer.note_answer(*remote));
+                    if let Some(ready) = ready.take() {
+                        // The request may be gone.
+                        let _ = ready.send(Ok(()));
+                    }
                 }
             }
         }
@@ -161,11 +190,15 @@ fn poll_inboxes(inboxes: &mut [(u64, ConnectionInbox)], cx: &mut Context<'_>) ->
 async fn from_source(source: &mut ConnectionSource) -> MoqInput {
     match source {
         ConnectionSource::Arrived => pending().await,
-        ConnectionSource::Caller { arriving, .. } => match arriving.await {
-            Ok(arrived) => MoqInput::Arrived(Box::new(arrived)),
-            // The registry holds the sender until the caller arrives.
-            Err(_) => pending().await,
-        },
+        ConnectionSource::Caller { arriving, failures, .. } => {
+            tokio::select! {
+                biased;
+                // The registry holds the sender until the caller arrives.
+                Ok(arrived) = arriving => MoqInput::Arrived(Box::new(arrived)),
+                Ok(()) = failures.changed() => MoqInput::Unbound(failures.borrow_and_update().clone()),
+                else => pending().await,
+            }
+        }
         ConnectionSource::Relay { dialing, ready, .. } => {
             tokio::select! {
                 dialed = poll_fn(|cx| poll_dialing(dialing, cx)) => MoqInput::Dialed(Box::new(dialed)),

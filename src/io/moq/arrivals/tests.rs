@@ -88,7 +88,7 @@ struct Caller {
 
 impl Rig {
     fn caller(&self, path: &str, broadcast: Option<&str>) -> Caller {
-        let target = LinkTarget::WebTransport {
+        let target = LinkTarget {
             authority: "localhost:4080".into(),
             path: path.into(),
         };
@@ -98,7 +98,7 @@ impl Rig {
             .expect("ring has TLS 1.3")
             .with_root_certificates(self.roots.clone())
             .with_no_client_auth();
-        let config = client_config(tls, &target).expect("it has TLS 1.3");
+        let config = client_config(tls).expect("it has TLS 1.3");
         let remote = SocketAddr::from(([127, 0, 0, 1], self.server.number()));
         let now = tasks::now();
         let (connection, inbox) = self
@@ -311,4 +311,26 @@ async fn shutdown_closes_unbound_connections() {
     };
     let (closed, ()) = tokio::join!(caller.closed(), stopping);
     assert!(!matches!(closed, LinkClosed::TimedOut), "{closed:?}");
+}
+
+/// The log of a session without a caller says what happened to the last connection.
+#[tokio::test]
+async fn waiting_sessions_learn_why_a_connection_reached_none() {
+    let rig = rig(false, &[]);
+    let mut failures = rig.waiting.failures();
+    assert!(!failures.has_changed().expect("the registry lives"));
+    rig.caller("/elsewhere", Some("a/request")).closed().await;
+    let changed = tokio::time::timeout(GUARD, failures.changed()).await;
+    changed.expect("a reason in time").expect("the registry lives");
+    assert_eq!(*failures.borrow_and_update(), ArrivalError::Path.to_string());
+}
+
+#[tokio::test]
+async fn a_caller_is_told_that_its_session_has_just_ended() {
+    let rig = rig(false, &[]);
+    let (_entry, arriving) = rig.wait_for("a/request", "a");
+    drop(arriving);
+    let why = rig.caller("/moq", Some("a/request")).closed().await;
+    let reason = "the session is over".to_owned();
+    assert_eq!(why, LinkClosed::ByPeer { code: 0, reason });
 }

@@ -150,11 +150,11 @@ impl MoqSession {
         if let Some(peer) = self.bot.peer() {
             peer.discover(&self.setup.namespace, &mut self.uplink);
         }
+        self.commands.push_back(MoqCommand::Ready);
         if std::mem::replace(&mut self.redial.was_up, true) {
             log::info!("connected to the relay again");
             return;
         }
-        self.commands.push_back(MoqCommand::Ready);
         if let MoqPhase::Waiting { until } = &mut self.phase {
             *until = now + super::CALLER_WITHIN;
         }

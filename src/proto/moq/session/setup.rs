@@ -66,6 +66,6 @@ pub enum MoqCommand {
     /// The session has no more use for a connection. If it was not drained, the endpoint has to be
     /// told.
     Drop { connection: u64 },
-    /// The bot's broadcast is announced to the relay. Emitted once, in dial mode.
+    /// The bot's broadcast is announced to the relay. Emitted in dial mode, for every connection.
     Ready,
 }
