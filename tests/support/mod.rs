@@ -1,6 +1,6 @@
 //! Support of the black-box tests: the real binary on free ports, a strict microcontroller, four
-//! telephony providers and their REST API, WebSocket and HTTP clients, a bot in a process, and
-//! audio.
+//! telephony providers and their REST API, WebSocket, QUIC and HTTP clients, a bot in a process,
+//! and audio.
 
 pub mod client;
 pub mod cloud;
@@ -8,6 +8,7 @@ pub mod device;
 pub mod http;
 #[allow(dead_code, reason = "it is also a program")]
 pub mod livekit;
+pub mod moq;
 pub mod participant;
 pub mod program;
 pub mod provider;
