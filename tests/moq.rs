@@ -1,5 +1,8 @@
-//! Media over QUIC of the real binary, as far as HTTP and the command line show it. Peers that
-//! speak QUIC are in `tests/peers/moq`.
+//! Media over QUIC of the real binary: here what HTTP and the command line show of it, in `calls`
+//! whole calls, in `hostile` what other peers do. Published clients are in `tests/peers/moq`.
+
+mod calls;
+mod hostile;
 
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
@@ -7,6 +10,7 @@ use std::net::UdpSocket;
 use serde_json::{Value, json};
 
 use crate::support::http::{self, Reply};
+use crate::support::moq::MoqInvitation;
 use crate::support::runner::TestRunner;
 
 const SERVE: [&str; 4] = ["-t", "moq", "--moq-bind", "127.0.0.1:0"];
@@ -18,6 +22,13 @@ fn serve(more: &[&str]) -> TestRunner {
 fn start(runner: &TestRunner, body: &Value) -> Reply {
     let json = "Content-Type: application/json";
     http::request(runner.addr, "POST", "/start", &[json], body.to_string().as_bytes()).expect("an answer")
+}
+
+/// Begins a session.
+fn invite(runner: &TestRunner, body: &Value) -> MoqInvitation {
+    let reply = start(runner, body);
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    MoqInvitation::read(&reply.json())
 }
 
 /// every `/start` works, each with a namespace of its own unless one is named.
