@@ -6,7 +6,7 @@
 #   tests/check.sh STAGE...   these stages, one after the other, with their output on the terminal:
 #       fmt lint doc test fuzz deny size features       the code itself
 #       smallest telephone                              reduced builds: what they report as absent, and a call
-#       aiortc gstreamer net pipecat rooms moq browser firefox    real peers
+#       aiortc gstreamer net pipecat rooms moq assistants browser firefox    real peers
 #       cloud                                           the cloud service and packer against the published client
 #       chaos (ROUNDS=100)                              the cloud service killed at random moments: no data is lost
 #       cross arm                                       ARM builds, and their run under an emulator
@@ -52,7 +52,7 @@ stage() {
     size) release; printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary ;;
     features) each_feature ;;
     smallest | telephone) reduced "$1" ;;
-    aiortc | gstreamer | net | pipecat | rooms | moq | browser | firefox | cloud) "peer_$1" ;;
+    aiortc | gstreamer | net | pipecat | rooms | moq | assistants | browser | firefox | cloud) "peer_$1" ;;
     chaos) release; python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-100}" ;;
     cross | arm | armv7) arm_code "$1" ;;
     sizes) cross/sizes native ;;
@@ -197,6 +197,17 @@ peer_moq() {
     release
     $python tests/peers/moq/run.py --binary $binary --relay "$relay"
     node tests/peers/browser/run.mjs --moq --relay "$relay" --binary $binary
+}
+
+# The package pins an older version of a library, and its other dependencies are models, so it has a folder of its own.
+peer_assistants() {
+    needs_path 'npm ci --prefix tests/peers/browser' tests/peers/browser/node_modules || return 0
+    needs_python aiortc aiortc || return 0
+    needs_python pipecat.services.openai.realtime.llm pipecat || return 0
+    needs_path "$python -m pip install --no-deps --target target/speech-to-speech -r tests/peers/assistants/requirements-s2s.txt" \
+        target/speech-to-speech || return 0
+    release
+    $python tests/peers/assistants/run.py --binary $binary
 }
 
 peer_browser() {
