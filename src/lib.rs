@@ -97,6 +97,7 @@
 //! | `videoroom` | Daily rooms |
 //! | `messaging` | WhatsApp calls |
 //! | `moq` | Media over QUIC, served or through a relay |
+//! | `assistants` | the built-in bot `realtime`, by a speech-to-speech service |
 //! | `tls` | HTTPS on the HTTP port |
 //! | `page` | the page at `/client/` |
 //! | `doctor` | `edge-runner doctor`, a check of network and credentials |

@@ -17,6 +17,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::config::{Config, Secret, Transport};
+use crate::proto::metrics::RunnerMetrics;
 pub use media::{Audio, AudioFrame, AudioMix, Event, Events, LeaveReason, Media, MediaError, Output, Participant};
 
 /// The error of a bot. It ends the bot's own session, with one WARN line.
@@ -46,6 +47,8 @@ pub struct RunnerArguments {
     pub cli_args: Arc<Config>,
     /// The transport of the session, with what only that transport has.
     pub kind: Kind,
+    /// The metrics of the runner, for its built-in bots.
+    pub(crate) metrics: Arc<RunnerMetrics>,
 }
 
 impl RunnerArguments {
@@ -60,6 +63,7 @@ impl RunnerArguments {
             shutdown: Shutdown::default(),
             cli_args,
             kind,
+            metrics: Arc::default(),
         }
     }
 

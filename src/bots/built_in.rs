@@ -19,5 +19,10 @@ pub async fn built_in_bot(args: RunnerArguments) -> Result<(), BotError> {
     match args.cli_args.bot {
         BuiltInBot::Parrot => parrot::parrot(args).await,
         BuiltInBot::Echo => echo::echo(args).await,
+        #[cfg(feature = "assistants")]
+        BuiltInBot::Realtime => super::assistant::realtime::realtime(args).await,
+        // The command line refuses it.
+        #[cfg(not(feature = "assistants"))]
+        BuiltInBot::Realtime => Err("the bot `realtime` is not in this build".into()),
     }
 }

@@ -1,8 +1,10 @@
 //! The built-in bots, of which `--bot` selects one.
 //!
 //! [`parrot`] repeats what the caller said after a pause, [`echo`] returns every frame at once.
-//! Both use only the public API for bots.
+//! Both use only the public API for bots. `assistant` has those that talk by services.
 
+#[cfg(feature = "assistants")]
+pub mod assistant;
 mod built_in;
 pub mod echo;
 pub mod parrot;

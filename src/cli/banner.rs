@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::features::guarded;
 use super::flags::common_name;
 use super::qr;
-use crate::config::{Config, Host, ListenAddresses, MoqMode, Tls, Transport};
+use crate::config::{BuiltInBot, Config, Host, ListenAddresses, MoqMode, Tls, Transport};
 use crate::features::{Feature, sockets};
 use crate::limits::SESSIONS_MAX_DEFAULT;
 use crate::proto::address_scope::AddressScope;
@@ -38,6 +38,14 @@ pub fn text(config: &Config, listening: &ListenAddresses, on_terminal: bool) -> 
     if let Some(program) = config.command.as_ref().and_then(|command| command.first()) {
         // The arguments may contain secrets.
         rows.push(("Bot", format!("{}, once per session", sanitized(program))));
+    }
+    if config.bot == BuiltInBot::Realtime && config.command.is_none() {
+        let realtime = &config.assistant.realtime;
+        let (host, model) = (realtime.url.host(), &realtime.model);
+        rows.push((
+            "Bot",
+            format!("realtime: the speech of callers goes to {host}, model {model}"),
+        ));
     }
     if let Some(transport) = config.transport {
         rows.push(("Transport", format!("/start accepts {} only", full_name(transport))));

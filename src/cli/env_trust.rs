@@ -93,6 +93,7 @@ const PAIRS: &[(&str, &[&str])] = &[
     ("VIDEOROOM_API_URL", &["VIDEOROOM_API_KEY"]),
     ("MEDIAROOM_URL", &["MEDIAROOM_API_SECRET", "MEDIAROOM_API_KEY"]),
     ("MESSAGING_API_URL", &["MESSAGING_TOKEN"]),
+    ("REALTIME_URL", &["REALTIME_API_KEY"]),
     ("CLOUD_API_URL", &["CLOUD_API_KEY"]),
 ];
 
@@ -113,8 +114,14 @@ const OTHER_SECRETS: &[&str] = &[
     "MESSAGING_TOKEN",
     "MESSAGING_APP_SECRET",
     "MESSAGING_WEBHOOK_VERIFICATION_TOKEN",
+    "REALTIME_API_KEY",
     "CLOUD_API_KEY",
 ];
+
+/// Aliases of secrets that programs read under this name. The runner uses them only when its own
+/// bot needs them, so programs inherit them; and it sends them only to the URL of the alias, or to
+/// the vendor.
+const SHARED: &[&str] = &["OPENAI_API_KEY"];
 
 /// Returns the variables of a telephony provider that are secrets.
 fn secrets(provider: &Provider) -> impl Iterator<Item = &'static str> {
@@ -153,6 +160,7 @@ pub(super) fn withheld(
         .chain(providers.iter().flat_map(|provider| secrets(provider)))
         .chain(OTHER_SECRETS.iter().copied())
         .flat_map(all_names)
+        .filter(|name| !SHARED.contains(name))
         .map(str::to_owned)
         .collect();
     let entries = passed.iter().flat_map(|text| text.split(',')).map(str::trim);
@@ -202,7 +210,9 @@ fn rejection_reason(line: &EnvLine, process: &BTreeMap<String, String>) -> Optio
     // Check the aliases too: a bot may read a name that the runner does not.
     let set = |name: &&str| process.get(*name).is_some_and(|value| !value.trim().is_empty());
     let names = |secret| std::iter::once(secret).chain(aliases::aliases(Area::Variable, secret).iter().copied());
-    let secret = sent_to(&PROVIDERS, canonical).into_iter().flat_map(names).find(set)?;
+    let is_sent = |secret: &&str| name != canonical || !SHARED.contains(secret);
+    let secrets = sent_to(&PROVIDERS, canonical).into_iter().flat_map(names);
+    let secret = secrets.filter(is_sent).find(set)?;
     Some(format!(
         "is the URL that {secret} is sent to, which the environment of the runner sets: set both there, or both in .env"
     ))

@@ -68,6 +68,7 @@ const VARIABLES: &[(Feature, &[&str])] = &[
     (Feature::Videoroom, &["VIDEOROOM_", "RUNNER_START_NAMES"]),
     (Feature::Mediaroom, &["MEDIAROOM_"]),
     (Feature::Messaging, &["MESSAGING_"]),
+    (Feature::Assistants, &["REALTIME_", "RUNNER_BOT_"]),
 ];
 
 /// Variables with a credential. Telephony providers list theirs in their own tables.
@@ -137,8 +138,11 @@ pub(super) fn guarded() -> String {
 pub(super) fn check(args: &LowArgs, transport: Option<Transport>) -> Result<(), UsageError> {
     let by_transport = transport.map(|transport| (format!("`-t {}`", transport.name()), transport.feature()));
     let given = OPTIONS.iter().filter(|(.., is_given)| is_given(args));
+    let by_bot = args
+        .bot
+        .and_then(|bot| Some((format!("`--bot {}`", bot.name()), bot.feature()?)));
     let by_options = given.filter_map(|(long, ..)| Some((format!("`{long}`"), of_option(long)?)));
-    reject(by_transport.into_iter().chain(by_options))
+    reject(by_transport.into_iter().chain(by_bot).chain(by_options))
 }
 
 fn reject(mut needs: impl Iterator<Item = (String, Feature)>) -> Result<(), UsageError> {

@@ -256,7 +256,8 @@ pub(super) const FLAGS: &[RunnerFlag] = &[
         "--bot",
         FlagKind::Value("NAME", |args, text| put(&mut args.bot, bot(&text)?)),
         BOTS,
-        "Built-in bot: `parrot` repeats what you say after you pause, `echo` plays every frame straight back. A command after `--` replaces it. [default: parrot]",
+        "Built-in bot: `parrot` repeats what you say after you pause, `echo` plays every frame straight back, `realtime` \
+         talks by a speech-to-speech service (REALTIME_ variables below). A command after `--` replaces it. [default: parrot]",
     ),
     flag(
         None,

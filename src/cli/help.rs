@@ -106,6 +106,84 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "Base URL of the WhatsApp API. [default: https://graph.facebook.com/v23.0]",
     ),
     (
+        "REALTIME_URL",
+        "URL of the service of `--bot realtime`: ws, wss, http or https. [default: https://api.openai.com/v1]",
+    ),
+    (
+        "REALTIME_API_KEY",
+        "Its key. OPENAI_API_KEY is used for its own host and that of OPENAI_BASE_URL only.",
+    ),
+    ("REALTIME_API_KEY_FILE", "File whose first line is the key."),
+    (
+        "REALTIME_MODEL",
+        "Speech-to-speech model. Required with other services than the default. [default: gpt-realtime-2.1]",
+    ),
+    (
+        "REALTIME_VOICE",
+        "Voice of the model. [default: marin, or that of the service]",
+    ),
+    (
+        "REALTIME_DIALECT",
+        "Form of the protocol: ga, beta, azure or xai. [default: by the host]",
+    ),
+    (
+        "REALTIME_INSTRUCTIONS",
+        "What the bot is and does. `{name}` stands for a variable in the `body` of `/start`.",
+    ),
+    ("REALTIME_INSTRUCTIONS_FILE", "File with these instructions."),
+    (
+        "REALTIME_TRANSCRIPTION_MODEL",
+        "Model that writes down what callers say, or off. [default: gpt-4o-mini-transcribe with the default URL, else off]",
+    ),
+    (
+        "REALTIME_TURN_DETECTION",
+        "How the end of a caller's turn is found: server_vad or semantic_vad. [default: server_vad]",
+    ),
+    (
+        "REALTIME_NOISE_REDUCTION",
+        "Noise reduction of the service: near_field, far_field or off. [default: off]",
+    ),
+    (
+        "REALTIME_G711",
+        "Whether telephone calls are sent as G.711: on or off. [default: on with OpenAI, Azure and xAI]",
+    ),
+    (
+        "REALTIME_SESSION_FILE",
+        "File with a JSON object that is merged into the `session` of the service.",
+    ),
+    (
+        "RUNNER_BOT_GREETING",
+        "What `--bot realtime` says first; empty for nothing. [default: a greeting in the model's words]",
+    ),
+    (
+        "RUNNER_BOT_MINUTES",
+        "Length of its sessions in minutes, 1 to 55. [default: 15]",
+    ),
+    (
+        "RUNNER_BOT_SESSIONS",
+        "Its sessions at once, without `--max-sessions`. [default: 4]",
+    ),
+    (
+        "RUNNER_BOT_IDLE",
+        "Silence that ends a session, in seconds. [default: 300, telephone 30]",
+    ),
+    (
+        "RUNNER_BOT_INTERRUPT",
+        "Whether callers can interrupt it: on or off. [default: on]",
+    ),
+    (
+        "RUNNER_BOT_TRANSCRIPTS",
+        "Whether clients get what both sides say as text: on or off. [default: on]",
+    ),
+    (
+        "RUNNER_BOT_BODY_MAY",
+        "What the `body` of `/start` may set: a list of instructions, voice, tools, language, temperature.",
+    ),
+    (
+        "RUNNER_BOT_LANGUAGES",
+        "Languages that the `body` of `/start` may name, such as en,de.",
+    ),
+    (
         "RUNNER_START_NAMES",
         "Names of the fields in the reply of `/start` for Daily: canonical, alias or both. [default: both]",
     ),
@@ -281,6 +359,9 @@ fn description(flag: &RunnerFlag) -> Cow<'static, str> {
             let needed = markup_providers(&PROVIDERS);
             let help = flag.help.trim_end_matches('.');
             return Cow::Owned(format!("{help}. Required with {needed}."));
+        }
+        "--bot" if Feature::Assistants.missing().is_some() => {
+            return Cow::Owned(flag.help.replace("`realtime`", &format!("`realtime` {ABSENT}")));
         }
         _ => return Cow::Borrowed(flag.help),
     }

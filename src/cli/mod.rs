@@ -7,6 +7,7 @@
 //! process. A usage error ends the process with exit code 2; its text names the mistake and the
 //! expected value.
 
+mod assistants;
 pub mod banner;
 mod completions;
 mod env_options;

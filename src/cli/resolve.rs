@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use super::flags::{LowArgs, WsAuth};
-use super::{Env, UsageError, env_trust, features, messaging, rooms, telephony};
+use super::{Env, UsageError, assistants, env_trust, features, messaging, rooms, telephony};
 use crate::config::{BotAudio, BuiltInBot, Config, IceServer, MoqConfig, MoqMode, Secret, Tls, Transport};
 use crate::features::Feature;
 use crate::limits::{
@@ -60,6 +60,7 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
         args.moq
             .resolve(transport, &tls, ws_auth == WsAuth::Token, env, warnings)
     })?;
+    let assistant = features::where_built(Feature::Assistants, || assistants::assistants(&args, env, warnings))?;
     check_udp_ports(&args, transport, &moq)?;
     features::check(&args, transport)?;
     features::warn_unused_credentials(variables, warnings);
@@ -95,10 +96,15 @@ pub(super) fn config(args: LowArgs, env: &Env<'_>, warnings: &mut Vec<String>) -
     config.mediaroom = mediaroom;
     config.messaging = messaging;
     config.moq = moq;
+    let sessions_default = match config.bot {
+        BuiltInBot::Realtime => assistant.sessions_max,
+        BuiltInBot::Parrot | BuiltInBot::Echo => SESSIONS_MAX_DEFAULT,
+    };
+    config.assistant = assistant;
     config.start_names = start_names;
     config.direct = args.direct;
     config.bot_enters_rooms = true;
-    config.sessions_max = args.sessions_max.unwrap_or(SESSIONS_MAX_DEFAULT);
+    config.sessions_max = args.sessions_max.unwrap_or(sessions_default);
     config.workers = args.workers;
     config.opus_complexity = args.opus_complexity.unwrap_or(OPUS_COMPLEXITY_DEFAULT);
     config.verbosity = args.verbosity;

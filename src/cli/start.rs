@@ -156,6 +156,13 @@ fn exposures(config: &Config, doctor: bool) -> Vec<String> {
                 .into(),
         );
     }
+    if config.pays_for_strangers() {
+        warnings.push(
+            "`--bot realtime` without `--allowed-origins` and `--api-key`: any web page in a browser that reaches this \
+             runner can talk to the service, which costs money"
+                .into(),
+        );
+    }
     // The doctor has a line of its own for it.
     warnings.extend(config.open_access_warning().filter(|_| !doctor));
     if config.videoroom.dialin && !config.has_public_name() {

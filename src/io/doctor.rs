@@ -4,6 +4,8 @@
 //! once, each with a time limit; `proto::doctor` judges the results. Only configured servers are
 //! asked, only for what is free of charge, and nothing is left behind.
 
+#[cfg_attr(not(feature = "assistants"), path = "doctor/assistant/absent.rs")]
+mod assistant;
 #[cfg_attr(not(feature = "tls"), path = "doctor/certificate/absent.rs")]
 mod certificate;
 #[cfg_attr(not(feature = "turn"), path = "doctor/ice_servers/absent.rs")]
@@ -33,7 +35,7 @@ pub use crate::proto::doctor::{Finding, FindingLevel, Findings};
 /// Runs every check.
 pub async fn examine(config: Arc<Config>) -> Findings {
     let on_machine = blocking(&config, machine::examine);
-    let (ports, machine, https, quic, relay, resolver, ice_servers, providers, rooms, messaging, program) = tokio::join!(
+    let (ports, machine, https, quic, relay, resolver, ice_servers, providers, rooms, messaging, service, program) = tokio::join!(
         within("ports", ports::examine(&config)),
         within("machine", on_machine),
         within("https", blocking(&config, certificate::examine)),
@@ -44,6 +46,7 @@ pub async fn examine(config: Arc<Config>) -> Findings {
         within("telephony", remote::providers(&config)),
         within("rooms", remote::rooms(&config)),
         within("messaging", remote::messaging(&config)),
+        within("realtime", assistant::examine(&config)),
         within("bot", blocking(&config, machine::program)),
     );
     let https = if_built(Feature::Tls, https);
@@ -63,6 +66,7 @@ pub async fn examine(config: Arc<Config>) -> Findings {
             providers,
             rooms,
             messaging,
+            service,
             program,
         ]
         .concat(),

@@ -45,7 +45,7 @@ pub mod socket;
 pub mod udp;
 #[cfg_attr(not(feature = "webrtc"), path = "webrtc/absent.rs")]
 pub mod webrtc;
-#[cfg(feature = "mediaroom")]
+#[cfg(any(feature = "mediaroom", feature = "assistants"))]
 pub mod websocket_client;
 #[cfg(feature = "messaging")]
 pub mod whatsapp;

@@ -117,6 +117,7 @@ impl Sessions {
         let mut args = RunnerArguments::new(session_id.clone(), body, self.0.config.clone(), kind);
         args.shutdown = self.0.shutdown.clone();
         args.handle_sigint = self.0.config.direct;
+        args.metrics = self.0.metrics.clone();
         let bot = self.0.bot.clone();
         // The bot function is called inside the task, because it may panic before its first await.
         let task = logging::in_session(session_id.clone(), async move { bot(args).await });

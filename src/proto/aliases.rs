@@ -83,6 +83,8 @@ pub const TABLE: &[AliasRow] = &[
     row(Area::Variable, "TELCO_C_AUTH_TOKEN", &["PLIVO_AUTH_TOKEN"]),
     row(Area::Variable, "CLOUD_API_URL", &["PIPECAT_API_HOST"]),
     row(Area::Variable, "CLOUD_API_KEY", &["PIPECAT_CLOUD_API_KEY"]),
+    row(Area::Variable, "REALTIME_URL", &["OPENAI_BASE_URL"]),
+    row(Area::Variable, "REALTIME_API_KEY", &["OPENAI_API_KEY"]),
     row(Area::JsonKey, "buildfilePath", &["dockerfilePath"]),
     row(Area::JsonKey, "createVideoroomRoom", &["createDailyRoom"]),
     row(Area::JsonKey, "videoroomRoomProperties", &["dailyRoomProperties"]),

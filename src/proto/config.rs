@@ -10,6 +10,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::aliases::{self, Area};
+pub use crate::assistant::config::{
+    AssistantConfig, BodyPermissions, Dialect, Greeting, NoiseReduction, RealtimeConfig, TurnDetection,
+};
+pub use crate::assistant::service_url::{ServiceUrl, ServiceVendor};
 use crate::features::Feature;
 use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
 pub use crate::moq::config::{MoqCertificate, MoqConfig, MoqMode};
@@ -293,17 +297,28 @@ pub enum BuiltInBot {
     Parrot,
     /// Plays every frame back at once.
     Echo,
+    /// Talks by a speech-to-speech service.
+    Realtime,
 }
 
 impl BuiltInBot {
     /// All bots, the default first.
-    pub const ALL: [BuiltInBot; 2] = [BuiltInBot::Parrot, BuiltInBot::Echo];
+    pub const ALL: [BuiltInBot; 3] = [BuiltInBot::Parrot, BuiltInBot::Echo, BuiltInBot::Realtime];
 
     /// Returns the name in `--bot`.
     pub fn name(self) -> &'static str {
         match self {
             BuiltInBot::Parrot => "parrot",
             BuiltInBot::Echo => "echo",
+            BuiltInBot::Realtime => "realtime",
+        }
+    }
+
+    /// Returns the feature that the bot needs.
+    pub fn feature(self) -> Option<Feature> {
+        match self {
+            BuiltInBot::Parrot | BuiltInBot::Echo => None,
+            BuiltInBot::Realtime => Some(Feature::Assistants),
         }
     }
 }
@@ -383,6 +398,8 @@ pub struct Config {
     pub messaging: Option<Messaging>,
     /// Media over QUIC, which only `-t moq` serves.
     pub moq: MoqConfig,
+    /// The built-in bots that use services.
+    pub assistant: AssistantConfig,
     /// Names of the fields of a Daily room in the response of `/start`.
     pub start_names: StartNames,
     /// Whether to run one bot in one Daily room, without a web server.
@@ -433,6 +450,7 @@ impl Default for Config {
             mediaroom: Mediaroom::default(),
             messaging: None,
             moq: MoqConfig::default(),
+            assistant: AssistantConfig::default(),
             start_names: StartNames::default(),
             direct: false,
             bot_enters_rooms: true,
@@ -469,6 +487,13 @@ impl Config {
         let serves = matches!(self.transport, None | Some(Transport::Videoroom)) && !self.direct;
         let can = self.videoroom.key.is_some() && self.bot_enters_rooms;
         serves && can && self.allowed_origins.is_empty() && self.api_key.is_none()
+    }
+
+    /// Returns whether anyone who reaches this runner can spend the money of its operator: the bot
+    /// uses a service with a key, and neither allowed origins nor an API key is set.
+    pub fn pays_for_strangers(&self) -> bool {
+        let pays = self.bot == BuiltInBot::Realtime && self.command.is_none() && self.assistant.realtime.key.is_some();
+        pays && self.allowed_origins.is_empty() && self.api_key.is_none()
     }
 
     /// Returns a warning if others reach this runner, over the network or through the proxy, and

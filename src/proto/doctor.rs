@@ -3,6 +3,8 @@
 //! In: addresses, routes, limits, the clock, responses. Out: [`Finding`]s, each with a level, a
 //! description and a remedy. A finding contains no secret and no text of a peer.
 
+#[cfg(feature = "assistants")]
+pub mod assistant;
 #[cfg(feature = "tls")]
 pub mod certificate;
 pub mod machine;

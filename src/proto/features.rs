@@ -19,6 +19,8 @@ pub enum Feature {
     Videoroom,
     Messaging,
     Moq,
+    /// Built-in bots that talk by a speech-to-speech service.
+    Assistants,
     Tls,
     Page,
     Doctor,
@@ -27,7 +29,7 @@ pub enum Feature {
 
 impl Feature {
     /// All features, in the order of `Cargo.toml`.
-    pub const ALL: [Feature; 12] = [
+    pub const ALL: [Feature; 13] = [
         Feature::WebRtc,
         Feature::Turn,
         Feature::Telephony,
@@ -36,6 +38,7 @@ impl Feature {
         Feature::Videoroom,
         Feature::Messaging,
         Feature::Moq,
+        Feature::Assistants,
         Feature::Tls,
         Feature::Page,
         Feature::Doctor,
@@ -53,6 +56,7 @@ impl Feature {
             Feature::Videoroom => "videoroom",
             Feature::Messaging => "messaging",
             Feature::Moq => "moq",
+            Feature::Assistants => "assistants",
             Feature::Tls => "tls",
             Feature::Page => "page",
             Feature::Doctor => "doctor",
@@ -71,6 +75,7 @@ impl Feature {
             Feature::Videoroom => cfg!(feature = "videoroom"),
             Feature::Messaging => cfg!(feature = "messaging"),
             Feature::Moq => cfg!(feature = "moq"),
+            Feature::Assistants => cfg!(feature = "assistants"),
             Feature::Tls => cfg!(feature = "tls"),
             Feature::Page => cfg!(feature = "page"),
             Feature::Doctor => cfg!(feature = "doctor"),

@@ -8,6 +8,7 @@
 //! - [`telephony`] and [`sockets`]: telephone calls and plain clients on WebSockets
 //! - [`livekit`] and [`daily`]: media rooms; [`whatsapp`]: calls of a messaging app
 //! - [`moq`]: Media over QUIC
+//! - [`assistant`]: bots that talk by the services of others
 //! - [`session`]: the contract of every session with its driver; [`event`]: what a session tells a
 //!   bot
 //! - [`audio`], [`rtvi`], [`process`] (bots that are programs)
@@ -29,6 +30,7 @@ pub mod aliases;
 #[cfg(test)]
 #[path = "../../tests/support/allocations.rs"]
 mod allocations;
+pub mod assistant;
 pub mod audio;
 pub mod config;
 pub mod counts;

@@ -7,6 +7,8 @@
 //! packet takes a lock or touches shared memory. Source: Prometheus "Text-based format" 0.0.4,
 //! "Metric and label naming".
 
+#[cfg(feature = "assistants")]
+mod assistants;
 pub mod process;
 mod session;
 mod text;
@@ -16,6 +18,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+#[cfg(feature = "assistants")]
+use crate::assistant::report::AssistantCount;
 use crate::config::{MetricsAccess, Transport};
 use crate::counts::{COUNTERS, COUNTS, CounterScope};
 use crate::event::LeaveReason;
@@ -121,6 +125,12 @@ impl Histogram {
         self.buckets[bucket_index(bounds, delay)].fetch_add(1, Relaxed);
         self.sum_us.fetch_add(delay.as_micros() as u64, Relaxed);
     }
+
+    fn render(&self, text: &mut MetricsText, bounds: &HistogramBounds, name: &'static str, help: &str) {
+        let counts: [u64; BUCKETS + 1] = array::from_fn(|at| self.buckets[at].load(Relaxed));
+        let sum = Duration::from_micros(self.sum_us.load(Relaxed));
+        text.histogram(name, help, bounds, &counts, sum);
+    }
 }
 
 /// The metrics of one transport.
@@ -166,6 +176,8 @@ pub struct RunnerMetrics {
     lateness: Histogram,
     #[cfg(feature = "moq")]
     moq: [AtomicU64; MOQ_OUTCOMES.len() + ArrivalError::LABELS.len()],
+    #[cfg(feature = "assistants")]
+    assistants: assistants::AssistantMetrics,
 }
 
 /// Values of the driver at the time of a scrape.
@@ -234,6 +246,12 @@ impl RunnerMetrics {
         }
     }
 
+    /// Records what happened with the service of an assistant.
+    #[cfg(feature = "assistants")]
+    pub fn assistant(&self, count: AssistantCount) {
+        self.assistants.add(count);
+    }
+
     #[cfg(feature = "moq")]
     fn render_moq(&self, text: &mut MetricsText, seen: &MetricsSnapshot) {
         text.family(
@@ -297,6 +315,8 @@ impl RunnerMetrics {
         self.render_delays(&mut text);
         #[cfg(feature = "moq")]
         self.render_moq(&mut text, seen);
+        #[cfg(feature = "assistants")]
+        self.assistants.render(&mut text);
         render_seen(&mut text, seen);
         text.into_string()
     }
@@ -392,9 +412,7 @@ impl RunnerMetrics {
             ),
         ];
         for (histogram, bounds, name, help) in histograms {
-            let counts: [u64; BUCKETS + 1] = array::from_fn(|at| histogram.buckets[at].load(Relaxed));
-            let sum = Duration::from_micros(histogram.sum_us.load(Relaxed));
-            text.histogram(name, help, bounds, &counts, sum);
+            histogram.render(text, bounds, name, help);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! it, or if several files use it. A number that one file uses is in that file. The code that uses
 //! a limit has a test at the limit and one past it.
 
+mod assistants;
 mod audio;
 mod bot;
 mod gathering;
@@ -14,6 +15,7 @@ mod runner;
 mod sockets;
 mod webrtc;
 
+pub use assistants::*;
 pub use audio::*;
 pub use bot::*;
 pub use gathering::*;

@@ -7,7 +7,7 @@
 //! answered here; order, time and speaking state are [`crate::rtvi`]'s. Source: `docs/spec/rtvi.md`
 //! 1 to 5.
 
-mod base64;
+pub(crate) mod base64;
 mod from_client;
 mod timestamp;
 mod to_client;

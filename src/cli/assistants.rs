@@ -1,0 +1,476 @@
+//! Reads the variables of the built-in bots that use services: `REALTIME_*` and `RUNNER_BOT_*`.
+//!
+//! In: the variables, files that they name, and `--bot`. Out: an [`AssistantConfig`] and warnings;
+//! with another bot the variables are not read. Rejects a service without key or model, a key over
+//! an unencrypted connection, and invalid values. `OPENAI_API_KEY` is used for its vendor's host
+//! only, or for the host in `OPENAI_BASE_URL`. No error contains a key or what a file holds.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::flags::LowArgs;
+use super::{Env, UsageError};
+use crate::config::{
+    AssistantConfig, BodyPermissions, BuiltInBot, Dialect, Greeting, NoiseReduction, RealtimeConfig, Secret,
+    ServiceUrl, ServiceVendor, TurnDetection,
+};
+use crate::limits::{
+    ASSISTANT_IDLE_S, ASSISTANT_INSTRUCTIONS_BYTES_MAX, ASSISTANT_LANGUAGES_MAX, ASSISTANT_MINUTES,
+    SESSIONS_MAX_HIGHEST,
+};
+use crate::proto::options::env::Variables;
+use crate::proto::options::number;
+use crate::proto::options::values::{all_names, credential, found, wrong};
+
+/// The service without `REALTIME_URL`.
+const URL_DEFAULT: &str = "https://api.openai.com/v1";
+/// Models and voice of that service; no other has defaults.
+const OPENAI_MODEL: &str = "gpt-realtime-2.1";
+const OPENAI_VOICE: &str = "marin";
+const OPENAI_TRANSCRIPTION_MODEL: &str = "gpt-4o-mini-transcribe";
+/// The instructions without `REALTIME_INSTRUCTIONS`.
+const INSTRUCTIONS_DEFAULT: &str = "You are a friendly assistant in a voice call. Answer in one or two short sentences, \
+                                    in the language of the caller, without lists and markup.";
+
+const URL: &str = "REALTIME_URL";
+const KEY: &str = "REALTIME_API_KEY";
+
+/// Reads the settings of the bot.
+///
+/// # Errors
+/// [`UsageError`] that names the variable.
+pub(super) fn assistants(
+    args: &LowArgs,
+    env: &Env<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<AssistantConfig, UsageError> {
+    if args.bot != Some(BuiltInBot::Realtime) {
+        return Ok(AssistantConfig::default());
+    }
+    let variables = &env.variables;
+    let defaults = AssistantConfig::default();
+    let minutes = numeric(
+        variables,
+        "RUNNER_BOT_MINUTES",
+        *ASSISTANT_MINUTES.start(),
+        *ASSISTANT_MINUTES.end(),
+    )?;
+    let idle_s = numeric(
+        variables,
+        "RUNNER_BOT_IDLE",
+        *ASSISTANT_IDLE_S.start(),
+        *ASSISTANT_IDLE_S.end(),
+    )?;
+    let sessions = numeric(variables, "RUNNER_BOT_SESSIONS", 1, SESSIONS_MAX_HIGHEST)?;
+    Ok(AssistantConfig {
+        greeting: match variables.raw("RUNNER_BOT_GREETING").map(str::trim) {
+            None => Greeting::Default,
+            Some("") => Greeting::Off,
+            Some(text) => Greeting::Text(text.to_owned()),
+        },
+        minutes_max: minutes.map_or(defaults.minutes_max, |minutes| Duration::from_secs(60 * minutes)),
+        sessions_max: sessions.unwrap_or(defaults.sessions_max),
+        idle: idle_s.map(Duration::from_secs),
+        interrupt: switch(variables, "RUNNER_BOT_INTERRUPT")?.unwrap_or(true),
+        transcripts: switch(variables, "RUNNER_BOT_TRANSCRIPTS")?.unwrap_or(true),
+        body_may: body_may(variables)?,
+        languages: languages(variables)?,
+        realtime: realtime(env, warnings)?,
+    })
+}
+
+fn realtime(env: &Env<'_>, warnings: &mut Vec<String>) -> Result<RealtimeConfig, UsageError> {
+    let variables = &env.variables;
+    let (source, url) = match variables.named(URL) {
+        None => (URL, ServiceUrl::parse(URL_DEFAULT).expect("the default is a URL")),
+        Some((source, text)) => {
+            let url = ServiceUrl::parse(text);
+            (
+                source,
+                url.map_err(|error| UsageError::value(source, text, error.to_string()))?,
+            )
+        }
+    };
+    let vendor = url.vendor();
+    let key = key(env, source, &url)?;
+    if key.is_some() && !url.may_carry_key() {
+        return Err(UsageError::Combination(format!(
+            "{source} is not encrypted: a key is sent over wss:// or https://, or to `localhost` and to private IP \
+             addresses; use one of these, or remove the key"
+        )));
+    }
+    if key.is_none() && vendor != ServiceVendor::Other {
+        return Err(UsageError::Combination(format!(
+            "`--bot realtime` needs {} in the environment or in .env, or the URL of a service of your own in {}",
+            all_names(KEY),
+            all_names(URL)
+        )));
+    }
+    if !url.is_secure() && !url.may_carry_key() {
+        warnings.push(format!(
+            "{source} is not encrypted: the speech of callers travels in the clear"
+        ));
+    }
+    let is_openai = vendor == ServiceVendor::OpenAi;
+    let vendor_default = |value: &str| is_openai.then(|| value.to_owned());
+    let model = variables
+        .get("REALTIME_MODEL")
+        .or_else(|| url.model())
+        .map(str::to_owned);
+    let Some(model) = model.or_else(|| vendor_default(OPENAI_MODEL)) else {
+        return Err(UsageError::Combination(format!(
+            "`--bot realtime` with {source} needs REALTIME_MODEL: the name of a speech-to-speech model of that server"
+        )));
+    };
+    let transcription_model = match variables.get("REALTIME_TRANSCRIPTION_MODEL") {
+        Some("off") => None,
+        Some(name) => Some(name.to_owned()),
+        None => vendor_default(OPENAI_TRANSCRIPTION_MODEL),
+    };
+    Ok(RealtimeConfig {
+        dialect: choice(
+            variables,
+            "REALTIME_DIALECT",
+            &Dialect::ALL.map(|dialect| (dialect.name(), dialect)),
+        )?
+        .unwrap_or(vendor.dialect()),
+        voice: variables
+            .get("REALTIME_VOICE")
+            .map(str::to_owned)
+            .or_else(|| vendor_default(OPENAI_VOICE)),
+        instructions: instructions(env)?,
+        transcription_model,
+        turn_detection: choice(
+            variables,
+            "REALTIME_TURN_DETECTION",
+            &[
+                ("server_vad", TurnDetection::ServerVad),
+                ("semantic_vad", TurnDetection::SemanticVad),
+            ],
+        )?
+        .unwrap_or_default(),
+        noise_reduction: choice(
+            variables,
+            "REALTIME_NOISE_REDUCTION",
+            &[
+                ("off", None),
+                ("near_field", Some(NoiseReduction::NearField)),
+                ("far_field", Some(NoiseReduction::FarField)),
+            ],
+        )?
+        .flatten(),
+        line_codec: switch(variables, "REALTIME_G711")?.unwrap_or(vendor != ServiceVendor::Other),
+        session: session(env)?,
+        url: url.with_model(&model),
+        key,
+        model,
+    })
+}
+
+/// Reads the key. `url_source` is the variable that the URL is from.
+fn key(env: &Env<'_>, url_source: &str, url: &ServiceUrl) -> Result<Option<Secret>, UsageError> {
+    let variables = &env.variables;
+    const FILE: &str = "REALTIME_API_KEY_FILE";
+    if let Some(path) = variables.literal(FILE) {
+        if variables.literal(KEY).is_some() {
+            return Err(UsageError::Combination(format!(
+                "{KEY} and {FILE} both name the key; set one of them"
+            )));
+        }
+        let text = read(env, FILE, path)?;
+        let key = text.lines().next().unwrap_or_default().trim();
+        return match !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            true => Ok(Some(Secret::new(key))),
+            false => Err(UsageError::redacted(FILE, "a file whose first line is the key")),
+        };
+    }
+    // The key of another vendor stays with that vendor.
+    let is_for_host =
+        |name: &str| name == KEY || url.vendor() == ServiceVendor::OpenAi || url_source == "OPENAI_BASE_URL";
+    let key = credential(variables, KEY)?.filter(|_| is_for_host(found(variables, KEY)));
+    Ok(key.map(Secret::new))
+}
+
+fn instructions(env: &Env<'_>) -> Result<String, UsageError> {
+    const TEXT: &str = "REALTIME_INSTRUCTIONS";
+    const FILE: &str = "REALTIME_INSTRUCTIONS_FILE";
+    let (source, text) = match (env.variables.get(TEXT), env.variables.get(FILE)) {
+        (Some(_), Some(_)) => {
+            return Err(UsageError::Combination(format!(
+                "{TEXT} and {FILE} are both set; set one of them"
+            )));
+        }
+        (Some(text), None) => (TEXT, text.to_owned()),
+        (None, Some(path)) => (FILE, read(env, FILE, path)?.trim().to_owned()),
+        (None, None) => return Ok(INSTRUCTIONS_DEFAULT.to_owned()),
+    };
+    if text.is_empty() || text.len() > ASSISTANT_INSTRUCTIONS_BYTES_MAX {
+        let wants = format!("a text of 1 to {ASSISTANT_INSTRUCTIONS_BYTES_MAX} bytes");
+        return Err(UsageError::redacted(source, wants));
+    }
+    Ok(text)
+}
+
+fn session(env: &Env<'_>) -> Result<Map<String, Value>, UsageError> {
+    const FILE: &str = "REALTIME_SESSION_FILE";
+    let Some(path) = env.variables.get(FILE) else {
+        return Ok(Map::new());
+    };
+    let wants = "a file with a JSON object: fields of `session`, without `type` and `model`";
+    match serde_json::from_str(&read(env, FILE, path)?) {
+        Ok(Value::Object(session)) if !session.contains_key("type") && !session.contains_key("model") => Ok(session),
+        _ => Err(UsageError::redacted(FILE, wants)),
+    }
+}
+
+fn read(env: &Env<'_>, name: &str, path: &str) -> Result<String, UsageError> {
+    (env.read)(path).map_err(|error| UsageError::Combination(format!("{name}: reading {path}: {error}")))
+}
+
+/// Reads what the `body` of `/start` may set.
+fn body_may(variables: &Variables) -> Result<BodyPermissions, UsageError> {
+    let mut may = BodyPermissions::default();
+    for word in list(variables, "RUNNER_BOT_BODY_MAY") {
+        match word {
+            "instructions" => may.instructions = true,
+            "voice" => may.voice = true,
+            "tools" => may.tools = true,
+            "language" => may.language = true,
+            "temperature" => may.temperature = true,
+            _ => {
+                let wants = "a list of `instructions`, `voice`, `tools`, `language` and `temperature`";
+                return Err(UsageError::value("RUNNER_BOT_BODY_MAY", word, wants));
+            }
+        }
+    }
+    Ok(may)
+}
+
+fn languages(variables: &Variables) -> Result<Vec<String>, UsageError> {
+    const NAME: &str = "RUNNER_BOT_LANGUAGES";
+    let is_tag = |tag: &str| tag.len() <= 35 && tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let tags: Vec<&str> = list(variables, NAME).collect();
+    if tags.len() > ASSISTANT_LANGUAGES_MAX || !tags.iter().all(|tag| is_tag(tag)) {
+        let wants = format!("at most {ASSISTANT_LANGUAGES_MAX} languages such as `en,de`");
+        return Err(wrong(variables, NAME, &wants));
+    }
+    Ok(tags.into_iter().map(str::to_owned).collect())
+}
+
+fn list<'v>(variables: &'v Variables, name: &'static str) -> impl Iterator<Item = &'v str> {
+    let entries = variables.get(name).unwrap_or_default().split(',').map(str::trim);
+    entries.filter(|entry| !entry.is_empty())
+}
+
+fn numeric<T>(variables: &Variables, name: &'static str, least: T, most: T) -> Result<Option<T>, UsageError>
+where
+    T: std::str::FromStr + PartialOrd + std::fmt::Display,
+{
+    let Some(text) = variables.get(name) else {
+        return Ok(None);
+    };
+    number(text, least, most)
+        .map(Some)
+        .map_err(|expected| UsageError::value(name, text, expected))
+}
+
+fn switch(variables: &Variables, name: &'static str) -> Result<Option<bool>, UsageError> {
+    choice(variables, name, &[("on", true), ("off", false)])
+}
+
+fn choice<T: Copy>(variables: &Variables, name: &'static str, values: &[(&str, T)]) -> Result<Option<T>, UsageError> {
+    let Some(text) = variables.get(name) else {
+        return Ok(None);
+    };
+    if let Some((_, value)) = values.iter().find(|(known, _)| *known == text) {
+        return Ok(Some(*value));
+    }
+    let words: Vec<String> = values.iter().map(|(known, _)| format!("`{known}`")).collect();
+    Err(UsageError::value(name, text, words.join(" or ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_with(list: &[(&str, &str)]) -> Result<(AssistantConfig, Vec<String>), String> {
+        let own = list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        let env = Env {
+            variables: Variables::new(own, []),
+            addresses: Vec::new(),
+            names: Vec::new(),
+            read: &|path| match path {
+                "key" => Ok("hunter2\nmore\n".into()),
+                "empty" => Ok("\n".into()),
+                "session" => Ok(r#"{"tracing": null}"#.into()),
+                "type" => Ok(r#"{"type": "transcription"}"#.into()),
+                "text" => Ok("Be brief.\n".into()),
+                _ => Err(std::io::ErrorKind::NotFound.into()),
+            },
+            lookup_host: &|_| Vec::new(),
+        };
+        let args = LowArgs {
+            bot: Some(BuiltInBot::Realtime),
+            ..LowArgs::default()
+        };
+        let mut warnings = Vec::new();
+        assistants(&args, &env, &mut warnings)
+            .map(|config| (config, warnings))
+            .map_err(|error| error.to_string())
+    }
+
+    fn config(list: &[(&str, &str)]) -> AssistantConfig {
+        let (config, warnings) = read_with(list).expect("valid variables");
+        assert_eq!(warnings, [""; 0]);
+        config
+    }
+
+    fn exposed(config: &AssistantConfig) -> Option<&str> {
+        config.realtime.key.as_ref().map(Secret::expose)
+    }
+
+    const LOCAL: [(&str, &str); 2] = [("REALTIME_URL", "ws://127.0.0.1:8765/v1"), ("REALTIME_MODEL", "m")];
+
+    #[test]
+    fn a_key_alone_selects_the_vendor_with_its_defaults() {
+        for name in ["REALTIME_API_KEY", "OPENAI_API_KEY"] {
+            let config = config(&[(name, "sk-1")]);
+            assert_eq!(
+                config.realtime.url.text(),
+                "wss://api.openai.com/v1/realtime?model=gpt-realtime-2.1"
+            );
+            assert_eq!(exposed(&config), Some("sk-1"));
+            assert_eq!(config.realtime.voice.as_deref(), Some("marin"));
+            assert!(config.realtime.line_codec && config.realtime.transcription_model.is_some());
+            assert!(!format!("{config:?}").contains("sk-1"));
+        }
+    }
+
+    #[test]
+    fn a_server_of_one_s_own_needs_a_model_and_no_key() {
+        let local = config(&LOCAL);
+        assert_eq!(local.realtime.url.text(), "ws://127.0.0.1:8765/v1/realtime?model=m");
+        assert_eq!((exposed(&local), local.realtime.line_codec), (None, false));
+        assert_eq!(local.realtime.voice, None);
+        let in_query = config(&[("REALTIME_URL", "ws://[::1]:8765/v1/realtime?model=q")]);
+        assert_eq!(in_query.realtime.model, "q");
+        let error = read_with(&LOCAL[..1]).expect_err("a usage error");
+        assert!(error.contains("REALTIME_MODEL"), "{error}");
+    }
+
+    #[test]
+    fn the_key_of_the_vendor_stays_with_its_host() {
+        let elsewhere = [&LOCAL[..], &[("OPENAI_API_KEY", "sk-1")]].concat();
+        assert_eq!(exposed(&config(&elsewhere)), None);
+        let by_base = [
+            ("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"),
+            ("OPENAI_API_KEY", "sk-1"),
+            ("REALTIME_MODEL", "m"),
+        ];
+        assert_eq!(exposed(&config(&by_base)), Some("sk-1"));
+        let own = [&elsewhere[..], &[("REALTIME_API_KEY", "own")]].concat();
+        assert_eq!(exposed(&config(&own)), Some("own"));
+    }
+
+    #[test]
+    fn a_key_is_read_from_the_first_line_of_a_file() {
+        assert_eq!(exposed(&config(&[("REALTIME_API_KEY_FILE", "key")])), Some("hunter2"));
+        for list in [
+            &[("REALTIME_API_KEY_FILE", "empty")][..],
+            &[("REALTIME_API_KEY_FILE", "absent")],
+            &[("REALTIME_API_KEY_FILE", "key"), ("REALTIME_API_KEY", "sk-1")],
+        ] {
+            let error = read_with(list).expect_err("a usage error");
+            assert!(error.contains("REALTIME_API_KEY_FILE"), "{error}");
+            assert!(!error.contains("sk-1") && !error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_key_needs_an_encrypted_or_private_way() {
+        let far = [("REALTIME_URL", "ws://far.example.net/v1"), ("REALTIME_MODEL", "m")];
+        let (_, warnings) = read_with(&far).expect("it needs no key");
+        assert!(warnings[0].contains("in the clear"), "{warnings:?}");
+        let with_key = [&far[..], &[("REALTIME_API_KEY", "sk-1")]].concat();
+        let error = read_with(&with_key).expect_err("a usage error");
+        assert!(error.contains("not encrypted") && !error.contains("sk-1"), "{error}");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let error = read_with(&[]).expect_err("a usage error");
+        assert!(
+            error.contains("REALTIME_API_KEY (or OPENAI_API_KEY)") && error.contains("REALTIME_URL"),
+            "{error}"
+        );
+        let azure = [
+            ("REALTIME_URL", "https://a.openai.azure.com/openai/v1"),
+            ("REALTIME_API_KEY", "k"),
+        ];
+        let error = read_with(&azure).expect_err("a usage error");
+        assert!(error.contains("REALTIME_MODEL"), "{error}");
+    }
+
+    #[test]
+    fn texts_files_and_limits_are_read() {
+        let list = [
+            &LOCAL[..],
+            &[
+                ("RUNNER_BOT_GREETING", ""),
+                ("RUNNER_BOT_MINUTES", "5"),
+                ("RUNNER_BOT_SESSIONS", "2"),
+                ("RUNNER_BOT_IDLE", "60"),
+                ("RUNNER_BOT_INTERRUPT", "off"),
+                ("RUNNER_BOT_TRANSCRIPTS", "off"),
+                ("RUNNER_BOT_BODY_MAY", "voice, tools"),
+                ("RUNNER_BOT_LANGUAGES", "en,de-AT"),
+                ("REALTIME_INSTRUCTIONS_FILE", "text"),
+                ("REALTIME_SESSION_FILE", "session"),
+                ("REALTIME_TURN_DETECTION", "semantic_vad"),
+                ("REALTIME_NOISE_REDUCTION", "far_field"),
+                ("REALTIME_G711", "on"),
+                ("REALTIME_DIALECT", "beta"),
+                ("REALTIME_TRANSCRIPTION_MODEL", "off"),
+            ],
+        ]
+        .concat();
+        let config = config(&list);
+        assert_eq!(config.greeting, Greeting::Off);
+        assert_eq!((config.minutes_max.as_secs(), config.sessions_max), (300, 2));
+        assert_eq!(config.idle, Some(Duration::from_secs(60)));
+        assert!(!config.interrupt && !config.transcripts);
+        assert!(config.body_may.voice && config.body_may.tools && !config.body_may.instructions);
+        assert_eq!(config.languages, ["en", "de-AT"]);
+        assert_eq!(config.realtime.instructions, "Be brief.");
+        assert!(config.realtime.session.contains_key("tracing"));
+        assert_eq!(config.realtime.turn_detection, TurnDetection::SemanticVad);
+        assert_eq!(config.realtime.noise_reduction, Some(NoiseReduction::FarField));
+        assert_eq!(
+            (config.realtime.line_codec, config.realtime.dialect),
+            (true, Dialect::Beta)
+        );
+        assert_eq!(config.realtime.transcription_model, None);
+    }
+
+    #[test]
+    fn invalid_values_are_named() {
+        for (name, value) in [
+            ("RUNNER_BOT_MINUTES", "56"),
+            ("RUNNER_BOT_MINUTES", "0"),
+            ("RUNNER_BOT_SESSIONS", "0"),
+            ("RUNNER_BOT_IDLE", "1"),
+            ("RUNNER_BOT_INTERRUPT", "maybe"),
+            ("RUNNER_BOT_BODY_MAY", "url"),
+            ("RUNNER_BOT_LANGUAGES", "en_US"),
+            ("REALTIME_DIALECT", "ours"),
+            ("REALTIME_TURN_DETECTION", "off"),
+            ("REALTIME_SESSION_FILE", "type"),
+            ("REALTIME_SESSION_FILE", "text"),
+            ("REALTIME_INSTRUCTIONS_FILE", "empty"),
+        ] {
+            let error = read_with(&[&LOCAL[..], &[(name, value)]].concat()).expect_err("a usage error");
+            assert!(error.contains(name), "{name}={value}: {error}");
+        }
+    }
+}

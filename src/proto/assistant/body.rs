@@ -1,0 +1,174 @@
+//! What the `body` of `/start` may change in the session of an assistant.
+//!
+//! In: the body and the configuration. Out: [`BodyOptions`]. Fields that are unknown, too long or
+//! not permitted are ignored: callers of `/start` spend the operator's money, so the body
+//! never names a host, a key, a model or a format.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::config::AssistantConfig;
+use crate::limits::ASSISTANT_INSTRUCTIONS_BYTES_MAX;
+
+/// Variables for the instructions, and characters of each.
+const VARIABLES_MAX: usize = 32;
+const VARIABLE_CHARS_MAX: usize = 500;
+/// Functions that the body may declare, and bytes of their JSON.
+const TOOLS_MAX: usize = 32;
+const TOOLS_BYTES_MAX: usize = 64 * 1024;
+/// Characters of a voice.
+const VOICE_CHARS_MAX: usize = 64;
+
+/// The accepted fields of a body.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BodyOptions {
+    /// Whether to greet.
+    pub greeting: bool,
+    pub language: Option<String>,
+    /// Whether to answer with text only.
+    pub text_only: bool,
+    /// Length of the session, at most that of the configuration.
+    pub minutes_max: Duration,
+    /// The instructions, with variables filled in.
+    pub instructions: String,
+    pub voice: Option<String>,
+    pub tools: Vec<Value>,
+    pub temperature: Option<f64>,
+}
+
+impl BodyOptions {
+    /// Reads a body.
+    pub fn new(body: &Value, config: &AssistantConfig) -> Self {
+        let may = config.body_may;
+        let text = |name: &str| body.get(name).and_then(Value::as_str);
+        let language = text("language").filter(|asked| may.language || config.languages.iter().any(|l| l == asked));
+        let minutes = body
+            .get("minutes")
+            .and_then(Value::as_u64)
+            .filter(|minutes| *minutes > 0);
+        let asked_max = minutes.map_or(config.minutes_max, |minutes| {
+            Duration::from_secs(minutes.saturating_mul(60))
+        });
+        let instructions = text("instructions")
+            .filter(|text| may.instructions && !text.is_empty() && text.len() <= ASSISTANT_INSTRUCTIONS_BYTES_MAX)
+            .unwrap_or(&config.realtime.instructions);
+        BodyOptions {
+            greeting: body.get("greeting").and_then(Value::as_bool).unwrap_or(true),
+            language: language.filter(|tag| tag.len() <= 35).map(str::to_owned),
+            text_only: body.get("text_only").and_then(Value::as_bool).unwrap_or(false),
+            minutes_max: asked_max.min(config.minutes_max),
+            instructions: filled(instructions, body.get("variables").and_then(Value::as_object)),
+            voice: text("voice")
+                .filter(|voice| may.voice && !voice.is_empty() && voice.chars().count() <= VOICE_CHARS_MAX)
+                .map(str::to_owned),
+            tools: match may.tools {
+                true => tools(body.get("tools")),
+                false => Vec::new(),
+            },
+            temperature: body
+                .get("temperature")
+                .and_then(Value::as_f64)
+                .filter(|value| may.temperature && (0.0..=2.0).contains(value)),
+        }
+    }
+}
+
+/// Returns the functions of a list; the list is ignored as a whole if it is too long.
+fn tools(list: Option<&Value>) -> Vec<Value> {
+    let Some(list) = list.and_then(Value::as_array) else {
+        return Vec::new();
+    };
+    if list.len() > TOOLS_MAX || list.iter().map(|tool| tool.to_string().len()).sum::<usize>() > TOOLS_BYTES_MAX {
+        return Vec::new();
+    }
+    let fields = ["name", "description", "parameters"];
+    let functions = list
+        .iter()
+        .filter(|tool| tool["type"] == "function" && tool["name"].is_string());
+    functions
+        .map(|tool| {
+            let kept = fields
+                .into_iter()
+                .filter_map(|name| Some((name.to_owned(), tool.get(name)?.clone())));
+            let mut function: Map<String, Value> = kept.collect();
+            function.insert("type".to_owned(), "function".into());
+            Value::Object(function)
+        })
+        .collect()
+}
+
+/// Replaces `{name}` by the variable of that name.
+fn filled(text: &str, variables: Option<&Map<String, Value>>) -> String {
+    let mut filled = text.to_owned();
+    for (name, value) in variables.into_iter().flatten().take(VARIABLES_MAX) {
+        if let Some(value) = value
+            .as_str()
+            .filter(|value| value.chars().count() <= VARIABLE_CHARS_MAX)
+        {
+            filled = filled.replace(&format!("{{{name}}}"), value);
+        }
+    }
+    filled.truncate(filled.floor_char_boundary(2 * ASSISTANT_INSTRUCTIONS_BYTES_MAX));
+    filled
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::assistant::config::BodyPermissions;
+
+    fn all() -> AssistantConfig {
+        let mut config = AssistantConfig {
+            body_may: BodyPermissions {
+                instructions: true,
+                voice: true,
+                tools: true,
+                language: true,
+                temperature: true,
+            },
+            ..AssistantConfig::default()
+        };
+        config.realtime.instructions = "You serve {name}.".to_owned();
+        config
+    }
+
+    #[test]
+    fn variables_fill_the_instructions() {
+        let body = json!({"variables": {"name": "Ann", "other": 1}, "minutes": 3, "greeting": false});
+        let options = BodyOptions::new(&body, &all());
+        assert_eq!(options.instructions, "You serve Ann.");
+        assert_eq!((options.minutes_max.as_secs(), options.greeting), (180, false));
+        assert_eq!(
+            BodyOptions::new(&json!({"minutes": 999}), &all()).minutes_max,
+            all().minutes_max
+        );
+    }
+
+    #[test]
+    fn only_what_is_permitted_is_taken() {
+        let body = json!({
+            "instructions": "Else.", "voice": "v", "language": "en", "temperature": 0.5, "url": "wss://h",
+            "tools": [{"type": "function", "name": "f", "server_url": "x"}, {"type": "mcp", "server_url": "x"}],
+        });
+        let permitted = BodyOptions::new(&body, &all());
+        assert_eq!(permitted.instructions, "Else.");
+        assert_eq!(permitted.tools, [json!({"type": "function", "name": "f"})]);
+        assert_eq!(
+            (permitted.voice.as_deref(), permitted.temperature),
+            (Some("v"), Some(0.5))
+        );
+        let none = BodyOptions::new(&body, &AssistantConfig::default());
+        assert_eq!(
+            (none.voice, none.language, none.tools, none.temperature),
+            (None, None, vec![], None)
+        );
+        let listed = AssistantConfig {
+            languages: vec!["en".to_owned()],
+            ..AssistantConfig::default()
+        };
+        assert_eq!(BodyOptions::new(&body, &listed).language.as_deref(), Some("en"));
+    }
+}

@@ -1,0 +1,157 @@
+//! The settings of assistants, validated. `cli` makes them from variables.
+//!
+//! They are values of the runner; the `body` of `/start` can change what [`BodyPermissions`] allow.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::service_url::ServiceUrl;
+use crate::secret::Secret;
+
+/// The settings of the built-in bots that use services.
+#[derive(Clone, Debug)]
+pub struct AssistantConfig {
+    pub greeting: Greeting,
+    /// Length of a session.
+    pub minutes_max: Duration,
+    /// Sessions at once, unless `--max-sessions` is given.
+    pub sessions_max: usize,
+    /// Silence of both sides that ends a session; `None` means the default of the transport.
+    pub idle: Option<Duration>,
+    /// Whether a caller can interrupt the bot.
+    pub interrupt: bool,
+    /// Whether clients are told what the caller and the bot say.
+    pub transcripts: bool,
+    pub body_may: BodyPermissions,
+    /// Languages that the `body` may name.
+    pub languages: Vec<String>,
+    pub realtime: RealtimeConfig,
+}
+
+impl Default for AssistantConfig {
+    fn default() -> Self {
+        AssistantConfig {
+            greeting: Greeting::Default,
+            minutes_max: Duration::from_secs(15 * 60),
+            sessions_max: 4,
+            idle: None,
+            interrupt: true,
+            transcripts: true,
+            body_may: BodyPermissions::default(),
+            languages: Vec::new(),
+            realtime: RealtimeConfig::default(),
+        }
+    }
+}
+
+/// What the bot says first.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Greeting {
+    /// A greeting of the model's own words.
+    Default,
+    Off,
+    /// This text, in the words of the model.
+    Text(String),
+}
+
+impl fmt::Debug for Greeting {
+    /// Omits the text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Greeting::Default => "Default",
+            Greeting::Off => "Off",
+            Greeting::Text(_) => "Text",
+        })
+    }
+}
+
+/// Fields of the `body` of `/start` that may change a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BodyPermissions {
+    pub instructions: bool,
+    pub voice: bool,
+    pub tools: bool,
+    pub language: bool,
+    pub temperature: bool,
+}
+
+/// The settings of the speech-to-speech service.
+#[derive(Clone, Default)]
+pub struct RealtimeConfig {
+    /// With the model in its query.
+    pub url: ServiceUrl,
+    pub key: Option<Secret>,
+    pub dialect: Dialect,
+    pub model: String,
+    pub voice: Option<String>,
+    /// May contain `{name}` for the variables of the `body`.
+    pub instructions: String,
+    /// The model that writes down what the caller says; `None` without.
+    pub transcription_model: Option<String>,
+    pub turn_detection: TurnDetection,
+    pub noise_reduction: Option<NoiseReduction>,
+    /// Whether telephone audio is sent as G.711.
+    pub line_codec: bool,
+    /// Fields of `session`, merged last.
+    pub session: Map<String, Value>,
+}
+
+impl fmt::Debug for RealtimeConfig {
+    /// Omits instructions, which may hold what a business keeps to itself.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RealtimeConfig")
+            .field("url", &self.url)
+            .field("key", &self.key)
+            .field("dialect", &self.dialect)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The form of the protocol that a service speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// The generally available form.
+    #[default]
+    Ga,
+    /// The older form, which compatible servers still use.
+    Beta,
+    Azure,
+    Xai,
+}
+
+impl Dialect {
+    /// All dialects.
+    pub const ALL: [Dialect; 4] = [Dialect::Ga, Dialect::Beta, Dialect::Azure, Dialect::Xai];
+
+    /// Returns the name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dialect::Ga => "ga",
+            Dialect::Beta => "beta",
+            Dialect::Azure => "azure",
+            Dialect::Xai => "xai",
+        }
+    }
+}
+
+/// How the service finds the end of the caller's turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TurnDetection {
+    /// By silence.
+    #[default]
+    ServerVad,
+    /// By the meaning of what was said.
+    SemanticVad,
+}
+
+/// The noise that the service reduces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoiseReduction {
+    /// Of a microphone near the mouth.
+    NearField,
+    /// Of a microphone in the room.
+    FarField,
+}

@@ -1,0 +1,13 @@
+//! Assistants: the built-in bots that talk by the services of others.
+//!
+//! - [`config`]: their settings; [`service_url`]: the URL of a service; [`body`]: what `/start` may
+//!   change
+//! - [`realtime`]: the engine of a session with a speech-to-speech service; [`report`]: its outputs
+
+#[cfg(feature = "assistants")]
+pub mod body;
+pub mod config;
+#[cfg(feature = "assistants")]
+pub mod realtime;
+pub mod report;
+pub mod service_url;

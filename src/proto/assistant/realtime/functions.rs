@@ -1,0 +1,327 @@
+//! Functions that the model calls: on the client's page, and `end_call` of telephones.
+//!
+//! In: calls, results, the ends of responses, and the time. Out: one output per call, never
+//! silence, and whether the model should go on: once all calls of a response are answered and the
+//! response is done. Results that are late or too long become errors.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use crate::assistant::report::FunctionCall;
+
+/// Time in which a page has to answer.
+const WITHIN: Duration = Duration::from_secs(10);
+/// Bytes of an output.
+const OUTPUT_BYTES_MAX: usize = 16 * 1024;
+/// Calls that wait at once, and recent ones that are recognised when they are repeated.
+const CALLS_MAX: usize = 16;
+/// The built-in function of telephones.
+const END_CALL: &str = "end_call";
+
+/// Returns the declared functions: the operator's, those of the body, and the built-in one.
+pub fn declared(session: &Map<String, Value>, of_body: &[Value], is_telephone: bool) -> Vec<Value> {
+    let mut tools: Vec<Value> = session
+        .get("tools")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
+    tools.extend(of_body.iter().cloned());
+    if is_telephone {
+        tools.push(json!({
+            "type": "function",
+            "name": END_CALL,
+            "description": "Ends the telephone call. Say goodbye first.",
+            "parameters": {"type": "object", "properties": {}},
+        }));
+    }
+    tools
+}
+
+/// A call of the model.
+#[derive(Debug)]
+struct PendingCall {
+    call_id: String,
+    response_id: String,
+    name: String,
+    until: Instant,
+    is_answered: bool,
+}
+
+/// The output of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionAnswer {
+    pub call_id: String,
+    pub name: String,
+    pub output: String,
+    /// Whether the client was told of the call.
+    pub is_of_page: bool,
+    pub is_cancelled: bool,
+}
+
+/// What follows from an input.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    pub outputs: Vec<FunctionAnswer>,
+    pub wants_response: bool,
+}
+
+/// What follows from a call.
+#[derive(Debug, Default)]
+pub struct Called {
+    pub for_page: Option<FunctionCall>,
+    pub ends_call: bool,
+    pub answers: Answers,
+}
+
+/// The calls of a session.
+#[derive(Debug, Default)]
+pub struct Functions {
+    names: Vec<String>,
+    calls: Vec<PendingCall>,
+    /// Responses that are done while calls of theirs wait.
+    done: Vec<String>,
+}
+
+impl Functions {
+    pub fn new(tools: &[Value]) -> Self {
+        let names = tools.iter().filter_map(|tool| tool["name"].as_str());
+        Functions {
+            names: names.map(str::to_owned).collect(),
+            ..Functions::default()
+        }
+    }
+
+    /// Forgets all calls, with their connection.
+    pub fn clear(&mut self) {
+        self.calls.clear();
+        self.done.clear();
+    }
+
+    /// Handles a call; `None` if it is a repetition.
+    pub fn handle_call(
+        &mut self,
+        response_id: String,
+        call_id: String,
+        name: String,
+        arguments: &str,
+        has_page: bool,
+        now: Instant,
+    ) -> Option<Called> {
+        if self.calls.iter().any(|call| call.call_id == call_id) {
+            return None;
+        }
+        let parsed = match arguments.trim() {
+            "" => Some(json!({})),
+            text => serde_json::from_str(text).ok().filter(Value::is_object),
+        };
+        let is_end = name == END_CALL && self.names.contains(&name);
+        let error = if !self.names.contains(&name) {
+            Some("there is no such function")
+        } else if parsed.is_none() {
+            Some("the arguments are no JSON object")
+        } else if !has_page && !is_end {
+            Some("this caller cannot run functions")
+        } else if self.calls.len() >= CALLS_MAX {
+            Some("too many functions at once")
+        } else {
+            None
+        };
+        self.calls.push(PendingCall {
+            call_id: call_id.clone(),
+            response_id,
+            name: name.clone(),
+            until: now + WITHIN,
+            is_answered: error.is_some() || is_end,
+        });
+        let output = match (error, is_end) {
+            (Some(error), _) => json!({"error": error}),
+            (None, true) => json!({"ok": true}),
+            (None, false) => {
+                return Some(Called {
+                    for_page: Some(FunctionCall {
+                        call_id,
+                        name,
+                        arguments: parsed.unwrap_or_default(),
+                    }),
+                    ..Called::default()
+                });
+            }
+        };
+        let answer = FunctionAnswer {
+            call_id,
+            name,
+            output: output.to_string(),
+            is_of_page: false,
+            is_cancelled: false,
+        };
+        Some(Called {
+            for_page: None,
+            ends_call: is_end && error.is_none(),
+            answers: Answers {
+                outputs: vec![answer],
+                wants_response: false,
+            },
+        })
+    }
+
+    /// Handles the result of a client: an object or a string.
+    pub fn handle_result(&mut self, call_id: &str, result: &Value) -> Answers {
+        let output = match result {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let (output, is_cancelled) = match output.len() <= OUTPUT_BYTES_MAX {
+            true => (output, false),
+            false => (json!({"error": "the result is too long"}).to_string(), true),
+        };
+        let call = self
+            .calls
+            .iter_mut()
+            .find(|call| call.call_id == call_id && !call.is_answered);
+        let Some(call) = call else { return Answers::default() };
+        call.is_answered = true;
+        let answer = FunctionAnswer {
+            call_id: call.call_id.clone(),
+            name: call.name.clone(),
+            output,
+            is_of_page: true,
+            is_cancelled,
+        };
+        self.answers(vec![answer])
+    }
+
+    /// A response is done.
+    pub fn handle_response_done(&mut self, response_id: &str) -> Answers {
+        if self.calls.iter().any(|call| call.response_id == response_id) {
+            self.done.push(response_id.to_owned());
+        }
+        self.answers(Vec::new())
+    }
+
+    /// Returns when a call has waited too long.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let waiting = self.calls.iter().filter(|call| !call.is_answered);
+        waiting.map(|call| call.until).min()
+    }
+
+    /// Gives up calls that have waited too long.
+    pub fn handle_timeout(&mut self, now: Instant) -> Answers {
+        let late = self
+            .calls
+            .iter_mut()
+            .filter(|call| !call.is_answered && now >= call.until);
+        let outputs: Vec<FunctionAnswer> = late
+            .map(|call| {
+                call.is_answered = true;
+                FunctionAnswer {
+                    call_id: call.call_id.clone(),
+                    name: call.name.clone(),
+                    output: json!({"error": "no result in time"}).to_string(),
+                    is_of_page: true,
+                    is_cancelled: true,
+                }
+            })
+            .collect();
+        match outputs.is_empty() {
+            true => Answers::default(),
+            false => self.answers(outputs),
+        }
+    }
+
+    /// Returns the outputs, and whether a response is complete with them.
+    fn answers(&mut self, outputs: Vec<FunctionAnswer>) -> Answers {
+        let calls = &mut self.calls;
+        let mut wants_response = false;
+        self.done.retain(|response_id| {
+            let waits = calls
+                .iter()
+                .any(|call| call.response_id == *response_id && !call.is_answered);
+            if !waits {
+                calls.retain(|call| call.response_id != *response_id);
+                wants_response = true;
+            }
+            waits
+        });
+        Answers {
+            outputs,
+            wants_response,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn functions() -> Functions {
+        Functions::new(&declared(
+            &Map::new(),
+            &[json!({"type": "function", "name": "f"})],
+            true,
+        ))
+    }
+
+    fn call(functions: &mut Functions, call_id: &str, name: &str, arguments: &str, now: Instant) -> Called {
+        functions
+            .handle_call("r".into(), call_id.into(), name.into(), arguments, true, now)
+            .expect("it is new")
+    }
+
+    #[test]
+    fn the_model_goes_on_when_all_calls_are_answered_and_the_response_is_done() {
+        let (mut functions, now) = (functions(), Instant::now());
+        for call_id in ["a", "b"] {
+            let called = call(&mut functions, call_id, "f", r#"{"x":1}"#, now);
+            assert_eq!(called.for_page.expect("for the page").arguments, json!({"x": 1}));
+        }
+        let repeated = functions.handle_call("r".into(), "a".into(), "f".into(), "", true, now);
+        assert!(repeated.is_none(), "two events tell of the same call");
+        let first = functions.handle_result("a", &json!({"ok": 1}));
+        assert_eq!(
+            (first.outputs[0].output.as_str(), first.wants_response),
+            (r#"{"ok":1}"#, false)
+        );
+        assert!(!functions.handle_response_done("r").wants_response);
+        assert!(functions.handle_result("b", &json!("text")).wants_response);
+        assert_eq!(functions.handle_result("b", &json!("again")), Answers::default());
+    }
+
+    #[test]
+    fn every_call_gets_an_output() {
+        let (mut functions, now) = (functions(), Instant::now());
+        for (call_id, name, arguments, words) in [
+            ("a", "g", "{}", "no such function"),
+            ("b", "f", "{", "no JSON object"),
+            ("c", "f", "[]", "no JSON object"),
+        ] {
+            let called = call(&mut functions, call_id, name, arguments, now);
+            assert!(called.answers.outputs[0].output.contains(words));
+        }
+        let without_page = functions.handle_call("r".into(), "d".into(), "f".into(), "", false, now);
+        assert!(
+            without_page.expect("new").answers.outputs[0]
+                .output
+                .contains("cannot run")
+        );
+        call(&mut functions, "e", "f", "", now);
+        assert_eq!(functions.poll_timeout(), Some(now + WITHIN));
+        let late = functions.handle_timeout(now + WITHIN);
+        assert!(late.outputs[0].is_cancelled && late.outputs[0].call_id == "e");
+        let long = json!("x".repeat(OUTPUT_BYTES_MAX + 1));
+        call(&mut functions, "g", "f", "", now);
+        assert!(
+            functions.handle_result("g", &long).outputs[0]
+                .output
+                .contains("too long")
+        );
+        assert!(functions.handle_response_done("r").wants_response);
+    }
+
+    #[test]
+    fn a_telephone_can_be_hung_up() {
+        let (mut functions, now) = (functions(), Instant::now());
+        let called = functions.handle_call("r".into(), "a".into(), END_CALL.into(), "", false, now);
+        assert!(called.expect("new").ends_call);
+    }
+}

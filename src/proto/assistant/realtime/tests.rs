@@ -1,0 +1,333 @@
+//! The engine against a scripted service, with a clock of its own.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::assistant::service_url::ServiceUrl;
+
+/// A session, its service, and the time.
+struct World {
+    session: Realtime,
+    now: Instant,
+    /// Events of the engine that are not audio, and its other outputs.
+    sent: Vec<Value>,
+    outputs: Vec<RealtimeOutput>,
+}
+
+const BROWSER: CallProfile = CallProfile {
+    line: Line::Pcm24k,
+    has_page: true,
+    is_telephone: false,
+    greet_on_ready: false,
+};
+
+impl World {
+    fn new(profile: CallProfile, greeting: Greeting) -> Self {
+        let mut config = AssistantConfig {
+            greeting,
+            ..AssistantConfig::default()
+        };
+        config.realtime.url = ServiceUrl::parse("ws://127.0.0.1/v1").expect("a URL");
+        config.realtime.key = Some(Secret::new("k"));
+        let body = BodyOptions::new(&json!({}), &config);
+        let now = Instant::now();
+        let mut world = World {
+            session: Realtime::new(Arc::new(config), profile, body, now),
+            now,
+            sent: Vec::new(),
+            outputs: Vec::new(),
+        };
+        world.drain();
+        world
+    }
+
+    /// A session whose service is ready and whose caller is there.
+    fn ready() -> Self {
+        let mut world = World::new(BROWSER, Greeting::Off);
+        world.session.handle_joined(world.now);
+        world.open();
+        world.sent.clear();
+        world
+    }
+
+    fn open(&mut self) {
+        self.session.handle_connected(self.now);
+        self.hear(json!({"type": "session.created"}));
+        self.hear(json!({"type": "session.updated"}));
+    }
+
+    fn hear(&mut self, event: Value) {
+        self.session.handle_message(&event.to_string(), self.now);
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.session.poll_output() {
+            match output {
+                RealtimeOutput::Send(text) => {
+                    let event: Value = serde_json::from_str(&text).expect("JSON");
+                    if event["type"] != "input_audio_buffer.append" {
+                        assert!(event["event_id"].is_string(), "{event}");
+                        self.sent.push(event);
+                    }
+                }
+                other => self.outputs.push(other),
+            }
+        }
+    }
+
+    /// Lets time pass, and does what is due.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.session.poll_timeout() <= end && !self.is_over() {
+            self.now = self.now.max(self.session.poll_timeout());
+            self.session.handle_timeout(self.now);
+            self.drain();
+        }
+        self.now = end;
+    }
+
+    fn speak(&mut self, response_id: &str, item_id: &str, samples: usize) {
+        let delta = data_encoding::BASE64.encode(&vec![1; 2 * samples]);
+        self.hear(
+            json!({"type": "response.output_audio.delta", "response_id": response_id, "item_id": item_id,
+            "content_index": 0, "delta": delta}),
+        );
+    }
+
+    fn types(&mut self) -> Vec<String> {
+        let sent = std::mem::take(&mut self.sent);
+        sent.iter()
+            .map(|event| event["type"].as_str().expect("a type").to_owned())
+            .collect()
+    }
+
+    fn connects(&self) -> usize {
+        let connects = |output: &&RealtimeOutput| matches!(output, RealtimeOutput::Connect(_));
+        self.outputs.iter().filter(connects).count()
+    }
+
+    fn end(&self) -> Option<&EndReason> {
+        self.outputs.iter().find_map(|output| match output {
+            RealtimeOutput::End(reason) => Some(reason),
+            _ => None,
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        self.end().is_some()
+    }
+}
+
+#[test]
+fn the_greeting_waits_for_service_and_caller() {
+    let mut world = World::new(BROWSER, Greeting::Text("Welcome.".into()));
+    world.open();
+    assert_eq!(world.types(), ["session.update"]);
+    world.session.handle_joined(world.now);
+    world.drain();
+    assert_eq!(world.types(), ["response.create"]);
+    let late = CallProfile {
+        greet_on_ready: true,
+        ..BROWSER
+    };
+    let mut world = World::new(late, Greeting::Default);
+    world.session.handle_joined(world.now);
+    world.open();
+    assert_eq!(world.types(), ["session.update"]);
+    world.session.handle_ready(world.now);
+    world.drain();
+    assert_eq!(world.types(), ["response.create"]);
+}
+
+#[test]
+fn one_response_is_asked_for_at_a_time() {
+    let mut world = World::ready();
+    world.hear(json!({"type": "response.created", "response": {"id": "a"}}));
+    let options = TextOptions {
+        run_immediately: false,
+        audio_response: true,
+    };
+    world.session.handle_text("hello", options, world.now);
+    world.drain();
+    assert_eq!(world.types(), ["conversation.item.create"]);
+    world.hear(json!({"type": "response.done", "response": {"id": "a", "status": "completed"}}));
+    assert_eq!(world.types(), ["response.create"]);
+    world.hear(json!({"type": "error", "error": {"code": "conversation_already_has_active_response"}}));
+    world.hear(json!({"type": "response.created", "response": {"id": "b"}}));
+    world.hear(json!({"type": "response.done", "response": {"id": "b", "status": "completed"}}));
+    assert_eq!(
+        world.types(),
+        ["response.create"],
+        "the service answered by itself first"
+    );
+}
+
+#[test]
+fn an_interruption_before_the_first_sound_sends_no_truncation() {
+    let mut world = World::ready();
+    world.hear(json!({"type": "response.created", "response": {"id": "a"}}));
+    world.hear(json!({"type": "input_audio_buffer.speech_started", "item_id": "u"}));
+    world.speak("a", "i", 2_400);
+    assert_eq!(
+        world.session.next_speech(&mut Vec::new()),
+        None,
+        "a delayed delta is dropped"
+    );
+    assert_eq!(world.types(), [""; 0]);
+    world.hear(json!({"type": "response.done", "response": {"id": "a", "status": "cancelled"}}));
+    world.hear(json!({"type": "response.created", "response": {"id": "b"}}));
+    world.speak("b", "j", 2_400);
+    assert!(world.session.next_speech(&mut Vec::new()).is_some());
+}
+
+#[test]
+fn an_answer_that_is_longer_than_the_cap_is_cancelled() {
+    let mut world = World::ready();
+    world.hear(json!({"type": "response.created", "response": {"id": "a"}}));
+    for _ in 0..64 {
+        world.speak("a", "i", 24_000);
+    }
+    assert_eq!(world.types(), [""; 0]);
+    world.speak("a", "i", 1);
+    assert_eq!(world.types(), ["response.cancel"]);
+    world.speak("a", "i", 1);
+    assert_eq!(world.types(), [""; 0]);
+}
+
+#[test]
+fn a_lost_connection_is_tried_four_times_in_five_minutes() {
+    let mut world = World::ready();
+    world.session.handle_closed(None, world.now);
+    world.drain();
+    for expected in [2, 3, 4, 5] {
+        world.pass(Duration::from_secs(2));
+        assert_eq!(world.connects(), expected);
+        world.session.handle_connect_failed(ConnectFailure::TimedOut, world.now);
+        world.drain();
+    }
+    assert!(matches!(world.end(), Some(EndReason::Failed(_))), "{:?}", world.end());
+    assert!(
+        world.session.next_speech(&mut Vec::new()).is_some(),
+        "the sound of the failure"
+    );
+}
+
+#[test]
+fn final_errors_and_closes_are_not_retried() {
+    for event in [
+        json!({"type": "error", "error": {"code": "insufficient_quota", "message": "hunter2"}}),
+        json!({"type": "error", "error": {"type": "invalid_api_key"}}),
+    ] {
+        let mut world = World::ready();
+        world.hear(event);
+        let Some(EndReason::Failed(words)) = world.end() else {
+            panic!("it ends")
+        };
+        assert!(!words.contains("hunter2"));
+    }
+    for code in [1000, 1008, 4000] {
+        let mut world = World::ready();
+        world.session.handle_closed(Some(code), world.now);
+        world.drain();
+        assert!(world.is_over(), "{code}");
+    }
+    let mut world = World::ready();
+    world.session.handle_closed(Some(1001), world.now);
+    world.pass(Duration::ZERO);
+    assert_eq!((world.connects(), world.is_over()), (2, false));
+}
+
+#[test]
+fn three_failed_responses_in_a_row_end_the_session() {
+    let mut world = World::ready();
+    for number in 0..3 {
+        assert!(!world.is_over(), "{number}");
+        world.hear(json!({"type": "response.created", "response": {"id": "a"}}));
+        world.hear(
+            json!({"type": "response.done", "response": {"id": "a", "status": "failed",
+            "status_details": {"error": {"code": "server_error"}}}}),
+        );
+    }
+    assert!(world.is_over());
+}
+
+#[test]
+fn an_old_connection_is_renewed_between_turns() {
+    let mut world = World::ready();
+    let mut config = AssistantConfig::clone(&world.session.config);
+    config.idle = Some(Duration::from_secs(3_600));
+    world.session.config = Arc::new(config);
+    world.session.ends_at = world.now + Duration::from_secs(55 * 60);
+    world.session.goodbye_at = world.session.ends_at;
+    world.hear(json!({"type": "response.created", "response": {"id": "a"}}));
+    world.pass(RENEW_AFTER);
+    assert_eq!(world.connects(), 1, "not in the middle of an answer");
+    world.hear(json!({"type": "response.done", "response": {"id": "a", "status": "completed"}}));
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.connects(), 2);
+    assert!(!world.is_over());
+}
+
+#[test]
+fn silence_ends_a_session_and_its_length_ends_with_a_goodbye() {
+    let mut world = World::ready();
+    world.pass(IDLE - Duration::from_millis(1));
+    assert!(!world.is_over());
+    world.pass(Duration::from_millis(1));
+    assert_eq!(world.end(), Some(&EndReason::Done("no one spoke")));
+
+    let mut world = World::ready();
+    for _ in 0..14 {
+        world.pass(Duration::from_secs(60));
+        world.session.handle_dtmf('#', world.now);
+    }
+    world.pass(Duration::from_secs(29));
+    assert_eq!(world.types(), [""; 0]);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.types(), ["conversation.item.create", "response.create"]);
+    world.pass(Duration::from_secs(30));
+    assert_eq!(
+        world.end(),
+        Some(&EndReason::Done("the session has reached its length"))
+    );
+}
+
+#[test]
+fn keys_are_sent_together() {
+    let mut world = World::ready();
+    for key in ['1', '2'] {
+        world.session.handle_dtmf(key, world.now);
+    }
+    world.pass(Duration::from_millis(1_999));
+    assert_eq!(world.types(), [""; 0]);
+    world.pass(Duration::from_millis(1));
+    assert!(world.sent[0].to_string().contains(": 12\""), "{:?}", world.sent);
+    assert_eq!(world.types(), ["conversation.item.create", "response.create"]);
+}
+
+#[test]
+fn a_service_that_opens_no_session_is_given_up() {
+    let mut world = World::new(BROWSER, Greeting::Off);
+    world.session.handle_connected(world.now);
+    world.pass(SESSION_WITHIN);
+    assert_eq!(world.connects(), 2);
+}
+
+#[test]
+fn hostile_events_change_nothing() {
+    let mut world = World::ready();
+    for text in [
+        "{",
+        r#"{"type":"session.created"}"#,
+        r#"{"type":"response.done","response":{"id":"x"}}"#,
+        r#"{"type":"response.output_audio.delta","delta":"AA==","item_id":"i"}"#,
+        r#"{"type":"response.output_audio.done","item_id":"none"}"#,
+        r#"{"type":"response.output_audio_transcript.delta","delta":"x","item_id":"none"}"#,
+    ] {
+        world.session.handle_message(text, world.now);
+        world.drain();
+    }
+    assert!(!world.is_over());
+    assert_eq!(world.types(), [""; 0]);
+}

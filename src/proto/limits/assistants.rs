@@ -1,0 +1,29 @@
+//! Limits of the built-in bots that use services.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Length of a session in minutes: services end theirs after 60.
+pub const ASSISTANT_MINUTES: RangeInclusive<u64> = 1..=55;
+/// Silence that ends a session, in seconds.
+pub const ASSISTANT_IDLE_S: RangeInclusive<u64> = 10..=3_600;
+/// Bytes of the instructions of a bot: some thousand words.
+pub const ASSISTANT_INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
+/// Languages that the body of `/start` may name.
+pub const ASSISTANT_LANGUAGES_MAX: usize = 32;
+/// Time from the name lookup to the open connection of a service.
+pub const ASSISTANT_CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// Bytes of one message of a service: the longest that it may send.
+pub const ASSISTANT_MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes queued for a service: 16 s of speech, more than a connection that is alive ever holds up.
+pub const ASSISTANT_SEND_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of the answer of a service that refuses a connection: an error in JSON.
+pub const ASSISTANT_REFUSAL_BYTES_MAX: usize = 16 * 1024;
+/// Interval of pings to a service that is silent.
+pub const ASSISTANT_PING_INTERVAL: Duration = Duration::from_secs(20);
+/// Time that a service has to answer a ping.
+pub const ASSISTANT_PONG_WITHIN: Duration = Duration::from_secs(20);
+/// Time for the rest of the last answer to be heard before the call ends: a long answer.
+pub const ASSISTANT_LAST_SPEECH_WITHIN: Duration = Duration::from_secs(70);
+/// Time of the closing handshake with a service.
+pub const ASSISTANT_CLOSE_WITHIN: Duration = Duration::from_millis(400);
