@@ -6,6 +6,7 @@
     reason = "the peers of these tests have sockets and clocks of their own"
 )]
 
+mod assistants;
 mod boards;
 mod call_proof;
 mod canary;

@@ -12,6 +12,7 @@ pub mod moq;
 pub mod participant;
 pub mod program;
 pub mod provider;
+pub mod realtime;
 pub mod rest;
 pub mod runner;
 pub mod signed;

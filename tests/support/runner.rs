@@ -23,7 +23,7 @@ use super::http;
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Prefixes of the names of the runner's variables.
-const VARIABLES: [&str; 18] = [
+const VARIABLES: [&str; 20] = [
     "RUNNER_",
     "CLOUD_",
     "BUILD_",
@@ -39,6 +39,8 @@ const VARIABLES: [&str; 18] = [
     "LIVEKIT_",
     "MESSAGING_",
     "WHATSAPP_",
+    "REALTIME_",
+    "OPENAI_",
     "RUST_LOG",
     "NOTIFY_SOCKET",
     "WATCHDOG_",

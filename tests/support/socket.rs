@@ -255,7 +255,7 @@ fn open(addr: SocketAddr, from: Option<Ipv4Addr>, reads_nothing: bool) -> io::Re
     Ok(socket.into())
 }
 
-fn runtime() -> &'static Runtime {
+pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
