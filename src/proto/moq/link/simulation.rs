@@ -9,11 +9,9 @@ use bytes::BytesMut;
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::rustls;
 use quinn_proto::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use quinn_proto::{ClientConfig, Connection, ConnectionHandle, DatagramEvent, Endpoint, ServerConfig};
+use quinn_proto::{ClientConfig, Connection, ConnectionHandle, DatagramEvent, Endpoint};
 
-use super::{
-    LinkEvent, LinkTarget, MOQ_PROTOCOL, MoqLink, client_config, endpoint_config, server_config, transport_config,
-};
+use super::{LinkEvent, LinkTarget, MOQ_PROTOCOL, MoqLink, client_config, endpoint_config, server_config};
 
 /// What the two ends are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
