@@ -116,7 +116,7 @@ fn moq_row(config: &Config, listening: &ListenAddresses) -> Option<BannerRow> {
     }
     let port = listening.moq_port;
     let url = caller_url(config, &page_authority(config, listening), port, None);
-    Some(("QUIC", format!("UDP port {port}, {url}")))
+    Some(("QUIC", format!("UDP port {}, {url}", port.number)))
 }
 
 /// Returns the URL to open: HTTPS if TLS is on, with the address that other machines can reach.
@@ -365,6 +365,7 @@ fn preferred(addresses: &[IpAddr]) -> Option<IpAddr> {
 mod tests {
     use super::*;
     use crate::cli::{CliCommand, Env, parse};
+    use crate::config::MoqUdpPort;
     use crate::proto::options::env::Variables;
     use crate::proto::telephony::invented::INVENTED;
 
@@ -391,7 +392,10 @@ mod tests {
         let listening = ListenAddresses {
             port: 7860,
             rtc_port: 7861,
-            moq_port: 4080,
+            moq_port: MoqUdpPort {
+                number: 4080,
+                has_ipv6: true,
+            },
             addresses,
         };
         text(&config, &listening, false)
@@ -410,7 +414,7 @@ mod tests {
         let same_port = ListenAddresses {
             port: 7860,
             rtc_port: 7860,
-            moq_port: 0,
+            moq_port: MoqUdpPort::default(),
             addresses: Vec::new(),
         };
         assert!(!text(&config, &same_port, false).contains("UDP"));
@@ -510,7 +514,10 @@ mod tests {
         let listening = ListenAddresses {
             port: 7860,
             rtc_port: 7861,
-            moq_port: 4080,
+            moq_port: MoqUdpPort {
+                number: 4080,
+                has_ipv6: true,
+            },
             addresses: vec![IpAddr::from([192, 168, 1, 2])],
         };
         text(&config, &listening, on_terminal)
@@ -594,7 +601,7 @@ mod tests {
             &ListenAddresses {
                 port: 7860,
                 rtc_port: 7861,
-                moq_port: 0,
+                moq_port: MoqUdpPort::default(),
                 addresses: Vec::new(),
             },
             false,
@@ -664,7 +671,10 @@ mod tests {
         let listening = ListenAddresses {
             port: 7860,
             rtc_port: 7861,
-            moq_port: 4080,
+            moq_port: MoqUdpPort {
+                number: 4080,
+                has_ipv6: true,
+            },
             addresses: Vec::new(),
         };
         let stock = super::text(&config, &listening, false);

@@ -11,7 +11,7 @@ pub mod dial;
 pub mod port;
 mod session_io;
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -27,7 +27,8 @@ use self::dial::Dialer;
 use self::port::MoqPort;
 use self::session_io::{ConnectionSource, MoqIo};
 use crate::bot::{self, MoqAddress, MoqArguments};
-use crate::config::{MoqMode, Transport};
+use crate::config::{MoqMode, MoqUdpPort, Transport};
+use crate::io::addresses::local_address_towards;
 use crate::io::admission::SessionPermit;
 use crate::io::services::Services;
 use crate::io::session::{self, SessionTask};
@@ -126,9 +127,15 @@ impl Moq {
         }))))
     }
 
-    /// Returns the number of the UDP port.
-    pub fn port_number(&self) -> u16 {
-        self.0.port.number()
+    /// Returns the UDP port.
+    pub fn udp_port(&self) -> MoqUdpPort {
+        let number = self.0.port.number();
+        let loopback = SocketAddr::from((Ipv6Addr::LOCALHOST, number));
+        MoqUdpPort {
+            number,
+            // Where IPv6 is disabled, its sockets can still be bound.
+            has_ipv6: self.0.port.serves(loopback.ip()) && local_address_towards(loopback).is_some(),
+        }
     }
 
     /// Returns the source to which the page connects, for its content security policy.
@@ -139,7 +146,7 @@ impl Moq {
             MoqMode::Dial { url, .. } => format!("https://*:{}", url.port()),
             // The page reaches the runner under the name that the browser used, or that of the
             // certificate.
-            MoqMode::Serve { .. } => format!("https://*:{}", self.port_number()),
+            MoqMode::Serve { .. } => format!("https://*:{}", self.0.port.number()),
         }
     }
 

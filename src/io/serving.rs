@@ -95,7 +95,7 @@ impl RunnerInstance {
         let listening = ListenAddresses {
             port: listeners.port(),
             rtc_port: webrtc.as_ref().map_or(0, WebRtc::port_number),
-            moq_port: moq.as_ref().map_or(0, Moq::port_number),
+            moq_port: moq.as_ref().map(Moq::udp_port).unwrap_or_default(),
             addresses: addresses::local_addresses(&config),
         };
         let status = RunnerStatus {

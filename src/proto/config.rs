@@ -533,6 +533,14 @@ pub enum LogFormat {
     Json,
 }
 
+/// The bound UDP port of Media over QUIC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MoqUdpPort {
+    pub number: u16,
+    /// Whether callers on this machine reach it by IPv6.
+    pub has_ipv6: bool,
+}
+
 /// Addresses of the bound sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddresses {
@@ -540,8 +548,8 @@ pub struct ListenAddresses {
     pub port: u16,
     /// UDP port of every WebRTC session; 0 only in a build without WebRTC.
     pub rtc_port: u16,
-    /// UDP port of Media over QUIC; 0 if the runner serves none.
-    pub moq_port: u16,
+    /// UDP port of Media over QUIC; number 0 if the runner serves none.
+    pub moq_port: MoqUdpPort,
     /// Addresses at which other machines may reach this one.
     pub addresses: Vec<IpAddr>,
 }

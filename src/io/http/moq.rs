@@ -31,7 +31,7 @@ pub(super) async fn start(
     let permit = app.permit(peer.requester(), PendingKind::Silent)?;
     let session_id = new_session_id();
     let namespace = namespace.unwrap_or_else(|| random_namespace(u64::from_be_bytes(random())));
-    let url = |token| caller_url(&app.config, base.host, moq.port_number(), token);
+    let url = |token| caller_url(&app.config, base.host, moq.udp_port(), token);
     let beginning = MoqBeginning {
         start: SessionStart {
             session_id: session_id.clone(),

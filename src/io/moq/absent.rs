@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use edge_runner_http::tls::WatchedCertificate;
 
+use crate::config::MoqUdpPort;
 use crate::proto::metrics::MetricsSnapshot;
 
 /// Never constructed.
@@ -12,7 +13,7 @@ use crate::proto::metrics::MetricsSnapshot;
 pub struct Moq(Infallible);
 
 impl Moq {
-    pub fn port_number(&self) -> u16 {
+    pub fn udp_port(&self) -> MoqUdpPort {
         match self.0 {}
     }
 

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use serde_json::json;
 
-use crate::config::{Config, MoqCertificate, MoqConfig, MoqMode};
+use crate::config::{Config, MoqCertificate, MoqConfig, MoqMode, MoqUdpPort};
 use crate::limits::MOQ_READY;
 use crate::moq::relay_url::PATH;
 use crate::options::hosts;
@@ -75,12 +75,12 @@ pub fn random_namespace(random: u64) -> String {
 }
 
 /// Returns the URL that callers connect to. `request_host` is the accepted `Host` header; `port` is
-/// the bound UDP port in serve mode; `token` is the one-time token, if one is required.
+/// that of serve mode; `token` is the one-time token, if one is required.
 ///
 /// The host is, in serve mode, that of `--moq-tls-generate`, else that of `--proxy`. A self-signed
 /// certificate is accepted by its hash for any host, so the bound address comes next if it is a
 /// single one; else the host at which the caller reached HTTP, which it can resolve.
-pub fn caller_url(config: &Config, request_host: &str, port: u16, token: Option<&str>) -> String {
+pub fn caller_url(config: &Config, request_host: &str, port: MoqUdpPort, token: Option<&str>) -> String {
     let (bind, certificate) = match &config.moq.mode {
         MoqMode::Dial { url, .. } => return url.for_callers(),
         MoqMode::Serve { bind, certificate } => (bind, certificate),
@@ -94,13 +94,13 @@ pub fn caller_url(config: &Config, request_host: &str, port: u16, token: Option<
         _ => named(request_host).filter(|host| hosts::is_host(host)),
     };
     let host = match host.as_deref() {
-        // Browsers try the IPv6 address of the name first, where nothing listens.
-        Some("localhost") | None if self_signed && bind.ip().is_ipv4() => "127.0.0.1",
+        // Browsers try only the IPv6 address of the name.
+        Some("localhost") | None if self_signed && !port.has_ipv6 => "127.0.0.1",
         Some(host) => host,
         None => "localhost",
     };
     let token = token.map_or_else(String::new, |token| format!("/{token}"));
-    format!("https://{host}:{port}{PATH}{token}")
+    format!("https://{host}:{}{PATH}{token}", port.number)
 }
 
 fn in_url(address: IpAddr) -> String {
@@ -172,18 +172,30 @@ mod tests {
         assert_eq!(random_namespace(u64::MAX), "pipecat-ffffffffffffffff");
     }
 
+    fn port(number: u16) -> MoqUdpPort {
+        MoqUdpPort { number, has_ipv6: true }
+    }
+
     #[test]
     fn callers_get_a_host_that_they_can_reach() {
-        let url = |config: &Config, host: &str| caller_url(config, host, 4080, None);
+        let url = |config: &Config, host: &str| caller_url(config, host, port(4080), None);
         let any = serving("[::]:4080", own());
         assert_eq!(url(&any, "localhost:7860"), "https://localhost:4080/moq");
         assert_eq!(url(&any, "192.168.1.7:7860"), "https://192.168.1.7:4080/moq");
         assert_eq!(url(&any, "Board.local"), "https://board.local:4080/moq");
         assert_eq!(url(&any, "[::1]:7860"), "https://[::1]:4080/moq");
         assert_eq!(url(&any, ""), "https://localhost:4080/moq");
-        let v4 = serving("0.0.0.0:4080", own());
-        assert_eq!(url(&v4, "localhost:7860"), "https://127.0.0.1:4080/moq");
-        assert_eq!(url(&v4, "board.local"), "https://board.local:4080/moq");
+        let v4 = MoqUdpPort {
+            has_ipv6: false,
+            ..port(4080)
+        };
+        for (host, expected) in [
+            ("localhost:7860", "127.0.0.1"),
+            ("", "127.0.0.1"),
+            ("board.local", "board.local"),
+        ] {
+            assert_eq!(caller_url(&any, host, v4, None), format!("https://{expected}:4080/moq"));
+        }
         let one = serving("192.168.1.7:4080", own());
         assert_eq!(url(&one, "board.local"), "https://192.168.1.7:4080/moq");
         let one = serving("[2001:db8::1]:4080", own());
@@ -198,19 +210,19 @@ mod tests {
     #[test]
     fn a_certificate_from_files_needs_its_name() {
         let mut files = serving("192.168.1.7:4080", files());
-        let url = caller_url(&files, "bot.example.net", 1, None);
+        let url = caller_url(&files, "bot.example.net", port(1), None);
         assert_eq!(url, "https://bot.example.net:1/moq");
         files.proxy = Some("public.example.net:8443".into());
-        let url = caller_url(&files, "localhost:7860", 1, None);
+        let url = caller_url(&files, "localhost:7860", port(1), None);
         assert_eq!(url, "https://public.example.net:1/moq");
     }
 
     #[test]
     fn a_token_ends_the_path_and_a_relay_has_its_own() {
         let any = serving("[::]:4080", own());
-        let url = caller_url(&any, "localhost", 4080, Some("a.b"));
+        let url = caller_url(&any, "localhost", port(4080), Some("a.b"));
         assert_eq!(url, "https://localhost:4080/moq/a.b");
-        let url = caller_url(&dialing("moqt://relay:4443"), "localhost", 0, None);
+        let url = caller_url(&dialing("moqt://relay:4443"), "localhost", port(0), None);
         assert_eq!(url, "https://relay:4443/moq");
     }
 
