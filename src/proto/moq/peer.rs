@@ -24,7 +24,7 @@ use control::ControlStreams;
 use inbound::InboundStream;
 use publisher::MoqPublisher;
 
-pub use live::{LIVE_BUDGET, LIVE_GROUPS_MAX};
+pub use live::{LIVE_BUDGET, LIVE_FRAMES_MAX};
 
 /// Bytes of a frame of a live track: the longest Opus packets fit.
 const LIVE_FRAME_BYTES_MAX: usize = 4 * 1024;
@@ -58,7 +58,7 @@ pub struct MoqSubscriptionId(pub u64);
 pub enum MoqTrackKind {
     /// A group per frame; later subscribers receive the latest: the catalog.
     Snapshot,
-    /// A group per frame, nothing is kept, and frames that wait longer than [`LIVE_BUDGET`] for
+    /// Groups of a fixed number of frames, nothing is kept, and frames that wait longer than [`LIVE_BUDGET`] for
     /// their group are dropped: audio.
     Live,
     /// One group with all frames; later subscribers receive each of them: records.
@@ -228,6 +228,11 @@ impl MoqPeer {
     /// Adds a track. The tracks are complete before [`Self::publish`].
     pub fn add_track(&mut self, name: &str, kind: MoqTrackKind) -> MoqTrackId {
         self.publisher.add_track(name, kind)
+    }
+
+    /// Sets the frames per group of live tracks; 1 is the default.
+    pub fn set_frames_per_group(&mut self, frames: usize) {
+        self.publisher.set_frames_per_group(frames);
     }
 
     /// Announces the broadcast to each remote request, present and future. Subscriptions wait

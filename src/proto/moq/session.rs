@@ -41,6 +41,9 @@ use crate::event::{LeaveReason, SessionEvent};
 use crate::limits::{FINISH_WITHIN, PEER_LOST_AFTER};
 use crate::session::{Deadline, Session, SessionOutput};
 
+/// Audio packets per group towards a relay: half a second. For a browser, which subscribes with a
+/// latency of 0, a relay drops a group once the next has begun; then the player waits for it.
+const RELAYED_PACKETS_PER_GROUP: usize = 25;
 /// Time that the caller has to announce its broadcast; clients give up after the same time.
 const CALLER_WITHIN: Duration = Duration::from_secs(30);
 /// Time from the caller's announcement until the bot's audio starts without its subscription. A
@@ -148,7 +151,9 @@ impl MoqSession {
         };
         if session.setup.mode == MoqSessionMode::Dial {
             let origin = session.redial.next_origin();
-            session.bot.begin(MoqPeer::new(origin), now);
+            let mut peer = MoqPeer::new(origin);
+            peer.set_frames_per_group(RELAYED_PACKETS_PER_GROUP);
+            session.bot.begin(peer, now);
             session.dial();
         }
         session

@@ -1,4 +1,4 @@
-//! Groups of live tracks: one frame each, numbered when their streams open.
+//! Groups of live tracks: a fixed number of frames each, numbered when their streams open.
 //!
 //! The published player plays groups by their numbers and waits for a missing one until its buffer
 //! is full, so no number is skipped: a frame that waits too long for a stream never becomes a
@@ -13,15 +13,18 @@ use super::STREAM_CODE_CANCEL;
 
 /// Time that a frame of a live track may wait for its group; older audio is useless.
 pub const LIVE_BUDGET: Duration = Duration::from_millis(500);
-/// Groups per subscriber that are not acknowledged: 640 ms of audio packets, more than a round
-/// trip. Further frames wait.
-pub const LIVE_GROUPS_MAX: usize = 32;
+/// Frames per subscriber that are not acknowledged: 640 ms of audio packets, more than a round
+/// trip. It bounds the groups; further frames wait.
+pub const LIVE_FRAMES_MAX: usize = 32;
+/// The groups that fit in any case: the one that is being written, and the one before.
+const LIVE_GROUPS_MIN: usize = 2;
 /// Frames that wait: more than audio packets of [`LIVE_BUDGET`]. A further one drops the oldest.
 const WAITING_FRAMES_MAX: usize = 64;
 
 /// The groups in flight, and the frames behind them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LiveGroups {
+    frames_per_group: usize,
     in_flight: Vec<LiveGroup>,
     /// Oldest first.
     waiting: VecDeque<WaitingFrame>,
@@ -31,11 +34,14 @@ pub struct LiveGroups {
 
 #[derive(Debug)]
 struct LiveGroup {
+    track: usize,
     /// The request stream of the subscriber.
     subscriber: StreamId,
     stream: StreamId,
     /// What is not written yet.
     rest: Vec<u8>,
+    /// Whether more frames follow.
+    is_open: bool,
 }
 
 /// A frame without a group.
@@ -46,11 +52,32 @@ pub struct WaitingFrame {
     deadline: Instant,
 }
 
+impl Default for LiveGroups {
+    fn default() -> Self {
+        Self {
+            frames_per_group: 1,
+            in_flight: Vec::new(),
+            waiting: VecDeque::new(),
+            reserved: Vec::new(),
+        }
+    }
+}
+
 impl LiveGroups {
+    pub fn frames_per_group(&self) -> usize {
+        self.frames_per_group
+    }
+
+    /// Sets the number of frames per group, from 1.
+    pub fn set_frames_per_group(&mut self, frames: usize) {
+        self.frames_per_group = frames;
+    }
+
     /// Whether a subscriber may have another group in flight.
     pub fn has_room(&self, subscriber: StreamId) -> bool {
         let of_it = |group: &&LiveGroup| group.subscriber == subscriber;
-        self.in_flight.iter().filter(of_it).count() < LIVE_GROUPS_MAX
+        let groups_max = (LIVE_FRAMES_MAX / self.frames_per_group).max(LIVE_GROUPS_MIN);
+        self.in_flight.iter().filter(of_it).count() < groups_max
     }
 
     /// Opens the streams of the next frame; returns whether there are `count`.
@@ -64,20 +91,47 @@ impl LiveGroups {
         true
     }
 
-    /// Sends a group, header included, to a subscriber, on a reserved stream.
-    pub fn send(&mut self, subscriber: StreamId, bytes: &[u8], streams: &mut impl MoqStreams) {
+    /// Begins a group for a subscriber on a reserved stream, with its header and its first frame.
+    pub fn begin(&mut self, track: usize, subscriber: StreamId, bytes: &[u8], streams: &mut impl MoqStreams) {
         let Some(stream) = self.reserved.pop() else {
             return;
         };
-        let taken = streams.write(stream, bytes);
-        if taken == bytes.len() {
-            streams.finish(stream);
-        }
-        self.in_flight.push(LiveGroup {
+        let mut group = LiveGroup {
+            track,
             subscriber,
             stream,
-            rest: bytes[taken..].to_vec(),
-        });
+            rest: Vec::new(),
+            is_open: true,
+        };
+        group.write(bytes, streams);
+        self.in_flight.push(group);
+    }
+
+    /// Whether the open groups of a track take another frame: all bytes before it are written.
+    pub fn can_extend(&self, track: usize) -> bool {
+        let mut open = self
+            .in_flight
+            .iter()
+            .filter(|group| group.track == track && group.is_open);
+        open.all(|group| group.rest.is_empty())
+    }
+
+    /// Adds a frame to the open groups of a track.
+    pub fn extend(&mut self, track: usize, bytes: &[u8], streams: &mut impl MoqStreams) {
+        for group in self.in_flight.iter_mut() {
+            if group.track == track && group.is_open {
+                group.write(bytes, streams);
+            }
+        }
+    }
+
+    /// Ends the open groups of a track.
+    pub fn end(&mut self, track: usize, streams: &mut impl MoqStreams) {
+        for group in self.in_flight.iter_mut() {
+            if group.track == track && std::mem::replace(&mut group.is_open, false) {
+                group.finish_if_written(streams);
+            }
+        }
     }
 
     pub fn has_waiting(&self) -> bool {
@@ -131,8 +185,8 @@ impl LiveGroups {
         if !group.rest.is_empty() {
             let taken = streams.write(id, &group.rest);
             group.rest.drain(..taken);
-            if group.rest.is_empty() {
-                streams.finish(id);
+            if !group.is_open {
+                group.finish_if_written(streams);
             }
         }
         true
@@ -171,5 +225,19 @@ impl LiveGroups {
         self.in_flight.clear();
         self.waiting.clear();
         self.reserved.clear();
+    }
+}
+
+impl LiveGroup {
+    /// Writes what the stream takes, and keeps the rest.
+    fn write(&mut self, bytes: &[u8], streams: &mut impl MoqStreams) {
+        let taken = streams.write(self.stream, bytes);
+        self.rest.extend_from_slice(&bytes[taken..]);
+    }
+
+    fn finish_if_written(&self, streams: &mut impl MoqStreams) {
+        if self.rest.is_empty() {
+            streams.finish(self.stream);
+        }
     }
 }

@@ -82,6 +82,10 @@ impl MoqPublisher {
         MoqTrackId(self.tracks.len() as u32 - 1)
     }
 
+    pub fn set_frames_per_group(&mut self, frames: usize) {
+        self.live.set_frames_per_group(frames);
+    }
+
     pub fn track(&mut self, id: MoqTrackId) -> Option<&mut PublishedTrack> {
         self.tracks.get_mut(id.0 as usize)
     }
@@ -322,8 +326,9 @@ impl MoqPublisher {
         (0..SUBSCRIBERS_MAX).filter(move |at| wanted & (1 << at) != 0)
     }
 
-    /// Sends a frame as the next group of a live track to every subscriber. Returns whether all of
-    /// them can take a group; else none gets it, so that each receives every number.
+    /// Sends a frame of a live track to every subscriber, in the open group or in a new one. Returns
+    /// whether all of them can take it; else none gets it, so that each receives every sequence. A
+    /// subscriber that came after the begin of a group waits for the next.
     fn send_live(
         &mut self,
         index: usize,
@@ -331,16 +336,43 @@ impl MoqPublisher {
         control: &mut ControlStreams,
         streams: &mut impl MoqStreams,
     ) -> bool {
-        let subscribers = self.subscribers_of(index);
-        if !subscribers
-            .clone()
-            .all(|at| self.live.has_room(self.subscribers[at].stream))
-            || !self.live.reserve(subscribers.clone().count(), streams)
-        {
+        let begins = self.tracks[index].frames_in_group == 0;
+        let can_send = match begins {
+            true => self.reserve_groups(index, streams),
+            false => self.live.can_extend(index),
+        };
+        if !can_send {
             return false;
         }
+        match begins {
+            true => self.begin_groups(index, frame, streams),
+            false => {
+                self.scratch.clear();
+                write_frame(frame, &mut self.scratch);
+                self.live.extend(index, &self.scratch, streams);
+            }
+        }
+        let track = &mut self.tracks[index];
+        track.frames_in_group = (track.frames_in_group + 1) % self.live.frames_per_group();
+        if track.frames_in_group == 0 {
+            self.live.end(index, streams);
+            for at in self.subscribers_of(index).rev() {
+                self.finish_if_done(at, control, streams);
+            }
+        }
+        true
+    }
+
+    /// Opens a stream for each subscriber of a track. Returns whether each can have one.
+    fn reserve_groups(&mut self, index: usize, streams: &mut impl MoqStreams) -> bool {
+        let subscribers = self.subscribers_of(index);
+        let has_room = |at: usize| self.live.has_room(self.subscribers[at].stream);
+        subscribers.clone().all(has_room) && self.live.reserve(subscribers.count(), streams)
+    }
+
+    fn begin_groups(&mut self, index: usize, frame: &[u8], streams: &mut impl MoqStreams) {
         let sequence = self.tracks[index].take_sequence();
-        for at in subscribers.clone() {
+        for at in self.subscribers_of(index) {
             let subscriber = &self.subscribers[at];
             if !subscriber.wants(sequence) {
                 continue;
@@ -351,14 +383,9 @@ impl MoqPublisher {
             };
             self.scratch.clear();
             header.write(&mut self.scratch);
-            write_varint(frame.len() as u64, &mut self.scratch);
-            self.scratch.extend_from_slice(frame);
-            self.live.send(subscriber.stream, &self.scratch, streams);
+            write_frame(frame, &mut self.scratch);
+            self.live.begin(index, subscriber.stream, &self.scratch, streams);
         }
-        for at in subscribers.rev() {
-            self.finish_if_done(at, control, streams);
-        }
-        true
     }
 
     /// Sends the frames that wait, as far as there are streams for them.
@@ -482,6 +509,7 @@ impl MoqPublisher {
         };
         track.is_finished = true;
         self.live.drop_waiting(Some(index));
+        self.live.end(index, streams);
         for at in self.subscribers_of(index).rev() {
             self.send_kept_group(at, streams);
             self.finish_if_done(at, control, streams);
@@ -508,6 +536,7 @@ impl MoqPublisher {
         streams: &mut impl MoqStreams,
     ) -> bool {
         if self.live.handle_writable(id, streams) {
+            self.send_waiting(control, streams);
             return true;
         }
         let has = |it: &MoqSubscriber| it.group.as_ref().is_some_and(|group| group.stream == Some(id));
@@ -550,6 +579,9 @@ impl MoqPublisher {
         self.interests.clear();
         self.subscribers.clear();
         self.live.clear();
+        for track in &mut self.tracks {
+            track.frames_in_group = 0;
+        }
     }
 }
 
@@ -558,4 +590,9 @@ impl MoqSubscriber {
         let groups = self.message.terms.groups;
         groups.start.is_none_or(|start| sequence >= start) && groups.end.is_none_or(|end| sequence <= end)
     }
+}
+
+fn write_frame(frame: &[u8], out: &mut Vec<u8>) {
+    write_varint(frame.len() as u64, out);
+    out.extend_from_slice(frame);
 }

@@ -16,6 +16,8 @@ pub struct PublishedTrack {
     pub is_finished: bool,
     /// The start of a log was dropped.
     pub is_truncated: bool,
+    /// Frames in the open group of a live track; 0 without one.
+    pub frames_in_group: usize,
     /// The sequence of the next group.
     next_sequence: u64,
     /// The kept group is without this many bytes at its start.
@@ -30,6 +32,7 @@ impl PublishedTrack {
             kind,
             is_finished: false,
             is_truncated: false,
+            frames_in_group: 0,
             next_sequence: 0,
             dropped: 0,
             kept: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::moq::link::Dir;
-use crate::moq::peer::live::LIVE_GROUPS_MAX;
+use crate::moq::peer::live::LIVE_FRAMES_MAX;
 
 /// A bot whose audio is subscribed, with streams that take `window` bytes until they are read.
 fn subscribed(window: usize) -> Bot {
@@ -84,12 +84,12 @@ fn groups_in_flight_are_capped() {
         bot.write_at(bot.audio, &[number; 80], at);
         bot.pair.run_side(0, &mut Vec::new());
     }
-    assert_eq!(bot.pair.network.sending(0) - sending, LIVE_GROUPS_MAX);
+    assert_eq!(bot.pair.network.sending(0) - sending, LIVE_FRAMES_MAX);
     bot.pair.network.window = 1_000;
     bot.pair.wake_writers(0);
     let events = bot.pair.run()[1].clone();
     let waiting = (LIVE_BUDGET.as_millis() / 20) as u8;
-    let expected = (0..LIVE_GROUPS_MAX as u8).chain(last + 1 - waiting..=last);
+    let expected = (0..LIVE_FRAMES_MAX as u8).chain(last + 1 - waiting..=last);
     let mut received = frames(&events);
     received.sort();
     assert_eq!(received, expected.map(|number| vec![number; 80]).collect::<Vec<_>>());
@@ -128,6 +128,54 @@ fn every_subscription_gets_every_sequence() {
     let mut order = sequences(&events);
     order.sort();
     assert_eq!(order, [0, 0, 1, 1]);
+}
+
+/// A relay drops a group for a browser as soon as the next begins, so it gets few and long ones.
+#[test]
+fn groups_of_several_frames_begin_and_end_in_step() {
+    let mut bot = subscribed(usize::MAX);
+    bot.pair.side(0).0.set_frames_per_group(3);
+    for number in 0..4_u8 {
+        bot.write(bot.audio, &[number]);
+    }
+    let events = bot.pair.run()[1].clone();
+    assert_eq!(frames(&events), [[0], [1], [2], [3]], "each is sent at once");
+    assert_eq!(sequences(&events), [0]);
+    // A subscriber in the middle of a group gets the next.
+    bot.subscribe("bot-audio", AUDIO);
+    bot.pair.run();
+    for number in 4..7_u8 {
+        bot.write(bot.audio, &[number]);
+    }
+    let events = bot.pair.run()[1].clone();
+    let mut received = frames(&events);
+    received.sort();
+    assert_eq!(received, [[4], [5], [6], [6]]);
+    assert_eq!(sequences(&events), [1]);
+    bot.pair.side(0).0.drop_live();
+    let audio = bot.audio;
+    let (peer, mut streams) = bot.pair.side(0);
+    peer.finish(audio, &mut streams);
+    assert_eq!(
+        sequences(&bot.pair.run()[1]),
+        [2, 2],
+        "the last group ends with the track"
+    );
+}
+
+/// A stream that takes nothing holds a frame in part, and further ones wait.
+#[test]
+fn a_blocked_group_loses_late_frames_and_goes_on() {
+    let mut bot = subscribed(10);
+    bot.pair.side(0).0.set_frames_per_group(3);
+    bot.write_at(bot.audio, &[1; 80], now());
+    bot.write_at(bot.audio, &[2; 80], now());
+    bot.write_at(bot.audio, &[3; 80], now() + Duration::from_millis(400));
+    expire(&mut bot, now() + LIVE_BUDGET);
+    bot.write_at(bot.audio, &[4; 80], now() + LIVE_BUDGET);
+    let events = bot.pair.run()[1].clone();
+    assert_eq!(frames(&events), [[1; 80], [3; 80], [4; 80]]);
+    assert_eq!(sequences(&events), [0]);
 }
 
 #[test]
