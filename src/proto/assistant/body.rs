@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::beginning;
 use super::config::AssistantConfig;
 use crate::limits::ASSISTANT_INSTRUCTIONS_BYTES_MAX;
 
@@ -109,8 +110,7 @@ fn filled(text: &str, variables: Option<&Map<String, Value>>) -> String {
             filled = filled.replace(&format!("{{{name}}}"), value);
         }
     }
-    filled.truncate(filled.floor_char_boundary(2 * ASSISTANT_INSTRUCTIONS_BYTES_MAX));
-    filled
+    beginning(&filled, 2 * ASSISTANT_INSTRUCTIONS_BYTES_MAX).to_owned()
 }
 
 #[cfg(test)]

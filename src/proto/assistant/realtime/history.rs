@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use crate::assistant::beginning;
+
 /// Texts that are repeated.
 const TEXTS_MAX: usize = 20;
 /// Bytes of one text.
@@ -30,8 +32,7 @@ impl History {
         if self.0.len() == TEXTS_MAX {
             self.0.pop_front();
         }
-        let end = text.floor_char_boundary(TEXT_BYTES_MAX);
-        self.0.push_back((speaker, text[..end].to_owned()));
+        self.0.push_back((speaker, beginning(text, TEXT_BYTES_MAX).to_owned()));
     }
 
     pub fn texts(&self) -> impl Iterator<Item = (Speaker, &str)> {

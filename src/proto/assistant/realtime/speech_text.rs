@@ -4,6 +4,7 @@
 //! sentences that begin and of their spoken bytes, in proportion to the audio; and the texts that
 //! were heard. Text without speech is collected until its response is done.
 
+use crate::assistant::beginning;
 use crate::assistant::report::ClientReport;
 
 use super::history::sentence_end;
@@ -100,8 +101,7 @@ impl SpeechText {
     /// Drops all items, and returns what was heard of each.
     pub fn interrupt(&mut self) -> Vec<String> {
         let items = self.items.drain(..).map(|mut item| {
-            let end = item.text.floor_char_boundary(item.spoken);
-            item.text.truncate(end);
+            item.text.truncate(beginning(&item.text, item.spoken).len());
             item.text
         });
         items.filter(|text| !text.is_empty()).collect()
