@@ -466,7 +466,7 @@ impl Realtime {
             ErrorClass::Expired => {
                 self.count(AssistantCount::Connection(ConnectionOutcome::Expired));
                 self.drop_answer();
-                self.connect(now);
+                self.retry(class.words().to_owned(), false, now);
             }
             class if class.is_final() => {
                 if matches!(self.phase, Phase::Opening { .. }) {

@@ -239,6 +239,18 @@ fn final_errors_and_closes_are_not_retried() {
 }
 
 #[test]
+fn a_service_whose_sessions_expire_at_once_is_given_up() {
+    let mut world = World::ready();
+    for _ in 0..5 {
+        assert!(!world.is_over());
+        world.hear(json!({"type": "error", "error": {"code": "session_expired"}}));
+        world.pass(Duration::from_secs(2));
+        world.open();
+    }
+    assert!(world.is_over(), "{} connections", world.connects());
+}
+
+#[test]
 fn three_failed_responses_in_a_row_end_the_session() {
     let mut world = World::ready();
     for number in 0..3 {
