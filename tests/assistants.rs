@@ -20,7 +20,7 @@ fn runner_with(server: &RealtimeServer, files: &[(&str, &str)], variables: &[(&s
         ("REALTIME_API_KEY", KEY),
         ("RUNNER_BOT_GREETING", ""),
     ];
-    TestRunner::start_among(files, &["--bot", "realtime", "-vv"], &[&own[..], variables].concat())
+    TestRunner::start_among(files, &["--bot", "realtime", "-vvv"], &[&own[..], variables].concat())
 }
 
 fn runner(server: &RealtimeServer) -> TestRunner {

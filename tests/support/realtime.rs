@@ -122,6 +122,7 @@ pub struct RealtimeSession {
 
 async fn accept(stream: TcpStream, upgrade: Upgrade, accepted: Sender<RealtimeSession>) {
     let mut seen = UpgradeRequest::default();
+    #[allow(clippy::result_large_err, reason = "the type is the library's")]
     let check = |request: &Request, response: Response| -> Result<Response, ErrorResponse> {
         seen.target = request.uri().to_string();
         let headers = request.headers().iter();
