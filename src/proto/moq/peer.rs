@@ -58,8 +58,8 @@ pub struct MoqSubscriptionId(pub u64);
 pub enum MoqTrackKind {
     /// A group per frame; later subscribers receive the latest: the catalog.
     Snapshot,
-    /// Groups of a fixed number of frames, nothing is kept, and frames that wait longer than [`LIVE_BUDGET`] for
-    /// their group are dropped: audio.
+    /// Groups of a fixed number of frames, nothing is kept, and frames that wait longer than
+    /// [`LIVE_BUDGET`] for their group are dropped: audio.
     Live,
     /// One group with all frames; later subscribers receive each of them: records.
     Log,

@@ -3,7 +3,8 @@
 //! In: texts. Out: a [`RelayUrl`], `SCHEME://HOST[:PORT][/PATH]`. The default port is 443 for
 //! `https` and 80 for `http`, the default path `/moq`. Callers receive `https` with an explicit
 //! port, because browsers know no other scheme. `moqt` and `moql` are taken for `https`: the
-//! relay knows the path of a connection only by WebTransport, and callers come that way. Source: RFC 3986; `docs/spec/moq.md`.
+//! relay knows the path of a connection only by WebTransport, and callers come that way.
+//! Source: RFC 3986; `docs/spec/moq.md`.
 
 use std::fmt;
 

@@ -326,9 +326,9 @@ impl MoqPublisher {
         (0..SUBSCRIBERS_MAX).filter(move |at| wanted & (1 << at) != 0)
     }
 
-    /// Sends a frame of a live track to every subscriber, in the open group or in a new one. Returns
-    /// whether all of them can take it; else none gets it, so that each receives every sequence. A
-    /// subscriber that came after the begin of a group waits for the next.
+    /// Sends a frame of a live track to every subscriber, in the open group or in a new one.
+    /// Returns whether all of them can take it; else none gets it, so that each receives every
+    /// sequence. A subscriber that came after the begin of a group waits for the next.
     fn send_live(
         &mut self,
         index: usize,
