@@ -4,7 +4,7 @@
 //! cargo run --release --manifest-path tests/bench/Cargo.toml
 //! ```
 //! builds the release binary of the runner if necessary, starts it on loopback once per row, and
-//! takes about seven minutes. The clients run in this process, so their CPU is not counted. On a
+//! takes about nine minutes. The clients run in this process, so their CPU is not counted. On a
 //! machine with few cores they still compete with the runner, so the figures are those of a runner
 //! and its callers on one machine. Rows do not pass or fail, because times depend on the machine;
 //! proofs do, because they check limits that do not. The comment of each function defines its row.
@@ -18,6 +18,7 @@ mod floods;
 mod growth;
 mod http;
 mod junk;
+mod moq;
 mod phone;
 mod plain;
 mod reboots;
@@ -38,9 +39,9 @@ const USAGE: &str = "\
 usage: bench [--binary PATH] [--only ROW,ROW...] [--quick] [--minutes N] [--cycles N] [--seconds N]
 
   --binary PATH   a runner that is built already [default: builds ../../target/release/edge-runner]
-  --only ROWS     some of: start size idle status offer cpu calls rooms delay growth junk cloud, or of the proofs,
-                  which run only when they are named and end with exit code 1 when they fail: soak churn floods
-                  footprint reboots
+  --only ROWS     some of: start size idle status offer cpu calls rooms moq delay growth junk cloud, or of the
+                  proofs, which run only when they are named and end with exit code 1 when they fail: soak churn
+                  floods footprint reboots
   --quick         fewer and shorter; the figures say less
   --minutes N     how long `soak` and `reboots` take [default: 10]
   --cycles N      how many connections of each kind `churn` makes [default: 10000]
@@ -69,7 +70,7 @@ type Row = fn(&Bench) -> Result<Vec<(String, String)>>;
 /// Measures a row and checks its limits. Also returns the violations.
 type Proof = fn(&Bench) -> Result<(Vec<(String, String)>, Vec<String>)>;
 
-const ROWS: [(&str, Row); 12] = [
+const ROWS: [(&str, Row); 13] = [
     ("start", rows::start),
     ("size", rows::size),
     ("idle", rows::idle),
@@ -78,6 +79,7 @@ const ROWS: [(&str, Row); 12] = [
     ("cpu", rows::cpu),
     ("calls", rows::calls),
     ("rooms", rooms::rooms),
+    ("moq", moq::moq),
     ("delay", rows::delay),
     ("growth", growth::growth),
     ("junk", junk::junk),

@@ -461,7 +461,7 @@ pub fn at(sorted: &[Duration], percent: usize) -> Duration {
     sorted[(sorted.len() * percent).div_ceil(100).clamp(1, sorted.len()) - 1]
 }
 
-fn spread(times: &mut [Duration]) -> String {
+pub fn spread(times: &mut [Duration]) -> String {
     if times.is_empty() {
         return "nothing".to_owned();
     }

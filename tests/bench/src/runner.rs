@@ -49,6 +49,12 @@ impl Runner {
         Self::launch(binary, args, &[])
     }
 
+    /// Starts it for callers over QUIC, with the echo bot.
+    pub fn start_moq(binary: &Path) -> Result<Runner> {
+        let args = "--host 127.0.0.1 --port 0 --bot echo --max-sessions 160 -t moq --moq-bind 127.0.0.1:0";
+        Self::launch(binary, args, &[])
+    }
+
     /// Starts it with default options and these arguments, separated by spaces.
     pub fn start_stock(binary: &Path, more: &str) -> Result<Runner> {
         let args = format!("--host 127.0.0.1 --port 0 --rtc-port 0 --bot echo{more}");

@@ -1,5 +1,5 @@
-//! Parts of the test support: the LiveKit server and its participant, audio, STUN, and the strict
-//! microcontroller.
+//! Parts of the test support: the LiveKit server and its participant, callers over QUIC, audio,
+//! STUN, and the strict microcontroller.
 
 // The tests use more of it.
 #![allow(dead_code)]
@@ -10,6 +10,8 @@ pub mod device;
 pub mod http;
 #[path = "../../support/livekit/mod.rs"]
 pub mod livekit;
+#[path = "../../support/moq/mod.rs"]
+pub mod moq;
 #[path = "../../support/participant.rs"]
 pub mod participant;
 #[path = "../../support/sound.rs"]
