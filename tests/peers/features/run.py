@@ -106,7 +106,7 @@ def marked_help(build):
     """the help marks absent features, and nothing else"""
     code, text, _ = build.run("--help")
     lacks = "".join(re.search(r"This build lacks:(.*)\nOptions marked", text, re.S).group(1).split()).split(",")
-    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 12, text
+    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 13, text
     # A description begins after the names or on the next line.
     options = re.findall(r"^ {2,6}(?:-\w, )?(--[a-z-]+)(?:[^\n]*?) *(?:\s{2,}|\n {32})(\S.*)", text, re.M)
     assert len(options) > 25, options
@@ -130,6 +130,7 @@ def refused_options(build):
              for needs, names in OPTIONS.items() for name, value in names.items() if name != "--no-dialin"]
     asked += [(build.absent((feature,)), ["-t", name, "-x", "a.example"]) for name, feature in TRANSPORTS.items()]
     asked += [(build.absent(("doctor",)), ["doctor"]), (build.absent(("cloud",)), ["cloud", "serve"])]
+    asked += [(build.absent(("assistants",)), ["--bot", "realtime"])]
     seen = 0
     for feature, args in asked:
         if feature:
