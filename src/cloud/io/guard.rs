@@ -15,8 +15,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, getpgid, getpgrp, kill_process, kill_process_group, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, getpgid, getpgrp, getppid, kill_process, kill_process_group, waitpid};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The pipe to the guard.
@@ -27,6 +28,11 @@ pub const LOCK: &str = "guard.lock";
 
 /// The hidden subcommand that runs a guard; its argument is the data directory.
 pub const SUBCOMMAND: &str = "guard";
+
+/// Time between two looks at the processes.
+const POLL: Duration = Duration::from_millis(1);
+/// Searches for processes at the end of a service.
+const PASSES_MAX: u32 = 1_000;
 
 /// Starts the guard of this process.
 ///
@@ -87,6 +93,7 @@ fn send(line: &str) {
 /// Runs the guard, inside a runtime. It ignores signals sent to all processes of a service and ends
 /// when the service has ended.
 pub fn run(data_dir: &Path) {
+    let service = getppid();
     for kind in [
         SignalKind::interrupt(),
         SignalKind::terminate(),
@@ -112,7 +119,22 @@ pub fn run(data_dir: &Path) {
         let _ = kill_process_group(group, Signal::KILL);
     }
     if held.is_some() {
-        kill_leftovers(data_dir);
+        wait_for_exit(service);
+        // A process may start others until it is killed. The next start kills what hangs in a
+        // disk or a driver for longer.
+        let mut passes = 0..PASSES_MAX;
+        while kill_leftovers(data_dir) > 0 && passes.next().is_some() {
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+/// Waits until the parent has exited. Its pipes close earlier than its children get their
+/// parent-death signal, and a command that dies by it during a search may leave a child that the
+/// search has missed.
+fn wait_for_exit(parent: Option<Pid>) {
+    while parent.is_some() && getppid() == parent {
+        std::thread::sleep(POLL);
     }
 }
 
