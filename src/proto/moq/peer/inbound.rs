@@ -404,6 +404,7 @@ impl MoqPeer {
             Some(InboundRole::ReplyType(subscription) | InboundRole::Reply { subscription, .. }) => {
                 self.end_subscription(subscription, Some(code), streams);
             }
+            Some(InboundRole::Announcements) => self.violate("an announcement that is too long".to_owned()),
             _ => {
                 self.publisher.handle_request_end(id, &mut self.control, streams);
                 self.decline(id, code, streams);

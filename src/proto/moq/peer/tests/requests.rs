@@ -234,6 +234,17 @@ fn invalid_messages_end_their_stream_and_many_of_them_the_session() {
 }
 
 #[test]
+fn an_announcement_that_is_too_long_ends_the_session() {
+    let mut bot = Bot::new();
+    let id = discovering(&mut bot.pair);
+    let (_, mut streams) = bot.pair.side(1);
+    streams.write(id, b"\xbf\xff\xff\xff");
+    let events = run_bot(&mut bot.pair);
+    let reason = "an announcement that is too long".to_owned();
+    assert_eq!(events, [MoqEvent::Violation(reason)]);
+}
+
+#[test]
 fn ten_thousand_announcements_end_the_session_early() {
     let mut bot = Bot::new();
     let id = discovering(&mut bot.pair);
