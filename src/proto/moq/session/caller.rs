@@ -154,10 +154,9 @@ impl MoqSession {
             }
             MoqEvent::Ended { subscription, code } => self.handle_track_end(subscription, code, now),
             MoqEvent::Violation(reason) => self.handle_violation(&reason, now),
-            MoqEvent::Announced { .. }
-            | MoqEvent::Retracted { .. }
-            | MoqEvent::Subscribed { .. }
-            | MoqEvent::GoingAway => {}
+            // It serves until it closes the connection, and its successor may not be there yet.
+            MoqEvent::GoingAway => log::info!("the other end of the connection shuts down soon"),
+            MoqEvent::Announced { .. } | MoqEvent::Retracted { .. } | MoqEvent::Subscribed { .. } => {}
         }
     }
 
