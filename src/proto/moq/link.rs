@@ -17,6 +17,7 @@ use bytes::Bytes;
 use quinn_proto::{Connection, ConnectionError, ConnectionEvent, EndpointEvent, Event, StreamEvent, Transmit};
 pub use quinn_proto::{Dir, Side, StreamId};
 
+use self::config::{BACKLOG_WINDOW, SEND_WINDOW};
 pub use self::config::{LinkConfigError, client_config, endpoint_config, server_config, transport_config};
 pub use super::webtransport::MOQ_PROTOCOL;
 use super::webtransport::raw::{self, RawRead};
@@ -35,6 +36,10 @@ pub trait MoqStreams {
     /// Writes what fits, and returns the number of bytes taken. After fewer than all,
     /// [`LinkEvent::Writable`] follows. A stream that is gone takes all and drops them.
     fn write(&mut self, id: StreamId, bytes: &[u8]) -> usize;
+
+    /// Writes bytes that can wait, like [`Self::write`]: it takes them only while little of all
+    /// streams is unacknowledged, so that the bytes of other streams have room.
+    fn write_backlog(&mut self, id: StreamId, bytes: &[u8]) -> usize;
 
     /// Ends the sending half of a stream.
     fn finish(&mut self, id: StreamId);
@@ -413,6 +418,13 @@ impl MoqStreams for MoqLink {
             Some(webtransport) => webtransport.write(&mut self.connection, id, bytes),
             None => raw::write(&mut self.connection, id, bytes),
         }
+    }
+
+    fn write_backlog(&mut self, id: StreamId, bytes: &[u8]) -> usize {
+        self.connection.set_send_window(BACKLOG_WINDOW);
+        let taken = self.write(id, bytes);
+        self.connection.set_send_window(SEND_WINDOW);
+        taken
     }
 
     fn finish(&mut self, id: StreamId) {

@@ -79,6 +79,10 @@ impl MoqStreams for FuzzedStreams {
         taken
     }
 
+    fn write_backlog(&mut self, id: StreamId, bytes: &[u8]) -> usize {
+        self.write(id, bytes)
+    }
+
     fn finish(&mut self, id: StreamId) {
         let half = self.sending(id);
         half.is_finished = !half.is_aborted;

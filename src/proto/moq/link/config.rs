@@ -29,8 +29,11 @@ const STREAM_WINDOW: u32 = 64 * 1024;
 /// Bytes of all streams before the remote end has to wait: a whole log that is replayed, beside the
 /// audio.
 const CONNECTION_WINDOW: u32 = 512 * 1024;
-/// Bytes that were written and are not acknowledged. Audio has 8 kB/s; the rest is for a log.
-const SEND_WINDOW: u64 = 256 * 1024;
+/// Bytes that were written and are not acknowledged.
+pub const SEND_WINDOW: u64 = 256 * 1024;
+/// As many at which a log that is replayed waits: 2 MiB take 64 round trips. The rest is for audio,
+/// which has 8 kB/s, and for requests.
+pub const BACKLOG_WINDOW: u64 = 32 * 1024;
 /// Bytes of received datagrams that wait. MoQ sends none and they are dropped, but H3_DATAGRAM,
 /// which WebTransport requires, requires that they may be sent (RFC 9297, section 2.1.1).
 const DATAGRAM_BUFFER: usize = 1500;

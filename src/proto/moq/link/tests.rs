@@ -243,6 +243,32 @@ fn an_unread_stream_blocks_its_writer() {
 }
 
 #[test]
+fn a_backlog_leaves_room_for_other_streams() {
+    let mut network = connected();
+    let backlog = network.client.link().open(Dir::Uni).unwrap();
+    let data: Vec<u8> = (0..200_000_u32).map(|index| index as u8).collect();
+    let mut written = network.client.link().write_backlog(backlog, &data);
+    assert!((31 * 1024..=32 * 1024).contains(&written), "{written}");
+    let audio = network.client.link().open(Dir::Uni).unwrap();
+    assert_eq!(network.client.link().write(audio, &[1; 10_000]), 10_000);
+
+    let mut received = Vec::new();
+    while received.len() < data.len() {
+        network.run(Duration::from_millis(50));
+        if network
+            .client
+            .take(|event| *event == LinkEvent::Writable(backlog))
+            .is_some()
+        {
+            written += network.client.link().write_backlog(backlog, &data[written..]);
+        }
+        received.extend(read_all(&mut network.server, backlog).0);
+    }
+    assert_eq!(received, data);
+    assert_eq!(read_all(&mut network.server, audio).0, [1; 10_000]);
+}
+
+#[test]
 fn streams_are_limited_and_become_available_again() {
     let mut network = connected();
     let mut opened_by_client = Vec::new();

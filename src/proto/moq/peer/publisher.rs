@@ -21,8 +21,10 @@ use super::{
 pub const INTERESTS_MAX: usize = 8;
 /// Subscriptions that one peer may have open; it needs three, and three more while it resubscribes.
 pub const SUBSCRIBERS_MAX: usize = 16;
-/// The send order of kept groups: after requests, before audio.
-const KEPT_PRIORITY: i32 = 2;
+/// The send order of a catalog: after requests, before audio.
+const SNAPSHOT_PRIORITY: i32 = 2;
+/// The send order of a log, which may be long: after audio.
+const LOG_PRIORITY: i32 = -1;
 
 /// What this end publishes, and to whom.
 #[derive(Debug, Default)]
@@ -431,7 +433,11 @@ impl MoqPublisher {
         }
         if group.stream.is_none() {
             group.stream = streams.open(Dir::Uni);
-            group.stream.inspect(|id| streams.set_priority(*id, KEPT_PRIORITY));
+            let priority = match track.kind {
+                MoqTrackKind::Log => LOG_PRIORITY,
+                MoqTrackKind::Snapshot | MoqTrackKind::Live => SNAPSHOT_PRIORITY,
+            };
+            group.stream.inspect(|id| streams.set_priority(*id, priority));
         }
         let Some(id) = group.stream else {
             return;
@@ -443,7 +449,10 @@ impl MoqPublisher {
         };
         header.write(&mut self.scratch);
         while let Some(rest) = track.unsent(&self.scratch, group.position) {
-            let taken = streams.write(id, rest);
+            let taken = match track.kind {
+                MoqTrackKind::Log => streams.write_backlog(id, rest),
+                MoqTrackKind::Snapshot | MoqTrackKind::Live => streams.write(id, rest),
+            };
             group.position += taken as u64;
             if taken < rest.len() {
                 return;

@@ -137,6 +137,13 @@ impl MoqStreams for Uplink {
         }
     }
 
+    fn write_backlog(&mut self, id: StreamId, bytes: &[u8]) -> usize {
+        match &mut self.current {
+            Some(current) => current.link.write_backlog(id, bytes),
+            None => bytes.len(),
+        }
+    }
+
     fn finish(&mut self, id: StreamId) {
         if let Some(current) = &mut self.current {
             current.link.finish(id);

@@ -130,6 +130,10 @@ impl MoqStreams for TestStreams<'_> {
         taken
     }
 
+    fn write_backlog(&mut self, id: StreamId, bytes: &[u8]) -> usize {
+        self.write(id, bytes)
+    }
+
     fn finish(&mut self, id: StreamId) {
         let half = self.network.halves[self.side].get_mut(&id).expect("an own stream");
         if half.is_over || half.reset.is_some() {
