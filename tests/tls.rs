@@ -17,6 +17,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
 
+use crate::support::certificate::CertificateFiles;
 use crate::support::http::{self, Reply};
 use crate::support::runner::{PATIENCE, TestRunner};
 
@@ -270,31 +271,14 @@ fn garbage_in_place_of_a_handshake_closes_the_connection() {
     assert_eq!(http::get(runner.addr, "/status").status, 200);
 }
 
-/// A certificate and its key, as `openssl` or a private authority makes them.
-struct Files {
-    certificate: String,
-    key: String,
-}
-
-impl Files {
-    fn new() -> Files {
-        let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).expect("names");
-        Files {
-            certificate: params.self_signed(&key).expect("a certificate").pem(),
-            key: key.serialize_pem(),
-        }
-    }
-}
-
 /// Certificate files are read again at SIGHUP: new connections get the new one, a call keeps the
 /// old one, and files that do not match change nothing.
 #[test]
 fn files_are_read_again_during_a_call() {
-    let (old, new) = (Files::new(), Files::new());
+    let (old, new) = (CertificateFiles::new(), CertificateFiles::new());
     let folder = TestRunner::start(&[]);
     let (certificate, key) = (folder.path("cert.pem"), folder.path("key.pem"));
-    let put = |files: &Files| {
+    let put = |files: &CertificateFiles| {
         fs::write(&certificate, &files.certificate).expect("written");
         fs::write(&key, &files.key).expect("written");
     };
@@ -331,7 +315,7 @@ fn files_are_read_again_during_a_call() {
 #[test]
 fn unusable_files_are_named() {
     let folder = TestRunner::start(&[]);
-    let (old, new) = (Files::new(), Files::new());
+    let (old, new) = (CertificateFiles::new(), CertificateFiles::new());
     let place = |name: &str, text: &str| {
         let path = folder.path(name);
         fs::write(&path, text).expect("written");

@@ -2,6 +2,7 @@
 //! telephony providers and their REST API, WebSocket, QUIC and HTTP clients, a bot in a process,
 //! and audio.
 
+pub mod certificate;
 pub mod client;
 pub mod cloud;
 pub mod device;

@@ -33,7 +33,7 @@ pub struct MoqInvitation {
     authority: String,
     /// Path and query of the URL.
     pub path: String,
-    certificate_hash: Vec<u8>,
+    pub certificate_hash: Vec<u8>,
     pub namespace: String,
     bot_id: String,
     client_id: String,
