@@ -3,14 +3,25 @@
 //! - [`config`]: their settings; [`service_url`]: the URL of a service; [`body`]: what `/start` may
 //!   change
 //! - [`realtime`]: the engine of a session with a speech-to-speech service; [`report`]: its outputs
+//! - `functions`, `keypad`, `lifetime`, `playback`, `sound`: what engines share
 
 #[cfg(feature = "assistants")]
 pub mod body;
 pub mod config;
 #[cfg(feature = "assistants")]
+mod functions;
+#[cfg(feature = "assistants")]
+mod keypad;
+#[cfg(feature = "assistants")]
+mod lifetime;
+#[cfg(feature = "assistants")]
+mod playback;
+#[cfg(feature = "assistants")]
 pub mod realtime;
 pub mod report;
 pub mod service_url;
+#[cfg(feature = "assistants")]
+mod sound;
 
 /// Returns the part of a text in its first `bytes_max` bytes, without half a character.
 #[cfg(feature = "assistants")]

@@ -6,9 +6,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::playback::Truncation;
 use crate::assistant::body::BodyOptions;
 use crate::assistant::config::{AssistantConfig, Dialect, NoiseReduction, TurnDetection};
+use crate::assistant::playback::Truncation;
 use crate::assistant::report::Line;
 use crate::audio::g711::Law;
 

@@ -9,11 +9,8 @@
 mod caller_audio;
 mod client_event;
 mod errors;
-mod functions;
 mod history;
-mod playback;
 mod server_event;
-mod sound;
 mod speech_text;
 
 use std::collections::VecDeque;
@@ -24,17 +21,20 @@ use serde_json::{Value, json};
 
 use super::body::BodyOptions;
 use super::config::{AssistantConfig, Dialect, Greeting, RealtimeConfig};
+use super::functions::{self, Answers, Functions};
+use super::keypad::Keypad;
+use super::lifetime::{Lifetime, LifetimeEvent};
+use super::playback::SpeechPlayback;
 use super::report::{
     AssistantCount, CallProfile, ClientReport, ConnectFailure, ConnectionOutcome, EndReason, ErrorClass, Line,
     RealtimeOutput, ResponseStatus, ServiceConnect, ServiceLog, SpeechMark,
 };
+use super::sound;
 use crate::audio::g711::Law;
 use crate::rtvi::TextOptions;
 use crate::secret::Secret;
 use caller_audio::CallerAudio;
-use functions::{Answers, Functions};
 use history::{History, Speaker};
-use playback::SpeechPlayback;
 use speech_text::SpeechText;
 
 pub use errors::{classify, of_failure};
@@ -52,14 +52,6 @@ const PAUSES: [Duration; 4] = [
 const BUDGET: Duration = Duration::from_secs(300);
 /// Age at which a connection is renewed: services end theirs after 60 minutes.
 const RENEW_AFTER: Duration = Duration::from_secs(50 * 60);
-/// Time before the end of a session at which the model says goodbye.
-const GOODBYE: Duration = Duration::from_secs(30);
-/// Silence that ends a session without a configured time.
-const IDLE: Duration = Duration::from_secs(300);
-const IDLE_TELEPHONE: Duration = Duration::from_secs(30);
-/// Time after which the keys of a telephone are sent, without `#`.
-const DTMF_WITHIN: Duration = Duration::from_secs(2);
-const DTMF_KEYS_MAX: usize = 32;
 /// Failed responses in a row that end the session.
 const FAILURES_MAX: u32 = 3;
 /// Bytes of what a caller says in one turn.
@@ -125,13 +117,9 @@ pub struct Realtime {
     /// When the caller stopped speaking, until the answer is heard.
     spoken_until: Option<Instant>,
     is_caller_speaking: bool,
-    keys: String,
-    keys_until: Option<Instant>,
+    keypad: Keypad,
     failures: u32,
-    last_active: Instant,
-    goodbye_at: Instant,
-    ends_at: Instant,
-    said_goodbye: bool,
+    lifetime: Lifetime,
     /// The session ends once the current answer has been played.
     hangs_up: bool,
     events: u64,
@@ -144,7 +132,6 @@ impl Realtime {
     /// Creates a session, which connects at once.
     pub fn new(config: Arc<AssistantConfig>, profile: CallProfile, body: BodyOptions, now: Instant) -> Self {
         let tools = functions::declared(&config.realtime.session, &body.tools, profile.is_telephone);
-        let ends_at = now + body.minutes_max;
         let mut session = Realtime {
             functions: Functions::new(&tools),
             tools,
@@ -165,13 +152,9 @@ impl Realtime {
             cancelled: VecDeque::new(),
             spoken_until: None,
             is_caller_speaking: false,
-            keys: String::new(),
-            keys_until: None,
+            keypad: Keypad::default(),
             failures: 0,
-            last_active: now,
-            goodbye_at: ends_at.checked_sub(GOODBYE).unwrap_or(ends_at),
-            ends_at,
-            said_goodbye: false,
+            lifetime: Lifetime::new(&config, profile.is_telephone, body.minutes_max, now),
             hangs_up: false,
             events: 0,
             logged: 0,
@@ -247,7 +230,7 @@ impl Realtime {
             ServerEvent::SpeechStarted => self.handle_caller_started(now),
             ServerEvent::SpeechStopped => {
                 self.is_caller_speaking = false;
-                self.last_active = now;
+                self.lifetime.keep(now);
                 self.spoken_until = Some(now);
                 self.report(ClientReport::UserStoppedSpeaking);
             }
@@ -344,7 +327,7 @@ impl Realtime {
     }
 
     fn handle_caller_started(&mut self, now: Instant) {
-        self.last_active = now;
+        self.lifetime.keep(now);
         self.is_caller_speaking = true;
         self.report(ClientReport::UserStartedSpeaking);
         if self.config.interrupt {
@@ -384,7 +367,7 @@ impl Realtime {
         if self.is_cancelled(response_id) {
             return;
         }
-        self.last_active = now;
+        self.lifetime.keep(now);
         let pcm: Vec<i16> = match self.profile.line {
             Line::Pcm24k => {
                 let (samples, _) = bytes.as_chunks::<2>();
@@ -415,7 +398,7 @@ impl Realtime {
 
     fn handle_response_done(&mut self, id: &str, status: ResponseStatus, error: &ErrorNames, now: Instant) {
         self.count(AssistantCount::Response(status));
-        self.last_active = now;
+        self.lifetime.keep(now);
         self.cancelled.retain(|cancelled| cancelled != id);
         let is_active = self
             .active
@@ -495,7 +478,7 @@ impl Realtime {
 
     /// The caller is connected.
     pub fn handle_joined(&mut self, now: Instant) {
-        self.last_active = now;
+        self.lifetime.keep(now);
         self.caller.begin(now);
         self.has_joined = self.has_joined || !self.profile.greet_on_ready;
         self.greet();
@@ -503,7 +486,7 @@ impl Realtime {
 
     /// The client is ready.
     pub fn handle_ready(&mut self, now: Instant) {
-        self.last_active = now;
+        self.lifetime.keep(now);
         self.has_joined = true;
         self.greet();
     }
@@ -516,7 +499,7 @@ impl Realtime {
 
     /// A text that the caller typed.
     pub fn handle_text(&mut self, content: &str, options: TextOptions, now: Instant) {
-        self.last_active = now;
+        self.lifetime.keep(now);
         if options.run_immediately {
             self.interrupt();
             self.cancel_response();
@@ -530,14 +513,9 @@ impl Realtime {
 
     /// A key of the telephone. Keys are sent together, at `#` or after a pause.
     pub fn handle_dtmf(&mut self, key: char, now: Instant) {
-        self.last_active = now;
-        if key != '#' {
-            self.keys.push(key);
-            self.keys_until = Some(now + DTMF_WITHIN);
-        }
-        if key == '#' || self.keys.len() >= DTMF_KEYS_MAX {
-            self.send_keys();
-        }
+        self.lifetime.keep(now);
+        let keys = self.keypad.push(key, now);
+        self.send_keys(keys);
     }
 
     /// The result of a function that the client ran.
@@ -556,7 +534,7 @@ impl Realtime {
 
     /// A mark of [`Realtime::next_speech`] came back.
     pub fn handle_mark(&mut self, name: &str, is_played: bool, now: Instant) {
-        self.last_active = now;
+        self.lifetime.keep(now);
         if let Some(item_id) = self.playback.handle_mark(name, is_played) {
             if let Some((played, received)) = self.playback.progress(&item_id) {
                 for report in self.speech_text.handle_progress(&item_id, played, received) {
@@ -586,17 +564,14 @@ impl Realtime {
             Phase::Ready { since } => Some(since + RENEW_AFTER).filter(|_| self.is_between_turns()),
             Phase::Connecting | Phase::Over => None,
         };
-        let goodbye = Some(self.goodbye_at).filter(|_| !self.said_goodbye && self.is_ready());
-        let idle = Some(self.last_active + self.idle()).filter(|_| !self.is_caller_speaking);
         let soon = [
             of_phase,
-            goodbye,
-            idle,
-            self.keys_until,
+            self.keypad.poll_timeout(),
             self.caller.poll_timeout(),
             self.functions.poll_timeout(),
         ];
-        soon.into_iter().flatten().fold(self.ends_at, Instant::min)
+        let lifetime = self.lifetime.poll_timeout(self.is_caller_speaking, self.is_ready());
+        soon.into_iter().flatten().fold(lifetime, Instant::min)
     }
 
     /// Does what is due.
@@ -618,27 +593,23 @@ impl Realtime {
             }
             _ => {}
         }
-        if self.keys_until.is_some_and(|until| now >= until) {
-            self.send_keys();
-        }
+        let keys = self.keypad.handle_timeout(now);
+        self.send_keys(keys);
         let answers = self.functions.handle_timeout(now);
         self.answer_functions(answers);
-        if now >= self.goodbye_at && !self.said_goodbye && self.is_ready() {
-            self.said_goodbye = true;
-            let dialect = self.dialect();
-            self.send(client_event::text_item(
-                "system",
-                "The call ends in half a minute. Say goodbye now, in one short sentence.",
-                dialect,
-            ));
-            self.wanted = Some((None, self.body.text_only));
+        let lifetime = self
+            .lifetime
+            .handle_timeout(self.is_caller_speaking, self.is_ready(), now);
+        match lifetime {
+            Some(LifetimeEvent::Goodbye(text)) => {
+                let dialect = self.dialect();
+                self.send(client_event::text_item("system", text, dialect));
+                self.wanted = Some((None, self.body.text_only));
+            }
+            Some(LifetimeEvent::Over(why)) => self.end(EndReason::Done(why)),
+            None => {}
         }
         self.request_response();
-        if now >= self.ends_at {
-            self.end(EndReason::Done("the session has reached its length"));
-        } else if !self.is_caller_speaking && now >= self.last_active + self.idle() {
-            self.end(EndReason::Done("no one spoke"));
-        }
     }
 
     /// Returns the next output.
@@ -809,13 +780,9 @@ impl Realtime {
         }
     }
 
-    fn send_keys(&mut self) {
-        self.keys_until = None;
-        let keys = std::mem::take(&mut self.keys);
-        if keys.is_empty() {
-            return;
-        }
-        self.send_item(&format!("The caller pressed these keys of the telephone: {keys}"));
+    fn send_keys(&mut self, keys: Option<String>) {
+        let Some(keys) = keys else { return };
+        self.send_item(&keys);
         self.wanted = Some((None, self.body.text_only));
         self.request_response();
     }
@@ -890,15 +857,6 @@ impl Realtime {
 
     fn is_between_turns(&self) -> bool {
         self.active.is_none() && !self.is_caller_speaking && !self.playback.is_speaking()
-    }
-
-    fn idle(&self) -> Duration {
-        let default = if self.profile.is_telephone {
-            IDLE_TELEPHONE
-        } else {
-            IDLE
-        };
-        self.config.idle.unwrap_or(default)
     }
 
     fn dialect(&self) -> Dialect {

@@ -269,9 +269,7 @@ fn an_old_connection_is_renewed_between_turns() {
     let mut world = World::ready();
     let mut config = AssistantConfig::clone(&world.session.config);
     config.idle = Some(Duration::from_secs(3_600));
-    world.session.config = Arc::new(config);
-    world.session.ends_at = world.now + Duration::from_secs(55 * 60);
-    world.session.goodbye_at = world.session.ends_at;
+    world.session.lifetime = Lifetime::new(&config, false, Duration::from_secs(55 * 60), world.now);
     world.hear(json!({"type": "response.created", "response": {"id": "a"}}));
     world.pass(RENEW_AFTER);
     assert_eq!(world.connects(), 1, "not in the middle of an answer");
@@ -284,7 +282,7 @@ fn an_old_connection_is_renewed_between_turns() {
 #[test]
 fn silence_ends_a_session_and_its_length_ends_with_a_goodbye() {
     let mut world = World::ready();
-    world.pass(IDLE - Duration::from_millis(1));
+    world.pass(Duration::from_millis(299_999));
     assert!(!world.is_over());
     world.pass(Duration::from_millis(1));
     assert_eq!(world.end(), Some(&EndReason::Done("no one spoke")));
