@@ -17,7 +17,7 @@ mod qpack;
 pub(super) mod raw;
 mod settings;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use quinn_proto::{Connection, Dir, StreamEvent, StreamId};
 
@@ -47,9 +47,6 @@ const WEBTRANSPORT_UNI_STREAM: u64 = 0x54;
 /// Requests of a client that may be incomplete at once; each holds up to
 /// [`qpack::FIELD_SECTION_MAX`] bytes. Clients send one.
 const OPEN_REQUESTS_MAX: usize = 4;
-
-/// The longest type and session id before the data of a stream, in bytes.
-const PREFIX_MAX: usize = 10;
 
 /// The end of a session, in both roles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +113,9 @@ pub struct WebTransport {
     answered_requests: u32,
     incoming: BTreeMap<StreamId, Incoming>,
     /// Streams opened by this end on which nothing was written.
-    fresh: BTreeSet<StreamId>,
+    fresh: Vec<StreamId>,
+    /// The prefix that is being written; kept for its capacity.
+    prefix: Vec<u8>,
     unsent: BTreeMap<StreamId, Unsent>,
 }
 
@@ -132,7 +131,8 @@ impl WebTransport {
             critical: 0,
             answered_requests: 0,
             incoming: BTreeMap::new(),
-            fresh: BTreeSet::new(),
+            fresh: Vec::new(),
+            prefix: Vec::new(),
             unsent: BTreeMap::new(),
         }
     }
@@ -495,7 +495,7 @@ impl WebTransport {
     /// Opens a stream of the session.
     pub fn open(&mut self, connection: &mut Connection, dir: Dir) -> Option<StreamId> {
         let id = connection.streams().open(dir)?;
-        self.fresh.insert(id);
+        self.fresh.push(id);
         Some(id)
     }
 
@@ -518,17 +518,19 @@ impl WebTransport {
 
     /// Resets a stream. `code` is the one on the wire.
     pub fn reset(&mut self, connection: &mut Connection, id: StreamId, code: u64) {
-        self.fresh.remove(&id);
+        self.fresh.retain(|fresh| *fresh != id);
         self.unsent.remove(&id);
         raw::reset(connection, id, code);
     }
 
     /// The prefix is written with the first data, so that a priority applies to it too.
     fn send_prefix(&mut self, connection: &mut Connection, id: StreamId) {
-        let Some(session) = self.session.filter(|_| self.fresh.remove(&id)) else {
+        let (Some(session), Some(at)) = (self.session, self.fresh.iter().position(|fresh| *fresh == id)) else {
             return;
         };
-        let mut prefix = Vec::with_capacity(PREFIX_MAX);
+        self.fresh.swap_remove(at);
+        let mut prefix = std::mem::take(&mut self.prefix);
+        prefix.clear();
         let kind = match id.dir() {
             Dir::Uni => WEBTRANSPORT_UNI_STREAM,
             Dir::Bi => WEBTRANSPORT_STREAM,
@@ -539,6 +541,7 @@ impl WebTransport {
         if taken < prefix.len() {
             self.send(connection, id, &prefix[taken..], false);
         }
+        self.prefix = prefix;
     }
 }
 
