@@ -77,6 +77,7 @@ pub(super) fn assistants(
         body_may: body_may(variables)?,
         languages: languages(variables)?,
         realtime: realtime(env, warnings)?,
+        ..defaults
     })
 }
 

@@ -40,7 +40,7 @@ const SENTENCES_MAX: usize = 64;
 pub async fn realtime(mut args: RunnerArguments) -> Result<(), BotError> {
     let config = args.cli_args.clone();
     let profile = profile(&args, &config);
-    let body = BodyOptions::new(&args.body, &config.assistant);
+    let body = BodyOptions::new(&args.body, &config.assistant, &config.assistant.realtime.instructions);
     let metrics = args.metrics.clone();
     let rtvi = Rtvi::open(&mut args, Audio::at(profile.line.rate_hz()))?;
     let assistant = Arc::new(config.assistant.clone());

@@ -39,8 +39,8 @@ pub struct BodyOptions {
 }
 
 impl BodyOptions {
-    /// Reads a body.
-    pub fn new(body: &Value, config: &AssistantConfig) -> Self {
+    /// Reads a body. `instructions` are those of the bot.
+    pub fn new(body: &Value, config: &AssistantConfig, instructions: &str) -> Self {
         let may = config.body_may;
         let text = |name: &str| body.get(name).and_then(Value::as_str);
         let language = text("language").filter(|asked| may.language || config.languages.iter().any(|l| l == asked));
@@ -53,7 +53,7 @@ impl BodyOptions {
         });
         let instructions = text("instructions")
             .filter(|text| may.instructions && !text.is_empty() && text.len() <= ASSISTANT_INSTRUCTIONS_BYTES_MAX)
-            .unwrap_or(&config.realtime.instructions);
+            .unwrap_or(instructions);
         BodyOptions {
             greeting: body.get("greeting").and_then(Value::as_bool).unwrap_or(true),
             language: language.filter(|tag| tag.len() <= 35).map(str::to_owned),
@@ -120,8 +120,10 @@ mod tests {
     use super::*;
     use crate::assistant::config::BodyPermissions;
 
+    const INSTRUCTIONS: &str = "You serve {name}.";
+
     fn all() -> AssistantConfig {
-        let mut config = AssistantConfig {
+        AssistantConfig {
             body_may: BodyPermissions {
                 instructions: true,
                 voice: true,
@@ -130,21 +132,20 @@ mod tests {
                 temperature: true,
             },
             ..AssistantConfig::default()
-        };
-        config.realtime.instructions = "You serve {name}.".to_owned();
-        config
+        }
+    }
+
+    fn read(body: &Value, config: &AssistantConfig) -> BodyOptions {
+        BodyOptions::new(body, config, INSTRUCTIONS)
     }
 
     #[test]
     fn variables_fill_the_instructions() {
         let body = json!({"variables": {"name": "Ann", "other": 1}, "minutes": 3, "greeting": false});
-        let options = BodyOptions::new(&body, &all());
+        let options = read(&body, &all());
         assert_eq!(options.instructions, "You serve Ann.");
         assert_eq!((options.minutes_max.as_secs(), options.greeting), (180, false));
-        assert_eq!(
-            BodyOptions::new(&json!({"minutes": 999}), &all()).minutes_max,
-            all().minutes_max
-        );
+        assert_eq!(read(&json!({"minutes": 999}), &all()).minutes_max, all().minutes_max);
     }
 
     #[test]
@@ -153,14 +154,14 @@ mod tests {
             "instructions": "Else.", "voice": "v", "language": "en", "temperature": 0.5, "url": "wss://h",
             "tools": [{"type": "function", "name": "f", "server_url": "x"}, {"type": "mcp", "server_url": "x"}],
         });
-        let permitted = BodyOptions::new(&body, &all());
+        let permitted = read(&body, &all());
         assert_eq!(permitted.instructions, "Else.");
         assert_eq!(permitted.tools, [json!({"type": "function", "name": "f"})]);
         assert_eq!(
             (permitted.voice.as_deref(), permitted.temperature),
             (Some("v"), Some(0.5))
         );
-        let none = BodyOptions::new(&body, &AssistantConfig::default());
+        let none = read(&body, &AssistantConfig::default());
         assert_eq!(
             (none.voice, none.language, none.tools, none.temperature),
             (None, None, vec![], None)
@@ -169,6 +170,6 @@ mod tests {
             languages: vec!["en".to_owned()],
             ..AssistantConfig::default()
         };
-        assert_eq!(BodyOptions::new(&body, &listed).language.as_deref(), Some("en"));
+        assert_eq!(read(&body, &listed).language.as_deref(), Some("en"));
     }
 }

@@ -28,6 +28,7 @@ pub struct AssistantConfig {
     /// Languages that the `body` may name.
     pub languages: Vec<String>,
     pub realtime: RealtimeConfig,
+    pub cascade: CascadeConfig,
 }
 
 impl Default for AssistantConfig {
@@ -42,6 +43,7 @@ impl Default for AssistantConfig {
             body_may: BodyPermissions::default(),
             languages: Vec::new(),
             realtime: RealtimeConfig::default(),
+            cascade: CascadeConfig::default(),
         }
     }
 }
@@ -106,6 +108,36 @@ impl fmt::Debug for RealtimeConfig {
             .field("key", &self.key)
             .field("dialect", &self.dialect)
             .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The settings of the bot with three services.
+#[derive(Clone)]
+pub struct CascadeConfig {
+    /// May contain `{name}` for the variables of the `body`.
+    pub instructions: String,
+    /// The pause that ends the caller's turn.
+    pub end_of_turn: Duration,
+    /// Functions that the model may call.
+    pub tools: Vec<Value>,
+}
+
+impl Default for CascadeConfig {
+    fn default() -> Self {
+        CascadeConfig {
+            instructions: String::new(),
+            end_of_turn: Duration::from_millis(700),
+            tools: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Debug for CascadeConfig {
+    /// Omits instructions, which may hold what a business keeps to itself.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CascadeConfig")
+            .field("end_of_turn", &self.end_of_turn)
             .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::assistant::report::FunctionCall;
 
@@ -20,13 +20,8 @@ const CALLS_MAX: usize = 16;
 const END_CALL: &str = "end_call";
 
 /// Returns the declared functions: the operator's, those of the body, and the built-in one.
-pub fn declared(session: &Map<String, Value>, of_body: &[Value], is_telephone: bool) -> Vec<Value> {
-    let mut tools: Vec<Value> = session
-        .get("tools")
-        .and_then(Value::as_array)
-        .cloned()
-        .unwrap_or_default();
-    tools.extend(of_body.iter().cloned());
+pub fn declared(of_operator: &[Value], of_body: &[Value], is_telephone: bool) -> Vec<Value> {
+    let mut tools = [of_operator, of_body].concat();
     if is_telephone {
         tools.push(json!({
             "type": "function",
@@ -199,6 +194,27 @@ impl Functions {
         self.answers(Vec::new())
     }
 
+    /// Gives up all calls, since the answer that they belong to is dropped.
+    pub fn abort(&mut self) -> Vec<FunctionAnswer> {
+        self.done.clear();
+        let calls = std::mem::take(&mut self.calls);
+        let waiting = calls.into_iter().filter(|call| !call.is_answered);
+        waiting
+            .map(|call| FunctionAnswer {
+                call_id: call.call_id,
+                name: call.name,
+                output: json!({"error": "the caller interrupted"}).to_string(),
+                is_of_page: true,
+                is_cancelled: true,
+            })
+            .collect()
+    }
+
+    /// Returns whether a call waits.
+    pub fn is_waiting(&self) -> bool {
+        self.calls.iter().any(|call| !call.is_answered)
+    }
+
     /// Returns when a call has waited too long.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let waiting = self.calls.iter().filter(|call| !call.is_answered);
@@ -255,11 +271,7 @@ mod tests {
     use super::*;
 
     fn functions() -> Functions {
-        Functions::new(&declared(
-            &Map::new(),
-            &[json!({"type": "function", "name": "f"})],
-            true,
-        ))
+        Functions::new(&declared(&[], &[json!({"type": "function", "name": "f"})], true))
     }
 
     fn call(functions: &mut Functions, call_id: &str, name: &str, arguments: &str, now: Instant) -> Called {

@@ -2,11 +2,14 @@
 //!
 //! - [`config`]: their settings; [`service_url`]: the URL of a service; [`body`]: what `/start` may
 //!   change
-//! - [`realtime`]: the engine of a session with a speech-to-speech service; [`report`]: its outputs
+//! - [`realtime`]: the engine of a session with a speech-to-speech service; [`cascade`]: that of a
+//!   session with a recogniser, a chat model and a voice; [`report`]: what they tell
 //! - `functions`, `keypad`, `lifetime`, `playback`, `sound`: what engines share
 
 #[cfg(feature = "assistants")]
 pub mod body;
+#[cfg(feature = "assistants")]
+pub mod cascade;
 pub mod config;
 #[cfg(feature = "assistants")]
 mod functions;

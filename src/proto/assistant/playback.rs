@@ -108,6 +108,11 @@ impl SpeechPlayback {
         Some(SpeechMark(format!("speech {number}")))
     }
 
+    /// Returns the item of the piece that was taken last.
+    pub fn newest_item(&self) -> Option<&str> {
+        self.marks.back().map(|(_, item_id, _)| item_id.as_str())
+    }
+
     /// Records a mark that came back. Returns the item that was heard further.
     pub fn handle_mark(&mut self, name: &str, is_played: bool) -> Option<String> {
         let number: u64 = name.strip_prefix("speech ")?.parse().ok()?;

@@ -203,7 +203,7 @@ mod tests {
     }
 
     fn body(config: &AssistantConfig) -> BodyOptions {
-        BodyOptions::new(&json!({}), config)
+        BodyOptions::new(&json!({}), config, &config.realtime.instructions)
     }
 
     #[test]

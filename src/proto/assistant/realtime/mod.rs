@@ -131,7 +131,9 @@ pub struct Realtime {
 impl Realtime {
     /// Creates a session, which connects at once.
     pub fn new(config: Arc<AssistantConfig>, profile: CallProfile, body: BodyOptions, now: Instant) -> Self {
-        let tools = functions::declared(&config.realtime.session, &body.tools, profile.is_telephone);
+        let of_operator = config.realtime.session.get("tools").and_then(Value::as_array);
+        let of_operator = of_operator.map_or(&[][..], Vec::as_slice);
+        let tools = functions::declared(of_operator, &body.tools, profile.is_telephone);
         let mut session = Realtime {
             functions: Functions::new(&tools),
             tools,

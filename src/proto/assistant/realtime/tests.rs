@@ -29,7 +29,7 @@ impl World {
         };
         config.realtime.url = ServiceUrl::parse("ws://127.0.0.1/v1").expect("a URL");
         config.realtime.key = Some(Secret::new("k"));
-        let body = BodyOptions::new(&json!({}), &config);
+        let body = BodyOptions::new(&json!({}), &config, &config.realtime.instructions);
         let now = Instant::now();
         let mut world = World {
             session: Realtime::new(Arc::new(config), profile, body, now),

@@ -1,0 +1,251 @@
+//! An answer of the bot, sentence by sentence, from the model's text to what was heard.
+//!
+//! In: text of the model, what became of the speech of each sentence, and its playout. Out: the
+//! sentence to synthesise next, and, after an interruption, the text that was heard. Only
+//! [`AHEAD_MAX`] sentences are synthesised before they are heard, since most answers that are
+//! interrupted are long ones.
+
+use std::collections::VecDeque;
+
+use super::sentence_splitter::SentenceSplitter;
+use crate::assistant::beginning;
+
+/// Sentences with speech at once: the one that is heard, and the next.
+const AHEAD_MAX: usize = 2;
+
+/// How far the speech of a sentence is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpeechState {
+    Waiting,
+    Synthesizing,
+    Complete,
+}
+
+/// A sentence that was not heard to its end.
+#[derive(Debug)]
+pub struct AnswerSentence {
+    pub number: u32,
+    /// The message of the history that it belongs to.
+    pub message: u64,
+    pub text: String,
+    pub speech: SpeechState,
+    /// Whether its audio has begun to arrive, and to leave.
+    pub has_audio: bool,
+    pub is_leaving: bool,
+    /// Bytes of the text that were heard.
+    pub heard: usize,
+}
+
+/// One answer, which may take several messages with calls of functions between them.
+#[derive(Debug)]
+pub struct Answer {
+    /// The chat in progress.
+    pub chat: Option<u64>,
+    /// The message that the model writes.
+    pub message: u64,
+    pub is_text_only: bool,
+    /// Whether the caller interrupts it, and it is unknown whether with words.
+    pub is_suspended: bool,
+    /// Whether any of it has begun to leave.
+    pub is_heard: bool,
+    /// Whether the model has written anything.
+    pub has_text: bool,
+    /// Whether the model has to go on with the outputs of functions.
+    pub is_due: bool,
+    /// Whether the model did not finish it.
+    pub has_failed: bool,
+    /// Messages with calls of functions.
+    pub rounds: usize,
+    splitter: SentenceSplitter,
+    sentences: VecDeque<AnswerSentence>,
+    /// Heard texts by message.
+    heard: Vec<(u64, String)>,
+}
+
+impl Answer {
+    pub fn new(message: u64, is_text_only: bool) -> Self {
+        Answer {
+            chat: None,
+            message,
+            is_text_only,
+            is_suspended: false,
+            is_heard: false,
+            has_text: false,
+            is_due: false,
+            has_failed: false,
+            rounds: 0,
+            splitter: SentenceSplitter::default(),
+            sentences: VecDeque::new(),
+            heard: vec![(message, String::new())],
+        }
+    }
+
+    /// Begins the next message.
+    pub fn begin_message(&mut self, message: u64) {
+        self.message = message;
+        self.heard.push((message, String::new()));
+    }
+
+    /// Adds text of the model.
+    pub fn push_text(&mut self, text: &str, numbers: &mut u32) {
+        self.has_text |= !text.trim().is_empty();
+        if self.is_text_only {
+            return;
+        }
+        self.splitter.push(text);
+        while let Some(sentence) = self.splitter.next_sentence() {
+            self.add(sentence, numbers);
+        }
+    }
+
+    /// Ends a message of the model: the words behind the last sentence are one as well.
+    pub fn finish_text(&mut self, numbers: &mut u32) {
+        if let Some(rest) = self.splitter.finish() {
+            self.add(rest, numbers);
+        }
+    }
+
+    fn add(&mut self, text: String, numbers: &mut u32) {
+        if !text.chars().any(char::is_alphanumeric) {
+            return;
+        }
+        *numbers = numbers.wrapping_add(1);
+        self.sentences.push_back(AnswerSentence {
+            number: *numbers,
+            message: self.message,
+            text,
+            speech: SpeechState::Waiting,
+            has_audio: false,
+            is_leaving: false,
+            heard: 0,
+        });
+    }
+
+    /// Returns the sentence to synthesise next, unless enough are ahead. Services synthesise one at
+    /// a time.
+    pub fn next_to_synthesize(&mut self) -> Option<&mut AnswerSentence> {
+        let at = self
+            .sentences
+            .iter()
+            .position(|sentence| sentence.speech != SpeechState::Complete)?;
+        let is_free = at < AHEAD_MAX && self.sentences[at].speech == SpeechState::Waiting;
+        (is_free && !self.is_suspended).then(|| &mut self.sentences[at])
+    }
+
+    pub fn sentence(&mut self, number: u32) -> Option<&mut AnswerSentence> {
+        self.sentences.iter_mut().find(|sentence| sentence.number == number)
+    }
+
+    /// Returns whether it is heard: also in a pause between two sentences.
+    pub fn is_sounding(&self) -> bool {
+        let is_between = self.is_heard && !self.is_suspended && !self.sentences.is_empty();
+        is_between || self.sentences.iter().any(|sentence| sentence.has_audio)
+    }
+
+    /// Returns whether all sentences were heard.
+    pub fn is_spoken(&self) -> bool {
+        self.sentences.is_empty()
+    }
+
+    /// Drops the leading sentences that were heard to their end, and returns their numbers and
+    /// lengths.
+    pub fn take_heard(&mut self, is_heard: impl Fn(u32) -> bool) -> Vec<(u32, usize)> {
+        let mut taken = Vec::new();
+        while let Some(sentence) = self.sentences.front() {
+            if sentence.speech != SpeechState::Complete || !is_heard(sentence.number) {
+                break;
+            }
+            let sentence = self.sentences.pop_front().expect("it is the front");
+            self.record(sentence.message, &sentence.text);
+            taken.push((sentence.number, sentence.text.len()));
+        }
+        taken
+    }
+
+    /// Stops speaking. The sentence that was cut is not repeated; the others can be spoken later.
+    pub fn suspend(&mut self) {
+        self.is_suspended = true;
+        self.record_cut();
+        for sentence in &mut self.sentences {
+            sentence.speech = SpeechState::Waiting;
+            sentence.has_audio = false;
+            sentence.is_leaving = false;
+        }
+    }
+
+    /// Returns what was heard of each message.
+    pub fn into_heard(mut self) -> Vec<(u64, String)> {
+        self.record_cut();
+        self.heard
+    }
+
+    fn record_cut(&mut self) {
+        while let Some(sentence) = self.sentences.front().filter(|sentence| sentence.heard > 0) {
+            let heard = beginning(&sentence.text, sentence.heard);
+            let is_whole = heard.len() == sentence.text.len();
+            // A word that was cut was not understood.
+            let words = heard.rfind(char::is_whitespace).filter(|_| !is_whole);
+            let text = heard[..words.unwrap_or(heard.len())].to_owned();
+            let message = sentence.message;
+            self.sentences.pop_front();
+            self.record(message, &text);
+        }
+    }
+
+    fn record(&mut self, message: u64, text: &str) {
+        if let Some((_, heard)) = self.heard.iter_mut().find(|(known, _)| *known == message) {
+            if !heard.is_empty() {
+                heard.push(' ');
+            }
+            heard.push_str(text.trim());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(text: &str) -> Answer {
+        let (mut answer, mut numbers) = (Answer::new(1, false), 0);
+        answer.push_text(text, &mut numbers);
+        answer.finish_text(&mut numbers);
+        answer
+    }
+
+    #[test]
+    fn one_sentence_is_synthesised_at_a_time_and_one_ahead() {
+        let mut answer = answer("One is here. Two is here. Three is here. ...");
+        let mut numbers = Vec::new();
+        while let Some(sentence) = answer.next_to_synthesize() {
+            numbers.push(sentence.number);
+            sentence.speech = SpeechState::Synthesizing;
+            assert!(answer.next_to_synthesize().is_none(), "one at a time");
+            let number = *numbers.last().expect("one");
+            answer.sentence(number).expect("known").speech = SpeechState::Complete;
+        }
+        assert_eq!(numbers, [1, 2]);
+        assert_eq!(answer.take_heard(|number| number == 1), [(1, "One is here.".len())]);
+        assert_eq!(answer.next_to_synthesize().map(|sentence| sentence.number), Some(3));
+        assert_eq!(answer.into_heard(), [(1, "One is here.".to_owned())]);
+    }
+
+    #[test]
+    fn an_interruption_keeps_whole_words_and_the_sentences_behind() {
+        let mut answer = answer("One is here. Two is here. Three is here.");
+        for number in [1, 2] {
+            let sentence = answer.sentence(number).expect("known");
+            (sentence.speech, sentence.has_audio) = (SpeechState::Complete, true);
+        }
+        answer.sentence(1).expect("known").heard = 8;
+        answer.suspend();
+        assert!(!answer.is_sounding());
+        assert!(
+            answer.next_to_synthesize().is_none(),
+            "it waits for what the caller says"
+        );
+        answer.is_suspended = false;
+        assert_eq!(answer.next_to_synthesize().map(|sentence| sentence.number), Some(2));
+        assert_eq!(answer.into_heard(), [(1, "One is".to_owned())]);
+    }
+}

@@ -1,0 +1,773 @@
+//! The engine of the bot `cascade`: a recogniser, a chat model and a voice as three services.
+//!
+//! In: the caller's PCM at [`RECOGNIZER_RATE_HZ`], what the services answer, the playout, and
+//! `now`. Out: [`CascadeOutput`], and PCM at the rate of the line by [`Cascade::next_speech`].
+//! After each input, drain [`Cascade::poll_output`] and ask for speech. Every request to a service
+//! has an identifier, which its answers carry; answers to a request that is over are ignored.
+//!
+//! The recogniser is opened when the caller begins to speak. The model's text is spoken sentence by
+//! sentence while it still writes. Speech of the caller before any of an answer was heard drops the
+//! answer, and its text joins the question. Speech during an answer silences it; the answer is
+//! dropped with the first recognised word, and goes on with its next sentence without one.
+
+mod answer;
+mod caller_turns;
+mod chat_history;
+mod recognitions;
+mod sentence_splitter;
+mod services;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::body::BodyOptions;
+use super::config::{AssistantConfig, Greeting};
+use super::functions::{self, Answers, FunctionAnswer, Functions};
+use super::keypad::Keypad;
+use super::lifetime::{Lifetime, LifetimeEvent};
+use super::playback::SpeechPlayback;
+use super::report::{AssistantCount, CallProfile, ClientReport, EndReason, ErrorClass, ResponseStatus, SpeechMark};
+use super::sound;
+use crate::audio::rate_converter::RateConverter;
+use crate::rtvi::TextOptions;
+use answer::{Answer, SpeechState};
+use caller_turns::{CallerTurns, TurnBoundary};
+use chat_history::ChatHistory;
+use recognitions::Recognitions;
+
+pub use chat_history::ChatCall;
+
+/// Rate of the caller's audio: that of recognisers.
+pub const RECOGNIZER_RATE_HZ: u32 = 16_000;
+/// Samples that are sent to the recogniser at once: 80 ms.
+const PIECE_SAMPLES: usize = 1_280;
+/// Time without a sound from the bot, while it thinks, after which it ticks, and between ticks.
+const TICK_AFTER: Duration = Duration::from_secs(3);
+const TICK_INTERVAL: Duration = Duration::from_secs(2);
+/// Time from the first speech in which it cannot be interrupted: echo cancellers adapt in it.
+const NO_BARGE_IN: Duration = Duration::from_secs(2);
+/// Failures in a row that end the session, and the pauses before the attempts between them.
+const FAILURES_MAX: u32 = 3;
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// Failures that a session logs.
+const LOGGED_MAX: u32 = 16;
+/// Messages with calls of functions in one answer.
+const ROUNDS_MAX: usize = 8;
+/// Texts that wait for the end of an answer.
+const LATER_MAX: usize = 8;
+/// What the model is told for the greeting.
+const GREET: &str = "(The call begins. Greet the caller in one short sentence.)";
+/// What it is told if the greeting is the operator's.
+const GREETED: &str = "(The call begins.)";
+/// Items of the playout that are no sentences.
+const TICK_ITEM: &str = "tick";
+const FAILURE_ITEM: &str = "failure";
+
+/// An output of the engine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CascadeOutput {
+    /// Open the recogniser.
+    StartRecognition {
+        id: u64,
+    },
+    /// Send it PCM at [`RECOGNIZER_RATE_HZ`].
+    RecognizeAudio {
+        id: u64,
+        pcm: Vec<i16>,
+    },
+    /// The utterance is complete: ask for its text.
+    FinishRecognition {
+        id: u64,
+    },
+    /// Ask the model.
+    StartChat {
+        id: u64,
+        request: ChatRequest,
+    },
+    /// Ask for the speech of a sentence.
+    Synthesize {
+        id: u64,
+        text: String,
+    },
+    /// Close the connection of a request. It may be over already.
+    Cancel {
+        id: u64,
+    },
+    /// Drop the queued speech, and the piece that waits to be queued.
+    Interrupt,
+    Report(ClientReport),
+    Count(AssistantCount),
+    /// A failure after which the session goes on, without text of a service.
+    Log(String),
+    /// The session is over once the remaining speech has been played.
+    End(EndReason),
+}
+
+/// What the model is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatRequest {
+    /// In the shape of chat completions, the instructions first.
+    pub messages: Vec<Value>,
+    /// Functions, in the same shape.
+    pub tools: Vec<Value>,
+    pub temperature: Option<f64>,
+}
+
+/// How the model ended a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChatEnd {
+    /// By itself, or to call functions.
+    Complete,
+    /// At the cap of its length, or by a filter.
+    CutOff,
+}
+
+/// One session.
+pub struct Cascade {
+    config: Arc<AssistantConfig>,
+    profile: CallProfile,
+    body: BodyOptions,
+    tools: Vec<Value>,
+    outputs: VecDeque<CascadeOutput>,
+    /// The newest request.
+    requests: u64,
+    /// The newest sentence.
+    sentences: u32,
+    has_joined: bool,
+    greeting_due: bool,
+    turns: CallerTurns,
+    recognitions: Recognitions,
+    /// The recogniser that hears the caller, and audio that waits for a piece to be full.
+    hearing: Option<u64>,
+    heard: Vec<i16>,
+    history: ChatHistory,
+    answer: Option<Answer>,
+    /// Whether the model has to answer, and whether with text alone.
+    due: Option<bool>,
+    retry_at: Option<Instant>,
+    /// Texts that the history gets after the current answer.
+    later: Vec<String>,
+    /// The request and the sentence of the speech that is being made.
+    synthesis: Option<(u64, u32)>,
+    converter: Option<RateConverter>,
+    playback: SpeechPlayback,
+    functions: Functions,
+    keypad: Keypad,
+    lifetime: Lifetime,
+    /// When the caller stopped speaking, until the answer is heard.
+    spoken_until: Option<Instant>,
+    /// When the first speech of the session began to leave.
+    first_speech_at: Option<Instant>,
+    tick_at: Option<Instant>,
+    failures: u32,
+    logged: u32,
+    /// The session ends once the current answer was heard.
+    hangs_up: bool,
+    is_over: bool,
+}
+
+impl Cascade {
+    /// Creates a session.
+    pub fn new(config: Arc<AssistantConfig>, profile: CallProfile, body: BodyOptions, now: Instant) -> Self {
+        let declared = functions::declared(&config.cascade.tools, &body.tools, profile.is_telephone);
+        Cascade {
+            functions: Functions::new(&declared),
+            tools: declared.iter().map(nested).collect(),
+            outputs: VecDeque::new(),
+            requests: 0,
+            sentences: 0,
+            has_joined: false,
+            greeting_due: body.greeting && config.greeting != Greeting::Off,
+            turns: CallerTurns::new(config.cascade.end_of_turn),
+            recognitions: Recognitions::default(),
+            hearing: None,
+            heard: Vec::new(),
+            history: ChatHistory::default(),
+            answer: None,
+            due: None,
+            retry_at: None,
+            later: Vec::new(),
+            synthesis: None,
+            converter: None,
+            playback: SpeechPlayback::new(profile.line.rate_hz()),
+            keypad: Keypad::default(),
+            lifetime: Lifetime::new(&config, profile.is_telephone, body.minutes_max, now),
+            spoken_until: None,
+            first_speech_at: None,
+            tick_at: None,
+            failures: 0,
+            logged: 0,
+            hangs_up: false,
+            is_over: false,
+            config,
+            profile,
+            body,
+        }
+    }
+
+    // ---- the caller
+
+    /// The caller is connected.
+    pub fn handle_joined(&mut self, now: Instant) {
+        if !self.profile.greet_on_ready {
+            self.begin(now);
+        }
+    }
+
+    /// The client is ready.
+    pub fn handle_ready(&mut self, now: Instant) {
+        self.begin(now);
+    }
+
+    /// Audio of the caller, at [`RECOGNIZER_RATE_HZ`].
+    pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
+        if self.is_over || !self.has_joined {
+            return;
+        }
+        let is_sounding = self.is_sounding();
+        if is_sounding && !self.can_be_interrupted(now) {
+            self.turns.reset();
+            return;
+        }
+        match self.turns.handle_audio(pcm, is_sounding, now, &mut self.heard) {
+            Some(TurnBoundary::Started) => self.handle_turn_started(now),
+            Some(TurnBoundary::Ended { spoken_until }) => self.handle_turn_ended(spoken_until, now),
+            None => {}
+        }
+        if self.heard.len() >= PIECE_SAMPLES {
+            self.send_heard();
+        }
+        self.advance(now);
+    }
+
+    /// A text that the caller typed.
+    pub fn handle_text(&mut self, content: &str, options: TextOptions, now: Instant) {
+        if self.is_over {
+            return;
+        }
+        self.lifetime.keep(now);
+        if options.run_immediately {
+            self.drop_answer();
+        }
+        self.add_later(content);
+        self.due = Some(self.body.text_only || !options.audio_response);
+        self.advance(now);
+    }
+
+    /// A key of the telephone. Keys are sent together, at `#` or after a pause.
+    pub fn handle_dtmf(&mut self, key: char, now: Instant) {
+        self.lifetime.keep(now);
+        let keys = self.keypad.push(key, now);
+        self.handle_keys(keys, now);
+    }
+
+    /// The result of a function that the client ran.
+    pub fn handle_function_result(&mut self, call_id: &str, result: &Value, now: Instant) {
+        let answers = self.functions.handle_result(call_id, result);
+        self.answer_functions(answers);
+        self.advance(now);
+    }
+
+    // ---- playout
+
+    /// Takes the next speech, at most 100 ms. The mark is to be set behind it.
+    pub fn next_speech(&mut self, pcm: &mut Vec<i16>) -> Option<SpeechMark> {
+        let mark = self.playback.next_piece(pcm)?;
+        let item = self.playback.newest_item().and_then(sentence_number);
+        let mut begins = None;
+        if let (Some(number), Some(answer)) = (item, &mut self.answer) {
+            answer.is_heard = true;
+            if let Some(sentence) = answer.sentence(number).filter(|sentence| !sentence.is_leaving) {
+                sentence.is_leaving = true;
+                begins = Some((number, sentence.text.clone()));
+            }
+        }
+        if let Some((id, text)) = begins {
+            self.tell(ClientReport::SentenceBegins { id, text });
+        }
+        Some(mark)
+    }
+
+    /// A mark of [`Cascade::next_speech`] came back.
+    pub fn handle_mark(&mut self, name: &str, is_played: bool, now: Instant) {
+        self.lifetime.keep(now);
+        if let Some(item) = self.playback.handle_mark(name, is_played) {
+            self.handle_progress(&item, now);
+            self.playback.forget_heard();
+        }
+        self.advance(now);
+    }
+
+    /// The bot's speech begins to leave.
+    pub fn handle_speech_started(&mut self, now: Instant) {
+        if self.answer.as_ref().is_some_and(|answer| answer.is_heard) {
+            self.first_speech_at.get_or_insert(now);
+            self.count_first_sound(now);
+        }
+    }
+
+    // ---- time
+
+    /// Returns when to call [`Cascade::handle_timeout`].
+    pub fn poll_timeout(&self) -> Instant {
+        let soon = [
+            self.turns.poll_timeout(),
+            self.keypad.poll_timeout(),
+            self.functions.poll_timeout(),
+            self.retry_at,
+            self.tick_at,
+        ];
+        let lifetime = self.lifetime.poll_timeout(self.turns.is_in_turn(), self.has_joined);
+        soon.into_iter().flatten().fold(lifetime, Instant::min)
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.is_over {
+            return;
+        }
+        if let Some(TurnBoundary::Ended { spoken_until }) = self.turns.handle_timeout(now) {
+            self.handle_turn_ended(spoken_until, now);
+        }
+        self.retry_at = self.retry_at.filter(|at| now < *at);
+        let keys = self.keypad.handle_timeout(now);
+        self.handle_keys(keys, now);
+        let answers = self.functions.handle_timeout(now);
+        self.answer_functions(answers);
+        if self.tick_at.is_some_and(|at| now >= at) {
+            let tick = sound::tick(self.profile.line.rate_hz());
+            self.playback.push(TICK_ITEM, 0, &tick);
+            self.playback.complete(TICK_ITEM);
+            self.tick_at = Some(now + TICK_INTERVAL);
+        }
+        let is_in_turn = self.turns.is_in_turn();
+        match self.lifetime.handle_timeout(is_in_turn, self.has_joined, now) {
+            Some(LifetimeEvent::Goodbye(text)) => {
+                self.add_later(&format!("({text})"));
+                self.due = Some(self.body.text_only);
+            }
+            Some(LifetimeEvent::Over(why)) => self.end(EndReason::Done(why)),
+            None => {}
+        }
+        self.advance(now);
+    }
+
+    /// Returns the next output.
+    pub fn poll_output(&mut self) -> Option<CascadeOutput> {
+        self.outputs.pop_front()
+    }
+
+    // ---- the turns of the caller
+
+    fn begin(&mut self, now: Instant) {
+        self.lifetime.keep(now);
+        if self.has_joined || self.is_over {
+            return;
+        }
+        self.has_joined = true;
+        if std::mem::take(&mut self.greeting_due) {
+            match self.config.greeting.clone() {
+                Greeting::Text(text) => self.greet(&text),
+                Greeting::Default | Greeting::Off => {
+                    self.history.add_caller(GREET);
+                    self.due = Some(self.body.text_only);
+                }
+            }
+        }
+        self.advance(now);
+    }
+
+    /// Speaks a text without the model.
+    fn greet(&mut self, text: &str) {
+        self.history.add_caller(GREETED);
+        let message = self.history.begin_bot();
+        let mut answer = Answer::new(message, self.body.text_only);
+        self.history.push_bot(message, text);
+        answer.push_text(text, &mut self.sentences);
+        answer.finish_text(&mut self.sentences);
+        if answer.is_text_only {
+            self.tell(ClientReport::Shown(text.to_owned()));
+        }
+        self.answer = Some(answer);
+    }
+
+    fn handle_turn_started(&mut self, now: Instant) {
+        self.lifetime.keep(now);
+        self.spoken_until = None;
+        self.report(ClientReport::UserStartedSpeaking);
+        if self.is_sounding() && self.answer.as_ref().is_some_and(|answer| answer.is_heard) {
+            self.count(AssistantCount::BargeIn);
+        }
+        self.silence();
+        match &mut self.answer {
+            Some(answer) if answer.is_heard => {
+                answer.suspend();
+                self.cancel_synthesis();
+            }
+            Some(answer) => {
+                self.due = Some(answer.is_text_only);
+                self.drop_answer();
+            }
+            None => {}
+        }
+        let id = self.next_request();
+        if let Some(oldest) = self.recognitions.push(id) {
+            self.outputs.push_back(CascadeOutput::Cancel { id: oldest });
+        }
+        self.hearing = Some(id);
+        self.outputs.push_back(CascadeOutput::StartRecognition { id });
+    }
+
+    fn handle_turn_ended(&mut self, spoken_until: Instant, now: Instant) {
+        self.send_heard();
+        self.lifetime.keep(now);
+        self.spoken_until = Some(spoken_until);
+        self.report(ClientReport::UserStoppedSpeaking);
+        if let Some(id) = self.hearing.take() {
+            self.outputs.push_back(CascadeOutput::FinishRecognition { id });
+        }
+    }
+
+    fn send_heard(&mut self) {
+        let pcm = std::mem::take(&mut self.heard);
+        if let Some(id) = self.hearing.filter(|_| !pcm.is_empty()) {
+            let length = Duration::from_micros(pcm.len() as u64 * 1_000_000 / u64::from(RECOGNIZER_RATE_HZ));
+            self.count(AssistantCount::AudioSent(length));
+            self.outputs.push_back(CascadeOutput::RecognizeAudio { id, pcm });
+        }
+    }
+
+    fn handle_keys(&mut self, keys: Option<String>, now: Instant) {
+        let Some(keys) = keys.filter(|_| !self.is_over) else {
+            return;
+        };
+        self.drop_answer();
+        self.add_later(&keys);
+        self.due = Some(self.body.text_only);
+        self.advance(now);
+    }
+
+    /// Adds a text to the history, behind the answer in progress.
+    fn add_later(&mut self, text: &str) {
+        if self.later.len() < LATER_MAX {
+            self.later.push(text.to_owned());
+        }
+    }
+
+    // ---- the answer
+
+    /// Does what the last input has made possible.
+    fn advance(&mut self, now: Instant) {
+        if self.is_over {
+            return;
+        }
+        self.take_heard_sentences();
+        self.resume_answer();
+        self.finish_answer();
+        self.start_answer();
+        self.synthesize();
+        self.plan_tick(now);
+    }
+
+    /// Returns whether the caller has said all, as far as the recogniser knows.
+    fn is_caller_done(&self) -> bool {
+        !self.turns.is_in_turn() && self.recognitions.is_empty()
+    }
+
+    fn resume_answer(&mut self) {
+        let is_caller_done = self.is_caller_done();
+        if let Some(answer) = self.answer.as_mut().filter(|_| is_caller_done) {
+            answer.is_suspended = false;
+            if std::mem::take(&mut answer.is_due) {
+                self.continue_answer();
+            }
+        }
+    }
+
+    fn start_answer(&mut self) {
+        if self.answer.is_some() || !self.has_joined || !self.is_caller_done() || self.retry_at.is_some() {
+            return;
+        }
+        for text in std::mem::take(&mut self.later) {
+            self.history.add_caller(&text);
+        }
+        let Some(is_text_only) = self.due.take() else { return };
+        let request = self.chat_request();
+        let message = self.history.begin_bot();
+        let mut answer = Answer::new(message, is_text_only);
+        answer.chat = Some(self.ask(request));
+        self.answer = Some(answer);
+    }
+
+    /// Asks the model again, with the outputs of functions.
+    fn continue_answer(&mut self) {
+        let request = self.chat_request();
+        let message = self.history.begin_bot();
+        let id = self.ask(request);
+        if let Some(answer) = &mut self.answer {
+            answer.begin_message(message);
+            answer.chat = Some(id);
+            answer.rounds += 1;
+        }
+    }
+
+    fn ask(&mut self, request: ChatRequest) -> u64 {
+        let id = self.next_request();
+        self.outputs.push_back(CascadeOutput::StartChat { id, request });
+        self.report(ClientReport::LlmStarted);
+        id
+    }
+
+    fn chat_request(&self) -> ChatRequest {
+        ChatRequest {
+            messages: self.history.messages(&self.body.instructions),
+            tools: self.tools.clone(),
+            temperature: self.body.temperature,
+        }
+    }
+
+    fn synthesize(&mut self) {
+        if self.synthesis.is_some() || self.retry_at.is_some() {
+            return;
+        }
+        let Some(sentence) = self.answer.as_mut().and_then(Answer::next_to_synthesize) else {
+            return;
+        };
+        sentence.speech = SpeechState::Synthesizing;
+        let (number, text) = (sentence.number, sentence.text.clone());
+        let id = self.next_request();
+        self.synthesis = Some((id, number));
+        self.converter = None;
+        self.outputs.push_back(CascadeOutput::Synthesize { id, text });
+    }
+
+    fn handle_progress(&mut self, item: &str, now: Instant) {
+        let Some(number) = sentence_number(item) else { return };
+        self.count_first_sound(now);
+        self.first_speech_at.get_or_insert(now);
+        let Some((played, received)) = self.playback.progress(item) else {
+            return;
+        };
+        let rate_hz = self.profile.line.rate_hz() as usize;
+        let Some(sentence) = self.answer.as_mut().and_then(|answer| answer.sentence(number)) else {
+            return;
+        };
+        // While speech still arrives, its length is estimated: 15 characters take a second.
+        let length = match sentence.speech {
+            SpeechState::Complete => received,
+            _ => received.max(sentence.text.chars().count() * rate_hz / 15),
+        };
+        sentence.heard = sentence.text.len() * played / length.max(1);
+        let bytes = sentence.heard;
+        self.tell(ClientReport::SentenceSpoken { id: number, bytes });
+    }
+
+    fn take_heard_sentences(&mut self) {
+        let playback = &self.playback;
+        let Some(answer) = &mut self.answer else { return };
+        let taken = answer.take_heard(|number| playback.progress(&sentence_item(number)).is_none());
+        for (id, bytes) in taken {
+            self.tell(ClientReport::SentenceSpoken { id, bytes });
+        }
+    }
+
+    /// Ends an answer that was heard, with its functions.
+    fn finish_answer(&mut self) {
+        let is_finished = self.answer.as_ref().is_some_and(|answer| {
+            answer.chat.is_none() && answer.is_spoken() && !answer.is_due && !answer.is_suspended
+        });
+        if !is_finished || self.functions.is_waiting() {
+            return;
+        }
+        if let Some(answer) = self.answer.take() {
+            if !answer.has_failed {
+                self.failures = 0;
+            }
+            for (message, _) in answer.into_heard() {
+                self.history.finish_bot(message);
+            }
+        }
+        if self.hangs_up {
+            self.end(EndReason::Done("the model ended the call"));
+        }
+    }
+
+    /// Drops the answer; the history keeps what was heard of it.
+    fn drop_answer(&mut self) {
+        self.silence();
+        self.cancel_synthesis();
+        let Some(answer) = self.answer.take() else { return };
+        if let Some(id) = answer.chat {
+            self.outputs.push_back(CascadeOutput::Cancel { id });
+            self.count(AssistantCount::Response(ResponseStatus::Cancelled));
+            self.report(ClientReport::LlmStopped);
+        }
+        let outputs = self.functions.abort();
+        self.add_outputs(outputs);
+        self.hangs_up = false;
+        for (message, text) in answer.into_heard() {
+            self.history.set_heard(message, &text);
+        }
+    }
+
+    fn cancel_synthesis(&mut self) {
+        if let Some((id, _)) = self.synthesis.take() {
+            self.outputs.push_back(CascadeOutput::Cancel { id });
+        }
+    }
+
+    /// Drops the speech that was not heard.
+    fn silence(&mut self) {
+        if self.playback.is_speaking() {
+            self.playback.interrupt();
+            self.outputs.push_back(CascadeOutput::Interrupt);
+        }
+    }
+
+    fn answer_functions(&mut self, answers: Answers) {
+        self.add_outputs(answers.outputs);
+        if !answers.wants_response || self.hangs_up {
+            return;
+        }
+        match &mut self.answer {
+            Some(answer) if answer.rounds >= ROUNDS_MAX => self.log("the model calls functions without end".to_owned()),
+            Some(answer) => answer.is_due = true,
+            None => {}
+        }
+    }
+
+    fn add_outputs(&mut self, outputs: Vec<FunctionAnswer>) {
+        for answer in outputs {
+            self.history.add_output(&answer.call_id, &answer.output);
+            if answer.is_of_page {
+                self.report(ClientReport::FunctionStopped {
+                    call_id: answer.call_id,
+                    name: answer.name,
+                    is_cancelled: answer.is_cancelled,
+                });
+            }
+        }
+    }
+
+    // ---- inside
+
+    /// Counts a failure. The third in a row, and one that every request would meet, end the
+    /// session.
+    fn fail(&mut self, class: ErrorClass, words: String, now: Instant) {
+        self.failures += 1;
+        self.count(AssistantCount::Error(class));
+        if class.is_final() || self.failures >= FAILURES_MAX {
+            self.end(EndReason::Failed(words));
+        } else {
+            self.log(words);
+            self.retry_at = Some(now + RETRY_PAUSE * self.failures);
+        }
+    }
+
+    fn end(&mut self, reason: EndReason) {
+        if self.is_over {
+            return;
+        }
+        let has_failed = matches!(reason, EndReason::Failed(_));
+        if has_failed {
+            self.drop_answer();
+        }
+        self.is_over = true;
+        self.cancel_synthesis();
+        let chat = self.answer.as_mut().and_then(|answer| answer.chat.take());
+        let requests: Vec<u64> = chat.into_iter().chain(self.recognitions.take()).collect();
+        self.outputs
+            .extend(requests.into_iter().map(|id| CascadeOutput::Cancel { id }));
+        if has_failed {
+            self.play_failure();
+        }
+        self.outputs.push_back(CascadeOutput::End(reason));
+    }
+
+    fn play_failure(&mut self) {
+        let notes = sound::failure(self.profile.line.rate_hz());
+        self.playback.push(FAILURE_ITEM, 0, &notes);
+        self.playback.complete(FAILURE_ITEM);
+    }
+
+    /// Plans the next tick while the caller waits for an answer in silence.
+    fn plan_tick(&mut self, now: Instant) {
+        let is_thinking = match &self.answer {
+            Some(answer) => !answer.is_text_only && !answer.is_suspended && !answer.is_sounding(),
+            None => self.due.is_some() || !self.recognitions.is_empty(),
+        };
+        let is_silent = self.body.text_only || self.turns.is_in_turn() || !self.has_joined || self.is_over;
+        match is_thinking && !is_silent {
+            true => self.tick_at.get_or_insert(now + TICK_AFTER),
+            false => return self.tick_at = None,
+        };
+    }
+
+    fn count_first_sound(&mut self, now: Instant) {
+        if let Some(spoken_until) = self.spoken_until.take() {
+            let waited = now.saturating_duration_since(spoken_until);
+            self.count(AssistantCount::FirstSound(waited));
+            self.report(ClientReport::FirstSound(waited));
+        }
+    }
+
+    /// Returns whether the bot is heard.
+    fn is_sounding(&self) -> bool {
+        self.answer.as_ref().is_some_and(Answer::is_sounding)
+    }
+
+    fn can_be_interrupted(&self, now: Instant) -> bool {
+        self.config.interrupt && self.first_speech_at.is_some_and(|at| now >= at + NO_BARGE_IN)
+    }
+
+    fn next_request(&mut self) -> u64 {
+        self.requests += 1;
+        self.requests
+    }
+
+    /// Reports a text, unless texts are off.
+    fn tell(&mut self, report: ClientReport) {
+        if self.config.transcripts {
+            self.report(report);
+        }
+    }
+
+    fn report(&mut self, report: ClientReport) {
+        self.outputs.push_back(CascadeOutput::Report(report));
+    }
+
+    fn count(&mut self, count: AssistantCount) {
+        self.outputs.push_back(CascadeOutput::Count(count));
+    }
+
+    fn log(&mut self, words: String) {
+        self.logged += 1;
+        if self.logged <= LOGGED_MAX {
+            self.outputs.push_back(CascadeOutput::Log(words));
+        }
+    }
+}
+
+/// Returns the item of the playout for a sentence.
+fn sentence_item(number: u32) -> String {
+    format!("sentence {number}")
+}
+
+fn sentence_number(item: &str) -> Option<u32> {
+    item.strip_prefix("sentence ")?.parse().ok()
+}
+
+/// Returns a function in the shape of chat completions, which nests it.
+fn nested(tool: &Value) -> Value {
+    let mut function = tool.clone();
+    if let Some(fields) = function.as_object_mut() {
+        fields.remove("type");
+    }
+    json!({"type": "function", "function": function})
+}
+
+#[cfg(test)]
+mod tests;

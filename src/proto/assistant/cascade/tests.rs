@@ -1,0 +1,749 @@
+//! The engine against scripted services, with a clock of its own.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::*;
+use crate::assistant::report::{Line, TokenUsage};
+use crate::audio::tone::Tone;
+
+const BROWSER: CallProfile = CallProfile {
+    line: Line::Pcm24k,
+    has_page: true,
+    is_telephone: false,
+    greet_on_ready: false,
+};
+
+const FRAME: Duration = Duration::from_millis(20);
+const FRAME_SAMPLES: usize = 320;
+/// The voice of the tests speaks each sentence for a second.
+const VOICE_RATE_HZ: u32 = 16_000;
+
+/// A session, the time, and what the engine has put out.
+struct World {
+    session: Cascade,
+    now: Instant,
+    outputs: Vec<CascadeOutput>,
+    tone: Tone,
+    hiss: i16,
+}
+
+impl World {
+    fn new(profile: CallProfile, config: AssistantConfig, body: &Value) -> Self {
+        let body = BodyOptions::new(body, &config, &config.cascade.instructions);
+        let now = Instant::now();
+        World {
+            session: Cascade::new(Arc::new(config), profile, body, now),
+            now,
+            outputs: Vec::new(),
+            tone: Tone::new(1_000.0, RECOGNIZER_RATE_HZ),
+            hiss: 40,
+        }
+    }
+
+    /// A session of a caller in a quiet room, without greeting.
+    fn joined() -> Self {
+        World::joined_with(&json!({}), |_| {})
+    }
+
+    fn joined_with(body: &Value, configure: impl FnOnce(&mut AssistantConfig)) -> Self {
+        let mut config = AssistantConfig {
+            greeting: Greeting::Off,
+            ..AssistantConfig::default()
+        };
+        config.cascade.instructions = "Be brief.".to_owned();
+        config.body_may.tools = true;
+        configure(&mut config);
+        let mut world = World::new(BROWSER, config, body);
+        world.session.handle_joined(world.now);
+        world.be_silent(600);
+        world
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.session.poll_output() {
+            self.outputs.push(output);
+        }
+    }
+
+    fn take(&mut self) -> Vec<CascadeOutput> {
+        self.drain();
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// Lets time pass, and does what is due.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.session.poll_timeout() <= end && !self.session.is_over {
+            self.now = self.now.max(self.session.poll_timeout());
+            self.session.handle_timeout(self.now);
+        }
+        self.now = end;
+        self.drain();
+    }
+
+    fn hear(&mut self, pcm: &[i16]) {
+        self.pass(FRAME);
+        self.session.handle_audio(pcm, self.now);
+        self.drain();
+    }
+
+    fn speak(&mut self, ms: usize) {
+        for _ in 0..ms / 20 {
+            let pcm = self.tone.take(FRAME_SAMPLES);
+            self.hear(&pcm);
+        }
+    }
+
+    fn be_silent(&mut self, ms: usize) {
+        for _ in 0..ms / 20 {
+            let pcm: Vec<i16> = (0..FRAME_SAMPLES)
+                .map(|_| {
+                    self.hiss = -self.hiss;
+                    self.hiss
+                })
+                .collect();
+            self.hear(&pcm);
+        }
+    }
+
+    /// The caller says something, and the recogniser understands it.
+    fn say(&mut self, text: &str) {
+        self.speak(400);
+        self.be_silent(800);
+        let id = self.recognition();
+        self.session.handle_transcript(id, text, true, self.now);
+        self.drain();
+    }
+
+    fn newest(&self, of: impl Fn(&CascadeOutput) -> Option<u64>) -> u64 {
+        self.outputs.iter().rev().find_map(of).expect("a request")
+    }
+
+    fn recognition(&self) -> u64 {
+        self.newest(|output| match output {
+            CascadeOutput::StartRecognition { id } => Some(*id),
+            _ => None,
+        })
+    }
+
+    fn chat(&self) -> u64 {
+        self.newest(|output| match output {
+            CascadeOutput::StartChat { id, .. } => Some(*id),
+            _ => None,
+        })
+    }
+
+    /// Returns the roles and texts of the newest request, without the instructions.
+    fn asked(&self) -> Vec<(String, String)> {
+        let request = self.outputs.iter().rev().find_map(|output| match output {
+            CascadeOutput::StartChat { request, .. } => Some(request),
+            _ => None,
+        });
+        let messages = &request.expect("a chat").messages[1..];
+        let text = |message: &Value, name: &str| message[name].as_str().expect("a text").to_owned();
+        messages
+            .iter()
+            .map(|message| (text(message, "role"), text(message, "content")))
+            .collect()
+    }
+
+    fn chats(&self) -> usize {
+        self.outputs
+            .iter()
+            .filter(|output| matches!(output, CascadeOutput::StartChat { .. }))
+            .count()
+    }
+
+    fn write(&mut self, text: &str) {
+        self.session.handle_chat_text(self.chat(), text, self.now);
+        self.drain();
+    }
+
+    fn finish(&mut self) {
+        let id = self.chat();
+        self.session
+            .handle_chat_done(id, ChatEnd::Complete, TokenUsage::default(), self.now);
+        self.drain();
+    }
+
+    /// Returns the sentences that were asked for.
+    fn sentences(&self) -> BTreeMap<u64, &str> {
+        self.outputs
+            .iter()
+            .filter_map(|output| match output {
+                CascadeOutput::Synthesize { id, text } => Some((*id, text.as_str())),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The voice speaks the sentence that it was asked for last.
+    fn voice(&mut self) {
+        let (id, _) = self.sentences().pop_last().expect("a sentence");
+        let pcm = vec![1_000; VOICE_RATE_HZ as usize];
+        self.session.handle_speech(id, &pcm, VOICE_RATE_HZ, self.now);
+        self.session.handle_speech_done(id, self.now);
+        self.drain();
+    }
+
+    /// Plays at most so many pieces of 100 ms. Returns how many there were.
+    fn play(&mut self, pieces_max: usize) -> usize {
+        let mut pcm = Vec::new();
+        for played in 0..pieces_max {
+            let Some(mark) = self.session.next_speech(&mut pcm) else {
+                return played;
+            };
+            if played == 0 {
+                self.session.handle_speech_started(self.now);
+            }
+            self.pass(Duration::from_millis(100));
+            self.session.handle_mark(&mark.0, true, self.now);
+            self.drain();
+        }
+        pieces_max
+    }
+
+    /// An answer is given, spoken and heard.
+    fn answer(&mut self, text: &str) {
+        self.write(text);
+        self.finish();
+        loop {
+            let asked = self.sentences().len();
+            self.voice();
+            self.play(100);
+            if self.sentences().len() == asked {
+                return;
+            }
+        }
+    }
+
+    fn reports(&self) -> impl Iterator<Item = &ClientReport> {
+        self.outputs.iter().filter_map(|output| match output {
+            CascadeOutput::Report(report) => Some(report),
+            _ => None,
+        })
+    }
+
+    fn is_cancelled(&self, id: u64) -> bool {
+        self.outputs.contains(&CascadeOutput::Cancel { id })
+    }
+
+    fn end(&self) -> Option<&EndReason> {
+        self.outputs.iter().find_map(|output| match output {
+            CascadeOutput::End(reason) => Some(reason),
+            _ => None,
+        })
+    }
+}
+
+fn pair(role: &str, text: &str) -> (String, String) {
+    (role.to_owned(), text.to_owned())
+}
+
+#[test]
+fn a_turn_is_recognised_while_it_is_spoken() {
+    let mut world = World::joined();
+    world.take();
+    world.speak(400);
+    let id = world.recognition();
+    world.be_silent(800);
+    let outputs = world.take();
+    let samples: usize = outputs
+        .iter()
+        .map(|output| match output {
+            CascadeOutput::RecognizeAudio { id: of, pcm } => {
+                assert_eq!(*of, id);
+                pcm.len()
+            }
+            _ => 0,
+        })
+        .sum();
+    // 300 ms before the speech, the speech, and 700 ms that end it, to a frame or two.
+    let ms = samples * 1_000 / RECOGNIZER_RATE_HZ as usize;
+    assert!((1_380..=1_460).contains(&ms), "{ms} ms");
+    let at = |wanted: &CascadeOutput| outputs.iter().position(|output| output == wanted);
+    let finished = at(&CascadeOutput::FinishRecognition { id }).expect("the turn has ended");
+    let last = outputs
+        .iter()
+        .rposition(|output| matches!(output, CascadeOutput::RecognizeAudio { .. }));
+    assert!(Some(finished) > last, "all audio precedes the end");
+    assert!(at(&CascadeOutput::Report(ClientReport::UserStartedSpeaking)).is_some());
+    assert!(at(&CascadeOutput::Report(ClientReport::UserStoppedSpeaking)).is_some());
+}
+
+#[test]
+fn an_answer_is_spoken_while_the_model_writes() {
+    let mut world = World::joined();
+    world.say("What is it?");
+    assert_eq!(world.asked(), [pair("user", "What is it?")]);
+    world.write("It is a bird");
+    assert_eq!(world.sentences().len(), 0);
+    world.write(". It sings. It");
+    assert_eq!(world.sentences().into_values().collect::<Vec<_>>(), ["It is a bird."]);
+    world.voice();
+    assert_eq!(world.sentences().len(), 2, "the next is made while the first is heard");
+    world.voice();
+    world.write(" flies. And more.");
+    assert_eq!(world.sentences().len(), 2, "no more than one is ahead");
+    assert_eq!(world.play(10), 10);
+    assert_eq!(world.sentences().len(), 3);
+    world.finish();
+    world.voice();
+    world.play(100);
+    world.voice();
+    assert_eq!(world.play(100), 10);
+    let waited = world.reports().filter_map(|report| match report {
+        ClientReport::FirstSound(waited) => Some(*waited),
+        _ => None,
+    });
+    let waited: Vec<Duration> = waited.collect();
+    assert_eq!(waited.len(), 1);
+    // 700 ms of silence end the turn; all services answer at once.
+    assert!((780..=840).contains(&waited[0].as_millis()), "{waited:?}");
+    assert!(
+        world
+            .reports()
+            .any(|report| matches!(report, ClientReport::SentenceBegins { id: 4, text } if text == "And more."))
+    );
+    world.say("Why?");
+    assert_eq!(
+        world.asked(),
+        [
+            pair("user", "What is it?"),
+            pair("assistant", "It is a bird. It sings. It flies. And more."),
+            pair("user", "Why?"),
+        ]
+    );
+}
+
+#[test]
+fn speech_before_the_answer_is_heard_joins_the_question() {
+    let mut world = World::joined();
+    world.say("Turn on");
+    let (first, chat) = (world.chat(), "Which one? ");
+    world.write(chat);
+    let (synthesis, _) = world.sentences().pop_last().expect("a sentence");
+    world.speak(400);
+    assert!(world.is_cancelled(first) && world.is_cancelled(synthesis));
+    world.be_silent(800);
+    assert_eq!(world.chats(), 1, "the recogniser has not answered yet");
+    let id = world.recognition();
+    world.session.handle_transcript(id, "the light", true, world.now);
+    world.drain();
+    assert_eq!(world.asked(), [pair("user", "Turn on the light")]);
+    // A late answer to the dropped request changes nothing.
+    world.session.handle_chat_text(first, "Late. Later.", world.now);
+    world
+        .session
+        .handle_speech(synthesis, &[1; 1_000], VOICE_RATE_HZ, world.now);
+    assert_eq!(world.session.next_speech(&mut Vec::new()), None);
+}
+
+#[test]
+fn two_utterances_are_joined_in_the_order_of_speech() {
+    let mut world = World::joined();
+    world.speak(400);
+    world.be_silent(800);
+    let first = world.recognition();
+    world.speak(400);
+    world.be_silent(800);
+    let second = world.recognition();
+    world.session.handle_transcript(second, "two", true, world.now);
+    world.drain();
+    assert_eq!(world.chats(), 0);
+    world.session.handle_transcript(first, "one", true, world.now);
+    world.drain();
+    assert_eq!(world.asked(), [pair("user", "one two")]);
+}
+
+/// A session whose answer of three sentences is heard to the middle of the second.
+fn interrupted() -> World {
+    let mut world = World::joined();
+    world.say("Tell me.");
+    world.answer("Well then. ");
+    world.be_silent(2_000);
+    world.say("More.");
+    world.write("One is here. Two is here. Three is here. Four is");
+    world.voice();
+    world.voice();
+    assert_eq!(world.play(16), 16);
+    world.take();
+    world.speak(280);
+    assert_eq!(world.outputs, [], "short sounds do not interrupt");
+    world.speak(60);
+    assert!(world.outputs.contains(&CascadeOutput::Interrupt));
+    assert!(world.outputs.contains(&CascadeOutput::Count(AssistantCount::BargeIn)));
+    assert_eq!(world.session.next_speech(&mut Vec::new()), None);
+    world
+}
+
+#[test]
+fn words_of_the_caller_drop_the_answer_and_the_model_knows_what_was_heard() {
+    let mut world = interrupted();
+    world.be_silent(800);
+    let id = world.recognition();
+    world.session.handle_transcript(id, "Stop", false, world.now);
+    world.drain();
+    assert!(
+        world
+            .outputs
+            .iter()
+            .any(|output| matches!(output, CascadeOutput::Cancel { .. })),
+        "the model stops with the first word"
+    );
+    world.session.handle_transcript(id, "Stop it.", true, world.now);
+    world.drain();
+    let asked = world.asked();
+    assert_eq!(
+        asked[asked.len() - 2..],
+        [pair("assistant", "One is here. Two is"), pair("user", "Stop it.")]
+    );
+}
+
+#[test]
+fn a_sound_without_words_lets_the_answer_go_on() {
+    let mut world = interrupted();
+    world.be_silent(800);
+    let id = world.recognition();
+    world.session.handle_transcript(id, " ", true, world.now);
+    world.drain();
+    assert_eq!(
+        world.sentences().into_values().collect::<Vec<_>>(),
+        ["Three is here."],
+        "the cut sentence is not repeated"
+    );
+    let chat = world
+        .session
+        .answer
+        .as_ref()
+        .and_then(|answer| answer.chat)
+        .expect("it still writes");
+    world.session.handle_chat_text(chat, " here.", world.now);
+    world
+        .session
+        .handle_chat_done(chat, ChatEnd::Complete, TokenUsage::default(), world.now);
+    world.voice();
+    world.play(100);
+    world.voice();
+    world.play(100);
+    assert!(world.session.answer.is_none());
+    world.say("Good.");
+    let asked = world.asked();
+    let heard = "One is here. Two is here. Three is here. Four is here.";
+    assert_eq!(asked[asked.len() - 2], pair("assistant", heard));
+}
+
+#[test]
+fn without_interruptions_the_caller_is_not_heard_during_speech() {
+    let mut world = World::joined_with(&json!({}), |config| config.interrupt = false);
+    world.say("Go.");
+    world.write("A first sentence. A second one. ");
+    world.voice();
+    world.play(5);
+    world.take();
+    world.speak(600);
+    assert_eq!(world.take(), []);
+}
+
+#[test]
+fn the_first_two_seconds_of_speech_are_not_interrupted() {
+    let mut world = World::joined();
+    world.say("Go.");
+    world.write("One is here. Two is here. Three is here. ");
+    world.voice();
+    world.voice();
+    world.play(5);
+    world.take();
+    world.speak(600);
+    assert_eq!(world.take(), [], "an echo canceller adapts");
+    world.be_silent(1_000);
+    world.speak(400);
+    assert!(world.take().contains(&CascadeOutput::Interrupt));
+}
+
+#[test]
+fn thinking_is_heard_as_ticks() {
+    let mut world = World::joined();
+    world.say("Think.");
+    world.take();
+    world.pass(Duration::from_millis(2_900));
+    assert_eq!(world.play(1), 0);
+    world.pass(Duration::from_millis(200));
+    assert_eq!(world.play(2), 1, "after 3 s");
+    world.pass(Duration::from_millis(1_700));
+    assert_eq!(world.play(1), 0);
+    world.pass(Duration::from_millis(200));
+    assert_eq!(world.play(2), 1, "every 2 s");
+    assert!(
+        !world
+            .reports()
+            .any(|report| matches!(report, ClientReport::FirstSound(_))),
+        "a tick is no answer"
+    );
+}
+
+#[test]
+fn three_failures_in_a_row_end_the_call_with_a_sound() {
+    let mut world = World::joined();
+    world.say("Hello.");
+    for failures in 1..=3 {
+        assert_eq!(world.end(), None);
+        let id = world.chat();
+        world
+            .session
+            .handle_failed(id, ErrorClass::Transient, "a fault", world.now);
+        world.drain();
+        assert!(failures < 3 || world.end().is_some());
+        world.pass(Duration::from_secs(2));
+        assert_eq!(world.chats(), 3.min(failures + 1), "the model is asked again");
+    }
+    assert!(matches!(world.end(), Some(EndReason::Failed(why)) if why.starts_with("the chat model")));
+    assert_eq!(world.play(100), 5, "half a second of notes");
+}
+
+#[test]
+fn an_answer_between_failures_starts_the_count_again() {
+    let mut world = World::joined();
+    for _ in 0..4 {
+        world.say("Hello.");
+        let id = world.chat();
+        world
+            .session
+            .handle_failed(id, ErrorClass::Transient, "cut short", world.now);
+        world.drain();
+        world.pass(Duration::from_secs(1));
+        world.answer("Good day. ");
+    }
+    assert_eq!(world.end(), None);
+}
+
+#[test]
+fn a_refused_key_ends_the_call_at_once() {
+    let mut world = World::joined();
+    world.say("Hello.");
+    let id = world.chat();
+    world.session.handle_failed(id, ErrorClass::Auth, "the key", world.now);
+    world.drain();
+    assert!(world.end().is_some());
+}
+
+#[test]
+fn a_recogniser_that_fails_is_heard_and_the_call_goes_on() {
+    let mut world = World::joined();
+    world.speak(400);
+    let id = world.recognition();
+    world
+        .session
+        .handle_failed(id, ErrorClass::Transient, "a fault", world.now);
+    world.drain();
+    assert!(
+        world
+            .reports()
+            .any(|report| matches!(report, ClientReport::Error { .. }))
+    );
+    assert_eq!(world.play(100), 5);
+    world.be_silent(1_000);
+    world.say("Again.");
+    assert_eq!(world.asked(), [pair("user", "Again.")]);
+}
+
+#[test]
+fn a_sentence_without_speech_is_asked_for_again() {
+    let mut world = World::joined();
+    world.say("Hello.");
+    world.write("Good day. ");
+    let (id, _) = world.sentences().pop_last().expect("a sentence");
+    world
+        .session
+        .handle_failed(id, ErrorClass::Transient, "cut short", world.now);
+    world.drain();
+    world.pass(Duration::from_secs(1));
+    assert_eq!(
+        world.sentences().into_values().collect::<Vec<_>>(),
+        ["Good day.", "Good day."]
+    );
+}
+
+#[test]
+fn a_greeting_of_the_operator_needs_no_model() {
+    let mut world = World::joined_with(&json!({}), |config| {
+        config.greeting = Greeting::Text("Welcome to the shop.".to_owned());
+    });
+    assert_eq!(world.chats(), 0);
+    assert_eq!(
+        world.sentences().into_values().collect::<Vec<_>>(),
+        ["Welcome to the shop."]
+    );
+    world.voice();
+    world.play(100);
+    world.say("Hello.");
+    assert_eq!(world.asked()[1], pair("assistant", "Welcome to the shop."));
+    assert!(World::joined_with(&json!({}), |config| config.greeting = Greeting::Default).chats() == 1);
+    let unwanted = World::joined_with(&json!({"greeting": false}), |config| {
+        config.greeting = Greeting::Default
+    });
+    assert_eq!(unwanted.chats(), 0);
+}
+
+#[test]
+fn a_session_can_be_text_alone() {
+    let mut world = World::joined_with(&json!({"text_only": true}), |_| {});
+    world.say("Hello.");
+    world.write("Good day. How are you?");
+    world.finish();
+    assert_eq!(world.sentences().len(), 0);
+    let shown = ClientReport::Shown("Good day. How are you?".to_owned());
+    assert!(world.reports().any(|report| *report == shown));
+    world.pass(Duration::from_secs(10));
+    assert_eq!(world.play(1), 0, "and it does not tick");
+}
+
+#[test]
+fn keys_and_typed_texts_are_questions() {
+    let mut world = World::joined();
+    world.session.handle_dtmf('4', world.now);
+    world.session.handle_dtmf('2', world.now);
+    world.pass(Duration::from_secs(2));
+    assert!(world.asked()[0].1.ends_with(": 42"));
+    let options = TextOptions {
+        run_immediately: false,
+        audio_response: false,
+    };
+    world.session.handle_text("typed", options, world.now);
+    world.drain();
+    assert_eq!(world.chats(), 1, "after the answer in progress");
+    world.answer("Forty-two. ");
+    assert_eq!(world.asked().last(), Some(&pair("user", "typed")));
+    world.write("In writing.");
+    world.finish();
+    assert_eq!(world.sentences().len(), 1, "no speech is asked for");
+}
+
+fn tools() -> Value {
+    json!({"tools": [{"type": "function", "name": "f"}]})
+}
+
+fn call(call_id: &str, name: &str) -> ChatCall {
+    ChatCall {
+        call_id: call_id.to_owned(),
+        name: name.to_owned(),
+        arguments: "{}".to_owned(),
+    }
+}
+
+#[test]
+fn functions_of_the_page_are_answered_before_the_model_goes_on() {
+    let mut world = World::joined_with(&tools(), |_| {});
+    world.say("Look.");
+    let chat = world.chat();
+    world.write("Let me see.");
+    world.session.handle_chat_call(chat, call("a", "f"), world.now);
+    world.session.handle_chat_call(chat, call("b", "unknown"), world.now);
+    world.finish();
+    assert!(
+        world
+            .reports()
+            .any(|report| matches!(report, ClientReport::FunctionStarted(call) if call.call_id == "a"))
+    );
+    assert_eq!(world.chats(), 1);
+    world.session.handle_function_result("a", &json!({"x": 1}), world.now);
+    world.drain();
+    assert_eq!(world.chats(), 2);
+    let asked = world.asked();
+    assert_eq!(asked[1], pair("assistant", "Let me see."));
+    assert_eq!(asked[2].0, "tool");
+    assert_eq!(asked[3], pair("tool", r#"{"x":1}"#));
+    world.voice();
+    world.answer("It is one. ");
+    world.say("Thanks.");
+    assert_eq!(world.asked()[4], pair("assistant", "It is one."));
+}
+
+#[test]
+fn a_function_that_is_interrupted_gets_an_output() {
+    let mut world = World::joined_with(&tools(), |_| {});
+    world.say("Look.");
+    let chat = world.chat();
+    world.session.handle_chat_call(chat, call("a", "f"), world.now);
+    world.finish();
+    world.say("No.");
+    let asked = world.asked();
+    assert_eq!(
+        asked[1..].iter().map(|(role, _)| role.as_str()).collect::<Vec<_>>(),
+        ["assistant", "tool", "user"]
+    );
+    let stopped = |report: &ClientReport| matches!(report, ClientReport::FunctionStopped { is_cancelled: true, .. });
+    assert!(world.reports().any(stopped));
+}
+
+#[test]
+fn the_model_can_end_a_telephone_call_after_its_goodbye() {
+    let profile = CallProfile {
+        is_telephone: true,
+        has_page: false,
+        ..BROWSER
+    };
+    let config = AssistantConfig {
+        greeting: Greeting::Off,
+        ..AssistantConfig::default()
+    };
+    let mut world = World::new(profile, config, &json!({}));
+    world.session.handle_joined(world.now);
+    world.be_silent(600);
+    world.say("Goodbye.");
+    let chat = world.chat();
+    world.write("Goodbye then.");
+    world.session.handle_chat_call(chat, call("a", "end_call"), world.now);
+    world.finish();
+    assert_eq!(world.end(), None);
+    world.voice();
+    world.play(100);
+    assert!(matches!(world.end(), Some(EndReason::Done(_))));
+    assert_eq!(world.chats(), 1);
+}
+
+#[test]
+fn silence_and_length_end_a_session() {
+    let mut world = World::joined();
+    world.pass(Duration::from_secs(301));
+    assert!(matches!(world.end(), Some(EndReason::Done("no one spoke"))));
+    let mut world = World::joined_with(&json!({}), |config| config.minutes_max = Duration::from_secs(60));
+    world.pass(Duration::from_secs(31));
+    assert!(world.asked()[0].1.contains("Say goodbye"));
+    world.answer("Goodbye. ");
+    world.pass(Duration::from_secs(30));
+    assert!(matches!(
+        world.end(),
+        Some(EndReason::Done("the session has reached its length"))
+    ));
+}
+
+#[test]
+fn a_recogniser_may_end_the_turn() {
+    let mut world = World::joined();
+    world.speak(400);
+    world.be_silent(100);
+    let id = world.recognition();
+    world.session.handle_transcript(id, "Quick.", true, world.now);
+    world.drain();
+    assert_eq!(world.asked(), [pair("user", "Quick.")]);
+    world.take();
+    world.be_silent(1_000);
+    assert_eq!(world.take(), [], "the turn has no second end");
+}
+
+#[test]
+fn unknown_identifiers_are_ignored() {
+    let mut world = World::joined();
+    world.take();
+    world.session.handle_transcript(7, "x", true, world.now);
+    world.session.handle_chat_text(7, "x", world.now);
+    world.session.handle_chat_call(7, call("a", "f"), world.now);
+    world.session.handle_speech(7, &[1; 100], VOICE_RATE_HZ, world.now);
+    world.session.handle_speech_done(7, world.now);
+    world.session.handle_failed(7, ErrorClass::Auth, "the key", world.now);
+    world.session.handle_mark("sentence 1", true, world.now);
+    assert_eq!(world.take(), []);
+}
